@@ -1,0 +1,81 @@
+"""Governance classes: what the licence of a row set allows. Carried by every row set, store, release and checkpoint.
+
+`open` (phantom) < `share-alike` (RJUA, Open-i) < `credentialed` (MIMIC, PhysioNet DUA). A class can be raised; whoever
+tries to lower one gets an error. What is derived from several sources has the strictest class among them.
+"""
+
+from collections.abc import Iterable
+from enum import StrEnum
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+from medvqa_core.errors import GovernanceError
+
+
+class Governance(StrEnum):
+    OPEN = "open"
+    SHARE_ALIKE = "share-alike"
+    CREDENTIALED = "credentialed"
+
+    @property
+    def level(self) -> int:
+        """0 for `open`, 1 for `share-alike`, 2 for `credentialed`: higher is stricter."""
+        return tuple(Governance).index(self)
+
+
+def parse(value: str, where: str) -> Governance:
+    """Read a class name found at `where`.
+
+    Raises:
+        GovernanceError: `value` is none of the three names. An unreadable class is never taken for an open one.
+    """
+    try:
+        return Governance(value)
+    except ValueError:
+        allowed = ", ".join(Governance)
+        raise GovernanceError(f"{where}: governance class {value!r} is unknown; allowed: {allowed}") from None
+
+
+def strictest(classes: Iterable[Governance]) -> Governance:
+    """The class of data derived from all of `classes` (`credentialed` when nothing is known)."""
+    return max(classes, key=lambda c: c.level, default=Governance.CREDENTIALED)
+
+
+def refuse_lowering(current: Governance, wanted: Governance, what: str) -> Governance:
+    """Return `wanted` if it is at least as strict as `current`.
+
+    Raises:
+        GovernanceError: `wanted` is weaker than `current`.
+    """
+    if wanted.level < current.level:
+        raise GovernanceError(
+            f"{what} is {current!s} and cannot become {wanted!s}: a governance class can be raised, never lowered; "
+            f"build it again from a source of class {wanted!s}"
+        )
+    return wanted
+
+
+def refuse_remote(governance: Governance, endpoint: str | None, what: str) -> None:
+    """Let credentialed text go to in-process engines (`endpoint` None) and loopback servers only.
+
+    Raises:
+        GovernanceError: `governance` is `credentialed` and `endpoint` names another machine.
+    """
+    if governance is not Governance.CREDENTIALED or endpoint is None or _is_loopback(endpoint):
+        return
+    raise GovernanceError(
+        f"{what} would send credentialed text to {urlsplit(endpoint).hostname or endpoint}: allowed are in-process "
+        "engines and servers on 127.0.0.1, localhost or [::1]; run the model on this machine"
+    )
+
+
+def _is_loopback(endpoint: str) -> bool:
+    host = urlsplit(endpoint).hostname
+    if host is None:
+        return False
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:  # a DNS name: it may point anywhere
+        return False

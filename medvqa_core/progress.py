@@ -1,0 +1,43 @@
+"""One progress bar for everything that may take over two seconds; on standard error, silent when that is not a terminal
+and the work is short."""
+
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
+
+T = TypeVar("T")
+PLAIN_INTERVAL = 10.0  # seconds between lines where there is no terminal
+
+
+def track(items: Iterable[T], description: str, total: int | None = None) -> Iterator[T]:
+    """Yield `items`, showing how many are done, the rate and the time left.
+
+    A terminal gets a bar; a log file gets one line every 10 s, so that short work leaves no line at all.
+    """
+    total = len(items) if total is None and hasattr(items, "__len__") else total
+    if sys.stderr.isatty():
+        yield from _track_on_terminal(items, description, total)
+    else:
+        yield from _track_in_lines(items, description, total)
+
+
+def _track_on_terminal(items: Iterable[T], description: str, total: int | None) -> Iterator[T]:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        yield from bar.track(items, description=description, total=total)
+
+
+def _track_in_lines(items: Iterable[T], description: str, total: int | None) -> Iterator[T]:
+    start = last = time.monotonic()
+    for done, item in enumerate(items):
+        yield item
+        now = time.monotonic()
+        if now - last >= PLAIN_INTERVAL:
+            last = now
+            rate = (done + 1) / (now - start)
+            left = f", {(total - done - 1) / rate:.0f} s left" if total else ""
+            print(f"{description}: {done + 1}/{total or '?'}, {rate:.0f}/s{left}", file=sys.stderr)

@@ -1,0 +1,100 @@
+"""Columns, categories and label values of MIMIC-CXR-VQA: the only place where they are named.
+
+A *study* is one row with its report sections, its 14 CheXpert labels and its images. A *question* is one row per
+(study, category, question number). A *QA* row is a question with its answer and where the answer came from.
+"""
+
+import pyarrow as pa
+
+CHEXPERT_LABELS = (
+    "Atelectasis",
+    "Cardiomegaly",
+    "Consolidation",
+    "Edema",
+    "Enlarged Cardiomediastinum",
+    "Fracture",
+    "Lung Lesion",
+    "Lung Opacity",
+    "No Finding",
+    "Pleural Effusion",
+    "Pleural Other",
+    "Pneumonia",
+    "Pneumothorax",
+    "Support Devices",
+)
+HEART = "Heart"  # the 15th category (paper, Section 3.1): positive where the findings contain the word "heart"
+NO_FINDING = "No Finding"
+CATEGORIES = (*CHEXPERT_LABELS, HEART)
+
+# CheXpert label value -> name in our rows; a missing value is `not_mentioned` (paper, Table 2).
+LABEL_VALUES = {1: "positive", 0: "negative", -1: "uncertain", None: "not_mentioned"}
+
+SPLITS = ("train", "validate", "test")  # the names that MIMIC-CXR's split file uses
+
+# ViewPosition (or its aliases) -> the three views that the multi-view model knows.
+CANONICAL_VIEWS = {"AP": "AP", "PA": "PA", "LAT": "LAT", "LATERAL": "LAT", "LL": "LAT", "L": "LAT"}
+
+
+def canonical_view(view: str | None) -> str | None:
+    """`AP`, `PA` or `LAT` for a ViewPosition or one of its aliases (any case); None for every other view."""
+    return CANONICAL_VIEWS.get(view.strip().upper()) if view else None
+
+
+def category_slug(category: str) -> str:
+    """`Pleural Effusion` -> `pleural_effusion`: the form that ids and file names use."""
+    return category.lower().replace(" ", "_")
+
+
+LABELS_TYPE = pa.struct([(label, pa.int8()) for label in CHEXPERT_LABELS])
+IMAGES_TYPE = pa.list_(pa.struct([("path", pa.string()), ("dicom_id", pa.string()), ("view", pa.string())]))
+
+STUDY_SCHEMA = pa.schema(
+    [
+        ("subject_id", pa.int64()),
+        ("study_id", pa.int64()),
+        ("split", pa.string()),
+        ("findings", pa.string()),  # null: the report has no findings section, the study yields no questions
+        ("impression", pa.string()),
+        ("indication", pa.string()),
+        ("labels", LABELS_TYPE),  # 1 | 0 | -1 | null each
+        ("images", IMAGES_TYPE),  # path relative to the image root, `view` as the source spells it
+    ]
+)
+
+QUESTION_SCHEMA = pa.schema(
+    [
+        ("qa_id", pa.string()),  # s<study>-<category slug>-<question number 1..6>
+        ("subject_id", pa.int64()),
+        ("study_id", pa.int64()),
+        ("split", pa.string()),
+        ("category", pa.string()),
+        ("label_value", pa.string()),
+        ("question", pa.string()),
+        ("indication", pa.string()),
+        ("images", pa.list_(pa.string())),  # paths relative to the image root
+        ("views", pa.list_(pa.string())),  # aligned with `images`
+    ]
+)
+
+PROVENANCE_TYPE = pa.struct(
+    [
+        ("engine", pa.string()),
+        ("model", pa.string()),
+        ("revision", pa.string()),
+        ("prompt_version", pa.string()),
+        ("temperature", pa.float32()),
+        ("seed", pa.int64()),
+        ("attempts", pa.int8()),
+        ("lint", pa.list_(pa.string())),  # rules that the kept answer still breaks; empty for a clean one
+    ]
+)
+
+QA_SCHEMA = pa.schema(
+    [
+        *[QUESTION_SCHEMA.field(n) for n in QUESTION_SCHEMA.names[:7]],
+        pa.field("answer", pa.string()),
+        pa.field("answer_type", pa.string()),  # open | closed
+        *[QUESTION_SCHEMA.field(n) for n in QUESTION_SCHEMA.names[7:]],
+        pa.field("provenance", PROVENANCE_TYPE),
+    ]
+)
