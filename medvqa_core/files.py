@@ -112,10 +112,14 @@ def join_under(root: Path, relative: str, where: str) -> Path:
     """
     parts = Path(relative).parts
     if not parts or Path(relative).is_absolute() or ".." in parts or "\\" in relative or "\0" in relative:
-        raise InputError(f"{where}: path {relative!r} leaves its root; allowed are relative paths without '..' below {root}")
+        raise InputError(
+            f"{where}: path {relative!r} leaves its root; allowed are relative paths without '..' below {root}"
+        )
     path = root / relative
     if not path.resolve().is_relative_to(root.resolve()):
-        raise InputError(f"{where}: path {relative!r} leads out of {root} through a symbolic link; copy the file below the root")
+        raise InputError(
+            f"{where}: path {relative!r} leads out of {root} through a symbolic link; copy the file below the root"
+        )
     return path
 
 

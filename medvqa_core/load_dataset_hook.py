@@ -1,0 +1,35 @@
+"""How `load_dataset("mimic_cxr_vqa")` finds a builder that is installed as a Python package.
+
+`datasets` looks names up through `datasets.load.dataset_module_factory`. That function is wrapped: our names get our builder
+module, from any folder and without a network; every other name goes on to the original. Nothing else of `datasets` is touched.
+The wrapping waits until `datasets` is imported, so that registering costs nothing (wrapt's post-import hook).
+"""
+
+import wrapt
+
+_BUILDERS: dict[str, tuple[str, str]] = {}  # dataset name -> (builder module, version)
+
+
+def register_builder(name: str, module: str, version: str) -> None:
+    """Make `load_dataset(name)` use the one `DatasetBuilder` class that `module` defines.
+
+    Args:
+        version: part of the cache folder's name; a new one makes `datasets` prepare again.
+    """
+    if not _BUILDERS:
+        wrapt.register_post_import_hook(_wrap_factory, "datasets.load")
+    _BUILDERS[name] = (module, version)
+
+
+def _wrap_factory(load_module) -> None:
+    factory = load_module.dataset_module_factory  # AttributeError here: datasets has moved it, this file must follow
+
+    @wrapt.decorator
+    def find_registered(wrapped, _instance, args, kwargs):
+        path = args[0] if args else kwargs.get("path")
+        if path not in _BUILDERS:
+            return wrapped(*args, **kwargs)
+        module, version = _BUILDERS[path]
+        return load_module.DatasetModule(module, version, {"dataset_name": path})
+
+    load_module.dataset_module_factory = find_registered(factory)

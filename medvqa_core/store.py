@@ -1,0 +1,221 @@
+"""Append-only record store: one JSONL file that a killed run continues without losing or repeating anything.
+
+Layout: line 1 is the header `{"store": 1, "kind": …, "governance": …, "settings": {…}}`, every other line one record
+`{"key": "<32 hex digits>", …}`, key first. A record counts once its line has been synced. A torn last line (the process or
+the machine died while writing) is cut off on opening; any other broken line is an error, not a skip. The last record of a key
+is the one that holds, so a failure can be retried. One process writes at a time.
+
+Keys are hashes of the content that a record answers (`content_key`), never positions: a changed input is a new key.
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from medvqa_core.errors import ConfigError, InputError, OutputError
+from medvqa_core.files import make_folder, writing
+from medvqa_core.governance import Governance, parse, refuse_lowering
+
+STORE_VERSION = 1
+_KEY_PREFIX = b'{"key": "'
+_KEY_LENGTH = 32
+
+
+def content_key(**content: Any) -> str:
+    """32 hex digits that depend on every named value of `content` (anything JSON can write), and on nothing else."""
+    canonical = json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    return hashlib.blake2b(canonical.encode("utf-8", "surrogatepass"), digest_size=_KEY_LENGTH // 2).hexdigest()
+
+
+class RecordStore:
+    """Records by content key, in the order in which they were appended.
+
+    Use as a context manager to write; `read_only=True` opens what is there without a lock.
+
+    Args:
+        path: the JSONL file; created with a header where absent.
+        kind: what the records are ("answers", …); must match the file's.
+        governance: class of the records; must be the file's.
+        settings: what the run was started with; reopening to write with others is an error that lists the differing
+            keys. A reader passes None and finds them in the attribute `settings`.
+
+    Raises:
+        ConfigError: the file is of another kind or was started with other settings.
+        GovernanceError: `governance` is weaker than the file's class.
+        InputError: the file is missing (read-only) or has a broken line before its end.
+        OutputError: the file cannot be written, or another process is writing it.
+    """
+
+    def __init__(
+        self, path: Path, kind: str, governance: Governance, settings: Mapping[str, Any] | None, read_only: bool = False
+    ) -> None:
+        self.path = path
+        self._offsets: dict[bytes, int] = {}  # key -> start of its last line
+        self._descriptor: int | None = None
+        header = {"store": STORE_VERSION, "kind": kind, "governance": str(governance), "settings": dict(settings or {})}
+        if read_only:
+            self._open_for_reading()
+        else:
+            self._open_for_writing(header)
+        try:
+            self.settings = self._check_header(header, compare_settings=settings is not None)
+            self.governance = governance
+            self._index()
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> "RecordStore":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    def __contains__(self, key: str) -> bool:
+        return bytes.fromhex(key) in self._offsets
+
+    def get(self, key: str) -> dict[str, Any] | None:
+        """The last record of `key`, or None."""
+        offset = self._offsets.get(bytes.fromhex(key))
+        if offset is None:
+            return None
+        self._file.seek(offset)
+        return _parse_line(self._file.readline(), self.path, f"byte {offset}")
+
+    def records(self) -> Iterator[dict[str, Any]]:
+        """The last record of every key, in file order."""
+        for offset in sorted(self._offsets.values()):
+            self._file.seek(offset)
+            yield _parse_line(self._file.readline(), self.path, f"byte {offset}")
+
+    def append(self, records: Iterable[Mapping[str, Any]]) -> None:
+        """Write `records` (each with a "key") as one write and one sync; they count once this returns.
+
+        Raises:
+            OutputError: the disk is full, … What was there before stays valid.
+        """
+        lines, offsets, position = [], {}, self._end
+        for record in records:
+            fields = {"key": record["key"], **{name: value for name, value in record.items() if name != "key"}}
+            line = json.dumps(fields, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n"
+            assert line.startswith(_KEY_PREFIX) and len(fields["key"]) == _KEY_LENGTH, fields["key"]
+            offsets[bytes.fromhex(fields["key"])] = position
+            position += len(line)
+            lines.append(line)
+        try:
+            self._write(b"".join(lines))
+        except OutputError:
+            os.ftruncate(self._descriptor, self._end)
+            raise
+        self._offsets.update(offsets)
+
+    def close(self) -> None:
+        """Release the file and its lock."""
+        self._file.close()
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def _open_for_reading(self) -> None:
+        try:
+            self._file = open(self.path, "rb")  # noqa: SIM115 - closed by close()
+        except FileNotFoundError:
+            raise InputError(f"{self.path}: no such file; run the step that writes it first") from None
+        self._end = _end_of_last_line(self._file)
+
+    def _open_for_writing(self, header: dict[str, Any]) -> None:
+        make_folder(self.path.parent)
+        with writing(self.path):
+            self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._file = open(self.path, "rb")  # noqa: SIM115 - closed by close()
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self.close()
+            raise OutputError(f"{self.path} is being written by another process; wait for it or stop it") from None
+        self._end = _end_of_last_line(self._file)
+        with writing(self.path):
+            os.ftruncate(self._descriptor, self._end)
+        if self._end == 0:
+            self._write(json.dumps(header, ensure_ascii=False).encode() + b"\n")
+
+    def _write(self, data: bytes) -> None:
+        """Append `data` at the end of the last whole line and sync it (unbuffered: a failed write leaves nothing queued)."""
+        with writing(self.path):
+            written = 0
+            while written < len(data):
+                written += os.pwrite(self._descriptor, data[written:], self._end + written)
+            os.fsync(self._descriptor)
+        self._end += len(data)
+
+    def _check_header(self, header: dict[str, Any], compare_settings: bool) -> dict[str, Any]:
+        self._file.seek(0)
+        found = _parse_line(self._file.readline(), self.path, "line 1")
+        if found.get("store") != STORE_VERSION or found.get("kind") != header["kind"]:
+            raise ConfigError(
+                f"{self.path} is a {found.get('kind')!r} store of version {found.get('store')!r}; expected "
+                f"{header['kind']!r}, version {STORE_VERSION}: choose another output folder"
+            )
+        settings = found.get("settings", {})
+        current = parse(found.get("governance", ""), str(self.path))
+        if refuse_lowering(current, Governance(header["governance"]), str(self.path)) is not current:
+            raise ConfigError(
+                f"{self.path} was written as {current!s} data and the input is now {header['governance']}: "
+                "remove the file or choose another output folder, so that every row carries the stricter class"
+            )
+        differing = _differences(settings, header["settings"])
+        if differing and compare_settings:
+            raise ConfigError(
+                f"{self.path} was started with other settings: {differing}; use the same, or another output folder"
+            )
+        return settings
+
+    def _index(self) -> None:
+        self._file.seek(0)
+        position = len(self._file.readline())
+        for number, line in enumerate(iter(self._file.readline, b""), start=2):
+            if position >= self._end:  # read-only: a torn last line is for the writer to cut off
+                break
+            key = line[len(_KEY_PREFIX) : len(_KEY_PREFIX) + _KEY_LENGTH]
+            if not line.startswith(_KEY_PREFIX) or not line.endswith(b"}\n"):
+                raise InputError(f"{self.path}, line {number}: not a record; remove the line, its work is done again")
+            try:
+                self._offsets[bytes.fromhex(key.decode("ascii"))] = position
+            except ValueError:
+                raise InputError(f"{self.path}, line {number}: broken key {key!r}; remove the line") from None
+            position += len(line)
+
+
+def _end_of_last_line(file: Any) -> int:
+    """Position after the last newline: what follows it is a torn line."""
+    position = file.seek(0, os.SEEK_END)
+    while position > 0:
+        start = max(0, position - 65536)
+        file.seek(start)
+        newline = file.read(position - start).rfind(b"\n")
+        if newline >= 0:
+            return start + newline + 1
+        position = start
+    return 0
+
+
+def _parse_line(line: bytes, path: Path, where: str) -> dict[str, Any]:
+    try:
+        record = json.loads(line)
+    except ValueError as error:
+        raise InputError(f"{path}, {where}: not valid JSON ({error}); remove the line") from None
+    if not isinstance(record, dict):
+        raise InputError(f"{path}, {where}: expected a JSON object, found {type(record).__name__}; remove the line")
+    return record
+
+
+def _differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    names = sorted(name for name in {*before, *now} if before.get(name) != now.get(name))
+    return ", ".join(f"{name} was {before.get(name)!r}, now {now.get(name)!r}" for name in names)

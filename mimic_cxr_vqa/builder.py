@@ -1,0 +1,164 @@
+"""The `datasets` builder behind `load_dataset("mimic_cxr_vqa", name, data_dir=…, image_root=…)`.
+
+Configurations: `default` (a row per question with its answer), `studies` (a row per study, its images once, all its questions),
+`questions` (a row per question, no answers), `sample` (bundled, synthetic). What a folder holds is `release.py`'s business;
+this file turns it into tables with features, resolves images, and checks what only shows over a whole split.
+"""
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import datasets
+import pyarrow as pa
+import pyarrow.compute as pc
+from datasets.builder import Key
+from datasets.exceptions import DatasetGenerationError
+
+from medvqa_core.errors import ConfigError, MedvqaError, one_line
+from mimic_cxr_vqa import release as releases
+from mimic_cxr_vqa.authors_csv import has_reply
+from mimic_cxr_vqa.card import HUB_SPLITS
+from mimic_cxr_vqa.image_files import ImageFiles
+from mimic_cxr_vqa.row_checks import RowChecks
+from mimic_cxr_vqa.schema import QA_SCHEMA, QUESTION_SCHEMA
+from mimic_cxr_vqa.study_rows import STUDY_ROW_SCHEMA, group_by_study, whole_studies
+from mimic_cxr_vqa.workspace import read_table
+
+logger = datasets.logging.get_logger(__name__)
+ROWS_PER_TABLE = 16_384
+
+
+class LoadingError(MedvqaError, DatasetGenerationError):
+    """An error of ours on its way through `datasets`, which would wrap any other class and hide its message."""
+
+
+@dataclass
+class MimicCxrVqaConfig(datasets.BuilderConfig):
+    """Options of `load_dataset("mimic_cxr_vqa", …)`.
+
+    Attributes:
+        image_root: folder of MIMIC-CXR-JPG (or of another source's images). With it `images` decodes to PIL images when a row
+            is read; without it `images` holds the paths. Default: the variable MIMIC_CXR_JPG_ROOT.
+        missing_images: `error`, `skip` the row, or `none` in the image's place; counted in the log.
+        failed_answers: `drop` or `keep` the authors' rows whose reply could not be parsed (answer "error").
+        fingerprint: of the release's content, so that a rebuilt release is not served from the cache. Set by the builder.
+    """
+
+    image_root: str | None = None
+    missing_images: str = "error"
+    failed_answers: str = "drop"
+    fingerprint: str = ""
+
+
+class MimicCxrVqa(datasets.ArrowBasedBuilder):
+    """MIMIC-CXR-VQA: questions and answers about chest radiographs."""
+
+    BUILDER_CONFIG_CLASS = MimicCxrVqaConfig
+    BUILDER_CONFIGS = [
+        MimicCxrVqaConfig(name="default", description="A row per question with its answer."),
+        MimicCxrVqaConfig(name="studies", description="A row per study with its images and all its questions."),
+        MimicCxrVqaConfig(name="questions", description="A row per question, without answers."),
+        MimicCxrVqaConfig(name="sample", description="Bundled synthetic studies: no credentials, no patient."),
+    ]
+    DEFAULT_CONFIG_NAME = "default"
+    DEFAULT_WRITER_BATCH_SIZE = ROWS_PER_TABLE
+
+    def __init__(
+        self, cache_dir=None, dataset_name="mimic_cxr_vqa", config_name=None, data_dir=None, image_root=None, **kwargs
+    ) -> None:
+        if config_name == "sample":
+            data_dir = image_root = releases.SAMPLE_DIR
+        self.release = releases.open_release(Path(data_dir) if data_dir else releases.find_default_release())
+        image_root = image_root or os.environ.get(releases.IMAGE_VARIABLE)
+        self.images: ImageFiles | None = None
+        self.checks = RowChecks()
+        super().__init__(
+            cache_dir=cache_dir,
+            dataset_name=dataset_name,
+            config_name=config_name,
+            data_dir=os.path.abspath(self.release.folder),
+            image_root=os.path.abspath(image_root) if image_root else None,
+            fingerprint=self.release.fingerprint,
+            **kwargs,
+        )
+        if self.config.failed_answers not in ("drop", "keep"):
+            raise ConfigError(f"failed_answers={self.config.failed_answers!r}: allowed are drop and keep")
+
+    def _info(self) -> datasets.DatasetInfo:
+        schema = {"studies": STUDY_ROW_SCHEMA, "questions": QUESTION_SCHEMA}.get(self.config.name, QA_SCHEMA)
+        features = datasets.Features.from_arrow_schema(schema)
+        if self.config.image_root:
+            features["images"] = datasets.List(datasets.Image())
+            features["image_paths"] = datasets.List(datasets.Value("string"))
+        return datasets.DatasetInfo(
+            description=f"MIMIC-CXR-VQA from {self.release.folder} (governance class: {self.release.governance})",
+            features=features,
+        )
+
+    def _split_generators(self, dl_manager) -> list[datasets.SplitGenerator]:
+        if self.release.kind == "questions" and self.config.name != "questions":
+            raise LoadingError(
+                f"{self.release.folder} has questions but no release with answers: run medvqa-hub cxr answer and release, "
+                "or load the configuration 'questions'"
+            )
+        if self.config.image_root:
+            prefix = releases.find_image_prefix(Path(self.config.image_root))
+            self.images = ImageFiles(prefix, self.config.missing_images)
+        generators = []
+        for split, files in self.release.files.items():
+            studies = self.release.studies.get(split) or [None] * len(files)
+            shards = [(str(file), study and str(study)) for file, study in zip(files, studies, strict=True)]
+            generators.append(datasets.SplitGenerator(HUB_SPLITS[split], gen_kwargs={"split": split, "shards": shards}))
+        return generators
+
+    def _generate_tables(self, split: str, shards: list[tuple[str, str | None]]) -> Iterator[tuple[Key, pa.Table]]:
+        try:
+            for shard, (file, studies) in enumerate(shards):
+                rows = self._checked(self.release.iterate(split, Path(file)))
+                for number, table in enumerate(self._tables(rows, studies)):
+                    yield Key(shard, number), self.images.resolve(table) if self.images else table
+            self.checks.finish_split(split)
+        except MedvqaError as error:
+            raise LoadingError(one_line(error)) from None
+        if self.images and (self.images.counts["missing"] or self.images.counts["rows_skipped"]):
+            logger.warning(f"{split}: missing images: {dict(self.images.counts)}")
+
+    def _tables(self, rows: Iterable[pa.RecordBatch], studies: str | None) -> Iterator[pa.Table]:
+        """The rows of one shard in the form of this configuration."""
+        if self.config.name == "studies":
+            table = read_table(Path(studies)) if studies else None
+            for whole in whole_studies(rows):
+                yield group_by_study(whole, table)
+        elif self.config.name == "questions":
+            for batch in rows:
+                yield pa.Table.from_batches([batch.select(QUESTION_SCHEMA.names)])
+        else:
+            for batch in rows:
+                yield pa.Table.from_batches([batch])
+
+    def _checked(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Note every row for the checks, and leave out failed replies unless they are wanted."""
+        failed = 0
+        for batch in batches:
+            self.checks.add(batch)
+            if self.config.failed_answers == "drop" and "provenance" in batch.schema.names:
+                keep = has_reply(batch)
+                failed += len(batch) - pc.sum(keep).as_py()
+                batch = batch.filter(keep)
+            yield batch
+        if failed:
+            logger.warning(f"{failed} rows left out: their reply could not be parsed (failed_answers='keep' keeps them)")
+
+    def as_dataset(self, split=None, **kwargs):
+        return super().as_dataset(split=_hub_split(split), **kwargs)
+
+    def as_streaming_dataset(self, split=None, **kwargs):
+        return super().as_streaming_dataset(split=_hub_split(split), **kwargs)
+
+
+def _hub_split(split):
+    """Take MIMIC's name of the validation split too: `validate[:10]` -> `validation[:10]`."""
+    return re.sub(r"\bvalidate\b", "validation", split) if isinstance(split, str) else split

@@ -1,0 +1,99 @@
+"""Reading CSV files column by column, with errors that name the file, the row and the remedy.
+
+Plain or gzipped. Only the wanted columns are converted. A row with another number of fields, a value that does not fit its
+column's type and bytes that are not UTF-8 are errors: none of them is skipped or guessed at.
+"""
+
+import gzip
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pyarrow as pa
+from pyarrow import csv
+
+from medvqa_core.errors import InputError
+
+BLOCK_BYTES = 8 << 20
+
+
+def read_csv(path: Path, columns: Mapping[str, pa.DataType]) -> pa.Table:
+    """The wanted `columns` (name -> type) of a CSV file with a header line; empty cells are null.
+
+    Raises:
+        InputError: the file or a column is missing, or a row cannot be read.
+    """
+    return pa.Table.from_batches(iterate_csv(path, columns), schema=pa.schema(list(columns.items())))
+
+
+def iterate_csv(path: Path, columns: Mapping[str, pa.DataType]) -> Iterator[pa.RecordBatch]:
+    """Like `read_csv`, a block at a time: memory does not grow with the file.
+
+    Quoted values may hold line breaks. Columns come in the order asked for.
+    """
+    wrong_rows: list[csv.InvalidRow] = []
+
+    def note_wrong_row(row: csv.InvalidRow) -> str:
+        wrong_rows.append(row)
+        return "skip"  # the reader goes on to the end of its block; the error is raised below, before a row is used
+
+    try:
+        with pa.input_stream(str(path), compression="gzip" if path.suffix == ".gz" else None) as stream:
+            reader = csv.open_csv(
+                stream,
+                # one thread: only then does pyarrow number the rows of its complaints
+                read_options=csv.ReadOptions(use_threads=False, block_size=BLOCK_BYTES),
+                parse_options=csv.ParseOptions(newlines_in_values=True, invalid_row_handler=note_wrong_row),
+                convert_options=csv.ConvertOptions(
+                    column_types=dict(columns),
+                    include_columns=list(columns),
+                    null_values=["", "nan", "NaN"],
+                    strings_can_be_null=True,
+                    quoted_strings_can_be_null=True,
+                ),
+            )
+            for batch in reader:
+                if wrong_rows:
+                    break
+                yield batch
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file") from None
+    except (pa.ArrowInvalid, pa.ArrowKeyError, OSError, EOFError) as error:
+        raise _explain(path, columns, wrong_rows, error) from None
+    if wrong_rows:
+        raise _explain(path, columns, wrong_rows, None)
+
+
+def column_names(path: Path) -> list[str]:
+    """The names in the header line. Raises InputError where the file is missing, empty or not UTF-8."""
+    try:
+        with gzip.open(path, "rb") if path.suffix == ".gz" else open(path, "rb") as file:
+            header = file.readline().decode("utf-8").strip("\ufeff\r\n")
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file") from None
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: cannot read the header line ({error}); copy the file again from its source") from None
+    return [name.strip('"') for name in header.split(",")]
+
+
+def _explain(
+    path: Path, columns: Mapping[str, pa.DataType], wrong_rows: list[csv.InvalidRow], error: Exception | None
+) -> InputError:
+    if wrong_rows:
+        row = wrong_rows[0]
+        return InputError(
+            f"{path}, row {row.number}: {row.actual_columns} fields where the header has {row.expected_columns}; "
+            "repair the row or copy the file again"
+        )
+    if isinstance(error, pa.ArrowKeyError):
+        missing = [name for name in columns if name not in column_names(path)]
+        return InputError(f"{path}: no column {', '.join(map(repr, missing))}; needed are {', '.join(columns)}")
+    text = str(error)
+    if "UTF8" in text:
+        text += "; convert the file to UTF-8"
+    elif isinstance(error, OSError):
+        text += "; the file is damaged or cut short: copy it again"
+    else:
+        text += "; repair the row or copy the file again"
+    for number, name in enumerate(columns):  # pyarrow counts the wanted columns
+        text = text.replace(f"In CSV column #{number}: ", f"column {name!r}, ")
+    return InputError(f"{path}: {text.replace('Row #', 'row ')}")

@@ -1,0 +1,154 @@
+"""The words by which a report speaks of each category: our own lexicon, one table, on text in lower case.
+
+`FINDINGS[category]` are patterns of the finding itself ("effusion"); whether it is there is decided by the words around it
+(`mentions`). Where a pattern has a group, the group is the word that a negation must reach: in "the heart is not
+enlarged" it is "enlarged". `NORMAL[category]` are phrases that say the finding is absent without naming it ("the lungs are
+clear"). `SUSPICIOUS[category]` are signs that suggest it and prove nothing ("blunting of the costophrenic angle").
+`OTHER` are abnormalities outside the 14 labels: a chest that has one is not without findings.
+
+A blanked word (`XXXX`, `___`) may stand where a word was: "heart xxxx is normal", "costophrenic xxxx blunting".
+"""
+
+_BLANK = r"(?:xxxx|_{2,})"
+
+_HEART = (
+    r"(?:heart|cardiac|(?:cardio|cardiac)[- ]?(?:pericardial|mediastinal|pulmonary mediastinal)|cardiopericardial)"
+    rf"(?: (?:and mediastinal|silhouettes?|size|contours?|shadow|outline|{_BLANK}))*"
+    r"(?! (?:valve|border|pacemaker|pacer|monitor|lead|device|surgery|stent|catheter|apex|failure|calcif))"
+)
+_MEDIASTINUM = (
+    r"(?:(?:cardio|cardiac)[- ]?(?:pulmonary )?)?mediastin(?:um|al)"
+    rf"(?: (?:and hilar|silhouettes?|contours?|size|width|shadow|structures?|{_BLANK}))*"
+)
+_LARGE = r"(?:enlarge[ds]?|enlarging|enlargement|large|larger|prominent|prominence|generous|dilated|big|globular)"
+_WIDE = r"(?:enlarged?|enlargement|widen(?:ed|ing)|wide|large|prominent|prominence)"
+_FINE = r"(?:normal|unremarkable|wnl|nonenlarged|non-enlarged)"
+# What may stand between an organ and what is said of it; another organ or "with" begins something else.
+_BETWEEN = r"(?:(?!\bwith\b|\bwithout\b|[;:,]|\bnormal\b|\baort|\bpulmonary|\bmediastinum|\bartery|\bhil).){0,60}?"
+_LIST_BETWEEN = r"(?:(?!\bnot\b|\bno\b|;|\benlarge|\bwiden|\bexcept|\bprominen|\bcatheter|\btip\b).){0,90}?"
+
+_LUNGS = r"(?<!right )(?<!left )\blungs?\b(?! volume| ap| bas| nod)"
+_CLEAR_LUNGS = (
+    rf"{_LUNGS}(?:(?!\bnot\b|\bhyper|\bwith\b|[;.]).){{0,60}}?\b(?:clear|normal|unremarkable)\b(?! (?:of|in volume))",
+    r"\b(?:clear|normal)(?:,? (?:and|but|well) [\w-]+| [\w-]+ed)* lungs?\b(?! volume| bas)",
+    r"\bno (?:acute |focal |active )*(?:cardiopulmonary|pulmonary|lung|parenchymal|cardiothoracic|intrathoracic) "
+    r"(?:abnormalit|process|disease|finding)",
+)
+_CLEAR_PLEURA = (
+    r"\bpleura(?:l (?:spaces?|surfaces?|margins?|recess\w*))?(?:(?!\bnot\b|;).){0,70}?\b(?:clear|normal|unremarkable)\b",
+)
+
+FINDINGS: dict[str, tuple[str, ...]] = {
+    "Atelectasis": (r"\batelect\w*", r"\b(?<!vertebral )collapsed?\b(?! of (?:the )?(?:vertebra|t\d|l\d))"),
+    "Cardiomegaly": (
+        r"\bcardiomegaly",
+        rf"\b{_LARGE}(?: (?:of|the|in|size|lv|overall|\w+ly))* {_HEART}",
+        rf"\b{_HEART}{_BETWEEN}\b({_LARGE}|increased in size|increased)\b(?! (?:in the|since))",
+    ),
+    "Consolidation": (r"\bconsolidat\w*",),
+    "Edema": (
+        r"\b(?<!soft tissue )o?edema\w*",
+        r"\b(?:pulmonary|vascular|venous|interstitial)(?: \w+)? congestion|\bcongest(?:ion|ive changes|ed)\b",
+        r"\b(?:congestive )?heart failure|\bchf\b|\b(?:fluid|volume) overload|\bkerley|\bcephali[sz]ation",
+        r"\bvascular (?:redistribution|engorgement|plethora|indistinctness)",
+    ),
+    "Enlarged Cardiomediastinum": (
+        rf"\b{_WIDE}(?: (?:of|the|in|superior|upper|anterior|\w+ly))* {_MEDIASTINUM}",
+        rf"\b{_MEDIASTINUM}{_BETWEEN}\b({_WIDE})\b",
+    ),
+    "Fracture": (r"\bfractur\w*", r"\bcompression deformit\w+", r"\bbroken ribs?"),
+    "Lung Lesion": (
+        r"\bnodul(?:es?|ar\w*|arity)\b",
+        r"\b(?<!thyroid )(?<!breast )(?<!mediastinal )(?<!muscle )(?<!body )mass(?:es)?\b(?! effect)",
+        r"\b(?<!bone )(?<!osseous )(?<!bony )(?<!lytic )(?<!sclerotic )(?<!blastic )(?<!destructive )lesions?\b",
+        r"\bgranulomas?\b|\bgranulomata\b|\bneoplas\w+|\btumou?rs?\b|\bcavit(?:y|ies|ary|ation)\b|\bmetasta\w+",
+        r"\b(?:carcinoma|malignan\w+|hamartomas?)\b",
+    ),
+    "Lung Opacity": (
+        r"\bopaci\w+|\binfiltrat\w*|\bconsolidat\w*",
+        r"\bair ?-?space (?:disease|process|abnormalit\w+)",
+        r"\b(?:increased|patchy|hazy|streaky|ill-defined|vague|linear|basilar|parenchymal|interstitial|lung)"
+        r"(?: \w+)? densit(?:y|ies)",
+        r"\bdensit(?:y|ies)\b (?:in|within|at|overlying|involving|of) (?:the )?(?:\w+ ){0,3}(?:lungs?|lobes?|base|apex)\b",
+        r"\binterstitial (?:(?:lung|pulmonary) )?(?:markings?|pattern|disease|thickening|changes?|prominence|densit\w+)",
+        r"\breticul\w+|\bground[- ]?glass|\b(?<!surgical )scar(?:s|ring|red)?\b|\bpulmonary fibrosis|\bfibrotic\b",
+        r"\bperibronchial (?:cuffing|thickening)|\bbronchial wall thickening",
+    ),
+    "Pleural Effusion": (
+        r"\b(?<!pericardial )(?<!joint )effusions?\b",
+        r"\bpleural (?:\w+ )?fluid|\bfluid in the (?:\w+ )?(?:fissure|pleura\w*)|\bh(?:ydro|emo)(?:pneumo)?thorax\b",
+    ),
+    "Pleural Other": (
+        r"\bpleural(?:[- ]based)?(?: [\w-]+){0,2} "
+        r"(?:thicken\w+|scar\w*|plaques?|calcif\w+|mass\w*|nodul\w+|lesions?|abnormal\w+|disease|densit\w+|opacit\w+)",
+        r"\bthickening of the (?:\w+ )?pleura|\bfibrothorax|\bpleuro-?parenchymal \w+",
+        r"\b(?:bi)?apical (?:cap|capping|thickening)",
+    ),
+    "Pneumonia": (r"\b(?:broncho)?pneumonias?\b|\bpneumonic\b", r"\binfect(?:ion|ions|ious)\b"),
+    "Pneumothorax": (r"\b(?:hydro|hemo)?pneumothora\w+", r"\bptx\b"),
+    "Support Devices": (
+        r"\b(?:pacemakers?|pacers?|aicd|icd|defibrillators?|picc|mediport|port-?a-?cath|chest port|infusaport|iabp)\b",
+        r"\b(?:catheters?|tubes?|tracheostomy|drains?|stents?|cannulas?|stimulators?|prosthe(?:sis|ses|tic)|hardware)\b",
+        r"\b(?:central|venous|arterial|picc|subclavian|jugular|ij|infusion|iv|dialysis)(?: \w+)? lines?\b|\blines and tubes",
+        r"\b(?:pacer|pacemaker|pacing|cardiac|icd|ventricular|atrial|monitor\w*|e[ck]g|external)(?: \w+)? "
+        r"(?:leads?|wires?|electrodes?|generator|device)\b",
+        rf"\b(?:sternotomy|sternal|mediastinal|cerclage) (?:wires?|sutures?|clips?|{_BLANK})|\bsternotomy\b",
+        r"\b(?:surgical|cholecystectomy|vascular|hemostatic|metallic|staple)(?: \w+)? (?:clips?|staples?|coils?)\b|\bclips\b",
+        r"\b(?:implanted|medical|monitoring|support|fixation|assist|loop)(?: \w+)? (?:devices?|apparatus|recorder)\b",
+        r"\bplates? and screws?|\bscrews?\b|\barthroplast\w+|\b(?:fusion|orthopedic|spinal|harrington) (?:rods?|hardware)",
+        r"\b(?:mechanical|artificial|bioprosthetic|replacement) (?:\w+ )?valves?|\bvalve (?:replacement|repair)s?",
+        r"\bballoon pump|\bswan-?ganz|\bport\b(?! of)|\bvena cava filter|\bivc filter|\bvalvuloplasty ring|\bsuture line",
+    ),
+}
+
+NORMAL: dict[str, tuple[str, ...]] = {
+    "Atelectasis": _CLEAR_LUNGS,
+    "Cardiomegaly": (
+        rf"\b{_HEART}{_LIST_BETWEEN}\b{_FINE}\b",
+        rf"\b{_FINE}(?:,? [\w-]+){{0,6}}? {_HEART}",
+    ),
+    "Consolidation": _CLEAR_LUNGS,
+    "Edema": (
+        *_CLEAR_LUNGS,
+        rf"\b(?:pulmonary )?vascul\w+{_LIST_BETWEEN}\b{_FINE}\b",
+        rf"\b{_FINE}(?: pulmonary)? vascul\w+",
+    ),
+    "Enlarged Cardiomediastinum": (
+        rf"\b{_MEDIASTINUM}{_LIST_BETWEEN}\b{_FINE}\b",
+        rf"\b{_FINE}(?:,? [\w-]+){{0,6}}? {_MEDIASTINUM}",
+    ),
+    "Fracture": (
+        r"\b(?:bones?|bony|osseous|skelet\w+|ribs?|thoracic spine)\b(?:(?!\bnot\b|;).){0,60}?\b(?:intact|unremarkable|normal)\b",
+        r"\bno (?:acute |significant |focal )*(?:bony|bone|osseous|skeletal)(?: [\w-]+){0,3} (?:abnormal\w+|findings?|injur\w+)",
+    ),
+    "Lung Lesion": _CLEAR_LUNGS,
+    "Lung Opacity": _CLEAR_LUNGS,
+    "Pleural Effusion": (
+        *_CLEAR_PLEURA,
+        rf"\bcostophrenic (?:angles?|sulci|recesses|{_BLANK})(?: [\w-]+){{0,4}}? (?:clear|sharp|intact|normal)\b",
+    ),
+    "Pleural Other": _CLEAR_PLEURA,
+    "Pneumonia": _CLEAR_LUNGS,
+    "Pneumothorax": _CLEAR_PLEURA,
+    "Support Devices": (),
+}
+
+SUSPICIOUS: dict[str, tuple[str, ...]] = {
+    "Pleural Effusion": (
+        rf"\b(?:blunt\w*|obscur\w+)(?: [\w-]+){{0,5}}? (?:costophrenic|cp) (?:angles?|sulc\w+|recess\w*|{_BLANK})",
+        rf"\b(?:costophrenic|cp) (?:angles?|sulc\w+|recess\w*|{_BLANK})(?: [\w-]+){{0,4}}? (blunt\w*|obscur\w+)",
+    ),
+}
+
+OTHER: tuple[str, ...] = (
+    r"\b(?:degenerative|osteophyt\w*|spondylo\w+|scolio\w+|kypho\w+|dextro\w+|levo(?:scoli|curv)\w+|arthrit\w+|arthr(?:osis|opathy))\b",
+    r"\bosteop(?:enia|enic|orosis|orotic)\b|\bdemineraliz\w+|\bdeformit\w+|\bpectus\b|\bdislocat\w+",
+    r"\b(?:tortuo\w+|ectatic|ectasia|unfold\w+|atheroscler\w+|calcif\w+|aneurysm\w*|granulomatous|uncoil\w+)\b",
+    r"\b(?:hyperexpan\w+|hyperinflat\w+|hyperlucen\w+|emphysem\w*|copd|hypoinflat\w+|bronchiect\w+|bullous|bullae?|blebs?)\b",
+    r"\b(?:low|decreased|reduced|shallow) lung volumes?|\blung volumes are (?:\w+ )?low\b|\bvolume loss\b|\bbronchovascular\b",
+    r"\bcrowding\b|\bhernia\b|\beventration\b|\bflatten\w+ (?:of )?(?:the )?(?:\w+ )?(?:hemi)?diaphragm\w*",
+    r"\belevat\w+ (?:of )?(?:the )?(?:\w+ )?(?:hemi)?diaphragm|\b(?:hemi)?diaphragm\w*(?: \w+){0,3} (?:elevated|flattened)",
+    r"\b(?:adenopathy|lymphadenopathy)\b|\bprominent (?:\w+ )?(?:hil\w+|vasc\w+|pulmonary|markings)|\bpneumoperitoneum\b",
+    r"\bthickening\b|\bmastectomy\b|\bimplants?\b|\bforeign bod\w+|\bsubcutaneous (?:air|emphysema)|\bfree air\b",
+    r"\blucenc\w+|\bmediastinal shift|\bshift of the mediastinum|\bpericardial effusion|\bpneumomediastinum",
+)

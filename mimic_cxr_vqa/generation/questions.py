@@ -1,0 +1,162 @@
+"""Which questions a study is asked (paper, Section 3.1; balancing rule as released).
+
+All six questions of every category whose label is 1, 0 or -1 (Heart is 1 where the findings contain "heart"). Then, for each
+label equal to 1, four draws: pick a not-mentioned category at random (No Finding and Heart never), then one of its questions
+not drawn yet for this study; a draw from an exhausted category is lost.
+
+The draws of a study depend on (seed, study_id) alone: the random numbers are hashes of a counter, so neither the order of the
+studies nor the sharding matters, and all studies are drawn at once on arrays. Reports are not read here.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mimic_cxr_vqa.generation.question_list import QUESTIONS
+from mimic_cxr_vqa.schema import (
+    CATEGORIES,
+    CHEXPERT_LABELS,
+    HEART,
+    LABEL_VALUES,
+    NO_FINDING,
+    QUESTION_SCHEMA,
+    category_slug,
+)
+
+__all__ = ["QUESTIONS", "QuestionIndex", "draw_questions", "eligible_studies", "label_matrix", "question_batches"]
+
+NOT_MENTIONED = 2  # stands for a missing label in the int8 label matrix
+DRAWS_PER_POSITIVE = 4
+QUESTIONS_PER_CATEGORY = 6
+STUDIES_PER_BATCH = 4096  # about 60,000 questions: large enough for arrays, small enough to stay in cache
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # increment and multipliers of SplitMix64 (Steele, Lea, Flood 2014)
+_MIX = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
+_NAN_CANDIDATES = np.array([label != NO_FINDING for label in CHEXPERT_LABELS])
+
+
+@dataclass(frozen=True)
+class QuestionIndex:
+    """Questions as four aligned arrays, ordered by study, category and question number."""
+
+    study: np.ndarray  # (questions,) row of the study in the input arrays
+    category: np.ndarray  # (questions,) index into CATEGORIES
+    number: np.ndarray  # (questions,) 0..5
+    value: np.ndarray  # (questions,) 1, 0, -1 or NOT_MENTIONED
+
+
+def draw_questions(study_ids: np.ndarray, labels: np.ndarray, heart: np.ndarray, seed: int) -> QuestionIndex:
+    """Choose the questions of all studies at once.
+
+    Args:
+        study_ids: (studies,) int64.
+        labels: (studies, 14) int8 in the order of CHEXPERT_LABELS: 1, 0, -1 or NOT_MENTIONED.
+        heart: (studies,) bool, whether the findings contain the word "heart".
+        seed: any integer; the same seed gives a study the same questions in every run.
+    """
+    values = np.concatenate([labels, np.where(heart, 1, NOT_MENTIONED).astype(np.int8)[:, None]], axis=1)
+    stated = values != NOT_MENTIONED
+    asked = np.repeat(stated[:, :, None], QUESTIONS_PER_CATEGORY, axis=2)  # (studies, categories, 6)
+
+    candidate = ~stated[:, : len(CHEXPERT_LABELS)] & _NAN_CANDIDATES
+    candidates = candidate.sum(axis=1)  # (studies,) how many categories can be drawn from
+    nth_candidate = np.argsort(~candidate, axis=1, kind="stable").astype(np.int8)  # candidates first, in label order
+    draws = DRAWS_PER_POSITIVE * (values == 1).sum(axis=1) * (candidates > 0)
+    keys = _mix(_mix(study_ids.astype(np.uint64)) ^ _mix(np.array([seed]).astype(np.uint64) + _GOLDEN))
+
+    for draw in range(int(draws.max(initial=0))):
+        rows = np.flatnonzero(draws > draw)
+        category = nth_candidate[rows, _below(candidates[rows], keys[rows], 2 * draw)]
+        free = ~asked[rows, category]  # (rows, 6) questions not drawn yet
+        nth = _below(free.sum(axis=1), keys[rows], 2 * draw + 1)
+        chosen = (free & (np.cumsum(free, axis=1) == nth[:, None] + 1)).argmax(axis=1)
+        exhausted = ~free.any(axis=1)  # the draw is lost; index 0 is already asked there, so setting it changes nothing
+        chosen[exhausted] = 0
+        asked[rows, category, chosen] = True
+
+    study, category, number = np.nonzero(asked)
+    return QuestionIndex(study, category, number, values[study, category])
+
+
+def label_matrix(studies: pa.Table) -> np.ndarray:
+    """The `labels` column as (studies, 14) int8, with NOT_MENTIONED for null."""
+    labels = studies["labels"].combine_chunks()
+    columns = [pc.fill_null(pc.struct_field(labels, label), NOT_MENTIONED).to_numpy(False) for label in CHEXPERT_LABELS]
+    return np.stack(columns, axis=1).astype(np.int8) if len(studies) else np.zeros((0, len(CHEXPERT_LABELS)), np.int8)
+
+
+def eligible_studies(studies: pa.Table) -> pa.Table:
+    """The studies that have a findings section: only they yield questions."""
+    return studies.filter(
+        pc.fill_null(pc.greater(pc.utf8_length(pc.utf8_trim_whitespace(studies["findings"])), 0), False)
+    )
+
+
+def question_batches(
+    studies: pa.Table, seed: int, studies_per_batch: int = STUDIES_PER_BATCH
+) -> Iterator[pa.RecordBatch]:
+    """Question rows (QUESTION_SCHEMA) of `studies` (STUDY_SCHEMA), in the order of the studies, a batch at a time."""
+    studies = eligible_studies(studies)
+    heart = pc.match_substring(studies["findings"], HEART.lower(), ignore_case=True)
+    for start in range(0, len(studies), studies_per_batch):
+        batch = studies.slice(start, studies_per_batch)
+        index = draw_questions(
+            batch["study_id"].to_numpy(),
+            label_matrix(batch),
+            heart.slice(start, studies_per_batch).to_numpy().astype(bool),
+            seed,
+        )
+        yield _question_rows(batch, index)
+
+
+def _question_rows(studies: pa.Table, index: QuestionIndex) -> pa.RecordBatch:
+    rows = pa.array(index.study)
+    study = {
+        name: studies[name].combine_chunks().take(rows) for name in ("subject_id", "study_id", "split", "indication")
+    }
+    images = studies["images"].combine_chunks()
+    flat = images.flatten()
+    paths, views = (
+        pa.ListArray.from_arrays(_offsets(images), pc.struct_field(flat, name)).take(rows) for name in ("path", "view")
+    )
+    text = pa.array(index.category * QUESTIONS_PER_CATEGORY + index.number)
+    qa_id = pc.binary_join_element_wise("s", pc.cast(study["study_id"], pa.string()), "")
+    columns = {
+        **study,
+        "qa_id": pc.binary_join_element_wise(qa_id, _QUESTION_SLUGS.take(text), "-"),
+        "category": _CATEGORY_NAMES.take(pa.array(index.category)),
+        "label_value": _VALUE_NAMES.take(pa.array(index.value + 1)),
+        "question": _QUESTION_TEXTS.take(text),
+        "images": paths,
+        "views": views,
+    }
+    return pa.RecordBatch.from_arrays([columns[name] for name in QUESTION_SCHEMA.names], schema=QUESTION_SCHEMA)
+
+
+def _offsets(lists: pa.ListArray) -> pa.Array:
+    """Offsets of `lists` that start at 0, as `flatten()` of a sliced array does."""
+    offsets = lists.offsets.to_numpy()
+    return pa.array(offsets - offsets[0], pa.int32())
+
+
+def _mix(x: np.ndarray) -> np.ndarray:
+    """SplitMix64's finaliser: a bijection of 64-bit numbers whose outputs look random."""
+    x = (x ^ (x >> np.uint64(30))) * _MIX[0]
+    x = (x ^ (x >> np.uint64(27))) * _MIX[1]
+    return x ^ (x >> np.uint64(31))
+
+
+def _below(limits: np.ndarray, keys: np.ndarray, counter: int) -> np.ndarray:
+    """(n,) random integers in [0, limit): random number `counter` of each key's stream, scaled by multiply and shift."""
+    step = np.array([counter + 1], np.uint64) * _GOLDEN
+    high = _mix(keys + step) >> np.uint64(32)
+    return ((high * limits.astype(np.uint64)) >> np.uint64(32)).astype(np.int64)
+
+
+_CATEGORY_NAMES = pa.array(CATEGORIES)
+_QUESTION_TEXTS = pa.array([question for category in CATEGORIES for question in QUESTIONS[category]])
+_QUESTION_SLUGS = pa.array([f"{category_slug(c)}-{n + 1}" for c in CATEGORIES for n in range(QUESTIONS_PER_CATEGORY)])
+_VALUE_NAMES = pa.array([LABEL_VALUES[v] for v in (-1, 0, 1, None)])  # index = value + 1

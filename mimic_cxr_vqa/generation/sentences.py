@@ -1,0 +1,55 @@
+"""Findings text -> sentences -> clauses: the units in which a negation or a hedge holds.
+
+Survives "Dr.", decimals, times ("5.30 p.m."), blanks (`___`, `XXXX`), list numbers ("1. ... 2. ...") and a missing blank
+after a full stop. A clause ends where the reader expects a change of subject or of direction: "but", "however", a
+semicolon, or a comma or "and" before another organ with its own verb. Nothing is reworded here.
+"""
+
+import re
+
+# A full stop after these ends no sentence; single letters ("p.m.", "L. lung") are covered by the pattern itself.
+_ABBREVIATIONS = re.compile(r"\b(?:dr|mr|mrs|ms|st|vs|approx|resp|ca|cf|no|fig|e\.g|i\.e|[a-z])$", re.IGNORECASE)
+_END = re.compile(r"[.!?]+(?=\s|$)|(?<=[a-z)])\.(?=[A-Z][a-z])")
+_LIST_NUMBER = re.compile(r"^\(?\d{1,2}[.)]\s+|^[-*•]\s+")
+
+_CONTRAST = re.compile(
+    r"\s*;\s*|,?\s+(?:but|however|whereas|although|though|yet|while|except(?: for| that)?|aside from|apart from)\b,?\s+",
+    re.IGNORECASE,
+)
+_ORGAN_CLAUSE = re.compile(  # ", the lungs are": begins a clause if the words before it have a verb of their own
+    r"(?:,\s+(?:and\s+)?|\s+and\s+)(?=(?:the\s+|there\s+|no\s+|both\s+)?(?:lungs?|heart|cardi\w+|mediastin\w+|hil\w+|bony|bones?|"
+    r"osseous|pulmonary vasc\w+|vasculature|pleural spaces?|costophrenic|trachea|aorta|there|no)\b"
+    r"[^,;.]{0,60}?\b(?:is|are|appears?|remains?|has|have)\b)",
+    re.IGNORECASE,
+)
+_VERB = re.compile(r"\b(?:is|are|was|were|appears?|remains?|has|have|shows?|demonstrates?)\b", re.IGNORECASE)
+
+
+def split_sentences(text: str) -> list[str]:
+    """The sentences of `text` in their order, white space folded, without list numbers; none is empty."""
+    text = " ".join(text.split())
+    sentences, start = [], 0
+    for match in _END.finditer(text):
+        before = text[max(start, match.start() - 8) : match.start()]
+        # "2." alone is a list number: it belongs to what follows
+        if _ABBREVIATIONS.search(before) and match.end() < len(text) or before.strip(" (").isdigit():
+            continue
+        sentences.append(text[start : match.end()])
+        start = match.end()
+    sentences.append(text[start:])
+    stripped = (_LIST_NUMBER.sub("", sentence.strip()) for sentence in sentences)
+    return [sentence for sentence in stripped if any(char.isalnum() for char in sentence)]
+
+
+def split_clauses(sentence: str) -> list[str]:
+    """The clauses of one sentence in their order, without the conjunctions between them."""
+    clauses = []
+    for part in _CONTRAST.split(sentence):
+        start = 0
+        for match in _ORGAN_CLAUSE.finditer(part):
+            if _VERB.search(part, start, match.start()):
+                clauses.append(part[start : match.start()])
+                start = match.end()
+        clauses.append(part[start:])
+    stripped = (clause.strip(" ,;") for clause in clauses)
+    return [clause for clause in stripped if any(char.isalnum() for char in clause)]

@@ -1,0 +1,196 @@
+"""Finding and reading a release, whatever form it has: our Parquet, the authors' CSV, or questions without answers.
+
+`open_release(folder)` accepts the release itself or the workspace that it was built in. Everything that reads a dataset (the
+builder, statistics, conversion) goes through the `Release` that it returns.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from medvqa_core.errors import InputError
+from medvqa_core.files import atomic_file, join_under
+from medvqa_core.governance import Governance, parse
+from mimic_cxr_vqa.authors_csv import read_authors_csv
+from mimic_cxr_vqa.schema import SPLITS
+from mimic_cxr_vqa.workspace import MANIFEST, Workspace, iterate_parquet, read_manifest
+
+SAMPLE_DIR = Path(__file__).parent / "sample"
+RELEASE_VARIABLE = "MIMIC_CXR_VQA_DIR"
+IMAGE_VARIABLE = "MIMIC_CXR_JPG_ROOT"
+_SPLIT_PREFIXES = {"train": "train", "validate": "val", "test": "test"}  # of the authors' file names
+
+
+@dataclass(frozen=True)
+class Release:
+    """A dataset folder that can be read.
+
+    Attributes:
+        kind: `parquet`, `csv`, or `questions` (questions without answers).
+        files: per split the files of its rows, in order.
+        studies: per split the study tables aligned with `files`; empty for CSV.
+        fingerprint: changes whenever the content may have changed.
+    """
+
+    folder: Path
+    kind: str
+    governance: Governance
+    files: dict[str, list[Path]]
+    studies: dict[str, list[Path]]
+    fingerprint: str
+    manifest: dict[str, Any]
+
+    def iterate(self, split: str, file: Path) -> Iterator[pa.RecordBatch]:
+        """The rows of one file of `split`: QA_SCHEMA, or QUESTION_SCHEMA for `questions`."""
+        if self.kind == "csv":
+            return read_authors_csv(file, split)
+        if self.kind == "questions":  # one file for all splits
+            return (batch.filter(pc.equal(batch["split"], split)) for batch in iterate_parquet(file))
+        return iterate_parquet(file)
+
+    def iterate_all(self) -> Iterator[pa.RecordBatch]:
+        """The rows of all splits."""
+        for split, files in self.files.items():
+            for file in files:
+                yield from self.iterate(split, file)
+
+
+def open_release(folder: Path) -> Release:
+    """Find out what `folder` holds.
+
+    Raises:
+        InputError: it is missing, holds no dataset, or a file has another size than the manifest says.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise InputError(f"{folder}: no such folder; build a dataset with medvqa-hub cxr, or name the folder of a release")
+    workspace = Workspace(folder)
+    for place in (folder, workspace.release):
+        if (place / MANIFEST).exists() and _kind(place) == "release":
+            return _open_parquet(place)
+    found = _csv_files(folder)
+    if found:
+        return _open_csv(folder, found)
+    if (workspace.questions / MANIFEST).exists():
+        return _open_questions(workspace)
+    raise InputError(
+        f"{folder}: no release there (looked for {MANIFEST}, release/{MANIFEST}, questions/{MANIFEST} and "
+        "train*.csv, val*.csv, test*.csv); build one with medvqa-hub cxr"
+    )
+
+
+def find_default_release() -> Path:
+    """The folder that `MIMIC_CXR_VQA_DIR` names, else the release built last on this machine.
+
+    Raises:
+        InputError: there is neither.
+    """
+    named = os.environ.get(RELEASE_VARIABLE)
+    if named:
+        return Path(named)
+    record = _last_release_record()
+    try:
+        last = Path(json.loads(record.read_text(encoding="utf-8"))["release"])
+    except FileNotFoundError:
+        last = None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{record}: cannot be read ({error}); delete it, or pass data_dir=…") from None
+    if last is None or not last.is_dir():
+        raise InputError(
+            "no MIMIC-CXR-VQA release on this machine: load the bundled one with load_dataset('mimic_cxr_vqa', 'sample'), "
+            "or build one with medvqa-hub cxr questions, answer and release, or pass data_dir=… or set " + RELEASE_VARIABLE
+        )
+    return last
+
+
+def record_last_release(folder: Path) -> None:
+    """Remember `folder` as the release that a bare `load_dataset("mimic_cxr_vqa")` takes."""
+    with atomic_file(_last_release_record(), "w") as file:
+        json.dump({"release": str(folder.resolve())}, file)
+
+
+def find_image_prefix(image_root: Path) -> Path:
+    """The folder that image paths of the rows start from: `<image_root>/files` where there is one (MIMIC-CXR-JPG)."""
+    return image_root / "files" if (image_root / "files").is_dir() else image_root
+
+
+def _last_release_record() -> Path:
+    from huggingface_hub.constants import HF_HOME
+
+    return Path(HF_HOME) / "medvqa_hub" / "mimic_cxr_vqa.json"
+
+
+def _kind(folder: Path) -> str | None:
+    try:
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{folder / MANIFEST}: cannot be read ({error}); build the release again") from None
+    return manifest.get("kind") if isinstance(manifest, dict) else None
+
+
+def _open_parquet(folder: Path) -> Release:
+    manifest = read_manifest(folder, "release", "build the release again: medvqa-hub cxr release")
+    for name, described in manifest["files"].items():
+        path = join_under(folder, name, str(folder / MANIFEST))
+        size = path.stat().st_size if path.exists() else None
+        if size != described["bytes"]:
+            state = "is missing" if size is None else f"has {size} bytes"
+            raise InputError(
+                f"{path} {state}, the manifest says {described['bytes']}; copy the release again or build it again"
+            )
+
+    def files(table: str) -> dict[str, list[Path]]:
+        return {s: [folder / n for n in sorted(manifest["files"]) if n.startswith(f"{table}/{s}-")] for s in SPLITS}
+
+    return _release(folder, "parquet", manifest, files("qa"), files("studies"), (folder / MANIFEST).read_bytes())
+
+
+def _open_csv(folder: Path, found: dict[str, list[Path]]) -> Release:
+    """The authors' release. It is MIMIC data unless a manifest beside it says otherwise."""
+    manifest = {"governance": str(Governance.CREDENTIALED)}
+    if (folder / MANIFEST).exists():
+        manifest = read_manifest(folder, "authors-csv", "delete it if the files are the authors' release")
+    states = [f"{path.name} {path.stat().st_size} {path.stat().st_mtime_ns}" for paths in found.values() for path in paths]
+    return _release(folder, "csv", manifest, found, {}, "\n".join([*states, json.dumps(manifest)]).encode())
+
+
+def _open_questions(workspace: Workspace) -> Release:
+    manifest = workspace.manifest()
+    path = workspace.questions / "questions.parquet"
+    files = {split: [path] for split in manifest["questions_per_split"]}
+    state = path.stat()
+    key = json.dumps([manifest, state.st_size, state.st_mtime_ns]).encode()
+    return _release(workspace.questions, "questions", manifest, files, {}, key)
+
+
+def _release(
+    folder: Path, kind: str, manifest: dict, files: dict[str, list[Path]], studies: dict[str, list[Path]], key: bytes
+) -> Release:
+    return Release(
+        folder=folder,
+        kind=kind,
+        governance=parse(manifest["governance"], str(folder)),
+        files={split: paths for split, paths in files.items() if paths},
+        studies={split: paths for split, paths in studies.items() if paths},
+        fingerprint=hashlib.sha256(key).hexdigest()[:16],
+        manifest=manifest,
+    )
+
+
+def _csv_files(folder: Path) -> dict[str, list[Path]]:
+    found = {}
+    for split, prefix in _SPLIT_PREFIXES.items():
+        paths = sorted(p for p in folder.glob(f"*{prefix}*") if p.name.lower().endswith((".csv", ".csv.gz")))
+        if len(paths) > 1:
+            names = ", ".join(path.name for path in paths)
+            raise InputError(f"{folder}: several files for the {split} split ({names}); keep one")
+        if paths:
+            found[split] = paths
+    return found

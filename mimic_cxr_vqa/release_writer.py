@@ -1,0 +1,215 @@
+"""From a workspace's questions and answers to a release: Parquet shards, a card and a manifest, complete or absent.
+
+    release/qa/<split>-00000-of-00003.parquet        QA_SCHEMA, a study's rows together
+    release/studies/<split>-00000-of-00003.parquet   STUDY_SCHEMA, the studies of the qa shard of the same number
+    release/README.md                                card; its metadata lets plain `load_dataset(folder)` read the shards
+    release/manifest.json                            governance class, provenance, counts, size and sha256 of every file
+
+Images are referred to, never copied. The same inputs give the same bytes.
+"""
+
+import hashlib
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from medvqa_core.errors import ConfigError, InputError
+from medvqa_core.files import atomic_folder
+from medvqa_core.progress import track
+from medvqa_core.store import RecordStore
+from mimic_cxr_vqa.card import write_card
+from mimic_cxr_vqa.generation.answer_types import answer_types
+from mimic_cxr_vqa.generation.answers import AnswerSettings, iterate_requests, request_key
+from mimic_cxr_vqa.schema import PROVENANCE_TYPE, QA_SCHEMA, STUDY_SCHEMA
+from mimic_cxr_vqa.workspace import FORMAT, Workspace, governance_of, iterate_parquet, read_table, write_manifest
+
+ROWS_PER_SHARD = 250_000
+ROWS_PER_BATCH = 65_536
+
+
+def write_release(
+    workspace: Workspace, flagged: str = "keep", allow_missing: bool = False, rows_per_shard: int = ROWS_PER_SHARD
+) -> dict[str, Any]:
+    """Write `<out>/release`; returns its manifest. An earlier release there is replaced when the new one is complete.
+
+    Args:
+        flagged: `keep` answers that break a lint rule (the rules stand in `provenance.lint`), or `drop` them.
+        allow_missing: release although some questions have no answer yet.
+        rows_per_shard: a shard is closed at the first end of a study at or after this many rows.
+
+    Raises:
+        ConfigError: `flagged` or `rows_per_shard` is not allowed.
+        InputError: questions have no answer yet, or no question has one.
+        OutputError: the folder cannot be written.
+    """
+    if flagged not in ("keep", "drop"):
+        raise ConfigError(f"flagged={flagged!r}: allowed are keep and drop")
+    if rows_per_shard < 1:
+        raise ConfigError(f"rows_per_shard={rows_per_shard}: allowed are whole numbers from 1")
+    questions = workspace.manifest()
+    governance = governance_of(questions)
+    with RecordStore(workspace.answers, "answers", governance, None, read_only=True) as store:
+        settings = AnswerSettings(**store.settings)
+        answers, counts = _collect_answers(workspace, store, settings, flagged)
+    if counts["missing"] and not allow_missing:
+        raise InputError(
+            f"{counts['missing']} of {questions['counts']['questions']} questions have no answer yet; "
+            f"run: medvqa-hub cxr answer --out {workspace.root} (or release with --allow-missing)"
+        )
+    if not counts["rows"]:
+        raise InputError(f"{workspace.answers}: no question has an answer to release ({dict(counts)})")
+    with atomic_folder(workspace.release) as folder:
+        splits = _write_shards(workspace, answers, settings, folder, rows_per_shard)
+        manifest = {
+            "kind": "release",
+            "format": FORMAT,
+            "dataset": "mimic_cxr_vqa",
+            "source": questions["source"],
+            "governance": str(governance),
+            "seed": questions["seed"],
+            "answers": vars(settings),
+            "counts": {**questions["counts"], **{name: counts[name] for name in sorted(counts)}},
+            "label_counts": questions["label_counts"],
+            "splits": splits,
+        }
+        write_card(folder, manifest)
+        manifest["files"] = _describe_files(folder)
+        write_manifest(folder, manifest)
+    return manifest
+
+
+def _collect_answers(
+    workspace: Workspace, store: RecordStore, settings: AnswerSettings, flagged: str
+) -> tuple[pa.Table, Counter]:
+    """One row per question, in their order: answer (null: leave the row out), attempts, lint rules."""
+    counts = Counter(rows=0, missing=0, failed=0, flagged=0, flagged_dropped=0)
+    schema = pa.schema([("answer", pa.string()), ("attempts", pa.int8()), ("lint", pa.list_(pa.string()))])
+    batches, rows = [], []
+    for study in track(iterate_requests(workspace), "Collecting answers"):
+        for request in study:
+            record = store.get(request_key(request, settings))
+            if record is None:
+                counts["missing"] += 1
+            elif record["error"] is not None:
+                counts["failed"] += 1
+            elif record["lint"] and flagged == "drop":
+                counts["flagged_dropped"] += 1
+            else:
+                counts["flagged"] += bool(record["lint"])
+                counts["rows"] += 1
+                rows.append((record["answer"], record["attempts"], record["lint"]))
+                continue
+            rows.append((None, None, []))
+        if len(rows) >= ROWS_PER_BATCH:
+            batches.append(_as_batch(rows, schema))
+            rows = []
+    batches.append(_as_batch(rows, schema))
+    return pa.Table.from_batches(batches, schema), counts
+
+
+def _as_batch(rows: list[tuple], schema: pa.Schema) -> pa.RecordBatch:
+    columns = list(zip(*rows, strict=True)) or [()] * len(schema)
+    return pa.RecordBatch.from_arrays([pa.array(c, t) for c, t in zip(columns, schema.types, strict=True)], schema=schema)
+
+
+def _write_shards(
+    workspace: Workspace, answers: pa.Table, settings: AnswerSettings, folder: Path, rows_per_shard: int
+) -> dict[str, dict[str, int]]:
+    """Write the shards of every split; returns rows, studies and shards per split."""
+    studies = read_table(workspace.questions / "studies.parquet")
+    writers: dict[str, _SplitWriter] = {}
+    start = 0
+    for questions in iterate_parquet(workspace.questions / "questions.parquet", ROWS_PER_BATCH):
+        rows = _qa_rows(questions, answers.slice(start, len(questions)), settings)
+        start += len(questions)
+        for split in pc.unique(rows["split"]).to_pylist():
+            if split not in writers:
+                writers[split] = _SplitWriter(folder, split, studies, rows_per_shard)
+            writers[split].write(rows.filter(pc.equal(rows["split"], split)))
+    return {split: writer.finish() for split, writer in sorted(writers.items())}
+
+
+def _qa_rows(questions: pa.RecordBatch, answers: pa.Table, settings: AnswerSettings) -> pa.Table:
+    """QA rows of the questions that have an answer."""
+    has_answer = pc.is_valid(answers["answer"])
+    questions = pa.Table.from_batches([questions]).filter(has_answer)
+    answers = answers.filter(has_answer).combine_chunks()
+    constant = {f.name: pa.scalar(vars(settings)[f.name], f.type) for f in PROVENANCE_TYPE if f.name in vars(settings)}
+    columns = [
+        pa.repeat(constant[f.name], len(answers)) if f.name in constant else answers[f.name].combine_chunks()
+        for f in PROVENANCE_TYPE
+    ]
+    made = {
+        "answer": answers["answer"],
+        "answer_type": answer_types(answers["answer"].combine_chunks()),
+        "provenance": pa.StructArray.from_arrays(columns, fields=list(PROVENANCE_TYPE)),
+    }
+    return pa.table([made[n] if n in made else questions[n] for n in QA_SCHEMA.names], schema=QA_SCHEMA)
+
+
+class _SplitWriter:
+    """Shards of one split, cut at the ends of studies, each qa shard with the studies that it speaks of."""
+
+    def __init__(self, folder: Path, split: str, studies: pa.Table, rows_per_shard: int) -> None:
+        self._folder, self._split, self._studies, self._rows_per_shard = folder, split, studies, rows_per_shard
+        self._waiting: list[pa.Table] = []  # rows of the shard being filled
+        self._rows = 0
+        self._counts = {"rows": 0, "studies": 0, "shards": 0}
+        for name in ("qa", "studies"):
+            (folder / name).mkdir(exist_ok=True)
+
+    def write(self, rows: pa.Table) -> None:
+        self._waiting.append(rows)
+        self._rows += len(rows)
+        while self._rows > self._rows_per_shard:
+            table = pa.concat_tables(self._waiting)
+            last = table["study_id"][self._rows_per_shard - 1]
+            end = self._rows_per_shard + _leading(table["study_id"].slice(self._rows_per_shard), last)
+            if end == len(table):  # the study may go on in the next rows
+                return
+            self._flush(table.slice(0, end))
+            self._waiting, self._rows = [table.slice(end)], len(table) - end
+
+    def finish(self) -> dict[str, int]:
+        if self._rows:
+            self._flush(pa.concat_tables(self._waiting))
+        total = self._counts["shards"]
+        for name in ("qa", "studies"):
+            for number in range(total):
+                path = self._path(name, number)
+                path.rename(path.with_name(f"{self._split}-{number:05d}-of-{total:05d}.parquet"))
+        return self._counts
+
+    def _flush(self, rows: pa.Table) -> None:
+        studies = self._studies.take(pc.index_in(pc.unique(rows["study_id"]), self._studies["study_id"].combine_chunks()))
+        number = self._counts["shards"]
+        pq.write_table(rows, self._path("qa", number), compression="zstd", row_group_size=ROWS_PER_BATCH)
+        pq.write_table(studies.cast(STUDY_SCHEMA), self._path("studies", number), compression="zstd")
+        for name, value in (("rows", len(rows)), ("studies", len(studies)), ("shards", 1)):
+            self._counts[name] += value
+
+    def _path(self, name: str, number: int) -> Path:
+        return self._folder / name / f"{self._split}-{number:05d}.parquet"
+
+
+def _leading(ids: pa.ChunkedArray, value: pa.Scalar) -> int:
+    """How many leading entries of `ids` equal `value`."""
+    first_other = pc.index(pc.not_equal(ids, value), True).as_py()
+    return len(ids) if first_other < 0 else first_other
+
+
+def _describe_files(folder: Path) -> dict[str, dict[str, Any]]:
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {
+        str(path.relative_to(folder)): {"bytes": path.stat().st_size, "sha256": _sha256(path)}
+        for path in track(files, "Hashing files")
+    }
+
+
+def _sha256(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

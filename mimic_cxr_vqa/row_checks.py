@@ -1,0 +1,67 @@
+"""What only shows over whole splits: a question twice, a patient in two splits.
+
+Kept as arrays of integers, so that 3.2 million rows take some 30 MB and well under a second.
+"""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from medvqa_core.errors import InputError
+from mimic_cxr_vqa.generation.questions import QUESTIONS_PER_CATEGORY
+from mimic_cxr_vqa.schema import CATEGORIES, category_slug
+
+_SLUGS = [f"{category_slug(c)}-{n + 1}" for c in CATEGORIES for n in range(QUESTIONS_PER_CATEGORY)]
+_CODES_PER_STUDY = 128  # more than the 90 questions: study * 128 + question is one integer per question
+
+
+class RowChecks:
+    """Feed it the rows of a split, then `finish_split`, which raises when something is wrong.
+
+    Rows of several processes are seen apart: there only what one of them sees is checked.
+    """
+
+    def __init__(self) -> None:
+        self._questions: list[np.ndarray] = []
+        self._others: set[str] = set()  # ids of questions that are not among the 90
+        self._subjects: list[np.ndarray] = []
+        self._finished: dict[str, np.ndarray] = {}  # split -> its patients
+
+    def add(self, rows: pa.RecordBatch | pa.Table) -> None:
+        """Note the rows of one batch (any schema with qa_id, study_id and subject_id)."""
+        study = rows["study_id"].to_numpy()
+        ids = rows["qa_id"]
+        slug = pc.ascii_ltrim(pc.utf8_slice_codeunits(ids, 1), "0123456789-")  # s50414267-edema-1 -> edema-1
+        code = pc.fill_null(pc.index_in(slug, pa.array(_SLUGS)), -1).to_numpy()
+        known = code >= 0
+        self._questions.append(study[known] * _CODES_PER_STUDY + code[known])
+        self._subjects.append(np.unique(rows["subject_id"].to_numpy()))
+        for position in np.flatnonzero(~known):
+            qa_id = ids[position].as_py()
+            if qa_id in self._others:
+                raise InputError(f"qa_id {qa_id!r} occurs twice; remove the repeated row")
+            self._others.add(qa_id)
+
+    def finish_split(self, split: str) -> None:
+        """Check the rows added since the last split.
+
+        Raises:
+            InputError: a question occurs twice, or a patient is in an earlier split too.
+        """
+        questions = np.sort(np.concatenate(self._questions or [np.zeros(0, np.int64)]))
+        twice = questions[1:][questions[1:] == questions[:-1]]
+        if len(twice):
+            study, code = divmod(int(twice[0]), _CODES_PER_STUDY)
+            raise InputError(
+                f"{split}: qa_id 's{study}-{_SLUGS[code]}' occurs twice ({len(twice)} repeated rows); remove the repeated rows"
+            )
+        subjects = np.unique(np.concatenate(self._subjects or [np.zeros(0, np.int64)]))
+        for other, patients in self._finished.items():
+            shared = np.intersect1d(subjects, patients)
+            if len(shared) and other != split:
+                raise InputError(
+                    f"patient {shared[0]} is in the splits {other} and {split} ({len(shared)} such patients): "
+                    "test patients would leak into training; give every patient one split"
+                )
+        self._finished[split] = subjects
+        self._questions, self._subjects, self._others = [], [], set()

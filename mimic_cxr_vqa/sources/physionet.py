@@ -1,0 +1,180 @@
+"""MIMIC-CXR-JPG 2.0.0/2.1.0 with the reports of MIMIC-CXR, as PhysioNet lays them out (`phantom` writes the same).
+
+    <root>/mimic-cxr-2.0.0-{chexpert,negbio,metadata,split}.csv[.gz]
+    <root>/files/p10/p10000032/s50414267/<dicom_id>.jpg
+    <reports>/mimic-cxr-reports.zip            read in place, or
+    <reports>/files/p10/p10000032/s50414267.txt
+
+`<reports>` is `<root>` unless given, and may be the zip itself. Tables are read by columns and joined as arrays; image paths in
+our rows start below `files/`, as in the authors' release.
+"""
+
+import json
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from medvqa_core.errors import InputError
+from medvqa_core.governance import Governance
+from medvqa_core.progress import track
+from mimic_cxr_vqa.csv_files import read_csv
+from mimic_cxr_vqa.reports import split_sections
+from mimic_cxr_vqa.schema import CHEXPERT_LABELS, LABELS_TYPE, STUDY_SCHEMA
+from mimic_cxr_vqa.sources import StudySet
+from mimic_cxr_vqa.sources.pieces import Piece, locate, need
+
+PHANTOM_FIRST_ID = 90_000_000  # MIMIC's subject ids are 1xxxxxxx, its study ids 5xxxxxxx
+
+
+def read_studies(root: Path, reports: Path | None = None, labeler: str = "chexpert", encoding: str = "utf-8") -> StudySet:
+    """Read every study that the metadata table lists.
+
+    Args:
+        root: folder of MIMIC-CXR-JPG.
+        reports: folder of MIMIC-CXR, or its mimic-cxr-reports.zip; `root` by default.
+        labeler: `chexpert` or `negbio`, the label table to read.
+        encoding: of the report texts.
+
+    Raises:
+        InputError: a piece is missing, or a row, a report or the zip cannot be read.
+    """
+    pieces = locate(root, reports, labeler)
+    images = _read_images(need(pieces["metadata"]), need(pieces["split"]))
+    starts, sizes = _study_runs(images["study_id"].to_numpy())
+    first = images.take(pa.array(starts))
+    studies = first.select(["subject_id", "study_id", "split"])
+    with open_reports(need(pieces["reports"]), encoding) as read_report:
+        ids = zip(first["subject_id"].to_pylist(), first["study_id"].to_pylist(), strict=True)
+        sections = [
+            split_sections(read_report(report_path(subject, study)))
+            for subject, study in track(ids, "Reading reports", total=len(first))
+        ]
+    for name in ("findings", "impression", "indication"):
+        studies = studies.append_column(name, pa.array([getattr(s, name) for s in sections], pa.string()))
+    studies = studies.append_column("labels", _read_labels(need(pieces["labels"]), first["study_id"]))
+    studies = studies.append_column("images", _group_images(images, sizes))
+    studies = studies.select(STUDY_SCHEMA.names).cast(STUDY_SCHEMA)
+    return StudySet("physionet", _governance(root, studies), studies)
+
+
+def study_folder(subject_id: int, study_id: int) -> str:
+    """`p10/p10000032/s50414267`: where a study's images lie below `files/`."""
+    return f"p{str(subject_id)[:2]}/p{subject_id}/s{study_id}"
+
+
+def report_path(subject_id: int, study_id: int) -> str:
+    """`files/p10/p10000032/s50414267.txt`: a report's path in the folder and in the zip."""
+    return f"files/{study_folder(subject_id, study_id)}.txt"
+
+
+@contextmanager
+def open_reports(source: Path, encoding: str) -> Iterator[Callable[[str], str]]:
+    """Yield a function from a report's path to its text, reading a folder or a zip in place.
+
+    Raises:
+        InputError: the zip is truncated, a report is missing from it or is not in `encoding`.
+    """
+
+    def decode(data: bytes, where: str) -> str:
+        try:
+            return data.decode(encoding)
+        except UnicodeDecodeError as error:
+            raise InputError(
+                f"{where}: byte {error.start} is not {encoding}; convert the report, or pass --encoding latin-1"
+            ) from None
+
+    missing = "no such report; copy the reports again (PhysioNet's MIMIC-CXR, mimic-cxr-reports.zip)"
+    if source.is_dir():
+
+        def read_file(path: str) -> str:
+            try:
+                return decode((source / path).read_bytes(), str(source / path))
+            except FileNotFoundError:
+                raise InputError(f"{source / path}: {missing}") from None
+
+        yield read_file
+        return
+    try:
+        with zipfile.ZipFile(source) as archive:
+
+            def read_member(path: str) -> str:
+                try:
+                    return decode(archive.read(path), f"{source}, member {path}")
+                except KeyError:
+                    raise InputError(f"{source}, member {path}: {missing}") from None
+
+            yield read_member
+    except (zipfile.BadZipFile, zlib.error, EOFError) as error:
+        raise InputError(f"{source}: the zip is damaged or cut short ({error}); download it again") from None
+
+
+def _read_images(metadata: Path, split: Path) -> pa.Table:
+    """One row per image, ordered by study; the metadata table's order within a study."""
+    integer, text = pa.int64(), pa.string()
+    images = read_csv(metadata, {"dicom_id": text, "subject_id": integer, "study_id": integer, "ViewPosition": text})
+    splits = read_csv(split, {"dicom_id": text, "split": text})
+    row = pc.index_in(images["dicom_id"], splits["dicom_id"].combine_chunks())
+    if row.null_count:
+        dicom = images["dicom_id"].filter(pc.is_null(row))[0]
+        raise InputError(f"{split}: no row for image {dicom} of {metadata.name} ({row.null_count} such); copy both again")
+    images = images.append_column("split", splits["split"].take(row))
+    return images.take(pa.array(np.argsort(images["study_id"].to_numpy(), kind="stable")))
+
+
+def _study_runs(study_ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """First row and number of rows of every study in sorted `study_ids`."""
+    _, starts, sizes = np.unique(study_ids, return_index=True, return_counts=True)
+    return starts, sizes
+
+
+def _group_images(images: pa.Table, sizes: np.ndarray) -> pa.ListArray:
+    subject, study = (pc.cast(images[name], pa.string()) for name in ("subject_id", "study_id"))
+    group = pc.utf8_slice_codeunits(subject, 0, 2)
+    folder = pc.binary_join_element_wise(
+        pc.binary_join_element_wise("p", group, ""),
+        pc.binary_join_element_wise("p", subject, ""),
+        pc.binary_join_element_wise("s", study, ""),
+        pc.binary_join_element_wise(images["dicom_id"], ".jpg", ""),
+        "/",
+    )
+    rows = pa.StructArray.from_arrays(
+        [folder.combine_chunks(), images["dicom_id"].combine_chunks(), images["ViewPosition"].combine_chunks()],
+        names=["path", "dicom_id", "view"],
+    )
+    offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
+    return pa.ListArray.from_arrays(pa.array(offsets), rows)
+
+
+def _read_labels(path: Path, study_ids: pa.ChunkedArray) -> pa.StructArray:
+    """(studies,) label structs; a study that the table leaves out has no label at all."""
+    columns = {"study_id": pa.int64(), **dict.fromkeys(CHEXPERT_LABELS, pa.float32())}
+    table = read_csv(path, columns)
+    for label in CHEXPERT_LABELS:
+        known = pc.is_in(table[label], pa.array([1, 0, -1, None], pa.float32()))
+        if not pc.all(known).as_py():
+            row = pc.index(known, False).as_py()
+            raise InputError(
+                f"{path}, row {row + 2}: {label} is {table[label][row]}; allowed are 1.0, 0.0, -1.0 and nothing"
+            )
+    row = pc.index_in(study_ids, table["study_id"].combine_chunks())
+    arrays = [pc.cast(table[label].take(row), pa.int8()).combine_chunks() for label in CHEXPERT_LABELS]
+    return pa.StructArray.from_arrays(arrays, fields=list(LABELS_TYPE))
+
+
+def _governance(root: Path, studies: pa.Table) -> Governance:
+    """`open` only for a tree that says it is drawn and holds no id of MIMIC's range; `credentialed` for everything else."""
+    try:
+        says_drawn = json.loads((root / "phantom.json").read_text()).get("source") == "phantom"
+    except (OSError, ValueError):
+        says_drawn = False
+    drawn = says_drawn and len(studies) and pc.min(studies["subject_id"]).as_py() >= PHANTOM_FIRST_ID
+    return Governance.OPEN if drawn else Governance.CREDENTIALED
+
+
+__all__ = ["Piece", "locate", "open_reports", "read_studies", "report_path", "study_folder"]

@@ -1,0 +1,239 @@
+"""The numbers of a built dataset: Table 1 and Table 2 of the paper, and the counts and picture of its Figure 1.
+
+Table 1 (our column of it): images, QA pairs, open and closed, per split; studies and patients are added. Images are
+distinct paths. Table 2: CheXpert labels of all studies and generated questions, per label value; Heart is no CheXpert
+label, so it counts among the questions only. Figure 1: questions per category and label value.
+
+Rows are read batch by batch and column by column; what is kept grows with distinct images, studies and patients, not
+with questions. Answers are not read: open or closed is the `answer_type` column.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from medvqa_core.errors import InputError
+from medvqa_core.files import atomic_file
+from mimic_cxr_vqa.schema import CATEGORIES, CHEXPERT_LABELS, LABEL_VALUES, SPLITS
+
+VALUE_NAMES = tuple(LABEL_VALUES.values())
+ANSWER_TYPES = ("open", "closed")
+COLUMNS = ("subject_id", "study_id", "split", "category", "label_value", "answer_type", "images")
+_KEYS = {"split": SPLITS, "category": CATEGORIES, "label_value": VALUE_NAMES, "answer_type": ANSWER_TYPES}
+
+# How the paper's Table 2 writes a label value and its meaning, in its order of rows.
+TABLE_2_ROWS = {
+    "positive": ("1.0", "Positive Finding"),
+    "negative": ("0.0", "Negative Finding"),
+    "not_mentioned": ("NaN", "Not Mentioned"),
+    "uncertain": ("-1.0", "Uncertain Finding"),
+}
+
+# Okabe and Ito's palette, told apart with any colour vision; grey for what the report does not mention.
+COLOURS = {"positive": "#D55E00", "negative": "#0072B2", "uncertain": "#F0E442", "not_mentioned": "#BBBBBB"}
+
+LabelCounts = Mapping[str, Mapping[str, int]]
+
+
+@dataclass(frozen=True)
+class SplitCounts:
+    """One column of Table 1."""
+
+    images: int
+    studies: int
+    patients: int
+    qa_pairs: int
+    open: int
+    closed: int
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """Counts of a dataset; see the module's docstring for what each is.
+
+    Attributes:
+        splits: the three splits and `all`, which counts an image, study or patient once even if splits share it.
+        labels: CheXpert labels per label value over the source's studies; None where the source was not at hand.
+        questions: generated questions per label value.
+        distribution: questions per category and label value, every combination present.
+    """
+
+    splits: dict[str, SplitCounts]
+    labels: dict[str, int] | None
+    questions: dict[str, int]
+    distribution: dict[str, dict[str, int]]
+
+    def to_json(self) -> dict:
+        """Plain dicts and numbers, keyed by the table or figure that they belong to."""
+        return {
+            "table_1": {split: dict(vars(counts)) for split, counts in self.splits.items()},
+            "table_2": {
+                value: {"labels": self.labels[value] if self.labels else None, "questions": self.questions[value]}
+                for value in TABLE_2_ROWS
+            },
+            "figure_1": self.distribution,
+        }
+
+
+def summarise(qa_batches: Iterable[pa.Table | pa.RecordBatch], label_counts: LabelCounts | None = None) -> Statistics:
+    """Count QA rows.
+
+    Args:
+        qa_batches: rows of `schema.QA_SCHEMA`, in any order and any number of batches; other columns are not read.
+        label_counts: {CheXpert label: {label value: studies}} over all studies of the source, as `count_labels` gives.
+
+    Raises:
+        InputError: a column is missing; a split, category, label value, answer type or label is not in the schema.
+    """
+    rows: Counter[tuple[str, ...]] = Counter()
+    images, studies, patients = ({split: set() for split in SPLITS} for _ in range(3))
+    for batch in qa_batches:
+        table = _select(batch)
+        rows.update(_count_rows(table))
+        for split in pc.unique(table["split"]).to_pylist():
+            part = table.filter(pc.equal(table["split"], split))
+            images[split].update(pc.unique(pc.list_flatten(part["images"])).to_pylist())
+            studies[split].update(pc.unique(part["study_id"]).to_pylist())
+            patients[split].update(pc.unique(part["subject_id"]).to_pylist())
+
+    splits = {}
+    for name, members in {**{split: (split,) for split in SPLITS}, "all": SPLITS}.items():
+        distinct = [len(set().union(*(found[split] for split in members))) for found in (images, studies, patients)]
+        by_type = {kind: _sum(rows, split=members, answer_type=(kind,)) for kind in ANSWER_TYPES}
+        splits[name] = SplitCounts(*distinct, qa_pairs=sum(by_type.values()), **by_type)
+    return Statistics(
+        splits=splits,
+        labels=_total_labels(label_counts) if label_counts is not None else None,
+        questions={value: _sum(rows, label_value=(value,)) for value in VALUE_NAMES},
+        distribution={
+            category: {value: _sum(rows, category=(category,), label_value=(value,)) for value in VALUE_NAMES}
+            for category in CATEGORIES
+        },
+    )
+
+
+def count_labels(study_batches: Iterable[pa.Table | pa.RecordBatch]) -> dict[str, dict[str, int]]:
+    """{CheXpert label: {label value: studies}} from rows of `schema.STUDY_SCHEMA`.
+
+    Raises:
+        InputError: there is no `labels` column, or a label is none of 1, 0, -1 and null.
+    """
+    counts = {label: dict.fromkeys(VALUE_NAMES, 0) for label in CHEXPERT_LABELS}
+    for batch in study_batches:
+        if "labels" not in batch.schema.names:
+            raise InputError(f"studies have no 'labels' column, only {', '.join(batch.schema.names)}; build them again")
+        for label in CHEXPERT_LABELS:
+            for entry in pc.value_counts(pc.struct_field(batch["labels"], label)).to_pylist():
+                if entry["values"] not in LABEL_VALUES:
+                    raise InputError(f"label {label!r} has value {entry['values']}; allowed: 1, 0, -1 and null")
+                counts[label][LABEL_VALUES[entry["values"]]] += entry["counts"]
+    return counts
+
+
+def format_tables(stats: Statistics) -> str:
+    """Tables 1 and 2 as plain text, laid out like the paper's."""
+    heads = {"train": "Train", "validate": "Val", "test": "Test", "all": "All"}
+    names = {"images": "Images", "studies": "Studies", "patients": "Patients", "qa_pairs": "QA Pairs"}
+    names |= {"open": "-Open", "closed": "-Closed"}
+    table_1 = [["Dataset", *heads.values()]]
+    for field, name in names.items():
+        table_1.append([name, *(f"{getattr(stats.splits[split], field):,}" for split in heads)])
+
+    table_2 = [["Value", "CheXpert labels", "Meaning", "Generated questions"]]
+    for value, (number, meaning) in TABLE_2_ROWS.items():
+        labels = f"{stats.labels[value]:,}" if stats.labels else "-"
+        table_2.append([number, labels, meaning, f"{stats.questions[value]:,}"])
+    return (
+        f"Table 1: images and question-answer pairs\n\n{_align(table_1, left=(0,))}\n\n"
+        f"Table 2: CheXpert label values and generated questions\n\n{_align(table_2, left=(2,))}\n"
+    )
+
+
+def plot_distribution(stats: Statistics, path: Path) -> None:
+    """Draw Figure 1, questions per category stacked by label value, as a PNG at `path`.
+
+    Raises:
+        OutputError: `path` cannot be written.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator, StrMethodFormatter
+
+    figure = Figure(figsize=(10, 5.6), dpi=150, layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    categories = sorted(CATEGORIES, key=lambda category: -sum(stats.distribution[category].values()))
+    ends = [0] * len(categories)
+    for value, (_, meaning) in TABLE_2_ROWS.items():
+        counts = [stats.distribution[category][value] for category in categories]
+        style = {"color": COLOURS[value], "edgecolor": "white", "linewidth": 0.5}
+        axes.barh(categories, counts, 0.75, ends, label=meaning, **style)
+        ends = [end + count for end, count in zip(ends, counts, strict=True)]
+    axes.invert_yaxis()
+    axes.set_xlim(0, max(*ends, 1) * 1.03)
+    axes.set_xlabel("Generated questions")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+    axes.tick_params(axis="y", length=0)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.set_axisbelow(True)
+    axes.grid(axis="x", color="#DDDDDD", linewidth=0.8)
+    axes.legend(frameon=False, ncols=4, loc="lower center", bbox_to_anchor=(0.5, 1.0))
+    with atomic_file(path) as file:
+        figure.savefig(file, format="png")
+
+
+def _select(batch: pa.Table | pa.RecordBatch) -> pa.Table:
+    missing = [name for name in COLUMNS if name not in batch.schema.names]
+    if missing:
+        raise InputError(f"QA rows lack the columns {', '.join(missing)}; build the release again")
+    table = pa.Table.from_batches([batch]) if isinstance(batch, pa.RecordBatch) else batch
+    return table.select(COLUMNS)
+
+
+def _count_rows(table: pa.Table) -> dict[tuple[str, ...], int]:
+    """Rows per (split, category, label value, answer type), each checked against the schema."""
+    counted = table.group_by(list(_KEYS)).aggregate([([], "count_all")])
+    counts = {}
+    for row in counted.to_pylist():
+        for name, allowed in _KEYS.items():
+            if row[name] not in allowed:
+                raise InputError(f"QA rows have {name} {row[name]!r}; allowed: {', '.join(allowed)}; mend those rows")
+        counts[tuple(row[name] for name in _KEYS)] = row["count_all"]
+    return counts
+
+
+def _sum(rows: Counter[tuple[str, ...]], **wanted: tuple[str, ...]) -> int:
+    """Rows whose named columns hold one of the wanted values."""
+    place = {name: index for index, name in enumerate(_KEYS)}
+    return sum(n for key, n in rows.items() if all(key[place[name]] in values for name, values in wanted.items()))
+
+
+def _total_labels(label_counts: LabelCounts) -> dict[str, int]:
+    totals = dict.fromkeys(VALUE_NAMES, 0)
+    for label, counts in label_counts.items():
+        if label not in CHEXPERT_LABELS or not set(counts) <= set(VALUE_NAMES):
+            raise InputError(
+                f"label counts of {label!r} hold {', '.join(counts)}; allowed: the 14 CheXpert labels with "
+                f"{', '.join(VALUE_NAMES)}; count them again with count_labels"
+            )
+        for value, count in counts.items():
+            totals[value] += count
+    return totals
+
+
+def _align(rows: list[list[str]], left: tuple[int, ...]) -> str:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = []
+    for row in rows:
+        cells = [
+            cell.ljust(width) if column in left else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append("  ".join(cells).rstrip())
+    lines.insert(1, "-" * max(map(len, lines)))
+    return "\n".join(lines)

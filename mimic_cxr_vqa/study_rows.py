@@ -1,0 +1,87 @@
+"""From rows per question to rows per study: a study's report, labels and images once, with all its questions.
+
+Rows of a study must lie together, as every release writes them.
+"""
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from medvqa_core.errors import InputError
+from mimic_cxr_vqa.schema import CHEXPERT_LABELS, LABEL_VALUES, LABELS_TYPE, QA_SCHEMA, STUDY_SCHEMA
+
+QUESTION_FIELDS = ("qa_id", "category", "label_value", "question", "answer", "answer_type")
+QUESTIONS_TYPE = pa.list_(pa.struct([QA_SCHEMA.field(name) for name in QUESTION_FIELDS]))
+STUDY_ROW_SCHEMA = pa.schema(
+    [
+        *[STUDY_SCHEMA.field(name) for name in STUDY_SCHEMA.names if name != "images"],
+        ("images", pa.list_(pa.string())),
+        ("views", pa.list_(pa.string())),
+        ("questions", QUESTIONS_TYPE),
+    ]
+)
+
+
+def whole_studies(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Cut QA rows at the ends of studies, so that no study is spread over two tables."""
+    waiting: list[pa.RecordBatch] = []
+    for batch in batches:
+        ids = batch["study_id"].to_numpy()
+        changes = np.flatnonzero(ids[1:] != ids[:-1]) + 1
+        joined = bool(waiting) and waiting[-1]["study_id"][-1].as_py() == ids[0] if len(ids) else True
+        if waiting and not joined:
+            yield pa.Table.from_batches(waiting)
+            waiting = []
+        if len(changes):
+            yield pa.Table.from_batches([*waiting, batch.slice(0, changes[-1])])
+            waiting = [batch.slice(changes[-1])]
+        elif len(ids):
+            waiting.append(batch)
+    if waiting:
+        yield pa.Table.from_batches(waiting)
+
+
+def group_by_study(rows: pa.Table, studies: pa.Table | None) -> pa.Table:
+    """One row (STUDY_ROW_SCHEMA) per study of `rows` (QA_SCHEMA, whole studies).
+
+    Args:
+        studies: STUDY_SCHEMA rows that cover the studies of `rows`. None (the authors' CSV): findings and impression are null,
+            and a label is what the study's questions say of it.
+
+    Raises:
+        InputError: a study of `rows` is not in `studies`.
+    """
+    rows = rows.combine_chunks()
+    ids = rows["study_id"].to_numpy()
+    starts = np.concatenate([[0], np.flatnonzero(ids[1:] != ids[:-1]) + 1]) if len(ids) else np.zeros(0, np.int64)
+    offsets = pa.array(np.concatenate([starts, [len(ids)]]).astype(np.int32))
+    first = rows.take(pa.array(starts))
+    fields = [rows[name].combine_chunks() for name in QUESTION_FIELDS]
+    questions = pa.StructArray.from_arrays(fields, fields=list(QUESTIONS_TYPE.value_type))
+    columns = {name: first[name] for name in ("subject_id", "study_id", "split", "indication", "images", "views")}
+    columns["questions"] = pa.ListArray.from_arrays(offsets, questions)
+    if studies is None:
+        columns["findings"] = columns["impression"] = pa.nulls(len(first), pa.string())
+        columns["labels"] = _labels_of_questions(rows, starts)
+    else:
+        found = pc.index_in(first["study_id"], studies["study_id"].combine_chunks())
+        if found.null_count:
+            missing = first["study_id"].filter(pc.is_null(found))[0]
+            raise InputError(f"study {missing} has questions but no row in the studies table; build the release again")
+        columns.update({name: studies[name].take(found) for name in ("findings", "impression", "labels")})
+    return pa.table([columns[name] for name in STUDY_ROW_SCHEMA.names], schema=STUDY_ROW_SCHEMA)
+
+
+def _labels_of_questions(rows: pa.Table, starts: np.ndarray) -> pa.StructArray:
+    study = np.repeat(np.arange(len(starts)), np.diff(np.append(starts, len(rows))))
+    category = pc.index_in(rows["category"], pa.array(CHEXPERT_LABELS))
+    names = {name: value for value, name in LABEL_VALUES.items() if value is not None}
+    value = pc.index_in(rows["label_value"], pa.array(list(names)))
+    stated = pc.and_(pc.is_valid(category), pc.is_valid(value)).to_numpy()
+    matrix = np.full((len(starts), len(CHEXPERT_LABELS)), 2, np.int8)
+    codes = np.array(list(names.values()), np.int8)
+    matrix[study[stated], category.filter(stated).to_numpy()] = codes[value.filter(stated).to_numpy()]
+    arrays = [pa.array(column, pa.int8(), mask=column == 2) for column in matrix.T]
+    return pa.StructArray.from_arrays(arrays, fields=list(LABELS_TYPE))

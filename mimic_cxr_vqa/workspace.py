@@ -1,0 +1,148 @@
+"""The folder that a dataset is built in, and its first step: studies and their questions.
+
+    <out>/questions/   studies.parquet, questions.parquet, manifest.json (appears complete, by rename)
+    <out>/answers.jsonl                append-only store (medvqa_core.store), one record per question
+    <out>/release/                     the finished dataset (release_writer.py)
+
+`manifest.json` carries the governance class, the seed and the counts on to every later step.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from medvqa_core.errors import InputError
+from medvqa_core.files import atomic_folder
+from medvqa_core.governance import Governance, parse
+from medvqa_core.progress import track
+from mimic_cxr_vqa.generation.questions import STUDIES_PER_BATCH, eligible_studies, question_batches
+from mimic_cxr_vqa.schema import CHEXPERT_LABELS, LABEL_VALUES, QUESTION_SCHEMA, SPLITS
+from mimic_cxr_vqa.sources import StudySet
+
+MANIFEST = "manifest.json"
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """Paths of one build."""
+
+    root: Path
+
+    @property
+    def questions(self) -> Path:
+        return self.root / "questions"
+
+    @property
+    def answers(self) -> Path:
+        return self.root / "answers.jsonl"
+
+    @property
+    def release(self) -> Path:
+        return self.root / "release"
+
+    def manifest(self) -> dict[str, Any]:
+        """The manifest of the question step. Raises InputError where that step has not finished."""
+        return read_manifest(
+            self.questions, "questions", f"run: medvqa-hub cxr questions --out {self.root} (with --source and --root)"
+        )
+
+
+def write_questions(study_set: StudySet, workspace: Workspace, seed: int) -> dict[str, Any]:
+    """Write the studies and their questions; returns the manifest. Replaces what an earlier run left.
+
+    Raises:
+        InputError: no study has a findings section, so there is nothing to ask about.
+        OutputError: the folder cannot be written.
+    """
+    studies = study_set.studies
+    eligible = eligible_studies(studies)
+    if not len(eligible):
+        raise InputError(
+            f"{study_set.source}: none of {len(studies)} studies has a findings section; check that the reports are there"
+        )
+    with atomic_folder(workspace.questions) as folder:
+        pq.write_table(studies, folder / "studies.parquet", compression="zstd")
+        per_split: Counter[str] = Counter()
+        with pq.ParquetWriter(folder / "questions.parquet", QUESTION_SCHEMA, compression="zstd") as writer:
+            batches = question_batches(eligible, seed)
+            for batch in track(batches, "Drawing questions", total=-(-len(eligible) // STUDIES_PER_BATCH)):
+                writer.write_batch(batch)
+                per_split.update(batch["split"].to_pylist())
+        manifest = {
+            "kind": "questions",
+            "format": FORMAT,
+            "source": study_set.source,
+            "governance": str(study_set.governance),
+            "seed": seed,
+            "counts": {
+                "studies": len(studies),
+                "studies_without_findings": len(studies) - len(eligible),
+                "questions": per_split.total(),
+                **study_set.notes,
+            },
+            "questions_per_split": {split: per_split[split] for split in SPLITS if per_split[split]},
+            "label_counts": _count_labels(studies),
+        }
+        write_manifest(folder, manifest)
+    return manifest
+
+
+def read_manifest(folder: Path, kind: str, remedy: str) -> dict[str, Any]:
+    """Read and check `<folder>/manifest.json`. Raises InputError (with `remedy`) where it is absent or of another kind."""
+    path = folder / MANIFEST
+    try:
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file; {remedy}") from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: cannot be read ({error}); {remedy}") from None
+    if not isinstance(manifest, dict) or manifest.get("kind") != kind or manifest.get("format") != FORMAT:
+        raise InputError(f"{path}: not a {kind} manifest of format {FORMAT}; {remedy}")
+    parse(manifest.get("governance", ""), str(path))
+    return manifest
+
+
+def write_manifest(folder: Path, manifest: dict[str, Any]) -> None:
+    """Write `<folder>/manifest.json` with sorted keys: the same content is the same bytes."""
+    text = json.dumps(manifest, indent=1, sort_keys=True, ensure_ascii=False)
+    (folder / MANIFEST).write_text(text + "\n", encoding="utf-8")
+
+
+def governance_of(manifest: dict[str, Any]) -> Governance:
+    """The class that a checked manifest carries."""
+    return Governance(manifest["governance"])
+
+
+def read_table(path: Path) -> pa.Table:
+    """A whole Parquet file. Raises InputError where it is missing or damaged."""
+    try:
+        return pq.read_table(path)
+    except (OSError, pa.ArrowInvalid) as error:
+        raise InputError(f"{path}: cannot be read ({error}); run the step that writes it again") from None
+
+
+def iterate_parquet(path: Path, rows: int = 65536, columns: list[str] | None = None) -> Iterator[pa.RecordBatch]:
+    """Record batches of at most `rows` rows. Raises InputError where the file is missing or damaged."""
+    try:
+        with pq.ParquetFile(path) as file:
+            yield from file.iter_batches(batch_size=rows, columns=columns)
+    except (OSError, pa.ArrowInvalid) as error:
+        raise InputError(f"{path}: cannot be read ({error}); run the step that writes it again") from None
+
+
+def _count_labels(studies: pa.Table) -> dict[str, dict[str, int]]:
+    """Per CheXpert label how often each value occurs over all studies, with or without findings (paper, Table 2)."""
+    counts = {}
+    labels = studies["labels"].combine_chunks()
+    for label in CHEXPERT_LABELS:
+        found = {row["values"]: row["counts"] for row in pc.value_counts(pc.struct_field(labels, label)).to_pylist()}
+        counts[label] = {name: found.get(value, 0) for value, name in LABEL_VALUES.items()}
+    return counts
