@@ -13,6 +13,7 @@ from typing import IO
 
 from medvqa_core.errors import InputError, OutputError
 
+MARKER = "manifest.json"  # in every folder that a step writes
 PARTIAL_SUFFIX = ".partial"  # on names that are being written; a leftover one is safe to delete
 
 _REMEDIES = {
@@ -73,9 +74,15 @@ def atomic_file(path: Path, mode: str = "wb", private: bool = False) -> Iterator
 def atomic_folder(path: Path) -> Iterator[Path]:
     """Yield an empty folder beside `path`; on success it takes the place of `path`, on failure it is removed.
 
-    A reader sees the old folder, for an instant none, or the new one; never a mixture.
+    A reader sees the old folder, for an instant none, or the new one; never a mixture. Only an empty folder or one that
+    holds MARKER (that is, an earlier result) is replaced.
+
+    Raises:
+        OutputError: `path` holds something else, or cannot be written.
     """
     make_folder(path.parent)
+    if path.exists() and not (path / MARKER).exists() and (not path.is_dir() or any(path.iterdir())):
+        raise OutputError(f"{path} exists and holds no {MARKER}: it is not an earlier result; choose another folder")
     partial = path.with_name(path.name + PARTIAL_SUFFIX)
     replaced = path.with_name(path.name + ".replaced")
     with writing(path):

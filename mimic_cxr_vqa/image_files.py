@@ -74,7 +74,7 @@ class ImageFiles:
             problem = check_image(file)
             if problem and self.policy == "error":
                 raise InputError(
-                    f"{file}: {problem}; get the image, check image_root, or pass missing_images='skip' or 'none'"
+                    f"image {file} {problem}; get the image, check image_root, or pass missing_images='skip' or 'none'"
                 )
             self.counts["images"] += 1
             self.counts["missing"] += problem is not None

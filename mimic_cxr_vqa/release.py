@@ -16,11 +16,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from medvqa_core.errors import InputError
-from medvqa_core.files import atomic_file, join_under
+from medvqa_core.files import atomic_file, atomic_folder, join_under
 from medvqa_core.governance import Governance, parse
-from mimic_cxr_vqa.authors_csv import read_authors_csv
+from mimic_cxr_vqa.authors_csv import read_authors_csv, write_authors_csv
 from mimic_cxr_vqa.schema import SPLITS
-from mimic_cxr_vqa.workspace import MANIFEST, Workspace, iterate_parquet, read_manifest
+from mimic_cxr_vqa.workspace import FORMAT, MANIFEST, Workspace, iterate_parquet, read_manifest, write_manifest
 
 SAMPLE_DIR = Path(__file__).parent / "sample"
 RELEASE_VARIABLE = "MIMIC_CXR_VQA_DIR"
@@ -84,6 +84,26 @@ def open_release(folder: Path) -> Release:
         f"{folder}: no release there (looked for {MANIFEST}, release/{MANIFEST}, questions/{MANIFEST} and "
         "train*.csv, val*.csv, test*.csv); build one with medvqa-hub cxr"
     )
+
+
+def export_authors_csv(release: Release, out: Path) -> dict[str, int]:
+    """Write `release` as train.csv, val.csv and test.csv with a manifest beside them; returns rows per split.
+
+    Raises:
+        InputError: the release has no answers, or a row cannot be written in the layout.
+        OutputError: `out` cannot be written, or holds something else.
+    """
+    if release.kind == "questions":
+        raise InputError(f"{release.folder} has questions but no answers; run medvqa-hub cxr answer and release first")
+    rows = {}
+    private = release.governance is Governance.CREDENTIALED
+    with atomic_folder(out) as folder:
+        for split, files in release.files.items():
+            batches = (batch for file in files for batch in release.iterate(split, file))
+            rows[split] = write_authors_csv(folder / f"{_SPLIT_PREFIXES[split]}.csv", batches, private)
+        manifest = {"kind": "authors-csv", "format": FORMAT, "governance": str(release.governance), "rows": rows}
+        write_manifest(folder, manifest)
+    return rows
 
 
 def find_default_release() -> Path:

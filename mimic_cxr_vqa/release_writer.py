@@ -24,7 +24,7 @@ from medvqa_core.store import RecordStore
 from mimic_cxr_vqa.card import write_card
 from mimic_cxr_vqa.generation.answer_types import answer_types
 from mimic_cxr_vqa.generation.answers import AnswerSettings, iterate_requests, request_key
-from mimic_cxr_vqa.schema import PROVENANCE_TYPE, QA_SCHEMA, STUDY_SCHEMA
+from mimic_cxr_vqa.schema import PROVENANCE_TYPE, QA_SCHEMA, SPLITS, STUDY_SCHEMA
 from mimic_cxr_vqa.workspace import FORMAT, Workspace, governance_of, iterate_parquet, read_table, write_manifest
 
 ROWS_PER_SHARD = 250_000
@@ -130,7 +130,7 @@ def _write_shards(
             if split not in writers:
                 writers[split] = _SplitWriter(folder, split, studies, rows_per_shard)
             writers[split].write(rows.filter(pc.equal(rows["split"], split)))
-    return {split: writer.finish() for split, writer in sorted(writers.items())}
+    return {split: writers[split].finish() for split in SPLITS if split in writers}
 
 
 def _qa_rows(questions: pa.RecordBatch, answers: pa.Table, settings: AnswerSettings) -> pa.Table:

@@ -8,6 +8,7 @@ Rows are read batch by batch and column by column; what is kept grows with disti
 with questions. Answers are not read: open or closed is the `answer_type` column.
 """
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -185,6 +186,13 @@ def plot_distribution(stats: Statistics, path: Path) -> None:
     axes.legend(frameon=False, ncols=4, loc="lower center", bbox_to_anchor=(0.5, 1.0))
     with atomic_file(path) as file:
         figure.savefig(file, format="png")
+
+
+def write_statistics(stats: Statistics, folder: Path) -> None:
+    """Write `statistics.json` and `figure1.png` to `folder`. Raises OutputError where that is not possible."""
+    with atomic_file(folder / "statistics.json", "w") as file:
+        json.dump(stats.to_json(), file, indent=1)
+    plot_distribution(stats, folder / "figure1.png")
 
 
 def _select(batch: pa.Table | pa.RecordBatch) -> pa.Table:

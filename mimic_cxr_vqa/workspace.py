@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from medvqa_core.errors import InputError
@@ -23,8 +22,9 @@ from medvqa_core.files import atomic_folder
 from medvqa_core.governance import Governance, parse
 from medvqa_core.progress import track
 from mimic_cxr_vqa.generation.questions import STUDIES_PER_BATCH, eligible_studies, question_batches
-from mimic_cxr_vqa.schema import CHEXPERT_LABELS, LABEL_VALUES, QUESTION_SCHEMA, SPLITS
+from mimic_cxr_vqa.schema import QUESTION_SCHEMA, SPLITS
 from mimic_cxr_vqa.sources import StudySet
+from mimic_cxr_vqa.statistics import count_labels
 
 MANIFEST = "manifest.json"
 FORMAT = 1
@@ -89,7 +89,7 @@ def write_questions(study_set: StudySet, workspace: Workspace, seed: int) -> dic
                 **study_set.notes,
             },
             "questions_per_split": {split: per_split[split] for split in SPLITS if per_split[split]},
-            "label_counts": _count_labels(studies),
+            "label_counts": count_labels([studies]),
         }
         write_manifest(folder, manifest)
     return manifest
@@ -137,12 +137,3 @@ def iterate_parquet(path: Path, rows: int = 65536, columns: list[str] | None = N
     except (OSError, pa.ArrowInvalid) as error:
         raise InputError(f"{path}: cannot be read ({error}); run the step that writes it again") from None
 
-
-def _count_labels(studies: pa.Table) -> dict[str, dict[str, int]]:
-    """Per CheXpert label how often each value occurs over all studies, with or without findings (paper, Table 2)."""
-    counts = {}
-    labels = studies["labels"].combine_chunks()
-    for label in CHEXPERT_LABELS:
-        found = {row["values"]: row["counts"] for row in pc.value_counts(pc.struct_field(labels, label)).to_pylist()}
-        counts[label] = {name: found.get(value, 0) for value, name in LABEL_VALUES.items()}
-    return counts

@@ -101,9 +101,27 @@ def answer_questions(
                     yield todo
 
         asked = asyncio.run(_ask_all(open_requests(), engine, settings, store, in_flight))
-        counts = Counter(_outcome(record) for record in store.records())
-    counts["answered"] += counts["flagged"]
+        counts = _count_outcomes(store)
     counts["asked"] = asked
+    return counts
+
+
+def count_answers(workspace: Workspace) -> Counter:
+    """How the records of a workspace's store have ended, without asking anything; empty where there is no store yet."""
+    if not workspace.answers.exists():
+        return Counter(answered=0, flagged=0, failed=0)
+    with RecordStore(workspace.answers, "answers", governance_of(workspace.manifest()), None, read_only=True) as store:
+        return _count_outcomes(store)
+
+
+def _count_outcomes(store: RecordStore) -> Counter:
+    counts = Counter(answered=0, flagged=0, failed=0)
+    for record in store.records():
+        if record["error"] is not None:
+            counts["failed"] += 1
+        else:
+            counts["answered"] += 1
+            counts["flagged"] += bool(record["lint"])
     return counts
 
 
@@ -170,12 +188,6 @@ async def _ask_study(requests: Sequence[AnswerRequest], engine: Engine, settings
         if not to_ask:
             break
     return [records[request.qa_id] for request in requests]
-
-
-def _outcome(record: dict[str, Any]) -> str:
-    if record["error"] is not None:
-        return "failed"
-    return "flagged" if record["lint"] else "answered"
 
 
 def load_engine(name: str) -> Engine:

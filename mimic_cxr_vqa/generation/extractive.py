@@ -8,6 +8,7 @@ can contradict its label where label and text disagree, never its text.
 What it does not do: join facts of several sentences, weigh them, or answer about anything but the 15 categories.
 """
 
+import re
 from collections.abc import Iterable, Sequence
 
 from mimic_cxr_vqa.generation.engines import AnswerReply, AnswerRequest
@@ -23,9 +24,12 @@ from mimic_cxr_vqa.generation.phrasing import (
     DOUBTED,
     SHOWN,
     QuestionForm,
+    NORMAL_CHEST,
     be,
     choose,
     denied_name,
+    fill,
+    head_of,
     noun_phrase,
     question_form,
     sentence,
@@ -35,6 +39,15 @@ from mimic_cxr_vqa.schema import CATEGORIES, HEART, NO_FINDING
 
 PROMPT_VERSION = "extractive-1"
 _DEVICES = "Support Devices"
+_WITHOUT = re.compile(
+    r",? (?:with no|without)\b.*"
+)  # a quoted "the lungs are clear" needs no list of what else is absent
+_HEART_PLAIN = {
+    POSITIVE: "the heart is enlarged in the radiograph",
+    UNCERTAIN: "the heart size is borderline in the radiograph",
+    NEGATIVE: "no enlargement of the heart is seen in the radiograph",
+    NOT_MENTIONED: "no enlargement of the heart is seen in the radiograph",
+}
 
 
 class ExtractiveEngine:
@@ -102,18 +115,17 @@ def _answer(analysis: Analysis, category: str, form: QuestionForm, qa_id: str, q
 def _affirm(category: str, statements: list[str], form: QuestionForm, qa_id: str) -> str:
     yes = "Yes, " if form.closed else ""
     if not statements:
-        name = CATEGORY_NAMES[category]
-        return sentence(yes + choose(qa_id, AFFIRMED_PLAIN).format(name, be=be(name)))
-    first, *rest = (_show(statement, f"{qa_id}/{n}") for n, statement in enumerate(statements))
-    return " ".join([sentence(yes + first), *map(sentence, rest)])
+        return fill(yes + choose(qa_id, AFFIRMED_PLAIN), CATEGORY_NAMES[category])
+    first, *rest = _show_all(statements, qa_id)
+    return _join(yes + first, rest)
 
 
 def _doubt(category: str, statements: list[str], qa_id: str) -> str:
     name = CATEGORY_NAMES[category]
     if not statements:
         return sentence(f"{name} is possible but cannot be confirmed in the radiograph")
-    first, *rest = (_show(statement, f"{qa_id}/{n}") for n, statement in enumerate(statements))
-    return " ".join([capitalise(choose(qa_id, DOUBTED).format(capitalise(name), first)), *map(sentence, rest)])
+    first, *rest = _show_all(statements, qa_id)
+    return _join(choose(qa_id, DOUBTED).format(capitalise(name), first), rest)
 
 
 def _deny(category: str, mentions: Sequence[Mention], form: QuestionForm, qa_id: str, quote: bool) -> str:
@@ -124,59 +136,39 @@ def _deny(category: str, mentions: Sequence[Mention], form: QuestionForm, qa_id:
     elif statements := _statements(mentions[:1], quote):
         if mentions[0].named:  # "the heart is not enlarged", "effusion is not seen"
             return sentence(("No, " if form.closed else "") + _show(statements[0], qa_id))
-        wording = choose(qa_id, DENIED_QUOTED_CLOSED if form.closed else DENIED_QUOTED_OPEN)
-        return sentence(wording.format(name, _show(statements[0], qa_id), be=be(name)))
-    return sentence(choose(qa_id, DENIED_CLOSED if form.closed else DENIED_OPEN).format(name, be=be(name)))
+        said = _show(_WITHOUT.sub("", statements[0]), qa_id)
+        return fill(choose(qa_id, DENIED_QUOTED_CLOSED if form.closed else DENIED_QUOTED_OPEN), name, said)
+    return fill(choose(qa_id, DENIED_CLOSED if form.closed else DENIED_OPEN), name)
 
 
 def _heart_answer(analysis: Analysis, form: QuestionForm, qa_id: str, quote: bool) -> str:
     """Yes or no turns on the size of the heart; where its size is not spoken of, no enlargement is seen."""
     found = analysis.polarity("Cardiomegaly")
-    statements = _statements(analysis.of("Cardiomegaly", found), quote) if found != NOT_MENTIONED else []
-    plain = {
-        POSITIVE: "the heart is enlarged in the radiograph",
-        UNCERTAIN: "the heart size is borderline in the radiograph",
-    }.get(found, "no enlargement of the heart is seen in the radiograph")
-    shown = " ".join(
-        [_show(statements[0], qa_id), *(sentence(_show(s, qa_id)) for s in statements[1:])] if not statements[1:]
-        else [sentence(_show(statements[0], qa_id))[0].lower() + sentence(_show(statements[0], qa_id))[1:],
-              *(sentence(_show(s, qa_id)) for s in statements[1:])]
-    ) if statements else plain
+    statements = _show_all(_statements(analysis.of("Cardiomegaly", found), quote), qa_id)
+    first, *rest = statements or [_HEART_PLAIN[found]]
     if not form.closed:
-        return sentence(shown)
+        return _join(first, rest)
     if found == UNCERTAIN:
-        return sentence(f"This is uncertain: {shown}")
+        return _join(f"This is uncertain: {first}", rest)
     yes = (found == POSITIVE) != form.asks_normal
-    return sentence(f"{'Yes' if yes else 'No'}, {shown}")
+    return _join(f"{'Yes' if yes else 'No'}, {first}", rest)
 
 
 def _findings_answer(analysis: Analysis, form: QuestionForm, qa_id: str, quote: bool) -> str:
     """All that is abnormal; where nothing is, the devices that are seen."""
-    abnormal = analysis.abnormal(POSITIVE) + analysis.abnormal(UNCERTAIN)
-    statements = _statements(abnormal, quote)
-    if analysis.abnormal(POSITIVE):
-        yes = "Yes, " if form.closed else ""
-        if not statements:
-            return sentence(yes + "the radiograph shows abnormal findings")
+    certain, doubtful = analysis.abnormal(POSITIVE), analysis.abnormal(UNCERTAIN)
+    statements = _statements(certain + doubtful, quote)
+    yes, no = ("Yes, ", "No, ") if form.closed else ("", "")
+    if certain and statements:
         return _affirm(NO_FINDING, statements, form, qa_id)
-    if abnormal:
+    if certain:
+        return sentence(yes + "the radiograph shows abnormal findings")
+    if doubtful:
         return _doubt(NO_FINDING, statements, qa_id)
-    no = "No, " if form.closed else ""
-    devices = _statements(analysis.of(_DEVICES, POSITIVE), quote)
+    devices = _show_all(_statements(analysis.of(_DEVICES, POSITIVE), quote), qa_id)
     if devices:
-        shown = " ".join(sentence(_show(device, f"{qa_id}/{n}")) for n, device in enumerate(devices))
-        return f"{sentence(no + 'no abnormality is seen in the radiograph apart from support devices')} {shown}"
-    return sentence(
-        no
-        + choose(
-            qa_id,
-            (
-                "no abnormality is seen in the radiograph",
-                "the radiograph shows no abnormal findings",
-                "no abnormal findings are identified in the radiograph",
-            ),
-        )
-    )
+        return _join(no + "no abnormality is seen in the radiograph apart from support devices", devices)
+    return sentence(no + choose(qa_id, NORMAL_CHEST))
 
 
 def _statements(mentions: Iterable[Mention], quote: bool) -> list[str]:
@@ -187,12 +179,20 @@ def _statements(mentions: Iterable[Mention], quote: bool) -> list[str]:
     return list(dict.fromkeys(statement for _, clause in ordered if (statement := rewrite(clause))))
 
 
+def _show_all(statements: Sequence[str], qa_id: str) -> list[str]:
+    return [_show(statement, f"{qa_id}/{number}") for number, statement in enumerate(statements)]
+
+
 def _show(statement: str, salt: str) -> str:
     """A statement as a clause with a verb: a bare noun phrase is put into one of several frames."""
     shown = noun_phrase(statement)
     if shown is None:
         return statement
-    head = shown.split(" in ")[0].split(" of ")[0].split(" with ")[0]
     if len(shown.split()) > 7 or "," in shown:  # a long subject before "is seen" reads badly
         return SHOWN[0].format(shown)
-    return choose(salt, SHOWN).format(shown, be="are" if " and " in shown else be(head))
+    return choose(salt, SHOWN).format(shown, be="are" if " and " in shown else be(head_of(shown)))
+
+
+def _join(first: str, rest: Iterable[str]) -> str:
+    """Several statements as sentences."""
+    return " ".join(map(sentence, (first, *rest)))

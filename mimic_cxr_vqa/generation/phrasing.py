@@ -31,7 +31,7 @@ CATEGORY_NAMES = {
 _COUNTED = frozenset(
     "angle aorta cap catheter contour deformity density device effusion fracture generator granuloma heart hernia implant infiltrate "
     "lead lesion line lung mass mediastinum nodule opacity pacemaker plaque pneumothorax port process prosthesis scar screw shadow "
-    "silhouette stent tube valve wire abnormality enlargement PICC ICD".split()
+    "silhouette stent hemidiaphragm tube valve wire abnormality enlargement PICC ICD".split()
 )
 _ARTICLE = re.compile(
     r"^(?:an?|the|no|both|some|multiple|several|few|two|three|four|numerous|many|these|this|there|scattered|his|her|any|bilateral)\b",
@@ -67,7 +67,9 @@ def question_form(question: str) -> QuestionForm:
     """Classify a question by its words: what, which, how and the like are open; normality turns yes and no around."""
     words = question.lower()
     closed = not re.match(r"\W*(?:what|which|how|where|describe|list|name)\b", words)
-    return QuestionForm(closed, bool(re.search(r"\bnormal\b|\bexpected range\b|\bunremarkable\b|\bwithin (?:the )?limits\b", words)))
+    return QuestionForm(
+        closed, bool(re.search(r"\bnormal\b|\bexpected range\b|\bunremarkable\b|\bwithin (?:the )?limits\b", words))
+    )
 
 
 def choose(qa_id: str, wordings: tuple[str, ...]) -> str:
@@ -88,12 +90,17 @@ def noun_phrase(statement: str) -> str | None:
     return with_article(shown)
 
 
+def head_of(phrase: str) -> str:
+    """The word that a noun phrase turns on: "nodule" in "small nodule in the left apex"."""
+    words = _HEAD_END.split(phrase, maxsplit=1)[0].split()
+    return words[-1] if words else ""
+
+
 def with_article(phrase: str) -> str:
     """`phrase` with "a" or "an" where its head is something that is counted, in the singular ("small nodule")."""
     if _ARTICLE.match(phrase):
         return phrase
-    head = _HEAD_END.split(phrase, maxsplit=1)[0].split()
-    if not head or head[-1] not in _COUNTED:
+    if head_of(phrase) not in _COUNTED:
         return phrase
     return f"{'an' if phrase[0].lower() in 'aeiou' and not phrase.startswith(('uni', 'US')) else 'a'} {phrase}"
 
@@ -112,24 +119,48 @@ def is_plural(name: str) -> bool:
     return bool(_PLURAL.search(name)) and not name.endswith(("asis", "thorax", "osis", "itis", "ous"))
 
 
-SHOWN = ("the radiograph shows {0}", "{0} {be} seen in the radiograph", "the radiograph demonstrates {0}", "the image shows {0}")
+# Fields: {0} what is shown or denied; {of} the same behind "evidence of"; {be} its verb; {1} a statement that says so.
+SHOWN = (
+    "the radiograph shows {0}",
+    "{0} {be} seen in the radiograph",
+    "the radiograph demonstrates {0}",
+    "the image shows {0}",
+)
+AFFIRMED_PLAIN = ("{0} {be} seen in the radiograph", "the radiograph shows {0}")
 DENIED_CLOSED = (
-    "No, the radiograph shows no {0}.",
-    "No, there {be} no {0}.",
-    "No, no {0} {be} seen in the radiograph.",
-    "No, no evidence of {0} is seen in the radiograph.",
-    "No, the image demonstrates no {0}.",
+    "No, the radiograph shows no {0}",
+    "No, there {be} no {0}",
+    "No, no {0} {be} seen in the radiograph",
+    "No, no evidence of {of} is seen in the radiograph",
+    "No, the image demonstrates no {0}",
 )
 DENIED_OPEN = (
-    "No evidence of {0} is seen in the radiograph.",
-    "The radiograph shows no {0}.",
-    "There {be} no {0} in the radiograph.",
-    "No {0} {be} seen in the image.",
+    "No evidence of {of} is seen in the radiograph",
+    "The radiograph shows no {0}",
+    "There {be} no {0} in the radiograph",
+    "No {0} {be} seen in the image",
 )
-DENIED_QUOTED_CLOSED = ("No, no {0} {be} seen; {1}.", "No, {1}, and no {0} {be} seen.", "No. In the radiograph {1}, without evidence of {0}.")
-DENIED_QUOTED_OPEN = ("No {0} {be} seen; {1}.", "In the radiograph {1}, and no {0} {be} seen.", "No evidence of {0} is seen: {1}.")
-DOUBTED = ("{0} is possible: {1}.", "Possibly; {1}.", "{0} cannot be confirmed or excluded: {1}.", "It is uncertain: {1}.")
-AFFIRMED_PLAIN = ("{0} {be} seen in the radiograph", "the radiograph shows {0}")
+DENIED_QUOTED_CLOSED = (
+    "No, no {0} {be} seen; {1}",
+    "No, {1}, and no {0} {be} seen",
+    "No. In the radiograph, {1}, and there is no evidence of {of}",
+)
+DENIED_QUOTED_OPEN = (
+    "No {0} {be} seen; {1}",
+    "In the radiograph, {1}, and no {0} {be} seen",
+    "No evidence of {of} is seen: {1}",
+)
+DOUBTED = ("{0} is possible: {1}", "Possibly; {1}", "{0} cannot be confirmed or excluded: {1}", "It is uncertain: {1}")
+NORMAL_CHEST = (
+    "no abnormality is seen in the radiograph",
+    "the radiograph shows no abnormal findings",
+    "no abnormal findings are identified in the radiograph",
+)
+
+
+def fill(wording: str, name: str, statement: str = "") -> str:
+    """A wording of this file as a sentence about `name`, quoting `statement`."""
+    return sentence(wording.format(name, statement, of=with_article(name), be=be(name)))
 
 
 def be(name: str) -> str:

@@ -6,9 +6,9 @@
     root/mimic-cxr-reports.zip                  reports="zip": the same files/... members
     root/phantom.json                           written last: the tree is complete
 
-What a study shows is in `phantom_specs`, its pictures in `phantom_drawing`, its text in `phantom_reports`. Every file is
-a pure function of (seed, study number, size) and byte-reproducible. A killed run is continued by calling again with the
-same parameters, which `phantom-unfinished.json` holds meanwhile: whole files are kept, missing ones written.
+What a study shows is in `phantom_specs`, its pictures in `phantom_drawing`, its text in `phantom_reports`. Every file
+is a pure function of (seed, study number, size) and byte-reproducible. A killed run is continued by calling again with
+the same parameters, which `phantom-unfinished.json` holds meanwhile: whole files are kept, missing ones written.
 """
 
 import csv
@@ -73,15 +73,19 @@ def write_phantom(root: Path, studies: int, seed: int = 0, size: int = 512, repo
     parameters = _check_parameters(studies, seed, size, reports)
     root = make_folder(Path(root))
     _refuse_other_parameters(root, parameters)
-    _write_json(root / UNFINISHED, parameters)
+    if (root / MARKER).exists() and not all(path.exists() for path in _files(root, parameters)):
+        with writing(root / MARKER):
+            (root / MARKER).unlink()  # somebody deleted files: the tree is not complete until they are back
+    if not (root / MARKER).exists():
+        _write_json(root / UNFINISHED, parameters)
     counts = _write_studies(root, parameters)
     for name, columns, rows in _tables(size):
-        _write_table(root / f"mimic-cxr-2.0.0-{name}.csv.gz", columns, rows, sample_studies(studies, seed))
+        _write_table(_table_path(root, name), columns, rows, sample_studies(studies, seed))
     if reports == "zip":
         _write_zip(root / REPORTS_ZIP, sample_studies(studies, seed))
     _write_json(root / MARKER, parameters)
     with writing(root / UNFINISHED):
-        (root / UNFINISHED).unlink()
+        (root / UNFINISHED).unlink(missing_ok=True)
     return parameters | counts
 
 
@@ -136,6 +140,22 @@ def _refuse_other_parameters(root: Path, parameters: dict) -> None:
                 f"{root} holds a phantom with {key} {there!r}, asked for is {key} {parameters[key]!r}: "
                 f"choose another folder, delete this one, or ask for the same {key}"
             )
+
+
+def _files(root: Path, parameters: dict) -> Iterator[Path]:
+    """Every file of a complete tree, the marker aside."""
+    for name, _, _ in _tables(parameters["size"]):
+        yield _table_path(root, name)
+    if parameters["reports"] == "zip":
+        yield root / REPORTS_ZIP
+    for spec in sample_studies(parameters["studies"], parameters["seed"]):
+        yield from (root / image_path(spec, dicom_id) for dicom_id in spec.dicom_ids)
+        if parameters["reports"] == "folder":
+            yield root / report_path(spec)
+
+
+def _table_path(root: Path, name: str) -> Path:
+    return root / f"mimic-cxr-2.0.0-{name}.csv.gz"
 
 
 def _write_studies(root: Path, parameters: dict) -> dict[str, int]:

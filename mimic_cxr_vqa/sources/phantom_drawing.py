@@ -1,8 +1,8 @@
 """Draws one phantom radiograph: pose, chest, findings, exposure, noise. Grey, square, 8 bits.
 
-Grey value = 255 (1 - exp(-k A)) for attenuation A and exposure k, so that dense things laid over each other saturate as
-they do on a detector. The patient's anatomy and the findings come from the spec; the `rng` only moves the patient and the
-exposure, so two pictures of one spec differ as two exposures of one patient do.
+Grey value = 255 (1 - exp(-k A)) ** gamma for attenuation A and exposure k, so that dense things laid over each other
+saturate as they do on a detector. The patient's anatomy and the findings come from the spec; the `rng` only moves the
+patient and the exposure, so two pictures of one spec differ as two exposures of one patient do.
 """
 
 import numpy as np
@@ -45,7 +45,7 @@ def draw(spec: StudySpec, view: str, size: int, rng: np.random.Generator) -> np.
 
 def _expose(tissue: np.ndarray, canvas: Canvas, portable: bool, rng: np.random.Generator) -> np.ndarray:
     size = canvas.size
-    exposure, gamma, noise = rng.uniform(0.85, 1.15), rng.uniform(0.88, 1.15), rng.uniform(0.008, 0.016)
+    exposure, gamma, noise = rng.uniform(0.78, 1.22), rng.uniform(0.8, 1.2), rng.uniform(0.008, 0.02)
     tissue = tissue * (1 + np.float32(0.035) * mottle(size, 5, rng)) + np.float32(0.018) * mottle(size, size // 8, rng)
     tilt = np.float32(rng.normal(0, 0.04)) * (canvas.x - 0.5) + np.float32(rng.normal(0, 0.04)) * (canvas.y - 0.5)
     grey = 1 - np.exp(np.float32(-exposure) * np.maximum(tissue * (1 + tilt), 0))

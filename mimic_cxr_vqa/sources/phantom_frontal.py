@@ -37,11 +37,20 @@ class Anatomy:
     bulk: float  # factor on soft tissue
     knob: float  # radius of the aortic knob
     dome: float  # shift of both diaphragm domes, down positive
+    breast: float  # soft tissue over both lower zones; 0 in half of the patients
 
     @classmethod
     def sample(cls, rng: np.random.Generator) -> "Anatomy":
         u = rng.uniform
-        return cls(u(0.94, 1.05), u(*_NORMAL_RATIO), u(0.07, 0.08), u(0.9, 1.1), u(0.028, 0.04), u(-0.02, 0.02))
+        return cls(
+            u(0.94, 1.05),
+            u(*_NORMAL_RATIO),
+            u(0.07, 0.08),
+            u(0.9, 1.1),
+            u(0.022, 0.036),
+            u(-0.02, 0.02),
+            max(0.0, u(-0.16, 0.16)),
+        )
 
 
 @dataclass(frozen=True)
@@ -109,6 +118,9 @@ def draw_normal(chest: FrontalChest, spec: StudySpec, portable: bool, rng_for: R
     body = _body(chest)
     below = ramp(np.minimum(chest.sides["right"].dome, chest.sides["left"].dome) - canvas.y, 0.03)
     tissue = body * (SOFT_TISSUE * anatomy.bulk + 0.3 * below) - chest.lungs * (SOFT_TISSUE * anatomy.bulk - LUNG)
+    for side in chest.sides.values():
+        breast = canvas.disc(*side.to_xy(0.22, 0.6), 0.15, 0.13, 0.09)
+        tissue += anatomy.breast * breast * body
     tissue += _gas(chest, rng_for("gas")) * -0.45
     tissue += _bones(chest, findings.get("Fracture"), rng_for("Fracture"), portable) * body
     tissue += _vessels(chest, findings, rng_for("vessels"))
@@ -128,7 +140,16 @@ def pneumothorax_air(chest: FrontalChest, finding: Finding) -> tuple[Side, np.nd
 
 
 def _wall(y: np.ndarray, anatomy: Anatomy) -> np.ndarray:
-    knots = ((0.07, 0.08), (_TOP, 0.12), (0.13, 0.19), (0.2, 0.25), (0.3, 0.3), (0.45, 0.335), (0.62, 0.355), (0.78, HALF_THORAX))
+    knots = (
+        (0.07, 0.08),
+        (_TOP, 0.12),
+        (0.13, 0.19),
+        (0.2, 0.25),
+        (0.3, 0.3),
+        (0.45, 0.335),
+        (0.62, 0.355),
+        (0.78, HALF_THORAX),
+    )
     return outline(y, knots) * np.float32(anatomy.width)
 
 
@@ -168,9 +189,9 @@ def _ribs(chest: FrontalChest, side: Side, broken: Finding | None, rng: np.rando
         hit = (rank >= first_rib) & (rank < first_rib + count)
         force = strength(broken)
         tail = np.clip((side.wall - u) / np.float32(0.1), 0, 1)  # the fragment hangs on its outer end
-        height = height + hit * (u > where) * np.float32(-0.026 * force) * tail
-        gap = ramp(np.abs(u - where) - 0.008 * force, 0.006) * hit
-        contrast = (1 + np.float32(1.1 * force) * hit * ramp(np.abs(u - where) - 0.035, 0.03)) * (1 - gap)
+        height = height + hit * (u > where) * np.float32(-0.034 * force) * tail
+        gap = ramp(np.abs(u - where) - 0.009 * force, 0.006) * hit
+        contrast = (1 + np.float32(1.8 * force) * hit * ramp(np.abs(u - where) - 0.04, 0.03)) * (1 - gap)
     posterior = (height - first) / spacing
     offset = np.abs(posterior - np.round(posterior)) * spacing
     bone = 0.15 * ramp(offset - 0.012, 0.006) + 0.06 * band(offset - 0.011, 0.004, 0.004)
@@ -187,14 +208,14 @@ def _vessels(chest: FrontalChest, findings: dict[str, Finding], rng: np.random.G
     lines = []
     for side in chest.sides.values():
         hilum = 0.455 if side.name == "right" else 0.435
-        for angle in np.linspace(-1.35, 1.4, 13) + rng.normal(0, 0.06, 13):
+        for angle in np.linspace(-1.35, 1.4, 10) + rng.normal(0, 0.12, 10):
             upwards = angle < -0.2
-            thick = 0.011 * (1 + force * (1.0 if upwards else 0.35))
-            _branch(lines, side, 0.075, hilum, float(angle), thick, 3, rng)
-    vessels = 0.3 * chest.canvas.strokes(lines)
+            thick = 0.010 * (1 + force * (1.0 if upwards else 0.35))
+            _branch(lines, side, 0.07, hilum + 0.035 * float(np.sin(angle)), float(angle), thick, 3, rng)
+    vessels = 0.26 * chest.canvas.strokes(lines)
     for side in chest.sides.values():
         y = 0.46 if side.name == "right" else 0.435
-        vessels += (0.3 + 0.15 * force) * chest.canvas.haze(*side.to_xy(0.085, y), 0.025, 0.05)
+        vessels += (0.32 + 0.15 * force) * chest.canvas.haze(*side.to_xy(0.08, y), 0.022, 0.045)
     air = findings.get("Pneumothorax")
     if air:
         side, free, _ = pneumothorax_air(chest, air)
@@ -206,11 +227,11 @@ def _branch(
     lines: list, side: Side, u: float, y: float, angle: float, width: float, depth: int, rng: np.random.Generator
 ) -> None:
     """Add one vessel and its two daughters: thinner and fainter outwards, none at the chest wall."""
-    length = rng.uniform(0.07, 0.1) * (0.75 if depth < 3 else 1.0)
-    bend = angle + rng.normal(0, 0.15)
+    length = rng.uniform(0.06, 0.1) * (0.75 if depth < 3 else 1.0)
+    bend = angle + rng.normal(0, 0.3)
     middle = (u + 0.5 * length * np.cos(angle), y + 0.5 * length * np.sin(angle))
     end = (middle[0] + 0.5 * length * np.cos(bend), middle[1] + 0.5 * length * np.sin(bend))
-    lines.append(([side.to_xy(u, y), side.to_xy(*middle), side.to_xy(*end)], width, 0.25 + 0.25 * depth))
+    lines.append(([side.to_xy(u, y), side.to_xy(*middle), side.to_xy(*end)], width, 0.3 + 0.2 * depth))
     if depth > 1:
         spread = rng.uniform(0.2, 0.5, 2)
         _branch(lines, side, *end, bend - spread[0], width * 0.65, depth - 1, rng)
@@ -218,23 +239,50 @@ def _branch(
 
 
 def _middle(chest: FrontalChest, findings: dict[str, Finding], rng_for: RngFor) -> np.ndarray:
-    """Mediastinum, aortic knob, heart and airway, added over the lungs next to them."""
+    """Mediastinum, aortic knob and heart as one silhouette between two borders, and the airway."""
     canvas, anatomy = chest.canvas, chest.anatomy
     wide = findings.get("Enlarged Cardiomediastinum")
     extra = _MEDIASTINUM[wide.severity] * (1.0 if wide.state == 1 else FAINT) if wide else 0.0
     swell = outline(canvas.y, ((0.1, 0.3), (0.17, 0.85), (0.3, 1.0), (0.42, 0.7), (0.52, 0.0))) * np.float32(extra)
-    right = ramp(-(canvas.x - 0.5) - 0.062 - swell, 0.012)
-    left = ramp((canvas.x - 0.5) - 0.064 - swell, 0.012)
-    silhouette = right * left
-    knob = canvas.disc(0.553 + 0.8 * extra, 0.31, anatomy.knob + 0.4 * extra, anatomy.knob + 0.4 * extra, 0.01)
     ratio = heart_ratio(findings.get("Cardiomegaly"), anatomy, rng_for("Cardiomegaly"))
     width = ratio * 2 * HALF_THORAX * anatomy.width
-    floor = chest.sides["left"].dome_y + 0.02
-    tall = 0.155 + 0.18 * (ratio - 0.44)
-    heart = canvas.disc(0.5 + 0.16 * width, floor - 0.62 * tall, width / 2, tall, 0.014, tilt=14)
-    shape = np.maximum(np.maximum(silhouette, knob), heart) * chest.lungs
+    apex, atrium = 0.66 * width, 0.34 * width
+    floor = chest.sides["left"].dome_y  # the heart's widest part lies a little above the left dome
+    top = floor - 0.30 - 0.25 * (ratio - 0.44)
+    left = outline(
+        canvas.y,
+        (
+            (0.1, 0.05),
+            (0.26, 0.058),
+            (0.31, 0.058 + anatomy.knob),
+            (0.35, 0.066),
+            (top, 0.072),
+            (top + 0.08, 0.072 + 0.3 * (apex - 0.072)),
+            (floor - 0.12, 0.072 + 0.84 * (apex - 0.072)),
+            (floor - 0.05, apex * 1.01),
+            (floor + 0.02, apex * 0.99),
+            (floor + 0.07, apex * 0.85),
+        ),
+        smoothing=56,
+    )
+    right = outline(
+        canvas.y,
+        (
+            (0.1, 0.05),
+            (0.3, 0.058),
+            (top + 0.02, 0.062),
+            (floor - 0.19, 0.062 + 0.75 * (atrium - 0.062)),
+            (floor - 0.12, atrium * 1.02),
+            (floor - 0.06, atrium),
+            (floor + 0.02, atrium * 0.8),
+        ),
+        smoothing=56,
+    )
+    offset = canvas.x - np.float32(0.5)
+    silhouette = ramp(np.maximum(offset - left - swell, -offset - right - swell), 0.014)
+    muscle = canvas.haze(0.5 + 0.2 * width, floor - 0.08, 0.42 * width, 0.11)
     airway = ramp(np.abs(canvas.x - 0.497) - 0.014, 0.01) * ramp(canvas.y - 0.38, 0.03)
-    return 0.8 * shape + 0.1 * heart - 0.3 * airway
+    return silhouette * (0.68 + 0.22 * muscle) * chest.lungs - 0.24 * airway
 
 
 def _gas(chest: FrontalChest, rng: np.random.Generator) -> np.ndarray:

@@ -12,7 +12,7 @@ from mimic_cxr_vqa.sources.phantom_specs import Finding, StudySpec, chest_tube_s
 
 ZONE_Y = {"upper": 0.25, "mid": 0.44, "lower": 0.61}
 SIZE = {"mild": 0.8, "moderate": 1.0, "severe": 1.25}  # extent or density of what has no measure of its own
-LESION_RADIUS = {"mild": 0.024, "moderate": 0.034, "severe": 0.052}  # of the picture's width; the chest is about 40 cm
+LESION_RADIUS = {"mild": 0.027, "moderate": 0.036, "severe": 0.054}  # of the picture's width; the chest is about 40 cm
 
 
 def add_findings(chest: FrontalChest, spec: StudySpec, rng_for: RngFor) -> np.ndarray:
@@ -20,7 +20,8 @@ def add_findings(chest: FrontalChest, spec: StudySpec, rng_for: RngFor) -> np.nd
     added = np.zeros_like(chest.canvas.x)
     for label, finding in spec.drawn.items():
         if label in _PAINTERS:
-            added += strength(finding) * _PAINTERS[label](chest, finding, rng_for(label))
+            contrast = strength(finding) * rng_for(f"{label} contrast").uniform(0.75, 1.1)
+            added += contrast * _PAINTERS[label](chest, finding, rng_for(label))
     return added + _devices(chest, spec)
 
 
@@ -32,9 +33,7 @@ def _effusion(chest: FrontalChest, finding: Finding, rng: np.random.Generator) -
         level += rng.uniform(-0.02, 0.01)
         part = np.clip(side.u / np.float32(0.36), 0, 1.1)
         surface = side.dome_y + level - climb * part**3
-        inside = ramp(np.maximum(0.05 - side.u, side.u - side.wall), 0.012)
-        fluid = inside * ramp(surface - chest.canvas.y, 0.035) * ramp(chest.canvas.y - side.dome - 0.06, 0.05)
-        added = added + 0.9 * fluid * np.maximum(side.cavity, 0.35)
+        added = added + 0.9 * side.cavity * ramp(surface - chest.canvas.y, 0.035)
     return added
 
 
@@ -80,7 +79,9 @@ def _pneumonia(chest: FrontalChest, finding: Finding, rng: np.random.Generator) 
     count = {"mild": 8, "moderate": 11, "severe": 15}[finding.severity]
     for side in chest.affected(finding):
         x, y = _place(side, finding.zone, rng)
-        for du, dy, r in zip(*rng.normal(0, (0.045, 0.05), (count, 2)).T, rng.uniform(0.012, 0.022, count), strict=True):
+        for du, dy, r in zip(
+            *rng.normal(0, (0.045, 0.05), (count, 2)).T, rng.uniform(0.012, 0.022, count), strict=True
+        ):
             blob = canvas.disc(x + du, y + dy, r, r * 0.9, 0.018)
             added = np.maximum(added, (0.5 + 0.2 * (r > 0.017)) * blob * side.cavity)
     return added * (1 + 0.35 * mottle(canvas.size, 40, rng))
@@ -119,14 +120,14 @@ def _lesion(chest: FrontalChest, finding: Finding, rng: np.random.Generator) -> 
         x, y = _place(side, finding.zone, rng)
         r = chest.canvas.ellipse(x, y, radius, radius)
         ball = np.sqrt(np.clip(1 - r * r, 0, 1))
-        added = added + (0.45 * ball + 0.3 * ramp((r - 1) * radius, 0.006)) * np.maximum(side.cavity, 0.3)
+        added = added + (0.45 * ball + 0.4 * ramp((r - 1) * radius, 0.006)) * np.maximum(side.cavity, 0.3)
     return added
 
 
 def _pleural_other(chest: FrontalChest, finding: Finding, rng: np.random.Generator) -> np.ndarray:
     """An apical cap (upper), calcified plaques (mid) or a thick pleura along the wall (lower)."""
     canvas, added = chest.canvas, 0.0
-    thick = {"mild": 0.026, "moderate": 0.034, "severe": 0.042}[finding.severity]
+    thick = {"mild": 0.032, "moderate": 0.040, "severe": 0.048}[finding.severity]
     for side in chest.affected(finding):
         if finding.zone == "upper":
             cap = ramp(canvas.y - 0.125 - 1.2 * thick - 0.25 * np.maximum(side.u - 0.1, 0), 0.012)
@@ -148,7 +149,10 @@ def _plaques(chest: FrontalChest, side: Side, thick: float, rng: np.random.Gener
         angles = np.linspace(0, 2 * np.pi, 9)[:-1]
         radius = rng.uniform(0.7, 1.2, 8)
         y = y + rng.uniform(-0.02, 0.02)
-        corners = [side.to_xy(u + thick * 0.6 * r * np.cos(a), y + 0.033 * r * np.sin(a)) for a, r in zip(angles, radius, strict=True)]
+        corners = [
+            side.to_xy(u + thick * 0.6 * r * np.cos(a), y + 0.033 * r * np.sin(a))
+            for a, r in zip(angles, radius, strict=True)
+        ]
         shapes.append((corners, 1.0))
     dome = band(chest.canvas.y - side.dome, 0.014, 0.006) * ramp(np.abs(side.u - 0.2) - 0.06, 0.02)
     return 0.75 * chest.canvas.polygons(shapes) * ramp(side.u - side.wall - 0.01, 0.01) + 0.5 * dome
@@ -175,7 +179,9 @@ def _devices(chest: FrontalChest, spec: StudySpec) -> np.ndarray:
         elif device == "central line":
             lines.append(([(0.33, 0.0), (0.36, 0.1), (0.42, 0.2), (0.448, 0.28), (0.45, 0.43)], 0.008, 0.8))
         elif device == "chest tube":
-            path = [tube_side.to_xy(u, y) for u, y in ((0.46, 0.68), (0.34, 0.6), (0.28, 0.45), (0.22, 0.28), (0.17, 0.18))]
+            path = [
+                tube_side.to_xy(u, y) for u, y in ((0.46, 0.68), (0.34, 0.6), (0.28, 0.45), (0.22, 0.28), (0.17, 0.18))
+            ]
             lines += [(path, 0.018, 0.55), (path, 0.006, 1.0)]
         elif device == "pacemaker":
             shapes.append(([(0.72, 0.16), (0.775, 0.15), (0.8, 0.19), (0.78, 0.235), (0.725, 0.23)], 1.0))
@@ -183,7 +189,10 @@ def _devices(chest: FrontalChest, spec: StudySpec) -> np.ndarray:
             lines += [(lead, 0.008, 0.9), ([*lead[:-1], (0.49, 0.7), (0.6, 0.73)], 0.008, 0.9)]
         elif device == "port":
             ring = [(0.26 + 0.022 * np.cos(a), 0.24 + 0.022 * np.sin(a)) for a in np.linspace(0, 6.3, 20)]
-            lines += [(ring, 0.009, 1.0), ([(0.28, 0.24), (0.34, 0.16), (0.42, 0.18), (0.45, 0.3), (0.45, 0.4)], 0.007, 0.7)]
+            lines += [
+                (ring, 0.009, 1.0),
+                ([(0.28, 0.24), (0.34, 0.16), (0.42, 0.18), (0.45, 0.3), (0.45, 0.4)], 0.007, 0.7),
+            ]
         elif device == "sternotomy wires":
             for y in np.arange(0.3, 0.62, 0.065):
                 loop = [(0.485, y), (0.5, y - 0.012), (0.515, y), (0.51, y + 0.014), (0.49, y + 0.012), (0.485, y)]

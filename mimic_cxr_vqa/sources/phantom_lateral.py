@@ -13,7 +13,15 @@ from mimic_cxr_vqa.sources.phantom_specs import Finding, StudySpec
 
 _OVERLAID = 0.85  # strength of what only one of the two overlaid lungs has
 _FRONT = ((0.05, 0.44), (0.12, 0.36), (0.25, 0.265), (0.4, 0.21), (0.6, 0.18), (0.8, 0.19))  # inner side of the sternum
-_BACK = ((0.05, 0.6), (0.12, 0.68), (0.25, 0.755), (0.4, 0.795), (0.6, 0.8), (0.75, 0.785), (0.9, 0.765))  # posterior ribs
+_BACK = (
+    (0.05, 0.6),
+    (0.12, 0.68),
+    (0.25, 0.755),
+    (0.4, 0.795),
+    (0.6, 0.8),
+    (0.75, 0.785),
+    (0.9, 0.765),
+)  # posterior ribs
 
 
 def draw_lateral(canvas: Canvas, spec: StudySpec, anatomy: Anatomy, rng_for: RngFor) -> np.ndarray:
@@ -32,7 +40,9 @@ def draw_lateral(canvas: Canvas, spec: StudySpec, anatomy: Anatomy, rng_for: Rng
             tissue += force * _PAINTERS[label](canvas, finding, rng_for(label)) * lung
     fluid = spec.drawn.get("Pleural Effusion")
     if fluid:
-        tissue += strength(fluid) * _effusion(canvas, fluid, rng_for("Pleural Effusion")) * inside
+        tissue += (
+            strength(fluid) * _effusion(canvas, fluid, rng_for("Pleural Effusion")) * np.maximum(lung, 0.1 * inside)
+        )
     return tissue + _devices(canvas, spec)
 
 
@@ -42,20 +52,28 @@ def _dome(canvas: Canvas, anatomy: Anatomy, shift: float) -> np.ndarray:
 
 
 def _normal(
-    canvas: Canvas, spec: StudySpec, anatomy: Anatomy, rng_for: RngFor, front: np.ndarray, back: np.ndarray, lung: np.ndarray
+    canvas: Canvas,
+    spec: StudySpec,
+    anatomy: Anatomy,
+    rng_for: RngFor,
+    front: np.ndarray,
+    back: np.ndarray,
+    lung: np.ndarray,
 ) -> np.ndarray:
     x, y = canvas.x, canvas.y
     chest_wall = ramp(np.maximum(front - 0.055 * anatomy.bulk - x, x - back - 0.12 * anatomy.bulk), 0.02)
     body = np.maximum(chest_wall, 0.9 * ramp(np.maximum(0.42 - x, x - 0.7) + 1.2 * np.maximum(y - 0.12, 0), 0.03))
     tissue = body * SOFT_TISSUE * anatomy.bulk * 1.1 - lung * (SOFT_TISSUE * anatomy.bulk * 1.1 - LUNG - 0.06)
     column = back - 0.035
-    tissue += 0.35 * band(x - column, 0.085, 0.02) * (0.75 + 0.25 * np.sign(np.sin(y * np.float32(2 * np.pi / 0.066)) + 0.5))
+    tissue += (
+        0.35 * band(x - column, 0.085, 0.02) * (0.75 + 0.25 * np.sign(np.sin(y * np.float32(2 * np.pi / 0.066)) + 0.5))
+    )
     tissue += 0.4 * band(x - front + 0.012, 0.018, 0.008) * ramp(np.abs(y - 0.4) - 0.25, 0.02)  # sternum
     tissue += _ribs(canvas, spec.drawn.get("Fracture"), anatomy, back, rng_for("Fracture")) * body
     tissue += _vessels(canvas, spec, rng_for("lateral vessels")) * lung
     tissue += _heart(canvas, spec, anatomy, rng_for) * lung
     airway = [(0.5, 0.0), (0.53, 0.2), (0.555, 0.4)]
-    return tissue - 0.3 * canvas.strokes([(airway, 0.032, 1.0)])
+    return tissue - 0.14 * canvas.strokes([(airway, 0.034, 1.0)])
 
 
 def _ribs(
@@ -73,9 +91,9 @@ def _ribs(
         hit = (rank >= first) & (rank < first + {"mild": 2, "moderate": 3, "severe": 4}[fracture.severity])
         where = float(rng.uniform(0.13, 0.2))
         tail = np.clip((0.4 - depth) / np.float32(0.15), 0, 1)
-        height = height + hit * (depth > where) * np.float32(-0.026 * force) * tail
+        height = height + hit * (depth > where) * np.float32(-0.034 * force) * tail
         gap = ramp(np.abs(depth - where) - 0.008 * force, 0.006) * hit
-        contrast = (1 + np.float32(1.3 * force) * hit * ramp(np.abs(depth - where) - 0.035, 0.03)) * (1 - gap)
+        contrast = (1 + np.float32(2.0 * force) * hit * ramp(np.abs(depth - where) - 0.035, 0.03)) * (1 - gap)
     rank = (height - 0.1) / spacing
     offset = np.abs(rank - np.round(rank)) * spacing
     reach = ramp(depth - 0.48, 0.08) * ramp(-depth - 0.02, 0.02) * ramp(np.abs(canvas.y - 0.47) - 0.36, 0.03)
@@ -84,22 +102,23 @@ def _ribs(
 
 def _vessels(canvas: Canvas, spec: StudySpec, rng: np.random.Generator) -> np.ndarray:
     edema = spec.drawn.get("Edema")
-    thick = 0.009 * (1 + 0.8 * strength(edema))
+    thick = 0.008 * (1 + 0.8 * strength(edema))
     lines = []
-    for angle in np.linspace(0, 2 * np.pi, 16, endpoint=False) + rng.normal(0, 0.1, 16):
-        bend, length = angle + rng.normal(0, 0.3), rng.uniform(0.08, 0.14)
-        middle = (0.53 + length * np.cos(angle), 0.45 + length * np.sin(angle))
-        end = (middle[0] + 0.8 * length * np.cos(bend), middle[1] + 0.8 * length * np.sin(bend))
-        lines += [([(0.53, 0.45), middle], thick, 0.8), ([middle, end], thick * 0.6, 0.55)]
-    return 0.3 * canvas.strokes(lines) + (0.4 + 0.15 * strength(edema)) * canvas.haze(0.53, 0.45, 0.035, 0.045)
+    for angle in np.linspace(0, 2 * np.pi, 13, endpoint=False) + rng.normal(0, 0.2, 13):
+        bend, length = angle + rng.normal(0, 0.6), rng.uniform(0.05, 0.11)
+        start = (0.53 + 0.025 * np.cos(angle), 0.45 + 0.03 * np.sin(angle))
+        middle = (start[0] + length * np.cos(angle), start[1] + length * np.sin(angle))
+        end = (middle[0] + 0.9 * length * np.cos(bend), middle[1] + 0.9 * length * np.sin(bend))
+        lines += [([start, middle], thick, 0.8), ([middle, end], thick * 0.6, 0.6)]
+    return 0.24 * canvas.strokes(lines) + (0.4 + 0.15 * strength(edema)) * canvas.haze(0.53, 0.45, 0.035, 0.045)
 
 
 def _heart(canvas: Canvas, spec: StudySpec, anatomy: Anatomy, rng_for: RngFor) -> np.ndarray:
     """Heart on the diaphragm behind the sternum, aortic arch, and a full front mediastinum where it is enlarged."""
     ratio = heart_ratio(spec.drawn.get("Cardiomegaly"), anatomy, rng_for("Cardiomegaly"))
-    length = 0.135 * (ratio / 0.44) ** 1.3
+    growth = (ratio / 0.44) ** 1.2
     floor = 0.75 + anatomy.dome
-    heart = canvas.disc(0.215 + length, floor - 0.115 * (ratio / 0.44), length, 0.14 * (ratio / 0.44), 0.016, tilt=22)
+    heart = canvas.disc(0.21 + 0.135 * growth, floor - 0.075 * growth, 0.16 * growth, 0.115 * growth, 0.018, tilt=-48)
     arch_x, arch_y = 0.58, 0.31
     ring = canvas.ellipse(arch_x, arch_y, 0.065, 0.065)
     arch = band((ring - 1) * 0.065, 0.045, 0.015) * ramp(canvas.y - 0.34, 0.03)
@@ -109,7 +128,7 @@ def _heart(canvas: Canvas, spec: StudySpec, anatomy: Anatomy, rng_for: RngFor) -
     if wide:
         extent = SIZE[wide.severity]
         full = 0.5 * strength(wide) * canvas.disc(0.42, 0.27, 0.15 * extent, 0.15 * extent, 0.05, tilt=-30)
-    return 0.62 * heart + 0.3 * arch + 0.18 * aorta + full
+    return 0.5 * heart + 0.3 * arch + 0.18 * aorta + full
 
 
 def _effusion(canvas: Canvas, finding: Finding, rng: np.random.Generator) -> np.ndarray:
@@ -181,11 +200,11 @@ def _lesion(canvas: Canvas, finding: Finding, rng: np.random.Generator) -> np.nd
     x, y = _place(finding, rng)
     radius = LESION_RADIUS[finding.severity]
     r = canvas.ellipse(x, y, radius, radius)
-    return 0.5 * np.sqrt(np.clip(1 - r * r, 0, 1)) + 0.35 * ramp((r - 1) * radius, 0.006)
+    return 0.5 * np.sqrt(np.clip(1 - r * r, 0, 1)) + 0.45 * ramp((r - 1) * radius, 0.006)
 
 
 def _pleural_other(canvas: Canvas, finding: Finding, rng: np.random.Generator) -> np.ndarray:
-    thick = {"mild": 0.026, "moderate": 0.034, "severe": 0.042}[finding.severity]
+    thick = {"mild": 0.032, "moderate": 0.040, "severe": 0.048}[finding.severity]
     start, end = {"upper": (0.05, 0.25), "mid": (0.35, 0.6), "lower": (0.45, 0.75)}[finding.zone]
     swell = outline(canvas.y, ((start - 0.04, 0.0), (start + 0.05, 1.0), (end - 0.05, 1.0), (end + 0.04, 0.0)))
     if finding.zone == "mid":  # plaques: lumpy
@@ -216,7 +235,9 @@ def _devices(canvas: Canvas, spec: StudySpec) -> np.ndarray:
         elif device == "sternotomy wires":
             for y in np.arange(0.28, 0.6, 0.065):
                 x = float(np.interp(y, *zip(*_FRONT, strict=True))) - 0.01
-                lines.append(([(x - 0.014, y), (x, y - 0.012), (x + 0.014, y), (x, y + 0.012), (x - 0.014, y)], 0.007, 0.95))
+                lines.append(
+                    ([(x - 0.014, y), (x, y - 0.012), (x + 0.014, y), (x, y + 0.012), (x - 0.014, y)], 0.007, 0.95)
+                )
     return 1.2 * canvas.strokes(lines) + 1.6 * canvas.polygons(shapes)
 
 

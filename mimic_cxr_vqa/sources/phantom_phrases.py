@@ -4,8 +4,9 @@ Words are chosen so that the CheXpert labels can be read off the text: a finding
 exactly when its label is not missing. "Opacity" therefore never describes a consolidation or a pneumonia, unless a lung
 opacity is drawn at the same place; "heart" and "cardiac" speak of the heart's size only.
 
-Templates are clauses without a full stop. Fields: {side} right | left | bilateral, {on} on the right | …, {zone} the place
-in the lung, {sev} the severity in the finding's own words, {There} There is a | There are, {s} and {is} for the plural.
+Templates are clauses without a full stop. Fields: {side} right | left | bilateral, {on} on the right | …, {zone} the
+place in the lung, {sev} the severity in the finding's own words, {There} There is a | There are, {s} and {is} for the
+plural of a finding on both sides.
 """
 
 # A report speaks of a label if and only if one of these occurs, in any case, in its findings or impression.
@@ -34,7 +35,7 @@ SEVERITY = {
     "Edema": _DEGREE,
     "Enlarged Cardiomediastinum": _DEGREE,
     "Fracture": {"mild": "two", "moderate": "three", "severe": "four"},
-    "Lung Lesion": {"mild": "1.9 cm nodule", "moderate": "2.7 cm nodule", "severe": "4.2 cm mass"},
+    "Lung Lesion": {"mild": "2.2 cm nodule", "moderate": "2.9 cm nodule", "severe": "4.3 cm mass"},
     "Lung Opacity": _SIZE,
     "Pleural Effusion": _SIZE,
     "Pleural Other": _DEGREE,
@@ -106,7 +107,10 @@ PRESENT = {
         "Blunting of the {side} costophrenic angle{s} {is} consistent with {sev} pleural effusion{s}",
         "{sev} amount of pleural fluid is seen {on}",
     ),
-    "Pleural Other": ("{There} {sev} {side} pleural thickening at the {zone}", "{sev} {side} pleural thickening, {zone}"),
+    "Pleural Other": (
+        "{There} {sev} {side} pleural thickening at the {zone}",
+        "{sev} {side} pleural thickening, {zone}",
+    ),
     "Pleural Other upper": (
         "{sev} {side} apical cap with pleural thickening at the apex",
         "{There} {sev} {side} apical pleural thickening",
@@ -246,7 +250,12 @@ NEGATION = (
     "Without evidence of {}",
     "The study is negative for {}",
 )
-CLEAR_LUNGS = ("The lungs are clear", "Lungs are clear", "The lungs are well expanded and clear", "Both lungs are clear")
+CLEAR_LUNGS = (
+    "The lungs are clear",
+    "Lungs are clear",
+    "The lungs are well expanded and clear",
+    "Both lungs are clear",
+)
 RESOLVED = ("The previously seen {} has resolved", "Interval resolution of the {}")
 
 DEVICES = {
@@ -275,7 +284,11 @@ DEVICES = {
         "A right chest wall port-a-cath terminates in the SVC",
         "Right port-a-cath with its catheter tip in the superior vena cava",
     ),
-    "sternotomy wires": ("Median sternotomy wires are intact", "Sternotomy wires are noted", "Midline sternal wires are aligned"),
+    "sternotomy wires": (
+        "Median sternotomy wires are intact",
+        "Sternotomy wires are noted",
+        "Midline sternal wires are aligned",
+    ),
 }
 REMOVED_DEVICE = ("The {} has been removed", "Interval removal of the {}")
 
@@ -293,7 +306,12 @@ NORMAL_IMPRESSIONS = (
     "Unremarkable chest radiograph",
 )
 
-UNCHANGED = ("unchanged from prior", "stable compared to ___", "similar to the previous study", "unchanged compared to ___")
+UNCHANGED = (
+    "unchanged from prior",
+    "stable compared to ___",
+    "similar to the previous study",
+    "unchanged compared to ___",
+)
 NEW = ("new since the previous exam", "new from ___", "not present on the prior radiograph")
 INCREASED = ("increased since the prior study", "compared to ___, interval increase", "worse compared to ___")
 DECREASED = ("decreased since the previous exam", "improved from prior", "compared to ___, interval decrease")

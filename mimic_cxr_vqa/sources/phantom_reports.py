@@ -1,8 +1,8 @@
 """Lays a phantom report out the way MIMIC-CXR's are: headings in many spellings, wrapped lines, de-identified blanks.
 
 What it says comes from `phantom_sentences`. Layout: a centred FINAL REPORT line, then sections; every line starts with
-one blank and text wraps in mid-sentence; ___ stands for names and dates. Some reports have several headings on a line, one
-heading for findings and impression, a wet read before or an addendum after; about 4 % have no findings section.
+one blank and text wraps in mid-sentence; ___ stands for names and dates. Some reports have several headings on a line,
+one heading for findings and impression, a wet read before or an addendum after; about 4 % have no findings section.
 """
 
 import textwrap
@@ -99,8 +99,10 @@ def _head(spec: StudySpec, rng: np.random.Generator) -> list[str]:
 def _reason(spec: StudySpec, indication: str | None, rng: np.random.Generator) -> list[str]:
     """Indication, technique and comparison, each in a block or two of them on one line."""
     lateral = any(canonical_view(view) == "LAT" for view in spec.views)
-    views = "PA and lateral views of the chest" if lateral else "Portable AP view of the chest"
-    technique = f"TECHNIQUE:  {_pick((views, f'{views} were obtained', 'Chest radiograph'), rng)}."
+    view = "PA" if "PA" in spec.views else "AP"
+    views = f"{view} and lateral views of the chest" if lateral else f"Single {view} view of the chest"
+    obtained = f"{views} {'were' if lateral else 'was'} obtained"
+    technique = f"TECHNIQUE:  {_pick((views, obtained, 'Chest radiograph'), rng)}."
     earlier = "None" if spec.previous is None and rng.random() < 0.6 else "Chest radiograph ___"
     comparison = f"COMPARISON:  {earlier}."
     blocks = []
@@ -159,7 +161,7 @@ def _addendum(rng: np.random.Generator) -> str:
     return _wrap(
         _pick(
             (
-                f"ADDENDUM:  The findings were discussed by Dr. ___ with Dr. ___ on the telephone on ___ at {hour}:{minute:02d} AM.",
+                f"ADDENDUM:  The findings were discussed by Dr. ___ with Dr. ___ on ___ at {hour}:{minute:02d} AM.",
                 f"NOTIFICATION:  Results were communicated to ___ at {hour}:{minute:02d} PM on ___.",
             ),
             rng,

@@ -12,6 +12,7 @@ from mimic_cxr_vqa.sources import phantom_phrases as phrases
 from mimic_cxr_vqa.sources.phantom_specs import SEVERITIES, Finding, StudySpec, chest_tube_side
 
 _IN_LUNG = ("Atelectasis", "Consolidation", "Edema", "Lung Lesion", "Lung Opacity", "Pneumonia")
+_COUNTED = ("Lung Opacity", "Pleural Effusion", "Pneumothorax")  # nouns that take an article
 _HEART_OR_MEDIASTINUM = ("Cardiomegaly", "Enlarged Cardiomediastinum")
 
 
@@ -85,7 +86,7 @@ def _fill(template: str, label: str, finding: Finding) -> str:
         on="on both sides" if both else f"on the {finding.side}",
         zone=f"{zone}s" if both and label in ("Pneumonia", "Consolidation", "Lung Opacity") else zone,
         sev=phrases.SEVERITY[label][finding.severity],
-        There="There are" if both and label in ("Pleural Effusion",) else "There is",
+        There="There is" if label not in _COUNTED else "There are" if both else "There is a",
         s="s" if both else "",
         **{"is": "are" if both else "is"},
     )
@@ -114,12 +115,17 @@ def _absence_sentences(spec: StudySpec, rng: np.random.Generator) -> list[str]:
             continue
         before = (spec.previous or {}).get(label)
         noun = _pick(phrases.ABSENT[label], rng)
-        if before and before.state == 1 and label in ("Pleural Effusion", "Pneumothorax", "Edema") and rng.random() < 0.5:
+        if (
+            before
+            and before.state == 1
+            and label in ("Pleural Effusion", "Pneumothorax", "Edema")
+            and rng.random() < 0.5
+        ):
             sentences.append(_finish(_pick(phrases.RESOLVED, rng).format(phrases.ABSENT[label][0])))
         else:
             nouns.append(noun)
     rng.shuffle(nouns)
-    clear = not any(label in spec.drawn for label in _IN_LUNG) and rng.random() < 0.7
+    clear = not any(label in spec.drawn for label in (*_IN_LUNG, "Pneumothorax")) and rng.random() < 0.7
     if clear and nouns and rng.random() < 0.5:
         link = _pick(("without {}", "without evidence of {}", "with no {}"), rng)
         return [*sentences, _finish(f"{_pick(phrases.CLEAR_LUNGS, rng)} {link}".format(_join(nouns)))]

@@ -26,8 +26,8 @@ from medvqa_core.progress import track
 from mimic_cxr_vqa.csv_files import read_csv
 from mimic_cxr_vqa.reports import split_sections
 from mimic_cxr_vqa.schema import CHEXPERT_LABELS, LABELS_TYPE, STUDY_SCHEMA
-from mimic_cxr_vqa.sources import StudySet
-from mimic_cxr_vqa.sources.pieces import Piece, locate, need
+from mimic_cxr_vqa.sources import StudySet, check_unique
+from mimic_cxr_vqa.sources.pieces import locate, need
 
 PHANTOM_FIRST_ID = 90_000_000  # MIMIC's subject ids are 1xxxxxxx, its study ids 5xxxxxxx
 
@@ -60,7 +60,8 @@ def read_studies(root: Path, reports: Path | None = None, labeler: str = "chexpe
     studies = studies.append_column("labels", _read_labels(need(pieces["labels"]), first["study_id"]))
     studies = studies.append_column("images", _group_images(images, sizes))
     studies = studies.select(STUDY_SCHEMA.names).cast(STUDY_SCHEMA)
-    return StudySet("physionet", _governance(root, studies), studies)
+    drawn = is_phantom(root, studies)
+    return StudySet("phantom" if drawn else "physionet", Governance.OPEN if drawn else Governance.CREDENTIALED, studies)
 
 
 def study_folder(subject_id: int, study_id: int) -> str:
@@ -155,6 +156,7 @@ def _read_labels(path: Path, study_ids: pa.ChunkedArray) -> pa.StructArray:
     """(studies,) label structs; a study that the table leaves out has no label at all."""
     columns = {"study_id": pa.int64(), **dict.fromkeys(CHEXPERT_LABELS, pa.float32())}
     table = read_csv(path, columns)
+    check_unique(table["study_id"], f"{path}: study")
     for label in CHEXPERT_LABELS:
         known = pc.is_in(table[label], pa.array([1, 0, -1, None], pa.float32()))
         if not pc.all(known).as_py():
@@ -167,14 +169,11 @@ def _read_labels(path: Path, study_ids: pa.ChunkedArray) -> pa.StructArray:
     return pa.StructArray.from_arrays(arrays, fields=list(LABELS_TYPE))
 
 
-def _governance(root: Path, studies: pa.Table) -> Governance:
-    """`open` only for a tree that says it is drawn and holds no id of MIMIC's range; `credentialed` for everything else."""
+def is_phantom(root: Path, studies: pa.Table) -> bool:
+    """Whether the tree says that it is drawn and holds no id of MIMIC's range: only then is it not credentialed."""
     try:
         says_drawn = json.loads((root / "phantom.json").read_text()).get("source") == "phantom"
     except (OSError, ValueError):
-        says_drawn = False
-    drawn = says_drawn and len(studies) and pc.min(studies["subject_id"]).as_py() >= PHANTOM_FIRST_ID
-    return Governance.OPEN if drawn else Governance.CREDENTIALED
-
-
-__all__ = ["Piece", "locate", "open_reports", "read_studies", "report_path", "study_folder"]
+        return False
+    ids = [pc.min(studies[name]).as_py() for name in ("subject_id", "study_id")]
+    return says_drawn and len(studies) > 0 and min(ids) >= PHANTOM_FIRST_ID

@@ -1,0 +1,151 @@
+"""`medvqa-hub cxr …`: the steps from a source of studies to a release. Heavy imports wait until a step runs."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(no_args_is_help=True, help="MIMIC-CXR-VQA: from radiology reports to a dataset.")
+
+Out = Annotated[Path, typer.Option(help="Folder that the dataset is built in.")]
+Data = Annotated[Path, typer.Option(help="A release, the folder it was built in, or the authors' CSV files.")]
+
+
+class SourceName(StrEnum):
+    physionet = "physionet"
+    phantom = "phantom"
+    openi = "openi"
+
+
+class Flagged(StrEnum):
+    keep = "keep"
+    drop = "drop"
+
+
+class ReportStore(StrEnum):
+    folder = "folder"
+    zip = "zip"
+
+
+@app.command()
+def phantom(
+    out: Annotated[Path, typer.Option(help="Folder for the tree, in the layout of MIMIC-CXR-JPG.")],
+    studies: Annotated[int, typer.Option(help="Number of studies.")] = 200,
+    seed: Annotated[int, typer.Option(help="The same seed draws the same studies.")] = 0,
+    size: Annotated[int, typer.Option(help="Side of the square images in pixels.")] = 512,
+    reports: Annotated[ReportStore, typer.Option(help="Reports as text files or as one zip.")] = ReportStore.folder,
+) -> None:
+    """Draw synthetic radiographs with reports and labels: a MIMIC-CXR tree without credentials."""
+    from mimic_cxr_vqa.sources.phantom import write_phantom
+
+    write_phantom(out, studies, seed=seed, size=size, reports=reports.value)
+    typer.echo(f"{studies} studies in {out}; next: medvqa-hub cxr questions --source phantom --root {out} --out …")
+
+
+@app.command()
+def questions(
+    root: Annotated[Path, typer.Option(help="Folder of the source (MIMIC-CXR-JPG, phantom tree or Open-i CSVs).")],
+    out: Out,
+    source: Annotated[SourceName, typer.Option(help="Where the studies come from.")] = SourceName.physionet,
+    reports: Annotated[Path | None, typer.Option(help="Folder of MIMIC-CXR or its reports zip; default: root.")] = None,
+    labeler: Annotated[str, typer.Option(help="Label table: chexpert or negbio.")] = "chexpert",
+    seed: Annotated[int, typer.Option(help="Seed of the balancing draws.")] = 0,
+    encoding: Annotated[str, typer.Option(help="Encoding of the report texts.")] = "utf-8",
+) -> None:
+    """Read studies and choose their questions (paper, Section 3.1)."""
+    from mimic_cxr_vqa.workspace import Workspace, write_questions
+
+    if source is SourceName.openi:
+        from mimic_cxr_vqa.sources.openi import read_studies
+
+        study_set = read_studies(root)
+    else:
+        from mimic_cxr_vqa.sources.physionet import read_studies
+
+        study_set = read_studies(root, reports, labeler, encoding)
+    manifest = write_questions(study_set, Workspace(out), seed)
+    _echo_counts(manifest["counts"])
+    typer.echo(f"governance class: {manifest['governance']}; next: medvqa-hub cxr answer --out {out}")
+
+
+@app.command()
+def answer(
+    out: Out,
+    engine: Annotated[str, typer.Option(help="What answers: extractive (rules, no model).")] = "extractive",
+    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Ask failed questions again.")] = False,
+) -> None:
+    """Answer the questions; a stopped run goes on where it was."""
+    from mimic_cxr_vqa.generation.answers import answer_questions, load_engine
+    from mimic_cxr_vqa.workspace import Workspace
+
+    counts = answer_questions(Workspace(out), load_engine(engine), retry_failed)
+    if not counts["asked"]:
+        typer.echo("every question has an answer already; nothing was asked")
+    _echo_counts({name: counts[name] for name in ("asked", "answered", "flagged", "failed")})
+    typer.echo(f"next: medvqa-hub cxr release --out {out}")
+
+
+@app.command()
+def status(out: Out) -> None:
+    """Say how far a build is."""
+    from mimic_cxr_vqa.generation.answers import count_answers
+    from mimic_cxr_vqa.workspace import Workspace
+
+    workspace = Workspace(out)
+    _echo_counts(workspace.manifest()["counts"])
+    _echo_counts(count_answers(workspace))
+    typer.echo(f"release: {workspace.release if workspace.release.exists() else 'not written yet'}")
+
+
+@app.command()
+def release(
+    out: Out,
+    flagged: Annotated[Flagged, typer.Option(help="Answers that break a wording rule.")] = Flagged.keep,
+    allow_missing: Annotated[bool, typer.Option("--allow-missing", help="Although questions are unanswered.")] = False,
+    rows_per_shard: Annotated[int, typer.Option(help="Rows per Parquet file.")] = 250_000,
+) -> None:
+    """Write Parquet shards, the card and the manifest to OUT/release."""
+    from mimic_cxr_vqa.release import record_last_release
+    from mimic_cxr_vqa.release_writer import write_release
+    from mimic_cxr_vqa.workspace import Workspace
+
+    workspace = Workspace(out)
+    manifest = write_release(workspace, flagged.value, allow_missing, rows_per_shard)
+    record_last_release(workspace.release)
+    _echo_counts(manifest["counts"])
+    typer.echo(f"release: {workspace.release} ({manifest['governance']}); load_dataset('mimic_cxr_vqa') now takes it")
+
+
+@app.command("export-csv")
+def export_csv(
+    data: Data,
+    out: Annotated[Path, typer.Option(help="Folder for train.csv, val.csv and test.csv.")],
+) -> None:
+    """Write a release in the authors' CSV layout."""
+    from mimic_cxr_vqa.release import export_authors_csv, open_release
+
+    rows = export_authors_csv(open_release(data), out)
+    _echo_counts(rows)
+    typer.echo(f"authors' layout: {out}")
+
+
+@app.command()
+def stats(
+    data: Data,
+    out: Annotated[Path | None, typer.Option(help="Folder for statistics.json and figure1.png.")] = None,
+) -> None:
+    """Print Tables 1 and 2 of the paper for a release; with --out also write them as JSON and draw Figure 1."""
+    from mimic_cxr_vqa.release import open_release
+    from mimic_cxr_vqa.statistics import format_tables, summarise, write_statistics
+
+    release = open_release(data)
+    statistics = summarise(release.iterate_all(), release.manifest.get("label_counts"))
+    typer.echo(format_tables(statistics))
+    if out is not None:
+        write_statistics(statistics, out)
+        typer.echo(f"statistics.json and figure1.png: {out}")
+
+
+def _echo_counts(counts: dict[str, int]) -> None:
+    typer.echo(", ".join(f"{name.replace('_', ' ')}: {value:,}" for name, value in counts.items()))
