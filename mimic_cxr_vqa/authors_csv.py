@@ -11,6 +11,7 @@ An answer "error" is a reply that the authors' parser could not read (FACTS of t
 import csv
 import hashlib
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from medvqa_core.errors import InputError
 from medvqa_core.files import atomic_file
 from mimic_cxr_vqa.csv_files import iterate_csv
 from mimic_cxr_vqa.generation.answer_types import answer_types
-from mimic_cxr_vqa.generation.questions import QUESTIONS, QUESTIONS_PER_CATEGORY
+from mimic_cxr_vqa.generation.questions import QUESTION_SLUGS, QUESTION_TEXTS, QUESTIONS_PER_CATEGORY
 from mimic_cxr_vqa.schema import CATEGORIES, HEART, LABEL_VALUES, PROVENANCE_TYPE, QA_SCHEMA, category_slug
 
 COLUMNS = (
@@ -34,8 +35,6 @@ _READ_AS = {name: pa.string() for name in COLUMNS[1:]}
 
 _LABELS = [HEART.lower() if c == HEART else c for c in CATEGORIES]  # the release spells the 15th label "heart"
 _VALUES = {"positive": "1.0", "negative": "0.0", "uncertain": "-1.0", "not_mentioned": ""}
-_TEXTS = pa.array([q for c in CATEGORIES for q in QUESTIONS[c]])
-_SLUGS = pa.array([f"{category_slug(c)}-{n + 1}" for c in CATEGORIES for n in range(QUESTIONS_PER_CATEGORY)])
 # every spelling of a value that a data-frame library may have written
 _VALUE_SPELLINGS = pa.array(["1.0", "1", "0.0", "0", "-1.0", "-1", "nan", "NaN"])
 _VALUE_NAMES = pa.array(["positive"] * 2 + ["negative"] * 2 + ["uncertain"] * 2 + ["not_mentioned"] * 2)
@@ -52,9 +51,19 @@ def read_authors_csv(path: Path, split: str) -> Iterator[pa.RecordBatch]:
         InputError: a column is missing or a row is wrong; names the file and the row.
     """
     row = 2  # row 1 is the header; exact unless a quoted value holds a line break
-    for batch in iterate_csv(path, _READ_AS):
+    for batch in _one_ahead(iterate_csv(path, _READ_AS)):
         yield _convert(batch, split, partial(_refuse, path, row))
         row += len(batch)
+
+
+def _one_ahead(items: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """`items`, the next one being made in a thread while the last one is used: parsing does not hold the interpreter."""
+    end = object()
+    with ThreadPoolExecutor(1) as pool:
+        ahead = pool.submit(next, items, end)
+        while (item := ahead.result()) is not end:
+            ahead = pool.submit(next, items, end)
+            yield item
 
 
 def write_authors_csv(path: Path, batches: Iterable[pa.RecordBatch], private: bool = False) -> int:
@@ -96,9 +105,9 @@ def _convert(batch: pa.RecordBatch, split: str, refuse) -> pa.RecordBatch:
     wrong = pc.and_(pc.is_null(value), pc.is_valid(column["question_value"]))
     refuse(wrong, column["question_value"], "question_value is unknown; allowed: 1.0, 0.0, -1.0 and nothing")
 
-    wrong = pc.fill_null(pc.match_substring_regex(column["image_path"], _LEAVES_ROOT), False)
-    refuse(wrong, column["image_path"], "image_path leaves its root; allowed are relative paths without '..'")
-    images, views = (_split(column[name]) for name in ("image_path", "view_position"))
+    images, leaves = _split_paths(column["image_path"])
+    refuse(leaves, column["image_path"], "image_path leaves its root; allowed are relative paths without '..'")
+    views, _ = _split_paths(column["view_position"])
     wrong = pc.not_equal(pc.list_value_length(images), pc.list_value_length(views))
     refuse(wrong, column["view_position"], "view_position does not have one entry per image_path")
 
@@ -128,20 +137,26 @@ def _refuse(path: Path, first_row: int, wrong: pa.Array, values: pa.Array, remed
 
 def _id(values: pa.Array, letter: str, refuse) -> pa.Array:
     """`p10000032` -> 10000032."""
-    wrong = pc.invert(pc.match_substring_regex(values, f"^{letter}[0-9]{{1,18}}$"))
+    digits = pc.utf8_slice_codeunits(values, 1)
+    wrong = pc.invert(pc.and_(pc.starts_with(values, letter), pc.string_is_ascii(values)))
+    wrong = pc.or_(wrong, pc.invert(pc.utf8_is_digit(digits)))
     refuse(wrong, values, f"expected {letter} and digits, such as {letter}{'10000032' if letter == 'p' else '50414267'}")
-    return pc.cast(pc.utf8_slice_codeunits(values, 1), pa.int64())
+    return pc.cast(digits, pa.int64())
 
 
-def _split(values: pa.Array) -> pa.ListArray:
-    lists = pc.split_pattern(values, ",")
-    if pc.any(pc.match_substring(values, ", ")).as_py():
-        lists = pa.ListArray.from_arrays(lists.offsets, pc.utf8_trim_whitespace(lists.values))
-    if lists.null_count:  # no image at all: an empty list
-        lengths = pc.fill_null(pc.list_value_length(lists), 0)
-        offsets = np.concatenate([[0], np.cumsum(lengths.to_numpy())]).astype(np.int32)
-        lists = pa.ListArray.from_arrays(pa.array(offsets), lists.flatten())
-    return lists
+def _split_paths(values: pa.Array) -> tuple[pa.ListArray, pa.BooleanArray]:
+    """Comma-separated texts as lists, and where a path in them would leave its root.
+
+    A study's rows repeat the same text, so the distinct texts are looked at, once each.
+    """
+    encoded = pc.dictionary_encode(values, null_encoding="encode")
+    texts = pc.fill_null(encoded.dictionary, "")
+    parts = pc.split_pattern(texts, ",")
+    trimmed = pa.ListArray.from_arrays(parts.offsets, pc.utf8_trim_whitespace(parts.values))
+    no_image = pa.scalar([], pa.list_(pa.string()))
+    lists = pc.if_else(pc.equal(texts, ""), no_image, trimmed)
+    leaves = pc.match_substring_regex(texts, _LEAVES_ROOT)
+    return lists.take(encoded.indices), leaves.take(encoded.indices)
 
 
 def _null_empty_views(views: pa.ListArray) -> pa.ListArray:
@@ -154,8 +169,8 @@ def _null_empty_views(views: pa.ListArray) -> pa.ListArray:
 
 def _qa_ids(study: pa.Array, question: pa.Array, category: pa.Array) -> pa.Array:
     """`s50414267-pleural_effusion-3`; a question that is not among the 90 gets a hash of its text for a number."""
-    text = pc.index_in(question, _TEXTS)
-    slug = _SLUGS.take(text)
+    text = pc.index_in(question, QUESTION_TEXTS)
+    slug = QUESTION_SLUGS.take(text)
     unknown = pc.or_kleene(pc.is_null(text), pc.not_equal(pc.divide(text, QUESTIONS_PER_CATEGORY), category))
     if pc.any(unknown).as_py():
         rows = np.flatnonzero(unknown.to_numpy(False))

@@ -8,10 +8,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from medvqa_core.errors import InputError
-from mimic_cxr_vqa.generation.questions import QUESTIONS_PER_CATEGORY
-from mimic_cxr_vqa.schema import CATEGORIES, category_slug
+from mimic_cxr_vqa.generation.questions import QUESTION_SLUGS
 
-_SLUGS = [f"{category_slug(c)}-{n + 1}" for c in CATEGORIES for n in range(QUESTIONS_PER_CATEGORY)]
 _CODES_PER_STUDY = 128  # more than the 90 questions: study * 128 + question is one integer per question
 
 
@@ -32,7 +30,7 @@ class RowChecks:
         study = rows["study_id"].to_numpy()
         ids = rows["qa_id"]
         slug = pc.ascii_ltrim(pc.utf8_slice_codeunits(ids, 1), "0123456789-")  # s50414267-edema-1 -> edema-1
-        code = pc.fill_null(pc.index_in(slug, pa.array(_SLUGS)), -1).to_numpy()
+        code = pc.fill_null(pc.index_in(slug, QUESTION_SLUGS), -1).to_numpy()
         known = code >= 0
         self._questions.append(study[known] * _CODES_PER_STUDY + code[known])
         self._subjects.append(np.unique(rows["subject_id"].to_numpy()))
@@ -53,7 +51,7 @@ class RowChecks:
         if len(twice):
             study, code = divmod(int(twice[0]), _CODES_PER_STUDY)
             raise InputError(
-                f"{split}: qa_id 's{study}-{_SLUGS[code]}' occurs twice ({len(twice)} repeated rows); remove the repeated rows"
+                f"{split}: qa_id 's{study}-{QUESTION_SLUGS[code]}' occurs twice ({len(twice)} repeated rows); remove the repeated rows"
             )
         subjects = np.unique(np.concatenate(self._subjects or [np.zeros(0, np.int64)]))
         for other, patients in self._finished.items():

@@ -22,9 +22,9 @@ from mimic_cxr_vqa.generation.phrasing import (
     DENIED_QUOTED_CLOSED,
     DENIED_QUOTED_OPEN,
     DOUBTED,
+    NORMAL_CHEST,
     SHOWN,
     QuestionForm,
-    NORMAL_CHEST,
     be,
     choose,
     denied_name,
@@ -33,6 +33,7 @@ from mimic_cxr_vqa.generation.phrasing import (
     noun_phrase,
     question_form,
     sentence,
+    with_article,
 )
 from mimic_cxr_vqa.generation.rewriting import capitalise, rewrite
 from mimic_cxr_vqa.schema import CATEGORIES, HEART, NO_FINDING
@@ -187,7 +188,7 @@ def _show(statement: str, salt: str) -> str:
     """A statement as a clause with a verb: a bare noun phrase is put into one of several frames."""
     shown = noun_phrase(statement)
     if shown is None:
-        return statement
+        return with_article(statement)
     if len(shown.split()) > 7 or "," in shown:  # a long subject before "is seen" reads badly
         return SHOWN[0].format(shown)
     return choose(salt, SHOWN).format(shown, be="are" if " and " in shown else be(head_of(shown)))

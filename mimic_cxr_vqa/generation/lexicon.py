@@ -56,9 +56,14 @@ FINDINGS: dict[str, tuple[str, ...]] = {
         rf"\b{_WIDE}(?: (?:of|the|in|superior|upper|anterior|\w+ly))* {_MEDIASTINUM}",
         rf"\b{_MEDIASTINUM}{_BETWEEN}\b({_WIDE})\b",
     ),
-    "Fracture": (r"\bfractur\w*", r"\bcompression deformit\w+", r"\bbroken ribs?"),
+    "Fracture": (
+        r"\bfractur\w*(?! of (?:the )?(?:[\w-]+ )?(?:sternotomy|wire|lead))",
+        r"\bcompression deformit\w+",
+        r"\bbroken\b(?! wires?)",
+    ),
     "Lung Lesion": (
         r"\bnodul(?:es?|ar\w*|arity)\b",
+        r"\bmass-?like\b",
         r"\b(?<!thyroid )(?<!breast )(?<!mediastinal )(?<!muscle )(?<!body )mass(?:es)?\b(?! effect)",
         r"\b(?<!bone )(?<!osseous )(?<!bony )(?<!lytic )(?<!sclerotic )(?<!blastic )(?<!destructive )lesions?\b",
         r"\bgranulomas?\b|\bgranulomata\b|\bneoplas\w+|\btumou?rs?\b|\bcavit(?:y|ies|ary|ation)\b|\bmetasta\w+",
@@ -69,6 +74,7 @@ FINDINGS: dict[str, tuple[str, ...]] = {
         r"\bair ?-?space (?:disease|process|abnormalit\w+)",
         r"\b(?:increased|patchy|hazy|streaky|ill-defined|vague|linear|basilar|parenchymal|interstitial|lung)"
         r"(?: \w+)? densit(?:y|ies)",
+        r"\bareas? of (?:\w+ )?density\b",
         r"\bdensit(?:y|ies)\b (?:in|within|at|overlying|involving|of) (?:the )?(?:\w+ ){0,3}(?:lungs?|lobes?|base|apex)\b",
         r"\binterstitial (?:(?:lung|pulmonary) )?(?:markings?|pattern|disease|thickening|changes?|prominence|densit\w+)",
         r"\breticul\w+|\bground[- ]?glass|\b(?<!surgical )scar(?:s|ring|red)?\b|\bpulmonary fibrosis|\bfibrotic\b",
@@ -84,7 +90,10 @@ FINDINGS: dict[str, tuple[str, ...]] = {
         r"\bthickening of the (?:\w+ )?pleura|\bfibrothorax|\bpleuro-?parenchymal \w+",
         r"\b(?:bi)?apical (?:cap|capping|thickening)",
     ),
-    "Pneumonia": (r"\b(?:broncho)?pneumonias?\b|\bpneumonic\b", r"\binfect(?:ion|ions|ious)\b"),
+    "Pneumonia": (
+        r"\b(?:broncho)?pneumonias?\b|\bpneumonic\b",
+        r"\b(?<!granulomatous )infect(?:ions?|ious(?: process| etiology)?)\b",
+    ),
     "Pneumothorax": (r"\b(?:hydro|hemo)?pneumothora\w+", r"\bptx\b"),
     "Support Devices": (
         r"\b(?:pacemakers?|pacers?|aicd|icd|defibrillators?|picc|mediport|port-?a-?cath|chest port|infusaport|iabp)\b",
@@ -92,12 +101,16 @@ FINDINGS: dict[str, tuple[str, ...]] = {
         r"\b(?:central|venous|arterial|picc|subclavian|jugular|ij|infusion|iv|dialysis)(?: \w+)? lines?\b|\blines and tubes",
         r"\b(?:pacer|pacemaker|pacing|cardiac|icd|ventricular|atrial|monitor\w*|e[ck]g|external)(?: \w+)? "
         r"(?:leads?|wires?|electrodes?|generator|device)\b",
-        rf"\b(?:sternotomy|sternal|mediastinal|cerclage) (?:wires?|sutures?|clips?|{_BLANK})|\bsternotomy\b",
+        rf"\b(?:sternotomy|sternal|cerclage) (?:wires?|sutures?|clips?|{_BLANK})|\bmediastinal clips\b",
         r"\b(?:surgical|cholecystectomy|vascular|hemostatic|metallic|staple)(?: \w+)? (?:clips?|staples?|coils?)\b|\bclips\b",
         r"\b(?:implanted|medical|monitoring|support|fixation|assist|loop)(?: \w+)? (?:devices?|apparatus|recorder)\b",
         r"\bplates? and screws?|\bscrews?\b|\barthroplast\w+|\b(?:fusion|orthopedic|spinal|harrington) (?:rods?|hardware)",
         r"\b(?:mechanical|artificial|bioprosthetic|replacement) (?:\w+ )?valves?|\bvalve (?:replacement|repair)s?",
-        r"\bballoon pump|\bswan-?ganz|\bport\b(?! of)|\bvena cava filter|\bivc filter|\bvalvuloplasty ring|\bsuture line",
+        r"\bballoon pump|\bswan-?ganz|\bport\b(?! of)|\bvena cava filter|\bivc filter|\bvalvuloplasty ring|\bsutures?\b",
+        r"\btips\b(?= noted| is)|\b(?:septal|appendage) occluder|\b(?:bone|suture) anchors?|\bcoils\b|\bshunt (?:tubing|catheter)|\borif\b",
+        # the device itself may be blanked: "chest xxxx with tip projecting over the svc"
+        r"\btips? (?:is|are|in the|at the|projects?|projecting|terminat\w+|overl\w+|approximat\w+|visuali[sz]ed)\b",
+        r"\belectronic device|\bvertebroplasty\b",
     ),
 }
 
@@ -134,6 +147,11 @@ NORMAL: dict[str, tuple[str, ...]] = {
 }
 
 SUSPICIOUS: dict[str, tuple[str, ...]] = {
+    "Edema": (
+        r"\b(?:prominen(?:ce|t)|increased?|accentuated|indistinct)(?: [\w-]+){0,3} (?:vascul\w+|vascular \w+)",
+        r"\bvascul(?:arity|ature)(?: [\w-]+){0,4} (prominent|increased|accentuated|indistinct)\b",
+        r"\bvascular prominence|\bpulmonary venous hypertension",
+    ),
     "Pleural Effusion": (
         rf"\b(?:blunt\w*|obscur\w+)(?: [\w-]+){{0,5}}? (?:costophrenic|cp) (?:angles?|sulc\w+|recess\w*|{_BLANK})",
         rf"\b(?:costophrenic|cp) (?:angles?|sulc\w+|recess\w*|{_BLANK})(?: [\w-]+){{0,4}}? (blunt\w*|obscur\w+)",

@@ -42,7 +42,7 @@ _CUES = re.compile(
         |(?:xxxx|_{{2,}})\ (?:represents?|reflects?|relates?|related\ to|indicates?|secondary\ to))
     |(?P<denial_behind>(?:(?:is|are|was|were|has|have)\ )?(?:not|no\ longer)\ (?:definitely\ )?(?:been\ )?{_SEEN}
         |(?:has|have)\ (?:\w+\ )?(?:resolved|cleared|been\ removed|disappeared)|(?:is|are)\ (?:absent|excluded|ruled\ out)
-        |(?:was|were)\ (?:\w+\ )?removed|resolved|removed|(?:is|are)\ (?:\w+\ )?negative)
+        |(?:is|are|appears?)\ within\ (?:normal\ limits|limits\ of\ normal)|(?:was|were)\ (?:\w+\ )?removed|resolved|removed|(?:is|are)\ (?:\w+\ )?negative)
     |(?P<denial>no|without|w/o|not|nor|neither|never|negative\ for|(?:free|clear)\ of|absen(?:ce\ of|t)|denies|rather\ than
         |(?:resolution|clearance|clearing|removal)\ of|instead\ of|fails?\ to|lack\ of|unremarkable\ for)
     |(?P<end>which|where|who|with\ (?=(?:associated|bibasilar|bilateral|left|right|adjacent)\b|{_SIZE}\b)
@@ -55,6 +55,10 @@ _LIST = re.compile(r"\b(?:n?or|and)\b")
 _ALTERNATIVE_BEHIND = re.compile(r"\s*,?\s*(?:and/or|or|/|versus|vs\.?)\s")
 _ALTERNATIVE_BEFORE = re.compile(r"\b(?:or|versus|vs\.?)(?: [\w-]+){0,2} $")
 _HEART_WORDS = re.compile(r"\bheart\b|\bcardi(?:ac|omegaly)\b|\bcardio-?mediastin", re.IGNORECASE)
+_NOUN_TAIL = re.compile(  # "consolidative" goes on to "airspace opacities", "effusion" not to "is seen" or "on the left"
+    r"(?:\s(?!(?:is|are|was|were|seen|identified|noted|present|visuali[sz]ed|visible|evident|appreciated|detected|demonstrated|observed|apparent|"
+    r"suggest\w*|in|on|at|of|with|within|to|or|and|nor|by|for|from|bilaterally|currently|today|concerning|consistent|either|involving)\b)[a-z-]{4,}){0,2}"
+)
 _SEPARATOR = re.compile(r",|\b(?:or|and|nor)\b")
 
 
@@ -225,4 +229,5 @@ def _denied_phrase(clause: str, text: str, cue_end: int, end: int) -> str:
     begin = cue_end
     for separator in _SEPARATOR.finditer(text, cue_end, end):
         begin = separator.end()
+    end = _NOUN_TAIL.match(text, end).end()
     return clause[begin:end].strip(" ,")

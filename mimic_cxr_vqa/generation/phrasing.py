@@ -33,6 +33,9 @@ _COUNTED = frozenset(
     "lead lesion line lung mass mediastinum nodule opacity pacemaker plaque pneumothorax port process prosthesis scar screw shadow "
     "silhouette stent hemidiaphragm tube valve wire abnormality enlargement PICC ICD".split()
 )
+_ONE_OF_MANY = frozenset(
+    {"fracture", "lesion", "nodule", "mass", "abnormality", "opacity", "infiltrate"}
+)  # "evidence of a fracture"
 _ARTICLE = re.compile(
     r"^(?:an?|the|no|both|some|multiple|several|few|two|three|four|numerous|many|these|this|there|scattered|his|her|any|bilateral)\b",
     re.IGNORECASE,
@@ -46,7 +49,8 @@ _FINITE = re.compile(
     r"\b(?:is|are|was|were|has|have|had|appears?|shows?|demonstrates?|projects?|overl(?:ies|ie|ays?)|terminates?|measures?|lies?|"
     r"suggests?|represents?|may|might|could|can|cannot|extends?|obscures?|reveals?|contains?|overlaps?|does|do|courses?|limits?|enters?|ends?|seems?)\b"
 )
-_THERE = re.compile(r"^there (?:is|are|may be|appears? to be) (?:also )?(?:noted |seen )?", re.IGNORECASE)
+_NOTED = re.compile(r"(?<!is)(?<!are)(?<!not) (?:noted|seen|identified|visuali[sz]ed|demonstrated|present)$")
+_THERE = re.compile(r"^there (?:is|are) (?:also )?(?:noted |seen )?", re.IGNORECASE)
 _EVIDENCE = re.compile(
     r"^(?:(?:definite|definitive|radiographic|convincing|clear|obvious|specific|typical|any|acute|further|other|suspicious|evidence)\s+)*?"
     r"(?:evidence|signs?|findings?|features?|suggestion|indication|appearance)\s+(?:of|for|to suggest|suggest\w*|concerning for)\s+(?:an?\s+|any\s+|the\s+)?",
@@ -85,6 +89,7 @@ def sentence(text: str) -> str:
 def noun_phrase(statement: str) -> str | None:
     """The thing that a statement shows ("there is a nodule", "small effusion"); None where it has a verb of its own."""
     shown, found = _THERE.subn("", statement)
+    shown = _NOTED.sub("", shown)
     if not found and _FINITE.search(_RELATIVE.sub("", statement)):
         return None
     return with_article(shown)
@@ -160,7 +165,9 @@ NORMAL_CHEST = (
 
 def fill(wording: str, name: str, statement: str = "") -> str:
     """A wording of this file as a sentence about `name`, quoting `statement`."""
-    return sentence(wording.format(name, statement, of=with_article(name), be=be(name)))
+    return sentence(
+        wording.format(name, statement, of=with_article(name) if head_of(name) in _ONE_OF_MANY else name, be=be(name))
+    )
 
 
 def be(name: str) -> str:

@@ -1,11 +1,11 @@
 """Which questions a study is asked (paper, Section 3.1; balancing rule as released).
 
-All six questions of every category whose label is 1, 0 or -1 (Heart is 1 where the findings contain "heart"). Then, for each
-label equal to 1, four draws: pick a not-mentioned category at random (No Finding and Heart never), then one of its questions
-not drawn yet for this study; a draw from an exhausted category is lost.
+All six questions of every category whose label is 1, 0 or -1 (Heart is 1 where the findings contain "heart"). Then, for
+each label equal to 1, four draws: pick a not-mentioned category at random (No Finding and Heart never), then one of its
+questions not drawn yet for this study; a draw from an exhausted category is lost.
 
-The draws of a study depend on (seed, study_id) alone: the random numbers are hashes of a counter, so neither the order of the
-studies nor the sharding matters, and all studies are drawn at once on arrays. Reports are not read here.
+The draws of a study depend on (seed, study_id) alone: the random numbers are hashes of a counter, so neither the order of
+the studies nor the sharding matters, and all studies are drawn at once on arrays.
 """
 
 from collections.abc import Iterator
@@ -26,12 +26,27 @@ from mimic_cxr_vqa.schema import (
     category_slug,
 )
 
-__all__ = ["QUESTIONS", "QuestionIndex", "draw_questions", "eligible_studies", "label_matrix", "question_batches"]
+__all__ = [
+    "QUESTIONS",
+    "QUESTION_SLUGS",
+    "QUESTION_TEXTS",
+    "QuestionIndex",
+    "draw_questions",
+    "eligible_studies",
+    "label_matrix",
+    "question_batches",
+]
 
 NOT_MENTIONED = 2  # stands for a missing label in the int8 label matrix
 DRAWS_PER_POSITIVE = 4
 QUESTIONS_PER_CATEGORY = 6
 STUDIES_PER_BATCH = 4096  # about 60,000 questions: large enough for arrays, small enough to stay in cache
+
+# Question k of category c is entry 6 c + k of both arrays.
+QUESTION_TEXTS = pa.array([question for category in CATEGORIES for question in QUESTIONS[category]])
+QUESTION_SLUGS = pa.array([f"{category_slug(c)}-{n + 1}" for c in CATEGORIES for n in range(QUESTIONS_PER_CATEGORY)])
+_CATEGORY_NAMES = pa.array(CATEGORIES)
+_VALUE_NAMES = pa.array([LABEL_VALUES[v] for v in (-1, 0, 1, None)])  # index = value + 1
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # increment and multipliers of SplitMix64 (Steele, Lea, Flood 2014)
 _MIX = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
@@ -65,7 +80,7 @@ def draw_questions(study_ids: np.ndarray, labels: np.ndarray, heart: np.ndarray,
     candidates = candidate.sum(axis=1)  # (studies,) how many categories can be drawn from
     nth_candidate = np.argsort(~candidate, axis=1, kind="stable").astype(np.int8)  # candidates first, in label order
     draws = DRAWS_PER_POSITIVE * (values == 1).sum(axis=1) * (candidates > 0)
-    keys = _mix(_mix(study_ids.astype(np.uint64)) ^ _mix(np.array([seed]).astype(np.uint64) + _GOLDEN))
+    keys = _mix(_mix(study_ids.astype(np.uint64)) ^ _mix(np.array([seed % 2**64], np.uint64) + _GOLDEN))
 
     for draw in range(int(draws.max(initial=0))):
         rows = np.flatnonzero(draws > draw)
@@ -114,25 +129,18 @@ def question_batches(
 
 def _question_rows(studies: pa.Table, index: QuestionIndex) -> pa.RecordBatch:
     rows = pa.array(index.study)
-    study = {
-        name: studies[name].combine_chunks().take(rows) for name in ("subject_id", "study_id", "split", "indication")
-    }
+    copied = ("subject_id", "study_id", "split", "indication")
+    columns = {name: studies[name].combine_chunks().take(rows) for name in copied}
     images = studies["images"].combine_chunks()
-    flat = images.flatten()
-    paths, views = (
-        pa.ListArray.from_arrays(_offsets(images), pc.struct_field(flat, name)).take(rows) for name in ("path", "view")
-    )
+    flat, offsets = images.flatten(), _offsets(images)
+    for name, field in (("images", "path"), ("views", "view")):
+        columns[name] = pa.ListArray.from_arrays(offsets, pc.struct_field(flat, field)).take(rows)
     text = pa.array(index.category * QUESTIONS_PER_CATEGORY + index.number)
-    qa_id = pc.binary_join_element_wise("s", pc.cast(study["study_id"], pa.string()), "")
-    columns = {
-        **study,
-        "qa_id": pc.binary_join_element_wise(qa_id, _QUESTION_SLUGS.take(text), "-"),
-        "category": _CATEGORY_NAMES.take(pa.array(index.category)),
-        "label_value": _VALUE_NAMES.take(pa.array(index.value + 1)),
-        "question": _QUESTION_TEXTS.take(text),
-        "images": paths,
-        "views": views,
-    }
+    prefix = pc.binary_join_element_wise("s", pc.cast(studies["study_id"].combine_chunks(), pa.string()), "")
+    columns["qa_id"] = pc.binary_join_element_wise(prefix.take(rows), QUESTION_SLUGS.take(text), "-")
+    columns["category"] = _CATEGORY_NAMES.take(pa.array(index.category))
+    columns["label_value"] = _VALUE_NAMES.take(pa.array(index.value + 1))
+    columns["question"] = QUESTION_TEXTS.take(text)
     return pa.RecordBatch.from_arrays([columns[name] for name in QUESTION_SCHEMA.names], schema=QUESTION_SCHEMA)
 
 
@@ -154,9 +162,3 @@ def _below(limits: np.ndarray, keys: np.ndarray, counter: int) -> np.ndarray:
     step = np.array([counter + 1], np.uint64) * _GOLDEN
     high = _mix(keys + step) >> np.uint64(32)
     return ((high * limits.astype(np.uint64)) >> np.uint64(32)).astype(np.int64)
-
-
-_CATEGORY_NAMES = pa.array(CATEGORIES)
-_QUESTION_TEXTS = pa.array([question for category in CATEGORIES for question in QUESTIONS[category]])
-_QUESTION_SLUGS = pa.array([f"{category_slug(c)}-{n + 1}" for c in CATEGORIES for n in range(QUESTIONS_PER_CATEGORY)])
-_VALUE_NAMES = pa.array([LABEL_VALUES[v] for v in (-1, 0, 1, None)])  # index = value + 1

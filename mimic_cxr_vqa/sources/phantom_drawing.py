@@ -9,10 +9,15 @@ import numpy as np
 
 from mimic_cxr_vqa.schema import canonical_view
 from mimic_cxr_vqa.sources.phantom_canvas import Canvas, Pose, mottle
-from mimic_cxr_vqa.sources.phantom_frontal import Anatomy, build_chest, draw_normal
-from mimic_cxr_vqa.sources.phantom_frontal_findings import add_findings
+from mimic_cxr_vqa.sources.phantom_frontal import Anatomy, build_chest, draw_normal, room
+from mimic_cxr_vqa.sources.phantom_frontal_findings import add_devices, add_findings
 from mimic_cxr_vqa.sources.phantom_lateral import draw_lateral
 from mimic_cxr_vqa.sources.phantom_specs import CHRONIC, StudySpec, stream
+
+_MARKERS = {  # the lead letter at the patient's left (True) or right (False) shoulder
+    True: ((0.88, 0.03), (0.88, 0.07), (0.9, 0.07)),
+    False: ((0.1, 0.07), (0.1, 0.03), (0.12, 0.035), (0.12, 0.045), (0.1, 0.05), (0.122, 0.07)),
+}
 
 
 def draw(spec: StudySpec, view: str, size: int, rng: np.random.Generator) -> np.ndarray:
@@ -39,7 +44,8 @@ def draw(spec: StudySpec, view: str, size: int, rng: np.random.Generator) -> np.
         tissue = draw_lateral(canvas, spec, anatomy, rng_for)
     else:
         chest = build_chest(canvas, spec, anatomy)
-        tissue = draw_normal(chest, spec, portable, rng_for) + add_findings(chest, spec, rng_for)
+        tissue = draw_normal(chest, spec, portable, rng_for)
+        tissue += room(tissue) * add_findings(chest, spec, rng_for) + add_devices(chest, spec)
     return _expose(tissue, canvas, portable, rng)
 
 
@@ -50,7 +56,6 @@ def _expose(tissue: np.ndarray, canvas: Canvas, portable: bool, rng: np.random.G
     tilt = np.float32(rng.normal(0, 0.04)) * (canvas.x - 0.5) + np.float32(rng.normal(0, 0.04)) * (canvas.y - 0.5)
     grey = 1 - np.exp(np.float32(-exposure) * np.maximum(tissue * (1 + tilt), 0))
     grey = np.maximum(grey, 0) ** np.float32(gamma)
-    marker = [(0.88, 0.03), (0.88, 0.07), (0.9, 0.07)] if rng.random() < 0.7 else [(0.1, 0.03), (0.1, 0.07)]
-    grey = np.maximum(grey, 0.9 * canvas.strokes([(marker, 0.008, 1.0)]))
+    grey = np.maximum(grey, 0.9 * canvas.strokes([(_MARKERS[rng.random() < 0.7], 0.007, 1.0)]))
     grey += rng.standard_normal((size, size), dtype=np.float32) * np.float32(noise * (1.4 if portable else 1.0))
     return np.clip(grey * 255, 0, 255).astype(np.uint8)

@@ -22,6 +22,7 @@ _MEDIASTINUM = {"mild": 0.055, "moderate": 0.07, "severe": 0.09}  # added to eac
 _COLLAPSE = {"mild": 0.035, "moderate": 0.065, "severe": 0.11}  # gap between chest wall and lung edge
 LUNG, SOFT_TISSUE = 0.30, 1.05  # attenuation of aerated lung and of the body around it
 _TOP, _BOTTOM = 0.09, 0.76  # lung apex and right diaphragm dome
+_LEFT_LOWER = 0.025  # how much lower the left dome is
 HALF_THORAX = 0.36  # widest inner half width of an average chest
 
 RngFor = Callable[[str], np.random.Generator]
@@ -102,7 +103,7 @@ def build_chest(canvas: Canvas, spec: StudySpec, anatomy: Anatomy) -> FrontalChe
     for name, sign in (("right", -1), ("left", 1)):
         u = np.float32(sign) * (canvas.x - np.float32(0.5))
         loss = strength(raised) * 0.04 if raised and raised.side in (name, "bilateral") else 0.0
-        dome_y = _BOTTOM + anatomy.dome + (0.025 if name == "left" else 0.0) - loss
+        dome_y = _BOTTOM + anatomy.dome + (_LEFT_LOWER if name == "left" else 0.0) - loss
         wall = _wall(canvas.y, anatomy)
         medial = outline(canvas.y, ((0.08, 0.125), (0.12, 0.075), (0.2, 0.055), (0.4, 0.06), (0.8, 0.06)))
         dome = dome_y + outline(u, ((0.0, 0.05), (0.08, 0.015), (0.17, 0.0), (0.25, 0.02), (0.33, 0.075), (0.4, 0.14)))
@@ -116,7 +117,7 @@ def draw_normal(chest: FrontalChest, spec: StudySpec, portable: bool, rng_for: R
     """Attenuation of the chest with its organs in the shape that the findings give them."""
     canvas, anatomy, findings = chest.canvas, chest.anatomy, spec.drawn
     body = _body(chest)
-    below = ramp(np.minimum(chest.sides["right"].dome, chest.sides["left"].dome) - canvas.y, 0.03)
+    below = ramp(np.where(canvas.x < 0.5, chest.sides["right"].dome, chest.sides["left"].dome) - canvas.y, 0.03)
     tissue = body * (SOFT_TISSUE * anatomy.bulk + 0.3 * below) - chest.lungs * (SOFT_TISSUE * anatomy.bulk - LUNG)
     for side in chest.sides.values():
         breast = canvas.disc(*side.to_xy(0.22, 0.6), 0.15, 0.13, 0.09)
@@ -126,6 +127,11 @@ def draw_normal(chest: FrontalChest, spec: StudySpec, portable: bool, rng_for: R
     tissue += _vessels(chest, findings, rng_for("vessels"))
     tissue += _middle(chest, findings, rng_for) * body
     return tissue
+
+
+def room(tissue: np.ndarray) -> np.ndarray:
+    """How much of a finding a ray can still meet: all of it in the lung, little where the heart or the spine is."""
+    return np.clip((np.float32(1.3) - tissue) / np.float32(0.7), 0.35, 1)
 
 
 def pneumothorax_air(chest: FrontalChest, finding: Finding) -> tuple[Side, np.ndarray, np.ndarray]:
@@ -247,7 +253,7 @@ def _middle(chest: FrontalChest, findings: dict[str, Finding], rng_for: RngFor) 
     ratio = heart_ratio(findings.get("Cardiomegaly"), anatomy, rng_for("Cardiomegaly"))
     width = ratio * 2 * HALF_THORAX * anatomy.width
     apex, atrium = 0.66 * width, 0.34 * width
-    floor = chest.sides["left"].dome_y  # the heart's widest part lies a little above the left dome
+    floor = _BOTTOM + _LEFT_LOWER + anatomy.dome  # the heart stays where it is when a dome rises
     top = floor - 0.30 - 0.25 * (ratio - 0.44)
     left = outline(
         canvas.y,

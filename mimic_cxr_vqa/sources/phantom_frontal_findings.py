@@ -12,17 +12,17 @@ from mimic_cxr_vqa.sources.phantom_specs import Finding, StudySpec, chest_tube_s
 
 ZONE_Y = {"upper": 0.25, "mid": 0.44, "lower": 0.61}
 SIZE = {"mild": 0.8, "moderate": 1.0, "severe": 1.25}  # extent or density of what has no measure of its own
-LESION_RADIUS = {"mild": 0.027, "moderate": 0.036, "severe": 0.054}  # of the picture's width; the chest is about 40 cm
+LESION_RADIUS = {"mild": 0.029, "moderate": 0.036, "severe": 0.054}  # of the picture's width; the chest is about 40 cm
 
 
 def add_findings(chest: FrontalChest, spec: StudySpec, rng_for: RngFor) -> np.ndarray:
-    """Sum of all findings that lie over the lungs, and of the devices."""
+    """Sum of all findings that lie over the lungs."""
     added = np.zeros_like(chest.canvas.x)
     for label, finding in spec.drawn.items():
         if label in _PAINTERS:
             contrast = strength(finding) * rng_for(f"{label} contrast").uniform(0.75, 1.1)
             added += contrast * _PAINTERS[label](chest, finding, rng_for(label))
-    return added + _devices(chest, spec)
+    return added
 
 
 def _effusion(chest: FrontalChest, finding: Finding, rng: np.random.Generator) -> np.ndarray:
@@ -120,7 +120,7 @@ def _lesion(chest: FrontalChest, finding: Finding, rng: np.random.Generator) -> 
         x, y = _place(side, finding.zone, rng)
         r = chest.canvas.ellipse(x, y, radius, radius)
         ball = np.sqrt(np.clip(1 - r * r, 0, 1))
-        added = added + (0.45 * ball + 0.4 * ramp((r - 1) * radius, 0.006)) * np.maximum(side.cavity, 0.3)
+        added = added + (0.5 * ball + 0.45 * ramp((r - 1) * radius, 0.006)) * np.maximum(side.cavity, 0.3)
     return added
 
 
@@ -166,7 +166,7 @@ def _place(side: Side, zone: str, rng: np.random.Generator) -> tuple[float, floa
     return side.to_xy(float(rng.uniform(near, far)), ZONE_Y[zone] + float(rng.uniform(-0.03, 0.03)))
 
 
-def _devices(chest: FrontalChest, spec: StudySpec) -> np.ndarray:
+def add_devices(chest: FrontalChest, spec: StudySpec) -> np.ndarray:
     """Tubes, lines and metal; the chest tube is on the side of the air or fluid that it drains."""
     tube_side = chest.sides[chest_tube_side(spec)]
     lines, shapes = [], []

@@ -7,21 +7,14 @@ on one side is drawn a little weaker than in the frontal view. Heights are those
 import numpy as np
 
 from mimic_cxr_vqa.sources.phantom_canvas import Canvas, band, mottle, outline, ramp
-from mimic_cxr_vqa.sources.phantom_frontal import LUNG, SOFT_TISSUE, Anatomy, RngFor, heart_ratio, strength
+from mimic_cxr_vqa.sources.phantom_frontal import LUNG, SOFT_TISSUE, Anatomy, RngFor, heart_ratio, room, strength
 from mimic_cxr_vqa.sources.phantom_frontal_findings import LESION_RADIUS, SIZE, ZONE_Y
 from mimic_cxr_vqa.sources.phantom_specs import Finding, StudySpec
 
 _OVERLAID = 0.85  # strength of what only one of the two overlaid lungs has
 _FRONT = ((0.05, 0.44), (0.12, 0.36), (0.25, 0.265), (0.4, 0.21), (0.6, 0.18), (0.8, 0.19))  # inner side of the sternum
-_BACK = (
-    (0.05, 0.6),
-    (0.12, 0.68),
-    (0.25, 0.755),
-    (0.4, 0.795),
-    (0.6, 0.8),
-    (0.75, 0.785),
-    (0.9, 0.765),
-)  # posterior ribs
+# inner side of the posterior ribs
+_BACK = ((0.05, 0.6), (0.12, 0.68), (0.25, 0.755), (0.4, 0.795), (0.6, 0.8), (0.75, 0.785), (0.9, 0.765))
 
 
 def draw_lateral(canvas: Canvas, spec: StudySpec, anatomy: Anatomy, rng_for: RngFor) -> np.ndarray:
@@ -33,17 +26,13 @@ def draw_lateral(canvas: Canvas, spec: StudySpec, anatomy: Anatomy, rng_for: Rng
     inside = ramp(np.maximum(front - canvas.x, canvas.x - back), 0.012)
     lung = inside * ramp(canvas.y - np.maximum(dome, other), 0.012)
     tissue = _normal(canvas, spec, anatomy, rng_for, front, back, lung)
-    tissue += 0.35 * inside * ramp(np.minimum(dome, other) - canvas.y, 0.01) * lung
+    tissue += 0.35 * lung * ramp(np.minimum(dome, other) - canvas.y, 0.01)  # behind the higher dome
+    added = np.zeros_like(tissue)
     for label, finding in spec.drawn.items():
         if label in _PAINTERS:
             force = strength(finding) * (1.0 if finding.side in ("", "bilateral") else _OVERLAID)
-            tissue += force * _PAINTERS[label](canvas, finding, rng_for(label)) * lung
-    fluid = spec.drawn.get("Pleural Effusion")
-    if fluid:
-        tissue += (
-            strength(fluid) * _effusion(canvas, fluid, rng_for("Pleural Effusion")) * np.maximum(lung, 0.1 * inside)
-        )
-    return tissue + _devices(canvas, spec)
+            added += force * _PAINTERS[label](canvas, finding, rng_for(label))
+    return tissue + room(tissue) * added * lung + _devices(canvas, spec)
 
 
 def _dome(canvas: Canvas, anatomy: Anatomy, shift: float) -> np.ndarray:
@@ -82,7 +71,7 @@ def _ribs(
     """Ribs fall forwards; a break shifts their front part, as in the frontal picture."""
     spacing = anatomy.ribs
     depth = back - canvas.x
-    height = canvas.y - np.float32(0.45) * depth + np.float32(0.4) * np.maximum(depth - 0.3, 0)
+    height = canvas.y - np.float32(0.45) * depth + np.float32(0.5) * depth * depth
     contrast = np.float32(1.0)
     if fracture:
         force = strength(fracture)
@@ -151,9 +140,9 @@ def _pneumothorax(canvas: Canvas, finding: Finding, rng: np.random.Generator) ->
 
 
 def _place(finding: Finding, rng: np.random.Generator) -> tuple[float, float]:
-    rng.random(2)  # the frontal picture's place: other findings of the stream stay in step
+    """A spot behind the heart; drawn in the order of the frontal `_place`, so that both are at the same height."""
     near, far = {"upper": (0.55, 0.66), "mid": (0.58, 0.68), "lower": (0.6, 0.7)}[finding.zone]
-    return float(rng.uniform(near, far)), ZONE_Y[finding.zone] + 0.02
+    return float(rng.uniform(near, far)), ZONE_Y[finding.zone] + float(rng.uniform(-0.03, 0.03))
 
 
 def _opacity(canvas: Canvas, finding: Finding, rng: np.random.Generator) -> np.ndarray:
@@ -247,6 +236,7 @@ _PAINTERS = {
     "Edema": _edema,
     "Lung Lesion": _lesion,
     "Lung Opacity": _opacity,
+    "Pleural Effusion": _effusion,
     "Pleural Other": _pleural_other,
     "Pneumonia": _pneumonia,
     "Pneumothorax": _pneumothorax,

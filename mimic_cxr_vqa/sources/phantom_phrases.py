@@ -35,7 +35,7 @@ SEVERITY = {
     "Edema": _DEGREE,
     "Enlarged Cardiomediastinum": _DEGREE,
     "Fracture": {"mild": "two", "moderate": "three", "severe": "four"},
-    "Lung Lesion": {"mild": "2.2 cm nodule", "moderate": "2.9 cm nodule", "severe": "4.3 cm mass"},
+    "Lung Lesion": {"mild": "2.3 cm nodule", "moderate": "2.9 cm nodule", "severe": "4.3 cm mass"},
     "Lung Opacity": _SIZE,
     "Pleural Effusion": _SIZE,
     "Pleural Other": _DEGREE,

@@ -134,8 +134,8 @@ def _section(heading: str, text: str, rng: np.random.Generator) -> str:
     if gap < 0.6:
         return _wrap(f"{heading}  {text}" if gap < 0.4 else f"{heading} {text}")
     between = "\n \n" if gap < 0.85 else "\n"
-    if "INDICATION" in heading.upper() or "HISTORY" in heading.upper() or "REASON" in heading.upper():
-        between = "\n"  # its text runs to the next blank line
+    if heading in (*_INDICATIONS, *_HISTORIES, *_ODD_INDICATIONS):
+        between = "\n"  # an indication runs to the next blank line
     return f" {heading}{between}{_wrap(text)}"
 
 
@@ -170,7 +170,11 @@ def _addendum(rng: np.random.Generator) -> str:
 
 
 def _wrap(text: str) -> str:
-    lines = [line for part in text.split("\n") for line in textwrap.wrap(part, _WIDTH, break_long_words=False)]
+    lines = [
+        line
+        for part in text.split("\n")
+        for line in textwrap.wrap(part, _WIDTH, break_long_words=False, break_on_hyphens=False)
+    ]
     return "\n".join(f" {line}" for line in lines)
 
 

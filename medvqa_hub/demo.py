@@ -1,0 +1,78 @@
+"""`medvqa-hub demo`: the whole story on synthetic studies, with what it made kept in one folder to look at."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.rule import Rule
+
+IMAGE_SIZE = 384
+STUDIES_SHOWN = 4
+
+
+def run_demo(out: Path, studies: int, seed: int) -> None:
+    """Draw `studies` studies, ask and answer their questions, release, load, count and picture them, all below `out`.
+
+    A second run goes on where the first one stopped.
+
+    Raises:
+        ConfigError: `out` holds a demo of another size or seed.
+    """
+    from mimic_cxr_vqa.contact_sheet import draw_contact_sheet
+    from mimic_cxr_vqa.generation.answers import answer_questions, load_engine
+    from mimic_cxr_vqa.release import open_release, record_last_release
+    from mimic_cxr_vqa.release_writer import write_release
+    from mimic_cxr_vqa.sources.phantom import write_phantom
+    from mimic_cxr_vqa.sources.physionet import read_studies
+    from mimic_cxr_vqa.statistics import format_tables, summarise, write_statistics
+    from mimic_cxr_vqa.workspace import Workspace, write_questions
+
+    console = Console()
+    tree, workspace = out / "phantom", Workspace(out / "cxr")
+
+    console.print(Rule(f"1. {studies} synthetic studies in the layout of MIMIC-CXR-JPG"))
+    write_phantom(tree, studies, seed=seed, size=IMAGE_SIZE)
+    console.print(Rule("2. Questions: six per stated label, four draws per positive one"))
+    counts = write_questions(read_studies(tree), workspace, seed)["counts"]
+    console.print(f"{counts['questions']:,} questions; {counts['studies_without_findings']} studies have no findings")
+    console.print(Rule("3. Answers: sentences of the reports, no model"))
+    answered = answer_questions(workspace, load_engine("extractive"))
+    console.print(f"{answered['answered']:,} answered, {answered['failed']} failed, {answered['flagged']} flagged")
+    console.print(Rule("4. Release"))
+    manifest = write_release(workspace)
+    record_last_release(workspace.release)
+    console.print(f"{manifest['counts']['rows']:,} rows, governance class {manifest['governance']}")
+
+    console.print(Rule('5. load_dataset("mimic_cxr_vqa", "studies", …)'))
+    loaded = _load(workspace.release, tree)
+    console.print(loaded)
+    release = open_release(workspace.release)
+    statistics = summarise(release.iterate_all(), manifest["label_counts"])
+    console.print(format_tables(statistics), markup=False, highlight=False)
+    write_statistics(statistics, out)
+    draw_contact_sheet(_pick_studies(loaded["train"], STUDIES_SHOWN), out / "contact_sheet.png")
+
+    console.print(Rule("Where everything is"))
+    for name, path in {
+        "images, reports, labels": tree,
+        "release": workspace.release,
+        "its card": workspace.release / "README.md",
+        "tables as JSON": out / "statistics.json",
+        "figure": out / "figure1.png",
+        "a few studies with their questions": out / "contact_sheet.png",
+    }.items():
+        console.print(f"{name:36}{path}", highlight=False, soft_wrap=True)
+
+
+def _load(release: Path, image_root: Path):
+    from datasets import load_dataset
+
+    import mimic_cxr_vqa  # noqa: F401 - registers the builder
+
+    return load_dataset("mimic_cxr_vqa", "studies", data_dir=str(release), image_root=str(image_root))
+
+
+def _pick_studies(rows: Sequence[dict], count: int) -> list[dict]:
+    """Studies spread over the split, each with images, views and questions as the contact sheet takes them."""
+    step = max(1, len(rows) // count)
+    return [rows[index] for index in range(0, min(len(rows), count * step), step)]

@@ -1,0 +1,209 @@
+"""The Indiana University chest X-ray collection (Open-i): studies from its two CSV files. Needs no credentials.
+
+Layout: `indiana_reports.csv` (uid, MeSH, Problems, image, indication, comparison, findings, impression) and
+`indiana_projections.csv` (uid, filename, projection) in one folder. A uid is one study of one patient, so `subject_id` and
+`study_id` are both the uid. The collection has no official split: a hash of the uid puts 80 of 100 studies into train and
+10 each into validate and test, the same on every machine and whatever else is in the files.
+
+Labels come from the annotation columns by `openi_labels`: positives; `normal` = No Finding; the rest missing. Images are named, not
+opened. The licence is CC BY-NC-ND: rows of this source are of class `share-alike`.
+"""
+
+import csv
+import logging
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+
+import pyarrow as pa
+
+from medvqa_core.errors import InputError
+from medvqa_core.governance import Governance
+from mimic_cxr_vqa.schema import CHEXPERT_LABELS, NO_FINDING, STUDY_SCHEMA
+from mimic_cxr_vqa.sources.openi_labels import labels_of
+
+GOVERNANCE = Governance.SHARE_ALIKE
+REPORTS = "indiana_reports.csv"
+PROJECTIONS = "indiana_projections.csv"
+_REPORT_COLUMNS = ("uid", "MeSH", "Problems", "image", "indication", "findings", "impression")
+_PROJECTION_COLUMNS = ("uid", "filename", "projection")
+_VIEWS = {"frontal": "FRONTAL", "lateral": "LATERAL"}
+_PA, _AP = re.compile(r"\bPA\b"), re.compile(r"\bAP\b")  # in capitals, as radiographers write them
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class OpenIStudies:
+    """The collection's studies and what was met while reading them.
+
+    Attributes:
+        table: one row per study, `schema.STUDY_SCHEMA`, in the order of the reports file.
+        without_findings: studies whose findings are empty: they yield no questions.
+        without_images: studies that the projections file does not name.
+        unmapped: annotation headings that the mapping does not know -> how often each was met.
+        governance: the class of the rows.
+    """
+
+    table: pa.Table
+    without_findings: int
+    without_images: int
+    unmapped: dict[str, int]
+    governance: Governance = GOVERNANCE
+
+
+def read_openi(root: Path) -> OpenIStudies:
+    """Read the collection under `root`.
+
+    Raises:
+        InputError: a file or column is missing, a row has another number of fields or bytes that are not UTF-8, a uid is no
+            number or comes twice, or a projection names an unknown uid. File and row are named; row 1 is the header.
+    """
+    root = Path(root)
+    reports = dict(_reports(root / REPORTS))
+    images = _images(root / PROJECTIONS, reports)
+    unmapped: Counter[str] = Counter()
+    rows = [_study(uid, report, images.get(uid, []), unmapped) for uid, report in reports.items()]
+    if unmapped:
+        _log.warning(
+            "%s: %d annotation headings have no mapping and give no label: %s",
+            root / REPORTS,
+            len(unmapped),
+            ", ".join(f"{term} ({count})" for term, count in sorted(unmapped.items())),
+        )
+    return OpenIStudies(
+        table=pa.Table.from_pylist(rows, schema=STUDY_SCHEMA),
+        without_findings=sum(row["findings"] is None for row in rows),
+        without_images=sum(not row["images"] for row in rows),
+        unmapped=dict(sorted(unmapped.items())),
+    )
+
+
+def split_of(uid: int) -> str:
+    """`train`, `validate` or `test` (80/10/10) by a hash of the uid."""
+    place = int.from_bytes(blake2b(str(uid).encode(), digest_size=8).digest()) % 100
+    return "train" if place < 80 else "validate" if place < 90 else "test"
+
+
+def labels_from(problems: str, mesh: str) -> tuple[dict[str, int | None], list[str]]:
+    """The 14 labels of one study (1 or None) from its two annotation cells, and the headings that the mapping lacks.
+
+    A study that is annotated with any other label is not without findings, whatever else stands there.
+    """
+    found: set[str] = set()
+    unknown: dict[str, None] = {}
+    # MeSH qualifies the headings that Problems lists; where it has them, the bare ones add nothing
+    terms = [term for term in mesh.split(";") if term.strip()] or [term for term in problems.split(";") if term.strip()]
+    for term in terms:
+        labels, known = labels_of(term)
+        found.update(labels)
+        if not known:
+            unknown[term.split("/")[0].strip()] = None
+    if found - {NO_FINDING}:
+        found.discard(NO_FINDING)
+    return {label: 1 if label in found else None for label in CHEXPERT_LABELS}, list(unknown)
+
+
+def _study(
+    uid: int, report: dict[str, str], images: list[tuple[str, str]], unmapped: Counter[str]
+) -> dict[str, object]:
+    labels, unknown = labels_from(report["Problems"], report["MeSH"])
+    unmapped.update(unknown)
+    return {
+        "subject_id": uid,
+        "study_id": uid,
+        "split": split_of(uid),
+        **{name: " ".join(report[name].split()) or None for name in ("findings", "impression", "indication")},
+        "labels": labels,
+        "images": [
+            {"path": name, "dicom_id": re.sub(r"(?:\.dcm)?\.\w+$", "", name), "view": _view(view, report["image"])}
+            for name, view in images
+        ],
+    }
+
+
+def _view(projection: str, described: str) -> str:
+    """PA or AP for a frontal image where the study's own description names exactly one of them."""
+    pa_named, ap_named = bool(_PA.search(described)), bool(_AP.search(described))
+    if projection == "FRONTAL" and pa_named != ap_named:
+        return "PA" if pa_named else "AP"
+    return projection
+
+
+def _reports(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
+    rows: dict[int, int] = {}
+    for number, row in _rows(path, _REPORT_COLUMNS):
+        uid = _uid(row["uid"], path, number)
+        if uid in rows:
+            raise InputError(f"{path}: row {number}: uid {uid} is in row {rows[uid]} already; keep one row per study")
+        rows[uid] = number
+        yield uid, row
+
+
+def _images(path: Path, reports: dict[int, dict[str, str]]) -> dict[int, list[tuple[str, str]]]:
+    images: dict[int, list[tuple[str, str]]] = {}
+    for number, row in _rows(path, _PROJECTION_COLUMNS):
+        uid, name = _uid(row["uid"], path, number), row["filename"].strip()
+        if uid not in reports:
+            raise InputError(
+                f"{path}: row {number}: uid {uid} has no row in {REPORTS}; take both files from one download"
+            )
+        view = _VIEWS.get(row["projection"].strip().lower())
+        if view is None:
+            raise InputError(
+                f"{path}: row {number}: projection {row['projection']!r} is unknown; allowed: Frontal, Lateral"
+            )
+        if not name or "/" in name or "\\" in name or name.startswith("."):
+            raise InputError(f"{path}: row {number}: filename {name!r} is not a plain file name")
+        images.setdefault(uid, []).append((name, view))
+    return images
+
+
+def _uid(cell: str, path: Path, number: int) -> int:
+    if not (cell.isascii() and cell.strip().isdigit()):
+        raise InputError(f"{path}: row {number}: uid {cell!r} is not a number")
+    return int(cell)
+
+
+def _rows(path: Path, columns: tuple[str, ...]) -> Iterator[tuple[int, dict[str, str]]]:
+    """Yield (row number, cells) of a CSV file, the header being row 1. Strict: every row has the header's fields."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise InputError(
+            f"{path}: no such file; the Indiana collection needs {REPORTS} and {PROJECTIONS} in one folder"
+        ) from None
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+    lines = (_decode(line, path, number) for number, line in enumerate(data.splitlines(keepends=True), start=1))
+    reader = csv.reader(lines, strict=True)
+    number = 0
+    try:
+        header = [name.strip().lstrip("\ufeff") for name in next(reader, [])]
+        missing = [name for name in columns if name not in header]
+        if missing:
+            raise InputError(
+                f"{path}: row 1: columns {', '.join(missing)} are missing; found: {', '.join(header) or 'none'}"
+            )
+        for number, cells in enumerate(reader, start=2):
+            if not cells:
+                continue
+            if len(cells) != len(header):
+                raise InputError(f"{path}: row {number}: {len(cells)} fields where the header has {len(header)}")
+            yield number, dict(zip(header, cells, strict=True))
+    except csv.Error as error:
+        raise InputError(
+            f"{path}: row {max(number + 1, 1)}: not readable as CSV: {error}; is the file cut off?"
+        ) from None
+
+
+def _decode(line: bytes, path: Path, number: int) -> str:
+    try:
+        return line.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{path}: line {number}: byte {line[error.start]:#04x} is not UTF-8; save the file as UTF-8"
+        ) from None
