@@ -71,11 +71,14 @@ def atomic_file(path: Path, mode: str = "wb", private: bool = False) -> Iterator
 
 
 @contextmanager
-def atomic_folder(path: Path) -> Iterator[Path]:
+def atomic_folder(path: Path, private: bool = False) -> Iterator[Path]:
     """Yield an empty folder beside `path`; on success it takes the place of `path`, on failure it is removed.
 
     A reader sees the old folder, for an instant none, or the new one; never a mixture. Only an empty folder or one that
     holds MARKER (that is, an earlier result) is replaced.
+
+    Args:
+        private: give the folder mode 0700 (credentialed data).
 
     Raises:
         OutputError: `path` holds something else, or cannot be written.
@@ -89,7 +92,7 @@ def atomic_folder(path: Path) -> Iterator[Path]:
         for leftover in (partial, replaced):
             if leftover.exists():
                 shutil.rmtree(leftover)
-        partial.mkdir()
+        partial.mkdir(mode=0o700 if private else 0o777)
     try:
         yield partial
         with writing(path):

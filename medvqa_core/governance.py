@@ -79,3 +79,22 @@ def _is_loopback(endpoint: str) -> bool:
         return ip_address(host).is_loopback
     except ValueError:  # a DNS name: it may point anywhere
         return False
+
+
+_DATASET_LINE = "governance class: "
+
+
+def describe_dataset(what: str, governance: Governance) -> str:
+    """A dataset description whose last line carries the class: `datasets` keeps it through map, filter and saving."""
+    return f"{what}\n{_DATASET_LINE}{governance}"
+
+
+def governance_of_dataset(dataset) -> Governance:
+    """The class of a loaded `datasets.Dataset` (or of a split of a DatasetDict).
+
+    A dataset that does not say is `credentialed`: the strictest guess cannot leak.
+    """
+    last_line = (dataset.info.description or "").rsplit("\n", 1)[-1]
+    if not last_line.startswith(_DATASET_LINE):
+        return Governance.CREDENTIALED
+    return parse(last_line.removeprefix(_DATASET_LINE), "dataset description")

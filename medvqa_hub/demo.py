@@ -1,10 +1,11 @@
 """`medvqa-hub demo`: the whole story on synthetic studies, with what it made kept in one folder to look at."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
 from rich.rule import Rule
+
+from mimic_cxr_vqa.schema import canonical_view
 
 IMAGE_SIZE = 384
 STUDIES_SHOWN = 4
@@ -72,7 +73,7 @@ def _load(release: Path, image_root: Path):
     return load_dataset("mimic_cxr_vqa", "studies", data_dir=str(release), image_root=str(image_root))
 
 
-def _pick_studies(rows: Sequence[dict], count: int) -> list[dict]:
-    """Studies spread over the split, each with images, views and questions as the contact sheet takes them."""
-    step = max(1, len(rows) // count)
-    return [rows[index] for index in range(0, min(len(rows), count * step), step)]
+def _pick_studies(rows, count: int) -> list[dict]:
+    """Studies with the most different views first: frontal and lateral images side by side show more."""
+    views = [len({canonical_view(view) for view in study}) for study in rows["views"]]
+    return [rows[index] for index in sorted(range(len(rows)), key=lambda index: -views[index])[:count]]

@@ -18,6 +18,7 @@ from datasets.builder import Key
 from datasets.exceptions import DatasetGenerationError
 
 from medvqa_core.errors import ConfigError, MedvqaError, one_line
+from medvqa_core.governance import describe_dataset
 from mimic_cxr_vqa import release as releases
 from mimic_cxr_vqa.authors_csv import has_reply
 from mimic_cxr_vqa.card import HUB_SPLITS
@@ -94,7 +95,7 @@ class MimicCxrVqa(datasets.ArrowBasedBuilder):
             features["images"] = datasets.List(datasets.Image())
             features["image_paths"] = datasets.List(datasets.Value("string"))
         return datasets.DatasetInfo(
-            description=f"MIMIC-CXR-VQA from {self.release.folder} (governance class: {self.release.governance})",
+            description=describe_dataset(f"MIMIC-CXR-VQA from {self.release.folder}", self.release.governance),
             features=features,
         )
 

@@ -97,7 +97,7 @@ def export_authors_csv(release: Release, out: Path) -> dict[str, int]:
         raise InputError(f"{release.folder} has questions but no answers; run medvqa-hub cxr answer and release first")
     rows = {}
     private = release.governance is Governance.CREDENTIALED
-    with atomic_folder(out) as folder:
+    with atomic_folder(out, private) as folder:
         for split, files in release.files.items():
             batches = (batch for file in files for batch in release.iterate(split, file))
             rows[split] = write_authors_csv(folder / f"{_SPLIT_PREFIXES[split]}.csv", batches, private)

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 from medvqa_core.errors import ConfigError, InputError
 from medvqa_core.files import atomic_folder
+from medvqa_core.governance import Governance
 from medvqa_core.progress import track
 from medvqa_core.store import RecordStore
 from mimic_cxr_vqa.card import write_card
@@ -62,7 +63,7 @@ def write_release(
         )
     if not counts["rows"]:
         raise InputError(f"{workspace.answers}: no question has an answer to release ({dict(counts)})")
-    with atomic_folder(workspace.release) as folder:
+    with atomic_folder(workspace.release, governance is Governance.CREDENTIALED) as folder:
         splits = _write_shards(workspace, answers, settings, folder, rows_per_shard)
         manifest = {
             "kind": "release",

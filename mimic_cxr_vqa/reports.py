@@ -2,22 +2,24 @@
 
 A report is a run of sections, each opened by a heading and ended by the next one. A heading is
 
-- a known name (`FINDINGS`, `Reason for exam`, ...) in any case with `:` or `;`, at the start of a line or after the end of a
-  sentence; in capitals also anywhere else, so that several headings on one line are told apart;
+- a known name (`FINDINGS`, `Reason for exam`, ...) in any case with `:` or `;`, at the start of a line or after the
+  end of a sentence; in capitals also anywhere else, so that several headings on one line are told apart;
 - `FINDINGS`, `IMPRESSION` or `INDICATION` in capitals alone on its line, `INDICATION` also with text behind it;
-- any other words in capitals with a colon at the start of a line (`RECOMMENDATION(S):`). Inside the findings the name of a
-  body part (`LUNGS:`, `HEART:`) is not a heading but a part of the findings.
+- any other words in capitals with a colon at the start of a line (`RECOMMENDATION(S):`). Inside the findings the name
+  of a body part (`LUNGS:`, `HEART:`) is not a heading but a part of the findings.
 
 What counts as findings, in this order:
 
 1. a findings section, `FINDINGS AND IMPRESSION:` and its variants included; of several the last that has text, as an
    addendum or a second reading comes after what it replaces;
 2. a section headed by the view (`PA AND LATERAL CHEST RADIOGRAPHS:`);
-3. paragraphs that no section claims, where the report has no impression heading either: all but a title for a report
-   with no heading at all, and what follows the first paragraph of the last section otherwise (MIMIC-CXR's `last_paragraph`).
+3. paragraphs that no section claims, where the report has no impression heading either: all but a title for a
+   report with no heading at all, and what follows the first paragraph of the last section otherwise (MIMIC-CXR's
+   `last_paragraph`).
 
-An empty findings section is never filled from the impression: such a report has no findings. The wet read, a preliminary
-reading that the final report replaces, is neither. White space in the results is folded to single blanks; `___` stays.
+An empty findings section is never filled from the impression: such a report has no findings. The wet read, a
+preliminary reading that the final report replaces, is neither. White space in the results is folded to single blanks;
+`___` stays.
 """
 
 import re
@@ -75,7 +77,8 @@ INDICATION_ORDER = (
     "reason for the exam",
 )
 _PARTS = re.compile(  # structured findings: these name a part of the chest, not a section
-    r"LUNGS?|PLEURA|HEART|CARDI|MEDIASTIN|HIL[AU]|BON[EY]|OSSEOUS|SKELET|SOFT TISSUE|CHEST WALL|DIAPHRAGM|UPPER ABDOMEN|"
+    r"LUNGS?|PLEURA|HEART|CARDI|MEDIASTIN|HIL[AU]|BON[EY]|OSSEOUS|SKELET|SOFT TISSUE|CHEST WALL|DIAPHRAGM|"
+    r"UPPER ABDOMEN|"
     r"ABDOMEN|LINES?\b|TUBES?\b|DEVICES?|SUPPORT|AIRWAY|TRACHEA|VASC|AORTA|OTHERS?\b|RIGHT|LEFT|SPINE|RIBS?\b"
 )
 _VIEW = re.compile(r"\b(?:CHEST|RADIOGRAPHS?|X-?RAYS?|FRONTAL|LATERAL|PORTABLE|VIEWS?)\b")
@@ -84,8 +87,11 @@ _TITLE = re.compile(r"^[ \t_*]{0,120}(?:FINAL|PRELIMINARY) REPORT[ \t_*]{0,120}$
 
 
 def _compile_headings() -> re.Pattern[str]:
-    """One pattern for all headings. Groups: known name at a line's start or after a sentence, known name in capitals
-    elsewhere, bare name on its own line, bare INDICATION, unknown name in capitals. No quantifier is nested: linear time."""
+    """One pattern for all headings.
+
+    Groups: a known name at a line's start or behind a sentence, a known name in capitals elsewhere, a name alone on its
+    line, a bare INDICATION, an unknown name in capitals. No quantifier is nested, so that a search takes linear time.
+    """
     names = "|".join(name.replace(" ", r"[ \t]+") for _, patterns in _HEADINGS for name in patterns)
     line_start = r"(?:(?<=\n)|\A)[ \t]{0,40}"
     return re.compile(
@@ -155,7 +161,7 @@ def _last_with_text(sections: list[tuple[str, str]], wanted: str) -> str | None:
 
 
 def _indication(sections: list[tuple[str, str]]) -> str | None:
-    """The text of the first heading of `INDICATION_ORDER` that has any, to its blank line: what follows may be the body."""
+    """The text of the first heading of `INDICATION_ORDER` that has any, up to a blank line: the body may follow it."""
     for wanted in INDICATION_ORDER:
         for kind, text in sections:
             if kind == wanted and (folded := _fold(_BLANK_LINE.split(text, maxsplit=1)[0])):

@@ -68,7 +68,7 @@ def write_questions(study_set: StudySet, workspace: Workspace, seed: int) -> dic
         raise InputError(
             f"{study_set.source}: none of {len(studies)} studies has a findings section; check that the reports are there"
         )
-    with atomic_folder(workspace.questions) as folder:
+    with atomic_folder(workspace.questions, study_set.governance is Governance.CREDENTIALED) as folder:
         pq.write_table(studies, folder / "studies.parquet", compression="zstd")
         per_split: Counter[str] = Counter()
         with pq.ParquetWriter(folder / "questions.parquet", QUESTION_SCHEMA, compression="zstd") as writer:

@@ -1,7 +1,8 @@
 """The engine interface: what answers questions, whatever does it (rules, an in-process model, a server).
 
-A call carries the questions of one or more studies; a study's questions come together, so that an engine can pay for the
-report once. This file decides nothing about prompts, parsing or re-asking: it only says what goes in and what comes out.
+A call carries the questions of one or more studies; a study's questions come together, so that an engine can pay for
+the report once. This file decides nothing about prompts, parsing or re-asking: it only says what goes in and what
+comes out.
 """
 
 from collections.abc import Sequence

@@ -1,9 +1,9 @@
 """The engine without a model: answers from the report's own sentences, reworded to pass the lint. The offline default.
 
-For each question: what the text says of the category (`mentions`: affirmed, denied, doubted, not spoken of), the clauses that
-say so rewritten as statements about the radiograph (`rewriting`), put into the form that the question asks for
-(`phrasing`). What the report does not speak of is answered as absent (paper, Section 3.1). Labels are not looked at: an answer
-can contradict its label where label and text disagree, never its text.
+For each question: what the text says of the category (`mentions`: affirmed, denied, doubted, not spoken of), the
+clauses that say so rewritten as statements about the radiograph (`rewriting`), put into the form that the question
+asks for (`phrasing`). What the report does not speak of is answered as absent (paper, Section 3.1). Labels are not
+looked at: an answer can contradict its label where label and text disagree, never its text.
 
 What it does not do: join facts of several sentences, weigh them, or answer about anything but the 15 categories.
 """
@@ -31,6 +31,7 @@ from mimic_cxr_vqa.generation.phrasing import (
     fill,
     head_of,
     noun_phrase,
+    one,
     question_form,
     sentence,
     with_article,
@@ -124,9 +125,9 @@ def _affirm(category: str, statements: list[str], form: QuestionForm, qa_id: str
 def _doubt(category: str, statements: list[str], qa_id: str) -> str:
     name = CATEGORY_NAMES[category]
     if not statements:
-        return sentence(f"{name} is possible but cannot be confirmed in the radiograph")
+        return sentence(f"{one(name)} {be(name)} possible but cannot be confirmed in the radiograph")
     first, *rest = _show_all(statements, qa_id)
-    return _join(choose(qa_id, DOUBTED).format(capitalise(name), first), rest)
+    return _join(choose(qa_id, DOUBTED).format(capitalise(one(name)), first), rest)
 
 
 def _deny(category: str, mentions: Sequence[Mention], form: QuestionForm, qa_id: str, quote: bool) -> str:

@@ -1,10 +1,10 @@
 """The words by which a report speaks of each category: our own lexicon, one table, on text in lower case.
 
-`FINDINGS[category]` are patterns of the finding itself ("effusion"); whether it is there is decided by the words around it
-(`mentions`). Where a pattern has a group, the group is the word that a negation must reach: in "the heart is not
-enlarged" it is "enlarged". `NORMAL[category]` are phrases that say the finding is absent without naming it ("the lungs are
-clear"). `SUSPICIOUS[category]` are signs that suggest it and prove nothing ("blunting of the costophrenic angle").
-`OTHER` are abnormalities outside the 14 labels: a chest that has one is not without findings.
+`FINDINGS[category]` are patterns of the finding itself ("effusion"); whether it is there is decided by the words
+around it (`mentions`). Where a pattern has a group, the group is the word that a negation must reach: in "the heart
+is not enlarged" it is "enlarged". `NORMAL[category]` are phrases that say the finding is absent without naming it
+("the lungs are clear"). `SUSPICIOUS[category]` are signs that suggest it and prove nothing ("blunting of the
+costophrenic angle"). `OTHER` are abnormalities outside the 14 labels: a chest that has one is not without findings.
 
 A blanked word (`XXXX`, `___`) may stand where a word was: "heart xxxx is normal", "costophrenic xxxx blunting".
 """
@@ -35,7 +35,8 @@ _CLEAR_LUNGS = (
     r"(?:abnormalit|process|disease|finding)",
 )
 _CLEAR_PLEURA = (
-    r"\bpleura(?:l (?:spaces?|surfaces?|margins?|recess\w*))?(?:(?!\bnot\b|;).){0,70}?\b(?:clear|normal|unremarkable)\b",
+    r"\bpleura(?:l (?:spaces?|surfaces?|margins?|recess\w*))?(?:(?!\bnot\b|;).){0,70}?\b(?:clear|normal|"
+    r"unremarkable)\b",
 )
 
 FINDINGS: dict[str, tuple[str, ...]] = {
@@ -48,8 +49,6 @@ FINDINGS: dict[str, tuple[str, ...]] = {
     "Consolidation": (r"\bconsolidat\w*",),
     "Edema": (
         r"\b(?<!soft tissue )o?edema\w*",
-        r"\b(?:pulmonary|vascular|venous|interstitial)(?: \w+)? congestion|\bcongest(?:ion|ive changes|ed)\b",
-        r"\b(?:congestive )?heart failure|\bchf\b|\b(?:fluid|volume) overload|\bkerley|\bcephali[sz]ation",
         r"\bvascular (?:redistribution|engorgement|plethora|indistinctness)",
     ),
     "Enlarged Cardiomediastinum": (
@@ -75,8 +74,10 @@ FINDINGS: dict[str, tuple[str, ...]] = {
         r"\b(?:increased|patchy|hazy|streaky|ill-defined|vague|linear|basilar|parenchymal|interstitial|lung)"
         r"(?: \w+)? densit(?:y|ies)",
         r"\bareas? of (?:\w+ )?density\b",
-        r"\bdensit(?:y|ies)\b (?:in|within|at|overlying|involving|of) (?:the )?(?:\w+ ){0,3}(?:lungs?|lobes?|base|apex)\b",
-        r"\binterstitial (?:(?:lung|pulmonary) )?(?:markings?|pattern|disease|thickening|changes?|prominence|densit\w+)",
+        r"\bdensit(?:y|ies)\b (?:in|within|at|overlying|involving|of) (?:the )?(?:\w+ ){0,3}(?:lungs?|lobes?|base|"
+        r"apex)\b",
+        r"\binterstitial (?:(?:lung|pulmonary) )?(?:markings?|pattern|disease|thickening|changes?|prominence|"
+        r"densit\w+)",
         r"\breticul\w+|\bground[- ]?glass|\b(?<!surgical )scar(?:s|ring|red)?\b|\bpulmonary fibrosis|\bfibrotic\b",
         r"\bperibronchial (?:cuffing|thickening)|\bbronchial wall thickening",
     ),
@@ -97,17 +98,23 @@ FINDINGS: dict[str, tuple[str, ...]] = {
     "Pneumothorax": (r"\b(?:hydro|hemo)?pneumothora\w+", r"\bptx\b"),
     "Support Devices": (
         r"\b(?:pacemakers?|pacers?|aicd|icd|defibrillators?|picc|mediport|port-?a-?cath|chest port|infusaport|iabp)\b",
-        r"\b(?:catheters?|tubes?|tracheostomy|drains?|stents?|cannulas?|stimulators?|prosthe(?:sis|ses|tic)|hardware)\b",
-        r"\b(?:central|venous|arterial|picc|subclavian|jugular|ij|infusion|iv|dialysis)(?: \w+)? lines?\b|\blines and tubes",
+        r"\b(?:catheters?|tubes?|tracheostomy|drains?|stents?|cannulas?|stimulators?|prosthe(?:sis|ses|tic)|"
+        r"hardware)\b",
+        r"\b(?:central|venous|arterial|picc|subclavian|jugular|ij|infusion|iv|dialysis)(?: \w+)? lines?\b|"
+        r"\blines and tubes",
         r"\b(?:pacer|pacemaker|pacing|cardiac|icd|ventricular|atrial|monitor\w*|e[ck]g|external)(?: \w+)? "
         r"(?:leads?|wires?|electrodes?|generator|device)\b",
         rf"\b(?:sternotomy|sternal|cerclage) (?:wires?|sutures?|clips?|{_BLANK})|\bmediastinal clips\b",
-        r"\b(?:surgical|cholecystectomy|vascular|hemostatic|metallic|staple)(?: \w+)? (?:clips?|staples?|coils?)\b|\bclips\b",
+        r"\b(?:surgical|cholecystectomy|vascular|hemostatic|metallic|staple)(?: \w+)? (?:clips?|staples?|coils?)\b|"
+        r"\bclips\b",
         r"\b(?:implanted|medical|monitoring|support|fixation|assist|loop)(?: \w+)? (?:devices?|apparatus|recorder)\b",
-        r"\bplates? and screws?|\bscrews?\b|\barthroplast\w+|\b(?:fusion|orthopedic|spinal|harrington) (?:rods?|hardware)",
+        r"\bplates? and screws?|\bscrews?\b|\barthroplast\w+|\b(?:fusion|orthopedic|spinal|harrington) (?:rods?|"
+        r"hardware)",
         r"\b(?:mechanical|artificial|bioprosthetic|replacement) (?:\w+ )?valves?|\bvalve (?:replacement|repair)s?",
-        r"\bballoon pump|\bswan-?ganz|\bport\b(?! of)|\bvena cava filter|\bivc filter|\bvalvuloplasty ring|\bsutures?\b",
-        r"\btips\b(?= noted| is)|\b(?:septal|appendage) occluder|\b(?:bone|suture) anchors?|\bcoils\b|\bshunt (?:tubing|catheter)|\borif\b",
+        r"\bballoon pump|\bswan-?ganz|\bport\b(?! of)|\bvena cava filter|\bivc filter|\bvalvuloplasty ring|"
+        r"\bsutures?\b",
+        r"\btips\b(?= noted| is)|\b(?:septal|appendage) occluder|\b(?:bone|suture) anchors?|\bcoils\b|\bshunt"
+        r" (?:tubing|catheter)|\borif\b",
         # the device itself may be blanked: "chest xxxx with tip projecting over the svc"
         r"\btips? (?:is|are|in the|at the|projects?|projecting|terminat\w+|overl\w+|approximat\w+|visuali[sz]ed)\b",
         r"\belectronic device|\bvertebroplasty\b",
@@ -131,8 +138,10 @@ NORMAL: dict[str, tuple[str, ...]] = {
         rf"\b{_FINE}(?:,? [\w-]+){{0,6}}? {_MEDIASTINUM}",
     ),
     "Fracture": (
-        r"\b(?:bones?|bony|osseous|skelet\w+|ribs?|thoracic spine)\b(?:(?!\bnot\b|;).){0,60}?\b(?:intact|unremarkable|normal)\b",
-        r"\bno (?:acute |significant |focal )*(?:bony|bone|osseous|skeletal)(?: [\w-]+){0,3} (?:abnormal\w+|findings?|injur\w+)",
+        r"\b(?:bones?|bony|osseous|skelet\w+|ribs?|thoracic spine)\b(?:(?!\bnot\b|;).){0,60}?\b(?:intact|"
+        r"unremarkable|normal)\b",
+        r"\bno (?:acute |significant |focal )*(?:bony|bone|osseous|skeletal)(?: [\w-]+){0,3} (?:abnormal\w+|"
+        r"findings?|injur\w+)",
     ),
     "Lung Lesion": _CLEAR_LUNGS,
     "Lung Opacity": _CLEAR_LUNGS,
@@ -147,9 +156,12 @@ NORMAL: dict[str, tuple[str, ...]] = {
 }
 
 SUSPICIOUS: dict[str, tuple[str, ...]] = {
+    "Cardiomegaly": (rf"\b{_HEART}{_BETWEEN}\b(borderline)\b",),
     "Edema": (
         r"\b(?:prominen(?:ce|t)|increased?|accentuated|indistinct)(?: [\w-]+){0,3} (?:vascul\w+|vascular \w+)",
         r"\bvascul(?:arity|ature)(?: [\w-]+){0,4} (prominent|increased|accentuated|indistinct)\b",
+        r"\bcongest(?:ion|ive changes|ed)\b|\bheart failure|\bchf\b|\b(?:fluid|volume) overload|\bkerley|"
+        r"\bcephali[sz]ation",
         r"\bvascular prominence|\bpulmonary venous hypertension",
     ),
     "Pleural Effusion": (
@@ -159,14 +171,19 @@ SUSPICIOUS: dict[str, tuple[str, ...]] = {
 }
 
 OTHER: tuple[str, ...] = (
-    r"\b(?:degenerative|osteophyt\w*|spondylo\w+|scolio\w+|kypho\w+|dextro\w+|levo(?:scoli|curv)\w+|arthrit\w+|arthr(?:osis|opathy))\b",
+    r"\b(?:degenerative|osteophyt\w*|spondylo\w+|scolio\w+|kypho\w+|dextro\w+|levo(?:scoli|curv)\w+|arthrit\w+|"
+    r"arthr(?:osis|opathy))\b",
     r"\bosteop(?:enia|enic|orosis|orotic)\b|\bdemineraliz\w+|\bdeformit\w+|\bpectus\b|\bdislocat\w+",
     r"\b(?:tortuo\w+|ectatic|ectasia|unfold\w+|atheroscler\w+|calcif\w+|aneurysm\w*|granulomatous|uncoil\w+)\b",
-    r"\b(?:hyperexpan\w+|hyperinflat\w+|hyperlucen\w+|emphysem\w*|copd|hypoinflat\w+|bronchiect\w+|bullous|bullae?|blebs?)\b",
-    r"\b(?:low|decreased|reduced|shallow) lung volumes?|\blung volumes are (?:\w+ )?low\b|\bvolume loss\b|\bbronchovascular\b",
+    r"\b(?:hyperexpan\w+|hyperinflat\w+|hyperlucen\w+|emphysem\w*|copd|hypoinflat\w+|bronchiect\w+|bullous|bullae?|"
+    r"blebs?)\b",
+    r"\b(?:low|decreased|reduced|shallow) lung volumes?|\blung volumes are (?:\w+ )?low\b|\bvolume loss\b|"
+    r"\bbronchovascular\b",
     r"\bcrowding\b|\bhernia\b|\beventration\b|\bflatten\w+ (?:of )?(?:the )?(?:\w+ )?(?:hemi)?diaphragm\w*",
-    r"\belevat\w+ (?:of )?(?:the )?(?:\w+ )?(?:hemi)?diaphragm|\b(?:hemi)?diaphragm\w*(?: \w+){0,3} (?:elevated|flattened)",
-    r"\b(?:adenopathy|lymphadenopathy)\b|\bprominent (?:\w+ )?(?:hil\w+|vasc\w+|pulmonary|markings)|\bpneumoperitoneum\b",
+    r"\belevat\w+ (?:of )?(?:the )?(?:\w+ )?(?:hemi)?diaphragm|\b(?:hemi)?diaphragm\w*(?: \w+){0,3} (?:elevated|"
+    r"flattened)",
+    r"\b(?:adenopathy|lymphadenopathy)\b|\bprominent (?:\w+ )?(?:hil\w+|vasc\w+|pulmonary|markings)|"
+    r"\bpneumoperitoneum\b",
     r"\bthickening\b|\bmastectomy\b|\bimplants?\b|\bforeign bod\w+|\bsubcutaneous (?:air|emphysema)|\bfree air\b",
     r"\blucenc\w+|\bmediastinal shift|\bshift of the mediastinum|\bpericardial effusion|\bpneumomediastinum",
 )

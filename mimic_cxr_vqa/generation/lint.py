@@ -1,8 +1,9 @@
 """Rules that an answer must keep: the paper's Appendix B as patterns, one table, checked on every engine's answers.
 
-Rule names are `family:word`; the families are `prohibited` (the 17 words that imply comparison or change), `report_reference`
-(an answer speaks of the radiograph, never of the report) and `verb` ("mentioned", "described"). `empty` stands alone. The
-rules look at words only: whether an answer is true to its report is the judge's and the people's business.
+Rule names are `family:word`; the families are `prohibited` (the 17 words that imply comparison or change),
+`report_reference` (an answer speaks of the radiograph, never of the report) and `verb` ("mentioned", "described").
+`empty` stands alone. The rules look at words only: whether an answer is true to its report is the judge's and the
+people's business.
 """
 
 import re

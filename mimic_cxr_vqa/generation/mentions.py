@@ -1,9 +1,10 @@
 """What a findings text says of each category: which clauses speak of it, and whether they affirm, deny or doubt it.
 
-In the manner of NegEx and the CheXpert labeler: words of the lexicon are found in each clause, then the cues around them
-decide. A cue reaches every word behind it ("no effusion, pneumothorax or edema") or, when it stands behind ("... is not
-seen"), before it, up to a word that ends its scope ("with a small ...", "which"). A denied doubt is a denial ("no findings to
-suggest pneumonia"); a doubted denial is a doubt ("pneumonia cannot be excluded"). "No change in the opacity" denies no opacity.
+In the manner of NegEx and the CheXpert labeler: words of the lexicon are found in each clause, then the cues around
+them decide. A cue reaches every word behind it ("no effusion, pneumothorax or edema") or, when it stands behind ("...
+is not seen"), before it, up to a word that ends its scope ("with a small ...", "which"). A denied doubt is a denial
+("no findings to suggest pneumonia"); a doubted denial is a doubt ("pneumonia cannot be excluded"). "No change in the
+opacity" denies no opacity.
 
 Nothing is inferred from the label columns, and nothing from outside the text.
 """
@@ -21,32 +22,49 @@ POSITIVE, NEGATIVE, UNCERTAIN, NOT_MENTIONED = (LABEL_VALUES[value] for value in
 OTHER_ABNORMALITY = "Other"  # abnormal, and none of the 14 labels: only No Finding asks for it
 
 _SEEN = (
-    r"(?:(?:clearly|definitely|well|readily|currently|otherwise|convincingly) )?(?:seen|identified|present|visuali[sz]ed|visible|"
-    r"evident|appreciated|detected|demonstrated|noted|observed|apparent|shown|found|suspected|included)"
+    r"(?:(?:clearly|definitely|well|readily|currently|otherwise|convincingly)\ )?(?:seen|identified|present|visible|"
+    r"visuali[sz]ed|evident|appreciated|detected|demonstrated|noted|observed|apparent|shown|found|suspected|included)"
 )
-_SIZE = r"(?:an? )?(?:very )?(?:small|mild|moderate|large|tiny|trace|minimal|stable|unchanged|persistent|subtle|new)"
+_SIZE = r"(?:an?\ )?(?:very\ )?(?:small|mild|moderate|large|tiny|trace|minimal|stable|unchanged|persistent|subtle|new)"
 # The kinds are tried in this order at each place, so that "cannot be excluded" is a doubt before "not" is a denial.
 _CUES = re.compile(
     rf"""\b(?:
-    (?P<nothing>no(?:t)?\ (?:significant(?:ly)?\ |interval\ |definite\ |appreciable\ |substantial\ |real\ |much\ |great\ )*
-        (?:changed?|increased?|decreased?|worsening|improvement|difference)|without\ (?:significant\ |interval\ )*(?:change|increase)
-        |not\ only|not\ withstanding)
-    |(?P<doubt_behind>(?:can\ ?not|could\ not|not|(?:is|are)\ difficult\ to)\ (?:be\ )?(?:entirely\ |completely\ |fully\ |definitely\ )*
-        (?:excluded?|ruled\ out|rule\ out)|(?:is|are)\ (?:\w+\ )?(?:possible|suspected|questioned|questionable|unlikely|in\ the\ differential)
-        |(?:is|are)\ (?:also\ |not\ )?(?:a\ )?(?:consideration|possibility|concern)|should\ be\ considered|not\ be\ excluded|unlikely)
-    |(?P<doubt>(?:can\ ?not|could\ not|does\ not|do\ not|difficult\ to|not)\ (?:entirely\ |completely\ )?(?:exclude|rule\ out)
-        |(?:may|might|could|can|would)\ (?:also\ )?(?:be|represent|reflect|indicate|relate|suggest|have|correspond|obscure)\w*
+    (?P<nothing>
+        not?\ (?:(?:significant(?:ly)?|interval|definite|appreciable|substantial|real|much|great)\ )*
+            (?:changed?|increased?|decreased?|worsening|improvement|difference)
+        |without\ (?:(?:significant|interval)\ )*(?:change|increase)|not\ only
+    )
+    |(?P<doubt_behind>
+        (?:can\ ?not|could\ not|not|(?:is|are)\ difficult\ to)\ (?:be\ )?
+            (?:(?:entirely|completely|fully|definitely)\ )*(?:excluded?|ruled?\ out)
+        |(?:is|are)\ (?:\w+\ )?(?:possible|suspected|questioned|questionable(?!\ for)|unlikely|in\ the\ differential)
+        |(?:is|are)\ (?:also\ |not\ )?(?:a\ )?(?:consideration|possibility|concern)|should\ be\ considered|unlikely
+    )
+    |(?P<doubt>
+        (?:can\ ?not|could\ not|does\ not|do\ not|difficult\ to|not)\ (?:(?:entirely|completely)\ )?
+            (?:exclude|rule\ out)
+        |(?:may|might|could|can|would)\ (?:also\ )?
+            (?:be|represent|reflect|indicate|relate|suggest|have|correspond|obscure)\w*
         |may|might|possibl[ey]|possibility|probabl[ey]|likely|potentially|perhaps|presumabl[ey]|presumed
-        |suspicio(?:us|n)|suspect(?:ed)?|suggest\w*|concern(?:ing)?\ for|worrisome|questionable|question\ of|equivocal
-        |versus|vs\.?|differential|borderline|consider|indeterminate|nonspecific\ for|whether|less\ likely
-        |(?:xxxx|_{{2,}})\ (?:represents?|reflects?|relates?|related\ to|indicates?|secondary\ to))
-    |(?P<denial_behind>(?:(?:is|are|was|were|has|have)\ )?(?:not|no\ longer)\ (?:definitely\ )?(?:been\ )?{_SEEN}
-        |(?:has|have)\ (?:\w+\ )?(?:resolved|cleared|been\ removed|disappeared)|(?:is|are)\ (?:absent|excluded|ruled\ out)
-        |(?:is|are|appears?)\ within\ (?:normal\ limits|limits\ of\ normal)|(?:was|were)\ (?:\w+\ )?removed|resolved|removed|(?:is|are)\ (?:\w+\ )?negative)
-    |(?P<denial>no|without|w/o|not|nor|neither|never|negative\ for|(?:free|clear)\ of|absen(?:ce\ of|t)|denies|rather\ than
-        |(?:resolution|clearance|clearing|removal)\ of|instead\ of|fails?\ to|lack\ of|unremarkable\ for)
-    |(?P<end>which|where|who|with\ (?=(?:associated|bibasilar|bilateral|left|right|adjacent)\b|{_SIZE}\b)
-        |(?:there|and)\ (?:is|are|has)|{_SEEN}\ and|(?:and|with)\ (?={_SIZE}\b))
+        |suspicio(?:us|n)|suspect(?:ed)?|suggest\w*|concern(?:ing)?\ for|worrisome|questionabl[ey]|question\ of|equivocal
+        |versus|vs\.?|differential|borderline|consider|indeterminate|whether|less\ likely
+        |(?:xxxx|_{{2,}})\ (?:represents?|reflects?|relates?|related\ to|indicates?|secondary\ to)
+    )
+    |(?P<denial_behind>
+        (?:(?:is|are|was|were|has|have)\ )?(?:not|no\ longer)\ (?:definitely\ )?(?:been\ )?{_SEEN}
+        |(?:has|have)\ (?:\w+\ )?(?:resolved|cleared|been\ removed|disappeared)
+        |(?:is|are)\ (?:absent|excluded|ruled\ out|(?:\w+\ )?negative(?!\ for))
+        |(?:is|are|appears?)\ within\ (?:normal\ limits|limits\ of\ normal)
+        |(?:was|were)\ (?:\w+\ )?removed|resolved|removed
+    )
+    |(?P<denial>
+        no|without|w/o|not|nor|neither|never|negative\ for|(?:free|clear)\ of|absen(?:ce\ of|t)|denies|rather\ than
+        |(?:resolution|clearance|clearing|removal)\ of|instead\ of|fails?\ to|lack\ of|unremarkable\ for
+    )
+    |(?P<end>
+        which|where|who|with(?=\ (?:associated|bibasilar|bilateral|left|right|adjacent)\b|\ {_SIZE}\b)
+        |(?:there|and)\ (?:is|are|has)|{_SEEN}\ and|and(?=\ {_SIZE}\b)
+    )
     )(?!\w)""",
     re.VERBOSE,
 )
@@ -55,9 +73,13 @@ _LIST = re.compile(r"\b(?:n?or|and)\b")
 _ALTERNATIVE_BEHIND = re.compile(r"\s*,?\s*(?:and/or|or|/|versus|vs\.?)\s")
 _ALTERNATIVE_BEFORE = re.compile(r"\b(?:or|versus|vs\.?)(?: [\w-]+){0,2} $")
 _HEART_WORDS = re.compile(r"\bheart\b|\bcardi(?:ac|omegaly)\b|\bcardio-?mediastin", re.IGNORECASE)
-_NOUN_TAIL = re.compile(  # "consolidative" goes on to "airspace opacities", "effusion" not to "is seen" or "on the left"
-    r"(?:\s(?!(?:is|are|was|were|seen|identified|noted|present|visuali[sz]ed|visible|evident|appreciated|detected|demonstrated|observed|apparent|"
-    r"suggest\w*|in|on|at|of|with|within|to|or|and|nor|by|for|from|bilaterally|currently|today|concerning|consistent|either|involving)\b)[a-z-]{4,}){0,2}"
+_NOUN_TAIL = (
+    re.compile(  # "consolidative" goes on to "airspace opacities", "effusion" not to "is seen" or "on the left"
+        r"(?:\s(?!(?:is|are|was|were|seen|identified|noted|present|visuali[sz]ed|visible|evident|appreciated|detected|"
+        r"demonstrated|observed|apparent|"
+        r"suggest\w*|in|on|at|of|with|within|to|or|and|nor|by|for|from|bilaterally|currently|today|concerning|"
+        r"consistent|either|involving)\b)[a-z-]{4,}){0,2}"
+    )
 )
 _SEPARATOR = re.compile(r",|\b(?:or|and|nor)\b")
 
@@ -83,9 +105,13 @@ class Mention:
 
 @dataclass(frozen=True)
 class Analysis:
-    """All mentions of one findings text, by category (and `OTHER_ABNORMALITY`), in the order of the text."""
+    """All mentions of one findings text, by category (and `OTHER_ABNORMALITY`), in the order of the text.
+
+    `sentences` is the number of sentences in the text: a text that speaks of no category still says that nothing is wrong.
+    """
 
     mentions: dict[str, tuple[Mention, ...]]
+    sentences: int
 
     def of(self, category: str, polarity: str) -> tuple[Mention, ...]:
         """The mentions of `category` with that polarity."""
@@ -117,7 +143,7 @@ class Analysis:
             return NEGATIVE
         if self.abnormal(UNCERTAIN):
             return UNCERTAIN
-        return POSITIVE if self.mentions else NOT_MENTIONED
+        return POSITIVE if self.sentences else NOT_MENTIONED
 
 
 def polarity(findings: str, category: str) -> str:
@@ -133,13 +159,14 @@ def polarity(findings: str, category: str) -> str:
 
 @lru_cache(maxsize=256)
 def analyse(findings: str) -> Analysis:
-    """Find every mention of every category in a findings text. Any string is accepted; the last few results are kept."""
+    """Find every mention of every category in a findings text. Any string is accepted; recent results are kept."""
     mentions: dict[str, list[Mention]] = {}
-    for number, sentence in enumerate(split_sentences(findings)):
+    sentences = split_sentences(findings)
+    for number, sentence in enumerate(sentences):
         for clause in split_clauses(sentence):
             for mention in _clause_mentions(clause, number):
                 mentions.setdefault(mention.category, []).append(mention)
-    return Analysis({category: tuple(found) for category, found in mentions.items()})
+    return Analysis({category: tuple(found) for category, found in mentions.items()}, len(sentences))
 
 
 def _compile(patterns: Sequence[str]) -> tuple[re.Pattern[str], ...]:
@@ -225,7 +252,7 @@ def _breaks(text: str, cue_end: int, start: int) -> bool:
 
 
 def _denied_phrase(clause: str, text: str, cue_end: int, end: int) -> str:
-    """The denied finding with its own modifiers: from the cue, or the last separator behind it, to the finding's end."""
+    """The denied finding with its own modifiers: from the cue, or the last separator behind it, to its end."""
     begin = cue_end
     for separator in _SEPARATOR.finditer(text, cue_end, end):
         begin = separator.end()

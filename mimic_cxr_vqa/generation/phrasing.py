@@ -1,7 +1,7 @@
 """The wording of extractive answers: question forms, noun phrases, and the sentences built from them.
 
-Which of several wordings an answer gets is drawn from a hash of its `qa_id`: varied over a dataset, the same in every run.
-Nothing here looks at a report; `extractive` decides what is said.
+Which of several wordings an answer gets is drawn from a hash of its `qa_id`: varied over a dataset, the same in every
+run. Nothing here looks at a report; `extractive` decides what is said.
 """
 
 import re
@@ -28,32 +28,39 @@ CATEGORY_NAMES = {
     "Support Devices": "support devices",
     "Heart": "enlargement of the heart",
 }
-_COUNTED = frozenset(
-    "angle aorta cap catheter contour deformity density device effusion fracture generator granuloma heart hernia implant infiltrate "
-    "lead lesion line lung mass mediastinum nodule opacity pacemaker plaque pneumothorax port process prosthesis scar screw shadow "
-    "silhouette stent hemidiaphragm tube valve wire abnormality enlargement PICC ICD".split()
-)
-_ONE_OF_MANY = frozenset(
-    {"fracture", "lesion", "nodule", "mass", "abnormality", "opacity", "infiltrate"}
-)  # "evidence of a fracture"
+_NOUNS = """
+angle aorta cap catheter contour deformity density device effusion fracture generator granuloma heart hernia implant
+infiltrate lead lesion line lung mass mediastinum nodule opacity pacemaker plaque pneumothorax port process prosthesis
+scar screw shadow silhouette stent hemidiaphragm tube valve wire abnormality PICC ICD
+"""
+_COUNTED = frozenset(_NOUNS.split())  # what takes an article in the singular
+_ONE_OF_MANY = frozenset({"fracture", "lesion", "nodule", "mass", "abnormality"})  # "evidence of a fracture"
 _ARTICLE = re.compile(
-    r"^(?:an?|the|no|both|some|multiple|several|few|two|three|four|numerous|many|these|this|there|scattered|his|her|any|bilateral)\b",
+    r"^(?:an?|the|no|both|some|multiple|several|few|two|three|four|numerous|many|these|this|there|scattered|his|"
+    r"her|any|bilateral)\b",
     re.IGNORECASE,
 )
 _HEAD_END = re.compile(
-    r"\b(?:in|of|at|with|within|over|overlying|on|projecting|to|which|that|and|or|without|involving|along|near|from|by|for|"
-    r"consistent|compatible|suggest\w+|seen|noted|present|as|terminating|versus|measuring|superimposed|is|are|may|likely)\b|[,;:(]"
+    r"\b(?:in|of|at|with|within|over|overlying|on|projecting|to|which|that|and|or|without|involving|along|near|"
+    r"from|by|for|"
+    r"consistent|compatible|suggest\w*|reflects?|relates?|appears?|represents?|possibly|indicates?|has|have|was|"
+    r"were|may|might|could|seen|noted|present|as|terminating|versus|measuring|superimposed|is|are|may|likely)\b|"
+    r"[,;:(]"
 )
 _RELATIVE = re.compile(r"\b(?:which|that|who|where)\b.*")
 _FINITE = re.compile(
-    r"\b(?:is|are|was|were|has|have|had|appears?|shows?|demonstrates?|projects?|overl(?:ies|ie|ays?)|terminates?|measures?|lies?|"
-    r"suggests?|represents?|may|might|could|can|cannot|extends?|obscures?|reveals?|contains?|overlaps?|does|do|courses?|limits?|enters?|ends?|seems?)\b"
+    r"\b(?:is|are|was|were|has|have|had|appears?|shows?|demonstrates?|projects?|overl(?:ies|ie|ays?)|terminates?|"
+    r"measures?|lies?|"
+    r"suggests?|represents?|may|might|could|can|cannot|extends?|obscures?|reveals?|contains?|overlaps?|does|do|"
+    r"courses?|limits?|enters?|ends?|seems?)\b"
 )
 _NOTED = re.compile(r"(?<!is)(?<!are)(?<!not) (?:noted|seen|identified|visuali[sz]ed|demonstrated|present)$")
 _THERE = re.compile(r"^there (?:is|are) (?:also )?(?:noted |seen )?", re.IGNORECASE)
 _EVIDENCE = re.compile(
-    r"^(?:(?:definite|definitive|radiographic|convincing|clear|obvious|specific|typical|any|acute|further|other|suspicious|evidence)\s+)*?"
-    r"(?:evidence|signs?|findings?|features?|suggestion|indication|appearance)\s+(?:of|for|to suggest|suggest\w*|concerning for)\s+(?:an?\s+|any\s+|the\s+)?",
+    r"^(?:(?:definite|definitive|radiographic|convincing|clear|obvious|specific|typical|any|acute|further|other|"
+    r"suspicious|evidence)\s+)*?"
+    r"(?:evidence|signs?|findings?|features?|suggestion|indication|appearance)\s+(?:of|for|to suggest|suggest\w*|"
+    r"concerning for)\s+(?:an?\s+|any\s+|the\s+)?",
     re.IGNORECASE,
 )
 _PLURAL = re.compile(r"(?:[^s]s|ces|thoraces|opacities|densities|masses)$")
@@ -131,7 +138,7 @@ SHOWN = (
     "the radiograph demonstrates {0}",
     "the image shows {0}",
 )
-AFFIRMED_PLAIN = ("{0} {be} seen in the radiograph", "the radiograph shows {0}")
+AFFIRMED_PLAIN = ("{of} {be} seen in the radiograph", "the radiograph shows {of}")
 DENIED_CLOSED = (
     "No, the radiograph shows no {0}",
     "No, there {be} no {0}",
@@ -165,9 +172,12 @@ NORMAL_CHEST = (
 
 def fill(wording: str, name: str, statement: str = "") -> str:
     """A wording of this file as a sentence about `name`, quoting `statement`."""
-    return sentence(
-        wording.format(name, statement, of=with_article(name) if head_of(name) in _ONE_OF_MANY else name, be=be(name))
-    )
+    return sentence(wording.format(name, statement, of=one(name), be=be(name)))
+
+
+def one(name: str) -> str:
+    """`name` with an article where it is one of many ("a fracture"), bare where it is a state ("pneumonia")."""
+    return with_article(name) if head_of(name) in _ONE_OF_MANY else name
 
 
 def be(name: str) -> str:

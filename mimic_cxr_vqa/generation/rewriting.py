@@ -1,10 +1,11 @@
 """A clause of a report -> a statement about one radiograph: without comparison, without reference to the report.
 
-Appendix B of the paper: the answer describes the image as if it were seen for the first time. Words of comparison are taken
-out where the clause stands without them ("stable left effusion" -> "left effusion"), replaced where they are its verb
-("remains enlarged" -> "is enlarged"), and a clause that says nothing else is given up ("the heart is unchanged"). A clause
-that does not read as a statement afterwards is given up too: the caller has its own sentence for that. The tables of what
-is replaced by what are in `rewriting_rules`; this file applies them. Nothing is added to what was said.
+Appendix B of the paper: the answer describes the image as if it were seen for the first time. Words of comparison are
+taken out where the clause stands without them ("stable left effusion" -> "left effusion"), replaced where they are
+its verb ("remains enlarged" -> "is enlarged"), and a clause that says nothing else is given up ("the heart is
+unchanged"). A clause that does not read as a statement afterwards is given up too: the caller has its own sentence
+for that. The tables of what is replaced by what are in `rewriting_rules`; this file applies them. Nothing is added to
+what was said.
 """
 
 import re
@@ -25,19 +26,20 @@ from mimic_cxr_vqa.generation.rewriting_rules import (
     Rules,
 )
 
-_PROPER_NAMES = frozenset("Kerley Harrington Dobbhoff Hickman Bochdalek Morgagni Foley Doppler".split())
+_PROPER_NAMES = frozenset({"Kerley", "Harrington", "Dobbhoff", "Hickman", "Bochdalek", "Morgagni", "Foley", "Doppler"})
+_UNDERSCORES = re.compile(r"_{2,}")
 _WORD = re.compile(r"[a-z]+")
 
 
 def rewrite(clause: str) -> str | None:
-    """The statement that `clause` makes of the image alone: no final stop, no capital at the front unless it belongs there.
+    """The statement that `clause` makes of the image alone: no final stop, no capital in front unless it belongs.
 
     Returns:
         None where nothing is left, where it does not read as a statement, or where it still breaks the lint.
     """
     if ADVICE.search(clause) or HISTORY.search(clause):
         return None
-    text = _apply(COMPARISONS, clause)
+    text = _apply(COMPARISONS, _UNDERSCORES.sub("XXXX", _untitle(clause)))
     text = _apply(MENDED_BLANKS, text)
     if LOST_NOUN.search(text):
         return None
@@ -50,10 +52,10 @@ def rewrite(clause: str) -> str | None:
 
 
 def uncapitalise(text: str) -> str:
-    """`text` with a small letter in front, unless its first word is a name or an abbreviation ("PICC", "T-spine", "L1")."""
+    """`text` with a small letter in front, unless it begins with a name or abbreviation ("PICC", "T-spine", "L1")."""
     word = re.split(r"[\s,;:]", text, maxsplit=1)[0]
     shouted = word.isalpha() and word.isupper() and len(word) > 4
-    if word in _PROPER_NAMES or not (word == "A" or word[1:].replace("-", "").islower() or shouted):
+    if word in _PROPER_NAMES or word[1:2] == "-" or not (word == "A" or word[1:].replace("-", "").islower() or shouted):
         return text
     return word.lower() + text[len(word) :]
 
@@ -67,6 +69,12 @@ def _apply(rules: Rules, text: str) -> str:
     for pattern, replacement in rules:
         text = pattern.sub(replacement, text)
     return text
+
+
+def _untitle(clause: str) -> str:
+    """A Clause Typed Like This in small letters; any other as it is."""
+    words = [word for word in clause.split() if word.isalpha()]
+    return clause.lower() if len(words) > 3 and all(word.istitle() for word in words) else clause
 
 
 def _says_nothing(text: str) -> bool:

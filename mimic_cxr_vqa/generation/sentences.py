@@ -1,23 +1,25 @@
 """Findings text -> sentences -> clauses: the units in which a negation or a hedge holds.
 
-Survives "Dr.", decimals, times ("5.30 p.m."), blanks (`___`, `XXXX`), list numbers ("1. ... 2. ...") and a missing blank
-after a full stop. A clause ends where the reader expects a change of subject or of direction: "but", "however", a
-semicolon, or a comma or "and" before another organ with its own verb. Nothing is reworded here.
+Survives "Dr.", decimals, times ("5.30 p.m."), blanks (`___`, `XXXX`), list numbers ("1. ... 2. ...") and a missing
+blank after a full stop. A clause ends where the reader expects a change of subject or of direction: "but", "however",
+a semicolon, or a comma or "and" before another organ with its own verb. Nothing is reworded here.
 """
 
 import re
 
 # A full stop after these ends no sentence; single letters ("p.m.", "L. lung") are covered by the pattern itself.
-_ABBREVIATIONS = re.compile(r"\b(?:dr|mr|mrs|ms|st|vs|approx|resp|ca|cf|no|fig|e\.g|i\.e|[a-z])$", re.IGNORECASE)
+_ABBREVIATIONS = re.compile(r"\b(?:dr|mr|mrs|ms|st|vs|approx|resp|ca|cf|fig|e\.g|i\.e|[a-z])$", re.IGNORECASE)
 _END = re.compile(r"[.!?]+(?=\s|$)|(?<=[a-z)])\.(?=[A-Z][a-z])")
 _LIST_NUMBER = re.compile(r"^\(?\d{1,2}[.)]\s+|^[-*•]\s+")
 
 _CONTRAST = re.compile(
-    r"\s*;\s*|,?\s+(?:but|however|whereas|although|though|yet|while|except(?: for| that)?|aside from|apart from)\b,?\s+",
+    r"\s*;\s*|,?\s+(?:but|however|whereas|although|though|yet|while|except(?: for| that)?|aside from|"
+    r"apart from)\b,?\s+",
     re.IGNORECASE,
 )
 _ORGAN_CLAUSE = re.compile(  # ", the lungs are": begins a clause if the words before it have a verb of their own
-    r"(?:,\s+(?:and\s+)?|\s+and\s+)(?=(?:the\s+|there\s+|no\s+|both\s+)?(?:lungs?|heart|cardi\w+|mediastin\w+|hil\w+|bony|bones?|"
+    r"(?:,\s+(?:and\s+)?|\s+and\s+)(?=(?:the\s+|there\s+|no\s+|both\s+)?(?:lungs?|heart|cardi\w+|mediastin\w+|"
+    r"hil\w+|bony|bones?|"
     r"osseous|pulmonary vasc\w+|vasculature|pleural spaces?|costophrenic|trachea|aorta|there|no)\b"
     r"[^,;.]{0,60}?\b(?:is|are|appears?|remains?|has|have)\b)",
     re.IGNORECASE,

@@ -1,12 +1,12 @@
 """The Indiana University chest X-ray collection (Open-i): studies from its two CSV files. Needs no credentials.
 
 Layout: `indiana_reports.csv` (uid, MeSH, Problems, image, indication, comparison, findings, impression) and
-`indiana_projections.csv` (uid, filename, projection) in one folder. A uid is one study of one patient, so `subject_id` and
-`study_id` are both the uid. The collection has no official split: a hash of the uid puts 80 of 100 studies into train and
-10 each into validate and test, the same on every machine and whatever else is in the files.
+`indiana_projections.csv` (uid, filename, projection) in one folder. A uid is one study of one patient, so
+`subject_id` and `study_id` are both the uid. The collection has no official split: a hash of the uid puts 80 of 100
+studies into train and 10 each into validate and test, the same on every machine and whatever else is in the files.
 
-Labels come from the annotation columns by `openi_labels`: positives; `normal` = No Finding; the rest missing. Images are named, not
-opened. The licence is CC BY-NC-ND: rows of this source are of class `share-alike`.
+Labels come from the annotation columns by `openi_labels`: positives; `normal` = No Finding; the rest missing. Images
+are named, not opened. The licence is CC BY-NC-ND: rows of this source are of class `share-alike`.
 """
 
 import csv
@@ -59,8 +59,9 @@ def read_openi(root: Path) -> OpenIStudies:
     """Read the collection under `root`.
 
     Raises:
-        InputError: a file or column is missing, a row has another number of fields or bytes that are not UTF-8, a uid is no
-            number or comes twice, or a projection names an unknown uid. File and row are named; row 1 is the header.
+        InputError: a file or column is missing, a row has another number of fields or bytes that are not UTF-8, a uid
+        is no number or comes twice, or a projection names an unknown uid. File and row are named; row 1 is the
+        header.
     """
     root = Path(root)
     reports = dict(_reports(root / REPORTS))

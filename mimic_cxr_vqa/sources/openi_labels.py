@@ -1,9 +1,10 @@
 """The written mapping from the Indiana collection's annotation to the 14 CheXpert labels.
 
-The collection annotates each report with MeSH headings and RadLex terms: `Problems` lists the headings alone, `MeSH` gives
-each with its qualifiers ("Opacity/lung/base/left/mild"). A heading here stands for a label where it names the same thing; a
-heading that is known and names none of the 14 (bones, vessels, habitus) is listed too, so that what is counted as unmapped is
-really new. Labels are positives only: what the annotation does not list is missing, not absent.
+The collection annotates each report with MeSH headings and RadLex terms: `Problems` lists the headings alone, `MeSH`
+gives each with its qualifiers ("Opacity/lung/base/left/mild"). A heading here stands for a label where it names the
+same thing; a heading that is known and names none of the 14 (bones, vessels, habitus) is listed too, so that what is
+counted as unmapped is really new. Labels are positives only: what the annotation does not list is missing, not
+absent.
 """
 
 import re
@@ -21,7 +22,7 @@ HEADINGS: dict[str, str | None] = {
     "opacity": "Lung Opacity",
     "infiltrate": "Lung Opacity",
     "airspace disease": "Lung Opacity",
-    "lung diseases, interstitial": "Lung Opacity",  # CheXpert's opacity takes in interstitial patterns, fibrosis and scars
+    "lung diseases, interstitial": "Lung Opacity",  # CheXpert's opacity takes in interstitial patterns and scars
     "pulmonary fibrosis": "Lung Opacity",
     "cicatrix": "Lung Opacity",  # of the lung; of the pleura or a rib see QUALIFIED
     "fibrosis": "Lung Opacity",
@@ -37,7 +38,7 @@ HEADINGS: dict[str, str | None] = {
     "solitary pulmonary nodule": "Lung Lesion",
     "multiple pulmonary nodules": "Lung Lesion",
     "pulmonary edema": "Edema",
-    "pulmonary congestion": "Edema",  # vascular congestion and heart failure count as edema in CheXpert's label definition
+    "pulmonary congestion": "Edema",  # CheXpert counts vascular congestion and heart failure as edema
     "heart failure": "Edema",
     "pneumonia": "Pneumonia",
     "bronchopneumonia": "Pneumonia",
@@ -105,19 +106,21 @@ MOVED: tuple[tuple[str, str, str | None], ...] = (
 )
 ALSO: dict[str, str] = {"hydropneumothorax": "Pleural Effusion", "hemopneumothorax": "Pleural Effusion"}
 
-# Known headings without a label of their own: bones and joints, vessels, habitus, air where it should not be, other organs.
+# Known headings without a label of their own: bones and joints, vessels, habitus, air out of place, other organs.
 _OTHERS = """
-abdomen, abnormal, adipose tissue, aorta, aorta thoracic, aortic aneurysm, aortic diseases, arthritis, artifact, atherosclerosis,
-azygos lobe, blister, blood vessels, bone and bones, bone diseases metabolic, breast, breast implants, bronchi, bronchiectasis, bronchiolitis,
-bronchitis, bullous emphysema, calcinosis, cardiac shadow, cardiophrenic angle, cervical vertebrae, clavicle, colonic interposition,
-contrast media, coronary vessels, costophrenic angle, cystic fibrosis, cysts, deformity, density, diaphragm, diaphragmatic eventration,
-dislocations, emphysema, epicardial fat, esophagus, expansile bone lesions, foreign bodies, funnel chest, granulomatous disease, heart,
-heart atria, heart ventricles, hernia diaphragmatic, hernia hiatal, humerus, hyperostosis diffuse idiopathic skeletal, hypertension pulmonary,
-hyperdistention, hypovolemia, kyphosis, lucency, lumbar vertebrae, lung, lung diseases, lung hyperlucent, lymph nodes, markings, mastectomy,
-mediastinal emphysema, mediastinum, neck, nipple shadow, osteophyte, osteoporosis, paratracheal, pectus carinatum, pericardial effusion,
-pneumonectomy, pneumoperitoneum, pulmonary artery, pulmonary alveoli, pulmonary disease chronic obstructive, pulmonary emphysema,
-pulmonary veins, ribs, sarcoidosis, sclerosis, scoliosis, shift, shoulder, spinal fusion, spine, spondylosis, sternum,
-subcutaneous emphysema, sulcus, thickening, thoracic vertebrae, thorax, trachea, trachea carina, tuberculosis, volume loss
+abdomen, abnormal, adipose tissue, aorta, aorta thoracic, aortic aneurysm, aortic diseases, arthritis, artifact,
+atherosclerosis, azygos lobe, blister, blood vessels, bone and bones, bone diseases metabolic, breast, breast implants,
+bronchi, bronchiectasis, bronchiolitis, bronchitis, bullous emphysema, calcinosis, cardiac shadow, cardiophrenic angle,
+cervical vertebrae, clavicle, colonic interposition, contrast media, coronary vessels, costophrenic angle,
+cystic fibrosis, cysts, deformity, density, diaphragm, diaphragmatic eventration, dislocations, emphysema,
+epicardial fat, esophagus, expansile bone lesions, foreign bodies, funnel chest, granulomatous disease, heart,
+heart atria, heart ventricles, hernia diaphragmatic, hernia hiatal, humerus, hyperostosis diffuse idiopathic skeletal,
+hypertension pulmonary, hyperdistention, hypovolemia, kyphosis, lucency, lumbar vertebrae, lung, lung diseases,
+lung hyperlucent, lymph nodes, markings, mastectomy, mediastinal emphysema, mediastinum, neck, nipple shadow,
+osteophyte, osteoporosis, paratracheal, pectus carinatum, pericardial effusion, pneumonectomy, pneumoperitoneum,
+pulmonary artery, pulmonary alveoli, pulmonary disease chronic obstructive, pulmonary emphysema, pulmonary veins, ribs,
+sarcoidosis, sclerosis, scoliosis, shift, shoulder, spinal fusion, spine, spondylosis, sternum, subcutaneous emphysema,
+sulcus, thickening, thoracic vertebrae, thorax, trachea, trachea carina, tuberculosis, volume loss
 """
 WITHOUT_LABEL = frozenset(" ".join(name.split()) for name in _OTHERS.split(","))
 

@@ -127,16 +127,16 @@ def _lesion(chest: FrontalChest, finding: Finding, rng: np.random.Generator) -> 
 def _pleural_other(chest: FrontalChest, finding: Finding, rng: np.random.Generator) -> np.ndarray:
     """An apical cap (upper), calcified plaques (mid) or a thick pleura along the wall (lower)."""
     canvas, added = chest.canvas, 0.0
-    thick = {"mild": 0.032, "moderate": 0.040, "severe": 0.048}[finding.severity]
+    thick = {"mild": 0.038, "moderate": 0.046, "severe": 0.054}[finding.severity]
     for side in chest.affected(finding):
         if finding.zone == "upper":
             cap = ramp(canvas.y - 0.125 - 1.2 * thick - 0.25 * np.maximum(side.u - 0.1, 0), 0.012)
             peel = ramp(side.wall - thick - side.u, 0.01) * ramp(canvas.y - 0.26, 0.06)
-            added = added + 0.6 * np.maximum(cap, peel) * side.cavity
+            added = added + 0.85 * np.maximum(cap, peel) * side.cavity
         elif finding.zone == "lower":
             start, end = rng.uniform(0.36, 0.42), rng.uniform(0.66, 0.72)
             swell = outline(canvas.y, ((start - 0.06, 0.0), (start + 0.05, 1.0), (end - 0.05, 1.0), (end + 0.04, 0.0)))
-            added = added + 0.65 * ramp(side.wall - thick * swell - side.u, 0.01) * (swell > 0.05) * side.cavity
+            added = added + 0.9 * ramp(side.wall - thick * swell - side.u, 0.01) * (swell > 0.05) * side.cavity
         else:
             added = added + _plaques(chest, side, thick, rng)
     return added
@@ -155,7 +155,7 @@ def _plaques(chest: FrontalChest, side: Side, thick: float, rng: np.random.Gener
         ]
         shapes.append((corners, 1.0))
     dome = band(chest.canvas.y - side.dome, 0.014, 0.006) * ramp(np.abs(side.u - 0.2) - 0.06, 0.02)
-    return 0.75 * chest.canvas.polygons(shapes) * ramp(side.u - side.wall - 0.01, 0.01) + 0.5 * dome
+    return 0.95 * chest.canvas.polygons(shapes) * ramp(side.u - side.wall - 0.01, 0.01) + 0.5 * dome
 
 
 def _place(side: Side, zone: str, rng: np.random.Generator) -> tuple[float, float]:

@@ -193,7 +193,7 @@ def _lesion(canvas: Canvas, finding: Finding, rng: np.random.Generator) -> np.nd
 
 
 def _pleural_other(canvas: Canvas, finding: Finding, rng: np.random.Generator) -> np.ndarray:
-    thick = {"mild": 0.032, "moderate": 0.040, "severe": 0.048}[finding.severity]
+    thick = {"mild": 0.038, "moderate": 0.046, "severe": 0.054}[finding.severity]
     start, end = {"upper": (0.05, 0.25), "mid": (0.35, 0.6), "lower": (0.45, 0.75)}[finding.zone]
     swell = outline(canvas.y, ((start - 0.04, 0.0), (start + 0.05, 1.0), (end - 0.05, 1.0), (end + 0.04, 0.0)))
     if finding.zone == "mid":  # plaques: lumpy
@@ -201,7 +201,7 @@ def _pleural_other(canvas: Canvas, finding: Finding, rng: np.random.Generator) -
     peel = ramp(outline(canvas.y, _BACK) - thick * swell - canvas.x, 0.01)
     if finding.zone == "upper":
         peel = np.maximum(peel, ramp(canvas.y - 0.1 - thick, 0.012))
-    return 0.65 * peel * (swell > 0.05)
+    return 0.85 * peel * (swell > 0.05)
 
 
 def _devices(canvas: Canvas, spec: StudySpec) -> np.ndarray:

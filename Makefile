@@ -1,0 +1,36 @@
+# `make demo` and `make test` are all the set-up there is: each creates .venv and installs what it needs the first time.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+BIN := .venv/bin
+INSTALLED := .venv/.installed
+export HF_HUB_OFFLINE := 1
+export HF_HUB_DISABLE_TELEMETRY := 1
+
+.PHONY: demo test lint benchmarks sample clean
+
+demo: $(INSTALLED)
+	$(BIN)/medvqa-hub demo
+
+test: $(INSTALLED)
+	$(BIN)/pytest -n auto
+
+lint: $(INSTALLED)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+
+benchmarks: $(INSTALLED)
+	$(BIN)/python benchmarks/questions.py
+	$(BIN)/python benchmarks/loading.py
+	$(BIN)/python benchmarks/images.py
+
+sample: $(INSTALLED)
+	$(BIN)/python -m mimic_cxr_vqa.sample_writer mimic_cxr_vqa/sample
+
+clean:
+	rm -rf .venv build dist *.egg-info out
+
+$(INSTALLED): pyproject.toml constraints.txt
+	$(PYTHON) -c "import sys; assert sys.version_info >= (3, 11), 'Python 3.11 or newer is needed: make PYTHON=…'"
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet -c constraints.txt -e ".[test]"
+	touch $@

@@ -1,0 +1,320 @@
+"""load_dataset("mimic_cxr_vqa", …): the configurations, images and their policies, the default release, the cache."""
+
+import csv
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import PIL.Image
+import pytest
+from builds import Build, build_release
+from datasets import load_dataset
+
+import mimic_cxr_vqa
+from medvqa_core.errors import ConfigError, InputError
+from medvqa_core.governance import Governance, governance_of_dataset
+from mimic_cxr_vqa.builder import LoadingError
+from mimic_cxr_vqa.release import export_authors_csv, open_release, record_last_release
+from mimic_cxr_vqa.schema import QA_SCHEMA, QUESTION_SCHEMA
+
+NAME = "mimic_cxr_vqa"
+
+
+@pytest.fixture(scope="module")
+def sharded(tmp_path_factory) -> Build:
+    return build_release(tmp_path_factory.mktemp("sharded"), rows_per_shard=60)
+
+
+@pytest.fixture
+def own_copy(sharded, tmp_path) -> Build:
+    """A build that a test may damage."""
+    shutil.copytree(sharded.tree, tmp_path / "tree")
+    shutil.copytree(sharded.workspace.root, tmp_path / "cxr")
+    return Build(tmp_path / "tree", type(sharded.workspace)(tmp_path / "cxr"), sharded.manifest)
+
+
+def test_default_configuration_has_every_row_and_the_schema_s_columns(sharded):
+    splits = load_dataset(NAME, data_dir=str(sharded.workspace.root))
+    assert {name: len(rows) for name, rows in splits.items()} == {
+        {"validate": "validation"}.get(split, split): counts["rows"]
+        for split, counts in sharded.manifest["splits"].items()
+    }
+    assert splits["train"].column_names == QA_SCHEMA.names
+    assert all(isinstance(path, str) for path in splits["train"][0]["images"])
+    assert len(set(splits["train"]["qa_id"])) == len(splits["train"])
+
+
+def test_images_decode_when_a_row_is_read(sharded):
+    rows = load_dataset(NAME, data_dir=str(sharded.workspace.root), image_root=str(sharded.tree), split="train")
+    row = rows[0]
+    assert [image.size for image in row["images"]] == [(64, 64)] * len(row["views"])
+    first = PIL.Image.open(sharded.tree / "files" / row["image_paths"][0])
+    assert row["images"][0].tobytes() == first.tobytes()
+
+
+def test_image_root_comes_from_the_environment(sharded, monkeypatch):
+    monkeypatch.setenv("MIMIC_CXR_JPG_ROOT", str(sharded.tree))
+    rows = load_dataset(NAME, data_dir=str(sharded.workspace.root), split="test")
+    assert isinstance(rows[0]["images"][0], PIL.Image.Image)
+
+
+def test_studies_hold_the_same_questions_once_per_study(sharded):
+    folder = str(sharded.workspace.root)
+    studies = load_dataset(NAME, "studies", data_dir=folder, split="train")
+    rows = load_dataset(NAME, data_dir=folder, split="train")
+    assert len(studies) == len(set(rows["study_id"])) == sharded.manifest["splits"]["train"]["studies"]
+    grouped = [(q["qa_id"], q["answer"]) for study in studies for q in study["questions"]]
+    assert grouped == list(zip(rows["qa_id"], rows["answer"], strict=True))
+    assert all(study["findings"] for study in studies)
+
+
+def test_questions_have_no_answers_and_need_none(own_copy):
+    shutil.rmtree(own_copy.workspace.release)
+    own_copy.workspace.answers.unlink()
+    splits = load_dataset(NAME, "questions", data_dir=str(own_copy.workspace.root))
+    assert splits["train"].column_names == QUESTION_SCHEMA.names
+    assert sum(map(len, splits.values())) == own_copy.manifest["counts"]["questions"]
+    with pytest.raises(LoadingError, match="medvqa-hub cxr answer"):
+        load_dataset(NAME, data_dir=str(own_copy.workspace.root))
+
+
+@pytest.mark.parametrize("config", ["default", "studies", "questions"])
+def test_streaming_gives_the_same_rows(sharded, config):
+    folder = str(sharded.workspace.root)
+    stream = load_dataset(NAME, config, data_dir=folder, split="train", streaming=True)
+    assert list(stream) == list(load_dataset(NAME, config, data_dir=folder, split="train"))
+
+
+@pytest.mark.parametrize("config", ["default", "studies"])
+def test_two_processes_give_the_same_rows(sharded, config, tmp_path):
+    folder = str(sharded.workspace.root)
+    assert sharded.manifest["splits"]["train"]["shards"] > 2
+    one = load_dataset(NAME, config, data_dir=folder, split="train")
+    two = load_dataset(NAME, config, data_dir=folder, split="train", num_proc=2, cache_dir=str(tmp_path))
+    assert two.to_list() == one.to_list()
+
+
+def test_plain_load_dataset_reads_the_release_folder_by_its_card(sharded):
+    folder = str(sharded.workspace.release)
+    assert load_dataset(folder)["validation"].num_rows == sharded.manifest["splits"]["validate"]["rows"]
+    assert load_dataset(folder, "studies")["test"].num_rows == sharded.manifest["splits"]["test"]["studies"]
+
+
+def test_mimic_s_name_of_the_validation_split_is_understood(sharded):
+    rows = load_dataset(NAME, data_dir=str(sharded.workspace.root), split="validate[:3]")
+    assert rows["split"][:] == ["validate"] * 3
+
+
+def test_governance_class_stays_with_the_rows(sharded, tmp_path):
+    rows = load_dataset(NAME, data_dir=str(sharded.workspace.root), split="train")
+    filtered = rows.filter(lambda row: row["answer_type"] == "open").select(range(5))
+    filtered.save_to_disk(str(tmp_path / "saved"))
+    assert governance_of_dataset(filtered) is Governance.OPEN
+    rows.info.description = "no class"
+    assert governance_of_dataset(rows) is Governance.CREDENTIALED
+
+
+class TestMissingImages:
+    @pytest.fixture
+    def damaged(self, own_copy):
+        """A build with one image absent, one of zero bytes and one cut short."""
+        rows = open_release(own_copy.workspace.root)
+        paths = sorted({p for batch in rows.iterate_all() for row in batch.to_pylist() for p in row["images"]})
+        absent, empty, cut = (own_copy.tree / "files" / path for path in paths[:3])
+        absent.unlink()
+        empty.write_bytes(b"")
+        cut.write_bytes(cut.read_bytes()[:500])
+        self.bad = set(paths[:3])
+        return own_copy
+
+    def load(self, build, policy):
+        options = {"data_dir": str(build.workspace.root), "image_root": str(build.tree), "missing_images": policy}
+        return load_dataset(NAME, **options)
+
+    def test_error_names_the_file_and_the_remedy(self, damaged):
+        with pytest.raises(LoadingError, match=r"\.jpg (is absent|has zero bytes|is cut off).*missing_images='skip'"):
+            self.load(damaged, "error")
+
+    def test_skip_leaves_out_the_rows_and_counts_them(self, damaged, caplog):
+        splits = self.load(damaged, "skip")
+        rows = [row for split in splits.values() for row in split.remove_columns("images")]
+        assert rows and not any(self.bad & set(row["image_paths"]) for row in rows)
+        skipped = damaged.manifest["counts"]["rows"] - len(rows)
+        assert skipped > 0
+        assert f"'rows_skipped': {skipped}" in caplog.text.splitlines()[-1]
+
+    def test_none_keeps_the_rows_with_a_gap(self, damaged):
+        splits = self.load(damaged, "none")
+        assert sum(map(len, splits.values())) == damaged.manifest["counts"]["rows"]
+        for rows in splits.values():
+            for row in rows:
+                for path, image in zip(row["image_paths"], row["images"], strict=True):
+                    assert (image is None) == (path in self.bad)
+
+    def test_unknown_policy(self, damaged):
+        with pytest.raises(ConfigError, match="'ignore'.*error, skip, none"):
+            self.load(damaged, "ignore")
+
+
+class TestDefaultRelease:
+    def test_environment_wins_over_the_last_build(self, sharded, monkeypatch, tmp_path):
+        record_last_release(tmp_path)
+        monkeypatch.setenv("MIMIC_CXR_VQA_DIR", str(sharded.workspace.root))
+        assert len(load_dataset(NAME, split="train")) == sharded.manifest["splits"]["train"]["rows"]
+
+    def test_last_build(self, sharded, monkeypatch):
+        monkeypatch.delenv("MIMIC_CXR_VQA_DIR", raising=False)
+        record_last_release(sharded.workspace.release)
+        assert len(load_dataset(NAME, split="train")) == sharded.manifest["splits"]["train"]["rows"]
+
+    def test_neither_names_the_sample_and_the_build_command(self, monkeypatch, tmp_path):
+        monkeypatch.delenv("MIMIC_CXR_VQA_DIR", raising=False)
+        gone = tmp_path / "gone"
+        gone.mkdir()
+        record_last_release(gone)
+        gone.rmdir()
+        with pytest.raises(InputError, match="'sample'.*medvqa-hub cxr questions") as caught:
+            load_dataset(NAME)
+        assert "\n" not in str(caught.value)
+
+
+def test_a_rebuilt_release_is_not_served_from_the_cache(tmp_path):
+    first = build_release(tmp_path, studies=12)
+    folder = str(first.workspace.root)
+    before = load_dataset(NAME, data_dir=folder, split="train")
+    shutil.rmtree(tmp_path)
+    tmp_path.mkdir()
+    build_release(tmp_path, studies=12, seed=1)
+    assert load_dataset(NAME, data_dir=folder, split="train").to_list() != before.to_list()
+
+
+class TestAuthorsCsv:
+    @pytest.fixture
+    def csv_folder(self, sharded, tmp_path) -> Path:
+        export_authors_csv(open_release(sharded.workspace.root), tmp_path / "csv")
+        return tmp_path / "csv"
+
+    def test_loads_with_the_same_values(self, sharded, csv_folder):
+        from_csv = load_dataset(NAME, data_dir=str(csv_folder), split="train").remove_columns("provenance")
+        ours = load_dataset(NAME, data_dir=str(sharded.workspace.root), split="train").remove_columns("provenance")
+        assert from_csv.to_list() == ours.to_list()
+
+    def test_exports_to_the_same_bytes_again(self, csv_folder, tmp_path):
+        export_authors_csv(open_release(csv_folder), tmp_path / "again")
+        for name in ("train.csv", "val.csv", "test.csv"):
+            assert (tmp_path / "again" / name).read_bytes() == (csv_folder / name).read_bytes()
+
+    def test_is_credentialed_unless_its_manifest_says_otherwise(self, csv_folder):
+        assert open_release(csv_folder).governance is Governance.OPEN
+        (csv_folder / "manifest.json").unlink()
+        rows = load_dataset(NAME, data_dir=str(csv_folder), split="test")
+        assert governance_of_dataset(rows) is Governance.CREDENTIALED
+
+    def test_studies_take_labels_from_the_questions(self, csv_folder, sharded):
+        studies = load_dataset(NAME, "studies", data_dir=str(csv_folder), split="train")
+        ours = load_dataset(NAME, "studies", data_dir=str(sharded.workspace.root), split="train")
+        assert studies["labels"][:] == ours["labels"][:]
+        assert set(studies["findings"]) == {None}
+
+    def test_failed_replies_are_left_out_unless_wanted(self, csv_folder, caplog):
+        path = csv_folder / "test.csv"
+        with open(path, newline="") as file:
+            lines = list(csv.reader(file))
+        lines[1][4] = "error"  # the answer
+        with open(path, "w", newline="") as file:
+            csv.writer(file).writerows(lines)
+        total = len(lines) - 1
+        folder = str(csv_folder)
+        assert len(load_dataset(NAME, data_dir=folder, split="test")) == total - 1
+        assert "1 rows left out" in caplog.text
+        kept = load_dataset(NAME, data_dir=folder, split="test", failed_answers="keep")
+        assert kept[0]["answer"] == "error" and kept[0]["provenance"]["lint"] == ["failed_reply"]
+
+    def test_repeated_question(self, csv_folder):
+        path = csv_folder / "test.csv"
+        lines = path.read_text().splitlines(keepends=True)
+        path.write_text("".join([*lines, lines[-1]]))
+        with pytest.raises(LoadingError, match="qa_id 's95.* occurs twice"):
+            load_dataset(NAME, data_dir=str(csv_folder))
+
+    def test_patient_in_two_splits(self, csv_folder):
+        train = (csv_folder / "train.csv").read_text().splitlines(keepends=True)
+        with open(csv_folder / "test.csv", "a") as file:
+            file.write(train[1].replace("s9500", "s9599"))
+        with pytest.raises(LoadingError, match="patient 9.* is in the splits train and test"):
+            load_dataset(NAME, data_dir=str(csv_folder))
+
+    def test_two_files_for_a_split(self, csv_folder):
+        shutil.copy(csv_folder / "val.csv", csv_folder / "validation.csv")
+        with pytest.raises(InputError, match="several files for the validate split"):
+            load_dataset(NAME, data_dir=str(csv_folder))
+
+
+class TestDamagedRelease:
+    def test_truncated_shard(self, own_copy):
+        shard = next((own_copy.workspace.release / "qa").glob("train-*"))
+        shard.write_bytes(shard.read_bytes()[:-10])
+        with pytest.raises(InputError, match="bytes, the manifest says"):
+            load_dataset(NAME, data_dir=str(own_copy.workspace.root))
+
+    def test_missing_shard(self, own_copy):
+        next((own_copy.workspace.release / "qa").glob("test-*")).unlink()
+        with pytest.raises(InputError, match="is missing, the manifest says"):
+            load_dataset(NAME, data_dir=str(own_copy.workspace.root))
+
+    def test_manifest_that_points_out_of_the_folder(self, own_copy):
+        path = own_copy.workspace.release / "manifest.json"
+        manifest = json.loads(path.read_text())
+        manifest["files"]["../../../secret.parquet"] = {"bytes": 0, "sha256": ""}
+        path.write_text(json.dumps(manifest))
+        with pytest.raises(InputError, match="leaves its root"):
+            load_dataset(NAME, data_dir=str(own_copy.workspace.root))
+
+    def test_unknown_governance_class_is_not_taken_for_open(self, own_copy):
+        path = own_copy.workspace.release / "manifest.json"
+        path.write_text(path.read_text().replace('"governance": "open"', '"governance": "public"'))
+        with pytest.raises(Exception, match="governance class 'public' is unknown"):
+            load_dataset(NAME, data_dir=str(own_copy.workspace.root))
+
+    def test_empty_folder(self, tmp_path):
+        with pytest.raises(InputError, match="no release there"):
+            load_dataset(NAME, data_dir=str(tmp_path))
+
+
+SAMPLE_SCRIPT = """
+from datasets import load_dataset
+import mimic_cxr_vqa
+rows = load_dataset("mimic_cxr_vqa", "sample")
+stream = load_dataset("mimic_cxr_vqa", "sample", streaming=True)
+first = next(iter(stream["train"]))
+assert first["qa_id"] == rows["train"][0]["qa_id"]
+assert first["images"][0].size == rows["train"][0]["images"][0].size
+print(sorted(rows), len(set(rows["train"]["study_id"])))
+"""
+
+
+@pytest.mark.parametrize("where", ["empty folder", "repository root"])
+def test_sample_loads_in_a_fresh_interpreter(where, tmp_path):
+    folder = tmp_path if where == "empty folder" else Path(__file__).parent.parent
+    environment = {**os.environ, "HF_HOME": str(tmp_path / "home")}
+    done = subprocess.run(
+        [sys.executable, "-c", SAMPLE_SCRIPT], cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("['test', 'train', 'validation']")
+
+
+def test_sample_is_what_the_sample_writer_writes():
+    release = open_release(mimic_cxr_vqa.SAMPLE_DIR)
+    assert release.governance is Governance.OPEN
+    assert release.manifest["counts"]["studies"] == 40
+    size = sum(path.stat().st_size for path in mimic_cxr_vqa.SAMPLE_DIR.rglob("*") if path.is_file())
+    assert size < 3_000_000
+
+
+def test_unknown_configuration_names_the_known_ones(sharded):
+    with pytest.raises(ValueError, match="'everything' not found.*sample"):
+        load_dataset(NAME, "everything", data_dir=str(sharded.workspace.root))

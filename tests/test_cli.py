@@ -1,0 +1,148 @@
+"""The command line: help that answers at once, exit codes, one-line errors, the steps in order."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from medvqa_hub.cli import run
+
+COMMANDS = [
+    [],
+    ["demo"],
+    ["doctor"],
+    ["cxr"],
+    *[["cxr", name] for name in ("phantom", "questions", "answer", "status", "release", "export-csv", "stats")],
+]
+IMPORT_PROBE = """
+import sys
+from medvqa_hub.cli import run
+code = run(sys.argv[1:])
+heavy = {"torch", "transformers", "datasets", "pyarrow", "numpy", "pandas", "matplotlib", "PIL"} & set(sys.modules)
+print("HEAVY", sorted(heavy))
+sys.exit(code)
+"""
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_help_imports_nothing_heavy(command):
+    probe = [sys.executable, "-c", IMPORT_PROBE, *command, "--help"]
+    done = subprocess.run(probe, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and "Usage" in done.stdout
+    assert done.stdout.rstrip().endswith("HEAVY []")
+
+
+def test_every_command_is_probed():
+    import typer
+
+    from medvqa_hub.cli import app
+
+    command = typer.main.get_command(app)
+    names = {(name,) for name in command.commands}
+    names |= {("cxr", name) for name in command.commands["cxr"].commands}
+    assert names == {tuple(command) for command in COMMANDS if command}
+
+
+def test_steps_from_drawing_to_statistics(tmp_path, capsys):
+    tree, out = str(tmp_path / "tree"), str(tmp_path / "out")
+    steps = [
+        f"cxr phantom --out {tree} --studies 12 --size 64 --reports zip",
+        f"cxr questions --source phantom --root {tree} --out {out}",
+        f"cxr answer --out {out}",
+        f"cxr status --out {out}",
+        f"cxr release --out {out}",
+        f"cxr stats --data {out} --out {tmp_path / 'stats'}",
+        f"cxr export-csv --data {out} --out {tmp_path / 'csv'}",
+        f"cxr stats --data {tmp_path / 'csv'}",
+        f"doctor --mimic-root {tree}",
+    ]
+    for step in steps:
+        assert run(step.split()) == 0, step
+    printed = capsys.readouterr().out
+    assert "governance class: open" in printed and "QA Pairs" in printed
+    statistics = json.loads((tmp_path / "stats" / "statistics.json").read_text())
+    rows = json.loads((tmp_path / "out" / "release" / "manifest.json").read_text())["counts"]["rows"]
+    assert statistics["table_1"]["all"]["qa_pairs"] == rows
+    assert (tmp_path / "stats" / "figure1.png").read_bytes().startswith(b"\x89PNG")
+    assert run(f"cxr answer --out {out}".split()) == 0
+    assert "nothing was asked" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ("cxr questions --root {tmp}/none --out {tmp}/out", r"metadata table not found; looked for .*/none/mimic-cxr-2.0.0"),
+        ("cxr questions --source openi --root {tmp} --out {tmp}/out", r"indiana_reports.csv"),
+        ("cxr questions --root {tmp} --labeler human --out {tmp}/out", r"'human' is unknown; allowed: chexpert, negbio"),
+        ("cxr answer --out {tmp}/out", r"manifest.json: no such file; run: medvqa-hub cxr questions"),
+        ("cxr answer --out {tmp}/out --engine gpt", r"'gpt' is unknown; available: extractive"),
+        ("cxr release --out {tmp}/out", r"run: medvqa-hub cxr questions"),
+        ("cxr stats --data {tmp}/none", r"no such folder"),
+        ("cxr export-csv --data {tmp} --out {tmp}/csv", r"no release there"),
+        ("cxr phantom --out {tmp}/tree --studies 0", r"0"),
+        ("cxr phantom --out {tmp}/tree --studies 5 --size 8", r"8"),
+        ("cxr phantom --out {tmp}/file/tree --studies 2", r"cannot write .*file"),
+    ],
+)
+def test_errors_are_one_line_and_exit_code_1(arguments, expected, tmp_path, capsys):
+    import re
+
+    (tmp_path / "file").write_text("not a folder")
+    assert run(arguments.format(tmp=tmp_path).split()) == 1
+    lines = capsys.readouterr().err.strip().splitlines()
+    assert len(lines) == 1 and lines[0].startswith("error: ") and re.search(expected, lines[0]), lines
+    assert not (tmp_path / "out" / "questions").exists()
+
+
+def test_wrong_usage_is_exit_code_2():
+    assert run(["cxr", "answer"]) == 2
+    assert run(["cxr", "fly"]) == 2
+
+
+def test_doctor_fails_and_names_what_is_missing(tmp_path, capsys):
+    assert run(["doctor", "--mimic-root", str(tmp_path)]) == 1
+    printed = capsys.readouterr().out
+    for name in ("chexpert table", "metadata table", "split table", "image folder", "reports"):
+        assert name in printed
+    assert "physionet.org" in printed and str(tmp_path) in printed
+
+
+def test_ctrl_c_is_exit_code_130_and_the_run_goes_on(tmp_path):
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    phantom = [sys.executable, "-m", "medvqa_hub.cli", "cxr", "phantom", "--out", str(tmp_path / "tree")]
+    phantom += ["--studies", "60", "--size", "256"]
+    process = subprocess.Popen(phantom, stderr=subprocess.PIPE, text=True, env=environment)
+    wait_for(lambda: any((tmp_path / "tree" / "files").glob("*/*/*/*.jpg")), process)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert err.strip().splitlines()[-1] == "stopped; run the same command again to go on"
+    assert "Traceback" not in err
+    assert not (tmp_path / "tree" / "phantom.json").exists()
+    assert subprocess.run(phantom, check=False).returncode == 0
+    assert (tmp_path / "tree" / "phantom.json").exists()
+
+
+def wait_for(condition, process: subprocess.Popen, seconds: float = 60) -> None:
+    """Wait until `condition()` holds while the process is still running."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline, "nothing happened"
+        time.sleep(0.01)
+
+
+def test_demo_tells_the_whole_story(tmp_path, capsys):
+    out = tmp_path / "demo"
+    assert run(["demo", "--out", str(out), "--studies", "12"]) == 0
+    printed = capsys.readouterr().out
+    assert "Table 1" in printed and "contact_sheet.png" in printed
+    for name in ("contact_sheet.png", "figure1.png", "statistics.json", "cxr/release/README.md", "phantom/phantom.json"):
+        assert (out / Path(name)).exists(), name
+    assert run(["demo", "--out", str(out), "--studies", "13"]) == 1
+    assert "12" in capsys.readouterr().err

@@ -1,0 +1,139 @@
+"""Writing a release: what is in it, what is refused, and that the same inputs give the same bytes."""
+
+import hashlib
+import shutil
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from builds import build_release
+
+from medvqa_core.errors import ConfigError, InputError, OutputError
+from medvqa_core.governance import Governance
+from medvqa_core.store import RecordStore
+from mimic_cxr_vqa.generation.answers import AnswerSettings, iterate_requests, load_engine, request_key
+from mimic_cxr_vqa.release import open_release
+from mimic_cxr_vqa.release_writer import write_release
+from mimic_cxr_vqa.schema import QA_SCHEMA, STUDY_SCHEMA
+from mimic_cxr_vqa.workspace import Workspace
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    return build_release(tmp_path_factory.mktemp("built"), studies=16, rows_per_shard=100)
+
+
+@pytest.fixture
+def workspace(built, tmp_path) -> Workspace:
+    shutil.copytree(built.workspace.root, tmp_path / "cxr")
+    return Workspace(tmp_path / "cxr")
+
+
+def read_all(workspace: Workspace) -> pa.Table:
+    return pa.Table.from_batches(open_release(workspace.root).iterate_all())
+
+
+def change_records(workspace: Workspace, change) -> None:
+    """Append a changed copy of the first records."""
+    with RecordStore(workspace.answers, "answers", Governance.OPEN, None, read_only=True) as store:
+        records, settings = list(store.records())[:5], store.settings
+    with RecordStore(workspace.answers, "answers", Governance.OPEN, settings) as store:
+        store.append([change(record) for record in records])
+
+
+def test_rows_have_the_schema_and_one_answer_per_question(built):
+    rows = read_all(built.workspace)
+    assert rows.schema.equals(QA_SCHEMA)
+    assert len(rows) == built.manifest["counts"]["questions"] == len(set(rows["qa_id"].to_pylist()))
+    assert all(rows["answer"].to_pylist())
+    provenance = rows["provenance"][0].as_py()
+    assert (provenance["engine"], provenance["attempts"], provenance["lint"]) == ("extractive", 1, [])
+
+
+def test_no_study_is_spread_over_two_shards_and_studies_go_with_their_rows(built):
+    release = open_release(built.workspace.root)
+    seen: set[int] = set()
+    for split, files in release.files.items():
+        for qa, studies in zip(files, release.studies[split], strict=True):
+            ids = pq.read_table(qa, columns=["study_id"])["study_id"].unique().to_pylist()
+            table = pq.read_table(studies)
+            assert table["study_id"].to_pylist() == ids and table.schema.equals(STUDY_SCHEMA)
+            assert not seen & set(ids)
+            seen |= set(ids)
+        sizes = [pq.read_metadata(qa).num_rows for qa in files]
+        assert all(size >= 100 for size in sizes[:-1])
+    assert built.manifest["splits"]["train"]["shards"] > 1
+
+
+def test_manifest_describes_every_file(built):
+    folder = built.workspace.release
+    files = {str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()}
+    assert files == {*built.manifest["files"], "manifest.json"}
+    for name, described in built.manifest["files"].items():
+        data = (folder / name).read_bytes()
+        assert described == {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+
+
+def test_same_inputs_give_the_same_bytes(built, workspace):
+    write_release(workspace, rows_per_shard=100)
+    for path in built.workspace.release.rglob("*"):
+        if path.is_file():
+            assert (workspace.release / path.relative_to(built.workspace.release)).read_bytes() == path.read_bytes(), path
+
+
+def test_errors_are_left_out_and_counted(workspace):
+    change_records(workspace, lambda record: {**record, "answer": None, "error": "time out"})
+    manifest = write_release(workspace)
+    assert manifest["counts"]["failed"] == 5
+    assert len(read_all(workspace)) == manifest["counts"]["rows"] == manifest["counts"]["questions"] - 5
+
+
+@pytest.mark.parametrize(("flagged", "lost"), [("keep", 0), ("drop", 5)])
+def test_flagged_answers_are_kept_with_their_rule_or_dropped(workspace, flagged, lost):
+    change_records(workspace, lambda record: {**record, "answer": "Stable.", "lint": ["prohibited:stable"]})
+    manifest = write_release(workspace, flagged=flagged)
+    rows = read_all(workspace)
+    assert len(rows) == manifest["counts"]["questions"] - lost
+    kept = [row["lint"] for row in rows["provenance"].to_pylist() if row["lint"]]
+    assert kept == [["prohibited:stable"]] * (5 - lost)
+    assert (manifest["counts"]["flagged"], manifest["counts"]["flagged_dropped"]) == (5 - lost, lost)
+
+
+def test_unanswered_questions_are_named_and_can_be_allowed(workspace):
+    settings = AnswerSettings.of(load_engine("extractive"))
+    keys = [request_key(request, settings) for study in iterate_requests(workspace) for request in study][:7]
+    lines = workspace.answers.read_text().splitlines(keepends=True)
+    workspace.answers.write_text("".join(line for line in lines if not any(key in line for key in keys)))
+    with pytest.raises(InputError, match=r"7 of \d+ questions have no answer yet; run: medvqa-hub cxr answer"):
+        write_release(workspace)
+    assert write_release(workspace, allow_missing=True)["counts"]["missing"] == 7
+
+
+def test_answers_of_an_earlier_report_text_are_not_released(workspace):
+    path = workspace.questions / "studies.parquet"
+    studies = pq.read_table(path)
+    changed = pa.array(["Small effusion.", *studies["findings"].to_pylist()[1:]], pa.string())
+    pq.write_table(studies.set_column(studies.schema.get_field_index("findings"), "findings", changed), path)
+    with pytest.raises(InputError, match="questions have no answer yet"):
+        write_release(workspace)
+
+
+def test_steps_that_have_not_run_are_named(tmp_path):
+    with pytest.raises(InputError, match="run: medvqa-hub cxr questions"):
+        write_release(Workspace(tmp_path))
+
+
+def test_options_are_checked(workspace):
+    with pytest.raises(ConfigError, match="flagged='hide'"):
+        write_release(workspace, flagged="hide")
+    with pytest.raises(ConfigError, match="rows_per_shard=0"):
+        write_release(workspace, rows_per_shard=0)
+
+
+def test_a_folder_that_is_not_a_release_is_never_replaced(workspace):
+    shutil.rmtree(workspace.release)
+    workspace.release.mkdir()
+    (workspace.release / "thesis.tex").write_text("years of work")
+    with pytest.raises(OutputError, match="not an earlier result"):
+        write_release(workspace)
+    assert (workspace.release / "thesis.tex").exists()
