@@ -75,7 +75,7 @@ def atomic_folder(path: Path, private: bool = False) -> Iterator[Path]:
     """Yield an empty folder beside `path`; on success it takes the place of `path`, on failure it is removed.
 
     A reader sees the old folder, for an instant none, or the new one; never a mixture. Only an empty folder or one that
-    holds MARKER (that is, an earlier result) is replaced.
+    holds MARKER (that is, an earlier result) is replaced; a link to one is followed.
 
     Args:
         private: give the folder mode 0700 (credentialed data).
@@ -83,19 +83,21 @@ def atomic_folder(path: Path, private: bool = False) -> Iterator[Path]:
     Raises:
         OutputError: `path` holds something else, or cannot be written.
     """
+    path = path.resolve()  # a link stays, its target is replaced on its own disk
     make_folder(path.parent)
-    if path.exists() and not (path / MARKER).exists() and (not path.is_dir() or any(path.iterdir())):
-        raise OutputError(f"{path} exists and holds no {MARKER}: it is not an earlier result; choose another folder")
     partial = path.with_name(path.name + PARTIAL_SUFFIX)
     replaced = path.with_name(path.name + ".replaced")
+    _restore(replaced, path)
+    if path.exists() and not (path / MARKER).exists() and (not path.is_dir() or any(path.iterdir())):
+        raise OutputError(f"{path} exists and holds no {MARKER}: it is not an earlier result; choose another folder")
     with writing(path):
         for leftover in (partial, replaced):
             if leftover.exists():
                 shutil.rmtree(leftover)
         partial.mkdir(mode=0o700 if private else 0o777)
     try:
-        yield partial
         with writing(path):
+            yield partial
             for folder, _, files in os.walk(partial):
                 for name in files:
                     _sync(Path(folder, name))
@@ -108,7 +110,15 @@ def atomic_folder(path: Path, private: bool = False) -> Iterator[Path]:
                 shutil.rmtree(replaced)
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)
+        _restore(replaced, path)
         raise
+
+
+def _restore(replaced: Path, path: Path) -> None:
+    """Bring back the folder that was moved aside, if whoever did it stopped before the new one took its place."""
+    if replaced.exists() and not path.exists():
+        with writing(path):
+            os.rename(replaced, path)
 
 
 def join_under(root: Path, relative: str, where: str) -> Path:
@@ -126,7 +136,8 @@ def join_under(root: Path, relative: str, where: str) -> Path:
             f"{where}: path {relative!r} leaves its root; allowed are relative paths without '..' below {root}"
         )
     path = root / relative
-    if not path.resolve().is_relative_to(root.resolve()):
+    # not Path.resolve: it raises RuntimeError for links that go round in circles
+    if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root)):
         raise InputError(
             f"{where}: path {relative!r} leads out of {root} through a symbolic link; copy the file below the root"
         )

@@ -64,13 +64,13 @@ def refuse_remote(governance: Governance, endpoint: str | None, what: str) -> No
     if governance is not Governance.CREDENTIALED or endpoint is None or _is_loopback(endpoint):
         return
     raise GovernanceError(
-        f"{what} would send credentialed text to {urlsplit(endpoint).hostname or endpoint}: allowed are in-process "
+        f"{what} would send credentialed text to {_host(endpoint) or repr(endpoint)}: allowed are in-process "
         "engines and servers on 127.0.0.1, localhost or [::1]; run the model on this machine"
     )
 
 
 def _is_loopback(endpoint: str) -> bool:
-    host = urlsplit(endpoint).hostname
+    host = _host(endpoint)
     if host is None:
         return False
     if host == "localhost":
@@ -79,6 +79,16 @@ def _is_loopback(endpoint: str) -> bool:
         return ip_address(host).is_loopback
     except ValueError:  # a DNS name: it may point anywhere
         return False
+
+
+def _host(endpoint: str) -> str | None:
+    """The machine that an address names; None where that cannot be read, or where HTTP clients read it differently."""
+    if "\\" in endpoint:  # http://a\@b is b for urllib and a for urllib3
+        return None
+    try:
+        return urlsplit(endpoint).hostname
+    except ValueError:
+        return None
 
 
 _DATASET_LINE = "governance class: "

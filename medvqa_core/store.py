@@ -1,9 +1,9 @@
 """Append-only record store: one JSONL file that a killed run continues without losing or repeating anything.
 
 Layout: line 1 is the header `{"store": 1, "kind": …, "governance": …, "settings": {…}}`, every other line one record
-`{"key": "<32 hex digits>", …}`, key first. A record counts once its line has been synced. A torn last line (the process or
-the machine died while writing) is cut off on opening; any other broken line is an error, not a skip. The last record of a key
-is the one that holds, so a failure can be retried. One process writes at a time.
+`{"key": "<32 hex digits>", …}`, key first. A record counts once its line has been synced. A torn last line (the process
+or the machine died while writing) is cut off on opening; any other broken line is an error, not a skip. The last record
+of a key is the one that holds, so a failure can be retried. One process writes at a time.
 
 Keys are hashes of the content that a record answers (`content_key`), never positions: a changed input is a new key.
 """
@@ -21,6 +21,7 @@ from medvqa_core.files import make_folder, writing
 from medvqa_core.governance import Governance, parse, refuse_lowering
 
 STORE_VERSION = 1
+_HEADER_PREFIX = b'{"store": '
 _KEY_PREFIX = b'{"key": "'
 _KEY_LENGTH = 32
 
@@ -56,12 +57,15 @@ class RecordStore:
         self.path = path
         self._offsets: dict[bytes, int] = {}  # key -> start of its last line
         self._descriptor: int | None = None
-        header = {"store": STORE_VERSION, "kind": kind, "governance": str(governance), "settings": dict(settings or {})}
+        written = json.loads(json.dumps(dict(settings or {})))  # tuples as lists, as the file will have them
+        header = {"store": STORE_VERSION, "kind": kind, "governance": str(governance), "settings": written}
         if read_only:
             self._open_for_reading()
         else:
-            self._open_for_writing(header)
+            self._open_for_writing()
         try:
+            if not read_only:
+                self._cut_torn_line(header)
             self.settings = self._check_header(header, compare_settings=settings is not None)
             self.governance = governance
             self._index()
@@ -86,14 +90,12 @@ class RecordStore:
         offset = self._offsets.get(bytes.fromhex(key))
         if offset is None:
             return None
-        self._file.seek(offset)
-        return _parse_line(self._file.readline(), self.path, f"byte {offset}")
+        return self._read(offset)
 
     def records(self) -> Iterator[dict[str, Any]]:
         """The last record of every key, in file order."""
         for offset in sorted(self._offsets.values()):
-            self._file.seek(offset)
-            yield _parse_line(self._file.readline(), self.path, f"byte {offset}")
+            yield self._read(offset)
 
     def append(self, records: Iterable[Mapping[str, Any]]) -> None:
         """Write `records` (each with a "key") as one write and one sync; they count once this returns.
@@ -104,7 +106,7 @@ class RecordStore:
         lines, offsets, position = [], {}, self._end
         for record in records:
             fields = {"key": record["key"], **{name: value for name, value in record.items() if name != "key"}}
-            line = json.dumps(fields, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n"
+            line = _encode_line(fields)
             assert line.startswith(_KEY_PREFIX) and len(fields["key"]) == _KEY_LENGTH, fields["key"]
             offsets[bytes.fromhex(fields["key"])] = position
             position += len(line)
@@ -130,7 +132,7 @@ class RecordStore:
             raise InputError(f"{self.path}: no such file; run the step that writes it first") from None
         self._end = _end_of_last_line(self._file)
 
-    def _open_for_writing(self, header: dict[str, Any]) -> None:
+    def _open_for_writing(self) -> None:
         make_folder(self.path.parent)
         with writing(self.path):
             self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -140,14 +142,22 @@ class RecordStore:
         except OSError:
             self.close()
             raise OutputError(f"{self.path} is being written by another process; wait for it or stop it") from None
+
+    def _cut_torn_line(self, header: dict[str, Any]) -> None:
+        """Cut off what follows the last whole line; write the header where there is no whole line."""
         self._end = _end_of_last_line(self._file)
+        if self._end == 0:
+            self._file.seek(0)
+            start = self._file.read(len(_HEADER_PREFIX))
+            if not _HEADER_PREFIX.startswith(start):
+                raise ConfigError(f"{self.path} starts with {start!r}: it is no store; choose another output folder")
         with writing(self.path):
             os.ftruncate(self._descriptor, self._end)
         if self._end == 0:
-            self._write(json.dumps(header, ensure_ascii=False).encode() + b"\n")
+            self._write(_encode_line(header))
 
     def _write(self, data: bytes) -> None:
-        """Append `data` at the end of the last whole line and sync it (unbuffered: a failed write leaves nothing queued)."""
+        """Append `data` at the end of the last whole line and sync it. Unbuffered: a failed write leaves nothing queued."""
         with writing(self.path):
             written = 0
             while written < len(data):
@@ -156,8 +166,7 @@ class RecordStore:
         self._end += len(data)
 
     def _check_header(self, header: dict[str, Any], compare_settings: bool) -> dict[str, Any]:
-        self._file.seek(0)
-        found = _parse_line(self._file.readline(), self.path, "line 1")
+        found = self._read(0)
         if found.get("store") != STORE_VERSION or found.get("kind") != header["kind"]:
             raise ConfigError(
                 f"{self.path} is a {found.get('kind')!r} store of version {found.get('store')!r}; expected "
@@ -176,6 +185,23 @@ class RecordStore:
                 f"{self.path} was started with other settings: {differing}; use the same, or another output folder"
             )
         return settings
+
+    def _read(self, offset: int) -> dict[str, Any]:
+        """The record (or the header) whose line starts at `offset`."""
+        self._file.seek(offset)
+        line = self._file.readline()
+        try:
+            record = json.loads(line)
+        except ValueError as error:
+            raise InputError(f"{self._name_line(offset)}: not valid JSON ({error}); {_remedy(offset)}") from None
+        if not isinstance(record, dict):
+            found = type(record).__name__
+            raise InputError(f"{self._name_line(offset)}: expected a JSON object, found {found}; {_remedy(offset)}")
+        return record
+
+    def _name_line(self, offset: int) -> str:
+        self._file.seek(0)
+        return f"{self.path}, line {self._file.read(offset).count(b'\n') + 1}"
 
     def _index(self) -> None:
         self._file.seek(0)
@@ -206,14 +232,12 @@ def _end_of_last_line(file: Any) -> int:
     return 0
 
 
-def _parse_line(line: bytes, path: Path, where: str) -> dict[str, Any]:
-    try:
-        record = json.loads(line)
-    except ValueError as error:
-        raise InputError(f"{path}, {where}: not valid JSON ({error}); remove the line") from None
-    if not isinstance(record, dict):
-        raise InputError(f"{path}, {where}: expected a JSON object, found {type(record).__name__}; remove the line")
-    return record
+def _encode_line(fields: Mapping[str, Any]) -> bytes:
+    return json.dumps(fields, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n"
+
+
+def _remedy(offset: int) -> str:
+    return "remove the line, its work is done again" if offset else "it is no store; choose another output folder"
 
 
 def _differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:

@@ -31,8 +31,8 @@ _HEADINGS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "findings",
         (
-            r"FINDINGS? ?(?:AND|&|/) ?IMPRESSIONS?",
-            r"IMPRESSIONS? ?(?:AND|&|/) ?FINDINGS?",
+            r"FINDINGS?\s{0,3}(?:AND|&|/)\s{0,3}IMPRESSIONS?",
+            r"IMPRESSIONS?\s{0,3}(?:AND|&|/)\s{0,3}FINDINGS?",
             r"(?:ADDITIONAL |PERTINENT |CHEST )?FINDINGS?",
         ),
     ),
@@ -58,7 +58,7 @@ _HEADINGS: tuple[tuple[str, tuple[str, ...]], ...] = (
             r"REFERENCE EXAM",
             r"ADDENDUM",
             r"NOTIFICATIONS?",
-            r"RECOMMENDATIONS?(?: ?\(S\))?",
+            r"RECOMMENDATIONS?(?:\(S\))?",
             r"COMMENTS?",
             r"FINAL REPORT",
             r"DATE(?: OF EXAM| OF SERVICE)?",

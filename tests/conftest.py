@@ -1,38 +1,68 @@
-"""Shared by all tests: no network, a throw-away Hugging Face cache, and the place of the real data."""
+"""Shared ground of the tests: offline, with a Hugging Face cache of their own, and no network.
+
+The environment is set when this file is imported, which is before any test module imports `datasets`.
+"""
 
 import os
+import shutil
 import socket
 import tempfile
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
-# Before anything imports datasets or huggingface_hub: they read these once.
-os.environ["HF_HUB_OFFLINE"] = "1"
-os.environ["HF_HOME"] = tempfile.mkdtemp(prefix="hf-home-")
-for variable in ("MIMIC_CXR_VQA_DIR", "MIMIC_CXR_JPG_ROOT", "HF_DATASETS_CACHE"):
-    os.environ.pop(variable, None)
+ROOT = Path(__file__).resolve().parent.parent
 
-REPOSITORY = Path(__file__).parent.parent
-_connect = socket.socket.connect
+_HF_HOME = tempfile.mkdtemp(prefix="medvqa-tests-")
+os.environ.update(HF_HUB_OFFLINE="1", HF_HUB_DISABLE_TELEMETRY="1", HF_HOME=_HF_HOME)
+for name in ("HF_DATASETS_CACHE", "HF_HUB_CACHE", "HF_MODULES_CACHE", "MIMIC_CXR_VQA_DIR", "MIMIC_CXR_JPG_ROOT"):
+    os.environ.pop(name, None)
+
+# No deadline: a slow machine is no defect. The same examples every time, so that a failure is the change's.
+settings.register_profile("suite", deadline=None, derandomize=True, database=None)
+settings.load_profile("suite")
 
 
-@pytest.fixture(autouse=True)
-def no_network(monkeypatch):
-    """Connections to other machines fail; sockets of this machine work."""
+class NetworkError(AssertionError):
+    """A test tried to leave this machine."""
 
-    def connect(self, address):
-        if self.family in (socket.AF_INET, socket.AF_INET6) and address[0] not in ("127.0.0.1", "::1", "localhost"):
-            raise AssertionError(f"a test tried to reach {address}")
-        return _connect(self, address)
 
-    monkeypatch.setattr(socket.socket, "connect", connect)
+def _is_local(host: object) -> bool:
+    return host in (None, "", "localhost", "::1", "0.0.0.0", b"localhost") or str(host).startswith("127.")
+
+
+def _guard_addresses(method):
+    def guarded(self, address, *args):
+        if self.family in (socket.AF_INET, socket.AF_INET6) and not _is_local(address[0]):
+            raise NetworkError(f"tests must not use the network, this one connects to {address[0]}")
+        return method(self, address, *args)
+
+    return guarded
+
+
+def _guard_names(lookup):
+    def guarded(host, *args, **kwargs):
+        if not _is_local(host):
+            raise NetworkError(f"tests must not use the network, this one looks up {host}")
+        return lookup(host, *args, **kwargs)
+
+    return guarded
+
+
+socket.socket.connect = _guard_addresses(socket.socket.connect)
+socket.socket.connect_ex = _guard_addresses(socket.socket.connect_ex)
+socket.getaddrinfo = _guard_names(socket.getaddrinfo)
+
+
+def pytest_unconfigure() -> None:
+    shutil.rmtree(_HF_HOME, ignore_errors=True)
 
 
 @pytest.fixture(scope="session")
 def real_data() -> Path:
-    """The folder of real data; tests that need it are skipped where it is absent."""
-    folder = Path(os.environ.get("MEDVQA_REAL_DATA", REPOSITORY.parent / "shared" / "data"))
+    """Folder of the real data; it is never part of the repository."""
+    folder = Path(os.environ.get("MEDVQA_REAL_DATA", ROOT.parent / "shared" / "data"))
     if not folder.is_dir():
-        pytest.skip(f"real data is not at {folder} (set MEDVQA_REAL_DATA)")
+        pytest.skip(f"no real data at {folder}; set MEDVQA_REAL_DATA to its folder")
     return folder

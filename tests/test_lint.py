@@ -6,9 +6,24 @@ from mimic_cxr_vqa.generation.lint import RULES, lint
 
 # Appendix B of the paper, in its order.
 PAPER_WORDS = (
-    "unchanged new previous compared remains alteration progressive stable worsening improving evolving resolving "
-    "persistent ongoing recurrent interval follow-up"
-).split()
+    "unchanged",
+    "new",
+    "previous",
+    "compared",
+    "remains",
+    "alteration",
+    "progressive",
+    "stable",
+    "worsening",
+    "improving",
+    "evolving",
+    "resolving",
+    "persistent",
+    "ongoing",
+    "recurrent",
+    "interval",
+    "follow-up",
+)
 
 
 def test_each_of_the_papers_words_has_its_rule_and_is_found() -> None:

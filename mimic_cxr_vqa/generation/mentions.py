@@ -32,11 +32,12 @@ _CUES = re.compile(
     (?P<nothing>
         not?\ (?:(?:significant(?:ly)?|interval|definite|appreciable|substantial|real|much|great)\ )*
             (?:changed?|increased?|decreased?|worsening|improvement|difference)
-        |without\ (?:(?:significant|interval)\ )*(?:change|increase)|not\ only
+        |not\ (?:present|seen|visible|evident|identified)\ (?:on|in|at)\ (?:the\ )?(?:prior|previous|earlier)
+        |not\ previously\ {_SEEN}|without\ (?:(?:significant|interval)\ )*(?:change|increase)|not\ only
     )
     |(?P<doubt_behind>
         (?:can\ ?not|could\ not|not|(?:is|are)\ difficult\ to)\ (?:be\ )?
-            (?:(?:entirely|completely|fully|definitely)\ )*(?:excluded?|ruled?\ out)
+            (?:(?:entirely|completely|fully|definitely)\ )*(?:excluded|ruled\ out)
         |(?:is|are)\ (?:\w+\ )?(?:possible|suspected|questioned|questionable(?!\ for)|unlikely|in\ the\ differential)
         |(?:is|are)\ (?:also\ |not\ )?(?:a\ )?(?:consideration|possibility|concern)|should\ be\ considered|unlikely
     )
@@ -46,7 +47,8 @@ _CUES = re.compile(
         |(?:may|might|could|can|would)\ (?:also\ )?
             (?:be|represent|reflect|indicate|relate|suggest|have|correspond|obscure)\w*
         |may|might|possibl[ey]|possibility|probabl[ey]|likely|potentially|perhaps|presumabl[ey]|presumed
-        |suspicio(?:us|n)|suspect(?:ed)?|suggest\w*|concern(?:ing)?\ for|worrisome|questionabl[ey]|question\ of|equivocal
+        |suspicio(?:us|n)|suspect(?:ed)?
+        |suggest\w*|concern(?:ing)?\ for|worrisome|questionabl[ey]|question\ of|equivocal
         |versus|vs\.?|differential|borderline|consider|indeterminate|whether|less\ likely
         |(?:xxxx|_{{2,}})\ (?:represents?|reflects?|relates?|related\ to|indicates?|secondary\ to)
     )
@@ -107,7 +109,7 @@ class Mention:
 class Analysis:
     """All mentions of one findings text, by category (and `OTHER_ABNORMALITY`), in the order of the text.
 
-    `sentences` is the number of sentences in the text: a text that speaks of no category still says that nothing is wrong.
+    `sentences` is their number in the text: a text that speaks of no category still says that nothing is wrong.
     """
 
     mentions: dict[str, tuple[Mention, ...]]

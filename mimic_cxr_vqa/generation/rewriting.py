@@ -9,6 +9,7 @@ what was said.
 """
 
 import re
+from functools import lru_cache
 
 from mimic_cxr_vqa.generation.lint import lint
 from mimic_cxr_vqa.generation.rewriting_rules import (
@@ -31,6 +32,7 @@ _UNDERSCORES = re.compile(r"_{2,}")
 _WORD = re.compile(r"[a-z]+")
 
 
+@lru_cache(maxsize=4096)  # a study's questions quote the same clauses, and radiologists repeat themselves
 def rewrite(clause: str) -> str | None:
     """The statement that `clause` makes of the image alone: no final stop, no capital in front unless it belongs.
 

@@ -42,11 +42,14 @@ def _rules(*pairs: tuple[str, str | Callable[[re.Match[str]], str]], flags: int 
 
 COMPARISONS = _rules(
     # phrases that point at another study
+    (rf",?\s*\bnot (?:present|seen|visible|evident|identified) (?:on|in|at) (?:the )?{_PRIOR}\b[^,;.()]*", ""),
+    (rf",?\s*\bnot previously {_SEEN}", ""),
     (r",?\s*\b(?:when |as )?(?:compared?|comparing|in comparison) (?:to|with) [^,;.()]*", ""),
     (rf",?\s*\b(?:similar|relative|{_SAME}) (?:to|with|in comparison to) (?:the |that on )?{_PRIOR}\b[^,;.()]*", ""),
     (rf",?\s*\b{_SAME}?\s*(?:since|from|on|over|across) (?:the |an? |her |his )?(?:\w+ )?{_PRIOR}\b[^,;.()]*", ""),
     (rf",?\s*\b(?:which|that) (?:is|are|was|were|has|have|appears?)(?: been| \w+ly)? {_SAME}\b[^,;.]*", ""),
-    (rf",?\s*\b{_SAME}?\s*(?:since|from) (?:the )?XXXX(?=[,.]| and| with|$)", " seen"),
+    (rf"\b(is|are) {_SAME} (?:since|from) (?:the )?XXXX(?=[,.]| and| with|$)", r"\1 seen"),
+    (rf",?\s*\b(?:{_SAME}|new|worse|{_CHANGED})?\s*(?:since|from) (?:the )?XXXX(?=[,.]| and| with|$)", ""),
     # phrases that point at the report
     (
         r"\bas (?:was |were )?(?:previously )?(?:described|mentioned|noted|seen|reported|above|before|discussed)"
@@ -77,6 +80,11 @@ COMPARISONS = _rules(
     (
         r",? (?:slightly |mildly )?(?:increased|decreased|larger|smaller) in (?:size|number|"
         r"extent)(?: and \w+)?(?=,|$|\.)",
+        "",
+    ),
+    (
+        rf",\s*(?:with )?(?:{_HOW} )?(?:interval )?(?:larger|smaller|worse|greater|increase|decrease|worsening|"
+        rf"progression|improvement|enlargement|{_CHANGED})(?=$|[.,;])",
         "",
     ),
     # verbs of change

@@ -30,6 +30,7 @@ REPORTS = "indiana_reports.csv"
 PROJECTIONS = "indiana_projections.csv"
 _REPORT_COLUMNS = ("uid", "MeSH", "Problems", "image", "indication", "findings", "impression")
 _PROJECTION_COLUMNS = ("uid", "filename", "projection")
+_UID_DIGITS = 18  # what fits into int64
 _VIEWS = {"frontal": "FRONTAL", "lateral": "LATERAL"}
 _PA, _AP = re.compile(r"\bPA\b"), re.compile(r"\bAP\b")  # in capitals, as radiographers write them
 
@@ -164,8 +165,8 @@ def _images(path: Path, reports: dict[int, dict[str, str]]) -> dict[int, list[tu
 
 
 def _uid(cell: str, path: Path, number: int) -> int:
-    if not (cell.isascii() and cell.strip().isdigit()):
-        raise InputError(f"{path}: row {number}: uid {cell!r} is not a number")
+    if not (cell.isascii() and cell.strip().isdigit() and len(cell) <= _UID_DIGITS):
+        raise InputError(f"{path}: row {number}: uid {cell!r} is not a whole number of at most {_UID_DIGITS} digits")
     return int(cell)
 
 

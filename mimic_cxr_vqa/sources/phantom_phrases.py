@@ -126,7 +126,7 @@ PRESENT = {
         "{sev} smooth pleural thickening along the lateral chest wall {on}",
     ),
     "Pneumonia": (
-        "{sev} patchy airspace disease in the {side} {zone} is compatible with pneumonia",
+        "{sev} patchy inflammatory change in the {side} {zone} is compatible with pneumonia",
         "{sev} {side} {zone} bronchopneumonia",
         "Clustered patchy densities in the {side} {zone} represent {sev} pneumonia",
         "There is {sev} multifocal pneumonia in the {side} {zone}",
@@ -135,7 +135,7 @@ PRESENT = {
         "{There} {sev} {side} pneumothorax",
         "{sev} {side} pneumothorax with a visible pleural line",
         "A {sev} pneumothorax is present {on}, without lung markings beyond the pleural edge",
-        "The {side} lung is partly collapsed by a {sev} pneumothorax",
+        "The edge of the {side} lung is displaced from the chest wall by a {sev} pneumothorax",
     ),
 }
 

@@ -1,0 +1,48 @@
+"""The README's table of figures, made from the result files: `python benchmarks/readme.py` writes it, a test compares it."""
+
+import json
+from pathlib import Path
+
+RESULTS = Path(__file__).parent / "results"
+README = Path(__file__).parent.parent / "README.md"
+START, END = "<!-- figures: python benchmarks/readme.py -->\n", "<!-- end of figures -->"
+
+
+def make_table() -> str:
+    """The Markdown table, from `results/*.json`."""
+    questions, loading, images = (json.loads((RESULTS / f"{n}.json").read_text()) for n in ("questions", "loading", "images"))
+    average, noisy = images["films"]["average_film"], images["films"]["noisy_film"]
+    machine = images["machine"]
+    lines = [
+        "| what (`benchmarks/`) | here | baseline | ratio |",
+        "|---|---|---|---|",
+        f"| questions of {questions['studies']:,} studies (`questions.py`) | {questions['seconds']} s "
+        f"| scan of the tables per study: {questions['baseline_seconds']} s | **{questions['ratio']}x** |",
+        f"| {loading['rows']:,} rows of the authors' CSV to a ready dataset (`loading.py`) "
+        f"| {loading['load_ours_seconds']} s, peak {loading['load_ours_peak_gib']} GiB "
+        f"| the same dataset by pandas and `from_pandas`: {loading['load_by_pandas_seconds']} s, "
+        f"peak {loading['load_by_pandas_peak_gib']} GiB | **{loading['ratio']}x** |",
+        f"| … against the ten CSV columns as they are | | pandas and `from_pandas`, nothing converted: "
+        f"{loading['load_bare_seconds']} s, peak {loading['load_bare_peak_gib']} GiB | {loading['ratio_bare']}x |",
+        *(
+            f"| JPEG 2544x3056 of {film['file_mb']} MB to a 384 input, one core (`images.py`) | {film['fast_ms']} ms "
+            f"| open, RGB, resize: {film['plain_ms']} ms | **{film['fast_ratio']}x** |"
+            for film in (average, noisy)
+        ),
+        "",
+        f"On {machine['cores']} cores of {machine['processor']}, {machine['memory_gib']} GiB. The fast image path differs from the "
+        f"exact one by at most {noisy['fast_max_difference']} grey levels (mean {noisy['fast_mean_difference']}); `exact=True` "
+        "gives equal pixels.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def replace_table(text: str) -> str:
+    """`text` with what stands between the two markers replaced by the table."""
+    before, rest = text.split(START)
+    _, after = rest.split(END)
+    return f"{before}{START}{make_table()}{END}{after}"
+
+
+if __name__ == "__main__":
+    README.write_text(replace_table(README.read_text(encoding="utf-8")), encoding="utf-8")

@@ -1,0 +1,105 @@
+"""Folders that cannot be written and disks that are full: one line, exit code 1, nothing half-written that looks finished.
+
+The disk is filled by limiting how large a file the process may write, which the kernel reports like a full disk does.
+"""
+
+import resource
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from builds import Build, build_release
+
+LIMITED = """
+import errno, resource, signal, sys
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]), resource.RLIM_INFINITY))
+from medvqa_hub.cli import run
+sys.exit(run(sys.argv[2:]))
+"""
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory) -> Build:
+    return build_release(tmp_path_factory.mktemp("built"), studies=12)
+
+
+def run_limited(limit: int, *arguments: str) -> subprocess.CompletedProcess:
+    command = [sys.executable, "-c", LIMITED, str(limit), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def assert_one_line(done: subprocess.CompletedProcess) -> None:
+    assert done.returncode == 1, done.stderr
+    lines = done.stderr.strip().splitlines()
+    assert len(lines) == 1 and lines[0].startswith("error: cannot write "), done.stderr
+
+
+def steps(built: Build, out: Path) -> dict[str, tuple[list[str], Path]]:
+    """Command and the path that must not exist after it failed."""
+    tree, data = str(built.tree), str(built.workspace.root)
+    return {
+        "phantom": (["phantom", "--out", str(out), "--studies", "3", "--size", "64"], out / "phantom.json"),
+        "questions": (["questions", "--source", "phantom", "--root", tree, "--out", str(out)], out / "questions"),
+        "export": (["export-csv", "--data", data, "--out", str(out)], out),
+        "stats": (["stats", "--data", data, "--out", str(out)], out / "statistics.json"),
+    }
+
+
+@pytest.mark.parametrize("step", ["phantom", "questions", "export", "stats"])
+def test_full_disk(built, tmp_path, step):
+    command, result = steps(built, tmp_path / "out")[step]
+    assert_one_line(run_limited(600, "cxr", *command))
+    assert not result.exists()
+
+
+@pytest.mark.parametrize("step", ["phantom", "questions", "export", "stats"])
+def test_folder_that_cannot_be_written(built, tmp_path, step):
+    (tmp_path / "file").write_text("in the way")
+    command, _ = steps(built, tmp_path / "file" / "out")[step]
+    assert_one_line(run_limited(resource.RLIM_INFINITY, "cxr", *command))
+
+
+def test_answers_of_a_full_disk_are_whole_and_the_run_goes_on(built, tmp_path):
+    from medvqa_hub.cli import run
+
+    out, tree = str(tmp_path / "out"), str(built.tree)
+    assert run(["cxr", "questions", "--source", "phantom", "--root", tree, "--out", out]) == 0
+    store = tmp_path / "out" / "answers.jsonl"
+    done = run_limited(20_000, "cxr", "answer", "--out", out)
+    assert_one_line(done)
+    assert "free some space" in done.stderr or "File too large" in done.stderr
+    content = store.read_bytes()
+    assert len(content) <= 20_000 and content.endswith(b"}\n")
+    assert run(["cxr", "answer", "--out", out]) == 0
+    assert store.read_bytes() == built.workspace.answers.read_bytes()
+
+
+def test_release_on_a_full_disk_leaves_the_old_one(built, tmp_path):
+    from mimic_cxr_vqa.release import open_release
+
+    before = open_release(built.workspace.root).fingerprint
+    assert_one_line(run_limited(3_000, "cxr", "release", "--out", str(built.workspace.root)))
+    assert open_release(built.workspace.root).fingerprint == before
+    assert not list(built.workspace.root.glob("*.partial"))
+
+
+def test_two_processes_do_not_write_one_store(built, tmp_path):
+    """The second one is told; the first one's lock is held by a sleeping process."""
+    holder = (
+        "import fcntl, os, sys, time; d = os.open(sys.argv[1], os.O_RDWR); fcntl.flock(d, fcntl.LOCK_EX); "
+        "print('held', flush=True); time.sleep(60)"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", holder, str(built.workspace.answers)], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout.readline() == "held\n"
+        done = run_limited(resource.RLIM_INFINITY, "cxr", "answer", "--out", str(built.workspace.root))
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    assert done.returncode == 1
+    assert "is being written by another process" in done.stderr

@@ -1,0 +1,60 @@
+"""The README: its figures are those of the result files, its Python lines run, its commands exist."""
+
+import re
+import shlex
+from pathlib import Path
+
+import typer
+
+from medvqa_hub.cli import app
+
+REPOSITORY = Path(__file__).parent.parent
+README = (REPOSITORY / "README.md").read_text()
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
+
+
+def test_figures_are_those_of_the_result_files(monkeypatch):
+    monkeypatch.syspath_prepend(str(REPOSITORY / "benchmarks"))
+    import readme
+
+    assert readme.replace_table(README) == README, "run: python benchmarks/readme.py"
+
+
+def test_commands_and_their_options_exist():
+    root = typer.main.get_command(app)
+    lines = [line for block in blocks("bash") for line in block.splitlines() if line.startswith("medvqa-hub")]
+    lines += [text for text in re.findall(r"`(medvqa-hub [^`]+)`", README)]
+    assert len(lines) >= 8
+    for line in lines:
+        words = shlex.split(line, comments=True)[1:]
+        command = root
+        while words and not words[0].startswith("-") and hasattr(command, "commands"):
+            command = command.commands[words.pop(0)]
+        known = {option for parameter in command.params for option in parameter.opts}
+        assert {word for word in words if word.startswith("--")} <= known, line
+
+
+def test_loading_lines_run(tmp_path, monkeypatch):
+    """The Python block as written, on a build in place of the reader's own."""
+    from builds import build_release
+
+    build = build_release(tmp_path, studies=12)
+    (block,) = blocks("python")
+    block = block.replace("out/cxr", str(build.workspace.root)).replace("/data/mimic-cxr-jpg", str(build.tree))
+    monkeypatch.setenv("MIMIC_CXR_VQA_DIR", str(build.workspace.root))
+    assert block.count("load_dataset(") >= 5
+    exec(compile(block, "README.md", "exec"), {})
+
+
+def test_linked_files_exist():
+    for target in re.findall(r"\]\(([^)#]+)\)", README):
+        assert target.startswith("http") or (REPOSITORY / target).exists(), target
+    (tree,) = blocks("text")
+    packages = {path.name for path in REPOSITORY.iterdir()}
+    for name in re.findall(r"^(\w+)/", tree, re.MULTILINE):
+        assert name in packages
+    for name in re.findall(r"\b(\w+\.py)\b", tree):
+        assert list(REPOSITORY.glob(f"m*/**/{name}")), name
