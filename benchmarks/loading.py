@@ -1,10 +1,10 @@
 """3.2 million rows of the authors' CSV layout to a ready dataset: our builder, against pandas + `Dataset.from_pandas`.
 
-Both end as a `datasets.Dataset` with the same columns and values, which is checked: ids as integers, label values by name,
-image paths and views as lists, `qa_id`, answer type, split and provenance. The baseline is given the least work that leads
-there: column operations of pandas, no Python loop over rows. `bare` is pandas + `from_pandas` with none of the conversions: the
-raw ten CSV columns, so not the same dataset, but the lower bound of that way. Each way runs in a fresh process with a fresh
-cache; seconds and peak resident memory are those of the process.
+Both end as a `datasets.Dataset` with the same columns and values, which is checked: ids as integers, label values by
+name, image paths and views as lists, `qa_id`, answer type, split and provenance. The baseline is given the least work
+that leads there: column operations of pandas, no Python loop over rows. `bare` is pandas + `from_pandas` with none of
+the conversions: the raw ten CSV columns, so not the same dataset, but the lower bound of that way. Each way runs in a
+fresh process with a fresh cache; seconds and peak resident memory are those of the process.
 
 Run: python benchmarks/loading.py [--rows 3200000]
 """
@@ -31,20 +31,39 @@ def write_csv(path: Path, rows: int) -> None:
     """Rows as long as the release's: answers of some 120 characters, two images a study."""
     rng = np.random.default_rng(0)
     listed = [(HEART.lower() if c == HEART else c, q) for c in CATEGORIES for q in QUESTIONS[c]]
-    words = "the radiograph shows no focal opacity small left pleural effusion with mild basal atelectasis seen".split()
+    words = (
+        "the",
+        "radiograph",
+        "shows",
+        "no",
+        "focal",
+        "opacity",
+        "small",
+        "left",
+        "pleural",
+        "effusion",
+        "is",
+        "seen",
+    )
     answers = [" ".join(rng.choice(words, 18)).capitalize() + "." for _ in range(5000)]
     reasons = [f"{' '.join(rng.choice(words, 9))}, evaluate for change {i}" for i in range(5000)]
     with open(path, "w", encoding="utf-8") as file:
-        file.write("index,patient_id,study_id,question,answer,question_label,question_value,indication,image_path,view_position\n")
+        file.write(
+            "index,patient_id,study_id,question,answer,question_label,question_value,indication,image_path,view_position\n"
+        )
         for study in range(-(-rows // QUESTIONS_PER_STUDY)):
             patient, name = f"p{10_000_000 + study // 3}", f"s{50_000_000 + study}"
-            images = ",".join(f"p10/{patient}/{name}/{study:08x}-0a1b2c3d-4e5f6071-8293a4b5-{i:08x}.jpg" for i in range(2))
+            images = ",".join(
+                f"p10/{patient}/{name}/{study:08x}-0a1b2c3d-4e5f6071-8293a4b5-{i:08x}.jpg" for i in range(2)
+            )
             first = int(rng.integers(len(listed) - QUESTIONS_PER_STUDY))
             for number, (label, question) in enumerate(listed[first : first + QUESTIONS_PER_STUDY]):
                 index = study * QUESTIONS_PER_STUDY + number
                 value = ("1.0", "0.0", "-1.0", "")[(study + number // 6) % 4]
                 answer, reason = answers[(index * 7) % 5000], reasons[study % 5000]
-                file.write(f'{index},{patient},{name},{question},{answer},{label},{value},"{reason}","{images}","PA,LL"\n')
+                file.write(
+                    f'{index},{patient},{name},{question},{answer},{label},{value},"{reason}","{images}","PA,LL"\n'
+                )
 
 
 def load_ours(folder: str, cache: str) -> dict:

@@ -1,9 +1,10 @@
 """Questions for 227,835 synthetic label rows: arrays over all studies, against a per-study scan of the label table.
 
 The baseline is the plain way: for every study look its row up in the label table and its images up in the metadata
-table, loop over the labels, and draw the not-mentioned questions one by one. Each of its studies costs the same scans, so
-it is timed on `BASELINE_STUDIES` studies spread over the table and scaled up; both ways make rows with the same columns.
-Label values are as frequent as in the paper's Table 2, a study has two images, 60% of the findings contain "heart".
+table, loop over the labels, and draw the not-mentioned questions one by one. Each of its studies costs the same
+scans, so it is timed on `BASELINE_STUDIES` studies spread over the table and scaled up; both ways make rows with the
+same columns. Label values are as frequent as in the paper's Table 2, a study has two images, 60% of the findings
+contain "heart".
 
 Run: python benchmarks/questions.py
 """

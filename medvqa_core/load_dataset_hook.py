@@ -1,8 +1,9 @@
 """How `load_dataset("mimic_cxr_vqa")` finds a builder that is installed as a Python package.
 
-`datasets` looks names up through `datasets.load.dataset_module_factory`. That function is wrapped: our names get our builder
-module, from any folder and without a network; every other name goes on to the original. Nothing else of `datasets` is touched.
-The wrapping waits until `datasets` is imported, so that registering costs nothing (wrapt's post-import hook).
+`datasets` looks names up through `datasets.load.dataset_module_factory`. That function is wrapped: our names get our
+builder module, from any folder and without a network; every other name goes on to the original. Nothing else of
+`datasets` is touched. The wrapping waits until `datasets` is imported, so that registering costs nothing (wrapt's
+post-import hook).
 """
 
 import wrapt

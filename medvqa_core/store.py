@@ -64,11 +64,14 @@ class RecordStore:
         else:
             self._open_for_writing()
         try:
-            if not read_only:
-                self._cut_torn_line(header)
+            self._end = _end_of_last_line(self._file)
+            if not self._end and not read_only:
+                self._write_header(header)
             self.settings = self._check_header(header, compare_settings=settings is not None)
             self.governance = governance
             self._index()
+            if not read_only:
+                self._cut_torn_line()
         except BaseException:
             self.close()
             raise
@@ -130,7 +133,6 @@ class RecordStore:
             self._file = open(self.path, "rb")  # noqa: SIM115 - closed by close()
         except FileNotFoundError:
             raise InputError(f"{self.path}: no such file; run the step that writes it first") from None
-        self._end = _end_of_last_line(self._file)
 
     def _open_for_writing(self) -> None:
         make_folder(self.path.parent)
@@ -143,21 +145,21 @@ class RecordStore:
             self.close()
             raise OutputError(f"{self.path} is being written by another process; wait for it or stop it") from None
 
-    def _cut_torn_line(self, header: dict[str, Any]) -> None:
-        """Cut off what follows the last whole line; write the header where there is no whole line."""
-        self._end = _end_of_last_line(self._file)
-        if self._end == 0:
-            self._file.seek(0)
-            start = self._file.read(len(_HEADER_PREFIX))
-            if not _HEADER_PREFIX.startswith(start):
-                raise ConfigError(f"{self.path} starts with {start!r}: it is no store; choose another output folder")
+    def _write_header(self, header: dict[str, Any]) -> None:
+        """Write the header into a file that is empty or ends within its header."""
+        self._file.seek(0)
+        start = self._file.read(len(_HEADER_PREFIX))
+        if not _HEADER_PREFIX.startswith(start):
+            raise ConfigError(f"{self.path} starts with {start!r}: it is no store; choose another output folder")
+        self._cut_torn_line()
+        self._write(_encode_line(header))
+
+    def _cut_torn_line(self) -> None:
         with writing(self.path):
             os.ftruncate(self._descriptor, self._end)
-        if self._end == 0:
-            self._write(_encode_line(header))
 
     def _write(self, data: bytes) -> None:
-        """Append `data` at the end of the last whole line and sync it. Unbuffered: a failed write leaves nothing queued."""
+        """Append `data` after the last whole line and sync it. Unbuffered: a failed write leaves nothing queued."""
         with writing(self.path):
             written = 0
             while written < len(data):
@@ -201,13 +203,14 @@ class RecordStore:
 
     def _name_line(self, offset: int) -> str:
         self._file.seek(0)
-        return f"{self.path}, line {self._file.read(offset).count(b'\n') + 1}"
+        lines_before = self._file.read(offset).count(b"\n")
+        return f"{self.path}, line {lines_before + 1}"
 
     def _index(self) -> None:
         self._file.seek(0)
         position = len(self._file.readline())
         for number, line in enumerate(iter(self._file.readline, b""), start=2):
-            if position >= self._end:  # read-only: a torn last line is for the writer to cut off
+            if position >= self._end:  # a torn line; it is cut off once the file has proved to be our store
                 break
             key = line[len(_KEY_PREFIX) : len(_KEY_PREFIX) + _KEY_LENGTH]
             if not line.startswith(_KEY_PREFIX) or not line.endswith(b"}\n"):

@@ -18,7 +18,10 @@ STOPPED = "stopped; run the same command again to go on"
 
 # Plain tracebacks: the decorated ones can print local variables, and those may be report text.
 app = typer.Typer(
-    no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help="Medical visual question answering on the Hugging Face stack."
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Medical visual question answering on the Hugging Face stack.",
 )
 app.add_typer(cxr_app, name="cxr")
 

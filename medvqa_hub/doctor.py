@@ -40,7 +40,13 @@ def examine(mimic_root: Path | None, reports: Path | None) -> bool:
     for title, findings in sections.items():
         console.print(f"[bold]{title}[/bold]", highlight=False)
         for finding in findings:
-            mark = "[red]missing[/red]" if finding.problem else "[yellow]note[/yellow]   " if finding.optional else "ok     "
+            mark = (
+                "[red]missing[/red]"
+                if finding.problem
+                else "[yellow]note[/yellow]   "
+                if finding.optional
+                else "ok     "
+            )
             console.print(f"  {mark}  {finding.name:20}", end="", highlight=False)
             console.print(finding.state, markup=False, highlight=False, soft_wrap=True)
             healthy &= not finding.problem

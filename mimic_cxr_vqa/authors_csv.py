@@ -1,11 +1,13 @@
 """The authors' CSV release, read into QA rows and written back with equal values.
 
 One file per split (`train*.csv`, `val*.csv`, `test*.csv`, also gzipped) with the columns
-`index, patient_id (p10000032), study_id (s50414267), question, answer, question_label, question_value (1.0|0.0|-1.0|nothing),
-indication, image_path (comma-separated, below files/), view_position (comma-separated, aligned)`.
+`index, patient_id (p10000032), study_id (s50414267), question, answer, question_label, question_value
+(1.0|0.0|-1.0|nothing), indication, image_path (comma-separated, below files/), view_position (comma-separated,
+aligned)`.
 
-Reading works on whole columns: no row becomes a Python object. `index` is the row number and is counted again on writing.
-An answer "error" is a reply that the authors' parser could not read (FACTS of their code): it is marked `failed_reply`.
+Reading works on whole columns: no row becomes a Python object. `index` is the row number and is counted again on
+writing. An answer "error" is a reply that the authors' parser could not read (FACTS of their code): it is marked
+`failed_reply`.
 """
 
 import csv
@@ -57,7 +59,7 @@ def read_authors_csv(path: Path, split: str) -> Iterator[pa.RecordBatch]:
 
 
 def _one_ahead(items: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """`items`, the next one being made in a thread while the last one is used: parsing does not hold the interpreter."""
+    """`items`, the next one being made in a thread while the last one is used (parsing frees the interpreter)."""
     end = object()
     with ThreadPoolExecutor(1) as pool:
         ahead = pool.submit(next, items, end)
@@ -140,7 +142,9 @@ def _id(values: pa.Array, letter: str, refuse) -> pa.Array:
     digits = pc.utf8_slice_codeunits(values, 1)
     wrong = pc.invert(pc.and_(pc.starts_with(values, letter), pc.string_is_ascii(values)))
     wrong = pc.or_(wrong, pc.invert(pc.utf8_is_digit(digits)))
-    refuse(wrong, values, f"expected {letter} and digits, such as {letter}{'10000032' if letter == 'p' else '50414267'}")
+    refuse(
+        wrong, values, f"expected {letter} and digits, such as {letter}{'10000032' if letter == 'p' else '50414267'}"
+    )
     return pc.cast(digits, pa.int64())
 
 
@@ -200,7 +204,9 @@ def _authors_row(index: int, row: dict) -> tuple:
     paths, views = row["images"] or [], [view or "" for view in row["views"] or []]
     for text in (*paths, *views):
         if "," in text:
-            raise InputError(f"{row['qa_id']}: {text!r} holds a comma, which the CSV layout uses as separator; rename it")
+            raise InputError(
+                f"{row['qa_id']}: {text!r} holds a comma, which the CSV layout uses as separator; rename it"
+            )
     label = HEART.lower() if row["category"] == HEART else row["category"]
     return (
         index, f"p{row['subject_id']}", f"s{row['study_id']}", row["question"], row["answer"], label,

@@ -1,8 +1,9 @@
 """The `datasets` builder behind `load_dataset("mimic_cxr_vqa", name, data_dir=…, image_root=…)`.
 
-Configurations: `default` (a row per question with its answer), `studies` (a row per study, its images once, all its questions),
-`questions` (a row per question, no answers), `sample` (bundled, synthetic). What a folder holds is `release.py`'s business;
-this file turns it into tables with features, resolves images, and checks what only shows over a whole split.
+Configurations: `default` (a row per question with its answer), `studies` (a row per study, its images once, all its
+questions), `questions` (a row per question, no answers), `sample` (bundled, synthetic). What a folder holds is
+`release.py`'s business; this file turns it into tables with features, resolves images, and checks what only shows
+over a whole split.
 """
 
 import os
@@ -41,11 +42,13 @@ class MimicCxrVqaConfig(datasets.BuilderConfig):
     """Options of `load_dataset("mimic_cxr_vqa", …)`.
 
     Attributes:
-        image_root: folder of MIMIC-CXR-JPG (or of another source's images). With it `images` decodes to PIL images when a row
+        image_root: folder of MIMIC-CXR-JPG (or of another source's images). With it `images` decodes to PIL images
+        when a row
             is read; without it `images` holds the paths. Default: the variable MIMIC_CXR_JPG_ROOT.
         missing_images: `error`, `skip` the row, or `none` in the image's place; counted in the log.
         failed_answers: `drop` or `keep` the authors' rows whose reply could not be parsed (answer "error").
-        fingerprint: of the release's content, so that a rebuilt release is not served from the cache. Set by the builder.
+        fingerprint: of the release's content, so that a rebuilt release is not served from the cache. Set by the
+        builder.
     """
 
     image_root: str | None = None
@@ -102,8 +105,8 @@ class MimicCxrVqa(datasets.ArrowBasedBuilder):
     def _split_generators(self, dl_manager) -> list[datasets.SplitGenerator]:
         if self.release.kind == "questions" and self.config.name != "questions":
             raise LoadingError(
-                f"{self.release.folder} has questions but no release with answers: run medvqa-hub cxr answer and release, "
-                "or load the configuration 'questions'"
+                f"{self.release.folder} has questions but no release with answers: run medvqa-hub cxr answer "
+                "and release, or load the configuration 'questions'"
             )
         if self.config.image_root:
             prefix = releases.find_image_prefix(Path(self.config.image_root))
@@ -151,7 +154,9 @@ class MimicCxrVqa(datasets.ArrowBasedBuilder):
                 batch = batch.filter(keep)
             yield batch
         if failed:
-            logger.warning(f"{failed} rows left out: their reply could not be parsed (failed_answers='keep' keeps them)")
+            logger.warning(
+                f"{failed} rows left out: their reply could not be parsed (failed_answers='keep' keeps them)"
+            )
 
     def as_dataset(self, split=None, **kwargs):
         return super().as_dataset(split=_hub_split(split), **kwargs)

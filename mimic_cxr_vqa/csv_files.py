@@ -1,7 +1,7 @@
 """Reading CSV files column by column, with errors that name the file, the row and the remedy.
 
-Plain or gzipped. Only the wanted columns are converted. A row with another number of fields, a value that does not fit its
-column's type and bytes that are not UTF-8 are errors: none of them is skipped or guessed at.
+Plain or gzipped. Only the wanted columns are converted. A row with another number of fields, a value that does not
+fit its column's type and bytes that are not UTF-8 are errors: none of them is skipped or guessed at.
 """
 
 import gzip
@@ -71,7 +71,9 @@ def column_names(path: Path) -> list[str]:
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
     except (OSError, EOFError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot read the header line ({error}); copy the file again from its source") from None
+        raise InputError(
+            f"{path}: cannot read the header line ({error}); copy the file again from its source"
+        ) from None
     return [name.strip('"') for name in header.split(",")]
 
 

@@ -1,7 +1,7 @@
 """From image paths in rows to image files on disk, with a policy for those that are missing, and counts.
 
-Policies: `error` (stop at the first), `skip` (leave the row out), `none` (None in the image's place). A path that leaves the
-root is an error under every policy. Broken files (zero bytes, cut short) are treated as missing ones.
+Policies: `error` (stop at the first), `skip` (leave the row out), `none` (None in the image's place). A path that
+leaves the root is an error under every policy. Broken files (zero bytes, cut short) are treated as missing ones.
 """
 
 from collections import Counter
@@ -60,7 +60,9 @@ class ImageFiles:
         lengths = pc.fill_null(pc.list_value_length(paths), 0).to_numpy()
         offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
         images = pa.ListArray.from_arrays(pa.array(offsets), storage)
-        rows = rows.set_column(rows.schema.get_field_index("images"), "images", images).append_column("image_paths", paths)
+        rows = rows.set_column(rows.schema.get_field_index("images"), "images", images).append_column(
+            "image_paths", paths
+        )
         if self.policy == "skip" and file.null_count:
             missing = np.concatenate([[0], np.cumsum(pc.is_null(file).to_numpy(False))])
             complete = missing[offsets[1:]] == missing[offsets[:-1]]

@@ -1,7 +1,7 @@
 """Finding and reading a release, whatever form it has: our Parquet, the authors' CSV, or questions without answers.
 
-`open_release(folder)` accepts the release itself or the workspace that it was built in. Everything that reads a dataset (the
-builder, statistics, conversion) goes through the `Release` that it returns.
+`open_release(folder)` accepts the release itself or the workspace that it was built in. Everything that reads a
+dataset (the builder, statistics, conversion) goes through the `Release` that it returns.
 """
 
 import hashlib
@@ -70,7 +70,9 @@ def open_release(folder: Path) -> Release:
     """
     folder = Path(folder)
     if not folder.is_dir():
-        raise InputError(f"{folder}: no such folder; build a dataset with medvqa-hub cxr, or name the folder of a release")
+        raise InputError(
+            f"{folder}: no such folder; build a dataset with medvqa-hub cxr, or name the folder of a release"
+        )
     workspace = Workspace(folder)
     for place in (folder, workspace.release):
         if (place / MANIFEST).exists() and _kind(place) == "release":
@@ -124,8 +126,9 @@ def find_default_release() -> Path:
         raise InputError(f"{record}: cannot be read ({error}); delete it, or pass data_dir=…") from None
     if last is None or not last.is_dir():
         raise InputError(
-            "no MIMIC-CXR-VQA release on this machine: load the bundled one with load_dataset('mimic_cxr_vqa', 'sample'), "
-            "or build one with medvqa-hub cxr questions, answer and release, or pass data_dir=… or set " + RELEASE_VARIABLE
+            "no MIMIC-CXR-VQA release on this machine: load the bundled one with load_dataset('mimic_cxr_vqa', "
+            "'sample'), or build one with medvqa-hub cxr questions, answer and release, or pass data_dir=… or set "
+            + RELEASE_VARIABLE
         )
     return last
 
@@ -177,7 +180,9 @@ def _open_csv(folder: Path, found: dict[str, list[Path]]) -> Release:
     manifest = {"governance": str(Governance.CREDENTIALED)}
     if (folder / MANIFEST).exists():
         manifest = read_manifest(folder, "authors-csv", "delete it if the files are the authors' release")
-    states = [f"{path.name} {path.stat().st_size} {path.stat().st_mtime_ns}" for paths in found.values() for path in paths]
+    states = [
+        f"{path.name} {path.stat().st_size} {path.stat().st_mtime_ns}" for paths in found.values() for path in paths
+    ]
     return _release(folder, "csv", manifest, found, {}, "\n".join([*states, json.dumps(manifest)]).encode())
 
 

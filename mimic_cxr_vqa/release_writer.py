@@ -2,8 +2,9 @@
 
     release/qa/<split>-00000-of-00003.parquet        QA_SCHEMA, a study's rows together
     release/studies/<split>-00000-of-00003.parquet   STUDY_SCHEMA, the studies of the qa shard of the same number
-    release/README.md                                card; its metadata lets plain `load_dataset(folder)` read the shards
-    release/manifest.json                            governance class, provenance, counts, size and sha256 of every file
+    release/README.md                                card; its metadata lets plain `load_dataset(folder)` read the
+    shards release/manifest.json                            governance class, provenance, counts, size and sha256 of
+    every file
 
 Images are referred to, never copied. The same inputs give the same bytes.
 """
@@ -114,7 +115,9 @@ def _collect_answers(
 
 def _as_batch(rows: list[tuple], schema: pa.Schema) -> pa.RecordBatch:
     columns = list(zip(*rows, strict=True)) or [()] * len(schema)
-    return pa.RecordBatch.from_arrays([pa.array(c, t) for c, t in zip(columns, schema.types, strict=True)], schema=schema)
+    return pa.RecordBatch.from_arrays(
+        [pa.array(c, t) for c, t in zip(columns, schema.types, strict=True)], schema=schema
+    )
 
 
 def _write_shards(
@@ -186,7 +189,9 @@ class _SplitWriter:
         return self._counts
 
     def _flush(self, rows: pa.Table) -> None:
-        studies = self._studies.take(pc.index_in(pc.unique(rows["study_id"]), self._studies["study_id"].combine_chunks()))
+        studies = self._studies.take(
+            pc.index_in(pc.unique(rows["study_id"]), self._studies["study_id"].combine_chunks())
+        )
         number = self._counts["shards"]
         pq.write_table(rows, self._path("qa", number), compression="zstd", row_group_size=ROWS_PER_BATCH)
         pq.write_table(studies.cast(STUDY_SCHEMA), self._path("studies", number), compression="zstd")

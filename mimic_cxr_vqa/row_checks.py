@@ -51,15 +51,21 @@ class RowChecks:
         if len(twice):
             study, code = divmod(int(twice[0]), _CODES_PER_STUDY)
             raise InputError(
-                f"{split}: qa_id 's{study}-{QUESTION_SLUGS[code]}' occurs twice ({len(twice)} repeated rows); remove the repeated rows"
+                f"{split}: qa_id 's{study}-{QUESTION_SLUGS[code]}' occurs twice ({len(twice)} repeated rows); "
+                "remove the repeated rows"
             )
         subjects = np.unique(np.concatenate(self._subjects or [np.zeros(0, np.int64)]))
         for other, patients in self._finished.items():
             shared = np.intersect1d(subjects, patients)
             if len(shared) and other != split:
-                raise InputError(
-                    f"patient {shared[0]} is in the splits {other} and {split} ({len(shared)} such patients): "
-                    "test patients would leak into training; give every patient one split"
-                )
+                raise leakage(shared[0], [other, split], len(shared))
         self._finished[split] = subjects
         self._questions, self._subjects, self._others = [], [], set()
+
+
+def leakage(patient: int, splits: list[str], patients: int) -> InputError:
+    """The error for a patient who is in two splits (`patients` such in all)."""
+    return InputError(
+        f"patient {patient} is in the splits {' and '.join(splits)} ({patients} such patients): test patients would "
+        "leak into training; give every patient one split"
+    )

@@ -1,6 +1,7 @@
-"""Writes the bundled `sample` configuration: a small phantom release with its images beside it, built by the usual steps.
+"""Writes the bundled `sample` configuration: a small phantom release with its images beside it, built by the usual
+steps.
 
-    python -m mimic_cxr_vqa.sample_writer mimic_cxr_vqa/sample
+python -m mimic_cxr_vqa.sample_writer mimic_cxr_vqa/sample
 """
 
 import shutil

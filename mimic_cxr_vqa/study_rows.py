@@ -47,7 +47,8 @@ def group_by_study(rows: pa.Table, studies: pa.Table | None) -> pa.Table:
     """One row (STUDY_ROW_SCHEMA) per study of `rows` (QA_SCHEMA, whole studies).
 
     Args:
-        studies: STUDY_SCHEMA rows that cover the studies of `rows`. None (the authors' CSV): findings and impression are null,
+        studies: STUDY_SCHEMA rows that cover the studies of `rows`. None (the authors' CSV): findings and impression
+        are null,
             and a label is what the study's questions say of it.
 
     Raises:

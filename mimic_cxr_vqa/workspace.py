@@ -66,7 +66,8 @@ def write_questions(study_set: StudySet, workspace: Workspace, seed: int) -> dic
     eligible = eligible_studies(studies)
     if not len(eligible):
         raise InputError(
-            f"{study_set.source}: none of {len(studies)} studies has a findings section; check that the reports are there"
+            f"{study_set.source}: none of {len(studies)} studies has a findings section; check that the "
+            "reports are there"
         )
     with atomic_folder(workspace.questions, study_set.governance is Governance.CREDENTIALED) as folder:
         pq.write_table(studies, folder / "studies.parquet", compression="zstd")
@@ -96,7 +97,11 @@ def write_questions(study_set: StudySet, workspace: Workspace, seed: int) -> dic
 
 
 def read_manifest(folder: Path, kind: str, remedy: str) -> dict[str, Any]:
-    """Read and check `<folder>/manifest.json`. Raises InputError (with `remedy`) where it is absent or of another kind."""
+    """Read and check `<folder>/manifest.json`.
+
+    Raises:
+        InputError: it is absent or of another kind; the message ends in `remedy`.
+    """
     path = folder / MANIFEST
     try:
         manifest = json.loads(path.read_text(encoding="utf-8"))
@@ -136,4 +141,3 @@ def iterate_parquet(path: Path, rows: int = 65536, columns: list[str] | None = N
             yield from file.iter_batches(batch_size=rows, columns=columns)
     except (OSError, pa.ArrowInvalid) as error:
         raise InputError(f"{path}: cannot be read ({error}); run the step that writes it again") from None
-

@@ -1,4 +1,5 @@
-"""Folders that cannot be written and disks that are full: one line, exit code 1, nothing half-written that looks finished.
+"""Folders that cannot be written and disks that are full: one line, exit code 1, nothing half-written that looks
+finished.
 
 The disk is filled by limiting how large a file the process may write, which the kernel reports like a full disk does.
 """

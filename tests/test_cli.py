@@ -76,9 +76,15 @@ def test_steps_from_drawing_to_statistics(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        ("cxr questions --root {tmp}/none --out {tmp}/out", r"metadata table not found; looked for .*/none/mimic-cxr-2.0.0"),
+        (
+            "cxr questions --root {tmp}/none --out {tmp}/out",
+            r"metadata table not found; looked for .*/none/mimic-cxr-2.0.0",
+        ),
         ("cxr questions --source openi --root {tmp} --out {tmp}/out", r"indiana_reports.csv"),
-        ("cxr questions --root {tmp} --labeler human --out {tmp}/out", r"'human' is unknown; allowed: chexpert, negbio"),
+        (
+            "cxr questions --root {tmp} --labeler human --out {tmp}/out",
+            r"'human' is unknown; allowed: chexpert, negbio",
+        ),
         ("cxr answer --out {tmp}/out", r"manifest.json: no such file; run: medvqa-hub cxr questions"),
         ("cxr answer --out {tmp}/out --engine gpt", r"'gpt' is unknown; available: extractive"),
         ("cxr release --out {tmp}/out", r"run: medvqa-hub cxr questions"),
@@ -142,7 +148,13 @@ def test_demo_tells_the_whole_story(tmp_path, capsys):
     assert run(["demo", "--out", str(out), "--studies", "12"]) == 0
     printed = capsys.readouterr().out
     assert "Table 1" in printed and "contact_sheet.png" in printed
-    for name in ("contact_sheet.png", "figure1.png", "statistics.json", "cxr/release/README.md", "phantom/phantom.json"):
+    for name in (
+        "contact_sheet.png",
+        "figure1.png",
+        "statistics.json",
+        "cxr/release/README.md",
+        "phantom/phantom.json",
+    ):
         assert (out / Path(name)).exists(), name
     assert run(["demo", "--out", str(out), "--studies", "13"]) == 1
     assert "12" in capsys.readouterr().err

@@ -67,7 +67,9 @@ def test_every_dependency_is_pinned():
 
 
 def test_import_contracts_hold():
-    done = subprocess.run([Path(sys.executable).with_name("lint-imports")], cwd=REPOSITORY, capture_output=True, text=True)
+    done = subprocess.run(
+        [Path(sys.executable).with_name("lint-imports")], cwd=REPOSITORY, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stdout
 
 

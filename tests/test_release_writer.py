@@ -78,7 +78,9 @@ def test_same_inputs_give_the_same_bytes(built, workspace):
     write_release(workspace, rows_per_shard=100)
     for path in built.workspace.release.rglob("*"):
         if path.is_file():
-            assert (workspace.release / path.relative_to(built.workspace.release)).read_bytes() == path.read_bytes(), path
+            assert (workspace.release / path.relative_to(built.workspace.release)).read_bytes() == path.read_bytes(), (
+                path
+            )
 
 
 def test_errors_are_left_out_and_counted(workspace):

@@ -121,6 +121,7 @@ def test_a_record_torn_anywhere_is_written_again_as_if_nothing_had_happened(tmp_
     with open_store(path) as store:
         assert list(store.records()) == RECORDS[:2] and RECORDS[2]["key"] not in store
         store.append(RECORDS[2:])
+        assert list(store.records()) == RECORDS  # and not what the reader had seen of the torn line
     assert path.read_bytes() == whole
 
 
@@ -311,7 +312,9 @@ def test_a_full_disk_costs_the_batch_and_nothing_before_it(tmp_path, monkeypatch
 def test_short_writes_are_completed(tmp_path, monkeypatch):
     whole = write_store(tmp_path / "a.jsonl")
     pwrite = os.pwrite
-    monkeypatch.setattr(store_module.os, "pwrite", lambda descriptor, data, offset: pwrite(descriptor, data[:7], offset))
+    monkeypatch.setattr(
+        store_module.os, "pwrite", lambda descriptor, data, offset: pwrite(descriptor, data[:7], offset)
+    )
     assert write_store(tmp_path / "b.jsonl") == whole
 
 

@@ -1,7 +1,8 @@
 """Asking an engine: a study's questions together, lint, re-ask, record; resumable at any moment (paper, Section 3.2).
 
-Every question ends as one record in the store: an answer (with the lint rules it still breaks, if any) or an error. Records are
-appended in the order of the studies, whatever order the engine finishes in, so a killed and resumed run leaves the same bytes.
+Every question ends as one record in the store: an answer (with the lint rules it still breaks, if any) or an error.
+Records are appended in the order of the studies, whatever order the engine finishes in, so a killed and resumed run
+leaves the same bytes.
 """
 
 import asyncio
@@ -81,7 +82,8 @@ def answer_questions(
         in_flight: studies that may be under way at once.
 
     Returns:
-        Counts over all questions: `answered`, `flagged` (answered, but breaking a lint rule), `failed`, and `asked` now.
+        Counts over all questions: `answered`, `flagged` (answered, but breaking a lint rule), `failed`, and `asked`
+        now.
 
     Raises:
         GovernanceError: credentialed text would leave the machine.

@@ -4,8 +4,8 @@ All six questions of every category whose label is 1, 0 or -1 (Heart is 1 where 
 each label equal to 1, four draws: pick a not-mentioned category at random (No Finding and Heart never), then one of its
 questions not drawn yet for this study; a draw from an exhausted category is lost.
 
-The draws of a study depend on (seed, study_id) alone: the random numbers are hashes of a counter, so neither the order of
-the studies nor the sharding matters, and all studies are drawn at once on arrays.
+The draws of a study depend on (seed, study_id) alone: the random numbers are hashes of a counter, so neither the
+order of the studies nor the sharding matters, and all studies are drawn at once on arrays.
 """
 
 from collections.abc import Iterator
@@ -158,7 +158,7 @@ def _mix(x: np.ndarray) -> np.ndarray:
 
 
 def _below(limits: np.ndarray, keys: np.ndarray, counter: int) -> np.ndarray:
-    """(n,) random integers in [0, limit): random number `counter` of each key's stream, scaled by multiply and shift."""
+    """(n,) integers in [0, limit): random number `counter` of each key's stream, scaled by multiply and shift."""
     step = np.array([counter + 1], np.uint64) * _GOLDEN
     high = _mix(keys + step) >> np.uint64(32)
     return ((high * limits.astype(np.uint64)) >> np.uint64(32)).astype(np.int64)

@@ -26,6 +26,7 @@ from mimic_cxr_vqa.generation.rewriting_rules import (
     TIDY,
     Rules,
 )
+from mimic_cxr_vqa.generation.sentences import LONGEST
 
 _PROPER_NAMES = frozenset({"Kerley", "Harrington", "Dobbhoff", "Hickman", "Bochdalek", "Morgagni", "Foley", "Doppler"})
 _UNDERSCORES = re.compile(r"_{2,}")
@@ -39,7 +40,8 @@ def rewrite(clause: str) -> str | None:
     Returns:
         None where nothing is left, where it does not read as a statement, or where it still breaks the lint.
     """
-    if ADVICE.search(clause) or HISTORY.search(clause):
+    clause = " ".join(clause.split())
+    if len(clause) > LONGEST or ADVICE.search(clause) or HISTORY.search(clause):
         return None
     text = _apply(COMPARISONS, _UNDERSCORES.sub("XXXX", _untitle(clause)))
     text = _apply(MENDED_BLANKS, text)

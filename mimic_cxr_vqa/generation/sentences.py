@@ -12,6 +12,8 @@ _ABBREVIATIONS = re.compile(r"\b(?:dr|mr|mrs|ms|st|vs|approx|resp|ca|cf|fig|e\.g
 _END = re.compile(r"[.!?]+(?=\s|$)|(?<=[a-z)])\.(?=[A-Z][a-z])")
 _LIST_NUMBER = re.compile(r"^\(?\d{1,2}[.)]\s+|^[-*•]\s+")
 
+LONGEST = 1000  # characters of a clause
+
 _CONTRAST = re.compile(
     r"\s*;\s*|,?\s+(?:but|however|whereas|although|though|yet|while|except(?: for| that)?|aside from|"
     r"apart from)\b,?\s+",
@@ -54,4 +56,9 @@ def split_clauses(sentence: str) -> list[str]:
                 start = match.end()
         clauses.append(part[start:])
     stripped = (clause.strip(" ,;") for clause in clauses)
-    return [clause for clause in stripped if any(char.isalnum() for char in clause)]
+    return [piece for clause in stripped for piece in _pieces(clause) if any(char.isalnum() for char in piece)]
+
+
+def _pieces(clause: str) -> list[str]:
+    """`clause` in pieces of `LONGEST` characters: nobody dictates a longer one, and it keeps the time linear."""
+    return [clause[start : start + LONGEST] for start in range(0, len(clause), LONGEST)]

@@ -1,7 +1,7 @@
 """Where studies come from. Every source yields the same `StudySet`; nothing downstream asks which one it was.
 
-`physionet`: MIMIC-CXR-JPG with its reports. `openi`: the Indiana University collection. `phantom`: drawn radiographs in the
-PhysioNet layout, so `physionet` reads them.
+`physionet`: MIMIC-CXR-JPG with its reports. `openi`: the Indiana University collection. `phantom`: drawn radiographs
+in the PhysioNet layout, so `physionet` reads them.
 """
 
 from collections.abc import Mapping
@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from medvqa_core.errors import InputError
 from medvqa_core.governance import Governance
+from mimic_cxr_vqa.row_checks import leakage
 from mimic_cxr_vqa.schema import SPLITS, STUDY_SCHEMA
 
 
@@ -27,7 +28,9 @@ class StudySet:
     source: str
     governance: Governance
     studies: pa.Table  # STUDY_SCHEMA
-    notes: Mapping[str, int] = field(default_factory=dict)  # what the source counted: unmapped terms, missing reports, …
+    notes: Mapping[str, int] = field(
+        default_factory=dict
+    )  # what the source counted: unmapped terms, missing reports, …
 
     def __post_init__(self) -> None:
         assert self.studies.schema.equals(STUDY_SCHEMA), self.studies.schema
@@ -54,7 +57,4 @@ def check_splits(rows: pa.Table) -> None:
     if (counts > 1).any():
         subject = subjects[counts > 1][0]
         names = pairs.filter(pc.equal(pairs["subject_id"], subject))["split"].to_pylist()
-        raise InputError(
-            f"patient {subject} is in the splits {' and '.join(sorted(names))} ({int((counts > 1).sum())} such patients): "
-            "test patients would leak into training; give every patient one split"
-        )
+        raise leakage(subject, sorted(names), int((counts > 1).sum()))

@@ -5,8 +5,8 @@
     <reports>/mimic-cxr-reports.zip            read in place, or
     <reports>/files/p10/p10000032/s50414267.txt
 
-`<reports>` is `<root>` unless given, and may be the zip itself. Tables are read by columns and joined as arrays; image paths in
-our rows start below `files/`, as in the authors' release.
+`<reports>` is `<root>` unless given, and may be the zip itself. Tables are read by columns and joined as arrays;
+image paths in our rows start below `files/`, as in the authors' release.
 """
 
 import json
@@ -32,7 +32,9 @@ from mimic_cxr_vqa.sources.pieces import locate, need
 PHANTOM_FIRST_ID = 90_000_000  # MIMIC's subject ids are 1xxxxxxx, its study ids 5xxxxxxx
 
 
-def read_studies(root: Path, reports: Path | None = None, labeler: str = "chexpert", encoding: str = "utf-8") -> StudySet:
+def read_studies(
+    root: Path, reports: Path | None = None, labeler: str = "chexpert", encoding: str = "utf-8"
+) -> StudySet:
     """Read every study that the metadata table lists.
 
     Args:
@@ -123,7 +125,9 @@ def _read_images(metadata: Path, split: Path) -> pa.Table:
     row = pc.index_in(images["dicom_id"], splits["dicom_id"].combine_chunks())
     if row.null_count:
         dicom = images["dicom_id"].filter(pc.is_null(row))[0]
-        raise InputError(f"{split}: no row for image {dicom} of {metadata.name} ({row.null_count} such); copy both again")
+        raise InputError(
+            f"{split}: no row for image {dicom} of {metadata.name} ({row.null_count} such); copy both again"
+        )
     images = images.append_column("split", splits["split"].take(row))
     return images.take(pa.array(np.argsort(images["study_id"].to_numpy(), kind="stable")))
 

@@ -53,7 +53,9 @@ def need(piece: Piece) -> Path:
     """The path of a piece. Raises InputError naming every place that was looked at and where to get it."""
     if piece.path is None:
         places = ", ".join(map(str, piece.looked_for))
-        raise InputError(f"{piece.name} not found; looked for {places}; get it from {piece.source} (credentialed access)")
+        raise InputError(
+            f"{piece.name} not found; looked for {places}; get it from {piece.source} (credentialed access)"
+        )
     return piece.path
 
 
