@@ -57,12 +57,9 @@ def questions(
     from mimic_cxr_vqa.workspace import Workspace, write_questions
 
     if source is SourceName.openi:
-        from mimic_cxr_vqa.sources import StudySet
-        from mimic_cxr_vqa.sources.openi import read_openi
+        from mimic_cxr_vqa.sources.openi import read_studies
 
-        openi = read_openi(root)
-        notes = {"studies_without_images": openi.without_images, "unmapped_headings": len(openi.unmapped)}
-        study_set = StudySet("openi", openi.governance, openi.table, notes)
+        study_set = read_studies(root)
     else:
         from mimic_cxr_vqa.sources.physionet import read_studies
 

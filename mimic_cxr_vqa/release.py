@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from medvqa_core.errors import InputError
 from medvqa_core.files import atomic_file, atomic_folder, join_under
 from medvqa_core.governance import Governance, parse
+from medvqa_core.progress import track
 from mimic_cxr_vqa.authors_csv import read_authors_csv, write_authors_csv
 from mimic_cxr_vqa.schema import SPLITS
 from mimic_cxr_vqa.workspace import FORMAT, MANIFEST, Workspace, iterate_parquet, read_manifest, write_manifest
@@ -102,6 +103,7 @@ def export_authors_csv(release: Release, out: Path) -> dict[str, int]:
     with atomic_folder(out, private) as folder:
         for split, files in release.files.items():
             batches = (batch for file in files for batch in release.iterate(split, file))
+            batches = track(batches, f"Writing the {split} split")
             rows[split] = write_authors_csv(folder / f"{_SPLIT_PREFIXES[split]}.csv", batches, private)
         manifest = {"kind": "authors-csv", "format": FORMAT, "governance": str(release.governance), "rows": rows}
         write_manifest(folder, manifest)

@@ -91,7 +91,7 @@ def _collect_answers(
     counts = Counter(rows=0, missing=0, failed=0, flagged=0, flagged_dropped=0)
     schema = pa.schema([("answer", pa.string()), ("attempts", pa.int8()), ("lint", pa.list_(pa.string()))])
     batches, rows = [], []
-    for study in track(iterate_requests(workspace), "Collecting answers"):
+    for study in track(iterate_requests(workspace), "Collecting answers", total=workspace.eligible_studies()):
         for request in study:
             record = store.get(request_key(request, settings))
             if record is None:
@@ -127,7 +127,8 @@ def _write_shards(
     studies = read_table(workspace.questions / "studies.parquet")
     writers: dict[str, _SplitWriter] = {}
     start = 0
-    for questions in iterate_parquet(workspace.questions / "questions.parquet", ROWS_PER_BATCH):
+    batches = iterate_parquet(workspace.questions / "questions.parquet", ROWS_PER_BATCH)
+    for questions in track(batches, "Writing shards", total=-(-len(answers) // ROWS_PER_BATCH)):
         rows = _qa_rows(questions, answers.slice(start, len(questions)), settings)
         start += len(questions)
         for split in pc.unique(rows["split"]).to_pylist():

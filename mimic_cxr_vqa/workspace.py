@@ -54,6 +54,11 @@ class Workspace:
             self.questions, "questions", f"run: medvqa-hub cxr questions --out {self.root} (with --source and --root)"
         )
 
+    def eligible_studies(self) -> int:
+        """How many studies have a findings section: the most that can have questions."""
+        counts = self.manifest()["counts"]
+        return counts["studies"] - counts["studies_without_findings"]
+
 
 def write_questions(study_set: StudySet, workspace: Workspace, seed: int) -> dict[str, Any]:
     """Write the studies and their questions; returns the manifest. Replaces what an earlier run left.

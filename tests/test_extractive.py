@@ -211,6 +211,13 @@ def test_answers_state_what_the_report_states() -> None:
     assert not re.match("Yes|No,", answer("Pleural Effusion", "What evidence of Pleural Effusion is visible?", text))
 
 
+def test_a_quoted_normal_lung_is_cut_before_what_else_is_absent() -> None:
+    text = "The lungs are clear, and without effusion."
+    for number in range(1, 13):
+        assert "without" not in answer("Consolidation", "Is Consolidation observed?", text, number)
+        assert "clear, and." not in answer("Consolidation", "Is Consolidation observed?", text, number)
+
+
 def test_doubt_is_neither_yes_nor_no() -> None:
     for number in range(1, 7):
         text = answer("Pneumonia", "Is Pneumonia observed?", "Left basilar opacity may represent pneumonia.", number)

@@ -96,8 +96,7 @@ def answer_questions(
     with RecordStore(workspace.answers, "answers", governance, vars(settings)) as store:
 
         def open_requests() -> Iterator[list[AnswerRequest]]:
-            total = manifest["counts"]["studies"] - manifest["counts"]["studies_without_findings"]
-            for study in track(iterate_requests(workspace), "Answering studies", total=total):
+            for study in track(iterate_requests(workspace), "Answering studies", total=workspace.eligible_studies()):
                 todo = [r for r in study if _is_open(store, request_key(r, settings), retry_failed)]
                 if todo:
                     yield todo

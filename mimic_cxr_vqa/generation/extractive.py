@@ -41,9 +41,8 @@ from mimic_cxr_vqa.schema import CATEGORIES, HEART, NO_FINDING
 
 PROMPT_VERSION = "extractive-1"
 _DEVICES = "Support Devices"
-_WITHOUT = re.compile(
-    r",? (?:with no|without)\b.*"
-)  # a quoted "the lungs are clear" needs no list of what else is absent
+# A quoted "the lungs are clear, without ..." needs no list of what else is absent.
+_WITHOUT = re.compile(r",?(?: and)? (?:with no|without)\b.*")
 _HEART_PLAIN = {
     POSITIVE: "the heart is enlarged in the radiograph",
     UNCERTAIN: "the heart size is borderline in the radiograph",

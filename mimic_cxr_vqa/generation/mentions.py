@@ -175,7 +175,9 @@ def _compile(patterns: Sequence[str]) -> tuple[re.Pattern[str], ...]:
     return tuple(re.compile(pattern) for pattern in patterns)
 
 
-_FINDINGS = tuple((category, _compile(patterns)) for category, patterns in {**FINDINGS, "Other": OTHER}.items())
+_FINDINGS = tuple(
+    (category, _compile(patterns)) for category, patterns in {**FINDINGS, OTHER_ABNORMALITY: OTHER}.items()
+)
 _NORMAL = tuple((category, _compile(patterns)) for category, patterns in NORMAL.items() if patterns)
 _SUSPICIOUS = tuple((category, _compile(patterns)) for category, patterns in SUSPICIOUS.items())
 

@@ -23,6 +23,7 @@ import pyarrow as pa
 from medvqa_core.errors import InputError
 from medvqa_core.governance import Governance
 from mimic_cxr_vqa.schema import CHEXPERT_LABELS, NO_FINDING, STUDY_SCHEMA
+from mimic_cxr_vqa.sources import StudySet
 from mimic_cxr_vqa.sources.openi_labels import labels_of
 
 GOVERNANCE = Governance.SHARE_ALIKE
@@ -82,6 +83,13 @@ def read_openi(root: Path) -> OpenIStudies:
         without_images=sum(not row["images"] for row in rows),
         unmapped=dict(sorted(unmapped.items())),
     )
+
+
+def read_studies(root: Path) -> StudySet:
+    """Like `read_openi`, in the form that every source has."""
+    found = read_openi(root)
+    notes = {"studies_without_images": found.without_images, "unmapped_headings": len(found.unmapped)}
+    return StudySet("openi", found.governance, found.table, notes)
 
 
 def split_of(uid: int) -> str:
