@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from medvqa_core.errors import InputError
 from mimic_cxr_vqa import csv_files
 from mimic_cxr_vqa.csv_files import column_names, iterate_csv, read_csv
-from medvqa_core.errors import InputError
 
 COLUMNS = {"n": pa.int64(), "text": pa.string()}
 
@@ -45,7 +45,9 @@ def test_quoted_values_hold_commas_quotes_and_line_breaks(path):
     assert read_csv(save(path, data), COLUMNS)["text"].to_pylist() == ['a, "b"\nc\r\nd', "e"]
 
 
-@pytest.mark.parametrize("data", [b"\xef\xbb\xbfn,text\n1,x\n", b"n,text\r\n1,x\r\n", b'"n","text"\n"1","x"\n', b"n,text\n1,x"])
+@pytest.mark.parametrize(
+    "data", [b"\xef\xbb\xbfn,text\n1,x\n", b"n,text\r\n1,x\r\n", b'"n","text"\n"1","x"\n', b"n,text\n1,x"]
+)
 def test_dialects_of_other_programs_are_read(path, data):
     assert read_csv(save(path, data), COLUMNS).to_pylist() == [{"n": 1, "text": "x"}]
     assert column_names(path) == ["n", "text"]
@@ -77,7 +79,7 @@ def test_a_file_is_read_a_block_at_a_time(path, monkeypatch):
 @given(st.lists(st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), min_size=1), max_size=5))
 def test_every_quoted_text_comes_back(tmp_path_factory, texts):
     texts = [text for text in texts if text not in ("nan", "NaN")]
-    quoted = ["1,\"{}\"\n".format(text.replace('"', '""')) for text in texts]
+    quoted = ['1,"{}"\n'.format(text.replace('"', '""')) for text in texts]
     path = save(tmp_path_factory.mktemp("csv") / "a.csv", ("n,text\n" + "".join(quoted)).encode())
     assert read_csv(path, COLUMNS)["text"].to_pylist() == texts
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mimic_cxr_vqa.generation.engines import AnswerReply, AnswerRequest, Engine
-from mimic_cxr_vqa.generation.extractive import ExtractiveEngine
+from mimic_cxr_vqa.generation.extractive import ExtractiveEngine, answer_from
 from mimic_cxr_vqa.generation.lint import lint
 from mimic_cxr_vqa.generation.mentions import analyse, polarity
 from mimic_cxr_vqa.generation.phrasing import question_form
@@ -289,11 +289,11 @@ def test_any_findings_text_is_answered_and_passes_the_lint(text: str) -> None:
 
 def test_a_long_text_takes_time_in_proportion() -> None:
     for piece in ("_", "XXXX ", "no ", "effusion, ", "a", "heart is ", "stable ", ", ", "opacity versus ", " "):
-        start = time.perf_counter()
+        start = time.process_time()
         analyse(piece * (100_000 // len(piece)))
         rewrite(piece * (100_000 // len(piece)))
         # measured: below 0.6 s; without a bound on the clause some of these take minutes
-        assert time.perf_counter() - start < 5
+        assert time.process_time() - start < 5
 
 
 @pytest.fixture(scope="module")
@@ -332,13 +332,10 @@ def test_polarity_finds_what_the_annotators_found() -> None:
         assert extra <= 10, category
 
 
-@needs_real_data
-def test_a_report_is_analysed_in_about_a_millisecond(real_findings: list[str]) -> None:
-    start = time.process_time()
-    for text in real_findings:
-        analyse.__wrapped__(text)
-    # measured: 0.45 ms a report; the bound leaves room for slow machines
-    assert (time.process_time() - start) / len(real_findings) < 3e-3
+def test_a_verb_in_the_sentence_is_not_put_behind_shows() -> None:
+    text = "A small opacity in the right mid lung raises the possibility of pneumonia."
+    request = AnswerRequest("s1-lung_opacity-5", 1, "Lung Opacity", "Does the image indicate Lung Opacity?", None, text)
+    assert answer_from(analyse(text), request).startswith("Yes, a small opacity in the right mid lung raises")
 
 
 def test_the_lexicon_covers_every_category() -> None:

@@ -52,7 +52,7 @@ _FINITE = re.compile(
     r"\b(?:is|are|was|were|has|have|had|appears?|shows?|demonstrates?|projects?|overl(?:ies|ie|ays?)|terminates?|"
     r"measures?|lies?|"
     r"suggests?|represents?|may|might|could|can|cannot|extends?|obscures?|reveals?|contains?|overlaps?|does|do|"
-    r"courses?|limits?|enters?|ends?|seems?|occup(?:y|ies)|resides?|reaches|traverses?|crosses|passes|involves?|causes?|"
+    r"courses?|limits?|enters?|ends?|seems?|occup(?:y|ies)|resides?|reaches|traverses?|crosses|passes|involves?|causes?|raises?|"
     r"accompan(?:y|ies)|abuts?|exceeds?|indicates?|reflects?|relates?)\b"
 )
 _NOTED = re.compile(r"(?<!is)(?<!are)(?<!not) (?:noted|seen|identified|visuali[sz]ed|demonstrated|present)$")
