@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import datasets
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from datasets.builder import Key
@@ -78,7 +79,9 @@ class MimicCxrVqa(datasets.ArrowBasedBuilder):
         self.release = releases.open_release(Path(data_dir) if data_dir else releases.find_default_release())
         image_root = image_root or os.environ.get(releases.IMAGE_VARIABLE)
         self.images: ImageFiles | None = None
-        self.checks = RowChecks()
+        self.patients: dict[str, np.ndarray] = {}  # split -> its patients, as far as read
+        if kwargs.get("data_files"):
+            raise ConfigError("data_files is not used by this dataset: pass data_dir=… (a folder), split=… for a part")
         super().__init__(
             cache_dir=cache_dir,
             dataset_name=dataset_name,
@@ -92,13 +95,14 @@ class MimicCxrVqa(datasets.ArrowBasedBuilder):
             raise ConfigError(f"failed_answers={self.config.failed_answers!r}: allowed are drop and keep")
 
     def _info(self) -> datasets.DatasetInfo:
+        source = self.release.manifest.get("source", "the authors' release")
         schema = {"studies": STUDY_ROW_SCHEMA, "questions": QUESTION_SCHEMA}.get(self.config.name, QA_SCHEMA)
         features = datasets.Features.from_arrow_schema(schema)
         if self.config.image_root:
             features["images"] = datasets.List(datasets.Image())
             features["image_paths"] = datasets.List(datasets.Value("string"))
         return datasets.DatasetInfo(
-            description=describe_dataset(f"MIMIC-CXR-VQA from {self.release.folder}", self.release.governance),
+            description=describe_dataset(f"MIMIC-CXR-VQA from {source}", self.release.governance),
             features=features,
         )
 
@@ -119,12 +123,13 @@ class MimicCxrVqa(datasets.ArrowBasedBuilder):
         return generators
 
     def _generate_tables(self, split: str, shards: list[tuple[str, str | None]]) -> Iterator[tuple[Key, pa.Table]]:
+        checks = RowChecks(self.patients)  # of this pass: a stream can be read many times, and in part
         try:
             for shard, (file, studies) in enumerate(shards):
-                rows = self._checked(self.release.iterate(split, Path(file)))
+                rows = self._checked(self.release.iterate(split, Path(file)), checks)
                 for number, table in enumerate(self._tables(rows, studies)):
                     yield Key(shard, number), self.images.resolve(table) if self.images else table
-            self.checks.finish_split(split)
+            checks.finish_split(split)
         except MedvqaError as error:
             raise LoadingError(one_line(error)) from None
         if self.images and (self.images.counts["missing"] or self.images.counts["rows_skipped"]):
@@ -143,12 +148,12 @@ class MimicCxrVqa(datasets.ArrowBasedBuilder):
             for batch in rows:
                 yield pa.Table.from_batches([batch])
 
-    def _checked(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def _checked(self, batches: Iterable[pa.RecordBatch], checks: RowChecks) -> Iterator[pa.RecordBatch]:
         """Note every row for the checks, and leave out failed replies unless they are wanted."""
         failed = 0
         for batch in batches:
-            self.checks.add(batch)
-            if self.config.failed_answers == "drop" and "provenance" in batch.schema.names:
+            checks.add(batch)
+            if self.config.failed_answers == "drop" and self.config.name != "questions":
                 keep = has_reply(batch)
                 failed += len(batch) - pc.sum(keep).as_py()
                 batch = batch.filter(keep)

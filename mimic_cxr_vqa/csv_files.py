@@ -5,6 +5,7 @@ fit its column's type and bytes that are not UTF-8 are errors: none of them is s
 """
 
 import gzip
+import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -70,7 +71,7 @@ def column_names(path: Path) -> list[str]:
             header = file.readline().decode("utf-8").strip("\ufeff\r\n")
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
-    except (OSError, EOFError, UnicodeDecodeError) as error:
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         raise InputError(
             f"{path}: cannot read the header line ({error}); copy the file again from its source"
         ) from None
@@ -96,6 +97,7 @@ def _explain(
         text += "; the file is damaged or cut short: copy it again"
     else:
         text += "; repair the row or copy the file again"
-    for number, name in enumerate(columns):  # pyarrow counts the wanted columns
-        text = text.replace(f"In CSV column #{number}: ", f"column {name!r}, ")
+    if "In CSV column #" in text:
+        for number, name in enumerate(column_names(path)):
+            text = text.replace(f"In CSV column #{number}: ", f"column {name!r}, ")
     return InputError(f"{path}: {text.replace('Row #', 'row ')}")

@@ -17,13 +17,16 @@ class RowChecks:
     """Feed it the rows of a split, then `finish_split`, which raises when something is wrong.
 
     Rows of several processes are seen apart: there only what one of them sees is checked.
+
+    Args:
+        patients: split -> its patients, shared by several passes over the same dataset; finished splits are added.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, patients: dict[str, np.ndarray] | None = None) -> None:
         self._questions: list[np.ndarray] = []
         self._others: set[str] = set()  # ids of questions that are not among the 90
         self._subjects: list[np.ndarray] = []
-        self._finished: dict[str, np.ndarray] = {}  # split -> its patients
+        self._finished = {} if patients is None else patients
 
     def add(self, rows: pa.RecordBatch | pa.Table) -> None:
         """Note the rows of one batch (any schema with qa_id, study_id and subject_id)."""
@@ -59,7 +62,7 @@ class RowChecks:
             shared = np.intersect1d(subjects, patients)
             if len(shared) and other != split:
                 raise leakage(shared[0], [other, split], len(shared))
-        self._finished[split] = subjects
+        self._finished[split] = np.union1d(subjects, self._finished.get(split, subjects))
         self._questions, self._subjects, self._others = [], [], set()
 
 

@@ -88,6 +88,19 @@ def test_streaming_gives_the_same_rows(sharded, config):
     assert list(stream) == list(load_dataset(NAME, config, data_dir=folder, split="train"))
 
 
+def test_a_stream_can_be_read_in_part_and_again(sharded):
+    stream = load_dataset(NAME, data_dir=str(sharded.workspace.root), split="train", streaming=True)
+    first = next(iter(stream))
+    assert next(iter(stream)) == first
+    assert len(list(stream)) == len(list(stream)) == sharded.manifest["splits"]["train"]["rows"]
+
+
+def test_data_files_are_refused(sharded):
+    files = str(next((sharded.workspace.release / "qa").glob("train-*")))
+    with pytest.raises(ConfigError, match="pass data_dir"):
+        load_dataset(NAME, data_files=files, data_dir=str(sharded.workspace.root))
+
+
 @pytest.mark.parametrize("config", ["default", "studies"])
 def test_two_processes_give_the_same_rows(sharded, config, tmp_path):
     folder = str(sharded.workspace.root)
