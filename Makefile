@@ -27,7 +27,7 @@ sample: $(INSTALLED)
 	$(BIN)/python -m mimic_cxr_vqa.sample_writer mimic_cxr_vqa/sample
 
 clean:
-	rm -rf .venv build dist *.egg-info out
+	rm -rf .venv build dist *.egg-info out/demo
 
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -c "import sys; assert sys.version_info >= (3, 11), 'Python 3.11 or newer is needed: make PYTHON=…'"

@@ -4,6 +4,9 @@ The command line prints them as one line and exits with 1; a traceback is kept f
 """
 
 
+SHORT = 32  # characters; the longest category has 26
+
+
 class MedvqaError(Exception):
     """Base of every error that is the user's to fix: data, paths, options, rules."""
 
@@ -22,6 +25,13 @@ class ConfigError(MedvqaError):
 
 class GovernanceError(MedvqaError):
     """The step would take data out of the class that its licence puts it in."""
+
+
+def show(value: str) -> str:
+    """`value` for an error message: ids, codes and paths as they are, anything that may be report text by its length."""
+    if len(value) <= SHORT or not any(character.isspace() for character in value):
+        return repr(value)
+    return f"a text of {len(value)} characters"
 
 
 def one_line(error: BaseException) -> str:

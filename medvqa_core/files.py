@@ -4,6 +4,8 @@ A finished file or folder appears by rename: what carries its final name is comp
 """
 
 import errno
+import fcntl
+import json
 import os
 import shutil
 from collections.abc import Iterator
@@ -13,7 +15,7 @@ from typing import IO
 
 from medvqa_core.errors import InputError, OutputError
 
-MARKER = "manifest.json"  # in every folder that a step writes
+MANIFEST = "manifest.json"  # in every folder that a step writes; its "kind" says which step
 PARTIAL_SUFFIX = ".partial"  # on names that are being written; a leftover one is safe to delete
 
 _REMEDIES = {
@@ -50,20 +52,22 @@ def atomic_file(path: Path, mode: str = "wb", private: bool = False) -> Iterator
         private: give the file mode 0600 (credentialed data).
 
     Raises:
-        OutputError: the folder cannot be written, the disk is full, …
+        OutputError: the folder cannot be written, the disk is full, another process writes the same file, …
     """
     make_folder(path.parent)
     partial = path.with_name(path.name + PARTIAL_SUFFIX)
+    encoding = None if "b" in mode else "utf-8"
+    with writing(path):
+        descriptor = _open_alone(partial, os.O_RDWR | os.O_CREAT, path)
     try:
-        with writing(path):
-            encoding = None if "b" in mode else "utf-8"
-            with open(partial, mode, encoding=encoding, newline=None if encoding is None else "") as file:
-                if private:
-                    os.chmod(partial, 0o600)
-                yield file
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(partial, path)
+        with writing(path), os.fdopen(descriptor, mode, encoding=encoding, newline=None if "b" in mode else "") as file:
+            file.truncate(0)
+            if private:
+                os.fchmod(descriptor, 0o600)
+            yield file
+            file.flush()
+            os.fsync(descriptor)
+            os.replace(partial, path)  # before the lock goes with the descriptor
             _sync_folder(path.parent)
     except BaseException:
         partial.unlink(missing_ok=True)
@@ -71,32 +75,30 @@ def atomic_file(path: Path, mode: str = "wb", private: bool = False) -> Iterator
 
 
 @contextmanager
-def atomic_folder(path: Path, private: bool = False) -> Iterator[Path]:
+def atomic_folder(path: Path, kind: str, private: bool = False) -> Iterator[Path]:
     """Yield an empty folder beside `path`; on success it takes the place of `path`, on failure it is removed.
 
-    A reader sees the old folder, for an instant none, or the new one; never a mixture. Only an empty folder or one that
-    holds MARKER (that is, an earlier result) is replaced; a link to one is followed.
+    A reader sees the old folder, for an instant none, or the new one; never a mixture. Only an empty folder or an
+    earlier result of the same kind (its MANIFEST says so) is replaced; a link to one is followed.
 
     Args:
+        kind: what the folder's manifest will say it is.
         private: give the folder mode 0700 (credentialed data).
 
     Raises:
-        OutputError: `path` holds something else, or cannot be written.
+        OutputError: `path` holds something else, another process writes it, or it cannot be written.
     """
     path = path.resolve()  # a link stays, its target is replaced on its own disk
     make_folder(path.parent)
-    partial = path.with_name(path.name + PARTIAL_SUFFIX)
-    replaced = path.with_name(path.name + ".replaced")
-    _restore(replaced, path)
-    if path.exists() and not (path / MARKER).exists() and (not path.is_dir() or any(path.iterdir())):
-        raise OutputError(f"{path} exists and holds no {MARKER}: it is not an earlier result; choose another folder")
+    _refuse_other_content(path, kind)
+    partial, replaced = (path.with_name(f".{path.name}{suffix}") for suffix in (PARTIAL_SUFFIX, ".replaced"))
     with writing(path):
-        for leftover in (partial, replaced):
-            if leftover.exists():
-                shutil.rmtree(leftover)
-        partial.mkdir(mode=0o700 if private else 0o777)
+        partial.mkdir(mode=0o700 if private else 0o777, exist_ok=True)
+        descriptor = _open_alone(partial, os.O_RDONLY | os.O_DIRECTORY, path)
     try:
         with writing(path):
+            _restore(replaced, path)
+            _empty(partial)  # what a killed run left
             yield partial
             for folder, _, files in os.walk(partial):
                 for name in files:
@@ -112,13 +114,59 @@ def atomic_folder(path: Path, private: bool = False) -> Iterator[Path]:
         shutil.rmtree(partial, ignore_errors=True)
         _restore(replaced, path)
         raise
+    finally:
+        os.close(descriptor)
 
 
 def _restore(replaced: Path, path: Path) -> None:
-    """Bring back the folder that was moved aside, if whoever did it stopped before the new one took its place."""
-    if replaced.exists() and not path.exists():
-        with writing(path):
+    """Deal with a folder that was moved aside by whoever stopped there: back to its place, or gone if that is taken."""
+    if not replaced.exists():
+        return
+    with writing(path):
+        if path.exists():
+            shutil.rmtree(replaced)
+        else:
             os.rename(replaced, path)
+
+
+def _refuse_other_content(path: Path, kind: str) -> None:
+    if not path.exists() or (path.is_dir() and not any(path.iterdir())):
+        return
+    try:
+        manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        manifest = None
+    if not isinstance(manifest, dict) or manifest.get("kind") != kind:
+        raise OutputError(
+            f"{path} exists and holds no {MANIFEST} of kind {kind!r}: it is not an earlier result; choose another folder"
+        )
+
+
+def _open_alone(path: Path, flags: int, target: Path) -> int:
+    """Open and lock `path`; the lock goes with the descriptor. Raises OutputError where another process has it."""
+    while True:
+        descriptor = os.open(path, flags | os.O_CLOEXEC, 0o666)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            raise OutputError(f"{target} is being written by another process; wait for it or stop it") from None
+        try:
+            if os.path.samestat(os.fstat(descriptor), os.stat(path)):
+                return descriptor
+        except FileNotFoundError:
+            pass  # another process finished with it between our opening and locking: open anew
+        os.close(descriptor)
+        if flags & os.O_DIRECTORY:
+            path.mkdir(exist_ok=True)
+
+
+def _empty(folder: Path) -> None:
+    for path in folder.iterdir():
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
 
 
 def join_under(root: Path, relative: str, where: str) -> Path:

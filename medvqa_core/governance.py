@@ -95,16 +95,16 @@ _DATASET_LINE = "governance class: "
 
 
 def describe_dataset(what: str, governance: Governance) -> str:
-    """A dataset description whose last line carries the class: `datasets` keeps it through map, filter and saving."""
+    """A dataset description with a line for the class: `datasets` keeps it through map, filter, saving and joining."""
     return f"{what}\n{_DATASET_LINE}{governance}"
 
 
 def governance_of_dataset(dataset) -> Governance:
     """The class of a loaded `datasets.Dataset` (or of a split of a DatasetDict).
 
-    A dataset that does not say is `credentialed`: the strictest guess cannot leak.
+    Concatenated datasets carry a line each: the strictest holds. A dataset that does not say is `credentialed`: the
+    strictest guess cannot leak.
     """
-    last_line = (dataset.info.description or "").rsplit("\n", 1)[-1]
-    if not last_line.startswith(_DATASET_LINE):
-        return Governance.CREDENTIALED
-    return parse(last_line.removeprefix(_DATASET_LINE), "dataset description")
+    lines = (dataset.info.description or "").splitlines()
+    names = [line.removeprefix(_DATASET_LINE) for line in lines if line.startswith(_DATASET_LINE)]
+    return strictest(parse(name, "dataset description") for name in names)

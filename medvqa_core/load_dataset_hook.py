@@ -18,19 +18,24 @@ def register_builder(name: str, module: str, version: str) -> None:
         version: part of the cache folder's name; a new one makes `datasets` prepare again.
     """
     if not _BUILDERS:
-        wrapt.register_post_import_hook(_wrap_factory, "datasets.load")
+        for importer in ("datasets.load", "datasets.inspect"):  # the second has the function by its own name
+            wrapt.register_post_import_hook(_wrap_factory, importer)
     _BUILDERS[name] = (module, version)
 
 
-def _wrap_factory(load_module) -> None:
-    factory = load_module.dataset_module_factory  # AttributeError here: datasets has moved it, this file must follow
+def _wrap_factory(importer) -> None:
+    factory = importer.dataset_module_factory  # AttributeError here: datasets has moved it, this file must follow
+    if isinstance(factory, wrapt.FunctionWrapper):
+        return
 
     @wrapt.decorator
     def find_registered(wrapped, _instance, args, kwargs):
         path = args[0] if args else kwargs.get("path")
         if path not in _BUILDERS:
             return wrapped(*args, **kwargs)
-        module, version = _BUILDERS[path]
-        return load_module.DatasetModule(module, version, {"dataset_name": path})
+        from datasets.load import DatasetModule
 
-    load_module.dataset_module_factory = find_registered(factory)
+        module, version = _BUILDERS[path]
+        return DatasetModule(module, version, {"dataset_name": path})
+
+    importer.dataset_module_factory = find_registered(factory)

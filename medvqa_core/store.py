@@ -133,6 +133,8 @@ class RecordStore:
             self._file = open(self.path, "rb")  # noqa: SIM115 - closed by close()
         except FileNotFoundError:
             raise InputError(f"{self.path}: no such file; run the step that writes it first") from None
+        except OSError as error:
+            raise InputError(f"{self.path}: cannot be read ({error.strerror}); check the path") from None
 
     def _open_for_writing(self) -> None:
         make_folder(self.path.parent)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from medvqa_core.errors import MedvqaError, one_line
+from medvqa_core.errors import ConfigError, MedvqaError, one_line
 
 PACKAGES = (
     "torch", "transformers", "datasets", "accelerate", "peft", "evaluate", "huggingface-hub", "safetensors",
@@ -31,7 +31,13 @@ class Finding:
 
 
 def examine(mimic_root: Path | None, reports: Path | None) -> bool:
-    """Print the report; True when nothing that is needed is missing."""
+    """Print the report; True when nothing that is needed is missing.
+
+    Raises:
+        ConfigError: `reports` without `mimic_root`.
+    """
+    if reports is not None and mimic_root is None:
+        raise ConfigError("--reports goes with --mimic-root: name the folder of MIMIC-CXR-JPG too")
     console = Console()
     healthy = True
     sections = {"This machine": _machine(), "Releases": _releases()}

@@ -6,22 +6,23 @@ One file per split (`train*.csv`, `val*.csv`, `test*.csv`, also gzipped) with th
 aligned)`.
 
 Reading works on whole columns: no row becomes a Python object. `index` is the row number and is counted again on
-writing. An answer "error" is a reply that the authors' parser could not read (FACTS of their code): it is marked
-`failed_reply`.
+writing. An answer "error" is a reply that the authors' parser could not read, an empty one is no reply: both are
+marked `failed_reply`. The layout cannot tell an empty text from none, and "nan" is read as none.
 """
 
 import csv
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from medvqa_core.errors import InputError
+from medvqa_core.errors import InputError, show
 from medvqa_core.files import atomic_file
 from mimic_cxr_vqa.csv_files import iterate_csv
 from mimic_cxr_vqa.generation.answer_types import answer_types
@@ -33,6 +34,8 @@ COLUMNS = (
     "image_path", "view_position",
 )  # fmt: skip
 FAILED_REPLY = "failed_reply"
+# what the paper says of its answers (Section 3.2); revision, seed and attempts are not known
+AUTHORS_ANSWERS = {"engine": "authors", "model": "LLaMA 3.1 8B Q4_K_M"}
 _READ_AS = {name: pa.string() for name in COLUMNS[1:]}
 
 _LABELS = [HEART.lower() if c == HEART else c for c in CATEGORIES]  # the release spells the 15th label "heart"
@@ -40,21 +43,24 @@ _VALUES = {"positive": "1.0", "negative": "0.0", "uncertain": "-1.0", "not_menti
 # every spelling of a value that a data-frame library may have written
 _VALUE_SPELLINGS = pa.array(["1.0", "1", "0.0", "0", "-1.0", "-1", "nan", "NaN"])
 _VALUE_NAMES = pa.array(["positive"] * 2 + ["negative"] * 2 + ["uncertain"] * 2 + ["not_mentioned"] * 2)
-_LEAVES_ROOT = r"(^|,)\s*(/|([^,]*/)?\.\.(/|,|$))|\\"
+# on comma-joined paths without outer blanks
+_LEAVES_ROOT = r"(^|,)(/|([^,]*/)?\.\.(/|,|$))|\\|\x00"
+_EMPTY_PATH = r"^,|,,|,$"
 
 
-def read_authors_csv(path: Path, split: str) -> Iterator[pa.RecordBatch]:
+def read_authors_csv(path: Path, split: str, answers: Mapping[str, Any] | None = None) -> Iterator[pa.RecordBatch]:
     """The rows of one file as QA_SCHEMA batches, in file order.
 
     Args:
         split: `train`, `validate` or `test`, written into every row.
+        answers: provenance of the answers (engine, model, …) as our manifests carry it; None for the authors' own files.
 
     Raises:
         InputError: a column is missing or a row is wrong; names the file and the row.
     """
-    row = 2  # row 1 is the header; exact unless a quoted value holds a line break
+    row = 2  # row 1 is the header; a row whose values hold line breaks counts once
     for batch in _one_ahead(iterate_csv(path, _READ_AS)):
-        yield _convert(batch, split, partial(_refuse, path, row))
+        yield _convert(batch, split, answers or AUTHORS_ANSWERS, partial(_refuse, path, row))
         row += len(batch)
 
 
@@ -72,16 +78,19 @@ def write_authors_csv(path: Path, batches: Iterable[pa.RecordBatch], private: bo
     """Write QA rows in the authors' layout; returns the number of rows. The file appears when it is complete.
 
     Raises:
-        InputError: a path or view holds a comma, which the layout cannot express.
+        InputError: a path or view holds what the layout cannot express: a comma, outer blanks, an empty path.
         OutputError: the file cannot be written.
     """
     index = 0
     with atomic_file(path, "w", private=private) as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(COLUMNS)
+        plain = csv.writer(file, lineterminator="\n")
+        quoting = csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_ALL)
+        plain.writerow(COLUMNS)
         for batch in batches:
             for row in batch.to_pylist():
-                writer.writerow(_authors_row(index, row))
+                cells = _authors_row(index, row)
+                # left to itself, the csv module writes a carriage return bare, and readers end the row there
+                (quoting if any("\r" in cell for cell in cells) else plain).writerow(cells)
                 index += 1
     return index
 
@@ -94,10 +103,10 @@ def has_reply(batch: pa.RecordBatch) -> pa.BooleanArray:
     return pa.array([FAILED_REPLY not in (row["lint"] or ()) for row in batch["provenance"].to_pylist()], pa.bool_())
 
 
-def _convert(batch: pa.RecordBatch, split: str, refuse) -> pa.RecordBatch:
+def _convert(batch: pa.RecordBatch, split: str, answers: Mapping[str, Any], refuse) -> pa.RecordBatch:
     """One block of the file as QA rows; `refuse(wrong, column, remedy)` raises if any row is wrong."""
     column = dict(zip(batch.schema.names, batch.columns, strict=True))
-    for name in ("patient_id", "study_id", "question", "answer", "question_label"):
+    for name in ("patient_id", "study_id", "question", "question_label"):
         refuse(pc.is_null(column[name]), column[name], f"{name} is empty")
     subject, study = (_id(column[name], letter, refuse) for name, letter in (("patient_id", "p"), ("study_id", "s")))
 
@@ -107,12 +116,14 @@ def _convert(batch: pa.RecordBatch, split: str, refuse) -> pa.RecordBatch:
     wrong = pc.and_(pc.is_null(value), pc.is_valid(column["question_value"]))
     refuse(wrong, column["question_value"], "question_value is unknown; allowed: 1.0, 0.0, -1.0 and nothing")
 
-    images, leaves = _split_paths(column["image_path"])
+    images, leaves, empty = _split(column["image_path"], _LEAVES_ROOT, _EMPTY_PATH)
     refuse(leaves, column["image_path"], "image_path leaves its root; allowed are relative paths without '..'")
-    views, _ = _split_paths(column["view_position"])
+    refuse(empty, column["image_path"], "image_path has an empty path; remove the comma too many")
+    views = _align_lone_view(*_split(column["view_position"]), images)
     wrong = pc.not_equal(pc.list_value_length(images), pc.list_value_length(views))
     refuse(wrong, column["view_position"], "view_position does not have one entry per image_path")
 
+    answer = pc.fill_null(column["answer"], "")
     columns = {
         "qa_id": _qa_ids(column["study_id"], column["question"], category),
         "subject_id": subject,
@@ -121,12 +132,12 @@ def _convert(batch: pa.RecordBatch, split: str, refuse) -> pa.RecordBatch:
         "category": pa.array(CATEGORIES).take(category),
         "label_value": pc.fill_null(_VALUE_NAMES.take(value), LABEL_VALUES[None]),
         "question": column["question"],
-        "answer": column["answer"],
-        "answer_type": answer_types(column["answer"]),
+        "answer": answer,
+        "answer_type": answer_types(answer),
         "indication": column["indication"],
         "images": images,
         "views": _null_empty_views(views),
-        "provenance": _provenance(column["answer"]),
+        "provenance": _provenance(answer, answers),
     }
     return pa.RecordBatch.from_arrays([columns[name] for name in QA_SCHEMA.names], schema=QA_SCHEMA)
 
@@ -134,33 +145,38 @@ def _convert(batch: pa.RecordBatch, split: str, refuse) -> pa.RecordBatch:
 def _refuse(path: Path, first_row: int, wrong: pa.Array, values: pa.Array, remedy: str) -> None:
     position = pc.index(wrong, True).as_py()
     if position >= 0:
-        raise InputError(f"{path}, row {first_row + position}: {values[position].as_py()!r}: {remedy}")
+        value = values[position].as_py()
+        raise InputError(f"{path}, row {first_row + position}: {'nothing' if value is None else show(value)}: {remedy}")
 
 
 def _id(values: pa.Array, letter: str, refuse) -> pa.Array:
     """`p10000032` -> 10000032."""
-    digits = pc.utf8_slice_codeunits(values, 1)
-    wrong = pc.invert(pc.and_(pc.starts_with(values, letter), pc.string_is_ascii(values)))
-    wrong = pc.or_(wrong, pc.invert(pc.utf8_is_digit(digits)))
-    refuse(
-        wrong, values, f"expected {letter} and digits, such as {letter}{'10000032' if letter == 'p' else '50414267'}"
-    )
-    return pc.cast(digits, pa.int64())
+    wrong = pc.invert(pc.match_substring_regex(values, f"^{letter}[1-9][0-9]{{0,17}}$"))
+    example = letter + {"p": "10000032", "s": "50414267"}[letter]
+    refuse(wrong, values, f"expected {letter} and digits, such as {example}")
+    return pc.cast(pc.utf8_slice_codeunits(values, 1), pa.int64())
 
 
-def _split_paths(values: pa.Array) -> tuple[pa.ListArray, pa.BooleanArray]:
-    """Comma-separated texts as lists, and where a path in them would leave its root.
+def _split(values: pa.Array, *patterns: str) -> tuple[pa.Array, ...]:
+    """Comma-separated texts as lists without outer blanks; for each pattern, where the list joined again matches it.
 
     A study's rows repeat the same text, so the distinct texts are looked at, once each.
     """
     encoded = pc.dictionary_encode(values, null_encoding="encode")
-    texts = pc.fill_null(encoded.dictionary, "")
+    texts = pc.utf8_trim_whitespace(pc.fill_null(encoded.dictionary, ""))
     parts = pc.split_pattern(texts, ",")
     trimmed = pa.ListArray.from_arrays(parts.offsets, pc.utf8_trim_whitespace(parts.values))
     no_image = pa.scalar([], pa.list_(pa.string()))
     lists = pc.if_else(pc.equal(texts, ""), no_image, trimmed)
-    leaves = pc.match_substring_regex(texts, _LEAVES_ROOT)
-    return lists.take(encoded.indices), leaves.take(encoded.indices)
+    joined = pc.binary_join(lists, ",")
+    matches = (pc.match_substring_regex(joined, pattern) for pattern in patterns)
+    return tuple(array.take(encoded.indices) for array in (lists, *matches))
+
+
+def _align_lone_view(views: pa.ListArray, images: pa.ListArray) -> pa.ListArray:
+    """One image without a view is written as nothing: that is a list of one missing view, not an empty list."""
+    lone = pc.and_(pc.equal(pc.list_value_length(images), 1), pc.equal(pc.list_value_length(views), 0))
+    return pc.if_else(lone, pa.scalar([None], views.type), views) if pc.any(lone).as_py() else views
 
 
 def _null_empty_views(views: pa.ListArray) -> pa.ListArray:
@@ -186,29 +202,28 @@ def _qa_ids(study: pa.Array, question: pa.Array, category: pa.Array) -> pa.Array
     return pc.binary_join_element_wise(study, slug, "-")
 
 
-def _provenance(answer: pa.Array) -> pa.StructArray:
-    """What is known of the release: LLaMA 3.1 8B, Q4_K_M (paper, Section 3.2); revision, seed and attempts are not."""
+def _provenance(answer: pa.Array, answers: Mapping[str, Any]) -> pa.StructArray:
+    """What is known of the answers; the layout has no column for attempts and lint rules."""
     rows = len(answer)
-    failed = pc.equal(answer, "error").to_numpy(False)
+    failed = pc.or_(pc.is_in(answer, pa.array(["error", ""])), pc.utf8_is_space(answer)).to_numpy(False)
     offsets = pa.array(np.concatenate([[0], np.cumsum(failed)]).astype(np.int32))
-    arrays = {
-        "engine": pa.repeat("authors", rows),
-        "model": pa.repeat("LLaMA 3.1 8B Q4_K_M", rows),
-        "lint": pa.ListArray.from_arrays(offsets, pa.repeat(FAILED_REPLY, int(failed.sum()))),
-    }
-    columns = [arrays[f.name] if f.name in arrays else pa.nulls(rows, f.type) for f in PROVENANCE_TYPE]
+    lint = pa.ListArray.from_arrays(offsets, pa.repeat(FAILED_REPLY, int(failed.sum())))
+    columns = [
+        lint if field.name == "lint" else pa.repeat(pa.scalar(answers.get(field.name), field.type), rows)
+        for field in PROVENANCE_TYPE
+    ]
     return pa.StructArray.from_arrays(columns, fields=list(PROVENANCE_TYPE))
 
 
-def _authors_row(index: int, row: dict) -> tuple:
+def _authors_row(index: int, row: dict) -> tuple[str, ...]:
     paths, views = row["images"] or [], [view or "" for view in row["views"] or []]
     for text in (*paths, *views):
-        if "," in text:
+        if "," in text or text != text.strip() or (not text and text in paths):
             raise InputError(
-                f"{row['qa_id']}: {text!r} holds a comma, which the CSV layout uses as separator; rename it"
+                f"{row['qa_id']}: {text!r} cannot stand in a list of the CSV layout, which commas separate; rename it"
             )
     label = HEART.lower() if row["category"] == HEART else row["category"]
     return (
-        index, f"p{row['subject_id']}", f"s{row['study_id']}", row["question"], row["answer"], label,
+        str(index), f"p{row['subject_id']}", f"s{row['study_id']}", row["question"], row["answer"], label,
         _VALUES[row["label_value"]], row["indication"] or "", ",".join(paths), ",".join(views),
     )  # fmt: skip

@@ -20,7 +20,8 @@ from datasets.builder import Key
 from datasets.exceptions import DatasetGenerationError
 
 from medvqa_core.errors import ConfigError, MedvqaError, one_line
-from medvqa_core.governance import describe_dataset
+from medvqa_core.files import writing
+from medvqa_core.governance import Governance, describe_dataset
 from mimic_cxr_vqa import release as releases
 from mimic_cxr_vqa.authors_csv import has_reply
 from mimic_cxr_vqa.card import HUB_SPLITS
@@ -91,6 +92,8 @@ class MimicCxrVqa(datasets.ArrowBasedBuilder):
             fingerprint=self.release.fingerprint,
             **kwargs,
         )
+        if self.release.governance is Governance.CREDENTIALED:
+            _make_private(Path(self._output_dir).parent)
         if self.config.failed_answers not in ("drop", "keep"):
             raise ConfigError(f"failed_answers={self.config.failed_answers!r}: allowed are drop and keep")
 
@@ -129,11 +132,13 @@ class MimicCxrVqa(datasets.ArrowBasedBuilder):
                 rows = self._checked(self.release.iterate(split, Path(file)), checks)
                 for number, table in enumerate(self._tables(rows, studies)):
                     yield Key(shard, number), self.images.resolve(table) if self.images else table
-            checks.finish_split(split)
+            checks.finish_split(split, ", ".join(file for file, _ in shards))
         except MedvqaError as error:
             raise LoadingError(one_line(error)) from None
-        if self.images and (self.images.counts["missing"] or self.images.counts["rows_skipped"]):
-            logger.warning(f"{split}: missing images: {dict(self.images.counts)}")
+        if self.images:
+            if self.images.counts["missing"]:
+                logger.warning(f"{HUB_SPLITS[split]}: missing images: {dict(self.images.counts)}")
+            self.images.counts.clear()
 
     def _tables(self, rows: Iterable[pa.RecordBatch], studies: str | None) -> Iterator[pa.Table]:
         """The rows of one shard in the form of this configuration."""
@@ -163,6 +168,14 @@ class MimicCxrVqa(datasets.ArrowBasedBuilder):
                 f"{failed} rows left out: their reply could not be parsed (failed_answers='keep' keeps them)"
             )
 
+    def download_and_prepare(self, *args, **kwargs) -> None:
+        if self.config.image_root and self.config.missing_images != "error" and os.path.exists(self._output_dir):
+            logger.warning(
+                "these rows come from the cache: images that have come or gone since are not noticed; "
+                "download_mode='force_redownload' looks again"
+            )
+        super().download_and_prepare(*args, **kwargs)
+
     def as_dataset(self, split=None, **kwargs):
         return super().as_dataset(split=_hub_split(split), **kwargs)
 
@@ -171,5 +184,16 @@ class MimicCxrVqa(datasets.ArrowBasedBuilder):
 
 
 def _hub_split(split):
-    """Take MIMIC's name of the validation split too: `validate[:10]` -> `validation[:10]`."""
+    """Take MIMIC's name of the validation split too: `validate[:10]` -> `validation[:10]`, also in a list or dict."""
+    if isinstance(split, dict):
+        return {name: _hub_split(part) for name, part in split.items()}
+    if isinstance(split, list | tuple):
+        return [_hub_split(part) for part in split]
     return re.sub(r"\bvalidate\b", "validation", split) if isinstance(split, str) else split
+
+
+def _make_private(folder: Path) -> None:
+    """Create `folder` (of the cache) for its owner alone: report text is written into it."""
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        folder.chmod(0o700)

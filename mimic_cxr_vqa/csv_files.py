@@ -5,6 +5,7 @@ fit its column's type and bytes that are not UTF-8 are errors: none of them is s
 """
 
 import gzip
+import re
 import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -12,7 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 from pyarrow import csv
 
-from medvqa_core.errors import InputError
+from medvqa_core.errors import InputError, show
 
 BLOCK_BYTES = 8 << 20
 
@@ -90,7 +91,8 @@ def _explain(
     if isinstance(error, pa.ArrowKeyError):
         missing = [name for name in columns if name not in column_names(path)]
         return InputError(f"{path}: no column {', '.join(map(repr, missing))}; needed are {', '.join(columns)}")
-    text = str(error)
+    # a shifted row may hold report text in any column
+    text = re.sub(r"invalid value '(.*)'", lambda match: f"invalid value {show(match[1])}", str(error), flags=re.DOTALL)
     if "UTF8" in text:
         text += "; convert the file to UTF-8"
     elif isinstance(error, OSError):

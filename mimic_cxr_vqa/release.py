@@ -20,12 +20,23 @@ from medvqa_core.files import atomic_file, atomic_folder, join_under
 from medvqa_core.governance import Governance, parse
 from medvqa_core.progress import track
 from mimic_cxr_vqa.authors_csv import read_authors_csv, write_authors_csv
+from mimic_cxr_vqa.row_checks import RowChecks
 from mimic_cxr_vqa.schema import SPLITS
-from mimic_cxr_vqa.workspace import FORMAT, MANIFEST, Workspace, iterate_parquet, read_manifest, write_manifest
+from mimic_cxr_vqa.workspace import (
+    FORMAT,
+    MANIFEST,
+    RELEASE_KIND,
+    Workspace,
+    count_rows,
+    iterate_parquet,
+    read_manifest,
+    write_manifest,
+)
 
 SAMPLE_DIR = Path(__file__).parent / "sample"
 RELEASE_VARIABLE = "MIMIC_CXR_VQA_DIR"
 IMAGE_VARIABLE = "MIMIC_CXR_JPG_ROOT"
+CSV_KIND = "authors-csv"
 _SPLIT_PREFIXES = {"train": "train", "validate": "val", "test": "test"}  # of the authors' file names
 
 
@@ -51,32 +62,41 @@ class Release:
     def iterate(self, split: str, file: Path) -> Iterator[pa.RecordBatch]:
         """The rows of one file of `split`: QA_SCHEMA, or QUESTION_SCHEMA for `questions`."""
         if self.kind == "csv":
-            return read_authors_csv(file, split)
+            return read_authors_csv(file, split, self.manifest.get("answers"))
         if self.kind == "questions":  # one file for all splits
             return (batch.filter(pc.equal(batch["split"], split)) for batch in iterate_parquet(file))
         return iterate_parquet(file)
 
     def iterate_all(self) -> Iterator[pa.RecordBatch]:
-        """The rows of all splits."""
+        """The rows of all splits.
+
+        Raises:
+            InputError: a question occurs twice or a patient is in two splits; names the files.
+        """
+        patients: dict = {}
         for split, files in self.files.items():
+            checks = RowChecks(patients)
             for file in files:
-                yield from self.iterate(split, file)
+                for batch in self.iterate(split, file):
+                    checks.add(batch)
+                    yield batch
+            checks.finish_split(split, ", ".join(map(str, files)))
 
 
 def open_release(folder: Path) -> Release:
     """Find out what `folder` holds.
 
     Raises:
-        InputError: it is missing, holds no dataset, or a file has another size than the manifest says.
+        InputError: it is missing, holds no dataset, or its files are not those that the manifest describes.
     """
-    folder = Path(folder)
+    folder = Path(folder).expanduser().absolute()
     if not folder.is_dir():
         raise InputError(
             f"{folder}: no such folder; build a dataset with medvqa-hub cxr, or name the folder of a release"
         )
     workspace = Workspace(folder)
     for place in (folder, workspace.release):
-        if (place / MANIFEST).exists() and _kind(place) == "release":
+        if (place / MANIFEST).exists() and _kind(place) == RELEASE_KIND:
             return _open_parquet(place)
     found = _csv_files(folder)
     if found:
@@ -100,12 +120,15 @@ def export_authors_csv(release: Release, out: Path) -> dict[str, int]:
         raise InputError(f"{release.folder} has questions but no answers; run medvqa-hub cxr answer and release first")
     rows = {}
     private = release.governance is Governance.CREDENTIALED
-    with atomic_folder(out, private) as folder:
+    if out.absolute().is_relative_to(release.folder):
+        raise InputError(f"{out} lies in the release that is read ({release.folder}); choose a folder outside")
+    with atomic_folder(out, CSV_KIND, private) as folder:
         for split, files in release.files.items():
             batches = (batch for file in files for batch in release.iterate(split, file))
             batches = track(batches, f"Writing the {split} split")
             rows[split] = write_authors_csv(folder / f"{_SPLIT_PREFIXES[split]}.csv", batches, private)
-        manifest = {"kind": "authors-csv", "format": FORMAT, "governance": str(release.governance), "rows": rows}
+        kept = {name: release.manifest[name] for name in ("source", "answers") if name in release.manifest}
+        manifest = {"kind": CSV_KIND, "format": FORMAT, "governance": str(release.governance), "rows": rows, **kept}
         write_manifest(folder, manifest)
     return rows
 
@@ -126,7 +149,7 @@ def find_default_release() -> Path:
         last = None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"{record}: cannot be read ({error}); delete it, or pass data_dir=…") from None
-    if last is None or not last.is_dir():
+    if last is None or not last.is_dir():  # never built, or deleted since
         raise InputError(
             "no MIMIC-CXR-VQA release on this machine: load the bundled one with load_dataset('mimic_cxr_vqa', "
             "'sample'), or build one with medvqa-hub cxr questions, answer and release, or pass data_dir=… or set "
@@ -161,7 +184,9 @@ def _kind(folder: Path) -> str | None:
 
 
 def _open_parquet(folder: Path) -> Release:
-    manifest = read_manifest(folder, "release", "build the release again: medvqa-hub cxr release")
+    manifest = read_manifest(
+        folder, RELEASE_KIND, "build the release again: medvqa-hub cxr release", ("files", "splits", "counts")
+    )
     for name, described in manifest["files"].items():
         path = join_under(folder, name, str(folder / MANIFEST))
         size = path.stat().st_size if path.exists() else None
@@ -174,6 +199,12 @@ def _open_parquet(folder: Path) -> Release:
     def files(table: str) -> dict[str, list[Path]]:
         return {s: [folder / n for n in sorted(manifest["files"]) if n.startswith(f"{table}/{s}-")] for s in SPLITS}
 
+    for split, described in manifest["splits"].items():
+        rows = sum(count_rows(path) for path in files("qa")[split])
+        if rows != described["rows"]:
+            raise InputError(
+                f"{folder}: the {split} split has {rows} rows, the manifest says {described['rows']}; build it again"
+            )
     return _release(folder, "parquet", manifest, files("qa"), files("studies"), (folder / MANIFEST).read_bytes())
 
 
@@ -181,7 +212,7 @@ def _open_csv(folder: Path, found: dict[str, list[Path]]) -> Release:
     """The authors' release. It is MIMIC data unless a manifest beside it says otherwise."""
     manifest = {"governance": str(Governance.CREDENTIALED)}
     if (folder / MANIFEST).exists():
-        manifest = read_manifest(folder, "authors-csv", "delete it if the files are the authors' release")
+        manifest = read_manifest(folder, CSV_KIND, "delete it if the files are the authors' release")
     states = [
         f"{path.name} {path.stat().st_size} {path.stat().st_mtime_ns}" for paths in found.values() for path in paths
     ]
@@ -212,12 +243,10 @@ def _release(
 
 
 def _csv_files(folder: Path) -> dict[str, list[Path]]:
+    """`train*.csv`, `val*.csv` and `test*.csv`, plain or gzipped; several files of a split are read in order of name."""
     found = {}
     for split, prefix in _SPLIT_PREFIXES.items():
-        paths = sorted(p for p in folder.glob(f"*{prefix}*") if p.name.lower().endswith((".csv", ".csv.gz")))
-        if len(paths) > 1:
-            names = ", ".join(path.name for path in paths)
-            raise InputError(f"{folder}: several files for the {split} split ({names}); keep one")
+        paths = sorted(p for p in folder.glob(f"{prefix}*") if p.name.endswith((".csv", ".csv.gz")))
         if paths:
             found[split] = paths
     return found

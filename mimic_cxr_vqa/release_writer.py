@@ -2,9 +2,8 @@
 
     release/qa/<split>-00000-of-00003.parquet        QA_SCHEMA, a study's rows together
     release/studies/<split>-00000-of-00003.parquet   STUDY_SCHEMA, the studies of the qa shard of the same number
-    release/README.md                                card; its metadata lets plain `load_dataset(folder)` read the
-    shards release/manifest.json                            governance class, provenance, counts, size and sha256 of
-    every file
+    release/README.md       card; its metadata lets plain `load_dataset(folder)` read the shards
+    release/manifest.json   governance class, provenance, counts, size and sha256 of every file
 
 Images are referred to, never copied. The same inputs give the same bytes.
 """
@@ -27,7 +26,7 @@ from mimic_cxr_vqa.card import write_card
 from mimic_cxr_vqa.generation.answer_types import answer_types
 from mimic_cxr_vqa.generation.answers import AnswerSettings, iterate_requests, request_key
 from mimic_cxr_vqa.schema import PROVENANCE_TYPE, QA_SCHEMA, SPLITS, STUDY_SCHEMA
-from mimic_cxr_vqa.workspace import FORMAT, Workspace, governance_of, iterate_parquet, read_table, write_manifest
+from mimic_cxr_vqa.workspace import FORMAT, RELEASE_KIND, Workspace, governance_of, iterate_parquet, read_table, write_manifest
 
 ROWS_PER_SHARD = 250_000
 ROWS_PER_BATCH = 65_536
@@ -64,10 +63,10 @@ def write_release(
         )
     if not counts["rows"]:
         raise InputError(f"{workspace.answers}: no question has an answer to release ({dict(counts)})")
-    with atomic_folder(workspace.release, governance is Governance.CREDENTIALED) as folder:
+    with atomic_folder(workspace.release, RELEASE_KIND, governance is Governance.CREDENTIALED) as folder:
         splits = _write_shards(workspace, answers, settings, folder, rows_per_shard)
         manifest = {
-            "kind": "release",
+            "kind": RELEASE_KIND,
             "format": FORMAT,
             "dataset": "mimic_cxr_vqa",
             "source": questions["source"],
@@ -91,7 +90,7 @@ def _collect_answers(
     counts = Counter(rows=0, missing=0, failed=0, flagged=0, flagged_dropped=0)
     schema = pa.schema([("answer", pa.string()), ("attempts", pa.int8()), ("lint", pa.list_(pa.string()))])
     batches, rows = [], []
-    for study in track(iterate_requests(workspace), "Collecting answers", total=workspace.eligible_studies()):
+    for study in track(iterate_requests(workspace), "Collecting answers", total=workspace.studies_with_questions()):
         for request in study:
             record = store.get(request_key(request, settings))
             if record is None:

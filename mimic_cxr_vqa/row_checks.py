@@ -43,8 +43,11 @@ class RowChecks:
                 raise InputError(f"qa_id {qa_id!r} occurs twice; remove the repeated row")
             self._others.add(qa_id)
 
-    def finish_split(self, split: str) -> None:
+    def finish_split(self, split: str, where: str = "") -> None:
         """Check the rows added since the last split.
+
+        Args:
+            where: the files that they come from, for the message.
 
         Raises:
             InputError: a question occurs twice, or a patient is in an earlier split too.
@@ -54,21 +57,21 @@ class RowChecks:
         if len(twice):
             study, code = divmod(int(twice[0]), _CODES_PER_STUDY)
             raise InputError(
-                f"{split}: qa_id 's{study}-{QUESTION_SLUGS[code]}' occurs twice ({len(twice)} repeated rows); "
+                f"{where or split}: qa_id 's{study}-{QUESTION_SLUGS[code]}' occurs twice ({len(twice)} repeated rows); "
                 "remove the repeated rows"
             )
         subjects = np.unique(np.concatenate(self._subjects or [np.zeros(0, np.int64)]))
         for other, patients in self._finished.items():
             shared = np.intersect1d(subjects, patients)
             if len(shared) and other != split:
-                raise leakage(shared[0], [other, split], len(shared))
+                raise leakage(shared[0], [other, split], len(shared), where)
         self._finished[split] = np.union1d(subjects, self._finished.get(split, subjects))
         self._questions, self._subjects, self._others = [], [], set()
 
 
-def leakage(patient: int, splits: list[str], patients: int) -> InputError:
-    """The error for a patient who is in two splits (`patients` such in all)."""
+def leakage(patient: int, splits: list[str], patients: int, where: str = "") -> InputError:
+    """The error for a patient who is in two splits (`patients` such in all), read from the file or source `where`."""
     return InputError(
-        f"patient {patient} is in the splits {' and '.join(splits)} ({patients} such patients): test patients would "
-        "leak into training; give every patient one split"
+        f"{where and where + ': '}patient {patient} is in the splits {' and '.join(splits)} ({patients} such "
+        "patients): test patients would leak into training; give every patient one split"
     )

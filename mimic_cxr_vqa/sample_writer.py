@@ -14,7 +14,7 @@ from mimic_cxr_vqa.generation.answers import answer_questions, load_engine
 from mimic_cxr_vqa.release_writer import write_release
 from mimic_cxr_vqa.sources.phantom import write_phantom
 from mimic_cxr_vqa.sources.physionet import read_studies
-from mimic_cxr_vqa.workspace import Workspace, write_questions
+from mimic_cxr_vqa.workspace import RELEASE_KIND, Workspace, write_questions
 
 STUDIES = 40
 IMAGE_SIZE = 320  # small enough that the bundle stays below 3 MB
@@ -33,7 +33,7 @@ def write_sample(folder: Path) -> None:
         write_questions(read_studies(tree), workspace, SEED)
         answer_questions(workspace, load_engine("extractive"))
         write_release(workspace)
-        with atomic_folder(folder) as partial:
+        with atomic_folder(folder, RELEASE_KIND) as partial:
             shutil.copytree(workspace.release, partial, dirs_exist_ok=True)
             shutil.copytree(tree / "files", partial / "files", ignore=shutil.ignore_patterns("*.txt"))
 

@@ -25,11 +25,26 @@ STUDY_ROW_SCHEMA = pa.schema(
 
 
 def whole_studies(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Cut QA rows at the ends of studies, so that no study is spread over two tables."""
+    """Cut QA rows at the ends of studies, so that no study is spread over two tables.
+
+    Raises:
+        InputError: the rows of a study do not lie together.
+    """
+    seen: set[int] = set()
+    for table in _cut_at_studies(batches):
+        ids = table["study_id"].to_numpy()
+        for study in ids[_first_rows(ids)].tolist():
+            if study in seen:
+                raise InputError(f"the rows of study {study} do not lie together; sort the rows by study_id")
+            seen.add(study)
+        yield table
+
+
+def _cut_at_studies(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
     waiting: list[pa.RecordBatch] = []
     for batch in batches:
         ids = batch["study_id"].to_numpy()
-        changes = np.flatnonzero(ids[1:] != ids[:-1]) + 1
+        changes = _first_rows(ids)[1:]
         joined = bool(waiting) and waiting[-1]["study_id"][-1].as_py() == ids[0] if len(ids) else True
         if waiting and not joined:
             yield pa.Table.from_batches(waiting)
@@ -48,15 +63,14 @@ def group_by_study(rows: pa.Table, studies: pa.Table | None) -> pa.Table:
 
     Args:
         studies: STUDY_SCHEMA rows that cover the studies of `rows`. None (the authors' CSV): findings and impression
-        are null,
-            and a label is what the study's questions say of it.
+            are null, and a label is what the study's questions say of it.
 
     Raises:
         InputError: a study of `rows` is not in `studies`.
     """
     rows = rows.combine_chunks()
     ids = rows["study_id"].to_numpy()
-    starts = np.concatenate([[0], np.flatnonzero(ids[1:] != ids[:-1]) + 1]) if len(ids) else np.zeros(0, np.int64)
+    starts = _first_rows(ids)
     offsets = pa.array(np.concatenate([starts, [len(ids)]]).astype(np.int32))
     first = rows.take(pa.array(starts))
     fields = [rows[name].combine_chunks() for name in QUESTION_FIELDS]
@@ -73,6 +87,11 @@ def group_by_study(rows: pa.Table, studies: pa.Table | None) -> pa.Table:
             raise InputError(f"study {missing} has questions but no row in the studies table; build the release again")
         columns.update({name: studies[name].take(found) for name in ("findings", "impression", "labels")})
     return pa.table([columns[name] for name in STUDY_ROW_SCHEMA.names], schema=STUDY_ROW_SCHEMA)
+
+
+def _first_rows(ids: np.ndarray) -> np.ndarray:
+    """Where each run of equal `ids` starts."""
+    return np.flatnonzero(np.diff(ids, prepend=ids[:1] - 1))
 
 
 def _labels_of_questions(rows: pa.Table, starts: np.ndarray) -> pa.StructArray:

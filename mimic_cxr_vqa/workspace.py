@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from medvqa_core.errors import InputError
-from medvqa_core.files import atomic_folder
+from medvqa_core.files import MANIFEST, atomic_folder
 from medvqa_core.governance import Governance, parse
 from medvqa_core.progress import track
 from mimic_cxr_vqa.generation.questions import STUDIES_PER_BATCH, eligible_studies, question_batches
@@ -26,7 +26,7 @@ from mimic_cxr_vqa.schema import QUESTION_SCHEMA, SPLITS
 from mimic_cxr_vqa.sources import StudySet
 from mimic_cxr_vqa.statistics import count_labels
 
-MANIFEST = "manifest.json"
+QUESTIONS_KIND, RELEASE_KIND = "questions", "release"  # what a manifest describes
 FORMAT = 1
 
 
@@ -50,14 +50,12 @@ class Workspace:
 
     def manifest(self) -> dict[str, Any]:
         """The manifest of the question step. Raises InputError where that step has not finished."""
-        return read_manifest(
-            self.questions, "questions", f"run: medvqa-hub cxr questions --out {self.root} (with --source and --root)"
-        )
+        remedy = f"run: medvqa-hub cxr questions --out {self.root} (with --source and --root)"
+        return read_manifest(self.questions, QUESTIONS_KIND, remedy, ("counts", "label_counts", "questions_per_split"))
 
-    def eligible_studies(self) -> int:
-        """How many studies have a findings section: the most that can have questions."""
-        counts = self.manifest()["counts"]
-        return counts["studies"] - counts["studies_without_findings"]
+    def studies_with_questions(self) -> int:
+        """How many studies there are to answer."""
+        return self.manifest()["counts"]["studies_with_questions"]
 
 
 def write_questions(study_set: StudySet, workspace: Workspace, seed: int) -> dict[str, Any]:
@@ -74,16 +72,18 @@ def write_questions(study_set: StudySet, workspace: Workspace, seed: int) -> dic
             f"{study_set.source}: none of {len(studies)} studies has a findings section; check that the "
             "reports are there"
         )
-    with atomic_folder(workspace.questions, study_set.governance is Governance.CREDENTIALED) as folder:
+    with atomic_folder(workspace.questions, QUESTIONS_KIND, study_set.governance is Governance.CREDENTIALED) as folder:
         pq.write_table(studies, folder / "studies.parquet", compression="zstd")
         per_split: Counter[str] = Counter()
+        with_questions = 0
         with pq.ParquetWriter(folder / "questions.parquet", QUESTION_SCHEMA, compression="zstd") as writer:
             batches = question_batches(eligible, seed)
             for batch in track(batches, "Drawing questions", total=-(-len(eligible) // STUDIES_PER_BATCH)):
                 writer.write_batch(batch)
                 per_split.update(batch["split"].to_pylist())
+                with_questions += len(batch["study_id"].unique())
         manifest = {
-            "kind": "questions",
+            "kind": QUESTIONS_KIND,
             "format": FORMAT,
             "source": study_set.source,
             "governance": str(study_set.governance),
@@ -91,6 +91,7 @@ def write_questions(study_set: StudySet, workspace: Workspace, seed: int) -> dic
             "counts": {
                 "studies": len(studies),
                 "studies_without_findings": len(studies) - len(eligible),
+                "studies_with_questions": with_questions,
                 "questions": per_split.total(),
                 **study_set.notes,
             },
@@ -101,11 +102,14 @@ def write_questions(study_set: StudySet, workspace: Workspace, seed: int) -> dic
     return manifest
 
 
-def read_manifest(folder: Path, kind: str, remedy: str) -> dict[str, Any]:
+def read_manifest(folder: Path, kind: str, remedy: str, fields: tuple[str, ...] = ()) -> dict[str, Any]:
     """Read and check `<folder>/manifest.json`.
 
+    Args:
+        fields: objects that it must have.
+
     Raises:
-        InputError: it is absent or of another kind; the message ends in `remedy`.
+        InputError: it is absent, of another kind, or lacks a field; the message ends in `remedy`.
     """
     path = folder / MANIFEST
     try:
@@ -117,6 +121,9 @@ def read_manifest(folder: Path, kind: str, remedy: str) -> dict[str, Any]:
     if not isinstance(manifest, dict) or manifest.get("kind") != kind or manifest.get("format") != FORMAT:
         raise InputError(f"{path}: not a {kind} manifest of format {FORMAT}; {remedy}")
     parse(manifest.get("governance", ""), str(path))
+    for field in fields:
+        if not isinstance(manifest.get(field), dict):
+            raise InputError(f"{path}: no object {field!r}; {remedy}")
     return manifest
 
 
@@ -135,6 +142,14 @@ def read_table(path: Path) -> pa.Table:
     """A whole Parquet file. Raises InputError where it is missing or damaged."""
     try:
         return pq.read_table(path)
+    except (OSError, pa.ArrowInvalid) as error:
+        raise InputError(f"{path}: cannot be read ({error}); run the step that writes it again") from None
+
+
+def count_rows(path: Path) -> int:
+    """Rows of a Parquet file, from its footer. Raises InputError where the file is missing or damaged."""
+    try:
+        return pq.read_metadata(path).num_rows
     except (OSError, pa.ArrowInvalid) as error:
         raise InputError(f"{path}: cannot be read ({error}); run the step that writes it again") from None
 

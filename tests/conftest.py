@@ -16,7 +16,16 @@ ROOT = Path(__file__).resolve().parent.parent
 
 _HF_HOME = tempfile.mkdtemp(prefix="medvqa-tests-")
 os.environ.update(HF_HUB_OFFLINE="1", HF_HUB_DISABLE_TELEMETRY="1", HF_HOME=_HF_HOME)
-for name in ("HF_DATASETS_CACHE", "HF_HUB_CACHE", "HF_MODULES_CACHE", "MIMIC_CXR_VQA_DIR", "MIMIC_CXR_JPG_ROOT"):
+_OURS = ("HF_DATASETS_CACHE", "HF_HUB_CACHE", "HF_MODULES_CACHE", "MIMIC_CXR_VQA_DIR", "MIMIC_CXR_JPG_ROOT")
+_PROXIES = (
+    "http_proxy",
+    "https_proxy",
+    "all_proxy",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "ALL_PROXY",
+)  # one may be on loopback
+for name in (*_OURS, *_PROXIES):
     os.environ.pop(name, None)
 
 # No deadline: a slow machine is no defect. The same examples every time, so that a failure is the change's.

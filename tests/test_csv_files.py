@@ -119,6 +119,12 @@ def test_damage_far_into_a_file_is_named_by_its_row(path, monkeypatch, line):
     assert 0 < seen < 2000  # what was good before it came in blocks
 
 
+@pytest.mark.parametrize("wanted", [["n", "text"], ["text", "n"]])
+def test_a_wrong_value_is_named_by_its_column_whatever_the_order(path, wanted):
+    with pytest.raises(InputError, match=r"column 'n', row 3: .*'two'"):
+        read_csv(save(path, b"other,text,n\n9,x,1\n9,y,two\n"), {name: COLUMNS[name] for name in wanted})
+
+
 def test_a_gzip_cut_anywhere_is_an_error(tmp_path):
     whole = gzip.compress(b"".join(many_rows(width=3)), mtime=0)
     for kept in [*range(1, 40), *range(40, len(whole), 997), *range(len(whole) - 12, len(whole))]:
@@ -134,6 +140,9 @@ def test_a_damaged_gzip_is_an_error(tmp_path):
         (tmp_path / "a.csv.gz").write_bytes(data)
         with pytest.raises(InputError, match=r"a\.csv\.gz: .*damaged or cut short: copy it again"):
             read_csv(tmp_path / "a.csv.gz", COLUMNS)
+    (tmp_path / "a.csv.gz").write_bytes(gzip.compress(b"")[:10] + b"\xff" * 40)
+    with pytest.raises(InputError, match=r"a\.csv\.gz: cannot read the header line .*copy the file again"):
+        column_names(tmp_path / "a.csv.gz")
 
 
 def test_a_missing_file_is_an_error(tmp_path):

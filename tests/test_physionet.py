@@ -11,6 +11,7 @@ from medvqa_core.errors import ConfigError, InputError
 from medvqa_core.governance import Governance
 from mimic_cxr_vqa.schema import STUDY_SCHEMA
 from mimic_cxr_vqa.sources.physionet import read_studies, report_path
+from mimic_cxr_vqa.sources.pieces import locate, need
 
 # --- what it reads
 
@@ -124,6 +125,14 @@ def test_a_missing_table_is_named_with_the_places_looked_at(tmp_path, table):
         read_studies(tmp_path)
     for place in (f"2.0.0-{table}.csv.gz", f"2.0.0-{table}.csv,", f"2.1.0-{table}.csv.gz"):
         assert f"{tmp_path}/mimic-cxr-{place}" in str(caught.value)
+
+
+def test_a_missing_image_folder_is_named(tmp_path):
+    piece = locate(write_tree(tmp_path, reports={}))["images"]
+    with pytest.raises(InputError, match=f"image folder not found; looked for {tmp_path}/files; get it from https://"):
+        need(piece)
+    (tmp_path / "files").mkdir()
+    assert need(locate(tmp_path)["images"]) == tmp_path / "files"
 
 
 def test_missing_reports_are_named_with_the_places_looked_at(tmp_path):

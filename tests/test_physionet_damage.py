@@ -3,7 +3,7 @@
 import pytest
 from physionet_tree import FIRST, IMAGES, REPORTS, SECOND, replace_in, write_tree, write_zip
 
-from medvqa_core.errors import InputError
+from medvqa_core.errors import ConfigError, InputError
 from mimic_cxr_vqa.sources.physionet import read_studies, report_path
 
 METADATA, SPLIT, LABELS = (f"mimic-cxr-2.0.0-{name}.csv.gz" for name in ("metadata", "split", "chexpert"))
@@ -49,7 +49,7 @@ def test_a_report_in_another_encoding_is_an_error_unless_it_is_named(tmp_path, i
 
 
 def test_an_encoding_that_does_not_exist_is_an_error(tmp_path):
-    with pytest.raises(InputError, match="encoding 'latin-one' is unknown"):
+    with pytest.raises(ConfigError, match="encoding 'latin-one' is unknown; allowed"):
         read_studies(write_tree(tmp_path), encoding="latin-one")
 
 
@@ -115,7 +115,7 @@ def test_an_image_without_a_split_is_an_error(tmp_path):
 def test_an_unknown_split_is_an_error(tmp_path, old, new, named):
     write_tree(tmp_path)
     replace_in(tmp_path / SPLIT, old, new)
-    with pytest.raises(InputError, match=f"split {named} is unknown; allowed: train, validate, test"):
+    with pytest.raises(InputError, match=f"{SPLIT}: split {named} is unknown; allowed: train, validate, test"):
         read_studies(tmp_path)
 
 
@@ -129,7 +129,7 @@ def test_a_patient_in_two_splits_is_an_error(tmp_path):
 
 def test_a_study_whose_images_lie_in_two_splits_is_an_error(tmp_path):
     write_tree(tmp_path, images=[*IMAGES, ("d5", 90_000_001, FIRST, "AP", "test")])
-    with pytest.raises(InputError, match="patient 90000001 is in the splits test and train"):
+    with pytest.raises(InputError, match=f"{SPLIT}: patient 90000001 is in the splits test and train"):
         read_studies(tmp_path)
 
 

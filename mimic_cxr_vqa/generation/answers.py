@@ -2,7 +2,8 @@
 
 Every question ends as one record in the store: an answer (with the lint rules it still breaks, if any) or an error.
 Records are appended in the order of the studies, whatever order the engine finishes in, so a killed and resumed run
-leaves the same bytes.
+leaves the same bytes. Only a run that stops by itself (an error, Ctrl-C) also appends what it had finished ahead of
+that order.
 """
 
 import asyncio
@@ -96,7 +97,7 @@ def answer_questions(
     with RecordStore(workspace.answers, "answers", governance, vars(settings)) as store:
 
         def open_requests() -> Iterator[list[AnswerRequest]]:
-            for study in track(iterate_requests(workspace), "Answering studies", total=workspace.eligible_studies()):
+            for study in track(iterate_requests(workspace), "Answering studies", total=workspace.studies_with_questions()):
                 todo = [r for r in study if _is_open(store, request_key(r, settings), retry_failed)]
                 if todo:
                     yield todo
@@ -144,22 +145,25 @@ async def _ask_all(
         store.append(chain.from_iterable(finished))
         finished.clear()
 
+    async def finish_first() -> None:
+        finished.append(await under_way[0])
+        under_way.popleft()
+        if len(finished) >= STUDIES_PER_SYNC:
+            sync()
+
     try:
         for study in studies:
             under_way.append(asyncio.create_task(_ask_study(study, engine, settings)))
             asked += len(study)
             if len(under_way) >= in_flight:
-                finished.append(await under_way.popleft())
-            if len(finished) >= STUDIES_PER_SYNC:
-                sync()
+                await finish_first()
         while under_way:
-            finished.append(await under_way.popleft())
-            if len(finished) >= STUDIES_PER_SYNC:
-                sync()
-    finally:  # also on Ctrl-C and on errors: what is finished counts
+            await finish_first()
+    finally:  # also on Ctrl-C and on errors: what is finished counts, even ahead of its turn
         for task in under_way:
             task.cancel()
-        await asyncio.gather(*under_way, return_exceptions=True)
+        outcomes = await asyncio.gather(*under_way, return_exceptions=True)
+        finished.extend(outcome for outcome in outcomes if not isinstance(outcome, BaseException))
         sync()
     return asked
 

@@ -44,9 +44,8 @@ class AnswerReply:
 
     def __post_init__(self) -> None:
         if (self.answer is None) == (self.error is None):
-            raise ValueError(
-                f"AnswerReply takes either an answer or an error, got answer={self.answer!r} and error={self.error!r}"
-            )
+            given = "neither" if self.answer is None else "both"
+            raise ValueError(f"AnswerReply takes either an answer or an error, got {given}")
 
 
 @runtime_checkable

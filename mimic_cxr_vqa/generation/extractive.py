@@ -67,13 +67,25 @@ class ExtractiveEngine:
         analyses: dict[str, Analysis] = {}
         replies = []
         for request in requests:
-            try:
-                if request.findings not in analyses:
-                    analyses[request.findings] = analyse(request.findings)
-                replies.append(AnswerReply(answer_from(analyses[request.findings], request)))
-            except (TypeError, ValueError, AttributeError) as error:  # a request with missing or unknown values
-                replies.append(AnswerReply(None, f"{request.qa_id}: {type(error).__name__}: {error}"))
+            problem = _find_problem(request)
+            if problem:
+                replies.append(AnswerReply(None, f"{request.qa_id}: {problem}"))
+                continue
+            if request.findings not in analyses:
+                analyses[request.findings] = analyse(request.findings)
+            replies.append(AnswerReply(answer_from(analyses[request.findings], request)))
         return replies
+
+
+def _find_problem(request: AnswerRequest) -> str | None:
+    """Why a request cannot be answered; checked first, so that a mistake of ours is not taken for a bad request."""
+    if not isinstance(request.findings, str) or not request.findings.strip():
+        return "no findings to answer from"
+    if request.category not in CATEGORIES:
+        return f"category {request.category!r} is unknown"
+    if not isinstance(request.question, str):
+        return f"the question is {type(request.question).__name__}, not text"
+    return None
 
 
 def answer_from(analysis: Analysis, request: AnswerRequest) -> str:

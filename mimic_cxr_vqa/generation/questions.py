@@ -88,8 +88,7 @@ def draw_questions(study_ids: np.ndarray, labels: np.ndarray, heart: np.ndarray,
         free = ~asked[rows, category]  # (rows, 6) questions not drawn yet
         nth = _below(free.sum(axis=1), keys[rows], 2 * draw + 1)
         chosen = (free & (np.cumsum(free, axis=1) == nth[:, None] + 1)).argmax(axis=1)
-        exhausted = ~free.any(axis=1)  # the draw is lost; index 0 is already asked there, so setting it changes nothing
-        chosen[exhausted] = 0
+        # an exhausted category gives 0, which is asked there already: the draw is lost
         asked[rows, category, chosen] = True
 
     study, category, number = np.nonzero(asked)

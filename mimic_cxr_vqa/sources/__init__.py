@@ -35,7 +35,7 @@ class StudySet:
     def __post_init__(self) -> None:
         assert self.studies.schema.equals(STUDY_SCHEMA), self.studies.schema
         check_unique(self.studies["study_id"], f"{self.source}: study")
-        check_splits(self.studies)
+        check_splits(self.studies, self.source)
 
 
 def check_unique(ids: pa.ChunkedArray, what: str) -> None:
@@ -47,14 +47,19 @@ def check_unique(ids: pa.ChunkedArray, what: str) -> None:
         raise InputError(f"{what} {value} occurs {count} times ({len(twice)} such); remove the repeated rows")
 
 
-def check_splits(rows: pa.Table) -> None:
-    """Raise InputError for an unknown split name or a patient whose studies lie in two splits."""
+def check_splits(rows: pa.Table, where: str) -> None:
+    """Raise InputError for an unknown split name or a patient whose rows lie in two splits.
+
+    Args:
+        rows: studies or images, with the columns subject_id and split.
+        where: the file or source that the splits come from, for the message.
+    """
     unknown = [s for s in pc.unique(rows["split"]).to_pylist() if s not in SPLITS]
     if unknown:
-        raise InputError(f"split {unknown[0]!r} is unknown; allowed: {', '.join(SPLITS)}")
+        raise InputError(f"{where}: split {unknown[0]!r} is unknown; allowed: {', '.join(SPLITS)}")
     pairs = rows.select(["subject_id", "split"]).group_by(["subject_id", "split"]).aggregate([])
     subjects, counts = np.unique(pairs["subject_id"].to_numpy(), return_counts=True)
     if (counts > 1).any():
         subject = subjects[counts > 1][0]
         names = pairs.filter(pc.equal(pairs["subject_id"], subject))["split"].to_pylist()
-        raise leakage(subject, sorted(names), int((counts > 1).sum()))
+        raise leakage(subject, sorted(names), int((counts > 1).sum()), where)

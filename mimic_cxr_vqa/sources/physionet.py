@@ -9,6 +9,7 @@
 image paths in our rows start below `files/`, as in the authors' release.
 """
 
+import codecs
 import json
 import zipfile
 import zlib
@@ -20,13 +21,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from medvqa_core.errors import InputError
+from medvqa_core.errors import ConfigError, InputError
 from medvqa_core.governance import Governance
 from medvqa_core.progress import track
 from mimic_cxr_vqa.csv_files import read_csv
 from mimic_cxr_vqa.reports import split_sections
 from mimic_cxr_vqa.schema import CHEXPERT_LABELS, LABELS_TYPE, STUDY_SCHEMA
-from mimic_cxr_vqa.sources import StudySet, check_unique
+from mimic_cxr_vqa.sources import StudySet, check_splits, check_unique
 from mimic_cxr_vqa.sources.pieces import locate, need
 
 PHANTOM_FIRST_ID = 90_000_000  # MIMIC's subject ids are 1xxxxxxx, its study ids 5xxxxxxx
@@ -44,9 +45,11 @@ def read_studies(
         encoding: of the report texts.
 
     Raises:
+        ConfigError: `labeler` or `encoding` is unknown.
         InputError: a piece is missing, or a row, a report or the zip cannot be read.
     """
     pieces = locate(root, reports, labeler)
+    _check_encoding(encoding)
     images = _read_images(need(pieces["metadata"]), need(pieces["split"]))
     starts, sizes = _study_runs(images["study_id"].to_numpy())
     first = images.take(pa.array(starts))
@@ -92,7 +95,8 @@ def open_reports(source: Path, encoding: str) -> Iterator[Callable[[str], str]]:
                 f"{where}: byte {error.start} is not {encoding}; convert the report, or pass --encoding latin-1"
             ) from None
 
-    missing = "no such report; copy the reports again (PhysioNet's MIMIC-CXR, mimic-cxr-reports.zip)"
+    remedy = "copy the reports again (PhysioNet's MIMIC-CXR, mimic-cxr-reports.zip)"
+    missing = f"no such report; {remedy}"
     if source.is_dir():
 
         def read_file(path: str) -> str:
@@ -100,6 +104,8 @@ def open_reports(source: Path, encoding: str) -> Iterator[Callable[[str], str]]:
                 return decode((source / path).read_bytes(), str(source / path))
             except FileNotFoundError:
                 raise InputError(f"{source / path}: {missing}") from None
+            except OSError as error:
+                raise InputError(f"{source / path}: cannot be read ({error.strerror}); {remedy}") from None
 
         yield read_file
         return
@@ -117,11 +123,24 @@ def open_reports(source: Path, encoding: str) -> Iterator[Callable[[str], str]]:
         raise InputError(f"{source}: the zip is damaged or cut short ({error}); download it again") from None
 
 
+def _check_encoding(encoding: str) -> None:
+    try:
+        codecs.lookup(encoding)
+    except LookupError:
+        raise ConfigError(f"encoding {encoding!r} is unknown; allowed are names such as utf-8 and latin-1") from None
+
+
 def _read_images(metadata: Path, split: Path) -> pa.Table:
     """One row per image, ordered by study; the metadata table's order within a study."""
     integer, text = pa.int64(), pa.string()
     images = read_csv(metadata, {"dicom_id": text, "subject_id": integer, "study_id": integer, "ViewPosition": text})
     splits = read_csv(split, {"dicom_id": text, "split": text})
+    for name in ("dicom_id", "subject_id", "study_id"):
+        if images[name].null_count:
+            row = pc.index(pc.is_null(images[name]), True).as_py() + 2
+            raise InputError(f"{metadata}, row {row}: {name} is empty; copy the file again")
+    for path, table in ((metadata, images), (split, splits)):
+        check_unique(table["dicom_id"], f"{path}: image")
     row = pc.index_in(images["dicom_id"], splits["dicom_id"].combine_chunks())
     if row.null_count:
         dicom = images["dicom_id"].filter(pc.is_null(row))[0]
@@ -129,7 +148,21 @@ def _read_images(metadata: Path, split: Path) -> pa.Table:
             f"{split}: no row for image {dicom} of {metadata.name} ({row.null_count} such); copy both again"
         )
     images = images.append_column("split", splits["split"].take(row))
+    check_splits(images, str(split))  # by image: a study takes the split of its first one
+    _check_one_patient(images, metadata)
     return images.take(pa.array(np.argsort(images["study_id"].to_numpy(), kind="stable")))
+
+
+def _check_one_patient(images: pa.Table, metadata: Path) -> None:
+    """Raise InputError where a study's images are of two patients: report and images would be of different people."""
+    pairs = images.select(["study_id", "subject_id"]).group_by(["study_id", "subject_id"]).aggregate([])
+    study, patients = np.unique(pairs["study_id"].to_numpy(), return_counts=True)
+    if (patients > 1).any():
+        mixed = study[patients > 1][0]
+        names = sorted(pairs.filter(pc.equal(pairs["study_id"], mixed))["subject_id"].to_pylist())
+        raise InputError(
+            f"{metadata}: study {mixed} belongs to the patients {' and '.join(map(str, names))}; copy the file again"
+        )
 
 
 def _study_runs(study_ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -176,8 +209,9 @@ def _read_labels(path: Path, study_ids: pa.ChunkedArray) -> pa.StructArray:
 def is_phantom(root: Path, studies: pa.Table) -> bool:
     """Whether the tree says that it is drawn and holds no id of MIMIC's range: only then is it not credentialed."""
     try:
-        says_drawn = json.loads((root / "phantom.json").read_text()).get("source") == "phantom"
+        marker = json.loads((root / "phantom.json").read_bytes())
     except (OSError, ValueError):
         return False
+    says_drawn = isinstance(marker, dict) and marker.get("source") == "phantom"
     ids = [pc.min(studies[name]).as_py() for name in ("subject_id", "study_id")]
     return says_drawn and len(studies) > 0 and min(ids) >= PHANTOM_FIRST_ID

@@ -1,0 +1,40 @@
+"""BLIP-2-MultiView for transformers: importing this registers its classes with the Auto classes.
+
+    import blip2_multiview
+    from transformers import AutoModelForImageTextToText, AutoProcessor
+
+Registered twice: for this interpreter, and for the Hub, where `save_pretrained` puts a copy of these files next to the
+weights.
+"""
+
+from transformers import AutoConfig, AutoModel, AutoModelForImageTextToText, AutoProcessor
+
+from .branching_blip2_multiview import Blip2MultiViewOutput
+from .configuration_blip2_multiview import PREFIX_TOKENS, VIEWS, Blip2MultiViewConfig
+from .converting_blip2_multiview import convert_blip2_multiview
+from .modeling_blip2_multiview import (
+    Blip2MultiViewForConditionalGeneration,
+    Blip2MultiViewModel,
+)
+from .processing_blip2_multiview import Blip2MultiViewProcessor
+
+AutoConfig.register(Blip2MultiViewConfig.model_type, Blip2MultiViewConfig)
+AutoModel.register(Blip2MultiViewConfig, Blip2MultiViewModel)
+AutoModelForImageTextToText.register(Blip2MultiViewConfig, Blip2MultiViewForConditionalGeneration)
+AutoProcessor.register(Blip2MultiViewConfig, Blip2MultiViewProcessor)
+
+Blip2MultiViewConfig.register_for_auto_class()
+Blip2MultiViewModel.register_for_auto_class("AutoModel")
+Blip2MultiViewForConditionalGeneration.register_for_auto_class("AutoModelForImageTextToText")
+Blip2MultiViewProcessor.register_for_auto_class()
+
+__all__ = [
+    "PREFIX_TOKENS",
+    "VIEWS",
+    "Blip2MultiViewConfig",
+    "Blip2MultiViewForConditionalGeneration",
+    "Blip2MultiViewModel",
+    "Blip2MultiViewOutput",
+    "Blip2MultiViewProcessor",
+    "convert_blip2_multiview",
+]

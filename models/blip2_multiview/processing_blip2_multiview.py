@@ -1,0 +1,264 @@
+"""Processor of BLIP-2-MultiView: radiographs with their view names and questions in, the model's tensors out.
+
+Images: any greyscale or colour mode to RGB, resized (bicubic, both sides to `image_size`), scaled and normalised with
+CLIP's mean and standard deviation by transformers' Pillow backend, so that torchvision changes nothing. Text:
+`Question: .. Answer:`.
+The tokens [AP], [PA], [LAT] and [Q] are not in the text: the model puts their embeddings in front of it.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+from transformers import AutoConfig, AutoTokenizer, BatchFeature
+from transformers.image_utils import OPENAI_CLIP_MEAN, OPENAI_CLIP_STD
+from transformers.models.blip.image_processing_pil_blip import BlipImageProcessorPil
+from transformers.processing_utils import ProcessorMixin
+from transformers.utils import logging
+
+from .configuration_blip2_multiview import VIEWS
+from .tokenizing_blip2_multiview import TEXTS, make_tokenizer
+
+logger = logging.get_logger(__name__)
+
+VIEW_ALIASES = {"AP": "AP", "PA": "PA", "LAT": "LAT", "LATERAL": "LAT", "LL": "LAT", "L": "LAT"}
+PROMPT = "Question: {question} Answer:"
+SIXTEEN_BIT = ("I", "I;16", "I;16L", "I;16B", "I;16N")
+EIGHT_BIT = ("1", "L", "LA", "La", "P", "PA", "RGB", "RGBA", "RGBa", "RGBX", "CMYK", "YCbCr", "LAB", "HSV")
+
+
+class Blip2MultiViewProcessor(ProcessorMixin):
+    """Makes the inputs of `Blip2MultiViewForConditionalGeneration`.
+
+    Args:
+        tokenizer: The language model's own tokenizer.
+        image_size: Height and width that the vision tower takes.
+        image_mean: Mean per channel.
+        image_std: Standard deviation per channel.
+        unknown_views: What to do with a view that is no alias of AP, PA or LAT: "skip" the image and count it in
+            `skipped_views`, raise an "error", or a mapping from such names to known ones, {"": "AP"} say, which also
+            raises for names it does not have.
+        max_question_tokens: A longer question is cut, with one warning; the words around it stay.
+        max_answer_tokens: A longer answer is cut, with one warning.
+        chat_template: Unused; transformers passes it.
+
+    Raises:
+        ValueError: `unknown_views` is none of these.
+    """
+
+    def __init__(
+        self,
+        tokenizer,
+        image_size: int = 224,
+        image_mean: Sequence[float] = OPENAI_CLIP_MEAN,
+        image_std: Sequence[float] = OPENAI_CLIP_STD,
+        unknown_views: str | Mapping[str, str] = "skip",
+        max_question_tokens: int = 64,
+        max_answer_tokens: int = 256,
+        chat_template: str | None = None,
+    ):
+        super().__init__(tokenizer, chat_template=chat_template)
+        if unknown_views not in ("skip", "error") and not isinstance(unknown_views, Mapping):
+            raise ValueError(f"unknown_views is {unknown_views!r}; allowed are 'skip', 'error' or a mapping of names")
+        wrong = [] if isinstance(unknown_views, str) else [v for v in unknown_views.values() if v not in VIEW_ALIASES]
+        if wrong:
+            raise ValueError(f"unknown_views maps to {wrong[0]!r}; allowed are {', '.join(VIEW_ALIASES)}")
+        self.image_size, self.image_mean, self.image_std = image_size, list(image_mean), list(image_std)
+        self.unknown_views = unknown_views if isinstance(unknown_views, str) else dict(unknown_views)
+        self.max_question_tokens, self.max_answer_tokens = max_question_tokens, max_answer_tokens
+        size = {"height": image_size, "width": image_size}
+        # Not an argument: a saved image processor would be reloaded with torchvision where that is installed.
+        self.image_processor = BlipImageProcessorPil(size=size, image_mean=self.image_mean, image_std=self.image_std)
+        self.skipped_views: Counter[str] = Counter()
+
+    @property
+    def model_input_names(self) -> list[str]:
+        return ["pixel_values", "image_study", "image_view", "input_ids", "attention_mask", "study_index"]
+
+    def __call__(
+        self,
+        images: Sequence | None = None,
+        views: Sequence | None = None,
+        text: str | Sequence[str] | None = None,
+        answers: str | Sequence[str] | None = None,
+        study_index: Sequence[int] | None = None,
+        return_tensors: str = "pt",
+    ) -> BatchFeature:
+        """Make a batch.
+
+        Args:
+            images: Per study its images: Pillow images, or uint8 arrays (H, W) or (H, W, 3). One study may be given as
+                a flat list.
+            views: Per study the view name of each image (ViewPosition), in the same nesting.
+            text: Questions.
+            answers: Reference answers, one per question; they become `labels`.
+            study_index: Per question the number of its study; None when there is one question per study, in order.
+            return_tensors: "pt", the only kind there is.
+
+        Returns:
+            `pixel_values (images, 3, H, W)`, `image_study (images,)`, `image_view (images,)` if there are images;
+            `input_ids` and `attention_mask (questions, tokens)` if there is text; `labels (questions, tokens)`, -100 on
+            padding; `study_index (questions,)`.
+
+        Raises:
+            ValueError: Images, views, questions, answers and studies do not fit together in number, a study has no
+                image of a known view, an image is empty or of an unknown mode, or a view is unknown and not skipped.
+            TypeError: An image is neither a Pillow image nor a uint8 array.
+        """
+        if return_tensors != "pt":
+            raise ValueError(f"return_tensors is {return_tensors!r}; only 'pt' is supported")
+        if images is None and text is None:
+            raise ValueError("neither images nor text was passed; pass images with views, or text, or all three")
+        batch, studies = {}, None
+        if images is not None:
+            images, views = self._nest(images, views)
+            studies = len(images)
+            batch.update(self._encode_images(images, views))
+        if text is not None:
+            questions = [text] if isinstance(text, str) else list(text)
+            batch.update(self._encode_text(questions, answers))
+            if studies is not None and study_index is None and len(questions) != studies:
+                raise ValueError(
+                    f"{len(questions)} questions for {studies} studies; pass study_index, the study of each question"
+                )
+            if study_index is not None:
+                batch["study_index"] = self._encode_study_index(study_index, len(questions), studies)
+        return BatchFeature(batch)
+
+    def view_number(self, view: str | None) -> int | None:
+        """0 AP, 1 PA, 2 LAT, whatever the alias and its case; None if the image is to be skipped.
+
+        Raises:
+            ValueError: The view is unknown and the policy is not to skip it.
+        """
+        name = (view or "").strip()
+        known = VIEW_ALIASES.get(name.upper())
+        if known is None and isinstance(self.unknown_views, dict):
+            known = VIEW_ALIASES.get(self.unknown_views.get(name))
+        if known is not None:
+            return VIEWS.index(known)
+        if self.unknown_views == "skip":
+            return None
+        raise ValueError(
+            f"unknown view {view!r}; known are {', '.join(VIEW_ALIASES)}. Set unknown_views to 'skip', or to a "
+            f"mapping such as {{{name!r}: 'AP'}}"
+        )
+
+    @staticmethod
+    def _nest(images: Sequence, views: Sequence | None) -> tuple[list[list], list[list]]:
+        """Images and views as lists of studies, checked to be of the same lengths."""
+        if views is None:
+            raise ValueError("images were passed without views; pass every image's view name, such as [['AP', 'LL']]")
+        if not isinstance(views, str) and all(view is None or isinstance(view, str) for view in views):
+            images, views = [images], [views]
+        images, views = [list(study) for study in images], [list(study) for study in views]
+        if len(images) != len(views):
+            raise ValueError(f"images holds {len(images)} studies, views {len(views)}; they must be nested alike")
+        for number, (some_images, some_views) in enumerate(zip(images, views, strict=True)):
+            if len(some_images) != len(some_views):
+                raise ValueError(f"study {number} has {len(some_images)} images and {len(some_views)} views")
+        return images, views
+
+    def _encode_images(self, images: list[list], views: list[list]) -> dict[str, torch.Tensor]:
+        chosen, studies, numbers = [], [], []
+        for study, (some_images, some_views) in enumerate(zip(images, views, strict=True)):
+            for image, view in zip(some_images, some_views, strict=True):
+                number = self.view_number(view)
+                if number is None:
+                    self.skipped_views[view or ""] += 1
+                    continue
+                chosen.append(to_rgb(image))
+                studies.append(study)
+                numbers.append(number)
+            if study not in studies:
+                raise ValueError(
+                    f"study {study} has no image to use: its views are {some_views}, known are "
+                    f"{', '.join(VIEW_ALIASES)}; leave the study out, or map its views with unknown_views={{...}}"
+                )
+        if not chosen:
+            raise ValueError("images holds no study; pass at least one image")
+        pixels = self.image_processor(chosen, return_tensors="pt")["pixel_values"]
+        return {
+            "pixel_values": pixels,
+            "image_study": torch.tensor(studies),
+            "image_view": torch.tensor(numbers),
+        }
+
+    def _encode_text(self, questions: list[str], answers: str | Sequence[str] | None) -> dict[str, torch.Tensor]:
+        prompts = [PROMPT.format(question=self._shorten(question)) for question in questions]
+        encoded = self.tokenizer(prompts, padding=True, padding_side="right", return_tensors="pt")
+        batch = {"input_ids": encoded["input_ids"], "attention_mask": encoded["attention_mask"]}
+        if answers is None:
+            return batch
+        answers = [answers] if isinstance(answers, str) else list(answers)
+        if len(answers) != len(questions):
+            raise ValueError(f"{len(answers)} answers for {len(questions)} questions; pass one answer per question")
+        longest = max(len(ids) for ids in self.tokenizer(answers, verbose=False)["input_ids"])
+        if longest > self.max_answer_tokens:
+            logger.warning_once(f"answers of more than {self.max_answer_tokens} tokens are cut (max_answer_tokens)")
+        limits = {"truncation": True, "max_length": self.max_answer_tokens}
+        encoded = self.tokenizer(answers, padding=True, padding_side="right", return_tensors="pt", **limits)
+        batch["labels"] = encoded["input_ids"].masked_fill(encoded["attention_mask"] == 0, -100)
+        return batch
+
+    def _shorten(self, question: str) -> str:
+        """The question, cut after `max_question_tokens` tokens."""
+        encoded = self.tokenizer(question, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
+        if len(encoded["input_ids"]) <= self.max_question_tokens:
+            return question
+        logger.warning_once(f"questions of more than {self.max_question_tokens} tokens are cut (max_question_tokens)")
+        return question[: encoded["offset_mapping"][self.max_question_tokens - 1][1]]
+
+    @staticmethod
+    def _encode_study_index(study_index: Any, questions: int, studies: int | None) -> torch.Tensor:
+        index = torch.as_tensor(study_index, dtype=torch.long)
+        if index.shape != (questions,):
+            raise ValueError(f"study_index has shape {tuple(index.shape)}, expected ({questions},): one per question")
+        if studies is not None and index.numel() and not 0 <= index.min() <= index.max() < studies:
+            raise ValueError(
+                f"study_index holds {index.tolist()}, allowed are 0 to {studies - 1} for {studies} studies"
+            )
+        return index
+
+    @classmethod
+    def from_blip2(cls, path: str, **changes) -> "Blip2MultiViewProcessor":
+        """The processor for a model of `from_blip2(path)`: the same tokenizer, the same image size."""
+        image_size = AutoConfig.from_pretrained(path).vision_config.image_size
+        return cls(AutoTokenizer.from_pretrained(path), **{"image_size": image_size, **changes})
+
+    @classmethod
+    def tiny(cls, texts: Sequence[str] = TEXTS, vocab_size: int = 512, **changes) -> "Blip2MultiViewProcessor":
+        """A processor for `Blip2MultiViewConfig.tiny()`: a tokenizer of the words of `texts`, images of 28 x 28."""
+        return cls(make_tokenizer(texts, vocab_size), **{"image_size": 28, **changes})
+
+
+def to_rgb(image: Image.Image | np.ndarray) -> Image.Image:
+    """A Pillow image of mode RGB; 16-bit values are divided by 256, an alpha channel is dropped.
+
+    Raises:
+        ValueError: The image is empty, of a mode that has no such rule, or has values outside 16 bits.
+        TypeError: It is neither a Pillow image nor a uint8 array.
+    """
+    if isinstance(image, np.ndarray) and image.dtype == np.uint8 and 0 not in image.shape:
+        image = Image.fromarray(image)
+    if not isinstance(image, Image.Image):
+        if isinstance(image, np.ndarray) and image.dtype == np.uint8:
+            raise ValueError(f"an image of shape {image.shape} has no pixels")
+        kind = f"array of {image.dtype}" if isinstance(image, np.ndarray) else type(image).__name__
+        raise TypeError(f"an image is a {kind}; allowed are Pillow images and arrays of uint8")
+    if 0 in image.size:
+        raise ValueError(f"an image of {image.size[0]} x {image.size[1]} has no pixels")
+    if image.mode in SIXTEEN_BIT:
+        # Pillow's own conversion clips at 255, which turns a 16-bit radiograph white.
+        values = np.asarray(image).astype(np.int64)
+        if values.min() < 0 or values.max() > 65535:
+            raise ValueError(
+                f"an image of mode {image.mode} has values {values.min()} to {values.max()}, beyond 16 bits"
+            )
+        image = Image.fromarray((values // 256).astype(np.uint8))
+    elif image.mode not in EIGHT_BIT:
+        raise ValueError(f"an image has mode {image.mode!r}; allowed are {', '.join(EIGHT_BIT + SIXTEEN_BIT)}")
+    return image.convert("RGB")
