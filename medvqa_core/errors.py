@@ -3,7 +3,6 @@
 The command line prints them as one line and exits with 1; a traceback is kept for our own mistakes.
 """
 
-
 SHORT = 32  # characters; the longest category has 26
 
 
@@ -28,7 +27,7 @@ class GovernanceError(MedvqaError):
 
 
 def show(value: str) -> str:
-    """`value` for an error message: ids, codes and paths as they are, anything that may be report text by its length."""
+    """`value` for an error message: ids, codes and paths as they are, what may be report text by its length."""
     if len(value) <= SHORT or not any(character.isspace() for character in value):
         return repr(value)
     return f"a text of {len(value)} characters"

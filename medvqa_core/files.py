@@ -138,7 +138,8 @@ def _refuse_other_content(path: Path, kind: str) -> None:
         manifest = None
     if not isinstance(manifest, dict) or manifest.get("kind") != kind:
         raise OutputError(
-            f"{path} exists and holds no {MANIFEST} of kind {kind!r}: it is not an earlier result; choose another folder"
+            f"{path} exists and holds no {MANIFEST} of kind {kind!r}: it is not an earlier result; "
+            "choose another folder"
         )
 
 
@@ -187,7 +188,8 @@ def join_under(root: Path, relative: str, where: str) -> Path:
     # not Path.resolve: it raises RuntimeError for links that go round in circles
     if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root)):
         raise InputError(
-            f"{where}: path {relative!r} leads out of {root} through a symbolic link; copy the file below the root"
+            f"{where}: path {relative!r} leads out of {root} through a symbolic link; "
+            "move the file below the root, or mount its disk there"
         )
     return path
 

@@ -53,7 +53,7 @@ def read_authors_csv(path: Path, split: str, answers: Mapping[str, Any] | None =
 
     Args:
         split: `train`, `validate` or `test`, written into every row.
-        answers: provenance of the answers (engine, model, …) as our manifests carry it; None for the authors' own files.
+        answers: provenance of the answers (engine, model, …) as our manifests carry it; None: the authors' own files.
 
     Raises:
         InputError: a column is missing or a row is wrong; names the file and the row.
@@ -95,8 +95,23 @@ def write_authors_csv(path: Path, batches: Iterable[pa.RecordBatch], private: bo
     return index
 
 
-def has_reply(batch: pa.RecordBatch) -> pa.BooleanArray:
-    """(rows,) False where the answer is a failed reply of the authors' run."""
+class ReplyFilter:
+    """Leaves out rows whose reply could not be parsed, and counts them: a failure is not an answer."""
+
+    def __init__(self) -> None:
+        self.left_out = 0
+
+    def keep(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The batches without those rows; batches without provenance (questions) pass as they are."""
+        for batch in batches:
+            if "provenance" in batch.schema.names:
+                replied = _has_reply(batch)
+                self.left_out += len(batch) - pc.sum(replied, min_count=0).as_py()
+                batch = batch.filter(replied)
+            yield batch
+
+
+def _has_reply(batch: pa.RecordBatch) -> pa.BooleanArray:
     flagged = pc.greater(pc.list_value_length(pc.struct_field(batch["provenance"], "lint")), 0)
     if not pc.any(flagged).as_py():
         return pa.repeat(True, len(batch))

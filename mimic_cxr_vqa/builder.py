@@ -15,15 +15,14 @@ from pathlib import Path
 import datasets
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from datasets.builder import Key
 from datasets.exceptions import DatasetGenerationError
 
-from medvqa_core.errors import ConfigError, MedvqaError, one_line
+from medvqa_core.errors import ConfigError, InputError, MedvqaError, one_line
 from medvqa_core.files import writing
 from medvqa_core.governance import Governance, describe_dataset
 from mimic_cxr_vqa import release as releases
-from mimic_cxr_vqa.authors_csv import has_reply
+from mimic_cxr_vqa.authors_csv import ReplyFilter
 from mimic_cxr_vqa.card import HUB_SPLITS
 from mimic_cxr_vqa.image_files import ImageFiles
 from mimic_cxr_vqa.row_checks import RowChecks
@@ -127,14 +126,26 @@ class MimicCxrVqa(datasets.ArrowBasedBuilder):
 
     def _generate_tables(self, split: str, shards: list[tuple[str, str | None]]) -> Iterator[tuple[Key, pa.Table]]:
         checks = RowChecks(self.patients)  # of this pass: a stream can be read many times, and in part
+        where = ", ".join(file for file, _ in shards)
+        tables, replies = 0, ReplyFilter()
         try:
             for shard, (file, studies) in enumerate(shards):
                 rows = self._checked(self.release.iterate(split, Path(file)), checks)
+                if self.config.failed_answers == "drop" and self.config.name != "questions":
+                    rows = replies.keep(rows)
                 for number, table in enumerate(self._tables(rows, studies)):
+                    tables += 1
                     yield Key(shard, number), self.images.resolve(table) if self.images else table
-            checks.finish_split(split, ", ".join(file for file, _ in shards))
+            if not tables:
+                raise InputError(f"{where}: no row in it; remove the file or copy it again")
+            checks.finish_split(split, where)
         except MedvqaError as error:
             raise LoadingError(one_line(error)) from None
+        if replies.left_out:
+            logger.warning(
+                f"{HUB_SPLITS[split]}: {replies.left_out} rows left out: their reply could not be parsed "
+                "(failed_answers='keep' keeps them)"
+            )
         if self.images:
             if self.images.counts["missing"]:
                 logger.warning(f"{HUB_SPLITS[split]}: missing images: {dict(self.images.counts)}")
@@ -154,19 +165,15 @@ class MimicCxrVqa(datasets.ArrowBasedBuilder):
                 yield pa.Table.from_batches([batch])
 
     def _checked(self, batches: Iterable[pa.RecordBatch], checks: RowChecks) -> Iterator[pa.RecordBatch]:
-        """Note every row for the checks, and leave out failed replies unless they are wanted."""
-        failed = 0
+        """`batches`, with every row noted for the checks."""
         for batch in batches:
             checks.add(batch)
-            if self.config.failed_answers == "drop" and self.config.name != "questions":
-                keep = has_reply(batch)
-                failed += len(batch) - pc.sum(keep).as_py()
-                batch = batch.filter(keep)
             yield batch
-        if failed:
-            logger.warning(
-                f"{failed} rows left out: their reply could not be parsed (failed_answers='keep' keeps them)"
-            )
+
+    def _prepare_split(self, split_generator, file_format="arrow", num_proc=None, max_shard_size=None) -> None:
+        if self.release.kind == "csv":
+            num_proc = None  # its checks need to see all rows; parsing runs in a thread of its own anyway
+        super()._prepare_split(split_generator, file_format, num_proc=num_proc, max_shard_size=max_shard_size)
 
     def download_and_prepare(self, *args, **kwargs) -> None:
         if self.config.image_root and self.config.missing_images != "error" and os.path.exists(self._output_dir):

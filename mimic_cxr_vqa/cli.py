@@ -1,10 +1,13 @@
 """`medvqa-hub cxr …`: the steps from a source of studies to a release. Heavy imports wait until a step runs."""
 
+import shlex
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from medvqa_core.errors import OutputError
 
 app = typer.Typer(no_args_is_help=True, help="MIMIC-CXR-VQA: from radiology reports to a dataset.")
 
@@ -40,7 +43,9 @@ def phantom(
     from mimic_cxr_vqa.sources.phantom import write_phantom
 
     write_phantom(out, studies, seed=seed, size=size, reports=reports.value)
-    typer.echo(f"{studies} studies in {out}; next: medvqa-hub cxr questions --source phantom --root {out} --out …")
+    typer.echo(
+        f"{studies} studies in {out}; next: medvqa-hub cxr questions --source phantom --root {_quote(out)} --out …"
+    )
 
 
 @app.command()
@@ -66,14 +71,14 @@ def questions(
         study_set = read_studies(root, reports, labeler, encoding)
     manifest = write_questions(study_set, Workspace(out), seed)
     _echo_counts(manifest["counts"])
-    typer.echo(f"governance class: {manifest['governance']}; next: medvqa-hub cxr answer --out {out}")
+    typer.echo(f"governance class: {manifest['governance']}; next: medvqa-hub cxr answer --out {_quote(out)}")
 
 
 @app.command()
 def answer(
     out: Out,
     engine: Annotated[str, typer.Option(help="What answers: extractive (rules, no model).")] = "extractive",
-    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Ask failed questions again.")] = False,
+    retry_failed: Annotated[bool, typer.Option(help="Ask failed questions again.")] = False,
 ) -> None:
     """Answer the questions; a stopped run goes on where it was."""
     from mimic_cxr_vqa.generation.answers import answer_questions, load_engine
@@ -82,27 +87,36 @@ def answer(
     counts = answer_questions(Workspace(out), load_engine(engine), retry_failed)
     if not counts["asked"]:
         typer.echo("every question has an answer already; nothing was asked")
-    _echo_counts({name: counts[name] for name in ("asked", "answered", "flagged", "failed")})
-    typer.echo(f"next: medvqa-hub cxr release --out {out}")
+    _echo_counts(counts)
+    if counts["failed"]:
+        typer.echo("failed questions are left out of a release; ask them again with --retry-failed")
+    typer.echo(f"next: medvqa-hub cxr release --out {_quote(out)}")
 
 
 @app.command()
 def status(out: Out) -> None:
     """Say how far a build is."""
     from mimic_cxr_vqa.generation.answers import count_answers
+    from mimic_cxr_vqa.release import open_release
+    from mimic_cxr_vqa.release_writer import describe_questions
     from mimic_cxr_vqa.workspace import Workspace
 
     workspace = Workspace(out)
     _echo_counts(workspace.manifest()["counts"])
     _echo_counts(count_answers(workspace))
-    typer.echo(f"release: {workspace.release if workspace.release.exists() else 'not written yet'}")
+    if not workspace.release.exists():
+        typer.echo("release: not written yet")
+    elif describe_questions(workspace) != open_release(workspace.release).manifest.get("questions"):
+        typer.echo(f"release: {workspace.release}, of other questions than the present ones; release again")
+    else:
+        typer.echo(f"release: {workspace.release}")
 
 
 @app.command()
 def release(
     out: Out,
     flagged: Annotated[Flagged, typer.Option(help="Answers that break a wording rule.")] = Flagged.keep,
-    allow_missing: Annotated[bool, typer.Option("--allow-missing", help="Although questions are unanswered.")] = False,
+    allow_missing: Annotated[bool, typer.Option(help="Release although questions are unanswered.")] = False,
     rows_per_shard: Annotated[int, typer.Option(help="Rows per Parquet file.")] = 250_000,
 ) -> None:
     """Write Parquet shards, the card and the manifest to OUT/release."""
@@ -112,9 +126,13 @@ def release(
 
     workspace = Workspace(out)
     manifest = write_release(workspace, flagged.value, allow_missing, rows_per_shard)
-    record_last_release(workspace.release)
     _echo_counts(manifest["counts"])
-    typer.echo(f"release: {workspace.release} ({manifest['governance']}); load_dataset('mimic_cxr_vqa') now takes it")
+    typer.echo(f"release: {workspace.release} ({manifest['governance']})")
+    try:
+        record_last_release(workspace.release)
+        typer.echo("load_dataset('mimic_cxr_vqa') now takes it")
+    except OutputError as error:  # the release is whole; only the note about it could not be kept
+        typer.echo(f"a bare load_dataset('mimic_cxr_vqa') will not find it ({error}); pass data_dir or set HF_HOME")
 
 
 @app.command("export-csv")
@@ -136,15 +154,24 @@ def stats(
     out: Annotated[Path | None, typer.Option(help="Folder for statistics.json and figure1.png.")] = None,
 ) -> None:
     """Print Tables 1 and 2 of the paper for a release; with --out also write them as JSON and draw Figure 1."""
+    from mimic_cxr_vqa.authors_csv import ReplyFilter
     from mimic_cxr_vqa.release import open_release
     from mimic_cxr_vqa.statistics import format_tables, summarise, write_statistics
 
     release = open_release(data)
-    statistics = summarise(release.iterate_all(), release.manifest.get("label_counts"))
+    replies = ReplyFilter()
+    statistics = summarise(replies.keep(release.iterate_all()), release.manifest.get("label_counts"))
     typer.echo(format_tables(statistics))
+    if replies.left_out:
+        typer.echo(f"{replies.left_out:,} rows left out: their reply could not be parsed")
     if out is not None:
         write_statistics(statistics, out)
         typer.echo(f"statistics.json and figure1.png: {out}")
+
+
+def _quote(path: Path) -> str:
+    """`path` as a shell takes it back."""
+    return shlex.quote(str(path))
 
 
 def _echo_counts(counts: dict[str, int]) -> None:

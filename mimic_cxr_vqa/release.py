@@ -22,6 +22,7 @@ from medvqa_core.progress import track
 from mimic_cxr_vqa.authors_csv import read_authors_csv, write_authors_csv
 from mimic_cxr_vqa.row_checks import RowChecks
 from mimic_cxr_vqa.schema import SPLITS
+from mimic_cxr_vqa.sources import check_splits, check_unique
 from mimic_cxr_vqa.workspace import (
     FORMAT,
     MANIFEST,
@@ -68,11 +69,13 @@ class Release:
         return iterate_parquet(file)
 
     def iterate_all(self) -> Iterator[pa.RecordBatch]:
-        """The rows of all splits.
+        """The rows of all splits, with answers.
 
         Raises:
             InputError: a question occurs twice or a patient is in two splits; names the files.
         """
+        if self.kind == "questions":
+            raise InputError(f"{self.folder} has questions but no answers; run medvqa-hub cxr answer and release first")
         patients: dict = {}
         for split, files in self.files.items():
             checks = RowChecks(patients)
@@ -199,6 +202,7 @@ def _open_parquet(folder: Path) -> Release:
     def files(table: str) -> dict[str, list[Path]]:
         return {s: [folder / n for n in sorted(manifest["files"]) if n.startswith(f"{table}/{s}-")] for s in SPLITS}
 
+    _check_studies(folder, [path for paths in files("studies").values() for path in paths])
     for split, described in manifest["splits"].items():
         rows = sum(count_rows(path) for path in files("qa")[split])
         if rows != described["rows"]:
@@ -206,6 +210,16 @@ def _open_parquet(folder: Path) -> Release:
                 f"{folder}: the {split} split has {rows} rows, the manifest says {described['rows']}; build it again"
             )
     return _release(folder, "parquet", manifest, files("qa"), files("studies"), (folder / MANIFEST).read_bytes())
+
+
+def _check_studies(folder: Path, tables: list[Path]) -> None:
+    """No study twice, no patient in two splits: seen here for all splits, however many processes load them later."""
+    columns = ["subject_id", "study_id", "split"]
+    batches = [batch for path in tables for batch in iterate_parquet(path, columns=columns)]
+    if batches:
+        studies = pa.Table.from_batches(batches)
+        check_unique(studies["study_id"], f"{folder}: study")
+        check_splits(studies, str(folder))
 
 
 def _open_csv(folder: Path, found: dict[str, list[Path]]) -> Release:
@@ -243,7 +257,7 @@ def _release(
 
 
 def _csv_files(folder: Path) -> dict[str, list[Path]]:
-    """`train*.csv`, `val*.csv` and `test*.csv`, plain or gzipped; several files of a split are read in order of name."""
+    """`train*.csv`, `val*.csv`, `test*.csv`, plain or gzipped; several files of a split are read in order of name."""
     found = {}
     for split, prefix in _SPLIT_PREFIXES.items():
         paths = sorted(p for p in folder.glob(f"{prefix}*") if p.name.endswith((".csv", ".csv.gz")))

@@ -26,7 +26,15 @@ from mimic_cxr_vqa.card import write_card
 from mimic_cxr_vqa.generation.answer_types import answer_types
 from mimic_cxr_vqa.generation.answers import AnswerSettings, iterate_requests, request_key
 from mimic_cxr_vqa.schema import PROVENANCE_TYPE, QA_SCHEMA, SPLITS, STUDY_SCHEMA
-from mimic_cxr_vqa.workspace import FORMAT, RELEASE_KIND, Workspace, governance_of, iterate_parquet, read_table, write_manifest
+from mimic_cxr_vqa.workspace import (
+    FORMAT,
+    RELEASE_KIND,
+    Workspace,
+    governance_of,
+    iterate_parquet,
+    read_table,
+    write_manifest,
+)
 
 ROWS_PER_SHARD = 250_000
 ROWS_PER_BATCH = 65_536
@@ -73,6 +81,7 @@ def write_release(
             "governance": str(governance),
             "seed": questions["seed"],
             "answers": vars(settings),
+            "questions": describe_questions(workspace),
             "counts": {**questions["counts"], **{name: counts[name] for name in sorted(counts)}},
             "label_counts": questions["label_counts"],
             "splits": splits,
@@ -81,6 +90,11 @@ def write_release(
         manifest["files"] = _describe_files(folder)
         write_manifest(folder, manifest)
     return manifest
+
+
+def describe_questions(workspace: Workspace) -> str:
+    """sha256 of the question table: tells whether a release was made from the questions that are there now."""
+    return _sha256(workspace.questions / "questions.parquet")
 
 
 def _collect_answers(
@@ -95,6 +109,8 @@ def _collect_answers(
             record = store.get(request_key(request, settings))
             if record is None:
                 counts["missing"] += 1
+            elif record["error"] is None and not isinstance(record["answer"], str):
+                raise InputError(f"{workspace.answers}: the record of {request.qa_id} holds no answer; remove its line")
             elif record["error"] is not None:
                 counts["failed"] += 1
             elif record["lint"] and flagged == "drop":

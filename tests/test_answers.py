@@ -102,7 +102,7 @@ def test_a_failure_is_a_record_and_never_an_answer(tmp_path):
         "asked": 6,
     }
     assert again.asked == [f"s{FIRST_STUDY + n}-edema-3" for n in range(STUDIES)]
-    assert count_answers(workspace) == {"answered": 36, "flagged": 0, "failed": 0}
+    assert count_answers(workspace) == {"answered": 36, "flagged": 0, "failed": 0, "open": 0}
 
 
 def test_a_failure_on_asking_again_is_a_failure(tmp_path):
@@ -153,7 +153,7 @@ def test_other_engines_are_asked_and_the_answers_carry_the_class(tmp_path, gover
 
 
 def test_counts_before_the_first_answer_and_unknown_engines(tmp_path):
-    assert count_answers(build(tmp_path)) == {"answered": 0, "flagged": 0, "failed": 0}
+    assert count_answers(build(tmp_path)) == {"answered": 0, "flagged": 0, "failed": 0, "open": 36}
     with pytest.raises(ConfigError, match="engine 'gpt' is unknown; available: extractive"):
         load_engine("gpt")
     assert load_engine("extractive").name == "extractive"

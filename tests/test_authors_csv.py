@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from rows import qa_batch, qa_row
 
 from medvqa_core.errors import InputError, OutputError
-from mimic_cxr_vqa.authors_csv import FAILED_REPLY, has_reply, read_authors_csv, write_authors_csv
+from mimic_cxr_vqa.authors_csv import FAILED_REPLY, ReplyFilter, read_authors_csv, write_authors_csv
 from mimic_cxr_vqa.generation.answer_types import answer_type
 from mimic_cxr_vqa.generation.questions import QUESTIONS
 from mimic_cxr_vqa.schema import CATEGORIES, QA_SCHEMA, category_slug
@@ -44,8 +44,9 @@ def test_an_unreadable_reply_is_flagged_and_nothing_else_is(tmp_path):
             file.write(f'{n},p90000001,s95000001,Is Edema observed?,"{answer}",Edema,1.0,,,\n')
     (batch,) = read_authors_csv(path, "train")
     assert [row["provenance"]["lint"] for row in batch.to_pylist()] == [[FAILED_REPLY]] * 3 + [[]] * 3
-    assert has_reply(batch).to_pylist() == [False] * 3 + [True] * 3
-    assert has_reply(batch.slice(3)).to_pylist() == [True] * 3
+    replies = ReplyFilter()
+    (kept,) = replies.keep([batch])
+    assert kept.equals(batch.slice(3)) and replies.left_out == 3
     assert batch["answer"].to_pylist() == answers
 
 

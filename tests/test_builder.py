@@ -11,6 +11,9 @@ import sys
 from pathlib import Path
 
 import PIL.Image
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from builds import Build, build_release
 from datasets import concatenate_datasets, load_dataset
@@ -277,18 +280,35 @@ class TestAuthorsCsv:
         kept = load_dataset(NAME, data_dir=folder, split="test", failed_answers="keep")
         assert kept[0]["answer"] == "error" and kept[0]["provenance"]["lint"] == ["failed_reply"]
 
+    def test_report_text_in_the_wrong_column_is_not_shown(self, csv_folder):
+        path = csv_folder / "test.csv"
+        with open(path, newline="") as file:
+            lines = list(csv.reader(file))
+        lines[1][5] = "A long sentence of a report about somebody with a secret finding."
+        with open(path, "w", newline="") as file:
+            csv.writer(file).writerows(lines)
+        with pytest.raises(LoadingError, match="row 2: a text of 65 characters: question_label is unknown") as caught:
+            load_dataset(NAME, data_dir=str(csv_folder))
+        assert "secret" not in str(caught.value)
+
+    def test_file_with_nothing_but_a_header(self, csv_folder):
+        path = csv_folder / "test.csv"
+        path.write_text(path.read_text().splitlines(keepends=True)[0])
+        with pytest.raises(LoadingError, match="test.csv: no row in it"):
+            load_dataset(NAME, data_dir=str(csv_folder))
+
     def test_repeated_question(self, csv_folder):
         path = csv_folder / "test.csv"
         lines = path.read_text().splitlines(keepends=True)
         path.write_text("".join([*lines, lines[-1]]))
-        with pytest.raises(LoadingError, match="qa_id 's95.* occurs twice"):
+        with pytest.raises(LoadingError, match="test.csv: qa_id 's95.* occurs twice"):
             load_dataset(NAME, data_dir=str(csv_folder))
 
     def test_patient_in_two_splits(self, csv_folder):
         train = (csv_folder / "train.csv").read_text().splitlines(keepends=True)
         with open(csv_folder / "test.csv", "a") as file:
             file.write(train[1].replace("s9500", "s9599"))
-        with pytest.raises(LoadingError, match="patient 9.* is in the splits train and test"):
+        with pytest.raises(LoadingError, match="test.csv: patient 9.* is in the splits train and test"):
             load_dataset(NAME, data_dir=str(csv_folder))
 
     def test_several_files_of_a_split_are_read_in_order(self, csv_folder, sharded):
@@ -310,6 +330,44 @@ class TestDamagedRelease:
         shard = next((own_copy.workspace.release / "qa").glob("train-*"))
         shard.write_bytes(shard.read_bytes()[:-10])
         with pytest.raises(InputError, match="bytes, the manifest says"):
+            load_dataset(NAME, data_dir=str(own_copy.workspace.root))
+
+    @pytest.mark.parametrize("processes", [None, 2])
+    def test_patient_in_two_splits(self, own_copy, processes):
+        """A shard copied into another split, sizes and counts made to agree: seen however many processes load it."""
+        folder = own_copy.workspace.release
+        manifest = json.loads((folder / "manifest.json").read_text())
+        for table in ("qa", "studies"):
+            source = next((folder / table).glob("train-*"))
+            target = folder / table / "test-00001-of-00002.parquet"
+            rows = pq.read_table(source)
+            rows = rows.set_column(rows.schema.get_field_index("split"), "split", pa.array(["test"] * len(rows)))
+            rows = rows.set_column(1 if table == "studies" else 2, "study_id", pc.add(rows["study_id"], 1000))
+            pq.write_table(rows, target)
+            manifest["files"][f"{table}/{target.name}"] = {"bytes": target.stat().st_size, "sha256": ""}
+            if table == "qa":
+                manifest["splits"]["test"]["rows"] += len(rows)
+        (folder / "manifest.json").write_text(json.dumps(manifest))
+        with pytest.raises(InputError, match="patient 9.* is in the splits test and train"):
+            load_dataset(NAME, data_dir=str(own_copy.workspace.root), num_proc=processes)
+
+    def test_shard_that_lost_rows(self, own_copy):
+        folder = own_copy.workspace.release
+        shard = next((folder / "qa").glob("train-*"))
+        pq.write_table(pq.read_table(shard).slice(0, 10), shard)
+        manifest = json.loads((folder / "manifest.json").read_text())
+        manifest["files"][f"qa/{shard.name}"]["bytes"] = shard.stat().st_size
+        (folder / "manifest.json").write_text(json.dumps(manifest))
+        with pytest.raises(InputError, match="the train split has .* rows, the manifest says"):
+            load_dataset(NAME, data_dir=str(own_copy.workspace.root))
+
+    @pytest.mark.parametrize("field", ["files", "splits", "counts"])
+    def test_manifest_without_a_field(self, own_copy, field):
+        path = own_copy.workspace.release / "manifest.json"
+        manifest = json.loads(path.read_text())
+        del manifest[field]
+        path.write_text(json.dumps(manifest))
+        with pytest.raises(InputError, match=f"no object '{field}'"):
             load_dataset(NAME, data_dir=str(own_copy.workspace.root))
 
     def test_missing_shard(self, own_copy):

@@ -118,6 +118,53 @@ def test_doctor_fails_and_names_what_is_missing(tmp_path, capsys):
     assert "physionet.org" in printed and str(tmp_path) in printed
 
 
+def test_reports_without_a_root_are_refused(tmp_path, capsys):
+    assert run(["doctor", "--reports", str(tmp_path)]) == 1
+    assert "--mimic-root" in capsys.readouterr().err
+
+
+def test_status_tells_stale_answers_and_releases(tmp_path, capsys):
+    tree, out = str(tmp_path / "tree"), str(tmp_path / "out")
+    for step in (
+        f"cxr phantom --out {tree} --studies 10 --size 64",
+        f"cxr questions --source phantom --root {tree} --out {out}",
+        f"cxr answer --out {out}",
+        f"cxr release --out {out}",
+        f"cxr status --out {out}",
+    ):
+        assert run(step.split()) == 0
+    printed = capsys.readouterr().out
+    assert "open: 0" in printed and "release again" not in printed
+    assert run(f"cxr questions --source phantom --root {tree} --out {out} --seed 7".split()) == 0
+    assert run(f"cxr status --out {out}".split()) == 0
+    printed = capsys.readouterr().out
+    assert "open: 0" not in printed and "release again" in printed
+    assert run(f"cxr answer --out {out}".split()) == 0
+    questions = json.loads((tmp_path / "out" / "questions" / "manifest.json").read_text())["counts"]["questions"]
+    assert f"answered: {questions:,}," in capsys.readouterr().out
+
+
+def test_statistics_of_questions_without_answers(tmp_path, capsys):
+    tree, out = str(tmp_path / "tree"), str(tmp_path / "out")
+    assert run(f"cxr phantom --out {tree} --studies 10 --size 64".split()) == 0
+    assert run(f"cxr questions --source phantom --root {tree} --out {out}".split()) == 0
+    assert run(f"cxr stats --data {out}".split()) == 1
+    assert "run medvqa-hub cxr answer and release" in capsys.readouterr().err
+
+
+def test_an_export_never_replaces_what_is_not_one(tmp_path, capsys):
+    from mimic_cxr_vqa import SAMPLE_DIR
+
+    app = tmp_path / "webapp"
+    (app / "src").mkdir(parents=True)
+    (app / "manifest.json").write_text("{}")
+    (app / "src" / "code.js").write_text("precious")
+    assert run(["cxr", "export-csv", "--data", str(SAMPLE_DIR), "--out", str(app)]) == 1
+    assert (app / "src" / "code.js").exists()
+    assert run(["cxr", "export-csv", "--data", str(SAMPLE_DIR), "--out", str(SAMPLE_DIR / "csv")]) == 1
+    assert "choose a folder outside" in capsys.readouterr().err
+
+
 def test_ctrl_c_is_exit_code_130_and_the_run_goes_on(tmp_path):
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
     phantom = [sys.executable, "-m", "medvqa_hub.cli", "cxr", "phantom", "--out", str(tmp_path / "tree")]

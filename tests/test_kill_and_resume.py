@@ -45,20 +45,24 @@ def digests(folder: Path) -> dict[str, str]:
 
 @pytest.mark.slow
 def test_ten_kills_leave_the_bytes_of_an_uninterrupted_run(tmp_path):
+    """A run that ends before its kill is compared and followed by a new one, until ten kills have struck."""
     started = time.monotonic()
     assert start(tmp_path / "whole").wait() == 0
     seconds = time.monotonic() - started
     expected = digests(tmp_path / "whole")
 
-    moments = random.Random(2).choices(range(100), k=KILLS)
-    killed = 0
-    for moment in moments:
-        process = start(tmp_path / "killed")
+    moments = random.Random(2)
+    kills = runs = 0
+    while kills < KILLS:
+        assert runs < 3 * KILLS, f"only {kills} kills in {runs} whole runs"
+        process = start(tmp_path / f"killed-{runs}")
         try:
-            process.wait(timeout=0.25 * seconds + seconds * 0.6 * moment / 100)
+            assert process.wait(timeout=seconds * moments.uniform(0.05, 0.9)) == 0
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGKILL)
-            killed += process.wait() == -signal.SIGKILL
-    assert killed >= KILLS // 2, f"only {killed} of {KILLS} kills came before the end"
-    assert start(tmp_path / "killed").wait() == 0
-    assert digests(tmp_path / "killed") == expected
+            kills += process.wait() == -signal.SIGKILL
+        else:
+            assert digests(tmp_path / f"killed-{runs}") == expected
+            runs += 1
+    assert start(tmp_path / f"killed-{runs}").wait() == 0
+    assert digests(tmp_path / f"killed-{runs}") == expected

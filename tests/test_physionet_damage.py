@@ -155,3 +155,29 @@ def test_an_empty_id_is_an_error(tmp_path, column, value):
     replace_in(tmp_path / METADATA, "d1,90000001,95000001", "d1,90000001,95000001".replace(value, ""))
     with pytest.raises(InputError, match=f"{METADATA}, row 5: {column} is empty"):
         read_studies(tmp_path)
+
+
+def test_a_zip_with_a_password_is_an_error(tmp_path):
+    tree = write_tree(tmp_path, reports={})
+    path = write_zip(tree / "mimic-cxr-reports.zip", REPORTS)
+    data = bytearray(path.read_bytes())
+    for signature, offset in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):  # bit 0 of the flags: encrypted
+        at = -1
+        while (at := data.find(signature, at + 1)) >= 0:
+            data[at + offset] |= 1
+    path.write_bytes(data)
+    with pytest.raises(InputError, match=r"mimic-cxr-reports\.zip: the zip cannot be read .*download PhysioNet's own"):
+        read_studies(tree)
+
+
+def test_a_label_table_with_nothing_but_a_header_labels_no_study(tmp_path):
+    found = read_studies(write_tree(tmp_path, labels={}))
+    assert found.notes["studies_without_labels"] == len(found.studies)
+
+
+def test_an_image_name_that_climbs_out_is_an_error(tmp_path):
+    tree = write_tree(tmp_path)
+    for table in (METADATA, SPLIT):
+        replace_in(tree / table, next(iter(IMAGES))[0], "../../../x")
+    with pytest.raises(InputError, match=r"row \d+: dicom_id '../../../x': allowed are letters"):
+        read_studies(tree)

@@ -94,56 +94,72 @@ def answer_questions(
     governance = governance_of(manifest)
     refuse_remote(governance, engine.endpoint, f"engine {engine.name}")
     settings = AnswerSettings.of(engine)
+    counts = Counter(asked=0, answered=0, flagged=0, failed=0)
     with RecordStore(workspace.answers, "answers", governance, vars(settings)) as store:
 
         def open_requests() -> Iterator[list[AnswerRequest]]:
-            for study in track(iterate_requests(workspace), "Answering studies", total=workspace.studies_with_questions()):
-                todo = [r for r in study if _is_open(store, request_key(r, settings), retry_failed)]
+            total = workspace.studies_with_questions()
+            for study in track(iterate_requests(workspace), "Answering studies", total=total):
+                todo = []
+                for request in study:
+                    record = store.get(request_key(request, settings))
+                    if record is None or (retry_failed and record["error"] is not None):
+                        todo.append(request)
+                    else:
+                        _count(record, counts)
                 if todo:
                     yield todo
 
-        asked = asyncio.run(_ask_all(open_requests(), engine, settings, store, in_flight))
-        counts = _count_outcomes(store)
-    counts["asked"] = asked
+        asyncio.run(_ask_all(open_requests(), engine, settings, store, in_flight, counts))
     return counts
 
 
 def count_answers(workspace: Workspace) -> Counter:
-    """How the records of a workspace's store have ended, without asking anything; empty where there is no store yet."""
+    """How many questions are answered, flagged, failed and still open, without asking anything."""
+    counts = Counter(answered=0, flagged=0, failed=0, open=0)
+    manifest = workspace.manifest()
     if not workspace.answers.exists():
-        return Counter(answered=0, flagged=0, failed=0)
-    with RecordStore(workspace.answers, "answers", governance_of(workspace.manifest()), None, read_only=True) as store:
-        return _count_outcomes(store)
-
-
-def _count_outcomes(store: RecordStore) -> Counter:
-    counts = Counter(answered=0, flagged=0, failed=0)
-    for record in store.records():
-        if record["error"] is not None:
-            counts["failed"] += 1
-        else:
-            counts["answered"] += 1
-            counts["flagged"] += bool(record["lint"])
+        counts["open"] = manifest["counts"]["questions"]
+        return counts
+    with RecordStore(workspace.answers, "answers", governance_of(manifest), None, read_only=True) as store:
+        settings = AnswerSettings(**store.settings)
+        total = workspace.studies_with_questions()
+        for study in track(iterate_requests(workspace), "Counting answers", total=total):
+            for request in study:
+                record = store.get(request_key(request, settings))
+                if record is None:
+                    counts["open"] += 1
+                else:
+                    _count(record, counts)
     return counts
 
 
-def _is_open(store: RecordStore, key: str, retry_failed: bool) -> bool:
-    if key not in store:
-        return True
-    return retry_failed and store.get(key)["error"] is not None
+def _count(record: dict[str, Any], counts: Counter) -> None:
+    if record["error"] is not None:
+        counts["failed"] += 1
+    else:
+        counts["answered"] += 1
+        counts["flagged"] += bool(record["lint"])
 
 
 async def _ask_all(
-    studies: Iterator[list[AnswerRequest]], engine: Engine, settings: AnswerSettings, store: RecordStore, in_flight: int
-) -> int:
-    """Keep `in_flight` studies under way; append finished ones in order, `STUDIES_PER_SYNC` at a time."""
+    studies: Iterator[list[AnswerRequest]],
+    engine: Engine,
+    settings: AnswerSettings,
+    store: RecordStore,
+    in_flight: int,
+    counts: Counter,
+) -> None:
+    """Keep `in_flight` studies under way; append finished ones in order, `STUDIES_PER_SYNC` at a time; count them."""
     under_way: deque[asyncio.Task] = deque()
     finished: list[list[dict[str, Any]]] = []
-    asked = 0
 
     def sync() -> None:
-        store.append(chain.from_iterable(finished))
+        records = list(chain.from_iterable(finished))
+        store.append(records)
         finished.clear()
+        for record in records:
+            _count(record, counts)
 
     async def finish_first() -> None:
         finished.append(await under_way[0])
@@ -154,7 +170,7 @@ async def _ask_all(
     try:
         for study in studies:
             under_way.append(asyncio.create_task(_ask_study(study, engine, settings)))
-            asked += len(study)
+            counts["asked"] += len(study)
             if len(under_way) >= in_flight:
                 await finish_first()
         while under_way:
@@ -165,7 +181,6 @@ async def _ask_all(
         outcomes = await asyncio.gather(*under_way, return_exceptions=True)
         finished.extend(outcome for outcome in outcomes if not isinstance(outcome, BaseException))
         sync()
-    return asked
 
 
 async def _ask_study(requests: Sequence[AnswerRequest], engine: Engine, settings: AnswerSettings) -> list[dict]:

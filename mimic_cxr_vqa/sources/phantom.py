@@ -26,6 +26,7 @@ from medvqa_core.errors import ConfigError, InputError
 from medvqa_core.files import atomic_file, make_folder, writing
 from medvqa_core.governance import Governance
 from medvqa_core.progress import track
+from mimic_cxr_vqa.images import check_image
 from mimic_cxr_vqa.schema import CHEXPERT_LABELS, canonical_view
 from mimic_cxr_vqa.sources.phantom_drawing import draw
 from mimic_cxr_vqa.sources.phantom_reports import write_report
@@ -73,7 +74,7 @@ def write_phantom(root: Path, studies: int, seed: int = 0, size: int = 512, repo
     parameters = _check_parameters(studies, seed, size, reports)
     root = make_folder(Path(root))
     _refuse_other_parameters(root, parameters)
-    if (root / MARKER).exists() and not all(path.exists() for path in _files(root, parameters)):
+    if (root / MARKER).exists() and not all(_is_whole(path) for path in _files(root, parameters)):
         with writing(root / MARKER):
             (root / MARKER).unlink()  # somebody deleted files: the tree is not complete until they are back
     if not (root / MARKER).exists():
@@ -87,6 +88,10 @@ def write_phantom(root: Path, studies: int, seed: int = 0, size: int = 512, repo
     with writing(root / UNFINISHED):
         (root / UNFINISHED).unlink(missing_ok=True)
     return parameters | counts
+
+
+def _is_whole(path: Path) -> bool:
+    return check_image(path) is None if path.suffix == ".jpg" else path.exists() and path.stat().st_size > 0
 
 
 def image_path(spec: StudySpec, dicom_id: str) -> str:
@@ -166,13 +171,13 @@ def _write_studies(root: Path, parameters: dict) -> dict[str, int]:
     for spec in track(specs, "Drawing phantom studies", total=parameters["studies"]):
         counts["patients"] += spec.subject_id != last_subject
         last_subject = spec.subject_id
-        if parameters["reports"] == "folder" and not (root / report_path(spec)).exists():
+        if parameters["reports"] == "folder" and not _is_whole(root / report_path(spec)):
             with atomic_file(root / report_path(spec)) as file:
                 file.write(write_report(spec).text.encode())
         for number, (dicom_id, view) in enumerate(zip(spec.dicom_ids, spec.views, strict=True)):
             path = root / image_path(spec, dicom_id)
             counts["images"] += 1
-            if path.exists():
+            if _is_whole(path):
                 counts["kept"] += 1
                 continue
             pixels = draw(spec, view, parameters["size"], stream(spec.seed, f"picture {number}", spec.study_id))

@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from medvqa_core.errors import ConfigError, InputError
+from medvqa_core.errors import ConfigError, InputError, show
 from medvqa_core.governance import Governance
 from medvqa_core.progress import track
 from mimic_cxr_vqa.csv_files import read_csv
@@ -62,11 +62,17 @@ def read_studies(
         ]
     for name in ("findings", "impression", "indication"):
         studies = studies.append_column(name, pa.array([getattr(s, name) for s in sections], pa.string()))
-    studies = studies.append_column("labels", _read_labels(need(pieces["labels"]), first["study_id"]))
+    labels, unlabelled = _read_labels(need(pieces["labels"]), first["study_id"])
+    studies = studies.append_column("labels", labels)
     studies = studies.append_column("images", _group_images(images, sizes))
     studies = studies.select(STUDY_SCHEMA.names).cast(STUDY_SCHEMA)
     drawn = is_phantom(root, studies)
-    return StudySet("phantom" if drawn else "physionet", Governance.OPEN if drawn else Governance.CREDENTIALED, studies)
+    return StudySet(
+        "phantom" if drawn else "physionet",
+        Governance.OPEN if drawn else Governance.CREDENTIALED,
+        studies,
+        {"studies_without_labels": unlabelled},
+    )
 
 
 def study_folder(subject_id: int, study_id: int) -> str:
@@ -121,6 +127,8 @@ def open_reports(source: Path, encoding: str) -> Iterator[Callable[[str], str]]:
             yield read_member
     except (zipfile.BadZipFile, zlib.error, EOFError) as error:
         raise InputError(f"{source}: the zip is damaged or cut short ({error}); download it again") from None
+    except (RuntimeError, NotImplementedError) as error:  # what zipfile raises for passwords and other compressions
+        raise InputError(f"{source}: the zip cannot be read ({error}); download PhysioNet's own") from None
 
 
 def _check_encoding(encoding: str) -> None:
@@ -139,6 +147,11 @@ def _read_images(metadata: Path, split: Path) -> pa.Table:
         if images[name].null_count:
             row = pc.index(pc.is_null(images[name]), True).as_py() + 2
             raise InputError(f"{metadata}, row {row}: {name} is empty; copy the file again")
+    wrong = pc.invert(pc.match_substring_regex(images["dicom_id"], "^[A-Za-z0-9][A-Za-z0-9-]*$"))
+    if pc.any(wrong).as_py():
+        row = pc.index(wrong, True).as_py()
+        value = images["dicom_id"][row].as_py()
+        raise InputError(f"{metadata}, row {row + 2}: dicom_id {show(value)}: allowed are letters, digits and '-'")
     for path, table in ((metadata, images), (split, splits)):
         check_unique(table["dicom_id"], f"{path}: image")
     row = pc.index_in(images["dicom_id"], splits["dicom_id"].combine_chunks())
@@ -189,21 +202,21 @@ def _group_images(images: pa.Table, sizes: np.ndarray) -> pa.ListArray:
     return pa.ListArray.from_arrays(pa.array(offsets), rows)
 
 
-def _read_labels(path: Path, study_ids: pa.ChunkedArray) -> pa.StructArray:
-    """(studies,) label structs; a study that the table leaves out has no label at all."""
+def _read_labels(path: Path, study_ids: pa.ChunkedArray) -> tuple[pa.StructArray, int]:
+    """(studies,) label structs, and how many studies the table leaves out: those have no label at all."""
     columns = {"study_id": pa.int64(), **dict.fromkeys(CHEXPERT_LABELS, pa.float32())}
     table = read_csv(path, columns)
     check_unique(table["study_id"], f"{path}: study")
     for label in CHEXPERT_LABELS:
         known = pc.is_in(table[label], pa.array([1, 0, -1, None], pa.float32()))
-        if not pc.all(known).as_py():
+        if not pc.all(known, min_count=0).as_py():
             row = pc.index(known, False).as_py()
             raise InputError(
                 f"{path}, row {row + 2}: {label} is {table[label][row]}; allowed are 1.0, 0.0, -1.0 and nothing"
             )
     row = pc.index_in(study_ids, table["study_id"].combine_chunks())
     arrays = [pc.cast(table[label].take(row), pa.int8()).combine_chunks() for label in CHEXPERT_LABELS]
-    return pa.StructArray.from_arrays(arrays, fields=list(LABELS_TYPE))
+    return pa.StructArray.from_arrays(arrays, fields=list(LABELS_TYPE)), row.null_count
 
 
 def is_phantom(root: Path, studies: pa.Table) -> bool:

@@ -1,0 +1,119 @@
+"""Cross-attention that shares a study's images among all its questions and beams.
+
+Every question of a study looks at the same image features. The textbook repeats them, and their keys and values, for
+every question and beam: 2 x 3 layers x 432 x 1024 numbers, 10 MiB in float32, for each. Here they stay one per study:
+cross-attention has no order among its queries, so the queries of a study's questions are laid end to end (`fold`),
+attend in one call, and are taken apart again (`unfold`). The numbers are the same. Where studies have different numbers
+of questions, the shorter ones are padded up to the longest during the call, and the padding's results are dropped.
+
+Not here: self-attention and everything else of the decoder, which is BertGeneration's own.
+"""
+
+from typing import Any
+
+import torch
+from transformers import BertGenerationConfig, BertGenerationDecoder, DynamicCache, EncoderDecoderCache
+from transformers.models.bert_generation.modeling_bert_generation import BertGenerationCrossAttention
+
+
+class StudyFold:
+    """Which rows (questions, or beams of them) look at which study.
+
+    Args:
+        study_index: (questions,) study of each row.
+        studies: number of studies.
+    """
+
+    def __init__(self, study_index: torch.Tensor, studies: int) -> None:
+        counts = torch.bincount(study_index, minlength=studies)
+        self.studies, self.slots = studies, int(counts.max())
+        # Place of each row among the rows of its study: its rank in a stable sort, less where the study starts there.
+        order = torch.argsort(study_index, stable=True)
+        ranks = torch.empty_like(order)
+        ranks[order] = torch.arange(len(order), device=order.device)
+        starts = counts.cumsum(0) - counts
+        self.places = study_index * self.slots + ranks - starts[study_index]
+        # The padding's slots repeat row 0: any row will do.
+        self.rows = torch.zeros(studies * self.slots, dtype=torch.long, device=study_index.device)
+        self.rows[self.places] = torch.arange(len(order), device=order.device)
+
+    def fold(self, states: torch.Tensor) -> torch.Tensor:
+        """(questions, tokens, width) -> (studies, slots * tokens, width)."""
+        return states[self.rows].reshape(self.studies, self.slots * states.shape[1], states.shape[2])
+
+    def unfold(self, states: torch.Tensor) -> torch.Tensor:
+        """(studies, slots * tokens, width) -> (questions, tokens, width)."""
+        states = states.reshape(self.studies * self.slots, states.shape[1] // self.slots, states.shape[2])
+        return states[self.places]
+
+    def unfold_weights(self, weights: torch.Tensor) -> torch.Tensor:
+        """Attention weights (studies, heads, slots * tokens, keys) -> (questions, heads, tokens, keys)."""
+        studies, heads, queries, keys = weights.shape
+        weights = weights.reshape(studies, heads, self.slots, queries // self.slots, keys).transpose(1, 2)
+        return weights.reshape(studies * self.slots, heads, queries // self.slots, keys)[self.places]
+
+
+class StudyCrossAttention(BertGenerationCrossAttention):
+    """BertGeneration's cross-attention on folded queries; without a fold, question i looks at study i."""
+
+    def forward(
+        self, hidden_states: torch.Tensor, *args: Any, study_fold: StudyFold | None = None, **kwargs: Any
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        if study_fold is None:
+            return super().forward(hidden_states, *args, **kwargs)
+        output, weights = super().forward(study_fold.fold(hidden_states), *args, **kwargs)
+        return study_fold.unfold(output), None if weights is None else study_fold.unfold_weights(weights)
+
+
+class SwinVedDecoder(BertGenerationDecoder):
+    """BertGeneration's decoder and language-model head with `StudyCrossAttention` in every layer."""
+
+    def __init__(self, config: BertGenerationConfig) -> None:
+        super().__init__(config)
+        for index, layer in enumerate(self.bert.encoder.layer):
+            layer.crossattention.self = StudyCrossAttention(config, is_causal=False, layer_idx=index)
+        self.post_init()
+
+
+class StudyCache(EncoderDecoderCache):
+    """Keys and values of the decoder: a row per question (or beam) for self-attention, per study for cross-attention.
+
+    Choosing among beams moves self-attention's rows only: the beams of a question all look at its study.
+    """
+
+    def __init__(self, self_attention_cache: Any = None, cross_attention_cache: Any = None) -> None:
+        # `is None`, not `or`: an empty cache is false.
+        super().__init__(
+            DynamicCache() if self_attention_cache is None else self_attention_cache,
+            DynamicCache() if cross_attention_cache is None else cross_attention_cache,
+        )
+        self.study_fold: StudyFold | None = None
+
+    def reorder_cache(self, beam_idx: torch.Tensor) -> None:
+        self.self_attention_cache.reorder_cache(beam_idx)
+
+    def batch_repeat_interleave(self, repeats: int) -> None:
+        self.study_fold = None  # made for the old rows
+        self.self_attention_cache.batch_repeat_interleave(repeats)
+
+    def batch_select_indices(self, indices: torch.Tensor) -> None:
+        self.study_fold = None
+        self.self_attention_cache.batch_select_indices(indices)
+
+
+def study_fold(study_index: torch.Tensor | None, studies: int, cache: StudyCache | None) -> StudyFold | None:
+    """The fold of `study_index`, made once per cache: decoding steps reuse it."""
+    if study_index is None:
+        return None
+    if cache is None:
+        return StudyFold(study_index, studies)
+    if cache.study_fold is None:
+        cache.study_fold = StudyFold(study_index, studies)
+    return cache.study_fold
+
+
+def additive_mask(mask: torch.Tensor | None, dtype: torch.dtype) -> torch.Tensor | None:
+    """(studies, keys) bool -> (studies, 1, 1, keys), 0 to attend and the lowest number not to."""
+    if mask is None:
+        return None
+    return (~mask).to(dtype)[:, None, None] * torch.finfo(dtype).min

@@ -1,0 +1,100 @@
+"""Configuration of SwinVED: a Swin encoder, a BertGeneration decoder, and how they are joined.
+
+Presets: `SwinVedConfig.base()` is the paper's model (150.6 M parameters with its vocabulary), `SwinVedConfig.tiny()` is
+for a CPU (under 2 M). Both have random weights.
+
+What differs from the release: there, every training question was padded to 64 places before [BOS], so answers always
+began at position 65. Here padding takes no position, and `answer_position=64` restores the released numbering for
+checkpoints that were trained with it.
+"""
+
+from typing import Any
+
+from transformers import BertGenerationConfig, PreTrainedConfig, SwinConfig
+
+PAD_TOKEN_ID, BOS_TOKEN_ID, EOS_TOKEN_ID = 1, 5, 6  # the release's
+RELEASED_ANSWER_POSITION = 64
+
+
+class SwinVedConfig(PreTrainedConfig):
+    """Sizes of a SwinVED model.
+
+    Args:
+        encoder: SwinConfig, or its values as a dict. Absolute position embeddings and masked patches are not used.
+        decoder: BertGenerationConfig, or its values as a dict. Always a decoder with cross-attention.
+        max_images: most images of a study. The paper takes up to 3.
+        answer_position: position of [BOS] whatever the question's length; None numbers the tokens one after another.
+
+    Raises:
+        ValueError: the encoder's and the decoder's widths differ, or a value is out of its range.
+    """
+
+    model_type = "swin_ved"
+    sub_configs_defaults = {"encoder": SwinConfig, "decoder": BertGenerationConfig}
+
+    encoder: dict | PreTrainedConfig | None = None
+    decoder: dict | PreTrainedConfig | None = None
+    max_images: int = 3
+    answer_position: int | None = None
+
+    def __post_init__(self, **kwargs: Any) -> None:
+        super().__post_init__(**kwargs)
+        self.decoder.is_decoder = True
+        self.decoder.add_cross_attention = True
+        if self.encoder.hidden_size != self.decoder.hidden_size:
+            raise ValueError(
+                f"the encoder's features are {self.encoder.hidden_size} wide and the decoder is "
+                f"{self.decoder.hidden_size} wide, but cross-attention needs equal widths: set decoder.hidden_size to "
+                "encoder.embed_dim * 2 ** (len(encoder.depths) - 1)"
+            )
+        if self.max_images < 1:
+            raise ValueError(f"max_images is {self.max_images}; it must be at least 1")
+        if self.answer_position is not None and not 0 < self.answer_position < self.decoder.max_position_embeddings:
+            raise ValueError(
+                f"answer_position is {self.answer_position}; it must be None or between 1 and "
+                f"{self.decoder.max_position_embeddings - 1} (decoder.max_position_embeddings - 1)"
+            )
+
+    @property
+    def tokens_per_image(self) -> int:
+        """Encoder features of one image: 144 at 384 x 384."""
+        return (self.encoder.image_size // (self.encoder.patch_size * 2 ** (len(self.encoder.depths) - 1))) ** 2
+
+    @classmethod
+    def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> "SwinVedConfig":
+        """Build from `config.json`'s values.
+
+        Raises:
+            ValueError: the values belong to another kind of model.
+        """
+        model_type = config_dict.get("model_type", cls.model_type)
+        if model_type != cls.model_type:
+            raise ValueError(
+                f"this checkpoint's model_type is {model_type!r}; the SwinVED classes load {cls.model_type!r} only. "
+                f"Use the classes of {model_type!r}, or AutoConfig and AutoModel, which choose by model_type"
+            )
+        return super().from_dict(config_dict, **kwargs)
+
+    @classmethod
+    def base(cls, vocab_size: int = 12_510, **kwargs: Any) -> "SwinVedConfig":
+        """The paper's model: Swin-B patch4 window12 384 and three decoder layers (Section 5.1 and the release)."""
+        encoder = SwinConfig(
+            image_size=384, patch_size=4, embed_dim=128, depths=(2, 2, 18, 2), num_heads=(4, 8, 16, 32), window_size=12
+        )
+        return cls(encoder=encoder, decoder=_decoder(vocab_size, 1024, 4096, heads=16, layers=3), **kwargs)
+
+    @classmethod
+    def tiny(cls, vocab_size: int = 1_000, **kwargs: Any) -> "SwinVedConfig":
+        """Under 2 M parameters up to a vocabulary of 8,000: 64 x 64 images, 16 tokens each."""
+        encoder = SwinConfig(
+            image_size=64, patch_size=4, embed_dim=32, depths=(1, 1, 2), num_heads=(1, 2, 4), window_size=4
+        )
+        return cls(encoder=encoder, decoder=_decoder(vocab_size, 128, 256, heads=4, layers=2), **kwargs)
+
+
+def _decoder(vocab_size: int, width: int, inner_width: int, heads: int, layers: int) -> BertGenerationConfig:
+    return BertGenerationConfig(
+        vocab_size=vocab_size, hidden_size=width, intermediate_size=inner_width, num_attention_heads=heads,
+        num_hidden_layers=layers, layer_norm_eps=1e-5, pad_token_id=PAD_TOKEN_ID, bos_token_id=BOS_TOKEN_ID,
+        eos_token_id=EOS_TOKEN_ID, is_decoder=True, add_cross_attention=True,
+    )  # fmt: skip

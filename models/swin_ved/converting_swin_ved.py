@@ -1,0 +1,107 @@
+"""The released SwinVED's weights -> this package's model.
+
+The release saves the `state_dict` of a module with `encoder` (a SwinModel) and `decoder` (a BertGenerationDecoder)
+under the names of transformers 4. Swin's attention and feed-forward layers have other names since; the decoder's are as
+they were. Nothing is guessed: a key that is missing, left over or of another shape is an error that names it.
+
+The released vocabulary is read by `swin_ved.load_vocabulary`.
+"""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from pickle import UnpicklingError
+from typing import Any
+
+import torch
+
+from .configuration_swin_ved import RELEASED_ANSWER_POSITION, SwinVedConfig
+from .modeling_swin_ved import SwinVedForConditionalGeneration
+
+# Swin's names in transformers 4 -> now, inside a block; the first match is taken.
+SWIN_NAMES = (
+    ("attention.self.query", "attention.q_proj"),
+    ("attention.self.key", "attention.k_proj"),
+    ("attention.self.value", "attention.v_proj"),
+    ("attention.self.relative_position_bias_table", "attention.relative_position_bias.relative_position_bias_table"),
+    ("attention.output.dense", "attention.o_proj"),
+    ("intermediate.dense", "mlp.fc1"),
+    ("output.dense", "mlp.fc2"),
+)
+# Tables that are computed from the sizes, saved by older versions.
+COMPUTED = re.compile(r"\.relative_position_index$|^decoder\.bert\.embeddings\.position_ids$")
+
+
+def convert_swin_ved(
+    source: str | Path | Mapping[str, torch.Tensor], config: SwinVedConfig | None = None
+) -> SwinVedForConditionalGeneration:
+    """Build a model from released weights.
+
+    Args:
+        source: a `.pt` or `.ckpt` file, or the state dict itself; Lightning's wrapping (`state_dict`, `model.`) is
+            undone.
+        config: sizes of the weights; None takes the paper's with the release's numbering of positions.
+
+    Raises:
+        OSError: the file cannot be read.
+        ValueError: keys are missing, unused or of another shape (all are named), or no state dict is in the file.
+    """
+    config = SwinVedConfig.base(answer_position=RELEASED_ANSWER_POSITION) if config is None else config
+    weights = {rename(key): value for key, value in _state_dict(source).items() if not COMPUTED.search(_plain(key))}
+    model = SwinVedForConditionalGeneration(config)
+    expected = model.state_dict()
+    problems = {
+        "missing": sorted(expected.keys() - weights.keys()),
+        "unused": sorted(weights.keys() - expected.keys()),
+        "of another shape": [
+            f"{key}: {tuple(weights[key].shape)}, expected {tuple(expected[key].shape)}"
+            for key in sorted(expected.keys() & weights.keys())
+            if weights[key].shape != expected[key].shape
+        ],
+    }
+    if not any(problems.values()):
+        problems["untied"] = _untied(model, weights)
+    if any(problems.values()):
+        text = "; ".join(f"{len(keys)} {kind}: {', '.join(keys)}" for kind, keys in problems.items() if keys)
+        raise ValueError(f"these weights do not fit the configuration: {text}. Pass the config they were trained with")
+    model.load_state_dict(weights)
+    return model.eval()
+
+
+def rename(key: str) -> str:
+    """The name of a released weight in `SwinVedForConditionalGeneration`."""
+    key = _plain(key)
+    if not key.startswith("encoder."):
+        return key
+    for old, new in SWIN_NAMES:
+        if old in key:
+            return "model." + key.replace(old, new)
+    return "model." + key
+
+
+def _plain(key: str) -> str:
+    return key.removeprefix("model.")
+
+
+def _state_dict(source: Any) -> Mapping[str, torch.Tensor]:
+    if isinstance(source, str | Path):
+        try:
+            source = torch.load(source, map_location="cpu", weights_only=True)
+        except UnpicklingError as error:
+            raise ValueError(
+                f"{source} holds more than tensors and plain values, and is not loaded, because it could run code: "
+                "save its state dict alone, where you trust the file"
+            ) from error
+    if isinstance(source, Mapping) and isinstance(source.get("state_dict"), Mapping):
+        source = source["state_dict"]
+    if not isinstance(source, Mapping) or not all(isinstance(value, torch.Tensor) for value in source.values()):
+        raise ValueError(
+            f"expected a state dict, names to tensors, got {type(source).__name__}; pass what the release saved"
+        )
+    return source
+
+
+def _untied(model: SwinVedForConditionalGeneration, weights: Mapping[str, torch.Tensor]) -> list[str]:
+    """Weights that this model shares with another and that differ from it in the file."""
+    tied = model.get_expanded_tied_weights_keys(all_submodels=True)
+    return [f"{key} (differs from {other})" for key, other in tied.items() if not weights[key].equal(weights[other])]

@@ -1,0 +1,283 @@
+"""Processor of SwinVED: images and questions in, the model's inputs out, and answers back as text.
+
+A study is a list of images (up to 3); several questions may share it (`study_index`). A question becomes
+`[CLS] question [BOS]`, padded on the left, ready for `generate`; with its answer it becomes
+`[CLS] question [BOS] answer [EOS]`, padded on the right, and labels that leave out all but `answer [EOS]`.
+
+What differs from the release: it padded every question to 64 places, every answer to 256, and a study to three images
+with blank ones; here a batch is as large as its largest member.
+"""
+
+import warnings
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+from transformers import BatchFeature, PreTrainedTokenizerBase, ProcessorMixin
+
+from .augmenting_swin_ved import augment as augment_image
+from .configuration_swin_ved import SwinVedConfig
+from .imaging_swin_ved import normalize, resize_and_crop, to_eight_bit
+
+IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+RESIZE_RATIO = 416 / 384
+
+
+class SwinVedProcessor(ProcessorMixin):
+    """Prepares images and text, see the module.
+
+    Args:
+        tokenizer: word-level tokenizer, such as `train_tokenizer` makes.
+        image_size: side of the encoder's images.
+        resize_size: what the shorter side is resized to before cropping; None keeps the release's ratio, 416 to 384.
+        image_mean: mean of each channel of pixels scaled to 0..1.
+        image_std: their standard deviations.
+        max_images: most images of a study.
+        max_question_tokens: longest question, [CLS] included.
+        max_answer_tokens: longest answer, [EOS] included.
+    """
+
+    def __init__(
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        image_size: int = 384,
+        resize_size: int | None = None,
+        image_mean: list[float] | tuple[float, ...] = IMAGENET_MEAN,
+        image_std: list[float] | tuple[float, ...] = IMAGENET_STD,
+        max_images: int = 3,
+        max_question_tokens: int = 64,
+        max_answer_tokens: int = 256,
+        chat_template: str | None = None,
+    ) -> None:
+        self.image_size = image_size
+        self.resize_size = round(image_size * RESIZE_RATIO) if resize_size is None else resize_size
+        if not 0 < self.image_size <= self.resize_size:
+            raise ValueError(
+                f"image_size is {image_size} and resize_size {resize_size}; expected 0 < image_size <= resize_size"
+            )
+        self.image_mean, self.image_std = list(image_mean), list(image_std)
+        self.max_images = max_images
+        self.max_question_tokens = max_question_tokens
+        self.max_answer_tokens = max_answer_tokens
+        self._warned: set[str] = set()
+        super().__init__(tokenizer, chat_template=chat_template)
+
+    @classmethod
+    def from_config(
+        cls, config: SwinVedConfig, tokenizer: PreTrainedTokenizerBase, **kwargs: Any
+    ) -> "SwinVedProcessor":
+        """The processor of a model: its image size and number of images, with `tokenizer` checked against it."""
+        processor = cls(tokenizer, image_size=config.encoder.image_size, max_images=config.max_images, **kwargs)
+        processor.check_config(config)
+        return processor
+
+    def check_config(self, config: SwinVedConfig) -> None:
+        """Check that this processor's output is what a model of `config` reads.
+
+        Raises:
+            ValueError: vocabulary, special tokens, image size or limits differ; all differences are named.
+        """
+        decoder = config.decoder
+        positions = max(self.max_question_tokens, config.answer_position or 0) + 1 + self.max_answer_tokens
+        pairs = {
+            "vocabulary size": (len(self.tokenizer), decoder.vocab_size),
+            "[PAD] id": (self.tokenizer.pad_token_id, decoder.pad_token_id),
+            "[BOS] id": (self.tokenizer.bos_token_id, decoder.bos_token_id),
+            "[EOS] id": (self.tokenizer.eos_token_id, decoder.eos_token_id),
+            "image size": (self.image_size, config.encoder.image_size),
+        }
+        wrong = [f"{name} {ours}, the model's {theirs}" for name, (ours, theirs) in pairs.items() if ours != theirs]
+        if self.max_images > config.max_images:
+            wrong.append(f"max_images {self.max_images}, the model's {config.max_images}")
+        if positions > decoder.max_position_embeddings:
+            wrong.append(f"up to {positions} tokens, the model's {decoder.max_position_embeddings}")
+        if wrong:
+            raise ValueError(
+                f"processor and model do not belong together: {'; '.join(wrong)}. Load both from one folder, or build "
+                "the config with vocab_size=len(tokenizer)"
+            )
+
+    def __call__(
+        self,
+        images: Any = None,
+        text: str | list[str] | None = None,
+        answers: str | list[str] | None = None,
+        study_index: list[int] | torch.Tensor | None = None,
+        augment: bool = False,
+        seed: int | None = None,
+        truncate_images: bool = False,
+        return_tensors: str = "pt",
+        **kwargs: Any,
+    ) -> BatchFeature:
+        """Prepare a batch.
+
+        Args:
+            images: list of studies, each a list of images; a flat list of images, or one image, is one study.
+            text: questions.
+            answers: their answers, to train or score with.
+            study_index: the study of each question. Not needed for one study, or as many studies as questions.
+            augment: draw the training augmentation instead of the central crop.
+            seed: of the augmentation; None draws it from torch's generator (`torch.manual_seed`, data-loader workers).
+            truncate_images: keep the first `max_images` of a study, as the release does, instead of refusing more.
+            return_tensors: "pt" only.
+
+        Returns:
+            `pixel_values` (studies, images, 3, H, W) float32 and `image_mask` (studies, images) bool; `input_ids` and
+            `attention_mask` (questions, tokens), `labels` with answers, and `study_index` (questions,) where questions
+            and studies are not one to one.
+
+        Raises:
+            ValueError: nothing to do, a study without images or with too many, an empty text, counts that do not match.
+            TypeError: an argument that is unknown or no image.
+        """
+        if kwargs:
+            raise TypeError(f"unknown arguments {sorted(kwargs)} of {type(self).__name__}")
+        if return_tensors != "pt":
+            raise ValueError(f"return_tensors is {return_tensors!r}; this processor makes 'pt' (torch tensors) only")
+        if images is None and text is None:
+            raise ValueError("nothing to do: pass images, text (the questions), or both")
+        data: dict[str, torch.Tensor] = {}
+        if images is not None:
+            rng = None
+            if augment:
+                rng = np.random.default_rng(int(torch.randint(2**62, ())) if seed is None else seed)
+            data |= self._images(_as_studies(images), rng, truncate_images)
+        if text is not None:
+            data |= self._texts([text] if isinstance(text, str) else list(text), answers)
+        elif answers is not None:
+            raise ValueError("answers were passed without text, their questions")
+        if images is not None and text is not None:
+            data |= _study_index(study_index, len(data["pixel_values"]), len(data["input_ids"]))
+        elif study_index is not None and text is not None:
+            data["study_index"] = torch.as_tensor(study_index)
+        return BatchFeature(data)
+
+    def batch_decode(self, sequences: torch.Tensor | list, **kwargs: Any) -> list[str]:
+        """The answers in generated sequences (questions, tokens): what follows [BOS], without special tokens."""
+        return [self.decode(sequence, **kwargs) for sequence in sequences]
+
+    def decode(self, sequence: torch.Tensor | list[int], **kwargs: Any) -> str:
+        """The answer in one generated sequence (tokens,); one without [BOS] is an answer from its start."""
+        ids = [int(token) for token in sequence]
+        bos, eos = self.tokenizer.bos_token_id, self.tokenizer.eos_token_id
+        if bos in ids:
+            ids = ids[ids.index(bos) + 1 :]
+        if eos in ids:
+            ids = ids[: ids.index(eos)]
+        # -100 is what the labels hold in front of the answer.
+        ids = [token for token in ids if token >= 0]
+        return self.tokenizer.decode(ids, **{"skip_special_tokens": True, **kwargs})
+
+    def _images(
+        self, studies: list[list[Any]], rng: np.random.Generator | None, truncate: bool
+    ) -> dict[str, torch.Tensor]:
+        if not studies:
+            raise ValueError("images is empty: pass at least one study with at least one image")
+        for number, study in enumerate(studies):
+            if not study:
+                raise ValueError(f"study {number} has no image; every study needs 1 to {self.max_images}")
+            if len(study) > self.max_images and not truncate:
+                raise ValueError(
+                    f"study {number} has {len(study)} images; allowed are 1 to {self.max_images}. Choose which to use, "
+                    "or pass truncate_images=True to take the first ones"
+                )
+        studies = [study[: self.max_images] for study in studies]
+        columns = max(len(study) for study in studies)
+        pixel_values = torch.zeros(len(studies), columns, 3, self.image_size, self.image_size)
+        image_mask = torch.zeros(len(studies), columns, dtype=torch.bool)
+        for row, study in enumerate(studies):
+            for column, image in enumerate(study):
+                image = to_eight_bit(image, f"image {column} of study {row}")
+                if rng is None:
+                    image = resize_and_crop(image, self.resize_size, self.image_size)
+                else:
+                    image = augment_image(image, self.resize_size, self.image_size, rng)
+                pixel_values[row, column] = normalize(image, self.image_mean, self.image_std)
+                image_mask[row, column] = True
+        return {"pixel_values": pixel_values, "image_mask": image_mask}
+
+    def _texts(self, questions: list[str], answers: str | list[str] | None) -> dict[str, torch.Tensor]:
+        tokenizer = self.tokenizer
+        prompts = [
+            [tokenizer.cls_token_id, *ids, tokenizer.bos_token_id]
+            for ids in self._tokens(questions, "question", self.max_question_tokens - 1)
+        ]
+        if answers is None:
+            input_ids, attention_mask = _pad(prompts, tokenizer.pad_token_id, left=True)
+            return {"input_ids": input_ids, "attention_mask": attention_mask}
+        answers = [answers] if isinstance(answers, str) else list(answers)
+        if len(answers) != len(questions):
+            raise ValueError(
+                f"{len(questions)} questions and {len(answers)} answers; pass one answer for each question"
+            )
+        tokens = self._tokens(answers, "answer", self.max_answer_tokens - 1)
+        targets = [[*ids, tokenizer.eos_token_id] for ids in tokens]
+        sequences = [prompt + target for prompt, target in zip(prompts, targets, strict=True)]
+        labels = [[-100] * len(prompt) + target for prompt, target in zip(prompts, targets, strict=True)]
+        input_ids, attention_mask = _pad(sequences, tokenizer.pad_token_id, left=False)
+        return {"input_ids": input_ids, "attention_mask": attention_mask, "labels": _pad(labels, -100, left=False)[0]}
+
+    def _tokens(self, texts: list[str], kind: str, limit: int) -> list[list[int]]:
+        if not texts:
+            raise ValueError(f"no {kind} was passed")
+        for number, text in enumerate(texts):
+            if not isinstance(text, str):
+                raise TypeError(f"{kind} {number} is a {type(text).__name__}; expected a text")
+        # Without split_special_tokens, "[BOS]" typed by a person would end the question.
+        encoded = self.tokenizer(texts, add_special_tokens=False, split_special_tokens=True)["input_ids"]
+        for number, ids in enumerate(encoded):
+            if not ids:
+                raise ValueError(f"{kind} {number} is {texts[number]!r}, which has no word")
+        if kind not in self._warned and any(len(ids) > limit for ids in encoded):
+            self._warned.add(kind)
+            longest = max(len(ids) for ids in encoded)
+            warnings.warn(
+                f"a {kind} of {longest} tokens was cut to {limit} (max_{kind}_tokens, less one special token); "
+                "later ones are cut without a word",
+                stacklevel=4,
+            )
+        return [ids[:limit] for ids in encoded]
+
+
+def _as_studies(images: Any) -> list[list[Any]]:
+    """Bring a list of lists of images, a list of images, or one image to the first."""
+    if isinstance(images, Image.Image | np.ndarray | torch.Tensor):
+        return [[images]]
+    if not isinstance(images, list | tuple):
+        raise TypeError(f"images is a {type(images).__name__}; expected a list of studies, each a list of images")
+    if images and not any(isinstance(study, list | tuple) for study in images):
+        return [list(images)]
+    if not all(isinstance(study, list | tuple) for study in images):
+        raise TypeError("images mixes studies (lists) and single images; pass a list of lists, or images of one study")
+    return [list(study) for study in images]
+
+
+def _pad(rows: list[list[int]], value: int, left: bool) -> tuple[torch.Tensor, torch.Tensor]:
+    """Pad to the longest row: (rows, tokens) and its mask."""
+    longest = max(len(row) for row in rows)
+    padded = torch.full((len(rows), longest), value)
+    mask = torch.zeros(len(rows), longest, dtype=torch.long)
+    for number, row in enumerate(rows):
+        place = slice(longest - len(row), None) if left else slice(len(row))
+        padded[number, place] = torch.tensor(row)
+        mask[number, place] = 1
+    return padded, mask
+
+
+def _study_index(study_index: Any, studies: int, questions: int) -> dict[str, torch.Tensor]:
+    if study_index is None:
+        if questions == studies:
+            return {}
+        if studies > 1:
+            raise ValueError(
+                f"{questions} questions about {studies} studies: pass study_index, the study of each question"
+            )
+        return {"study_index": torch.zeros(questions, dtype=torch.long)}
+    index = torch.as_tensor(study_index)
+    if tuple(index.shape) != (questions,):
+        raise ValueError(f"study_index has shape {tuple(index.shape)}; expected ({questions},), one for each question")
+    wrong = index[(index < 0) | (index >= studies)].tolist()
+    if wrong:
+        raise ValueError(f"study_index holds {wrong}; allowed are 0 to {studies - 1}, the studies in images")
+    return {"study_index": index}

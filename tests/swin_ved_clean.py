@@ -1,0 +1,32 @@
+"""Run code where none of this project can be imported, only what the checkpoints carry."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+# -I leaves out the current folder and PYTHONPATH; the finder stops what is installed in this environment.
+_PREAMBLE = """
+import sys
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {"swin_ved", "blip2_multiview", "medvqa_core", "medvqa_hub", "hub_cards"}:
+            raise ModuleNotFoundError(f"{name} is not installed here", name=name)
+sys.meta_path.insert(0, Blocked())
+try:
+    import swin_ved
+except ModuleNotFoundError:
+    pass
+else:
+    raise SystemExit("the clean interpreter is not clean")
+"""
+
+
+def run_clean(code: str, folder: Path, cache: Path) -> str:
+    """Run `code` in `folder` with a module cache of its own; its standard output. Fails where the code fails."""
+    environment = {**os.environ, "HF_HOME": str(cache), "HF_HUB_OFFLINE": "1"}
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", _PREAMBLE + code], cwd=folder, env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
