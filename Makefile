@@ -22,6 +22,8 @@ benchmarks: $(INSTALLED)
 	$(BIN)/python benchmarks/questions.py
 	$(BIN)/python benchmarks/loading.py
 	$(BIN)/python benchmarks/images.py
+	$(BIN)/python benchmarks/generation.py
+	$(BIN)/python benchmarks/readme.py
 
 sample: $(INSTALLED)
 	$(BIN)/python -m mimic_cxr_vqa.sample_writer mimic_cxr_vqa/sample

@@ -37,6 +37,8 @@ def test_wheel_holds_every_module_and_every_file_of_the_sample(wheel):
         for path in (REPOSITORY / name).rglob("*"):
             if path.is_file() and "__pycache__" not in path.parts:
                 assert str(path.relative_to(REPOSITORY)) in shipped
+    for path in (REPOSITORY / "models").rglob("*.py"):
+        assert str(path.relative_to(REPOSITORY / "models")) in shipped
     assert not [name for name in shipped if name.startswith(("models/", "tests/", "benchmarks/"))]
 
 

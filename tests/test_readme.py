@@ -42,11 +42,29 @@ def test_loading_lines_run(tmp_path, monkeypatch):
     from builds import build_release
 
     build = build_release(tmp_path, studies=12)
-    (block,) = blocks("python")
+    block, _ = blocks("python")
     block = block.replace("out/cxr", str(build.workspace.root)).replace("/data/mimic-cxr-jpg", str(build.tree))
     monkeypatch.setenv("MIMIC_CXR_VQA_DIR", str(build.workspace.root))
     assert block.count("load_dataset(") >= 5
     exec(compile(block, "README.md", "exec"), {})
+
+
+def test_model_lines_run(tmp_path):
+    """The second Python block, on a tiny model in place of a trained one."""
+    from datasets import load_dataset
+    from swin_ved import SwinVedConfig, SwinVedForConditionalGeneration, SwinVedProcessor, train_tokenizer
+
+    from mimic_cxr_vqa import SAMPLE_DIR
+
+    study = load_dataset("mimic_cxr_vqa", "studies", data_dir=SAMPLE_DIR, image_root=SAMPLE_DIR, split="test")[0]
+    tokenizer = train_tokenizer([question["question"] for question in study["questions"]])
+    config = SwinVedConfig.tiny(vocab_size=len(tokenizer))
+    SwinVedForConditionalGeneration(config).save_pretrained(tmp_path / "out")
+    SwinVedProcessor.from_config(config, tokenizer).save_pretrained(tmp_path / "out")
+    names = {"study": study}
+    block = blocks("python")[1].replace("out/swin_ved", str(tmp_path / "out"))
+    exec(compile(block, "README.md", "exec"), names)
+    assert len(names["answers"]) == len(study["questions"])
 
 
 def test_linked_files_exist():

@@ -15,10 +15,10 @@ from hub_cards import template_path
 def render(**changes) -> str:
     _, config = tiny_processor()
     values = {
-        "card_data": "license: other", "title": "SwinVED, tiny", "repo_id": "saved", "governance": "open",
+        "card_data": "license: other", "title": "SwinVED, tiny", "repository": "saved", "governance": "open",
         "parameters": 1_000_000, "vocab_size": config.decoder.vocab_size, "max_images": config.max_images,
         "image_size": config.encoder.image_size, "tokens_per_image": config.tokens_per_image,
-        "decoder_layers": config.decoder.num_hidden_layers, "training": "- Random weights.", "metrics": {},
+        "decoder_layers": config.decoder.num_hidden_layers, "training": "- Random weights.", "scores": {},
     }  # fmt: skip
     template = Environment(undefined=StrictUndefined).from_string(template_path("swin_ved").read_text())
     return template.render(**values | changes)
@@ -45,7 +45,7 @@ def test_snippets_run_on_a_saved_folder(tmp_path):
     ],
 )
 def test_card_states_the_governance_class(governance, text):
-    card = render(governance=governance, metrics={"BLEU-1": 0.25})
+    card = render(governance=governance, scores={"BLEU-1": 0.25})
     assert f"## Governance class: {governance}" in card
     assert text in card
     assert "| BLEU-1 | 0.25 |" in card
