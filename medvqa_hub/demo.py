@@ -50,6 +50,7 @@ def run_demo(out: Path, studies: int, seed: int) -> None:
     release = open_release(workspace.release)
     statistics = summarise(release.iterate_all(), manifest["label_counts"])
     console.print(format_tables(statistics), markup=False, highlight=False)
+    console.print("No answer is closed: the extractive engine answers in sentences.\n")
     write_statistics(statistics, out)
     draw_contact_sheet(_pick_studies(loaded["train"], STUDIES_SHOWN), out / "contact_sheet.png")
 

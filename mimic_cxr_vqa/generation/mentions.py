@@ -49,7 +49,7 @@ _CUES = re.compile(
         |may|might|possibl[ey]|possibility|probabl[ey]|likely|potentially|perhaps|presumabl[ey]|presumed
         |suspicio(?:us|n)|suspect(?:ed)?
         |suggest\w*|concern(?:ing)?\ for|worrisome|questionabl[ey]|question\ of|equivocal
-        |versus|vs\.?|differential|borderline|consider|indeterminate|whether|less\ likely
+        |versus|vs\.?|differential|rule\ out|r/o|borderline|consider|indeterminate|whether|less\ likely
         |(?:xxxx|_{{2,}})\ (?:represents?|reflects?|relates?|related\ to|indicates?|secondary\ to)
     )
     |(?P<denial_behind>

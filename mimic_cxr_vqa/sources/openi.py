@@ -212,7 +212,7 @@ def _rows(path: Path, columns: tuple[str, ...]) -> Iterator[tuple[int, dict[str,
 
 def _decode(line: bytes, path: Path, number: int) -> str:
     try:
-        return line.decode("utf-8")
+        return line.decode("utf-8-sig" if number == 1 else "utf-8")
     except UnicodeDecodeError as error:
         raise InputError(
             f"{path}: line {number}: byte {line[error.start]:#04x} is not UTF-8; save the file as UTF-8"
