@@ -52,7 +52,7 @@ def write_release(
 
     Raises:
         ConfigError: `flagged` or `rows_per_shard` is not allowed.
-        InputError: questions have no answer yet, or no question has one.
+        InputError: questions have no answer yet, no question has one, or the questions were drawn anew meanwhile.
         OutputError: the folder cannot be written.
     """
     if flagged not in ("keep", "drop"):
@@ -60,9 +60,10 @@ def write_release(
     if rows_per_shard < 1:
         raise ConfigError(f"rows_per_shard={rows_per_shard}: allowed are whole numbers from 1")
     questions = workspace.manifest()
+    drawn = describe_questions(workspace)
     governance = governance_of(questions)
     with RecordStore(workspace.answers, "answers", governance, None, read_only=True) as store:
-        settings = AnswerSettings(**store.settings)
+        settings = AnswerSettings.read(store)
         answers, counts = _collect_answers(workspace, store, settings, flagged)
     if counts["missing"] and not allow_missing:
         raise InputError(
@@ -73,6 +74,8 @@ def write_release(
         raise InputError(f"{workspace.answers}: no question has an answer to release ({dict(counts)})")
     with atomic_folder(workspace.release, RELEASE_KIND, governance is Governance.CREDENTIALED) as folder:
         splits = _write_shards(workspace, answers, settings, folder, rows_per_shard)
+        if describe_questions(workspace) != drawn:  # answers stand beside questions by their order
+            raise InputError(f"{workspace.questions}: drawn anew while the release was written; run answer and release")
         manifest = {
             "kind": RELEASE_KIND,
             "format": FORMAT,
@@ -81,7 +84,7 @@ def write_release(
             "governance": str(governance),
             "seed": questions["seed"],
             "answers": vars(settings),
-            "questions": describe_questions(workspace),
+            "questions": drawn,
             "counts": {**questions["counts"], **{name: counts[name] for name in sorted(counts)}},
             "label_counts": questions["label_counts"],
             "splits": splits,

@@ -1,6 +1,7 @@
 """Writing a release: what is in it, what is refused, and that the same inputs give the same bytes."""
 
 import hashlib
+import json
 import shutil
 
 import pyarrow as pa
@@ -123,6 +124,33 @@ def test_answers_of_an_earlier_report_text_are_not_released(workspace):
 def test_steps_that_have_not_run_are_named(tmp_path):
     with pytest.raises(InputError, match="run: medvqa-hub cxr questions"):
         write_release(Workspace(tmp_path))
+
+
+def test_questions_drawn_anew_meanwhile_are_noticed(workspace, monkeypatch):
+    from mimic_cxr_vqa import release_writer
+
+    write_shards = release_writer._write_shards
+
+    def write_and_draw(*arguments):
+        path = workspace.questions / "questions.parquet"
+        rows = write_shards(*arguments)
+        pq.write_table(pq.read_table(path).slice(1), path)
+        return rows
+
+    monkeypatch.setattr(release_writer, "_write_shards", write_and_draw)
+    before = open_release(workspace.root).fingerprint
+    with pytest.raises(InputError, match="drawn anew while the release was written"):
+        write_release(workspace)
+    assert open_release(workspace.root).fingerprint == before
+
+
+def test_a_store_of_something_else_is_named(workspace):
+    lines = workspace.answers.read_text().splitlines(keepends=True)
+    header = json.loads(lines[0])
+    header["settings"] = {"colour": "red"}
+    workspace.answers.write_text("".join([json.dumps(header) + "\n", *lines[1:]]))
+    with pytest.raises(InputError, match="line 1: not the settings of an answer run"):
+        write_release(workspace)
 
 
 def test_options_are_checked(workspace):

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import chain, groupby
 from typing import Any
 
-from medvqa_core.errors import ConfigError
+from medvqa_core.errors import ConfigError, InputError
 from medvqa_core.governance import refuse_remote
 from medvqa_core.progress import track
 from medvqa_core.store import RecordStore, content_key
@@ -44,6 +44,14 @@ class AnswerSettings:
         return cls(
             engine.name, engine.model, engine.revision, engine.prompt_version, float(engine.temperature), engine.seed
         )
+
+    @classmethod
+    def read(cls, store: RecordStore) -> "AnswerSettings":
+        """The settings in a store's header. Raises InputError where they are not those of answers."""
+        try:
+            return cls(**store.settings)
+        except TypeError:
+            raise InputError(f"{store.path}, line 1: not the settings of an answer run; remove the file") from None
 
 
 def request_key(request: AnswerRequest, settings: AnswerSettings) -> str:
@@ -122,7 +130,7 @@ def count_answers(workspace: Workspace) -> Counter:
         counts["open"] = manifest["counts"]["questions"]
         return counts
     with RecordStore(workspace.answers, "answers", governance_of(manifest), None, read_only=True) as store:
-        settings = AnswerSettings(**store.settings)
+        settings = AnswerSettings.read(store)
         total = workspace.studies_with_questions()
         for study in track(iterate_requests(workspace), "Counting answers", total=total):
             for request in study:
