@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from blip2_multiview import Blip2MultiViewConfig, Blip2MultiViewForConditionalGeneration
 from PIL import Image
+from transformers import Blip2Config, Blip2ForConditionalGeneration
 
 # Two studies: the first with an AP and two lateral images, the second with one PA image.
 IMAGE_STUDY = torch.tensor([0, 0, 1, 0])
@@ -53,6 +54,21 @@ def make_inputs(seed: int = 0, labels: bool = True) -> dict[str, torch.Tensor]:
         inputs["labels"] = torch.randint(3, 500, (2, 6), generator=generator)
         inputs["labels"][1, 4:] = -100
     return inputs
+
+
+def make_plain_blip2(seed: int = 0, **changes) -> Blip2ForConditionalGeneration:
+    """A tiny plain BLIP-2 with an output layer of its own, as FLAN-T5 has."""
+    tiny = Blip2MultiViewConfig.tiny()
+    parts = {name: getattr(tiny, name) for name in ("vision_config", "qformer_config", "text_config")}
+    torch.manual_seed(seed)
+    plain = make_lively(Blip2ForConditionalGeneration(Blip2Config(**{**parts, "num_query_tokens": 4, **changes})))
+    plain.query_tokens.data.normal_()
+    return plain
+
+
+def assert_same_logits(found: torch.Tensor, expected: torch.Tensor) -> None:
+    """Equal but for the last bits, which depend on where in memory the weights lie; the logits are up to 30."""
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-3 if found.dtype == torch.float32 else 0.5)
 
 
 def make_image(seed: int = 0, mode: str = "L", size: tuple[int, int] = (50, 40)) -> Image.Image:

@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 _HF_HOME = tempfile.mkdtemp(prefix="medvqa-tests-")
 os.environ.update(HF_HUB_OFFLINE="1", HF_HUB_DISABLE_TELEMETRY="1", HF_HOME=_HF_HOME)
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # the test processes share the cores
 _OURS = ("HF_DATASETS_CACHE", "HF_HUB_CACHE", "HF_MODULES_CACHE", "MIMIC_CXR_VQA_DIR", "MIMIC_CXR_JPG_ROOT")
 _PROXIES = (
     "http_proxy",

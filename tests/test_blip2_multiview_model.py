@@ -8,7 +8,7 @@ from blip2_multiview import Blip2MultiViewConfig, Blip2MultiViewForConditionalGe
 from blip2_multiview.branching_blip2_multiview import Blip2ViewBranches
 from blip2_multiview_models import IMAGE_STUDY, IMAGE_VIEW, make_inputs, make_lively, make_model
 from torch import nn
-from transformers import Blip2Config, Blip2ForConditionalGeneration, T5Config
+from transformers import Blip2Config, Blip2ForConditionalGeneration, GenerationConfig, T5Config
 
 IMAGES = ("pixel_values", "image_study", "image_view")
 
@@ -45,6 +45,22 @@ def test_pooling_and_missing_views_by_hand():
     ]
     torch.testing.assert_close(output.view_features, torch.tensor(expected), rtol=0, atol=0)
     assert output.view_mask.tolist() == [[True, False, False], [False, False, True]]
+
+
+def test_in_training_a_view_that_nobody_has_still_gets_gradients():
+    model = make_model().train()
+    inputs = {**make_inputs(), "image_view": torch.tensor([0, 0, 1, 0])}  # no lateral image
+    model(**inputs).loss.backward()
+    without = [name for name, weight in model.named_parameters() if weight.requires_grad and weight.grad is None]
+    assert without == []
+    lateral = model.model.branches.by_view["LAT"]
+    assert not any(weight.grad.any() for weight in lateral.parameters())
+    features = model.encode(*(inputs[name] for name in IMAGES)).view_features
+    assert not features[:, 2].any()
+    calls = []
+    lateral.register_forward_hook(lambda *_: calls.append(1))
+    model.eval()(**inputs)
+    assert calls == []  # answering does not pay for it
 
 
 def test_prefix_is_token_block_token_block_token_block_question(model):
@@ -147,6 +163,31 @@ def test_images_in_any_order_give_the_same_features(model):
     order = torch.tensor([3, 2, 0, 1])
     shuffled = model.encode(*(inputs[name][order] for name in IMAGES))
     torch.testing.assert_close(shuffled.view_features, model.encode(*(inputs[name] for name in IMAGES)).view_features)
+
+
+def test_generation_config_is_completed_by_the_model_s_own():
+    model, inputs = make_model(), make_inputs(labels=False)
+    model.generation_config.eos_token_id = None  # so that only the limit ends an answer
+    model.language_model.generation_config.eos_token_id = None
+    model.generation_config.max_new_tokens = 25  # transformers' own limit is 20
+    beams = model.generate(**inputs, num_beams=2)
+    assert beams.shape[1] == 26
+    assert torch.equal(model.generate(**inputs, generation_config=GenerationConfig(num_beams=2)), beams)
+    first = beams[0, 1].item()
+    model.generation_config.update(suppress_tokens=[first])
+    given = GenerationConfig(max_new_tokens=5)
+    found = model.generate(**inputs, generation_config=given, num_beams=2)
+    assert found.shape[1] == 6
+    assert first not in found
+    assert given.suppress_tokens is None  # what the caller holds stays as it is
+
+
+@pytest.mark.parametrize("form", ["setting", "configuration"])
+def test_length_that_is_asked_for_is_not_overruled(form):
+    model, inputs = make_model(), make_inputs(labels=False)
+    model.generation_config.eos_token_id = model.language_model.generation_config.eos_token_id = None
+    settings = {"max_length": 7} if form == "setting" else {"generation_config": GenerationConfig(max_length=7)}
+    assert model.generate(**inputs, **settings).shape[1] == 7
 
 
 @pytest.mark.parametrize("beams", [1, 2])
@@ -286,7 +327,11 @@ BAD = {
     "token out of vocabulary": (change(input_ids=torch.full((2, 9), 512)), "input_ids holds 512, allowed are 0 to 511"),
     "label out of vocabulary": (change(labels=torch.full((2, 3), 600)), "labels holds 600"),
     "labels too long": (change(labels=torch.ones(2, 257, dtype=torch.long)), "257 tokens long.*allows 256"),
-    "labels of another batch": (change(labels=torch.ones(3, 4, dtype=torch.long)), r"expected \(2, tokens\)"),
+    "labels of another batch": (change(labels=torch.ones(3, 4, dtype=torch.long)), r"expected \(2, 1 or more tokens\)"),
+    "labels of no token": (change(labels=torch.ones(2, 0, dtype=torch.long)), r"labels has shape \(2, 0\)"),
+    "neither labels nor decoder ids": (change(labels=None), "neither labels nor decoder_input_ids was passed"),
+    "one question without its dimension": (change(input_ids=torch.full((9,), 5)), r"input_ids has shape \(9,\)"),
+    "padding on the left": (change(attention_mask=torch.tensor([[1] * 9, [0] + [1] * 8])), "padded on the left"),
     "mask of another shape": (change(attention_mask=torch.ones(2, 4)), "attention_mask has shape"),
     "images without views": (change(image_view=None), "without image_study or image_view"),
     "neither images nor features": (change(pixel_values=None), "pass either pixel_values"),
@@ -298,6 +343,41 @@ def test_bad_input_says_what_was_passed_and_what_is_allowed(model, case):
     edit, message = BAD[case]
     with pytest.raises(ValueError, match=message):
         model(**edit(make_inputs()))
+
+
+WRONG_TYPE = {
+    "study_index as a list": (change(study_index=[0, 1]), "study_index is a list; expected a tensor of int64"),
+    "study_index as flags": (change(study_index=torch.tensor([True, False])), "study_index is a tensor of torch.bool"),
+    "image_study as numbers with a point": (
+        change(image_study=torch.tensor([0.0, 0.0, 1.0, 0.0])),
+        "image_study is a tensor of torch.float32",
+    ),
+    "labels as probabilities": (change(labels=torch.rand(2, 6)), "labels is a tensor of torch.float32"),
+    "features as a tuple": (
+        change(encoder_outputs=(torch.zeros(2, 3, 4, 64),), pixel_values=None),
+        "encoder_outputs is a tuple; expected the Blip2MultiViewOutput",
+    ),
+    "misspelt name": (change(study_idx=torch.tensor([1, 0])), r"unknown arguments \['study_idx'\]"),
+    "embeddings for ids": (change(inputs_embeds=torch.zeros(2, 3, 64)), r"unknown arguments \['inputs_embeds'\]"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG_TYPE)
+def test_wrong_types_and_names_are_type_errors(model, case):
+    edit, message = WRONG_TYPE[case]
+    with pytest.raises(TypeError, match=message):
+        model(**edit(make_inputs()))
+
+
+def test_left_padding_is_refused_by_generate_too(model):
+    inputs = make_inputs(labels=False)
+    with pytest.raises(ValueError, match="pad it on the right"):
+        model.generate(**{name: inputs[name].flip(1) if "mask" in name else inputs[name] for name in inputs})
+
+
+def test_features_alone_refuse_a_misspelt_name(model):
+    with pytest.raises(TypeError, match="num_study"):
+        model.model(*(make_inputs()[name] for name in IMAGES), num_study=2)
 
 
 def test_features_of_other_studies_are_refused(model):

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 from blip2_multiview import Blip2MultiViewProcessor
-from blip2_multiview.processing_blip2_multiview import to_rgb
+from blip2_multiview.imaging_blip2_multiview import EIGHT_BIT, SIXTEEN_BIT, to_rgb
+from blip2_multiview.processing_blip2_multiview import clean_view
 from blip2_multiview_models import make_image, make_model
 from PIL import Image
 from transformers.utils.logging import warning_once
@@ -41,9 +42,9 @@ def test_pixels_are_resized_scaled_and_normalised(processor):
     np.testing.assert_allclose(found, ((pixels - mean) / std).transpose(2, 0, 1), atol=1e-5)
 
 
-@pytest.mark.parametrize("mode", ["L", "LA", "RGB", "RGBA", "P", "1", "CMYK"])
+@pytest.mark.parametrize("mode", [*EIGHT_BIT, *SIXTEEN_BIT])
 def test_image_modes_become_rgb(processor, mode):
-    image = make_image(0, mode=mode)
+    image = Image.new(mode, (50, 40))
     assert processor(images=[image], views=["AP"])["pixel_values"].shape == (1, 3, 28, 28)
 
 
@@ -53,19 +54,45 @@ def test_grey_modes_give_the_same_pixels():
         assert np.array_equal(np.asarray(to_rgb(grey.convert(mode))), np.asarray(to_rgb(grey)))
 
 
-@pytest.mark.parametrize("mode", ["I;16", "I"])
-def test_sixteen_bits_are_divided_by_256_not_clipped(mode):
+@pytest.mark.parametrize("kind", ["image", "array"])
+def test_sixteen_bits_are_scaled_not_clipped(kind):
     values = np.array([[0, 255, 256], [4095, 32768, 65535]], dtype=np.uint16)
     image = Image.fromarray(values)
     assert image.mode == "I;16"
-    rgb = np.asarray(to_rgb(image.convert(mode)))
-    assert rgb[..., 0].tolist() == [[0, 0, 1], [15, 128, 255]]
+    rgb = np.asarray(to_rgb(image if kind == "image" else values))
+    assert rgb[..., 0].tolist() == [[0, 1, 1], [16, 128, 255]]  # the whole range becomes the whole range
 
 
 def test_arrays_are_images_too(processor):
     array = np.asarray(make_image(0))
     expected = processor(images=[make_image(0)], views=["AP"])["pixel_values"]
-    assert torch.equal(processor(images=[array], views=["AP"])["pixel_values"], expected)
+    for same in (array, array[..., None], array[None], np.stack([array] * 3), np.stack([array] * 3, axis=-1)):
+        assert torch.equal(processor(images=[same], views=["AP"])["pixel_values"], expected)
+
+
+@pytest.mark.parametrize("view", ["PA", ["PA"]])
+def test_one_study_may_be_one_image(processor, view):
+    expected = processor(images=[[make_image(0)]], views=[["PA"]], text=["is there edema?"])
+    for image in (make_image(0), np.asarray(make_image(0))):
+        found = processor(images=image, views=view, text="is there edema?")
+        assert all(torch.equal(found[name], expected[name]) for name in expected)
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_empty_cells_of_a_table_are_views_without_a_name(nested):
+    processor = Blip2MultiViewProcessor.tiny()
+    images, views = [make_image(0), make_image(1), make_image(2)], [float("nan"), "AP", None]
+    batch = processor(images=[images] if nested else images, views=[views] if nested else views)
+    assert batch["image_view"].tolist() == [0]
+    assert processor.skipped_views == {"": 2}
+    assert Blip2MultiViewProcessor.tiny(unknown_views={"": "PA"}).view_number(float("nan")) == 1
+
+
+def test_a_number_is_no_view(processor):
+    with pytest.raises(TypeError, match="a view is 1, a int; pass its name, one of AP, PA"):
+        processor(images=[[make_image()]], views=[[1]])
+    with pytest.raises(TypeError, match="a view is 2.5, a float"):
+        clean_view(2.5)
 
 
 def test_unknown_views_are_skipped_and_counted():
@@ -85,6 +112,10 @@ def test_unknown_views_are_mapped_or_refused():
         Blip2MultiViewProcessor.tiny(unknown_views="error").view_number("XTABLE")
     with pytest.raises(ValueError, match="unknown_views is 'ignore'"):
         Blip2MultiViewProcessor.tiny(unknown_views="ignore")
+    capitals = Blip2MultiViewProcessor.tiny(unknown_views={"Swimmers": "LL", None: "PA"})
+    assert [capitals.view_number(view) for view in ("SWIMMERS", " swimmers", "")] == [2, 2, 1]
+    with pytest.raises(ValueError, match="maps 'lateral', which is a known name"):
+        Blip2MultiViewProcessor.tiny(unknown_views={"lateral": "PA"})
     with pytest.raises(ValueError, match="maps to 'FRONT'"):
         Blip2MultiViewProcessor.tiny(unknown_views={"": "FRONT"})
 
@@ -163,8 +194,28 @@ BAD = {
     "nothing": ({}, "neither images nor text"),
     "empty image": ({"images": [Image.new("L", (0, 5))], "views": ["AP"]}, "0 x 5 has no pixels"),
     "empty array": ({"images": [np.zeros((0, 5), np.uint8)], "views": ["AP"]}, r"\(0, 5\) has no pixels"),
-    "float image": ({"images": [Image.new("F", (5, 5))], "views": ["AP"]}, "mode 'F'; allowed are"),
-    "beyond 16 bits": ({"images": [Image.new("I", (5, 5), 70000)], "views": ["AP"]}, "beyond 16 bits"),
+    "float image": (
+        {"images": [Image.new("F", (5, 5))], "views": ["AP"]},
+        "study 0 has mode 'F'.*allowed: 1",
+    ),
+    "32-bit image": (
+        {"images": [Image.new("I", (5, 5), 200)], "views": ["AP"]},
+        "mode 'I', whose pixels",
+    ),
+    "line": ({"images": [np.zeros(5, np.uint8)], "views": ["AP"]}, r"shape \(5,\); expected \(H, W\)"),
+    "five channels": ({"images": [np.zeros((9, 9, 5), np.uint8)], "views": ["AP"]}, r"shape \(9, 9, 5\)"),
+    "one name for a list": ({"images": [make_image()], "views": "AP"}, "views is 'AP' for a list of images"),
+    "one image, two views": ({"images": make_image(), "views": ["AP", "PA"]}, "1 images and 2 views"),
+    "mixed nesting": ({"images": [make_image()], "views": [["AP"]]}, "study 0 of images or views is no list"),
+    "views alone": ({"text": "a?", "views": ["AP"]}, "views came without images"),
+    "answers alone": ({"images": [make_image()], "views": ["AP"], "answers": ["no"]}, "answers came without text"),
+    "study_index alone": (
+        {"images": [make_image()], "views": ["AP"], "study_index": [0]},
+        "study_index came without text",
+    ),
+    "no question": ({"text": []}, "text is empty"),
+    "fractional study_index": ({"text": ["a?"], "study_index": [0.9]}, "study_index holds torch.float32"),
+    "negative study_index": ({"text": ["a?"], "study_index": [-1]}, r"holds \[-1\], allowed are 0 and up"),
     "questions without study_index": (
         {"images": [make_image()], "views": ["AP"], "text": ["a?", "b?"]},
         "2 questions for 1 studies; pass study_index",
@@ -187,6 +238,14 @@ def test_bad_input_says_what_was_passed_and_what_is_allowed(processor, case):
     arguments, message = BAD[case]
     with pytest.raises(ValueError, match=message):
         processor(**arguments)
+
+
+def test_a_question_is_a_string_and_limits_are_positive(processor):
+    with pytest.raises(TypeError, match=r"text\[1\] is None, a NoneType"):
+        processor(text=["a?", None])
+    for name in ("max_question_tokens", "max_answer_tokens"):
+        with pytest.raises(ValueError, match=f"{name} is 0; it must be at least 1"):
+            Blip2MultiViewProcessor.tiny(**{name: 0})
 
 
 @pytest.mark.parametrize("image", ["radiograph.jpg", np.zeros((5, 5)), None])

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from swin_ved import augmenting_swin_ved as augmenting
 from swin_ved.augmenting_swin_ved import FILL, augment, shift_scale_rotate, warp_perspective
 from swin_ved_tiny import tiny_processor
 
@@ -87,6 +88,24 @@ def test_perspective_takes_the_inner_corners_to_the_outer_ones():
         assert moved == pytest.approx((x, y), abs=4.5)  # about half of the square is cut off
     unchanged = warp_perspective(spot(30, 60), np.zeros((4, 2)))
     assert np.array_equal(np.asarray(unchanged), np.asarray(spot(30, 60)))
+
+
+def test_the_perspective_and_the_crop_are_drawn(monkeypatch):
+    """A grey ramp's left edge, with all other changes off: cut off by the crop, by the warp, by neither."""
+    ramp = Image.fromarray(np.tile(np.arange(100, dtype=np.uint8), (100, 1)))
+    for name, value in {"SHIFT": 0, "SCALE": (0, 0), "DEGREES": 0, "CONTRAST": 0}.items():
+        monkeypatch.setattr(augmenting, name, value)
+
+    def edges(resize_size: int) -> set[int]:
+        draws = (augment(ramp, resize_size, 100, np.random.default_rng(seed)) for seed in range(60))
+        return {int(np.asarray(picture)[50, 1]) for picture in draws}
+
+    assert len(edges(100)) > 4  # the warp moves the edge inwards
+    monkeypatch.setattr(augmenting, "PERSPECTIVE", 0)
+    assert edges(100) == {1}
+    assert len(edges(150)) > 15  # of 51 places to cut, two for each grey level and a half
+    corners = {np.asarray(augment(ramp.rotate(90), 150, 100, np.random.default_rng(s)))[1, 50] for s in range(60)}
+    assert len(corners) > 15  # up and down too
 
 
 def test_no_picture_is_mirrored():

@@ -1,5 +1,7 @@
 """Wrong input to SwinVED: the error names what was passed, what is allowed and what to do."""
 
+import io
+
 import numpy as np
 import pytest
 import torch
@@ -44,6 +46,17 @@ MODEL_CASES = {
     "no tokens": ({"input_ids": torch.zeros(2, 0, dtype=torch.long)}, ValueError, r"input_ids has shape \(2, 0\)"),
     "mask of another length": ({"attention_mask": torch.ones(2, 5)}, ValueError, r"attention_mask has shape \(2, 5\)"),
     "longer labels": ({"labels": torch.zeros(2, 9, dtype=torch.long)}, ValueError, r"labels has shape \(2, 9\)"),
+    "four-dimensional labels": (
+        {"labels": torch.zeros(2, 1, 1, 1, dtype=torch.long)}, ValueError, r"labels has shape \(2, 1, 1, 1\)",
+    ),
+    "labels beyond the vocabulary": (
+        {"labels": torch.tensor([[50, 7, -100, -1, 7, 7]] * 2)},
+        ValueError, r"labels holds \[-1, 50\]; .* 0 to 49, and -100",
+    ),
+    "ids as floats": ({"input_ids": torch.zeros(2, 6)}, TypeError, "input_ids is a tensor of torch.float32"),
+    "study_index as list": ({"study_index": [0, 1]}, TypeError, "study_index is a list; expected a tensor of integers"),
+    "study_index as floats": ({"study_index": torch.tensor([0.0, 1.0])}, TypeError, "a tensor of torch.float32"),
+    "study_index as mask": ({"study_index": torch.tensor([True, False])}, TypeError, "tensor of torch.bool"),
     "a typo": ({"image_maks": torch.ones(2, 3)}, TypeError, r"unknown arguments \['image_maks'\]"),
     "too many tokens": (
         {"input_ids": torch.full((2, 600), 9), "attention_mask": None}, ValueError, "position 599.*0 to 511",
@@ -65,7 +78,8 @@ def test_model_refuses(model, changes, error, text):
 
 
 @pytest.mark.parametrize(
-    "name", ["no images", "four images", "study without image", "study_index too high", "bare features"]
+    "name",
+    ["no images", "four images", "study without image", "study_index too high", "study_index as list", "bare features"],
 )
 def test_generate_refuses_the_same(model, name):
     changes, error, text = MODEL_CASES[name]
@@ -83,6 +97,48 @@ def test_generate_without_a_prompt_or_with_a_typo_is_refused(model):
         model.generate(pixel_values=studies(1))
     with pytest.raises(ValueError, match="image_maks"):
         model.generate(**arguments(), image_maks=torch.ones(2, 3))
+
+
+def test_generate_refuses_a_batch_that_holds_its_answers(model, processor):
+    batch = processor(text=["edema", "is there edema"], answers=["no", "yes no"])
+    text = "this batch holds answers.*call the processor without answers="
+    with pytest.raises(ValueError, match=text):
+        model.generate(**batch, pixel_values=studies(2))
+    del batch["labels"]
+    with pytest.raises(ValueError, match=text):
+        model.generate(**batch, pixel_values=studies(2))
+    with pytest.raises(ValueError, match=text):
+        model.generate(**arguments(), labels=arguments()["input_ids"])
+
+
+@pytest.mark.parametrize("masked", [True, False])
+def test_generate_refuses_prompts_padded_on_the_right(model, masked):
+    input_ids, mask = pad(questions((3, 4)), left=False)
+    changes = {"input_ids": input_ids, "attention_mask": mask if masked else None}
+    with pytest.raises(ValueError, match=r"prompts \[0\] are padded on the right.*pad on the left"):
+        model.generate(**arguments(**changes))
+
+
+def test_padding_that_is_the_end_token_is_no_answer():
+    """Some tokenizers pad with their end token."""
+    model = tiny_model()
+    input_ids, mask = pad(questions((3, 4)), left=True, value=6)
+    given = arguments(input_ids=input_ids, attention_mask=mask)
+    assert model.generate(**given, max_new_tokens=2).shape == (2, 8)
+
+
+def test_a_question_longer_than_the_answer_position_is_refused():
+    model = tiny_model(answer_position=4)
+    fits, long = questions((3,))[0][None], questions((4,))[0][None]
+    model(fits, pixel_values=studies(1))
+    for call in (model, model.generate):
+        with pytest.raises(ValueError, match="question of 5 tokens.*answer_position, 4"):
+            call(long, pixel_values=studies(1))
+    tokenizer = train_tokenizer(TEXTS)
+    config = SwinVedConfig.tiny(vocab_size=len(tokenizer), answer_position=20)
+    SwinVedProcessor.from_config(config, tokenizer, max_question_tokens=20)
+    with pytest.raises(ValueError, match="max_question_tokens 21, the model's 20"):
+        SwinVedProcessor.from_config(config, tokenizer, max_question_tokens=21)
 
 
 PROCESSOR_CASES = {
@@ -112,6 +168,16 @@ PROCESSOR_CASES = {
         r"\[1\]; allowed are 0 to 0",
     ),
     "index too short": ({"images": [IMAGE], "text": ["no"] * 2, "study_index": [0]}, ValueError, r"shape \(1,\)"),
+    "float index": ({"images": [IMAGE], "text": ["no"], "study_index": [0.0]}, TypeError, "torch.float32 numbers"),
+    "float index without images": ({"text": ["no"], "study_index": [0.5]}, TypeError, "torch.float32 numbers"),
+    "negative index without images": ({"text": ["no"], "study_index": [-1]}, ValueError, r"\[-1\]; allowed are 0 and"),
+    "short index without images": ({"text": ["no"] * 2, "study_index": [0]}, ValueError, r"shape \(1,\)"),
+    "index without text": ({"images": [IMAGE], "study_index": [0]}, ValueError, "study_index was passed without text"),
+    "bfloat16 tensor": (
+        {"images": [[IMAGE, torch.zeros(5, 5, dtype=torch.bfloat16)]]},
+        ValueError,
+        "image 1 .*bfloat16",
+    ),
     "unknown argument": ({"text": ["no"], "padding": True}, TypeError, r"\['padding'\]"),
     "NumPy output": ({"text": ["no"], "return_tensors": "np"}, ValueError, "'np'"),
 }
@@ -121,6 +187,39 @@ PROCESSOR_CASES = {
 def test_processor_refuses(processor, call, error, text):
     with pytest.raises(error, match=text):
         processor(**call)
+
+
+@pytest.mark.parametrize("kind", ["PNG", "JPEG"])
+def test_a_damaged_file_is_named_by_study_and_image(processor, kind):
+    whole = io.BytesIO()
+    Image.effect_noise((90, 120), 60).save(whole, kind)
+    damaged = Image.open(io.BytesIO(whole.getvalue()[: len(whole.getvalue()) // 2]))
+    with pytest.raises(OSError, match="image 1 of study 1 cannot be read"):
+        processor(images=[[IMAGE], [IMAGE, damaged]])
+
+
+SETTINGS = {
+    "no image": ({"max_images": 0}, "max_images is 0; it must be at least 1"),
+    "no word in questions": ({"max_question_tokens": 1}, "max_question_tokens is 1; it must be at least 2"),
+    "no word in answers": ({"max_answer_tokens": 0}, "max_answer_tokens is 0; it must be at least 2"),
+    "one mean": ({"image_mean": [0.5]}, r"image_mean is \[0.5\]; expected three"),
+    "no spread": ({"image_std": [0.2, 0, 0.2]}, r"image_std is \[0.2, 0, 0.2\].* above 0"),
+}
+
+
+@pytest.mark.parametrize(("settings", "text"), SETTINGS.values(), ids=SETTINGS)
+def test_processor_settings_that_cannot_work_are_refused(settings, text):
+    with pytest.raises(ValueError, match=text):
+        SwinVedProcessor(train_tokenizer(TEXTS), **settings)
+
+
+def test_tokenizers_without_the_special_tokens_are_refused():
+    tokenizer = train_tokenizer(TEXTS)
+    tokenizer.bos_token = tokenizer.cls_token = None
+    with pytest.raises(ValueError, match="has no cls_token, bos_token; make it with"):
+        SwinVedProcessor(tokenizer)
+    with pytest.raises(TypeError, match="texts is one string"):
+        train_tokenizer("Is there edema?")
 
 
 def test_tokenizer_and_model_that_do_not_belong_together_are_refused():
@@ -145,5 +244,9 @@ def test_configurations_that_cannot_work_are_refused():
         SwinVedConfig.tiny(max_images=0)
     with pytest.raises(ValueError, match="answer_position is 512"):
         SwinVedConfig.tiny(answer_position=512)
+    with pytest.raises(ValueError, match=r"encoder.image_size is [\[(]64, 64[\])].*one whole number"):
+        SwinVedConfig(encoder=SwinConfig(image_size=(64, 64)), decoder=BertGenerationConfig(hidden_size=768))
+    with pytest.raises(ValueError, match="num_channels is 1; it must be 3"):
+        SwinVedConfig(encoder=SwinConfig(num_channels=1), decoder=BertGenerationConfig(hidden_size=768))
     with pytest.raises(ValueError, match="image_size is 64 and resize_size 60"):
         SwinVedProcessor(train_tokenizer(TEXTS), image_size=64, resize_size=60)

@@ -47,11 +47,12 @@ def test_names_are_the_release_s(model):
     } <= keys  # fmt: skip
 
 
-@pytest.mark.parametrize("wrap", ["file", "dictionary", "lightning"])
+@pytest.mark.parametrize("wrap", ["file", "dictionary", "lightning", "lightning of DataParallel"])
 def test_converted_model_gives_equal_logits(model, wrap, tmp_path):
     source = released(model)
-    if wrap == "lightning":
-        source = {"epoch": 3, "state_dict": {f"model.{key}": value for key, value in source.items()}}
+    if wrap.startswith("lightning"):
+        before = "model." if wrap == "lightning" else "model.module.model."
+        source = {"epoch": 3, "state_dict": {f"{before}{key}": value for key, value in source.items()}}
     if wrap != "dictionary":
         torch.save(source, tmp_path / "best.pt")
         source = tmp_path / "best.pt"
@@ -96,6 +97,25 @@ def test_what_is_no_state_dict_is_refused(tmp_path):
         convert_swin_ved({"weights": 3})
     with pytest.raises(OSError, match="nothing.pt"):
         convert_swin_ved(tmp_path / "nothing.pt")
+
+
+def test_keys_that_mean_the_same_weight_are_refused(model):
+    weights = released(model)
+    weights["module.decoder.lm_head.bias"] = weights["decoder.lm_head.bias"] + 1
+    text = r"1 colliding: decoder\.lm_head\.bias and module\.decoder\.lm_head\.bias"
+    with pytest.raises(ValueError, match=text):
+        convert_swin_ved(weights, model.config)
+
+
+@pytest.mark.parametrize("content", ["empty", "garbage", "text", "truncated", "half", "old format, truncated"])
+def test_damaged_files_are_named(model, tmp_path, content):
+    path = tmp_path / "best.pt"
+    torch.save(released(model), path, _use_new_zipfile_serialization=content[:3] != "old")
+    whole = path.read_bytes()
+    contents = {"empty": b"", "garbage": b"garbage", "text": b"hello world\n", "half": whole[: len(whole) // 2]}
+    path.write_bytes(contents.get(content, whole[:5000]))
+    with pytest.raises(ValueError, match=r"best\.pt (is|holds more .* or is) damaged"):
+        convert_swin_ved(path, model.config)
 
 
 def test_a_pickle_with_code_is_not_run(tmp_path):

@@ -2,8 +2,9 @@
 
 import pytest
 import torch
-from swin_ved.attention_swin_ved import StudyCache
+from swin_ved.attention_swin_ved import StudyCache, StudyFold
 from swin_ved_tiny import pad, questions, studies, tiny_model
+from transformers import GenerationConfig
 
 WAYS = {
     "greedy": {},
@@ -91,6 +92,56 @@ def test_cached_steps_score_as_one_pass_does(model):
         torch.testing.assert_close(outputs.logits[:, 0], whole[:, step], atol=2e-5, rtol=1e-4)
 
 
+def test_a_cache_changes_no_positions(model):
+    """An empty one, and one with all but the last token, as a conversation that goes on has it."""
+    arguments = {**grouped(), "min_new_tokens": 10, "max_new_tokens": 10}
+    whole = model.generate(**arguments)
+    assert torch.equal(model.generate(**arguments, past_key_values=StudyCache()), whole)
+    begun = model.generate(**{**arguments, "min_new_tokens": 4, "max_new_tokens": 4}, return_dict_in_generate=True)
+    arguments["input_ids"] = begun.sequences
+    arguments["attention_mask"] = torch.cat([arguments["attention_mask"], torch.ones(4, 4, dtype=torch.long)], 1)
+    rest = {"min_new_tokens": 6, "max_new_tokens": 6, "past_key_values": begun.past_key_values}
+    assert torch.equal(model.generate(**{**arguments, **rest}), whole)
+
+
+def test_new_tokens_alone_do_not_tell_where_the_answer_began():
+    model = tiny_model(answer_position=64)
+    begun = model.generate(**grouped(), min_new_tokens=4, max_new_tokens=4, return_dict_in_generate=True)
+    arguments = {**grouped(), "input_ids": begun.sequences[:, -1:], "attention_mask": torch.ones(4, 1)}
+    with pytest.raises(ValueError, match="pass position_ids"):
+        model.generate(**arguments, past_key_values=begun.past_key_values, max_new_tokens=2)
+
+
+def test_a_cache_that_is_reset_takes_other_studies(model):
+    input_ids, mask = pad(questions(), left=True)
+    cache = model(input_ids, mask, pixel_values=studies(2), study_index=INDEX, use_cache=True).past_key_values
+    cache.reset()
+    assert cache.study_fold is None
+    other = {"pixel_values": studies(2, seed=8), "study_index": 1 - INDEX}
+    logits = model(input_ids, mask, past_key_values=cache, **other).logits
+    torch.testing.assert_close(logits, model(input_ids, mask, **other).logits)
+
+
+def test_a_cache_follows_another_study_index(model):
+    """The next token of each question, asked about the other study."""
+    input_ids, mask = pad(questions((3, 3)), left=True)
+    encoded, index, token = model.encode(studies(2)), torch.tensor([0, 1]), torch.tensor([[9], [10]])
+    more = {"attention_mask": torch.ones(2, 6, dtype=torch.long), "position_ids": torch.full((2, 1), 9)}
+    logits = []
+    for following in (index, index.flip(0)):
+        cache = model(input_ids, mask, encoder_outputs=encoded, study_index=index, use_cache=True).past_key_values
+        arguments = {"encoder_outputs": encoded, "study_index": following, "past_key_values": cache}
+        logits.append(model(token, **more, **arguments).logits)
+    assert (logits[0] - logits[1]).abs().max() > 0.01
+
+
+def test_studies_are_folded_once_for_all_steps(model, monkeypatch):
+    made, build = [], StudyFold.__init__
+    monkeypatch.setattr(StudyFold, "__init__", lambda self, *args: (made.append(1), build(self, *args))[1])
+    model.generate(**grouped(), num_beams=2, min_new_tokens=5, max_new_tokens=5)
+    assert len(made) == 1
+
+
 def test_sampled_tokens_come_from_the_distribution_that_forward_gives(model):
     """What self-critical training needs: raw scores while sampling equal those of one pass over the sample."""
     torch.manual_seed(3)
@@ -114,6 +165,16 @@ def test_sampled_tokens_come_from_the_distribution_that_forward_gives(model):
 def test_default_length_is_the_paper_s_128_tokens(model):
     assert model.generation_config.max_new_tokens == 128
     assert (model.generation_config.pad_token_id, model.generation_config.eos_token_id) == (1, 6)
+
+
+@pytest.mark.parametrize("by_config", [True, False])
+def test_max_length_takes_the_place_of_the_default_length(model, by_config):
+    arguments = grouped()
+    length = {"generation_config": GenerationConfig(max_length=12)} if by_config else {"max_length": 12}
+    assert model.generate(**arguments, **length, min_new_tokens=5).shape == (4, 12)
+    both = model.generate(**arguments, max_length=12, max_new_tokens=3, min_new_tokens=3)
+    assert both.shape == (4, 7 + 3)
+    assert model.generation_config.max_new_tokens == 128
 
 
 def test_running_out_of_positions_is_an_error(model):

@@ -40,6 +40,38 @@ def test_base_has_the_paper_s_size():
     assert (decoder.pad_token_id, decoder.bos_token_id, decoder.eos_token_id) == (1, 5, 6)
 
 
+def test_a_configuration_without_sizes_is_base():
+    config = SwinVedConfig()
+    assert config.to_dict() == SwinVedConfig.base().to_dict()
+    assert "SwinVedConfig" in repr(config)
+
+
+@pytest.mark.parametrize("side", [64, 100, 72, 60])
+def test_tokens_per_image_counts_what_the_encoder_makes(side):
+    """The encoder pads what patches and mergings of 2 x 2 do not divide."""
+    config = SwinVedConfig.tiny()
+    encoder = {**config.encoder.to_dict(), "image_size": side}
+    config = SwinVedConfig(encoder=encoder, decoder=config.decoder)
+    with torch.device("meta"):
+        features = SwinVedModel(config)(torch.empty(1, 1, 3, side, side)).last_hidden_state
+    assert config.tokens_per_image == features.shape[1]
+
+
+@pytest.mark.parametrize("by_config", [True, False])
+def test_without_return_dict_a_tuple_comes_back(by_config):
+    model = tiny_model()
+    input_ids, mask = pad(questions((3, 4)), left=True)
+    inputs = {"input_ids": input_ids, "attention_mask": mask, "pixel_values": studies(2)}
+    expected = model(**inputs, labels=input_ids)
+    model.config.return_dict = not by_config
+    asked = {} if by_config else {"return_dict": False}
+    loss, logits = model(**inputs, labels=input_ids, **asked)
+    assert torch.equal(loss, expected.loss)
+    assert torch.equal(logits, expected.logits)
+    assert torch.equal(model(**inputs, **asked)[0], expected.logits)
+    assert model.generate(**inputs, max_new_tokens=3).shape[0] == 2
+
+
 def test_tiny_is_below_two_million_parameters():
     with torch.device("meta"):
         model = SwinVedForConditionalGeneration(SwinVedConfig.tiny(vocab_size=8_000))

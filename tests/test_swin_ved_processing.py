@@ -59,6 +59,15 @@ def test_released_vocabulary_keeps_its_ids(tmp_path):
         load_vocabulary(file)
 
 
+def test_only_a_newline_ends_a_word_of_a_vocabulary(tmp_path):
+    file = tmp_path / "vocab.tgt"
+    special = ["[CLS]", "[PAD]", "[SEP]", "[UNK]", "[MASK]", "[BOS]", "[EOS]"]
+    for newline in ("\n", "\r\n"):
+        file.write_bytes(newline.join([*special, "a\u2028b", "\x0c", "no", ""]).encode())
+        vocabulary = load_vocabulary(file).get_vocab()
+        assert (vocabulary["a\u2028b"], vocabulary["\x0c"], vocabulary["no"], len(vocabulary)) == (7, 8, 9, 10)
+
+
 def test_prompts_are_padded_on_the_left(processor):
     batch = processor(text=["Is there edema?", "Does the patient have edema?"])
     first, second = words(processor, "is there edema ?"), words(processor, "does the patient have edema ?")
@@ -104,6 +113,14 @@ def test_answers_are_decoded_without_prompt_and_special_tokens(processor):
     assert texts == ["no , the lungs are clear .", "no ,", "no , the lungs are clear .", "no , the lungs are clear ."]
 
 
+def test_batches_and_arrays_are_decoded_too(processor):
+    rows = [[CLS, BOS, *words(processor, "no , the"), EOS], [CLS, BOS, *words(processor, "a tube"), EOS, PAD]]
+    tensor = torch.tensor(rows)
+    for batch in (rows, tensor, tensor.numpy(), list(tensor)):
+        assert processor.decode(batch) == processor.batch_decode(batch) == ["no , the", "a tube"]
+    assert processor.decode(tensor.numpy()[1]) == "a tube"
+
+
 def test_studies_are_padded_to_the_largest_with_a_mask(processor):
     batch = processor(images=[[noise()], [noise(seed=1), noise(seed=2)]])
     assert batch["pixel_values"].shape == (2, 2, 3, 64, 64)
@@ -131,6 +148,9 @@ def test_every_kind_of_image_gives_the_same_pixels(processor):
     image = Image.fromarray(grey)
     kinds = {
         "L": image, "LA": image.convert("LA"), "RGB": image.convert("RGB"), "RGBA": image.convert("RGBA"),
+        "La": image.convert("LA").convert("La"), "RGBa": image.convert("RGBA").convert("RGBa"),
+        "big-endian array": (grey.astype(np.uint16) * 257).astype(">u2"),
+        "16-bit tensor": torch.from_numpy(grey.astype(np.uint16) * 257),
         "I;16": Image.fromarray(grey.astype(np.uint16) * 257), "array": grey,
         "16-bit array": grey.astype(np.uint16) * 257,
         "(H, W, 1)": grey[:, :, None], "(H, W, 3)": np.stack([grey] * 3, 2), "(3, H, W)": np.stack([grey] * 3),
@@ -149,6 +169,11 @@ def test_study_index_is_filled_in_where_it_is_clear(processor):
     assert "study_index" not in processor(images=[[noise()], [noise()]], text=["no", "no"])
     given = processor(images=[[noise()], [noise()]], text=["no", "no", "no"], study_index=[1, 0, 1])
     assert given["study_index"].tolist() == [1, 0, 1]
+
+
+def test_questions_alone_keep_their_study_index(processor):
+    assert processor(text=["no", "no"], study_index=[1, 0])["study_index"].tolist() == [1, 0]
+    assert "study_index" not in processor(text=["no", "no"])
 
 
 def test_more_images_than_allowed_can_be_cut_to_the_first(processor):

@@ -61,7 +61,11 @@ class Blip2ViewBranches(nn.Module):
     def forward(
         self, image_states: torch.Tensor, image_study: torch.Tensor, image_view: torch.Tensor, studies: int
     ) -> Blip2MultiViewOutput:
-        """Route image states (images, patches, hidden) to the branches of their views."""
+        """Route image states (images, patches, hidden) to the branches of their views.
+
+        In training every branch runs, one that no image belongs to on the first image, with its block times zero:
+        distributed training waits for a gradient, if only of zeros, of every trained weight on every process.
+        """
         mask = torch.zeros(studies, len(VIEWS), dtype=torch.bool, device=image_states.device)
         mask[image_study, image_view] = True
         blocks = []
@@ -69,7 +73,12 @@ class Blip2ViewBranches(nn.Module):
             chosen = image_view == number
             if chosen.any():
                 block = branch(image_states[chosen], image_study[chosen], studies)
-                blocks.append(block * mask[:, number, None, None].to(block.dtype))
+            elif self.training:
+                block = branch(image_states[:1], torch.zeros_like(image_study[:1]), studies)
             else:
-                blocks.append(branch.projection.weight.new_zeros(studies, *self.block_shape))
+                # On the images' device: an offloaded branch has its weights on none.
+                dtype = branch.projection.weight.dtype
+                blocks.append(image_states.new_zeros(studies, *self.block_shape, dtype=dtype))
+                continue
+            blocks.append(block * mask[:, number, None, None].to(block.dtype))
         return Blip2MultiViewOutput(view_features=torch.stack(blocks, dim=1), view_mask=mask)

@@ -22,6 +22,8 @@ class Blip2MultiViewConfig(PreTrainedConfig):
         mask_missing_views: Whether the block of a view that a study lacks is also masked out of attention. The
             released model leaves it visible (zeros, attention mask one), which is the default.
         max_answer_tokens: Longest `labels` that the model takes.
+        tie_output_layer: Whether the language model's output layer is its table of embeddings. FLAN-T5 has a layer of
+            its own, which transformers, asked by `text_config` alone, would tie. Loading sets it from the weights.
         initializer_range: Standard deviation of the new weights of a model that is built, not loaded.
 
     Raises:
@@ -29,6 +31,7 @@ class Blip2MultiViewConfig(PreTrainedConfig):
     """
 
     model_type = "blip2_multiview"
+    keys_to_ignore_at_inference = ["past_key_values", "encoder_last_hidden_state"]
     sub_configs_defaults = {
         "vision_config": Blip2VisionConfig,
         "qformer_config": Blip2QFormerConfig,
@@ -41,6 +44,7 @@ class Blip2MultiViewConfig(PreTrainedConfig):
     num_query_tokens: int = 32
     mask_missing_views: bool = False
     max_answer_tokens: int = 256
+    tie_output_layer: bool = True
     initializer_range: float = 0.02
 
     def __post_init__(self, **kwargs):
@@ -52,6 +56,9 @@ class Blip2MultiViewConfig(PreTrainedConfig):
             )
         self.qformer_config.encoder_hidden_size = self.vision_config.hidden_size
         self.is_encoder_decoder = True
+        # Trainers look for these on the model's own configuration, to pad what they generate and labels alike.
+        for name in ("pad_token_id", "eos_token_id", "decoder_start_token_id"):
+            setattr(self, name, getattr(self.text_config, name, None))
 
     @classmethod
     def from_dict(cls, config_dict: dict, **kwargs) -> "Blip2MultiViewConfig":

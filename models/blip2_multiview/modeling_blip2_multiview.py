@@ -2,7 +2,7 @@
 
 The language model's encoder reads `[AP] q.. [PA] q.. [LAT] q.. [Q] question` (Section 5.2 of the MIMIC-CXR-VQA paper):
 the model puts everything up to and with `[Q]` in front of the question's tokens. Vision tower, Q-Former and language
-model are transformers' own; this file joins them, builds the prefix, and starts from a plain BLIP-2.
+model are transformers' own; this file joins them and builds the prefix.
 
 What differs from the released model:
 - All images of a batch go through the vision tower in one call, and through each Q-Former once per view.
@@ -16,10 +16,9 @@ import copy
 import torch
 from torch import nn
 from transformers import (
-    AutoConfig,
     AutoModelForSeq2SeqLM,
-    Blip2ForConditionalGeneration,
     Blip2VisionModel,
+    GenerationConfig,
     GenerationMixin,
     PreTrainedModel,
 )
@@ -27,8 +26,16 @@ from transformers import initialization as init
 from transformers.modeling_outputs import Seq2SeqLMOutput
 
 from .branching_blip2_multiview import Blip2MultiViewOutput, Blip2ViewBranch, Blip2ViewBranches
-from .checking_blip2_multiview import check_images, check_questions, check_text
+from .checking_blip2_multiview import (
+    check_encoder_outputs,
+    check_images,
+    check_index,
+    check_names,
+    check_questions,
+    check_text,
+)
 from .configuration_blip2_multiview import PREFIX_TOKENS, VIEWS, Blip2MultiViewConfig
+from .starting_blip2_multiview import start_from_blip2
 
 
 class Blip2MultiViewPreTrainedModel(PreTrainedModel):
@@ -55,8 +62,13 @@ class Blip2MultiViewPreTrainedModel(PreTrainedModel):
     def from_pretrained(cls, *args, **kwargs):
         """As in transformers, then frozen like a new model: loading sets `requires_grad` on every float weight."""
         loaded = super().from_pretrained(*args, **kwargs)
-        (loaded[0] if isinstance(loaded, tuple) else loaded).freeze_for_training()
+        model = loaded[0] if isinstance(loaded, tuple) else loaded
+        model.untie_distinct_weights()
+        model.freeze_for_training()
         return loaded
+
+    def untie_distinct_weights(self) -> None:
+        """Nothing to untie without a language model."""
 
     def freeze_for_training(self) -> None:
         """Freeze all but what the paper trains: three Q-Formers, query sets and projections, and the four new rows."""
@@ -99,7 +111,6 @@ class Blip2MultiViewModel(Blip2MultiViewPreTrainedModel):
         image_study: torch.Tensor,
         image_view: torch.Tensor,
         num_studies: int | None = None,
-        **kwargs,
     ) -> Blip2MultiViewOutput:
         """Encode the images of a batch of studies.
 
@@ -111,7 +122,10 @@ class Blip2MultiViewModel(Blip2MultiViewPreTrainedModel):
 
         Raises:
             ValueError: No image, a wrong shape, an index out of range, or a study without an image.
+            TypeError: An index is no tensor of whole numbers.
         """
+        check_index("image_study", image_study)
+        check_index("image_view", image_view)
         if num_studies is None:
             num_studies = int(image_study.max()) + 1 if image_study.numel() else 0
         if not torch.compiler.is_compiling():
@@ -131,6 +145,10 @@ class Blip2MultiViewForConditionalGeneration(Blip2MultiViewPreTrainedModel, Gene
         self.prefix_embeddings = nn.Embedding(len(PREFIX_TOKENS), config.text_config.hidden_size)
         self.language_model = AutoModelForSeq2SeqLM.from_config(config.text_config)
         self.post_init()
+        if not config.tie_output_layer:
+            output = self.get_output_embeddings()
+            output.weight = nn.Parameter(output.weight.detach().clone())
+            self._untie_output_layer()
         # post_init takes over what Blip2MultiViewModel ignores, but here a stray language-model key is worth a warning.
         self._keys_to_ignore_on_load_unexpected -= set(Blip2MultiViewModel._keys_to_ignore_on_load_unexpected)
         self.generation_config.max_new_tokens = 128  # as released
@@ -178,6 +196,7 @@ class Blip2MultiViewForConditionalGeneration(Blip2MultiViewPreTrainedModel, Gene
 
         Raises:
             ValueError: Neither or both of images and `encoder_outputs`, or questions and studies do not fit together.
+            TypeError: `encoder_outputs` or an index is of another type.
         """
         if (pixel_values is None) == (encoder_outputs is None):
             raise ValueError("pass either pixel_values with image_study and image_view, or encoder_outputs of encode()")
@@ -188,6 +207,7 @@ class Blip2MultiViewForConditionalGeneration(Blip2MultiViewPreTrainedModel, Gene
         if encoder_outputs is None:
             studies = input_ids.shape[0] if study_index is None else None
             encoder_outputs = self.model(pixel_values, image_study, image_view, studies)
+        check_encoder_outputs(encoder_outputs)
         features, view_mask = encoder_outputs.view_features, encoder_outputs.view_mask
         if not torch.compiler.is_compiling():
             check_questions(input_ids, attention_mask, study_index, features.shape[0])
@@ -239,11 +259,14 @@ class Blip2MultiViewForConditionalGeneration(Blip2MultiViewPreTrainedModel, Gene
             decoder_attention_mask: (questions, tokens).
             num_items_in_batch: Tokens by which the summed loss is divided (Trainer passes it under gradient
                 accumulation); the mean over this batch's labels when None.
-            **kwargs: Passed to the language model, such as `past_key_values` and `use_cache`.
+            **kwargs: Passed to the language model: `past_key_values`, `use_cache`, and what every transformers model
+                takes, such as `output_attentions`.
 
         Raises:
             ValueError: An argument is missing or does not fit; the message says which and what is allowed.
+            TypeError: An argument is of another type, or unknown.
         """
+        check_names(kwargs)
         language_model = self.language_model
         if not torch.compiler.is_compiling():
             vocabulary = language_model.get_input_embeddings().num_embeddings
@@ -251,8 +274,13 @@ class Blip2MultiViewForConditionalGeneration(Blip2MultiViewPreTrainedModel, Gene
         embeds, mask = self.prepare_language_inputs(
             input_ids, attention_mask, pixel_values, image_study, image_view, study_index, encoder_outputs
         )
-        if labels is not None and decoder_input_ids is None:
-            decoder_input_ids = language_model.prepare_decoder_input_ids_from_labels(labels=labels)
+        if labels is None and decoder_input_ids is None:
+            raise ValueError(
+                "neither labels nor decoder_input_ids was passed; pass labels for a loss, decoder_input_ids for "
+                "logits, or call generate for answers"
+            )
+        if decoder_input_ids is None:
+            decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
         outputs = language_model(
             inputs_embeds=embeds,
             attention_mask=mask,
@@ -264,7 +292,8 @@ class Blip2MultiViewForConditionalGeneration(Blip2MultiViewPreTrainedModel, Gene
             logits = outputs.logits.flatten(0, 1)
             logits = logits.to(torch.promote_types(logits.dtype, torch.float32))  # half precision is too coarse to sum
             reduction = "mean" if num_items_in_batch is None else "sum"
-            loss = nn.functional.cross_entropy(logits, labels.flatten().to(logits.device), reduction=reduction)
+            wanted = labels.flatten().to(logits.device, torch.long)
+            loss = nn.functional.cross_entropy(logits, wanted, reduction=reduction)
             outputs.loss = loss if num_items_in_batch is None else loss / num_items_in_batch
         return outputs
 
@@ -278,74 +307,64 @@ class Blip2MultiViewForConditionalGeneration(Blip2MultiViewPreTrainedModel, Gene
         image_view: torch.Tensor | None = None,
         study_index: torch.Tensor | None = None,
         encoder_outputs: Blip2MultiViewOutput | None = None,
-        generation_config=None,
+        generation_config: GenerationConfig | None = None,
         **kwargs,
     ):
         """Generate answers as token ids (questions, tokens).
 
-        Takes the inputs of `forward`, and what `generate` takes anywhere. The released model was tested with two beams.
+        Takes the inputs of `forward`, and what `generate` takes anywhere. What neither `generation_config` nor a
+        setting says is as in this model's `generation_config`. The released model was tested with two beams.
         """
         vocabulary = self.language_model.get_input_embeddings().num_embeddings
         check_text(input_ids, None, vocabulary, self.config.max_answer_tokens)
         embeds, mask = self.prepare_language_inputs(
             input_ids, attention_mask, pixel_values, image_study, image_view, study_index, encoder_outputs
         )
-        # transformers wants a configuration or single settings, not both.
-        generation_config = copy.deepcopy(self.generation_config if generation_config is None else generation_config)
-        kwargs = generation_config.update(**kwargs)
+        generation_config, kwargs = self._complete(generation_config, kwargs)
         return self.language_model.generate(
             inputs_embeds=embeds, attention_mask=mask, generation_config=generation_config, **kwargs
         )
 
+    def _complete(self, given: GenerationConfig | None, settings: dict) -> tuple[GenerationConfig, dict]:
+        """The whole configuration of a generation, and what of `settings` is no part of one.
+
+        A setting comes before `given`, and that before this model's configuration: the language model, left to
+        itself, would complete them by its own.
+        """
+        completed = GenerationConfig() if given is None else copy.deepcopy(given)
+        settings = completed.update(**settings)
+        only_length = completed.max_length is not None and completed.max_new_tokens is None
+        completed.update(**self.generation_config.to_dict(), defaults_only=True, allow_custom_entries=True)
+        if only_length:
+            completed.max_new_tokens = None  # it would win over the length that was asked for
+        return completed, settings
+
+    def prepare_decoder_input_ids_from_labels(self, labels: torch.Tensor) -> torch.Tensor:
+        """What the decoder reads to predict `labels` (questions, tokens): shifted right, -100 replaced by padding."""
+        return self.language_model.prepare_decoder_input_ids_from_labels(labels=labels)
+
     @classmethod
     def from_blip2(cls, path: str, **kwargs) -> "Blip2MultiViewForConditionalGeneration":
-        """Start from a BLIP-2 checkpoint, say "Salesforce/blip2-flan-t5-xl": its branch is copied into all three views.
-
-        The four new token embeddings are drawn around the language model's own (same mean and standard deviation in
-        every dimension), the same ones on every call.
-
-        Args:
-            path: Folder or Hub id of a `Blip2ForConditionalGeneration` with an encoder-decoder language model.
-            **kwargs: Passed to its `from_pretrained`, such as `dtype`.
-
-        Raises:
-            ValueError: The checkpoint is no BLIP-2, or its language model is decoder-only.
-            OSError: There is no checkpoint at `path`.
-        """
-        found, _ = AutoConfig.from_pretrained(path, return_unused_kwargs=True, **kwargs)
-        if found.model_type != "blip-2":
-            raise ValueError(f"{path} is a checkpoint of model_type {found.model_type!r}; from_blip2 takes 'blip-2'")
-        if found.use_decoder_only_language_model:
-            raise ValueError(
-                f"the language model of {path} is {found.text_config.model_type!r}, which is decoder-only; from_blip2 "
-                "takes one with a T5-like model, such as Salesforce/blip2-flan-t5-xl"
-            )
-        blip2 = Blip2ForConditionalGeneration.from_pretrained(path, **kwargs)
-        config = Blip2MultiViewConfig(
-            vision_config=blip2.config.vision_config,
-            qformer_config=blip2.config.qformer_config,
-            text_config=blip2.config.text_config,
-            num_query_tokens=blip2.config.num_query_tokens,
-            dtype=blip2.dtype,
-        )
-        with torch.device("meta"):  # every weight is replaced below
-            model = cls(config)
-        model.model.vision_model = blip2.vision_model
-        model.language_model = blip2.language_model
-        for branch in model.model.branches.by_view.values():
-            branch.qformer = copy.deepcopy(blip2.qformer)
-            branch.query_tokens = nn.Parameter(blip2.query_tokens.detach().clone())
-            branch.projection = copy.deepcopy(blip2.language_projection)
-        table = model.get_input_embeddings().weight.detach()
-        noise = torch.randn(len(PREFIX_TOKENS), table.shape[1], generator=torch.Generator().manual_seed(0))
-        rows = table.float().mean(0) + noise.to(table.device) * table.float().std(0)
-        model.prefix_embeddings.weight = nn.Parameter(rows.to(blip2.language_projection.weight.dtype))
-        model.untie_distinct_weights()
-        model.freeze_for_training()
-        return model.eval()
+        """Start from a BLIP-2 checkpoint, say "Salesforce/blip2-flan-t5-xl": see `start_from_blip2`."""
+        return start_from_blip2(cls, path, **kwargs)
 
     def untie_distinct_weights(self) -> None:
-        """Forget ties of weights that are not one tensor: FLAN-T5 has an output layer of its own, T5 has not."""
-        for target, source in list(self.all_tied_weights_keys.items()):
-            if self.get_parameter(target) is not self.get_parameter(source):
-                del self.all_tied_weights_keys[target]
+        """Take the language model's output layer out of its ties if it is another tensor than the embeddings.
+
+        FLAN-T5 has such a layer and T5 has not, but transformers' configuration of both says that it is tied, and
+        `tie_weights`, which `resize_token_embeddings` calls too, would overwrite it with the embeddings.
+        """
+        output, table = self.get_output_embeddings(), self.get_input_embeddings()
+        if output.weight is not table.weight:
+            self.config.tie_output_layer = False
+            self._untie_output_layer()
+
+    def _untie_output_layer(self) -> None:
+        language_model = self.language_model
+        output = self.get_output_embeddings()
+        name = next(name for name, module in language_model.named_modules() if module is output) + ".weight"
+        # On the instance, so that whoever asks later, such as tie_weights, gets the same answer.
+        ties = language_model._tied_weights_keys
+        language_model._tied_weights_keys = {target: source for target, source in ties.items() if target != name}
+        language_model.all_tied_weights_keys.pop(name, None)
+        self.all_tied_weights_keys.pop(f"language_model.{name}", None)

@@ -1,11 +1,12 @@
 """Processor of BLIP-2-MultiView: radiographs with their view names and questions in, the model's tensors out.
 
-Images: any greyscale or colour mode to RGB, resized (bicubic, both sides to `image_size`), scaled and normalised with
+Images: any mode of 8 or 16 bits to RGB, resized (bicubic, both sides to `image_size`), scaled and normalised with
 CLIP's mean and standard deviation by transformers' Pillow backend, so that torchvision changes nothing. Text:
 `Question: .. Answer:`.
 The tokens [AP], [PA], [LAT] and [Q] are not in the text: the model puts their embeddings in front of it.
 """
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -20,14 +21,13 @@ from transformers.processing_utils import ProcessorMixin
 from transformers.utils import logging
 
 from .configuration_blip2_multiview import VIEWS
+from .imaging_blip2_multiview import to_rgb
 from .tokenizing_blip2_multiview import TEXTS, make_tokenizer
 
 logger = logging.get_logger(__name__)
 
 VIEW_ALIASES = {"AP": "AP", "PA": "PA", "LAT": "LAT", "LATERAL": "LAT", "LL": "LAT", "L": "LAT"}
 PROMPT = "Question: {question} Answer:"
-SIXTEEN_BIT = ("I", "I;16", "I;16L", "I;16B", "I;16N")
-EIGHT_BIT = ("1", "L", "LA", "La", "P", "PA", "RGB", "RGBA", "RGBa", "RGBX", "CMYK", "YCbCr", "LAB", "HSV")
 
 
 class Blip2MultiViewProcessor(ProcessorMixin):
@@ -40,13 +40,13 @@ class Blip2MultiViewProcessor(ProcessorMixin):
         image_std: Standard deviation per channel.
         unknown_views: What to do with a view that is no alias of AP, PA or LAT: "skip" the image and count it in
             `skipped_views`, raise an "error", or a mapping from such names to known ones, {"": "AP"} say, which also
-            raises for names it does not have.
+            raises for names it does not have. Case does not matter, nor for the known names.
         max_question_tokens: A longer question is cut, with one warning; the words around it stay.
         max_answer_tokens: A longer answer is cut, with one warning.
         chat_template: Unused; transformers passes it.
 
     Raises:
-        ValueError: `unknown_views` is none of these.
+        ValueError: `unknown_views` is none of these, or a limit is below one.
     """
 
     def __init__(
@@ -63,15 +63,21 @@ class Blip2MultiViewProcessor(ProcessorMixin):
         super().__init__(tokenizer, chat_template=chat_template)
         if unknown_views not in ("skip", "error") and not isinstance(unknown_views, Mapping):
             raise ValueError(f"unknown_views is {unknown_views!r}; allowed are 'skip', 'error' or a mapping of names")
-        wrong = [] if isinstance(unknown_views, str) else [v for v in unknown_views.values() if v not in VIEW_ALIASES]
-        if wrong:
-            raise ValueError(f"unknown_views maps to {wrong[0]!r}; allowed are {', '.join(VIEW_ALIASES)}")
+        for name, view in () if isinstance(unknown_views, str) else unknown_views.items():
+            if view not in VIEW_ALIASES:
+                raise ValueError(f"unknown_views maps to {view!r}; allowed are {', '.join(VIEW_ALIASES)}")
+            if clean_view(name) in VIEW_ALIASES:
+                raise ValueError(f"unknown_views maps {name!r}, which is a known name; leave it out")
+        for name, limit in {"max_question_tokens": max_question_tokens, "max_answer_tokens": max_answer_tokens}.items():
+            if limit < 1:
+                raise ValueError(f"{name} is {limit}; it must be at least 1")
         self.image_size, self.image_mean, self.image_std = image_size, list(image_mean), list(image_std)
         self.unknown_views = unknown_views if isinstance(unknown_views, str) else dict(unknown_views)
         self.max_question_tokens, self.max_answer_tokens = max_question_tokens, max_answer_tokens
         size = {"height": image_size, "width": image_size}
         # Not an argument: a saved image processor would be reloaded with torchvision where that is installed.
         self.image_processor = BlipImageProcessorPil(size=size, image_mean=self.image_mean, image_std=self.image_std)
+        # Of this process: workers of a DataLoader count for themselves.
         self.skipped_views: Counter[str] = Counter()
 
     @property
@@ -90,9 +96,9 @@ class Blip2MultiViewProcessor(ProcessorMixin):
         """Make a batch.
 
         Args:
-            images: Per study its images: Pillow images, or uint8 arrays (H, W) or (H, W, 3). One study may be given as
-                a flat list.
-            views: Per study the view name of each image (ViewPosition), in the same nesting.
+            images: Per study its images: Pillow images, or arrays of uint8 or uint16, (H, W) or with 1 or 3 channels.
+                One study may be given as a flat list, or as its only image.
+            views: Per study the view name of each image (ViewPosition), in the same nesting; None and NaN are "".
             text: Questions.
             answers: Reference answers, one per question; they become `labels`.
             study_index: Per question the number of its study; None when there is one question per study, in order.
@@ -105,20 +111,26 @@ class Blip2MultiViewProcessor(ProcessorMixin):
 
         Raises:
             ValueError: Images, views, questions, answers and studies do not fit together in number, a study has no
-                image of a known view, an image is empty or of an unknown mode, or a view is unknown and not skipped.
-            TypeError: An image is neither a Pillow image nor a uint8 array.
+                image of a known view, an image is empty or of an unknown mode, a view is unknown and not skipped, or
+                an argument came without the one that it belongs to.
+            TypeError: An image is neither a Pillow image nor such an array, or a view or a text is no string.
         """
         if return_tensors != "pt":
             raise ValueError(f"return_tensors is {return_tensors!r}; only 'pt' is supported")
         if images is None and text is None:
             raise ValueError("neither images nor text was passed; pass images with views, or text, or all three")
+        for name, value in {"answers": answers, "study_index": study_index}.items():
+            if value is not None and text is None:
+                raise ValueError(f"{name} came without text, the questions; pass both")
+        if views is not None and images is None:
+            raise ValueError("views came without images; pass both")
         batch, studies = {}, None
         if images is not None:
             images, views = self._nest(images, views)
             studies = len(images)
             batch.update(self._encode_images(images, views))
         if text is not None:
-            questions = [text] if isinstance(text, str) else list(text)
+            questions = _as_texts("text", text)
             batch.update(self._encode_text(questions, answers))
             if studies is not None and study_index is None and len(questions) != studies:
                 raise ValueError(
@@ -133,11 +145,13 @@ class Blip2MultiViewProcessor(ProcessorMixin):
 
         Raises:
             ValueError: The view is unknown and the policy is not to skip it.
+            TypeError: The view is no string.
         """
-        name = (view or "").strip()
-        known = VIEW_ALIASES.get(name.upper())
+        name = clean_view(view)
+        known = VIEW_ALIASES.get(name)
         if known is None and isinstance(self.unknown_views, dict):
-            known = VIEW_ALIASES.get(self.unknown_views.get(name))
+            mapping = {clean_view(unknown): target for unknown, target in self.unknown_views.items()}
+            known = VIEW_ALIASES.get(mapping.get(name))
         if known is not None:
             return VIEWS.index(known)
         if self.unknown_views == "skip":
@@ -152,8 +166,19 @@ class Blip2MultiViewProcessor(ProcessorMixin):
         """Images and views as lists of studies, checked to be of the same lengths."""
         if views is None:
             raise ValueError("images were passed without views; pass every image's view name, such as [['AP', 'LL']]")
-        if not isinstance(views, str) and all(view is None or isinstance(view, str) for view in views):
+        if isinstance(images, Image.Image | np.ndarray):
+            images = [images]
+            views = [views] if isinstance(views, str) else views
+        if isinstance(views, str):
+            raise ValueError(f"views is {views!r} for a list of images; pass a list too, with a name for each image")
+        if all(isinstance(view, str) or not hasattr(view, "__iter__") for view in views):
             images, views = [images], [views]
+        for number, (some_images, some_views) in enumerate(zip(images, views, strict=False)):
+            if isinstance(some_images, Image.Image | np.ndarray) or isinstance(some_views, str):
+                raise ValueError(
+                    f"study {number} of images or views is no list; pass a list per study in both, or two flat lists "
+                    "for the images of one study"
+                )
         images, views = [list(study) for study in images], [list(study) for study in views]
         if len(images) != len(views):
             raise ValueError(f"images holds {len(images)} studies, views {len(views)}; they must be nested alike")
@@ -165,12 +190,12 @@ class Blip2MultiViewProcessor(ProcessorMixin):
     def _encode_images(self, images: list[list], views: list[list]) -> dict[str, torch.Tensor]:
         chosen, studies, numbers = [], [], []
         for study, (some_images, some_views) in enumerate(zip(images, views, strict=True)):
-            for image, view in zip(some_images, some_views, strict=True):
+            for place, (image, view) in enumerate(zip(some_images, some_views, strict=True)):
                 number = self.view_number(view)
                 if number is None:
-                    self.skipped_views[view or ""] += 1
+                    self.skipped_views[view if isinstance(view, str) else ""] += 1
                     continue
-                chosen.append(to_rgb(image))
+                chosen.append(to_rgb(image, f"image {place} of study {study}"))
                 studies.append(study)
                 numbers.append(number)
             if study not in studies:
@@ -193,7 +218,7 @@ class Blip2MultiViewProcessor(ProcessorMixin):
         batch = {"input_ids": encoded["input_ids"], "attention_mask": encoded["attention_mask"]}
         if answers is None:
             return batch
-        answers = [answers] if isinstance(answers, str) else list(answers)
+        answers = _as_texts("answers", answers)
         if len(answers) != len(questions):
             raise ValueError(f"{len(answers)} answers for {len(questions)} questions; pass one answer per question")
         longest = max(len(ids) for ids in self.tokenizer(answers, verbose=False)["input_ids"])
@@ -214,13 +239,15 @@ class Blip2MultiViewProcessor(ProcessorMixin):
 
     @staticmethod
     def _encode_study_index(study_index: Any, questions: int, studies: int | None) -> torch.Tensor:
-        index = torch.as_tensor(study_index, dtype=torch.long)
+        index = torch.as_tensor(study_index)
+        if index.is_floating_point() or index.dtype == torch.bool:
+            raise ValueError(f"study_index holds {index.dtype}; pass whole numbers, the study of each question")
+        index = index.long()
         if index.shape != (questions,):
             raise ValueError(f"study_index has shape {tuple(index.shape)}, expected ({questions},): one per question")
-        if studies is not None and index.numel() and not 0 <= index.min() <= index.max() < studies:
-            raise ValueError(
-                f"study_index holds {index.tolist()}, allowed are 0 to {studies - 1} for {studies} studies"
-            )
+        if index.min() < 0 or (studies is not None and index.max() >= studies):
+            allowed = "0 and up" if studies is None else f"0 to {studies - 1} for {studies} studies"
+            raise ValueError(f"study_index holds {index.tolist()}, allowed are {allowed}")
         return index
 
     @classmethod
@@ -235,30 +262,26 @@ class Blip2MultiViewProcessor(ProcessorMixin):
         return cls(make_tokenizer(texts, vocab_size), **{"image_size": 28, **changes})
 
 
-def to_rgb(image: Image.Image | np.ndarray) -> Image.Image:
-    """A Pillow image of mode RGB; 16-bit values are divided by 256, an alpha channel is dropped.
+def clean_view(view: Any) -> str:
+    """A view's name without spaces around it, in capitals; "" for None and NaN, which an empty table cell becomes.
 
     Raises:
-        ValueError: The image is empty, of a mode that has no such rule, or has values outside 16 bits.
-        TypeError: It is neither a Pillow image nor a uint8 array.
+        TypeError: It is something else than a name, a number say.
     """
-    if isinstance(image, np.ndarray) and image.dtype == np.uint8 and 0 not in image.shape:
-        image = Image.fromarray(image)
-    if not isinstance(image, Image.Image):
-        if isinstance(image, np.ndarray) and image.dtype == np.uint8:
-            raise ValueError(f"an image of shape {image.shape} has no pixels")
-        kind = f"array of {image.dtype}" if isinstance(image, np.ndarray) else type(image).__name__
-        raise TypeError(f"an image is a {kind}; allowed are Pillow images and arrays of uint8")
-    if 0 in image.size:
-        raise ValueError(f"an image of {image.size[0]} x {image.size[1]} has no pixels")
-    if image.mode in SIXTEEN_BIT:
-        # Pillow's own conversion clips at 255, which turns a 16-bit radiograph white.
-        values = np.asarray(image).astype(np.int64)
-        if values.min() < 0 or values.max() > 65535:
-            raise ValueError(
-                f"an image of mode {image.mode} has values {values.min()} to {values.max()}, beyond 16 bits"
-            )
-        image = Image.fromarray((values // 256).astype(np.uint8))
-    elif image.mode not in EIGHT_BIT:
-        raise ValueError(f"an image has mode {image.mode!r}; allowed are {', '.join(EIGHT_BIT + SIXTEEN_BIT)}")
-    return image.convert("RGB")
+    if view is None or (isinstance(view, float) and math.isnan(view)):
+        return ""
+    if not isinstance(view, str):
+        raise TypeError(
+            f"a view is {view!r}, a {type(view).__name__}; pass its name, one of {', '.join(VIEW_ALIASES)}, or None"
+        )
+    return view.strip().upper()
+
+
+def _as_texts(name: str, texts: str | Sequence[str]) -> list[str]:
+    texts = [texts] if isinstance(texts, str) else list(texts)
+    if not texts:
+        raise ValueError(f"{name} is empty; pass at least one")
+    for number, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise TypeError(f"{name}[{number}] is {text!r}, a {type(text).__name__}; pass a string")
+    return texts

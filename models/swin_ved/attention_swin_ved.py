@@ -88,27 +88,24 @@ class StudyCache(EncoderDecoderCache):
             DynamicCache() if cross_attention_cache is None else cross_attention_cache,
         )
         self.study_fold: StudyFold | None = None
+        self.study_index: torch.Tensor | None = None  # what the fold was made from
 
     def reorder_cache(self, beam_idx: torch.Tensor) -> None:
         self.self_attention_cache.reorder_cache(beam_idx)
 
-    def batch_repeat_interleave(self, repeats: int) -> None:
-        self.study_fold = None  # made for the old rows
-        self.self_attention_cache.batch_repeat_interleave(repeats)
-
-    def batch_select_indices(self, indices: torch.Tensor) -> None:
-        self.study_fold = None
-        self.self_attention_cache.batch_select_indices(indices)
+    def reset(self) -> None:
+        super().reset()
+        self.study_fold = self.study_index = None
 
 
 def study_fold(study_index: torch.Tensor | None, studies: int, cache: StudyCache | None) -> StudyFold | None:
-    """The fold of `study_index`, made once per cache: decoding steps reuse it."""
+    """The fold of `study_index`, made once per cache: decoding steps, which pass the same object, reuse it."""
     if study_index is None:
         return None
     if cache is None:
         return StudyFold(study_index, studies)
-    if cache.study_fold is None:
-        cache.study_fold = StudyFold(study_index, studies)
+    if cache.study_index is not study_index or cache.study_fold.studies != studies:
+        cache.study_fold, cache.study_index = StudyFold(study_index, studies), study_index
     return cache.study_fold
 
 

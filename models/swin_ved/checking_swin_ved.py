@@ -11,6 +11,8 @@ from transformers.utils import TransformersKwargs
 
 from .configuration_swin_ved import SwinVedConfig
 
+INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+
 
 def check_names(arguments: dict[str, Any]) -> None:
     """Check that further arguments are ones that transformers knows: a misspelt mask must not go by unseen.
@@ -81,13 +83,17 @@ def check_questions(
     """Check token ids (questions, tokens), what is aligned with them, and which study each question is about.
 
     Raises:
-        ValueError: a shape, an id or an index that does not fit.
+        TypeError: numbers of another kind.
+        ValueError: a shape, an id, a label or an index that does not fit.
     """
     if input_ids.ndim != 2 or 0 in input_ids.shape:
         raise ValueError(f"input_ids has shape {tuple(input_ids.shape)}; expected (questions, tokens), none of them 0")
     shape = tuple(input_ids.shape)
+    for name, values in {"input_ids": input_ids, "labels": labels, "study_index": study_index}.items():
+        _check_integers(name, values)
     for name, values in {"attention_mask": attention_mask, "labels": labels}.items():
-        if values is not None and values.ndim != 4 and tuple(values.shape) != shape:
+        four = name == "attention_mask" and values is not None and values.ndim == 4  # transformers' (queries, keys)
+        if values is not None and not four and tuple(values.shape) != shape:
             raise ValueError(f"{name} has shape {tuple(values.shape)}; expected the shape of input_ids, {shape}")
     if study_index is None and shape[0] != studies:
         raise ValueError(
@@ -96,7 +102,15 @@ def check_questions(
     if study_index is not None and tuple(study_index.shape) != shape[:1]:
         raise ValueError(f"study_index has shape {tuple(study_index.shape)}; expected (questions,) = {shape[:1]}")
     if not torch.compiler.is_compiling():
-        _check_values(config, studies, input_ids, study_index)
+        _check_values(config, studies, input_ids, study_index, labels)
+
+
+def _check_integers(name: str, values: Any) -> None:
+    if values is None:
+        return
+    if not isinstance(values, torch.Tensor) or values.dtype not in INTEGERS:
+        kind = f"tensor of {values.dtype}" if isinstance(values, torch.Tensor) else type(values).__name__
+        raise TypeError(f"{name} is a {kind}; expected a tensor of integers, such as torch.tensor([0, 0, 1])")
 
 
 def _check_values(
@@ -104,6 +118,7 @@ def _check_values(
     studies: int,
     input_ids: torch.Tensor,
     study_index: torch.Tensor | None,
+    labels: torch.Tensor | None,
 ) -> None:
     if study_index is not None:
         wrong = study_index[(study_index < 0) | (study_index >= studies)].tolist()
@@ -115,6 +130,46 @@ def _check_values(
         raise ValueError(
             f"input_ids holds token {lowest if lowest < 0 else highest}, but the model's vocabulary has ids 0 to "
             f"{vocab_size - 1}: tokenizer and model do not belong together; load the processor from the model's folder"
+        )
+    if labels is not None:
+        wrong = labels[((labels < 0) & (labels != -100)) | (labels >= vocab_size)].unique().tolist()
+        if wrong:
+            raise ValueError(
+                f"labels holds {wrong[:5]}; allowed are the ids 0 to {vocab_size - 1}, and -100 where nothing is learnt"
+            )
+
+
+def check_prompts(config: SwinVedConfig, prompts: torch.Tensor, attention_mask: Any, labels: Any) -> None:
+    """Check that (questions, tokens) prompts stop where their answers begin.
+
+    Raises:
+        ValueError: labels, an [EOS], or padding on the right, as a batch made for training has them.
+    """
+    padding = prompts == config.decoder.pad_token_id if attention_mask is None else ~attention_mask.bool()
+    if labels is not None or ((prompts == config.decoder.eos_token_id) & ~padding[:, -prompts.shape[1] :]).any():
+        raise ValueError(
+            "generate got labels, or a prompt with an [EOS]: this batch holds answers, which would be returned as if "
+            "the model had written them; call the processor without answers="
+        )
+    if padding[:, -1].any():
+        rows = padding[:, -1].nonzero().flatten().tolist()
+        raise ValueError(
+            f"prompts {rows[:5]} are padded on the right, where their answers go; pad on the left, as the processor "
+            "called without answers= does"
+        )
+
+
+def check_shift(config: SwinVedConfig, shift: torch.Tensor) -> None:
+    """Check that questions end before `answer_position`, given how far each (questions, 1) answer is moved on.
+
+    Raises:
+        ValueError: a question is longer.
+    """
+    if not torch.compiler.is_compiling() and (shift < 0).any():
+        position = config.answer_position
+        raise ValueError(
+            f"a question of {position - int(shift.min())} tokens, [CLS] included, is longer than "
+            f"config.answer_position, {position}, where its answer begins; use max_question_tokens={position} at most"
         )
 
 

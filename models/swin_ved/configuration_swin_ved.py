@@ -21,7 +21,8 @@ class SwinVedConfig(PreTrainedConfig):
 
     Args:
         encoder: SwinConfig, or its values as a dict. Absolute position embeddings and masked patches are not used.
-        decoder: BertGenerationConfig, or its values as a dict. Always a decoder with cross-attention.
+        decoder: BertGenerationConfig, or its values as a dict. Always a decoder with cross-attention. Without encoder
+            and decoder, the sizes are those of `base`.
         max_images: most images of a study. The paper takes up to 3.
         answer_position: position of [BOS] whatever the question's length; None numbers the tokens one after another.
 
@@ -38,7 +39,10 @@ class SwinVedConfig(PreTrainedConfig):
     answer_position: int | None = None
 
     def __post_init__(self, **kwargs: Any) -> None:
+        if self.encoder is None and self.decoder is None:  # transformers builds one of each class without arguments
+            self.encoder, self.decoder = _base_encoder(), _decoder(12_510, 1024, 4096, heads=16, layers=3)
         super().__post_init__(**kwargs)
+        self._check_images()
         self.decoder.is_decoder = True
         self.decoder.add_cross_attention = True
         if self.encoder.hidden_size != self.decoder.hidden_size:
@@ -55,10 +59,24 @@ class SwinVedConfig(PreTrainedConfig):
                 f"{self.decoder.max_position_embeddings - 1} (decoder.max_position_embeddings - 1)"
             )
 
+    def _check_images(self) -> None:
+        for name in ("image_size", "patch_size"):
+            value = getattr(self.encoder, name)
+            if not isinstance(value, int):
+                raise ValueError(f"encoder.{name} is {value!r}; images are square here, so it must be one whole number")
+        if self.encoder.num_channels != 3:
+            raise ValueError(
+                f"encoder.num_channels is {self.encoder.num_channels}; it must be 3, as the processor repeats a grey "
+                "image in three channels"
+            )
+
     @property
     def tokens_per_image(self) -> int:
-        """Encoder features of one image: 144 at 384 x 384."""
-        return (self.encoder.image_size // (self.encoder.patch_size * 2 ** (len(self.encoder.depths) - 1))) ** 2
+        """Encoder features of one image: 144 at 384 x 384. Swin pads what a patch or a merging does not divide."""
+        side = -(-self.encoder.image_size // self.encoder.patch_size)
+        for _ in self.encoder.depths[1:]:
+            side = -(-side // 2)
+        return side**2
 
     @classmethod
     def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> "SwinVedConfig":
@@ -78,10 +96,7 @@ class SwinVedConfig(PreTrainedConfig):
     @classmethod
     def base(cls, vocab_size: int = 12_510, **kwargs: Any) -> "SwinVedConfig":
         """The paper's model: Swin-B patch4 window12 384 and three decoder layers (Section 5.1 and the release)."""
-        encoder = SwinConfig(
-            image_size=384, patch_size=4, embed_dim=128, depths=(2, 2, 18, 2), num_heads=(4, 8, 16, 32), window_size=12
-        )
-        return cls(encoder=encoder, decoder=_decoder(vocab_size, 1024, 4096, heads=16, layers=3), **kwargs)
+        return cls(encoder=_base_encoder(), decoder=_decoder(vocab_size, 1024, 4096, heads=16, layers=3), **kwargs)
 
     @classmethod
     def tiny(cls, vocab_size: int = 1_000, **kwargs: Any) -> "SwinVedConfig":
@@ -90,6 +105,12 @@ class SwinVedConfig(PreTrainedConfig):
             image_size=64, patch_size=4, embed_dim=32, depths=(1, 1, 2), num_heads=(1, 2, 4), window_size=4
         )
         return cls(encoder=encoder, decoder=_decoder(vocab_size, 128, 256, heads=4, layers=2), **kwargs)
+
+
+def _base_encoder() -> SwinConfig:
+    return SwinConfig(
+        image_size=384, patch_size=4, embed_dim=128, depths=(2, 2, 18, 2), num_heads=(4, 8, 16, 32), window_size=12
+    )
 
 
 def _decoder(vocab_size: int, width: int, inner_width: int, heads: int, layers: int) -> BertGenerationConfig:

@@ -8,6 +8,7 @@ The released vocabulary is read by `swin_ved.load_vocabulary`.
 """
 
 import re
+import struct
 from collections.abc import Mapping
 from pathlib import Path
 from pickle import UnpicklingError
@@ -28,6 +29,19 @@ SWIN_NAMES = (
     ("intermediate.dense", "mlp.fc1"),
     ("output.dense", "mlp.fc2"),
 )
+WRAPPERS = re.compile(r"^((model|module)\.)+")
+# What torch.load raises on a file that is cut off, empty or something else.
+DAMAGE = (
+    EOFError,
+    RuntimeError,
+    LookupError,
+    ValueError,
+    TypeError,
+    AttributeError,
+    AssertionError,
+    OSError,
+    struct.error,
+)
 # Tables that are computed from the sizes, saved by older versions.
 COMPUTED = re.compile(r"\.relative_position_index$|^decoder\.bert\.embeddings\.position_ids$")
 
@@ -38,19 +52,21 @@ def convert_swin_ved(
     """Build a model from released weights.
 
     Args:
-        source: a `.pt` or `.ckpt` file, or the state dict itself; Lightning's wrapping (`state_dict`, `model.`) is
-            undone.
+        source: a `.pt` or `.ckpt` file, or the state dict itself. What Lightning and DataParallel wrap around it
+            (`state_dict`, and `model.` and `module.` before the names) is undone.
         config: sizes of the weights; None takes the paper's with the release's numbering of positions.
 
     Raises:
-        OSError: the file cannot be read.
-        ValueError: keys are missing, unused or of another shape (all are named), or no state dict is in the file.
+        OSError: the file cannot be opened.
+        ValueError: keys are missing, unused, twice there or of another shape (all are named), the file is damaged, or
+            no state dict is in it.
     """
     config = SwinVedConfig.base(answer_position=RELEASED_ANSWER_POSITION) if config is None else config
-    weights = {rename(key): value for key, value in _state_dict(source).items() if not COMPUTED.search(_plain(key))}
+    weights, colliding = _renamed(_state_dict(source))
     model = SwinVedForConditionalGeneration(config)
     expected = model.state_dict()
     problems = {
+        "colliding": colliding,
         "missing": sorted(expected.keys() - weights.keys()),
         "unused": sorted(weights.keys() - expected.keys()),
         "of another shape": [
@@ -80,7 +96,20 @@ def rename(key: str) -> str:
 
 
 def _plain(key: str) -> str:
-    return key.removeprefix("model.")
+    return WRAPPERS.sub("", key)
+
+
+def _renamed(source: Mapping[str, torch.Tensor]) -> tuple[dict[str, torch.Tensor], list[str]]:
+    """The weights under their new names, and which of them came from two keys."""
+    weights, origin, colliding = {}, {}, []
+    for key, value in source.items():
+        if COMPUTED.search(_plain(key)):
+            continue
+        name = rename(key)
+        if name in origin:
+            colliding.append(f"{origin[name]} and {key} (both {name})")
+        weights[name], origin[name] = value, key
+    return weights, colliding
 
 
 def _state_dict(source: Any) -> Mapping[str, torch.Tensor]:
@@ -89,8 +118,14 @@ def _state_dict(source: Any) -> Mapping[str, torch.Tensor]:
             source = torch.load(source, map_location="cpu", weights_only=True)
         except UnpicklingError as error:
             raise ValueError(
-                f"{source} holds more than tensors and plain values, and is not loaded, because it could run code: "
-                "save its state dict alone, where you trust the file"
+                f"{source} holds more than tensors and plain values, or is damaged, and is not loaded, because it "
+                "could run code: save its state dict alone, where you trust the file"
+            ) from error
+        except DAMAGE as error:
+            if isinstance(error, OSError) and error.filename is not None:
+                raise  # it names the file itself
+            raise ValueError(
+                f"{source} is damaged, or no file that torch.save wrote ({type(error).__name__}): get it again"
             ) from error
     if isinstance(source, Mapping) and isinstance(source.get("state_dict"), Mapping):
         source = source["state_dict"]

@@ -14,6 +14,7 @@ from PIL import Image
 
 GREY_MODES = ("1", "L", "LA", "La", "I;16", "I;16L", "I;16B", "I;16N")
 COLOR_MODES = ("RGB", "RGBA", "RGBX", "RGBa", "P", "PA", "CMYK", "YCbCr", "HSV", "LAB")
+RANGE = "{where} is an array of {dtype}, whose range is not known; pass uint8 (to 255) or uint16 (to 65535)"
 
 
 def to_eight_bit(image: Any, where: str) -> Image.Image:
@@ -27,8 +28,11 @@ def to_eight_bit(image: Any, where: str) -> Image.Image:
     Raises:
         TypeError: not an image.
         ValueError: no pixels, or pixels without a known range.
+        OSError: the image's file is damaged.
     """
     if isinstance(image, torch.Tensor):
+        if image.dtype not in (torch.uint8, torch.uint16):
+            raise ValueError(RANGE.format(where=where, dtype=image.dtype))
         image = image.detach().cpu().numpy()
     if isinstance(image, np.ndarray):
         image = _from_array(image, where)
@@ -36,9 +40,15 @@ def to_eight_bit(image: Any, where: str) -> Image.Image:
         raise TypeError(f"{where} is a {type(image).__name__}; expected a PIL image, a NumPy array or a torch tensor")
     if 0 in image.size:
         raise ValueError(f"{where} is {image.width} x {image.height} pixels; it must have at least one")
+    try:
+        image.load()  # an image from a file is read only now
+    except (OSError, SyntaxError, EOFError) as error:  # SyntaxError is what PIL raises on a broken PNG
+        raise OSError(f"{where} cannot be read, its file is damaged or closed ({error}); get it again") from error
     if image.mode.startswith("I;16"):
         values = np.asarray(image).astype(np.float32)
         return Image.fromarray((values * (255 / 65535) + 0.5).astype(np.uint8))
+    if image.mode == "La":
+        image = image.convert("LA")  # PIL has no direct way to L
     if image.mode in GREY_MODES:
         return image.convert("L")
     if image.mode in COLOR_MODES:
@@ -84,10 +94,8 @@ def _from_array(array: np.ndarray, where: str) -> Image.Image:
         )
     if array.size == 0:
         raise ValueError(f"{where} is an array of shape {shape}; it must have at least one pixel")
-    if array.dtype == np.uint16:
+    if array.dtype.newbyteorder("=") == np.uint16:
         array = (array.astype(np.float32) * (255 / 65535) + 0.5).astype(np.uint8)
     if array.dtype != np.uint8:
-        raise ValueError(
-            f"{where} is an array of {array.dtype}, whose range is not known; pass uint8 (to 255) or uint16 (to 65535)"
-        )
+        raise ValueError(RANGE.format(where=where, dtype=array.dtype))
     return Image.fromarray(np.ascontiguousarray(array))

@@ -12,17 +12,28 @@ Not here: image and text preparation (`processing_swin_ved`), the released weigh
 """
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 from torch import nn
 from transformers import EncoderDecoderCache, GenerationMixin, PreTrainedModel, SwinModel
 from transformers.modeling_outputs import CausalLMOutputWithCrossAttentions
-from transformers.utils import ModelOutput
+from transformers.utils import ModelOutput, can_return_tuple
 
 from .attention_swin_ved import StudyCache, SwinVedDecoder, additive_mask, study_fold
-from .checking_swin_ved import check_encoder_outputs, check_names, check_pixels, check_positions, check_questions
+from .checking_swin_ved import (
+    check_encoder_outputs,
+    check_names,
+    check_pixels,
+    check_positions,
+    check_prompts,
+    check_questions,
+    check_shift,
+)
 from .configuration_swin_ved import SwinVedConfig
+
+_LENGTHS = ("max_length", "max_new_tokens")
 
 
 @dataclass
@@ -51,17 +62,28 @@ class SwinVedPreTrainedModel(PreTrainedModel):
     _supports_attention_backend = True
 
     def enable_input_require_grads(self) -> None:
-        """Let gradients pass frozen embeddings. transformers' own fails on Swin, whose embedding returns a tuple."""
+        """Let gradients pass frozen embeddings. transformers' own fails on Swin, whose embedding returns a tuple.
 
-        def require_grads(module: nn.Module, args: tuple, output: torch.Tensor) -> None:
-            output.requires_grad_(True)
-
-        embeddings = [name for name, _ in self.named_modules() if name.endswith(("projection", "word_embeddings"))]
-        hooks = [self.get_submodule(name).register_forward_hook(require_grads) for name in embeddings]
+        Images do so only while something in the encoder is trained: a frozen one would keep its graph for nothing.
+        """
+        self.disable_input_require_grads()
+        hooks = []
+        for module in self.modules():
+            if isinstance(module, SwinModel):
+                projection = module.embeddings.patch_embeddings.projection
+                hooks.append(projection.register_forward_hook(partial(_require_grads, module)))
+            elif isinstance(module, SwinVedDecoder):
+                words = module.get_input_embeddings()
+                hooks.append(words.register_forward_hook(partial(_require_grads, None)))
         self._require_grads_hooks, self._require_grads_hook = hooks, hooks[0]
 
     def save_pretrained(self, *args: Any, **kwargs: Any) -> None:
-        """As every model's; the checkpoint names both classes, so that the Hub copy serves both Auto classes."""
+        """As every model's; the checkpoint names both classes, so that the Hub copy serves both Auto classes.
+
+        Weights are saved under the names that the modules have. transformers would go back to Swin's names of version
+        4, which `from_pretrained` translates and Trainer, when it resumes or loads its best model, does not.
+        """
+        kwargs.setdefault("save_original_format", False)
         if self._auto_class is not None:
             self.config.auto_map = {
                 "AutoConfig": "configuration_swin_ved.SwinVedConfig",
@@ -69,6 +91,12 @@ class SwinVedPreTrainedModel(PreTrainedModel):
                 "AutoModelForImageTextToText": "modeling_swin_ved.SwinVedForConditionalGeneration",
             }
         super().save_pretrained(*args, **kwargs)
+
+
+def _require_grads(part: nn.Module | None, module: nn.Module, args: tuple, output: torch.Tensor) -> None:
+    """Forward hook: start gradients at `output`, where `part` (None: anything) has a parameter that is trained."""
+    if part is None or any(parameter.requires_grad for parameter in part.parameters()):
+        output.requires_grad_(True)
 
 
 class SwinVedModel(SwinVedPreTrainedModel):
@@ -98,11 +126,12 @@ class SwinVedModel(SwinVedPreTrainedModel):
         """
         check_pixels(self.config, pixel_values, image_mask)
         studies, images = pixel_values.shape[:2]
-        pixel_values = pixel_values.to(self.device, self.encoder.embeddings.patch_embeddings.projection.weight.dtype)
+        # The kind of number only: weights that accelerate keeps on disk are on no device until they are used.
+        pixel_values = pixel_values.to(self.encoder.embeddings.patch_embeddings.projection.weight.dtype)
         # A traced graph needs one shape for every mask: it encodes the absent images too, and blanks them afterwards.
         compiling = torch.compiler.is_compiling()
         if image_mask is not None:
-            image_mask = image_mask.to(self.device).bool()
+            image_mask = image_mask.to(pixel_values.device).bool()
             if not compiling and image_mask.all():
                 image_mask = None
         if image_mask is None or compiling:
@@ -110,12 +139,12 @@ class SwinVedModel(SwinVedPreTrainedModel):
         else:
             present = self.encoder(pixel_values[image_mask]).last_hidden_state
             blank = present.new_zeros(studies * images, *present.shape[1:])
-            features = blank.index_copy(0, image_mask.flatten().nonzero().flatten(), present)
+            features = blank.index_copy(0, image_mask.flatten().nonzero().flatten().to(blank.device), present)
         tokens, width = features.shape[1:]
         features = features.reshape(studies, images * tokens, width)
         if image_mask is None:
             return SwinVedEncoderOutput(features)
-        feature_mask = image_mask.repeat_interleave(tokens, dim=1)
+        feature_mask = image_mask.to(features.device).repeat_interleave(tokens, dim=1)
         return SwinVedEncoderOutput(features.masked_fill(~feature_mask[..., None], 0), feature_mask)
 
 
@@ -152,6 +181,7 @@ class SwinVedForConditionalGeneration(SwinVedPreTrainedModel, GenerationMixin):
         """Encode studies once, to ask about them as often as needed. See `SwinVedModel.forward`."""
         return self.model(pixel_values, image_mask)
 
+    @can_return_tuple
     def forward(
         self,
         input_ids: torch.Tensor,
@@ -169,6 +199,9 @@ class SwinVedForConditionalGeneration(SwinVedPreTrainedModel, GenerationMixin):
     ) -> CausalLMOutputWithCrossAttentions:
         """Score tokens, and with `labels` give the loss.
 
+        Trainer's `label_smoothing_factor` does not fit: it compares logits and labels without the step between them.
+        `torch.compile(fullgraph=True)` goes without `study_index`, whose groups are made from its values.
+
         Args:
             input_ids: (questions, tokens), `[CLS] question [BOS]` and, in training, `answer [EOS]`; padded on any side.
             attention_mask: (questions, tokens), 0 on padding; None says that there is none.
@@ -182,14 +215,15 @@ class SwinVedForConditionalGeneration(SwinVedPreTrainedModel, GenerationMixin):
             past_key_values: a StudyCache of earlier tokens; `attention_mask` then covers those too.
             use_cache: return a StudyCache. Off by default.
             logits_to_keep: how many of the last tokens to score, 0 for all.
-            **kwargs: what every transformers model takes, such as `output_attentions` and `num_items_in_batch`.
+            **kwargs: what every transformers model takes, such as `output_attentions`, `num_items_in_batch` and
+                `return_dict` (False: a tuple).
 
         Returns:
             Loss, logits (questions, tokens, vocabulary), cache, and attentions or hidden states where asked for.
 
         Raises:
             ValueError: neither or both of pixels and encoder outputs, or a shape or value that does not fit.
-            TypeError: encoder outputs or a cache of another kind, or an unknown argument.
+            TypeError: encoder outputs, a cache or numbers of another kind, or an unknown argument.
         """
         check_names(kwargs)
         encoder_outputs = self._encoder_outputs(pixel_values, image_mask, encoder_outputs)
@@ -217,11 +251,14 @@ class SwinVedForConditionalGeneration(SwinVedPreTrainedModel, GenerationMixin):
             past_key_values=past_key_values,
             use_cache=past_key_values is not None,
             logits_to_keep=logits_to_keep,
+            return_dict=True,
             **kwargs,
         )
         if labels is not None:
             vocab_size = self.config.decoder.vocab_size
-            outputs.loss = self.loss_function(logits=outputs.logits, labels=labels, vocab_size=vocab_size, **kwargs)
+            loss = self.loss_function(logits=outputs.logits, labels=labels, vocab_size=vocab_size, **kwargs)
+            # Made anew, because a tuple of it takes the order in which the values were set: the loss comes first.
+            outputs = CausalLMOutputWithCrossAttentions(loss=loss, **outputs)
         return outputs
 
     @torch.no_grad()
@@ -237,11 +274,15 @@ class SwinVedForConditionalGeneration(SwinVedPreTrainedModel, GenerationMixin):
     ) -> Any:
         """Answer questions: `GenerationMixin.generate` with each study encoded once, whatever the beams and samples.
 
-        Takes the arguments of `forward` and of transformers' `generate`. Prompts of different length are padded on the
-        left (the processor does that).
+        Takes the arguments of `forward`, but no labels, and of transformers' `generate`. Prompts of different length
+        are padded on the left (the processor does that). Without a length, up to 128 tokens are written.
 
         Returns:
             (questions, prompt + new tokens) with the prompt; `processor.batch_decode` keeps the answers only.
+
+        Raises:
+            ValueError: as in `forward`; no prompt, or one that holds its answer or is padded on the right.
+            TypeError: as in `forward`.
         """
         prompt = inputs if inputs is not None else kwargs.get("input_ids")
         if prompt is None:
@@ -249,6 +290,7 @@ class SwinVedForConditionalGeneration(SwinVedPreTrainedModel, GenerationMixin):
         encoder_outputs = self._encoder_outputs(pixel_values, image_mask, encoder_outputs)
         studies = encoder_outputs.last_hidden_state.shape[0]
         check_questions(self.config, studies, prompt, kwargs.get("attention_mask"), study_index, None)
+        check_prompts(self.config, prompt, kwargs.get("attention_mask"), kwargs.pop("labels", None))
         if study_index is None:  # the beams of a question share its study from here on
             study_index = torch.arange(len(prompt), device=prompt.device)
         return super().generate(inputs, *args, study_index=study_index, encoder_outputs=encoder_outputs, **kwargs)
@@ -281,13 +323,27 @@ class SwinVedForConditionalGeneration(SwinVedPreTrainedModel, GenerationMixin):
         # (questions, 1): how far the answer's numbers are shifted; nothing is, where there is no [BOS].
         first = torch.where(bos.any(1), bos.int().argmax(1), 0)[:, None]
         shift = self.config.answer_position - positions.gather(1, first)
+        check_shift(self.config, shift)
         return torch.where(bos.cumsum(1) > 0, positions + shift, positions)
 
-    # The next two are GenerationMixin's own hooks: positions that know `answer_position`, and our cache.
+    # The next three are GenerationMixin's own hooks: positions that know `answer_position`, a length that was asked for
+    # in place of our 128 new tokens, and our cache.
     def _prepare_position_ids_for_generation(self, inputs_tensor: torch.Tensor, model_kwargs: dict) -> torch.Tensor:
-        if model_kwargs.get("past_key_values") is not None:
+        if self.config.answer_position is None:
             return super()._prepare_position_ids_for_generation(inputs_tensor, model_kwargs)
-        return self._positions(inputs_tensor, model_kwargs.get("attention_mask"), past_length=0)
+        prompt = model_kwargs.get("input_ids", inputs_tensor)
+        cache = model_kwargs.get("past_key_values")
+        cached = 0 if cache is None else cache.get_seq_length()
+        # With a cache, the prompt is normally the whole text so far, and generate cuts off what the cache holds.
+        past_length = cached if cached >= prompt.shape[1] else 0
+        return self._positions(prompt, model_kwargs.get("attention_mask"), past_length)
+
+    def _prepare_generation_config(self, generation_config: Any, **kwargs: Any) -> tuple[Any, dict]:
+        asked = {name: kwargs.get(name, getattr(generation_config, name, None)) for name in _LENGTHS}
+        prepared, model_kwargs = super()._prepare_generation_config(generation_config, **kwargs)
+        if asked["max_length"] is not None and asked["max_new_tokens"] is None:
+            prepared.max_new_tokens = None
+        return prepared, model_kwargs
 
     def _prepare_cache_for_generation(self, generation_config: Any, model_kwargs: dict, *args: Any) -> None:
         super()._prepare_cache_for_generation(generation_config, model_kwargs, *args)

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from PIL import Image
 from transformers import BatchFeature, PreTrainedTokenizerBase, ProcessorMixin
 
 from .augmenting_swin_ved import augment as augment_image
+from .batching_swin_ved import as_studies, pad, study_of_questions
 from .configuration_swin_ved import SwinVedConfig
 from .imaging_swin_ved import normalize, resize_and_crop, to_eight_bit
 
@@ -36,6 +36,9 @@ class SwinVedProcessor(ProcessorMixin):
         max_images: most images of a study.
         max_question_tokens: longest question, [CLS] included.
         max_answer_tokens: longest answer, [EOS] included.
+
+    Raises:
+        ValueError: a setting is out of its range, or the tokenizer lacks a special token.
     """
 
     def __init__(
@@ -61,7 +64,26 @@ class SwinVedProcessor(ProcessorMixin):
         self.max_question_tokens = max_question_tokens
         self.max_answer_tokens = max_answer_tokens
         self._warned: set[str] = set()
+        self._check_settings(tokenizer)
         super().__init__(tokenizer, chat_template=chat_template)
+
+    def _check_settings(self, tokenizer: PreTrainedTokenizerBase) -> None:
+        lowest = {"max_images": 1, "max_question_tokens": 2, "max_answer_tokens": 2}
+        for name, limit in lowest.items():
+            value = getattr(self, name)
+            if value < limit:
+                reason = "" if limit == 1 else " (a word and a special token)"
+                raise ValueError(f"{name} is {value}; it must be at least {limit}{reason}")
+        for name in ("image_mean", "image_std"):
+            value = getattr(self, name)
+            if len(value) != 3:
+                raise ValueError(f"{name} is {value}; expected three numbers, one for each channel")
+        if min(self.image_std) <= 0:
+            raise ValueError(f"image_std is {self.image_std}; pixels are divided by it, so it must be above 0")
+        names = ("cls_token", "pad_token", "bos_token", "eos_token")
+        missing = [name for name in names if getattr(tokenizer, f"{name}_id") is None]
+        if missing:
+            raise ValueError(f"the tokenizer has no {', '.join(missing)}; make it with swin_ved.train_tokenizer")
 
     @classmethod
     def from_config(
@@ -90,6 +112,8 @@ class SwinVedProcessor(ProcessorMixin):
         wrong = [f"{name} {ours}, the model's {theirs}" for name, (ours, theirs) in pairs.items() if ours != theirs]
         if self.max_images > config.max_images:
             wrong.append(f"max_images {self.max_images}, the model's {config.max_images}")
+        if config.answer_position is not None and self.max_question_tokens > config.answer_position:
+            wrong.append(f"max_question_tokens {self.max_question_tokens}, the model's {config.answer_position}")
         if positions > decoder.max_position_embeddings:
             wrong.append(f"up to {positions} tokens, the model's {decoder.max_position_embeddings}")
         if wrong:
@@ -129,7 +153,8 @@ class SwinVedProcessor(ProcessorMixin):
 
         Raises:
             ValueError: nothing to do, a study without images or with too many, an empty text, counts that do not match.
-            TypeError: an argument that is unknown or no image.
+            TypeError: an argument that is unknown or of another kind.
+            OSError: an image's file is damaged.
         """
         if kwargs:
             raise TypeError(f"unknown arguments {sorted(kwargs)} of {type(self).__name__}")
@@ -142,24 +167,32 @@ class SwinVedProcessor(ProcessorMixin):
             rng = None
             if augment:
                 rng = np.random.default_rng(int(torch.randint(2**62, ())) if seed is None else seed)
-            data |= self._images(_as_studies(images), rng, truncate_images)
+            data |= self._images(as_studies(images), rng, truncate_images)
         if text is not None:
             data |= self._texts([text] if isinstance(text, str) else list(text), answers)
         elif answers is not None:
             raise ValueError("answers were passed without text, their questions")
-        if images is not None and text is not None:
-            data |= _study_index(study_index, len(data["pixel_values"]), len(data["input_ids"]))
-        elif study_index is not None and text is not None:
-            data["study_index"] = torch.as_tensor(study_index)
+        if text is not None:
+            studies = None if images is None else len(data["pixel_values"])
+            data |= study_of_questions(study_index, studies, len(data["input_ids"]))
+        elif study_index is not None:
+            raise ValueError("study_index was passed without text, the questions whose studies it names")
         return BatchFeature(data)
 
-    def batch_decode(self, sequences: torch.Tensor | list, **kwargs: Any) -> list[str]:
+    def batch_decode(self, sequences: torch.Tensor | np.ndarray | list, **kwargs: Any) -> list[str]:
         """The answers in generated sequences (questions, tokens): what follows [BOS], without special tokens."""
-        return [self.decode(sequence, **kwargs) for sequence in sequences]
+        rows = sequences if isinstance(sequences, list | tuple) else sequences.tolist()
+        return [self.decode(row, **kwargs) for row in rows]
 
-    def decode(self, sequence: torch.Tensor | list[int], **kwargs: Any) -> str:
-        """The answer in one generated sequence (tokens,); one without [BOS] is an answer from its start."""
-        ids = [int(token) for token in sequence]
+    def decode(self, sequence: torch.Tensor | np.ndarray | list[int], **kwargs: Any) -> str | list[str]:
+        """The answer in one generated sequence (tokens,); one without [BOS] is an answer from its start.
+
+        As with transformers' tokenizers, (questions, tokens) give the list of `batch_decode`.
+        """
+        # In one go: reading numbers one by one from a tensor takes most of the time.
+        ids = list(sequence) if isinstance(sequence, list | tuple) else sequence.tolist()
+        if ids and not isinstance(ids[0], int):
+            return self.batch_decode(ids, **kwargs)
         bos, eos = self.tokenizer.bos_token_id, self.tokenizer.eos_token_id
         if bos in ids:
             ids = ids[ids.index(bos) + 1 :]
@@ -204,7 +237,7 @@ class SwinVedProcessor(ProcessorMixin):
             for ids in self._tokens(questions, "question", self.max_question_tokens - 1)
         ]
         if answers is None:
-            input_ids, attention_mask = _pad(prompts, tokenizer.pad_token_id, left=True)
+            input_ids, attention_mask = pad(prompts, tokenizer.pad_token_id, left=True)
             return {"input_ids": input_ids, "attention_mask": attention_mask}
         answers = [answers] if isinstance(answers, str) else list(answers)
         if len(answers) != len(questions):
@@ -215,8 +248,8 @@ class SwinVedProcessor(ProcessorMixin):
         targets = [[*ids, tokenizer.eos_token_id] for ids in tokens]
         sequences = [prompt + target for prompt, target in zip(prompts, targets, strict=True)]
         labels = [[-100] * len(prompt) + target for prompt, target in zip(prompts, targets, strict=True)]
-        input_ids, attention_mask = _pad(sequences, tokenizer.pad_token_id, left=False)
-        return {"input_ids": input_ids, "attention_mask": attention_mask, "labels": _pad(labels, -100, left=False)[0]}
+        input_ids, attention_mask = pad(sequences, tokenizer.pad_token_id, left=False)
+        return {"input_ids": input_ids, "attention_mask": attention_mask, "labels": pad(labels, -100, left=False)[0]}
 
     def _tokens(self, texts: list[str], kind: str, limit: int) -> list[list[int]]:
         if not texts:
@@ -238,46 +271,3 @@ class SwinVedProcessor(ProcessorMixin):
                 stacklevel=4,
             )
         return [ids[:limit] for ids in encoded]
-
-
-def _as_studies(images: Any) -> list[list[Any]]:
-    """Bring a list of lists of images, a list of images, or one image to the first."""
-    if isinstance(images, Image.Image | np.ndarray | torch.Tensor):
-        return [[images]]
-    if not isinstance(images, list | tuple):
-        raise TypeError(f"images is a {type(images).__name__}; expected a list of studies, each a list of images")
-    if images and not any(isinstance(study, list | tuple) for study in images):
-        return [list(images)]
-    if not all(isinstance(study, list | tuple) for study in images):
-        raise TypeError("images mixes studies (lists) and single images; pass a list of lists, or images of one study")
-    return [list(study) for study in images]
-
-
-def _pad(rows: list[list[int]], value: int, left: bool) -> tuple[torch.Tensor, torch.Tensor]:
-    """Pad to the longest row: (rows, tokens) and its mask."""
-    longest = max(len(row) for row in rows)
-    padded = torch.full((len(rows), longest), value)
-    mask = torch.zeros(len(rows), longest, dtype=torch.long)
-    for number, row in enumerate(rows):
-        place = slice(longest - len(row), None) if left else slice(len(row))
-        padded[number, place] = torch.tensor(row)
-        mask[number, place] = 1
-    return padded, mask
-
-
-def _study_index(study_index: Any, studies: int, questions: int) -> dict[str, torch.Tensor]:
-    if study_index is None:
-        if questions == studies:
-            return {}
-        if studies > 1:
-            raise ValueError(
-                f"{questions} questions about {studies} studies: pass study_index, the study of each question"
-            )
-        return {"study_index": torch.zeros(questions, dtype=torch.long)}
-    index = torch.as_tensor(study_index)
-    if tuple(index.shape) != (questions,):
-        raise ValueError(f"study_index has shape {tuple(index.shape)}; expected ({questions},), one for each question")
-    wrong = index[(index < 0) | (index >= studies)].tolist()
-    if wrong:
-        raise ValueError(f"study_index holds {wrong}; allowed are 0 to {studies - 1}, the studies in images")
-    return {"study_index": index}

@@ -35,8 +35,11 @@ def train_tokenizer(
         min_frequency: how often a word must occur.
 
     Raises:
+        TypeError: one text in place of several: its letters would be taken for texts.
         ValueError: no word at all, or a limit that leaves none.
     """
+    if isinstance(texts, str):
+        raise TypeError("texts is one string; expected a list of questions and answers, such as [text]")
     if vocab_size is not None and vocab_size <= len(SPECIAL_TOKENS):
         raise ValueError(f"vocab_size is {vocab_size}; it must be above {len(SPECIAL_TOKENS)}, the special tokens")
     trainer = WordLevelTrainer(
@@ -59,7 +62,9 @@ def load_vocabulary(path: str | Path) -> PreTrainedTokenizerFast:
     Raises:
         ValueError: a token occurs twice, or [PAD], [BOS] or [EOS] is not where the released model expects it.
     """
-    tokens = Path(path).read_text(encoding="utf-8").splitlines()
+    # Not splitlines(): a token may be or hold a character that counts as a line's end elsewhere, such as U+2028.
+    text = Path(path).read_bytes().decode("utf-8").replace("\r\n", "\n")
+    tokens = text.removesuffix("\n").split("\n")
     twice = sorted({token for token in tokens if tokens.count(token) > 1}) if len(set(tokens)) < len(tokens) else []
     if twice:
         raise ValueError(f"{path} lists tokens twice: {twice[:5]}; each line must be a token of its own")
