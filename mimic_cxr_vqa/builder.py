@@ -43,13 +43,12 @@ class MimicCxrVqaConfig(datasets.BuilderConfig):
     """Options of `load_dataset("mimic_cxr_vqa", …)`.
 
     Attributes:
-        image_root: folder of MIMIC-CXR-JPG (or of another source's images). With it `images` decodes to PIL images
-        when a row
-            is read; without it `images` holds the paths. Default: the variable MIMIC_CXR_JPG_ROOT.
+        image_root: folder of MIMIC-CXR-JPG (or of another source's images). With it `images` decodes to PIL images when
+            a row is read; without it `images` holds the paths. Default: the variable MIMIC_CXR_JPG_ROOT.
         missing_images: `error`, `skip` the row, or `none` in the image's place; counted in the log.
         failed_answers: `drop` or `keep` the authors' rows whose reply could not be parsed (answer "error").
         fingerprint: of the release's content, so that a rebuilt release is not served from the cache. Set by the
-        builder.
+            builder.
     """
 
     image_root: str | None = None

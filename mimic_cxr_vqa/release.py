@@ -74,16 +74,20 @@ class Release:
         Raises:
             InputError: a question occurs twice or a patient is in two splits; names the files.
         """
+        patients: dict = {}
+        for split in self.files:
+            yield from self.iterate_split(split, patients)
+
+    def iterate_split(self, split: str, patients: dict) -> Iterator[pa.RecordBatch]:
+        """The rows of one split, as `iterate_all`; `patients` is shared by the splits of one pass (see RowChecks)."""
         if self.kind == "questions":
             raise InputError(f"{self.folder} has questions but no answers; run medvqa-hub cxr answer and release first")
-        patients: dict = {}
-        for split, files in self.files.items():
-            checks = RowChecks(patients)
-            for file in files:
-                for batch in self.iterate(split, file):
-                    checks.add(batch)
-                    yield batch
-            checks.finish_split(split, ", ".join(map(str, files)))
+        checks = RowChecks(patients)
+        for file in self.files[split]:
+            for batch in self.iterate(split, file):
+                checks.add(batch)
+                yield batch
+        checks.finish_split(split, ", ".join(map(str, self.files[split])))
 
 
 def open_release(folder: Path) -> Release:
@@ -116,19 +120,18 @@ def export_authors_csv(release: Release, out: Path) -> dict[str, int]:
     """Write `release` as train.csv, val.csv and test.csv with a manifest beside them; returns rows per split.
 
     Raises:
-        InputError: the release has no answers, or a row cannot be written in the layout.
+        InputError: the release has no answers, a question occurs twice, a patient is in two splits, or a row cannot be
+            written in the layout.
         OutputError: `out` cannot be written, or holds something else.
     """
-    if release.kind == "questions":
-        raise InputError(f"{release.folder} has questions but no answers; run medvqa-hub cxr answer and release first")
-    rows = {}
+    rows: dict[str, int] = {}
+    patients: dict = {}
     private = release.governance is Governance.CREDENTIALED
     if out.absolute().is_relative_to(release.folder):
         raise InputError(f"{out} lies in the release that is read ({release.folder}); choose a folder outside")
     with atomic_folder(out, CSV_KIND, private) as folder:
-        for split, files in release.files.items():
-            batches = (batch for file in files for batch in release.iterate(split, file))
-            batches = track(batches, f"Writing the {split} split")
+        for split in release.files:
+            batches = track(release.iterate_split(split, patients), f"Writing the {split} split")
             rows[split] = write_authors_csv(folder / f"{_SPLIT_PREFIXES[split]}.csv", batches, private)
         kept = {name: release.manifest[name] for name in ("source", "answers") if name in release.manifest}
         manifest = {"kind": CSV_KIND, "format": FORMAT, "governance": str(release.governance), "rows": rows, **kept}

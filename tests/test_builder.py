@@ -23,6 +23,7 @@ from medvqa_core.errors import ConfigError, InputError
 from medvqa_core.governance import Governance, governance_of_dataset
 from mimic_cxr_vqa.builder import LoadingError
 from mimic_cxr_vqa.release import export_authors_csv, open_release, record_last_release
+from mimic_cxr_vqa.sample_writer import write_sample
 from mimic_cxr_vqa.schema import QA_SCHEMA, QUESTION_SCHEMA
 
 NAME = "mimic_cxr_vqa"
@@ -297,10 +298,13 @@ class TestAuthorsCsv:
         with pytest.raises(LoadingError, match="test.csv: no row in it"):
             load_dataset(NAME, data_dir=str(csv_folder))
 
-    def test_repeated_question(self, csv_folder):
+    def test_repeated_question(self, csv_folder, tmp_path):
         path = csv_folder / "test.csv"
         lines = path.read_text().splitlines(keepends=True)
         path.write_text("".join([*lines, lines[-1]]))
+        with pytest.raises(InputError, match="test.csv: qa_id 's95.* occurs twice"):
+            export_authors_csv(open_release(csv_folder), tmp_path / "again")
+        assert not (tmp_path / "again").exists()
         with pytest.raises(LoadingError, match="test.csv: qa_id 's95.* occurs twice"):
             load_dataset(NAME, data_dir=str(csv_folder))
 
@@ -417,10 +421,15 @@ def test_sample_loads_in_a_fresh_interpreter(where, tmp_path):
     assert done.stdout.startswith("['test', 'train', 'validation']")
 
 
-def test_sample_is_what_the_sample_writer_writes():
-    release = open_release(mimic_cxr_vqa.SAMPLE_DIR)
-    assert release.governance is Governance.OPEN
-    assert release.manifest["counts"]["studies"] == 40
+def test_sample_is_what_the_sample_writer_writes(tmp_path):
+    """Rows and names of the images; their bytes are the JPEG encoder's business."""
+    write_sample(tmp_path / "sample")
+    bundled, written = open_release(mimic_cxr_vqa.SAMPLE_DIR), open_release(tmp_path / "sample")
+    assert pa.Table.from_batches(bundled.iterate_all()).equals(pa.Table.from_batches(written.iterate_all()))
+    names = [sorted(str(p.relative_to(r.folder)) for p in r.folder.rglob("*.jpg")) for r in (bundled, written)]
+    assert names[0] == names[1] and len(names[0]) > 40
+    assert bundled.governance is Governance.OPEN
+    assert bundled.manifest["counts"] == written.manifest["counts"]
     size = sum(path.stat().st_size for path in mimic_cxr_vqa.SAMPLE_DIR.rglob("*") if path.is_file())
     assert size < 3_000_000
 

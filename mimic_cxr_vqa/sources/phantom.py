@@ -28,6 +28,7 @@ from medvqa_core.governance import Governance
 from medvqa_core.progress import track
 from mimic_cxr_vqa.images import check_image
 from mimic_cxr_vqa.schema import CHEXPERT_LABELS, canonical_view
+from mimic_cxr_vqa.sources import physionet
 from mimic_cxr_vqa.sources.phantom_drawing import draw
 from mimic_cxr_vqa.sources.phantom_reports import write_report
 from mimic_cxr_vqa.sources.phantom_specs import StudySpec, sample_studies, stream
@@ -96,16 +97,12 @@ def _is_whole(path: Path) -> bool:
 
 def image_path(spec: StudySpec, dicom_id: str) -> str:
     """`files/p90/p90000001/s95000001/<dicom_id>.jpg`, relative to the tree's root."""
-    return f"{_study_path(spec)}/{dicom_id}.jpg"
+    return f"files/{physionet.study_folder(spec.subject_id, spec.study_id)}/{dicom_id}.jpg"
 
 
 def report_path(spec: StudySpec) -> str:
     """`files/p90/p90000001/s95000001.txt`, relative to the tree's root or to the archive's."""
-    return f"{_study_path(spec)}.txt"
-
-
-def _study_path(spec: StudySpec) -> str:
-    return f"files/p{spec.subject_id // 1_000_000}/p{spec.subject_id}/s{spec.study_id}"
+    return physionet.report_path(spec.subject_id, spec.study_id)
 
 
 def _check_parameters(studies: int, seed: int, size: int, reports: str) -> dict:
