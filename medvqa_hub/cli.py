@@ -12,7 +12,10 @@ from typing import Annotated
 import typer
 
 from medvqa_core.errors import MedvqaError, one_line
+from medvqa_hub.evaluation.cli import app as evaluate_app
+from medvqa_hub.training.cli import app as train_app
 from mimic_cxr_vqa.cli import app as cxr_app
+from rjua_meddqa.cli import app as meddqa_app
 
 STOPPED = "stopped; run the same command again to go on"
 
@@ -24,6 +27,9 @@ app = typer.Typer(
     help="Medical visual question answering on the Hugging Face stack.",
 )
 app.add_typer(cxr_app, name="cxr")
+app.add_typer(meddqa_app, name="meddqa")
+app.add_typer(train_app, name="train")
+app.add_typer(evaluate_app, name="evaluate")
 
 
 @app.command()

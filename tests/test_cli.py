@@ -12,12 +12,18 @@ import pytest
 
 from medvqa_hub.cli import run
 
+GROUPS = {
+    "cxr": ["phantom", "questions", "answer", "status", "release", "export-csv", "stats"],
+    "meddqa": [],
+    "train": [],
+    "evaluate": [],
+}
 COMMANDS = [
     [],
     ["demo"],
     ["doctor"],
-    ["cxr"],
-    *[["cxr", name] for name in ("phantom", "questions", "answer", "status", "release", "export-csv", "stats")],
+    *[[group] for group in GROUPS],
+    *[[group, name] for group, names in GROUPS.items() for name in names],
 ]
 IMPORT_PROBE = """
 import sys
@@ -44,7 +50,7 @@ def test_every_command_is_probed():
 
     command = typer.main.get_command(app)
     names = {(name,) for name in command.commands}
-    names |= {("cxr", name) for name in command.commands["cxr"].commands}
+    names |= {(group, name) for group in GROUPS for name in command.commands[group].commands}
     assert names == {tuple(command) for command in COMMANDS if command}
 
 

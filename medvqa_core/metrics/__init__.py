@@ -1,0 +1,1 @@
+"""Scores: plain functions with a value per sample, and one `evaluate` module folder per metric."""

@@ -1,0 +1,1 @@
+"""Evaluation: predictions first, then tables from them."""

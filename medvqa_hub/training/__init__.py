@@ -1,0 +1,1 @@
+"""Training: study-grouped batches, recipes, the supervised and the self-critical trainer."""

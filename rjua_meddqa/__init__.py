@@ -1,0 +1,1 @@
+"""RJUA-MedDQA: photographed Chinese medical reports restored to text, annotated, turned into questions and scored."""

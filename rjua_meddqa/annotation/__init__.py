@@ -1,0 +1,1 @@
+"""Annotations: the released format, drafts from restored text, quality checks, exchange with Label Studio."""

@@ -1,0 +1,1 @@
+"""Questions from annotations and contexts."""

@@ -1,0 +1,1 @@
+"""From an image of a report to structured text: reading (OCR), rectifying, quality, ESRA."""
