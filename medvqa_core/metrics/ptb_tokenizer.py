@@ -1,0 +1,1 @@
+def tokenize(t): return t.split()

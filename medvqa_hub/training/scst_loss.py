@@ -1,0 +1,115 @@
+"""The loss of self-critical sequence training (SCST), in tensors only: no model, no text, no trainer.
+
+    L_reward = -(r(sample) - r(greedy)) * log P(sample)      per question, then the mean over questions   (paper, eq. 1)
+    L        = alpha * L_reward + gamma * L_nll                                                            (paper, eq. 2)
+
+log P(sample) is the sum of its tokens' log-probabilities through the first [EOS], as equation 1 has it: only the sum is
+the probability of the sampled answer, and its gradient the unbiased one of the expected reward. The released loop
+divides it by the number of sampled tokens instead; `log_probability="mean"` does so. The gradient of the reward term is
+then smaller by the length of an answer, so that the two settings need different weights or learning rates.
+
+L_nll is the mean over the tokens of the reference answers, the loss of the supervised stages.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch.nn import functional
+
+LOG_PROBABILITIES = ("sum", "mean")
+
+
+def through_first_eos(tokens: torch.Tensor, eos_token_id: int | Sequence[int]) -> torch.Tensor:
+    """Mask (rows, tokens) bool of what belongs to each answer: all tokens up to and with its first [EOS].
+
+    An answer that was cut off before any [EOS] counts whole. Padding is not asked for: a model may well sample the
+    padding token inside an answer, and is then held to account for it.
+
+    Args:
+        tokens: (rows, tokens) generated answers, without their prompts.
+        eos_token_id: the token, or tokens, that end an answer.
+    """
+    ends = torch.isin(tokens, torch.as_tensor(eos_token_id, device=tokens.device))
+    return ends.long().cumsum(1) - ends.long() == 0
+
+
+def token_log_probabilities(logits: torch.Tensor, tokens: torch.Tensor, temperature: float = 1.0) -> torch.Tensor:
+    """Log-probability (rows, tokens) of each token under softmax(logits / temperature), in float32 at least.
+
+    Args:
+        logits: (rows, tokens, vocabulary), those that predict `tokens`: already shifted.
+        tokens: (rows, tokens) ids.
+        temperature: that of the sampling, so that the probabilities are of the distribution that was sampled from.
+    """
+    logits = logits.to(torch.promote_types(logits.dtype, torch.float32)) / temperature
+    losses = functional.cross_entropy(logits.flatten(0, 1), tokens.flatten(), reduction="none")
+    return -losses.view(tokens.shape)
+
+
+def sequence_log_probability(
+    token_log_probs: torch.Tensor, mask: torch.Tensor, log_probability: str = "sum"
+) -> torch.Tensor:
+    """Log-probability (rows,) of each answer: the sum over its tokens (equation 1), or their mean.
+
+    Args:
+        token_log_probs: (rows, tokens).
+        mask: (rows, tokens) bool, True on the answer's tokens.
+        log_probability: "sum" (the paper) or "mean" (the release).
+    """
+    # masked_fill, not a product: -inf behind the [EOS] times 0 would be NaN.
+    total = token_log_probs.masked_fill(~mask, 0.0).sum(1)
+    return total if log_probability == "sum" else total / mask.sum(1).clamp(min=1)
+
+
+def advantages(sample_rewards: Sequence[float | None], greedy_rewards: Sequence[float | None]) -> torch.Tensor:
+    """r(sample) - r(greedy) per question (questions,) float32; 0 where either could not be scored (None)."""
+    pairs = zip(sample_rewards, greedy_rewards, strict=True)
+    return torch.tensor([0.0 if sample is None or greedy is None else sample - greedy for sample, greedy in pairs])
+
+
+def reward_loss(
+    log_probs: torch.Tensor, advantage: torch.Tensor, num_questions: torch.Tensor | int | None = None
+) -> torch.Tensor:
+    """L_reward: the mean over questions of -advantage * log P(sample). No gradient flows through the advantage.
+
+    Args:
+        log_probs: (questions,) of `sequence_log_probability`.
+        advantage: (questions,); a question of advantage 0 adds nothing and is still counted in the mean.
+        num_questions: by how many to divide: those of all accumulated batches and processes. None: those of this one.
+    """
+    total = -(advantage.detach().to(log_probs) * log_probs).sum()
+    return total / (len(log_probs) if num_questions is None else num_questions)
+
+
+def nll_loss(
+    token_log_probs: torch.Tensor, mask: torch.Tensor, num_tokens: torch.Tensor | int | None = None
+) -> torch.Tensor:
+    """L_nll: the mean over reference tokens of -log P, what the models themselves return as their loss.
+
+    Args:
+        token_log_probs: (questions, tokens) of the reference answers.
+        mask: (questions, tokens) bool.
+        num_tokens: by how many to divide, as in `reward_loss`.
+    """
+    total = -token_log_probs.masked_fill(~mask, 0.0).sum()
+    return total / (mask.sum().clamp(min=1) if num_tokens is None else num_tokens)
+
+
+def scst_loss(reward_term: torch.Tensor, nll_term: torch.Tensor, alpha: float = 0.6, gamma: float = 0.4):
+    """L = alpha * L_reward + gamma * L_nll (equation 2; 0.6 and 0.4 are the paper's)."""
+    return alpha * reward_term + gamma * nll_term
+
+
+@torch.no_grad()
+def token_entropy(logits: torch.Tensor, mask: torch.Tensor, temperature: float = 1.0) -> torch.Tensor:
+    """Sum (rows,), over the masked tokens, of the entropy in nats of each one's distribution.
+
+    Args:
+        logits: (rows, tokens, vocabulary). Taken row by row: a copy of all would be the largest tensor of the step.
+        mask: (rows, tokens) bool.
+        temperature: that of the sampling.
+    """
+    sums = []
+    for row, row_mask in zip(logits, mask, strict=True):
+        sums.append(torch.special.entr((row[row_mask].float() / temperature).softmax(dim=-1)).sum())
+    return torch.stack(sums)

@@ -1,0 +1,249 @@
+"""What self-critical training asks of a model: answers, greedy and sampled, and then their probabilities.
+
+1. `encode` once; the features serve the answers (detached) and the probabilities (with their gradient).
+2. `roll_out`: greedy and sampled answers in one call of `generate`, without gradient, with the cache.
+3. `answer_logits`: one teacher-forced pass with gradient over any answers, sampled and reference ones together.
+
+Both models are served. SwinVED continues its prompt, `[CLS] question [BOS] answer [EOS]`, so the prompts are laid with
+their padding on the left and every answer begins in the same column. BLIP-2-MultiView reads the question in its
+language model's encoder and writes the answer in the decoder, so prompts stay as they are.
+"""
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList
+from transformers.utils import ModelOutput
+
+from medvqa_hub.training.scst_loss import through_first_eos
+
+IMAGE_INPUTS = ("pixel_values", "image_mask", "image_study", "image_view")
+# Stated one by one, because `generate` completes what is unset from the model's own settings, and each of these would
+# make answers come from another distribution than the one whose log-probabilities are trained.
+UNTOUCHED = {
+    "do_sample": False, "num_beams": 1, "num_return_sequences": 1, "min_length": 0, "min_new_tokens": 0,
+    "repetition_penalty": 1.0, "no_repeat_ngram_size": 0, "encoder_no_repeat_ngram_size": 0,
+    "encoder_repetition_penalty": 1.0, "guidance_scale": 1.0, "remove_invalid_values": False,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Prompts:
+    """Questions as the model is asked them.
+
+    Attributes:
+        input_ids: (questions, tokens).
+        attention_mask: (questions, tokens), 0 on padding.
+        study_index: (questions,) the study of each.
+    """
+
+    input_ids: torch.Tensor
+    attention_mask: torch.Tensor
+    study_index: torch.Tensor
+
+    def twice(self) -> "Prompts":
+        """All questions, and all of them again: (2 x questions, ...)."""
+        return Prompts(*(torch.cat([part, part]) for part in (self.input_ids, self.attention_mask, self.study_index)))
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Answers without their prompts.
+
+    Attributes:
+        tokens: (rows, tokens), padded on the right.
+        mask: (rows, tokens) bool, True through the first [EOS].
+    """
+
+    tokens: torch.Tensor
+    mask: torch.Tensor
+
+    def ids(self) -> list[list[int]]:
+        """Each answer's tokens, for decoding."""
+        return [row[:length] for row, length in zip(self.tokens.tolist(), self.mask.sum(1).tolist(), strict=True)]
+
+
+def encode_images(model: nn.Module, batch: Mapping[str, Any]) -> ModelOutput:
+    """Encode the batch's studies once. A graph is kept where something of the encoder is trained, and only there."""
+    return model.encode(**{name: batch[name] for name in IMAGE_INPUTS if name in batch})
+
+
+def detached(encoded: ModelOutput) -> ModelOutput:
+    """The same features without their graph."""
+    return type(encoded)(**{name: value.detach() for name, value in encoded.items()})
+
+
+def read_prompts(batch: Mapping[str, Any], writes_on: bool) -> Prompts:
+    """The questions of a training batch.
+
+    Args:
+        batch: `input_ids` and `attention_mask`; where the model writes on, they hold the answers too, and `labels`
+            (-100 on what is no answer) tell the two apart. `study_index` where questions and studies are not one to one.
+        writes_on: whether the model continues its prompt (decoder only).
+    """
+    ids, mask = batch["input_ids"], batch["attention_mask"].bool()
+    if writes_on:
+        mask = mask & (batch["labels"] == -100)
+        ids, mask = _gather(ids, mask, left=True)
+    index = batch.get("study_index")
+    if index is None:
+        index = torch.arange(len(ids), device=ids.device)
+    return Prompts(ids, mask.long(), index)
+
+
+def read_references(labels: torch.Tensor) -> Answers:
+    """The reference answers in `labels` (questions, tokens), -100 on what is no answer."""
+    return Answers(*_gather(labels, labels != -100, left=False))
+
+
+def join_answers(first: Answers, second: Answers) -> Answers:
+    """The rows of both, (rows of first + rows of second, longest)."""
+    width = max(first.tokens.shape[1], second.tokens.shape[1])
+    parts = []
+    for answers in (first, second):
+        room = (0, width - answers.tokens.shape[1])
+        parts.append([nn.functional.pad(part, room) for part in (answers.tokens, answers.mask)])
+    return Answers(*(torch.cat(pair) for pair in zip(*parts, strict=True)))
+
+
+def row_seed(seed: int, step: int, qa_id: str) -> int:
+    """Seed of one question's sample: the same wherever the question stands in the batch, and after a resume.
+
+    Args:
+        seed: the run's.
+        step: optimizer steps done so far.
+        qa_id: the question.
+    """
+    return int.from_bytes(hashlib.sha256(f"{seed}\n{step}\n{qa_id}".encode()).digest()[:8], "big") >> 1
+
+
+class GumbelNoise(LogitsProcessor):
+    """Turns greedy search into sampling for the last rows of a batch.
+
+    The largest of logits / temperature + Gumbel noise is an exact draw from softmax(logits / temperature) (Gumbel-max),
+    so that greedy and sampled answers share one call of `generate`. Noise comes from a generator per row: a draw
+    depends neither on the other rows nor on the device's global generator.
+
+    Args:
+        seeds: of the rows to sample, the last ones of the batch.
+        temperature: of the sampling.
+        device: where the scores are.
+    """
+
+    def __init__(self, seeds: Sequence[int], temperature: float, device: torch.device) -> None:
+        self.generators = [torch.Generator(device).manual_seed(seed) for seed in seeds]
+        self.temperature = temperature
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        """Scores (rows, vocabulary) with noise on the last rows."""
+        greedy, sampled = scores.tensor_split([len(scores) - len(self.generators)])
+        noise = torch.empty_like(sampled)
+        for row, generator in zip(noise, self.generators, strict=True):
+            row.exponential_(generator=generator)
+        return torch.cat([greedy, sampled / self.temperature - noise.log()])
+
+
+@torch.no_grad()
+def roll_out(
+    model: nn.Module,
+    prompts: Prompts,
+    encoded: ModelOutput,
+    seeds: Sequence[int],
+    temperature: float = 1.0,
+    max_new_tokens: int = 128,
+) -> tuple[Answers, Answers]:
+    """Greedy and sampled answers to each question, in that order, without gradient and without dropout.
+
+    Args:
+        model: one of the two, not wrapped for distributed training.
+        prompts: the questions.
+        encoded: what `encode_images` gave.
+        seeds: one per question, see `row_seed`.
+        temperature: of the sampling. Nothing else shapes it: no top-k, no top-p, no penalties.
+        max_new_tokens: where an answer without [EOS] is cut.
+    """
+    both = prompts.twice()
+    noise = GumbelNoise(seeds, temperature, both.input_ids.device)
+    with evaluation_mode(model):
+        sequences = model.generate(
+            input_ids=both.input_ids,
+            attention_mask=both.attention_mask,
+            study_index=both.study_index,
+            encoder_outputs=detached(encoded),
+            generation_config=GenerationConfig(max_new_tokens=max_new_tokens, use_cache=True, **UNTOUCHED),
+            logits_processor=LogitsProcessorList([noise]),
+        )
+    # An encoder-decoder model's answers begin with the token that starts its decoder, others' with the prompt.
+    start = both.input_ids.shape[1] if writes_on(model) else 1
+    tokens = sequences[:, start:]
+    mask = through_first_eos(tokens, model.generation_config.eos_token_id)
+    questions = len(seeds)
+    return Answers(tokens[:questions], mask[:questions]), Answers(tokens[questions:], mask[questions:])
+
+
+def answer_logits(model: nn.Module, prompts: Prompts, answers: Answers, encoded: ModelOutput) -> torch.Tensor:
+    """Teacher-forced logits (rows, tokens, vocabulary): those at place t predict token t of each answer.
+
+    Args:
+        model: one of the two, wrapped for distributed training or not.
+        prompts: one per row of `answers`.
+        answers: any answers.
+        encoded: what `encode_images` gave, with its graph if the encoder is trained.
+    """
+    inputs = {"study_index": prompts.study_index, "encoder_outputs": encoded, "use_cache": False}
+    inner = getattr(model, "module", model)
+    if writes_on(inner):
+        # All but the last token, which predicts nothing; scored are the places that predict an answer's token.
+        inputs["input_ids"] = torch.cat([prompts.input_ids, answers.tokens], 1)[:, :-1]
+        inputs["attention_mask"] = torch.cat([prompts.attention_mask, answers.mask.long()], 1)[:, :-1]
+        inputs["logits_to_keep"] = answers.tokens.shape[1]
+    else:
+        inputs["input_ids"], inputs["attention_mask"] = prompts.input_ids, prompts.attention_mask
+        start = answers.tokens.new_full((len(answers.tokens), 1), inner.config.decoder_start_token_id)
+        inputs["decoder_input_ids"] = torch.cat([start, answers.tokens], 1)[:, :-1]
+    return model(**inputs).logits
+
+
+def writes_on(model: nn.Module) -> bool:
+    """Whether `model` continues its prompt (SwinVED), or writes in a decoder of its own (BLIP-2-MultiView)."""
+    return not model.config.is_encoder_decoder
+
+
+@contextmanager
+def evaluation_mode(model: nn.Module) -> Iterator[None]:
+    """Take `model` out of training, and each of its modules back to what it was: frozen ones may differ."""
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, training in modes:
+            module.training = training
+
+
+def switch_off_dropout(model: nn.Module) -> None:
+    """Set every dropout and drop-path probability of `model` to 0, for good; its configuration keeps them.
+
+    Taking the model out of training would do so too, but gradient checkpointing works in training only, and so does what
+    BLIP-2-MultiView does for distributed training.
+    """
+    for module in model.modules():
+        if isinstance(module, nn.modules.dropout._DropoutNd):
+            module.p = 0.0
+        for name in ("drop_prob", "dropout", "attention_dropout"):  # DropPath; T5's and the vision tower's attention
+            if isinstance(getattr(module, name, None), float):
+                setattr(module, name, 0.0)
+
+
+def _gather(values: torch.Tensor, mask: torch.Tensor, left: bool) -> tuple[torch.Tensor, torch.Tensor]:
+    """The masked values of each row side by side, padded to the longest with 0, an id of every vocabulary; their mask."""
+    order = torch.argsort(mask.int(), dim=1, stable=True, descending=not left)
+    longest = int(mask.sum(1).max())
+    order = order[:, order.shape[1] - longest :] if left else order[:, :longest]
+    mask = mask.gather(1, order)
+    return values.gather(1, order).masked_fill(~mask, 0), mask
