@@ -1,6 +1,6 @@
-"""How answers are written: parts joined by ";", 无 for nothing, 正常/异常/无法判断 for a result, and the length of an answer.
+"""How answers are written: parts joined by ";", 无 for nothing, 正常, 异常 or 无法判断 for a result.
 
-`answer_length` of the released questions is the number of characters of the answer, separators and line breaks included.
+`answer_length` of the released questions is the number of characters of the answer, ";" and line breaks included.
 """
 
 import unicodedata

@@ -1,10 +1,89 @@
 """`medvqa-hub evaluate …`. Heavy imports wait until a command runs."""
 
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
 import typer
 
 app = typer.Typer(no_args_is_help=True, help="Score a model: predictions first, then tables from them.")
 
 
+class Profile(StrEnum):
+    default = "default"
+    paper = "paper"
+
+
+class MissingImages(StrEnum):
+    error = "error"
+    skip = "skip"
+
+
+class FailedAnswers(StrEnum):
+    exclude = "exclude"
+    empty = "empty"
+
+
 @app.callback()
 def _group() -> None:
     pass
+
+
+@app.command()
+def cxr(
+    model: Annotated[str, typer.Option(help="Checkpoint folder or Hub repository.")],
+    data: Annotated[Path, typer.Option(help="A release, the folder it was built in, or the authors' CSV files.")],
+    out: Annotated[Path, typer.Option(help="Folder for predictions, results, chart and examples.")],
+    split: Annotated[str, typer.Option(help="train, validate or test.")] = "test",
+    image_root: Annotated[Path | None, typer.Option(help="Folder of the images; default: MIMIC_CXR_JPG_ROOT.")] = None,
+    limit: Annotated[int | None, typer.Option(help="The first so many studies only.")] = None,
+    shuffle_images: Annotated[
+        bool, typer.Option(help="Also evaluate with every study's images taken from another patient.")
+    ] = False,
+    shuffle_seed: Annotated[int, typer.Option(help="Seed of that permutation.")] = 0,
+    blank_images: Annotated[bool, typer.Option(help="Also evaluate with images without content.")] = False,
+    profile: Annotated[
+        Profile, typer.Option(help="Metrics as in the paper (needs Java and its encoder), or without those.")
+    ] = Profile.default,
+    encoder: Annotated[str | None, typer.Option(help="BERTScore's encoder: a folder, a Hub id, or minilm.")] = None,
+    beams: Annotated[int, typer.Option(help="Beams; 1 is greedy.")] = 2,
+    max_new_tokens: Annotated[int, typer.Option(help="Longest answer, in tokens.")] = 128,
+    bf16: Annotated[bool, typer.Option(help="Weights in bfloat16.")] = False,
+    questions_per_batch: Annotated[int, typer.Option(help="Questions answered at once, of whole studies.")] = 96,
+    retry_failed: Annotated[bool, typer.Option(help="Ask failed questions again.")] = False,
+    missing_images: Annotated[
+        MissingImages, typer.Option(help="Stop at a missing image, or leave its study out.")
+    ] = MissingImages.error,
+    failed: Annotated[
+        FailedAnswers, typer.Option(help="Leave failed answers out of the text scores, or score them as empty.")
+    ] = FailedAnswers.exclude,
+    examples: Annotated[int, typer.Option(help="Studies pictured with their answers; 0: no picture.")] = 4,
+) -> None:
+    """Answer a split's questions and print the paper's Table 4 row; a stopped run goes on where it was."""
+    from medvqa_hub.evaluation.answering import GenerationSettings
+    from medvqa_hub.evaluation.cxr import CxrOptions, evaluate_cxr
+    from medvqa_hub.evaluation.printing import print_results
+
+    results = evaluate_cxr(
+        CxrOptions(
+            model=model,
+            data=data,
+            out=out,
+            split=split,
+            image_root=image_root,
+            limit=limit,
+            shuffle_images=shuffle_images,
+            shuffle_seed=shuffle_seed,
+            blank_images=blank_images,
+            profile=profile.value,
+            encoder=encoder,
+            generation=GenerationSettings(beams, max_new_tokens, "bfloat16" if bf16 else "float32"),
+            questions_per_batch=questions_per_batch,
+            retry_failed=retry_failed,
+            missing_images=missing_images.value,
+            failed=failed.value,
+            examples=examples,
+        )
+    )
+    if results:
+        print_results(results, out)

@@ -144,6 +144,7 @@ def _score(counts: Counter) -> dict[str, Any]:
     return {
         "accuracy": sum(counts[label, label] for label in SCORED_LABELS) / total if total else None,
         "balanced_accuracy": fmean(recalls.values()) if both else None,
+        "majority": max(rows.values()) / total if total else None,
         "recall": recalls,
         "rows": total,
         "uncertain": sum(counts[label, UNCERTAIN] for label in SCORED_LABELS),

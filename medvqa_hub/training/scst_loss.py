@@ -1,12 +1,12 @@
 """The loss of self-critical sequence training (SCST), in tensors only: no model, no text, no trainer.
 
-    L_reward = -(r(sample) - r(greedy)) * log P(sample)      per question, then the mean over questions   (paper, eq. 1)
-    L        = alpha * L_reward + gamma * L_nll                                                            (paper, eq. 2)
+    L_reward = -(r(sample) - r(greedy)) * log P(sample)    per question, then the mean over questions    (paper, eq. 1)
+    L        = alpha * L_reward + gamma * L_nll                                                          (paper, eq. 2)
 
 log P(sample) is the sum of its tokens' log-probabilities through the first [EOS], as equation 1 has it: only the sum is
 the probability of the sampled answer, and its gradient the unbiased one of the expected reward. The released loop
-divides it by the number of sampled tokens instead; `log_probability="mean"` does so. The gradient of the reward term is
-then smaller by the length of an answer, so that the two settings need different weights or learning rates.
+divides it by the number of sampled tokens; there the reward term weighs less by the length of an answer, so that its
+alpha and learning rate are not ours.
 
 L_nll is the mean over the tokens of the reference answers, the loss of the supervised stages.
 """
@@ -15,8 +15,6 @@ from collections.abc import Sequence
 
 import torch
 from torch.nn import functional
-
-LOG_PROBABILITIES = ("sum", "mean")
 
 
 def through_first_eos(tokens: torch.Tensor, eos_token_id: int | Sequence[int]) -> torch.Tensor:
@@ -46,19 +44,15 @@ def token_log_probabilities(logits: torch.Tensor, tokens: torch.Tensor, temperat
     return -losses.view(tokens.shape)
 
 
-def sequence_log_probability(
-    token_log_probs: torch.Tensor, mask: torch.Tensor, log_probability: str = "sum"
-) -> torch.Tensor:
-    """Log-probability (rows,) of each answer: the sum over its tokens (equation 1), or their mean.
+def sequence_log_probability(token_log_probs: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """Log-probability (rows,) of each answer: the sum over its tokens.
 
     Args:
         token_log_probs: (rows, tokens).
         mask: (rows, tokens) bool, True on the answer's tokens.
-        log_probability: "sum" (the paper) or "mean" (the release).
     """
     # masked_fill, not a product: -inf behind the [EOS] times 0 would be NaN.
-    total = token_log_probs.masked_fill(~mask, 0.0).sum(1)
-    return total if log_probability == "sum" else total / mask.sum(1).clamp(min=1)
+    return token_log_probs.masked_fill(~mask, 0.0).sum(1)
 
 
 def advantages(sample_rewards: Sequence[float | None], greedy_rewards: Sequence[float | None]) -> torch.Tensor:

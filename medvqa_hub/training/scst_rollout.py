@@ -83,7 +83,7 @@ def read_prompts(batch: Mapping[str, Any], writes_on: bool) -> Prompts:
 
     Args:
         batch: `input_ids` and `attention_mask`; where the model writes on, they hold the answers too, and `labels`
-            (-100 on what is no answer) tell the two apart. `study_index` where questions and studies are not one to one.
+            (-100 on what is no answer) tell the two apart. `study_index` unless question i is about study i.
         writes_on: whether the model continues its prompt (decoder only).
     """
     ids, mask = batch["input_ids"], batch["attention_mask"].bool()
@@ -229,8 +229,8 @@ def evaluation_mode(model: nn.Module) -> Iterator[None]:
 def switch_off_dropout(model: nn.Module) -> None:
     """Set every dropout and drop-path probability of `model` to 0, for good; its configuration keeps them.
 
-    Taking the model out of training would do so too, but gradient checkpointing works in training only, and so does what
-    BLIP-2-MultiView does for distributed training.
+    Taking the model out of training would do so too, but gradient checkpointing works in training only, and so does
+    what BLIP-2-MultiView does for distributed training.
     """
     for module in model.modules():
         if isinstance(module, nn.modules.dropout._DropoutNd):
@@ -241,7 +241,7 @@ def switch_off_dropout(model: nn.Module) -> None:
 
 
 def _gather(values: torch.Tensor, mask: torch.Tensor, left: bool) -> tuple[torch.Tensor, torch.Tensor]:
-    """The masked values of each row side by side, padded to the longest with 0, an id of every vocabulary; their mask."""
+    """The masked values of each row side by side, padded with 0, which is an id of every vocabulary; and their mask."""
     order = torch.argsort(mask.int(), dim=1, stable=True, descending=not left)
     longest = int(mask.sum(1).max())
     order = order[:, order.shape[1] - longest :] if left else order[:, :longest]

@@ -1,10 +1,11 @@
-"""One name for what hospitals call by many (paper, Section 4.3.1): canonical keys, result and range words with synonyms.
+"""One name for what hospitals call by many (paper, Section 4.3.1): canonical keys, result and range words.
 
 The list is `terms.yaml`, which a user's file extends. It normalises annotations (every key by its canonical name) and
 varies questions (a key asked for by another name).
 """
 
 import unicodedata
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -91,6 +92,6 @@ def normalise(annotation: Annotation, terms: Terms) -> Annotation:
     """
     written = {key for key, _ in annotation.key_values}
     names = {key: terms.canonical(KEYS, key) for key in written}
-    shared = [name for name in names.values()]
-    keys = {key: name if shared.count(name) == 1 else key for key, name in names.items()}
+    uses = Counter(names.values())
+    keys = {key: name if uses[name] == 1 else key for key, name in names.items()}
     return replace(annotation, key_values=tuple((keys[key], value) for key, value in annotation.key_values))

@@ -1,0 +1,76 @@
+"""The bar chart of an evaluation: how well each finding is seen, one bar per condition of the images."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from medvqa_core.files import atomic_file
+
+# Okabe and Ito's palette: told apart with any colour vision. Own images first, then the controls.
+COLOURS = ("#0072B2", "#E69F00", "#BBBBBB", "#009E73")
+
+
+def draw_chart(results: Sequence[dict[str, Any]], path: Path, private: bool = False) -> None:
+    """Draw results of one model, a colour for each: text scores on the left, finding accuracy by category on the right.
+
+    A black tick marks the accuracy of always giving the category's commoner label. Values that do not exist get no bar.
+
+    Args:
+        results: what `cxr.score` made, own images first.
+        private: give the file mode 0600 (credentialed data).
+
+    Raises:
+        OutputError: `path` cannot be written.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    first = results[0]
+    findings = first["findings"]["by_category"]
+    categories = [name for name, scores in findings.items() if scores["rows"]]
+    figure = Figure(figsize=(12, 1.6 + 0.42 * max(len(categories), 8)), dpi=130, layout="constrained")
+    FigureCanvasAgg(figure)
+    left, right = figure.subplots(1, 2, width_ratios=(1, 1.5))
+
+    names = {name: metric_name(name) for name, value in first["table_4"].items() if value is not None}
+    _bars(left, list(names.values()), [[r["table_4"].get(name) for name in names] for r in results], results)
+    left.set_title("Answers against the references", fontsize=11)
+    left.set_xlabel("Score (scales differ between metrics)")
+
+    rows = [[r["findings"]["by_category"].get(name, {}).get("accuracy") for name in categories] for r in results]
+    labels = [f"{name} ({findings[name]['rows']:,})" for name in categories]
+    _bars(right, labels, rows, results)
+    for place, name in enumerate(categories):
+        commoner = findings[name]["majority"]
+        right.plot([commoner, commoner], [place - 0.42, place + 0.42], color="black", linewidth=1.6, zorder=3)
+    right.set_xlim(0, 1.02)
+    right.set_title("Finding accuracy by category (rows); black: the commoner label", fontsize=11)
+    handles, texts = right.get_legend_handles_labels()
+    figure.legend(handles, texts, loc="outside lower center", ncols=len(results), frameon=False)
+    with atomic_file(path, private=private) as file:
+        figure.savefig(file, format="png")
+
+
+def _bars(axes: Any, names: Sequence[str], rows: Sequence[Sequence[float | None]], results: Sequence[dict]) -> None:
+    """Horizontal bars, a group for each name and in it a bar for each result."""
+    thick = 0.8 / len(rows)
+    for index, (values, result) in enumerate(zip(rows, results, strict=True)):
+        places = [place - 0.4 + thick * (index + 0.5) for place in range(len(names))]
+        shown = [0.0 if value is None else value for value in values]
+        colour = COLOURS[index % len(COLOURS)]
+        bars = axes.barh(places, shown, thick * 0.92, label=f"{result['images']} images", color=colour, zorder=2)
+        if len(rows) == 1:
+            texts = ["" if value is None else f"{value:.3f}" for value in values]
+            axes.bar_label(bars, texts, padding=3, fontsize=8)
+    axes.set_yticks(range(len(names)), names)
+    axes.invert_yaxis()
+    axes.margins(x=0.12)
+    axes.tick_params(axis="y", length=0)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.set_axisbelow(True)
+    axes.grid(axis="x", color="#DDDDDD", linewidth=0.8)
+
+
+def metric_name(name: str) -> str:
+    written = {"meteor": "METEOR", "rouge_l": "ROUGE-L", "cider": "CIDEr", "bert_score": "BERTScore"}
+    return written.get(name, name.upper().replace("_", "-"))

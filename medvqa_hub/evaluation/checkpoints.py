@@ -1,0 +1,102 @@
+"""A checkpoint as evaluation sees it: what kind of model, which exact weights, how its data were governed.
+
+Nothing of a model is loaded here: a run that finds every prediction made needs no torch.
+"""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from medvqa_core.errors import InputError, one_line
+from medvqa_core.governance import Governance, parse
+from medvqa_hub.evaluation.predictions import digest_files
+
+MODEL_KINDS = ("swin_ved", "blip2_multiview")  # `model_type` of the configurations that can be evaluated
+GOVERNANCE_FILE = "governance.json"  # training writes it: {"governance": "open"}
+# What the answers depend on; the rest of the folder (trainer state, logs, cards) may change without changing them.
+_PARTS = (
+    "*.safetensors", "config.json", "generation_config.json", "adapter_config.json", "processor_config.json",
+    "preprocessor_config.json", "tokenizer*.json", "special_tokens_map.json", "added_tokens.json", "vocab.*",
+    "merges.txt", "*.model",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Attributes:
+    name: what the user called it.
+    folder: where its files lie.
+    kind: one of MODEL_KINDS.
+    fingerprint: 32 hex digits of its weights, configuration, tokenizer and processor.
+    governance: class of the data that it was trained on; `open` where the folder does not say (random weights).
+    """
+
+    name: str
+    folder: Path
+    kind: str
+    fingerprint: str
+    governance: Governance
+
+
+def open_checkpoint(model: str) -> Checkpoint:
+    """Look at a checkpoint: a folder that `save_pretrained` or training wrote, or a repository on the Hub.
+
+    Raises:
+        InputError: there is none, it is of another kind, it has no safetensors weights, or its processor is missing.
+    """
+    folder = Path(model).expanduser()
+    if not folder.is_dir():
+        folder = _fetch(model)
+    kind = _model_type(folder)
+    if kind not in MODEL_KINDS:
+        raise InputError(
+            f"{folder} is a model of type {kind!r}; evaluate cxr takes {' and '.join(MODEL_KINDS)}: name the folder "
+            "of a checkpoint that medvqa-hub train wrote"
+        )
+    files = sorted({path for pattern in _PARTS for path in folder.glob(pattern) if path.is_file()})
+    names = [path.name for path in files]
+    if not any(name.endswith(".safetensors") for name in names):
+        raise InputError(f"{folder} has a config.json and no *.safetensors weights; is the checkpoint complete?")
+    if not any(name.startswith("tokenizer") for name in names):
+        raise InputError(
+            f"{folder} has no tokenizer; save the processor into the same folder: processor.save_pretrained(folder)"
+        )
+    digests = digest_files(files, "Reading the checkpoint")
+    whole = "\n".join(f"{path.name} {digests[path]}" for path in files)
+    fingerprint = hashlib.blake2b(whole.encode(), digest_size=16).hexdigest()
+    return Checkpoint(str(model), folder, kind, fingerprint, _governance(folder))
+
+
+def _fetch(model: str) -> Path:
+    if Path(model).is_absolute() or model.startswith(".") or model.count("/") != 1:
+        raise InputError(f"model {model}: no such folder, and no repository name (owner/name) either")
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+
+    try:
+        return Path(snapshot_download(model, allow_patterns=[*_PARTS, "*.json"]))
+    except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
+        raise InputError(f"model {model}: no such folder, and not to be had from the Hub ({one_line(error)})") from None
+
+
+def _model_type(folder: Path) -> str | None:
+    path = folder / "config.json"
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"{folder} has no config.json: it is no checkpoint; name the folder that holds it") from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} cannot be read ({error}); copy the checkpoint again") from None
+    return config.get("model_type") if isinstance(config, dict) else None
+
+
+def _governance(folder: Path) -> Governance:
+    path = folder / GOVERNANCE_FILE
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return Governance.OPEN
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} cannot be read ({error}); copy the checkpoint again") from None
+    return parse(found.get("governance", "") if isinstance(found, dict) else "", str(path))

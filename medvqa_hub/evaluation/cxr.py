@@ -1,0 +1,226 @@
+"""Evaluation on MIMIC-CXR-VQA: predictions first, then the row of the paper's Table 4 and the tables behind it.
+
+    OUT/predictions.jsonl          every answer, with its own images and with the controls' (predictions.py)
+    OUT/results.json               own images: the figures, and what they were computed with
+    OUT/results-shuffled.json      images of another patient      (--shuffle-images)
+    OUT/results-blank.json         images without content         (--blank-images)
+    OUT/chart.png                  text scores, and finding accuracy by category, for all of these
+    OUT/examples.png               a few studies with their answers (examples-shuffled.png, examples-blank.png)
+
+The results hold figures and counts, no text. Scores are always made anew from the predictions.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from medvqa_core.errors import ConfigError, InputError
+from medvqa_core.files import atomic_file, make_folder, writing
+from medvqa_core.governance import Governance, strictest
+from medvqa_hub.evaluation.answering import GenerationSettings, StudyAnswerer
+from medvqa_hub.evaluation.charts import draw_chart
+from medvqa_hub.evaluation.checkpoints import Checkpoint, open_checkpoint
+from medvqa_hub.evaluation.examples import draw_examples
+from medvqa_hub.evaluation.finding_accuracy import score_findings
+from medvqa_hub.evaluation.generating import Crew, generate_predictions
+from medvqa_hub.evaluation.predictions import FILE, Prediction
+from medvqa_hub.evaluation.studies import Study, blank_images, load_studies, shuffle_images
+from medvqa_hub.evaluation.text_scores import TextScores, score_texts
+from mimic_cxr_vqa.release import Release, open_release
+from mimic_cxr_vqa.schema import CATEGORIES, LABEL_VALUES
+
+SPLIT_ALIASES = {"validation": "validate", "val": "validate"}
+FAILED_POLICIES = ("exclude", "empty")
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class CxrOptions:
+    """What to evaluate, and how.
+
+    Attributes:
+        model: checkpoint folder or Hub repository.
+        data: a release, the workspace that it was built in, or the authors' CSV files.
+        limit: the first so many studies only.
+        shuffle_images, blank_images: also evaluate with these controls.
+        profile: `paper` or `default`, see the metric module `cxr_vqa`.
+        encoder: BERTScore's, see there.
+        failed: rows whose answer failed are left out of the text scores (`exclude`) or scored as empty answers.
+    """
+
+    model: str
+    data: Path
+    out: Path
+    split: str = "test"
+    image_root: Path | None = None
+    limit: int | None = None
+    shuffle_images: bool = False
+    shuffle_seed: int = 0
+    blank_images: bool = False
+    profile: str = "default"
+    encoder: str | None = None
+    generation: GenerationSettings = field(default_factory=GenerationSettings)
+    questions_per_batch: int = 96
+    retry_failed: bool = False
+    missing_images: str = "error"
+    failed: str = "exclude"
+    examples: int = 4
+
+
+def evaluate_cxr(options: CxrOptions) -> list[dict[str, Any]]:
+    """Answer the split's questions and score the answers; the results, own images first.
+
+    Of several processes (`accelerate launch`) all answer, and only the first scores and returns results.
+
+    Raises:
+        ConfigError: an option is out of its range, or the predictions there were made with other settings.
+        InputError: the dataset, its split, an image, a reference or the checkpoint is not there or not usable.
+        OutputError: `out` cannot be written.
+        GovernanceError: `out` holds predictions of a stricter class.
+    """
+    if options.failed not in FAILED_POLICIES:
+        raise ConfigError(f"failed is {options.failed!r}; allowed are {' and '.join(FAILED_POLICIES)}")
+    release = open_release(options.data)
+    checkpoint = open_checkpoint(options.model)
+    conditions = _conditions(options, release)
+    governance = strictest([release.governance, checkpoint.governance])
+    _make_out(options.out, governance)
+    settings = {"model": checkpoint.fingerprint, **asdict(options.generation)}
+    open_model = cache(lambda: StudyAnswerer(checkpoint, options.generation))  # once for all conditions
+    answered = []
+    for name, studies in conditions.items():
+        predictions, counts = generate_predictions(
+            studies,
+            options.out / FILE,
+            governance,
+            settings,
+            open_model,
+            options.questions_per_batch,
+            options.retry_failed,
+        )
+        answered.append((name, studies, predictions, counts))
+    if not Crew().is_first:
+        return []
+    results = []
+    for name, studies, predictions, counts in answered:
+        described = _describe(options, checkpoint, release, governance, studies, name)
+        results.append({**described, **score(studies, predictions, options), "asked_now": dict(counts)})
+        suffix = name.split()[0]
+        suffix = "" if suffix == "own" else f"-{suffix}"
+        _write_json(options.out / f"results{suffix}.json", results[-1], governance)
+        if options.examples:
+            draw_examples(studies, predictions, options.out / f"examples{suffix}.png", options.examples)
+    draw_chart(results, options.out / "chart.png", private=governance is Governance.CREDENTIALED)
+    return results
+
+
+def score(studies: Sequence[Study], predictions: Sequence[Sequence[Prediction]], options: CxrOptions) -> dict[str, Any]:
+    """The figures of one condition.
+
+    Returns:
+        `table_4` (the row), `scored_with`, `counts`, `by_category` and `by_label` (rows, text scores), `findings` and
+        `ceiling` (finding accuracy of the answers, and of the references).
+
+    Raises:
+        InputError: no row has both an answer and a reference.
+    """
+    rows = [row for study in studies for row in study.rows]
+    found = [prediction for of_study in predictions for prediction in of_study]
+    answers = [p.answer for p in found]
+    spoken = [answer if answer is not None or options.failed == "exclude" else "" for answer in answers]
+    has_reference = [bool((row["answer"] or "").strip()) for row in rows]
+    scored = [i for i, answer in enumerate(spoken) if answer is not None and has_reference[i]]
+    failures = Counter(p.error for p in found if p.error is not None)
+    counts = {
+        "questions": len(rows),
+        "answered": sum(answer is not None for answer in answers),
+        "failed": failures.total(),
+        "empty_answers": sum(answer == "" for answer in answers),
+        "truncated": sum(bool(p.details.get("truncated")) for p in found),
+        "without_reference": len(rows) - sum(has_reference),
+        "scored": len(scored),
+    }
+    if not scored:
+        raise InputError(
+            f"nothing can be scored: of {len(rows)} questions {counts['failed']} failed and "
+            f"{counts['without_reference']} have no reference answer; see {options.out / FILE}"
+        )
+    texts = score_texts(
+        [spoken[i] for i in scored], [rows[i]["answer"] for i in scored], options.profile, options.encoder
+    )
+    chosen = [rows[i] for i in scored]
+    references = [row["answer"] if has else None for row, has in zip(rows, has_reference, strict=True)]
+    return {
+        "table_4": texts.row,
+        "scored_with": {**texts.description, "failed_answers": options.failed},
+        "counts": counts,
+        "by_category": _by(chosen, "category", CATEGORIES, texts),
+        "by_label": _by(chosen, "label_value", tuple(LABEL_VALUES.values()), texts),
+        "findings": score_findings(answers, rows),
+        "ceiling": score_findings(references, rows),
+    }
+
+
+def _by(rows: Sequence[dict], column: str, values: Sequence[str], texts: TextScores) -> dict[str, dict[str, Any]]:
+    """Text scores of the rows with each of `values` in `column`."""
+    places = {value: [i for i, row in enumerate(rows) if row[column] == value] for value in values}
+    return {value: {"rows": len(of), **texts.of(of)} for value, of in places.items() if of}
+
+
+def _conditions(options: CxrOptions, release: Release) -> dict[str, list[Study]]:
+    """What the images are -> the studies with those images."""
+    split = SPLIT_ALIASES.get(options.split, options.split)
+    studies = load_studies(release, split, options.image_root, options.limit, options.missing_images)
+    if any(path is None for study in studies for path in study.images):
+        raise ConfigError("no images: pass --image-root (the folder that holds files/), or set MIMIC_CXR_JPG_ROOT")
+    conditions = {"own": studies}
+    if options.shuffle_images:
+        conditions[f"shuffled (seed {options.shuffle_seed})"] = shuffle_images(studies, options.shuffle_seed)
+    if options.blank_images:
+        conditions["blank"] = blank_images(studies)
+    return conditions
+
+
+def _describe(
+    options: CxrOptions,
+    checkpoint: Checkpoint,
+    release: Release,
+    governance: Governance,
+    studies: Sequence[Study],
+    images: str,
+) -> dict[str, Any]:
+    return {
+        "kind": "cxr-evaluation",
+        "format": FORMAT,
+        "governance": str(governance),
+        "images": images,
+        "model": {"name": checkpoint.name, "kind": checkpoint.kind, "fingerprint": checkpoint.fingerprint},
+        "data": {
+            "source": release.manifest.get("source", "the authors' release"),
+            "fingerprint": release.fingerprint,
+            "split": studies[0].split,
+            "studies": len(studies),
+            "questions": sum(len(study.rows) for study in studies),
+            "limit": options.limit,
+        },
+        "generation": asdict(options.generation),
+        "libraries": {name: version(name) for name in ("torch", "transformers", "medvqa-hub")},
+    }
+
+
+def _make_out(out: Path, governance: Governance) -> None:
+    make_folder(out)
+    if governance is Governance.CREDENTIALED:
+        with writing(out):
+            out.chmod(0o700)
+
+
+def _write_json(path: Path, content: dict[str, Any], governance: Governance) -> None:
+    with atomic_file(path, "w", private=governance is Governance.CREDENTIALED) as file:
+        json.dump(content, file, indent=1, ensure_ascii=False)
+        file.write("\n")

@@ -1,0 +1,165 @@
+"""Predictions, whatever the dataset: `predictions.jsonl`, appended as a model answers, resumed by content key.
+
+One record per distinct request: `{"key", "id", "answer", "error", …details}`. Exactly one of `answer` and `error` is
+null: a failure is recorded as a failure and never looks like an answer. The key is a hash of the run's settings (model
+fingerprint, generation settings) and of what was asked (image content, question): the same request is never made
+twice, and a request that changed in anything is a new one.
+
+Several processes write a file each (`part_path`); `merge_parts` moves their records into the one that counts.
+"""
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from medvqa_core.errors import InputError
+from medvqa_core.files import writing
+from medvqa_core.governance import Governance
+from medvqa_core.progress import track
+from medvqa_core.store import RecordStore, content_key
+
+KIND = "predictions"
+FILE = "predictions.jsonl"
+_FIELDS = ("key", "id", "answer", "error")
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What became of one request.
+
+    Attributes:
+        key: content key, from `PredictionStore.key`.
+        id: the row that the request was first made for, for whoever reads the file.
+        answer: the model's text, possibly empty; None for a failure.
+        error: why there is no answer; None for an answer.
+        details: more fields of the record, such as token counts; their names are free but for the four above.
+    """
+
+    key: str
+    id: str
+    answer: str | None
+    error: str | None = None
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if (self.answer is None) == (self.error is None):
+            raise ValueError(f"prediction {self.id} must have an answer or an error, and not both")
+
+
+class PredictionStore:
+    """The predictions of one model with one set of generation settings.
+
+    Args:
+        path: `predictions.jsonl`; made, for its owner alone, where absent.
+        governance: class of the data that is asked about.
+        settings: what answers depend on besides the request; part of every key and of the file's header. None to read.
+        read_only: open what is there, without a lock.
+
+    Raises:
+        ConfigError: the file was started with other settings; names them.
+        GovernanceError, InputError, OutputError: as `RecordStore`.
+    """
+
+    def __init__(
+        self, path: Path, governance: Governance, settings: Mapping[str, Any] | None = None, read_only: bool = False
+    ) -> None:
+        self._store = RecordStore(path, KIND, governance, settings, read_only)
+        self.path, self.settings = path, self._store.settings
+
+    def __enter__(self) -> "PredictionStore":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __len__(self) -> int:
+        return len(self._store)
+
+    def close(self) -> None:
+        self._store.close()
+
+    def key(self, **request: Any) -> str:
+        """Content key of a request (anything JSON can write) under this store's settings."""
+        return content_key(settings=self.settings, request=request)
+
+    def find(self, key: str) -> Prediction | None:
+        """What became of a request; None where it was not made yet."""
+        record = self._store.get(key)
+        return None if record is None else _read(record, self.path)
+
+    def is_open(self, key: str, retry_failed: bool = False) -> bool:
+        """Whether the request is still to be made: not yet, or (with `retry_failed`) without success."""
+        if key not in self._store:
+            return True
+        return retry_failed and self.find(key).error is not None
+
+    def append(self, predictions: Iterable[Prediction]) -> None:
+        """Write `predictions` with one sync; they count once this returns. Raises OutputError."""
+        records = [{"key": p.key, "id": p.id, "answer": p.answer, "error": p.error, **p.details} for p in predictions]
+        if records:
+            self._store.append(records)
+
+    def predictions(self) -> Iterator[Prediction]:
+        """Every prediction, in the order of the file."""
+        return (_read(record, self.path) for record in self._store.records())
+
+
+def _read(record: dict[str, Any], path: Path) -> Prediction:
+    details = {name: value for name, value in record.items() if name not in _FIELDS}
+    try:
+        return Prediction(*(record[name] for name in _FIELDS), details)
+    except (KeyError, ValueError):
+        raise InputError(
+            f"{path}: the record of key {record.get('key')!r} is no prediction; remove its line, it is made again"
+        ) from None
+
+
+def part_path(path: Path, process: int) -> Path:
+    """`predictions.part-0.jsonl`: the file of one of several processes."""
+    return path.with_name(f"{path.stem}.part-{process}{path.suffix}")
+
+
+def merge_parts(path: Path, governance: Governance, settings: Mapping[str, Any]) -> int:
+    """Move the predictions of all part files beside `path` into it, in order of their names; returns how many.
+
+    A kill in between loses and doubles nothing: a part is removed once its records are synced in `path`, and records
+    that are there already are not written again.
+    """
+    moved = 0
+    parts = sorted(path.parent.glob(f"{path.stem}.part-*{path.suffix}"))
+    if not parts:
+        return 0
+    with PredictionStore(path, governance, settings) as store:
+        for part in parts:
+            with PredictionStore(part, governance, settings) as source:  # settings: a foreign part is an error
+                new = [p for p in source.predictions() if store.find(p.key) != p]
+                store.append(new)
+                moved += len(new)
+            with writing(part):
+                part.unlink()
+    return moved
+
+
+def digest_files(paths: Sequence[Path], what: str) -> dict[Path, str]:
+    """32 hex digits of each file's content, every file once, several at a time.
+
+    Args:
+        what: shown as progress ("Reading images").
+
+    Raises:
+        InputError: a file cannot be read.
+    """
+    unique = list(dict.fromkeys(paths))
+    with ThreadPoolExecutor() as pool:
+        return dict(zip(unique, track(pool.map(_digest_file, unique), what, total=len(unique)), strict=True))
+
+
+def _digest_file(path: Path) -> str:
+    try:
+        with open(path, "rb") as file:
+            return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
+    except OSError as error:
+        raise InputError(f"{path} cannot be read ({error.strerror or error}); check the file") from None

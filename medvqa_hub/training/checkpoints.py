@@ -1,0 +1,158 @@
+"""The folder of a training run: checkpoints that are whole or not there, the best model, and what may go on from where.
+
+    OUT/
+      recipe.yaml            the resolved recipe
+      run.json               what the run was made from: data, checkpoint that it started from, governance class
+      governance.json        the class, for whoever takes the folder
+      training_log.jsonl     a line per logged step or validation
+      checkpoint-000500/     weights, processor, optimizer, scheduler, Trainer's state; all to go on from here
+      best/                  weights and processor of the best validation so far: what evaluation and --init take
+      finished.json          written last
+
+Checkpoints and `best` appear by rename, with their manifest.json as the last file in them. A run that is killed while
+it writes leaves a folder whose name starts with a dot and ends in `.partial`, which nothing picks up.
+"""
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from medvqa_core.errors import InputError, OutputError
+from medvqa_core.files import MANIFEST, atomic_file, atomic_folder, writing
+from medvqa_core.governance import Governance, parse
+
+CHECKPOINT, BEST = "training-checkpoint", "trained-model"  # kinds, in the manifests
+RECIPE, GOVERNANCE, RUN, FINISHED, BEST_FOLDER = "recipe.yaml", "governance.json", "run.json", "finished.json", "best"
+_NAME = re.compile(r"checkpoint-(\d+)")
+
+
+@contextmanager
+def writing_folder(
+    path: Path, kind: str, governance: Governance, recipe: str, details: dict[str, Any]
+) -> Iterator[Path]:
+    """Yield a folder to put a model into; on success it gets recipe, class and manifest, and the name `path`.
+
+    Raises:
+        OutputError: the disk is full, the folder cannot be written, … What was there before stays.
+    """
+    with atomic_folder(path, kind, private=governance is Governance.CREDENTIALED) as partial:
+        with writing_weights(path):
+            yield partial
+        (partial / RECIPE).write_text(recipe, encoding="utf-8")
+        write_governance(partial, governance)
+        manifest = {"kind": kind, "governance": str(governance), **details}
+        (partial / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
+
+
+@contextmanager
+def writing_weights(path: Path) -> Iterator[None]:
+    """Turn what safetensors and torch raise when a write fails into an OutputError; they hide the OSError in a text."""
+    from safetensors import SafetensorError
+
+    try:
+        with writing(path):
+            yield
+    except (SafetensorError, RuntimeError) as error:
+        if not isinstance(error, SafetensorError) and "write" not in str(error):
+            raise
+        raise OutputError(
+            f"cannot write {path}: {error}; free some space (or check the path) and run the same command again"
+        ) from error
+
+
+def write_governance(folder: Path, governance: Governance) -> None:
+    """Write the class beside what it is about."""
+    text = json.dumps({"governance": str(governance)}) + "\n"
+    (folder / GOVERNANCE).write_text(text, encoding="utf-8")
+
+
+def governance_of(folder: Path) -> Governance:
+    """The class that a model folder carries; `credentialed` where it does not say, since nothing stricter exists.
+
+    Raises:
+        GovernanceError: the class is unknown.
+        InputError: the file cannot be read.
+    """
+    path = folder / GOVERNANCE
+    if not path.exists():
+        return Governance.CREDENTIALED
+    found = read_json(path)
+    return parse(str(found.get("governance")), str(path))
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON object from a file.
+
+    Raises:
+        InputError: it is absent, unreadable or something else.
+    """
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: cannot be read ({error}); choose another folder") from error
+    if not isinstance(found, dict):
+        raise InputError(f"{path}: expected a JSON object, found {type(found).__name__}; choose another folder")
+    return found
+
+
+def write_json(path: Path, values: dict[str, Any]) -> None:
+    """Write a JSON object; it appears whole or not at all."""
+    with atomic_file(path, "w") as file:
+        json.dump(values, file, indent=2)
+        file.write("\n")
+
+
+def checkpoint_folder(out: Path, step: int) -> Path:
+    """Where the checkpoint of `step` lies."""
+    return out / f"checkpoint-{step:06d}"
+
+
+def complete_checkpoints(out: Path) -> list[tuple[int, Path]]:
+    """(step, folder) of the checkpoints that were written to their end, oldest first."""
+    found = []
+    for path in out.glob("checkpoint-*") if out.is_dir() else ():
+        match = _NAME.fullmatch(path.name)
+        if match and (path / MANIFEST).is_file() and read_json(path / MANIFEST).get("kind") == CHECKPOINT:
+            found.append((int(match[1]), path))
+    return sorted(found)
+
+
+def remove_old(out: Path, keep: int) -> None:
+    """Remove all but the newest `keep` checkpoints; each loses its manifest first, so that no half of one counts."""
+    for _, path in complete_checkpoints(out)[:-keep]:
+        with writing(path):
+            (path / MANIFEST).unlink()
+            shutil.rmtree(path)
+
+
+def restore_best(out: Path) -> None:
+    """Put back the best model if the run was killed in the instant between moving it aside and the new one's rename."""
+    aside, best = out / f".{BEST_FOLDER}.replaced", out / BEST_FOLDER
+    if aside.is_dir() and not best.exists():
+        with writing(best):
+            os.rename(aside, best)
+
+
+def find_model_folder(path: Path) -> Path:
+    """The folder with the weights: `path` itself, or the best model of a training run at `path`.
+
+    Raises:
+        InputError: there is neither.
+    """
+    for folder in (path, path / BEST_FOLDER):
+        if (folder / "config.json").is_file() or (folder / "adapter_config.json").is_file():
+            return folder
+    raise InputError(
+        f"{path}: no model there (looked for config.json and {BEST_FOLDER}/config.json); name a checkpoint's folder, or "
+        "the output folder of medvqa-hub train"
+    )
+
+
+def describe_model(folder: Path, fingerprint: Callable[[Path], str]) -> dict[str, str]:
+    """What `run.json` says of the checkpoint that a run started from."""
+    return {"folder": str(folder), "fingerprint": fingerprint(folder)}

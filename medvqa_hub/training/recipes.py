@@ -1,0 +1,299 @@
+"""Recipes: the complete record of a training run, as YAML.
+
+    model: …      which model, from what            data: …       how studies become batches
+    training: …   steps, learning rates, precision  selection: …  validation, and what the best checkpoint is
+    scst: …       null, or the self-critical stage  reward: …     what that stage rewards
+
+The recipes that ship lie in `recipes/`; `--set training.epochs=3` overrides one key. Unknown keys and values out of
+range are errors. The resolved recipe, every key with its value, is saved with each checkpoint and can be run again.
+
+A step's batch is `studies_per_step` studies with `questions_per_study` questions each, on any number of processes:
+they share it out in pieces of `studies_per_batch`.
+"""
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from medvqa_core.errors import ConfigError, InputError
+from medvqa_hub.training.recipe_fields import check_key, read_section, value
+
+FOLDER = Path(__file__).parent / "recipes"
+METRICS = ("loss", "bleu_1", "bleu_2", "bleu_3", "bleu_4", "rouge_l", "cider", "bert_score")
+SCHEDULERS = ("constant", "constant_with_warmup", "linear", "cosine", "polynomial", "inverse_sqrt", "plateau")
+# What changes neither the weights nor the curve: it may differ when a run goes on.
+FREE = ("data.workers", "training.save_every", "training.keep_checkpoints", "selection.bert_score_device")
+
+
+@dataclass(frozen=True)
+class SwinVedSettings:
+    """`model` of kind swin-ved: sizes of a new model, or what a checkpoint passed as --init must agree with."""
+
+    kind: str = value("swin-ved", str, choices=("swin-ved",))
+    size: str = value("base", str, choices=("base", "tiny"))
+    encoder: dict = value({}, dict)  # fields of SwinConfig that differ from the size's
+    decoder: dict = value({}, dict)  # fields of BertGenerationConfig that differ from the size's
+    max_images: int = value(3, int, low=1)
+    pretrained_encoder: str | None = value(None, str, optional=True)  # folder or Hub id of a Swin
+    tokenizer: str | None = value(None, str, optional=True)  # null: trained on the training split
+    vocab_size: int | None = value(None, int, low=8, optional=True)  # most words of a tokenizer trained here
+    min_frequency: int = value(1, int, low=1)
+    max_question_tokens: int = value(64, int, low=2)
+    max_answer_tokens: int = value(256, int, low=2)
+
+
+@dataclass(frozen=True)
+class Blip2Settings:
+    """`model` of kind blip2-multiview."""
+
+    kind: str = value("blip2-multiview", str, choices=("blip2-multiview",))
+    size: str | None = value(None, str, choices=("base", "tiny"), optional=True)  # random weights of this size
+    from_blip2: str | None = value(None, str, optional=True)  # folder or Hub id of a BLIP-2 to start from
+    changes: dict = value({}, dict)  # fields of Blip2MultiViewConfig that differ from the size's
+    vocab_size: int = value(512, int, low=150)  # of the tiny tokenizer, made of the training split's words
+    dtype: str = value("float32", str, choices=("float32", "bfloat16"))  # of the frozen parts
+    quantize: str | None = value(None, str, choices=("4bit", "8bit"), optional=True)
+    lora: dict | None = value(None, dict, optional=True)  # fields of peft's LoraConfig, such as r and lora_alpha
+    unknown_views: str | dict = value("skip", (str, dict))
+    max_question_tokens: int = value(64, int, low=1)
+    max_answer_tokens: int = value(256, int, low=1)
+
+
+@dataclass(frozen=True)
+class DataSettings:
+    """`data`."""
+
+    questions_per_study: int | None = value(8, int, low=1, optional=True)  # null: all of a study's questions
+    questions_per_study_policy: str = value("take_all", str, choices=("take_all", "error"))
+    train_split: str = value("train", str)
+    validation_split: str | None = value("validation", str, optional=True)
+    train_studies: int | None = value(None, int, low=1, optional=True)  # the first so many; null: all
+    missing_images: str = value("error", str, choices=("error", "skip", "none"))
+    augment: bool = value(False, bool)  # the released augmentation (SwinVED only)
+    workers: int = value(0, int, low=0)  # processes that read images; 0 reads in the training process
+
+
+@dataclass(frozen=True)
+class TrainingSettings:
+    """`training`."""
+
+    stage: int | None = value(None, int, low=1, high=3, optional=True)  # of the paper; says nothing by itself
+    seed: int = value(0, int, low=0)
+    epochs: float | None = value(1.0, float, above=0, optional=True)
+    max_steps: int | None = value(None, int, low=1, optional=True)  # in place of epochs
+    studies_per_step: int = value(8, int, low=1)
+    studies_per_batch: int = value(8, int, low=1)
+    learning_rates: dict = value({}, dict)  # part of the model -> rate; 0, or a part left out, is frozen
+    weight_decay: float = value(0.0, float, low=0)
+    betas: list = value([0.9, 0.999], list)
+    scheduler: str = value("constant", str, choices=SCHEDULERS)
+    scheduler_arguments: dict = value({}, dict)  # such as patience and factor of plateau
+    warmup_steps: int = value(0, int, low=0)
+    max_grad_norm: float = value(1.0, float, low=0)  # 0: no clipping
+    precision: str = value("float32", str, choices=("float32", "bfloat16"))
+    gradient_checkpointing: bool = value(False, bool)
+    log_every: int = value(10, int, low=1)
+    save_every: int = value(500, int, low=1)
+    keep_checkpoints: int = value(1, int, low=1)
+    hard_negatives: bool = value(False, bool)  # a second pass, over questions with a loss near the mean
+
+
+@dataclass(frozen=True)
+class SelectionSettings:
+    """`selection`: validation during training; the best checkpoint by `metric` is kept."""
+
+    metric: str = value("loss", str, choices=METRICS)
+    every: int | None = value(500, int, low=1, optional=True)  # steps; null: at the end only
+    metrics: list = value([], list)  # further ones to log
+    studies: int | None = value(None, int, low=1, optional=True)  # the first so many of the split; null: all
+    studies_per_batch: int = value(8, int, low=1)
+    questions_per_study: int | None = value(None, int, low=1, optional=True)  # null: all
+    beams: int = value(1, int, low=1)
+    max_new_tokens: int = value(128, int, low=1)
+    bert_score_encoder: str = value("distilbert-base-uncased", str)  # folder, Hub id, or minilm
+    bert_score_layer: int = value(5, int, low=0)
+    bert_score_device: str | None = value(None, str, optional=True)
+
+
+@dataclass(frozen=True)
+class ScstSettings:
+    """`scst`: L = alpha * L_reward + gamma * L_nll (paper, Section 5.2)."""
+
+    alpha: float = value(0.6, float, low=0)
+    gamma: float = value(0.4, float, low=0)
+    temperature: float = value(1.0, float, above=0)
+    max_new_tokens: int = value(128, int, low=1)
+
+
+@dataclass(frozen=True)
+class RewardSettings:
+    """`reward`: what the self-critical stage rewards."""
+
+    name: str = value("bert_score", str)  # or a weighted sum, "bert_score:0.7+rouge_l:0.3"
+    encoder: str = value("distilbert-base-uncased", str)
+    layer: int = value(5, int, low=0)
+    baseline: str | list | None = value(None, (str, list), optional=True)  # rescaling: a file, or three numbers
+    batch_size: int = value(64, int, low=1)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A whole recipe."""
+
+    model: SwinVedSettings | Blip2Settings
+    data: DataSettings = dataclasses.field(default_factory=DataSettings)
+    training: TrainingSettings = dataclasses.field(default_factory=TrainingSettings)
+    selection: SelectionSettings = dataclasses.field(default_factory=SelectionSettings)
+    scst: ScstSettings | None = None
+    reward: RewardSettings | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Every key with its value, as YAML and JSON write them."""
+        return dataclasses.asdict(self)
+
+    def to_yaml(self) -> str:
+        """The complete YAML, which `load_recipe` reads back to an equal recipe."""
+        return yaml.safe_dump(self.to_dict(), sort_keys=False, allow_unicode=True)
+
+
+MODELS = {"swin-ved": SwinVedSettings, "blip2-multiview": Blip2Settings}
+SECTIONS = {
+    "data": DataSettings, "training": TrainingSettings, "selection": SelectionSettings,
+    "scst": ScstSettings, "reward": RewardSettings,
+}  # fmt: skip
+PARTS = {
+    "swin-ved": ("encoder", "decoder"),
+    "blip2-multiview": ("q_formers", "projections", "prefix", "lora"),
+}
+
+
+def shipped_recipes() -> list[str]:
+    """Names of the recipes that come with the package."""
+    return sorted(path.stem for path in FOLDER.glob("*.yaml"))
+
+
+def load_recipe(name_or_path: str, overrides: Iterable[str] = ()) -> Recipe:
+    """Read a shipped recipe by name, or a YAML file, and apply `section.key=value` overrides.
+
+    Raises:
+        InputError: no such recipe, or it is not YAML.
+        ConfigError: an unknown key, a value out of range, or an override that is no `section.key=value`.
+    """
+    path = FOLDER / f"{name_or_path}.yaml" if name_or_path in shipped_recipes() else Path(name_or_path)
+    if not path.is_file():
+        raise InputError(
+            f"recipe {name_or_path!r} is neither a file nor a shipped recipe; shipped: {', '.join(shipped_recipes())}"
+        )
+    values = _parse(path.read_text(encoding="utf-8"), str(path))
+    if not isinstance(values, dict):
+        raise InputError(f"{path}: expected sections such as model and training, found {type(values).__name__}")
+    for override in overrides:
+        _override(values, override)
+    return make_recipe(values)
+
+
+def make_recipe(values: Mapping[str, Any]) -> Recipe:
+    """A checked recipe from nested mappings.
+
+    Raises:
+        ConfigError: an unknown key, a value out of range, or values that do not fit each other.
+    """
+    for section in values:
+        check_key(section, ("model", *SECTIONS), "the recipe")
+    model = values.get("model")
+    kind = model.get("kind") if isinstance(model, Mapping) else None
+    if kind not in MODELS:
+        raise ConfigError(f"model.kind is {kind!r}; allowed: {', '.join(MODELS)}")
+    parts = {"model": read_section(MODELS[kind], model, "model")}
+    for name, section in SECTIONS.items():
+        given = values.get(name)
+        if given is not None:
+            parts[name] = read_section(section, given, name)
+    recipe = Recipe(**parts)
+    _check_together(recipe)
+    return recipe
+
+
+def differences(before: Mapping[str, Any], now: Mapping[str, Any], prefix: str = "") -> list[str]:
+    """Keys whose values differ between two resolved recipes, as `training.seed was 0, now 1`; FREE ones left out."""
+    found = []
+    for key in [*before, *(key for key in now if key not in before)]:
+        name, old, new = f"{prefix}{key}", before.get(key), now.get(key)
+        if isinstance(old, Mapping) and isinstance(new, Mapping):
+            found += differences(old, new, f"{name}.")
+        elif old != new and name not in FREE:
+            found.append(f"{name} was {old!r}, now {new!r}")
+    return found
+
+
+def _check_together(recipe: Recipe) -> None:
+    model, training, selection = recipe.model, recipe.training, recipe.selection
+    if (training.epochs is None) == (training.max_steps is None):
+        raise ConfigError(
+            f"training.epochs is {training.epochs} and training.max_steps {training.max_steps}: set one of them, null "
+            "the other"
+        )
+    if training.studies_per_step % training.studies_per_batch:
+        raise ConfigError(
+            f"training.studies_per_step is {training.studies_per_step}; it must be a multiple of "
+            f"training.studies_per_batch, {training.studies_per_batch}"
+        )
+    if len(training.betas) != 2 or not all(isinstance(beta, float) and 0 <= beta < 1 for beta in training.betas):
+        raise ConfigError(f"training.betas is {training.betas}; allowed: two numbers from 0.0 to below 1.0")
+    rates = training.learning_rates
+    for part in rates:
+        check_key(part, PARTS[model.kind], "training.learning_rates")
+    for part, rate in rates.items():
+        if isinstance(rate, str):
+            try:
+                rates[part] = rate = float(rate)  # YAML 1.1 reads 3e-6 as a text
+            except ValueError:
+                pass
+        if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 <= rate < float("inf"):
+            raise ConfigError(f"training.learning_rates.{part} is {rate!r}; allowed: a number, at least 0")
+    if not any(rates.values()):
+        allowed = ", ".join(PARTS[model.kind])
+        raise ConfigError(f"training.learning_rates trains nothing: give a rate above 0 to one of {allowed}")
+    for name in selection.metrics:
+        if name not in METRICS:
+            check_key(name, METRICS, "selection.metrics")
+    if recipe.data.validation_split is None and (selection.metric != "loss" or training.scheduler == "plateau"):
+        raise ConfigError(
+            "data.validation_split is null, so selection.metric must be loss and training.scheduler not plateau: "
+            "nothing would be measured"
+        )
+    if recipe.scst is not None and recipe.reward is None:
+        raise ConfigError("scst is set without reward: add a section reward, such as reward: {name: rouge_l}")
+    if recipe.data.augment and model.kind != "swin-ved":
+        raise ConfigError("data.augment is true; only the swin-ved processor augments: set it to false")
+    if model.kind == "blip2-multiview":
+        if rates.get("lora") and model.lora is None:
+            raise ConfigError("training.learning_rates.lora is set without model.lora; add such as model.lora.r=8")
+        if (model.size is None) == (model.from_blip2 is None):
+            raise ConfigError("set one of model.size (random weights) and model.from_blip2 (a BLIP-2 to start from)")
+
+
+def _parse(text: str, where: str) -> Any:
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise InputError(f"{where}: not valid YAML ({error}); correct it") from error
+
+
+def _override(values: dict[str, Any], override: str) -> None:
+    key, sign, text = override.partition("=")
+    names = key.strip().split(".")
+    if not sign or len(names) < 2 or not all(names):
+        raise ConfigError(f"--set {override!r}: expected section.key=value, such as training.epochs=3")
+    place = values
+    for name in names[:-1]:
+        if place.get(name) is None:
+            place[name] = {}
+        place = place[name]
+        if not isinstance(place, dict):
+            raise ConfigError(f"--set {override!r}: {name} is a single value and has no keys")
+    place[names[-1]] = _parse(text, f"--set {key}")

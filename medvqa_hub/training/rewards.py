@@ -1,0 +1,192 @@
+"""Rewards of self-critical training: plain functions over texts.
+
+    reward(predictions, references, **columns) -> list[float | None]
+
+One value per pair, None where the pair cannot be scored. `columns` are the other columns of the dataset's rows
+(`question`, `category`, `label_value`, …) as lists, for rewards that need them. The trainer calls a reward once per
+batch with the sampled and the greedy answers together, so that BERTScore encodes each reference, and each answer that
+both have in common, once.
+
+Shipped: `bert_score` (F1, the paper's), `rouge_l`, `bleu_4` (of each sentence), `cider` (document frequencies of the
+training references, 0 to 10), and weighted sums such as "bert_score:0.7+rouge_l:0.3". BERTScore sees little difference
+between an answer and its negation; a sum with a metric of words holds it to them.
+
+Policy, the same for all: a reference without a letter or digit cannot be scored (None); an empty prediction is scored
+as the metric scores it, 0 or (BERTScore rescaled) below, since an empty answer is a bad one, not a missing one.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from numbers import Real
+
+from medvqa_core.errors import ConfigError, InputError
+from medvqa_core.metrics.bert_score import PAPER_BASELINE, PAPER_ENCODER, PAPER_LAYER, BertScorer
+from medvqa_core.metrics.bleu import bleu_scores
+from medvqa_core.metrics.cider import DocumentFrequencies, cider_scores
+from medvqa_core.metrics.rouge import rouge_scores
+from medvqa_core.progress import track
+from medvqa_hub.training.recipes import RewardSettings
+
+Reward = Callable[..., list[float | None]]
+PUBLISHED = "published"
+
+
+@dataclass(frozen=True)
+class _Context:
+    """What a factory may build its reward from."""
+
+    settings: RewardSettings
+    training_references: Iterable[str] | None
+    device: str | None
+
+
+def make_reward(
+    settings: RewardSettings | str, training_references: Iterable[str] | None = None, device: str | None = None
+) -> Reward:
+    """The reward that a recipe's section `reward` (or just its name) describes.
+
+    Args:
+        settings: the section. Its `baseline`, BERTScore's rescaling, may be None, three numbers, a table's file, or
+            "published": that of the paper's encoder and layer.
+        training_references: the training set's answers; `cider` counts its document frequencies in them.
+        device: of BERTScore's encoder; None takes the current GPU, or the CPU.
+
+    Raises:
+        ConfigError: an unknown reward, a weight that is no number, an encoder that cannot be loaded, a baseline that is
+            of another encoder, or no training references where they are needed.
+    """
+    settings = RewardSettings(name=settings) if isinstance(settings, str) else settings
+    weights = parse_reward_name(settings.name)
+    context = _Context(settings, training_references, device)
+    parts = {name: FACTORIES[name](context) for name in weights}
+
+    def reward(predictions: Sequence[str], references: Sequence[str], **columns: Sequence) -> list[float | None]:
+        scorable = [row for row, text in enumerate(references) if any(map(str.isalnum, text))]
+        values: list[float | None] = [None] * len(references)
+        if not scorable:
+            return values
+        pairs = [predictions[row] for row in scorable], [references[row] for row in scorable]
+        scored = {name: part(*pairs) for name, part in parts.items()}
+        for place, row in enumerate(scorable):
+            values[row] = weighted_sum({name: scored[name][place] for name in weights}, weights)
+        return values
+
+    reward.__name__ = settings.name
+    return reward
+
+
+def parse_reward_name(name: str) -> dict[str, float]:
+    """Weights by reward: "bert_score:0.7+rouge_l:0.3" -> {"bert_score": 0.7, "rouge_l": 0.3}; no weight means 1.
+
+    Raises:
+        ConfigError: an unknown reward, one named twice, or a weight that is not a number other than 0.
+    """
+    weights: dict[str, float] = {}
+    for part in name.split("+"):
+        reward, _, weight = (piece.strip() for piece in part.partition(":"))
+        if reward not in FACTORIES:
+            nearest = get_close_matches(reward, FACTORIES, n=1)
+            hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
+            raise ConfigError(
+                f"reward {reward!r} is unknown{hint} Allowed: {', '.join(FACTORIES)}, or a sum such as "
+                "'bert_score:0.7+rouge_l:0.3'"
+            )
+        if reward in weights:
+            raise ConfigError(f"reward {name!r} names {reward!r} twice; add up its weights")
+        try:
+            weights[reward] = float(weight) if weight else 1.0
+        except ValueError as error:
+            raise ConfigError(f"reward {name!r}: the weight {weight!r} is not a number") from error
+        if not weights[reward] or not math.isfinite(weights[reward]):
+            raise ConfigError(f"reward {name!r}: the weight {weight!r} is not allowed; give a number other than 0")
+    return weights
+
+
+def weighted_sum(values: Mapping[str, float | None], weights: Mapping[str, float]) -> float | None:
+    """Sum of weight x value; None where any of the values is None, since a part of a sum is another reward."""
+    if any(values[name] is None for name in weights):
+        return None
+    return sum(weight * values[name] for name, weight in weights.items())
+
+
+def check_rewards(values: Sequence[float | None], qa_ids: Sequence[str], name: str, answers: str) -> None:
+    """Check what a reward function returned, before anything is trained with it.
+
+    Args:
+        values: one per question.
+        qa_ids: the questions.
+        name: the reward's.
+        answers: whose values these are, "sampled" or "greedy", for the message.
+
+    Raises:
+        InputError: another number of values, or one that is no finite number and not None; the question is named.
+    """
+    if not isinstance(values, list) or len(values) != len(qa_ids):
+        found = f"{len(values)} values" if isinstance(values, list) else f"a {type(values).__name__}"
+        raise InputError(
+            f"reward {name!r} returned {found} for {len(qa_ids)} {answers} answers; return a list, one value each"
+        )
+    for value, qa_id in zip(values, qa_ids, strict=True):
+        if value is None:
+            continue
+        if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
+            raise InputError(
+                f"reward {name!r} gave {value!r} for the {answers} answer to {qa_id}; allowed are finite numbers, and "
+                "None where an answer cannot be scored. Nothing was trained with it; correct the reward, then run the "
+                "same command again"
+            )
+
+
+def count_frequencies(references: Iterable[str]) -> DocumentFrequencies:
+    """CIDEr's document frequencies of the training references, with a progress bar: minutes for millions of them."""
+    return DocumentFrequencies.build(track(references, "counting n-grams for CIDEr"))
+
+
+def _bert_score(context: _Context) -> Reward:
+    settings = context.settings
+    baseline = settings.baseline
+    if baseline == PUBLISHED:
+        if (settings.encoder, settings.layer) != (PAPER_ENCODER, PAPER_LAYER):
+            raise ConfigError(
+                f"reward.baseline is {PUBLISHED!r}, which is that of {PAPER_ENCODER!r}, layer {PAPER_LAYER}; for "
+                f"{str(settings.encoder)!r}, layer {settings.layer}, give null (no rescaling), three numbers or a table"
+            )
+        baseline = PAPER_BASELINE
+    scorer = BertScorer(settings.encoder, settings.layer, baseline, settings.batch_size, context.device)
+
+    def reward(predictions: Sequence[str], references: Sequence[str]) -> list[float | None]:
+        return [triple and triple[2] for triple in scorer.score(predictions, references)]
+
+    return reward
+
+
+def _cider(context: _Context) -> Reward:
+    if context.training_references is None:
+        raise ConfigError(
+            "reward 'cider' needs the document frequencies of the training references: pass training_references, the "
+            "training set's answers; those of one batch would change from step to step"
+        )
+    frequencies = count_frequencies(context.training_references)
+
+    def reward(predictions: Sequence[str], references: Sequence[str]) -> list[float | None]:
+        return cider_scores(predictions, references, frequencies=frequencies).samples["cider"]
+
+    return reward
+
+
+def _rouge_l(context: _Context) -> Reward:
+    return lambda predictions, references: rouge_scores(predictions, references).samples["rouge_l"]
+
+
+def _bleu_4(context: _Context) -> Reward:
+    return lambda predictions, references: bleu_scores(predictions, references).samples["bleu_4"]
+
+
+FACTORIES: dict[str, Callable[[_Context], Reward]] = {
+    "bert_score": _bert_score,
+    "rouge_l": _rouge_l,
+    "bleu_4": _bleu_4,
+    "cider": _cider,
+}

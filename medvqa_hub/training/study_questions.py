@@ -1,0 +1,129 @@
+"""What can be asked about the studies of a split: found once, without decoding an image, and counted.
+
+A question counts when its answer has a word; a study counts when it has such a question and an image that the model can
+use. The rest is left out and counted in `skipped`, never trained on.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Collection
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from medvqa_core.errors import InputError
+from medvqa_core.progress import track
+
+ROWS_AT_ONCE = 1_000
+
+
+class StudyQuestions:
+    """The usable questions of every usable study, as positions in the rows.
+
+    Args:
+        rows: split of the `studies` configuration.
+        what: how errors call it, such as "split train".
+        view_is_known: tells whether the model can use an image of a view name; None: all.
+        only: qa_ids to keep; None: all.
+
+    Attributes:
+        rows: as given.
+        studies: (studies,) row of each usable study.
+        study_ids: (studies,) its study_id.
+        counts: (studies,) how many usable questions it has.
+        skipped: counts of `questions_without_answer`, `studies_without_questions`, `studies_without_image`.
+
+    Raises:
+        InputError: no study is left.
+    """
+
+    def __init__(
+        self,
+        rows: Any,
+        what: str,
+        view_is_known: Callable[[str | None], bool] | None = None,
+        only: Collection[str] | None = None,
+    ) -> None:
+        self.rows = rows
+        self.skipped: Counter[str] = Counter()
+        positions, lengths, counts, ids = [], [], [], []
+        for table in track(_batches(rows), f"reading {what}", total=-(-len(rows) // ROWS_AT_ONCE)):
+            usable, length, count = self._questions(table["questions"].combine_chunks(), only)
+            seen = _has_image(table, view_is_known)
+            self.skipped["studies_without_image"] += int((~seen & (count > 0)).sum())
+            keep = np.repeat(seen, count)
+            positions.append(usable[keep])
+            lengths.append(length[keep])
+            counts.append(np.where(seen, count, 0))
+            ids.append(table["study_id"].to_numpy())
+        counts = np.concatenate(counts) if counts else np.zeros(0, int)
+        self.skipped["studies_without_questions"] = int((counts == 0).sum()) - self.skipped["studies_without_image"]
+        self.studies = np.flatnonzero(counts)
+        if not len(self.studies):
+            raise InputError(
+                f"{what}: none of its {len(counts)} studies has both a question with an answer and an image "
+                f"({dict(self.skipped)}); build the release again, or check image_root"
+            )
+        self.study_ids = np.concatenate(ids)[self.studies]
+        self._positions, self._lengths = np.concatenate(positions), np.concatenate(lengths)
+        self.counts = counts[self.studies]
+        self._starts = np.concatenate([[0], np.cumsum(self.counts)])
+
+    def __len__(self) -> int:
+        return len(self.studies)
+
+    def of(self, study: int) -> np.ndarray:
+        """Places of the usable questions of usable study `study` in its row's list."""
+        return self._positions[self._starts[study] : self._starts[study + 1]]
+
+    def lengths_of(self, study: int) -> np.ndarray:
+        """Characters of question and answer, aligned with `of(study)`."""
+        return self._lengths[self._starts[study] : self._starts[study + 1]]
+
+    def _questions(
+        self, lists: pa.ListArray, only: Collection[str] | None
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Places in their lists and lengths of the usable questions, and how many each study has."""
+        size = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
+        questions = lists.flatten()
+        answer = pc.utf8_trim_whitespace(pc.fill_null(pc.struct_field(questions, "answer"), ""))
+        question = pc.fill_null(pc.struct_field(questions, "question"), "")
+        said = pc.greater(pc.utf8_length(answer), 0).to_numpy(zero_copy_only=False)
+        asked = pc.greater(pc.utf8_length(pc.utf8_trim_whitespace(question)), 0).to_numpy(zero_copy_only=False)
+        usable = said & asked
+        self.skipped["questions_without_answer"] += int((~usable).sum())
+        if only is not None:
+            wanted = pc.is_in(pc.struct_field(questions, "qa_id"), pa.array(sorted(only), pa.string()))
+            usable &= wanted.to_numpy(zero_copy_only=False)
+        length = pc.add(pc.utf8_length(answer), pc.utf8_length(question)).to_numpy(zero_copy_only=False)
+        starts = np.cumsum(size) - size
+        place = np.arange(len(usable)) - np.repeat(starts, size)
+        study = np.repeat(np.arange(len(size)), size)
+        return place[usable], length[usable], np.bincount(study[usable], minlength=len(size))
+
+
+def _batches(rows: Any):
+    columns = ["study_id", "questions", "images", "views"]
+    missing = [name for name in columns if name not in rows.column_names]
+    if missing:
+        raise InputError(
+            f"the rows have no column {', '.join(missing)}: training reads the configuration 'studies', "
+            "load_dataset('mimic_cxr_vqa', 'studies', …)"
+        )
+    return rows.select_columns(columns).with_format("arrow").iter(batch_size=ROWS_AT_ONCE)
+
+
+def _has_image(table: pa.Table, view_is_known: Callable[[str | None], bool] | None) -> np.ndarray:
+    """(studies,) whether an image is there, of a view that the model knows."""
+    images = table["images"].combine_chunks()
+    if not pa.types.is_struct(images.type.value_type):
+        raise InputError("images are paths only: pass image_root, the folder that they start from")
+    found = np.zeros(len(images), bool)
+    for row, (paths, views) in enumerate(zip(images.to_pylist(), table["views"].to_pylist(), strict=True)):
+        known = views or []
+        for place, path in enumerate(paths or []):
+            view = known[place] if place < len(known) else None
+            if path is not None and (view_is_known is None or view_is_known(view)):
+                found[row] = True
+    return found

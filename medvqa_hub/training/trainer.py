@@ -1,0 +1,351 @@
+"""SupervisedTrainer: transformers' Trainer on study batches, with parts, exact resume, and whole checkpoints.
+
+What differs from Trainer:
+- The run is one pass over `StudyBatches`, whose batch n depends on (seed, n) alone; epochs are within it. The random
+  numbers of a step (dropout) are seeded from (seed, n) too. So a run that goes on needs no saved generator, and any
+  number of processes computes the same steps: the same batches, the loss a mean over all target tokens of the step.
+- Every part of the model has its learning rate; a part without one is frozen and runs as in evaluation.
+- Validation is a loss and scores of generated answers; the best model is written to `best` at once.
+- A loss that is no number stops the run and names the step and the questions.
+
+For subclasses: override `compute_loss`, and `note` figures to see their means in the log.
+"""
+
+import sys
+import time
+from collections import defaultdict
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader
+from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
+
+from medvqa_core.errors import ConfigError, MedvqaError
+from medvqa_core.files import writing
+from medvqa_core.governance import Governance
+from medvqa_hub.training import checkpoints
+from medvqa_hub.training.parts import freeze_parts, frozen_modules, parameter_groups
+from medvqa_hub.training.recipes import Recipe
+from medvqa_hub.training.study_batches import EveryNth, StudyBatches, StudyCollator, derive_seed, take_only
+from medvqa_hub.training.study_questions import StudyQuestions
+from medvqa_hub.training.training_log import TrainingLog
+from medvqa_hub.training.validation import Validation
+
+LINE_INTERVAL = 10.0  # seconds between lines of progress
+NEVER = 10**12  # steps
+
+
+class TrainingError(MedvqaError):
+    """Training cannot go on: its numbers are broken."""
+
+
+class SupervisedTrainer(Trainer):
+    """Trains on the negative log-likelihood of the answers.
+
+    Args:
+        model: of `recipe.model.kind`; its parts are frozen as the recipe says.
+        processor: of the model.
+        recipe: resolved.
+        train_rows: rows of the `studies` configuration with images, or a StudyQuestions made of them.
+        validation_rows: the same; None trains without validation.
+        out: folder of the run; see `checkpoints`.
+        governance: class of everything that the model has seen.
+        log: where log lines go; None on processes other than the first.
+
+    Raises:
+        ConfigError: the recipe asks for what the machine or the model does not have.
+        InputError: no study can be used.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        processor: Any,
+        recipe: Recipe,
+        train_rows: Any,
+        validation_rows: Any,
+        out: Path,
+        governance: Governance = Governance.CREDENTIALED,
+        log: TrainingLog | None = None,
+    ) -> None:
+        self.recipe, self.out, self.governance, self.training_log = recipe, out, governance, log
+        kind, data, training = recipe.model.kind, recipe.data, recipe.training
+        self.train_questions = as_questions(train_rows, f"split {data.train_split}", kind, processor)
+        self.steps = steps_of(recipe, len(self.train_questions))
+        arguments = make_arguments(recipe, out, self.steps, validates=validation_rows is not None)
+        self.batches = StudyBatches(
+            self.train_questions,
+            StudyCollator(processor, kind, data.augment),
+            self.steps,
+            training.studies_per_step,
+            training.studies_per_batch,
+            data.questions_per_study,
+            data.questions_per_study_policy,
+            training.seed,
+        )
+        arguments.gradient_accumulation_steps = batches_per_process(recipe, arguments.world_size)
+        freeze_parts(model, kind, training.learning_rates)
+        self._frozen = frozen_modules(model)
+        # Trainer wants adapters on a quantised model; here the parts that stayed in float are what is trained.
+        quantised = getattr(model, "is_quantized", False) and not getattr(model, "_hf_peft_config_loaded", False)
+        if quantised:
+            model._hf_peft_config_loaded = True
+        super().__init__(model, arguments, train_dataset=self.batches, processing_class=processor)
+        if quantised:
+            model._hf_peft_config_loaded = False
+        self.remove_callback(PrinterCallback)
+        self.add_callback(_Moments())
+        self.validation = None
+        if validation_rows is not None:
+            questions = as_questions(validation_rows, f"split {data.validation_split}", kind, processor)
+            self.validation = Validation(questions, processor, kind, recipe.selection, arguments)
+        self._noted: dict[str, list[float]] = defaultdict(list)
+        self._questions_seen, self._clock, self._last_line = 0, time.monotonic(), time.monotonic()
+
+    def note(self, name: str, value: float) -> None:
+        """Remember a figure of this batch; the log shows the mean since the last line."""
+        self._noted[name].append(float(value))
+
+    def get_train_dataloader(self) -> DataLoader:
+        """This process's share of the batches, in order; images are decoded in the loader's workers."""
+        arguments = self.args
+        return DataLoader(
+            self.batches,
+            batch_sampler=EveryNth(arguments.process_index, arguments.world_size, len(self.batches)),
+            collate_fn=take_only,
+            num_workers=self.recipe.data.workers,
+            pin_memory=torch.cuda.is_available(),
+        )
+
+    def create_optimizer(self, model: Any = None) -> torch.optim.Optimizer:
+        """AdamW (Adam where nothing decays) with a group per part."""
+        if self.optimizer is None:
+            training = self.recipe.training
+            groups = parameter_groups(
+                self.model if model is None else model,
+                self.recipe.model.kind,
+                training.learning_rates,
+                training.weight_decay,
+            )
+            self.optimizer = torch.optim.AdamW(groups, betas=tuple(training.betas))
+        return self.optimizer
+
+    def training_step(self, model: Any, inputs: dict[str, Any], num_items_in_batch: Any = None) -> torch.Tensor:
+        """One batch forward and backward; its random numbers depend on the batch's number alone."""
+        torch.manual_seed(derive_seed(self.recipe.training.seed, 3, inputs["number"]))
+        inputs = {name: value for name, value in inputs.items() if name != "number"}
+        self._questions_seen += len(inputs["rows"])
+        loss = super().training_step(model, inputs, num_items_in_batch)
+        return loss
+
+    def compute_loss(
+        self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
+    ) -> Any:
+        """Negative log-likelihood per target token of the step."""
+        rows = inputs.pop("rows")
+        self.rest_frozen_parts()
+        loss, outputs = super().compute_loss(model, inputs, True, num_items_in_batch)
+        self.check_number(loss, rows)
+        return (loss, outputs) if return_outputs else loss
+
+    def rest_frozen_parts(self) -> None:
+        """Put frozen parts into evaluation mode; Trainer puts the whole model into training mode before each batch."""
+        for module in self._frozen:
+            module.eval()
+
+    def check_number(self, loss: torch.Tensor, rows: list[dict[str, Any]], what: str = "the loss") -> None:
+        """Raise a TrainingError if `loss` is NaN or infinite; it names the step and the questions, never their text."""
+        if not torch.isfinite(loss).all():
+            ids = ", ".join(str(row["qa_id"]) for row in rows)
+            raise TrainingError(
+                f"{what} is {loss.detach().float().mean().item()} at step {self.state.global_step + 1}; the batch's "
+                f"questions: {ids}. Lower training.learning_rates, or look at these rows; the last checkpoint is whole"
+            )
+
+    def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
+        """Validate: `eval_loss`, and scores of generated answers where the recipe asks for them."""
+        figures = self.validation.measure(self.model, self.accelerator)
+        metrics = {f"eval_{name}": value for name, value in figures.items()}
+        if not all(abs(value) < float("inf") for value in metrics.values()):
+            raise TrainingError(
+                f"validation at step {self.state.global_step} gave {metrics}; lower training.learning_rates"
+            )
+        self.log(dict(metrics))
+        self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
+        # What ran in between took time that is not training's.
+        self._clock, self._questions_seen = time.monotonic(), 0
+        return metrics
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        """Write a line to the log and, every 10 s, one to standard error."""
+        if "train_runtime" in logs:
+            return  # Trainer's summary counts batches as samples
+        if "loss" in logs:
+            seconds = max(time.monotonic() - self._clock, 1e-9)
+            seen = self._questions_seen * self.args.world_size
+            logs["questions_per_second"] = round(seen / seconds, 2)
+            logs |= {f"learning_rate_{group['part']}": group["lr"] for group in self.optimizer.param_groups}
+            logs.pop("learning_rate", None)
+            logs |= {name: sum(values) / len(values) for name, values in self._noted.items()}
+            self._noted.clear()
+            self._clock, self._questions_seen = time.monotonic(), 0
+        step = self.state.global_step
+        epoch = round(step * self.recipe.training.studies_per_step / len(self.train_questions), 4)
+        if self.training_log is not None:
+            self.training_log.append({"step": step, "epoch": epoch, **logs})
+            self._show_progress(step, logs)
+        self.control = self.callback_handler.on_log(self.args, self.state, self.control, logs)
+
+    def _show_progress(self, step: int, logs: dict[str, float]) -> None:
+        now = time.monotonic()
+        if now - self._last_line < LINE_INTERVAL and "eval_loss" not in logs:
+            return
+        self._last_line = now
+        shown = {name: value for name, value in logs.items() if not name.startswith("learning_rate")}
+        figures = ", ".join(f"{name} {value:.4g}" for name, value in shown.items())
+        print(f"step {step}/{self.steps}: {figures}", file=sys.stderr)
+
+    def _init_training_state(self, *args: Any, **kwargs: Any) -> tuple[int, int]:
+        """As Trainer; the best model on disk may be newer than the checkpoint that the run goes on from."""
+        result = super()._init_training_state(*args, **kwargs)
+        manifest = self.out / checkpoints.BEST_FOLDER / checkpoints.MANIFEST
+        if manifest.exists():
+            best = checkpoints.read_json(manifest)
+            self.state.best_metric, self.state.best_global_step = best["value"], best["step"]
+        return result
+
+    def _determine_best_metric(self, metrics: dict[str, float], trial: Any) -> bool:
+        is_best = super()._determine_best_metric(metrics, trial)
+        if is_best:
+            self.save_best({"metric": self.recipe.selection.metric, "value": self.state.best_metric})
+        return is_best
+
+    def save_best(self, details: dict[str, Any]) -> None:
+        """Write the model as it is to `best`."""
+        if self.args.should_save:
+            details = {"step": self.state.global_step, **details}
+            self._write(self.out / checkpoints.BEST_FOLDER, checkpoints.BEST, details, None)
+
+    def _save_checkpoint(self, model: Any, trial: Any) -> None:
+        """A checkpoint to go on from; it appears whole, and older ones go."""
+        if not self.args.should_save:
+            return
+        step = self.state.global_step
+        state = replace(self.state, log_history=[])
+        self._write(checkpoints.checkpoint_folder(self.out, step), checkpoints.CHECKPOINT, {"step": step}, state)
+        checkpoints.remove_old(self.out, self.recipe.training.keep_checkpoints)
+
+    def _write(self, path: Path, kind: str, details: dict[str, Any], state: Any) -> None:
+        with checkpoints.writing_folder(path, kind, self.governance, self.recipe.to_yaml(), details) as folder:
+            self.accelerator.unwrap_model(self.model).save_pretrained(folder)
+            self.processing_class.save_pretrained(folder)
+            if state is not None:
+                torch.save(self.optimizer.state_dict(), folder / "optimizer.pt")
+                torch.save(self.lr_scheduler.state_dict(), folder / "scheduler.pt")
+                with writing(path):
+                    state.save_to_json(str(folder / "trainer_state.json"))
+
+    def _load_rng_state(self, checkpoint: str | None) -> None:
+        """Nothing: every batch seeds its own."""
+
+
+class _Moments(TrainerCallback):
+    """When to log, validate and save, beyond Trainer's intervals."""
+
+    def on_step_end(self, args: TrainingArguments, state: Any, control: Any, **kwargs: Any) -> Any:
+        if state.global_step >= state.max_steps:
+            control.should_save = True
+            control.should_evaluate = args.metric_for_best_model is not None
+        # The mean loss since the last line is not saved: lines begin anew at a checkpoint, whether a run goes on or not.
+        control.should_log = control.should_log or control.should_save or control.should_evaluate
+        return control
+
+
+def as_questions(rows: Any, what: str, kind: str, processor: Any) -> StudyQuestions:
+    """What can be asked about `rows`; a StudyQuestions is returned as it is."""
+    if isinstance(rows, StudyQuestions):
+        return rows
+    known = None if kind == "swin-ved" else (lambda view: processor.view_number(view) is not None)
+    return StudyQuestions(rows, what, known)
+
+
+def steps_of(recipe: Recipe, studies: int) -> int:
+    """Optimizer steps of a run over `studies` usable studies; a part of a step is a step."""
+    training = recipe.training
+    if training.max_steps is not None:
+        return training.max_steps
+    return max(1, -int(-(training.epochs * studies) // training.studies_per_step))
+
+
+def batches_per_process(recipe: Recipe, processes: int) -> int:
+    """Batches that each process accumulates for a step.
+
+    Raises:
+        ConfigError: a step's batches cannot be shared out evenly.
+    """
+    training = recipe.training
+    batches = training.studies_per_step // training.studies_per_batch
+    if batches % processes:
+        raise ConfigError(
+            f"a step has {batches} batches (training.studies_per_step {training.studies_per_step} / "
+            f"studies_per_batch {training.studies_per_batch}), which {processes} processes cannot share evenly; lower "
+            f"studies_per_batch, so that {processes} divides their number"
+        )
+    return batches // processes
+
+
+def check_machine(recipe: Recipe) -> None:
+    """Raise a ConfigError if the recipe wants what this machine has not."""
+    if recipe.training.precision == "bfloat16" and not torch.cuda.is_available():
+        raise ConfigError(
+            "training.precision is bfloat16, which needs a GPU, and none is found; use --set training.precision=float32"
+        )
+    if recipe.model.kind == "blip2-multiview" and recipe.model.quantize and not torch.cuda.is_available():
+        return  # bitsandbytes quantises on a CPU too, slowly
+
+
+def make_arguments(recipe: Recipe, out: Path, steps: int, validates: bool) -> TrainingArguments:
+    """transformers' arguments for `recipe`.
+
+    Raises:
+        ConfigError: bfloat16 is asked for and there is no GPU, or scheduler arguments are not the scheduler's.
+    """
+    check_machine(recipe)
+    training, selection = recipe.training, recipe.selection
+    greater = selection.metric != "loss"
+    scheduler, arguments = training.scheduler, dict(training.scheduler_arguments)
+    if scheduler == "plateau":
+        scheduler, arguments = "reduce_lr_on_plateau", {"mode": "max" if greater else "min", **arguments}
+    every = min(selection.every or NEVER, NEVER)
+    return TrainingArguments(
+        output_dir=str(out),
+        max_steps=steps,
+        per_device_train_batch_size=1,  # a batch is one item of StudyBatches
+        learning_rate=max(training.learning_rates.values()),
+        weight_decay=training.weight_decay,
+        lr_scheduler_type=scheduler,
+        lr_scheduler_kwargs=arguments,
+        warmup_steps=training.warmup_steps,
+        max_grad_norm=training.max_grad_norm,
+        bf16=training.precision == "bfloat16",
+        activation_checkpointing=training.gradient_checkpointing,
+        logging_strategy="steps",
+        logging_steps=training.log_every,
+        logging_nan_inf_filter=False,
+        eval_strategy="steps" if validates else "no",
+        eval_steps=every,
+        save_strategy="steps",
+        save_steps=training.save_every,
+        metric_for_best_model=f"eval_{selection.metric}" if validates else None,
+        greater_is_better=greater,
+        average_tokens_across_devices=True,
+        remove_unused_columns=False,
+        ddp_find_unused_parameters=False,
+        seed=training.seed,
+        use_cpu=not torch.cuda.is_available(),
+        report_to="none",
+        disable_tqdm=True,
+        log_level="error",
+    )

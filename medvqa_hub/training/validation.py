@@ -1,0 +1,141 @@
+"""Validation during training: mean loss per target token, and scores of greedy (or beam) answers.
+
+Questions are grouped by study, and a study's images are encoded once for its loss and its answers. Batches are the same
+for any number of processes; each takes its share, and sums, not means, are put together.
+"""
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from medvqa_core.errors import ConfigError
+from medvqa_hub.training.recipes import SelectionSettings
+from medvqa_hub.training.study_batches import EveryNth, StudyCollator
+from medvqa_hub.training.study_questions import StudyQuestions
+
+IMAGE_INPUTS = ("pixel_values", "image_mask", "image_study", "image_view")
+
+
+class Validation:
+    """Validates a model as `selection` says.
+
+    Args:
+        questions: what can be asked about the validation split.
+        processor: of the model.
+        kind: of the model.
+        selection: what is measured, on how many studies and questions.
+        arguments: of the trainer: this process's number, and of how many; workers' precision.
+    """
+
+    def __init__(
+        self, questions: StudyQuestions, processor: Any, kind: str, selection: SelectionSettings, arguments: Any
+    ) -> None:
+        self.questions, self.processor, self.kind, self.selection = questions, processor, kind, selection
+        self.arguments = arguments
+        studies = np.arange(min(len(questions), selection.studies or len(questions)))
+        size = selection.studies_per_batch
+        self.batches = [studies[start : start + size] for start in range(0, len(studies), size)]
+        self.metrics = sorted({selection.metric, *selection.metrics} - {"loss"})
+        self.prompts = StudyCollator(processor, kind, answers=False)
+        self.targets = StudyCollator(processor, kind)
+        self._scorer: Any = None
+
+    @torch.no_grad()
+    def measure(self, model: Any, accelerator: Any) -> dict[str, float]:
+        """`loss` and the recipe's metrics, the same on every process."""
+        training = model.training
+        model.eval()
+        total, tokens, texts = 0.0, 0, []
+        for (number,) in EveryNth(self.arguments.process_index, self.arguments.world_size, len(self.batches)):
+            loss, count, answers = self._measure_batch(model, accelerator, self.batches[number])
+            total, tokens = total + loss, tokens + count
+            texts.append((number, answers))
+        model.train(training)
+        sums = torch.tensor([[total, float(tokens)]], dtype=torch.float64, device=accelerator.device)
+        sums = accelerator.gather(sums).sum(0)
+        figures = {"loss": (sums[0] / sums[1]).item()}
+        if self.metrics:
+            figures |= self._score(texts)
+        return figures
+
+    def _measure_batch(
+        self, model: Any, accelerator: Any, studies: np.ndarray
+    ) -> tuple[float, int, list[tuple[str, str]]]:
+        members = [(self.questions.rows[int(self.questions.studies[study])], self._places(study)) for study in studies]
+        batch = self._to_device(self.targets(members), accelerator.device)
+        rows = batch.pop("rows")
+        images = {name: batch.pop(name) for name in IMAGE_INPUTS if name in batch}
+        if "image_study" in images:
+            images["num_studies"] = len(members)
+        with accelerator.autocast():
+            encoded = model.encode(**images)
+            one = torch.ones((), device=accelerator.device)  # so that the loss is a sum over tokens
+            loss = model(**batch, encoder_outputs=encoded, num_items_in_batch=one).loss.item()
+            count = int((batch["labels"] != -100).sum())
+            if not self.metrics:
+                return loss, count, []
+            words = self._to_device(self._prompts(rows), accelerator.device)
+            sequences = model.generate(
+                **words,
+                study_index=batch["study_index"],
+                encoder_outputs=encoded,
+                num_beams=self.selection.beams,
+                do_sample=False,
+                max_new_tokens=self.selection.max_new_tokens,
+            )
+        answers = self.processor.batch_decode(sequences, skip_special_tokens=True)
+        return loss, count, [(answer, row["answer"]) for answer, row in zip(answers, rows, strict=True)]
+
+    def _prompts(self, rows: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
+        encoded = self.processor(text=[row["question"] for row in rows])
+        return {name: encoded[name] for name in ("input_ids", "attention_mask")}
+
+    def _places(self, study: int) -> np.ndarray:
+        """The first questions of a study: the same ones in every validation."""
+        return self.questions.of(study)[: self.selection.questions_per_study]
+
+    def _to_device(self, batch: dict[str, Any], device: torch.device) -> dict[str, Any]:
+        return {name: value.to(device) if torch.is_tensor(value) else value for name, value in batch.items()}
+
+    def _score(self, texts: list[tuple[int, list[tuple[str, str]]]]) -> dict[str, float]:
+        """Scores of all processes' answers, in the order of the batches; computed by the first process alone."""
+        from accelerate.utils import broadcast_object_list, gather_object
+
+        gathered = sorted(gather_object(texts), key=lambda item: item[0])
+        pairs = [pair for _, batch in gathered for pair in batch]
+        scores: list[dict[str, float] | None] = [None]
+        if self.arguments.process_index == 0:
+            scores = [self._score_pairs([answer for answer, _ in pairs], [reference for _, reference in pairs])]
+        broadcast_object_list(scores)
+        return scores[0]
+
+    def _score_pairs(self, predictions: list[str], references: list[str]) -> dict[str, float]:
+        found: dict[str, float | None] = {}
+        if any(name.startswith("bleu") for name in self.metrics):
+            from medvqa_core.metrics.bleu import bleu_scores
+
+            found |= bleu_scores(predictions, references).corpus
+        if "rouge_l" in self.metrics:
+            from medvqa_core.metrics.rouge import rouge_scores
+
+            found |= rouge_scores(predictions, references).corpus
+        if "cider" in self.metrics:
+            from medvqa_core.metrics.cider import cider_scores
+
+            found |= cider_scores(predictions, references).corpus
+        if "bert_score" in self.metrics:
+            found["bert_score"] = self._bert_score(predictions, references)
+        missing = [name for name in self.metrics if found.get(name) is None]
+        if missing:
+            raise ConfigError(f"validation could not compute {', '.join(missing)}; choose another selection.metric")
+        return {name: float(found[name]) for name in self.metrics}
+
+    def _bert_score(self, predictions: list[str], references: list[str]) -> float | None:
+        from medvqa_core.metrics.bert_score import BertScorer
+
+        if self._scorer is None:
+            selection = self.selection
+            self._scorer = BertScorer(encoder=selection.bert_score_encoder, layer=selection.bert_score_layer)
+        values = [score[2] for score in self._scorer.score(predictions, references) if score is not None]
+        return sum(values) / len(values) if values else None

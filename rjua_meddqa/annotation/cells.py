@@ -1,0 +1,101 @@
+"""Pieces of recognised text with their place on the page, as drafts need them: cells, their parts, and rows of them."""
+
+import math
+import re
+import unicodedata
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from rjua_meddqa.schema import Box
+
+SAME_ROW = 0.5  # of the height: how far the middles of two cells of a row may be apart
+_CJK = re.compile(r"[\u4e00-\u9fff]")
+_ARROWS = "↑↓⬆⬇"
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A piece of text; `y` is its middle, `height` that of its letters (a tilted box is higher than they are)."""
+
+    text: str
+    left: float
+    right: float
+    y: float
+    height: float
+
+    @property
+    def top(self) -> float:
+        return self.y - self.height / 2
+
+    @property
+    def bottom(self) -> float:
+        return self.y + self.height / 2
+
+
+def cell_of(box: Box) -> Cell:
+    corners = box.points
+    height = (math.dist(corners[0], corners[3]) + math.dist(corners[1], corners[2])) / 2
+    return Cell(box.text.strip(), box.left, box.right, sum(y for _, y in corners) / 4, max(height, 1.0))
+
+
+def part(cell: Cell, start: int, end: int) -> Cell:
+    """Characters `start` to `end` of `cell`, placed by their widths: a Chinese character is as wide as two letters."""
+    widths = [2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in cell.text]
+    scale = (cell.right - cell.left) / max(sum(widths), 1)
+    left = cell.left + sum(widths[:start]) * scale
+    return Cell(cell.text[start:end], left, left + sum(widths[start:end]) * scale, cell.y, cell.height)
+
+
+def tokens(cell: Cell) -> list[Cell]:
+    """`cell` cut at white space and around arrows."""
+    return [part(cell, *match.span()) for match in re.finditer(rf"[{_ARROWS}]+|[^\s{_ARROWS}]+", cell.text)]
+
+
+def is_arrow(text: str) -> bool:
+    return bool(text) and all(character in _ARROWS for character in text)
+
+
+def overlap(one: Cell, other: Cell) -> float:
+    """Pixels that two cells share from left to right; negative: the gap between them."""
+    return min(one.right, other.right) - max(one.left, other.left)
+
+
+def in_row(one: Cell, other: Cell, share: float = SAME_ROW) -> bool:
+    return abs(one.y - other.y) <= share * max(one.height, other.height)
+
+
+def rows(cells: Iterable[Cell]) -> list[list[Cell]]:
+    """Cells by rows from top to bottom, each from left to right; a cell joins a row that its neighbours there are in."""
+    found: list[list[Cell]] = []
+    for cell in sorted(cells, key=lambda cell: (cell.y, cell.left)):
+        for row in reversed(found[-3:]):
+            nearest = min(row, key=lambda other: max(other.left - cell.right, cell.left - other.right))
+            if in_row(cell, nearest) and overlap(cell, nearest) < 0.3 * min(width(cell), width(nearest)):
+                row.append(cell)
+                break
+        else:
+            found.append([cell])
+    return [sorted(row, key=lambda cell: cell.left) for row in found]
+
+
+def width(cell: Cell) -> float:
+    return cell.right - cell.left
+
+
+def join_cells(cells: Sequence[Cell]) -> str:
+    """The text of a table cell over one or several lines: rows from top to bottom, joined as wrapped text is."""
+    text = ""
+    for row in rows(cells):
+        for cell in row:
+            text = join_wrapped(text, cell.text)
+    return text
+
+
+def join_wrapped(before: str, after: str) -> str:
+    """Two pieces of one text: no space where a Chinese word was cut, one where a word or number ended."""
+    before, after = before.rstrip(), after.lstrip()
+    if not before or not after:
+        return before + after
+    is_cut = _CJK.match(before[-1]) and _CJK.match(after[0])
+    is_closed = not before[-1].isalnum() or not after[0].isalnum()
+    return before + ("" if is_cut or is_closed else " ") + after

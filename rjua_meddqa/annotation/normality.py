@@ -1,0 +1,185 @@
+"""Whether a result is normal, from what stands on the page: the result, its reference range and the printed arrow.
+
+The verdict is one of IS_NORMAL_VALUES (paper, Section 4.2.1). Without a range it is 无法判断, as the annotators were
+told; so it is where the range depends on sex, age or risk and the groups disagree. Nothing is guessed about the patient.
+"""
+
+import re
+from math import inf
+from typing import NamedTuple
+
+from rjua_meddqa.annotation.ranges import LabelledInterval, ParsedRange, parse_number, parse_range, plain
+from rjua_meddqa.schema import ABNORMAL, HIGH, LOW, MISSING, NORMAL, UNDECIDED
+
+_ARROWS = {"↑": HIGH, "⬆": HIGH, "▲": HIGH, "△": HIGH, "↓": LOW, "⬇": LOW, "▼": LOW, "▽": LOW}
+_ARROW = re.compile(
+    "[" + "".join(_ARROWS) + r"]+|(?<=[\d\s])\(?(?:HH|LL|H|偏高|升高)\)?$|(?<=[\d\s])\(?(?:偏低|降低)\)?$"
+)
+_FLAG_WORDS = {"H": HIGH, "HH": HIGH, "偏高": HIGH, "升高": HIGH, "LL": LOW, "偏低": LOW, "降低": LOW}
+
+# What a range's label says about those in it: "缺乏: <20" holds results that are too low.
+_LOW_STATES = ("缺乏", "不足", "缺陷", "低下", "偏低", "降低", "减低", "减少")
+_NORMAL_STATES = ("正常", "充足", "充分", "理想", "合适", "适宜", "健康成人", "可接受")
+_HIGH_STATES = ("边缘升高", "升高", "偏高", "增高", "过量", "过高", "中毒", "增多")
+
+_NEGATIVE = {
+    "阴性",
+    "-",
+    "neg",
+    "negative",
+    "未检出",
+    "未见",
+    "未发现",
+    "阴",
+    "n",
+    "无反应",
+    "nonreactive",
+    "non-reactive",
+}
+_POSITIVE = {"阳性", "弱阳性", "强阳性", "+", "++", "+++", "++++", "1+", "2+", "3+", "4+", "+1", "+2", "+3", "+4"}
+_POSITIVE |= {"pos", "positive", "检出", "阳", "有反应", "reactive"}
+_BETWEEN = {"±", "+-", "+/-", "-/+", "可疑", "弱反应", "trace"}
+
+
+class Judgement(NamedTuple):
+    """A verdict, one of IS_NORMAL_VALUES, and why."""
+
+    verdict: str
+    reason: str
+
+
+def judge(result: str, reference: str) -> Judgement:
+    """Judge `result` by `reference` (the range as printed, with or without unit).
+
+    Both may carry full-width signs, any dash, units, an arrow and the slips that `ranges.py` reads. Numbers decide
+    over an arrow; an arrow decides where the numbers leave it open, never where there is no range.
+    """
+    result, arrow = split_arrow(result)
+    reference, arrow_of_range = split_arrow(reference)
+    if is_blank(result):
+        return Judgement(UNDECIDED, "no result")
+    if is_blank(reference):
+        return Judgement(UNDECIDED, "no range")
+    parsed = parse_range(reference)
+    judgement = _judge_number(result, parsed) if parsed.intervals else _judge_words(result, reference)
+    direction = arrow or arrow_of_range
+    if judgement.verdict == UNDECIDED and direction:
+        return Judgement(direction, f"the arrow decides ({judgement.reason})")
+    return judgement
+
+
+def split_arrow(text: str) -> tuple[str, str]:
+    """`text` without its arrow or flag, and 否(偏高), 否(偏低) or "" for it. `5.6↑`, `↓ 1.2`, `5.6 H`, `5.6 偏高`."""
+    match = _ARROW.search(text.strip())
+    if not match:
+        return text.strip(), ""
+    mark = match[0].strip("()")
+    rest = _ARROW.sub("", text.strip()).strip()
+    return rest, _FLAG_WORDS.get(mark) or _ARROWS[mark[0]]
+
+
+def is_blank(text: str) -> bool:
+    """Whether a cell says that nothing is there (空, 无, dashes of a blank form field)."""
+    return text.strip() in ("", MISSING, "/", "--", "---", "----", "—", "——")
+
+
+def _judge_number(result: str, parsed: ParsedRange) -> Judgement:
+    number = parse_number(result)
+    if number is None:
+        label = parsed.intervals[0].label  # 阴性(<1.0)
+        if _polarity(result) and _polarity(label):
+            return _judge_words(result, label)
+        return Judgement(UNDECIDED, "the result is no number, the range is one")
+    sign, value, unit, _ = number
+    if not _same_scale(unit, parsed.unit):
+        return Judgement(UNDECIDED, f"units differ: {unit} and {parsed.unit}")
+    states = [_state(entry.label) for entry in parsed.intervals]
+    if NORMAL in states or (any(states) and all(states)):
+        return _judge_by_states(sign, value, parsed.intervals, states)
+    verdicts = {_compare(sign, value, entry) for entry in parsed.intervals}
+    if len(verdicts) == 1:
+        verdict = verdicts.pop()
+        return Judgement(verdict, "outside its range" if verdict in (HIGH, LOW) else "by its range")
+    return Judgement(UNDECIDED, f"{len(parsed.intervals)} ranges by group disagree")
+
+
+def _judge_by_states(sign: str, value: float, entries: tuple[LabelledInterval, ...], states: list[str]) -> Judgement:
+    """By ranges that are named after what they mean; those called normal decide alone where they agree."""
+    normal = {_compare(sign, value, entry) for entry, state in zip(entries, states, strict=True) if state == NORMAL}
+    if len(normal) == 1:
+        return Judgement(normal.pop(), "by the range called normal")
+    held = {state for entry, state in zip(entries, states, strict=True) if not sign and entry.interval.holds(value)}
+    if len(held) == 1 and not normal:
+        return Judgement(held.pop(), "in a range named after its state")
+    return Judgement(UNDECIDED, "no range named after a state holds it")
+
+
+def _compare(sign: str, value: float, entry: LabelledInterval) -> str:
+    """A number, or all numbers below or above one (`<0.01`), against one interval."""
+    interval = entry.interval
+    if interval.is_below(value) and sign in ("", "<", "≤"):
+        return LOW
+    if interval.is_above(value) and sign in ("", ">", "≥"):
+        return HIGH
+    if not sign:
+        return NORMAL
+    if sign in ("<", "≤"):
+        if sign == "<" and value == interval.low:
+            return LOW
+        # a range from 0 has no lower side that a result could leave
+        is_open_below = interval.low == -inf or (interval.low == 0 and not interval.low_open)
+        fits = value < interval.high or (value == interval.high and (sign == "<" or not interval.high_open))
+        return NORMAL if is_open_below and fits else UNDECIDED
+    if sign == ">" and value == interval.high:
+        return HIGH
+    fits = value > interval.low or (value == interval.low and (sign == ">" or not interval.low_open))
+    return NORMAL if interval.high == inf and fits else UNDECIDED
+
+
+def _state(label: str) -> str:
+    """LOW, NORMAL or HIGH where a label names a state, "" where it names a group of people or nothing."""
+    for states, verdict in ((_LOW_STATES, LOW), (_HIGH_STATES, HIGH), (_NORMAL_STATES, NORMAL)):
+        if any(label.startswith(state) or label.endswith(state) for state in states):
+            return verdict
+    return ""
+
+
+def _judge_words(result: str, reference: str) -> Judgement:
+    """Results in words: 阴性 against 阴性, 淡黄色 against 淡黄色-黄色."""
+    found, expected = _polarity(result), _polarity(reference)
+    if "undecided" in (found, expected):
+        return Judgement(UNDECIDED, "neither negative nor positive")
+    if found and expected:
+        same = found == expected
+        return Judgement(NORMAL if same else ABNORMAL, f"{found}, expected {expected}")
+    words = re.split(r"[、,;/~]|(?<=[\u4e00-\u9fff])-|或|至", plain(reference))
+    if plain(result) in (plain(reference), *(word.strip() for word in words)):
+        return Judgement(NORMAL, "the word that is expected")
+    return Judgement(UNDECIDED, "words that cannot be compared")
+
+
+def _polarity(text: str) -> str:
+    """negative, positive, undecided (±) or "" for a text that is none of them; `阴性(-)` and `(+)` are read."""
+    text = "".join(plain(text).split()).lower()
+    parts = [part for part in re.split(r"[()]", text) if part]
+    polarities = set()
+    for part in parts:
+        if part in _NEGATIVE:
+            polarities.add("negative")
+        elif part in _POSITIVE:
+            polarities.add("positive")
+        elif part in _BETWEEN:
+            polarities.add("undecided")
+        else:
+            return ""
+    return polarities.pop() if len(polarities) == 1 else "undecided" if polarities else ""
+
+
+def _same_scale(unit: str, unit_of_range: str) -> bool:
+    """Whether result and range can be compared: where both have a unit it is the same, powers of ten included."""
+    if not unit or not unit_of_range:
+        return "×10^" not in unit
+    one, other = (
+        text.lower().replace("μ", "u").replace("mcg", "ug").replace("秒", "s") for text in (unit, unit_of_range)
+    )
+    return other == one or (other.startswith(one) and "×10^" not in other.removeprefix(one))

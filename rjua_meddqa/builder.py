@@ -1,0 +1,188 @@
+"""The `datasets` builder behind `load_dataset("rjua_meddqa", name, data_dir=…)`.
+
+Configurations: `entity`, `table`, `table_nr` (image-content questions by task), `reasoning_mc`, `reasoning_sa`
+(clinical reasoning), `annotations` (a row per image), `contexts`, and `sample` (all questions of the bundled synthetic
+reports). There is one split, `test`: the data is a benchmark. Images stay where they are; a row refers to its file,
+which is decoded when the row is read.
+"""
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import datasets
+from datasets import Features, Image, List, Value
+from datasets.exceptions import DatasetGenerationError
+
+from medvqa_core.errors import ConfigError, InputError, MedvqaError, one_line
+from medvqa_core.governance import describe_dataset
+from rjua_meddqa import SAMPLE_DIR
+from rjua_meddqa import data_folder as folders
+from rjua_meddqa.annotation.released import read_annotations, read_contexts, read_questions
+from rjua_meddqa.generation.reasoning_file import read_reasoning
+from rjua_meddqa.schema import ENTITY, MULTIPLE_CHOICE, SHORT_ANSWER, TABLE, TABLE_NR
+
+logger = datasets.logging.get_logger(__name__)
+POLICIES = ("error", "skip", "none")
+SAMPLE = "sample"
+CONTENT = {"entity": ENTITY, "table": TABLE, "table_nr": TABLE_NR}
+REASONING = {"reasoning_mc": MULTIPLE_CHOICE, "reasoning_sa": SHORT_ANSWER}
+
+_TEXT = Value("string")
+_QUESTION = {name: _TEXT for name in ("img_path", "question", "answer", "task", "answer_type")}
+_IMAGE = {"image": Image(), "image_type": _TEXT, "image_quality": _TEXT}
+_CONTENT = _QUESTION | {"answer_length": Value("int32"), "is_table": Value("int32"), "unanswerable": Value("bool")}
+_REASONING = _QUESTION | {"context": _TEXT, "context_id": _TEXT}
+_ANNOTATION = {name: _TEXT for name in ("idx", "img_path", "report_type")} | {
+    "key_values": List({"key": _TEXT, "value": _TEXT}),
+    "table": List({name: _TEXT for name in ("item", "result", "range", "is_normal")}),
+}
+_FEATURES = {
+    **dict.fromkeys(CONTENT, _CONTENT | _IMAGE),
+    **dict.fromkeys(REASONING, _REASONING | _IMAGE),
+    "annotations": _ANNOTATION | _IMAGE,
+    "contexts": {name: _TEXT for name in ("idx", "title", "context_type", "description")},
+    SAMPLE: _CONTENT | _REASONING | _IMAGE,
+}
+
+
+class LoadingError(MedvqaError, DatasetGenerationError):
+    """An error of ours on its way through `datasets`, which would wrap any other class and hide its message."""
+
+
+@dataclass
+class RjuaMeddqaConfig(datasets.BuilderConfig):
+    """Options of `load_dataset("rjua_meddqa", …)`.
+
+    Attributes:
+        image_root: folder that the image paths start from; default: `images/` of data_dir, then data_dir.
+        missing_images: `error`, `skip` the row, or `none` in the image's place; counted in the log.
+        fingerprint: of the folder's content, so that changed files are not served from the cache. Set by the builder.
+    """
+
+    image_root: str | None = None
+    missing_images: str = "error"
+    fingerprint: str = ""
+
+
+class RjuaMeddqa(datasets.GeneratorBasedBuilder):
+    """RJUA-MedDQA: questions about Chinese medical report images."""
+
+    BUILDER_CONFIG_CLASS = RjuaMeddqaConfig
+    BUILDER_CONFIGS = [RjuaMeddqaConfig(name=name) for name in _FEATURES]
+
+    def __init__(
+        self, cache_dir=None, dataset_name="rjua_meddqa", config_name=None, data_dir=None, image_root=None, **kwargs
+    ) -> None:
+        if kwargs.get("data_files"):
+            raise ConfigError("data_files is not used by this dataset: pass data_dir=… (a folder)")
+        if config_name == SAMPLE:
+            data_dir, image_root = SAMPLE_DIR, None
+        if data_dir is None:
+            raise ConfigError(
+                "data_dir is missing: pass the folder that holds the annotations, questions and images/, "
+                f"or load the configuration {SAMPLE!r}; configurations: {', '.join(_FEATURES)}"
+            )
+        self.folder = folders.open_folder(Path(os.path.abspath(data_dir)))
+        self.image_roots = folders.image_roots(
+            self.folder.root, Path(os.path.abspath(image_root)) if image_root else None
+        )
+        self.missing: Counter[str] = Counter()
+        super().__init__(
+            cache_dir=cache_dir,
+            dataset_name=dataset_name,
+            config_name=config_name,
+            data_dir=str(self.folder.root),
+            image_root=os.path.abspath(image_root) if image_root else None,
+            fingerprint=self.folder.fingerprint(),
+            **kwargs,
+        )
+        if self.config.missing_images not in POLICIES:
+            raise ConfigError(f"missing_images={self.config.missing_images!r}: allowed are {', '.join(POLICIES)}")
+
+    def _info(self) -> datasets.DatasetInfo:
+        source = self.folder.manifest.get("source", "the authors' release")
+        return datasets.DatasetInfo(
+            description=describe_dataset(f"RJUA-MedDQA from {source}", self.folder.governance),
+            features=Features(_FEATURES[self.config.name]),
+        )
+
+    def _split_generators(self, dl_manager) -> list[datasets.SplitGenerator]:
+        return [datasets.SplitGenerator(datasets.Split.TEST, gen_kwargs={"name": self.config.name})]
+
+    def _generate_examples(self, name: str) -> Iterator[tuple[int, dict[str, Any]]]:
+        files: dict[str, str | None] = {}  # img_path -> its file, looked up once
+        skipped = 0
+        try:
+            for number, row in enumerate(self._rows(name)):
+                if "img_path" in row:
+                    if row["img_path"] not in files:
+                        files[row["img_path"]] = self._find_image(row["img_path"])
+                    row["image"] = files[row["img_path"]]
+                    if row["image"] is None and self.config.missing_images == "skip":
+                        skipped += 1
+                        continue
+                yield number, row
+        except MedvqaError as error:
+            raise LoadingError(one_line(error)) from None
+        missing = sum(file is None for file in files.values())
+        if missing:
+            logger.warning(f"{name}: {missing} of {len(files)} images missing or broken, {skipped} rows skipped")
+
+    def _rows(self, name: str) -> Iterator[dict[str, Any]]:
+        """The rows of one configuration, without images."""
+        if name == "contexts":
+            yield from map(asdict, read_contexts(self.folder.file(folders.CONTEXTS)))
+        elif name == "annotations":
+            yield from self._annotation_rows()
+        if name in CONTENT or name == SAMPLE:
+            for question in read_questions(self.folder.file(folders.QUESTIONS)):
+                if question.task == CONTENT.get(name, question.task):
+                    columns = {column: getattr(question, column) for column in _CONTENT if column != "unanswerable"}
+                    row = columns | {"unanswerable": bool(question.extra.get("unanswerable", False))}
+                    yield self._complete(row | _image_columns(question))
+        if name in REASONING or name == SAMPLE:
+            for question in read_reasoning(self.folder.file(folders.REASONING)):
+                if question.answer_type == REASONING.get(name, question.answer_type):
+                    yield self._complete(asdict(question))
+
+    def _annotation_rows(self) -> Iterator[dict[str, Any]]:
+        for annotation in read_annotations(self.folder.file(folders.ANNOTATIONS)):
+            yield {
+                **{name: getattr(annotation, name) for name in ("idx", "img_path", "report_type")},
+                "key_values": [{"key": key, "value": value} for key, value in annotation.key_values],
+                "table": [asdict(row) for row in annotation.table],
+                **_image_columns(annotation),
+            }
+
+    def _complete(self, row: dict[str, Any]) -> dict[str, Any]:
+        """`row` with None in the columns that its kind of question does not have."""
+        return {column: row.get(column) for column in self.info.features if column != "image"}
+
+    def _find_image(self, path: str) -> str | None:
+        file = folders.find_image(self.image_roots, path, f"{self.folder.root}, image")
+        problem = "no such file" if file is None else _problem(file)
+        if problem and self.config.missing_images == "error":
+            raise InputError(
+                f"image {path!r} below {self.image_roots[0]}: {problem}; copy it there, pass image_root=…, "
+                "or missing_images='skip' or 'none'"
+            )
+        return None if problem else str(file)
+
+
+def _image_columns(row: Any) -> dict[str, str]:
+    return {"image_type": row.image_type, "image_quality": row.image_quality}
+
+
+def _problem(file: Path) -> str | None:
+    """Why `file` is no image that can be opened, or None. Only its head is read."""
+    import PIL.Image
+
+    try:
+        with PIL.Image.open(file):
+            return None
+    except (OSError, PIL.Image.DecompressionBombError) as error:
+        return f"not an image ({type(error).__name__})"

@@ -1,0 +1,50 @@
+"""What a report does not hold: keys and items for questions whose answer is 无, which hallucination is measured on.
+
+A candidate is refused if it, one of its synonyms, or one of its parts (a name with its abbreviation in brackets) stands
+in any key, value or item of the annotation, or the other way round. What the annotation leaves out is not known here.
+"""
+
+import re
+from collections.abc import Sequence
+
+from rjua_meddqa.generation.templates import Templates
+from rjua_meddqa.generation.terms import KEYS, Terms, fold
+from rjua_meddqa.schema import Annotation
+
+_BRACKETS = re.compile(r"[()\[\]]")
+
+
+class AbsentTerms:
+    """Keys and items that some report could hold: the terms' keys, the templates' items, and those of `corpus`."""
+
+    def __init__(self, templates: Templates, terms: Terms, corpus: Sequence[Annotation]) -> None:
+        self._terms = terms
+        keys = [*terms.groups[KEYS], *(key.strip() for a in corpus for key, _ in a.key_values)]
+        items = [*templates.absent_items, *(row.item.strip() for a in corpus for row in a.table)]
+        self._keys = {key: _parts(terms.synonyms(KEYS, key)) for key in dict.fromkeys(filter(None, keys))}
+        self._items = {item: _parts([item]) for item in dict.fromkeys(filter(None, items))}
+
+    def keys(self, annotation: Annotation) -> list[str]:
+        """Keys that the report has under no name, in a fixed order."""
+        return _absent(self._keys, annotation)
+
+    def items(self, annotation: Annotation) -> list[str]:
+        """Table items that the report does not hold, in a fixed order."""
+        return _absent(self._items, annotation)
+
+
+def _absent(candidates: dict[str, frozenset[str]], annotation: Annotation) -> list[str]:
+    names = _parts([key for key, _ in annotation.key_values] + [row.item for row in annotation.table])
+    text = "\n".join(fold(value) for _, value in annotation.key_values)
+    return [
+        candidate
+        for candidate, parts in candidates.items()
+        if not any(part in text or any(part in name or name in part for name in names) for part in parts)
+    ]
+
+
+def _parts(names: Sequence[str]) -> frozenset[str]:
+    """Folded names whole, and split at their brackets; a single letter in brackets says nothing by itself."""
+    folded = [fold(name) for name in names]
+    parts = {part for name in folded for part in _BRACKETS.split(name) if len(part) > 1}
+    return frozenset(parts.union(filter(None, folded)))

@@ -1,0 +1,146 @@
+"""ESRA: recognised boxes become text that looks like the page (paper, Section 4.1, equations 3 to 6, Appendix C).
+
+A pure function of the boxes. Step 1 sorts them from top to bottom, step 2 cuts the sequence into lines, step 3 measures
+the width of a character, step 4 turns gaps into spaces. Every character of every box is in the text.
+
+Two places of the paper need a reading. Equation 3 prints (y1 - y0) / 2, a height, where it compares positions; the
+middle of the box, (y1 + y0) / 2, is meant: with the height, no two boxes below the top of a page share a line. And
+H of step 3 is taken over all lines, as c* in equation 5 has no line index.
+"""
+
+import math
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate, groupby, pairwise
+from typing import Literal
+
+from medvqa_core.errors import ConfigError, InputError
+from rjua_meddqa.schema import Box
+
+LINE_DISCOUNT = 0.15  # r* (Appendix C)
+SPACE_FACTOR = 0.7  # l* (Appendix C)
+HEIGHT_CLUSTERS = 3  # k of step 3, which the paper leaves open: headings, body, small print
+Layout = Literal["paper", "absolute"]
+
+
+@dataclass(frozen=True, slots=True)
+class RestoredText:
+    """Boxes of each line from left to right, lines from top to bottom, and the text that they make."""
+
+    lines: tuple[tuple[Box, ...], ...]
+    text: str
+
+
+def restore(
+    boxes: Sequence[Box], *, r: float = LINE_DISCOUNT, l: float = SPACE_FACTOR, layout: Layout = "paper"
+) -> RestoredText:
+    """Lines and text of a page.
+
+    Args:
+        boxes: in pixels of an upright page, in any order.
+        r: how far a box must reach into its neighbour's rows to share its line, 0 to 1; higher makes more lines.
+        l: spaces per character width of gap, 0 to 1 (`layout="paper"`).
+        layout: "paper" puts max(gap / c* x l, 1) spaces between neighbours (equation 6); "absolute" pads every line
+            to the boxes' place on the page, with the width of a character taken from the line that has most of them,
+            as the released code does: columns of a table stay below each other.
+
+    Raises:
+        InputError: a box without height or width, or with a coordinate that is no finite number.
+        ConfigError: `r`, `l` or `layout` out of range.
+    """
+    if not (0 <= r <= 1 and 0 <= l <= 1):
+        raise ConfigError(f"ESRA: r = {r}, l = {l}; both lie between 0 and 1 (the paper's are 0.15 and 0.7)")
+    if layout not in ("paper", "absolute"):
+        raise ConfigError(f"ESRA: layout {layout!r} is unknown; allowed: paper, absolute")
+    for number, box in enumerate(boxes):
+        check_box(box, f"box {number}")
+    lines = split_lines(boxes, r)
+    join = _Joiner(lines, l) if layout == "paper" else _Padder(lines)
+    return RestoredText(lines, "\n".join(map(join, lines)))
+
+
+def check_box(box: Box, where: str) -> None:
+    """Raises InputError for a box without height or width or with a coordinate that is no finite number."""
+    if not all(math.isfinite(value) for point in box.points for value in point):
+        raise InputError(f"{where}: coordinates {box.points} hold a value that is no finite number; remove the box")
+    if box.height <= 0 or box.width <= 0:
+        raise InputError(f"{where}: width {box.width:g}, height {box.height:g}; both must be above 0; remove the box")
+
+
+def split_lines(boxes: Sequence[Box], r: float = LINE_DISCOUNT) -> tuple[tuple[Box, ...], ...]:
+    """Steps 1 and 2: sorted boxes, cut wherever equation 3 is false for two that follow each other."""
+    ordered = sorted(boxes, key=lambda box: (box.top, box.left, box.points, box.text))
+    lines: list[list[Box]] = []
+    for box in ordered:
+        if lines and same_line(lines[-1][-1], box, r):
+            lines[-1].append(box)
+        else:
+            lines.append([box])
+    return tuple(tuple(sorted(line, key=lambda box: (box.left, box.top, box.points, box.text))) for line in lines)
+
+
+def same_line(box: Box, following: Box, r: float = LINE_DISCOUNT) -> bool:
+    """Equation 3 for two boxes that follow each other from top to bottom."""
+    e1, e2 = r * box.height, r * following.height
+    middle, middle_of_following = (box.top + box.bottom) / 2, (following.top + following.bottom) / 2
+    return following.top + e1 < middle or box.top + e2 < middle_of_following < box.bottom - e2
+
+
+def character_width(lines: Sequence[Sequence[Box]]) -> float:
+    """Step 3 and equation 5: c*, pixels per character of the height cluster that has most characters."""
+    boxes = sorted((box for line in lines for box in line if box.text), key=lambda box: box.height)
+    if not boxes:
+        return 1.0
+    starts = cluster_starts([box.height for box in boxes], HEIGHT_CLUSTERS)
+    clusters = [boxes[start:end] for start, end in pairwise([*starts, len(boxes)])]
+    largest = max(clusters, key=lambda cluster: sum(len(box.text) for box in cluster))
+    return sum(box.width for box in largest) / sum(len(box.text) for box in largest)
+
+
+def cluster_starts(values: Sequence[float], k: int) -> list[int]:
+    """Where the clusters of k-means begin in `values`, which are sorted.
+
+    On a line, clusters are runs of the sorted values, so a round only moves their borders to the middles between the
+    means. It starts from equal shares and gives the same result each time; there are fewer than k clusters where there
+    are fewer distinct values.
+    """
+    k = min(k, len({*values}))
+    sums = [0.0, *accumulate(values)]
+    starts = sorted({len(values) * i // k for i in range(k)})
+    while True:
+        means = [(sums[end] - sums[start]) / (end - start) for start, end in pairwise([*starts, len(values)])]
+        moved = sorted({0, *(bisect_left(values, (a + b) / 2) for a, b in pairwise(means))})
+        if moved == starts:
+            return starts
+        starts = moved
+
+
+class _Joiner:
+    """Step 4: neighbours of a line, with spaces in proportion to the gap between them (equation 6)."""
+
+    def __init__(self, lines: Sequence[Sequence[Box]], l: float) -> None:
+        self.spaces_per_pixel = l / character_width(lines)
+
+    def __call__(self, line: Sequence[Box]) -> str:
+        parts = [line[0].text]
+        for before, box in pairwise(line):
+            parts += (" " * max(round((box.left - before.right) * self.spaces_per_pixel), 1), box.text)
+        return "".join(parts)
+
+
+class _Padder:
+    """The released code's spacing: each box starts at the column of its place on the page, or one space further."""
+
+    def __init__(self, lines: Sequence[Sequence[Box]]) -> None:
+        longest = max(lines, key=lambda line: sum(len(box.text) for box in line), default=())
+        characters = sum(len(box.text) for box in longest)
+        self.width = sum(box.width for box in longest) / characters if characters else 1.0
+        self.left = min((box.left for line in lines for box in line), default=0.0)
+
+    def __call__(self, line: Sequence[Box]) -> str:
+        text = ""
+        for box in line:
+            column = round((box.left - self.left) / self.width)
+            text += " " * max(column - len(text), 1 if text else 0) + box.text
+        return text

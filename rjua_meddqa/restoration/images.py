@@ -1,0 +1,151 @@
+"""Opening report images of any kind as upright RGB of bounded size.
+
+Upright means turned as the camera's EXIF note says. "Pixels of the original image" are everywhere in this package those
+of the image as a viewer shows it, after that turn.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from medvqa_core.errors import InputError
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+WORK_SIDE = 2000  # pixels; longer images are reduced by a whole factor to between this and twice of it
+MAX_DECODED = 1_300_000_000  # bytes; only JPEG can be reduced while it is decoded
+BAND_ROWS = 512  # converted at once
+SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
+FOREIGN_KINDS = (  # (position, bytes, what it is and what converts it)
+    (0, b"%PDF", "a PDF; make an image of each page first, for example: pdftoppm -r 150 -png FILE page"),
+    (4, b"ftyp", "a HEIC or AVIF photo; convert it first, for example: heif-convert FILE photo.jpg"),
+)
+_TURNS = {  # EXIF orientation -> name of the Pillow transpose that undoes it
+    2: "FLIP_LEFT_RIGHT",
+    3: "ROTATE_180",
+    4: "FLIP_TOP_BOTTOM",
+    5: "TRANSPOSE",
+    6: "ROTATE_270",
+    7: "TRANSVERSE",
+    8: "ROTATE_90",
+}
+
+
+@dataclass(frozen=True)
+class ReportImage:
+    """`pixels` is the upright RGB image to work on; one of its pixels is `factor` x `factor` of the original's."""
+
+    pixels: "Image.Image"
+    factor: int
+    width: int  # of the original, pixels
+    height: int
+
+
+def open_report(path: Path) -> ReportImage:
+    """Read an image with bounded memory: transparent parts become white, 16 bits 8, any colour space RGB.
+
+    Raises:
+        InputError: no such file, no image, a broken one, several pages in it, or more than MAX_DECODED bytes of pixels.
+    """
+    from PIL import Image, UnidentifiedImageError
+
+    _refuse_foreign_kinds(path)
+    try:
+        with _own_size_limit(), Image.open(path) as image:
+            if getattr(image, "n_frames", 1) > 1 and image.format != "MPO":  # phones add a preview as second frame
+                raise InputError(f"{path}: {image.n_frames} pages in one image; save each as a file of its own")
+            width, height = image.size
+            orientation = image.getexif().get(0x0112, 1)
+            wanted = max(1, max(image.size) // WORK_SIDE)
+            image.draft(None, (width // wanted, height // wanted))  # does nothing but for JPEG
+            _refuse_size(path, image)
+            drafted = max(1, round(width / image.width))
+            pixels, reduced = _reduce_to_rgb(image)
+    except UnidentifiedImageError:
+        raise InputError(f"{path}: no image that can be read; allowed are PNG, JPEG, TIFF, BMP, WebP and GIF") from None
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such image; check the folder") from None
+    except (OSError, SyntaxError, ValueError, EOFError) as error:
+        raise InputError(f"{path}: the image cannot be read ({error}); get it anew or leave it out") from error
+    if orientation in _TURNS:
+        pixels = pixels.transpose(Image.Transpose[_TURNS[orientation]])
+    if orientation in (5, 6, 7, 8):
+        width, height = height, width
+    return ReportImage(pixels, drafted * reduced, width, height)
+
+
+def find_images(folder: Path) -> list[Path]:
+    """Image files of a folder by their ending, PDF and HEIC among them so that they are reported, sorted by name.
+
+    Raises:
+        InputError: no such folder, or no image in it.
+    """
+    if not folder.is_dir():
+        raise InputError(f"{folder}: no such folder; give the folder that holds the report images")
+    suffixes = (*SUFFIXES, ".pdf", ".heic", ".heif")
+    found = sorted(path for path in folder.iterdir() if path.suffix.lower() in suffixes)
+    if not found:
+        raise InputError(f"{folder}: no image there; files end in {', '.join(SUFFIXES)}")
+    return found
+
+
+def _refuse_foreign_kinds(path: Path) -> None:
+    try:
+        with path.open("rb") as file:
+            start = file.read(12)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be opened ({error.strerror}); check the path") from None
+    if not start:
+        raise InputError(f"{path}: an empty file; get it anew or leave it out")
+    for position, mark, what in FOREIGN_KINDS:
+        if start[position : position + len(mark)] == mark:
+            raise InputError(f"{path} is {what}")
+
+
+@contextmanager
+def _own_size_limit() -> Iterator[None]:
+    """Pillow's limit counts the pixels before a JPEG is reduced; ours counts the bytes that are really decoded."""
+    from PIL import Image
+
+    limit = Image.MAX_IMAGE_PIXELS
+    Image.MAX_IMAGE_PIXELS = None
+    try:
+        yield
+    finally:
+        Image.MAX_IMAGE_PIXELS = limit
+
+
+def _refuse_size(path: Path, image: "Image.Image") -> None:
+    size = image.width * image.height * len(image.getbands()) * (2 if image.mode.startswith("I;16") else 1)
+    if size > MAX_DECODED:
+        raise InputError(
+            f"{path}: {image.width} x {image.height} pixels in mode {image.mode} would take {size / 1e9:.1f} GB, "
+            f"allowed are {MAX_DECODED / 1e9:.1f}; save it smaller or as a JPEG"
+        )
+
+
+def _reduce_to_rgb(image: "Image.Image") -> tuple["Image.Image", int]:
+    from PIL import Image
+
+    factor = max(1, max(image.size) // WORK_SIDE)
+    rows = factor * max(1, BAND_ROWS // factor)
+    result = Image.new("RGB", (-(-image.width // factor), -(-image.height // factor)))
+    for top in range(0, image.height, rows):
+        band = _to_rgb(image.crop((0, top, image.width, min(top + rows, image.height))))
+        result.paste(band.reduce(factor) if factor > 1 else band, (0, top // factor))
+    return result, factor
+
+
+def _to_rgb(image: "Image.Image") -> "Image.Image":
+    import numpy as np
+    from PIL import Image
+
+    if image.mode.startswith("I"):  # 16-bit grey
+        image = Image.fromarray((np.asarray(image).clip(0, 65535) >> 8).astype(np.uint8))
+    if image.mode in ("RGBA", "LA", "PA", "La", "RGBa") or "transparency" in image.info:
+        image = image.convert("RGBA")
+        image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
+    return image.convert("RGB")

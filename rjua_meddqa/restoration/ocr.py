@@ -1,0 +1,166 @@
+"""Reading an image: the engine interface, RapidOCR behind it, and boxes as JSON in and out.
+
+Any object with `name`, `version`, `settings` and `read` is an engine. RapidOCR (extra `ocr`) runs on the CPU, and its
+wheel carries its models, so nothing is fetched. Boxes that another tool made come in as JSON, in our shape
+(`{"points": [[x, y] x 4], "text": …, "score": …}`) or in the usual one of such tools (`[points, text, score]`).
+"""
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import version as installed_version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from medvqa_core.errors import ConfigError, InputError
+from medvqa_core.files import atomic_file
+from rjua_meddqa.restoration.esra import check_box
+from rjua_meddqa.schema import Box
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+DECIMALS = 2  # of written coordinates; a hundredth of a pixel is below what any engine knows
+
+
+class OcrEngine(Protocol):
+    """What reads images. What it returns depends on the image, its version and its settings, and on nothing else."""
+
+    name: str
+    version: str
+
+    @property
+    def settings(self) -> dict[str, Any]: ...
+
+    def read(self, image: "Image.Image") -> list[Box]:
+        """Boxes of an RGB image in its pixels, the text in them from left to right. No text, no boxes."""
+        ...
+
+
+@dataclass(frozen=True)
+class RapidOcrEngine:
+    """PP-OCR detection and recognition by RapidOCR on ONNX, without its line-direction classifier.
+
+    The classifier would turn single lines silently; the direction of the page is settled for all lines in rectify.
+
+    Args:
+        max_side: pixels; longer images are read at this size.
+        threads: processor cores for one image.
+    """
+
+    max_side: int = 2000
+    threads: int = 1
+    name = "rapidocr"
+
+    @property
+    def version(self) -> str:
+        try:
+            return installed_version("rapidocr")
+        except ModuleNotFoundError:
+            raise _missing("rapidocr") from None
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return {"max_side": self.max_side}
+
+    def read(self, image: "Image.Image") -> list[Box]:
+        """Boxes of `image` (RGB). Raises ConfigError without the extra, InputError where the engine fails."""
+        import numpy as np
+
+        read = _load_rapidocr(self.max_side, self.threads)
+        try:
+            result = read(np.asarray(image.convert("RGB"))[:, :, ::-1])  # it expects blue first
+        except (RuntimeError, ValueError, IndexError, ZeroDivisionError) as error:
+            raise InputError(f"RapidOCR cannot read the image ({image.width} x {image.height}): {error}") from error
+        if result.boxes is None:
+            return []
+        found = zip(result.boxes.tolist(), result.txts, result.scores, strict=True)
+        boxes = [Box(tuple((float(x), float(y)) for x, y in points), text, float(score)) for points, text, score in found]
+        return [box for box in boxes if box.text.strip() and box.width > 0 and box.height > 0]
+
+
+@cache
+def _load_rapidocr(max_side: int, threads: int):
+    try:
+        from rapidocr import RapidOCR
+    except ModuleNotFoundError as error:
+        raise _missing(error.name) from None
+    return RapidOCR(
+        params={
+            "Global.log_level": "error",
+            "Global.use_cls": False,
+            "Global.max_side_len": max_side,
+            "EngineConfig.onnxruntime.intra_op_num_threads": threads,
+            "EngineConfig.onnxruntime.inter_op_num_threads": 1,
+        }
+    )
+
+
+def _missing(module: str) -> ConfigError:
+    return ConfigError(f"reading images needs {module}, which is not installed: pip install 'medvqa-hub[ocr]'")
+
+
+def boxes_to_json(boxes: Sequence[Box]) -> list[dict[str, Any]]:
+    """`boxes` as JSON values; coordinates to a hundredth of a pixel."""
+    return [
+        {
+            "points": [[round(x, DECIMALS), round(y, DECIMALS)] for x, y in box.points],
+            "text": box.text,
+            "score": round(box.score, 5),
+        }
+        for box in boxes
+    ]
+
+
+def boxes_from_json(values: Any, where: str) -> list[Box]:
+    """Boxes from parsed JSON: a list of our objects or of `[points, text, score]`.
+
+    Args:
+        values: four points each, or two (left top and right bottom).
+        where: file the values come from, for the message.
+
+    Raises:
+        InputError: not such a list; a coordinate that is no finite number; a box without height or width.
+    """
+    if not isinstance(values, list):
+        raise InputError(f"{where}: expected a list of boxes, found {type(values).__name__}")
+    return [_box_from_json(value, f"{where}, box {number}") for number, value in enumerate(values)]
+
+
+def _box_from_json(value: Any, where: str) -> Box:
+    try:
+        if isinstance(value, dict):
+            points, text, score = value["points"], value["text"], value.get("score", 1.0)
+        else:
+            points, text, *rest = value
+            score = rest[0] if rest else 1.0
+        corners = tuple((float(x), float(y)) for x, y in points)
+        score = float(score)
+    except (TypeError, ValueError, KeyError) as error:
+        raise InputError(
+            f"{where}: {error!r}; expected {{points, text, score}} or [points, text, score] with four points [x, y]"
+        ) from None
+    if len(corners) == 2:
+        (left, top), (right, bottom) = corners
+        corners = ((left, top), (right, top), (right, bottom), (left, bottom))
+    if len(corners) != 4 or not isinstance(text, str) or not math.isfinite(score):
+        raise InputError(f"{where}: {len(corners)} points, text {type(text).__name__}, score {score}; expected four points, a text and a number")
+    box = Box(corners, " ".join(text.split("\n")), score)
+    check_box(box, where)
+    return box
+
+
+def read_boxes(path: Path) -> list[Box]:
+    """Boxes of a JSON file. Raises InputError where it is missing, no JSON, or `boxes_from_json` refuses it."""
+    try:
+        return boxes_from_json(json.loads(path.read_text(encoding="utf-8")), str(path))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: cannot be read as JSON ({error})") from None
+
+
+def write_boxes(path: Path, boxes: Sequence[Box]) -> None:
+    """Write `boxes` as a JSON file. Raises OutputError where that is not possible."""
+    with atomic_file(path, "w") as file:
+        json.dump(boxes_to_json(boxes), file, ensure_ascii=False, indent=1)

@@ -1,0 +1,130 @@
+"""Rewards: values, policies for what cannot be scored, weighted sums, and errors that say what to do."""
+
+import math
+
+import numpy as np
+import pytest
+
+from medvqa_core.errors import ConfigError, InputError
+from medvqa_core.metrics.bert_score import PAPER_BASELINE, BertScorer
+from medvqa_core.metrics.cider import DocumentFrequencies, cider_scores
+from medvqa_core.text_encoder import TextEncoder
+from medvqa_hub.training.recipes import RewardSettings
+from medvqa_hub.training.rewards import FACTORIES, check_rewards, make_reward, parse_reward_name
+
+REFERENCES = ["no pleural effusion is seen", "the heart is enlarged", "there is a small left pneumothorax"]
+MINILM = RewardSettings(name="bert_score", encoder="minilm", layer=6)
+
+
+def test_rouge_and_bleu_of_single_answers():
+    reward = make_reward("rouge_l")
+    predictions = ["no pleural effusion is seen", "the heart", "clear lungs"]
+    # Two of two words found, two of four: P = 1, R = 0.5, beta 1.2: 2.44 * 0.5 / (0.5 + 1.44) = 0.6288660
+    assert reward(predictions, REFERENCES) == pytest.approx([1.0, 0.6288660, 0.0], abs=1e-6)
+    values = make_reward("bleu_4")(["no pleural effusion is seen", "the heart is enlarged now", ""], REFERENCES)
+    # 4/5 * 3/4 * 2/3 * 1/2 = 1/5 to the power 1/4
+    assert values == pytest.approx([1.0, 0.2**0.25, 0.0], abs=1e-4)
+
+
+def test_cider_takes_document_frequencies_from_the_training_references_not_from_the_batch():
+    training = ["the lungs are clear", "the heart is normal", "the heart is enlarged", "no effusion"]
+    reward = make_reward("cider", training_references=iter(training))
+    alone = reward(["the heart is enlarged"], ["the heart is enlarged"])
+    among = reward(["the heart is enlarged", "no"], ["the heart is enlarged", "no effusion"])
+    assert alone[0] == among[0] > 0  # frequencies of the batch would give 0 for one answer alone
+    expected = cider_scores(
+        ["the heart is enlarged", "no"], ["the heart is enlarged", "no effusion"],
+        frequencies=DocumentFrequencies.build(training),
+    )  # fmt: skip
+    assert among == expected.samples["cider"]
+    with pytest.raises(ConfigError, match="training references"):
+        make_reward("cider")
+
+
+@pytest.mark.parametrize("name", ["bert_score", "rouge_l", "bleu_4", "cider"])
+def test_an_empty_reference_cannot_be_scored_and_an_empty_answer_scores_least(name):
+    settings = RewardSettings(name=name, encoder="minilm", layer=2)
+    reward = make_reward(settings, training_references=REFERENCES)
+    predictions = ["the heart is enlarged", "anything", "anything", "", " "]
+    references = ["the heart is enlarged", "", " .. ", "the heart is enlarged", "the heart is enlarged"]
+    values = reward(predictions, references, qa_id=list("abcde"))
+    assert values[1] is None and values[2] is None
+    assert values[3] == values[4] == pytest.approx(0.0, abs=1e-4)
+    assert values[0] > 0.9
+    assert reward(["x"], [""]) == [None]
+
+
+def test_a_sum_weighs_its_parts_and_needs_all_of_them(monkeypatch):
+    monkeypatch.setitem(FACTORIES, "length", lambda context: lambda p, r: [float(len(text)) for text in p])
+    monkeypatch.setitem(FACTORIES, "picky", lambda context: lambda p, r: [None if "x" in text else 1.0 for text in p])
+    reward = make_reward("length:0.5 + picky:-2")
+    assert reward(["abcd", "x"], ["a", "b"]) == [0.0, None]
+    assert reward.__name__ == "length:0.5 + picky:-2"
+
+
+def test_names_are_read_with_their_weights():
+    assert parse_reward_name("bert_score:0.7+rouge_l:0.3") == {"bert_score": 0.7, "rouge_l": 0.3}
+    assert parse_reward_name("rouge_l") == {"rouge_l": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("rouge", "did you mean 'rouge_l'"),
+        ("", "unknown"),
+        ("rouge_l+rouge_l:2", "twice"),
+        ("rouge_l:much", "not a number"),
+        ("rouge_l:nan", "other than 0"),
+        ("rouge_l:0+bleu_4", "other than 0"),
+    ],
+)
+def test_a_name_that_is_wrong_is_named(name, message):
+    with pytest.raises(ConfigError, match=message):
+        make_reward(name)
+
+
+def test_bert_score_is_the_scorer_s_f1_and_rescaling_keeps_the_order():
+    predictions = ["no effusion", "the heart is large", "there is a small left pneumothorax"]
+    plain = make_reward(MINILM)(predictions, REFERENCES)
+    assert plain == [triple[2] for triple in BertScorer("minilm", 6).score(predictions, REFERENCES)]
+    assert plain[2] == pytest.approx(1.0, abs=1e-5) and max(plain[:2]) < 0.99
+    rescaled = make_reward(RewardSettings(name="bert_score", encoder="minilm", layer=6, baseline=[0.1, 0.2, 0.5]))
+    assert rescaled(predictions, REFERENCES) == pytest.approx([(value - 0.5) / 0.5 for value in plain])
+
+
+def test_references_and_common_answers_are_encoded_once_for_greedy_and_sample(monkeypatch):
+    seen = []
+    original = TextEncoder.tokenize
+    monkeypatch.setattr(TextEncoder, "tokenize", lambda self, texts: (seen.extend(texts), original(self, texts))[1])
+    samples, greedy = ["a", "the heart", "left lung"], ["no effusion", "the heart", "right lung"]
+    make_reward(MINILM)([*samples, *greedy], REFERENCES * 2)
+    assert sorted(seen) == sorted({*samples, *greedy, *REFERENCES})
+
+
+def test_the_published_baseline_belongs_to_the_paper_s_encoder():
+    with pytest.raises(ConfigError, match="distilbert-base-uncased.*null"):
+        make_reward(RewardSettings(name="bert_score", encoder="minilm", layer=6, baseline="published"))
+    assert PAPER_BASELINE[2] == pytest.approx(0.66620487)
+
+
+def test_an_encoder_that_cannot_be_loaded_offline_is_a_clear_error(tmp_path):
+    with pytest.raises(ConfigError, match="distilbert-base-uncased.*minilm"):
+        make_reward("bert_score")
+    with pytest.raises(ConfigError, match="cannot be loaded"):
+        make_reward(RewardSettings(name="bert_score", encoder=str(tmp_path)))
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, "1", True])
+def test_a_value_that_is_no_number_names_reward_and_question(value):
+    with pytest.raises(InputError, match=r"reward 'mine' gave .* sampled answer to q-7"):
+        check_rewards([0.5, None, value], ["q-5", "q-6", "q-7"], "mine", "sampled")
+
+
+def test_numbers_of_any_kind_and_none_pass():
+    check_rewards([1, 0.5, None, np.float32(2)], list("abcd"), "mine", "greedy")
+
+
+@pytest.mark.parametrize("values", [[1.0], None, np.ones(2)])
+def test_another_number_of_values_is_an_error(values):
+    with pytest.raises(InputError, match="for 2 greedy answers"):
+        check_rewards(values, ["a", "b"], "mine", "greedy")
