@@ -1,5 +1,8 @@
 """`medvqa-hub meddqa …`: the steps from report images to questions. Heavy imports wait until a step runs."""
 
+from pathlib import Path
+from typing import Annotated
+
 import typer
 
 app = typer.Typer(
@@ -7,6 +10,80 @@ app = typer.Typer(
 )
 
 
+Data = Annotated[Path, typer.Option(help="Folder with annotations, contexts and images/.")]
+
+
 @app.callback()
 def _group() -> None:
     pass
+
+
+@app.command()
+def generate(
+    data: Data,
+    out: Annotated[Path, typer.Option(help="Folder for questions.jsonl; may be the data folder itself.")],
+    forms: Annotated[str, typer.Option(help="released, all, or names of templates with commas.")] = "released",
+    seed: Annotated[int, typer.Option(help="The same seed asks an image the same questions.")] = 0,
+    answers: Annotated[str, typer.Option(help="released (values) or sentence (the paper's Table 4).")] = "released",
+    pairs: Annotated[int, typer.Option(help="Pairs of keys and of rows per image; -1 for all.")] = 5,
+    unanswerable: Annotated[int, typer.Option(help="Questions per image about what it does not hold.")] = 0,
+    synonyms: Annotated[bool, typer.Option(help="Call keys, results and ranges by any of their names.")] = False,
+    canonical_keys: Annotated[bool, typer.Option(help="Call every key by its canonical name.")] = False,
+    terms: Annotated[list[Path] | None, typer.Option(help="Your synonyms, in the layout of terms.yaml.")] = None,
+    templates: Annotated[list[Path] | None, typer.Option(help="Your templates, as templates.yaml.")] = None,
+) -> None:
+    """Make image-content questions from annotations (paper, Table 4)."""
+    from rjua_meddqa.generation.questions import Options
+    from rjua_meddqa.generation.steps import generate as write
+
+    every = None if pairs == -1 else pairs
+    options = Options(seed, forms, answers, every, synonyms, unanswerable)
+    counts, problems = write(data, out, options, terms or (), templates or (), canonical_keys)
+    _echo_counts(counts, problems)
+    _echo_next(data, out, "entity")
+
+
+@app.command()
+def reasoning(
+    data: Data,
+    findings: Annotated[
+        Path, typer.Option(help="CSV of correct options: img_path,task,title[,option,wrong,question].")
+    ],
+    out: Annotated[Path, typer.Option(help="Folder for reasoning.jsonl; may be the data folder itself.")],
+    encoder: Annotated[str, typer.Option(help="ngrams, minilm, or a folder or Hub id of a text encoder.")] = "ngrams",
+    seed: Annotated[int, typer.Option(help="Seed of the options' order.")] = 0,
+) -> None:
+    """Make multiple-choice and short-answer questions from the context base (paper, Section 4.3.2)."""
+    from rjua_meddqa.generation.steps import reason
+
+    counts, problems = reason(data, findings, out, encoder, seed)
+    _echo_counts(counts, problems)
+    _echo_next(data, out, "reasoning_mc")
+
+
+@app.command()
+def stats(
+    data: Data,
+    out: Annotated[Path | None, typer.Option(help="Folder for statistics.json and figure2.png.")] = None,
+) -> None:
+    """Print Tables 2 and 3 of the paper for a folder; with --out also write them as JSON and draw Figure 2."""
+    from rjua_meddqa.data_folder import open_folder
+    from rjua_meddqa.statistics import format_tables, summarise_folder, write_statistics
+
+    statistics = summarise_folder(open_folder(data))
+    typer.echo(format_tables(statistics))
+    if out is not None:
+        write_statistics(statistics, out)
+        typer.echo(f"statistics.json and figure2.png: {out}")
+
+
+def _echo_counts(counts: dict[str, int], problems: list[str]) -> None:
+    """What came out, then what was left out and why."""
+    typer.echo(", ".join(f"{name.replace('_', ' ')}: {value:,}" for name, value in counts.items()))
+    for problem in problems:
+        typer.echo(f"left out: {problem}", err=True)
+
+
+def _echo_next(data: Path, out: Path, config: str) -> None:
+    images = "" if out.resolve() == data.resolve() else f", image_root={str(data)!r}"
+    typer.echo(f"next: load_dataset('rjua_meddqa', {config!r}, data_dir={str(out)!r}{images})")

@@ -14,7 +14,7 @@ from medvqa_hub.cli import run
 
 GROUPS = {
     "cxr": ["phantom", "questions", "answer", "status", "release", "export-csv", "stats"],
-    "meddqa": [],
+    "meddqa": ["generate", "reasoning", "stats"],
     "train": [],
     "evaluate": [],
 }

@@ -79,8 +79,8 @@ def generate_predictions(
         retry_failed: ask those again whose prediction is a failure.
 
     Returns:
-        The predictions, aligned with the studies and their rows; and counts: `asked` (by this process, now) and
-        `seconds` (that it took, loading aside).
+        The predictions, aligned with the studies and their rows; and counts: `asked` (distinct requests made
+        now, by all processes) and `seconds` (that this process took, loading aside).
 
     Raises:
         ConfigError: `questions_per_batch` is below one, or the predictions there were made with other settings.
@@ -99,12 +99,12 @@ def generate_predictions(
         wanted = {key for of_study in keys for key in of_study if done.is_open(key, retry_failed)}
     batches = _batches(_ask_once(studies, keys), questions_per_batch)
     batches = [batch for batch in batches if any(q.key in wanted for one in batch for q in one.questions)]
-    counts: Counter = Counter(asked=0, seconds=0)
+    counts = Counter(asked=len(wanted), seconds=0)
     crew.wait()  # nobody writes before everybody has read
     if mine := batches[crew.rank :: crew.size]:
         model = open_model()
         with PredictionStore(crew.own_path(path), governance, settings) as store:
-            counts = _answer_batches(mine, wanted, store, model)
+            counts["seconds"] = _answer_batches(mine, wanted, store, model)
     crew.wait()
     if crew.is_first:
         merge_parts(path, governance, settings)
@@ -114,15 +114,17 @@ def generate_predictions(
 
 
 class Crew:
-    """The processes of this run: one, or as many as `accelerate launch` started."""
+    """The processes of this run: one, or as many as `accelerate launch` or `torchrun` started."""
 
     def __init__(self) -> None:
-        self.size, self.rank = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
-        self._state = None
-        if self.size > 1:
+        self.size, self.rank, self._state = 1, 0, None
+        if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+            import torch
             from accelerate import PartialState
 
-            self._state = PartialState(timeout=LONGEST_WAIT)
+            # Without cpu=True and without a GPU, accelerate takes every process for the only one.
+            self._state = PartialState(cpu=not torch.cuda.is_available(), timeout=LONGEST_WAIT)
+            self.size, self.rank = self._state.num_processes, self._state.process_index
 
     @property
     def is_first(self) -> bool:
@@ -166,8 +168,8 @@ def _batches(asked: Iterator[_Asked], questions_per_batch: int) -> Iterator[list
 
 def _answer_batches(
     batches: Sequence[list[_Asked]], wanted: set[str], store: PredictionStore, model: StudyAnswerer
-) -> Counter:
-    """Answer `batches` and append the predictions whose key is `wanted`, one sync per batch."""
+) -> float:
+    """Answer `batches` and append the predictions whose key is `wanted`, one sync per batch; returns the seconds."""
     start = time.monotonic()
 
     def answered() -> Iterator[Prediction]:
@@ -184,8 +186,9 @@ def _answer_batches(
                 yield from predictions
 
     total = sum(question.key in wanted for batch in batches for one in batch for question in one.questions)
-    asked = sum(1 for _ in track(answered(), "Answering questions", total=total))
-    return Counter(asked=asked, seconds=time.monotonic() - start)
+    for _ in track(answered(), "Answering questions", total=total):
+        pass
+    return time.monotonic() - start
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,122 @@
 """`medvqa-hub train …`. Heavy imports wait until a command runs."""
 
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated
+
 import typer
 
 app = typer.Typer(no_args_is_help=True, help="Train a model from a recipe.")
 
+Data = Annotated[Path, typer.Option(help="A release, the folder it was built in, or the authors' CSV files.")]
+Out = Annotated[Path, typer.Option(help="Folder of the run; the same command goes on there.")]
+RecipeName = Annotated[str | None, typer.Option("--recipe", help="A shipped recipe's name, or a YAML file.")]
+ImageRoot = Annotated[Path | None, typer.Option(help="Folder of the images; default: MIMIC_CXR_JPG_ROOT.")]
+Init = Annotated[Path | None, typer.Option(help="Checkpoint to start from, or the folder of an earlier stage.")]
+Set = Annotated[list[str] | None, typer.Option("--set", help="section.key=value in place of the recipe's; repeatable.")]
+Launch = Annotated[
+    str | None, typer.Option(help="Hand over to `accelerate launch` with these arguments: '--num_processes 8'.")
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the resolved recipe, counts and steps; train nothing.")]
 
-@app.callback()
-def _group() -> None:
-    pass
+
+@app.command("swin-ved")
+def swin_ved(
+    data: Data,
+    out: Out,
+    stage: Annotated[int | None, typer.Option(min=1, max=3, help="1 decoder, 2 all, 3 self-critical.")] = None,
+    recipe: RecipeName = None,
+    image_root: ImageRoot = None,
+    init: Init = None,
+    set_: Set = None,
+    launch: Launch = None,
+    dry_run: DryRun = False,
+) -> None:
+    """Train SwinVED: one of the paper's three stages, or any recipe."""
+    if (stage is None) == (recipe is None):
+        raise typer.BadParameter("pass one of --stage (the paper's recipe) and --recipe")
+    _train("swin-ved", recipe or f"swin-ved-stage{stage}", data, out, image_root, init, set_, launch, dry_run)
+
+
+@app.command("blip2-multiview")
+def blip2_multiview(
+    data: Data,
+    out: Out,
+    recipe: RecipeName = "blip2-multiview",
+    image_root: ImageRoot = None,
+    init: Init = None,
+    set_: Set = None,
+    launch: Launch = None,
+    dry_run: DryRun = False,
+) -> None:
+    """Train BLIP-2-MultiView."""
+    _train("blip2-multiview", recipe, data, out, image_root, init, set_, launch, dry_run)
+
+
+@app.command()
+def tokenizer(
+    data: Data,
+    out: Annotated[Path, typer.Option(help="Folder for the tokenizer.")],
+    vocab_size: Annotated[int | None, typer.Option(min=8, help="Most words; the rarest are left out.")] = None,
+    min_frequency: Annotated[int, typer.Option(min=1, help="How often a word must occur.")] = 1,
+    split: Annotated[str, typer.Option(help="Split whose questions and answers are read.")] = "train",
+) -> None:
+    """Train SwinVED's tokenizer on the questions and answers of a split."""
+    from medvqa_hub.training.tokenizer_training import write_tokenizer
+
+    size, governance = write_tokenizer(data, out, vocab_size, min_frequency, split)
+    typer.echo(f"{size:,} tokens in {out}, governance class {governance}; use: --set model.tokenizer={out}")
+
+
+def _train(
+    kind: str,
+    name: str,
+    data: Path,
+    out: Path,
+    image_root: Path | None,
+    init: Path | None,
+    overrides: list[str] | None,
+    launch: str | None,
+    dry_run: bool,
+) -> None:
+    from medvqa_core.errors import ConfigError
+    from medvqa_hub.training.recipes import load_recipe
+
+    recipe = load_recipe(name, overrides or ())
+    if recipe.model.kind != kind:
+        raise ConfigError(f"recipe {name!r} trains {recipe.model.kind!r}: run medvqa-hub train {recipe.model.kind} …")
+    if launch is not None and not dry_run:
+        _hand_over(kind, name, data, out, image_root, init, overrides, launch)
+        return
+    from medvqa_hub.training.run import train
+
+    train(recipe, data, out, image_root, init, dry_run, typer.echo)
+
+
+def _hand_over(
+    kind: str,
+    name: str,
+    data: Path,
+    out: Path,
+    image_root: Path | None,
+    init: Path | None,
+    overrides: list[str] | None,
+    launch: str,
+) -> None:
+    """Run the same command in every process that `accelerate launch` starts."""
+    import subprocess
+
+    try:
+        given = shlex.split(launch)
+    except ValueError as error:
+        raise typer.BadParameter(f"--launch {launch!r}: {error}") from error
+    command = [sys.executable, "-m", "accelerate.commands.launch", *given, "-m", "medvqa_hub.cli", "train", kind]
+    command += ["--recipe", name, "--data", str(data), "--out", str(out)]
+    for option, value in (("--image-root", image_root), ("--init", init)):
+        command += [option, str(value)] if value is not None else []
+    for override in overrides or ():
+        command += ["--set", override]
+    code = subprocess.run(command, check=False).returncode
+    if code:
+        raise typer.Exit(code if code > 0 else 1)

@@ -4,7 +4,7 @@ The same command in the same folder goes on where it stopped, does nothing where
 recipe, data or starting checkpoint are others.
 """
 
-import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,30 +15,35 @@ from medvqa_core.governance import Governance, refuse_lowering, strictest
 from medvqa_hub.training import checkpoints
 from medvqa_hub.training.recipes import Recipe, differences
 
+Say = Callable[[str], None]
+
 
 @dataclass(frozen=True)
-class RunPlan:
-    """What a run will do, before anything is trained: `--dry-run` prints it."""
+class Prepared:
+    """Everything that a run needs, and what it will do."""
 
-    studies: int
-    questions: int
-    skipped: dict[str, int]
-    short_studies: int
-    steps: int
+    recipe: Recipe
+    train: Any  # StudyQuestions
+    validation: Any | None
     governance: Governance
+    texts: Callable[[], Any]
+    steps: int
 
-    def lines(self, recipe: Recipe) -> list[str]:
-        training, wanted = recipe.training, recipe.data.questions_per_study
+    def describe(self) -> list[str]:
+        """Lines about data and steps, for `--dry-run` and the start of a run."""
+        training, wanted = self.recipe.training, self.recipe.data.questions_per_study
+        short = int((self.train.counts < wanted).sum()) if wanted else 0
         lines = [
-            f"{self.studies:,} studies with {self.questions:,} questions",
+            f"training: {len(self.train):,} studies with {self.train.counts.sum():,} questions",
             f"{self.steps:,} steps of {training.studies_per_step} studies x {wanted or 'all'} questions, in batches of "
             f"{training.studies_per_batch} studies",
-            f"governance class: {self.governance}",
         ]
-        lines += [f"left out: {count:,} {name.replace('_', ' ')}" for name, count in self.skipped.items() if count]
-        if self.short_studies:
-            lines.append(f"{self.short_studies:,} studies have fewer than {wanted} questions and give what they have")
-        return lines
+        if self.validation is not None:
+            lines.insert(1, f"validation: {len(self.validation):,} studies")
+        lines += [f"left out: {count:,} {name.replace('_', ' ')}" for name, count in self.train.skipped.items() if count]
+        if short:
+            lines.append(f"{short:,} studies have fewer than {wanted} questions and give what they have")
+        return [*lines, f"governance class: {self.governance}"]
 
 
 def train(
@@ -48,7 +53,7 @@ def train(
     image_root: Path | None = None,
     init: Path | None = None,
     dry_run: bool = False,
-    say: Any = print,
+    say: Say = print,
 ) -> Path:
     """Train as `recipe` says, into `out`.
 
@@ -67,25 +72,144 @@ def train(
     """
     from accelerate import PartialState
 
-    from medvqa_hub.training.trainer import check_machine
+    from medvqa_hub.training.trainer import batches_per_process, check_machine, uses_cpu
 
     check_machine(recipe)
-    finished = out / checkpoints.FINISHED
-    first = PartialState(cpu=not _has_gpu()).is_main_process
-    say = say if first else _say_nothing
+    processes = PartialState(cpu=uses_cpu())
+    batches_per_process(recipe, processes.num_processes)
+    if not processes.is_main_process:
+        say = _say_nothing
     record = _make_record(recipe, data, init)
-    if not dry_run and (out / checkpoints.RUN).exists():
-        _compare(record, out)
-        if finished.exists():
-            done = checkpoints.read_json(finished)
-            say(f"finished already, at step {done['step']}; the best model is in {out / checkpoints.BEST_FOLDER}")
-            return out
-    loaded = _load(recipe, data, image_root, record, out)
+    if not dry_run and _is_finished(out, record, say):
+        return out
+    with processes.main_process_first():  # the others find the rows in the cache
+        prepared = _prepare(recipe, data, image_root, init)
     if dry_run:
         say(recipe.to_yaml())
-        for line in loaded.plan.lines(recipe):
-            say(line)
+    for line in prepared.describe():
+        say(line)
+    if dry_run:
         return out
-    _prepare_folder(out, recipe, record, loaded.governance, first)
-    _train_loaded(recipe, loaded, out, init, first, say)
+    if processes.is_main_process:
+        _open_folder(out, recipe, record, prepared.governance)
+    processes.wait_for_everyone()
+    _train_in(out, prepared, init, processes.is_main_process, say)
     return out
+
+
+def _make_record(recipe: Recipe, data: Path, init: Path | None) -> dict[str, Any]:
+    """What must be the same when a run goes on."""
+    from medvqa_hub.training.model_loading import fingerprint_of_model
+    from mimic_cxr_vqa.release import open_release
+
+    started = None if init is None else fingerprint_of_model(checkpoints.find_model_folder(init))
+    return {"recipe": recipe.to_dict(), "data": open_release(data).fingerprint, "init": started}
+
+
+def _is_finished(out: Path, record: dict[str, Any], say: Say) -> bool:
+    """Whether the run in `out` has ended; ConfigError where it was another run."""
+    if not (out / checkpoints.RUN).exists():
+        return False
+    before = checkpoints.read_json(out / checkpoints.RUN)
+    differing = differences(before.get("recipe", {}), record["recipe"])
+    if before.get("data") != record["data"]:
+        differing.append("the data's content")
+    if before.get("init") != record["init"]:
+        differing.append("the checkpoint passed as --init")
+    if differing:
+        raise ConfigError(
+            f"{out} was started differently: {'; '.join(differing)}. Go on with the same, or choose another folder"
+        )
+    if not (out / checkpoints.FINISHED).exists():
+        return False
+    done = checkpoints.read_json(out / checkpoints.FINISHED)
+    say(f"finished already, after {done['step']} steps; the best model is in {out / checkpoints.BEST_FOLDER}")
+    return True
+
+
+def _prepare(recipe: Recipe, data: Path, image_root: Path | None, init: Path | None) -> Prepared:
+    from medvqa_hub.training.data_loading import load_data
+    from medvqa_hub.training.study_questions import StudyQuestions
+    from medvqa_hub.training.trainer import steps_of
+
+    rows = load_data(data, image_root, recipe.data)
+    known = None
+    if recipe.model.kind == "blip2-multiview":
+        known = _known_views(recipe.model.unknown_views)
+    questions = StudyQuestions(rows.train, f"split {recipe.data.train_split}", known)
+    validation = None
+    if rows.validation is not None:
+        validation = StudyQuestions(rows.validation, f"split {recipe.data.validation_split}", known)
+    governance = rows.governance
+    if init is not None:
+        governance = strictest([governance, checkpoints.governance_of(checkpoints.find_model_folder(init))])
+    return Prepared(recipe, questions, validation, governance, rows.texts, steps_of(recipe, len(questions)))
+
+
+def _known_views(unknown_views: str | dict[str, str]) -> Callable[[str | None], bool]:
+    """Whether BLIP-2-MultiView can use an image of a view: one of its aliases, or mapped to one."""
+    from mimic_cxr_vqa.schema import canonical_view
+
+    mapped = {name.strip().upper() for name in unknown_views} if isinstance(unknown_views, dict) else set()
+    return lambda view: canonical_view(view) is not None or (view or "").strip().upper() in mapped
+
+
+def _open_folder(out: Path, recipe: Recipe, record: dict[str, Any], governance: Governance) -> None:
+    """Make `out` this run's folder, or check that its class is not lowered."""
+    make_folder(out)
+    if governance is Governance.CREDENTIALED:
+        with writing(out):
+            out.chmod(0o700)
+    if (out / checkpoints.GOVERNANCE).exists():
+        refuse_lowering(checkpoints.governance_of(out), governance, str(out))
+    with writing(out):
+        checkpoints.write_governance(out, governance)
+        (out / checkpoints.RECIPE).write_text(recipe.to_yaml(), encoding="utf-8")
+    checkpoints.write_json(out / checkpoints.RUN, record)
+
+
+def _train_in(out: Path, prepared: Prepared, init: Path | None, first: bool, say: Say) -> None:
+    from medvqa_hub.training.model_loading import load_model
+    from medvqa_hub.training.training_log import TrainingLog
+
+    recipe = prepared.recipe
+    log = TrainingLog(out) if first else None  # before anything is read that another process might replace
+    try:
+        if first:
+            checkpoints.restore_best(out)
+        found = checkpoints.complete_checkpoints(out)
+        step, last = found[-1] if found else (0, None)
+        if log is not None:
+            log.cut_after(step)
+        if last is not None:
+            say(f"going on after step {step} of {prepared.steps}")
+        start = last if last is not None and (last / "config.json").exists() else init
+        model, processor = load_model(recipe, start, prepared.texts(), recipe.training.seed, scratch=out)
+        trainer = _make_trainer(model, processor, prepared, out, log)
+        if step < prepared.steps:
+            trainer.train(resume_from_checkpoint=str(last) if last else None)
+        if prepared.validation is None:
+            trainer.save_best({"metric": None, "value": None})
+        if first:
+            best = checkpoints.read_json(out / checkpoints.BEST_FOLDER / checkpoints.MANIFEST)
+            details = {"step": prepared.steps, "best_step": best["step"], best["metric"] or "metric": best["value"]}
+            checkpoints.write_json(out / checkpoints.FINISHED, details)
+            say(f"trained {prepared.steps} steps; the best model, of step {best['step']}, is in {out / 'best'}")
+    finally:
+        if log is not None:
+            log.close()
+
+
+def _make_trainer(model: Any, processor: Any, prepared: Prepared, out: Path, log: Any) -> Any:
+    arguments = (model, processor, prepared.recipe, prepared.train, prepared.validation, out, prepared.governance, log)
+    if prepared.recipe.scst is not None:
+        from medvqa_hub.training.scst import SCSTTrainer
+
+        return SCSTTrainer(*arguments)
+    from medvqa_hub.training.trainer import SupervisedTrainer
+
+    return SupervisedTrainer(*arguments)
+
+
+def _say_nothing(line: str) -> None:
+    pass

@@ -11,6 +11,7 @@ What differs from Trainer:
 For subclasses: override `compute_loss`, and `note` figures to see their means in the log.
 """
 
+import os
 import sys
 import time
 from collections import defaultdict
@@ -88,19 +89,21 @@ class SupervisedTrainer(Trainer):
         arguments.gradient_accumulation_steps = batches_per_process(recipe, arguments.world_size)
         freeze_parts(model, kind, training.learning_rates)
         self._frozen = frozen_modules(model)
-        # Trainer wants adapters on a quantised model; here the parts that stayed in float are what is trained.
-        quantised = getattr(model, "is_quantized", False) and not getattr(model, "_hf_peft_config_loaded", False)
-        if quantised:
-            model._hf_peft_config_loaded = True
-        super().__init__(model, arguments, train_dataset=self.batches, processing_class=processor)
-        if quantised:
-            model._hf_peft_config_loaded = False
-        self.remove_callback(PrinterCallback)
-        self.add_callback(_Moments())
         self.validation = None
         if validation_rows is not None:
             questions = as_questions(validation_rows, f"split {data.validation_split}", kind, processor)
             self.validation = Validation(questions, processor, kind, recipe.selection, arguments)
+        # Trainer wants adapters on a quantised model; here the parts that stayed in float are what is trained.
+        quantised = getattr(model, "is_quantized", False) and not getattr(model, "_hf_peft_config_loaded", False)
+        if quantised:
+            model._hf_peft_config_loaded = True
+        super().__init__(
+            model, arguments, train_dataset=self.batches, eval_dataset=self.validation, processing_class=processor
+        )
+        if quantised:
+            model._hf_peft_config_loaded = False
+        self.remove_callback(PrinterCallback)
+        self.add_callback(_Moments())
         self._noted: dict[str, list[float]] = defaultdict(list)
         self._questions_seen, self._clock, self._last_line = 0, time.monotonic(), time.monotonic()
 
@@ -247,6 +250,12 @@ class SupervisedTrainer(Trainer):
                 with writing(path):
                     state.save_to_json(str(folder / "trainer_state.json"))
 
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
+        """As Trainer; quantised weights, which load while a model is made, are those of the checkpoint already."""
+        if getattr(self.model, "is_quantized", False) and not hasattr(self.model, "peft_config"):
+            return
+        super()._load_from_checkpoint(resume_from_checkpoint, model)
+
     def _load_rng_state(self, checkpoint: str | None) -> None:
         """Nothing: every batch seeds its own."""
 
@@ -296,14 +305,17 @@ def batches_per_process(recipe: Recipe, processes: int) -> int:
     return batches // processes
 
 
+def uses_cpu() -> bool:
+    """Whether training runs on the CPU: there is no GPU, or accelerate was launched with --cpu."""
+    return not torch.cuda.is_available() or os.environ.get("ACCELERATE_USE_CPU", "").lower() == "true"
+
+
 def check_machine(recipe: Recipe) -> None:
     """Raise a ConfigError if the recipe wants what this machine has not."""
-    if recipe.training.precision == "bfloat16" and not torch.cuda.is_available():
+    if recipe.training.precision == "bfloat16" and uses_cpu():
         raise ConfigError(
             "training.precision is bfloat16, which needs a GPU, and none is found; use --set training.precision=float32"
         )
-    if recipe.model.kind == "blip2-multiview" and recipe.model.quantize and not torch.cuda.is_available():
-        return  # bitsandbytes quantises on a CPU too, slowly
 
 
 def make_arguments(recipe: Recipe, out: Path, steps: int, validates: bool) -> TrainingArguments:
@@ -344,7 +356,7 @@ def make_arguments(recipe: Recipe, out: Path, steps: int, validates: bool) -> Tr
         remove_unused_columns=False,
         ddp_find_unused_parameters=False,
         seed=training.seed,
-        use_cpu=not torch.cuda.is_available(),
+        use_cpu=uses_cpu(),
         report_to="none",
         disable_tqdm=True,
         log_level="error",

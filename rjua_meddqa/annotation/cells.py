@@ -91,11 +91,14 @@ def join_cells(cells: Sequence[Cell]) -> str:
     return text
 
 
-def join_wrapped(before: str, after: str) -> str:
-    """Two pieces of one text: no space where a Chinese word was cut, one where a word or number ended."""
+def join_wrapped(before: str, after: str, is_running: bool = False) -> str:
+    """Two pieces of one text: no space where a Chinese word was cut, one where a word or number ended.
+
+    Args:
+        is_running: the pieces are lines of running text, which is cut anywhere; only Latin words keep their space.
+    """
     before, after = before.rstrip(), after.lstrip()
-    if not before or not after:
+    if not before or not after or not (before[-1].isalnum() and after[0].isalnum()):
         return before + after
-    is_cut = _CJK.match(before[-1]) and _CJK.match(after[0])
-    is_closed = not before[-1].isalnum() or not after[0].isalnum()
-    return before + ("" if is_cut or is_closed else " ") + after
+    cut = [bool(_CJK.match(character)) for character in (before[-1], after[0])]
+    return before + ("" if (any(cut) if is_running else all(cut)) else " ") + after

@@ -19,7 +19,7 @@ from rjua_meddqa.schema import Box, Point
 
 LONG = 3.0  # times its height: the shortest box whose slope means something
 MIN_BOXES = 12  # of that length; fewer cannot hold up five coefficients
-MIN_GAIN = 0.35  # share of the mean slope that levelling must take away
+MIN_GAIN = 0.2  # share of the mean slope that levelling must take away
 MIN_SLOPE = math.tan(math.radians(0.4))  # mean slope of text below which a page is level enough
 MAX_SQUEEZE = 0.4  # |dg/dy|; from 1 on, lines would change places
 INVERSE_ROUNDS = 60  # the error falls by MAX_SQUEEZE each

@@ -1,0 +1,34 @@
+"""SwinVED's tokenizer from a release's questions and answers, in a folder of its own."""
+
+from pathlib import Path
+
+from medvqa_core.files import MANIFEST, atomic_folder
+from medvqa_core.governance import Governance
+from medvqa_hub.training.checkpoints import write_governance
+from medvqa_hub.training.data_loading import load_data
+from medvqa_hub.training.model_loading import train_tokenizer
+from medvqa_hub.training.recipes import DataSettings, SwinVedSettings
+
+KIND = "tokenizer"
+
+
+def write_tokenizer(
+    data: Path, out: Path, vocab_size: int | None = None, min_frequency: int = 1, split: str = "train"
+) -> tuple[int, Governance]:
+    """Train and save; returns the number of tokens and the class of the words, which are the data's.
+
+    Raises:
+        InputError: no release, or no such split.
+        ConfigError: limits that leave no word.
+        OutputError: `out` cannot be written, or holds something else.
+    """
+    import json
+
+    rows = load_data(data, None, DataSettings(train_split=split, validation_split=None), images=False)
+    tokenizer = train_tokenizer(SwinVedSettings(vocab_size=vocab_size, min_frequency=min_frequency), rows.texts())
+    with atomic_folder(out, KIND, private=rows.governance is Governance.CREDENTIALED) as folder:
+        tokenizer.save_pretrained(folder)
+        write_governance(folder, rows.governance)
+        manifest = {"kind": KIND, "governance": str(rows.governance), "data": rows.fingerprint, "split": split}
+        (folder / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
+    return len(tokenizer), rows.governance

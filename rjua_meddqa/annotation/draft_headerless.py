@@ -1,0 +1,61 @@
+"""Tables whose header is not on the picture: a name, a number and a range in a row, row after row."""
+
+import re
+from collections.abc import Sequence
+
+from rjua_meddqa.annotation.cells import Cell, is_arrow, rows, tokens
+from rjua_meddqa.annotation.ranges import parse_number, parse_range
+from rjua_meddqa.schema import TableRow
+
+FEWEST_ROWS = 3  # with a range each: fewer are more likely measurements in a text
+_DATE = re.compile(r"\d{4}[-/.年]\d{1,2}|\d{1,2}:\d{2}")
+_NAME = re.compile(r"[\u4e00-\u9fffA-Za-zα-ωΑ-Ω]")
+
+
+def read_headerless(cells: Sequence[Cell]) -> tuple[list[TableRow], set[Cell]]:
+    """Rows that look like those of a laboratory table, and their cells; nothing where there are too few with a range."""
+    found: list[tuple[list[str], list[Cell]]] = []
+    for row in rows(cells):
+        found += _read_row(row)
+    if sum(bool(texts[2]) for texts, _ in found) < FEWEST_ROWS:
+        return [], set()
+    from rjua_meddqa.annotation.draft_tables import table_row
+
+    table = [table_row(*texts) for texts, _ in found]
+    return table, {cell for _, used in found for cell in used}
+
+
+def _read_row(row: list[Cell]) -> list[tuple[list[str], list[Cell]]]:
+    """([item, result, range, unit, flags], cells) for every name that a number follows in a row of the page."""
+    found: list[tuple[list[str], list[Cell]]] = []
+    name: Cell | None = None
+    for cell in row:
+        pieces = tokens(cell) if any(map(is_arrow, cell.text)) or parse_number(cell.text) is None else [cell]
+        if _is_name(cell.text):
+            name = cell
+            continue
+        for piece in pieces:
+            if is_arrow(piece.text):
+                if found:
+                    found[-1][0][4] += piece.text
+            elif name is not None and parse_number(piece.text) is not None:
+                found.append(([name.text, piece.text, "", "", ""], [name, cell]))
+                name = None
+            elif found and not found[-1][0][2] and parse_range(piece.text).intervals:
+                found[-1][0][2] = piece.text
+                found[-1][1].append(cell)
+            elif found and not found[-1][0][3] and re.fullmatch(r"[^\u4e00-\u9fff]{1,12}", piece.text):
+                found[-1][0][3] = piece.text
+                found[-1][1].append(cell)
+    return found
+
+
+def _is_name(text: str) -> bool:
+    """A text that can name a measurement: it has a letter, is no number with its unit, no range, no date, no key."""
+    if not _NAME.search(text) or _DATE.search(text) or re.search(r"[:：]", text):
+        return False
+    return len(text) <= 40 and not parse_range(text).intervals and parse_number(text) is None and not _is_unit(text)
+
+
+def _is_unit(text: str) -> bool:
+    return bool(re.fullmatch(r"[A-Za-zμ%]{1,6}\s*/\s*[A-Za-zμ0-9.^²]{1,10}|[A-Za-zμ%]{1,3}|秒|×?10\^.*", text.strip()))

@@ -1,0 +1,61 @@
+"""Pre-annotation: key-values and quadruplets that a restored page seems to hold, for people to correct.
+
+Input is ESRA's output: lines of text with their boxes. Tables go first (`draft_tables.py`), fields get what is left
+(`draft_fields.py`). A draft says what is printed; what is not found is not invented.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rjua_meddqa.annotation.cells import cell_of
+from rjua_meddqa.annotation.draft_fields import read_fields
+from rjua_meddqa.annotation.draft_tables import read_tables
+from rjua_meddqa.schema import LABORATORY, Annotation, TableRow
+
+if TYPE_CHECKING:
+    from rjua_meddqa.restoration.esra import RestoredText
+    from rjua_meddqa.restoration.pages import Page
+
+# What a clinical report is called, by words on its page; the first that occurs wins.
+_REPORT_TYPES = (
+    ("Pathology", r"病理|免疫组化|肉眼所见|镜下"),
+    ("MRI", r"磁共振|核磁|\bMRI?\b|T[12]WI"),
+    ("CT", r"CT"),
+    ("Ultrasound", r"超声|彩超|B超|回声"),
+    ("Endoscopy", r"内镜|膀胱镜|胃镜|肠镜"),
+    ("X-ray", r"X线|DR|平片|造影"),
+)
+OTHER_REPORT = "Clinical"
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """What a page seems to hold: (key, value) and table rows, each in reading order."""
+
+    key_values: tuple[tuple[str, str], ...]
+    table: tuple[TableRow, ...]
+
+
+def draft(restored: "RestoredText") -> Draft:
+    """Key-values and quadruplets of a restored page."""
+    cells = [cell_of(box) for line in restored.lines for box in line if box.text.strip()]
+    table, used = read_tables(cells)
+    return Draft(tuple(read_fields([cell for cell in cells if cell not in used])), tuple(table))
+
+
+def draft_annotation(page: "Page", idx: str, img_path: str, image_type: str) -> Annotation:
+    """A page's draft as a row of the annotation file.
+
+    Args:
+        image_type: pdf | photo | screenshot; nothing on the page tells it.
+    """
+    drafted = draft(page.restored)
+    report_type = LABORATORY if drafted.table else _report_type([box.text for box in page.boxes])
+    return Annotation(idx, img_path, drafted.key_values, drafted.table, report_type, image_type, page.quality)
+
+
+def _report_type(texts: Sequence[str]) -> str:
+    text = " ".join(texts)
+    return next((name for name, pattern in _REPORT_TYPES if re.search(pattern, text)), OTHER_REPORT)
