@@ -27,6 +27,7 @@ benchmarks: $(INSTALLED)
 
 sample: $(INSTALLED)
 	$(BIN)/python -m mimic_cxr_vqa.sample_writer mimic_cxr_vqa/sample
+	$(BIN)/python -m rjua_meddqa.sample_writer rjua_meddqa/sample  # needs a Chinese font: fonts-noto-cjk
 
 clean:
 	rm -rf .venv build dist *.egg-info out/demo

@@ -1,21 +1,21 @@
 """BERTScore as a reward for sampled and greedy answers: our reward, called once, against two calls of bert-score.
 
 Both use the same encoder (all-MiniLM-L6-v2 from the extra `encoder`), loaded before the clock starts, no rescaling and
-batches of 64. References are answers of the bundled synthetic sample; the greedy and the sampled answer to a question are
-answers to other questions of its category, drawn with a fixed seed, so that lengths and repetitions are those of the
-data. A step has QUESTIONS of them. bert-score encodes references for each call; the reward encodes every text once.
+batches of 64. References are answers of the bundled synthetic sample; the greedy and the sampled answer to a question
+are answers to other questions of its category, drawn with a fixed seed, so that lengths and repetitions are those of
+the data. A step has QUESTIONS of them. bert-score encodes references for each call; the reward encodes a text once.
 
 Run: python benchmarks/reward.py
 """
 
 import random
 
-import mimic_cxr_vqa  # noqa: F401  registers the dataset
 import torch
 from bert_score import BERTScorer
 from datasets import load_dataset
 from timing import time_in_turn, write_result
 
+import mimic_cxr_vqa  # noqa: F401  registers the dataset
 from medvqa_core.text_encoder import find_minilm
 from medvqa_hub.training.recipes import RewardSettings
 from medvqa_hub.training.rewards import make_reward
@@ -67,8 +67,8 @@ def main() -> None:
     runs = {questions: compare(questions) for questions in QUESTIONS}
     for questions, run in runs.items():
         print(
-            f"{questions} questions: two bert-score calls {run['bert_score_twice_ms']} ms, reward {run['reward_ms']} ms = "
-            f"{run['ratio']}x (values differ by at most {run['largest_difference']:.1e})"
+            f"{questions} questions: two bert-score calls {run['bert_score_twice_ms']} ms, reward {run['reward_ms']} ms "
+            f"= {run['ratio']}x (values differ by at most {run['largest_difference']:.1e})"
         )
     ratio, difference = runs[HEADLINE]["ratio"], max(run["largest_difference"] for run in runs.values())
     reached = ratio >= TARGET and difference <= TOLERANCE

@@ -1,5 +1,6 @@
 """`medvqa-hub cxr …`: the steps from a source of studies to a release. Heavy imports wait until a step runs."""
 
+import json
 import shlex
 from enum import StrEnum
 from pathlib import Path
@@ -167,6 +168,37 @@ def stats(
     if out is not None:
         write_statistics(statistics, out)
         typer.echo(f"statistics.json and figure1.png: {out}")
+
+
+class Weights(StrEnum):
+    quadratic = "quadratic"
+    linear = "linear"
+    identity = "identity"
+
+
+@app.command()
+def agreement(
+    ratings: Annotated[Path, typer.Argument(help="CSV: rater,item,<dimension>… or rater,item,dimension,rating.")],
+    order: Annotated[list[str] | None, typer.Option(help="dimension=worst,…,best; for other than the paper's.")] = None,
+    weights: Annotated[Weights, typer.Option(help="How near two categories are; identity: nominal.")] = Weights.quadratic,
+    resamples: Annotated[int, typer.Option(help="Bootstrap resamples of the intervals; 0: none.", min=0)] = 2000,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Also write everything as JSON.")] = None,
+) -> None:
+    """Print the raters' agreement per dimension: weighted Fleiss' kappa, AC1, AC2 (paper, Table 3)."""
+    from medvqa_core.files import atomic_file
+    from medvqa_core.metrics.agreement_table import agreement_record, format_agreement, measure_sheet
+    from medvqa_core.metrics.ratings import parse_order, read_ratings
+
+    sheet = read_ratings(ratings, dict(map(parse_order, order or [])))
+    measured = measure_sheet(sheet, weights.value, resamples)
+    typer.echo(format_agreement(measured))
+    typer.echo("AC1, AC2: Gwet's definition; published: the chance terms behind the paper's Table 3")
+    if sheet.ignored:
+        typer.echo(f"ignored, no order of categories is known: {', '.join(sheet.ignored)} (name it with --order)")
+    if json_file is not None:
+        with atomic_file(json_file, "w") as file:
+            json.dump(agreement_record(measured, sheet), file, indent=2, ensure_ascii=False)
+        typer.echo(f"written: {json_file}")
 
 
 def _quote(path: Path) -> str:

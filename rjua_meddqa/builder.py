@@ -7,14 +7,16 @@ which is decoded when the row is read.
 """
 
 import os
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
 import datasets
+import pyarrow as pa
 from datasets import Features, Image, List, Value
+from datasets.builder import Key
 from datasets.exceptions import DatasetGenerationError
 
 from medvqa_core.errors import ConfigError, InputError, MedvqaError, one_line
@@ -26,6 +28,7 @@ from rjua_meddqa.generation.reasoning_file import read_reasoning
 from rjua_meddqa.schema import ENTITY, MULTIPLE_CHOICE, SHORT_ANSWER, TABLE, TABLE_NR
 
 logger = datasets.logging.get_logger(__name__)
+ROWS_PER_TABLE = 1000
 POLICIES = ("error", "skip", "none")
 SAMPLE = "sample"
 CONTENT = {"entity": ENTITY, "table": TABLE, "table_nr": TABLE_NR}
@@ -68,7 +71,7 @@ class RjuaMeddqaConfig(datasets.BuilderConfig):
     fingerprint: str = ""
 
 
-class RjuaMeddqa(datasets.GeneratorBasedBuilder):
+class RjuaMeddqa(datasets.ArrowBasedBuilder):
     """RJUA-MedDQA: questions about Chinese medical report images."""
 
     BUILDER_CONFIG_CLASS = RjuaMeddqaConfig
@@ -90,7 +93,8 @@ class RjuaMeddqa(datasets.GeneratorBasedBuilder):
         self.image_roots = folders.image_roots(
             self.folder.root, Path(os.path.abspath(image_root)) if image_root else None
         )
-        self.missing: Counter[str] = Counter()
+        self.files: dict[str, str | None] = {}  # img_path -> its file, looked up once
+        self.skipped = 0
         super().__init__(
             cache_dir=cache_dir,
             dataset_name=dataset_name,
@@ -113,24 +117,35 @@ class RjuaMeddqa(datasets.GeneratorBasedBuilder):
     def _split_generators(self, dl_manager) -> list[datasets.SplitGenerator]:
         return [datasets.SplitGenerator(datasets.Split.TEST, gen_kwargs={"name": self.config.name})]
 
-    def _generate_examples(self, name: str) -> Iterator[tuple[int, dict[str, Any]]]:
-        files: dict[str, str | None] = {}  # img_path -> its file, looked up once
-        skipped = 0
+    def _generate_tables(self, name: str) -> Iterator[tuple[Key, pa.Table]]:
+        schema = self.info.features.arrow_schema
+        self.files, self.skipped = {}, 0  # of this pass: a stream can be read many times
+        rows = (self._add_image(row) if "img_path" in row else row for row in self._rows(name))
+        rows = (row for row in rows if row is not None)
         try:
-            for number, row in enumerate(self._rows(name)):
-                if "img_path" in row:
-                    if row["img_path"] not in files:
-                        files[row["img_path"]] = self._find_image(row["img_path"])
-                    row["image"] = files[row["img_path"]]
-                    if row["image"] is None and self.config.missing_images == "skip":
-                        skipped += 1
-                        continue
-                yield number, row
+            for number in count():
+                batch = list(islice(rows, ROWS_PER_TABLE))
+                if batch or number == 0:  # a part without rows is a table without rows
+                    yield Key(0, number), pa.Table.from_pylist(batch, schema=schema)
+                if len(batch) < ROWS_PER_TABLE:
+                    break
         except MedvqaError as error:
             raise LoadingError(one_line(error)) from None
-        missing = sum(file is None for file in files.values())
+        missing = sum(file is None for file in self.files.values())
         if missing:
-            logger.warning(f"{name}: {missing} of {len(files)} images missing or broken, {skipped} rows skipped")
+            logger.warning(
+                f"{name}: {missing} of {len(self.files)} images missing or broken, {self.skipped} rows skipped"
+            )
+
+    def _add_image(self, row: dict[str, Any]) -> dict[str, Any] | None:
+        """`row` with its image as a reference to a file; None where the row is to be skipped."""
+        path = row["img_path"]
+        if path not in self.files:
+            self.files[path] = self._find_image(path)
+        if self.files[path] is None and self.config.missing_images == "skip":
+            self.skipped += 1
+            return None
+        return row | {"image": self.files[path] and {"bytes": None, "path": self.files[path]}}
 
     def _rows(self, name: str) -> Iterator[dict[str, Any]]:
         """The rows of one configuration, without images."""

@@ -19,6 +19,23 @@ def _group() -> None:
 
 
 @app.command()
+def phantom(
+    out: Annotated[Path, typer.Option(help="Folder for the reports, in the layout that load_dataset reads.")],
+    reports: Annotated[int, typer.Option(help="Number of reports.")] = 50,
+    seed: Annotated[int, typer.Option(help="The same seed draws the same reports.")] = 0,
+    font: Annotated[
+        Path | None, typer.Option(help="A font with Chinese characters; default: one is looked for.")
+    ] = None,
+) -> None:
+    """Draw synthetic Chinese reports with exact annotation, boxes and questions. Needs a Chinese font."""
+    from rjua_meddqa.phantom import write_phantom
+
+    manifest = write_phantom(out, reports, seed, font)
+    _echo_counts(manifest["counts"], [])
+    _echo_next(out, out, "entity")
+
+
+@app.command()
 def generate(
     data: Data,
     out: Annotated[Path, typer.Option(help="Folder for questions.jsonl; may be the data folder itself.")],

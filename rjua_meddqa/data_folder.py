@@ -82,7 +82,7 @@ def open_folder(root: Path) -> DataFolder:
             raise InputError(f"{root}: both {found[0].name} and {found[1].name} are {part}; keep one of them there")
         if found:
             files[part] = found[0]
-    manifest = _read_manifest(root)
+    manifest = read_manifest(root)
     governance = parse(manifest.get("governance", ""), str(root / MANIFEST)) if manifest else Governance.SHARE_ALIKE
     return DataFolder(root, files, governance, manifest)
 
@@ -122,7 +122,7 @@ def record_part(root: Path, part: str, governance: Governance, details: dict[str
         GovernanceError: the folder's class is stricter than `governance`.
         OutputError: the folder is another step's result, or the manifest cannot be written.
     """
-    manifest = _read_manifest(root)
+    manifest = read_manifest(root)
     if manifest.get("kind", KIND) != KIND:
         raise OutputError(f"{root} is of kind {manifest['kind']!r}, not {KIND!r}; choose another folder")
     if manifest:
@@ -138,7 +138,7 @@ def _names(part: str) -> list[str]:
     return [OUR_NAMES[part], *(PREFIX + name for name in released), *released]
 
 
-def _read_manifest(root: Path) -> dict[str, Any]:
+def read_manifest(root: Path) -> dict[str, Any]:
     path = root / MANIFEST
     if not path.exists():
         return {}

@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING
 from medvqa_core.errors import InputError
 from rjua_meddqa.annotation.drafts import Draft, draft
 from rjua_meddqa.answers import join_parts, write_abnormal, write_status, write_value
-from rjua_meddqa.esra_rules_reading import RANGE, RESULT, STATUS, CellQuestion, find_key, find_row, read_cells, read_keys
+from rjua_meddqa.esra_rules_reading import (
+    RANGE,
+    RESULT,
+    STATUS,
+    CellQuestion,
+    find_key,
+    find_row,
+    read_cells,
+    read_keys,
+)
 from rjua_meddqa.schema import (
     CONTENT_TASKS,
     ENTITY,

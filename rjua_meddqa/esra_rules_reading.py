@@ -1,7 +1,7 @@
 """What a question asks about: keys of a report, or items of its table and which of their columns.
 
-Questions frame names with fixed words (图片里的…是什么？, …该指标的检查结果是多少?). The frame is taken off, what is left is
-compared with the names on the page: the same, a synonym (`generation/terms.py`), or alike in spelling.
+Questions frame names with fixed words (图片里的…是什么？, …该指标的检查结果是多少?). The frame is taken off and
+what is left compared with the names on the page: the same, a synonym (`generation/terms.py`), or alike in spelling.
 """
 
 import re
@@ -15,7 +15,9 @@ from rjua_meddqa.schema import MISSING, TableRow
 
 RESULT, RANGE, STATUS = "result", "range", "status"
 ALIKE_KEY, ALIKE_ITEM = 0.75, 0.6  # a key has few characters: one of four may be misread
-_BEFORE = re.compile(r"^(?:请问)?(?:在?(?:这张|该|此)?(?:图片|图像|图|报告单|报告|化验单|检查单)(?:里|中|上|内)?的?|[这该]份报告[里中]?的?)")
+_BEFORE = re.compile(
+    r"^(?:请问)?(?:在?(?:这张|该|此)?(?:图片|图像|图|报告单|报告|化验单|检查单)(?:里|中|上|内)?的?|[这该]份报告[里中]?的?)"
+)
 _AFTER = re.compile(
     r"(?:对应的?(?:文字|内容|值|结果)?|的(?:内容|值|文字))?(?:各自|分别)?(?:都)?(?:是什么|是多少|是谁|是哪[天日]|为多少|为何|是几|有哪些|是|为)?"
     r"[\s?？。]*$"
@@ -53,7 +55,8 @@ def read_cells(question: str, table: Sequence[TableRow]) -> CellQuestion:
     text = question.strip()
     word = _column_word()
     framed = re.match(
-        rf"(?P<items>.+?){_ITEM_WORD}的?(?P<asked>(?:{word})(?:(?:和|与|及|以及|、|,|，|/)(?:{word}))*)(?P<rest>.*)$", text
+        rf"(?P<items>.+?){_ITEM_WORD}的?(?P<asked>(?:{word})(?:(?:和|与|及|以及|、|,|，|/)(?:{word}))*)(?P<rest>.*)$",
+        text,
     )
     if re.search(r"哪些|哪几|哪项|有什么异常|有没有异常(?:指标|项目)", text):
         return CellQuestion((), ())

@@ -1,7 +1,8 @@
 """Puts a report on a sheet: title, fields in columns, table with or without lines in one or two blocks, sections."""
 
+import math
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from PIL import Image
@@ -46,7 +47,9 @@ def draw_style(draw: random.Random, report: Report, narrow: bool) -> Style:
 
 
 def lay_out(report: Report, style: Style, font: Path) -> tuple[Image.Image, list[Box]]:
-    """The page as a grey image, and the box of every printed piece in its pixels."""
+    """The page as a grey image, and the box of every printed piece in its pixels. Long items make the page wider."""
+    if report.table:
+        style = replace(style, width=max(style.width, _table_width(report, style, font)))
     sheet = Sheet(style.width, font)
     sheet.y = MARGIN
     sheet.centred(report.hospital, style.size + 14)
@@ -85,22 +88,22 @@ def _fields(sheet: Sheet, pairs: tuple[tuple[str, str], ...], style: Style, colu
 def _table(sheet: Sheet, report: Report, style: Style) -> None:
     """The rows in blocks side by side, each with its own heading."""
     per_block = -(-len(report.table) // style.blocks)
-    width = (style.width - 2 * MARGIN) / style.blocks
-    shares = (0.46, 0.2, 0.12, 0.22) if style.unit_column else (0.48, 0.22, 0.30)
-    item, result, limits = report.words
-    heads = (item, result, "单位", limits) if style.unit_column else (item, result, limits)
+    cells = _all_cells(report, style)
+    # Columns share the room that their longest cells leave, so that no cell runs into the next.
+    needed = _needed_widths(sheet, cells, style)
+    spare = (style.width - 2 * MARGIN) / style.blocks - sum(needed)
+    widths = [width + spare / len(needed) for width in needed]
     top, height = sheet.y, round(style.size * (LEADING + 0.2 * style.lined))
     for line in range(per_block + 1):
         for block in range(style.blocks):
-            number = block * per_block + line - 1
-            if line and number >= len(report.table):
+            number = block * per_block + line
+            if line and number > len(report.table):
                 continue
-            cells = heads if not line else _cells(report.table[number], report.units[number], style)
-            x = MARGIN + block * width
-            for share, cell in zip(shares, cells, strict=True):
+            x = MARGIN + block * sum(widths)
+            for width, cell in zip(widths, cells[number if line else 0], strict=True):
                 if cell:
                     sheet.text(x + style.size * 0.3, cell, style.size, dy=style.size * 0.15)
-                x += share * width
+                x += width
         if style.lined or line == 0:
             sheet.rule(MARGIN, style.width - MARGIN, 1)
         sheet.y += height
@@ -109,16 +112,35 @@ def _table(sheet: Sheet, report: Report, style: Style) -> None:
             sheet.y += 4
     sheet.rule(MARGIN, style.width - MARGIN, 1)
     if style.lined:
-        _column_rules(sheet, style, width, shares, top)
+        _column_rules(sheet, style, widths, top)
     sheet.y += 4
 
 
-def _column_rules(sheet: Sheet, style: Style, width: float, shares: tuple[float, ...], top: float) -> None:
+def _table_width(report: Report, style: Style, font: Path) -> int:
+    """The page's width that its table needs."""
+    needed = _needed_widths(Sheet(style.width, font), _all_cells(report, style), style)
+    return math.ceil(2 * MARGIN + style.blocks * sum(needed))
+
+
+def _needed_widths(sheet: Sheet, cells: list[tuple[str, ...]], style: Style) -> list[float]:
+    """Width of each column's longest cell and the gap behind it."""
+    columns = zip(*cells, strict=True)
+    return [max(sheet.measure(cell, style.size) for cell in column) + style.size for column in columns]
+
+
+def _all_cells(report: Report, style: Style) -> list[tuple[str, ...]]:
+    """The heading's cells, then those of every row."""
+    item, result, limits = report.words
+    heads = (item, result, "单位", limits) if style.unit_column else (item, result, limits)
+    return [heads, *(_cells(row, unit, style) for row, unit in zip(report.table, report.units, strict=True))]
+
+
+def _column_rules(sheet: Sheet, style: Style, widths: list[float], top: float) -> None:
     for block in range(style.blocks):
-        x = MARGIN + block * width
-        for share in shares:
+        x = MARGIN + block * sum(widths)
+        for width in widths:
             sheet.column_rule(x, top, sheet.y)
-            x += share * width
+            x += width
     sheet.column_rule(style.width - MARGIN, top, sheet.y)
 
 

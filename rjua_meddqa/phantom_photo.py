@@ -23,7 +23,7 @@ TURNS = {0: None, 90: Image.Transpose.ROTATE_90, 180: Image.Transpose.ROTATE_180
 
 @dataclass(frozen=True)
 class Effects:
-    """What happens to a photographed sheet; angles in degrees, lengths in pixels, `shadow` and `noise` in grey levels."""
+    """What happens to a photographed page. Angles: degrees, `blur` in pixels, `shadow` and `noise` in grey levels."""
 
     tilt: float
     pinch: float  # by how much one edge is shorter than the opposite one, in shares of it
@@ -37,10 +37,11 @@ class Effects:
 def draw_effects(draw: random.Random) -> Effects:
     """Mild effects mostly; a quarter of the photos are cut off or pinched beyond the limit."""
     bad = draw.random()
+    cut = 0.1 <= bad < 0.25
     return Effects(
-        tilt=draw.uniform(-5, 5),
+        tilt=draw.uniform(-1, 1) if cut else draw.uniform(-5, 5),  # a cut along the margin must not reach the text
         pinch=draw.uniform(0.34, 0.42) if bad < 0.1 else draw.uniform(0, 0.1),
-        cut=0.1 <= bad < 0.25,
+        cut=cut,
         turn=draw.choices((0, 90, 180, 270), (0.85, 0.05, 0.05, 0.05))[0],
         blur=draw.uniform(0.2, 0.7),
         shadow=draw.uniform(10, 70),

@@ -3,6 +3,7 @@
 As a script it makes one such run, so that `accelerate launch` can start it: python scst_runs.py OUT STUDIES_PER_BATCH
 """
 
+import os
 import sys
 from pathlib import Path
 
@@ -54,8 +55,8 @@ def answer_length(predictions: list[str], references: list[str], **columns: list
 def make_trainer(out: Path, reward=answer_length, scst: dict | None = None, **training) -> SCSTTrainer:
     """A trainer of a tiny SwinVED, the same weights each time."""
     settings = {
-        "max_steps": 2, "epochs": None, "studies_per_step": 8, "studies_per_batch": 8, "log_every": 1, "save_every": 100,
-        "learning_rates": {"encoder": 1e-3, "decoder": 1e-3}, **training,
+        "max_steps": 2, "epochs": None, "studies_per_step": 8, "studies_per_batch": 8, "log_every": 1,
+        "save_every": 100, "learning_rates": {"encoder": 1e-3, "decoder": 1e-3}, **training,
     }  # fmt: skip
     recipe = make_recipe(
         {
@@ -71,7 +72,7 @@ def make_trainer(out: Path, reward=answer_length, scst: dict | None = None, **tr
     config = SwinVedConfig.tiny(vocab_size=len(tokenizer))
     model, processor = SwinVedForConditionalGeneration(config), SwinVedProcessor.from_config(config, tokenizer)
     out.mkdir(parents=True, exist_ok=True)
-    log = TrainingLog(out) if int(__import__("os").environ.get("RANK", "0")) == 0 else None
+    log = TrainingLog(out) if int(os.environ.get("RANK", "0")) == 0 else None
     return SCSTTrainer(model, processor, recipe, studies(), None, out, Governance.OPEN, log, reward)
 
 

@@ -13,9 +13,9 @@ import pytest
 from medvqa_hub.cli import run
 
 GROUPS = {
-    "cxr": ["phantom", "questions", "answer", "status", "release", "export-csv", "stats"],
-    "meddqa": ["generate", "reasoning", "stats"],
-    "train": [],
+    "cxr": ["phantom", "questions", "answer", "status", "release", "export-csv", "stats", "agreement"],
+    "meddqa": ["phantom", "generate", "reasoning", "stats"],
+    "train": ["swin-ved", "blip2-multiview", "tokenizer"],
     "evaluate": [],
 }
 COMMANDS = [

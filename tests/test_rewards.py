@@ -116,15 +116,15 @@ def test_an_encoder_that_cannot_be_loaded_offline_is_a_clear_error(tmp_path):
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, "1", True])
 def test_a_value_that_is_no_number_names_reward_and_question(value):
-    with pytest.raises(InputError, match=r"reward 'mine' gave .* sampled answer to q-7"):
-        check_rewards([0.5, None, value], ["q-5", "q-6", "q-7"], "mine", "sampled")
+    with pytest.raises(InputError, match=r"reward 'mine' gave .* for the answer to q-7"):
+        check_rewards([0.5, None, value], ["the answer to q-5", "the answer to q-6", "the answer to q-7"], "mine")
 
 
 def test_numbers_of_any_kind_and_none_pass():
-    check_rewards([1, 0.5, None, np.float32(2)], list("abcd"), "mine", "greedy")
+    check_rewards([1, 0.5, None, np.float32(2)], list("abcd"), "mine")
 
 
 @pytest.mark.parametrize("values", [[1.0], None, np.ones(2)])
 def test_another_number_of_values_is_an_error(values):
-    with pytest.raises(InputError, match="for 2 greedy answers"):
-        check_rewards(values, ["a", "b"], "mine", "greedy")
+    with pytest.raises(InputError, match="for 2 answers"):
+        check_rewards(values, ["a", "b"], "mine")

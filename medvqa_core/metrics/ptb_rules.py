@@ -62,7 +62,7 @@ _RULES = [
     (r"(?i:lem|gim)", r"(?i:me)", TRANSLATED),
     (r"'[tT]", r"(?i:is|was)", TRANSLATED),
     (r"{WORD}", r"{APOS}(?i:[msd]|re|ve|ll)(?![A-Za-z])", TRANSLATED),
-    (r"{L}*?", r"(?i:n{APOS}t)", TRANSLATED),
+    (r"[A-Za-z]*?", r"(?i:n{APOS}t)", TRANSLATED),
     (r"(?i:n{APOS}t)", "", TRANSLATED),
     (r"{APOS}(?i:[msd]|re|ve|ll)", r"[^A-Za-z]", TRANSLATED),
     (r"{APOS}(?i:[msd]|re|ve|ll)", "", TRANSLATED),

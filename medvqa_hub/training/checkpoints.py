@@ -17,7 +17,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -148,11 +148,23 @@ def find_model_folder(path: Path) -> Path:
         if (folder / "config.json").is_file() or (folder / "adapter_config.json").is_file():
             return folder
     raise InputError(
-        f"{path}: no model there (looked for config.json and {BEST_FOLDER}/config.json); name a checkpoint's folder, or "
-        "the output folder of medvqa-hub train"
+        f"{path}: no model there (looked for config.json and {BEST_FOLDER}/config.json); name a checkpoint's folder, "
+        "or the output folder of medvqa-hub train"
     )
 
 
-def describe_model(folder: Path, fingerprint: Callable[[Path], str]) -> dict[str, str]:
-    """What `run.json` says of the checkpoint that a run started from."""
-    return {"folder": str(folder), "fingerprint": fingerprint(folder)}
+def take_better(source: Path, out: Path, greater: bool, governance: Governance) -> bool:
+    """Copy the best model of the run in `source` to that of `out`, if its value is better or there is no value."""
+    theirs, ours = (read_json(folder / BEST_FOLDER / MANIFEST) for folder in (source, out))
+    if ours["value"] is not None and (theirs["value"] > ours["value"]) != greater:
+        return False
+    if ours["value"] == theirs["value"] and ours["value"] is not None:
+        return False
+    best = source / BEST_FOLDER
+    details = {key: value for key, value in theirs.items() if key not in ("kind", "governance")}
+    recipe = (best / RECIPE).read_text(encoding="utf-8")
+    with writing_folder(out / BEST_FOLDER, BEST, governance, recipe, {**details, "from": source.name}) as folder:
+        for path in best.iterdir():
+            if path.name != MANIFEST:
+                shutil.copy(path, folder)
+    return True

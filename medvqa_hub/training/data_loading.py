@@ -58,7 +58,9 @@ def load_data(data: Path, image_root: Path | None, settings: DataSettings, image
     release = open_release(data)
     root = image_root or os.environ.get(IMAGE_VARIABLE)
     if images and not root:
-        raise InputError(f"no images: pass --image-root, the folder that image paths start from, or set {IMAGE_VARIABLE}")
+        raise InputError(
+            f"no images: pass --image-root, the folder that image paths start from, or set {IMAGE_VARIABLE}"
+        )
     disable_progress_bar()
     options = {"image_root": str(root), "missing_images": settings.missing_images} if images else {}
     splits = load_dataset("mimic_cxr_vqa", "studies", data_dir=str(data), **options)

@@ -112,7 +112,9 @@ def _swin_ved_config(settings: SwinVedSettings, vocab_size: int) -> Any:
         changes = getattr(settings, name)
         for key in changes:
             if key not in part:
-                raise ConfigError(f"model.{name} has no field {key!r} ({type(getattr(preset, name)).__name__} has none)")
+                raise ConfigError(
+                    f"model.{name} has no field {key!r} ({type(getattr(preset, name)).__name__} has none)"
+                )
         parts[name] = {**part, **changes}
     encoder = parts["encoder"]
     for derived in ("hidden_size", "num_layers", "stage_names", "out_features", "out_indices"):
@@ -186,9 +188,9 @@ def _new_blip2(settings: Blip2Settings, texts: Iterable[str], scratch: Path | No
         from transformers import T5Config
 
         processor = blip2_multiview.Blip2MultiViewProcessor.tiny(list(texts), settings.vocab_size, **limits)
-        config = blip2_multiview.Blip2MultiViewConfig.tiny(**settings.changes)
-        text = {**config.text_config.to_dict(), "vocab_size": len(processor.tokenizer)}
-        model = model_class(blip2_multiview.Blip2MultiViewConfig.tiny(**{**settings.changes, "text_config": T5Config(**text)}))
+        tiny = blip2_multiview.Blip2MultiViewConfig.tiny
+        text = {**tiny(**settings.changes).text_config.to_dict(), "vocab_size": len(processor.tokenizer)}
+        model = model_class(tiny(**{**settings.changes, "text_config": T5Config(**text)}))
     else:
         raise ConfigError(
             "model.size base has random weights and no tokenizer, which is for measuring; to train, set "
@@ -231,7 +233,9 @@ def _with_lora(model: Any, settings: Blip2Settings) -> Any:
             **{"target_modules": model.LORA_TARGETS, "modules_to_save": model.TRAINED_MODULES, **settings.lora}
         )
     except TypeError as error:
-        raise ConfigError(f"model.lora {settings.lora}: {error}; allowed are the fields of peft's LoraConfig") from error
+        raise ConfigError(
+            f"model.lora {settings.lora}: {error}; allowed are the fields of peft's LoraConfig"
+        ) from error
     return get_peft_model(model, config)
 
 
@@ -240,7 +244,7 @@ def _blip2_from(settings: Blip2Settings, folder: Path) -> tuple[Any, Any]:
 
     if (folder / "adapter_config.json").exists():
         raise ConfigError(
-            f"{folder} holds a LoRA adapter, not a whole model; merge it into its base first (peft's merge_and_unload), "
+            f"{folder} holds a LoRA adapter, not a whole model; merge it into its base first (peft: merge_and_unload), "
             "or go on with its run in the same output folder"
         )
     _check_kind(folder, settings.kind)

@@ -60,10 +60,8 @@ def read_section(section: type[Section], values: Any, where: str) -> Section:
 def check_key(key: Any, allowed: tuple[str, ...], where: str) -> None:
     """Raise a ConfigError if `key` is none of `allowed`; it names the nearest one."""
     if key not in allowed:
-        near = difflib.get_close_matches(str(key), allowed, n=1, cutoff=0.0)
-        raise ConfigError(
-            f"{where} has no key {key!r}: did you mean {near[0] if near else '?'!r}? Allowed: {', '.join(sorted(allowed))}"
-        )
+        (near,) = difflib.get_close_matches(str(key), allowed, n=1, cutoff=0.0)
+        raise ConfigError(f"{where} has no key {key!r}: did you mean {near!r}? Allowed: {', '.join(sorted(allowed))}")
 
 
 def _read_value(rule: Mapping[str, Any], value: Any, where: str) -> Any:
@@ -71,7 +69,7 @@ def _read_value(rule: Mapping[str, Any], value: Any, where: str) -> Any:
         return None
     kinds = rule["kinds"]
     if isinstance(value, str) and float in kinds and str not in kinds:
-        value = _number(value)  # YAML 1.1 reads 3e-6 as a text
+        value = as_number(value)
     if isinstance(value, int) and not isinstance(value, bool) and float in kinds and int not in kinds:
         value = float(value)
     fits = isinstance(value, kinds) and (bool in kinds or not isinstance(value, bool))
@@ -88,18 +86,25 @@ def _read_value(rule: Mapping[str, Any], value: Any, where: str) -> Any:
     return value
 
 
-def _number(text: str) -> float | str:
+def as_number(value: Any) -> Any:
+    """The number in a text, which YAML 1.1 takes 3e-6 for; anything else as it is."""
     try:
-        return float(text)
+        return float(value) if isinstance(value, str) else value
     except ValueError:
-        return text
+        return value
 
 
 def _describe(rule: Mapping[str, Any]) -> str:
     if rule["choices"]:
         words = ", ".join(map(repr, rule["choices"]))
     else:
-        names = {int: "a whole number", float: "a number", str: "a text", bool: "true or false", dict: "keys and values"}
+        names = {
+            int: "a whole number",
+            float: "a number",
+            str: "a text",
+            bool: "true or false",
+            dict: "keys and values",
+        }
         words = " or ".join(names.get(kind, kind.__name__) for kind in rule["kinds"])
         words += "" if rule["low"] is None else f", at least {rule['low']}"
         words += "" if rule["above"] is None else f", above {rule['above']}"

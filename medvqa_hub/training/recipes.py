@@ -20,7 +20,7 @@ from typing import Any
 import yaml
 
 from medvqa_core.errors import ConfigError, InputError
-from medvqa_hub.training.recipe_fields import check_key, read_section, value
+from medvqa_hub.training.recipe_fields import as_number, check_key, read_section, value
 
 FOLDER = Path(__file__).parent / "recipes"
 METRICS = ("loss", "bleu_1", "bleu_2", "bleu_3", "bleu_4", "rouge_l", "cider", "bert_score")
@@ -248,11 +248,7 @@ def _check_together(recipe: Recipe) -> None:
     for part in rates:
         check_key(part, PARTS[model.kind], "training.learning_rates")
     for part, rate in rates.items():
-        if isinstance(rate, str):
-            try:
-                rates[part] = rate = float(rate)  # YAML 1.1 reads 3e-6 as a text
-            except ValueError:
-                pass
+        rates[part] = rate = as_number(rate)
         if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 <= rate < float("inf"):
             raise ConfigError(f"training.learning_rates.{part} is {rate!r}; allowed: a number, at least 0")
     if not any(rates.values()):

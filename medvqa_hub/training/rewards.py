@@ -111,31 +111,27 @@ def weighted_sum(values: Mapping[str, float | None], weights: Mapping[str, float
     return sum(weight * values[name] for name, weight in weights.items())
 
 
-def check_rewards(values: Sequence[float | None], qa_ids: Sequence[str], name: str, answers: str) -> None:
+def check_rewards(values: Sequence[float | None], answers: Sequence[str], name: str) -> None:
     """Check what a reward function returned, before anything is trained with it.
 
     Args:
-        values: one per question.
-        qa_ids: the questions.
+        values: one per answer.
+        answers: how messages call each, such as "the sampled answer to QA_ID".
         name: the reward's.
-        answers: whose values these are, "sampled" or "greedy", for the message.
 
     Raises:
-        InputError: another number of values, or one that is no finite number and not None; the question is named.
+        InputError: another number of values, or one that is neither a finite number nor None; the answer is named.
     """
-    if not isinstance(values, list) or len(values) != len(qa_ids):
+    if not isinstance(values, list) or len(values) != len(answers):
         found = f"{len(values)} values" if isinstance(values, list) else f"a {type(values).__name__}"
-        raise InputError(
-            f"reward {name!r} returned {found} for {len(qa_ids)} {answers} answers; return a list, one value each"
-        )
-    for value, qa_id in zip(values, qa_ids, strict=True):
+        raise InputError(f"reward {name!r} returned {found} for {len(answers)} answers; return a list, one value each")
+    for value, answer in zip(values, answers, strict=True):
         if value is None:
             continue
         if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
             raise InputError(
-                f"reward {name!r} gave {value!r} for the {answers} answer to {qa_id}; allowed are finite numbers, and "
-                "None where an answer cannot be scored. Nothing was trained with it; correct the reward, then run the "
-                "same command again"
+                f"reward {name!r} gave {value!r} for {answer}; allowed are finite numbers, and None where an answer "
+                "cannot be scored. Nothing was trained with it; correct the reward, then run the same command again"
             )
 
 

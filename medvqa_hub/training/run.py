@@ -40,7 +40,9 @@ class Prepared:
         ]
         if self.validation is not None:
             lines.insert(1, f"validation: {len(self.validation):,} studies")
-        lines += [f"left out: {count:,} {name.replace('_', ' ')}" for name, count in self.train.skipped.items() if count]
+        lines += [
+            f"left out: {count:,} {name.replace('_', ' ')}" for name, count in self.train.skipped.items() if count
+        ]
         if short:
             lines.append(f"{short:,} studies have fewer than {wanted} questions and give what they have")
         return [*lines, f"governance class: {self.governance}"]
@@ -169,11 +171,27 @@ def _open_folder(out: Path, recipe: Recipe, record: dict[str, Any], governance: 
 
 
 def _train_in(out: Path, prepared: Prepared, init: Path | None, first: bool, say: Say) -> None:
+    """Train into `out`, and over hard questions into a folder below it; then say that it is finished."""
+    trainer = _run_phase(out, prepared, init, say)
+    if prepared.recipe.training.hard_negatives:
+        _pass_over_hard_negatives(out, prepared, trainer, say)
+    if first:
+        best = checkpoints.read_json(out / checkpoints.BEST_FOLDER / checkpoints.MANIFEST)
+        details = {"step": prepared.steps, **{f"best_{name}": best[name] for name in ("step", "metric", "value")}}
+        checkpoints.write_json(out / checkpoints.FINISHED, details)
+        say(f"trained {prepared.steps} steps; the best model, of step {best['step']}, is in {out / 'best'}")
+
+
+def _run_phase(out: Path, prepared: Prepared, init: Path | None, say: Say) -> Any:
+    """Train into `out`, from its last checkpoint or from `init`; returns the trainer, with the last step's model."""
+    from accelerate import PartialState
+
     from medvqa_hub.training.model_loading import load_model
     from medvqa_hub.training.training_log import TrainingLog
 
-    recipe = prepared.recipe
-    log = TrainingLog(out) if first else None  # before anything is read that another process might replace
+    recipe, processes = prepared.recipe, PartialState()
+    first = processes.is_main_process
+    log = TrainingLog(out) if first else None  # locks the folder before anything in it is read
     try:
         if first:
             checkpoints.restore_best(out)
@@ -181,23 +199,46 @@ def _train_in(out: Path, prepared: Prepared, init: Path | None, first: bool, say
         step, last = found[-1] if found else (0, None)
         if log is not None:
             log.cut_after(step)
-        if last is not None:
+        if 0 < step < prepared.steps:
             say(f"going on after step {step} of {prepared.steps}")
-        start = last if last is not None and (last / "config.json").exists() else init
+        whole = last is not None and (last / "config.json").exists()  # not an adapter alone
+        start = last if whole else init
         model, processor = load_model(recipe, start, prepared.texts(), recipe.training.seed, scratch=out)
         trainer = _make_trainer(model, processor, prepared, out, log)
         if step < prepared.steps:
             trainer.train(resume_from_checkpoint=str(last) if last else None)
+        elif not whole:
+            trainer.load_weights(last)
         if prepared.validation is None:
-            trainer.save_best({"metric": None, "value": None})
-        if first:
-            best = checkpoints.read_json(out / checkpoints.BEST_FOLDER / checkpoints.MANIFEST)
-            details = {"step": prepared.steps, "best_step": best["step"], best["metric"] or "metric": best["value"]}
-            checkpoints.write_json(out / checkpoints.FINISHED, details)
-            say(f"trained {prepared.steps} steps; the best model, of step {best['step']}, is in {out / 'best'}")
+            trainer.save_best({"step": prepared.steps, "metric": None, "value": None})
     finally:
         if log is not None:
             log.close()
+    processes.wait_for_everyone()
+    return trainer
+
+
+def _pass_over_hard_negatives(out: Path, prepared: Prepared, trainer: Any, say: Say) -> None:
+    """The second pass; its best model takes the place of the first's if it is better (always, without validation)."""
+    import dataclasses
+
+    from medvqa_hub.training import hard_negatives
+    from medvqa_hub.training.study_questions import StudyQuestions
+
+    step, last = checkpoints.complete_checkpoints(out)[-1]
+    folder = make_folder(out / hard_negatives.FOLDER)
+    losses = hard_negatives.measure_losses(
+        trainer.model, trainer.processing_class, prepared.train, prepared.recipe, trainer.accelerator, folder,
+        f"step {step}", prepared.governance,
+    )  # fmt: skip
+    chosen = hard_negatives.near_mean(losses)
+    say(f"second pass over {len(chosen):,} of {len(losses):,} questions")
+    questions = StudyQuestions(prepared.train.rows, "the hard questions", prepared.train.view_is_known, chosen)
+    recipe = hard_negatives.second_pass_recipe(prepared.recipe, questions)
+    second = dataclasses.replace(prepared, recipe=recipe, train=questions, steps=recipe.training.max_steps)
+    _run_phase(folder, second, last, say)
+    if trainer.args.should_save:
+        checkpoints.take_better(folder, out, prepared.recipe.selection.metric != "loss", prepared.governance)
 
 
 def _make_trainer(model: Any, processor: Any, prepared: Prepared, out: Path, log: Any) -> Any:

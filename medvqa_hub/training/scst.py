@@ -3,8 +3,9 @@
 `scst_step` is one batch's loss, `rewards` what is rewarded. Here: the counts that make the loss of a step independent
 of how its questions are split into batches and processes, the seeds of the samples, and the log.
 
-Log lines have, besides the loss: sample_reward, greedy_reward, zero_advantage_share, sample_length, greedy_length (in
-tokens), sample_entropy (nats per token), reward_loss, nll_loss, and unscorable (questions, a count since the last line).
+Log lines have, besides the loss, means since the last line: sample_reward, greedy_reward, zero_advantage_share,
+sample_length and greedy_length (tokens), sample_entropy (nats per token), reward_loss, nll_loss; and the number of
+unscorable questions.
 """
 
 from collections.abc import Iterator
@@ -65,7 +66,9 @@ class SCSTTrainer(SupervisedTrainer):
         reward: Reward | None = None,
     ) -> None:
         if recipe.scst is None:
-            raise ConfigError("the recipe has no section scst; take a recipe of stage 3, or add such as scst: {alpha: 0.6}")
+            raise ConfigError(
+                "the recipe has no section scst; take a recipe of stage 3, or add such as scst: {alpha: 0.6}"
+            )
         super().__init__(model, processor, recipe, train_rows, validation_rows, out, governance, log)
         if self.accelerator.distributed_type in UNSUPPORTED or self.args.n_gpu > 1:
             kind = "DataParallel" if self.args.n_gpu > 1 else self.accelerator.distributed_type.value

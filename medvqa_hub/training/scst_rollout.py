@@ -26,7 +26,7 @@ IMAGE_INPUTS = ("pixel_values", "image_mask", "image_study", "image_view")
 # Stated one by one, because `generate` completes what is unset from the model's own settings, and each of these would
 # make answers come from another distribution than the one whose log-probabilities are trained.
 UNTOUCHED = {
-    "do_sample": False, "num_beams": 1, "num_return_sequences": 1, "min_length": 0, "min_new_tokens": 0,
+    "do_sample": False, "num_beams": 1, "num_return_sequences": 1, "min_new_tokens": 0,
     "repetition_penalty": 1.0, "no_repeat_ngram_size": 0, "encoder_no_repeat_ngram_size": 0,
     "encoder_repetition_penalty": 1.0, "guidance_scale": 1.0, "remove_invalid_values": False,
 }  # fmt: skip

@@ -165,7 +165,6 @@ def _score(
     columns = {name: [row[name] for row in rows] * 2 for name in rows[0] if all(name in row for row in rows)}
     references = columns.pop("answer")
     values = reward(samples + greedy, references, **columns)
-    name, qa_ids = getattr(reward, "__name__", type(reward).__name__), [row["qa_id"] for row in rows]
-    check_rewards(values[: len(rows)] if isinstance(values, list) else values, qa_ids, name, "sampled")
-    check_rewards(values[len(rows) :], qa_ids, name, "greedy")
+    answers = [f"the {kind} answer to {row['qa_id']}" for kind in ("sampled", "greedy") for row in rows]
+    check_rewards(values, answers, getattr(reward, "__name__", type(reward).__name__))
     return values[: len(rows)], values[len(rows) :]

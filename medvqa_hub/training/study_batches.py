@@ -67,9 +67,7 @@ class StudyBatches(Dataset):
 
     def __getitem__(self, number: int) -> dict[str, Any]:
         """Batch `number` of the run, with its `number`."""
-        members = [
-            (self.questions.rows[int(self.questions.studies[study])], places) for study, places in self.plan(number)
-        ]
+        members = [(self.questions.row(study), places) for study, places in self.plan(number)]
         return {**self.collate(members, derive_seed(self.seed, 2, number)), "number": number}
 
     def plan(self, number: int) -> list[tuple[int, np.ndarray]]:
@@ -149,9 +147,7 @@ class StudyCollator:
         images, views, rows, study_index = [], [], [], []
         for number, (study, places) in enumerate(members):
             pairs = [
-                (image, view)
-                for image, view in zip(study["images"], study["views"], strict=True)
-                if image is not None
+                (image, view) for image, view in zip(study["images"], study["views"], strict=True) if image is not None
             ]
             images.append([image for image, _ in pairs])
             views.append([view for _, view in pairs])

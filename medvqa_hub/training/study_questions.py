@@ -28,7 +28,7 @@ class StudyQuestions:
         only: qa_ids to keep; None: all.
 
     Attributes:
-        rows: as given.
+        rows, view_is_known: as given.
         studies: (studies,) row of each usable study.
         study_ids: (studies,) its study_id.
         counts: (studies,) how many usable questions it has.
@@ -45,7 +45,7 @@ class StudyQuestions:
         view_is_known: Callable[[str | None], bool] | None = None,
         only: Collection[str] | None = None,
     ) -> None:
-        self.rows = rows
+        self.rows, self.view_is_known = rows, view_is_known
         self.skipped: Counter[str] = Counter()
         positions, lengths, counts, ids = [], [], [], []
         for table in track(_batches(rows), f"reading {what}", total=-(-len(rows) // ROWS_AT_ONCE)):
@@ -72,6 +72,20 @@ class StudyQuestions:
 
     def __len__(self) -> int:
         return len(self.studies)
+
+    def row(self, study: int) -> dict[str, Any]:
+        """The row of usable study `study`, its images decoded.
+
+        Raises:
+            InputError: an image's file is damaged or has gone.
+        """
+        try:
+            return self.rows[int(self.studies[study])]
+        except (OSError, SyntaxError, ValueError) as error:  # what Pillow raises on damaged files
+            raise InputError(
+                f"an image of study {self.study_ids[study]} cannot be read ({error}); get it again, or leave it out by "
+                "data.missing_images"
+            ) from error
 
     def of(self, study: int) -> np.ndarray:
         """Places of the usable questions of usable study `study` in its row's list."""
@@ -116,14 +130,19 @@ def _batches(rows: Any):
 
 def _has_image(table: pa.Table, view_is_known: Callable[[str | None], bool] | None) -> np.ndarray:
     """(studies,) whether an image is there, of a view that the model knows."""
-    images = table["images"].combine_chunks()
+    images, views = table["images"].combine_chunks(), table["views"].combine_chunks()
     if not pa.types.is_struct(images.type.value_type):
         raise InputError("images are paths only: pass image_root, the folder that they start from")
-    found = np.zeros(len(images), bool)
-    for row, (paths, views) in enumerate(zip(images.to_pylist(), table["views"].to_pylist(), strict=True)):
-        known = views or []
-        for place, path in enumerate(paths or []):
-            view = known[place] if place < len(known) else None
-            if path is not None and (view_is_known is None or view_is_known(view)):
-                found[row] = True
-    return found
+    count = pc.fill_null(pc.list_value_length(images), 0).to_numpy(zero_copy_only=False)
+    uneven = np.flatnonzero(count != pc.fill_null(pc.list_value_length(views), 0).to_numpy(zero_copy_only=False))
+    if len(uneven):
+        raise InputError(
+            f"study {table['study_id'][int(uneven[0])]} has another number of views than of images; build the release again"
+        )
+    there = pc.is_valid(images.flatten()).to_numpy(zero_copy_only=False)
+    if view_is_known is not None:
+        names = views.flatten().dictionary_encode()
+        known = np.array([*(view_is_known(name) for name in names.dictionary.to_pylist()), view_is_known(None)])
+        there = there & known[pc.fill_null(names.indices, len(known) - 1).to_numpy(zero_copy_only=False)]
+    study = np.repeat(np.arange(len(images)), count)
+    return np.bincount(study[there], minlength=len(images)) > 0

@@ -22,6 +22,7 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader
 from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
+from transformers.utils.logging import disable_progress_bar
 
 from medvqa_core.errors import ConfigError, MedvqaError
 from medvqa_core.files import writing
@@ -241,6 +242,7 @@ class SupervisedTrainer(Trainer):
         checkpoints.remove_old(self.out, self.recipe.training.keep_checkpoints)
 
     def _write(self, path: Path, kind: str, details: dict[str, Any], state: Any) -> None:
+        disable_progress_bar()  # of transformers, for each file
         with checkpoints.writing_folder(path, kind, self.governance, self.recipe.to_yaml(), details) as folder:
             self.accelerator.unwrap_model(self.model).save_pretrained(folder)
             self.processing_class.save_pretrained(folder)
@@ -249,6 +251,10 @@ class SupervisedTrainer(Trainer):
                 torch.save(self.lr_scheduler.state_dict(), folder / "scheduler.pt")
                 with writing(path):
                     state.save_to_json(str(folder / "trainer_state.json"))
+
+    def load_weights(self, checkpoint: Path) -> None:
+        """Take a checkpoint's weights without going on from it."""
+        super()._load_from_checkpoint(str(checkpoint))
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
         """As Trainer; quantised weights, which load while a model is made, are those of the checkpoint already."""
@@ -267,7 +273,7 @@ class _Moments(TrainerCallback):
         if state.global_step >= state.max_steps:
             control.should_save = True
             control.should_evaluate = args.metric_for_best_model is not None
-        # The mean loss since the last line is not saved: lines begin anew at a checkpoint, whether a run goes on or not.
+        # A checkpoint does not keep the losses since the last line, so a line ends there: a resumed run has the same.
         control.should_log = control.should_log or control.should_save or control.should_evaluate
         return control
 

@@ -62,7 +62,7 @@ class Validation:
     def _measure_batch(
         self, model: Any, accelerator: Any, studies: np.ndarray
     ) -> tuple[float, int, list[tuple[str, str]]]:
-        members = [(self.questions.rows[int(self.questions.studies[study])], self._places(study)) for study in studies]
+        members = [(self.questions.row(study), self._places(study)) for study in studies]
         batch = self._to_device(self.targets(members), accelerator.device)
         rows = batch.pop("rows")
         images = {name: batch.pop(name) for name in IMAGE_INPUTS if name in batch}

@@ -65,7 +65,7 @@ def in_row(one: Cell, other: Cell, share: float = SAME_ROW) -> bool:
 
 
 def rows(cells: Iterable[Cell]) -> list[list[Cell]]:
-    """Cells by rows from top to bottom, each from left to right; a cell joins a row that its neighbours there are in."""
+    """Cells by rows from top to bottom, each from left to right; a cell joins the row of its neighbour there."""
     found: list[list[Cell]] = []
     for cell in sorted(cells, key=lambda cell: (cell.y, cell.left)):
         for row in reversed(found[-3:]):

@@ -17,7 +17,9 @@ FARTHEST_VALUE = 6  # heights between a key and a value in its row
 FARTHEST_LINE = 1.3  # heights between the lines of one value
 _COLON = re.compile(r"(?<!\d)[:：]|[:：](?!\d)")  # 12:30 is a time
 _ENUMERATION = re.compile(r"^([(（]?\d{1,2}[.、)）]|[一二三四五六七八九十]、)\s+")
-_STARTS_PARAGRAPH = re.compile(r"\s*(?:[(（]?\d{1,2}[.、)）](?!\d)|[一二三四五六七八九十]、|[\u4e00-\u9fff]{2,10}[:：])")
+_STARTS_PARAGRAPH = re.compile(
+    r"\s*(?:[(（]?\d{1,2}[.、)）](?!\d)|[一二三四五六七八九十]、|[\u4e00-\u9fff]{2,10}[:：])"
+)
 
 
 @dataclass(eq=False)
@@ -127,11 +129,15 @@ def _key_before(cell: Cell, start: int, end: int, section: Field | None, is_late
 def _looks_like_key(text: str) -> bool:
     word = words.fold(text)
     is_short = 1 < len(word) <= LONGEST_KEY
-    return is_short and not re.search(r"[,。;、!?<>≤≥=%]|\d{2}|^\d", word) and bool(re.search(r"[\u4e00-\u9fffA-Za-z]", word))
+    return (
+        is_short
+        and not re.search(r"[,。;、!?<>≤≥=%]|\d{2}|^\d", word)
+        and bool(re.search(r"[\u4e00-\u9fffA-Za-z]", word))
+    )
 
 
 def _is_heading(cell: Cell, end: int, section: Field) -> bool:
-    """Within running text, an unknown word before a colon is a key where it stands alone, as far left as the heading."""
+    """Within running text, an unknown word is a key where it stands alone, as far left as the heading."""
     is_alone = not cell.text[end:].strip(" :：")
     return is_alone and abs(cell.left - section.cell.left) < 0.8 * cell.height
 

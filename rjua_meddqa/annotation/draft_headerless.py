@@ -13,7 +13,7 @@ _NAME = re.compile(r"[\u4e00-\u9fffA-Za-zα-ωΑ-Ω]")
 
 
 def read_headerless(cells: Sequence[Cell]) -> tuple[list[TableRow], set[Cell]]:
-    """Rows that look like those of a laboratory table, and their cells; nothing where there are too few with a range."""
+    """Rows that look like those of a laboratory table, and their cells; nothing where too few have a range."""
     found: list[tuple[list[str], list[Cell]]] = []
     for row in rows(cells):
         found += _read_row(row)

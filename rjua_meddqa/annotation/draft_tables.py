@@ -266,7 +266,7 @@ def _merge(cells: list[Cell]) -> Cell:
 
 
 def _share_out(cells: list[Cell], role: str, table: list[_Row]) -> None:
-    """Give each cell of a column to a row: first those beside an anchor, then lines that a wrapped cell goes on with."""
+    """Give the cells of a column to rows: those beside an anchor, then the lines that wrapped cells go on with."""
     left: list[Cell] = []
     for cell in cells:
         row = min(table, key=lambda row: abs(row.anchor.y - cell.y), default=None)
@@ -288,9 +288,9 @@ def _row_of_wrapped(cell: Cell, role: str, table: list[_Row]) -> _Row | None:
     """
     above = max((row for row in table if row.anchor.y <= cell.y), key=lambda row: row.anchor.y, default=None)
     below = min((row for row in table if row.anchor.y > cell.y), key=lambda row: row.anchor.y, default=None)
-    if below is not None and not _has_own(below, role):
-        if above is None or below.anchor.y - cell.y < cell.y - above.anchor.y:
-            return below if below.anchor.y - cell.y < 2.5 * cell.height else None
+    is_nearer_below = below is not None and (above is None or below.anchor.y - cell.y < cell.y - above.anchor.y)
+    if is_nearer_below and not _has_own(below, role):
+        return below if below.anchor.y - cell.y < 2.5 * cell.height else None
     if above is None:
         return None
     lines = above.cells.get(role, [])

@@ -1,7 +1,7 @@
 """Whether a result is normal, from what stands on the page: the result, its reference range and the printed arrow.
 
 The verdict is one of IS_NORMAL_VALUES (paper, Section 4.2.1). Without a range it is 无法判断, as the annotators were
-told; so it is where the range depends on sex, age or risk and the groups disagree. Nothing is guessed about the patient.
+told, as where the range depends on sex, age or risk and the groups disagree. Nothing is guessed about people.
 """
 
 import re

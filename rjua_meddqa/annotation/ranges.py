@@ -16,7 +16,7 @@ _WORDS = (  # longest first, so that 不小于 is not read as 小于
     *((word, ">") for word in ("大于", "高于", "超过", "﹥", "〉", "›")),
 )
 _DASHES = dict.fromkeys(map(ord, "‐‑‒–—―−─－﹣ー"), "-") | dict.fromkeys(map(ord, "～∼〜˜"), "~")
-# ×10^9/L, *10E9/L, 10^9/L: a power of ten belongs to the unit. Without a sign before it only `^` tells it from a number.
+# ×10^9/L, *10E9/L, 10^9/L: a power of ten belongs to the unit; only × or ^ tells it from a number.
 _POWER = re.compile(r"(?:[×xX*·]\s*10\s*[\^*Ee]?|10\s*\^)\s*(?P<exponent>-?\d{1,2})(?!\d*\.)")
 _UNIT_DIGITS = re.compile(r"/\s*(?:1\.73\s*m[2²]?|24\s*h|\d+\s*(?:h|HP|LP|小时))", re.IGNORECASE)
 _TITRE = re.compile(r"(^|[<>≤≥~-])\s*1:(\d+)")  # 1:320 is a dilution; the higher the number, the more there is

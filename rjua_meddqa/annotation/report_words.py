@@ -9,7 +9,16 @@ import unicodedata
 from difflib import SequenceMatcher
 from functools import cache
 
-INDEX, ITEM, CODE, RESULT, FLAG, RANGE, UNIT, OTHER = "index", "item", "code", "result", "flag", "range", "unit", "other"
+INDEX, ITEM, CODE, RESULT, FLAG, RANGE, UNIT, OTHER = (
+    "index",
+    "item",
+    "code",
+    "result",
+    "flag",
+    "range",
+    "unit",
+    "other",
+)
 
 HEADER_WORDS: dict[str, str] = {
     word: role
@@ -17,23 +26,31 @@ HEADER_WORDS: dict[str, str] = {
         (INDEX, "序号 编号 序 行号 no no. #"),
         (
             ITEM,
-            "项目 名称 项目名称 检验项目 检验项目名称 检测项目 检测项目名称 检查项目 检查项目名称 化验项目 分析项目 测定项目 试验项目 实验项目"
-            " 中文名称 中文名 项目中文名称 指标 指标名称 检测指标 检验指标 检查指标 检验名称 检测名称 检测内容 item items test tests testitem",
+            "项目 名称 项目名称 检验项目 检验项目名称 检测项目 检测项目名称 检查项目 检查项目名称 化验项目"
+            " 分析项目 测定项目 试验项目 实验项目 中文名称 中文名 项目中文名称 指标 指标名称 检测指标 检验指标"
+            " 检查指标 检验名称 检测名称 检测内容 item items test tests testitem",
         ),
-        (CODE, "代号 代码 缩写 简称 英文 英文名 英文名称 英文缩写 项目代号 项目代码 英文代码 英文对照 code abbr abbr."),
+        (
+            CODE,
+            "代号 代码 缩写 简称 英文 英文名 英文名称 英文缩写 项目代号 项目代码 英文代码 英文对照 code abbr abbr.",
+        ),
         (
             RESULT,
-            "结果 检验结果 检测结果 检查结果 测定结果 测试结果 化验结果 测定值 检测值 测量值 结果值 实测值 数值 本次结果 定量结果 定性结果"
-            " result results value",
+            "结果 检验结果 检测结果 检查结果 测定结果 测试结果 化验结果 测定值 检测值 测量值 结果值 实测值"
+            " 数值 本次结果 定量结果 定性结果 result results value",
         ),
         (FLAG, "提示 结果提示 状态 标志 标识 异常 异常提示 异常标志 高低 升降 判断 判定 结论 flag"),
         (
             RANGE,
-            "参考范围 参考区间 参考值 参考值范围 参考值区间 正常值 正常范围 正常区间 正常参考值 正常值范围 标准值 标准范围 生物参考区间"
-            " 生物参考值 参考标准 参考 参考区间/单位 参考值/单位 referencerange reference range referenceinterval",
+            "参考范围 参考区间 参考值 参考值范围 参考值区间 正常值 正常范围 正常区间 正常参考值 正常值范围"
+            " 标准值 标准范围 生物参考区间 生物参考值 参考标准 参考 参考区间/单位 参考值/单位 referencerange"
+            " reference range referenceinterval",
         ),
         (UNIT, "单位 计量单位 结果单位 unit units"),
-        (OTHER, "检测方法 方法 检验方法 测定方法 方法学 实验方法 仪器 检测仪器 备注 上次结果 历史结果 前次结果 method"),
+        (
+            OTHER,
+            "检测方法 方法 检验方法 测定方法 方法学 实验方法 仪器 检测仪器 备注 上次结果 历史结果 前次结果 method",
+        ),
     )
     for word in words.split()
 }
@@ -41,12 +58,13 @@ _LONGEST_HEADER = max(map(len, HEADER_WORDS))
 SIMILAR = 0.74  # one character of four misread
 
 _MORE_KEYS = """
-    申请 诊断 采样 收样 报告 打印 采集 接收 核对 科别 病员号 病区名称 备注 检验者 核对者 审核者 报告者 操作者 批准者 签发者 取材者 接收者
-    采集者 检验人 审核人 送检人 打印时间 打印日期 送检日期 送检时间 检验时间 临床症状 主诉 现病史 检查结果 检验结果 结果 描述 提示 建议 意见
-    印象 所见 结论 病史 诊疗建议 备注 附注 民族 职业 婚姻 籍贯 电话 联系电话 住址 地址 费别 身份证号 体重 身高 检查设备 仪器型号 检查仪器
-    设备 造影剂 对比剂 检查项目 检验项目 检查名称 医嘱项目 送检材料 送检部位 手术名称 标本 样本 标本状态 样本状态 标本性状 ID ID号
-    初诊医生 主诊医生 复诊医生 审核医生 检查医生 执行科室 开单医生 患者 病人 门诊/住院号 报告单号 流水号 检验单号 申请单号 体检号 医保号
-    住院/门诊号 登记号 就诊号 超声号 放射号 CT号 MR号 MRI号 B超号 X线号 内镜号 蜡块号
+    申请 诊断 采样 收样 报告 打印 采集 接收 核对 科别 病员号 病区名称 备注 检验者 核对者 审核者 报告者 操作者 批准者
+    签发者 取材者 接收者 采集者 检验人 审核人 送检人 打印时间 打印日期 送检日期 送检时间 检验时间 临床症状 主诉
+    现病史 检查结果 检验结果 结果 描述 提示 建议 意见 印象 所见 结论 病史 诊疗建议 附注 民族 职业 婚姻 籍贯 电话
+    联系电话 住址 地址 费别 身份证号 体重 身高 检查设备 仪器型号 检查仪器 设备 造影剂 对比剂 检查项目 检验项目
+    检查名称 医嘱项目 送检材料 送检部位 手术名称 标本 样本 标本状态 样本状态 标本性状 ID ID号 初诊医生 主诊医生
+    复诊医生 审核医生 检查医生 执行科室 开单医生 患者 病人 门诊/住院号 报告单号 流水号 检验单号 申请单号 体检号
+    医保号 住院/门诊号 登记号 就诊号 超声号 放射号 CT号 MR号 MRI号 B超号 X线号 内镜号 蜡块号
 """
 # A word of a few Chinese characters with one of these endings is a key wherever a colon follows.
 _KEY_ENDING = re.compile(
@@ -78,7 +96,7 @@ def known_keys() -> frozenset[str]:
 def is_known_key(text: str) -> bool:
     """Whether `text` (without its colon) names a field of a report."""
     word = fold(text)
-    return word in known_keys() or (1 < len(word) and bool(_KEY_ENDING.fullmatch(word.upper())))
+    return word in known_keys() or (len(word) > 1 and bool(_KEY_ENDING.fullmatch(word.upper())))
 
 
 def is_section(key: str) -> bool:

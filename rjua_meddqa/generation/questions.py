@@ -142,11 +142,11 @@ class QuestionGenerator:
                     yield self._ask(annotation, template, values, pair, draw)
 
     def _about_table(self, annotation: Annotation) -> Iterator[Question]:
-        rows = annotation.table
-        if not rows:
+        rows, templates = annotation.table, self._of(TABLE)
+        if not rows or not templates:
             return
         if any(answers.write_status(row) is None for row in rows):
-            self.skipped["table_with_unreadable_is_normal"] += len(self._of(TABLE))
+            self.skipped["table_with_unreadable_is_normal"] += len(templates)
             return
         abnormal = [row for row in rows if answers.write_status(row) == answers.ABNORMAL_WORD]
         fields = {
@@ -155,7 +155,7 @@ class QuestionGenerator:
             "abnormal_items": answers.write_abnormal(rows),
             "abnormal_count": str(len(abnormal)),
         }
-        for template in self._of(TABLE):
+        for template in templates:
             yield self._ask(annotation, template, fields, (), self._random(annotation, template.name))
 
     def _unanswerable(self, annotation: Annotation) -> Iterator[Question]:

@@ -1,26 +1,30 @@
-"""A report image becomes a page: opened, read, rectified, judged and restored; and a folder of them, in parallel.
+"""Pages: report images restored to text, one or a folder of them.
 
-What the engine read and where the page lies is kept in a store under the content of the image, the engine and its
-settings, so that a second run, a killed one, or one with other ESRA parameters reads nothing twice.
+A folder's run writes `readings.jsonl` (the cache, see readings), and when all images are done `pages.jsonl` (a page per
+line, in the order of the images) and `manifest.json`. Images that cannot be read are named there and left out.
 """
 
-import hashlib
-from collections.abc import Iterable
+import json
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from medvqa_core.errors import InputError
+from medvqa_core.errors import ConfigError, InputError, one_line
+from medvqa_core.files import MANIFEST, atomic_file, make_folder
 from medvqa_core.governance import Governance
-from medvqa_core.store import RecordStore, content_key
+from medvqa_core.progress import track
+from medvqa_core.store import RecordStore
 from rjua_meddqa.restoration.esra import RestoredText, restore
-from rjua_meddqa.restoration.images import open_report
+from rjua_meddqa.restoration.images import find_images
 from rjua_meddqa.restoration.ocr import OcrEngine, boxes_from_json, boxes_to_json
-from rjua_meddqa.restoration.quality import judge_quality
-from rjua_meddqa.restoration.rectify import RECTIFY_VERSION, rectify
+from rjua_meddqa.restoration.quality import judge_type
+from rjua_meddqa.restoration.readings import Reading, open_cache, read_report, read_reports, reading_key
 from rjua_meddqa.schema import Box
 
-CACHE_KIND = "ocr"
+KIND = "meddqa-pages"
+READINGS, PAGES = "readings.jsonl", "pages.jsonl"
+_PLAIN_FIELDS = ("width", "height", "direction", "angle", "quality", "quality_reason")
 
 
 @dataclass(frozen=True)
@@ -30,10 +34,10 @@ class Page:
     Attributes:
         image: file name.
         width, height: of the original image, in pixels as a viewer shows it.
-        boxes: what was read, in pixels of the rectified page; reading order of `restored` is found from these.
+        boxes: what was read, in pixels of the rectified page. No text, no boxes.
         original_boxes: the same boxes in the same order, in pixels of the original image.
         direction: degrees clockwise by which the image was turned to be upright: 0, 90, 180 or 270.
-        angle: degrees of the page's skew that was taken away, clockwise positive.
+        angle: degrees, clockwise, of the skew that was taken away after that.
         quality: high | low, with the reason (paper, Appendix B).
         restored: lines and text (ESRA).
     """
@@ -50,84 +54,130 @@ class Page:
     restored: RestoredText
 
 
-def open_cache(path: Path, governance: Governance = Governance.SHARE_ALIKE) -> RecordStore:
-    """The store of readings at `path`, to be used as a context manager. Raises what RecordStore raises."""
-    return RecordStore(path, CACHE_KIND, governance, {})
+@dataclass(frozen=True)
+class FolderResult:
+    """What a run over many images did. `failed` has (image, what is wrong); `empty` the images without text."""
+
+    pages: int
+    read_now: int
+    empty: tuple[str, ...]
+    failed: tuple[tuple[str, str], ...]
 
 
-def restore_page(path: Path, engine: OcrEngine, cache: RecordStore | None = None, **esra: Any) -> Page:
+def restore_page(
+    path: Path, engine: OcrEngine, cache: RecordStore | None = None, *, image_type: str = "photo", **esra: Any
+) -> Page:
     """Read, rectify, judge and restore one image.
 
     Args:
-        cache: an open store of readings (`open_cache`); without one, nothing is kept.
+        cache: an open store of readings (`readings.open_cache`); without one, nothing is kept.
+        image_type: photo | pdf | screenshot; only photos can be of low quality.
         esra: parameters of `esra.restore`: r, l, layout.
 
     Raises:
         InputError: the image cannot be read.
+        ConfigError: the engine is not installed, or a parameter is out of range.
     """
     key = reading_key(path, engine)
-    record = cache.get(key) if cache is not None else None
-    if record is None:
-        record = {"key": key, **read_page(path, engine)}
+    reading = cache.get(key) if cache is not None else None
+    if reading is None:
+        reading = read_report(path, engine)
         if cache is not None:
-            cache.append([record])
-    return page_of(path.name, record, **esra)
+            cache.append([{"key": key, **reading}])
+    return page_of(path.name, reading, image_type=image_type, **esra)
 
 
-def reading_key(path: Path, engine: OcrEngine) -> str:
-    """Content key of what `engine` reads in an image file. Raises InputError where the file cannot be opened."""
-    try:
-        with path.open("rb") as file:
-            content = hashlib.file_digest(file, "blake2b").hexdigest()
-    except OSError as error:
-        raise InputError(f"{path}: cannot be opened ({error.strerror}); check the path") from None
-    return content_key(
-        content=content, engine=engine.name, version=engine.version, settings=engine.settings, rectify=RECTIFY_VERSION
-    )
+def page_of(image: str, reading: Reading, *, image_type: str = "photo", **esra: Any) -> Page:
+    """The page of a reading, with the parameters of `restore_page`."""
+    boxes = tuple(boxes_from_json(reading["boxes"], image))
+    originals = tuple(boxes_from_json(reading["original_boxes"], image))
+    fields = {name: reading[name] for name in _PLAIN_FIELDS}
+    if (judged := judge_type(image_type)) is not None:
+        fields["quality"], fields["quality_reason"] = judged
+    return Page(image, boxes=boxes, original_boxes=originals, restored=restore(boxes, **esra), **fields)
 
 
-def read_page(path: Path, engine: OcrEngine) -> dict[str, Any]:
-    """Everything of a page that depends on the image and the engine, as JSON values. Raises InputError."""
-    image = open_report(path)
-    page = rectify(image.pixels, engine)
-    quality, reason = judge_quality(page)
-    factor = image.factor
-    originals = [
-        Box(tuple((x * factor, y * factor) for x, y in box.points), box.text, box.score) for box in page.original_boxes
-    ]
-    return {
-        "width": image.width,
-        "height": image.height,
-        "direction": page.direction,
-        "angle": round(page.angle, 2),
-        "quality": quality,
-        "quality_reason": reason,
-        "boxes": boxes_to_json(page.boxes),
-        "original_boxes": boxes_to_json(originals),
-    }
+def restore_folder(
+    images: Path | Sequence[Path],
+    out: Path,
+    engine: OcrEngine,
+    workers: int = 1,
+    *,
+    governance: Governance = Governance.SHARE_ALIKE,
+    **esra: Any,
+) -> FolderResult:
+    """Restore every image of a folder (or of a list); a killed run goes on where it was.
+
+    Args:
+        images: a folder, or image files with different names.
+        out: folder for the cache, the pages and the manifest.
+        workers: processes that read at the same time.
+        governance: class of the images.
+        esra: parameters of `esra.restore`: r, l, layout.
+
+    Returns:
+        Counts, and every image that holds no text or cannot be read.
+
+    Raises:
+        InputError: no image there, or not one of them can be read.
+        ConfigError: the engine is not installed, a worker was killed, or a parameter is out of range.
+    """
+    paths = find_images(images) if isinstance(images, Path) else list(images)
+    _refuse_same_names(paths)
+    restore((), **esra)  # a wrong parameter is found before the work, not after it
+    make_folder(out)
+    failed: dict[str, str] = {}
+    keys: dict[Path, str] = {}
+    for path in paths:
+        try:
+            keys[path] = reading_key(path, engine)
+        except InputError as error:
+            failed[path.name] = one_line(error)
+    with open_cache(out / READINGS, governance) as cache:
+        todo = {key: path for path, key in keys.items() if key not in cache}
+        broken = {}
+        for key, reading in track(read_reports(todo, engine, workers), "Reading images", total=len(todo)):
+            if isinstance(reading, str):
+                broken[key] = reading
+            else:
+                cache.append([{"key": key, **reading}])
+        failed |= {path.name: broken[key] for path, key in keys.items() if key in broken}
+        if len(failed) == len(paths):
+            raise InputError(f"none of {len(paths)} images can be read; the first: {next(iter(failed.values()))}")
+        empty = []
+        with atomic_file(out / PAGES, "w") as file:
+            for path, key in keys.items():
+                if key in broken:
+                    continue
+                page = page_of(path.name, cache.get(key), **esra)
+                if not page.boxes:
+                    empty.append(path.name)
+                file.write(json.dumps(to_json(page), ensure_ascii=False) + "\n")
+    result = FolderResult(len(paths) - len(failed), len(todo) - len(broken), tuple(empty), tuple(failed.items()))
+    _write_manifest(out, engine, governance, result, esra)
+    return result
 
 
-def page_of(image: str, record: dict[str, Any], **esra: Any) -> Page:
-    """The page of a record of `read_page`, restored with ESRA's parameters `esra`."""
-    boxes = tuple(boxes_from_json(record["boxes"], image))
-    originals = tuple(boxes_from_json(record["original_boxes"], image))
-    names = ("width", "height", "direction", "angle", "quality", "quality_reason")
-    return Page(
-        image, boxes=boxes, original_boxes=originals, restored=restore(boxes, **esra), **{name: record[name] for name in names}
-    )
+def read_pages(out: Path) -> Iterator[Page]:
+    """The pages that `restore_folder` wrote to `out`. Raises InputError where there are none or a line is broken."""
+    path = out / PAGES
+    if not path.exists():
+        raise InputError(f"{path}: no such file; run: medvqa-hub meddqa esra --images … --out {out}")
+    with path.open(encoding="utf-8") as file:
+        for number, line in enumerate(file, start=1):
+            try:
+                values = json.loads(line)
+            except ValueError as error:
+                raise InputError(f"{path}, line {number}: not valid JSON ({error}); make it anew") from None
+            yield from_json(values, f"{path}, line {number}")
 
 
 def to_json(page: Page) -> dict[str, Any]:
-    """A page as JSON values; `lines` are numbers into `boxes`."""
-    numbers: dict[int, int] = {id(box): number for number, box in enumerate(page.boxes)}
+    """A page as JSON values; `lines` holds numbers of `boxes`."""
+    numbers = {id(box): number for number, box in enumerate(page.boxes)}
     return {
         "image": page.image,
-        "width": page.width,
-        "height": page.height,
-        "direction": page.direction,
-        "angle": page.angle,
-        "quality": page.quality,
-        "quality_reason": page.quality_reason,
+        **{name: getattr(page, name) for name in _PLAIN_FIELDS},
         "text": page.restored.text,
         "lines": [[numbers[id(box)] for box in line] for line in page.restored.lines],
         "boxes": boxes_to_json(page.boxes),
@@ -142,15 +192,35 @@ def from_json(values: dict[str, Any], where: str) -> Page:
         lines = tuple(tuple(boxes[number] for number in line) for line in values["lines"])
         return Page(
             image=values["image"],
-            width=values["width"],
-            height=values["height"],
             boxes=boxes,
             original_boxes=tuple(boxes_from_json(values["original_boxes"], where)),
-            direction=values["direction"],
-            angle=values["angle"],
-            quality=values["quality"],
-            quality_reason=values["quality_reason"],
             restored=RestoredText(lines, values["text"]),
+            **{name: values[name] for name in _PLAIN_FIELDS},
         )
     except (KeyError, TypeError, IndexError) as error:
         raise InputError(f"{where}: not a restored page ({error!r}); make it anew: medvqa-hub meddqa esra") from None
+
+
+def _refuse_same_names(paths: Sequence[Path]) -> None:
+    seen: dict[str, Path] = {}
+    for path in paths:
+        if path.name in seen:
+            raise ConfigError(f"{path} and {seen[path.name]} have the same name; pages are told apart by it: rename one")
+        seen[path.name] = path
+
+
+def _write_manifest(
+    out: Path, engine: OcrEngine, governance: Governance, result: FolderResult, esra: dict[str, Any]
+) -> None:
+    manifest = {
+        "kind": KIND,
+        "governance": str(governance),
+        "engine": {"name": engine.name, "version": engine.version, "settings": engine.settings},
+        "esra": esra,
+        "counts": {"pages": result.pages, "empty": len(result.empty), "failed": len(result.failed)},
+        "empty": list(result.empty),
+        "failed": [{"image": image, "reason": reason} for image, reason in result.failed],
+    }
+    with atomic_file(out / MANIFEST, "w") as file:
+        json.dump(manifest, file, ensure_ascii=False, indent=2)
+        file.write("\n")

@@ -20,18 +20,22 @@ if TYPE_CHECKING:
 
 MIN_CORNERS = 3
 MAX_ANGLE = 15.0  # degrees
+Judgement = tuple[Literal["high", "low"], str]
 
 
-def judge_quality(page: "RectifiedPage", image_type: str = "photo") -> tuple[Literal["high", "low"], str]:
-    """high or low, and the reason.
+def judge_type(image_type: str) -> Judgement | None:
+    """The quality that follows from the kind of image alone: None for a photo, whose sensors decide.
 
     Raises:
         ConfigError: `image_type` is none of pdf, photo, screenshot.
     """
     if image_type not in IMAGE_TYPES:
         raise ConfigError(f"image type {image_type!r} is unknown; allowed: {', '.join(IMAGE_TYPES)}")
-    if image_type != "photo":
-        return "high", f"{image_type}: no photo"
+    return None if image_type == "photo" else ("high", f"a {image_type}, no photo")
+
+
+def judge_quality(page: "RectifiedPage") -> Judgement:
+    """What the two sensors say of a photo: high or low, and the reason."""
     if not page.boxes:
         return "low", "no text was read"
     outline = page.outline

@@ -1,0 +1,269 @@
+"""The quality check of an annotation file (paper, Section 4.2.2): what a second person should look at.
+
+It reports, it corrects nothing. It reads the cells themselves, so that rows the reader refuses are reported as well.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from medvqa_core.errors import InputError
+from rjua_meddqa.annotation.drafts import Draft
+from rjua_meddqa.annotation.normality import is_blank, judge
+from rjua_meddqa.annotation.ranges import parse_number, parse_range
+from rjua_meddqa.annotation.released import FIELDS_OF_A_ROW, parse_key_values, parse_table, read_cells
+from rjua_meddqa.annotation.report_words import fold
+from rjua_meddqa.answers import read_is_normal
+from rjua_meddqa.schema import (
+    ABNORMAL,
+    ANNOTATION_COLUMNS,
+    HIGH,
+    IMAGE_QUALITIES,
+    IMAGE_TYPES,
+    IS_NORMAL_VALUES,
+    LABORATORY,
+    LOW,
+    UNDECIDED,
+    Annotation,
+)
+
+KINDS = {
+    "not_a_literal": "a cell is no Python literal of the right shape",
+    "unknown_value": "a value that is none of the allowed ones",
+    "missing_key": "a key or an item name is empty",
+    "missing_value": "a value, result, range or judgement is empty (无 is a value)",
+    "duplicate_key": "a key or an item stands there twice",
+    "row_length": "a table row has not four fields",
+    "count_mismatch": "table and report type disagree, or the page seems to hold another number of rows",
+    "contradiction": "is_normal is not what result and range say",
+    "undecidable": "is_normal is decided without a range, or left open although result and range decide it",
+    "slip": "a number is written oddly and was read as another text",
+    "image": "the image is missing, or its path leaves the folder",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing to look at: in which annotation, of which kind, where in it, and what."""
+
+    idx: str
+    img_path: str
+    kind: str
+    where: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class CheckReport:
+    """All findings of a file, with what was looked at."""
+
+    annotations: int
+    key_values: int
+    table_rows: int
+    decided: int
+    agreeing: int
+    findings: tuple[Finding, ...]
+
+    def counts(self) -> dict[str, int]:
+        return dict(Counter(finding.kind for finding in self.findings))
+
+    def to_json(self) -> dict[str, Any]:
+        """Counts and findings as JSON values; `decided` rows are those that result and range settle."""
+        values = asdict(self) | {"counts": self.counts(), "kinds": {kind: KINDS[kind] for kind in self.counts()}}
+        return values | {"findings": [asdict(finding) for finding in self.findings]}
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """One annotation as far as it could be read; rows of any length."""
+
+    idx: str
+    img_path: str
+    key_values: tuple[tuple[str, str], ...]
+    table: tuple[tuple[str, ...], ...]
+    values: dict[str, str]  # report_type, image_type, image_quality as written
+
+
+def check_file(
+    path: Path, images: Path | None = None, draft_of: Callable[[str], Draft | None] | None = None
+) -> CheckReport:
+    """Check an annotation CSV.
+
+    Args:
+        images: the folder of the images, to find those that are missing or outside.
+        draft_of: the draft of an image path, to compare the number of table rows with.
+
+    Raises:
+        InputError: the file is missing or is no CSV with the columns of annotations.
+    """
+    parts, findings = [], []
+    for where, cells in read_cells(path, ANNOTATION_COLUMNS):
+        read, problems = _read(cells, where)
+        parts.append(read)
+        findings += problems
+        if images is not None:
+            findings += _check_image(images, read)
+    return _report(parts, findings, draft_of)
+
+
+def check_annotations(annotations: Sequence[Annotation]) -> CheckReport:
+    """Check annotations that are in memory (imported or generated ones)."""
+    parts = [
+        _Parts(
+            annotation.idx,
+            annotation.img_path,
+            annotation.key_values,
+            tuple((row.item, row.result, row.range, row.is_normal) for row in annotation.table),
+            {name: getattr(annotation, name) for name in ("report_type", "image_type", "image_quality")},
+        )
+        for annotation in annotations
+    ]
+    return _report(parts, [], None)
+
+
+def _report(
+    parts: list[_Parts], findings: list[Finding], draft_of: Callable[[str], Draft | None] | None
+) -> CheckReport:
+    twice = {idx for idx, count in Counter(part.idx for part in parts).items() if count > 1}
+    decided = agreeing = 0
+    for part in parts:
+        found = [*_check_values(part), *_check_key_values(part), *_check_table(part)]
+        if part.idx in twice:
+            found.append(("duplicate_key", "idx", f"idx {part.idx!r} stands in several rows"))
+        if draft_of is not None and (drafted := draft_of(part.img_path)) is not None:
+            found += _check_count(part, drafted)
+        findings += [Finding(part.idx, part.img_path, *entry) for entry in found]
+        verdicts = [(judge(row[1], row[2]).verdict, read_is_normal(row[3])) for row in part.table if len(row) == 4]
+        decided += sum(verdict != UNDECIDED for verdict, _ in verdicts)
+        agreeing += sum(verdict != UNDECIDED and _agree(verdict, written) for verdict, written in verdicts)
+    pairs, rows = sum(len(part.key_values) for part in parts), sum(len(part.table) for part in parts)
+    return CheckReport(len(parts), pairs, rows, decided, agreeing, tuple(findings))
+
+
+def _read(cells: dict[str, str], where: str) -> tuple[_Parts, list[Finding]]:
+    findings: list[Finding] = []
+    parsed: dict[str, tuple] = {}
+    for column, parse in (("kv", parse_key_values), ("table", parse_table)):
+        try:
+            parsed[column] = parse(cells[column], where)
+        except InputError as error:
+            parsed[column] = ()
+            findings.append(Finding(cells["idx"], cells["img_path"], "not_a_literal", column, str(error)))
+    values = {name: cells[name] for name in ("report_type", "image_type", "image_quality")}
+    return _Parts(cells["idx"], cells["img_path"], parsed["kv"], parsed["table"], values), findings
+
+
+def _check_image(root: Path, part: _Parts) -> list[Finding]:
+    from medvqa_core.files import join_under
+
+    try:
+        path = join_under(root, part.img_path, f"annotation {part.idx}")
+    except InputError as error:
+        return [Finding(part.idx, part.img_path, "image", "img_path", str(error))]
+    if path.is_file():
+        return []
+    return [Finding(part.idx, part.img_path, "image", "img_path", f"no image {part.img_path!r} in {root}")]
+
+
+def _check_values(part: _Parts) -> list[tuple[str, str, str]]:
+    found = []
+    for name, allowed in (("image_type", IMAGE_TYPES), ("image_quality", IMAGE_QUALITIES)):
+        if part.values[name].strip().lower() not in allowed:
+            found.append(("unknown_value", name, f"{part.values[name]!r}; allowed: {', '.join(allowed)}"))
+    for name, value in part.values.items():
+        if value != value.strip():
+            found.append(("unknown_value", name, f"{value!r} has white space around it"))
+        if not value.strip():
+            found.append(("missing_value", name, "empty"))
+    return found
+
+
+def _check_key_values(part: _Parts) -> list[tuple[str, str, str]]:
+    found = []
+    for number, (key, value) in enumerate(part.key_values, start=1):
+        where = f"kv {number}"
+        if not key.strip():
+            found.append(("missing_key", where, "the key is empty"))
+        if not value.strip():
+            found.append(("missing_value", where, f"{key!r} has no value; 无 says that nothing is printed"))
+    for key, count in Counter(key.strip() for key, _ in part.key_values).items():
+        if count > 1:
+            values = {value for name, value in part.key_values if name.strip() == key}
+            same = "with the same value" if len(values) == 1 else f"with {len(values)} different values"
+            found.append(("duplicate_key", "kv", f"{key!r} stands there {count} times, {same}"))
+    return found
+
+
+def _check_table(part: _Parts) -> list[tuple[str, str, str]]:
+    found = []
+    is_laboratory = part.values["report_type"].strip() == LABORATORY
+    if is_laboratory != bool(part.table):
+        found.append(("count_mismatch", "table", f"report_type {part.values['report_type']!r}, {len(part.table)} rows"))
+    for number, row in enumerate(part.table, start=1):
+        where = f"table row {number}"
+        if len(row) != FIELDS_OF_A_ROW:
+            found.append(("row_length", where, f"{len(row)} fields; needed are item, result, range, is_normal"))
+            continue
+        found += [(kind, where, message) for kind, message in _check_row(*row)]
+    items: dict[str, list[str]] = {}
+    for row in part.table:
+        if row and row[0].strip():
+            items.setdefault(fold(row[0]), []).append(row[0].strip())
+    for names in items.values():
+        if len(names) > 1:
+            spellings = " and ".join(map(repr, dict.fromkeys(names)))
+            found.append(("duplicate_key", "table", f"item {spellings} stands there {len(names)} times"))
+    return found
+
+
+def _check_row(item: str, result: str, reference: str, is_normal: str) -> list[tuple[str, str]]:
+    found = []
+    if is_blank(item):
+        found.append(("missing_key", "the item has no name"))
+    for name, value in (("result", result), ("range", reference), ("is_normal", is_normal)):
+        if not value.strip() or (name == "result" and is_blank(value)):
+            found.append(("missing_value", f"{item!r}: {name} is empty"))
+    for name, value, slips in _slips(result, reference):
+        found.append(("slip", f"{item!r}: {name} {value!r} has {', '.join(slips)}"))
+    if not is_normal.strip():
+        return found
+    written = read_is_normal(is_normal)
+    if is_normal not in IS_NORMAL_VALUES:
+        meant = f"; {written} is meant" if written else ""
+        found.append(
+            ("unknown_value", f"{item!r}: is_normal {is_normal!r}{meant}; allowed: {' '.join(IS_NORMAL_VALUES)}")
+        )
+    if written is not None:
+        found += _check_verdict(item, result, reference, written)
+    return found
+
+
+def _check_verdict(item: str, result: str, reference: str, written: str) -> list[tuple[str, str]]:
+    verdict, reason = judge(result, reference)
+    about = f"{item!r}: is_normal {written}, result {result!r}, range {reference!r}"
+    if verdict != UNDECIDED and written != UNDECIDED and not _agree(verdict, written):
+        return [("contradiction", f"{about}: {verdict} ({reason})")]
+    if verdict != UNDECIDED and written == UNDECIDED:
+        return [("undecidable", f"{about}: {verdict} could be said ({reason})")]
+    if verdict == UNDECIDED and written != UNDECIDED and is_blank(reference):
+        return [("undecidable", f"{about}: there is no range to judge by")]
+    return []
+
+
+def _agree(verdict: str, written: str | None) -> bool:
+    """否 without a direction agrees with high and low."""
+    return verdict == written or ABNORMAL in (verdict, written) and {verdict, written} <= {ABNORMAL, HIGH, LOW}
+
+
+def _slips(result: str, reference: str) -> list[tuple[str, str, tuple[str, ...]]]:
+    number, parsed = parse_number(result), parse_range(reference)
+    slips = [("result", result, number[3])] if number is not None and number[3] else []
+    return slips + ([("range", reference, parsed.slips)] if parsed.slips else [])
+
+
+def _check_count(part: _Parts, drafted: Draft) -> list[tuple[str, str, str]]:
+    if len(drafted.table) == len(part.table):
+        return []
+    return [("count_mismatch", "table", f"{len(part.table)} rows; the page seems to hold {len(drafted.table)}")]

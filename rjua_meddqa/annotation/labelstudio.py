@@ -1,0 +1,272 @@
+"""Label Studio: pages out as tasks with boxes and drafts, corrected annotations back in as rows of the released file.
+
+A task is one image. What people correct are four things: the boxes with their text, `key_values` and `table` (one
+line of text per pair or row, fields separated by ` | `), and the choices report_type, image_type, image_quality.
+Label Studio measures boxes in percent of the original image, from the top left corner, turned clockwise about it
+(labelstud.io/guide/task_format, labelstud.io/tags/rectanglelabels).
+"""
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import astuple, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from medvqa_core.errors import InputError, show
+from medvqa_core.governance import Governance, parse
+from medvqa_core.store import content_key
+from rjua_meddqa.schema import IMAGE_QUALITIES, IMAGE_TYPES, IS_NORMAL_VALUES, Annotation, Box, TableRow
+
+if TYPE_CHECKING:
+    from rjua_meddqa.restoration.pages import Page
+
+MODEL_VERSION = "medvqa-hub-draft-1"
+IMAGE, BOXES, TEXT = "image", "boxes", "text"
+KEY_VALUES, TABLE = "key_values", "table"
+CHOICES = ("report_type", "image_type", "image_quality")
+SEPARATOR = " | "
+REPORT_TYPES = ("Laboratory", "Pathology", "MRI", "CT", "Ultrasound", "Endoscopy", "X-ray", "Clinical")
+BOX_LABEL = "Text"
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """Annotations that people made, and the tasks that have none, with the reason."""
+
+    annotations: tuple[Annotation, ...]
+    skipped: tuple[str, ...]
+    governance: Governance
+
+
+def task_of(page: "Page", annotation: Annotation, image_url: str, governance: Governance) -> dict[str, Any]:
+    """The task of a page: boxes in the original image's place, with `annotation` (a draft, say) as prediction.
+
+    Args:
+        image_url: what Label Studio loads the image from, such as /data/local-files/?d=images/1.png.
+    """
+    size = (page.width, page.height)
+    result = [entry for box in page.original_boxes for entry in _box_entries(box, size)]
+    pairs = [_join((key, value)) for key, value in annotation.key_values]
+    rows = [_join((row.item, row.result, row.range, row.is_normal)) for row in annotation.table]
+    for name, lines in ((KEY_VALUES, pairs), (TABLE, rows)):
+        if lines:
+            result.append(_page_entry(name, "textarea", {"text": lines}))
+    result += [_page_entry(name, "choices", {"choices": [getattr(annotation, name)]}) for name in CHOICES]
+    scores = [box.score for box in page.original_boxes]
+    prediction = {"model_version": MODEL_VERSION, "result": result}
+    if scores:
+        prediction["score"] = round(sum(scores) / len(scores), 4)
+    data = {
+        IMAGE: image_url,
+        "idx": annotation.idx,
+        "img_path": annotation.img_path,
+        "extra": annotation.extra,
+        "governance": str(governance),
+    }
+    return {"data": data, "predictions": [prediction]}
+
+
+def annotations_of(tasks: object, where: str) -> Imported:
+    """Rows of the released file out of an export ("JSON", not "JSON-MIN").
+
+    Of several annotations of a task the one changed last counts; cancelled ones do not. A task without one is skipped
+    and named.
+
+    Raises:
+        InputError: `tasks` is no list of Label Studio tasks, or an annotation is damaged.
+    """
+    if not isinstance(tasks, list) or not all(isinstance(task, dict) for task in tasks):
+        raise InputError(f"{where}: no list of tasks; export the project from Label Studio as JSON")
+    annotations, skipped, classes = [], [], []
+    for number, task in enumerate(tasks, start=1):
+        place = f"{where}, task {task.get('id', number)}"
+        data = task.get("data")
+        if not isinstance(data, dict) or not isinstance(data.get("img_path"), str):
+            raise InputError(f"{place}: no img_path; only tasks of `meddqa labelstudio-export` can be read")
+        classes.append(parse(data.get("governance", Governance.SHARE_ALIKE.value), place))
+        result = _result_of(task, place)
+        if result is None:
+            skipped.append(f"{place} ({data['img_path']}): nobody has annotated it")
+        else:
+            annotations.append(_annotation(data, result, place))
+    return Imported(tuple(annotations), tuple(skipped), max(classes, key=lambda c: c.level, default=Governance.OPEN))
+
+
+def boxes_of(task: Mapping[str, Any], where: str) -> tuple[Box, ...]:
+    """The boxes of a task's annotation (or, without one, of its prediction) in pixels of the original image.
+
+    Raises:
+        InputError: a box lacks a measure.
+    """
+    result = _result_of(task, where)
+    if result is None:
+        result = [entry for prediction in task.get("predictions") or () for entry in prediction["result"]]
+    texts = {entry.get("id"): entry for entry in result if entry.get("from_name") == TEXT}
+    boxes = []
+    for entry in result:
+        if entry.get("from_name") != BOXES:
+            continue
+        transcription = texts.get(entry.get("id"), {}).get("value", {}).get("text", [])
+        boxes.append(
+            _box(entry, "\n".join([transcription] if isinstance(transcription, str) else transcription), where)
+        )
+    return tuple(boxes)
+
+
+def labelling_config() -> str:
+    """The labelling interface of these tasks, to be pasted into the project's settings."""
+    choices = {"report_type": REPORT_TYPES, "image_type": IMAGE_TYPES, "image_quality": IMAGE_QUALITIES}
+    blocks = []
+    for name, values in choices.items():
+        options = "".join(f'\n      <Choice value="{value}"/>' for value in values)
+        blocks.append(
+            f'    <Choices name="{name}" toName="{IMAGE}" showInline="true" required="true">{options}\n    </Choices>'
+        )
+    return f"""<View style="display: flex">
+  <View style="flex: 60%">
+    <Image name="{IMAGE}" value="${IMAGE}" zoom="true" zoomControl="true" rotateControl="true"/>
+    <RectangleLabels name="{BOXES}" toName="{IMAGE}" canRotate="true">
+      <Label value="{BOX_LABEL}" background="#1f77b4"/>
+    </RectangleLabels>
+    <TextArea name="{TEXT}" toName="{IMAGE}" perRegion="true" editable="true"
+      maxSubmissions="1" displayMode="region-list"/>
+  </View>
+  <View style="flex: 40%">
+    <Header value="key | value, one pair each; 无 where nothing is printed"/>
+    <TextArea name="{KEY_VALUES}" toName="{IMAGE}" editable="true" rows="3"/>
+    <Header value="item | result | range | is_normal ({" ".join(IS_NORMAL_VALUES)})"/>
+    <TextArea name="{TABLE}" toName="{IMAGE}" editable="true" rows="2"/>
+{chr(10).join(blocks)}
+  </View>
+</View>
+"""
+
+
+def _box_entries(box: Box, size: tuple[int, int]) -> list[dict[str, Any]]:
+    """The rectangle of a box and its text, which share an id."""
+    region = content_key(points=box.points, text=box.text)[:10]
+    (x0, y0), (x1, y1), _, (x3, y3) = box.points
+    value = {
+        "x": 100 * x0 / size[0],
+        "y": 100 * y0 / size[1],
+        "width": 100 * math.dist((x0, y0), (x1, y1)) / size[0],
+        "height": 100 * math.dist((x0, y0), (x3, y3)) / size[1],
+        "rotation": math.degrees(math.atan2(y1 - y0, x1 - x0)) % 360,
+    }
+    shared = {
+        "id": region,
+        "to_name": IMAGE,
+        "original_width": size[0],
+        "original_height": size[1],
+        "image_rotation": 0,
+    }
+    rectangle = {"from_name": BOXES, "type": "rectanglelabels", "value": value | {"rectanglelabels": [BOX_LABEL]}}
+    text = {"from_name": TEXT, "type": "textarea", "value": value | {"text": [box.text]}, "score": box.score}
+    return [shared | rectangle | {"score": box.score}, shared | text]
+
+
+def _page_entry(name: str, kind: str, value: dict[str, Any]) -> dict[str, Any]:
+    return {"id": f"{name}-1"[:10], "from_name": name, "to_name": IMAGE, "type": kind, "value": value}
+
+
+def _box(entry: Mapping[str, Any], text: str, where: str) -> Box:
+    try:
+        value, size = entry["value"], (entry["original_width"], entry["original_height"])
+        x, y = value["x"] * size[0] / 100, value["y"] * size[1] / 100
+        width, height = value["width"] * size[0] / 100, value["height"] * size[1] / 100
+        turn = math.radians(value.get("rotation", 0))
+    except (KeyError, TypeError) as error:
+        raise InputError(
+            f"{where}: box {entry.get('id')!r} lacks a measure ({error}); remove it and export again"
+        ) from error
+    across = (width * math.cos(turn), width * math.sin(turn))
+    down = (-height * math.sin(turn), height * math.cos(turn))
+    points = ((0, 0), across, (across[0] + down[0], across[1] + down[1]), down)
+    return Box(tuple((x + dx, y + dy) for dx, dy in points), text, entry.get("score", 1.0))
+
+
+def _result_of(task: Mapping[str, Any], where: str) -> list[dict[str, Any]] | None:
+    """The entries of the annotation that counts, None where there is none."""
+    made = [entry for entry in task.get("annotations") or () if not entry.get("was_cancelled")]
+    if not made:
+        return None
+    latest = max(made, key=lambda entry: str(entry.get("updated_at") or entry.get("created_at") or ""))
+    result = latest.get("result")
+    if not isinstance(result, list) or not all(isinstance(entry, dict) for entry in result):
+        raise InputError(f"{where}: the annotation has no result list; export the project again as JSON")
+    return result
+
+
+def _annotation(data: Mapping[str, Any], result: Sequence[Mapping[str, Any]], where: str) -> Annotation:
+    pairs = [_fields(line, 2, KEY_VALUES, where) for line in _lines(result, KEY_VALUES)]
+    rows = [_fields(line, 4, TABLE, where) for line in _lines(result, TABLE)]
+    chosen = {name: _choice(result, name, where) for name in CHOICES}
+    for name, allowed in (("image_type", IMAGE_TYPES), ("image_quality", IMAGE_QUALITIES)):
+        if chosen[name] not in allowed:
+            raise InputError(f"{where}: {name} {show(chosen[name])} is unknown; allowed: {', '.join(allowed)}")
+    extra = data.get("extra") or {}
+    return Annotation(
+        idx=str(data.get("idx", "")),
+        img_path=data["img_path"],
+        key_values=tuple((key, value) for key, value in pairs),
+        table=tuple(TableRow(*row) for row in rows),
+        extra={str(name): str(value) for name, value in extra.items()},
+        **chosen,
+    )
+
+
+def _lines(result: Iterable[Mapping[str, Any]], name: str) -> list[str]:
+    lines: list[str] = []
+    for entry in result:
+        if entry.get("from_name") == name:
+            text = entry.get("value", {}).get("text", [])
+            lines += [text] if isinstance(text, str) else text
+    return [line for line in lines if line.strip()]
+
+
+def _choice(result: Iterable[Mapping[str, Any]], name: str, where: str) -> str:
+    for entry in result:
+        if entry.get("from_name") == name and entry.get("value", {}).get("choices"):
+            return entry["value"]["choices"][0]
+    raise InputError(f"{where}: no {name} was chosen; choose one in Label Studio and export again")
+
+
+def _join(fields: Sequence[str]) -> str:
+    return SEPARATOR.join(field.replace("\\", "\\\\").replace("|", "\\|") for field in fields)
+
+
+def _fields(line: str, count: int, name: str, where: str) -> tuple[str, ...]:
+    r"""The fields of a line; `\|` is a bar within a field, white space around a field does not count."""
+    fields = [""]
+    for character in re.findall(r"\\[\\|]|[^\\]|\\", line):
+        if character == "|":
+            fields.append("")
+        else:
+            fields[-1] += character[-1]
+    if len(fields) != count:
+        raise InputError(
+            f"{where}: {name} has a line of {len(fields)} fields, {show(line)}; needed are {count}, separated by ' | '"
+        )
+    return tuple(field.strip() for field in fields)
+
+
+def keep_unchanged(imported: Sequence[Annotation], originals: Sequence[Annotation]) -> list[Annotation]:
+    """Imported rows with what the file they came from has where nobody corrected it, to be written to the letter.
+
+    White space around a key, a value or a table's field is no correction.
+    """
+    by_image = {annotation.img_path: annotation for annotation in originals}
+    kept = []
+    for annotation in imported:
+        original = by_image.get(annotation.img_path)
+        if original is not None:
+            pairs = tuple((key.strip(), value.strip()) for key, value in original.key_values)
+            rows = tuple(TableRow(*(field.strip() for field in astuple(row))) for row in original.table)
+            annotation = replace(
+                annotation,
+                key_values=original.key_values if pairs == annotation.key_values else annotation.key_values,
+                table=original.table if rows == annotation.table else annotation.table,
+                raw=original.raw,
+            )
+        kept.append(annotation)
+    return kept

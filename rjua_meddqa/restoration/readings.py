@@ -1,0 +1,118 @@
+"""Readings: everything of a page that costs time, as JSON values, kept under the content of the image.
+
+A reading is what the engine read, where it lies on the original and on the rectified page, and the judged quality. Its
+key is a hash of the file's bytes, the engine with its version and settings, and the version of the rectification, so
+that a second run, a killed one, or one with other ESRA parameters reads nothing twice.
+"""
+
+import hashlib
+import multiprocessing
+from collections.abc import Iterator, Mapping
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from medvqa_core.errors import ConfigError, InputError, MedvqaError, one_line
+from medvqa_core.governance import Governance
+from medvqa_core.store import RecordStore, content_key
+from rjua_meddqa.restoration.images import open_report
+from rjua_meddqa.restoration.ocr import OcrEngine, boxes_to_json
+from rjua_meddqa.restoration.quality import judge_quality
+from rjua_meddqa.restoration.rectify import RECTIFY_VERSION, rectify
+
+CACHE_KIND = "ocr"
+AHEAD = 2  # images per worker that are handed out at once: none waits, little is lost by a kill
+
+Reading = dict[str, Any]
+
+
+def open_cache(path: Path, governance: Governance = Governance.SHARE_ALIKE) -> RecordStore:
+    """The store of readings at `path`, to be used as a context manager. Raises what RecordStore raises."""
+    return RecordStore(path, CACHE_KIND, governance, {})
+
+
+def reading_key(path: Path, engine: OcrEngine) -> str:
+    """Content key of what `engine` reads in an image file. Raises InputError where the file cannot be opened."""
+    try:
+        with path.open("rb") as file:
+            content = hashlib.file_digest(file, "blake2b").hexdigest()
+    except OSError as error:
+        raise InputError(f"{path}: cannot be opened ({error.strerror}); check the path") from None
+    return content_key(
+        content=content, engine=engine.name, version=engine.version, settings=engine.settings, rectify=RECTIFY_VERSION
+    )
+
+
+def read_report(path: Path, engine: OcrEngine) -> Reading:
+    """Open, read, rectify and judge one image. Raises InputError where that is not possible."""
+    image = open_report(path)
+    page = rectify(image.pixels, engine)
+    quality, reason = judge_quality(page)
+    originals = [
+        replace(box, points=tuple((x * image.factor, y * image.factor) for x, y in box.points))
+        for box in page.original_boxes
+    ]
+    return {
+        "width": image.width,
+        "height": image.height,
+        "direction": page.direction,
+        "angle": round(page.angle, 2),
+        "quality": quality,
+        "quality_reason": reason,
+        "boxes": boxes_to_json(page.boxes),
+        "original_boxes": boxes_to_json(originals),
+    }
+
+
+def read_reports(images: Mapping[str, Path], engine: OcrEngine, workers: int = 1) -> Iterator[tuple[str, Reading | str]]:
+    """Read images by key, in `workers` processes; the reading, or the message of what is wrong with the image.
+
+    Yields:
+        (key, reading or message) in the order in which they are finished.
+
+    Raises:
+        ConfigError: fewer than one worker, or a worker was killed.
+    """
+    if workers < 1:
+        raise ConfigError(f"workers is {workers}; at least 1 is needed")
+    if workers == 1:
+        for key, path in images.items():
+            yield key, _read_or_explain(path, engine)
+        return
+    waiting = iter(images.items())
+    running = {}
+    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _use_one_thread) as pool:
+        try:
+            while True:
+                while len(running) < AHEAD * workers and (following := next(waiting, None)):
+                    running[pool.submit(_read_or_explain, following[1], engine)] = following[0]
+                if not running:
+                    return
+                for done in wait(running, return_when=FIRST_COMPLETED).done:
+                    yield running.pop(done), done.result()
+        except BrokenProcessPool:
+            names = ", ".join(sorted(images[key].name for key in running.values()))
+            raise ConfigError(
+                f"a worker was killed, most likely for lack of memory, on one of {names}; what was read is kept: run "
+                "the same command again with fewer workers"
+            ) from None
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _read_or_explain(path: Path, engine: OcrEngine) -> Reading | str:
+    try:
+        return read_report(path, engine)
+    except ConfigError:  # the installation's fault, not the image's
+        raise
+    except MedvqaError as error:
+        return one_line(error)
+
+
+def _use_one_thread() -> None:
+    """The processes share the cores; threads inside each would only get in each other's way."""
+    import cv2
+
+    cv2.setNumThreads(1)

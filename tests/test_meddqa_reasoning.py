@@ -1,0 +1,237 @@
+"""Clinical-reasoning questions: wording by hand, distractors, evenly used letters, rows that cannot be used."""
+
+import json
+from collections import Counter
+
+import pytest
+from datasets import load_dataset
+from meddqa_data import ANNOTATIONS, CONTEXT_ROWS, context_cells, write_contexts, write_folder
+from scipy.stats import chisquare
+
+import rjua_meddqa  # noqa: F401 - registers the builder
+from medvqa_core.errors import InputError
+from medvqa_hub.cli import run
+from rjua_meddqa.generation.contexts import ContextBase, NgramEncoder
+from rjua_meddqa.generation.reasoning import Finding, ReasoningGenerator, read_findings
+from rjua_meddqa.generation.reasoning_file import read_reasoning, write_reasoning
+from rjua_meddqa.schema import ADVICE, DISEASE, MULTIPLE_CHOICE, SHORT_ANSWER, STATUS, Annotation
+
+
+def finding(img_path="blood.png", task=DISEASE, title="", option="", wrong=(), question="") -> Finding:
+    return Finding(img_path, task, title, option, tuple(wrong), question)
+
+
+def generator(rows=CONTEXT_ROWS, annotations=ANNOTATIONS, seed=0) -> ReasoningGenerator:
+    return ReasoningGenerator(ContextBase(context_cells(rows), NgramEncoder()), annotations, seed)
+
+
+def split_options(question) -> dict[str, str]:
+    """{letter: text} of a multiple-choice question."""
+    options = question.question.split("\n选项:")[1].rstrip("\n").split(";")
+    return dict(option.split(".", 1) for option in options)
+
+
+def many(count: int) -> tuple[list[Finding], list[Annotation]]:
+    """One finding each for `count` images, over four titles."""
+    annotations = [Annotation(str(n), f"{n}.png", (), (), "Laboratory", "pdf", "high") for n in range(count)]
+    names = [row[1] for row in CONTEXT_ROWS[:4]]
+    return [finding(f"{n}.png", title=names[n % 4]) for n in range(count)], annotations
+
+
+def test_a_choice_and_a_short_answer_by_hand():
+    choice, short = generator().questions([finding(title="低钾血症")])
+    options = split_options(choice)
+    assert sorted(options.values()) == ["低钙血症", "低钠血症", "低钾血症", "高钾血症"]
+    assert choice.answer == next(f"{letter}.{text}" for letter, text in options.items() if text == "低钾血症")
+    assert choice.question.startswith("问题:根据检验报告中的异常指标，进行相应的疾病诊断\n选项:A.")
+    described = {row[1]: row[3] for row in CONTEXT_ROWS[:5]}
+    passage = [f"{n}.{described[text]}" for n, text in enumerate(options.values(), start=1)]
+    assert choice.context == "\n".join(passage) + "\n"
+    assert (choice.answer_type, choice.context_id) == (MULTIPLE_CHOICE, "1;2;3;4")
+    assert (choice.image_type, choice.image_quality) == ("photo", "low")
+    assert (short.answer_type, short.answer, short.context_id) == (SHORT_ANSWER, "低钾血症", "1;2;3;4")
+    assert short.question == "问题:根据检验报告中的异常指标，进行相应的疾病诊断\n"
+    assert short.context == "1.钾低于3.5\n2.钠低于137\n3.钙低于2.1\n4.钾高于5.3\n"
+
+
+def test_the_short_answer_joins_all_correct_options_and_what_the_report_states():
+    questions = generator().questions(
+        [finding(title="低钾血症"), finding(title="低钠血症"), finding(option="慢性肾衰竭")]
+    )
+    choices = [q for q in questions if q.answer_type == MULTIPLE_CHOICE]
+    (short,) = (q for q in questions if q.answer_type == SHORT_ANSWER)
+    assert short.answer == "低钾血症;低钠血症;慢性肾衰竭"
+    assert [choice.answer.split(".")[1] for choice in choices] == ["低钾血症", "低钠血症"]
+    for choice in choices:  # one correct option each: the other correct one is no wrong option
+        assert len(set(split_options(choice).values()) & {"低钾血症", "低钠血症"}) == 1
+
+
+def test_what_only_the_report_states_has_a_short_answer_without_passage():
+    (short,) = generator().questions([finding(option="慢性肾衰竭")])
+    assert (short.answer_type, short.answer, short.context, short.context_id) == (SHORT_ANSWER, "慢性肾衰竭", "", "")
+
+
+def test_experts_options_and_question_take_the_place_of_titles():
+    rows = (*CONTEXT_ROWS, ("8", "分期", "疾病-状态", "T3b 侵犯精囊"))
+    stage = finding("scan.png", STATUS, "分期", "T3bN1Mx", ("T2aN0M0", "M1c"), "TNM分期是什么？")
+    made = generator(rows)
+    choice, short = made.questions([stage])
+    assert sorted(split_options(choice).values()) == ["M1c", "T2aN0M0", "T3bN1Mx"]
+    assert choice.question.startswith("问题:TNM分期是什么？\n选项:") and choice.context_id == "8"
+    assert (short.question, short.answer) == ("问题:TNM分期是什么？\n", "T3bN1Mx")
+    assert made.counts == {"fewer_than_3_wrong_options": 1}
+
+
+def test_fewer_neighbours_make_fewer_options_and_are_counted():
+    made = generator()
+    choice, _ = made.questions([finding(task=ADVICE, title="低钾血症")])
+    assert sorted(split_options(choice).values()) == ["低钠血症", "低钾血症"]
+    assert made.counts == {"fewer_than_3_wrong_options": 1}
+
+
+def test_no_neighbour_makes_no_choice_but_a_short_answer():
+    made = generator(CONTEXT_ROWS[:6])
+    (short,) = made.questions([finding(task=ADVICE, title="低钾血症")])
+    assert short.answer_type == SHORT_ANSWER and made.counts == {"no_wrong_option": 1}
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        (finding("other.png", title="低钾血症"), "unknown_image"),
+        (finding(title="低磷血症"), "unknown_title"),
+        (finding(task=STATUS, title="低钾血症"), "unknown_title"),
+        (finding(), "no_title_and_no_option"),
+        (finding(title="低钠血症"), "repeated_option"),
+    ],
+)
+def test_a_row_that_cannot_be_used_is_counted_and_named(row, reason):
+    made = generator()
+    questions = made.questions([finding(title="低钠血症"), row])
+    assert len(questions) == 2 and made.counts == {reason: 1}
+    assert made.problems[0].startswith(f"{row.img_path}, {row.task}: ")
+
+
+@pytest.mark.parametrize("seed", [0, 1, 7])
+def test_letters_are_evenly_used(seed):
+    findings, annotations = many(1003)
+    choices = [q for q in generator(annotations=annotations, seed=seed).questions(findings) if q.answer_type == "MC"]
+    counts = Counter(choice.answer[0] for choice in choices)
+    assert set(counts) == set("ABCD") and max(counts.values()) - min(counts.values()) <= 1
+    assert chisquare(list(counts.values())).pvalue > 0.99
+
+
+def test_letters_cannot_be_guessed_from_the_title():
+    findings, annotations = many(2000)
+    choices = [q for q in generator(annotations=annotations).questions(findings) if q.answer_type == "MC"]
+    for title in {choice.answer[2:] for choice in choices}:
+        counts = Counter(choice.answer[0] for choice in choices if choice.answer[2:] == title)
+        assert chisquare([counts[letter] for letter in "ABCD"]).pvalue > 0.001
+
+
+def test_wrong_options_stand_in_every_place():
+    findings, annotations = many(800)
+    choices = [q for q in generator(annotations=annotations).questions(findings) if q.answer_type == "MC"]
+    places = Counter(
+        letter
+        for q in choices
+        if q.answer.endswith("低钾血症")
+        for letter, text in split_options(q).items()
+        if text == "低钙血症"
+    )
+    assert chisquare([places[letter] for letter in "ABCD"]).pvalue > 0.001
+
+
+def test_the_order_of_the_findings_of_different_images_does_not_matter():
+    findings, annotations = many(60)
+    assert generator(annotations=annotations).questions(findings) == generator(annotations=annotations).questions(
+        findings[::-1]
+    )
+
+
+def test_correct_options_never_appear_as_wrong_ones():
+    names = [row[1] for row in CONTEXT_ROWS[:5]]
+    findings = [finding(title=name) for name in names[:3]]
+    for choice in generator().questions(findings):
+        if choice.answer_type == MULTIPLE_CHOICE:
+            correct = set(split_options(choice).values()) & set(names[:3])
+            assert correct == {choice.answer[2:]}
+
+
+def test_the_released_shape(real_data):
+    released = read_reasoning(real_data / "rjua_samples" / "sampled_clinical_reasoning_vqa.json")
+    assert Counter(q.answer_type for q in released) == {MULTIPLE_CHOICE: 8, SHORT_ANSWER: 8}
+    ids = [q.context_id.split(";") for q in released]
+    assert all(found == sorted(found, key=int) for found in ids)  # ascending, as ours are
+
+
+def test_questions_survive_a_round_trip(tmp_path):
+    questions = generator().questions([finding(title="低钾血症"), finding("scan.png", option="线\u2028行\n;")])
+    write_reasoning(questions, tmp_path / "reasoning.jsonl")
+    assert read_reasoning(tmp_path / "reasoning.jsonl") == questions
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"task": "entity_qa"}, "task 'entity_qa' is unknown"),
+        ({"answer_type": "ABC"}, "answer_type 'ABC' is unknown; allowed: MC, SA"),
+        ({"context": None}, "no text in 'context'"),
+        ({"context_id": 5}, "no text in 'context_id'"),
+    ],
+)
+def test_a_broken_line_is_named(change, expected, tmp_path):
+    (question, *_) = generator().questions([finding(title="低钾血症")])
+    path = tmp_path / "reasoning.jsonl"
+    write_reasoning([question], path)
+    line = json.dumps(json.loads(path.read_text()) | change)
+    path.write_text(f"{line}\n")
+    with pytest.raises(InputError, match="line 1") as error:
+        read_reasoning(path)
+    assert expected in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("img_path,task\n", "column title is missing"),
+        ("img_path,task,title\n,disease_qa,甲\n", "row 1: no img_path"),
+        ("img_path,task,title\na.png,table_qa,甲\n", "task 'table_qa' is unknown; allowed: disease_qa"),
+        ("img_path,task,title,option\na.png,disease_qa,甲,乙;丙\n", "give each option a row of its own"),
+        ("img_path,task,title,wrong\na.png,disease_qa,甲," + ";".join("abcdefghijklmnopqrstuvwxyz") + "\n", "26 wrong"),
+    ],
+)
+def test_a_wrong_findings_file_is_a_clear_error(text, expected, tmp_path):
+    path = tmp_path / "findings.csv"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(InputError, match=r"findings\.csv") as error:
+        read_findings(path)
+    assert expected in str(error.value)
+
+
+def test_the_command_writes_questions_that_load_dataset_reads(tmp_path, capsys):
+    data = write_folder(tmp_path / "data")
+    write_contexts(data / "contexts.csv", (*CONTEXT_ROWS, ("9", "", "检查-疾病", "没有标题")))
+    findings = tmp_path / "findings.csv"
+    findings.write_text(
+        "img_path,task,title,option,wrong\nblood.png,disease_qa,低钾血症,,\nscan.png,disease_qa,,膀胱占位,\n"
+        "scan.png,disease_qa,低磷血症,,\n",
+        encoding="utf-8",
+    )
+    assert run(f"meddqa reasoning --data {data} --findings {findings} --out {data}".split()) == 0
+    printed = capsys.readouterr()
+    assert "MC: 1, SA: 2, unknown title: 1, contexts with no title: 1" in printed.out
+    assert "scan.png, disease_qa: no context of this task has the title '低磷血症'" in printed.err
+    rows = load_dataset("rjua_meddqa", "reasoning_sa", data_dir=str(data), split="test")
+    assert rows["answer"] == ["低钾血症", "膀胱占位"] and rows[1]["image"].size == (30, 20)
+    manifest = json.loads((data / "manifest.json").read_text())
+    assert manifest["reasoning"]["encoder"] == "ngrams" and manifest["source"] == "a test"
+
+
+def test_no_usable_row_is_an_error_and_writes_nothing(tmp_path, capsys):
+    data = write_folder(tmp_path / "data")
+    findings = tmp_path / "findings.csv"
+    findings.write_text("img_path,task,title\nother.png,disease_qa,低钾血症\n", encoding="utf-8")
+    assert run(f"meddqa reasoning --data {data} --findings {findings} --out {tmp_path / 'out'}".split()) == 1
+    assert "no annotation has this img_path" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,153 @@
+"""One self-critical step of both models: which way it moves, what it costs, what it says."""
+
+import math
+
+import pytest
+import torch
+from scst_models import MODELS, make
+
+from medvqa_core.errors import InputError
+from medvqa_hub.training.recipes import ScstSettings
+from medvqa_hub.training.scst_loss import sequence_log_probability, token_log_probabilities
+from medvqa_hub.training.scst_rollout import (
+    answer_logits,
+    encode_images,
+    read_prompts,
+    roll_out,
+    switch_off_dropout,
+    writes_on,
+)
+from medvqa_hub.training.scst_step import StepFigures, self_critical_loss
+
+SEEDS = [21, 22, 23]
+SETTINGS = ScstSettings(max_new_tokens=6)
+ONLY_REWARD = ScstSettings(alpha=1.0, gamma=0.0, max_new_tokens=6)
+
+
+def values(samples: list, greedy: list):
+    """A reward that gives the three sampled and the three greedy answers these values."""
+
+    def fixed(predictions, references, **columns):
+        assert len(predictions) == len(references) == len(columns["qa_id"]) == 6
+        assert references[:3] == references[3:]
+        return [*samples, *greedy]
+
+    return fixed
+
+
+@pytest.fixture(params=MODELS)
+def parts(request):
+    """Model in training mode without dropout, decoder of answers, and a batch with its rows."""
+    model, processor, batch = make(request.param)
+    switch_off_dropout(model.train())
+    rows = batch.pop("rows")
+    return model, lambda ids: processor.tokenizer.batch_decode(ids, skip_special_tokens=True), batch, rows
+
+
+def log_probabilities(model, batch) -> torch.Tensor:
+    """log P of the answers sampled with SEEDS by the model as it came."""
+    encoded, prompts = encode_images(model, batch), read_prompts(batch, writes_on(model))
+    if not hasattr(model, "sampled_before"):
+        model.sampled_before = roll_out(model, prompts, encoded, SEEDS, max_new_tokens=6)[1]
+    sample = model.sampled_before
+    logits = answer_logits(model, prompts, sample, encoded)
+    return sequence_log_probability(token_log_probabilities(logits, sample.tokens), sample.mask).detach()
+
+
+@pytest.mark.parametrize(("better", "sign"), [(1.0, 1), (-1.0, -1)])
+def test_a_better_sample_becomes_more_probable_and_a_worse_one_less(parts, better, sign):
+    model, decode, batch, rows = parts
+    before = log_probabilities(model, batch)
+    optimizer = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=1e-4)
+    loss, _ = self_critical_loss(model, batch, rows, values([0, better, 0], [0, 0, 0]), decode, ONLY_REWARD, SEEDS)
+    assert loss.item() == pytest.approx(-better * before[1].item() / 3, rel=1e-4)
+    loss.backward()
+    optimizer.step()
+    change = log_probabilities(model, batch)[1] - before[1]
+    assert change * sign > 0
+
+
+def test_equal_or_unscorable_rewards_leave_the_supervised_loss_alone(parts):
+    model, decode, batch, rows = parts
+    reward = values([0.3, None, 0.5], [0.3, 0.9, None])
+    loss, figures = self_critical_loss(model, batch, rows, reward, decode, SETTINGS, SEEDS)
+    assert loss.item() == pytest.approx(0.4 * model(**batch).loss.item(), rel=1e-4)
+    logs = figures.logs()
+    assert (logs["unscorable"], logs["zero_advantage_share"], logs["reward_loss"]) == (2, 1.0, 0.0)
+    assert (logs["sample_reward"], logs["greedy_reward"]) == (0.3, 0.3)  # of the one that could be scored
+    assert logs["nll_loss"] == pytest.approx(model(**batch).loss.item(), rel=1e-4)
+    assert 0 < logs["sample_length"] <= 6 and 0 < logs["greedy_length"] <= 6
+    assert 0 < logs["sample_entropy"] <= math.log(model.get_output_embeddings().out_features)
+
+
+def test_only_unscorable_rewards_have_no_mean():
+    logs = StepFigures(questions=3, zero_advantage=3, sample_tokens=9).logs()
+    assert logs["unscorable"] == 3
+    assert "sample_reward" not in logs and "nll_loss" not in logs
+    assert StepFigures().logs() == {}
+
+
+@pytest.mark.parametrize("broken", [math.nan, math.inf])
+def test_a_broken_reward_names_itself_and_the_question(parts, broken):
+    model, decode, batch, rows = parts
+    with pytest.raises(InputError, match=r"reward 'fixed' gave (nan|inf) for the sampled answer to qa-1"):
+        self_critical_loss(model, batch, rows, values([0, broken, 0], [0, 0, 0]), decode, SETTINGS, SEEDS)
+    with pytest.raises(InputError, match="for the greedy answer to qa-2"):
+        self_critical_loss(model, batch, rows, values([0, 0, 0], [0, 0, broken]), decode, SETTINGS, SEEDS)
+    with pytest.raises(InputError, match="returned 4 values for 6 answers"):
+        self_critical_loss(model, batch, rows, values([0, 0], [0, 0]), decode, SETTINGS, SEEDS)
+
+
+def test_images_are_encoded_once_and_one_pass_has_a_gradient(parts):
+    model, decode, batch, rows = parts
+    encoded, passes = [], []
+    vision = model.model.encoder if writes_on(model) else model.model.vision_model
+    hooks = [
+        vision.register_forward_pre_hook(lambda *_: encoded.append(torch.is_grad_enabled())),
+        model.get_output_embeddings().register_forward_hook(
+            lambda module, args, output: passes.append((output.requires_grad, len(output)))
+        ),
+    ]
+    self_critical_loss(model, batch, rows, values([1, 0, 0], [0, 0, 0]), decode, SETTINGS, SEEDS)
+    for hook in hooks:
+        hook.remove()
+    assert encoded == [True]
+    assert [size for grad, size in passes if grad] == [6]  # three sampled and three reference answers together
+    assert len(passes) <= 1 + 6  # and one pass per new token, for both kinds of answers
+
+
+def test_the_reward_sees_the_answers_and_the_dataset_s_columns(parts):
+    model, decode, batch, rows = parts
+    seen = {}
+
+    def reward(predictions, references, **columns):
+        seen.update(columns, predictions=predictions, references=references)
+        return [0.0] * len(predictions)
+
+    self_critical_loss(model, batch, rows, reward, decode, SETTINGS, SEEDS)
+    assert seen["qa_id"] == ["qa-0", "qa-1", "qa-2"] * 2
+    assert seen["references"] == [row["answer"] for row in rows] * 2
+    assert set(seen) == {"predictions", "references", "qa_id", "question", "category"}
+    assert all(isinstance(text, str) and "[" not in text for text in seen["predictions"])
+
+
+def test_a_wrapped_model_generates_inside_and_learns_through_the_wrapper(parts):
+    """As in distributed training: one forward of the wrapper per step."""
+    model, decode, batch, rows = parts
+
+    class Wrapper(torch.nn.Module):
+        calls = 0
+
+        def __init__(self):
+            super().__init__()
+            self.module = model
+
+        def forward(self, **inputs):
+            Wrapper.calls += 1
+            return self.module(**inputs)
+
+    reward = values([1, 0, 0], [0, 0, 0.5])
+    alone, _ = self_critical_loss(model, batch, rows, reward, decode, SETTINGS, SEEDS)
+    wrapped, _ = self_critical_loss(Wrapper(), batch, rows, reward, decode, SETTINGS, SEEDS)
+    assert wrapped.item() == alone.item()
+    assert Wrapper.calls == 1
