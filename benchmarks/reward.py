@@ -67,7 +67,7 @@ def main() -> None:
     runs = {questions: compare(questions) for questions in QUESTIONS}
     for questions, run in runs.items():
         print(
-            f"{questions} questions: two bert-score calls {run['bert_score_twice_ms']} ms, reward {run['reward_ms']} ms "
+            f"{questions} questions: bert-score twice {run['bert_score_twice_ms']} ms, reward {run['reward_ms']} ms "
             f"= {run['ratio']}x (values differ by at most {run['largest_difference']:.1e})"
         )
     ratio, difference = runs[HEADLINE]["ratio"], max(run["largest_difference"] for run in runs.values())

@@ -1,9 +1,9 @@
 """The `datasets` builder behind `load_dataset("rjua_meddqa", name, data_dir=…)`.
 
-Configurations: `entity`, `table`, `table_nr` (image-content questions by task), `reasoning_mc`, `reasoning_sa`
-(clinical reasoning), `annotations` (a row per image), `contexts`, and `sample` (all questions of the bundled synthetic
-reports). There is one split, `test`: the data is a benchmark. Images stay where they are; a row refers to its file,
-which is decoded when the row is read.
+Configurations: `entity`, `table`, `table_nr` (image-content questions by task), `questions` (all of them, those of
+users' templates included), `reasoning_mc`, `reasoning_sa` (clinical reasoning), `annotations` (a row per image),
+`contexts`, and `sample` (all questions of the bundled synthetic reports). There is one split, `test`: the data is a
+benchmark. Images stay where they are; a row refers to its file, which is decoded when the row is read.
 """
 
 import os
@@ -30,7 +30,7 @@ from rjua_meddqa.schema import ENTITY, MULTIPLE_CHOICE, SHORT_ANSWER, TABLE, TAB
 logger = datasets.logging.get_logger(__name__)
 ROWS_PER_TABLE = 1000
 POLICIES = ("error", "skip", "none")
-SAMPLE = "sample"
+QUESTIONS, SAMPLE = "questions", "sample"
 CONTENT = {"entity": ENTITY, "table": TABLE, "table_nr": TABLE_NR}
 REASONING = {"reasoning_mc": MULTIPLE_CHOICE, "reasoning_sa": SHORT_ANSWER}
 
@@ -44,7 +44,7 @@ _ANNOTATION = {name: _TEXT for name in ("idx", "img_path", "report_type")} | {
     "table": List({name: _TEXT for name in ("item", "result", "range", "is_normal")}),
 }
 _FEATURES = {
-    **dict.fromkeys(CONTENT, _CONTENT | _IMAGE),
+    **dict.fromkeys((*CONTENT, QUESTIONS), _CONTENT | _IMAGE),
     **dict.fromkeys(REASONING, _REASONING | _IMAGE),
     "annotations": _ANNOTATION | _IMAGE,
     "contexts": {name: _TEXT for name in ("idx", "title", "context_type", "description")},
@@ -125,8 +125,9 @@ class RjuaMeddqa(datasets.ArrowBasedBuilder):
         try:
             for number in count():
                 batch = list(islice(rows, ROWS_PER_TABLE))
-                if batch or number == 0:  # a part without rows is a table without rows
-                    yield Key(0, number), pa.Table.from_pylist(batch, schema=schema)
+                if not batch and number == 0:
+                    raise InputError(self._say_nothing_there(name))
+                yield Key(0, number), pa.Table.from_pylist(batch, schema=schema)
                 if len(batch) < ROWS_PER_TABLE:
                     break
         except MedvqaError as error:
@@ -153,7 +154,7 @@ class RjuaMeddqa(datasets.ArrowBasedBuilder):
             yield from map(asdict, read_contexts(self.folder.file(folders.CONTEXTS)))
         elif name == "annotations":
             yield from self._annotation_rows()
-        if name in CONTENT or name == SAMPLE:
+        if name in CONTENT or name in (QUESTIONS, SAMPLE):
             for question in read_questions(self.folder.file(folders.QUESTIONS)):
                 if question.task == CONTENT.get(name, question.task):
                     columns = {column: getattr(question, column) for column in _CONTENT if column != "unanswerable"}
@@ -176,6 +177,11 @@ class RjuaMeddqa(datasets.ArrowBasedBuilder):
     def _complete(self, row: dict[str, Any]) -> dict[str, Any]:
         """`row` with None in the columns that its kind of question does not have."""
         return {column: row.get(column) for column in self.info.features if column != "image"}
+
+    def _say_nothing_there(self, name: str) -> str:
+        if self.skipped:
+            return f"{self.folder.root}: all {self.skipped} rows of {name!r} were skipped for want of their images"
+        return f"{self.folder.root}: its files hold no row of {name!r}; generate some, or load another configuration"
 
     def _find_image(self, path: str) -> str | None:
         file = folders.find_image(self.image_roots, path, f"{self.folder.root}, image")

@@ -1,9 +1,13 @@
 """`medvqa-hub meddqa …`: the steps from report images to questions. Heavy imports wait until a step runs."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from medvqa_core.errors import ConfigError
+from medvqa_core.governance import Governance
 
 app = typer.Typer(
     no_args_is_help=True, help="RJUA-MedDQA: from photographed reports to text, annotation and questions."
@@ -13,9 +17,68 @@ app = typer.Typer(
 Data = Annotated[Path, typer.Option(help="Folder with annotations, contexts and images/.")]
 
 
+Images = Annotated[Path, typer.Option(help="Folder of report images, or one image.")]
+Workers = Annotated[int, typer.Option(help="Processes that read at the same time, one core each.")]
+Class = Annotated[Governance, typer.Option(help="Governance class of the images.")]
+
+
 @app.callback()
 def _group() -> None:
     pass
+
+
+@app.command()
+def ocr(
+    images: Images,
+    out: Annotated[Path, typer.Option(help="Folder for the readings and boxes/IMAGE.json.")],
+    workers: Workers = 1,
+    governance: Class = Governance.SHARE_ALIKE,
+) -> None:
+    """Read report images; boxes as JSON in pixels of the originals. A stopped run goes on where it was."""
+    from rjua_meddqa.restoration.steps import read_images
+
+    _echo_lines(read_images(images, out, workers, governance))
+
+
+@app.command()
+def esra(
+    images: Annotated[Path | None, typer.Option(help="Folder of report images, or one image.")] = None,
+    boxes: Annotated[Path | None, typer.Option(help="Instead of images: boxes of one page as JSON.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for pages.jsonl; without: print one page's text.")] = None,
+    r: Annotated[float, typer.Option(help="Line discount r*, 0 to 1.")] = 0.15,
+    spacing: Annotated[float, typer.Option("--l", help="Space factor l*, 0 to 1.")] = 0.7,
+    layout: Annotated[str, typer.Option(help="paper, or absolute: columns below each other.")] = "paper",
+    workers: Workers = 1,
+    governance: Class = Governance.SHARE_ALIKE,
+) -> None:
+    """Restore report images to structured text (paper, Section 4.1)."""
+    from rjua_meddqa.restoration.steps import print_boxes, print_image, restore_images
+
+    if (images is None) == (boxes is None):
+        raise ConfigError("esra takes either --images or --boxes")
+    parameters = {"r": r, "l": spacing, "layout": layout}
+    if boxes is not None:
+        typer.echo(print_boxes(boxes, parameters))
+    elif out is not None:
+        _echo_lines(restore_images(images, out, workers, governance, parameters))
+    else:
+        typer.echo(print_image(images, parameters))
+
+
+@app.command()
+def quality(
+    images: Images,
+    out: Annotated[Path, typer.Option(help="Folder of the readings; that of ocr or esra saves the reading.")],
+    annotations: Annotated[
+        Path | None, typer.Option(help="Annotation CSV: kinds of image, and the quality to compare with.")
+    ] = None,
+    workers: Workers = 1,
+    governance: Class = Governance.SHARE_ALIKE,
+) -> None:
+    """Tell photos of high from those of low quality, with the reason (paper, Appendix B)."""
+    from rjua_meddqa.restoration.steps import judge_images
+
+    _echo_lines(judge_images(images, out, workers, governance, annotations))
 
 
 @app.command()
@@ -92,6 +155,11 @@ def stats(
     if out is not None:
         write_statistics(statistics, out)
         typer.echo(f"statistics.json and figure2.png: {out}")
+
+
+def _echo_lines(lines: Iterable[str]) -> None:
+    for line in lines:
+        typer.echo(line)
 
 
 def _echo_counts(counts: dict[str, int], problems: list[str]) -> None:

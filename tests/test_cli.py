@@ -14,9 +14,9 @@ from medvqa_hub.cli import run
 
 GROUPS = {
     "cxr": ["phantom", "questions", "answer", "status", "release", "export-csv", "stats", "agreement"],
-    "meddqa": ["phantom", "generate", "reasoning", "stats"],
+    "meddqa": ["ocr", "esra", "quality", "phantom", "generate", "reasoning", "stats"],
     "train": ["swin-ved", "blip2-multiview", "tokenizer"],
-    "evaluate": [],
+    "evaluate": ["cxr", "meddqa"],
 }
 COMMANDS = [
     [],

@@ -22,7 +22,7 @@ from rjua_meddqa.card import write_card
 from rjua_meddqa.data_folder import open_folder
 
 NAME = "rjua_meddqa"
-CONFIGS = ("entity", "table", "table_nr", "reasoning_mc", "reasoning_sa", "annotations", "contexts")
+CONFIGS = ("entity", "table", "table_nr", "questions", "reasoning_mc", "reasoning_sa", "annotations", "contexts")
 
 
 def build(root):
@@ -102,9 +102,16 @@ def test_images_are_files_that_rows_refer_to(folder):
 def test_the_sample_holds_all_questions_of_the_bundled_folder(folder, monkeypatch):
     monkeypatch.setattr("rjua_meddqa.builder.SAMPLE_DIR", folder)
     rows = load_dataset(NAME, "sample", split="test")
-    assert len(rows) == sum(len(load(config, folder)) for config in CONFIGS[:5])
+    assert len(rows) == sum(len(load(config, folder)) for config in ("questions", "reasoning_mc", "reasoning_sa"))
     assert {row["context"] is None for row in rows if row["task"] == "entity_qa"} == {True}
     assert {row["answer_length"] is None for row in rows if row["task"] == "disease_qa"} == {True}
+
+
+def test_the_bundled_sample_loads():
+    rows = load_dataset(NAME, "sample", split="test")
+    assert len(rows) > 100 and governance_of_dataset(rows) is Governance.OPEN
+    assert {"entity_qa", "table_qa", "table_nr_qa", "disease_qa"} <= set(rows["task"])
+    assert min(rows[0]["image"].size) > 300
 
 
 def test_the_released_layout_is_read_as_it_is(folder, tmp_path):
@@ -267,6 +274,7 @@ def test_the_released_samples_load(real_data):
         "entity": 71,
         "table": 45,
         "table_nr": 17,
+        "questions": 133,
         "reasoning_mc": 8,
         "reasoning_sa": 8,
         "annotations": 5,
@@ -277,11 +285,14 @@ def test_the_released_samples_load(real_data):
     assert json.dumps(rows.info.description).count("share-alike") == 1
 
 
-def test_a_part_without_rows_is_a_table_without_rows(own_copy):
+def test_a_part_without_rows_is_an_error_that_says_so(own_copy):
     questions = [q for q in read_questions(own_copy / "questions.jsonl") if q.task == "entity_qa"]
     write_questions(questions, own_copy / "questions.jsonl")
-    rows = load("table", own_copy)
-    assert len(rows) == 0 and rows.column_names == load("entity", own_copy).column_names
+    with pytest.raises(LoadingError, match="hold no row of 'table'; generate some"):
+        load("table", own_copy)
+    shutil.rmtree(own_copy / "images")
+    with pytest.raises(LoadingError, match=f"all {len(questions)} rows of 'entity' were skipped"):
+        load("entity", own_copy, missing_images="skip")
 
 
 def test_more_rows_than_a_table_holds(own_copy):

@@ -71,6 +71,10 @@ def test_a_clinical_report_is_asked_about_its_keys_only():
 def test_the_other_rows_of_table_4():
     questions = generate(BLOOD, forms="multi_row,summary", pairs=None)
     rows = answers_of(questions, "multi_row")
+    assert {q.answer_type for q in questions} == {
+        "multi_span",
+        "summary",
+    }  # a row is a part: the released rules score it
     assert len(rows) == 6
     assert rows["钠(Na)", "比值"] == "钠(Na),140,137-147mmol/L;比值,0.3,无"
     (summary,) = answers_of(questions, "summary").values()
@@ -358,6 +362,20 @@ def test_every_released_question_is_covered(real_data):
     assert drawn.covered + drawn.by_parts == 133 and drawn.covered >= 133 - 25  # 25 are about a drawn pair
     phrasings = {q.question for q in released} - {q.question for q in generate(*annotations, pairs=None)}
     assert all(READER.read(text) for text in phrasings)
+
+
+def test_where_the_released_questions_contradict_the_annotations(real_data):
+    """Every line says PDF and High, and a report type with a space in front has lost its table questions; ours follow
+    the annotation."""
+    folder = real_data / "rjua_samples"
+    annotations = read_annotations(folder / "sampled_image_content_kv_table_annotation.csv")
+    released = read_questions(folder / "sampled_image_content_vqa.json")
+    assert {(q.image_type, q.image_quality) for q in released} == {("PDF", "High")}
+    assert {q.is_table for q in released if q.img_path == "sample5.png"} == {0}
+    ours = generate(*annotations)
+    types = {a.img_path: (a.image_type, a.image_quality) for a in annotations}
+    assert all((q.image_type, q.image_quality) == types[q.img_path] for q in ours) and len(set(types.values())) == 3
+    assert sum(q.img_path == "sample5.png" and q.task != "entity_qa" for q in ours) == 4 * 37 + 1
 
 
 def test_the_command_writes_questions_with_class_and_settings(tmp_path, capsys):

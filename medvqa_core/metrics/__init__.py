@@ -1,1 +1,25 @@
-"""Scores: plain functions with a value per sample, and one `evaluate` module folder per metric."""
+"""Scores: plain functions with a value per sample, and one `evaluate` module folder per metric (`modules/`).
+
+`load("cxr_vqa")` is `evaluate.load` of the bundled folder; it works offline. Rewards and loops call the plain functions:
+they are a thousand times faster than a module's `compute`.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from medvqa_core.errors import ConfigError
+
+if TYPE_CHECKING:
+    import evaluate
+
+FOLDER = Path(__file__).parent / "modules"
+MODULES = ("cxr_vqa", "agreement", "soft_accuracy", "meddqa")
+
+
+def load(name: str) -> "evaluate.EvaluationModule":
+    """The `evaluate` module of that name. Raises ConfigError for an unknown one."""
+    if name not in MODULES:
+        raise ConfigError(f"metric {name!r} is unknown; allowed: {', '.join(MODULES)}")
+    import evaluate
+
+    return evaluate.load(str(FOLDER / name))

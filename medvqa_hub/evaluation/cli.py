@@ -24,6 +24,12 @@ class FailedAnswers(StrEnum):
     empty = "empty"
 
 
+class RougeUnits(StrEnum):
+    characters = "characters"
+    words = "words"
+    released = "released"
+
+
 @app.callback()
 def _group() -> None:
     pass
@@ -87,3 +93,21 @@ def cxr(
     )
     if results:
         print_results(results, out)
+
+
+@app.command()
+def meddqa(
+    data: Annotated[Path, typer.Option(help="Folder with questions.jsonl and images/, or the authors' release.")],
+    out: Annotated[Path, typer.Option(help="Folder for predictions, results and restored pages.")],
+    model: Annotated[str, typer.Option(help="esra-rules: restored text and rules, no model.")] = "esra-rules",
+    image_root: Annotated[Path | None, typer.Option(help="Folder of the images; default: images/ of the data.")] = None,
+    workers: Annotated[int, typer.Option(help="Processes that read images.")] = 1,
+    units: Annotated[RougeUnits, typer.Option(help="What ROUGE-L counts.")] = RougeUnits.characters,
+    retry_failed: Annotated[bool, typer.Option(help="Ask failed questions again.")] = False,
+) -> None:
+    """Answer questions about report images and print rows of the paper's Tables 5 and 6; a stopped run goes on."""
+    from medvqa_hub.evaluation.meddqa import MeddqaOptions, evaluate_meddqa
+    from medvqa_hub.evaluation.meddqa_printing import print_meddqa
+
+    options = MeddqaOptions(model, data, out, image_root, workers, units.value, retry_failed)
+    print_meddqa(evaluate_meddqa(options), out)

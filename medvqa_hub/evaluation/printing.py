@@ -46,32 +46,32 @@ def _what_was_done(results: Sequence[dict[str, Any]]) -> str:
 
 def _text_table(title: str, rows: dict[str, dict[str, Any]], names: Iterable[str]) -> Table:
     names = list(names)
-    table = _table(title, *(name if name == "rows" else metric_name(name) for name in names))
+    table = make_table(title, *(name if name == "rows" else metric_name(name) for name in names))
     for head, values in rows.items():
-        table.add_row(head.replace("_", " "), *(_figure(values.get(name)) for name in names))
+        table.add_row(head.replace("_", " "), *(figure(values.get(name)) for name in names))
     return table
 
 
 def _conditions_table(results: Sequence[dict[str, Any]]) -> Table:
-    table = _table("Finding accuracy", "accuracy", "balanced", "uncertain", "undecided", "rows")
+    table = make_table("Finding accuracy", "accuracy", "balanced", "uncertain", "undecided", "rows")
     rows = {result["images"]: result["findings"] for result in results}
     for head, found in {**rows, "references": results[0]["ceiling"]}.items():
         names = ("accuracy", "balanced_accuracy", "uncertain", "undecided", "rows")
-        table.add_row(head, *(_figure(found[name]) for name in names))
-    table.add_row("commoner label", _figure(results[0]["findings"]["majority"]))
+        table.add_row(head, *(figure(found[name]) for name in names))
+    table.add_row("commoner label", figure(results[0]["findings"]["majority"]))
     return table
 
 
 def _findings_table(by_category: dict[str, dict[str, Any]]) -> Table:
     heads = ("rows", "accuracy", "recall of +", "recall of -", "commoner label")
-    table = _table("Finding accuracy by category, own images", *heads)
+    table = make_table("Finding accuracy by category, own images", *heads)
     for category, found in by_category.items():
         recalls = found["recall"].values()
-        table.add_row(category, *map(_figure, (found["rows"], found["accuracy"], *recalls, found["majority"])))
+        table.add_row(category, *map(figure, (found["rows"], found["accuracy"], *recalls, found["majority"])))
     return table
 
 
-def _table(title: str, *columns: str) -> Table:
+def make_table(title: str, *columns: str) -> Table:
     table = Table(title=title, title_justify="left", box=SIMPLE, padding=(0, 1), pad_edge=False)
     table.add_column("", no_wrap=True)
     for column in columns:
@@ -79,7 +79,7 @@ def _table(title: str, *columns: str) -> Table:
     return table
 
 
-def _figure(value: float | int | None) -> str:
+def figure(value: float | int | None) -> str:
     if value is None:
         return "-"
     return f"{value:,}" if isinstance(value, int) else f"{value:.4f}"

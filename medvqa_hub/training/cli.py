@@ -1,7 +1,5 @@
 """`medvqa-hub train …`. Heavy imports wait until a command runs."""
 
-import shlex
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -87,36 +85,17 @@ def _train(
     if recipe.model.kind != kind:
         raise ConfigError(f"recipe {name!r} trains {recipe.model.kind!r}: run medvqa-hub train {recipe.model.kind} …")
     if launch is not None and not dry_run:
-        _hand_over(kind, name, data, out, image_root, init, overrides, launch)
+        from medvqa_hub.training.launching import hand_over
+
+        arguments = ["train", kind, "--recipe", name, "--data", str(data), "--out", str(out)]
+        for option, value in (("--image-root", image_root), ("--init", init)):
+            arguments += [option, str(value)] if value is not None else []
+        for override in overrides or ():
+            arguments += ["--set", override]
+        code = hand_over(launch, arguments)
+        if code:
+            raise typer.Exit(code)
         return
     from medvqa_hub.training.run import train
 
     train(recipe, data, out, image_root, init, dry_run, typer.echo)
-
-
-def _hand_over(
-    kind: str,
-    name: str,
-    data: Path,
-    out: Path,
-    image_root: Path | None,
-    init: Path | None,
-    overrides: list[str] | None,
-    launch: str,
-) -> None:
-    """Run the same command in every process that `accelerate launch` starts."""
-    import subprocess
-
-    try:
-        given = shlex.split(launch)
-    except ValueError as error:
-        raise typer.BadParameter(f"--launch {launch!r}: {error}") from error
-    command = [sys.executable, "-m", "accelerate.commands.launch", *given, "-m", "medvqa_hub.cli", "train", kind]
-    command += ["--recipe", name, "--data", str(data), "--out", str(out)]
-    for option, value in (("--image-root", image_root), ("--init", init)):
-        command += [option, str(value)] if value is not None else []
-    for override in overrides or ():
-        command += ["--set", override]
-    code = subprocess.run(command, check=False).returncode
-    if code:
-        raise typer.Exit(code if code > 0 else 1)

@@ -4,10 +4,14 @@ import math
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from statistics import median
 
 from rjua_meddqa.schema import Box
 
+LONG_BOX = 3  # times its height: shorter boxes tell little about a slope
+FEWEST_LONG_BOXES = 5
+LEAST_SLOPE = 0.003  # 0.2 degrees: what an engine's corners tell apart
 SAME_ROW = 0.5  # of the height: how far the middles of two cells of a row may be apart
 _CJK = re.compile(r"[\u4e00-\u9fff]")
 _ARROWS = "↑↓⬆⬇"
@@ -36,6 +40,19 @@ def cell_of(box: Box) -> Cell:
     corners = box.points
     height = (math.dist(corners[0], corners[3]) + math.dist(corners[1], corners[2])) / 2
     return Cell(box.text.strip(), box.left, box.right, sum(y for _, y in corners) / 4, max(height, 1.0))
+
+
+def level(cells: Sequence[Cell], boxes: Sequence[Box]) -> list[Cell]:
+    """Cells with what is left of a page's tilt taken from their heights: the slope that most of the long boxes have."""
+    slopes = [
+        (box.points[1][1] - box.points[0][1]) / (box.points[1][0] - box.points[0][0])
+        for box in boxes
+        if box.points[1][0] - box.points[0][0] > LONG_BOX * box.height
+    ]
+    slope = median(slopes) if len(slopes) >= FEWEST_LONG_BOXES else 0.0
+    if not LEAST_SLOPE < abs(slope) < 1:
+        return list(cells)
+    return [replace(cell, y=cell.y - slope * (cell.left + cell.right) / 2) for cell in cells]
 
 
 def part(cell: Cell, start: int, end: int) -> Cell:

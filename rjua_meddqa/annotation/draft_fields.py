@@ -109,14 +109,16 @@ def _key_before(cell: Cell, start: int, end: int, section: Field | None, is_late
     begin = start + len(text) - len(text.lstrip())
     if not candidate:
         return None
-    if words.is_known_key(candidate):
+    is_exact = words.fold(candidate) in words.known_keys()
+    if is_exact or (words.is_known_key(candidate) and not is_later):
         return None if section is not None and _is_subheading(candidate, cell, section) else (begin, end)
     for offset in range(1, len(candidate) - 1):  # the longest known key at the end, after a value
         tail = candidate[offset:]
-        after_space = candidate[offset - 1].isspace()
-        inside_text = section is not None and not after_space
-        if not inside_text and words.fold(tail) in words.known_keys() and not tail[0].isspace() and len(tail) > 1:
+        is_inside_text = section is not None and not candidate[offset - 1].isspace()
+        if words.fold(tail) in words.known_keys() and not tail[0].isspace() and not is_inside_text:
             return begin + offset, end
+    if is_later and words.is_known_key(candidate):
+        return begin, end
     if is_later:
         word = candidate.split()[-1]
         is_separate = len(word) < len(candidate) and len(word) >= 2

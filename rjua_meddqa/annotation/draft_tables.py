@@ -22,9 +22,9 @@ from rjua_meddqa.annotation.cells import (
     tokens,
     width,
 )
-from rjua_meddqa.annotation.draft_headerless import read_headerless
-from rjua_meddqa.annotation.normality import is_blank, judge
-from rjua_meddqa.annotation.ranges import parse_range
+from rjua_meddqa.annotation.draft_headerless import FEWEST_ROWS, read_headerless
+from rjua_meddqa.annotation.normality import is_blank, judge, split_arrow
+from rjua_meddqa.annotation.ranges import parse_number, parse_range
 from rjua_meddqa.schema import MISSING, TableRow
 
 _DATE = re.compile(r"\d{4}\s*[-/.年]?\s*\d{1,2}|\d{1,2}:\d{2}")
@@ -56,6 +56,9 @@ class _Row:
     anchor: Cell  # the result, or the range where no result is printed
     cells: dict[str, list[Cell]]
 
+    def bottom(self) -> float:
+        return max(cell.bottom for cells in ([self.anchor], *self.cells.values()) for cell in cells)
+
 
 def read_tables(cells: Sequence[Cell]) -> tuple[list[TableRow], set[Cell]]:
     """Rows of all tables of a page, in reading order, and the cells that belong to tables (headers included)."""
@@ -67,11 +70,16 @@ def read_tables(cells: Sequence[Cell]) -> tuple[list[TableRow], set[Cell]]:
     for number, header in enumerate(headers):
         below = headers[number + 1] if number + 1 < len(headers) else None
         inside = _inside(cells, header, below)
-        used.update(inside, (cell for cell in cells if any(_holds(cell, head) for _, head in header)))
+        used.update(cell for cell in cells if any(_holds(cell, head) for _, head in header))
         groups = _groups(header)
-        _fill(groups, inside)
         for group in groups:
-            found += _read_group(group)
+            _add_unread_headers(group, inside)
+        _fill(groups, inside)
+        tables = [_rows_of(group) for group in groups]
+        end = max((row.bottom() for table in tables for row in table), default=0.0)
+        used.update(cell for cell in inside if cell.y <= end)  # what stands below the last row is no table
+        for group, table in zip(groups, tables, strict=True):
+            found += _read_group(group, table)
     return found, used
 
 
@@ -141,6 +149,8 @@ def _is_footer(text: str) -> bool:
     match = re.match(r"\s*([^:：]{2,10})[:：](.*)", text, re.DOTALL)
     if match and words.is_known_key(match[1]):
         return bool(_DATE.search(match[2])) or not parse_range(match[2]).intervals
+    if words.fold(text) in words.known_keys() - words.HEADER_WORDS.keys():
+        return True
     return bool(words.BOILERPLATE.search(text)) or bool(re.match(r"\s*(?:备注|注|说明)\s*[:：]", text))
 
 
@@ -157,6 +167,26 @@ def _groups(header: list[tuple[str, Cell]]) -> list[Group]:
         if words.ITEM not in roles and len(roles) > 1:  # the names stand left of the first header
             group.columns.insert(0, Column(words.ITEM, _left_of(group.columns[0].header)))
     return groups
+
+
+def _add_unread_headers(group: Group, cells: Sequence[Cell]) -> None:
+    """Columns of results or ranges whose header was not read: numbers, or ranges, below each other in its place."""
+    heads = {column.role: column.header for column in group.columns}
+    right = max(head.right for head in heads.values())
+    spaces = (
+        (words.RESULT, heads.get(words.ITEM), heads.get(words.RANGE), lambda text: parse_number(text) is not None),
+        (words.RANGE, heads.get(words.RESULT), None, lambda text: bool(parse_range(text).intervals)),
+    )
+    for role, before, after, fits in spaces:
+        if role in heads or before is None or (role == words.RESULT and after is None):
+            continue
+        end = after.left if after is not None else right + 12 * before.height
+        found = [c for c in cells if before.right < c.left and c.right < end and fits(split_arrow(c.text)[0])]
+        if len(found) >= FEWEST_ROWS:
+            left, right_edge = median(cell.left for cell in found), median(cell.right for cell in found)
+            header = Cell("", left, right_edge, before.y, before.height)
+            group.columns.append(Column(role, header))
+            group.columns.sort(key=lambda column: column.header.left)
 
 
 def _left_of(head: Cell) -> Cell:
@@ -208,9 +238,8 @@ def _distance(cell: Cell, column: Column) -> float:
     return min(gaps)
 
 
-def _read_group(group: Group) -> list[TableRow]:
-    """The rows of one table, from the cells of its columns."""
-    table = _rows_of(group)
+def _read_group(group: Group, table: list[_Row]) -> list[TableRow]:
+    """The quadruplets of one table."""
     numbering = _numbering([join_cells(row.cells[words.ITEM]) for row in table], group)
     unit_case = _unit_spelling([join_cells(row.cells.get(words.UNIT, [])) for row in table])
     found = []

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rjua_meddqa.annotation.cells import cell_of
+from rjua_meddqa.annotation.cells import cell_of, level
 from rjua_meddqa.annotation.draft_fields import read_fields
 from rjua_meddqa.annotation.draft_tables import read_tables
 from rjua_meddqa.schema import LABORATORY, Annotation, TableRow
@@ -40,7 +40,8 @@ class Draft:
 
 def draft(restored: "RestoredText") -> Draft:
     """Key-values and quadruplets of a restored page."""
-    cells = [cell_of(box) for line in restored.lines for box in line if box.text.strip()]
+    boxes = [box for line in restored.lines for box in line if box.text.strip()]
+    cells = level([cell_of(box) for box in boxes], boxes)
     table, used = read_tables(cells)
     return Draft(tuple(read_fields([cell for cell in cells if cell not in used])), tuple(table))
 

@@ -7,6 +7,7 @@ attribute access, no format specification and no evaluation, and a value that ho
 import string
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +69,8 @@ class Templates:
         return tuple(self.by_name[name] for name in dict.fromkeys(names))
 
 
-def split_text(text: str) -> list[tuple[str, str | None]]:
+@cache
+def split_text(text: str) -> tuple[tuple[str, str | None], ...]:
     """(literal, placeholder behind it or None) for each piece of a template text.
 
     Raises:
@@ -79,7 +81,7 @@ def split_text(text: str) -> list[tuple[str, str | None]]:
         if name is not None and (specification or conversion or not name.isidentifier()):
             raise ValueError(f"placeholder {{{name}}} is not a bare name")
         pieces.append((literal, name))
-    return pieces
+    return tuple(pieces)
 
 
 def fill(text: str, values: Mapping[str, str]) -> str:

@@ -12,7 +12,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate, groupby, pairwise
+from itertools import accumulate, pairwise
 from typing import Literal
 
 from medvqa_core.errors import ConfigError, InputError
@@ -33,7 +33,11 @@ class RestoredText:
 
 
 def restore(
-    boxes: Sequence[Box], *, r: float = LINE_DISCOUNT, l: float = SPACE_FACTOR, layout: Layout = "paper"
+    boxes: Sequence[Box],
+    *,
+    r: float = LINE_DISCOUNT,
+    l: float = SPACE_FACTOR,  # noqa: E741 - the paper's name
+    layout: Layout = "paper",
 ) -> RestoredText:
     """Lines and text of a page.
 
@@ -119,8 +123,8 @@ def cluster_starts(values: Sequence[float], k: int) -> list[int]:
 class _Joiner:
     """Step 4: neighbours of a line, with spaces in proportion to the gap between them (equation 6)."""
 
-    def __init__(self, lines: Sequence[Sequence[Box]], l: float) -> None:
-        self.spaces_per_pixel = l / character_width(lines)
+    def __init__(self, lines: Sequence[Sequence[Box]], factor: float) -> None:
+        self.spaces_per_pixel = factor / character_width(lines)
 
     def __call__(self, line: Sequence[Box]) -> str:
         parts = [line[0].text]

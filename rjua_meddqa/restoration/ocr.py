@@ -77,7 +77,9 @@ class RapidOcrEngine:
         if result.boxes is None:
             return []
         found = zip(result.boxes.tolist(), result.txts, result.scores, strict=True)
-        boxes = [Box(tuple((float(x), float(y)) for x, y in points), text, float(score)) for points, text, score in found]
+        boxes = [
+            Box(tuple((float(x), float(y)) for x, y in points), text, float(score)) for points, text, score in found
+        ]
         return [box for box in boxes if box.text.strip() and box.width > 0 and box.height > 0]
 
 
@@ -146,7 +148,10 @@ def _box_from_json(value: Any, where: str) -> Box:
         (left, top), (right, bottom) = corners
         corners = ((left, top), (right, top), (right, bottom), (left, bottom))
     if len(corners) != 4 or not isinstance(text, str) or not math.isfinite(score):
-        raise InputError(f"{where}: {len(corners)} points, text {type(text).__name__}, score {score}; expected four points, a text and a number")
+        raise InputError(
+            f"{where}: {len(corners)} points, text of type {type(text).__name__}, score {score}; expected four points "
+            "(or two: left top, right bottom), a string and a number"
+        )
     box = Box(corners, " ".join(text.split("\n")), score)
     check_box(box, where)
     return box

@@ -1,10 +1,9 @@
 """Where the sheet of paper lies in a photo: its outline as a polygon, and which of its corners are the paper's own.
 
 Paper is the brightest large thing in most photos of reports. What is bright by Otsu's threshold is closed over the
-print, and the hull of its largest piece is simplified to a polygon. An edge of the polygon that runs along the border of
-the image is no edge of the paper: the photo ends there. Brightness falls sharply over an edge of paper and slowly over a shadow,
-which is none. Where paper fills the whole image (scans, screenshots, photos
-cropped to the page), there is no outline.
+print, and the hull of its largest piece is simplified to a polygon. An edge of the polygon along the border of the image
+is no edge of the paper: the photo ends there. Brightness falls sharply over an edge of paper and slowly over a shadow,
+which is none. Where paper fills the whole image (scans, screenshots, photos cropped to the page), there is no outline.
 """
 
 import math
@@ -86,7 +85,9 @@ def find_outline(image: "Image.Image", boxes: Sequence[Box]) -> Outline | None:
     if (x * np.roll(y, -1) - np.roll(x, -1) * y).sum() < 0:
         polygon = polygon[::-1]  # clockwise as seen, y down
     edges = _tell_edges(polygon, small.size)
-    if not edges.any() or not all(_is_sharp(grey, polygon[i - 1], polygon[i]) for i in range(len(polygon)) if edges[i - 1]):
+    if not edges.any() or not all(
+        _is_sharp(grey, polygon[i - 1], polygon[i]) for i in range(len(polygon)) if edges[i - 1]
+    ):
         return None
     points = tuple((float((px + 0.5) * scale), float((py + 0.5) * scale)) for px, py in polygon)
     outline = Outline(points, tuple(bool(edge) for edge in edges))
@@ -131,7 +132,9 @@ def _inside(points: Sequence[Point], box: Box) -> bool:
     """Whether the middle of `box` lies in the convex polygon `points` (clockwise, y down)."""
     x, y = (box.left + box.right) / 2, (box.top + box.bottom) / 2
     ends = (*points[1:], points[0])
-    return all((bx - ax) * (y - ay) - (by - ay) * (x - ax) >= 0 for (ax, ay), (bx, by) in zip(points, ends, strict=True))
+    return all(
+        (bx - ax) * (y - ay) - (by - ay) * (x - ax) >= 0 for (ax, ay), (bx, by) in zip(points, ends, strict=True)
+    )
 
 
 def _is_corner(before: Point, point: Point, after: Point) -> bool:

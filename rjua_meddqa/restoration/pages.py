@@ -10,16 +10,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from medvqa_core.errors import ConfigError, InputError, one_line
+from medvqa_core.errors import InputError
 from medvqa_core.files import MANIFEST, atomic_file, make_folder
 from medvqa_core.governance import Governance
-from medvqa_core.progress import track
 from medvqa_core.store import RecordStore
 from rjua_meddqa.restoration.esra import RestoredText, restore
 from rjua_meddqa.restoration.images import find_images
 from rjua_meddqa.restoration.ocr import OcrEngine, boxes_from_json, boxes_to_json
 from rjua_meddqa.restoration.quality import judge_type
-from rjua_meddqa.restoration.readings import Reading, open_cache, read_report, read_reports, reading_key
+from rjua_meddqa.restoration.readings import Reading, fill_cache, open_cache, read_report, reading_key
 from rjua_meddqa.schema import Box
 
 KIND = "meddqa-pages"
@@ -122,38 +121,20 @@ def restore_folder(
         InputError: no image there, or not one of them can be read.
         ConfigError: the engine is not installed, a worker was killed, or a parameter is out of range.
     """
-    paths = find_images(images) if isinstance(images, Path) else list(images)
-    _refuse_same_names(paths)
     restore((), **esra)  # a wrong parameter is found before the work, not after it
+    paths = find_images(images) if isinstance(images, Path) else list(images)
     make_folder(out)
-    failed: dict[str, str] = {}
-    keys: dict[Path, str] = {}
-    for path in paths:
-        try:
-            keys[path] = reading_key(path, engine)
-        except InputError as error:
-            failed[path.name] = one_line(error)
+    empty = []
     with open_cache(out / READINGS, governance) as cache:
-        todo = {key: path for path, key in keys.items() if key not in cache}
-        broken = {}
-        for key, reading in track(read_reports(todo, engine, workers), "Reading images", total=len(todo)):
-            if isinstance(reading, str):
-                broken[key] = reading
-            else:
-                cache.append([{"key": key, **reading}])
-        failed |= {path.name: broken[key] for path, key in keys.items() if key in broken}
-        if len(failed) == len(paths):
-            raise InputError(f"none of {len(paths)} images can be read; the first: {next(iter(failed.values()))}")
-        empty = []
+        readings = fill_cache(paths, engine, cache, workers)
         with atomic_file(out / PAGES, "w") as file:
-            for path, key in keys.items():
-                if key in broken:
-                    continue
+            for path, key in readings.keys.items():
                 page = page_of(path.name, cache.get(key), **esra)
                 if not page.boxes:
-                    empty.append(path.name)
+                    empty.append(page.image)
                 file.write(json.dumps(to_json(page), ensure_ascii=False) + "\n")
-    result = FolderResult(len(paths) - len(failed), len(todo) - len(broken), tuple(empty), tuple(failed.items()))
+    failed = tuple((path.name, reason) for path, reason in readings.failed.items())
+    result = FolderResult(len(readings.keys), readings.read_now, tuple(empty), failed)
     _write_manifest(out, engine, governance, result, esra)
     return result
 
@@ -199,14 +180,6 @@ def from_json(values: dict[str, Any], where: str) -> Page:
         )
     except (KeyError, TypeError, IndexError) as error:
         raise InputError(f"{where}: not a restored page ({error!r}); make it anew: medvqa-hub meddqa esra") from None
-
-
-def _refuse_same_names(paths: Sequence[Path]) -> None:
-    seen: dict[str, Path] = {}
-    for path in paths:
-        if path.name in seen:
-            raise ConfigError(f"{path} and {seen[path.name]} have the same name; pages are told apart by it: rename one")
-        seen[path.name] = path
 
 
 def _write_manifest(

@@ -7,15 +7,16 @@ that a second run, a killed one, or one with other ESRA parameters reads nothing
 
 import hashlib
 import multiprocessing
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from medvqa_core.errors import ConfigError, InputError, MedvqaError, one_line
 from medvqa_core.governance import Governance
+from medvqa_core.progress import track
 from medvqa_core.store import RecordStore, content_key
 from rjua_meddqa.restoration.images import open_report
 from rjua_meddqa.restoration.ocr import OcrEngine, boxes_to_json
@@ -66,7 +67,54 @@ def read_report(path: Path, engine: OcrEngine) -> Reading:
     }
 
 
-def read_reports(images: Mapping[str, Path], engine: OcrEngine, workers: int = 1) -> Iterator[tuple[str, Reading | str]]:
+@dataclass(frozen=True)
+class Readings:
+    """What a run over many images has in the cache: keys by image, what is wrong with the others, how many are new."""
+
+    keys: dict[Path, str]
+    failed: dict[Path, str]
+    read_now: int
+
+
+def fill_cache(paths: Sequence[Path], engine: OcrEngine, cache: RecordStore, workers: int = 1) -> Readings:
+    """Read the images that are not in the cache yet. One that cannot be read stops nothing.
+
+    Raises:
+        InputError: no image can be read.
+        ConfigError: two images have the same name, fewer than one worker, no engine, or a worker was killed.
+    """
+    _refuse_same_names(paths)
+    keys: dict[Path, str] = {}
+    failed: dict[Path, str] = {}
+    for path in paths:
+        try:
+            keys[path] = reading_key(path, engine)
+        except InputError as error:
+            failed[path] = one_line(error)
+    todo = {key: path for path, key in keys.items() if key not in cache}  # the same image twice is read once
+    broken: dict[str, str] = {}
+    for key, reading in track(read_reports(todo, engine, workers), "Reading images", total=len(todo)):
+        if isinstance(reading, str):
+            broken[key] = reading
+        else:
+            cache.append([{"key": key, **reading}])
+    failed |= {path: broken[key] for path, key in keys.items() if key in broken}
+    if len(failed) == len(paths):
+        raise InputError(f"none of {len(paths)} images can be read; the first: {next(iter(failed.values()), '')}")
+    return Readings({path: key for path, key in keys.items() if key not in broken}, failed, len(todo) - len(broken))
+
+
+def _refuse_same_names(paths: Sequence[Path]) -> None:
+    seen: dict[str, Path] = {}
+    for path in paths:
+        if path.name in seen:
+            raise ConfigError(f"{path} and {seen[path.name]} have the same name; pages go by it: rename one")
+        seen[path.name] = path
+
+
+def read_reports(
+    images: Mapping[str, Path], engine: OcrEngine, workers: int = 1
+) -> Iterator[tuple[str, Reading | str]]:
     """Read images by key, in `workers` processes; the reading, or the message of what is wrong with the image.
 
     Yields:

@@ -1,9 +1,9 @@
 """Checking a restored page against the annotated table: are item and result of each row on one line?
 
-Spelling is forgiven where the engine or the annotator slipped, by this rule. Both sides are compared without white space,
-in compatibility form (NFKC, so that full-width signs are plain) and small letters. An item is on a line when a stretch
-of the line's text is within an edit distance of 30% of the item's length, the item as a whole or without its part in
-brackets. A result is a number (or word) right of it: the same, or, from four characters on, one edit apart (a slip).
+Spelling is forgiven where the engine or the annotator slipped, by this rule. Both sides are compared without white
+space, in compatibility form (NFKC, so that full-width signs are plain) and small letters. An item is on a line when a
+stretch of the line's text is within an edit distance of 30% of the item's length, the item as a whole or without its
+part in brackets. A result is a number (or word) right of it: the same, or, from four characters on, one edit apart.
 """
 
 import re
@@ -22,7 +22,7 @@ _VALUE = re.compile(r"[<>≤≥+\-±]*\d[\d.,]*|[^\s\d.,;:()]+")
 
 @dataclass(frozen=True, slots=True)
 class RowCheck:
-    """`found`: "exact"; "slip" (the result differs by one character); or None, and then `reason` says what is missing."""
+    """`found` is "exact", "slip" (the result differs by one character) or None; `reason` says where, or what is missing."""
 
     row: TableRow
     found: Literal["exact", "slip"] | None

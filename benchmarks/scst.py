@@ -1,0 +1,192 @@
+"""A self-critical step with SwinVED, per question: ours against the released loop's shape.
+
+Swin-B 384 and the paper's decoder at full size with random weights, encoder trained, 3 images, 1 study x QUESTIONS.
+Both ways write exactly NEW_TOKENS tokens per answer ([EOS] is held back) for prompts and references of the same
+lengths, go forward and backward, and take a constant reward, so that neither the reward (benchmarks/reward.py) nor the
+optimizer is in the figures.
+
+The baseline is the released loop's shape, written plainly: one question at a time; images encoded for the NLL, for the
+greedy answer and for the sampled one; no key-value cache; the sampled answer's probability from a graph through all
+sampling steps. Questions cost it the same, so on a CPU it is timed on one. Greedy tokens and NLL of both are compared.
+
+With a CUDA device both also run there under bfloat16 autocast, the baseline on all questions, and `scst_gpu` measures
+the recipes' own steps: questions per second, peak memory and the share of the device's arithmetic that is used.
+
+Run: python benchmarks/scst.py
+"""
+
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+from scst_gpu import measure_recipes
+from swin_ved import SwinVedConfig, SwinVedForConditionalGeneration
+from timing import write_result
+
+from medvqa_hub.training.recipes import ScstSettings
+from medvqa_hub.training.scst_rollout import switch_off_dropout
+from medvqa_hub.training.scst_step import self_critical_loss
+
+QUESTIONS, IMAGES = 8, 3
+PROMPT_TOKENS, NEW_TOKENS = 12, 40
+SETTINGS = ScstSettings(max_new_tokens=NEW_TOKENS)
+TARGETS = {"cpu": 12, "cuda": 40}
+
+
+def make_model(config: SwinVedConfig) -> SwinVedForConditionalGeneration:
+    """Random weights, no dropout, and an [EOS] that is never written."""
+    torch.manual_seed(0)
+    model = SwinVedForConditionalGeneration(config)
+    switch_off_dropout(model.train())
+    with torch.no_grad():
+        model.decoder.lm_head.decoder.bias[config.decoder.eos_token_id] = -1e4
+    return model
+
+
+def make_batch(config: SwinVedConfig, questions: int = QUESTIONS, studies: int = 1) -> dict[str, torch.Tensor]:
+    """A training batch: prompts of PROMPT_TOKENS and references of NEW_TOKENS tokens, `questions` in all."""
+    generator = torch.Generator().manual_seed(0)
+    side, words = config.encoder.image_size, (7, config.decoder.vocab_size)
+    ids = torch.randint(*words, (questions, PROMPT_TOKENS + NEW_TOKENS), generator=generator)
+    ids[:, 0], ids[:, PROMPT_TOKENS - 1] = 0, config.decoder.bos_token_id
+    labels = ids.clone()
+    labels[:, :PROMPT_TOKENS] = -100
+    return {
+        "pixel_values": torch.randn(studies, IMAGES, 3, side, side, generator=generator),
+        "input_ids": ids, "attention_mask": torch.ones_like(ids), "labels": labels,
+        "study_index": torch.arange(questions) % studies,
+    }  # fmt: skip
+
+
+def constant_reward(predictions: list[str], references: list[str], **columns: Any) -> list[float]:
+    """1 for sampled answers, 0 for greedy ones."""
+    return [1.0] * (len(predictions) // 2) + [0.0] * (len(predictions) // 2)
+
+
+def as_texts(answers: list[list[int]]) -> list[str]:
+    """Token ids as text: random ids mean nothing."""
+    return [" ".join(map(str, ids)) for ids in answers]
+
+
+def step_of_ours(model: SwinVedForConditionalGeneration, batch: dict[str, torch.Tensor]) -> float:
+    """Forward and backward of all questions; the NLL."""
+    questions = len(batch["input_ids"])
+    rows = [{"qa_id": str(number), "answer": "reference"} for number in range(questions)]
+    loss, figures = self_critical_loss(
+        model, batch, rows, constant_reward, as_texts, SETTINGS, seeds=list(range(questions))
+    )
+    loss.backward()
+    model.zero_grad(set_to_none=True)
+    return figures.nll / figures.reference_tokens
+
+
+def step_of_baseline(model: SwinVedForConditionalGeneration, batch: dict[str, torch.Tensor], questions: int) -> float:
+    """The same for the first `questions`, one by one, in the released loop's shape; the mean NLL."""
+    total = 0.0
+    for number in range(questions):
+        ids, labels = (batch[name][number : number + 1] for name in ("input_ids", "labels"))
+        nll = model(ids, pixel_values=batch["pixel_values"], labels=labels).loss
+        with torch.no_grad():
+            write_one_by_one(model, ids[:, :PROMPT_TOKENS], batch["pixel_values"], sample=False)
+        _, log_prob = write_one_by_one(model, ids[:, :PROMPT_TOKENS], batch["pixel_values"], sample=True)
+        (SETTINGS.alpha * -(1.0 - 0.0) * log_prob + SETTINGS.gamma * nll).backward()
+        total += nll.item()
+    model.zero_grad(set_to_none=True)
+    return total / questions
+
+
+def write_one_by_one(
+    model: SwinVedForConditionalGeneration, tokens: torch.Tensor, pixels: torch.Tensor, sample: bool
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """NEW_TOKENS tokens after a prompt (1, tokens), the whole text read anew for each; and their log-probability."""
+    encoded = model.encode(pixels)
+    total = torch.zeros((), device=tokens.device)
+    for _ in range(NEW_TOKENS):
+        logits = model(tokens, encoder_outputs=encoded, logits_to_keep=1).logits[:, -1].float()
+        log_probs = logits.log_softmax(-1)
+        token = torch.multinomial(log_probs.exp(), 1) if sample else logits.argmax(-1, keepdim=True)
+        total = total + log_probs.gather(1, token).sum()
+        tokens = torch.cat([tokens, token], 1)
+    return tokens, total
+
+
+def compare(model: SwinVedForConditionalGeneration, batch: dict[str, torch.Tensor], timed: int, rounds: int) -> dict:
+    """Best seconds per question of both ways, their ratio, and how far their NLLs are apart."""
+    device = batch["pixel_values"].device.type
+    ours_nll = step_of_ours(model, batch)  # warms up
+    seconds: dict[str, list[float]] = {"ours": [], "baseline": []}
+    baseline_nll = 0.0
+    for _ in range(rounds):  # in turn, so that a slow spell of the machine hits both
+        seconds["ours"].append(time_once(lambda: step_of_ours(model, batch), device)[1] / QUESTIONS)
+        baseline_nll, spent = time_once(lambda: step_of_baseline(model, batch, timed), device)
+        seconds["baseline"].append(spent / timed)
+    ours, baseline = min(seconds["ours"]), min(seconds["baseline"])
+    figures = {
+        "ours_seconds_per_question": round(ours, 4),
+        "baseline_seconds_per_question": round(baseline, 4),
+        "baseline_questions_timed": timed,
+        "ratio": round(baseline / ours, 1),
+    }
+    if timed == QUESTIONS:
+        figures["nll_difference"] = abs(ours_nll - baseline_nll)
+    return figures
+
+
+def time_once(function: Callable[[], Any], device: str) -> tuple[Any, float]:
+    """What the function returns, and its seconds."""
+    start = time.perf_counter()
+    result = function()
+    if device == "cuda":
+        torch.cuda.synchronize()
+    return result, time.perf_counter() - start
+
+
+def equal_greedy_tokens(model: SwinVedForConditionalGeneration, batch: dict[str, torch.Tensor]) -> float:
+    """Share of the first question's greedy tokens on which `generate` with its cache and the baseline agree."""
+    prompt = batch["input_ids"][:1, :PROMPT_TOKENS]
+    with torch.no_grad():
+        plain = write_one_by_one(model, prompt, batch["pixel_values"], sample=False)[0]
+    model.eval()
+    cached = model.generate(prompt, pixel_values=batch["pixel_values"], max_new_tokens=NEW_TOKENS, do_sample=False)
+    model.train()
+    return (plain == cached)[:, PROMPT_TOKENS:].float().mean().item()
+
+
+def measure(device: str, rounds: int, timed: int) -> dict[str, Any]:
+    """Both ways on `device`: float32 on a CPU, bfloat16 autocast on a GPU."""
+    config = SwinVedConfig.base()
+    model = make_model(config).to(device)
+    batch = {name: value.to(device) for name, value in make_batch(config).items()}
+    precision = torch.autocast("cuda", torch.bfloat16) if device == "cuda" else nullcontext()
+    with precision:
+        figures = compare(model, batch, timed, rounds)
+        figures["equal_greedy_tokens"] = equal_greedy_tokens(model, batch)
+    return {**figures, "target": TARGETS[device], "rounds": rounds}
+
+
+def main() -> None:
+    figures: dict[str, Any] = {
+        "questions": QUESTIONS, "images": IMAGES, "new_tokens": NEW_TOKENS, "prompt_tokens": PROMPT_TOKENS,
+        "cpu_float32": measure("cpu", rounds=1, timed=1),
+    }  # fmt: skip
+    if torch.cuda.is_available():
+        figures["cuda_bfloat16"] = measure("cuda", rounds=3, timed=QUESTIONS)
+        figures["cuda_device"] = torch.cuda.get_device_name()
+        figures["cuda_recipes"] = measure_recipes()
+    for name in ("cpu_float32", "cuda_bfloat16"):
+        if name in figures:
+            run = figures[name]
+            print(
+                f"{name}: {run['ours_seconds_per_question']} s a question, the released loop's shape "
+                f"{run['baseline_seconds_per_question']} s: {run['ratio']}x (target {run['target']}x: "
+                f"{'reached' if run['ratio'] >= run['target'] else 'MISSED'})"
+            )
+    for recipe, run in figures.get("cuda_recipes", {}).items():
+        print(f"{recipe}: {run}")
+    write_result("scst", figures)
+
+
+if __name__ == "__main__":
+    main()

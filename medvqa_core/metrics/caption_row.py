@@ -1,0 +1,161 @@
+"""The row of the paper's Table 4: BLEU-1..4, METEOR, ROUGE-L, CIDEr and BERTScore of one set of answers, in one call.
+
+Profiles:
+    paper    PTB words, METEOR 1.5, ROUGE-L with beta 1.2, CIDEr-D, BERTScore of distilbert-base-uncased at layer 5,
+             rescaled; without Java METEOR is left out.
+    default  the same without Java, and BERTScore with the encoder asked for, or none.
+
+What is left out is None in the row, and a note says why.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from medvqa_core.errors import ConfigError
+from medvqa_core.metrics import meteor
+from medvqa_core.metrics.bert_score import (
+    PAPER_BASELINE,
+    PAPER_ENCODER,
+    PAPER_LAYER,
+    BertScorer,
+    bert_scores,
+)
+from medvqa_core.metrics.bleu import bleu_scores
+from medvqa_core.metrics.cider import DocumentFrequencies, cider_scores
+from medvqa_core.metrics.ptb_tokenizer import NAME as TOKENIZER
+from medvqa_core.metrics.ptb_tokenizer import tokenize
+from medvqa_core.metrics.rouge import rouge_scores
+from medvqa_core.metrics.scores import Scores, check_pairs
+
+PAPER, DEFAULT = PROFILES = ("paper", "default")
+COLUMNS = ("bleu_1", "bleu_2", "bleu_3", "bleu_4", "meteor", "rouge_l", "cider", "bertscore")
+NO_ENCODER = "none"
+
+
+@dataclass(frozen=True)
+class CaptionRow:
+    """Attributes:
+    row: COLUMNS -> value of the whole set, None for what was left out.
+    samples: the columns that were computed -> value of each pair, None for a pair that cannot be scored.
+    description: profile, tokenizer, libraries and versions, notes, numbers of pairs and of unscorable ones.
+    """
+
+    row: dict[str, float | None]
+    samples: dict[str, list[float | None]]
+    description: dict[str, Any]
+
+
+def score_row(
+    predictions: Sequence[str],
+    references: Sequence[str] | Sequence[Sequence[str]],
+    profile: str = DEFAULT,
+    encoder: str | Path | None = None,
+    layer: int = PAPER_LAYER,
+    baseline: Sequence[float] | str | Path | None = None,
+    device: str | None = None,
+    frequencies: DocumentFrequencies | None = None,
+) -> CaptionRow:
+    """Score all metrics of a profile.
+
+    Args:
+        encoder: of BERTScore: "minilm", a folder or a Hub id; "none" leaves BERTScore out; None is the profile's.
+            With `paper` a folder is taken for a copy of the paper's encoder and the published baseline used.
+        layer, baseline, device: see `BertScorer`.
+        frequencies: of CIDEr; None counts the references given.
+
+    Raises:
+        ConfigError: the profile is unknown, or the encoder cannot be loaded.
+        InputError: see `check_pairs`.
+    """
+    if profile not in PROFILES:
+        raise ConfigError(f"profile {profile!r} is unknown; allowed: {', '.join(PROFILES)}")
+    lists = check_pairs(predictions, references)
+    scorer, notes = _load_scorer(profile, encoder, layer, baseline, device)
+    words: dict[str, list[str]] = {}
+
+    def words_of(text: str) -> list[str]:
+        if text not in words:
+            words[text] = tokenize(text)
+        return words[text]
+
+    parts = [
+        bleu_scores(predictions, lists, words_of),
+        rouge_scores(predictions, lists, words_of),
+        cider_scores(predictions, lists, words_of, frequencies),
+    ]
+    if frequencies is None and len(lists) == 1:
+        notes.append("CIDEr of a single pair is 0 by definition: every word is in every document")
+    if profile == PAPER:
+        reason = meteor.missing()
+        if reason:
+            notes.append(reason)
+        else:
+            parts.append(meteor.meteor_scores(predictions, lists, words_of))
+    else:
+        notes.append("METEOR left out: it needs Java; the profile 'paper' has it")
+    if scorer:
+        parts.append(bert_scores(predictions, lists, scorer))
+    values, samples, unscorable = _merge(parts)
+    return CaptionRow(
+        row={name: values.get(name) for name in COLUMNS},
+        samples={name: samples[name] for name in COLUMNS if name in samples},
+        description={
+            "profile": profile,
+            "tokenizer": TOKENIZER,
+            "pairs": len(predictions),
+            "empty_predictions": sum(not words_of(text) for text in predictions),
+            "unscorable": unscorable,
+            "empty_references": sum(not any(map(words_of, texts)) for texts in lists),
+            "bertscore_settings": _describe(scorer),
+            "libraries": _libraries("meteor" in values, scorer is not None),
+            "notes": notes,
+        },
+    )
+
+
+def _load_scorer(
+    profile: str, encoder: str | Path | None, layer: int, baseline: Any, device: str | None
+) -> tuple[BertScorer | None, list[str]]:
+    if str(encoder) == NO_ENCODER or (encoder is None and profile == DEFAULT):
+        return None, ["BERTScore left out: no encoder was asked for; give a folder, a Hub id, or 'minilm'"]
+    if profile == PAPER:
+        if layer != PAPER_LAYER or baseline is not None:
+            raise ConfigError(f"profile 'paper' fixes layer {PAPER_LAYER} and its baseline; use the profile 'default'")
+        if str(encoder) == "minilm":
+            raise ConfigError(f"profile 'paper' scores with {PAPER_ENCODER} or a folder of it; for minilm use 'default'")
+        return BertScorer(encoder or PAPER_ENCODER, PAPER_LAYER, PAPER_BASELINE, device=device), []
+    notes = [] if baseline is not None else ["BERTScore is not rescaled: no baseline was given"]
+    return BertScorer(encoder, layer, baseline, device=device), notes
+
+
+def _merge(parts: list[Scores]) -> tuple[dict, dict, dict]:
+    values: dict[str, float | None] = {}
+    samples: dict[str, list[float | None]] = {}
+    unscorable: dict[str, int] = {}
+    for part in parts:
+        values |= part.corpus
+        samples |= part.samples
+        unscorable |= part.unscorable
+    return values, samples, unscorable
+
+
+def _describe(scorer: BertScorer | None) -> dict[str, Any] | None:
+    if scorer is None:
+        return None
+    return {"encoder": scorer.encoder.name, "layer": scorer.layer, "baseline": scorer.baseline, "idf": False}
+
+
+def _libraries(with_meteor: bool, with_encoder: bool) -> dict[str, str]:
+    names = ["medvqa-hub"] + ["pycocoevalcap"] * with_meteor + ["torch", "transformers"] * with_encoder
+    libraries = {}
+    for name in names:
+        try:
+            libraries[name] = version(name)
+        except PackageNotFoundError:  # a source tree on the path, not installed
+            libraries[name] = "not installed"
+    if with_meteor:
+        libraries["METEOR"] = meteor.VERSION
+    return libraries

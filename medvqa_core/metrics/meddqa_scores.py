@@ -1,0 +1,159 @@
+"""RJUA-MedDQA: accuracy and ROUGE-L by task and answer type, Table 5's row, Table 6's split, the hallucination rate.
+
+An unanswerable question is one whose answer is 无. A prediction hallucinates there if it says something else: it neither
+is 无 nor says in other words (ABSTENTIONS) that nothing is written. Failed predictions (None or empty) score 0, are counted,
+and neither hallucinate nor abstain.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from medvqa_core.errors import InputError
+from medvqa_core.metrics.chinese import find_units, map_punctuation
+from medvqa_core.metrics.rouge import rouge_l
+from medvqa_core.metrics.scores import mean
+from medvqa_core.metrics.soft_accuracy import (
+    MULTIPLE_CHOICE,
+    NOTHING,
+    check_aligned,
+    is_failed,
+    soft_accuracy_scores,
+)
+
+SHORT_ANSWER = "SA"
+COLUMNS = {"entity_qa": "entity", "table_qa": "table", "table_nr_qa": "table_nr"}  # a task's column in Tables 5, 6
+REASONING_TASKS = ("disease_qa", "advice_qa", "status_qa")  # columns by answer type: mc, sa
+TABLE_5 = (
+    ("entity", "rouge_l"),
+    ("entity", "accuracy"),
+    ("table", "rouge_l"),
+    ("table", "accuracy"),
+    ("table_nr", "accuracy"),
+    ("mc", "accuracy"),
+    ("sa", "rouge_l"),
+)
+TABLE_6 = (("entity", "rouge_l"), ("table", "accuracy"), ("table_nr", "accuracy"))
+QUALITIES = ("high", "low")
+ROUGE_BETA = 1.0  # plain F1
+
+ABSTENTIONS = (
+    *("没有", "未提", "未给出", "未显示", "未找到", "未注明", "未标注", "未记录", "未包含", "不包含", "不存在"),
+    *("无此", "无该", "无相关", "无对应", "无法找到", "无法得知", "无法获取", "无法确定", "找不到"),
+)
+
+
+@dataclass(frozen=True)
+class MeddqaScores:
+    """`record` is what is printed and written; `samples` has `accuracy` and `rouge_l` of every row."""
+
+    record: dict[str, Any]
+    samples: dict[str, list[float | None]]
+
+
+def score_meddqa(
+    predictions: Sequence[str | None],
+    answers: Sequence[str],
+    tasks: Sequence[str],
+    answer_types: Sequence[str],
+    image_qualities: Sequence[str | None] | None = None,
+    units: str = "characters",
+) -> MeddqaScores:
+    """Score predictions; all columns have one entry a question, as in the released files.
+
+    Args:
+        predictions: None for a question that has no prediction (an error, a reply that did not parse).
+        image_qualities: "high", "low" or None each, for the Table 6 split.
+        units: of ROUGE-L: "characters", "words" (jieba) or "released" (white space).
+
+    Raises:
+        InputError: no rows, columns of different length, an unknown answer type or quality.
+        ConfigError: unknown units, or jieba is missing.
+    """
+    qualities = [None] * len(predictions) if image_qualities is None else image_qualities
+    check_aligned(
+        predictions=predictions, answers=answers, tasks=tasks, answer_types=answer_types, image_qualities=qualities
+    )
+    unknown = {quality for quality in qualities if quality is not None} - set(QUALITIES)
+    if unknown:
+        raise InputError(f"image quality {sorted(unknown)[0]!r} is unknown; allowed: {', '.join(QUALITIES)}")
+    tokenizer = find_units(units)
+    accuracy = soft_accuracy_scores(predictions, answers, answer_types).samples["soft_accuracy"]
+    rouge = [
+        None if score is None else 0.0 if is_failed(prediction) else _rouge(tokenizer, prediction, answer)
+        for prediction, answer, score in zip(predictions, answers, accuracy, strict=True)
+    ]
+    samples = {"accuracy": accuracy, "rouge_l": rouge}
+    failed = [is_failed(prediction) for prediction in predictions]
+    columns = [_column(task, answer_type) for task, answer_type in zip(tasks, answer_types, strict=True)]
+
+    def summary(rows: Iterable[int]) -> dict[str, Any]:
+        rows = list(rows)
+        means = {name: mean([values[row] for row in rows]) for name, values in samples.items()}
+        counts = {
+            "questions": len(rows),
+            "failed": sum(failed[row] for row in rows),
+            "unscorable": sum(accuracy[row] is None for row in rows),
+        }
+        return {**means, **counts}
+
+    by_column = _group(columns)
+    by_quality = _group(list(zip(columns, qualities, strict=True)))
+    record = {
+        "table_5": {f"{column}_{name}": summary(by_column.get(column, []))[name] for column, name in TABLE_5},
+        "table_6": {
+            f"{column}_{name}_{quality}": summary(by_quality.get((column, quality), []))[name]
+            for column, name in TABLE_6
+            for quality in QUALITIES
+        },
+        "by_task": {
+            f"{task}/{answer_type}": summary(rows)
+            for (task, answer_type), rows in _group(list(zip(tasks, answer_types, strict=True))).items()
+        },
+        "all": summary(range(len(predictions))),
+        "hallucination": _hallucination(predictions, answers, failed),
+        "units": units,
+        "rules": "released RJUA-MedDQA rules (soft accuracy); ROUGE-L F1",
+    }
+    return MeddqaScores(record, samples)
+
+
+def abstains(prediction: str) -> bool:
+    """Does the prediction say that nothing is written there?"""
+    bare = re.sub(r"[\s.,;:!?\"'()\[\]]+", "", map_punctuation(prediction))
+    return bare == NOTHING or bare.endswith(("是无", "为无")) or any(phrase in bare for phrase in ABSTENTIONS)
+
+
+def _rouge(tokenizer: Any, prediction: str, answer: str) -> float:
+    return rouge_l(tokenizer(prediction), [tokenizer(answer)], ROUGE_BETA)
+
+
+def _column(task: str, answer_type: str) -> str | None:
+    if task in REASONING_TASKS:
+        return {MULTIPLE_CHOICE: "mc", SHORT_ANSWER: "sa"}.get(answer_type)
+    return COLUMNS.get(task)
+
+
+def _group(keys: Sequence) -> dict[Any, list[int]]:
+    rows = defaultdict(list)
+    for row, key in enumerate(keys):
+        rows[key].append(row)
+    return dict(rows)
+
+
+def _hallucination(predictions: Sequence[str | None], answers: Sequence[str], failed: list[bool]) -> dict[str, Any]:
+    """On unanswerable questions the share that says something else; on the others the share that says nothing is there."""
+    said = defaultdict(list)  # is the question unanswerable? -> does the prediction abstain?
+    for prediction, answer, has_failed in zip(predictions, answers, failed, strict=True):
+        if not has_failed and (answer or "").strip():
+            said[answer.strip() == NOTHING].append(abstains(prediction))
+    unanswerable, answerable = said[True], said[False]
+    return {
+        "unanswerable": sum((answer or "").strip() == NOTHING for answer in answers),
+        "answered": len(unanswerable),
+        "hallucinated": unanswerable.count(False),
+        "rate": unanswerable.count(False) / len(unanswerable) if unanswerable else None,
+        "abstained_on_answerable": answerable.count(True) / len(answerable) if answerable else None,
+    }

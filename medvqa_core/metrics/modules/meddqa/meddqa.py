@@ -1,0 +1,46 @@
+"""`evaluate` module: RJUA-MedDQA's Table 5 row, Table 6 split, scores by task, hallucination rate."""
+
+import datasets
+import evaluate
+from medvqa_core.metrics.meddqa_scores import score_meddqa
+
+_DESCRIPTION = """Soft accuracy and ROUGE-L of answers about Chinese medical reports, by task and answer type, in the shape of
+Tables 5 and 6 of the RJUA-MedDQA paper, and the hallucination rate on unanswerable questions."""
+
+_KWARGS_DESCRIPTION = """
+Args:
+    predictions: predicted answers; None for a question without one (it counts as wrong).
+    references: annotated answers.
+    tasks: entity_qa, table_qa, table_nr_qa, disease_qa, advice_qa or status_qa, one each.
+    answer_types: single_entity, multi_entity, single_span, multi_span, single_nr, multi_nr, MC or SA, one each.
+    image_qualities: "high" or "low", one each, or None where unknown.
+    units: of ROUGE-L: "characters", "words" (jieba) or "released" (split at white space).
+    samples: also return the values of each question.
+Examples:
+    >>> from medvqa_core import metrics
+    >>> result = metrics.load("meddqa").compute(
+    ...     predictions=["正常"], references=["正常"], tasks=["table_nr_qa"], answer_types=["single_nr"],
+    ...     image_qualities=["high"],
+    ... )
+    >>> result["table_5"]["table_nr_accuracy"]
+    1.0
+"""
+
+
+class Meddqa(evaluate.Metric):
+    """All of it in one call."""
+
+    def _info(self) -> evaluate.MetricInfo:
+        columns = ("predictions", "references", "tasks", "answer_types", "image_qualities")
+        return evaluate.MetricInfo(
+            description=_DESCRIPTION,
+            citation="",
+            inputs_description=_KWARGS_DESCRIPTION,
+            features=datasets.Features({name: datasets.Value("string") for name in columns}),
+        )
+
+    def _compute(
+        self, predictions, references, tasks, answer_types, image_qualities, units="characters", samples=False
+    ):
+        scored = score_meddqa(predictions, references, tasks, answer_types, image_qualities, units)
+        return {**scored.record, "samples": scored.samples} if samples else scored.record

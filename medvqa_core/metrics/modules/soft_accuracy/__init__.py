@@ -1,0 +1,1 @@
+"""The `evaluate` module soft_accuracy."""

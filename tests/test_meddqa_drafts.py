@@ -1,0 +1,323 @@
+"""Drafts from placed text: columns, wrapped cells, tables side by side, fields with and without colons, findings."""
+
+import pytest
+from meddqa_boxes import box, lines, page, right_box, turned
+
+from rjua_meddqa.annotation.drafts import draft, draft_annotation
+from rjua_meddqa.annotation.report_words import header_roles
+from rjua_meddqa.schema import HIGH, LOW, NORMAL, UNDECIDED, TableRow
+
+HEADER = [(0, "项目"), (300, "结果"), (450, "参考区间")]
+SIMPLE = [
+    HEADER,
+    [(0, "白细胞(WBC)"), (300, "5.60"), (450, "3.5-9.5")],
+    [(0, "红细胞(RBC)"), (300, "3.90"), (450, "4.3-5.8")],
+    [(0, "血小板(PLT)"), (300, "410"), (450, "125-350")],
+]
+SIMPLE_ROWS = [
+    TableRow("白细胞(WBC)", "5.60", "3.5-9.5", NORMAL),
+    TableRow("红细胞(RBC)", "3.90", "4.3-5.8", LOW),
+    TableRow("血小板(PLT)", "410", "125-350", HIGH),
+]
+
+
+def table(boxes):
+    return list(draft(page(boxes)).table)
+
+
+def fields(boxes):
+    return list(draft(page(boxes)).key_values)
+
+
+def test_one_table():
+    assert table(lines(SIMPLE)) == SIMPLE_ROWS
+
+
+@pytest.mark.parametrize("degrees", [-2, -0.6, 0.6, 2])
+def test_what_is_left_of_a_tilt_does_no_harm(degrees):
+    wide = [[(x * 2, text) for x, text in row] for row in SIMPLE * 1]
+    wide += [[(0, "葡萄糖(GLU)测定结果说明文字"), (600, "5.1"), (900, "3.9-6.1")]]
+    wide += [[(0, "尿素氮测定结果说明文字二"), (600, "5.2"), (900, "2.9-8.2")]]
+    wide += [[(0, "总蛋白测定结果说明文字三"), (600, "75"), (900, "65-85")]]
+    assert [row.result for row in table(turned(lines(wide), degrees))] == ["5.60", "3.90", "410", "5.1", "5.2", "75"]
+
+
+def test_two_tables_side_by_side_and_cells_that_wrap_in_one():
+    left = lines(SIMPLE)
+    right = lines(
+        [
+            [(600, "项目"), (900, "结果"), (1050, "参考区间")],
+            [(600, "低密度脂蛋白"), (900, "5.26"), (1050, "健康人群:<3.4")],
+            [(1050, "高危人群:<2.59")],
+            [(1050, "极高危人")],
+            [(1050, "群:<2.07mmol/L")],
+            [(600, "总胆固醇"), (900, "5.0"), (1050, "<5.72mmol/L")],
+        ]
+    )
+    assert table(left + right) == [
+        *SIMPLE_ROWS,
+        TableRow("低密度脂蛋白", "5.26", "健康人群:<3.4 高危人群:<2.59 极高危人群:<2.07mmol/L", HIGH),
+        TableRow("总胆固醇", "5.0", "<5.72mmol/L", NORMAL),
+    ]
+
+
+def test_tables_below_each_other_have_their_own_columns():
+    upper = lines(SIMPLE)
+    lower = lines(
+        [
+            [(0, "序号"), (80, "检验项目"), (500, "参考值"), (700, "测定值"), (800, "单位")],
+            [(0, "1"), (80, "促甲状腺激素"), (500, "0.27-4.2"), (700, "1.33"), (800, "mIU/L")],
+            [(0, "2"), (80, "甲胎蛋白"), (500, "0-7"), (700, "12.1"), (800, "ng/mL")],
+        ],
+        top=200,
+    )
+    assert table(upper + lower) == [
+        *SIMPLE_ROWS,
+        TableRow("促甲状腺激素", "1.33", "0.27-4.2mIU/L", NORMAL),
+        TableRow("甲胎蛋白", "12.1", "0-7ng/mL", HIGH),
+    ]
+
+
+def test_columns_of_other_kinds_and_right_aligned_numbers():
+    boxes = lines(
+        [
+            [
+                (0, "No"),
+                (60, "项目名称"),
+                (330, "英文缩写"),
+                (500, "结果"),
+                (600, "提示"),
+                (700, "单位"),
+                (820, "参考范围"),
+            ]
+        ]
+    )
+    for number, (name, short, result, flag, unit, limits) in enumerate(
+        [
+            ("中性粒细胞百分比", "NEUT%", "81.2", "↑", "%", "40-75"),
+            ("血红蛋白", "HGB", "98", "↓", "g/L", "130-175"),
+            ("尿蛋白", "PRO", "阴性", "", "", "阴性"),
+        ],
+        start=1,
+    ):
+        y = number * 30
+        boxes += [box(str(number), 0, y), box(name, 60, y), box(short, 330, y), right_box(result, 545, y)]
+        boxes += [box(text, x, y) for text, x in ((flag, 605), (unit, 700), (limits, 820)) if text]
+    assert table(boxes) == [
+        TableRow("中性粒细胞百分比", "81.2", "40-75%", HIGH),
+        TableRow("血红蛋白", "98", "130-175g/L", LOW),
+        TableRow("尿蛋白", "阴性", "阴性", NORMAL),
+    ]
+
+
+def test_names_that_wrap_above_and_below_their_result():
+    boxes = lines([HEADER])
+    for y, name, result in (
+        (40, ("小而密低密度脂蛋白", "胆固醇测定"), "1.12"),
+        (110, ("高密度脂蛋白", "胆固醇测定"), "1.79"),
+    ):
+        boxes += [box(name[0], 0, y), box(name[1], 0, y + 24), box(result, 300, y + 12), box("0.2-1.9", 450, y + 12)]
+    assert [(row.item, row.result) for row in table(boxes)] == [
+        ("小而密低密度脂蛋白胆固醇测定", "1.12"),
+        ("高密度脂蛋白胆固醇测定", "1.79"),
+    ]
+
+
+def test_a_name_alone_is_no_part_of_the_row_above():
+    rows = [HEADER, SIMPLE[1], [(0, "凝血功能")], SIMPLE[2], SIMPLE[3]]
+    assert table(lines(rows)) == SIMPLE_ROWS
+
+
+def test_boxes_that_hold_several_columns_are_cut():
+    boxes = lines(
+        [
+            [(0, "NO项目"), (300, "结果"), (400, "参考区间"), (560, "单位")],
+            [(0, "1 前列腺特异性抗原(PSA)"), (300, "33.70 ↑"), (400, "0.00-4.00"), (560, "ng/ml")],
+            [(0, "2 游离PSA"), (300, "0.83 ↑  0.00-0.93"), (560, "ng/mL")],
+            [(0, "3铁蛋白"), (300, "11.7↓"), (400, "30.0-400.0"), (560, "ng/mL.")],
+        ]
+    )
+    assert table(boxes) == [
+        TableRow("前列腺特异性抗原(PSA)", "33.70", "0.00-4.00ng/mL", HIGH),
+        TableRow("游离PSA", "0.83", "0.00-0.93ng/mL", NORMAL),
+        TableRow("铁蛋白", "11.7", "30.0-400.0ng/mL", LOW),
+    ]
+
+
+def test_numbers_that_begin_a_name_stay():
+    rows = [
+        HEADER,
+        [(0, "25羟基维生素D"), (300, "9.4"), (450, "30-100")],
+        [(0, "24小时尿蛋白"), (300, "0.1"), (450, "0-0.15")],
+    ]
+    assert [row.item for row in table(lines(rows))] == ["25羟基维生素D", "24小时尿蛋白"]
+
+
+@pytest.mark.parametrize("unread", ["结果", "参考区间", "项目"])
+def test_a_header_word_that_was_not_read(unread):
+    boxes = [piece for piece in lines(SIMPLE) if piece.text != unread]
+    assert table(boxes) == SIMPLE_ROWS
+
+
+def test_a_header_word_that_was_misread():
+    assert header_roles("参考区问") == header_roles("参考区间")
+    assert header_roles("临床诊断") is None
+
+
+def test_a_table_whose_header_is_not_on_the_picture():
+    assert table(lines(SIMPLE[1:])) == SIMPLE_ROWS
+    assert table(lines(SIMPLE[1:3])) == []  # too few to be sure
+
+
+def test_rows_without_range_or_result():
+    rows = [HEADER, [(0, "eGFR"), (300, "95")], [(0, "尿酸"), (450, "155-428")], SIMPLE[1]]
+    assert table(lines(rows)) == [
+        TableRow("eGFR", "95", "无", UNDECIDED),
+        TableRow("尿酸", "无", "155-428", UNDECIDED),
+        SIMPLE_ROWS[0],
+    ]
+
+
+def test_fields_end_a_table():
+    rows = [*SIMPLE, [(0, "采样时间：2023-04-13 10:22"), (450, "检验者：张某")], [(0, "本报告仅对此标本负责")]]
+    drafted = draft(page(lines(rows)))
+    assert list(drafted.table) == SIMPLE_ROWS
+    assert drafted.key_values == (("采样时间", "2023-04-13 10:22"), ("检验者", "张某"))
+
+
+def test_fields_in_columns_with_empty_ones():
+    rows = [
+        [(0, "姓名："), (300, "性别：男"), (600, "年龄："), (670, "50岁")],
+        [(0, "住 院 号:"), (300, "标本种类：血清"), (600, "备注：")],
+    ]
+    assert fields(lines(rows)) == [
+        ("姓名", "无"),
+        ("性别", "男"),
+        ("年龄", "50岁"),
+        ("住院号", "无"),
+        ("标本种类", "血清"),
+        ("备注", "无"),
+    ]
+
+
+def test_several_fields_in_one_box():
+    rows = [[(0, "性别：男年龄：50岁住院号：0012 科室:泌尿外科"), (700, "检验日期：20230413检验者：")]]
+    assert fields(lines(rows)) == [
+        ("性别", "男"),
+        ("年龄", "50岁"),
+        ("住院号", "0012"),
+        ("科室", "泌尿外科"),
+        ("检验日期", "20230413"),
+        ("检验者", "无"),
+    ]
+
+
+def test_keys_without_colon():
+    rows = [
+        [(0, "姓"), (60, "名："), (100, "李某"), (300, "接收时间"), (600, "科别"), (660, "血透门诊")],
+        [(0, "检验目的"), (100, "前列腺特异性抗原+铁蛋白"), (600, "临床诊断 慢性肾衰竭")],
+    ]
+    assert fields(lines(rows)) == [
+        ("姓名", "李某"),
+        ("接收时间", "无"),
+        ("科别", "血透门诊"),
+        ("检验目的", "前列腺特异性抗原+铁蛋白"),
+        ("临床诊断", "慢性肾衰竭"),
+    ]
+
+
+def test_what_is_far_away_is_no_value():
+    assert fields(lines([[(0, "主诊医生："), (800, "(盖过章)")]])) == [("主诊医生", "无")]
+
+
+def test_values_over_several_lines_beside_their_key():
+    boxes = [box("检查方法：", 0, 12), box("轴位平扫，冠状位平扫，静脉注射对比剂后增强，速", 120, 0)]
+    boxes += [box("率每秒二毫升", 120, 24), box("检查部位：盆腔", 0, 60)]
+    assert fields(boxes) == [
+        ("检查方法", "轴位平扫，冠状位平扫，静脉注射对比剂后增强，速率每秒二毫升"),
+        ("检查部位", "盆腔"),
+    ]
+
+
+def test_findings_below_their_heading():
+    rows = [
+        [(0, "超声所见：")],
+        [(40, "前列腺大小：左右径45mm，前后径33mm，上下径40mm，形态饱满，内部回声不")],
+        [(0, "均匀，可见强回声斑，最大约6mm。CDFI：未见明显异常血流信号，余未见明显异常。")],
+        [(40, "膀胱：充盈可，壁光滑。")],
+        [(0, "超声提示：前列腺增生伴钙化")],
+        [(0, "报告医生：王某"), (400, "审核医生："), (700, "报告日期：2023-01-05")],
+    ]
+    assert fields(lines(rows)) == [
+        (
+            "超声所见",
+            "前列腺大小：左右径45mm，前后径33mm，上下径40mm，形态饱满，内部回声不均匀，可见强回声斑，最大约6mm。"
+            "CDFI：未见明显异常血流信号，余未见明显异常。\n膀胱：充盈可，壁光滑。",
+        ),
+        ("超声提示", "前列腺增生伴钙化"),
+        ("报告医生", "王某"),
+        ("审核医生", "无"),
+        ("报告日期", "2023-01-05"),
+    ]
+
+
+def test_paragraphs_and_subheadings_within_a_diagnosis():
+    rows = [
+        [(0, "病理诊断：")],
+        [(60, "1. 前列腺腺癌，部分区域累及")],
+        [(60, "神经；")],
+        [(60, "2.切缘未见癌组织。")],
+        [(60, "免疫组化结果：P504s（+），CgA（小灶+），")],
+        [(60, "AR（+）。")],
+        [(0, "初诊医生："), (400, "主诊医生：")],
+    ]
+    assert fields(lines(rows)) == [
+        (
+            "病理诊断",
+            "1.前列腺腺癌，部分区域累及神经；\n2.切缘未见癌组织。\n免疫组化结果：P504s（+），CgA（小灶+），AR（+）。",
+        ),
+        ("初诊医生", "无"),
+        ("主诊医生", "无"),
+    ]
+
+
+def test_a_page_without_text_or_table():
+    assert draft(page([])) == draft(page([box("检验报告单", 300, 0)]))
+    assert draft(page([])).table == () and draft(page([])).key_values == ()
+
+
+def test_every_value_is_printed_on_the_page():
+    """A draft invents nothing but 无 and verdicts."""
+    boxes = lines([*SIMPLE, [(0, "检验者：张某")]])
+    printed = "".join(piece.text for piece in boxes) + "无"
+    drafted = draft(page(boxes))
+    for row in drafted.table:
+        assert {row.item, row.result, row.range} <= {*printed.split()} or all(
+            t in printed for t in (row.item, row.result, row.range)
+        )
+    assert all(key in printed and value in printed for key, value in drafted.key_values)
+
+
+@pytest.mark.parametrize(
+    ("text", "report_type"),
+    [
+        ("病理号：12", "Pathology"),
+        ("检查方法：T2WI", "MRI"),
+        ("CT平扫", "CT"),
+        ("超声所见：", "Ultrasound"),
+        ("出院小结", "Clinical"),
+    ],
+)
+def test_report_type_of_a_draft(text, report_type):
+    from types import SimpleNamespace
+
+    boxes = [box(text, 0, 0)]
+    drafted = draft_annotation(
+        SimpleNamespace(restored=page(boxes), boxes=boxes, quality="low"), "7", "a/7.png", "photo"
+    )
+    assert (drafted.report_type, drafted.image_quality, drafted.image_type, drafted.idx) == (
+        report_type,
+        "low",
+        "photo",
+        "7",
+    )
