@@ -264,8 +264,8 @@ def test_findings_below_their_heading():
 def test_paragraphs_and_subheadings_within_a_diagnosis():
     rows = [
         [(0, "病理诊断：")],
-        [(60, "1. 前列腺腺癌，部分区域累及")],
-        [(60, "神经；")],
+        [(60, "1. 前列腺腺癌，部分区域累及神经，脉管内可见")],
+        [(60, "瘤栓；")],
         [(60, "2.切缘未见癌组织。")],
         [(60, "免疫组化结果：P504s（+），CgA（小灶+），")],
         [(60, "AR（+）。")],
@@ -274,7 +274,7 @@ def test_paragraphs_and_subheadings_within_a_diagnosis():
     assert fields(lines(rows)) == [
         (
             "病理诊断",
-            "1.前列腺腺癌，部分区域累及神经；\n2.切缘未见癌组织。\n免疫组化结果：P504s（+），CgA（小灶+），AR（+）。",
+            "1.前列腺腺癌，部分区域累及神经，脉管内可见瘤栓；\n2.切缘未见癌组织。\n免疫组化结果：P504s（+），CgA（小灶+），AR（+）。",
         ),
         ("初诊医生", "无"),
         ("主诊医生", "无"),

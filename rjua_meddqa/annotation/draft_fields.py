@@ -33,23 +33,52 @@ class Field:
 
 def read_fields(cells: Sequence[Cell]) -> list[tuple[str, str]]:
     """(key, value) in reading order; the value of a key with nothing beside or below it is 无."""
+    cells = _merge_spaced_keys(cells)
     fields: list[Field] = []
     owners: dict[Cell, Field | None] = {}
-    for row in rows(_merge_spaced_keys(cells)):
+    early: dict[Cell, list[Cell]] = {}  # first lines of values that begin above the middle of their key
+    keys = [cell for cell in cells if _is_key_alone(cell)]
+    for row in rows(cells):
         row_fields = []
         for cell in row:
             section = _section_of(cell, row, fields, owners)
             for key, piece in _split(cell, section):
                 if key is not None:
-                    fields.append(Field(key, piece))
+                    fields.append(Field(key, piece, early.pop(cell, [])))
                     row_fields.append(fields[-1])
                     owners[piece] = fields[-1]
+                elif (coming := _key_coming(piece, keys, owners)) is not None:
+                    early.setdefault(coming, []).append(piece)
                 elif piece.text.strip() and not words.BOILERPLATE.search(piece.text):
                     owner = _owner(piece, row, row_fields, fields, owners)
                     owners[piece] = owner
                     if owner is not None:
                         owner.pieces.append(piece)
     return [(found.key, _value(found.pieces)) for found in fields]
+
+
+def _is_key_alone(cell: Cell) -> bool:
+    text = cell.text.rstrip()
+    return text.endswith((":", "：")) and _looks_like_key(text.rstrip(" :：")) and not _COLON.search(text[:-1])
+
+
+def _key_coming(piece: Cell, keys: list[Cell], owners: dict[Cell, Field | None]) -> Cell | None:
+    """The key beside two lines of its value, of which `piece` is the upper: a little lower, left of it, not met yet."""
+    for key in keys:
+        beside = _is_left_of(key, piece) and piece.left - key.right < FARTHEST_VALUE * piece.height
+        lower = 0 < key.y - piece.y < 0.9 * max(key.height, piece.height)
+        if (
+            beside
+            and lower
+            and not in_row(key, piece)
+            and not any(owner and owner.cell == key for owner in owners.values())
+        ):
+            between = [
+                other for other in keys if other != key and in_row(other, piece) and key.right < other.left < piece.left
+            ]
+            if not between:
+                return key
+    return None
 
 
 def _merge_spaced_keys(cells: Sequence[Cell]) -> list[Cell]:

@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from statistics import median
 
 from rjua_meddqa.annotation import report_words as words
@@ -336,11 +337,21 @@ def _has_own(row: _Row, role: str) -> bool:
 
 
 def _goes_on(line: Cell, following: Cell, table: list[_Row]) -> bool:
-    """Whether a name goes on below: its line is full, or a bracket is open or begins; else the text is a name alone."""
-    widest = max(cell.right for row in table for cell in row.cells.get(words.ITEM, []))
-    is_full = line.right > widest - 2 * line.height and following.text.strip()[-1:] not in ":："
+    """Whether a name goes on below; else the text is a name without a result, such as the title of a panel.
+
+    It goes on where a bracket is open or begins, or where its line is full: as wide as names get, and either reaching
+    the next column or set closer than rows are.
+    """
     opens = sum(map(line.text.count, "(（")) > sum(map(line.text.count, ")）"))
-    return opens or following.text.lstrip().startswith(("(", "（")) or (is_full and width(following) < width(line))
+    if opens or following.text.lstrip().startswith(("(", "（")):
+        return True
+    names = [cell for row in table for cell in row.cells.get(words.ITEM, [])]
+    if line.right < max(cell.right for cell in names) - 2 * line.height or width(following) >= width(line):
+        return False
+    next_column = min(row.anchor.left for row in table)
+    pitches = [below.anchor.y - above.anchor.y for above, below in pairwise(table)]
+    is_close = bool(pitches) and following.y - line.y < 0.9 * median(pitches)
+    return is_close or next_column - line.right < 2.5 * line.height
 
 
 def _numbering(names: list[str], group: Group) -> list[str]:

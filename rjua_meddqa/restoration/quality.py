@@ -52,7 +52,7 @@ def judge_quality(page: "RectifiedPage") -> Judgement:
 
 
 def edge_angle(outline: Outline) -> float:
-    """Degrees between edges of the paper that face each other: of both pairs the larger; 0 where one edge is cut off."""
+    """Degrees between edges of the paper that face each other: the larger of both pairs; 0 where edges are cut."""
     directions: list[float] = []
     ends: tuple[Point, ...] = (*outline.points[1:], outline.points[0])
     for (x0, y0), (x1, y1), edge in zip(outline.points, ends, outline.edges, strict=True):

@@ -27,7 +27,7 @@ RECTIFY_VERSION = 1  # part of the key of cached readings: raise it with every c
 SURE_SCORE = 0.85  # mean score of upright text; the five report images have 0.97 or more, upside down 0.71 or less
 TURN_GAIN = 1.1  # times as many sure characters must be read before a page is turned
 MIN_ANGLE = 0.3  # degrees; what OCR boxes are sure of
-REREAD_ANGLE = 5.0  # degrees of rotation from which a level image may be read better than a sloping one
+REREAD_ANGLE = 5.0  # degrees that an edge is off, from which a rectified image may be read better
 SAME_READING = 0.98  # share of the sure characters that a second reading must keep
 LEVEL_ENOUGH = math.tan(math.radians(0.3))  # mean slope that a perspective may add to that of a rotation
 MAX_STRETCH = 3.0  # times the page's size: a box that a perspective throws further off says that it is wrong
@@ -63,8 +63,7 @@ def rectify(image: "Image.Image", engine: OcrEngine) -> RectifiedPage:
     outline = find_outline(turned, boxes)
     shape = find_shape(turned.size, boxes, outline)
     originals = [turn.move_back(box) for box in boxes]
-    angle = angle_of(shape)
-    if abs(angle) >= REREAD_ANGLE or has_perspective(shape):
+    if steepest_edge(shape) >= REREAD_ANGLE:
         again = engine.read(shape.warp(turned))
         readings += 1
         if strength(again) >= SAME_READING * strength(boxes):
@@ -79,7 +78,7 @@ def rectify(image: "Image.Image", engine: OcrEngine) -> RectifiedPage:
         transform,
         levelling,
         direction,
-        angle,
+        angle_of(shape),
         outline,
         readings,
     )
@@ -189,8 +188,16 @@ def from_corners(corners: Sequence[Point]) -> Transform | None:
     return Transform(((a, b, c), (d, e, f), (g, h, 1.0)), width, height)
 
 
-def has_perspective(transform: Transform) -> bool:
-    return transform.rows[2][:2] != (0.0, 0.0)
+def steepest_edge(transform: Transform) -> float:
+    """Degrees by which the worst of the page's four edges is off level or upright before `transform`."""
+    width, height = float(transform.width), float(transform.height)
+    corners = transform.inverse(((0.0, 0.0), (width, 0.0), (width, height), (0.0, height)))
+    worst = 0.0
+    for number, (x0, y0) in enumerate(corners):
+        x1, y1 = corners[(number + 1) % 4]
+        along, across = (abs(x1 - x0), abs(y1 - y0)) if number % 2 == 0 else (abs(y1 - y0), abs(x1 - x0))
+        worst = max(worst, math.degrees(math.atan2(across, along)))
+    return worst
 
 
 def angle_of(transform: Transform) -> float:

@@ -3,7 +3,8 @@
 Spelling is forgiven where the engine or the annotator slipped, by this rule. Both sides are compared without white
 space, in compatibility form (NFKC, so that full-width signs are plain) and small letters. An item is on a line when a
 stretch of the line's text is within an edit distance of 30% of the item's length, the item as a whole or without its
-part in brackets. A result is a number (or word) right of it: the same, or, from four characters on, one edit apart.
+part in brackets. The result stands right of it: the same, no part of a longer number, or a word that is one edit apart,
+where it has at least four characters.
 """
 
 import re
@@ -17,12 +18,11 @@ from rjua_meddqa.schema import Box, TableRow
 MAX_ITEM_ERROR = 0.3  # edits per character of the item
 MIN_SLIP_LENGTH = 4  # characters of a result in which one may be wrong
 _BRACKETS = re.compile(r"\([^()]*\)+$")
-_VALUE = re.compile(r"[<>≤≥+\-±]*\d[\d.,]*|[^\s\d.,;:()]+")
 
 
 @dataclass(frozen=True, slots=True)
 class RowCheck:
-    """`found` is "exact", "slip" (the result differs by one character) or None; `reason` says where, or what is missing."""
+    """`found` is "exact", "slip" (one character of the result differs) or None; `reason` says where or what is missing."""
 
     row: TableRow
     found: Literal["exact", "slip"] | None
@@ -46,19 +46,27 @@ def _check_row(texts: Sequence[str], row: TableRow) -> RowCheck:
     ends = {number: end for number, text in enumerate(texts) if (end := _end_of_best(names, text)) is not None}
     slip = None
     for number, end in ends.items():
-        values = _VALUE.findall(texts[number][end:])
-        if result in values:
+        right = texts[number][end:]
+        if _holds(right, result):
             return RowCheck(row, "exact", f"line {number + 1}")
-        for value in values:
+        for value in right.split():
             if len(result) >= MIN_SLIP_LENGTH and edit_distance(result, value)[0] == 1:
                 slip = slip or RowCheck(row, "slip", f"line {number + 1} has {value}")
     if slip:
         return slip
     if not ends:
         return RowCheck(row, None, "the item was not read")
-    if any(result in _VALUE.findall(text) for text in texts):
+    if any(_holds(text, result) for text in texts):
         return RowCheck(row, None, "the result is on another line")
     return RowCheck(row, None, "the result was not read")
+
+
+def _holds(text: str, result: str) -> bool:
+    """Whether `result` is in `text`, spaces within it aside, and not as a part of a longer number."""
+    spaced = r" ?".join(map(re.escape, result))
+    before = r"(?<![\d.])" if result[:1].isdigit() else ""
+    after = r"(?!\.?\d)" if result[-1:].isdigit() else ""
+    return re.search(before + spaced + after, text) is not None
 
 
 def _end_of_best(names: Iterable[str], text: str) -> int | None:
