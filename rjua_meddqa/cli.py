@@ -99,6 +99,68 @@ def phantom(
 
 
 @app.command()
+def preannotate(
+    pages: Annotated[Path, typer.Option(help="Folder of restored pages, as meddqa esra --out writes it.")],
+    out: Annotated[Path, typer.Option(help="Folder for annotations.csv with the drafts.")],
+    image_type: Annotated[str, typer.Option(help="pdf, photo or screenshot: what the images are.")] = "photo",
+) -> None:
+    """Draft key-values and table rows from restored pages, for people to correct (paper, Section 4.2)."""
+    from rjua_meddqa.annotation.steps import preannotate as write
+    from rjua_meddqa.schema import IMAGE_TYPES
+
+    if image_type not in IMAGE_TYPES:
+        raise ConfigError(f"image type {image_type!r} is unknown; allowed: {', '.join(IMAGE_TYPES)}")
+    _echo_lines(write(pages, out, image_type))
+
+
+@app.command()
+def check(
+    data: Annotated[Path, typer.Option(help="Folder with annotations and images/, or an annotation CSV.")],
+    pages: Annotated[Path | None, typer.Option(help="Restored pages, to compare the number of rows with.")] = None,
+    out: Annotated[Path | None, typer.Option(help="File for all findings as JSON.")] = None,
+    shown: Annotated[int, typer.Option(help="Findings to print.")] = 50,
+    strict: Annotated[bool, typer.Option(help="Exit with 1 where there are findings.")] = False,
+) -> None:
+    """Check annotations for missing values, wrong counts and judgements that numbers contradict (Section 4.2.2)."""
+    from rjua_meddqa.annotation.steps import check as run_check
+
+    lines, findings = run_check(data, pages, out, shown)
+    _echo_lines(lines)
+    if strict and findings:
+        raise typer.Exit(1)
+
+
+@app.command("labelstudio-export")
+def labelstudio_export(
+    data: Data,
+    pages: Annotated[Path, typer.Option(help="Folder of restored pages, as meddqa esra --out writes it.")],
+    out: Annotated[Path, typer.Option(help="Folder for tasks.json and labelling_config.xml.")],
+    prefix: Annotated[
+        str, typer.Option(help="What Label Studio finds images by; the image path follows.")
+    ] = "/data/local-files/?d=images/",
+) -> None:
+    """Write annotations or drafts as Label Studio tasks with boxes, text and drafts."""
+    from rjua_meddqa.annotation.steps import export_tasks
+
+    _echo_lines(export_tasks(data, pages, out, prefix))
+
+
+@app.command("labelstudio-import")
+def labelstudio_import(
+    export: Annotated[Path, typer.Option(help="The project's export as JSON (not JSON-MIN).")],
+    out: Annotated[Path, typer.Option(help="Folder for annotations.csv.")],
+    data: Annotated[
+        Path | None,
+        typer.Option(help="Folder that the tasks were made from; what nobody corrected stays to the letter."),
+    ] = None,
+) -> None:
+    """Read corrected annotations back from Label Studio and run the quality check on them."""
+    from rjua_meddqa.annotation.steps import import_tasks
+
+    _echo_lines(import_tasks(export, out, data))
+
+
+@app.command()
 def generate(
     data: Data,
     out: Annotated[Path, typer.Option(help="Folder for questions.jsonl; may be the data folder itself.")],

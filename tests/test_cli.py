@@ -14,7 +14,11 @@ from medvqa_hub.cli import run
 
 GROUPS = {
     "cxr": ["phantom", "questions", "answer", "status", "release", "export-csv", "stats", "agreement"],
-    "meddqa": ["ocr", "esra", "quality", "phantom", "generate", "reasoning", "stats"],
+    "meddqa": [
+        *("ocr", "esra", "quality", "phantom"),
+        *("preannotate", "check", "labelstudio-export", "labelstudio-import"),
+        *("generate", "reasoning", "stats"),
+    ],
     "train": ["swin-ved", "blip2-multiview", "tokenizer"],
     "evaluate": ["cxr", "meddqa"],
 }

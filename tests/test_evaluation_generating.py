@@ -280,9 +280,9 @@ def test_two_processes_leave_the_records_of_one(build, studies, swin_ved, model,
     generate(studies, one, model, questions_per_batch=8)
     script = tmp_path / "run.py"
     script.write_text(RUN)
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", "--master_port", "0"]
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
     command += [str(script), str(build.workspace.release), str(build.tree), str(swin_ved), str(two)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=180)
     assert done.returncode == 0, done.stderr
     assert sorted(map(str, records(two))) == sorted(map(str, records(one)))
     assert not list(tmp_path.glob("two.part-*"))

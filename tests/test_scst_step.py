@@ -151,3 +151,42 @@ def test_a_wrapped_model_generates_inside_and_learns_through_the_wrapper(parts):
     wrapped, _ = self_critical_loss(Wrapper(), batch, rows, reward, decode, SETTINGS, SEEDS)
     assert wrapped.item() == alone.item()
     assert Wrapper.calls == 1
+
+
+def gradients(model, decode, batch, rows) -> dict[str, torch.Tensor]:
+    model.zero_grad()
+    reward = values([1, 0, 0.2], [0, 0.5, 0])
+    self_critical_loss(model, batch, rows, reward, decode, SETTINGS, SEEDS)[0].backward()
+    return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+
+
+def test_half_precision_trains_the_same_weights(parts):
+    """Generating without gradient inside autocast must not leave casts behind that the pass with gradient takes."""
+    expected = gradients(*parts)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = gradients(*parts)
+    assert found.keys() == expected.keys()
+    assert all(gradient.isfinite().all() for gradient in found.values())
+    assert all(found[name].abs().sum() > 0 for name, gradient in expected.items() if gradient.abs().max() > 1e-3)
+
+
+def test_gradient_checkpointing_changes_no_gradient(parts):
+    model = parts[0]
+    expected = gradients(*parts)
+    model.activation_checkpointing_enable()
+    found = gradients(*parts)
+    assert found.keys() == expected.keys()
+    for name, gradient in found.items():
+        torch.testing.assert_close(gradient, expected[name], atol=1e-4, rtol=1e-3, msg=name)
+
+
+def test_the_data_parallel_wrapper_passes_encoded_images_on_with_their_graph(parts):
+    """On a GPU it moves every argument to its device, unpacking and repacking what it finds in them."""
+    from torch.distributed.utils import _to_kwargs
+
+    model, _, batch, _ = parts
+    encoded = encode_images(model, batch)
+    _, moved = _to_kwargs((), {"encoder_outputs": encoded}, torch.device("cpu"), False)
+    found = moved[0]["encoder_outputs"]
+    assert type(found) is type(encoded) and found.keys() == encoded.keys()
+    assert found[0].grad_fn is not None

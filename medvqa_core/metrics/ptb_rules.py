@@ -32,8 +32,10 @@ STARTERS = (
     "One Other Our She Since So Some Such That The Their Then There These They This We What When While Yet You "
 ).split()
 
-_WORDS_WITH_APOSTROPHE = "c{APOS}mon|dunkin{APOS}|e{APOS}er|ev{APOS}ry|li{APOS}l|nat{APOS}l|nor{APOS}easter|o{APOS}o|\
-ol{APOS}|s{APOS}mores|somethin{APOS}|{APOS}cause|{APOS}em|{APOS}till?|cont{APOS}d\."
+_WORDS_WITH_APOSTROPHE = (
+    r"c{APOS}mon|dunkin{APOS}|e{APOS}er|ev{APOS}ry|li{APOS}l|nat{APOS}l|nor{APOS}easter|o{APOS}o|ol{APOS}|s{APOS}mores|"
+    r"somethin{APOS}|{APOS}cause|{APOS}em|{APOS}till?|cont{APOS}d\."
+)
 
 _NAMES = {
     "W": f"[A-Za-z0-9\u00ad{character_class(LETTERS)}]",  # letter or digit
@@ -45,7 +47,7 @@ _NAMES = {
     "QUOTE": "[`\u0091-\u0094\u2018\u2019\u201b-\u201d\u2039\u203a\u00ab\u00bb]",
     "NUM": "(?:{D}*(?:[.:,\u00ad\u066b\u066c]{D}+)+|{D}+)",
     "HYPHEN": "[-_\u058a\u2010\u2011]",
-    "HYPHENATED": r"(?:[dDlLoO]{APOS}[A-Za-z0-9])?[A-Za-z0-9][A-Za-z0-9.,\u00ad]*(?:-(?:[A-Za-z](?:\.[A-Za-z])+\.|[A-Za-z0-9\u00ad]+))+",
+    "HYPHENATED": r"[A-Za-z0-9][A-Za-z0-9.,\u00ad]*(?:-(?:[A-Za-z](?:\.[A-Za-z])+\.|[A-Za-z0-9\u00ad]+))+",
     "FINAL": f"(?i:{'|'.join(FINAL)})|" + "|".join(f"{w.capitalize()}|{w.upper()}" for w in CAPITALISED),
     "TITLE": f"(?i:{'|'.join(TITLES)})|" + "|".join(f"{w}|{w.capitalize()}" for w in COMPANIES),
     "STARTER": f"{'|'.join(STARTERS)}|THE|M[rs]\\.",
@@ -68,7 +70,7 @@ _RULES = [
     (r"{APOS}(?i:[msd]|re|ve|ll)", "", TRANSLATED),
     # words with an apostrophe of their own
     (f"(?i:{_WORDS_WITH_APOSTROPHE})", "", AS_IT_STANDS),
-    (r"{APOS}[nN]{APOS}?|{APOS}[2-9]0s|[dDlLoO]{APOS}{W}{W}+|[dDjJlL]{APOS}", "", AS_IT_STANDS),
+    (r"{APOS}[nN]{APOS}?|{APOS}[2-9]0[sS]|[dDjJlL]{APOS}", "", AS_IT_STANDS),
     (r"{APOS}[0-9][0-9]", r"(?:\s|$)", AS_IT_STANDS),
     (r"[A-HJ-XZn]{APOS}{L}{L}+|[A-Za-z]+[aeiouyAEIOUY]{APOS}[aeiouA-Z][A-Za-z]*", "", AS_IT_STANDS),
     (r"(?i:y{APOS})", "[A-Za-z]", AS_IT_STANDS),
@@ -83,6 +85,7 @@ _RULES = [
     # words
     (r"{WORD}", "", TRANSLATED),
     (r"{W}+(?:{HYPHEN}{W}+)*", "", TRANSLATED),
+    (r"(?:[dDlLoO]{APOS}{W})?{W}+(?:{HYPHEN}(?:[dDlLoO]{APOS}{W})?{W}+)*", "", AS_IT_STANDS),
     (r"{HYPHENATED}", "", TRANSLATED),
     (r"[A-Za-z0-9]+(?:-[A-Za-z]+){0,2}(?:\\?/[A-Za-z0-9]+(?:-[A-Za-z]+){0,2}){1,2}", "", TRANSLATED),
     (r"[A-Z]+(?:(?:[+&]|&amp;)[A-Z]+)+", "", TRANSLATED),

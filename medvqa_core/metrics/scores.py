@@ -37,7 +37,11 @@ def check_pairs(predictions: Sequence[str], references: Sequence[str] | Sequence
         )
     if not len(predictions):
         raise InputError("no predictions to score; give at least one pair of prediction and reference")
-    lists = [[item] if isinstance(item, str) else list(item or ()) for item in references]
+    lists = []
+    for row, item in enumerate(references):
+        if not isinstance(item, str | Sequence):
+            raise InputError(f"row {row}: the reference is {type(item).__name__}, allowed are a text or a list of texts")
+        lists.append([item] if isinstance(item, str) else list(item))
     for row, (prediction, texts) in enumerate(zip(predictions, lists, strict=True)):
         if not texts:
             raise InputError(f"row {row}: no reference; every prediction needs at least one")

@@ -72,5 +72,5 @@ def _bars(axes: Any, names: Sequence[str], rows: Sequence[Sequence[float | None]
 
 
 def metric_name(name: str) -> str:
-    written = {"meteor": "METEOR", "rouge_l": "ROUGE-L", "cider": "CIDEr", "bert_score": "BERTScore"}
+    written = {"meteor": "METEOR", "rouge_l": "ROUGE-L", "cider": "CIDEr", "bertscore": "BERTScore"}
     return written.get(name, name.upper().replace("_", "-"))

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from medvqa_core.errors import InputError, one_line
-from medvqa_core.governance import Governance, parse
+from medvqa_core.governance import Governance
 from medvqa_hub.evaluation.predictions import digest_files
+from medvqa_hub.training.checkpoints import governance_of
 
 MODEL_KINDS = ("swin_ved", "blip2_multiview")  # `model_type` of the configurations that can be evaluated
-GOVERNANCE_FILE = "governance.json"  # training writes it: {"governance": "open"}
 # What the answers depend on; the rest of the folder (trainer state, logs, cards) may change without changing them.
 _PARTS = (
     "*.safetensors", "config.json", "generation_config.json", "adapter_config.json", "processor_config.json",
@@ -29,7 +29,7 @@ class Checkpoint:
     folder: where its files lie.
     kind: one of MODEL_KINDS.
     fingerprint: 32 hex digits of its weights, configuration, tokenizer and processor.
-    governance: class of the data that it was trained on; `open` where the folder does not say (random weights).
+    governance: class of the data that it was trained on; `credentialed` where its folder does not say.
     """
 
     name: str
@@ -65,7 +65,7 @@ def open_checkpoint(model: str) -> Checkpoint:
     digests = digest_files(files, "Reading the checkpoint")
     whole = "\n".join(f"{path.name} {digests[path]}" for path in files)
     fingerprint = hashlib.blake2b(whole.encode(), digest_size=16).hexdigest()
-    return Checkpoint(str(model), folder, kind, fingerprint, _governance(folder))
+    return Checkpoint(str(model), folder, kind, fingerprint, governance_of(folder))
 
 
 def _fetch(model: str) -> Path:
@@ -89,14 +89,3 @@ def _model_type(folder: Path) -> str | None:
     except (OSError, ValueError) as error:
         raise InputError(f"{path} cannot be read ({error}); copy the checkpoint again") from None
     return config.get("model_type") if isinstance(config, dict) else None
-
-
-def _governance(folder: Path) -> Governance:
-    path = folder / GOVERNANCE_FILE
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return Governance.OPEN
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path} cannot be read ({error}); copy the checkpoint again") from None
-    return parse(found.get("governance", "") if isinstance(found, dict) else "", str(path))

@@ -51,7 +51,10 @@ def cxr(
     profile: Annotated[
         Profile, typer.Option(help="Metrics as in the paper (needs Java and its encoder), or without those.")
     ] = Profile.default,
-    encoder: Annotated[str | None, typer.Option(help="BERTScore's encoder: a folder, a Hub id, or minilm.")] = None,
+    encoder: Annotated[
+        str | None,
+        typer.Option(help="Encoder of BERTScore: a folder, a Hub id, minilm or none."),
+    ] = None,
     beams: Annotated[int, typer.Option(help="Beams; 1 is greedy.")] = 2,
     max_new_tokens: Annotated[int, typer.Option(help="Longest answer, in tokens.")] = 128,
     bf16: Annotated[bool, typer.Option(help="Weights in bfloat16.")] = False,

@@ -30,7 +30,7 @@ from medvqa_hub.evaluation.finding_accuracy import score_findings
 from medvqa_hub.evaluation.generating import Crew, generate_predictions
 from medvqa_hub.evaluation.predictions import FILE, Prediction
 from medvqa_hub.evaluation.studies import Study, blank_images, load_studies, shuffle_images
-from medvqa_hub.evaluation.text_scores import TextScores, score_texts
+from medvqa_hub.evaluation.text_scores import TextScores, check_scoring, score_texts
 from mimic_cxr_vqa.release import Release, open_release
 from mimic_cxr_vqa.schema import CATEGORIES, LABEL_VALUES
 
@@ -48,8 +48,7 @@ class CxrOptions:
         data: a release, the workspace that it was built in, or the authors' CSV files.
         limit: the first so many studies only.
         shuffle_images, blank_images: also evaluate with these controls.
-        profile: `paper` or `default`, see the metric module `cxr_vqa`.
-        encoder: BERTScore's, see there.
+        profile, encoder: of the text scores, see `medvqa_core.metrics.caption_row.score_row`.
         failed: rows whose answer failed are left out of the text scores (`exclude`) or scored as empty answers.
     """
 
@@ -88,6 +87,7 @@ def evaluate_cxr(options: CxrOptions) -> list[dict[str, Any]]:
     release = open_release(options.data)
     checkpoint = open_checkpoint(options.model)
     conditions = _conditions(options, release)
+    check_scoring(options.profile, options.encoder)
     governance = strictest([release.governance, checkpoint.governance])
     _make_out(options.out, governance)
     settings = {"model": checkpoint.fingerprint, **asdict(options.generation)}
@@ -156,8 +156,8 @@ def score(studies: Sequence[Study], predictions: Sequence[Sequence[Prediction]],
     chosen = [rows[i] for i in scored]
     references = [row["answer"] if has else None for row, has in zip(rows, has_reference, strict=True)]
     return {
-        "table_4": texts.row,
-        "scored_with": {**texts.description, "failed_answers": options.failed},
+        "table_4": texts.whole.row,
+        "scored_with": {**texts.whole.description, "failed_answers": options.failed},
         "counts": counts,
         "by_category": _by(chosen, "category", CATEGORIES, texts),
         "by_label": _by(chosen, "label_value", tuple(LABEL_VALUES.values()), texts),

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,14 @@ from medvqa_core.errors import ConfigError
 from medvqa_core.governance import Governance
 from medvqa_core.progress import track
 from medvqa_hub.evaluation.answering import StudyAnswerer, UnusableStudyError
-from medvqa_hub.evaluation.predictions import Prediction, PredictionStore, digest_files, merge_parts, part_path
+from medvqa_hub.evaluation.predictions import (
+    Prediction,
+    PredictionStore,
+    digest_files,
+    merge_parts,
+    part_path,
+    prediction_key,
+)
 from medvqa_hub.evaluation.studies import Study
 
 AHEAD = 3  # batches whose images are decoded while the model works
@@ -46,7 +53,7 @@ class _Asked:
     questions: tuple[_Question, ...]
 
 
-def request_keys(studies: Sequence[Study], store: PredictionStore) -> list[list[str]]:
+def request_keys(studies: Sequence[Study], settings: dict[str, Any]) -> list[list[str]]:
     """The content key of every question of every study: of the images' content, their views, and the question's text.
 
     Raises:
@@ -57,7 +64,12 @@ def request_keys(studies: Sequence[Study], store: PredictionStore) -> list[list[
     keys = []
     for study in studies:
         images = [BLANK if path is None else digests[path] for path in study.images]
-        keys.append([store.key(images=images, views=list(study.views), question=row["question"]) for row in study.rows])
+        keys.append(
+            [
+                prediction_key(settings, images=images, views=list(study.views), question=row["question"])
+                for row in study.rows
+            ]
+        )
     return keys
 
 
@@ -92,11 +104,14 @@ def generate_predictions(
     crew = Crew()
     if crew.is_first:
         merge_parts(path, governance, settings)  # what a killed run of several processes left
-        PredictionStore(path, governance, settings).close()  # made, or its settings compared
     crew.wait()
-    with PredictionStore(path, governance, read_only=True) as done:
-        keys = request_keys(studies, done)
-        wanted = {key for of_study in keys for key in of_study if done.is_open(key, retry_failed)}
+    keys = request_keys(studies, settings)
+    found = _find_all(keys, path, governance, settings)
+    wanted = {
+        key
+        for key, made in zip(chain(*keys), chain(*found), strict=True)
+        if made is None or (retry_failed and made.error is not None)
+    }
     batches = _batches(_ask_once(studies, keys), questions_per_batch)
     batches = [batch for batch in batches if any(q.key in wanted for one in batch for q in one.questions)]
     counts = Counter(asked=len(wanted), seconds=0)
@@ -109,8 +124,17 @@ def generate_predictions(
     if crew.is_first:
         merge_parts(path, governance, settings)
     crew.wait()
-    with PredictionStore(path, governance, read_only=True) as done:
-        return [[done.find(key) for key in of_study] for of_study in keys], counts
+    return _find_all(keys, path, governance, settings), counts
+
+
+def _find_all(
+    keys: Sequence[Sequence[str]], path: Path, governance: Governance, settings: dict[str, Any]
+) -> list[list[Prediction | None]]:
+    """What became of each request; the file is only read, so that a model that cannot be loaded leaves none behind."""
+    if not path.exists():
+        return [[None] * len(of_study) for of_study in keys]
+    with PredictionStore(path, governance, settings, read_only=True) as store:
+        return [[store.find(key) for key in of_study] for of_study in keys]
 
 
 class Crew:

@@ -31,7 +31,7 @@ class Prediction:
     """What became of one request.
 
     Attributes:
-        key: content key, from `PredictionStore.key`.
+        key: content key, from `prediction_key`.
         id: the row that the request was first made for, for whoever reads the file.
         answer: the model's text, possibly empty; None for a failure.
         error: why there is no answer; None for an answer.
@@ -47,6 +47,11 @@ class Prediction:
     def __post_init__(self) -> None:
         if (self.answer is None) == (self.error is None):
             raise ValueError(f"prediction {self.id} must have an answer or an error, and not both")
+
+
+def prediction_key(settings: Mapping[str, Any], **request: Any) -> str:
+    """Content key of a request (anything JSON can write) to a model with `settings`."""
+    return content_key(settings=dict(settings), request=request)
 
 
 class PredictionStore:
@@ -83,7 +88,7 @@ class PredictionStore:
 
     def key(self, **request: Any) -> str:
         """Content key of a request (anything JSON can write) under this store's settings."""
-        return content_key(settings=self.settings, request=request)
+        return prediction_key(self.settings, **request)
 
     def find(self, key: str) -> Prediction | None:
         """What became of a request; None where it was not made yet."""

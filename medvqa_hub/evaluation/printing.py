@@ -4,13 +4,12 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
 from medvqa_hub.evaluation.charts import metric_name
 
-BREAKDOWN = ("bleu_1", "bleu_4", "meteor", "rouge_l", "cider", "bert_score")
+BREAKDOWN = ("bleu_1", "bleu_4", "meteor", "rouge_l", "cider", "bertscore")
 
 
 def print_results(results: Sequence[dict[str, Any]], out: Path) -> None:
@@ -22,6 +21,7 @@ def print_results(results: Sequence[dict[str, Any]], out: Path) -> None:
         console.print(text, highlight=False, markup=False, soft_wrap=True)
 
     say(_what_was_done(results))
+    console.print()
     console.print(_text_table("Table 4 row", {r["images"]: r["table_4"] for r in results}, first["table_4"]))
     console.print(_conditions_table(results))
     names = [name for name in BREAKDOWN if first["table_4"].get(name) is not None]
@@ -63,7 +63,7 @@ def _conditions_table(results: Sequence[dict[str, Any]]) -> Table:
 
 
 def _findings_table(by_category: dict[str, dict[str, Any]]) -> Table:
-    heads = ("rows", "accuracy", "recall of +", "recall of -", "commoner label")
+    heads = ("rows", "accuracy", "recall +", "recall -", "commoner")
     table = make_table("Finding accuracy by category, own images", *heads)
     for category, found in by_category.items():
         recalls = found["recall"].values()
@@ -72,7 +72,7 @@ def _findings_table(by_category: dict[str, dict[str, Any]]) -> Table:
 
 
 def make_table(title: str, *columns: str) -> Table:
-    table = Table(title=title, title_justify="left", box=SIMPLE, padding=(0, 1), pad_edge=False)
+    table = Table(title=title, title_justify="left", box=None, padding=(0, 1, 0, 0), pad_edge=False)
     table.add_column("", no_wrap=True)
     for column in columns:
         table.add_column(column, justify="right")

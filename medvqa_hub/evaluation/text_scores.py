@@ -6,35 +6,28 @@ The metrics are `medvqa_core.metrics`'; here is only what a table by category ne
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from medvqa_core.metrics.bleu import bleu_scores
-from medvqa_core.metrics.cider import cider_scores
-from medvqa_core.metrics.rouge import rouge_scores
+from medvqa_core.metrics.caption_row import CaptionRow, score_row
 from medvqa_core.metrics.scores import mean
-
-BLEU = tuple(f"bleu_{order}" for order in (1, 2, 3, 4))
 
 
 @dataclass(frozen=True)
 class TextScores:
-    """Attributes:
-    row: metric -> value over all rows, in the order of Table 4; None for one that could not be computed.
-    samples: metric -> value of each row.
-    description: profile, tokenizer, libraries with versions, notes.
-    """
+    """The scores of aligned `predictions` and `references`; `whole` holds the row, the rows' own values, and with what
+    they were computed."""
 
-    row: dict[str, float | None]
-    samples: dict[str, list[float | None]]
-    description: dict[str, Any]
+    whole: CaptionRow
     predictions: Sequence[str]
     references: Sequence[str]
 
-    def of(self, rows: Sequence[int]) -> dict[str, float | None]:
-        """The scores of some of the rows."""
-        bleu = bleu_scores([self.predictions[i] for i in rows], [self.references[i] for i in rows]).corpus
-        others = {name: mean([self.samples[name][i] for i in rows]) for name in self.row if name not in BLEU}
-        return {name: bleu[name] if name in BLEU else others[name] for name in self.row}
+    def of(self, places: Sequence[int]) -> dict[str, float | None]:
+        """The scores of the rows at `places`; what was left out of the whole row is left out here."""
+        bleu = bleu_scores([self.predictions[i] for i in places], [self.references[i] for i in places]).corpus
+        return {
+            name: bleu[name] if name in bleu else mean([values[i] for i in places])
+            for name, values in self.whole.samples.items()
+        }
 
 
 def score_texts(
@@ -44,9 +37,11 @@ def score_texts(
 
     Raises:
         ConfigError: the profile is unknown, or the encoder cannot be loaded.
-        InputError: a reference is empty, or the two differ in number.
+        InputError: the two differ in number, or there are none.
     """
-    parts = [function(predictions, references) for function in (bleu_scores, rouge_scores, cider_scores)]
-    row = {k: v for p in parts for k, v in p.corpus.items()}
-    samples = {k: v for p in parts for k, v in p.samples.items()}
-    return TextScores(row, samples, {"profile": profile}, predictions, references)
+    return TextScores(score_row(predictions, references, profile, encoder), predictions, references)
+
+
+def check_scoring(profile: str, encoder: str | None) -> None:
+    """Score one pair, so that an encoder that cannot be loaded shows before hours of answering. Raises ConfigError."""
+    score_row(["no effusion"], ["no effusion is seen"], profile, encoder)

@@ -130,12 +130,18 @@ def remove_old(out: Path, keep: int) -> None:
             shutil.rmtree(path)
 
 
-def restore_best(out: Path) -> None:
-    """Put back the best model if the run was killed in the instant between moving it aside and the new one's rename."""
+def settle_best(out: Path, keep: bool) -> None:
+    """Bring `best` into order before a run starts (keep=False) or goes on (keep=True).
+
+    A run that goes on gets it back if it was killed in the instant between moving it aside and the new one's rename; a
+    run that starts anew must not measure itself against what another one left before its first checkpoint.
+    """
     aside, best = out / f".{BEST_FOLDER}.replaced", out / BEST_FOLDER
-    if aside.is_dir() and not best.exists():
-        with writing(best):
+    with writing(best):
+        if aside.is_dir() and not best.exists():
             os.rename(aside, best)
+        if not keep and (best / MANIFEST).is_file() and read_json(best / MANIFEST).get("kind") == BEST:
+            shutil.rmtree(best)
 
 
 def find_model_folder(path: Path) -> Path:

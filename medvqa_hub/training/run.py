@@ -72,8 +72,13 @@ def train(
     Raises:
         MedvqaError: everything that a user can put right.
     """
-    from accelerate import PartialState
+    import logging
 
+    from accelerate import PartialState
+    from transformers.utils.logging import disable_progress_bar
+
+    disable_progress_bar()  # one for each file that is read or written
+    logging.getLogger("bitsandbytes").setLevel(logging.ERROR)  # says what it lacks whenever it is imported
     from medvqa_hub.training.trainer import batches_per_process, check_machine, uses_cpu
 
     check_machine(recipe)
@@ -109,8 +114,8 @@ def _make_record(recipe: Recipe, data: Path, init: Path | None) -> dict[str, Any
 
 
 def _is_finished(out: Path, record: dict[str, Any], say: Say) -> bool:
-    """Whether the run in `out` has ended; ConfigError where it was another run."""
-    if not (out / checkpoints.RUN).exists():
+    """Whether the run in `out` has ended; ConfigError where it was another run that got as far as a checkpoint."""
+    if not (out / checkpoints.RUN).exists() or not checkpoints.complete_checkpoints(out):
         return False
     before = checkpoints.read_json(out / checkpoints.RUN)
     differing = differences(before.get("recipe", {}), record["recipe"])
@@ -193,9 +198,10 @@ def _run_phase(out: Path, prepared: Prepared, init: Path | None, say: Say) -> An
     first = processes.is_main_process
     log = TrainingLog(out) if first else None  # locks the folder before anything in it is read
     try:
-        if first:
-            checkpoints.restore_best(out)
         found = checkpoints.complete_checkpoints(out)
+        if first:
+            checkpoints.settle_best(out, keep=bool(found))
+        processes.wait_for_everyone()
         step, last = found[-1] if found else (0, None)
         if log is not None:
             log.cut_after(step)

@@ -137,7 +137,8 @@ def _has_image(table: pa.Table, view_is_known: Callable[[str | None], bool] | No
     uneven = np.flatnonzero(count != pc.fill_null(pc.list_value_length(views), 0).to_numpy(zero_copy_only=False))
     if len(uneven):
         raise InputError(
-            f"study {table['study_id'][int(uneven[0])]} has another number of views than of images; build the release again"
+            f"study {table['study_id'][int(uneven[0])]} has another number of views than of images; build the release "
+            "again"
         )
     there = pc.is_valid(images.flatten()).to_numpy(zero_copy_only=False)
     if view_is_known is not None:

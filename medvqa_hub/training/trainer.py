@@ -11,6 +11,7 @@ What differs from Trainer:
 For subclasses: override `compute_loss`, and `note` figures to see their means in the log.
 """
 
+import copy
 import os
 import sys
 import time
@@ -22,7 +23,6 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader
 from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
-from transformers.utils.logging import disable_progress_bar
 
 from medvqa_core.errors import ConfigError, MedvqaError
 from medvqa_core.files import writing
@@ -242,15 +242,25 @@ class SupervisedTrainer(Trainer):
         checkpoints.remove_old(self.out, self.recipe.training.keep_checkpoints)
 
     def _write(self, path: Path, kind: str, details: dict[str, Any], state: Any) -> None:
-        disable_progress_bar()  # of transformers, for each file
         with checkpoints.writing_folder(path, kind, self.governance, self.recipe.to_yaml(), details) as folder:
-            self.accelerator.unwrap_model(self.model).save_pretrained(folder)
+            self._model_to_save(kind).save_pretrained(folder)
             self.processing_class.save_pretrained(folder)
             if state is not None:
                 torch.save(self.optimizer.state_dict(), folder / "optimizer.pt")
                 torch.save(self.lr_scheduler.state_dict(), folder / "scheduler.pt")
                 with writing(path):
                     state.save_to_json(str(folder / "trainer_state.json"))
+
+    def _model_to_save(self, kind: str) -> Any:
+        """The model; the best one of a LoRA run is whole, its adapter merged, unless its base is quantised."""
+        model = self.accelerator.unwrap_model(self.model)
+        if (
+            kind == checkpoints.BEST
+            and hasattr(model, "merge_and_unload")
+            and not getattr(model, "is_quantized", False)
+        ):
+            return copy.deepcopy(model).merge_and_unload()
+        return model
 
     def load_weights(self, checkpoint: Path) -> None:
         """Take a checkpoint's weights without going on from it."""

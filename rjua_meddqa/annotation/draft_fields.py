@@ -64,20 +64,14 @@ def _is_key_alone(cell: Cell) -> bool:
 
 def _key_coming(piece: Cell, keys: list[Cell], owners: dict[Cell, Field | None]) -> Cell | None:
     """The key beside two lines of its value, of which `piece` is the upper: a little lower, left of it, not met yet."""
+    if _left_in_row(piece, owners):
+        return None
+    met = {owner.cell for owner in owners.values() if owner is not None}
     for key in keys:
-        beside = _is_left_of(key, piece) and piece.left - key.right < FARTHEST_VALUE * piece.height
-        lower = 0 < key.y - piece.y < 0.9 * max(key.height, piece.height)
-        if (
-            beside
-            and lower
-            and not in_row(key, piece)
-            and not any(owner and owner.cell == key for owner in owners.values())
-        ):
-            between = [
-                other for other in keys if other != key and in_row(other, piece) and key.right < other.left < piece.left
-            ]
-            if not between:
-                return key
+        is_beside = _is_left_of(key, piece) and piece.left - key.right < FARTHEST_VALUE * piece.height
+        is_lower = 0 < key.y - piece.y < 0.9 * max(key.height, piece.height)
+        if is_beside and is_lower and key not in met and not in_row(key, piece):
+            return key
     return None
 
 
@@ -197,9 +191,8 @@ def _owner(
     piece: Cell, row: list[Cell], row_fields: list[Field], fields: list[Field], owners: dict[Cell, Field | None]
 ) -> Field | None:
     """The field that `piece` belongs to."""
-    left = [other for other in owners if _is_left_of(other, piece) and in_row(other, piece, 0.7)]
-    if left:
-        nearest = max(left, key=lambda other: other.right)
+    nearest = _left_in_row(piece, owners)
+    if nearest is not None:
         if piece.left - nearest.right <= FARTHEST_VALUE * piece.height:
             return owners[nearest]
         return None
@@ -216,6 +209,12 @@ def _owner(
         return None
     last = section.pieces[-1] if section.pieces else section.cell
     return section if piece.top - last.bottom <= 2 * FARTHEST_LINE * piece.height else None
+
+
+def _left_in_row(piece: Cell, owners: dict[Cell, Field | None]) -> Cell | None:
+    """What stands nearest to the left of `piece` in its row."""
+    left = [other for other in owners if _is_left_of(other, piece) and in_row(other, piece, 0.7)]
+    return max(left, key=lambda other: other.right, default=None)
 
 
 def _is_left_of(other: Cell, piece: Cell) -> bool:

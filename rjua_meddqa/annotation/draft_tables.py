@@ -350,7 +350,7 @@ def _goes_on(line: Cell, following: Cell, table: list[_Row]) -> bool:
         return False
     next_column = min(row.anchor.left for row in table)
     pitches = [below.anchor.y - above.anchor.y for above, below in pairwise(table)]
-    is_close = bool(pitches) and following.y - line.y < 0.9 * median(pitches)
+    is_close = bool(pitches) and following.y - line.y < 0.9 * min(pitches)
     return is_close or next_column - line.right < 2.5 * line.height
 
 

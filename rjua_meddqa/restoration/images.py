@@ -4,13 +4,15 @@ Upright means turned as the camera's EXIF note says. "Pixels of the original ima
 of the image as a viewer shows it, after that turn.
 """
 
+import struct
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from medvqa_core.errors import InputError
+from medvqa_core.errors import InputError, one_line
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -22,6 +24,21 @@ SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
 FOREIGN_KINDS = (  # (position, bytes, what it is and what converts it)
     (0, b"%PDF", "a PDF; make an image of each page first, for example: pdftoppm -r 150 -png FILE page"),
     (4, b"ftyp", "a HEIC or AVIF photo; convert it first, for example: heif-convert FILE photo.jpg"),
+)
+# Pillow's readers let through whatever a wrong field in a broken file makes them do.
+_BROKEN_FILE = (
+    ArithmeticError,
+    AttributeError,
+    EOFError,
+    LookupError,
+    MemoryError,
+    OSError,
+    RuntimeError,
+    SyntaxError,
+    TypeError,
+    ValueError,
+    struct.error,
+    zlib.error,
 )
 _TURNS = {  # EXIF orientation -> name of the Pillow transpose that undoes it
     2: "FLIP_LEFT_RIGHT",
@@ -66,10 +83,8 @@ def open_report(path: Path) -> ReportImage:
             pixels, reduced = _reduce_to_rgb(image)
     except UnidentifiedImageError:
         raise InputError(f"{path}: no image that can be read; allowed are PNG, JPEG, TIFF, BMP, WebP and GIF") from None
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such image; check the folder") from None
-    except (OSError, SyntaxError, ValueError, EOFError) as error:
-        raise InputError(f"{path}: the image cannot be read ({error}); get it anew or leave it out") from error
+    except _BROKEN_FILE as error:
+        raise InputError(f"{path}: the image cannot be read ({one_line(error)}); get it anew or leave it out") from error
     if orientation in _TURNS:
         pixels = pixels.transpose(Image.Transpose[_TURNS[orientation]])
     if orientation in (5, 6, 7, 8):

@@ -2,8 +2,9 @@
 
 Paper is the brightest large thing in most photos of reports. What is bright by Otsu's threshold is closed over the
 print, and the hull of its largest piece is simplified to a polygon. An edge of the polygon along the border of the
-image is no edge of the paper: the photo ends there. Brightness falls sharply over an edge of paper and slowly over a shadow,
-which is none. Where paper fills the whole image (scans, screenshots, photos cropped to the page), there is no outline.
+image is no edge of the paper: the photo ends there. Brightness falls sharply over an edge of paper and slowly over a
+shadow, which is none. Where paper fills the whole image (scans, screenshots, photos cropped to the page), there is no
+outline.
 """
 
 import math

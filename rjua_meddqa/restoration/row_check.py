@@ -22,7 +22,7 @@ _BRACKETS = re.compile(r"\([^()]*\)+$")
 
 @dataclass(frozen=True, slots=True)
 class RowCheck:
-    """`found` is "exact", "slip" (one character of the result differs) or None; `reason` says where or what is missing."""
+    """`found` is "exact", "slip" (one character of the result differs) or None; `reason` tells where or what fails."""
 
     row: TableRow
     found: Literal["exact", "slip"] | None

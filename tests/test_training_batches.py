@@ -1,0 +1,196 @@
+"""Study batches: which studies and questions, in which order, on any number of processes and workers."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from torch.utils.data import DataLoader
+from training_runs import FIRST_STUDY, study_rows
+
+from medvqa_core.errors import ConfigError, InputError
+from medvqa_hub.training.study_batches import EveryNth, StudyBatches, StudyCollator, derive_seed, take_only
+from medvqa_hub.training.study_questions import StudyQuestions
+
+
+def questions_of(counts: list[int], **arguments) -> StudyQuestions:
+    return StudyQuestions(study_rows(counts, **arguments), "split train")
+
+
+def batches_of(questions: StudyQuestions, **changes) -> StudyBatches:
+    settings = {
+        "steps": 6,
+        "studies_per_step": 4,
+        "studies_per_batch": 2,
+        "questions_per_study": 2,
+        "seed": 0,
+        **changes,
+    }
+    return StudyBatches(questions, lambda members, seed: {"members": members, "seed": seed}, **settings)
+
+
+def plans(batches: StudyBatches) -> list[list[tuple[int, list[int]]]]:
+    return [[(study, list(places)) for study, places in batches.plan(number)] for number in range(len(batches))]
+
+
+@pytest.fixture(scope="module")
+def ten() -> StudyQuestions:
+    return questions_of([3, 5, 1, 4, 6, 2, 4, 3, 5, 4])
+
+
+def test_an_epoch_shows_every_study_once_and_the_next_one_again_in_another_order(ten):
+    shown = [study for plan in plans(batches_of(ten, steps=5)) for study, _ in plan]
+    assert len(shown) == 20  # two epochs of ten
+    assert Counter(shown) == {study: 2 for study in range(10)}
+    one_by_one = batches_of(ten, steps=20, studies_per_step=1, studies_per_batch=1)
+    order = [plan[0][0] for plan in plans(one_by_one)]
+    assert sorted(order[:10]) == sorted(order[10:]) == list(range(10))
+    assert order[:10] != order[10:] and order[:10] != list(range(10))
+
+
+def test_questions_are_distinct_drawn_anew_every_epoch_and_fair(ten):
+    batches = batches_of(ten)
+    draws = [tuple(batches.draw(epoch, 4)) for epoch in range(300)]
+    assert all(len(set(draw)) == 2 for draw in draws)
+    assert len(set(draws)) == 15  # every pair of its six questions
+    counts = Counter(place for draw in draws for place in draw)
+    assert all(70 < counts[place] < 130 for place in range(6))  # 100 expected, standard deviation 8
+
+
+def test_draws_depend_on_seed_epoch_and_study_alone(ten):
+    other = questions_of([3, 5, 1, 4, 6, 2])  # the same studies, fewer of them
+    assert [list(batches_of(ten).draw(7, s)) for s in range(6)] == [
+        list(batches_of(other).draw(7, s)) for s in range(6)
+    ]
+    assert [list(batches_of(ten, seed=1).draw(e, 4)) for e in range(9)] != [
+        list(batches_of(ten).draw(e, 4)) for e in range(9)
+    ]
+
+
+def test_any_batch_can_be_asked_for_first(ten):
+    expected = plans(batches_of(ten))
+    backwards = batches_of(ten)
+    found = [[(s, list(p)) for s, p in backwards.plan(number)] for number in reversed(range(len(backwards)))]
+    assert found[::-1] == expected
+
+
+def test_batches_of_a_step_are_sorted_by_length_and_hold_the_same_studies_as_unsorted(ten):
+    small, whole = batches_of(ten), batches_of(ten, studies_per_batch=4)
+    for step in range(6):
+        parts = [member for number in (2 * step, 2 * step + 1) for member in plans(small)[number]]
+        assert parts == plans(whole)[step]  # the gradient of a step is of the same questions
+        sizes = [len(places) for _, places in parts]
+        assert sizes == sorted(sizes)
+    chosen = small.plan(0)
+    longest = [int(ten.lengths_of(study)[places].max()) for study, places in chosen]
+    assert len({len(places) for _, places in chosen}) > 1 or longest == sorted(longest)
+
+
+def test_similar_lengths_share_a_batch():
+    answers = {(study, 0): "word " * (60 if study % 2 else 3) for study in range(8)}
+    questions = questions_of([1] * 8, answers=answers)
+    batches = batches_of(questions, steps=4, studies_per_step=8, studies_per_batch=4)
+    for number in range(8):
+        lengths = [questions.lengths_of(study).max() for study, _ in batches.plan(number)]
+        assert max(lengths) - min(lengths) < 30
+
+
+def test_two_processes_share_out_the_batches_of_one(ten):
+    total = len(batches_of(ten))
+    first, second = (list(EveryNth(rank, 2, total)) for rank in (0, 1))
+    assert sorted(first + second) == [[number] for number in range(total)]
+    assert len(EveryNth(0, 2, total)) == len(EveryNth(1, 2, total)) == total // 2
+    # Step s is batches 2s and 2s + 1: each process has one of them.
+    assert [first[3], second[3]] == [[6], [7]]
+
+
+def test_a_study_with_fewer_questions_gives_what_it_has_or_is_refused(ten):
+    batches = batches_of(ten, questions_per_study=4)
+    assert batches.short_studies == 4
+    assert list(batches.draw(0, 2)) == [0] and len(batches.draw(0, 4)) == 4
+    with pytest.raises(ConfigError, match=r"4 studies have fewer than data.questions_per_study, 4 \(the fewest is 1\)"):
+        batches_of(ten, questions_per_study=4, policy="error")
+    assert len(batches_of(ten, questions_per_study=None).draw(0, 4)) == 6
+
+
+def test_questions_without_an_answer_are_counted_and_never_drawn():
+    answers = {(0, 0): None, (0, 1): "  \n", (1, 0): ""}
+    questions = questions_of([3, 1, 2], answers=answers)
+    assert questions.skipped["questions_without_answer"] == 3
+    assert questions.skipped["studies_without_questions"] == 1
+    assert list(questions.study_ids) == [FIRST_STUDY, FIRST_STUDY + 2]
+    assert [list(questions.of(study)) for study in range(2)] == [[2], [0, 1]]
+
+
+def test_studies_without_a_usable_image_are_counted():
+    rows = study_rows([2, 2, 2])
+    rows = rows.map(lambda row: {"images": [None] if row["study_id"] == FIRST_STUDY else row["images"]})
+    questions = StudyQuestions(rows, "split train")
+    assert questions.skipped["studies_without_image"] == 1 and len(questions) == 2
+    with pytest.raises(InputError, match="none of its 3 studies"):
+        StudyQuestions(rows, "split train", view_is_known=lambda view: view == "PA")
+
+
+def test_rows_of_another_configuration_or_without_images_are_refused():
+    rows = study_rows([2])
+    with pytest.raises(InputError, match="no column images, views"):
+        StudyQuestions(rows.remove_columns(["images", "views"]), "split train")
+    with pytest.raises(InputError, match="pass image_root"):
+        paths = rows.remove_columns("images").add_column("images", [["p/1.jpg"]])
+        StudyQuestions(paths, "split train")
+
+
+def test_chosen_questions_only():
+    questions = StudyQuestions(study_rows([3, 3]), "split train", only={f"s{FIRST_STUDY}-edema-1"})
+    assert len(questions) == 1 and list(questions.of(0)) == [1]
+
+
+@pytest.fixture(scope="module")
+def processor():
+    from swin_ved_tiny import tiny_processor
+
+    return tiny_processor()[0]
+
+
+def test_a_batch_encodes_each_study_once_and_pads_no_further_than_needed(processor):
+    questions = questions_of([3, 2], images=2)
+    batches = StudyBatches(questions, StudyCollator(processor, "swin-ved"), 1, 2, 2, None)
+    batch = batches[0]
+    assert batch["pixel_values"].shape == (2, 2, 3, 64, 64)
+    assert batch["study_index"].tolist() in ([0, 0, 1, 1, 1], [0, 0, 0, 1, 1])
+    assert len(batch["rows"]) == 5 and batch["number"] == 0
+    assert {"qa_id", "question", "answer", "category", "label_value", "study_id"} <= set(batch["rows"][0])
+    assert batch["attention_mask"].all(0).any() and bool(batch["attention_mask"].any(0).all())
+    prompts = StudyCollator(processor, "swin-ved", answers=False)([(questions.row(0), questions.of(0))])
+    assert "labels" not in prompts
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_augmentation_and_batches_are_the_same_with_workers(processor, workers):
+    questions = questions_of([2] * 4)
+    batches = StudyBatches(questions, StudyCollator(processor, "swin-ved", augment=True), 2, 4, 2, 1, seed=5)
+    loader = DataLoader(batches, batch_sampler=EveryNth(0, 1, 4), collate_fn=take_only, num_workers=workers)
+    for number, batch in enumerate(loader):
+        assert batch["number"] == number
+        again = batches[number]
+        assert np.array_equal(batch["pixel_values"], again["pixel_values"])
+        assert [row["qa_id"] for row in batch["rows"]] == [row["qa_id"] for row in again["rows"]]
+    plain = StudyBatches(questions, StudyCollator(processor, "swin-ved"), 2, 4, 2, 1, seed=5)
+    assert not all(np.array_equal(plain[n]["pixel_values"], batches[n]["pixel_values"]) for n in range(4))
+
+
+def test_a_damaged_image_names_its_study(tmp_path):
+    rows = study_rows([1])
+    path = tmp_path / "image.png"
+    path.write_bytes(b"\x89PNG\r\n\x1a\nbroken")
+    rows = rows.remove_columns("images").add_column("images", [[{"path": str(path), "bytes": None}]])
+    from datasets import Image, List
+
+    questions = StudyQuestions(rows.cast_column("images", List(Image())), "split train")
+    with pytest.raises(InputError, match=f"an image of study {FIRST_STUDY} cannot be read"):
+        questions.row(0)
+
+
+def test_seeds_differ_for_neighbours_and_fit_every_generator():
+    seeds = [derive_seed(0, 2, number) for number in range(1000)] + [derive_seed(1, 2, 0)]
+    assert len(set(seeds)) == 1001
+    assert all(0 <= seed < 2**62 for seed in seeds)

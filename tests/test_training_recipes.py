@@ -1,0 +1,132 @@
+"""Recipes: the shipped ones, overrides, unknown keys, ranges, what does not fit together, differences."""
+
+import pytest
+import yaml
+
+from medvqa_core.errors import ConfigError, InputError
+from medvqa_hub.training.recipes import FOLDER, PARTS, differences, load_recipe, make_recipe, shipped_recipes
+
+STAGES = [f"{size}swin-ved-stage{stage}" for size in ("", "tiny-") for stage in (1, 2, 3)]
+
+
+def test_every_stage_of_both_models_is_shipped():
+    assert {*STAGES, "blip2-multiview", "tiny-blip2-multiview"} <= set(shipped_recipes())
+
+
+@pytest.mark.parametrize("name", shipped_recipes())
+def test_shipped_recipes_are_complete_and_read_back_equal(name):
+    recipe = load_recipe(name)
+    written = yaml.safe_load((FOLDER / f"{name}.yaml").read_text())
+    resolved = recipe.to_dict()
+    for section, values in resolved.items():
+        assert section in written
+        if values is not None:
+            assert set(written[section]) == set(values), section
+    assert make_recipe(yaml.safe_load(recipe.to_yaml())) == recipe
+
+
+@pytest.mark.parametrize("name", ["swin-ved-stage1", "tiny-swin-ved-stage1"])
+def test_stage_1_freezes_the_encoder(name):
+    rates = load_recipe(name).training.learning_rates
+    assert rates["encoder"] == 0 and rates["decoder"] > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "questions"), [("swin-ved-stage1", 256), ("swin-ved-stage2", 256), ("blip2-multiview", 128)]
+)
+def test_full_recipes_have_the_papers_effective_batch_and_schedule(name, questions):
+    recipe = load_recipe(name)
+    assert recipe.training.studies_per_step * recipe.data.questions_per_study == questions
+    assert recipe.training.scheduler == "plateau" and recipe.training.epochs == 30
+    assert recipe.training.scheduler_arguments == {"patience": 2, "factor": 0.8}
+    assert {rate for rate in recipe.training.learning_rates.values() if rate} == (
+        {3e-6} if name.startswith("swin") else {3e-4}
+    )
+    assert recipe.selection.metric == "bert_score"
+
+
+def test_stage_3_has_the_papers_weights():
+    scst = load_recipe("swin-ved-stage3").scst
+    assert (scst.alpha, scst.gamma) == (0.6, 0.4)
+    assert load_recipe("swin-ved-stage2").scst is None
+
+
+def test_overrides_change_one_key_and_take_numbers_as_people_write_them():
+    recipe = load_recipe("tiny-swin-ved-stage1", ["training.learning_rates.decoder=3e-6", "training.weight_decay=1e-2"])
+    assert recipe.training.learning_rates == {"encoder": 0.0, "decoder": 3e-6}
+    assert recipe.training.weight_decay == 0.01
+    assert recipe.training.studies_per_step == load_recipe("tiny-swin-ved-stage1").training.studies_per_step
+    assert load_recipe("tiny-swin-ved-stage1", ["scst.alpha=1", "reward.name=rouge_l"]).scst.alpha == 1.0
+
+
+@pytest.mark.parametrize(
+    ("override", "expected"),
+    [
+        ("training.epoch=3", r"training has no key 'epoch': did you mean 'epochs'\?"),
+        ("trainning.epochs=3", r"the recipe has no key 'trainning': did you mean 'training'\?"),
+        ("training.learning_rates.decodr=1e-3", r"no key 'decodr': did you mean 'decoder'"),
+        ("training.learning_rates.decoder=-1", r"learning_rates.decoder is -1; allowed: a number, at least 0"),
+        ("training.learning_rates.decoder=fast", r"learning_rates.decoder is 'fast'"),
+        ("training.learning_rates={encoder: 0, decoder: 0}", r"trains nothing: give a rate above 0"),
+        ("training.epochs=0", r"training.epochs is 0.0; allowed: a number, above 0, or null"),
+        ("training.epochs=.nan", r"training.epochs is nan"),
+        ("training.max_steps=10", r"training.epochs is .* and training.max_steps 10: set one of them"),
+        ("training.studies_per_batch=3", r"studies_per_step is 8; it must be a multiple of .*, 3"),
+        ("training.seed=true", r"training.seed is True; allowed: a whole number"),
+        ("training.seed=1.5", r"training.seed is 1.5"),
+        ("training.scheduler=plato", r"training.scheduler is 'plato'; allowed: 'constant'"),
+        ("training.betas=[0.9]", r"training.betas is \[0.9\]"),
+        ("training.precision=fp16", r"'float32', 'bfloat16'"),
+        ("data.questions_per_study=0", r"data.questions_per_study is 0; allowed: a whole number, at least 1, or null"),
+        ("selection.metric=bleu4", r"selection.metric is 'bleu4'"),
+        ("selection.metrics=[bleu_4, rouge]", r"no key 'rouge': did you mean 'rouge_l'"),
+        ("model.kind=swin", r"model.kind is 'swin'; allowed: swin-ved, blip2-multiview"),
+        ("model.size=small", r"model.size is 'small'"),
+        ("scst.alpha=0.5", r"scst is set without reward"),
+        ("training=3", r"expected section.key=value"),
+        ("training.epochs", r"expected section.key=value"),
+        ("training.epochs.more=1", r"epochs is a single value"),
+    ],
+)  # fmt: skip
+def test_what_is_refused_is_named_with_what_is_allowed(override, expected):
+    with pytest.raises(ConfigError, match=expected):
+        load_recipe("tiny-swin-ved-stage1", [override])
+
+
+def test_without_validation_nothing_can_be_selected():
+    with pytest.raises(ConfigError, match="selection.metric must be loss"):
+        load_recipe("tiny-swin-ved-stage3", ["data.validation_split=null"])
+    assert load_recipe("tiny-swin-ved-stage1", ["data.validation_split=null"]).data.validation_split is None
+
+
+def test_blip2_needs_a_start_and_lora_a_section():
+    with pytest.raises(ConfigError, match="one of model.size .* and model.from_blip2"):
+        load_recipe("tiny-blip2-multiview", ["model.size=null"])
+    with pytest.raises(ConfigError, match="without model.lora"):
+        load_recipe("tiny-blip2-multiview", ["training.learning_rates.lora=1e-4"])
+    assert set(load_recipe("tiny-blip2-multiview").training.learning_rates) <= set(PARTS["blip2-multiview"])
+
+
+def test_a_recipe_that_is_not_there_or_no_yaml(tmp_path):
+    with pytest.raises(InputError, match="shipped: .*tiny-swin-ved-stage1"):
+        load_recipe("tiny-swin-ved")
+    path = tmp_path / "recipe.yaml"
+    path.write_text("model: [")
+    with pytest.raises(InputError, match="not valid YAML"):
+        load_recipe(str(path))
+    path.write_text("text")
+    with pytest.raises(InputError, match="expected sections"):
+        load_recipe(str(path))
+    path.write_text("model: !!python/object/apply:os.getcwd []")
+    with pytest.raises(InputError, match="not valid YAML"):
+        load_recipe(str(path))
+
+
+def test_differences_name_keys_and_leave_out_what_changes_nothing():
+    before = load_recipe("tiny-swin-ved-stage1").to_dict()
+    now = load_recipe(
+        "tiny-swin-ved-stage1", ["training.seed=3", "data.workers=2", "scst.alpha=1", "reward.name=rouge_l"]
+    )
+    found = differences(before, now.to_dict())
+    assert found[0] == "training.seed was 0, now 3"
+    assert [line.split(" was ")[0] for line in found] == ["training.seed", "scst", "reward"]

@@ -1,0 +1,262 @@
+"""SupervisedTrainer: the loss and its normalisation, parts and freezing, validation, broken numbers, writing."""
+
+import json
+import resource
+
+import pytest
+import torch
+from training_runs import FIRST_STUDY, recipe, study_rows, weights
+
+from medvqa_core.errors import ConfigError, OutputError
+from medvqa_core.governance import Governance
+from medvqa_hub.training import checkpoints
+from medvqa_hub.training.model_loading import load_model
+from medvqa_hub.training.parts import PATTERNS, frozen_modules, part_of
+from medvqa_hub.training.recipes import PARTS
+from medvqa_hub.training.trainer import SupervisedTrainer, TrainingError, batches_per_process, steps_of
+from medvqa_hub.training.training_log import TrainingLog, read_log
+
+ROWS = study_rows([2, 3, 2, 4, 3, 2])
+TEXTS = [text for row in ROWS["questions"] for question in row for text in (question["question"], question["answer"])]
+STILL = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+NO_DROPOUT = {"encoder": {"drop_path_rate": 0.0, **STILL}, "decoder": STILL}
+
+
+def make_trainer(out, validation=ROWS, log=None, rows=ROWS, **sections) -> SupervisedTrainer:
+    settings = recipe(**sections)
+    model, processor = load_model(settings, None, TEXTS)
+    return SupervisedTrainer(model, processor, settings, rows, validation, out, Governance.OPEN, log)
+
+
+def losses_of(out) -> list[float]:
+    return [entry["loss"] for entry in read_log(out) if "loss" in entry]
+
+
+def run(out, **sections) -> list[float]:
+    out.mkdir()
+    log = TrainingLog(out)
+    make_trainer(out, log=log, **sections).train()
+    log.close()
+    return losses_of(out)
+
+
+def test_loss_is_the_mean_over_all_tokens_of_the_step_however_it_is_split(tmp_path):
+    """One batch of four studies, two of two, four of one: answers of unequal length, so means of means would differ."""
+    found = {
+        size: run(tmp_path / str(size), model=NO_DROPOUT, training={"studies_per_batch": size, "max_steps": 3})
+        for size in (4, 2, 1)
+    }
+    assert found[2] == pytest.approx(found[4], abs=1e-5)
+    assert found[1] == pytest.approx(found[4], abs=1e-5)
+    trainer = make_trainer(tmp_path / "check", model=NO_DROPOUT)
+    batch = trainer.batches[0]
+    with torch.no_grad():
+        inputs = {name: value for name, value in batch.items() if name not in ("rows", "number")}
+        logits = trainer.model.eval()(**inputs).logits
+    log_probabilities = torch.log_softmax(logits[:, :-1].double(), -1)
+    targets = batch["labels"][:, 1:]
+    picked = log_probabilities.gather(-1, targets.clamp(min=0)[..., None])[..., 0][targets != -100]
+    assert found[4][0] == pytest.approx(-picked.mean().item(), abs=1e-5)
+
+
+def test_dropout_depends_on_the_batch_alone(tmp_path):
+    """The same run twice, with other random numbers drawn before and between."""
+    first = run(tmp_path / "first", training={"max_steps": 3})
+    torch.manual_seed(1234)
+    assert run(tmp_path / "second", training={"max_steps": 3}) == first
+
+
+def test_stage_1_leaves_the_encoder_as_it_was_and_trains_the_decoder(tmp_path):
+    trainer = make_trainer(tmp_path, training={"learning_rates": {"encoder": 0.0, "decoder": 1e-3}})
+    before = {name: parameter.detach().clone() for name, parameter in trainer.model.named_parameters()}
+    trainer.train()
+    moved = {name for name, value in trainer.model.named_parameters() if not torch.equal(value, before[name])}
+    assert moved and all(name.startswith("decoder.") for name in moved)
+    trainer.model.train()
+    trainer.rest_frozen_parts()
+    assert not any(module.training for module in trainer.model.model.encoder.modules())
+    assert trainer.model.decoder.training
+
+
+def test_each_part_has_its_own_rate_and_norms_do_not_decay(tmp_path):
+    rates = {"encoder": 1e-4, "decoder": 2e-3}
+    trainer = make_trainer(tmp_path, training={"learning_rates": rates, "weight_decay": 0.1})
+    groups = trainer.create_optimizer().param_groups
+    assert {(group["part"], group["lr"], group["weight_decay"]) for group in groups} == {
+        ("encoder", 1e-4, 0.1), ("encoder", 1e-4, 0.0), ("decoder", 2e-3, 0.1), ("decoder", 2e-3, 0.0),
+    }  # fmt: skip
+    sizes = sum(parameter.numel() for group in groups for parameter in group["params"])
+    assert sizes == sum(parameter.numel() for parameter in trainer.model.parameters())
+
+
+@pytest.mark.parametrize("kind", PATTERNS)
+def test_every_parameter_that_is_trained_belongs_to_one_part(kind):
+    settings = recipe(kind)
+    model, _ = load_model(settings, None, TEXTS)
+    found = {part_of(name, kind) for name, _ in model.named_parameters()}
+    assert found - {None} == set(PARTS[kind]) - {"lora"}
+    if kind == "swin-ved":
+        assert None not in found
+    else:  # the paper's: everything outside of vision tower and language model
+        still = {name.split(".")[0] for name, _ in model.named_parameters() if part_of(name, kind) is None}
+        assert still == {"model", "language_model"}
+        assert not [n for n, _ in model.named_parameters() if "branches" in n and part_of(n, kind) is None]
+
+
+def test_frozen_modules_cover_exactly_what_is_frozen():
+    model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Dropout()))
+    model[1].requires_grad_(False)
+    assert frozen_modules(model) == [model[1]]
+    model.requires_grad_(False)
+    assert frozen_modules(model) == [model]
+
+
+def test_validation_loss_is_the_mean_over_tokens_and_answers_are_scored(tmp_path):
+    trainer = make_trainer(
+        tmp_path, selection={"metric": "bleu_1", "metrics": ["rouge_l", "cider"], "studies": 3, "max_new_tokens": 6}
+    )
+    figures = trainer.evaluate()
+    assert set(figures) == {"eval_loss", "eval_bleu_1", "eval_rouge_l", "eval_cider"}
+    total = tokens = 0
+    for study in range(3):
+        members = [(trainer.validation.questions.row(study), trainer.validation.questions.of(study))]
+        batch = trainer.validation.targets(members)
+        batch.pop("rows")
+        count = int((batch["labels"] != -100).sum())
+        with torch.no_grad():
+            total += trainer.model.eval()(**batch).loss.item() * count
+        tokens += count
+    assert figures["eval_loss"] == pytest.approx(total / tokens, abs=1e-5)
+
+
+def test_perfect_answers_score_one(tmp_path):
+    trainer = make_trainer(tmp_path, selection={"metric": "bleu_4", "metrics": ["rouge_l"]})
+    texts = ["there is a small left pleural effusion.", "no pneumothorax is seen."]
+    assert trainer.validation._score_pairs(texts, texts) == pytest.approx({"bleu_4": 1.0, "rouge_l": 1.0}, abs=1e-6)
+
+
+def test_a_loss_that_is_no_number_names_step_and_questions_and_no_text(tmp_path):
+    trainer = make_trainer(tmp_path, training={"max_steps": 4})
+    forward, calls = trainer.model.forward, []
+
+    def broken(*args, **kwargs):
+        outputs = forward(*args, **kwargs)
+        calls.append(1)
+        if len(calls) == 3:
+            outputs.loss = outputs.loss * float("nan")
+        return outputs
+
+    trainer.model.forward = broken
+    trainer.validation = None
+    trainer.args.eval_strategy = "no"
+    with pytest.raises(TrainingError) as caught:
+        trainer.train()
+    message = str(caught.value)
+    assert "the loss is nan at step 3" in message
+    rows = trainer.batches[2]["rows"]
+    assert all(row["qa_id"] in message for row in rows) and f"s{FIRST_STUDY}" in message
+    assert not any(row["question"] in message or row["answer"] in message for row in rows)
+
+
+def test_the_log_has_a_line_per_interval_and_what_subclasses_note(tmp_path):
+    log = TrainingLog(tmp_path)
+    trainer = make_trainer(tmp_path, log=log, training={"max_steps": 4, "log_every": 2})
+    step = trainer.training_step
+
+    def noting(*args):
+        trainer.note("reward", trainer.state.global_step)
+        return step(*args)
+
+    trainer.training_step = noting
+    trainer.train()
+    log.close()
+    lines = [json.loads(line) for line in (tmp_path / "training_log.jsonl").read_text().splitlines()]
+    training = [line for line in lines if "loss" in line and line["step"] in (2, 4)]
+    assert [line["step"] for line in lines if "eval_loss" in line] == [1, 2, 3, 4]
+    assert {"step", "epoch", "loss", "grad_norm", "questions_per_second", "learning_rate_decoder"} <= set(training[0])
+    assert training[1]["epoch"] == pytest.approx(4 * 4 / 6, abs=1e-3)
+    assert training[-1]["reward"] == 3.0  # lines at every validation: the mean of one step
+    assert training[0]["questions_per_second"] > 0
+
+
+def test_plateau_lowers_every_parts_rate(tmp_path):
+    rates = {"encoder": 1e-9, "decoder": 2e-9}  # too small to improve on
+    training = {
+        "learning_rates": rates, "scheduler": "plateau", "max_steps": 4,
+        "scheduler_arguments": {"patience": 0, "factor": 0.5, "threshold": 0.5},
+    }  # fmt: skip
+    trainer = make_trainer(tmp_path, training=training)
+    trainer.train()
+    found = {group["part"]: group["lr"] for group in trainer.optimizer.param_groups}
+    assert found == pytest.approx({"encoder": 1e-9 / 8, "decoder": 2e-9 / 8})
+
+
+def test_the_best_model_is_kept_although_later_ones_are_worse(tmp_path):
+    trainer = make_trainer(tmp_path, training={"max_steps": 3})
+    values = iter([3.0, 2.0, 2.5])
+    trainer.validation.measure = lambda model, accelerator: {"loss": next(values)}
+    saved = {}
+    real = trainer.save_best
+    trainer.save_best = lambda details: (
+        saved.update({trainer.state.global_step: {n: w.clone() for n, w in trainer.model.state_dict().items()}}),
+        real(details),
+    )
+    trainer.train()
+    manifest = checkpoints.read_json(tmp_path / "best" / "manifest.json")
+    assert (manifest["step"], manifest["value"], manifest["metric"]) == (2, 2.0, "loss")
+    assert sorted(saved) == [1, 2]
+    found = weights(tmp_path / "best")
+    assert all(torch.equal(found[name], saved[2][name]) for name in found)
+
+
+def test_no_gpu_and_bfloat16(tmp_path):
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    with pytest.raises(ConfigError, match="bfloat16, which needs a GPU, and none is found; use --set"):
+        make_trainer(tmp_path, training={"precision": "bfloat16"})
+
+
+def test_steps_and_shares():
+    half = recipe(training={"epochs": 1.5, "max_steps": None})
+    assert steps_of(half, 10) == 4  # 15 studies, 4 a step
+    assert steps_of(recipe(), 10) == 2
+    assert batches_per_process(recipe(training={"studies_per_batch": 1}), 2) == 2
+    with pytest.raises(ConfigError, match="4 batches .* which 3 processes cannot share evenly"):
+        batches_per_process(recipe(training={"studies_per_batch": 1}), 3)
+
+
+def test_no_random_state_and_nothing_pickled_is_written(tmp_path):
+    trainer = make_trainer(tmp_path)
+    trainer.train()
+    (step, folder) = checkpoints.complete_checkpoints(tmp_path)[-1]
+    names = {path.name for path in folder.iterdir()}
+    assert step == 2 and {"model.safetensors", "optimizer.pt", "scheduler.pt", "trainer_state.json"} <= names
+    assert not names & {"training_args.bin", "rng_state.pth"}
+    for name in ("optimizer.pt", "scheduler.pt"):
+        torch.load(folder / name, weights_only=True)
+    assert checkpoints.governance_of(folder) is Governance.OPEN
+
+
+@pytest.mark.parametrize("limit", [100_000, 5_000_000], ids=["while weights are written", "while the optimizer is"])
+def test_a_full_disk_is_an_error_that_names_the_checkpoint_and_leaves_none(tmp_path, limit):
+    trainer = make_trainer(tmp_path, validation=None, training={"max_steps": 1})
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
+    try:
+        with pytest.raises(
+            OutputError, match=r"cannot write .*checkpoint-000001.*(free some space|run the same command)"
+        ):
+            trainer.train()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert checkpoints.complete_checkpoints(tmp_path) == []
+    assert not list(tmp_path.glob("*checkpoint*"))
+
+
+def test_a_credentialed_checkpoint_is_for_its_owner_alone(tmp_path):
+    settings = recipe(training={"max_steps": 1})
+    model, processor = load_model(settings, None, TEXTS)
+    SupervisedTrainer(model, processor, settings, ROWS, ROWS, tmp_path, Governance.CREDENTIALED).train()
+    for name in ("best", "checkpoint-000001"):
+        assert (tmp_path / name).stat().st_mode & 0o077 == 0
+        assert checkpoints.governance_of(tmp_path / name) is Governance.CREDENTIALED
