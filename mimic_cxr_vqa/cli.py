@@ -180,7 +180,9 @@ class Weights(StrEnum):
 def agreement(
     ratings: Annotated[Path, typer.Argument(help="CSV: rater,item,<dimension>… or rater,item,dimension,rating.")],
     order: Annotated[list[str] | None, typer.Option(help="dimension=worst,…,best; for other than the paper's.")] = None,
-    weights: Annotated[Weights, typer.Option(help="How near two categories are; identity: nominal.")] = Weights.quadratic,
+    weights: Annotated[
+        Weights, typer.Option(help="How near two categories are; identity: nominal.")
+    ] = Weights.quadratic,
     resamples: Annotated[int, typer.Option(help="Bootstrap resamples of the intervals; 0: none.", min=0)] = 2000,
     json_file: Annotated[Path | None, typer.Option("--json", help="Also write everything as JSON.")] = None,
 ) -> None:

@@ -82,6 +82,20 @@ def quality(
 
 
 @app.command()
+def picture(
+    image: Annotated[Path, typer.Option(help="A report image.")],
+    out: Annotated[Path, typer.Option(help="The PNG file to write.")],
+    font: Annotated[
+        Path | None, typer.Option(help="A font with Chinese characters; default: one is looked for.")
+    ] = None,
+) -> None:
+    """Draw a report with its boxes beside the restored text. Needs a Chinese font."""
+    from rjua_meddqa.page_picture import picture_image
+
+    typer.echo(f"picture: {picture_image(image, out, font)}")
+
+
+@app.command()
 def phantom(
     out: Annotated[Path, typer.Option(help="Folder for the reports, in the layout that load_dataset reads.")],
     reports: Annotated[int, typer.Option(help="Number of reports.")] = 50,

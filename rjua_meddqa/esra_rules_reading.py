@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from rjua_meddqa.annotation.report_words import fold, similarity
+from rjua_meddqa.annotation.report_words import fold, is_known_key, similarity
 from rjua_meddqa.generation.terms import KEYS, RANGES, RESULTS, Terms, load_terms
 from rjua_meddqa.schema import MISSING, TableRow
 
 RESULT, RANGE, STATUS = "result", "range", "status"
-ALIKE_KEY, ALIKE_ITEM = 0.75, 0.6  # a key has few characters: one of four may be misread
+ALIKE_KEY, ALIKE_ITEM = 0.7, 0.6  # a key has few characters: one of four may be misread
 _BEFORE = re.compile(
     r"^(?:请问)?(?:在?(?:这张|该|此)?(?:图片|图像|图|报告单|报告|化验单|检查单)(?:里|中|上|内)?的?|[这该]份报告[里中]?的?)"
 )
@@ -106,9 +106,10 @@ def _best_key(asked: str, keys: Sequence[str]) -> tuple[float, str]:
             return 1.0
         if terms.knows(KEYS, asked) and terms.canonical(KEYS, asked) == terms.canonical(KEYS, key):
             return 0.99
-        alike = similarity(fold(key), word)
-        is_other = terms.knows(KEYS, asked) and terms.knows(KEYS, key)
-        return 0.0 if is_other else 0.98 * alike  # 住院号 is not 住院科
+        if fold(key).replace("时间", "日期") == word.replace("时间", "日期"):
+            return 0.98
+        is_other = is_known_key(asked) and is_known_key(key)  # 送检医生 is not 送检医院
+        return 0.0 if is_other else 0.97 * similarity(fold(key), word)
 
     return max(((score(key), key) for key in keys), default=(0.0, ""), key=lambda entry: entry[0])
 

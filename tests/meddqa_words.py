@@ -59,18 +59,26 @@ class WordEngine:
                 file.write("read\n")
         red, green, blue = np.moveaxis(np.asarray(image).astype(int), 2, 0)
         start = red - green > 100
-        word = start | ((green - red > 25) & (red < 60))
-        count, labels, stats, _ = cv2.connectedComponentsWithStats(word.astype(np.uint8))
-        boxes = [self._box(labels == i, start, blue) for i in range(1, count) if stats[i, cv2.CC_STAT_AREA] > 60]
+        word = (start | ((green - red > 25) & (red < 60))).astype(np.uint8)
+        word = cv2.morphologyEx(word, cv2.MORPH_CLOSE, np.ones((3, 3), np.uint8))  # over the seam of both colours
+        count, labels, stats, _ = cv2.connectedComponentsWithStats(word)
+        boxes = []
+        for number in range(1, count):
+            left, top, width, height, area = stats[number]
+            part = np.s_[top : top + height, left : left + width]
+            if area > 60:
+                boxes.append(self._box(labels[part] == number, start[part], blue[part], (left, top)))
         return [box for box in boxes if box is not None]
 
-    def _box(self, mask: np.ndarray, start: np.ndarray, blue: np.ndarray) -> Box | None:
+    def _box(self, mask: np.ndarray, start: np.ndarray, blue: np.ndarray, place: tuple[int, int]) -> Box | None:
         y, x = np.nonzero(mask)
         if not (mask & start).any() or not (mask & ~start).any():
             return None
-        corners = cv2.boxPoints(cv2.minAreaRect(np.stack([x, y], axis=1).astype(np.float32)))
+        corners = cv2.boxPoints(cv2.minAreaRect(np.stack([x, y], axis=1).astype(np.float32))) + place
         by_x = sorted(corners.tolist())
-        (left_top, left_bottom), (right_top, right_bottom) = (sorted(p, key=lambda q: q[1]) for p in (by_x[:2], by_x[2:]))
+        (left_top, left_bottom), (right_top, right_bottom) = (
+            sorted(p, key=lambda q: q[1]) for p in (by_x[:2], by_x[2:])
+        )
         points = tuple(map(tuple, (left_top, right_top, right_bottom, left_bottom)))
         number = round((np.median(blue[mask & ~start]) - 5) / 5)
         sy, sx = np.nonzero(mask & start)

@@ -15,7 +15,7 @@ from medvqa_hub.cli import run
 GROUPS = {
     "cxr": ["phantom", "questions", "answer", "status", "release", "export-csv", "stats", "agreement"],
     "meddqa": [
-        *("ocr", "esra", "quality", "phantom"),
+        *("ocr", "esra", "quality", "picture", "phantom"),
         *("preannotate", "check", "labelstudio-export", "labelstudio-import"),
         *("generate", "reasoning", "stats"),
     ],

@@ -164,7 +164,7 @@ def damaged(folder: Path, source: Path, change) -> str:
     return str(folder)
 
 
-def test_checkpoints_that_cannot_be_used_are_refused(build, swin_ved, blip2, tmp_path, capsys):
+def test_checkpoints_that_cannot_be_used_are_refused(build, swin_ved, tmp_path, capsys):
     def other_kind(folder):
         (folder / "config.json").write_text(json.dumps({**read(folder / "config.json"), "model_type": "bert"}))
 

@@ -246,6 +246,7 @@ generate_predictions(studies, out, Governance.OPEN, {"model": "0" * 32}, model, 
 """
 
 
+@pytest.mark.slow
 def test_killed_and_restarted_it_leaves_the_same_records(build, studies, swin_ved, model, tmp_path):
     whole, killed = tmp_path / "whole.jsonl", tmp_path / "killed.jsonl"
     generate(studies, whole, model, questions_per_batch=8)

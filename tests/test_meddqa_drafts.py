@@ -1,6 +1,10 @@
 """Drafts from placed text: columns, wrapped cells, tables side by side, fields with and without colons, findings."""
 
+from collections import Counter
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from meddqa_boxes import box, lines, page, right_box, turned
 
 from rjua_meddqa.annotation.drafts import draft, draft_annotation
@@ -239,6 +243,38 @@ def test_values_over_several_lines_beside_their_key():
     ]
 
 
+def test_keys_in_the_middle_beside_their_text():
+    boxes = [box(f"检查所见第{number}行，文字到此处还没有完，", 160, 24 * number) for number in range(5)]
+    boxes += [box("检查所见：", 0, 48), box("检查意见：", 0, 154)]
+    boxes += [box(f"意见的第{number}行，到此处也没有完，", 160, 130 + 24 * number) for number in range(3)]
+    boxes += [box("性别：男", 0, -40), box("年龄：50岁", 160, -40)]
+    findings = "".join(f"检查所见第{number}行，文字到此处还没有完，" for number in range(5))
+    opinion = "".join(f"意见的第{number}行，到此处也没有完，" for number in range(3))
+    assert fields(boxes) == [("性别", "男"), ("年龄", "50岁"), ("检查所见", findings), ("检查意见", opinion)]
+
+
+def test_a_form_with_its_values_below_the_keys():
+    rows = [[(0, "姓名"), (200, "性别"), (400, "年龄")], [(0, "李某"), (200, "男"), (400, "50岁")]]
+    assert fields(lines(rows)) == [("姓名", "李某"), ("性别", "男"), ("年龄", "50岁")]
+
+
+def test_header_words_with_wide_spaces():
+    rows = [[(0, "项"), (60, "目"), (300, "结"), (360, "果"), (450, "参考值")], *SIMPLE[1:]]
+    assert table(lines(rows)) == SIMPLE_ROWS
+
+
+def test_ranges_below_their_row_as_on_telephones():
+    rows = [
+        SIMPLE[1][:2],
+        [(0, "参考值：3.5-9.5")],
+        SIMPLE[2][:2],
+        [(0, "参考值：4.3-5.8")],
+        SIMPLE[3][:2],
+        [(0, "参考值：125-350")],
+    ]
+    assert table(lines(rows)) == SIMPLE_ROWS
+
+
 def test_findings_below_their_heading():
     rows = [
         [(0, "超声所见：")],
@@ -286,16 +322,39 @@ def test_a_page_without_text_or_table():
     assert draft(page([])).table == () and draft(page([])).key_values == ()
 
 
-def test_every_value_is_printed_on_the_page():
-    """A draft invents nothing but 无 and verdicts."""
-    boxes = lines([*SIMPLE, [(0, "检验者：张某")]])
-    printed = "".join(piece.text for piece in boxes) + "无"
+PIECES = [
+    "项目",
+    "结果",
+    "参考值",
+    "单位",
+    "姓名：",
+    "性别：男",
+    "诊断",
+    "检查所见：",
+    "尿酸",
+    "5.6↑",
+    "3.5-9.5",
+    "NO项目",
+    "1",
+    "备注",
+]
+
+
+@given(
+    st.lists(
+        st.tuples(st.one_of(st.sampled_from(PIECES), st.text(max_size=12)), st.integers(0, 900), st.integers(0, 400)),
+        max_size=25,
+    )
+)
+def test_any_page_gets_a_draft_that_invents_nothing(pieces):
+    boxes = [box(text or " ", x, y) for text, x, y in pieces]
+    printed = Counter("".join(text for text, _, _ in pieces) + "无" * 99)
     drafted = draft(page(boxes))
-    for row in drafted.table:
-        assert {row.item, row.result, row.range} <= {*printed.split()} or all(
-            t in printed for t in (row.item, row.result, row.range)
-        )
-    assert all(key in printed and value in printed for key, value in drafted.key_values)
+    texts = [text for pair in drafted.key_values for text in pair if text != "无"]
+    texts += [text for row in drafted.table for text in (row.item, row.result, row.range)]
+    for text in texts:
+        assert not Counter("".join(text.split())) - printed, text
+    assert draft(page(boxes)) == drafted
 
 
 @pytest.mark.parametrize(

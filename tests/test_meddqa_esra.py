@@ -84,7 +84,8 @@ coordinate = st.floats(-50, 3000, allow_nan=False).map(lambda value: round(value
 length = st.floats(1, 400).map(lambda value: round(value, 2))
 texts = st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="\n"), max_size=8)
 random_boxes = st.lists(
-    st.builds(lambda t, x, y, w, h: box(t, x, y, x + w, y + h), texts, coordinate, coordinate, length, length), max_size=25
+    st.builds(lambda t, x, y, w, h: box(t, x, y, x + w, y + h), texts, coordinate, coordinate, length, length),
+    max_size=25,
 )
 
 
@@ -163,7 +164,12 @@ def row(item, result):
 
 def test_rows_are_found_on_one_line_with_slips_forgiven():
     lines = [
-        [box("1  总胆红素(TBIL)", 0, 0, 9, 9), box("7.6", 10, 0, 12, 9), box("γ谷氨酰基转移酶（GGT)", 20, 0, 30, 9), box("46", 40, 0, 50, 9)],
+        [
+            box("1  总胆红素(TBIL)", 0, 0, 9, 9),
+            box("7.6", 10, 0, 12, 9),
+            box("γ谷氨酰基转移酶（GGT)", 20, 0, 30, 9),
+            box("46", 40, 0, 50, 9),
+        ],
         [box("纤维连援蛋白(FN)", 0, 10, 9, 19), box("437.10", 10, 10, 12, 19)],
         [box("尿素", 0, 20, 9, 29)],
         [box("5.07", 10, 30, 12, 39), box("亚硝酸盐", 20, 30, 29, 39), box("阳性(++)", 30, 30, 39, 39)],
@@ -191,7 +197,13 @@ def test_rows_are_found_on_one_line_with_slips_forgiven():
 
 @pytest.mark.parametrize(
     ("a", "b", "whole", "stretch"),
-    [("abc", "abc", 0, 0), ("abc", "xxabcyy", 4, 0), ("abc", "xaxcx", 3, 1), ("abc", "", 3, 3), ("kitten", "sitting", 3, 2)],
+    [
+        ("abc", "abc", 0, 0),
+        ("abc", "xxabcyy", 4, 0),
+        ("abc", "xaxcx", 3, 1),
+        ("abc", "", 3, 3),
+        ("kitten", "sitting", 3, 2),
+    ],
 )
 def test_edit_distance(a, b, whole, stretch):
     assert edit_distance(a, b)[0] == whole

@@ -90,6 +90,32 @@ def test_rapidocr_reads_a_line_and_says_nothing(capfd):
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [(1, 1), (1, 900), (900, 1), (6000, 20)])
+def test_rapidocr_takes_any_shape(size):
+    assert RapidOcrEngine().read(Image.new("RGB", size, (250, 250, 250))) == []
+
+
+class OnnxFailure(Exception):
+    pass
+
+
+OnnxFailure.__module__ = "onnxruntime.somewhere"
+
+
+@pytest.mark.parametrize(
+    ("failure", "becomes"),
+    [(OnnxFailure("bad shape"), InputError), (ValueError("x"), InputError), (NameError("x"), NameError)],
+)
+def test_failures_of_the_engine_are_the_images_and_our_mistakes_stay_ours(monkeypatch, failure, becomes):
+    def read(_):
+        raise failure
+
+    monkeypatch.setattr(ocr, "_load_rapidocr", lambda *_: read)
+    with pytest.raises(becomes):
+        RapidOcrEngine().read(Image.new("RGB", (60, 60)))
+
+
 def left_black(size=(80, 40)) -> Image.Image:
     """White, its left half black."""
     image = Image.new("L", size, 255)
@@ -147,14 +173,23 @@ def test_every_kind_of_pixel_becomes_rgb(write, tmp_path):
     assert pixels[:, :36].max() < 30 and pixels[:, 44:].min() > 225
 
 
+# How a camera that notes this orientation has stored the upright picture: 6 wants a turn right, so it was turned left.
+STORED_BY = {
+    2: "FLIP_LEFT_RIGHT",
+    3: "ROTATE_180",
+    4: "FLIP_TOP_BOTTOM",
+    5: "TRANSPOSE",
+    6: "ROTATE_90",
+    7: "TRANSVERSE",
+    8: "ROTATE_270",
+}
+
+
 @pytest.mark.parametrize("orientation", range(1, 9))
 def test_photos_are_turned_as_their_camera_says(orientation, tmp_path):
-    turns = {1: None, 2: 0, 3: 3, 4: 1, 5: 5, 6: 2, 7: 6, 8: 4}  # numbers of Image.Transpose that undo the turn
-    undo = {2: 0, 3: 3, 4: 1, 5: 5, 6: 2, 7: 6, 8: 4}
-    assert turns[orientation] == undo.get(orientation)
     stored = left_black()
     if orientation != 1:
-        stored = stored.transpose(Image.Transpose(undo[orientation]))
+        stored = stored.transpose(Image.Transpose[STORED_BY[orientation]])
     exif = Image.Exif()
     exif[0x0112] = orientation
     image = open_report(saved(tmp_path / "a.png", stored, exif=exif))

@@ -1,4 +1,4 @@
-"""The released files in and out: nothing that was not changed changes, nothing is evaluated, nothing is skipped silently."""
+"""The released files in and out: what was not changed stays, nothing is evaluated, nothing is skipped silently."""
 
 import json
 from dataclasses import replace
@@ -21,7 +21,9 @@ from rjua_meddqa.annotation.released import (
 from rjua_meddqa.schema import Annotation, TableRow
 
 HEADER = "idx,img_path,kv,table,report_type,image_type,image_quality\r\n"
-ROW = "7,a.png,\"{'性别': '男','年龄':'50岁', '性别': '女'}\",\"[('尿酸', '5', '2.0-4，0', '是)'),('肌酐','1','无','无法判断')]\", Laboratory,Photo,high\r\n"
+KV = "{'性别': '男','年龄':'50岁', '性别': '女'}"
+TABLE = "[('尿酸', '5', '2.0-4，0', '是)'),('肌酐','1','无','无法判断')]"
+ROW = f'7,a.png,"{KV}","{TABLE}", Laboratory,Photo,high\r\n'
 
 
 @pytest.fixture

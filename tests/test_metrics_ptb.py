@@ -72,9 +72,13 @@ def ask_java(texts: list[str], tmp_path: Path) -> list[list[str]]:
     return [[word for word in line.rstrip().split(" ") if word not in DROPPED] for line in lines]
 
 
-WORDS = """no pleural effusion heart normal opacity the is not of T12 L4-5 3.5 cm mm 12 x a can't patient's it's don't cannot
-AP PA CT U.S. e.g. i.e. etc. Dr. vs. No. Fig. 5th 2-3 1,000 50% s/p and/or left-sided C-arm 1/2 A B The In There 's n't Mr.
-O'Brien rock'n'roll '90s w/o non-U.S. P.M. p.m. 10.5x3 T1. (no) [5] <5 >3 5-mm a_b a&b #3 $5 5$ °C ± ≥2""".split()
+TEXT = """
+no pleural effusion heart normal opacity the is not of T12 L4-5 3.5 cm mm 12 x a can't patient's it's don't
+cannot AP PA CT U.S. e.g. i.e. etc. Dr. vs. No. Fig. 5th 2-3 1,000 50% s/p and/or left-sided C-arm 1/2 A B The
+In There 's n't Mr. O'Brien rock'n'roll '90s w/o non-U.S. P.M. p.m. 10.5x3 T1. (no) [5] <5 >3 5-mm a_b a&b #3 $5
+5$ °C ± ≥2
+"""
+WORDS = TEXT.split()
 SIGNS = list("-/.,;:!?()[]'\"&+*_%$#=<>~^|") + ["–", "—", "…", "’", "“", "”", "½", "é", "中", "µ"]
 
 

@@ -1,7 +1,7 @@
 """Scores: plain functions with a value per sample, and one `evaluate` module folder per metric (`modules/`).
 
-`load("cxr_vqa")` is `evaluate.load` of the bundled folder; it works offline. Rewards and loops call the plain functions:
-they are a thousand times faster than a module's `compute`.
+`load("cxr_vqa")` is `evaluate.load` of the bundled folder; it works offline. Rewards and loops call the plain
+functions: they are a thousand times faster than a module's `compute`.
 """
 
 from pathlib import Path

@@ -96,7 +96,8 @@ def measure_agreement(
     for (rater, item), category in ratings.items():
         if category not in codes:
             raise InputError(
-                f"{dimension}, rater {rater!r}, item {item!r}: category {category!r} is unknown; allowed: {', '.join(order)}"
+                f"{dimension}, rater {rater!r}, item {item!r}: category {category!r} is unknown; "
+                f"allowed: {', '.join(order)}"
             )
         cells.append((rows.setdefault(item, len(rows)), codes[category]))
     counts = np.zeros((len(rows), len(order)))

@@ -47,6 +47,4 @@ def format_agreement(measured: dict[str, Agreement]) -> str:
             cells.append(f"{text} [{interval[0]:.2f}, {interval[1]:.2f}]" if with_interval and interval else text)
         lines.append(cells)
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return "\n".join(
-        "  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]) for line in lines
-    )
+    return "\n".join("  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]) for line in lines)

@@ -4,7 +4,8 @@ Per pair: cosine of every prediction token with every reference token at one hid
 best match of each prediction token, recall of each reference token. The tokenizer's first and last special token can
 be matched but have no weight of their own. Rescaling: (x - b) / (1 - b) with the baseline b of random pairs.
 
-A prediction without words has the raw score 0 (below 0 once rescaled). A reference without words cannot be scored: None.
+A prediction without words has the raw score 0 (below 0 once rescaled). A reference without words cannot be scored: it
+is None.
 """
 
 import csv
@@ -70,9 +71,7 @@ class BertScorer:
         """Encode `texts` once; equal texts share their states."""
         return ReferenceEmbeddings(list(texts), self._encode(texts, {}))
 
-    def score(
-        self, predictions: Sequence[str], references: Sequence[str] | ReferenceEmbeddings
-    ) -> list[Triple | None]:
+    def score(self, predictions: Sequence[str], references: Sequence[str] | ReferenceEmbeddings) -> list[Triple | None]:
         """(precision, recall, F1) of each pair, None where the reference has no words.
 
         Raises:
@@ -138,9 +137,11 @@ def _match(pairs: list[tuple[str, str]], states: dict[str, tuple[Any, Any]]) -> 
         predicted, predicted_weights, predicted_absent = stack([pair[0] for pair in pairs])
         referred, referred_weights, referred_absent = stack([pair[1] for pair in pairs])
         similarity = predicted @ referred.transpose(1, 2)  # (pairs, prediction tokens, reference tokens)
-        best = similarity.masked_fill(referred_absent.unsqueeze(1), -1.0).amax(2)
+        # Never below 0, with or without padding beside it: bert-score takes the maximum over the zeros of its padding.
+        similarity = similarity.clamp(min=0.0)
+        best = similarity.masked_fill(referred_absent.unsqueeze(1), 0.0).amax(2)
         precision = (best * predicted_weights).sum(1) / predicted_weights.sum(1)
-        best = similarity.masked_fill(predicted_absent.unsqueeze(2), -1.0).amax(1)
+        best = similarity.masked_fill(predicted_absent.unsqueeze(2), 0.0).amax(1)
         recall = (best * referred_weights).sum(1) / referred_weights.sum(1)
         f1 = 2 * precision * recall / (precision + recall)
         triples = torch.stack([precision, recall, f1], dim=1)

@@ -125,7 +125,9 @@ def _load_scorer(
         if layer != PAPER_LAYER or baseline is not None:
             raise ConfigError(f"profile 'paper' fixes layer {PAPER_LAYER} and its baseline; use the profile 'default'")
         if str(encoder) == "minilm":
-            raise ConfigError(f"profile 'paper' scores with {PAPER_ENCODER} or a folder of it; for minilm use 'default'")
+            raise ConfigError(
+                f"profile 'paper' scores with {PAPER_ENCODER} or a folder of it; for minilm use 'default'"
+            )
         return BertScorer(encoder or PAPER_ENCODER, PAPER_LAYER, PAPER_BASELINE, device=device), []
     notes = [] if baseline is not None else ["BERTScore is not rescaled: no baseline was given"]
     return BertScorer(encoder, layer, baseline, device=device), notes

@@ -65,9 +65,13 @@ class DocumentFrequencies:
         except OSError as error:
             raise InputError(f"{path}: {error.strerror}; make it with DocumentFrequencies.build(…).save(…)") from error
         except ValueError as error:
-            raise InputError(f"{path}: not JSON ({error}); make it with DocumentFrequencies.build(…).save(…)") from error
+            raise InputError(
+                f"{path}: not JSON ({error}); make it with DocumentFrequencies.build(…).save(…)"
+            ) from error
         if not isinstance(content, dict) or content.get("kind") != _KIND:
-            raise InputError(f"{path}: holds no document frequencies; make it with DocumentFrequencies.build(…).save(…)")
+            raise InputError(
+                f"{path}: holds no document frequencies; make it with DocumentFrequencies.build(…).save(…)"
+            )
         return cls({tuple(key.split(" ")): count for key, count in content["counts"].items()}, content["documents"])
 
 
@@ -135,7 +139,9 @@ def _similarity(prediction: _Vector, reference: _Vector) -> float:
     for n in range(ORDER):
         scale = prediction.norms[n] * reference.norms[n]
         theirs = reference.weights[n]
-        product = sum(min(w, theirs[ngram]) * theirs[ngram] for ngram, w in prediction.weights[n].items() if ngram in theirs)
+        product = sum(
+            min(w, theirs[ngram]) * theirs[ngram] for ngram, w in prediction.weights[n].items() if ngram in theirs
+        )
         total += product / scale if scale else product
     difference = prediction.length - reference.length
     return total / ORDER * math.exp(-(difference**2) / (2 * SIGMA**2))

@@ -1,8 +1,9 @@
 """RJUA-MedDQA: accuracy and ROUGE-L by task and answer type, Table 5's row, Table 6's split, the hallucination rate.
 
-An unanswerable question is one whose answer is 无. A prediction hallucinates there if it says something else: it neither
-is 无 nor says in other words (ABSTENTIONS) that nothing is written. Failed predictions (None or empty) score 0, are counted,
-and neither hallucinate nor abstain.
+An unanswerable question is one whose answer is 无. A prediction hallucinates there if it says something else: it
+neither is 无 nor says in other words (ABSTENTIONS) that nothing is written. Failed predictions (None or empty) score 0,
+are counted, and neither hallucinate nor abstain. Where questions are marked, the same is counted for the marked ones
+alone: there the page holds no such key or item at all, whereas most 无 stand for a printed key without a value.
 """
 
 import re
@@ -60,23 +61,32 @@ def score_meddqa(
     answer_types: Sequence[str],
     image_qualities: Sequence[str | None] | None = None,
     units: str = "characters",
+    unanswerable: Sequence[bool] | None = None,
 ) -> MeddqaScores:
     """Score predictions; all columns have one entry a question, as in the released files.
 
     Args:
         predictions: None for a question that has no prediction (an error, a reply that did not parse).
-        image_qualities: "high", "low" or None each, for the Table 6 split.
+        image_qualities: "high", "low" (in any case) or None each, for the Table 6 split.
         units: of ROUGE-L: "characters", "words" (jieba) or "released" (white space).
+        unanswerable: which questions were made to have no answer, for the hallucination rate on these alone.
 
     Raises:
         InputError: no rows, columns of different length, an unknown answer type or quality.
         ConfigError: unknown units, or jieba is missing.
     """
     qualities = [None] * len(predictions) if image_qualities is None else image_qualities
+    marks = [False] * len(predictions) if unanswerable is None else unanswerable
     check_aligned(
-        predictions=predictions, answers=answers, tasks=tasks, answer_types=answer_types, image_qualities=qualities
+        predictions=predictions,
+        answers=answers,
+        tasks=tasks,
+        answer_types=answer_types,
+        image_qualities=qualities,
+        unanswerable=marks,
     )
-    unknown = {quality for quality in qualities if quality is not None} - set(QUALITIES)
+    qualities = [quality and quality.strip().lower() for quality in qualities]  # the released files write both cases
+    unknown = set(filter(None, qualities)) - set(QUALITIES)
     if unknown:
         raise InputError(f"image quality {sorted(unknown)[0]!r} is unknown; allowed: {', '.join(QUALITIES)}")
     tokenizer = find_units(units)
@@ -113,7 +123,7 @@ def score_meddqa(
             for (task, answer_type), rows in _group(list(zip(tasks, answer_types, strict=True))).items()
         },
         "all": summary(range(len(predictions))),
-        "hallucination": _hallucination(predictions, answers, failed),
+        "hallucination": _hallucination(predictions, answers, failed, marks),
         "units": units,
         "rules": "released RJUA-MedDQA rules (soft accuracy); ROUGE-L F1",
     }
@@ -143,17 +153,26 @@ def _group(keys: Sequence) -> dict[Any, list[int]]:
     return dict(rows)
 
 
-def _hallucination(predictions: Sequence[str | None], answers: Sequence[str], failed: list[bool]) -> dict[str, Any]:
-    """On unanswerable questions the share that says something else; on the others the share that says nothing is there."""
-    said = defaultdict(list)  # is the question unanswerable? -> does the prediction abstain?
-    for prediction, answer, has_failed in zip(predictions, answers, failed, strict=True):
-        if not has_failed and (answer or "").strip():
-            said[answer.strip() == NOTHING].append(abstains(prediction))
-    unanswerable, answerable = said[True], said[False]
+def _hallucination(
+    predictions: Sequence[str | None], answers: Sequence[str], failed: Sequence[bool], marks: Sequence[bool]
+) -> dict[str, Any]:
+    """On unanswerable questions the share that says something else; on the others the share that abstains."""
+    rows = [row for row, answer in enumerate(answers) if (answer or "").strip()]
+    is_unanswerable = {row: marks[row] or answers[row].strip() == NOTHING for row in rows}
+    answerable = [abstains(predictions[row]) for row in rows if not is_unanswerable[row] and not failed[row]]
+
+    def count(wanted: Sequence[int]) -> dict[str, Any]:
+        abstained = [abstains(predictions[row]) for row in wanted if not failed[row]]
+        hallucinated = abstained.count(False)
+        return {
+            "unanswerable": len(wanted),
+            "answered": len(abstained),
+            "hallucinated": hallucinated,
+            "rate": hallucinated / len(abstained) if abstained else None,
+        }
+
     return {
-        "unanswerable": sum((answer or "").strip() == NOTHING for answer in answers),
-        "answered": len(unanswerable),
-        "hallucinated": unanswerable.count(False),
-        "rate": unanswerable.count(False) / len(unanswerable) if unanswerable else None,
+        **count([row for row in rows if is_unanswerable[row]]),
+        "marked": count([row for row in rows if marks[row]]),
         "abstained_on_answerable": answerable.count(True) / len(answerable) if answerable else None,
     }

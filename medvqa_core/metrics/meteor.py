@@ -1,12 +1,14 @@
 """METEOR 1.5 (Denkowski and Lavie 2014): the authors' Java program, spoken to over its standard input and output.
 
-The jar comes with pycocoevalcap (extra `meteor`); Java must be installed. There is no other METEOR here: where either is
-missing, `missing()` says so and a table row leaves METEOR out.
+The jar comes with pycocoevalcap (extra `meteor`); Java must be installed. There is no other METEOR here: where either
+is missing, `missing()` says so and a table row leaves METEOR out.
 
-Protocol of `-stdio`: `SCORE ||| reference ||| … ||| hypothesis` answers one line of statistics, `EVAL ||| statistics ||| …`
-one score per segment and then the score of the whole. Arguments (`-l en -norm`) and use are those of pycocoevalcap.
+Protocol of `-stdio`: `SCORE ||| reference ||| … ||| hypothesis` answers one line of statistics,
+`EVAL ||| statistics ||| …` one score per segment and then the score of the whole.
+Arguments (`-l en -norm`) and use are those of pycocoevalcap.
 """
 
+import contextlib
 import importlib.util
 import shutil
 import subprocess
@@ -68,10 +70,8 @@ class Meteor:
 
     def __exit__(self, *_: object) -> None:
         try:
-            try:
+            with contextlib.suppress(BrokenPipeError):  # it has ended already
                 self._process.stdin.close()  # end of input ends the program
-            except BrokenPipeError:
-                pass  # it has ended already
             try:
                 self._process.wait(_CLOSING_SECONDS)
             except subprocess.TimeoutExpired:

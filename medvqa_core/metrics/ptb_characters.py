@@ -1,5 +1,5 @@
-"""Which characters beyond ASCII the Java PTB tokeniser knows: measured by feeding it every character of the first plane in
-seven surroundings. What is in no list (and everything beyond the first plane) it drops, as if a space stood there.
+"""Which characters beyond ASCII the Java PTB tokeniser knows: measured by feeding it every character of the first plane
+in seven surroundings. What is in no list (and everything beyond the first plane) it drops, as if a space stood there.
 
 Hexadecimal ranges. A list, not `unicodedata`: the tokeniser's Unicode is older than Python's and must not move with it.
 """

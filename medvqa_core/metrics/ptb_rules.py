@@ -11,26 +11,31 @@ from medvqa_core.metrics.ptb_characters import DIGITS, LETTERS, MARKS, REPEATED,
 TRANSLATED, AS_IT_STANDS = True, False
 Rule = tuple[re.Pattern, bool]
 
+
+def _words(text: str) -> list[str]:
+    return text.split()
+
+
 # "Jan.", "Corp.": the stop belongs to the word; these may end a sentence, those of the next list stand before a name.
-FINAL = (
+FINAL = _words(
     "al ala apr ariz assn aug bancorp bhd bldg blvd bros calif co colo conn corp cos ct dak dec esq est etc ext feb "
     "fla fri ga inc ind intl jan jr jul jun kan kans ky ltd mar md mich minn mo mon mont neb nev nov oct okla penn "
     "plc rd rt sep sept seq sq sr sys tel tenn thu thurs tue tues univ va vt wed wis wisc wyo "
-).split()
-TITLES = (
+)
+TITLES = _words(
     "adj adm adv alex assoc asst atty attys ave brig capt cf cie cmdr col comdr cpl dept det dr drs elec ens ft gen "
     "gov govs hon insp invt jos lieut lt maj messrs mlle mme mr mrs ms msgr mt natl pfc ph pres prof profs pvt rep "
     "reps rev sen sens sfc sgt spc st ste supt supts treas vs wm "
-).split()
-CAPITALISED = "ark az del ill la mass miss ore pa tex wash".split()  # in lower case they are words of their own
-COMPANIES = "mfg mtg ppte pptes ppty pptys pte ptes pty ptys".split()  # not in upper case
-BEFORE_NUMBERS = "art ca fig figs no nos op pp prop".split()
+)
+CAPITALISED = _words("ark az del ill la mass miss ore pa tex wash")  # in lower case they are words of their own
+COMPANIES = _words("mfg mtg ppte pptes ppty pptys pte ptes pty ptys")  # not in upper case
+BEFORE_NUMBERS = _words("art ca fig figs no nos op pp prop")
 
 # After these a stop ends the sentence although one letter stands before it: "vitamin K. The heart".
-STARTERS = (
+STARTERS = _words(
     "A About According Additionally After An As At But Earlier He Her Here However If In It Last Many More Now Once "
     "One Other Our She Since So Some Such That The Their Then There These They This We What When While Yet You "
-).split()
+)
 
 _WORDS_WITH_APOSTROPHE = (
     r"c{APOS}mon|dunkin{APOS}|e{APOS}er|ev{APOS}ry|li{APOS}l|nat{APOS}l|nor{APOS}easter|o{APOS}o|ol{APOS}|s{APOS}mores|"
@@ -111,7 +116,12 @@ _RULES = [
         TRANSLATED,
     ),
     # signs
-    (r"</?[A-Za-z][\w:.-]*(?: +[A-Za-z][\w:.-]*(?: *= *(?:\"[^\"]*\"|'[^']*'|[\w:.-]+))?)* */?>|<[!?][A-Za-z-][^>]*>", "", AS_IT_STANDS),
+    (
+        r"</?[A-Za-z][\w:.-]*(?: +[A-Za-z][\w:.-]*(?: *= *(?:\"[^\"]*\"|'[^']*'|[\w:.-]+))?)* */?>"
+        r"|<[!?][A-Za-z-][^>]*>",
+        "",
+        AS_IT_STANDS,
+    ),
     (r"&(?i:amp|lt|gt|quot|nbsp|apos|mdash|md);", "", TRANSLATED),
     (r"&[aeiouAEIOU](?:acute|grave|uml);|&(?:HT|TL|UR|LR|QC|QL|QR|odq|cdq|#[0-9]+);", "", AS_IT_STANDS),
     (r"[<>]?[:;=][-o*']?[][DdPpOo\\|@{]", "(?![A-Za-z0-9])", AS_IT_STANDS),
@@ -130,7 +140,7 @@ _RULES = [
 
 
 def compile_rules() -> list[Rule]:
-    """Each rule as a pattern whose group 1 is the token and whose whole match includes the context, and its treatment."""
+    """Each rule as a pattern whose group 1 is the token and whose match takes in the context, and its treatment."""
 
     def fill(pattern: str) -> str:
         while True:

@@ -1,8 +1,8 @@
 """The COCO caption tools' tokenisation without Java: Penn Treebank words, lower case, without the punctuation list.
 
 `tokenize` equals pycocoevalcap's `PTBTokenizer` (Stanford PTBTokenizer 3.4.1, `-preserveLines -lowerCase`) for one text
-at a time. At every place of a text the rule that matches most wins, of equals the first; a rule's context counts for the
-length but is not consumed.
+at a time. At every place of a text the rule that matches most wins, of equals the first; a rule's context counts for
+the length but is not consumed.
 
 Known and kept: brackets come out as `-lrb-`, `-rrb-`, …, which the tools mean to drop and, in lower case, do not.
 Not kept: the tools feed all texts as lines of one file, so that a "no." at the end of a text stays one word where the
@@ -23,7 +23,9 @@ from medvqa_core.metrics.ptb_rules import (
 
 NAME = "PTB (own; equal to Stanford PTBTokenizer 3.4.1 as pycocoevalcap 1.2 calls it)"
 # What the tools drop; in front what is printed as one of these: no character at all, spaced dots, longer dashes.
-PUNCTUATION = frozenset(["", ".\xa0.\xa0.", "---", "----", "....", ".....", "''", "'", "``", "`", *".?!,:-;", "--", "..."])
+PUNCTUATION = frozenset(
+    ["", ".\xa0.\xa0.", "---", "----", "....", ".....", "''", "'", "``", "`", *".?!,:-;", "--", "..."]
+)
 _TRANSLATION = str.maketrans(
     {
         **{"(": "-lrb-", ")": "-rrb-", "[": "-lsb-", "]": "-rsb-", "{": "-lcb-", "}": "-rcb-", "\xad": ""},
@@ -36,7 +38,16 @@ _TRANSLATION = str.maketrans(
         **dict.fromkeys('"”»\x94', "''"),
     }
 )
-_ENTITIES = {"&amp;": "&", "&lt;": "<", "&gt;": ">", "&quot;": "", "&apos;": "", "&nbsp;": "", "&mdash;": "", "&md;": ""}
+_ENTITIES = {
+    "&amp;": "&",
+    "&lt;": "<",
+    "&gt;": ">",
+    "&quot;": "",
+    "&apos;": "",
+    "&nbsp;": "",
+    "&mdash;": "",
+    "&md;": "",
+}
 _WHITE_SPACE = re.compile(r"[\t\n\x0b\x0c\r\x85\u2028\u2029]")
 # A plain word that no rule could take further; the frequent case, answered without asking the rules.
 _PLAIN = re.compile(r"[A-Za-z]+(?=,?(?: |$))|[A-Za-z]{2,}(?=[.;:?!](?: |$))")
@@ -85,5 +96,5 @@ _rules = cache(compile_rules)
 
 
 def tokenize(text: str) -> list[str]:
-    """The words of `text`, as the COCO caption tools count them. A mixed number `1 1/2` is one word (with a no-break space)."""
+    """The words of `text` as the COCO caption tools have them. A mixed number `1 1/2` is one, with a no-break space."""
     return list(_tokenize(text))

@@ -33,7 +33,7 @@ Ratings = dict[tuple[str, str], str]
 
 @dataclass
 class RatingSheet:
-    """`ratings[dimension][rater, item]` is a category of `orders[dimension]`; `ignored` are columns without an order."""
+    """`ratings[dimension][rater, item]` is a category of `orders[dimension]`; `ignored` columns have no order."""
 
     ratings: dict[str, Ratings] = field(default_factory=dict)
     orders: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -56,7 +56,9 @@ def read_ratings(path: Path | str, orders: Mapping[str, Iterable[str]] | None = 
             rows = [(f"{path}, line {reader.line_num}", row) for row in reader]
             return collect_ratings(rows, reader.fieldnames or [], orders, str(path))
     except OSError as error:
-        raise InputError(f"{path}: {error.strerror}; give a CSV file with the columns rater,item,<dimension>…") from error
+        raise InputError(
+            f"{path}: {error.strerror}; give a CSV file with the columns rater,item,<dimension>…"
+        ) from error
     except (UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"{path}: not a CSV file in UTF-8 ({error})") from error
 
@@ -81,7 +83,9 @@ def collect_ratings(
     by_name = {column.strip().lower(): column for column in columns if column}
     item = next((by_name[name] for name in _ITEM_NAMES if name in by_name), None)
     if "rater" not in by_name or item is None:
-        raise InputError(f"{where}: columns rater and item (or number) are needed; it has {', '.join(by_name) or 'none'}")
+        raise InputError(
+            f"{where}: columns rater and item (or number) are needed; it has {', '.join(by_name) or 'none'}"
+        )
     rater = by_name["rater"]
     long = {"dimension", "rating"} <= set(by_name)
     sheet = RatingSheet()
@@ -108,7 +112,9 @@ def collect_ratings(
             ratings[who] = _find_category(value, known[dimension], f"{place}, {dimension}")
             sheet.orders[dimension] = known[dimension]
     if not sheet.ratings:
-        unordered = f"; without a known order: {', '.join(sheet.ignored)} (name it with --order)" if sheet.ignored else ""
+        unordered = (
+            f"; without a known order: {', '.join(sheet.ignored)} (name it with --order)" if sheet.ignored else ""
+        )
         raise InputError(f"{where}: no ratings of a dimension whose categories are known{unordered}")
     return sheet
 

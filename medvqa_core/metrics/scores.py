@@ -40,7 +40,9 @@ def check_pairs(predictions: Sequence[str], references: Sequence[str] | Sequence
     lists = []
     for row, item in enumerate(references):
         if not isinstance(item, str | Sequence):
-            raise InputError(f"row {row}: the reference is {type(item).__name__}, allowed are a text or a list of texts")
+            raise InputError(
+                f"row {row}: the reference is {type(item).__name__}, allowed are a text or a list of texts"
+            )
         lists.append([item] if isinstance(item, str) else list(item))
     for row, (prediction, texts) in enumerate(zip(predictions, lists, strict=True)):
         if not texts:

@@ -1,10 +1,10 @@
-"""Soft accuracy of RJUA-MedDQA (paper, Section 5.2): a prediction is right that contains the answer; the released rules.
+"""Soft accuracy of RJUA-MedDQA (paper, Section 5.2): right is what contains the answer; the released rules.
 
 Chinese punctuation counts as ASCII on both sides. By answer type:
 
     single_entity, single_span, single_nr, SA  1 if the answer stands in the prediction
     multi_entity, multi_span                   an equal share (0.5 of two) for each part of the answer that does
-    multi_nr                                   the same; 无异常结果 is right where the prediction has 无 but not 无法判断
+    multi_nr                                   the same; 无异常结果 is right where it has 无 but not 无法判断
     MC                                         0 if the prediction names more than two things, else as single
 
 A prediction that failed (None) or is empty scores 0 and is counted. An answer that is empty cannot be scored: None.
@@ -37,7 +37,9 @@ def soft_accuracy(prediction: str, answer: str, answer_type: str) -> float:
         raise InputError(f"answer type {answer_type!r} is unknown; allowed: {', '.join(ANSWER_TYPES)}")
     prediction, answer = map_punctuation(prediction), map_punctuation(answer).strip()
     if not answer:
-        raise InputError("an empty answer cannot be scored: it stands in every prediction; the files write 无 for nothing")
+        raise InputError(
+            "an empty answer cannot be scored: it stands in every prediction; the files write 无 for nothing"
+        )
     if answer_type == MULTIPLE_CHOICE and len(prediction.split(";")) > CHOICES_ALLOWED:
         return 0.0
     if answer_type == MULTI_NUMERICAL and answer == NO_ABNORMAL:

@@ -55,6 +55,7 @@ class StudyAnswerer:
         import blip2_multiview  # noqa: F401 - registers its classes
         import swin_ved  # noqa: F401 - registers its classes
         import torch
+        from safetensors import SafetensorError
         from transformers import AutoModelForImageTextToText, AutoProcessor
 
         self.kind, self.settings = checkpoint.kind, settings
@@ -66,7 +67,7 @@ class StudyAnswerer:
             self.processor = AutoProcessor.from_pretrained(checkpoint.folder)
             if hasattr(self.processor, "check_config"):
                 self.processor.check_config(self.model.config)
-        except (OSError, ValueError, TypeError, RuntimeError) as error:
+        except (OSError, ValueError, TypeError, RuntimeError, SafetensorError) as error:
             raise InputError(f"{checkpoint.folder} cannot be loaded: {one_line(error)}") from error
         if report["missing_keys"]:  # transformers would go on with random weights in their place
             some = ", ".join(sorted(report["missing_keys"])[:3])

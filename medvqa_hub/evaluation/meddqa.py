@@ -6,11 +6,10 @@ OUT/results.json         figures and counts, and what they were computed with; n
 OUT/scored.jsonl         every question with answer, prediction and scores, to see what is wrong and why
 """
 
-import asyncio
 import json
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +17,13 @@ from medvqa_core.errors import ConfigError, InputError
 from medvqa_core.files import atomic_file, make_folder
 from medvqa_core.governance import Governance, refuse_remote
 from medvqa_core.metrics.scores import mean
-from medvqa_core.progress import track
-from medvqa_hub.evaluation.meddqa_engines import DocumentEngine, DocumentReply, DocumentRequest, load_engine
+from medvqa_core.metrics.soft_accuracy import ANSWER_TYPES
+from medvqa_hub.evaluation.meddqa_answering import ImageSet, answer_questions
+from medvqa_hub.evaluation.meddqa_engines import DocumentEngine, load_engine
 from medvqa_hub.evaluation.meddqa_questions import DocumentQuestion, by_image, load_questions
-from medvqa_hub.evaluation.predictions import FILE, Prediction, PredictionStore, digest_files
-from rjua_meddqa.restoration.pages import Page
+from medvqa_hub.evaluation.predictions import FILE, Prediction
 
 PAGES_FOLDER, RESULTS, SCORED = "pages", "results.json", "scored.jsonl"
-NO_IMAGE = "the image is not there"
 FORMAT = 1
 
 
@@ -67,9 +65,12 @@ def evaluate_meddqa(options: MeddqaOptions) -> dict[str, Any]:
     asked = tuple(row for row in questions.rows if row.task in engine.tasks)
     if not asked:
         raise InputError(f"{options.data}: no question of a task that {engine.name} answers: {', '.join(engine.tasks)}")
+    _refuse_unscorable(asked, options.data)
     make_folder(options.out)
-    pages, unreadable = _restore(engine, asked, questions.governance, options)
-    predictions, new = _predict(engine, asked, pages, unreadable, questions.governance, options)
+    images = _restore(engine, asked, questions.governance, options)
+    predictions, new = answer_questions(
+        engine, asked, images, options.out / FILE, questions.governance, options.retry_failed
+    )
     figures, scored = score(asked, predictions, options.units)
     results = {
         "kind": "meddqa-evaluation",
@@ -81,7 +82,9 @@ def evaluate_meddqa(options: MeddqaOptions) -> dict[str, Any]:
             "fingerprint": questions.fingerprint,
             "questions": len(questions.rows),
             "images": len(by_image(asked)),
-            "unreadable_images": len(unreadable),
+            "missing_images": len({row.img_path for row in asked if row.image is None}),
+            "unreadable_images": len(images.unreadable),
+            "without_quality": sum(row.quality is None for row in asked),
         },
         **figures,
     }
@@ -114,6 +117,7 @@ def score(
         [row.answer_type for row in asked],
         [row.quality for row in asked],
         units,
+        [row.unanswerable for row in asked],
     )
     failures = Counter(p.error for p in predictions if p.error is not None)
     scored = [
@@ -129,89 +133,51 @@ def score(
     counts = {
         "asked": len(asked),
         "failed": failures.total(),
-        "marked_unanswerable": sum(r.unanswerable for r in asked),
+        "empty": sum(p.answer is not None and not p.answer.strip() for p in predictions),
     }
-    of_image: dict[str, list[float | None]] = {}
+    of_image: dict[str, list[dict[str, Any]]] = {}
     for row in scored:
-        of_image.setdefault(row["img_path"], []).append(row["accuracy"])
-    images = {image: {"questions": len(values), "accuracy": mean(values)} for image, values in of_image.items()}
+        of_image.setdefault(row["img_path"], []).append(row)
+    images = {
+        image: {
+            "questions": len(rows),
+            "failed": sum(row["error"] is not None for row in rows),
+            "accuracy": mean([row["accuracy"] for row in rows]),
+        }
+        for image, rows in of_image.items()
+    }
     return {"scores": scores.record, "by_image": images, "counts": counts, "failures": dict(failures)}, scored
+
+
+def _refuse_unscorable(asked: Sequence[DocumentQuestion], data: Path) -> None:
+    """Before hours of answering, not after them. Raises InputError for an answer type without a rule."""
+    for row in asked:
+        if row.answer_type not in ANSWER_TYPES:
+            raise InputError(
+                f"{data}, question {row.id}: answer type {row.answer_type!r} cannot be scored; allowed: "
+                f"{', '.join(ANSWER_TYPES)}; correct the line or leave it out"
+            )
 
 
 def _restore(
     engine: DocumentEngine, asked: Sequence[DocumentQuestion], governance: Governance, options: MeddqaOptions
-) -> tuple[dict[Path, Page], dict[Path, str]]:
-    """The restored page of each image that is there, and why others have none. Empty for engines that read no text."""
+) -> ImageSet:
+    """The restored page of each image that is there, and why others have none. Empty for engines that read no text.
+
+    Raises:
+        ConfigError: two images have the same name, or the OCR engine is not installed.
+        InputError: no image is there, or not one of them can be read.
+    """
     from rjua_meddqa.restoration.ocr import RapidOcrEngine
     from rjua_meddqa.restoration.pages import read_pages, restore_folder
 
     if not engine.reads_pages:
-        return {}, {}
-    images = {row.image.name: row.image for row in asked if row.image is not None}
-    if not images:
+        return ImageSet()
+    paths = list(dict.fromkeys(row.image for row in asked if row.image is not None))
+    if not paths:
         raise InputError(f"{options.data}: not one of its images is there; pass --image-root")
     folder = options.out / PAGES_FOLDER
-    done = restore_folder(list(images.values()), folder, RapidOcrEngine(), options.workers, governance=governance)
+    done = restore_folder(paths, folder, RapidOcrEngine(), options.workers, governance=governance)
+    images = {path.name: path for path in paths}  # restore_folder refuses two of a name
     pages = {images[page.image]: page for page in read_pages(folder)}
-    return pages, {images[name]: reason for name, reason in done.failed}
-
-
-def _predict(
-    engine: DocumentEngine,
-    asked: Sequence[DocumentQuestion],
-    pages: dict[Path, Page],
-    unreadable: dict[Path, str],
-    governance: Governance,
-    options: MeddqaOptions,
-) -> tuple[list[Prediction], int]:
-    """A prediction per row of `asked`, and how many of them were made now. Each image's answers are synced at once."""
-    digests = digest_files([row.image for row in asked if row.image is not None], "Reading images' content")
-    with PredictionStore(options.out / FILE, governance, engine.settings) as store:
-        keys = {row.id: _key(store, row, digests, pages) for row in asked}
-        groups = by_image(asked)
-        new = 0
-        for rows in track(groups.values(), "Answering, image by image", total=len(groups)):
-            todo = {keys[r.id]: r for r in rows if store.is_open(keys[r.id], options.retry_failed)}
-            if not todo:
-                continue
-            replies = _ask(engine, list(todo.values()), pages, unreadable)
-            found = zip(todo.items(), replies, strict=True)
-            store.append([Prediction(key, row.id, reply.answer, reply.error) for (key, row), reply in found])
-            new += len(todo)
-        return [replace(store.find(keys[row.id]), id=row.id) for row in asked], new
-
-
-def _key(store: PredictionStore, row: DocumentQuestion, digests: dict[Path, str], pages: dict[Path, Page]) -> str:
-    page = pages.get(row.image)
-    return store.key(
-        image=digests.get(row.image),
-        text=None if page is None else page.restored.text,
-        question=row.question,
-        task=row.task,
-        answer_type=row.answer_type,
-        context=row.context,
-    )
-
-
-def _ask(
-    engine: DocumentEngine,
-    rows: Sequence[DocumentQuestion],
-    pages: dict[Path, Page],
-    unreadable: dict[Path, str],
-) -> list[DocumentReply]:
-    """Replies to the questions about one image; an image that is not there or not readable fails them all."""
-    image = rows[0].image
-    problem = NO_IMAGE if image is None else unreadable.get(image)
-    if problem is not None:
-        return [DocumentReply(None, problem)] * len(rows)
-    requests = [
-        DocumentRequest(row.id, image, row.question, row.task, row.answer_type, row.context, pages.get(image))
-        for row in rows
-    ]
-    return asyncio.run(_answer(engine, requests))
-
-
-async def _answer(engine: DocumentEngine, requests: Sequence[DocumentRequest]) -> list[DocumentReply]:
-    replies = await engine.answer(requests)
-    assert len(replies) == len(requests), (engine.name, len(replies), len(requests))
-    return replies
+    return ImageSet(pages, {images[name]: reason for name, reason in done.failed})

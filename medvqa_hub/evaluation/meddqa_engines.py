@@ -65,16 +65,25 @@ class DocumentEngine(Protocol):
         tasks: the tasks that it answers; others are not put to it.
         reads_pages: whether requests carry the restored page.
         endpoint: address that text and images are sent to; None where nothing leaves the process.
+        images_at_once: calls of `answer` that may be under way together, on one event loop.
     """
 
     name: str
     settings: dict[str, Any]
     tasks: frozenset[str]
     reads_pages: bool
+    images_at_once: int
     endpoint: str | None
 
     async def answer(self, requests: Sequence[DocumentRequest]) -> list[DocumentReply]:
-        """Answer `requests`, all about one image, in their order, one reply each."""
+        """Answer `requests`, all about one image, in their order, one reply each.
+
+        A failure inside one request is its reply's error.
+
+        Raises:
+            InputError: the image or its text cannot be used; all of its questions fail and the run goes on.
+            Whatever else is raised stops the run.
+        """
         ...
 
 
@@ -84,6 +93,7 @@ class EsraRules:
     name = esra_rules.NAME
     tasks = frozenset(CONTENT_TASKS)
     reads_pages = True
+    images_at_once = 1
     endpoint = None
 
     def __init__(self) -> None:

@@ -1,50 +1,97 @@
-"""The tables of an evaluation on RJUA-MedDQA, as the command line prints them."""
+"""The tables of an evaluation on RJUA-MedDQA, as the command line prints them: each fits a terminal of 80 columns.
 
+The paper's rows are turned into columns: a row per task, so that an engine's seven figures are readable.
+"""
+
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.table import Table
 
 from medvqa_hub.evaluation.printing import figure, make_table
 
-TABLE_5 = {
-    "entity_rouge_l": "Entity RougeL",
-    "entity_accuracy": "Entity Acc",
-    "table_rouge_l": "Table RougeL",
-    "table_accuracy": "Table Acc",
-    "table_nr_accuracy": "TableNR Acc",
-    "mc_accuracy": "MC Acc",
-    "sa_rouge_l": "SA RougeL",
-}
-TABLE_6 = {"entity_rouge_l": "Entity RougeL", "table_accuracy": "Table Acc", "table_nr_accuracy": "TableNR Acc"}
+TASKS = {"entity": "Entity", "table": "Table", "table_nr": "TableNR", "mc": "Multiple choice", "sa": "Short answer"}
+METRICS = {"rouge_l": "RougeL", "accuracy": "Acc"}
+IMAGES_SHOWN = 20
+REASONS_SHOWN = 10
+NAME_WIDTH = 44  # of an image; longer names are cut in print, not in results.json
 
 
 def print_meddqa(results: dict[str, Any], out: Path) -> None:
-    """Print the rows of Tables 5 and 6, the accuracy by image and what could not be answered."""
+    """Print the figures of Tables 5 and 6, the accuracy by image and what could not be answered."""
     console = Console()
-    scores, counts, data = results["scores"], results["counts"], results["data"]
-    name = results["model"]["name"]
-
-    row = make_table("Table 5", *TABLE_5.values())
-    row.add_row(name, *(figure(scores["table_5"][column]) for column in TABLE_5))
-    split = make_table(
-        "Table 6, by image quality", *(f"{head} {q}" for head in TABLE_6.values() for q in ("high", "low"))
-    )
-    split.add_row(name, *(figure(scores["table_6"][f"{c}_{q}"]) for c in TABLE_6 for q in ("high", "low")))
-    images = make_table("By image", "questions", "accuracy")
-    for image, found in results["by_image"].items():
-        images.add_row(image, figure(found["questions"]), figure(found["accuracy"]))
-    for each in (row, split, images):
-        console.print(each)
-
-    hallucination = scores["hallucination"]
-    lines = [
-        f"{counts['asked']:,} of {data['questions']:,} questions asked ({results['asked_now']:,} now), "
-        f"{counts['failed']:,} failed; {data['images']:,} images, {data['unreadable_images']:,} unreadable",
-        f"answers of nothing (无): {hallucination['unanswerable']:,}; something else was said in "
-        f"{hallucination['hallucinated']:,} (rate {figure(hallucination['rate'])})",
-        *(f"failed: {reason}: {count:,} questions" for reason, count in results["failures"].items()),
-        f"predictions, scored questions and results: {out}",
-    ]
-    for line in lines:
+    title = f"{results['model']['name']} on {results['data']['source']}\n"
+    console.print(title, highlight=False, markup=False, soft_wrap=True)
+    print_tables(results, console)
+    console.print(_by_image(results["by_image"]))
+    console.print()
+    for line in _lines(results, out):
         console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def print_tables(results: dict[str, Any], console: Console) -> None:
+    """Print the figures of Tables 5 and 6 alone."""
+    for table in (_table_5(results["scores"]["table_5"]), _table_6(results["scores"]["table_6"])):
+        console.print(table)
+        console.print()
+
+
+def _table_5(row: dict[str, float | None]) -> Table:
+    table = make_table("Table 5", *METRICS.values())
+    for task, head in TASKS.items():
+        table.add_row(head, *(figure(row.get(f"{task}_{metric}")) for metric in METRICS))
+    return table
+
+
+def _table_6(row: dict[str, float | None]) -> Table:
+    table = make_table("Table 6, by quality", "high", "low")
+    for column in dict.fromkeys(key.rsplit("_", 1)[0] for key in row):
+        task, metric = next((t, m) for t in TASKS for m in METRICS if column == f"{t}_{m}")
+        table.add_row(f"{TASKS[task]} {METRICS[metric]}", *(figure(row[f"{column}_{q}"]) for q in ("high", "low")))
+    return table
+
+
+def _by_image(images: dict[str, dict[str, Any]]) -> Table:
+    shown, title = list(images.items()), "By image"
+    if len(shown) > IMAGES_SHOWN:
+        shown = sorted(shown, key=lambda entry: entry[1]["accuracy"] or 0.0)[:IMAGES_SHOWN]
+        title = f"By image, the {IMAGES_SHOWN} lowest of {len(images):,}"
+    table = make_table(title, "questions", "failed", "Acc")
+    for image, found in shown:
+        short = image if len(image) <= NAME_WIDTH else f"…{image[1 - NAME_WIDTH :]}"
+        table.add_row(short, *(figure(found[name]) for name in ("questions", "failed", "accuracy")))
+    return table
+
+
+def _lines(results: dict[str, Any], out: Path) -> Iterator[str]:
+    counts, data, hallucination = results["counts"], results["data"], results["scores"]["hallucination"]
+    yield (
+        f"{counts['asked']:,} of {data['questions']:,} questions asked ({_now(results['asked_now'])}), "
+        f"{counts['failed']:,} failed, {counts['empty']:,} answered with nothing"
+    )
+    yield (
+        f"{data['images']:,} images, {data['missing_images']:,} missing, {data['unreadable_images']:,} unreadable"
+        + (f"; {data['without_quality']:,} questions without image quality" if data["without_quality"] else "")
+    )
+    yield f"answers of nothing (无): {_said(hallucination)}"
+    if hallucination["marked"]["unanswerable"]:
+        yield f"made to be unanswerable: {_said(hallucination['marked'])}"
+    failures = sorted(results["failures"].items(), key=lambda entry: -entry[1])
+    for reason, count in failures[:REASONS_SHOWN]:
+        yield f"failed: {reason}: {count:,} questions"
+    if len(failures) > REASONS_SHOWN:
+        yield f"failed: {len(failures) - REASONS_SHOWN:,} more reasons, see results.json"
+    yield f"predictions, scored questions and results: {out}"
+
+
+def _now(asked: int) -> str:
+    return f"{asked:,} now" if asked else "none now: all were answered before"
+
+
+def _said(counts: dict[str, Any]) -> str:
+    return (
+        f"{counts['unanswerable']:,} questions; something else was said to {counts['hallucinated']:,} "
+        f"(rate {figure(counts['rate'])})"
+    )

@@ -9,7 +9,7 @@ from medvqa_core.governance import Governance
 from rjua_meddqa import data_folder as folders
 from rjua_meddqa.annotation.released import read_annotations, read_questions
 from rjua_meddqa.generation.reasoning_file import read_reasoning
-from rjua_meddqa.schema import LABORATORY
+from rjua_meddqa.schema import IMAGE_QUALITIES, LABORATORY
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class DocumentQuestion:
     Attributes:
         id: `img_path` and the number of the question in its file.
         image: its file; None where there is none.
-        quality: high | low: the annotation's where there is one, else the question's.
+        quality: high | low: the annotation's where there is one, else the question's; None where it says neither.
         is_laboratory: whether the report has a table (the paper's Table 7 splits by it).
     """
 
@@ -30,7 +30,7 @@ class DocumentQuestion:
     answer: str
     task: str
     answer_type: str
-    quality: str
+    quality: str | None
     is_laboratory: bool
     context: str = ""
     unanswerable: bool = False
@@ -79,8 +79,8 @@ def load_questions(data: Path, image_root: Path | None = None) -> QuestionSet:
                 answer=question.answer,
                 task=question.task,
                 answer_type=question.answer_type,
-                quality=(annotation or question).image_quality.lower(),
-                is_laboratory=annotation.report_type == LABORATORY if annotation else bool(_is_table(question)),
+                quality=_read_quality((annotation or question).image_quality),
+                is_laboratory=annotation.report_type.strip() == LABORATORY if annotation else bool(_is_table(question)),
                 context=context,
                 unanswerable=unanswerable,
             )
@@ -95,6 +95,11 @@ def by_image(rows: Sequence[DocumentQuestion]) -> dict[str, list[DocumentQuestio
     for row in rows:
         groups.setdefault(row.img_path, []).append(row)
     return groups
+
+
+def _read_quality(written: str) -> str | None:
+    quality = written.strip().lower()
+    return quality if quality in IMAGE_QUALITIES else None
 
 
 def _is_table(question: object) -> int:

@@ -21,7 +21,6 @@ def print_results(results: Sequence[dict[str, Any]], out: Path) -> None:
         console.print(text, highlight=False, markup=False, soft_wrap=True)
 
     say(_what_was_done(results))
-    console.print()
     console.print(_text_table("Table 4 row", {r["images"]: r["table_4"] for r in results}, first["table_4"]))
     console.print(_conditions_table(results))
     names = [name for name in BREAKDOWN if first["table_4"].get(name) is not None]
@@ -72,7 +71,7 @@ def _findings_table(by_category: dict[str, dict[str, Any]]) -> Table:
 
 
 def make_table(title: str, *columns: str) -> Table:
-    table = Table(title=title, title_justify="left", box=None, padding=(0, 1, 0, 0), pad_edge=False)
+    table = Table(title=f"\n{title}", title_justify="left", box=None, padding=(0, 1, 0, 0), pad_edge=False)
     table.add_column("", no_wrap=True)
     for column in columns:
         table.add_column(column, justify="right")

@@ -51,18 +51,33 @@ def writing_folder(
 
 @contextmanager
 def writing_weights(path: Path) -> Iterator[None]:
-    """Turn what safetensors and torch raise when a write fails into an OutputError; they hide the OSError in a text."""
+    """Turn what is raised when a write fails into an OutputError; safetensors hides the OSError in a text."""
     from safetensors import SafetensorError
 
     try:
         with writing(path):
             yield
-    except (SafetensorError, RuntimeError) as error:
-        if not isinstance(error, SafetensorError) and "write" not in str(error):
-            raise
+    except SafetensorError as error:
         raise OutputError(
             f"cannot write {path}: {error}; free some space (or check the path) and run the same command again"
         ) from error
+
+
+def save_state(state: dict[str, Any], path: Path) -> None:
+    """torch.save, whose own error for a failed write says nothing of the disk.
+
+    Raises:
+        OSError: the disk is full, …
+    """
+    import torch
+
+    with open(path, "wb") as file:
+        try:
+            torch.save(state, file)
+        except RuntimeError as error:
+            if isinstance(error.__context__, OSError):
+                raise error.__context__ from error
+            raise
 
 
 def write_governance(folder: Path, governance: Governance) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from medvqa_core.errors import ConfigError
 from medvqa_core.store import content_key
-from medvqa_hub.training.checkpoints import find_model_folder
+from medvqa_hub.training.checkpoints import find_model_folder, read_json
 from medvqa_hub.training.recipes import Blip2Settings, Recipe, SwinVedSettings
 
 # These change how a checkpoint trains, not what its weights mean: a recipe may set them anew.
@@ -80,8 +80,6 @@ def fingerprint_of_model(folder: Path) -> str:
 
 def kind_of_model(folder: Path) -> str:
     """`model_type` of a checkpoint's configuration."""
-    from medvqa_hub.training.checkpoints import read_json
-
     if (folder / "config.json").exists():
         return str(read_json(folder / "config.json").get("model_type"))
     return "a peft adapter"
@@ -249,7 +247,11 @@ def _blip2_from(settings: Blip2Settings, folder: Path) -> tuple[Any, Any]:
         )
     _check_kind(folder, settings.kind)
     processor = blip2_multiview.Blip2MultiViewProcessor.from_pretrained(folder)
-    model = blip2_multiview.Blip2MultiViewForConditionalGeneration.from_pretrained(folder, **_quantisation(settings))
+    quantised = "quantization_config" in read_json(folder / "config.json")
+    if quantised and settings.quantize is None:
+        raise ConfigError(f"{folder} is quantised, and model.quantize is null: set it to what it was trained with")
+    options = {} if quantised else _quantisation(settings)
+    model = blip2_multiview.Blip2MultiViewForConditionalGeneration.from_pretrained(folder, **options)
     if settings.size == "tiny" and settings.changes == {}:
         tiny, found = blip2_multiview.Blip2MultiViewConfig.tiny(), model.config
         wrong = [

@@ -25,7 +25,6 @@ from torch.utils.data import DataLoader
 from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
 
 from medvqa_core.errors import ConfigError, MedvqaError
-from medvqa_core.files import writing
 from medvqa_core.governance import Governance
 from medvqa_hub.training import checkpoints
 from medvqa_hub.training.parts import freeze_parts, frozen_modules, parameter_groups
@@ -243,13 +242,16 @@ class SupervisedTrainer(Trainer):
 
     def _write(self, path: Path, kind: str, details: dict[str, Any], state: Any) -> None:
         with checkpoints.writing_folder(path, kind, self.governance, self.recipe.to_yaml(), details) as folder:
-            self._model_to_save(kind).save_pretrained(folder)
+            model = self._model_to_save(kind)
+            # transformers cannot turn quantised weights that it has loaded back into their original format; as they are
+            # they load as well.
+            as_they_are = {"save_original_format": False} if getattr(model, "is_quantized", False) else {}
+            model.save_pretrained(folder, **as_they_are)
             self.processing_class.save_pretrained(folder)
             if state is not None:
-                torch.save(self.optimizer.state_dict(), folder / "optimizer.pt")
-                torch.save(self.lr_scheduler.state_dict(), folder / "scheduler.pt")
-                with writing(path):
-                    state.save_to_json(str(folder / "trainer_state.json"))
+                checkpoints.save_state(self.optimizer.state_dict(), folder / "optimizer.pt")
+                checkpoints.save_state(self.lr_scheduler.state_dict(), folder / "scheduler.pt")
+                state.save_to_json(str(folder / "trainer_state.json"))
 
     def _model_to_save(self, kind: str) -> Any:
         """The model; the best one of a LoRA run is whole, its adapter merged, unless its base is quantised."""

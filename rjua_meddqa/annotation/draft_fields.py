@@ -33,24 +33,19 @@ class Field:
 
 def read_fields(cells: Sequence[Cell]) -> list[tuple[str, str]]:
     """(key, value) in reading order; the value of a key with nothing beside or below it is 无."""
-    cells = _merge_spaced_keys(cells)
+    beside = _lines_above_their_key(cells)
     fields: list[Field] = []
     owners: dict[Cell, Field | None] = {}
-    early: dict[Cell, list[Cell]] = {}  # first lines of values that begin above the middle of their key
-    keys = [cell for cell in cells if _is_key_alone(cell)]
     for row in rows(cells):
-        row_fields = []
         for cell in row:
-            section = _section_of(cell, row, fields, owners)
-            for key, piece in _split(cell, section):
+            if any(cell in lines for lines in beside.values()):
+                continue
+            for key, piece in _split(cell, _section_of(cell, fields)):
                 if key is not None:
-                    fields.append(Field(key, piece, early.pop(cell, [])))
-                    row_fields.append(fields[-1])
-                    owners[piece] = fields[-1]
-                elif (coming := _key_coming(piece, keys, owners)) is not None:
-                    early.setdefault(coming, []).append(piece)
+                    fields.append(Field(key, piece, list(beside.get(cell, ()))))
+                    owners.update(dict.fromkeys((piece, *fields[-1].pieces), fields[-1]))
                 elif piece.text.strip() and not words.BOILERPLATE.search(piece.text):
-                    owner = _owner(piece, row, row_fields, fields, owners)
+                    owner = _owner(piece, fields, owners)
                     owners[piece] = owner
                     if owner is not None:
                         owner.pieces.append(piece)
@@ -62,46 +57,49 @@ def _is_key_alone(cell: Cell) -> bool:
     return text.endswith((":", "：")) and _looks_like_key(text.rstrip(" :：")) and not _COLON.search(text[:-1])
 
 
-def _key_coming(piece: Cell, keys: list[Cell], owners: dict[Cell, Field | None]) -> Cell | None:
-    """The key beside two lines of its value, of which `piece` is the upper: a little lower, left of it, not met yet."""
-    if _left_in_row(piece, owners):
-        return None
-    met = {owner.cell for owner in owners.values() if owner is not None}
+def _lines_above_their_key(cells: Sequence[Cell]) -> dict[Cell, tuple[Cell, ...]]:
+    """{key: lines of its value that stand higher than itself}, for keys in the middle beside a text of several lines.
+
+    From the line nearest to the key upwards, as long as lines are set close, begin at the same place, have nothing left
+    of them, and are nearer to this key than to the one above it.
+    """
+    keys = [cell for cell in cells if _is_key_alone(cell)]
+    texts = [cell for cell in cells if _split(cell, None)[0][0] is None]
+    found: dict[Cell, tuple[Cell, ...]] = {}
     for key in keys:
-        is_beside = _is_left_of(key, piece) and piece.left - key.right < FARTHEST_VALUE * piece.height
-        is_lower = 0 < key.y - piece.y < 0.9 * max(key.height, piece.height)
-        if is_beside and is_lower and key not in met and not in_row(key, piece):
-            return key
+        near = [
+            text for text in texts if _is_left_of(key, text) and text.left - key.right < FARTHEST_VALUE * key.height
+        ]
+        near = [text for text in near if abs(text.y - key.y) < 0.9 * max(key.height, text.height)]
+        if not near:
+            continue
+        line = min(near, key=lambda text: (round(text.left / key.height), abs(text.y - key.y)))
+        others = [other for other in keys if other.y < key.y and overlap(other, key) > 0]
+        above = [line] if line.y < key.y and not in_row(line, key) else []
+        while (line := _line_above(line, texts, cells)) is not None and line.left > key.right - key.height:
+            if any(abs(line.y - other.y) <= key.y - line.y for other in others):
+                break
+            if not in_row(line, key):
+                above.append(line)
+        found[key] = tuple(reversed(above))
+    return {key: lines for key, lines in found.items() if lines}
+
+
+def _line_above(line: Cell, texts: Sequence[Cell], cells: Sequence[Cell]) -> Cell | None:
+    """The line of the same text above `line`; the first line of a paragraph may be indented."""
+    for text in sorted(texts, key=lambda text: -text.y):
+        is_close = text.y < line.y and not in_row(text, line) and line.top - text.bottom < 0.9 * line.height
+        if is_close and abs(text.left - line.left) < 2.5 * line.height:
+            is_first = not any(_is_left_of(other, text) and in_row(other, text, 0.7) for other in cells)
+            return text if is_first else None
     return None
 
 
-def _merge_spaced_keys(cells: Sequence[Cell]) -> list[Cell]:
-    """`姓` and `名：` read as two boxes are one key."""
-    merged: list[Cell] = []
-    for row in rows(cells):
-        position = 0
-        while position < len(row):
-            cell = row[position]
-            following = row[position + 1] if position + 1 < len(row) else None
-            if following is not None and len(cell.text) <= 2 and re.fullmatch(r"[\u4e00-\u9fff]+", cell.text):
-                head = re.match(r"[\u4e00-\u9fff]{1,3}(?=\s*[:：])", following.text)
-                is_near = following.left - cell.right < FARTHEST_VALUE * cell.height
-                if head and is_near and words.is_known_key(cell.text + head[0]):
-                    cell = Cell(cell.text + following.text, cell.left, following.right, cell.y, cell.height)
-                    position += 1
-            merged.append(cell)
-            position += 1
-    return merged
-
-
-def _section_of(cell: Cell, row: list[Cell], fields: list[Field], owners: dict[Cell, Field | None]) -> Field | None:
-    """The field whose running text `cell` goes on with if it is no field itself: a section right above."""
-    if not fields or not words.is_section(fields[-1].key):
-        return None
-    section = fields[-1]
-    if in_row(cell, section.cell):
-        return section if cell.left > section.cell.left else None
-    return section
+def _section_of(cell: Cell, fields: list[Field]) -> Field | None:
+    """The section above, or left in the row, whose running text `cell` goes on with if it is no field itself."""
+    section = fields[-1] if fields and words.is_section(fields[-1].key) else None
+    is_left = section is not None and in_row(cell, section.cell) and cell.left <= section.cell.left
+    return None if is_left else section
 
 
 def _split(cell: Cell, section: Field | None) -> list[tuple[str | None, Cell]]:
@@ -187,28 +185,33 @@ def _bare_key(cell: Cell) -> list[tuple[str | None, Cell]] | None:
     return None
 
 
-def _owner(
-    piece: Cell, row: list[Cell], row_fields: list[Field], fields: list[Field], owners: dict[Cell, Field | None]
-) -> Field | None:
-    """The field that `piece` belongs to."""
-    nearest = _left_in_row(piece, owners)
-    if nearest is not None:
-        if piece.left - nearest.right <= FARTHEST_VALUE * piece.height:
-            return owners[nearest]
-        return None
+def _owner(piece: Cell, fields: list[Field], owners: dict[Cell, Field | None]) -> Field | None:
+    """The field that `piece` belongs to: left of it, else above it, else the section that is open."""
     above = [other for other in owners if other.y < piece.y and overlap(other, piece) > 0 and not in_row(other, piece)]
-    if above:
-        nearest = max(above, key=lambda other: other.y)
-        owner = owners[nearest]
-        if owner is not None and piece.top - nearest.bottom <= FARTHEST_LINE * piece.height:
-            is_below_key = nearest is owner.cell
-            if not is_below_key or words.is_section(owner.key):
-                return owner
+    over = max(above, key=lambda other: other.y, default=None)
+    if over is not None and piece.top - over.bottom > FARTHEST_LINE * piece.height:
+        over = None
+    owner_over = owners[over] if over is not None else None
+    left = _left_in_row(piece, owners)
+    if left is not None:
+        is_key_left = owners[left] is not None and owners[left].cell == left
+        if owner_over is not None and not is_key_left and _heads_a_column(over, owner_over):
+            return owner_over
+        return owners[left] if piece.left - left.right <= FARTHEST_VALUE * piece.height else None
+    if owner_over is not None and (
+        over != owner_over.cell or words.is_section(owner_over.key) or _heads_a_column(over, owner_over)
+    ):
+        return owner_over
     section = fields[-1] if fields and words.is_section(fields[-1].key) else None
     if section is None:
         return None
     last = section.pieces[-1] if section.pieces else section.cell
     return section if piece.top - last.bottom <= 2 * FARTHEST_LINE * piece.height else None
+
+
+def _heads_a_column(over: Cell, owner: Field) -> bool:
+    """Whether the text above is a key without colon or value: in some forms values stand below such keys."""
+    return over == owner.cell and not owner.pieces and not over.text.rstrip().endswith((":", "："))
 
 
 def _left_in_row(piece: Cell, owners: dict[Cell, Field | None]) -> Cell | None:

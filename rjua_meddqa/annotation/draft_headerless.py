@@ -9,6 +9,7 @@ from rjua_meddqa.schema import TableRow
 
 FEWEST_ROWS = 3  # with a range each: fewer are more likely measurements in a text
 _DATE = re.compile(r"\d{4}[-/.年]\d{1,2}|\d{1,2}:\d{2}")
+_NAMED_RANGE = re.compile(r"\s*(?:参考|正常|标准|生物参考)(?:值|范围|区间|值范围)?\s*[:：](.+)", re.DOTALL)
 _NAME = re.compile(r"[\u4e00-\u9fffA-Za-zα-ωΑ-Ω]")
 
 
@@ -17,6 +18,11 @@ def read_headerless(cells: Sequence[Cell]) -> tuple[list[TableRow], set[Cell]]:
     found: list[tuple[list[str], list[Cell]]] = []
     for row in rows(cells):
         found += _read_row(row)
+        for cell in row:
+            named = _NAMED_RANGE.match(cell.text)
+            if named and found and not found[-1][0][2] and parse_range(named[1]).intervals:
+                found[-1][0][2] = named[1].strip()
+                found[-1][1].append(cell)
     if sum(bool(texts[2]) for texts, _ in found) < FEWEST_ROWS:
         return [], set()
     from rjua_meddqa.annotation.draft_tables import table_row

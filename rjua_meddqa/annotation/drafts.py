@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from rjua_meddqa.annotation.cells import cell_of, level
 from rjua_meddqa.annotation.draft_fields import read_fields
+from rjua_meddqa.annotation.draft_spacing import merge_spaced_words
 from rjua_meddqa.annotation.draft_tables import read_tables
 from rjua_meddqa.schema import LABORATORY, Annotation, TableRow
 
@@ -41,7 +42,7 @@ class Draft:
 def draft(restored: "RestoredText") -> Draft:
     """Key-values and quadruplets of a restored page."""
     boxes = [box for line in restored.lines for box in line if box.text.strip()]
-    cells = level([cell_of(box) for box in boxes], boxes)
+    cells = merge_spaced_words(level([cell_of(box) for box in boxes], boxes))
     table, used = read_tables(cells)
     return Draft(tuple(read_fields([cell for cell in cells if cell not in used])), tuple(table))
 

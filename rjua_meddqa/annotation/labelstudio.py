@@ -124,7 +124,7 @@ def labelling_config() -> str:
         )
     return f"""<View style="display: flex">
   <View style="flex: 60%">
-    <Image name="{IMAGE}" value="${IMAGE}" zoom="true" zoomControl="true" rotateControl="true"/>
+    <Image name="{IMAGE}" value="${IMAGE}" zoom="true" zoomControl="true"/>
     <RectangleLabels name="{BOXES}" toName="{IMAGE}" canRotate="true">
       <Label value="{BOX_LABEL}" background="#1f77b4"/>
     </RectangleLabels>
@@ -170,6 +170,8 @@ def _page_entry(name: str, kind: str, value: dict[str, Any]) -> dict[str, Any]:
 
 
 def _box(entry: Mapping[str, Any], text: str, where: str) -> Box:
+    if entry.get("image_rotation"):
+        raise InputError(f"{where}: the image was turned by {entry['image_rotation']} degrees; turn it back there")
     try:
         value, size = entry["value"], (entry["original_width"], entry["original_height"])
         x, y = value["x"] * size[0] / 100, value["y"] * size[1] / 100

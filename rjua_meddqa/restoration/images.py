@@ -84,7 +84,9 @@ def open_report(path: Path) -> ReportImage:
     except UnidentifiedImageError:
         raise InputError(f"{path}: no image that can be read; allowed are PNG, JPEG, TIFF, BMP, WebP and GIF") from None
     except _BROKEN_FILE as error:
-        raise InputError(f"{path}: the image cannot be read ({one_line(error)}); get it anew or leave it out") from error
+        raise InputError(
+            f"{path}: the image cannot be read ({one_line(error)}); get it anew or leave it out"
+        ) from error
     if orientation in _TURNS:
         pixels = pixels.transpose(Image.Transpose[_TURNS[orientation]])
     if orientation in (5, 6, 7, 8):
@@ -134,7 +136,8 @@ def _own_size_limit() -> Iterator[None]:
 
 
 def _refuse_size(path: Path, image: "Image.Image") -> None:
-    size = image.width * image.height * len(image.getbands()) * (2 if image.mode.startswith("I;16") else 1)
+    depth = 4 if image.mode in ("I", "F") else 2 if image.mode.startswith("I;16") else 1
+    size = image.width * image.height * len(image.getbands()) * depth
     if size > MAX_DECODED:
         raise InputError(
             f"{path}: {image.width} x {image.height} pixels in mode {image.mode} would take {size / 1e9:.1f} GB, "

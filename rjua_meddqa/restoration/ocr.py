@@ -22,6 +22,9 @@ from rjua_meddqa.schema import Box
 if TYPE_CHECKING:
     from PIL import Image
 
+# Each of the engine's libraries has exceptions of its own, under names that its releases change.
+_ENGINE_MODULES = ("rapidocr", "onnxruntime", "cv2")
+_PLAIN_FAILURES = (ArithmeticError, LookupError, RuntimeError, ValueError)
 DECIMALS = 2  # of written coordinates; a hundredth of a pixel is below what any engine knows
 
 
@@ -72,7 +75,9 @@ class RapidOcrEngine:
         read = _load_rapidocr(self.max_side, self.threads)
         try:
             result = read(np.asarray(image.convert("RGB"))[:, :, ::-1])  # it expects blue first
-        except (RuntimeError, ValueError, IndexError, ZeroDivisionError) as error:
+        except Exception as error:
+            if not isinstance(error, _PLAIN_FAILURES) and type(error).__module__.split(".")[0] not in _ENGINE_MODULES:
+                raise
             raise InputError(f"RapidOCR cannot read the image ({image.width} x {image.height}): {error}") from error
         if result.boxes is None:
             return []

@@ -18,6 +18,7 @@ from medvqa_core.errors import ConfigError, InputError, MedvqaError, one_line
 from medvqa_core.governance import Governance
 from medvqa_core.progress import track
 from medvqa_core.store import RecordStore, content_key
+from rjua_meddqa.restoration.esra import check_box
 from rjua_meddqa.restoration.images import open_report
 from rjua_meddqa.restoration.ocr import OcrEngine, boxes_to_json
 from rjua_meddqa.restoration.quality import judge_quality
@@ -55,6 +56,9 @@ def read_report(path: Path, engine: OcrEngine) -> Reading:
         replace(box, points=tuple((x * image.factor, y * image.factor) for x, y in box.points))
         for box in page.original_boxes
     ]
+    for number, pair in enumerate(zip(page.boxes, originals, strict=True)):
+        for box in pair:  # an engine's mistake is this image's failure, and never gets into the cache
+            check_box(box, f"{path}, box {number} of {engine.name}")
     return {
         "width": image.width,
         "height": image.height,

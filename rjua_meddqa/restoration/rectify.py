@@ -3,9 +3,9 @@
 1. Direction: the page is read as it is; only if that goes badly (few sure characters, or text that runs up and down),
    it is turned by 90, 180 or 270 degrees and read again.
 2. Shape: a perspective from four corners of the paper, or a rotation by the median slope of the text, whichever leaves
-   the text level. After a large one the page is read again, and the earlier reading stays if that was better: a page is
-   never made worse.
-3. Crop to the paper, where its outline was found; text beside it stays on the page.
+   the text level; and a crop to the paper where its outline was found, text beside it included.
+3. After a large change of shape the page is read again. The earlier reading stays if that was better: a page is never
+   made worse.
 4. Levelling of what is curled (module levelling).
 """
 
@@ -62,6 +62,7 @@ def rectify(image: "Image.Image", engine: OcrEngine) -> RectifiedPage:
     turned = turn_image(image, direction)
     outline = find_outline(turned, boxes)
     shape = find_shape(turned.size, boxes, outline)
+    shape = shape.then(_crop(shape, outline, boxes))
     originals = [turn.move_back(box) for box in boxes]
     if steepest_edge(shape) >= REREAD_ANGLE:
         again = engine.read(shape.warp(turned))
@@ -69,7 +70,6 @@ def rectify(image: "Image.Image", engine: OcrEngine) -> RectifiedPage:
         if strength(again) >= SAME_READING * strength(boxes):
             originals = [turn.then(shape).move_back(box) for box in again]
     transform = turn.then(shape)
-    transform = transform.then(_crop(transform, turn, outline, originals))
     boxes = [transform.move(box) for box in originals]
     levelling = fit_levelling(boxes, transform.width, transform.height)
     return RectifiedPage(
@@ -242,14 +242,15 @@ def _holds_together(transform: Transform, boxes: Sequence[Box]) -> bool:
     return True
 
 
-def _crop(transform: Transform, turn: Transform, outline: Outline | None, originals: Sequence[Box]) -> Transform:
-    """From the rectified page to the part of it that holds the paper and all text."""
+def _crop(shape: Transform, outline: Outline | None, boxes: Sequence[Box]) -> Transform:
+    """From the page of `shape` to the part of it that holds the paper, and as much beside it as all text needs."""
     if outline is None:
-        return Transform.identity(transform.width, transform.height)
-    points = list(transform.forward(turn.inverse(outline.points)))
-    points += [point for box in originals for point in transform.forward(box.points)]
-    left, top = (math.floor(max(0.0, min(point[i] for point in points))) for i in (0, 1))
-    right = math.ceil(min(transform.width, max(x for x, _ in points)))
-    bottom = math.ceil(min(transform.height, max(y for _, y in points)))
+        return Transform.identity(shape.width, shape.height)
+    ends = []
+    for axis, size in enumerate((shape.width, shape.height)):
+        paper = [min(max(0.0, point[axis]), float(size)) for point in shape.forward(outline.points)]
+        text = [point[axis] for box in boxes for point in shape.forward(box.points)]
+        ends.append((math.floor(min(paper + text)), math.ceil(max(paper + text))))
+    (left, right), (top, bottom) = ends
     rows = ((1.0, 0.0, -float(left)), (0.0, 1.0, -float(top)), (0.0, 0.0, 1.0))
     return Transform(rows, max(1, right - left), max(1, bottom - top))

@@ -1,4 +1,4 @@
-"""Write caption_scores.json and bert_scores.json: what pycocoevalcap and bert-score say about 200 pairs of our own sentences.
+"""Write caption_scores.json and bert_scores.json: what pycocoevalcap and bert-score say about 200 of our pairs.
 
     python tests/golden/make_caption_scores.py
 
@@ -18,7 +18,13 @@ PAIRS = 200
 LAYER = 4  # of all-MiniLM-L6-v2
 BASELINE = (0.41, 0.42, 0.40)  # any numbers: what is checked is the rescaling
 
-PLACES = ["the left lung base", "both lungs", "the right upper lobe", "the costophrenic angles", "the retrocardiac area"]
+PLACES = [
+    "the left lung base",
+    "both lungs",
+    "the right upper lobe",
+    "the costophrenic angles",
+    "the retrocardiac area",
+]
 THINGS = ["pleural effusion", "focal opacity", "pneumothorax", "pulmonary edema", "consolidation", "a 3.5 cm mass"]
 SIZES = ["small", "moderate", "large", "mild-to-moderate", "2-3 mm", "1 1/2 cm", "<5 mm"]
 FORMS = [
@@ -31,7 +37,23 @@ FORMS = [
     "No.",
     "Dr. Doe's tube ends 4.2 cm above the carina, i.e. in good position!",
 ]
-ODD = ["", " ", ".", "...", "?!", "--", "( )", "\u201cno\u201d", "Yes", "no", "é", "naïve Überlagerung – 5 µm ≥ 2°", "中文", "½", "😀"]
+ODD = [
+    "",
+    " ",
+    ".",
+    "...",
+    "?!",
+    "--",
+    "( )",
+    "\u201cno\u201d",
+    "Yes",
+    "no",
+    "é",
+    "naïve Überlagerung – 5 µm ≥ 2°",
+    "中文",
+    "½",
+    "😀",
+]
 
 
 def make_sentence(draw: random.Random) -> str:

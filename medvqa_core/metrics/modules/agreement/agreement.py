@@ -5,11 +5,12 @@ from dataclasses import asdict
 
 import datasets
 import evaluate
+
 from medvqa_core.errors import InputError
 from medvqa_core.metrics.agreement import measure_agreement
 
-_DESCRIPTION = """Weighted Fleiss' kappa and Gwet's AC1 and AC2 for any number of raters and with missing ratings, and the
-variants behind Table 3 of the MIMIC-CXR-VQA paper under the names ac1_published and ac2_published."""
+_DESCRIPTION = """Weighted Fleiss' kappa and Gwet's AC1 and AC2 for any number of raters and with missing ratings, and
+the variants behind Table 3 of the MIMIC-CXR-VQA paper under the names ac1_published and ac2_published."""
 
 _KWARGS_DESCRIPTION = """
 Args:

@@ -2,10 +2,12 @@
 
 import datasets
 import evaluate
+
 from medvqa_core.metrics.caption_row import score_row
 
-_DESCRIPTION = """BLEU-1..4, METEOR, ROUGE-L, CIDEr and BERTScore of generated answers, as in Table 4 of the MIMIC-CXR-VQA
-paper. The result names profile, tokenizer, libraries and versions; what was left out is None and a note says why."""
+_DESCRIPTION = """BLEU-1..4, METEOR, ROUGE-L, CIDEr and BERTScore of generated answers, as in Table 4 of the
+MIMIC-CXR-VQA paper. The result names profile, tokenizer, libraries and versions; what was left out is None and a note
+says why."""
 
 _KWARGS_DESCRIPTION = """
 Args:

@@ -2,10 +2,11 @@
 
 import datasets
 import evaluate
+
 from medvqa_core.metrics.meddqa_scores import score_meddqa
 
-_DESCRIPTION = """Soft accuracy and ROUGE-L of answers about Chinese medical reports, by task and answer type, in the shape of
-Tables 5 and 6 of the RJUA-MedDQA paper, and the hallucination rate on unanswerable questions."""
+_DESCRIPTION = """Soft accuracy and ROUGE-L of answers about Chinese medical reports, by task and answer type, in the
+shape of Tables 5 and 6 of the RJUA-MedDQA paper, and the hallucination rate on unanswerable questions."""
 
 _KWARGS_DESCRIPTION = """
 Args:
@@ -15,6 +16,7 @@ Args:
     answer_types: single_entity, multi_entity, single_span, multi_span, single_nr, multi_nr, MC or SA, one each.
     image_qualities: "high" or "low", one each, or None where unknown.
     units: of ROUGE-L: "characters", "words" (jieba) or "released" (split at white space).
+    unanswerable: which questions were made to have no answer; the hallucination rate is also given for these alone.
     samples: also return the values of each question.
 Examples:
     >>> from medvqa_core import metrics
@@ -40,7 +42,15 @@ class Meddqa(evaluate.Metric):
         )
 
     def _compute(
-        self, predictions, references, tasks, answer_types, image_qualities, units="characters", samples=False
+        self,
+        predictions,
+        references,
+        tasks,
+        answer_types,
+        image_qualities,
+        units="characters",
+        unanswerable=None,
+        samples=False,
     ):
-        scored = score_meddqa(predictions, references, tasks, answer_types, image_qualities, units)
+        scored = score_meddqa(predictions, references, tasks, answer_types, image_qualities, units, unanswerable)
         return {**scored.record, "samples": scored.samples} if samples else scored.record

@@ -2,10 +2,11 @@
 
 import datasets
 import evaluate
+
 from medvqa_core.metrics.soft_accuracy import soft_accuracy_scores
 
-_DESCRIPTION = """A prediction is right that contains the answer; parts of an answer count separately, by answer type, as in
-the released scoring of RJUA-MedDQA."""
+_DESCRIPTION = """A prediction is right that contains the answer; parts of an answer count separately, by answer type,
+as in the released scoring of RJUA-MedDQA."""
 
 _KWARGS_DESCRIPTION = """
 Args:

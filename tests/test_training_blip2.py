@@ -1,0 +1,118 @@
+"""BLIP-2-MultiView through the same trainer: what is trained, views, LoRA, quantised parts, from a plain BLIP-2."""
+
+import json
+
+import pytest
+import torch
+from blip2_multiview import Blip2MultiViewForConditionalGeneration, Blip2MultiViewProcessor
+from blip2_multiview_models import make_plain_blip2
+from builds import build_release
+from training_runs import fast_recipe, weights
+
+from medvqa_core.errors import ConfigError
+from medvqa_hub.training.checkpoints import complete_checkpoints
+from medvqa_hub.training.model_loading import load_model
+from medvqa_hub.training.run import train
+
+RATES = "{q_formers: 1e-3, projections: 1e-3, prefix: 1e-3}"
+
+
+@pytest.fixture(scope="module")
+def build(tmp_path_factory):
+    return build_release(tmp_path_factory.mktemp("build"), studies=10)
+
+
+def settings(**changes):
+    return fast_recipe(
+        "tiny-blip2-multiview", **{"training__learning_rates": RATES, "training__max_steps": 2, **changes}
+    )
+
+
+def go(build, out, recipe):
+    return train(recipe, build.workspace.root, out, build.tree, say=lambda line: None)
+
+
+def test_branches_and_prefix_move_and_nothing_else(build, tmp_path):
+    out = go(build, tmp_path / "out", settings())
+    before, _ = load_model(settings(), None, _texts(build))
+    before, after = before.state_dict(), weights(out / "checkpoint-000002")
+    moved = {name for name, value in after.items() if not torch.equal(value, before[name])}
+    assert moved
+    assert all("branches" in name or "prefix_embeddings" in name for name in moved), moved
+    for part in ("qformer", "query_tokens", "projection", "prefix_embeddings"):
+        assert any(part in name for name in moved), part
+    loaded = Blip2MultiViewForConditionalGeneration.from_pretrained(out / "best")
+    assert loaded.config.text_config.vocab_size == len(Blip2MultiViewProcessor.from_pretrained(out / "best").tokenizer)
+
+
+def test_a_stopped_run_goes_on_to_the_same_weights(build, tmp_path, monkeypatch):
+    whole = go(build, tmp_path / "whole", settings(training__save_every=1))
+    real, calls = torch.optim.AdamW.step, []
+
+    def step(self, *args, **kwargs):
+        calls.append(1)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return real(self, *args, **kwargs)
+
+    monkeypatch.setattr(torch.optim.AdamW, "step", step)
+    with pytest.raises(KeyboardInterrupt):
+        go(build, tmp_path / "out", settings(training__save_every=1))
+    out = go(build, tmp_path / "out", settings(training__save_every=1))
+    ours, theirs = weights(out / "checkpoint-000002"), weights(whole / "checkpoint-000002")
+    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+
+
+def test_lora_trains_adapters_and_the_best_model_is_whole(build, tmp_path, monkeypatch):
+    lora = settings(model__lora="{r: 2}", training__learning_rates=RATES[:-1] + ", lora: 1e-2}", training__save_every=1)
+    out = go(build, tmp_path / "out", lora)
+    assert (out / "checkpoint-000002" / "adapter_model.safetensors").exists()
+    base, _ = load_model(settings(), None, _texts(build))
+    merged = Blip2MultiViewForConditionalGeneration.from_pretrained(out / "best")
+    attention = "language_model.encoder.block.0.layer.0.SelfAttention.{}.weight"
+    found, before = merged.state_dict(), base.state_dict()
+    assert not torch.equal(found[attention.format("q")], before[attention.format("q")])
+    assert torch.equal(found[attention.format("k")], before[attention.format("k")])
+    with pytest.raises(ConfigError, match="fields of peft's LoraConfig"):
+        load_model(settings(model__lora="{rank: 2}"), None, _texts(build))
+
+
+@pytest.mark.parametrize("bits", ["4bit", "8bit"])
+def test_quantised_parts_stay_and_branches_are_trained_and_go_on(build, tmp_path, bits, monkeypatch):
+    quantised = settings(model__quantize=bits, training__save_every=1, selection__every=None)
+    real, calls = torch.optim.AdamW.step, []
+
+    def step(self, *args, **kwargs):
+        calls.append(1)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return real(self, *args, **kwargs)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(torch.optim.AdamW, "step", step)
+        go(build, tmp_path / "out", quantised)
+    ((_, first),) = complete_checkpoints(tmp_path / "out")
+    before = weights(first)
+    out = go(build, tmp_path / "out", quantised)
+    after = weights(out / "checkpoint-000002")
+    moved = {name for name in after if not torch.equal(after[name], before[name])}
+    assert moved and all("branches" in name or "prefix_embeddings" in name for name in moved)
+    assert json.loads((out / "best" / "config.json").read_text())["quantization_config"]
+
+
+def test_a_plain_blip2_is_where_the_full_recipe_starts(tmp_path):
+    make_plain_blip2().save_pretrained(tmp_path / "plain")
+    Blip2MultiViewProcessor.tiny().tokenizer.save_pretrained(tmp_path / "plain")
+    recipe = settings(model__size=None, model__from_blip2=str(tmp_path / "plain"))
+    model, processor = load_model(recipe, None, [])
+    assert processor.image_size == model.config.vision_config.image_size
+    with pytest.raises(ConfigError, match="the model cannot be made"):
+        load_model(settings(model__size=None, model__from_blip2=str(tmp_path / "none")), None, [])
+    with pytest.raises(ConfigError, match="model.size base has random weights"):
+        load_model(settings(model__size="base"), None, [])
+
+
+def _texts(build):
+    from medvqa_hub.training.data_loading import load_data
+
+    return load_data(build.workspace.root, build.tree, settings().data).texts()

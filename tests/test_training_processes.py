@@ -1,0 +1,110 @@
+"""Several processes and kills from outside: two train as one does, and a killed run ends like one that never was."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from builds import build_release
+from training_runs import FAST, weights, without_speed
+
+from medvqa_core.errors import ConfigError
+from medvqa_hub.training.launching import make_command
+from medvqa_hub.training.training_log import read_log
+
+KILLS = 4
+
+
+def command(build, out, *more: str) -> list[str]:
+    arguments = ["train", "swin-ved", "--recipe", "tiny-swin-ved-stage2", "--data", str(build.workspace.root)]
+    arguments += ["--image-root", str(build.tree), "--out", str(out)]
+    for key, value in FAST.items():
+        arguments += ["--set", f"{key}={'null' if value is None else value}"]
+    return [sys.executable, "-m", "medvqa_hub.cli", *arguments, *more]
+
+
+@pytest.fixture(scope="module")
+def build(tmp_path_factory):
+    return build_release(tmp_path_factory.mktemp("build"), studies=16)
+
+
+@pytest.fixture(scope="module")
+def one(build, tmp_path_factory):
+    """A run of one process that nothing stopped, and its seconds."""
+    out = tmp_path_factory.mktemp("one") / "out"
+    started = time.monotonic()
+    subprocess.run(command(build, out), check=True, capture_output=True)
+    return out, time.monotonic() - started
+
+
+@pytest.mark.slow
+def test_two_processes_give_the_metrics_of_one(build, one, tmp_path):
+    """Dropout included: each batch draws its own, whoever works on it."""
+    done = subprocess.run(
+        command(build, tmp_path / "two", "--launch", "--cpu --num_processes 2 --num_cpu_threads_per_process 1"),
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("8 steps of 4 studies") == 1  # only the first process speaks
+    ours, theirs = without_speed(read_log(tmp_path / "two")), without_speed(read_log(one[0]))
+    assert len(ours) == len(theirs)
+    for mine, their in zip(ours, theirs, strict=True):
+        assert mine == pytest.approx(their, abs=2e-5)
+    found, expected = weights(tmp_path / "two" / "best"), weights(one[0] / "best")
+    assert max((found[name] - expected[name]).abs().max().item() for name in expected) < 1e-3
+
+
+@pytest.mark.slow
+def test_a_killed_run_ends_like_one_that_never_was(build, one, tmp_path):
+    expected, seconds = one
+    moments = random.Random(1)
+    out = tmp_path / "out"
+    kills = 0
+    for _ in range(20):
+        process = subprocess.Popen(command(build, out), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        try:
+            # Imports take most of the run; most kills should strike after them.
+            _, errors = process.communicate(timeout=seconds * moments.uniform(0.5, 1.0) if kills < KILLS else None)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGKILL)
+            process.communicate()
+            kills += 1
+        else:
+            assert process.returncode == 0, errors
+            break
+    assert (out / "finished.json").exists()
+    assert without_speed(read_log(out)) == without_speed(read_log(expected))
+    for name in ("best", "checkpoint-000008"):
+        ours, theirs = weights(out / name), weights(expected / name)
+        assert all((ours[key] == theirs[key]).all() for key in theirs)
+
+
+def test_accelerate_launches_except_for_several_processes_on_a_cpu():
+    accelerate, none = make_command("--num_processes 8 --mixed_precision bf16", ["train", "swin-ved"])
+    assert accelerate[1:] == [
+        "-m", "accelerate.commands.launch", "--num_processes", "8", "--mixed_precision", "bf16", "-m", "medvqa_hub.cli",
+        "train", "swin-ved",
+    ]  # fmt: skip
+    assert none == {}
+    several, variables = make_command("--cpu --num_processes 2", ["train"])
+    assert several[1:5] == ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
+    assert several[5:] == ["-m", "medvqa_hub.cli", "train"]
+    assert variables["ACCELERATE_USE_CPU"] == "true"
+    assert int(variables["OMP_NUM_THREADS"]) >= 1 and os.environ.get("ACCELERATE_USE_CPU") is None
+    assert "accelerate.commands.launch" in make_command("--cpu", ["train"])[0]
+
+
+@pytest.mark.parametrize(
+    ("launch", "expected"),
+    [
+        ("--cpu --num_processes 2 --mixed_precision bf16", "--mixed_precision bf16 has no meaning"),
+        ("--config 'file", "No closing quotation"),
+        ("--num_processes two", "invalid int value"),
+    ],
+)
+def test_what_cannot_be_launched(launch, expected):
+    with pytest.raises(ConfigError, match=expected):
+        make_command(launch, ["train"])

@@ -1,0 +1,264 @@
+"""Runs from the command line: stages one after another, going on, refusals, governance, hard negatives."""
+
+import json
+import shutil
+
+import pytest
+import torch
+from builds import build_release
+from training_runs import FAST, fast_recipe, weights, without_speed
+
+from medvqa_core.errors import ConfigError, GovernanceError, InputError, OutputError
+from medvqa_core.governance import Governance
+from medvqa_hub.cli import run
+from medvqa_hub.training import checkpoints
+from medvqa_hub.training.run import train
+from medvqa_hub.training.training_log import TrainingLog, read_log
+
+
+@pytest.fixture(scope="module")
+def build(tmp_path_factory):
+    return build_release(tmp_path_factory.mktemp("build"), studies=16)
+
+
+@pytest.fixture(scope="module")
+def stage_1(build, tmp_path_factory):
+    out = tmp_path_factory.mktemp("stage1") / "out"
+    return go(build, out, fast_recipe("tiny-swin-ved-stage1", training__learning_rates="{encoder: 0, decoder: 1e-3}"))
+
+
+def go(build, out, recipe=None, init=None, **options):
+    return train(recipe or fast_recipe(), build.workspace.root, out, build.tree, init, **options)
+
+
+class Stopped(BaseException):
+    """Stands for a kill: nothing in the code catches it."""
+
+
+def stop_in(monkeypatch, owner, name: str, call: int) -> None:
+    """Raise Stopped in place of call number `call` of `owner.name`."""
+    real, calls = getattr(owner, name), []
+
+    def counted(*args, **kwargs):
+        calls.append(1)
+        if len(calls) == call:
+            raise Stopped
+        return real(*args, **kwargs)
+
+    monkeypatch.setattr(owner, name, counted)
+
+
+def test_three_stages_from_the_command_line(build, stage_1, tmp_path, capsys):
+    common = ["--data", str(build.workspace.root), "--image-root", str(build.tree)]
+    for key, value in {**FAST, "training.max_steps": 2}.items():
+        if key != "training.learning_rates":
+            common += ["--set", f"{key}={'null' if value is None else value}"]
+    arguments = ["train", "swin-ved", "--recipe", "tiny-swin-ved-stage2", *common, "--init", str(stage_1)]
+    assert run([*arguments, "--out", str(tmp_path / "2")]) == 0
+    printed = capsys.readouterr().out
+    assert "2 steps of 4 studies x 2 questions" in printed and "governance class: open" in printed
+    before, after = weights(stage_1 / "best"), weights(tmp_path / "2" / "best")
+    assert before.keys() == after.keys()
+    assert not torch.equal(before["decoder.lm_head.bias"], after["decoder.lm_head.bias"])
+    arguments = ["train", "swin-ved", "--recipe", "tiny-swin-ved-stage3", *common, "--init", str(tmp_path / "2")]
+    arguments += ["--set", "reward.name=rouge_l", "--set", "selection.metric=rouge_l", "--set", "selection.metrics=[]"]
+    assert run([*arguments, "--out", str(tmp_path / "3")]) == 0
+    assert (tmp_path / "3" / "finished.json").exists()
+    assert run([*arguments, "--out", str(tmp_path / "3")]) == 0
+    assert "finished already, after 2 steps" in capsys.readouterr().out
+
+
+def test_the_best_model_loads_by_the_auto_classes_and_answers(stage_1):
+    from transformers import AutoModelForImageTextToText, AutoProcessor
+
+    model = AutoModelForImageTextToText.from_pretrained(stage_1 / "best")
+    processor = AutoProcessor.from_pretrained(stage_1 / "best")
+    size = model.config.encoder.image_size
+    inputs = processor(images=[[torch.zeros(size, size, dtype=torch.uint8).numpy()]], text=["Is there edema?"])
+    assert model.generate(**inputs, max_new_tokens=3).shape[0] == 1
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "call"),
+    [
+        (torch.optim.AdamW, "step", 5),  # between two checkpoints
+        (torch.optim.AdamW, "step", 2),  # before the first
+        (checkpoints, "save_state", 3),  # while the second checkpoint is written: its optimizer
+        (checkpoints, "write_governance", 5),  # … its last files
+        (checkpoints, "remove_old", 2),
+        (checkpoints, "write_json", 2),  # everything done, but for saying so
+    ],
+)  # fmt: skip
+def test_a_run_that_stops_anywhere_ends_like_one_that_never_did(owner, name, call, build, tmp_path, monkeypatch, whole):
+    with monkeypatch.context() as patch, pytest.raises(Stopped):
+        stop_in(patch, owner, name, call)
+        go(build, tmp_path / "out", PLATEAU)
+    go(build, tmp_path / "out", PLATEAU)
+    assert_same_run(tmp_path / "out", whole)
+
+
+PLATEAU = fast_recipe(
+    training__scheduler="plateau", training__scheduler_arguments="{patience: 0, factor: 0.5, threshold: 0.1}",
+    selection__metric="bleu_1",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def whole(build, tmp_path_factory):
+    """A run that nothing stopped."""
+    return go(build, tmp_path_factory.mktemp("whole") / "out", PLATEAU)
+
+
+def assert_same_run(found, expected) -> None:
+    assert without_speed(read_log(found)) == without_speed(read_log(expected))
+    for name in ("best", "checkpoint-000008"):
+        ours, theirs = weights(found / name), weights(expected / name)
+        assert all(torch.equal(ours[key], theirs[key]) for key in theirs)
+        manifests = [checkpoints.read_json(folder / name / "manifest.json") for folder in (found, expected)]
+        assert manifests[0] == manifests[1]
+    assert [step for step, _ in checkpoints.complete_checkpoints(found)] == [8]
+    assert not [path.name for path in found.iterdir() if path.name.endswith((".partial", ".replaced"))]
+
+
+def test_the_plateau_was_reached_in_the_run_that_is_compared(whole):
+    rates = [entry["learning_rate_decoder"] for entry in read_log(whole) if "loss" in entry]
+    assert rates[0] == 1e-3 and rates[-1] < 1e-3
+
+
+def test_a_half_written_checkpoint_and_one_without_its_manifest_are_not_picked_up(whole, tmp_path):
+    out = tmp_path / "out"
+    shutil.copytree(whole / "checkpoint-000008", out / ".checkpoint-000009.partial")
+    shutil.copytree(whole / "checkpoint-000008", out / "checkpoint-000010")
+    (out / "checkpoint-000010" / "manifest.json").unlink()
+    shutil.copytree(whole / "best", out / "checkpoint-000011")  # complete, but no checkpoint
+    shutil.copytree(whole / "checkpoint-000008", out / "checkpoint-000007")
+    assert checkpoints.complete_checkpoints(out) == [(7, out / "checkpoint-000007")]
+
+
+def test_a_best_model_that_was_moved_aside_comes_back(whole, tmp_path):
+    shutil.copytree(whole / "best", tmp_path / ".best.replaced")
+    checkpoints.settle_best(tmp_path, keep=True)
+    assert (tmp_path / "best" / "config.json").exists()
+    checkpoints.settle_best(tmp_path, keep=False)
+    assert not (tmp_path / "best").exists()
+
+
+def test_another_recipe_in_the_same_folder_lists_what_differs(build, whole):
+    other = fast_recipe(training__seed=3, training__scheduler="constant", selection__metric="bleu_1")
+    with pytest.raises(ConfigError) as caught:
+        go(build, whole, other)
+    assert "training.seed was 0, now 3" in str(caught.value)
+    assert "training.scheduler was 'plateau', now 'constant'" in str(caught.value)
+    with pytest.raises(ConfigError, match="the checkpoint passed as --init"):
+        go(build, whole, PLATEAU, init=whole)
+
+
+def test_other_data_in_the_same_folder_is_refused(whole, tmp_path):
+    other = build_release(tmp_path, studies=12, seed=5)
+    with pytest.raises(ConfigError, match="the data's content"):
+        go(other, whole, PLATEAU)
+
+
+def test_a_finished_run_does_nothing(build, whole, monkeypatch):
+    import medvqa_hub.training.data_loading as data_loading
+
+    monkeypatch.setattr(data_loading, "load_data", None)
+    said = []
+    assert go(build, whole, PLATEAU, say=said.append) == whole
+    assert said == [f"finished already, after 8 steps; the best model is in {whole / 'best'}"]
+
+
+def test_a_start_that_failed_leaves_the_folder_free_for_another(build, tmp_path):
+    out = tmp_path / "out"
+    wrong = fast_recipe(model__tokenizer=str(tmp_path / "none"))
+    with pytest.raises(ConfigError, match="the model cannot be made"):
+        go(build, out, wrong)
+    assert go(build, out, fast_recipe(training__max_steps=1)) == out
+
+
+def test_a_checkpoint_of_another_model_size_or_tokenizer_is_refused(build, stage_1, tmp_path):
+    blip2 = fast_recipe("tiny-blip2-multiview", training__learning_rates="{q_formers: 1e-3}")
+    with pytest.raises(ConfigError, match="is a checkpoint of 'swin_ved', and this recipe trains 'blip2-multiview'"):
+        go(build, tmp_path / "1", blip2, init=stage_1)
+    with pytest.raises(ConfigError, match=r"encoder.embed_dim 32, the recipe's 128"):
+        go(build, tmp_path / "2", fast_recipe("swin-ved-stage2", training__precision="float32"), init=stage_1)
+    arguments = ["train", "tokenizer", "--data", str(build.workspace.root), "--out", str(tmp_path / "t")]
+    assert run([*arguments, "--vocab-size", "50"]) == 0
+    with pytest.raises(ConfigError, match="is not the tokenizer of"):
+        go(build, tmp_path / "3", fast_recipe(model__tokenizer=str(tmp_path / "t")), init=stage_1)
+    with pytest.raises(InputError, match="no model there"):
+        go(build, tmp_path / "4", init=tmp_path)
+
+
+def test_a_tokenizer_trained_before_is_used(build, tmp_path, capsys):
+    arguments = ["train", "tokenizer", "--data", str(build.workspace.root), "--out", str(tmp_path / "t")]
+    assert run([*arguments, "--vocab-size", "60"]) == 0
+    assert "60 tokens in" in capsys.readouterr().out
+    assert checkpoints.governance_of(tmp_path / "t") is Governance.OPEN
+    out = go(build, tmp_path / "out", fast_recipe(model__tokenizer=str(tmp_path / "t"), training__max_steps=1))
+    config = json.loads((out / "best" / "config.json").read_text())
+    assert config["decoder"]["vocab_size"] == 60
+
+
+def test_splits_and_images_that_are_not_there(build, tmp_path, monkeypatch):
+    monkeypatch.delenv("MIMIC_CXR_JPG_ROOT", raising=False)
+    with pytest.raises(InputError, match="no split 'dev'; it has train, validation, test"):
+        go(build, tmp_path / "1", fast_recipe(data__validation_split="dev"))
+    with pytest.raises(InputError, match="pass --image-root"):
+        train(fast_recipe(), build.workspace.root, tmp_path / "2")
+
+
+def test_governance_follows_the_checkpoint_and_cannot_be_lowered(build, stage_1, tmp_path):
+    strict = tmp_path / "strict"
+    shutil.copytree(stage_1 / "best", strict)
+    checkpoints.write_governance(strict, Governance.CREDENTIALED)
+    out = go(build, tmp_path / "out", fast_recipe(training__max_steps=1), init=strict)
+    for folder in (out, out / "best", out / "checkpoint-000001"):
+        assert checkpoints.governance_of(folder) is Governance.CREDENTIALED
+        assert folder.stat().st_mode & 0o077 == 0
+    (strict / "governance.json").unlink()  # a checkpoint that does not say could be anything
+    out = go(build, tmp_path / "unsaid", fast_recipe(training__max_steps=1), init=strict)
+    assert checkpoints.governance_of(out) is Governance.CREDENTIALED
+    shutil.rmtree(out / "checkpoint-000001")
+    with pytest.raises(GovernanceError, match="credentialed and cannot become open"):
+        go(build, out, fast_recipe(training__max_steps=1))
+
+
+def test_two_runs_cannot_write_the_same_folder(build, tmp_path):
+    out = tmp_path / "out"
+    out.mkdir()
+    log = TrainingLog(out)
+    with pytest.raises(OutputError, match="is being trained into by another process"):
+        go(build, out, fast_recipe(training__max_steps=1))
+    log.close()
+
+
+def test_dry_run_writes_nothing_and_says_what_would_be_done(build, tmp_path):
+    said = []
+    go(build, tmp_path / "out", fast_recipe(data__questions_per_study=40), dry_run=True, say=said.append)
+    assert not (tmp_path / "out").exists()
+    text = "\n".join(said)
+    assert "studies_per_step: 4" in text and "8 steps of 4 studies x 40 questions" in text
+    assert "studies have fewer than 40 questions and give what they have" in text
+
+
+def test_without_validation_the_last_model_is_the_best(build, tmp_path):
+    out = go(build, tmp_path / "out", fast_recipe(data__validation_split=None, training__max_steps=2))
+    ours, last = weights(out / "best"), weights(out / "checkpoint-000002")
+    assert all(torch.equal(ours[name], last[name]) for name in last)
+    assert json.loads((out / "finished.json").read_text())["best_step"] == 2
+
+
+def test_log_lines_of_later_steps_are_dropped(tmp_path):
+    log = TrainingLog(tmp_path)
+    log.cut_after(0)
+    for step in (1, 2, 3):
+        log.append({"step": step})
+    log.close()
+    with open(tmp_path / "training_log.jsonl", "ab") as file:
+        file.write(b'{"step": 4, "lo')
+    log = TrainingLog(tmp_path)
+    log.cut_after(2)
+    log.append({"step": 3, "again": True})
+    log.close()
+    assert read_log(tmp_path) == [{"step": 1}, {"step": 2}, {"step": 3, "again": True}]
