@@ -40,4 +40,11 @@ def _track_in_lines(items: Iterable[T], description: str, total: int | None) -> 
             last = now
             rate = (done + 1) / (now - start)
             left = f", {(total - done - 1) / rate:.0f} s left" if total else ""
-            print(f"{description}: {done + 1}/{total or '?'}, {rate:.0f}/s{left}", file=sys.stderr)
+            print(f"{description}: {done + 1}/{total or '?'}, {_show_rate(rate)}{left}", file=sys.stderr)
+
+
+def _show_rate(rate: float) -> str:
+    """Two figures below 10 a second; below 1 a second the seconds that one takes."""
+    if rate >= 10:
+        return f"{rate:.0f}/s"
+    return f"{rate:.1f}/s" if rate >= 1 else f"{1 / rate:.1f} s each"

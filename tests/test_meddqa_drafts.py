@@ -127,6 +127,15 @@ def test_names_that_wrap_above_and_below_their_result():
     ]
 
 
+def test_names_and_ranges_that_wrap_together():
+    boxes = lines([HEADER, SIMPLE[1]])
+    boxes += lines([[(0, "低密度脂蛋白胆固醇("), (300, "5.26"), (450, "健康人群:<3.4")]], top=60)
+    boxes += lines([[(0, "LDL-C)"), (450, "高危人群:<2.59")]], top=84)
+    boxes += lines([SIMPLE[2]], top=114)
+    wrapped = TableRow("低密度脂蛋白胆固醇(LDL-C)", "5.26", "健康人群:<3.4 高危人群:<2.59", HIGH)
+    assert table(boxes) == [SIMPLE_ROWS[0], wrapped, SIMPLE_ROWS[1]]
+
+
 def test_a_name_alone_is_no_part_of_the_row_above():
     rows = [HEADER, SIMPLE[1], [(0, "凝血功能")], SIMPLE[2], SIMPLE[3]]
     assert table(lines(rows)) == SIMPLE_ROWS
@@ -145,6 +154,20 @@ def test_boxes_that_hold_several_columns_are_cut():
         TableRow("前列腺特异性抗原(PSA)", "33.70", "0.00-4.00ng/mL", HIGH),
         TableRow("游离PSA", "0.83", "0.00-0.93ng/mL", NORMAL),
         TableRow("铁蛋白", "11.7", "30.0-400.0ng/mL", LOW),
+    ]
+
+
+def test_a_box_that_runs_into_the_next_table_is_cut():
+    rows = [
+        [(0, "项目"), (200, "结果"), (300, "参考值"), (400, "项目"), (600, "结果"), (700, "参考值")],
+        [(0, "碱性磷酸酶"), (200, "96"), (310, "45-125U/LeGFR-EPI"), (600, "74")],
+        [(0, "总胆红素"), (200, "7.6"), (330, "0-23g/L"), (400, "肌酐"), (600, "79"), (700, "57-97")],
+    ]
+    assert [(row.item, row.result, row.range) for row in table(lines(rows))] == [
+        ("碱性磷酸酶", "96", "45-125U/L"),
+        ("总胆红素", "7.6", "0-23g/L"),
+        ("eGFR-EPI", "74", "无"),
+        ("肌酐", "79", "57-97"),
     ]
 
 

@@ -34,17 +34,25 @@ def test_long_work_says_how_far_it_is_every_ten_seconds(clock, capsys):
     assert run(range(5), clock, 5.0) == [0, 1, 2, 3, 4]
     out, err = capsys.readouterr()
     assert out == ""
-    assert err.splitlines() == ["Reading: 2/5, 0/s, 15 s left", "Reading: 4/5, 0/s, 5 s left"]
+    assert err.splitlines() == ["Reading: 2/5, 5.0 s each, 15 s left", "Reading: 4/5, 5.0 s each, 5 s left"]
 
 
 def test_an_unknown_total_is_not_made_up(clock, capsys):
     run(iter(range(3)), clock, 10.0)
-    assert capsys.readouterr().err.splitlines() == ["Reading: 1/?, 0/s", "Reading: 2/?, 0/s", "Reading: 3/?, 0/s"]
+    assert capsys.readouterr().err.splitlines() == [f"Reading: {n}/?, 10.0 s each" for n in (1, 2, 3)]
 
 
 def test_a_total_that_is_given_wins(clock, capsys):
     run(iter(range(3)), clock, 10.0, total=30)
-    assert "Reading: 3/30, 0/s, 270 s left" in capsys.readouterr().err
+    assert "Reading: 3/30, 10.0 s each, 270 s left" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"), [(0.001, "1000/s"), (0.1, "10/s"), (0.4, "2.5/s"), (1.0, "1.0/s"), (1.25, "1.2 s each")]
+)
+def test_the_rate_is_readable_for_fast_and_slow_work(clock, capsys, seconds, shown):
+    run(range(round(12 / seconds)), clock, seconds)
+    assert f", {shown}, " in capsys.readouterr().err
 
 
 def test_a_terminal_gets_a_bar_and_the_same_items(monkeypatch):

@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 
 from rjua_meddqa.annotation.cells import Cell, is_arrow, rows, tokens
+from rjua_meddqa.annotation.draft_rows import table_row
 from rjua_meddqa.annotation.ranges import parse_number, parse_range
 from rjua_meddqa.schema import TableRow
 
@@ -25,8 +26,6 @@ def read_headerless(cells: Sequence[Cell]) -> tuple[list[TableRow], set[Cell]]:
                 found[-1][1].append(cell)
     if sum(bool(texts[2]) for texts, _ in found) < FEWEST_ROWS:
         return [], set()
-    from rjua_meddqa.annotation.draft_tables import table_row
-
     table = [table_row(*texts) for texts, _ in found]
     return table, {cell for _, used in found for cell in used}
 

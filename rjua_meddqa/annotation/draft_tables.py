@@ -7,49 +7,26 @@ little crooked. What is read is what is printed: nothing is filled in.
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 
 from rjua_meddqa.annotation import report_words as words
-from rjua_meddqa.annotation.cells import (
-    Cell,
-    in_row,
-    is_arrow,
-    join_cells,
-    overlap,
-    part,
-    rows,
-    tokens,
-    width,
+from rjua_meddqa.annotation.cells import Cell, in_row, join_cells, overlap, rows, width
+from rjua_meddqa.annotation.draft_columns import (
+    Group,
+    add_unread_headers,
+    cells_of_table,
+    fill,
+    find_headers,
+    groups_of,
+    holds,
 )
-from rjua_meddqa.annotation.draft_headerless import FEWEST_ROWS, read_headerless
-from rjua_meddqa.annotation.normality import is_blank, judge, split_arrow
-from rjua_meddqa.annotation.ranges import parse_number, parse_range
-from rjua_meddqa.schema import MISSING, TableRow
+from rjua_meddqa.annotation.draft_headerless import read_headerless
+from rjua_meddqa.annotation.draft_rows import table_row
+from rjua_meddqa.schema import TableRow
 
-_DATE = re.compile(r"\d{4}\s*[-/.年]?\s*\d{1,2}|\d{1,2}:\d{2}")
-_MISREAD_UNIT = re.compile(r"(?<=mo)[1I|](?=/)")  # mmo1/L
-
-
-@dataclass
-class Column:
-    """One column of a table: its role and where its header stands; `last` is the cell that was put there last."""
-
-    role: str
-    header: Cell
-    last: Cell | None = None
-
-
-@dataclass
-class Group:
-    """One of the tables that stand side by side: its columns and the cells put into them."""
-
-    columns: list[Column]
-    cells: dict[str, list[Cell]] = field(default_factory=dict)
-
-    def of(self, role: str) -> list[Cell]:
-        return self.cells.setdefault(role, [])
+CLOSE_LINES = 1.3  # heights: lines within a cell are set closer than rows
 
 
 @dataclass
@@ -70,173 +47,18 @@ def read_tables(cells: Sequence[Cell]) -> tuple[list[TableRow], set[Cell]]:
     used: set[Cell] = set()
     for number, header in enumerate(headers):
         below = headers[number + 1] if number + 1 < len(headers) else None
-        inside = _inside(cells, header, below)
-        used.update(cell for cell in cells if any(_holds(cell, head) for _, head in header))
-        groups = _groups(header)
+        inside = cells_of_table(cells, header, below)
+        used.update(cell for cell in cells if any(holds(cell, head) for _, head in header))
+        groups = groups_of(header)
         for group in groups:
-            _add_unread_headers(group, inside)
-        _fill(groups, inside)
+            add_unread_headers(group, inside)
+        fill(groups, inside)
         tables = [_rows_of(group) for group in groups]
         end = max((row.bottom() for table in tables for row in table), default=0.0)
         used.update(cell for cell in inside if cell.y <= end)  # what stands below the last row is no table
         for group, table in zip(groups, tables, strict=True):
             found += _read_group(group, table)
     return found, used
-
-
-def find_headers(cells: Sequence[Cell]) -> list[list[tuple[str, Cell]]]:
-    """Header rows of a page from top to bottom: (role, cell) from left to right.
-
-    A row counts with a word for results and one for items or ranges, or with items and ranges.
-    """
-    heads: dict[Cell, str] = {}
-    for cell in cells:
-        if cell.text.rstrip().endswith((":", "：")):
-            continue  # a key, as 检验项目：
-        roles = words.header_roles(cell.text)
-        for start, end, role in _spans(cell.text, roles or []):
-            heads[part(cell, start, end)] = role
-    found = []
-    for row in rows(heads):
-        roles = {heads[cell] for cell in row}
-        if (words.RESULT in roles and roles & {words.ITEM, words.RANGE}) or {words.ITEM, words.RANGE} <= roles:
-            found.append([(heads[cell], cell) for cell in row])
-    return found
-
-
-def _spans(text: str, roles: list[tuple[str, str]]) -> list[tuple[int, int, str]]:
-    """Where each header word stands in `text` (start, end, role); spaces within words are passed over."""
-    spans, position = [], 0
-    places = [place for place, character in enumerate(text) if not character.isspace()]
-    for number, (word, role) in enumerate(roles):
-        is_last = number == len(roles) - 1
-        taken = places[position:] if is_last else places[position : position + len(word)]
-        if taken:
-            spans.append((taken[0], taken[-1] + 1, role))
-        position += len(word)
-    return spans
-
-
-def _inside(cells: Sequence[Cell], header: list[tuple[str, Cell]], below: list[tuple[str, Cell]] | None) -> list[Cell]:
-    """The cells between a header and whatever ends its table: the next header, or a field such as 检验者：."""
-    heads = [head for _, head in header]
-    body = [cell for cell in cells if _is_under(cell, heads) and not any(_holds(cell, head) for head in heads)]
-    if below is not None:
-        nexts = [head for _, head in below]
-        body = [cell for cell in body if not _is_under(cell, nexts) and not any(_holds(cell, head) for head in nexts)]
-    ends = [cell.top for cell in body if _is_footer(cell.text)]
-    return [cell for cell in body if cell.y < min(ends)] if ends else body
-
-
-def _is_under(cell: Cell, heads: list[Cell]) -> bool:
-    """Whether `cell` lies below a header row, which may be crooked: its height is taken where the cell stands."""
-    middle = (cell.left + cell.right) / 2
-    left = max((head for head in heads if head.left <= middle), key=lambda head: head.left, default=None)
-    right = min((head for head in heads if head.left > middle), key=lambda head: head.left, default=None)
-    if left is None or right is None:
-        y = (left or right).y
-    else:
-        share = (middle - left.left) / (right.left - left.left)
-        y = left.y + share * (right.y - left.y)
-    return cell.y > y + 0.5 * max(head.height for head in heads)
-
-
-def _holds(cell: Cell, head: Cell) -> bool:
-    return cell == head or (cell.y == head.y and cell.left <= head.left and head.right <= cell.right)
-
-
-def _is_footer(text: str) -> bool:
-    """Whether `text` begins with a report's field. `年龄：<40` is a range by age, 采样：2023-04-13 a field."""
-    match = re.match(r"\s*([^:：]{2,10})[:：](.*)", text, re.DOTALL)
-    if match and words.is_known_key(match[1]):
-        return bool(_DATE.search(match[2])) or not parse_range(match[2]).intervals
-    if words.fold(text) in words.known_keys() - words.HEADER_WORDS.keys():
-        return True
-    return bool(words.BOILERPLATE.search(text)) or bool(re.match(r"\s*(?:备注|注|说明)\s*[:：]", text))
-
-
-def _groups(header: list[tuple[str, Cell]]) -> list[Group]:
-    """Tables side by side: a new one begins where a role repeats."""
-    groups: list[Group] = []
-    for role, cell in header:
-        repeats = not groups or (role != words.OTHER and any(column.role == role for column in groups[-1].columns))
-        if repeats:
-            groups.append(Group([]))
-        groups[-1].columns.append(Column(role, cell))
-    for group in groups:
-        roles = [column.role for column in group.columns]
-        if words.ITEM not in roles and len(roles) > 1:  # the names stand left of the first header
-            group.columns.insert(0, Column(words.ITEM, _left_of(group.columns[0].header)))
-    return groups
-
-
-def _add_unread_headers(group: Group, cells: Sequence[Cell]) -> None:
-    """Columns of results or ranges whose header was not read: numbers, or ranges, below each other in its place."""
-    heads = {column.role: column.header for column in group.columns}
-    right = max(head.right for head in heads.values())
-    spaces = (
-        (words.RESULT, heads.get(words.ITEM), heads.get(words.RANGE), lambda text: parse_number(text) is not None),
-        (words.RANGE, heads.get(words.RESULT), None, lambda text: bool(parse_range(text).intervals)),
-    )
-    for role, before, after, fits in spaces:
-        if role in heads or before is None or (role == words.RESULT and after is None):
-            continue
-        end = after.left if after is not None else right + 12 * before.height
-        found = [c for c in cells if before.right < c.left and c.right < end and fits(split_arrow(c.text)[0])]
-        if len(found) >= FEWEST_ROWS:
-            left, right_edge = median(cell.left for cell in found), median(cell.right for cell in found)
-            header = Cell("", left, right_edge, before.y, before.height)
-            group.columns.append(Column(role, header))
-            group.columns.sort(key=lambda column: column.header.left)
-
-
-def _left_of(head: Cell) -> Cell:
-    return Cell("", head.left - 4 * head.height, head.left - head.height, head.y, head.height)
-
-
-def _fill(groups: list[Group], cells: Sequence[Cell]) -> None:
-    """Put every cell into the column it stands under; a cell over several columns is cut between its words."""
-    columns = [(group, column) for group in groups for column in group.columns]
-    for row in rows(cells):
-        for cell in row:
-            under = [column for _, column in columns if overlap(cell, column.header) > 0]
-            pieces = tokens(cell) if len(under) > 1 or any(map(is_arrow, cell.text)) else [cell]
-            for group, column, piece in _place(cell, pieces, columns):
-                if is_arrow(piece.text):
-                    group.of(words.FLAG).append(piece)
-                    continue
-                group.of(column.role).append(piece)
-                column.last = piece
-
-
-def _place(cell: Cell, pieces: list[Cell], columns: list[tuple[Group, Column]]) -> list[tuple[Group, Column, Cell]]:
-    """(group, column, piece) for the words of a cell; neighbours in the same column become one piece again."""
-    placed: list[tuple[Group, Column, Cell]] = []
-    for piece in pieces:
-        if is_arrow(piece.text):
-            candidates = [entry for entry in columns if entry[1].role in (words.RESULT, words.FLAG)] or columns
-        else:
-            is_number = piece.text.strip(".、)").isdigit()
-            candidates = [entry for entry in columns if is_number or entry[1].role != words.INDEX]
-        group, column = min(candidates, key=lambda entry: _distance(piece, entry[1]))
-        if placed and placed[-1][1] is column and not is_arrow(piece.text) and not is_arrow(placed[-1][2].text):
-            before = placed.pop()[2]
-            text = cell.text[cell.text.index(before.text) :]
-            text = text[: text.index(piece.text, len(before.text)) + len(piece.text)]
-            piece = Cell(text, before.left, piece.right, cell.y, cell.height)
-        placed.append((group, column, piece))
-    return placed
-
-
-def _distance(cell: Cell, column: Column) -> float:
-    """How far `cell` is from standing under a header: below 0 where it does; else the gap, also to the cell above."""
-    shared = overlap(cell, column.header)
-    if shared > 0:
-        return -shared / min(width(cell), width(column.header))
-    gaps = [-shared]
-    if column.last is not None:
-        gaps.append(max(-overlap(cell, column.last), 0.0))
-    return min(gaps)
 
 
 def _read_group(group: Group, table: list[_Row]) -> list[TableRow]:
@@ -254,27 +76,11 @@ def _read_group(group: Group, table: list[_Row]) -> list[TableRow]:
     return found
 
 
-def table_row(item: str, result: str, reference: str, unit: str, flags: str) -> TableRow:
-    """A quadruplet of printed texts: the unit follows its range as in the annotation, empty cells say 无."""
-    reference, unit = (_MISREAD_UNIT.sub("l", text) for text in (reference, unit))
-    if is_blank(reference):
-        reference = ""
-    if unit and reference[-1:].isdigit() and not reference.lower().endswith(unit.lower()):
-        reference += unit
-    verdict = judge(result + flags, reference).verdict
-    return TableRow(item or MISSING, result or MISSING, reference or MISSING, verdict)
-
-
 def _rows_of(group: Group) -> list[_Row]:
     """Rows around results; then what wraps goes to the row it belongs to."""
-    anchors = [_merge(cells) for cells in _lines(group.of(words.RESULT))]
-    names = group.of(words.ITEM)
-    for cell in group.of(words.RANGE):  # a row whose result is not printed
-        if not any(in_row(cell, anchor, 0.8) for anchor in anchors) and any(in_row(cell, name) for name in names):
-            has_row_above = any(0 < cell.y - anchor.y < 1.6 * cell.height for anchor in anchors)
-            named = [name for name in names if in_row(cell, name)]
-            if not has_row_above or not any(in_row(name, anchor, 0.8) for name in named for anchor in anchors):
-                anchors.append(cell)
+    anchors = [_merge(cells) for cells in rows(group.of(words.RESULT))]
+    named = [cell for cell in group.of(words.RANGE) if any(in_row(cell, name) for name in group.of(words.ITEM))]
+    anchors += [cell for cell in named if not any(_is_beside_or_close(cell, anchor) for anchor in anchors)]
     table = [_Row(anchor, {}) for anchor in sorted(anchors, key=lambda anchor: anchor.y)]
     for row in table:
         is_result = any(overlap(row.anchor, cell) > 0 and cell.y == row.anchor.y for cell in group.of(words.RESULT))
@@ -284,8 +90,9 @@ def _rows_of(group: Group) -> list[_Row]:
     return [row for row in table if row.cells.get(words.ITEM)]
 
 
-def _lines(cells: list[Cell]) -> list[list[Cell]]:
-    return rows(cells)
+def _is_beside_or_close(cell: Cell, anchor: Cell) -> bool:
+    """Whether a range belongs to the row of a result: beside it, or a line of a wrapped cell below it."""
+    return in_row(cell, anchor, 0.8) or 0 < cell.y - anchor.y < CLOSE_LINES * cell.height
 
 
 def _merge(cells: list[Cell]) -> Cell:

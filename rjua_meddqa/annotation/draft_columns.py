@@ -1,0 +1,212 @@
+"""Columns of printed tables: header words, the groups of columns that stand side by side, and the cells under them."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from statistics import median
+
+from rjua_meddqa.annotation import report_words as words
+from rjua_meddqa.annotation.cells import Cell, is_arrow, overlap, part, rows, tokens, width
+from rjua_meddqa.annotation.draft_headerless import FEWEST_ROWS
+from rjua_meddqa.annotation.normality import split_arrow
+from rjua_meddqa.annotation.ranges import parse_number, parse_range
+
+_DATE = re.compile(r"\d{4}\s*[-/.年]?\s*\d{1,2}|\d{1,2}:\d{2}")
+# where a unit ends, or a number before a name
+_END_OF_CELL = re.compile(r"/(?:mL|ml|dL|dl|L|l|h|HP|LP)|%|(?<=\d)(?=[\u4e00-\u9fff])|(?<=[A-Za-z])(?=[\u4e00-\u9fff])")
+
+
+Header = list[tuple[str, Cell]]  # (role, cell) from left to right
+
+
+@dataclass
+class Column:
+    """One column of a table: its role and where its header stands; `last` is the cell that was put there last."""
+
+    role: str
+    header: Cell
+    last: Cell | None = None
+
+
+@dataclass
+class Group:
+    """One of the tables that stand side by side: its columns and the cells put into them."""
+
+    columns: list[Column]
+    cells: dict[str, list[Cell]] = field(default_factory=dict)
+
+    def of(self, role: str) -> list[Cell]:
+        return self.cells.setdefault(role, [])
+
+
+def find_headers(cells: Sequence[Cell]) -> list[Header]:
+    """Header rows of a page from top to bottom: (role, cell) from left to right.
+
+    A row counts with a word for results and one for items or ranges, or with items and ranges.
+    """
+    heads: dict[Cell, str] = {}
+    for cell in cells:
+        if cell.text.rstrip().endswith((":", "：")):
+            continue  # a key, as 检验项目：
+        roles = words.header_roles(cell.text)
+        for start, end, role in _spans(cell.text, roles or []):
+            heads[part(cell, start, end)] = role
+    found = []
+    for row in rows(heads):
+        roles = {heads[cell] for cell in row}
+        if (words.RESULT in roles and roles & {words.ITEM, words.RANGE}) or {words.ITEM, words.RANGE} <= roles:
+            found.append([(heads[cell], cell) for cell in row])
+    return found
+
+
+def _spans(text: str, roles: list[tuple[str, str]]) -> list[tuple[int, int, str]]:
+    """Where each header word stands in `text` (start, end, role); spaces within words are passed over."""
+    spans, position = [], 0
+    places = [place for place, character in enumerate(text) if not character.isspace()]
+    for number, (word, role) in enumerate(roles):
+        is_last = number == len(roles) - 1
+        taken = places[position:] if is_last else places[position : position + len(word)]
+        if taken:
+            spans.append((taken[0], taken[-1] + 1, role))
+        position += len(word)
+    return spans
+
+
+def cells_of_table(
+    cells: Sequence[Cell], header: list[tuple[str, Cell]], below: list[tuple[str, Cell]] | None
+) -> list[Cell]:
+    """The cells between a header and whatever ends its table: the next header, or a field such as 检验者：."""
+    heads = [head for _, head in header]
+    body = [cell for cell in cells if _is_under(cell, heads) and not any(holds(cell, head) for head in heads)]
+    if below is not None:
+        nexts = [head for _, head in below]
+        body = [cell for cell in body if not _is_under(cell, nexts) and not any(holds(cell, head) for head in nexts)]
+    ends = [cell.top for cell in body if _is_footer(cell.text)]
+    return [cell for cell in body if cell.y < min(ends)] if ends else body
+
+
+def _is_under(cell: Cell, heads: list[Cell]) -> bool:
+    """Whether `cell` lies below a header row, which may be crooked: its height is taken where the cell stands."""
+    middle = (cell.left + cell.right) / 2
+    left = max((head for head in heads if head.left <= middle), key=lambda head: head.left, default=None)
+    right = min((head for head in heads if head.left > middle), key=lambda head: head.left, default=None)
+    if left is None or right is None:
+        y = (left or right).y
+    else:
+        share = (middle - left.left) / (right.left - left.left)
+        y = left.y + share * (right.y - left.y)
+    return cell.y > y + 0.5 * max(head.height for head in heads)
+
+
+def holds(cell: Cell, head: Cell) -> bool:
+    return cell == head or (cell.y == head.y and cell.left <= head.left and head.right <= cell.right)
+
+
+def _is_footer(text: str) -> bool:
+    """Whether `text` begins with a report's field. `年龄：<40` is a range by age, 采样：2023-04-13 a field."""
+    match = re.match(r"\s*([^:：]{2,10})[:：](.*)", text, re.DOTALL)
+    if match and words.is_known_key(match[1]):
+        return bool(_DATE.search(match[2])) or not parse_range(match[2]).intervals
+    if words.fold(text) in words.known_keys() - words.HEADER_WORDS.keys():
+        return True
+    return bool(words.BOILERPLATE.search(text)) or bool(re.match(r"\s*(?:备注|注|说明)\s*[:：]", text))
+
+
+def groups_of(header: Header) -> list[Group]:
+    """Tables side by side: a new one begins where a role repeats."""
+    groups: list[Group] = []
+    for role, cell in header:
+        repeats = not groups or (role != words.OTHER and any(column.role == role for column in groups[-1].columns))
+        if repeats:
+            groups.append(Group([]))
+        groups[-1].columns.append(Column(role, cell))
+    for group in groups:
+        roles = [column.role for column in group.columns]
+        if words.ITEM not in roles and len(roles) > 1:  # the names stand left of the first header
+            group.columns.insert(0, Column(words.ITEM, _left_of(group.columns[0].header)))
+    return groups
+
+
+def add_unread_headers(group: Group, cells: Sequence[Cell]) -> None:
+    """Columns of results or ranges whose header was not read: numbers, or ranges, below each other in its place."""
+    heads = {column.role: column.header for column in group.columns}
+    right = max(head.right for head in heads.values())
+    spaces = (
+        (words.RESULT, heads.get(words.ITEM), heads.get(words.RANGE), lambda text: parse_number(text) is not None),
+        (words.RANGE, heads.get(words.RESULT), None, lambda text: bool(parse_range(text).intervals)),
+    )
+    for role, before, after, fits in spaces:
+        if role in heads or before is None or (role == words.RESULT and after is None):
+            continue
+        end = after.left if after is not None else right + 12 * before.height
+        found = [c for c in cells if before.right < c.left and c.right < end and fits(split_arrow(c.text)[0])]
+        if len(found) >= FEWEST_ROWS:
+            left, right_edge = median(cell.left for cell in found), median(cell.right for cell in found)
+            header = Cell("", left, right_edge, before.y, before.height)
+            group.columns.append(Column(role, header))
+            group.columns.sort(key=lambda column: column.header.left)
+
+
+def _left_of(head: Cell) -> Cell:
+    return Cell("", head.left - 4 * head.height, head.left - head.height, head.y, head.height)
+
+
+def fill(groups: list[Group], cells: Sequence[Cell]) -> None:
+    """Put every cell into the column it stands under; a cell over several columns is cut between its words."""
+    columns = [(group, column) for group in groups for column in group.columns]
+    for row in rows(cells):
+        for cell in row:
+            under = [column for _, column in columns if overlap(cell, column.header) > 0]
+            pieces = tokens(cell) if len(under) > 1 or any(map(is_arrow, cell.text)) else [cell]
+            pieces = [half for piece in pieces for half in _cut_at_border(piece, groups)]
+            for group, column, piece in _place(cell, pieces, columns):
+                if is_arrow(piece.text):
+                    group.of(words.FLAG).append(piece)
+                    continue
+                group.of(column.role).append(piece)
+                column.last = piece
+
+
+def _cut_at_border(piece: Cell, groups: list[Group]) -> list[Cell]:
+    """A piece that runs from one table into the next (`45-125U/L肌酐`) in two, cut where a cell can end."""
+    for group, following in pairwise(groups):
+        border = following.columns[0].header
+        before = group.columns[-1].header
+        if not (overlap(piece, before) > 0 and piece.right > border.left + border.height):
+            continue
+        ends = [match.end() for match in _END_OF_CELL.finditer(piece.text) if 0 < match.end() < len(piece.text)]
+        cut = min(ends, key=lambda end: abs(part(piece, 0, end).right - border.left), default=None)
+        if cut is not None and abs(part(piece, 0, cut).right - border.left) < 2 * border.height:
+            return [part(piece, 0, cut), part(piece, cut, len(piece.text))]
+    return [piece]
+
+
+def _place(cell: Cell, pieces: list[Cell], columns: list[tuple[Group, Column]]) -> list[tuple[Group, Column, Cell]]:
+    """(group, column, piece) for the words of a cell; neighbours in the same column become one piece again."""
+    placed: list[tuple[Group, Column, Cell]] = []
+    for piece in pieces:
+        if is_arrow(piece.text):
+            candidates = [entry for entry in columns if entry[1].role in (words.RESULT, words.FLAG)] or columns
+        else:
+            is_number = piece.text.strip(".、)").isdigit()
+            candidates = [entry for entry in columns if is_number or entry[1].role != words.INDEX]
+        group, column = min(candidates, key=lambda entry: _distance(piece, entry[1]))
+        if placed and placed[-1][1] is column and not is_arrow(piece.text) and not is_arrow(placed[-1][2].text):
+            before = placed.pop()[2]
+            text = cell.text[cell.text.index(before.text) :]
+            text = text[: text.index(piece.text, len(before.text)) + len(piece.text)]
+            piece = Cell(text, before.left, piece.right, cell.y, cell.height)
+        placed.append((group, column, piece))
+    return placed
+
+
+def _distance(cell: Cell, column: Column) -> float:
+    """How far `cell` is from standing under a header: below 0 where it does; else the gap, also to the cell above."""
+    shared = overlap(cell, column.header)
+    if shared > 0:
+        return -shared / min(width(cell), width(column.header))
+    gaps = [-shared]
+    if column.last is not None:
+        gaps.append(max(-overlap(cell, column.last), 0.0))
+    return min(gaps)

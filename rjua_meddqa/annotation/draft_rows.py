@@ -1,0 +1,19 @@
+"""A quadruplet out of the texts of a printed row."""
+
+import re
+
+from rjua_meddqa.annotation.normality import is_blank, judge
+from rjua_meddqa.schema import MISSING, TableRow
+
+_MISREAD_UNIT = re.compile(r"(?<=mo)[1I|](?=/)")  # mmo1/L
+
+
+def table_row(item: str, result: str, reference: str, unit: str, flags: str) -> TableRow:
+    """A quadruplet of printed texts: the unit follows its range as in the annotation, empty cells say 无."""
+    reference, unit = (_MISREAD_UNIT.sub("l", text) for text in (reference, unit))
+    if is_blank(reference):
+        reference = ""
+    if unit and reference[-1:].isdigit() and not reference.lower().endswith(unit.lower()):
+        reference += unit
+    verdict = judge(result + flags, reference).verdict
+    return TableRow(item or MISSING, result or MISSING, reference or MISSING, verdict)
