@@ -3,8 +3,8 @@
 Patients of the train, validate and test splits are different. On a CPU, with fixed seeds:
 
 - `stages`: stage 0 (the encoder learns the labels of the training studies, see `medvqa_hub/demo_encoder.py`), then the
-  paper's stages 1 to 3 by the shipped tiny recipes. Each stage's best model answers the test split greedily with its own
-  images and with another patient's, and the validation split, on which stage 3 is compared with stage 2.
+  paper's stages 1 to 3 by the shipped tiny recipes. Each stage's best model answers the test split greedily, with its
+  own images and with another patient's, and the validation split, on which stage 3 is compared with stage 2.
 - `blip2`: see `learning_blip2.py`.
 
 Finding accuracy is `medvqa_hub/evaluation/finding_accuracy.py`'s, BERTScore that of all-MiniLM-L6-v2, not rescaled.

@@ -1,17 +1,20 @@
 """BLIP-2-MultiView tiny learns 32 studies by heart, and misses a view that is taken away.
 
-Its language model has random weights, where the paper's knows English: through a frozen one of those, the Q-Formers can
-say nothing. So adapters of full width are laid over all of it (the recipe's `lora`); images, Q-Formers, projections and
-prefix are as in the recipe.
+Four questions of each study, of four categories, so that the same question has different answers and only the images
+can tell which. The tiny language model has random weights, where the paper's knows English, and through a frozen one of
+those the Q-Formers can say nothing. So adapters of full width are laid over all of it (the recipe's `lora`); images,
+Q-Formers, projections and prefix are as in the recipe.
 
-Figures: mean loss per token over all questions of the 32 studies; how many answers greedy decoding reproduces to the
-letter; and for each view, the loss on the studies that have it and another one, with and without its images.
+Figures: mean loss per token; share of answers that greedy decoding reproduces word for word; and for each view, the
+loss on the studies that have it and another one, with and without its images.
 """
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-STUDIES = 32
+STUDIES, QUESTIONS, STEPS = 32, 4, 400
 TARGET_LOSS = 0.1
 VIEWS = ("AP", "PA", "LAT")
 CHANGES = (
@@ -22,78 +25,115 @@ CHANGES = (
     "target_modules: 'language_model\\..*\\.(q|k|v|o|wi_0|wi_1|wo|lm_head)'}",
     "training.learning_rates={q_formers: 1e-3, projections: 1e-3, prefix: 1e-3, lora: 3e-3}",
     "training.scheduler=cosine",
+    "training.warmup_steps=20",
     "training.epochs=null",
-    "training.max_steps=400",
+    f"training.max_steps={STEPS}",
 )
+
+
+@dataclass(frozen=True)
+class _Loss:
+    total: float
+    tokens: int
 
 
 def overfit_blip2(release: Path, tree: Path, out: Path) -> dict[str, Any]:
     """Train, then measure; the figures."""
-    from medvqa_hub.training.recipes import load_recipe
-    from medvqa_hub.training.run import train
-
-    train(load_recipe("tiny-blip2-multiview", CHANGES), release, out, tree)
-    return measure(release, tree, out / "best")
-
-
-def measure(release: Path, tree: Path, best: Path) -> dict[str, Any]:
-    import torch
     from blip2_multiview import Blip2MultiViewForConditionalGeneration, Blip2MultiViewProcessor
 
     from medvqa_hub.training.data_loading import load_data
+    from medvqa_hub.training.model_loading import load_model
     from medvqa_hub.training.recipes import load_recipe
+    from medvqa_hub.training.study_questions import StudyQuestions
+    from medvqa_hub.training.trainer import SupervisedTrainer
+    from medvqa_hub.training.training_log import TrainingLog
     from mimic_cxr_vqa.schema import canonical_view
 
-    model = Blip2MultiViewForConditionalGeneration.from_pretrained(best).eval()
-    processor = Blip2MultiViewProcessor.from_pretrained(best)
-    rows = list(load_data(release, tree, load_recipe("tiny-blip2-multiview", CHANGES).data).train)
+    recipe = load_recipe("tiny-blip2-multiview", CHANGES)
+    data = load_data(release, tree, recipe.data)
+    chosen = [_choose(questions) for questions in data.train["questions"]]
+    only = {row["qa_id"] for rows in chosen for row in rows}
+    questions = StudyQuestions(data.train, "split train", lambda view: canonical_view(view) is not None, only)
+    out.mkdir(parents=True, exist_ok=True)
+    model, processor = load_model(recipe, None, data.texts())
+    log = TrainingLog(out)
+    trainer = SupervisedTrainer(model, processor, recipe, questions, None, out, data.governance, log)
+    trainer.train()
+    trainer.save_best({"step": STEPS, "metric": None, "value": None})
+    log.close()
 
-    @torch.no_grad()
-    def loss_of(study: dict, without: str | None = None) -> tuple[float, int, int]:
-        """Summed loss, tokens, and answers reproduced (counted with all views only)."""
-        pairs = [
-            (image, view)
-            for image, view in zip(study["images"], study["views"], strict=True)
-            if canonical_view(view) not in (None, without)
-        ]
-        questions, answers = ([row[name] for row in study["questions"]] for name in ("question", "answer"))
-        images, views = [[image for image, _ in pairs]], [[view for _, view in pairs]]
-        index = [0] * len(questions)
-        batch = processor(images=images, views=views, text=questions, answers=answers, study_index=index)
-        tokens = int((batch["labels"] != -100).sum())
-        loss = model(**batch).loss.item() * tokens
-        if without is not None:
-            return loss, tokens, 0
-        prompts = processor(images=images, views=views, text=questions, study_index=index)
-        written = processor.batch_decode(model.generate(**prompts, do_sample=False), skip_special_tokens=True)
-        wanted = processor.batch_decode(processor(text=answers)["input_ids"], skip_special_tokens=True)
-        del wanted
-        return loss, tokens, sum(_plain(a) == _plain(b) for a, b in zip(written, answers, strict=True))
+    studies = [{**questions.row(place), "questions": chosen[row]} for place, row in enumerate(questions.studies)]
+    best = Blip2MultiViewForConditionalGeneration.from_pretrained(out / "best").eval()
+    return measure(best, Blip2MultiViewProcessor.from_pretrained(out / "best"), studies)
 
-    known = [study for study in rows if any(canonical_view(view) for view in study["views"])]
-    full = {study["study_id"]: loss_of(study) for study in known}
+
+def measure(model: Any, processor: Any, studies: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The figures of a trained model on `studies`."""
+    from mimic_cxr_vqa.schema import canonical_view
+
+    whole = [_loss(model, processor, study) for study in studies]
+    written = [_words(answer) for study in studies for answer in _answer(model, processor, study)]
+    wanted = [_words(row["answer"]) for study in studies for row in study["questions"]]
     views = {}
     for view in VIEWS:
-        chosen = [s for s in known if {canonical_view(v) for v in s["views"]} - {None} > {view}]
-        if chosen:
-            kept, left = (_mean([full[s["study_id"]] for s in chosen]), _mean([loss_of(s, view) for s in chosen]))
-            views[view] = {"studies": len(chosen), "loss": kept, "loss_without": left, "rise": round(left - kept, 4)}
+        places = [i for i, study in enumerate(studies) if {canonical_view(v) for v in study["views"]} - {None} > {view}]
+        if places:
+            full, less = (
+                _mean([whole[i] for i in places]),
+                _mean([_loss(model, processor, studies[i], view) for i in places]),
+            )
+            views[view] = {"studies": len(places), "loss": full, "loss_without": less, "rise": round(less - full, 4)}
     return {
-        "studies": len(known),
-        "questions": sum(len(study["questions"]) for study in known),
-        "loss": _mean(list(full.values())),
+        "studies": len(studies),
+        "questions": len(wanted),
+        "loss": _mean(whole),
         "target_loss": TARGET_LOSS,
-        "answers_reproduced": round(
-            sum(right for _, _, right in full.values()) / sum(len(study["questions"]) for study in known), 4
-        ),
+        "answers_reproduced": round(sum(map(list.__eq__, written, wanted)) / len(wanted), 4),
         "without_a_view": views,
         "least_rise": min(figures["rise"] for figures in views.values()),
     }
 
 
-def _mean(measured: list[tuple[float, int, int]]) -> float:
-    return round(sum(loss for loss, _, _ in measured) / sum(tokens for _, tokens, _ in measured), 4)
+def _choose(questions: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The first question of each of the first categories."""
+    first = {}
+    for row in questions:
+        first.setdefault(row["category"], row)
+    return list(first.values())[:QUESTIONS]
 
 
-def _plain(text: str) -> list[str]:
+def _inputs(processor: Any, study: dict[str, Any], without: str | None, **texts: Any) -> Any:
+    from mimic_cxr_vqa.schema import canonical_view
+
+    pairs = zip(study["images"], study["views"], strict=True)
+    kept = [(image, view) for image, view in pairs if canonical_view(view) not in (None, without)]
+    return processor(
+        images=[[image for image, _ in kept]],
+        views=[[view for _, view in kept]],
+        text=[row["question"] for row in study["questions"]],
+        study_index=[0] * len(study["questions"]),
+        **texts,
+    )
+
+
+def _loss(model: Any, processor: Any, study: dict[str, Any], without: str | None = None) -> _Loss:
+    """Of a study's answers, with all of its images or without those of one view."""
+    import torch
+
+    batch = _inputs(processor, study, without, answers=[row["answer"] for row in study["questions"]])
+    tokens = int((batch["labels"] != -100).sum())
+    with torch.no_grad():
+        return _Loss(model(**batch).loss.item() * tokens, tokens)
+
+
+def _answer(model: Any, processor: Any, study: dict[str, Any]) -> list[str]:
+    sequences = model.generate(**_inputs(processor, study, None), do_sample=False, max_new_tokens=64)
+    return processor.batch_decode(sequences, skip_special_tokens=True)
+
+
+def _mean(losses: Sequence[_Loss]) -> float:
+    return round(sum(loss.total for loss in losses) / sum(loss.tokens for loss in losses), 4)
+
+
+def _words(text: str) -> list[str]:
     return "".join(character if character.isalnum() else " " for character in text.lower()).split()

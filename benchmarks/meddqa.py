@@ -1,9 +1,9 @@
 """RJUA-MedDQA from image to score without a model: the released sample reports, then synthetic ones by kind of image.
 
 Per group of reports: annotated table rows whose item and result were read, and stand on one line (rule: `row_check`),
-filled key-values and table rows that the drafts hold (rule: `draft_check`), and soft accuracies of `esra-rules` by task.
-On the released sample also: `is_normal` recomputed from result and range where these decide it, and released questions
-that a generated one covers. No page's text goes into the result file.
+filled key-values and table rows that the drafts hold (rule: `draft_check`), soft accuracies of `esra-rules` by task. On
+the released sample also: `is_normal` recomputed from result and range where these decide it, and released questions
+that a generated one covers. No page's text goes into the result file. The tables of docs/meddqa.md are made from it.
 
 Run: python benchmarks/meddqa.py [folder of the samples]
 """
@@ -37,6 +37,8 @@ from rjua_meddqa.restoration.row_check import check_rows
 from rjua_meddqa.schema import CONTENT_TASKS, Annotation
 
 SAMPLES = Path(__file__).parents[2] / "shared" / "data" / "rjua_samples"
+DOCS = Path(__file__).parent.parent / "docs" / "meddqa.md"
+PARTS = ("released", "synthetic")
 SYNTHETIC, SEED = 60, 2026  # another seed than the bundled sample's
 TARGETS = {
     "rows_on_one_line": 49,
@@ -148,17 +150,44 @@ def main() -> None:
             figures["synthetic"] = measure(Path(scratch, "reports"), Path(scratch, "synthetic"), kind_of, workers=2)
             show(f"{SYNTHETIC} synthetic reports", figures["synthetic"])
     write_result("meddqa", figures)
+    if all(part in figures for part in PARTS):
+        DOCS.write_text(replace_tables(DOCS.read_text(encoding="utf-8"), figures), encoding="utf-8")
 
 
 def show(title: str, figures: dict[str, Any]) -> None:
-    print(f"{title}: {figures['seconds']} s")
+    print(f"{title}: {figures['seconds']} s\n{make_table(figures)}")
+
+
+def make_table(figures: dict[str, Any]) -> str:
+    """The Markdown table of one set of reports, a row for all of them and one per group."""
+    lines = [
+        "| reports | number | key-values drafted | rows on one line | rows drafted | questions | entity | table "
+        "| numerical |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
     for name, found in {"all": figures["all"], **figures["groups"]}.items():
-        accuracy = ", ".join(f"{task} {value}" for task, value in found["accuracy"].items() if value is not None)
-        print(
-            f"  {name} ({found['reports']}): rows {found['rows']}, read {found['rows_read']}, on one line "
-            f"{found['rows_on_one_line']}, drafted {found['rows_found']}; key-values {found['key_values_found']} of "
-            f"{found['key_values']}; {accuracy}"
+        accuracies = ("-" if value is None else f"{value:.3f}" for value in found["accuracy"].values())
+        cells = (
+            name,
+            found["reports"],
+            f"{found['key_values_found']} of {found['key_values']}",
+            f"{found['rows_on_one_line']} of {found['rows']}" if found["rows"] else "-",
+            f"{found['rows_found']} of {found['rows']}" if found["rows"] else "-",
+            found["questions"],
+            *accuracies,
         )
+        lines.append(f"| {' | '.join(map(str, cells))} |")
+    return "\n".join(lines) + "\n"
+
+
+def replace_tables(text: str, figures: dict[str, Any]) -> str:
+    """`text` with what stands between the markers of each set of reports replaced by its table."""
+    for part in PARTS:
+        start, end = f"<!-- {part}: python benchmarks/meddqa.py -->\n", f"<!-- end of {part} -->"
+        before, rest = text.split(start)
+        _, after = rest.split(end)
+        text = f"{before}{start}{make_table(figures[part])}{end}{after}"
+    return text
 
 
 if __name__ == "__main__":

@@ -49,11 +49,14 @@ def demo(
     out: Annotated[Path, typer.Option(help="Folder for everything that the demo makes.")] = Path("out/demo"),
     studies: Annotated[int, typer.Option(help="Number of synthetic studies.")] = 120,
     seed: Annotated[int, typer.Option(help="Seed of the studies and their questions.")] = 0,
+    training_studies: Annotated[
+        int, typer.Option(min=0, help="Small studies to train on, about 5 minutes; 0: no training.")
+    ] = 2_500,
 ) -> None:
-    """Run the whole story on synthetic studies: draw, ask, answer, release, load, count, look."""
+    """Run the whole story on synthetic studies: draw, ask, answer, release, load, count, look, train, evaluate."""
     from medvqa_hub.demo import run_demo
 
-    run_demo(out, studies, seed)
+    run_demo(out, studies, seed, training_studies)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -1,4 +1,8 @@
-"""`medvqa-hub demo`: the whole story on synthetic studies, with what it made kept in one folder to look at."""
+"""`medvqa-hub demo`: the whole story on synthetic studies, with what it made kept in one folder to look at.
+
+Chapters 1 to 5 make a dataset of a few large images. Chapters 6 to 8 train and evaluate on many small ones, so that a
+tiny model learns something in minutes on a CPU.
+"""
 
 from pathlib import Path
 
@@ -11,14 +15,27 @@ IMAGE_SIZE = 384
 STUDIES_SHOWN = 4
 
 
-def run_demo(out: Path, studies: int, seed: int) -> None:
+def run_demo(out: Path, studies: int, seed: int, training_studies: int) -> None:
     """Draw `studies` studies, ask and answer their questions, release, load, count and picture them, all below `out`.
 
-    A second run goes on where the first one stopped.
+    Then train on `training_studies` small ones (0: stop before that). A second run goes on where the first one stopped.
 
     Raises:
         ConfigError: `out` holds a demo of another size or seed.
     """
+    from medvqa_hub.demo_learning import tell_how_it_learns
+
+    console = Console()
+    places = _make_dataset(console, out, studies, seed)
+    if training_studies:
+        places |= tell_how_it_learns(console, out / "learning", training_studies, seed)
+    console.print(Rule("Where everything is"))
+    for name, path in places.items():
+        console.print(f"{name:36}{path}", highlight=False, soft_wrap=True)
+
+
+def _make_dataset(console: Console, out: Path, studies: int, seed: int) -> dict[str, Path]:
+    """Chapters 1 to 5; what they made and where it is."""
     from mimic_cxr_vqa.contact_sheet import draw_contact_sheet
     from mimic_cxr_vqa.generation.answers import answer_questions, load_engine
     from mimic_cxr_vqa.release import open_release, record_last_release
@@ -28,7 +45,6 @@ def run_demo(out: Path, studies: int, seed: int) -> None:
     from mimic_cxr_vqa.statistics import format_tables, summarise, write_statistics
     from mimic_cxr_vqa.workspace import Workspace, write_questions
 
-    console = Console()
     tree, workspace = out / "phantom", Workspace(out / "cxr")
 
     console.print(Rule(f"1. {studies} synthetic studies in the layout of MIMIC-CXR-JPG"))
@@ -54,16 +70,14 @@ def run_demo(out: Path, studies: int, seed: int) -> None:
     write_statistics(statistics, out)
     draw_contact_sheet(_pick_studies(loaded["train"], STUDIES_SHOWN), out / "contact_sheet.png")
 
-    console.print(Rule("Where everything is"))
-    for name, path in {
+    return {
         "images, reports, labels": tree,
         "release": workspace.release,
         "its card": workspace.release / "README.md",
         "tables as JSON": out / "statistics.json",
         "figure": out / "figure1.png",
         "a few studies with their questions": out / "contact_sheet.png",
-    }.items():
-        console.print(f"{name:36}{path}", highlight=False, soft_wrap=True)
+    }
 
 
 def _load(release: Path, image_root: Path):
