@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-STUDIES, QUESTIONS, STEPS = 32, 4, 400
+STUDIES, QUESTIONS, STEPS = 32, 4, 800
 TARGET_LOSS = 0.1
 VIEWS = ("AP", "PA", "LAT")
 CHANGES = (
@@ -23,7 +23,11 @@ CHANGES = (
     "data.validation_split=null",
     "model.lora={r: 64, lora_alpha: 64, lora_dropout: 0.0, "
     "target_modules: 'language_model\\..*\\.(q|k|v|o|wi_0|wi_1|wo|lm_head)'}",
-    "training.learning_rates={q_formers: 1e-3, projections: 1e-3, prefix: 1e-3, lora: 3e-3}",
+    "model.changes={text_config: {model_type: t5, d_model: 64, d_kv: 32, d_ff: 128, num_layers: 2, num_heads: 2, "
+    "feed_forward_proj: gated-gelu, tie_word_embeddings: false, decoder_start_token_id: 0, dropout_rate: 0.0}, "
+    "qformer_config: {hidden_size: 64, intermediate_size: 128, num_hidden_layers: 2, num_attention_heads: 2, "
+    "initializer_range: 0.2, hidden_dropout_prob: 0.0, attention_probs_dropout_prob: 0.0}}",  # the tiny ones, no dropout
+    "training.learning_rates={q_formers: 2e-3, projections: 2e-3, prefix: 2e-3, lora: 5e-3}",
     "training.scheduler=cosine",
     "training.warmup_steps=20",
     "training.epochs=null",

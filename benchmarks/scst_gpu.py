@@ -1,20 +1,26 @@
-"""The shipped recipes' training steps on a GPU, at full size with random weights; called by `scst.py`.
+"""Self-critical training on a GPU: `scst.py`'s comparison, and the shipped recipes' training steps at full size.
 
-Each recipe gives the size of a batch (studies x questions), which parts are trained and the precision. A step is
-forward, backward and AdamW on one such batch of drawn tensors, three images a study, questions of 12 tokens and answers
-of 40; stage 3 also generates. Reading images and the reward are left out: other benchmarks measure them.
+The comparison runs under bfloat16 autocast, the baseline on all questions. Then the recipes, with random weights: each
+gives the size of a batch (studies x questions), which parts are trained and the precision. A step is forward, backward
+and AdamW on one such batch of drawn tensors, three images a study, questions of 12 tokens and answers of 40; stage 3
+also generates. Reading images and the reward are left out: other benchmarks measure them.
 
 Model FLOPs are counted by torch while a step runs (matrix products, convolutions and attention, forward and backward);
 MFU is their rate over the device's dense bfloat16 peak.
+
+Run: python benchmarks/scst_gpu.py     (a CUDA device; without one it says so and leaves the result file as it is)
 """
 
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from blip2_multiview import Blip2MultiViewConfig, Blip2MultiViewForConditionalGeneration
+from scst import QUESTIONS, SIZES, measure, say
 from swin_ved import SwinVedConfig, SwinVedForConditionalGeneration
+from timing import write_result
 from torch.utils.flop_counter import FlopCounterMode
 
 from medvqa_hub.training.parts import freeze_parts, frozen_modules, parameter_groups
@@ -173,3 +179,19 @@ def study_index(recipe: Recipe) -> tuple[int, torch.Tensor]:
     """Studies of a batch, and the study of each of its questions."""
     studies = recipe.training.studies_per_batch
     return studies, torch.arange(studies).repeat_interleave(recipe.data.questions_per_study)
+
+
+def main() -> None:
+    if not torch.cuda.is_available():
+        sys.exit("no CUDA device: nothing was measured")
+    run = measure("cuda", rounds=3, timed=QUESTIONS)
+    say("cuda_bfloat16", run)
+    figures = {**SIZES, "device": torch.cuda.get_device_name(), "cuda_bfloat16": run, "recipes": {}}
+    for name, found in measure_recipes().items():
+        print(f"{name}: {found}")
+        figures["recipes"][name] = found
+    write_result("scst_gpu", figures)
+
+
+if __name__ == "__main__":
+    main()

@@ -6,6 +6,7 @@ users' templates included), `reasoning_mc`, `reasoning_sa` (clinical reasoning),
 benchmark. Images stay where they are; a row refers to its file, which is decoded when the row is read.
 """
 
+import hashlib
 import os
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -63,7 +64,8 @@ class RjuaMeddqaConfig(datasets.BuilderConfig):
     Attributes:
         image_root: folder that the image paths start from; default: `images/` of data_dir, then data_dir.
         missing_images: `error`, `skip` the row, or `none` in the image's place; counted in the log.
-        fingerprint: of the folder's content, so that changed files are not served from the cache. Set by the builder.
+        fingerprint: of the folder's content, so that changed files are not served from the cache; with `skip` and
+            `none`, of which images are there too. Set by the builder.
     """
 
     image_root: str | None = None
@@ -84,6 +86,8 @@ class RjuaMeddqa(datasets.ArrowBasedBuilder):
             raise ConfigError("data_files is not used by this dataset: pass data_dir=… (a folder)")
         if config_name == SAMPLE:
             data_dir, image_root = SAMPLE_DIR, None
+        if config_name is None:
+            raise ConfigError(f"name a configuration: load_dataset('rjua_meddqa', NAME, …), of {', '.join(_FEATURES)}")
         if data_dir is None:
             raise ConfigError(
                 "data_dir is missing: pass the folder that holds the annotations, questions and images/, "
@@ -101,11 +105,23 @@ class RjuaMeddqa(datasets.ArrowBasedBuilder):
             config_name=config_name,
             data_dir=str(self.folder.root),
             image_root=os.path.abspath(image_root) if image_root else None,
-            fingerprint=self.folder.fingerprint(),
+            fingerprint=self._fingerprint(kwargs.get("missing_images", "error")),
             **kwargs,
         )
         if self.config.missing_images not in POLICIES:
             raise ConfigError(f"missing_images={self.config.missing_images!r}: allowed are {', '.join(POLICIES)}")
+
+    def _fingerprint(self, missing_images: str) -> str:
+        """What cached rows depend on: the folder's files, and which images are there where rows may go without."""
+        content = self.folder.fingerprint()
+        if missing_images == "error":
+            return content
+        digest = hashlib.sha256(content.encode())
+        for root, folders_, files in os.walk(self.image_roots[-1]):
+            folders_.sort()
+            for path in sorted(os.path.join(root, file) for file in files):
+                digest.update(f"{path}\0{os.path.getsize(path) if os.path.exists(path) else 0}\0".encode())
+        return digest.hexdigest()[:32]
 
     def _info(self) -> datasets.DatasetInfo:
         source = self.folder.manifest.get("source", "the authors' release")
@@ -163,7 +179,7 @@ class RjuaMeddqa(datasets.ArrowBasedBuilder):
         if name in REASONING or name == SAMPLE:
             for question in read_reasoning(self.folder.file(folders.REASONING)):
                 if question.answer_type == REASONING.get(name, question.answer_type):
-                    yield self._complete(asdict(question))
+                    yield self._complete(asdict(question) | _image_columns(question))
 
     def _annotation_rows(self) -> Iterator[dict[str, Any]]:
         for annotation in read_annotations(self.folder.file(folders.ANNOTATIONS)):
@@ -195,7 +211,8 @@ class RjuaMeddqa(datasets.ArrowBasedBuilder):
 
 
 def _image_columns(row: Any) -> dict[str, str]:
-    return {"image_type": row.image_type, "image_quality": row.image_quality}
+    """Type and quality in small letters: released question files write PDF and High where the annotations do not."""
+    return {name: getattr(row, name).strip().lower() for name in ("image_type", "image_quality")}
 
 
 def _problem(file: Path) -> str | None:

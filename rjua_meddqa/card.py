@@ -1,11 +1,13 @@
 """The dataset card of a data folder: metadata for the Hub and plain `load_dataset(folder)`, and a page for people."""
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import hub_cards
 from medvqa_core.files import atomic_file
 from medvqa_core.governance import Governance
-from rjua_meddqa.data_folder import QUESTIONS, REASONING, DataFolder
+from rjua_meddqa.data_folder import ANNOTATIONS, CONTEXTS, IMAGES, QUESTIONS, REASONING, DataFolder
+from rjua_meddqa.schema import Annotation
 from rjua_meddqa.statistics import summarise_folder
 
 LICENSES = {
@@ -14,10 +16,24 @@ LICENSES = {
     Governance.CREDENTIALED: {"license": "other", "license_name": "not-to-be-passed-on"},
 }
 SPLIT = "test"
+CARD = "README.md"
+MARK = "card written by medvqa-hub"  # in a comment of the card: a file without it is somebody's own
+CONFIGURATIONS = {
+    QUESTIONS: ("entity", "table", "table_nr", "questions"),
+    REASONING: ("reasoning_mc", "reasoning_sa"),
+    ANNOTATIONS: ("annotations",),
+    CONTEXTS: ("contexts",),
+}
 
 
-def write_card(folder: DataFolder) -> Path:
+def write_card(folder: DataFolder, annotations: Iterable[Annotation] | None = None) -> Path | None:
     """Write `README.md` into a data folder.
+
+    Args:
+        annotations: of the images that the data is about; default: those in the folder.
+
+    Returns:
+        The card; None where the folder has a `README.md` of somebody else, which stays as it is.
 
     Raises:
         InputError: the folder has no annotations, or a file cannot be read.
@@ -25,8 +41,11 @@ def write_card(folder: DataFolder) -> Path:
     """
     from huggingface_hub import DatasetCard, DatasetCardData
 
+    path = folder.root / CARD
+    if path.is_file() and MARK.encode() not in path.read_bytes():
+        return None
     parts = [part for part in (QUESTIONS, REASONING) if part in folder.files]  # one loader takes one format: JSON lines
-    statistics = summarise_folder(folder).to_json()
+    statistics = summarise_folder(folder, annotations).to_json()
     data = DatasetCardData(
         **LICENSES[folder.governance],
         pretty_name="RJUA-MedDQA",
@@ -42,12 +61,14 @@ def write_card(folder: DataFolder) -> Path:
         template_path=str(hub_cards.template_path("rjua_meddqa")),
         source=folder.manifest.get("source", "the authors' sample"),
         governance=str(folder.governance),
+        mark=MARK,
         statistics=statistics,
         questions_total=sum(row["questions"] for row in statistics["questions"]),
         generated=folder.manifest.get(QUESTIONS),
         reasoning=folder.manifest.get(REASONING),
+        configurations=[name for part, names in CONFIGURATIONS.items() if part in folder.files for name in names],
+        has_images=(folder.root / IMAGES).is_dir(),
     )
-    path = folder.root / "README.md"
     with atomic_file(path, "w") as file:
         file.write(str(card).rstrip() + "\n")
     return path

@@ -109,7 +109,7 @@ def phantom(
 
     manifest = write_phantom(out, reports, seed, font)
     _echo_counts(manifest["counts"], [])
-    _echo_next(out, out, "entity")
+    _echo_next(out, out, "questions")
 
 
 @app.command()
@@ -196,7 +196,7 @@ def generate(
     options = Options(seed, forms, answers, every, synonyms, unanswerable)
     counts, problems = write(data, out, options, terms or (), templates or (), canonical_keys)
     _echo_counts(counts, problems)
-    _echo_next(data, out, "entity")
+    _echo_next(data, out, "questions")
 
 
 @app.command()

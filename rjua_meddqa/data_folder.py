@@ -110,10 +110,13 @@ def image_roots(root: Path, image_root: Path | None = None) -> tuple[Path, ...]:
     return root / IMAGES, root
 
 
-def record_part(root: Path, part: str, governance: Governance, details: dict[str, Any]) -> Path:
+def record_part(root: Path, part: str, governance: Governance, details: dict[str, Any], source: str = "") -> Path:
     """Note in the manifest of `root` that `part` is written there, by what settings; the class is never lowered.
 
     Called before the file is written: data without its class is worse than a class without data.
+
+    Args:
+        source: where the images come from, for a folder that does not say so itself.
 
     Returns:
         The manifest.
@@ -122,11 +125,14 @@ def record_part(root: Path, part: str, governance: Governance, details: dict[str
         GovernanceError: the folder's class is stricter than `governance`.
         OutputError: the folder is another step's result, or the manifest cannot be written.
     """
-    manifest = read_manifest(root)
+    found = open_folder(root)
+    manifest = dict(found.manifest)
     if manifest.get("kind", KIND) != KIND:
         raise OutputError(f"{root} is of kind {manifest['kind']!r}, not {KIND!r}; choose another folder")
-    if manifest:
-        refuse_lowering(parse(manifest.get("governance", ""), str(root / MANIFEST)), governance, f"the data in {root}")
+    if manifest or found.files or (root / IMAGES).is_dir():  # files without a manifest have a class too
+        refuse_lowering(found.governance, governance, f"the data in {root}")
+    if source:
+        manifest.setdefault("source", source)
     manifest |= {"kind": KIND, "governance": str(governance), part: details}
     with atomic_file(root / MANIFEST, "w") as file:
         json.dump(manifest, file, ensure_ascii=False, indent=1)

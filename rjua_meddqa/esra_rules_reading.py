@@ -37,8 +37,14 @@ class CellQuestion:
 
 def read_keys(question: str, keys: Sequence[str], is_multi: bool) -> list[str]:
     """The keys a question names, as it writes them."""
-    phrase = _AFTER.sub("", _BEFORE.sub("", question.strip())).strip(" ：:“”\"'")
-    return _split(phrase, lambda part: _best_key(part, keys)[0]) if is_multi else [phrase]
+
+    def score(part: str) -> float:
+        return _best_key(part, keys)[0]
+
+    whole = question.strip()
+    phrases = [_AFTER.sub("", text).strip(" ：:“”\"'") for text in (_BEFORE.sub("", whole), whole)]
+    readings = [_split(phrase, score) if is_multi else [phrase] for phrase in phrases]
+    return max(readings, key=lambda parts: min(map(score, parts)))  # 报告 frames a question, and 报告日期 is a key
 
 
 def find_key(asked: str, key_values: Sequence[tuple[str, str]]) -> str:

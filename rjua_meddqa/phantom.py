@@ -2,28 +2,36 @@
 
     images/report0001.png|jpg   annotations.csv   questions.jsonl   reasoning.jsonl   contexts.csv   findings.csv
     boxes/report0001.json       where every printed piece stands in the finished image
+    README.md                   the card
     manifest.json               class, seed, version; "complete" is set last
 
 A report is a pure function of (seed, number) and the font. A killed run is continued by calling again with the same
-parameters: whole images are kept, missing ones drawn. What a page says is in `phantom_report`, how it looks in
-`phantom_layout`, how it is photographed in `phantom_photo`.
+parameters: whole images are kept, missing ones drawn. A finished run is left as it is. What a page says is in
+`phantom_report`, how it looks in `phantom_layout`, how it is photographed in `phantom_photo`.
 """
 
 import csv
 import json
 import random
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from medvqa_core.errors import ConfigError, OutputError
-from medvqa_core.files import MANIFEST, atomic_file, make_folder
+from medvqa_core.files import MANIFEST, PARTIAL_SUFFIX, atomic_file, make_folder
 from medvqa_core.governance import Governance
 from medvqa_core.progress import track
 from rjua_meddqa import data_folder as folders
-from rjua_meddqa.annotation.released import Context, read_cells, write_annotations, write_questions
-from rjua_meddqa.phantom_contexts import contexts
+from rjua_meddqa.annotation.released import read_cells, write_annotations, write_questions
+from rjua_meddqa.card import CARD, write_card
+from rjua_meddqa.generation.contexts import NGRAMS, ContextBase, NgramEncoder
+from rjua_meddqa.generation.questions import Options, QuestionGenerator
+from rjua_meddqa.generation.reasoning import ReasoningGenerator, read_findings
+from rjua_meddqa.generation.reasoning_file import write_reasoning
+from rjua_meddqa.generation.templates import load_templates
+from rjua_meddqa.generation.terms import load_terms
+from rjua_meddqa.phantom_contexts import contexts, option
 from rjua_meddqa.phantom_layout import draw_style, lay_out
 from rjua_meddqa.phantom_photo import draw_effects, photograph
 from rjua_meddqa.phantom_report import Report, draw_report
@@ -34,7 +42,7 @@ from rjua_meddqa.schema import CONTEXT_COLUMNS, Annotation, Box
 if TYPE_CHECKING:
     from PIL import Image
 
-_VERSION = 1
+_VERSION = 2
 _JPEG_QUALITY = 82
 BOXES, FINDINGS = "boxes", "findings.csv"
 IMAGE_TYPE_SHARES = {"photo": 0.5, "pdf": 0.3, "screenshot": 0.2}  # about those of the paper's Table 2
@@ -53,8 +61,8 @@ class DrawnReport:
 
 def draw_page(seed: int, number: int, font: Path) -> DrawnReport:
     """Report `number` (from 1) of `seed`."""
-    draw = random.Random(f"meddqa {seed} {number}")
-    report = draw_report(draw)
+    report = draw_report(random.Random(f"meddqa {seed} {number} content"))
+    draw = random.Random(f"meddqa {seed} {number} looks")
     image_type = draw.choices(list(IMAGE_TYPE_SHARES), list(IMAGE_TYPE_SHARES.values()))[0]
     image, boxes = lay_out(report, draw_style(draw, report, narrow=image_type == "screenshot"), font)
     quality = "high"
@@ -92,6 +100,8 @@ def write_phantom(root: Path, reports: int, seed: int = 0, font: Path | None = N
     manifest = _start(
         make_folder(Path(root)), {"reports": reports, "seed": seed, "version": _VERSION, "font": font.stem}
     )
+    if manifest["complete"]:
+        return manifest | {"counts": manifest["counts"] | {"drawn": 0}}
     drawn, annotations, findings = 0, [], []
     for number in track(range(1, reports + 1), "drawing reports", total=reports):
         page = draw_page(seed, number, font)
@@ -99,20 +109,28 @@ def write_phantom(root: Path, reports: int, seed: int = 0, font: Path | None = N
         findings += [(page.annotation.img_path, task, title) for task, title in page.report.findings]
         drawn += _write_page(root, page)
     write_annotations(annotations, root / folders.OUR_NAMES[folders.ANNOTATIONS])
-    _write_csv(root / folders.OUR_NAMES[folders.CONTEXTS], CONTEXT_COLUMNS, map(_cells, contexts()))
+    base = [(*astuple(context), option(context)) for context in contexts()]
+    _write_csv(root / folders.OUR_NAMES[folders.CONTEXTS], (*CONTEXT_COLUMNS, "option"), base)
     _write_csv(root / FINDINGS, ("img_path", "task", "title"), findings)
-    counts = {"images": len(annotations), "questions": _write_questions(root, annotations, seed)}
+    options = Options(seed=seed, unanswerable=UNANSWERABLE)
+    counts = {"images": len(annotations), "questions": _write_questions(root, annotations, options)}
     counts["reasoning"] = _write_reasoning(root, annotations, seed)
+    manifest |= {folders.QUESTIONS: asdict(options), folders.REASONING: {"encoder": NGRAMS, "seed": seed}}
+    _write_manifest(root, manifest)
+    write_card(folders.open_folder(root))
     manifest |= {"complete": True, "counts": counts}
     _write_manifest(root, manifest)
     return manifest | {"counts": counts | {"drawn": drawn}}
 
 
 def _start(root: Path, parameters: dict[str, Any]) -> dict[str, Any]:
-    """The manifest of a new run or of the one to continue. It is there before the first image."""
+    """The manifest of a new run, of one to continue, or of a finished one whose files are all there still.
+
+    It is there before the first image.
+    """
     manifest = folders.read_manifest(root)
     found = manifest.get("phantom")
-    if found is None and any(root.iterdir()):
+    if found is None and any(path.suffix != PARTIAL_SUFFIX for path in root.iterdir()):
         raise OutputError(f"{root} holds something else than synthetic reports; choose another folder")
     if found is not None and found != parameters:
         raise ConfigError(f"{root} holds reports of other parameters: {found}, now {parameters}; choose another folder")
@@ -121,10 +139,17 @@ def _start(root: Path, parameters: dict[str, Any]) -> dict[str, Any]:
         "governance": str(Governance.OPEN),
         "source": "synthetic reports",
         "phantom": parameters,
-        "complete": False,
+        "complete": manifest.get("complete", False) and _is_whole(root, parameters["reports"]),
     }
     _write_manifest(root, manifest)
     return manifest
+
+
+def _is_whole(root: Path, reports: int) -> bool:
+    names = [*folders.OUR_NAMES.values(), FINDINGS, CARD]
+    images = len(list((root / folders.IMAGES).glob("report*"))) if (root / folders.IMAGES).is_dir() else 0
+    boxes = len(list((root / BOXES).glob("report*.json"))) if (root / BOXES).is_dir() else 0
+    return images == boxes == reports and all((root / name).is_file() for name in names)
 
 
 def _write_manifest(root: Path, manifest: dict[str, Any]) -> None:
@@ -146,12 +171,7 @@ def _write_page(root: Path, page: DrawnReport) -> bool:
     return True
 
 
-def _write_questions(root: Path, annotations: Sequence[Annotation], seed: int) -> int:
-    from rjua_meddqa.generation.questions import Options, QuestionGenerator
-    from rjua_meddqa.generation.templates import load_templates
-    from rjua_meddqa.generation.terms import load_terms
-
-    options = Options(seed=seed, unanswerable=UNANSWERABLE)
+def _write_questions(root: Path, annotations: Sequence[Annotation], options: Options) -> int:
     generator = QuestionGenerator(load_templates(), load_terms(), options, corpus=annotations)
     questions = [question for annotation in annotations for question in generator.questions(annotation)]
     write_questions(questions, root / folders.OUR_NAMES[folders.QUESTIONS])
@@ -159,10 +179,6 @@ def _write_questions(root: Path, annotations: Sequence[Annotation], seed: int) -
 
 
 def _write_reasoning(root: Path, annotations: Sequence[Annotation], seed: int) -> int:
-    from rjua_meddqa.generation.contexts import ContextBase, NgramEncoder
-    from rjua_meddqa.generation.reasoning import ReasoningGenerator, read_findings
-    from rjua_meddqa.generation.reasoning_file import write_reasoning
-
     base = ContextBase(read_cells(root / folders.OUR_NAMES[folders.CONTEXTS], CONTEXT_COLUMNS), NgramEncoder())
     generator = ReasoningGenerator(base, annotations, seed)
     questions = generator.questions(read_findings(root / FINDINGS))
@@ -176,7 +192,3 @@ def _write_csv(path: Path, columns: Sequence[str], rows: Any) -> None:
         writer = csv.writer(file)
         writer.writerow(columns)
         writer.writerows(rows)
-
-
-def _cells(context: Context) -> tuple[str, ...]:
-    return astuple(context)

@@ -1,6 +1,7 @@
 """The synthetic context base: what the findings of synthetic reports mean and what to do. Invented; no medical advice.
 
 (title, kind, description); the kinds are those of the released base. A laboratory finding has a disease and an advice.
+An option of a question about advice is the advice itself, as in the released questions, not the title above it.
 """
 
 from rjua_meddqa.annotation.released import Context
@@ -53,3 +54,8 @@ def contexts() -> list[Context]:
         Context(str(number), title, kind, description)
         for number, (title, kind, description) in enumerate(entries, start=1)
     ]
+
+
+def option(context: Context) -> str:
+    """The text of `context` as an option; empty where that is its title."""
+    return context.description.rstrip("。") if context.context_type in (_ADVICE, _EXAMINATION, _TREATMENT) else ""

@@ -5,6 +5,7 @@ outside, which makes `is_normal` exact.
 """
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rjua_meddqa.schema import ABNORMAL, HIGH, LOW, MISSING, NORMAL, UNDECIDED, TableRow
@@ -71,6 +72,13 @@ class Item:
         return {HIGH: self.when_high, LOW: self.when_low}.get(row.is_normal, "")
 
 
+WHOLES = {  # no part, and no sum of parts, is more than its whole
+    "总胆红素(TBIL)": ("直接胆红素(DBIL)",),
+    "总蛋白(TP)": ("白蛋白(ALB)",),
+    "总胆固醇(CHOL)": ("高密度脂蛋白胆固醇(HDL-C)", "低密度脂蛋白胆固醇(LDL-C)"),
+    "总前列腺特异性抗原(TPSA)": ("游离前列腺特异性抗原(FPSA)",),
+}
+SHARES = ("中性粒细胞百分比", "淋巴细胞百分比", "单核细胞百分比")  # of all cells: at most 100 together
 PANELS: dict[str, tuple[Item, ...]] = {
     "血常规": (
         Item("白细胞计数(WBC)", "×10^9/L", 3.5, 9.5, 2, when_high="白细胞增多"),
@@ -145,3 +153,19 @@ PANELS: dict[str, tuple[Item, ...]] = {
         Item("抗凝血酶III(AT)", "%", 80, 120, 0),
     ),
 }
+SPECIMENS = {"血常规": "全血", "尿常规": "尿液", "凝血功能": "血浆"}
+SERUM = "血清"  # the specimen of the other panels
+
+
+def draw_rows(items: Sequence[Item], draw: random.Random) -> list[TableRow]:
+    """A row for each item, drawn anew until no part is more than its whole."""
+    while True:
+        rows = [item.draw(draw) for item in items]
+        if _is_possible(rows):
+            return rows
+
+
+def _is_possible(rows: Sequence[TableRow]) -> bool:
+    results = {row.item: row.result for row in rows}
+    sums = [(float(results[whole]), parts) for whole, parts in WHOLES.items() if whole in results]
+    return all(sum(float(results.get(part, 0)) for part in parts) <= whole for whole, parts in [*sums, (100.0, SHARES)])

@@ -65,12 +65,14 @@ class Statistics:
         contexts: by (report type or "", kind), in the order of Table 3.
         report_types: images by report type, most frequent first.
         questions: by (task, answer type).
+        untitled_contexts: contexts without a title; they are in none of the other counts.
     """
 
     images: dict[tuple[str, str], ImageCounts]
     contexts: dict[tuple[str, str], ContextCounts]
     report_types: dict[str, int]
     questions: dict[tuple[str, str], int]
+    untitled_contexts: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """Plain lists and numbers, by the table or figure that they belong to; totals included."""
@@ -90,6 +92,7 @@ class Statistics:
                 {"task": task, "answer_type": answer_type, "questions": count}
                 for (task, answer_type), count in self.questions.items()
             ],
+            "untitled_contexts": self.untitled_contexts,
         }
 
 
@@ -108,7 +111,11 @@ def summarise(
     for annotation in annotations:
         images.setdefault((annotation.image_type, annotation.image_quality), []).append(annotation)
     lengths: dict[tuple[str, str], list[int]] = {}
+    untitled = 0
     for cells in contexts:
+        if not cells["title"].strip():
+            untitled += 1
+            continue
         kind = cells["context_type"].strip() or UNNAMED
         lengths.setdefault((cells.get("report_type", "").strip(), kind), []).append(len(cells["description"].strip()))
     reports = Counter(a.report_type.strip() or UNNAMED for members in images.values() for a in members)
@@ -125,11 +132,15 @@ def summarise(
         },
         report_types=dict(sorted(reports.items(), key=lambda entry: (-entry[1], entry[0]))),
         questions=dict(Counter(questions)),
+        untitled_contexts=untitled,
     )
 
 
-def summarise_folder(folder: DataFolder) -> Statistics:
+def summarise_folder(folder: DataFolder, annotations: Iterable[Annotation] | None = None) -> Statistics:
     """The statistics of a folder; contexts and questions count where it has them.
+
+    Args:
+        annotations: of the images; default: those in the folder.
 
     Raises:
         InputError: there are no annotations, or a file cannot be read.
@@ -141,7 +152,9 @@ def summarise_folder(folder: DataFolder) -> Statistics:
         questions += [(row.task, row.answer_type) for row in read_questions(folder.file(QUESTIONS))]
     if REASONING in folder.files:
         questions += [(row.task, row.answer_type) for row in read_reasoning(folder.file(REASONING))]
-    return summarise(read_annotations(folder.file(ANNOTATIONS)), contexts, questions)
+    if annotations is None:
+        annotations = read_annotations(folder.file(ANNOTATIONS))
+    return summarise(annotations, contexts, questions)
 
 
 def format_tables(stats: Statistics) -> str:
@@ -159,6 +172,8 @@ def format_tables(stats: Statistics) -> str:
         total = _add_contexts(stats.contexts.values())
         table_3.append(["Overall", "", f"{total.contexts:,}", f"{total.average_length:.1f}"])
         text += f"\nTable 3: contexts\n\n{_align(table_3, left=2)}\n"
+    if stats.untitled_contexts:
+        text += f"\ncontexts without a title, left out: {stats.untitled_contexts:,}\n"
     if stats.questions:
         rows = [[task, kind, f"{count:,}"] for (task, kind), count in stats.questions.items()]
         rows.append(["Overall", "", f"{sum(stats.questions.values()):,}"])

@@ -1,6 +1,6 @@
 """Small self-critical runs for the tests: drawn studies, a recipe, and trainers with a reward of the test's own.
 
-As a script it makes one such run, so that `accelerate launch` can start it: python scst_runs.py OUT STUDIES_PER_BATCH
+As a script it makes one such run, for launchers of several processes: python scst_runs.py OUT STUDIES_PER_BATCH
 """
 
 import os
@@ -85,5 +85,6 @@ if __name__ == "__main__":
     folder, size = Path(sys.argv[1]), int(sys.argv[2])
     trainer = make_trainer(folder, studies_per_batch=size)
     trainer.train()
+    print(f"{trainer.accelerator.process_index}/{trainer.accelerator.num_processes}")
     if trainer.args.process_index == 0:
         torch.save(weights(trainer.accelerator.unwrap_model(trainer.model)), folder / "weights.pt")

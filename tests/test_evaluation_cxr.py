@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,13 +11,16 @@ from builds import Build, build_release
 from evaluation_models import save_blip2, save_swin_ved, texts_of
 
 from medvqa_core.errors import ConfigError, InputError
+from medvqa_core.metrics.bert_score import BertScorer
 from medvqa_hub.cli import run
 from medvqa_hub.evaluation import cxr as evaluation
 from medvqa_hub.evaluation.answering import GenerationSettings
 from medvqa_hub.evaluation.checkpoints import open_checkpoint
 from medvqa_hub.evaluation.cxr import CxrOptions, evaluate_cxr, score
+from medvqa_hub.evaluation.finding_accuracy import answer_polarity
 from medvqa_hub.evaluation.predictions import Prediction
 from medvqa_hub.evaluation.studies import load_studies
+from medvqa_hub.evaluation.text_scores import TextScorer
 from mimic_cxr_vqa.release import open_release
 
 
@@ -91,16 +96,16 @@ def test_multi_view_through_the_command(build, blip2, tmp_path, capsys):
 
 def test_perfect_and_empty_answers_have_the_scores_they_should(build):
     studies = load_studies(open_release(build.workspace.release), "train", build.tree, limit=6)
-    options = CxrOptions("m", Path("d"), Path("o"))
+    scorer = TextScorer()
 
     def answers(text):
         return [[Prediction("0" * 32, row["qa_id"], text(row)) for row in study.rows] for study in studies]
 
-    perfect = score(studies, answers(lambda row: row["answer"]), options)
+    perfect, _ = score(studies, answers(lambda row: row["answer"]), scorer)
     assert perfect["table_4"]["bleu_4"] == pytest.approx(1) and perfect["table_4"]["rouge_l"] == pytest.approx(1)
     assert perfect["findings"] == perfect["ceiling"]
     assert all(part["bleu_1"] == pytest.approx(1) for part in perfect["by_category"].values())
-    empty = score(studies, answers(lambda row: ""), options)
+    empty, _ = score(studies, answers(lambda row: ""), scorer)
     assert empty["table_4"]["bleu_1"] == 0 and empty["findings"]["accuracy"] == 0
     assert empty["counts"]["empty_answers"] == empty["counts"]["questions"] == empty["counts"]["answered"]
     assert empty["findings"]["undecided"] == empty["findings"]["rows"]
@@ -115,16 +120,21 @@ def test_failures_and_empty_references_are_counted_and_never_answers(build):
         Prediction("0" * 32, row["qa_id"], row["answer"])
         for place, row in enumerate(rows)
     ]  # fmt: skip
-    options = {"model": "m", "data": Path("d"), "out": Path("o")}
-    left_out = score(studies, [made], CxrOptions(**options))
+    scorer = TextScorer()
+    left_out, lines = score(studies, [made], scorer)
     assert left_out["counts"] == {**left_out["counts"], "failed": 1, "without_reference": 1, "scored": len(rows) - 2}
     assert left_out["table_4"]["bleu_1"] == pytest.approx(1)
-    as_empty = score(studies, [made], CxrOptions(**options, failed="empty"))
+    assert [line["qa_id"] for line in lines] == [row["qa_id"] for row in rows]
+    assert lines[0]["error"] == "no image" and lines[0]["answer"] is lines[0]["polarity"] is lines[0]["bleu_1"] is None
+    assert lines[1]["reference"] == " " and lines[1]["rouge_l"] is None
+    assert all(line["rouge_l"] == pytest.approx(1) for line in lines[2:])
+    as_empty, lines = score(studies, [made], scorer, "empty")
+    assert lines[0]["answer"] is None and lines[0]["rouge_l"] == 0
     assert as_empty["counts"]["scored"] == len(rows) - 1 and as_empty["table_4"]["rouge_l"] < 1
     assert as_empty["scored_with"]["failed_answers"] == "empty"
     blank = [type(study)(**{**vars(study), "rows": tuple({**row, "answer": ""} for row in rows)})]
     with pytest.raises(InputError, match=f"{len(rows)} have no reference answer"):
-        score(blank, [made], CxrOptions(**options))
+        score(blank, [made], scorer)
 
 
 @pytest.mark.parametrize(
@@ -140,6 +150,10 @@ def test_failures_and_empty_references_are_counted_and_never_answers(build):
         (["--model", "{tmp}"], "has no config.json"),
         (["--data", "{tmp}"], "no release there"),
         (["--encoder", "{tmp}/none"], "none"),
+        (["--baseline", "computed"], "needs --encoder"),
+        (["--baseline", "{tmp}/none", "--encoder", "minilm"], "No such file"),
+        (["--baseline", "computed", "--profile", "paper"], "published baseline"),
+        (["--launch", "--cpu --num_processes two"], "invalid int value"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -247,3 +261,69 @@ def test_a_checkpoint_of_stricter_data_makes_strict_predictions(build, swin_ved,
 def test_options_out_of_range_are_refused(build):
     with pytest.raises(ConfigError, match="failed is 'zero'"):
         evaluate_cxr(CxrOptions("m", build.workspace.root, Path("o"), failed="zero"))
+
+
+def test_a_computed_baseline_is_named_and_serves_as_a_file(build, swin_ved, tmp_path, monkeypatch, capsys):
+    opened = []
+
+    class Counting(BertScorer):
+        def __init__(self, *arguments, **options):
+            opened.append(1)
+            super().__init__(*arguments, **options)
+
+    monkeypatch.setattr("medvqa_core.metrics.caption_row.BertScorer", Counting)
+    bert = ["--encoder", "minilm", "--layer", "6", "--examples", "0"]
+    arguments = command(build, swin_ved, tmp_path / "out", *bert, "--shuffle-images")
+    assert run(arguments) == 0
+    raw = read(tmp_path / "out" / "results.json")
+    assert run([*arguments, "--baseline", "computed"]) == 0
+    assert len(opened) == 2, "once for each run, whatever the number of conditions"
+    assert "baseline computed: 10,000 random pairs of" in capsys.readouterr().out
+    computed = read(tmp_path / "out" / "results.json")
+    *_, f1 = computed["scored_with"]["bertscore_settings"]["baseline"]
+    expected = (raw["table_4"]["bertscore"] - f1) / (1 - f1)
+    assert computed["table_4"]["bertscore"] == pytest.approx(expected) and 0 < f1 < 1
+    assert computed["scored_with"]["bertscore_settings"]["layer"] == 6
+    assert raw["scored_with"]["baseline_source"] is None
+    table = tmp_path / "out" / "baseline.csv"
+    assert run([*arguments, "--baseline", str(table)]) == 0
+    by_file = read(tmp_path / "out" / "results.json")
+    assert by_file["table_4"] == computed["table_4"]
+    assert by_file["scored_with"]["baseline_source"] == f"file: {table}"
+
+
+def test_rows_are_exported_for_their_owner_alone(build, swin_ved, tmp_path):
+    out = tmp_path / "out"
+    assert run(command(build, swin_ved, out, "--blank-images", "--examples", "0", "--scored")) == 0
+    own, blank = ([json.loads(line) for line in (out / name).open()] for name in ("scored.jsonl", "scored-blank.jsonl"))
+    assert [row["qa_id"] for row in own] == [row["qa_id"] for row in blank] and own != blank
+    results = read(out / "results.json")
+    assert len(own) == results["counts"]["questions"]
+    mean = sum(row["rouge_l"] for row in own) / len(own)
+    assert mean == pytest.approx(results["table_4"]["rouge_l"])
+    for row in own:
+        heart = row["category"] == "Heart"
+        assert row["polarity"] == (None if heart else answer_polarity(row["answer"], row["category"]))
+    right = sum(row["polarity"] == row["label_value"] for row in own if row["label_value"] in ("positive", "negative"))
+    assert right == round(results["findings"]["accuracy"] * results["findings"]["rows"])
+    assert {path.stat().st_mode & 0o777 for path in out.iterdir()} == {0o600}, "the checkpoint does not say its class"
+
+
+@pytest.mark.slow
+def test_two_processes_score_what_one_does(build, swin_ved, tmp_path):
+    """`--launch` starts them; they answer alternate batches, and the first one scores."""
+    more = ["--questions-per-batch", "8", "--examples", "0", "--shuffle-images", "--beams", "1"]
+    assert run(command(build, swin_ved, tmp_path / "one", *more)) == 0
+    arguments = command(build, swin_ved, tmp_path / "two", *more, "--launch", "--cpu --num_processes 2")
+    done = subprocess.run(
+        [sys.executable, "-m", "medvqa_hub.cli", *arguments], capture_output=True, text=True, check=False, timeout=180
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("Table 4 row") == 1
+    for name in ("results.json", "results-shuffled.json"):
+        one, two = (read(tmp_path / folder / name) for folder in ("one", "two"))
+        assert (one["asked_now"]["processes"], two["asked_now"]["processes"]) == (1, 2)
+        assert {**one, "asked_now": 0} == {**two, "asked_now": 0}
+    predictions = [(tmp_path / folder / "predictions.jsonl").read_text().splitlines() for folder in ("one", "two")]
+    assert sorted(predictions[0][1:]) == sorted(predictions[1][1:])
+    assert not list((tmp_path / "two").glob("*.part-*"))

@@ -273,17 +273,3 @@ def test_killed_and_restarted_it_leaves_the_same_records(build, studies, swin_ve
 def records_of_bytes(path: Path) -> list[bytes]:
     """Whole lines after the header."""
     return path.read_bytes().split(b"\n")[1:-1]
-
-
-@pytest.mark.slow
-def test_two_processes_leave_the_records_of_one(build, studies, swin_ved, model, tmp_path):
-    one, two = tmp_path / "one.jsonl", tmp_path / "two.jsonl"
-    generate(studies, one, model, questions_per_batch=8)
-    script = tmp_path / "run.py"
-    script.write_text(RUN)
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
-    command += [str(script), str(build.workspace.release), str(build.tree), str(swin_ved), str(two)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=180)
-    assert done.returncode == 0, done.stderr
-    assert sorted(map(str, records(two))) == sorted(map(str, records(one)))
-    assert not list(tmp_path.glob("two.part-*"))

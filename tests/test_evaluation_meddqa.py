@@ -21,6 +21,7 @@ from medvqa_hub.evaluation.meddqa_engines import DocumentEngine, DocumentReply, 
 from medvqa_hub.evaluation.meddqa_questions import load_questions
 from rjua_meddqa import SAMPLE_DIR
 from rjua_meddqa.annotation.released import read_annotations, read_questions, write_annotations, write_questions
+from rjua_meddqa.esra_rules import VERSION
 
 
 @pytest.fixture
@@ -349,7 +350,7 @@ def test_the_rules_survive_a_broken_image_and_say_so(small_sample, tmp_path, cap
     assert results["by_image"]["report0011.png"]["accuracy"] > 0.6
     assert f"{broken['failed']} failed" in printed and "1 unreadable" in printed
     assert "report0012.png: no image that can be read" in printed
-    assert results["model"] == {"name": "esra-rules", "engine": "esra-rules", "version": "1"}
+    assert results["model"] == {"name": "esra-rules", "engine": "esra-rules", "version": VERSION}
     assert run(arguments) == 0
     assert "none now: all were answered before" in capsys.readouterr().out
     shutil.copy(SAMPLE_DIR / "images" / "report0012.png", small_sample / "images")

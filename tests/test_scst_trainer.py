@@ -111,17 +111,14 @@ def test_training_references_are_the_split_s_answers(tmp_path):
 @pytest.mark.slow
 def test_two_processes_learn_what_one_does(tmp_path):
     found = []
-    here = Path(__file__).parent
     for processes in (1, 2):
         out = tmp_path / str(processes)
-        command = [
-            sys.executable, "-m", "accelerate.commands.launch", "--cpu", "--num_processes", str(processes),
-            "--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no", "--main_process_port", "0",
-            str(here / "scst_runs.py"), str(out), "2",
-        ]  # fmt: skip
-        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={processes}"]
+        command += [str(Path(__file__).parent / "scst_runs.py"), str(out), "2"]
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true"}
         done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
         assert done.returncode == 0, done.stderr[-3000:]
+        assert sorted(done.stdout.split()) == [f"{rank}/{processes}" for rank in range(processes)], "who took part"
         found.append((torch.load(out / "weights.pt", weights_only=True), read_log(out)))
     torch.testing.assert_close(found[0][0], found[1][0], atol=2e-6, rtol=1e-4)
     for one, two in zip(found[0][1], found[1][1], strict=True):

@@ -57,6 +57,7 @@ def score_row(
     baseline: Sequence[float] | str | Path | None = None,
     device: str | None = None,
     frequencies: DocumentFrequencies | None = None,
+    scorer: BertScorer | None = None,
 ) -> CaptionRow:
     """Score all metrics of a profile.
 
@@ -65,15 +66,20 @@ def score_row(
             With `paper` a folder is taken for a copy of the paper's encoder and the published baseline used.
         layer, baseline, device: see `BertScorer`.
         frequencies: of CIDEr; None counts the references given.
+        scorer: of BERTScore, loaded already (`load_scorer`), in the place of the four above.
 
     Raises:
-        ConfigError: the profile is unknown, or the encoder cannot be loaded.
+        ConfigError: the profile is unknown, the encoder cannot be loaded, or `scorer` is not the profile's.
         InputError: see `check_pairs`.
     """
     if profile not in PROFILES:
         raise ConfigError(f"profile {profile!r} is unknown; allowed: {', '.join(PROFILES)}")
     lists = check_pairs(predictions, references)
-    scorer, notes = _load_scorer(profile, encoder, layer, baseline, device)
+    if scorer is None:
+        scorer = load_scorer(profile, encoder, layer, baseline, device)
+    elif profile == PAPER and (scorer.layer, scorer.baseline) != (PAPER_LAYER, PAPER_BASELINE):
+        raise ConfigError(f"profile 'paper' fixes layer {PAPER_LAYER} and its baseline; use the profile 'default'")
+    notes = _bert_score_notes(scorer)
     words: dict[str, list[str]] = {}
 
     def words_of(text: str) -> list[str]:
@@ -116,21 +122,35 @@ def score_row(
     )
 
 
-def _load_scorer(
-    profile: str, encoder: str | Path | None, layer: int, baseline: Any, device: str | None
-) -> tuple[BertScorer | None, list[str]]:
+def load_scorer(
+    profile: str = DEFAULT,
+    encoder: str | Path | None = None,
+    layer: int = PAPER_LAYER,
+    baseline: Sequence[float] | str | Path | None = None,
+    device: str | None = None,
+) -> BertScorer | None:
+    """BERTScore's encoder as `score_row` takes it; None where it is left out.
+
+    Raises:
+        ConfigError: the encoder cannot be loaded, or the profile fixes what was asked for.
+    """
+    if profile not in PROFILES:
+        raise ConfigError(f"profile {profile!r} is unknown; allowed: {', '.join(PROFILES)}")
     if str(encoder) == NO_ENCODER or (encoder is None and profile == DEFAULT):
-        return None, ["BERTScore left out: no encoder was asked for; give a folder, a Hub id, or 'minilm'"]
-    if profile == PAPER:
-        if layer != PAPER_LAYER or baseline is not None:
-            raise ConfigError(f"profile 'paper' fixes layer {PAPER_LAYER} and its baseline; use the profile 'default'")
-        if str(encoder) == "minilm":
-            raise ConfigError(
-                f"profile 'paper' scores with {PAPER_ENCODER} or a folder of it; for minilm use 'default'"
-            )
-        return BertScorer(encoder or PAPER_ENCODER, PAPER_LAYER, PAPER_BASELINE, device=device), []
-    notes = [] if baseline is not None else ["BERTScore is not rescaled: no baseline was given"]
-    return BertScorer(encoder, layer, baseline, device=device), notes
+        return None
+    if profile == DEFAULT:
+        return BertScorer(encoder, layer, baseline, device=device)
+    if layer != PAPER_LAYER or baseline is not None:
+        raise ConfigError(f"profile 'paper' fixes layer {PAPER_LAYER} and its baseline; use the profile 'default'")
+    if str(encoder) == "minilm":
+        raise ConfigError(f"profile 'paper' scores with {PAPER_ENCODER} or a folder of it; for minilm use 'default'")
+    return BertScorer(encoder or PAPER_ENCODER, PAPER_LAYER, PAPER_BASELINE, device=device)
+
+
+def _bert_score_notes(scorer: BertScorer | None) -> list[str]:
+    if scorer is None:
+        return ["BERTScore left out: no encoder was asked for; give a folder, a Hub id, or 'minilm'"]
+    return [] if scorer.baseline is not None else ["BERTScore is not rescaled: no baseline was given"]
 
 
 def _merge(parts: list[Scores]) -> tuple[dict, dict, dict]:

@@ -1,7 +1,7 @@
 """The COCO caption tools' tokenisation without Java: Penn Treebank words, lower case, without the punctuation list.
 
-`tokenize` equals pycocoevalcap's `PTBTokenizer` (Stanford PTBTokenizer 3.4.1, `-preserveLines -lowerCase`) for one text
-at a time. At every place of a text the rule that matches most wins, of equals the first; a rule's context counts for
+`tokenize` gives the words of pycocoevalcap's `PTBTokenizer` (Stanford PTBTokenizer 3.4.1, `-preserveLines -lowerCase`)
+for one text at a time, as far as ptb_rules.py goes: it lists the exotic words that may differ. At every place of a text the rule that matches most wins, of equals the first; a rule's context counts for
 the length but is not consumed.
 
 Known and kept: brackets come out as `-lrb-`, `-rrb-`, …, which the tools mean to drop and, in lower case, do not.
@@ -15,17 +15,15 @@ from functools import cache, lru_cache
 from medvqa_core.metrics.ptb_rules import (
     BEFORE_NUMBERS,
     CAPITALISED,
-    COMPANIES,
     FINAL,
     TITLES,
     compile_rules,
 )
 
-NAME = "PTB (own; equal to Stanford PTBTokenizer 3.4.1 as pycocoevalcap 1.2 calls it)"
-# What the tools drop; in front what is printed as one of these: no character at all, spaced dots, longer dashes.
-PUNCTUATION = frozenset(
-    ["", ".\xa0.\xa0.", "---", "----", "....", ".....", "''", "'", "``", "`", *".?!,:-;", "--", "..."]
-)
+NAME = "PTB (own; after Stanford PTBTokenizer 3.4.1 as pycocoevalcap 1.2 calls it)"
+# What the tools drop; in front what is printed as one of these: no character at all, longer dots and dashes.
+PUNCTUATION = frozenset(["", "---", "----", "....", ".....", "''", "'", "``", "`", *".?!,:-;", "--", "..."])
+REACH = 300  # characters that a rule sees from where it begins: tokens end there, and time grows with the text only
 _TRANSLATION = str.maketrans(
     {
         **{"(": "-lrb-", ")": "-rrb-", "[": "-lsb-", "]": "-rsb-", "{": "-lcb-", "}": "-rcb-", "\xad": ""},
@@ -45,15 +43,12 @@ _ENTITIES = {
     "&quot;": "",
     "&apos;": "",
     "&nbsp;": "",
-    "&mdash;": "",
-    "&md;": "",
 }
 _WHITE_SPACE = re.compile(r"[\t\n\x0b\x0c\r\x85\u2028\u2029]")
 # A plain word that no rule could take further; the frequent case, answered without asking the rules.
 _PLAIN = re.compile(r"[A-Za-z]+(?=,?(?: |$))|[A-Za-z]{2,}(?=[.;:?!](?: |$))")
 _NOT_PLAIN = frozenset(
-    [*FINAL, *TITLES, *CAPITALISED, *COMPANIES, *BEFORE_NUMBERS]
-    + ["cannot", "gonna", "gotta", "wanna", "lemme", "gimme"]
+    [*FINAL, *TITLES, *CAPITALISED, *BEFORE_NUMBERS] + ["cannot", "gonna", "gotta", "wanna", "lemme", "gimme"]
 )
 
 
@@ -81,7 +76,7 @@ def _take(text: str, position: int) -> tuple[int, str]:
     """End of the token at `position` and the token as it is printed; an unknown character is an empty token."""
     reach, end, translated = position, position + 1, None
     for rule, treatment in _rules():
-        match = rule.match(text, position)
+        match = rule.match(text, position, position + REACH)
         if match and match.end() > reach and match.end(1) > position:
             reach, end, translated = match.end(), match.end(1), treatment
     if translated is None:

@@ -88,7 +88,8 @@ class StudyAnswerer:
                 views = [list(study.views) for study in studies]
                 return dict(self.processor(images=images, views=views))
             return dict(self.processor(images=images))
-        except (ValueError, OSError, SyntaxError) as error:  # SyntaxError is what Pillow raises on a broken PNG
+        # SyntaxError is what Pillow raises on a broken PNG, the last one what it raises on one of absurd size.
+        except (ValueError, OSError, SyntaxError, Image.DecompressionBombError) as error:
             raise UnusableStudyError(one_line(error)) from error
 
     def answer(self, images: dict[str, Any], questions: Sequence[str], study_index: Sequence[int]) -> list[Answer]:

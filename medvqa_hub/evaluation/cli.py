@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from medvqa_hub.training.cli import Launch
+
 app = typer.Typer(no_args_is_help=True, help="Score a model: predictions first, then tables from them.")
 
 
@@ -37,6 +39,7 @@ def _group() -> None:
 
 @app.command()
 def cxr(
+    context: typer.Context,
     model: Annotated[str, typer.Option(help="Checkpoint folder or Hub repository.")],
     data: Annotated[Path, typer.Option(help="A release, the folder it was built in, or the authors' CSV files.")],
     out: Annotated[Path, typer.Option(help="Folder for predictions, results, chart and examples.")],
@@ -55,6 +58,11 @@ def cxr(
         str | None,
         typer.Option(help="Encoder of BERTScore: a folder, a Hub id, minilm or none."),
     ] = None,
+    layer: Annotated[int, typer.Option(min=0, help="Hidden layer of that encoder.")] = 5,
+    baseline: Annotated[
+        str | None,
+        typer.Option(help="Rescale BERTScore: computed (from the split's references), a table LAYER,P,R,F, or none."),
+    ] = None,
     beams: Annotated[int, typer.Option(help="Beams; 1 is greedy.")] = 2,
     max_new_tokens: Annotated[int, typer.Option(help="Longest answer, in tokens.")] = 128,
     bf16: Annotated[bool, typer.Option(help="Weights in bfloat16.")] = False,
@@ -67,8 +75,19 @@ def cxr(
         FailedAnswers, typer.Option(help="Leave failed answers out of the text scores, or score them as empty.")
     ] = FailedAnswers.exclude,
     examples: Annotated[int, typer.Option(help="Studies pictured with their answers; 0: no picture.")] = 4,
+    scored: Annotated[
+        bool, typer.Option("--scored", help="Also write scored.jsonl: each question, answer, reference and its scores.")
+    ] = False,
+    launch: Launch = None,
 ) -> None:
     """Answer a split's questions and print the paper's Table 4 row; a stopped run goes on where it was."""
+    if launch is not None:
+        from medvqa_hub.training.launching import hand_over
+
+        code = hand_over(launch, ["evaluate", "cxr", *_spell_out(context)])
+        if code:
+            raise typer.Exit(code)
+        return
     from medvqa_hub.evaluation.answering import GenerationSettings
     from medvqa_hub.evaluation.cxr import CxrOptions, evaluate_cxr
     from medvqa_hub.evaluation.printing import print_results
@@ -86,12 +105,15 @@ def cxr(
             blank_images=blank_images,
             profile=profile.value,
             encoder=encoder,
+            layer=layer,
+            baseline=baseline,
             generation=GenerationSettings(beams, max_new_tokens, "bfloat16" if bf16 else "float32"),
             questions_per_batch=questions_per_batch,
             retry_failed=retry_failed,
             missing_images=missing_images.value,
             failed=failed.value,
             examples=examples,
+            scored=scored,
         )
     )
     if results:
@@ -114,3 +136,17 @@ def meddqa(
 
     options = MeddqaOptions(model, data, out, image_root, workers, units.value, retry_failed)
     print_meddqa(evaluate_meddqa(options), out)
+
+
+def _spell_out(context: typer.Context) -> list[str]:
+    """The options of this command line once more, but for --launch."""
+    arguments = []
+    for option in context.command.params:
+        value = context.params.get(option.name)
+        if option.name == "launch" or value is None:
+            continue
+        if isinstance(value, bool):
+            arguments += option.opts[:1] if value else option.secondary_opts[:1]
+        else:
+            arguments += [option.opts[0], str(value)]
+    return arguments

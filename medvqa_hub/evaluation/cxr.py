@@ -6,12 +6,13 @@
     OUT/results-blank.json         images without content         (--blank-images)
     OUT/chart.png                  text scores, and finding accuracy by category, for all of these
     OUT/examples.png               a few studies with their answers (examples-shuffled.png, examples-blank.png)
+    OUT/scored.jsonl               every question with reference, answer, what the answer says and scores (--scored;
+                                   scored-shuffled.jsonl, scored-blank.jsonl)
+    OUT/baseline.csv               BERTScore's baseline              (--baseline computed)
 
 The results hold figures and counts, no text. Scores are always made anew from the predictions.
 """
 
-import json
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cache
@@ -20,23 +21,24 @@ from pathlib import Path
 from typing import Any
 
 from medvqa_core.errors import ConfigError, InputError
-from medvqa_core.files import atomic_file, make_folder, writing
 from medvqa_core.governance import Governance, strictest
+from medvqa_core.metrics.bert_score import PAPER_LAYER
 from medvqa_hub.evaluation.answering import GenerationSettings, StudyAnswerer
 from medvqa_hub.evaluation.charts import draw_chart
 from medvqa_hub.evaluation.checkpoints import Checkpoint, open_checkpoint
 from medvqa_hub.evaluation.examples import draw_examples
-from medvqa_hub.evaluation.finding_accuracy import score_findings
-from medvqa_hub.evaluation.generating import Crew, generate_predictions
+from medvqa_hub.evaluation.finding_accuracy import answer_polarity, score_findings
+from medvqa_hub.evaluation.generating import Crew, digest_images, generate_predictions
 from medvqa_hub.evaluation.predictions import FILE, Prediction
+from medvqa_hub.evaluation.result_files import make_out, write_figures, write_rows
 from medvqa_hub.evaluation.studies import Study, blank_images, load_studies, shuffle_images
-from medvqa_hub.evaluation.text_scores import TextScores, check_scoring, score_texts
+from medvqa_hub.evaluation.text_scores import COMPUTED, TextScorer, TextScores
 from mimic_cxr_vqa.release import Release, open_release
-from mimic_cxr_vqa.schema import CATEGORIES, LABEL_VALUES
+from mimic_cxr_vqa.schema import CATEGORIES, HEART, LABEL_VALUES
 
 SPLIT_ALIASES = {"validation": "validate", "val": "validate"}
 FAILED_POLICIES = ("exclude", "empty")
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass(frozen=True)
@@ -48,8 +50,10 @@ class CxrOptions:
         data: a release, the workspace that it was built in, or the authors' CSV files.
         limit: the first so many studies only.
         shuffle_images, blank_images: also evaluate with these controls.
-        profile, encoder: of the text scores, see `medvqa_core.metrics.caption_row.score_row`.
+        profile, encoder, layer, baseline: of the text scores, see `TextScorer`; a baseline is computed from the split's
+            references.
         failed: rows whose answer failed are left out of the text scores (`exclude`) or scored as empty answers.
+        scored: also write every row with its texts and scores.
     """
 
     model: str
@@ -63,18 +67,21 @@ class CxrOptions:
     blank_images: bool = False
     profile: str = "default"
     encoder: str | None = None
+    layer: int = PAPER_LAYER
+    baseline: str | None = None
     generation: GenerationSettings = field(default_factory=GenerationSettings)
     questions_per_batch: int = 96
     retry_failed: bool = False
     missing_images: str = "error"
     failed: str = "exclude"
     examples: int = 4
+    scored: bool = False
 
 
 def evaluate_cxr(options: CxrOptions) -> list[dict[str, Any]]:
     """Answer the split's questions and score the answers; the results, own images first.
 
-    Of several processes (`accelerate launch`) all answer, and only the first scores and returns results.
+    Of several processes (`Crew`) all answer, and only the first scores and returns results.
 
     Raises:
         ConfigError: an option is out of its range, or the predictions there were made with other settings.
@@ -84,14 +91,18 @@ def evaluate_cxr(options: CxrOptions) -> list[dict[str, Any]]:
     """
     if options.failed not in FAILED_POLICIES:
         raise ConfigError(f"failed is {options.failed!r}; allowed are {' and '.join(FAILED_POLICIES)}")
+    crew = Crew()
     release = open_release(options.data)
     checkpoint = open_checkpoint(options.model)
     conditions = _conditions(options, release)
-    check_scoring(options.profile, options.encoder)
+    references = [row["answer"] or "" for study in conditions["own"] for row in study.rows]
+    scoring = (options.profile, options.encoder, options.layer, options.baseline, references, crew.device)
+    scorer = TextScorer(*scoring) if crew.is_first else None
     governance = strictest([release.governance, checkpoint.governance])
-    _make_out(options.out, governance)
+    make_out(options.out, governance)
     settings = {"model": checkpoint.fingerprint, **asdict(options.generation)}
-    open_model = cache(lambda: StudyAnswerer(checkpoint, options.generation))  # once for all conditions
+    open_model = cache(lambda: StudyAnswerer(checkpoint, options.generation, crew.device))  # once for all conditions
+    digests = digest_images(conditions["own"])  # the controls have no images but these
     answered = []
     for name, studies in conditions.items():
         predictions, counts = generate_predictions(
@@ -102,29 +113,40 @@ def evaluate_cxr(options: CxrOptions) -> list[dict[str, Any]]:
             open_model,
             options.questions_per_batch,
             options.retry_failed,
+            digests,
+            crew,
         )
         answered.append((name, studies, predictions, counts))
-    if not Crew().is_first:
+    if scorer is None:
         return []
+    if options.baseline == COMPUTED:
+        scorer.write_baseline(options.out / "baseline.csv")
     results = []
     for name, studies, predictions, counts in answered:
         described = _describe(options, checkpoint, release, governance, studies, name)
-        results.append({**described, **score(studies, predictions, options), "asked_now": dict(counts)})
+        figures, rows = score(studies, predictions, scorer, options.failed)
+        results.append({**described, **figures, "asked_now": dict(counts)})
         suffix = name.split()[0]
         suffix = "" if suffix == "own" else f"-{suffix}"
-        _write_json(options.out / f"results{suffix}.json", results[-1], governance)
+        write_figures(options.out / f"results{suffix}.json", results[-1], governance)
+        if options.scored:
+            write_rows(options.out / f"scored{suffix}.jsonl", rows, governance)
         if options.examples:
             draw_examples(studies, predictions, options.out / f"examples{suffix}.png", options.examples)
     draw_chart(results, options.out / "chart.png", private=governance is Governance.CREDENTIALED)
     return results
 
 
-def score(studies: Sequence[Study], predictions: Sequence[Sequence[Prediction]], options: CxrOptions) -> dict[str, Any]:
-    """The figures of one condition.
+def score(
+    studies: Sequence[Study], predictions: Sequence[Sequence[Prediction]], scorer: TextScorer, failed: str = "exclude"
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """The figures of one condition, and each row with its texts and scores.
 
     Returns:
-        `table_4` (the row), `scored_with`, `counts`, `by_category` and `by_label` (rows, text scores), `findings` and
-        `ceiling` (finding accuracy of the answers, and of the references).
+        Figures: `table_4` (the row), `scored_with`, `counts`, `by_category` and `by_label` (rows, text scores),
+        `findings` and `ceiling` (finding accuracy of the answers, and of the references). Rows: `qa_id`, `study_id`,
+        `category`, `label_value`, `question`, `reference`, `answer`, `error`, `polarity` (None for a failure and for
+        Heart), and a value of each text score, None where the row has none.
 
     Raises:
         InputError: no row has both an answer and a reference.
@@ -132,14 +154,13 @@ def score(studies: Sequence[Study], predictions: Sequence[Sequence[Prediction]],
     rows = [row for study in studies for row in study.rows]
     found = [prediction for of_study in predictions for prediction in of_study]
     answers = [p.answer for p in found]
-    spoken = [answer if answer is not None or options.failed == "exclude" else "" for answer in answers]
+    spoken = [answer if answer is not None or failed == "exclude" else "" for answer in answers]
     has_reference = [bool((row["answer"] or "").strip()) for row in rows]
     scored = [i for i, answer in enumerate(spoken) if answer is not None and has_reference[i]]
-    failures = Counter(p.error for p in found if p.error is not None)
     counts = {
         "questions": len(rows),
         "answered": sum(answer is not None for answer in answers),
-        "failed": failures.total(),
+        "failed": sum(answer is None for answer in answers),
         "empty_answers": sum(answer == "" for answer in answers),
         "truncated": sum(bool(p.details.get("truncated")) for p in found),
         "without_reference": len(rows) - sum(has_reference),
@@ -148,21 +169,39 @@ def score(studies: Sequence[Study], predictions: Sequence[Sequence[Prediction]],
     if not scored:
         raise InputError(
             f"nothing can be scored: of {len(rows)} questions {counts['failed']} failed and "
-            f"{counts['without_reference']} have no reference answer; see {options.out / FILE}"
+            f"{counts['without_reference']} have no reference answer; see {FILE}"
         )
-    texts = score_texts(
-        [spoken[i] for i in scored], [rows[i]["answer"] for i in scored], options.profile, options.encoder
-    )
+    texts = scorer.score([spoken[i] for i in scored], [rows[i]["answer"] for i in scored])
     chosen = [rows[i] for i in scored]
     references = [row["answer"] if has else None for row, has in zip(rows, has_reference, strict=True)]
-    return {
+    figures = {
         "table_4": texts.whole.row,
-        "scored_with": {**texts.whole.description, "failed_answers": options.failed},
+        "scored_with": {**scorer.description(texts), "failed_answers": failed},
         "counts": counts,
         "by_category": _by(chosen, "category", CATEGORIES, texts),
         "by_label": _by(chosen, "label_value", tuple(LABEL_VALUES.values()), texts),
         "findings": score_findings(answers, rows),
         "ceiling": score_findings(references, rows),
+    }
+    places = {row: place for place, row in enumerate(scored)}
+    ids = [study.study_id for study in studies for _ in study.rows]
+    return figures, [_scored_row(ids[i], rows[i], found[i], texts, places.get(i)) for i in range(len(rows))]
+
+
+def _scored_row(
+    study_id: int, row: dict[str, Any], prediction: Prediction, texts: TextScores, place: int | None
+) -> dict[str, Any]:
+    """A row of scored.jsonl; `place` is the row's among the scored ones."""
+    readable = prediction.answer is not None and row["category"] != HEART
+    return {
+        "qa_id": row["qa_id"],
+        "study_id": study_id,
+        **{name: row[name] for name in ("category", "label_value", "question")},
+        "reference": row["answer"],
+        "answer": prediction.answer,
+        "error": prediction.error,
+        "polarity": answer_polarity(prediction.answer, row["category"]) if readable else None,
+        **{name: None if place is None else values[place] for name, values in texts.whole.samples.items()},
     }
 
 
@@ -211,16 +250,3 @@ def _describe(
         "generation": asdict(options.generation),
         "libraries": {name: version(name) for name in ("torch", "transformers", "medvqa-hub")},
     }
-
-
-def _make_out(out: Path, governance: Governance) -> None:
-    make_folder(out)
-    if governance is Governance.CREDENTIALED:
-        with writing(out):
-            out.chmod(0o700)
-
-
-def _write_json(path: Path, content: dict[str, Any], governance: Governance) -> None:
-    with atomic_file(path, "w", private=governance is Governance.CREDENTIALED) as file:
-        json.dump(content, file, indent=1, ensure_ascii=False)
-        file.write("\n")

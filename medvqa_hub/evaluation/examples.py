@@ -61,7 +61,7 @@ def _read(path: Path | None) -> Image.Image | None:
     """The image; None where it cannot be decoded: its questions are shown as failed."""
     try:
         return read_image(path)
-    except (OSError, ValueError, SyntaxError):
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
         return None
 
 

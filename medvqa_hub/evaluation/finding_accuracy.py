@@ -24,6 +24,7 @@ same rule: that is a model's ceiling.
 import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from statistics import fmean
 from typing import Any
 
@@ -48,6 +49,7 @@ _ALL_NORMAL = re.compile(r"\b(?:normal|unremarkable|clear)\b", re.IGNORECASE)
 _ABNORMAL = re.compile(r"\babnormal\w*|\bfindings?\b", re.IGNORECASE)
 
 
+@lru_cache(maxsize=1 << 16)  # references are read again with every condition, and answers repeat
 def answer_polarity(answer: str, category: str) -> str:
     """`positive`, `negative`, `uncertain` or `undecided`: what `answer` says of `category` (rule 2 of the module).
 

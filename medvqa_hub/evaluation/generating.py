@@ -5,13 +5,13 @@ encoded once and its questions, sorted by length, answered in one generate call;
 meanwhile. Batches are laid out over all studies, whatever is done already, and a batch that a kill cut through is
 computed whole again: so a killed and restarted run computes the same batches and leaves the same set of records.
 
-With several processes (`accelerate launch`), process r takes batches r, r + n, … and writes a file of its own.
+With several processes (`Crew`), process r takes batches r, r + n, … and writes a file of its own.
 """
 
 import os
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
@@ -53,14 +53,17 @@ class _Asked:
     questions: tuple[_Question, ...]
 
 
-def request_keys(studies: Sequence[Study], settings: dict[str, Any]) -> list[list[str]]:
+def digest_images(studies: Sequence[Study]) -> dict[Path, str]:
+    """A digest of each image file's content. Raises InputError where one cannot be read."""
+    return digest_files([path for study in studies for path in study.images if path is not None], "Reading images")
+
+
+def request_keys(studies: Sequence[Study], settings: dict[str, Any], digests: Mapping[Path, str]) -> list[list[str]]:
     """The content key of every question of every study: of the images' content, their views, and the question's text.
 
-    Raises:
-        InputError: an image file cannot be read.
+    Args:
+        digests: of the studies' images, from `digest_images`.
     """
-    files = [path for study in studies for path in study.images if path is not None]
-    digests = digest_files(files, "Reading images")
     keys = []
     for study in studies:
         images = [BLANK if path is None else digests[path] for path in study.images]
@@ -81,6 +84,8 @@ def generate_predictions(
     open_model: Callable[[], StudyAnswerer],
     questions_per_batch: int = 96,
     retry_failed: bool = False,
+    digests: Mapping[Path, str] | None = None,
+    crew: "Crew | None" = None,
 ) -> tuple[list[list[Prediction]], Counter]:
     """Answer every question of `studies` that has no prediction in `path` yet.
 
@@ -89,10 +94,12 @@ def generate_predictions(
         settings: what answers depend on besides images and question, for `PredictionStore`.
         open_model: loads the model; called only if there is something to answer.
         retry_failed: ask those again whose prediction is a failure.
+        digests: of the studies' images, where they are known already: reading thousands of films takes minutes.
+        crew: the processes of this run; None finds out.
 
     Returns:
         The predictions, aligned with the studies and their rows; and counts: `asked` (distinct requests made
-        now, by all processes) and `seconds` (that this process took, loading aside).
+        now, by all processes), `processes`, and `seconds` (that this process took, loading aside).
 
     Raises:
         ConfigError: `questions_per_batch` is below one, or the predictions there were made with other settings.
@@ -101,11 +108,11 @@ def generate_predictions(
     """
     if questions_per_batch < 1:
         raise ConfigError(f"questions_per_batch is {questions_per_batch}; it must be at least 1")
-    crew = Crew()
+    crew = crew or Crew()
     if crew.is_first:
         merge_parts(path, governance, settings)  # what a killed run of several processes left
     crew.wait()
-    keys = request_keys(studies, settings)
+    keys = request_keys(studies, settings, digest_images(studies) if digests is None else digests)
     found = _find_all(keys, path, governance, settings)
     wanted = {
         key
@@ -114,7 +121,7 @@ def generate_predictions(
     }
     batches = _batches(_ask_once(studies, keys), questions_per_batch)
     batches = [batch for batch in batches if any(q.key in wanted for one in batch for q in one.questions)]
-    counts = Counter(asked=len(wanted), seconds=0)
+    counts = Counter(asked=len(wanted), seconds=0, processes=crew.size)
     crew.wait()  # nobody writes before everybody has read
     if mine := batches[crew.rank :: crew.size]:
         model = open_model()
@@ -138,17 +145,33 @@ def _find_all(
 
 
 class Crew:
-    """The processes of this run: one, or as many as `accelerate launch` or `torchrun` started."""
+    """The processes of this run: one, or as many as `--launch`, `accelerate launch` or `torchrun` started.
+
+    Attributes:
+        size, rank: how many there are, and which this one is.
+        device: "cpu" where the launcher was told to use CPUs; None: the process's GPU, or the CPU where there is none.
+
+    Raises:
+        ConfigError: several processes were started, and they do not find each other.
+    """
 
     def __init__(self) -> None:
         self.size, self.rank, self._state = 1, 0, None
-        if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        self.device = "cpu" if os.environ.get("ACCELERATE_USE_CPU", "").lower() in ("1", "true", "yes") else None
+        started = int(os.environ.get("WORLD_SIZE", "1"))
+        if started > 1:
             import torch
             from accelerate import PartialState
 
             # Without cpu=True and without a GPU, accelerate takes every process for the only one.
-            self._state = PartialState(cpu=not torch.cuda.is_available(), timeout=LONGEST_WAIT)
+            cpu = self.device == "cpu" or not torch.cuda.is_available()
+            self._state = PartialState(cpu=cpu, timeout=LONGEST_WAIT)
             self.size, self.rank = self._state.num_processes, self._state.process_index
+            if self.size != started:
+                raise ConfigError(
+                    f"{started} processes were started, and this one finds {self.size}; start them with --launch, "
+                    "such as --launch '--num_processes 8'"
+                )
 
     @property
     def is_first(self) -> bool:

@@ -16,20 +16,18 @@ def print_results(results: Sequence[dict[str, Any]], out: Path) -> None:
     """Print the row and the finding accuracy of each condition, then the first one's tables by label and category."""
     console = Console()
     first = results[0]
-
-    def say(text: str) -> None:
-        console.print(text, highlight=False, markup=False, soft_wrap=True)
-
-    say(_what_was_done(results))
+    say(console, _what_was_done(results))
     console.print(_text_table("Table 4 row", {r["images"]: r["table_4"] for r in results}, first["table_4"]))
     console.print(_conditions_table(results))
     names = [name for name in BREAKDOWN if first["table_4"].get(name) is not None]
     for part in ("by_label", "by_category"):
         console.print(_text_table(f"{part.replace('_', ' ').capitalize()}, own images", first[part], ["rows", *names]))
     console.print(_findings_table(first["findings"]["by_category"]))
+    if first["scored_with"].get("baseline_source"):
+        say(console, f"BERTScore rescaled, baseline {first['scored_with']['baseline_source']}")
     for note in first["scored_with"].get("notes") or ():
-        say(f"note: {note}")
-    say(f"predictions, results, chart and examples: {out}")
+        say(console, f"note: {note}")
+    say(console, f"predictions, results, chart and examples: {out}")
 
 
 def _what_was_done(results: Sequence[dict[str, Any]]) -> str:
@@ -68,6 +66,11 @@ def _findings_table(by_category: dict[str, dict[str, Any]]) -> Table:
         recalls = found["recall"].values()
         table.add_row(category, *map(figure, (found["rows"], found["accuracy"], *recalls, found["majority"])))
     return table
+
+
+def say(console: Console, text: str) -> None:
+    """Print a line as it is: no colours, no markup, never broken."""
+    console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
 def make_table(title: str, *columns: str) -> Table:

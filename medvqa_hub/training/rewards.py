@@ -88,9 +88,9 @@ def parse_reward_name(name: str) -> dict[str, float]:
         reward, _, weight = (piece.strip() for piece in part.partition(":"))
         if reward not in FACTORIES:
             nearest = get_close_matches(reward, FACTORIES, n=1)
-            hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
+            hint = f" (did you mean {nearest[0]!r}?)" if nearest else ""
             raise ConfigError(
-                f"reward {reward!r} is unknown{hint} Allowed: {', '.join(FACTORIES)}, or a sum such as "
+                f"reward {reward!r} is unknown{hint}; allowed: {', '.join(FACTORIES)}, or a sum such as "
                 "'bert_score:0.7+rouge_l:0.3'"
             )
         if reward in weights:

@@ -95,10 +95,9 @@ class SupervisedTrainer(Trainer):
             self.validation = Validation(questions, processor, kind, recipe.selection, arguments)
         # Trainer wants adapters on a quantised model; here the parts that stayed in float are what is trained.
         quantised = getattr(model, "is_quantized", False) and not getattr(model, "_hf_peft_config_loaded", False)
-        self._frozen_weights: dict[str, Any] | None = None
         if quantised:
             model._hf_peft_config_loaded = True
-            self._frozen_weights = {name: weight.cpu().clone() for name, weight in model.state_dict().items()}
+            keep_unpacked(model)
         super().__init__(
             model, arguments, train_dataset=self.batches, eval_dataset=self.validation, processing_class=processor
         )
@@ -245,7 +244,10 @@ class SupervisedTrainer(Trainer):
     def _write(self, path: Path, kind: str, details: dict[str, Any], state: Any) -> None:
         with checkpoints.writing_folder(path, kind, self.governance, self.recipe.to_yaml(), details) as folder:
             model = self._model_to_save(kind)
-            model.save_pretrained(folder, **self._quantised_weights(model))
+            # transformers cannot turn quantised weights that it has loaded back into their original format; as they are
+            # they load as well.
+            as_they_are = {"save_original_format": False} if getattr(model, "is_quantized", False) else {}
+            model.save_pretrained(folder, **as_they_are)
             self.processing_class.save_pretrained(folder)
             if state is not None:
                 checkpoints.save_state(self.optimizer.state_dict(), folder / "optimizer.pt")
@@ -262,19 +264,6 @@ class SupervisedTrainer(Trainer):
         ):
             return copy.deepcopy(model).merge_and_unload()
         return model
-
-    def _quantised_weights(self, model: Any) -> dict[str, Any]:
-        """Arguments that save a model with quantised parts, which never change, as they were before training.
-
-        bitsandbytes packs 4-bit weights anew when they are first used on a CPU, at a loss, and saving them then would
-        add up the losses. transformers cannot turn quantised weights that it has loaded back into their original
-        format; as they are they load as well.
-        """
-        if self._frozen_weights is None:
-            return {}
-        trained = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
-        now = {name: weight for name, weight in model.state_dict().items() if name in trained}
-        return {"state_dict": {**self._frozen_weights, **now}, "save_original_format": False}
 
     def load_weights(self, checkpoint: Path) -> None:
         """Take a checkpoint's weights without going on from it."""
@@ -300,6 +289,16 @@ class _Moments(TrainerCallback):
         # A checkpoint does not keep the losses since the last line, so a line ends there: a resumed run has the same.
         control.should_log = control.should_log or control.should_save or control.should_evaluate
         return control
+
+
+def keep_unpacked(model: Any) -> None:
+    """Keep bitsandbytes from packing 4-bit weights anew when they are first used on a CPU.
+
+    It rounds their scales to bfloat16, and a checkpoint written after that has other weights than the model had.
+    """
+    for module in model.modules():
+        if hasattr(module, "support_avx512bf16_for_cpu"):
+            module.support_avx512bf16_for_cpu = False
 
 
 def as_questions(rows: Any, what: str, kind: str, processor: Any) -> StudyQuestions:

@@ -4,8 +4,9 @@ A candidate is refused if it, one of its synonyms, or one of its parts (a name w
 in any key, value or item of the annotation, or the other way round. What the annotation leaves out is not known here.
 """
 
+import random
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from rjua_meddqa.generation.templates import Templates
 from rjua_meddqa.generation.terms import KEYS, Terms, fold
@@ -24,23 +25,23 @@ class AbsentTerms:
         self._keys = {key: _parts(terms.synonyms(KEYS, key)) for key in dict.fromkeys(filter(None, keys))}
         self._items = {item: _parts([item]) for item in dict.fromkeys(filter(None, items))}
 
-    def keys(self, annotation: Annotation) -> list[str]:
-        """Keys that the report has under no name, in a fixed order."""
-        return _absent(self._keys, annotation)
+    def keys(self, annotation: Annotation, draw: random.Random) -> Iterator[str]:
+        """Keys that the report has under no name, in an order drawn, each once."""
+        return _absent(self._keys, annotation, draw)
 
-    def items(self, annotation: Annotation) -> list[str]:
-        """Table items that the report does not hold, in a fixed order."""
-        return _absent(self._items, annotation)
+    def items(self, annotation: Annotation, draw: random.Random) -> Iterator[str]:
+        """Table items that the report does not hold, in an order drawn, each once."""
+        return _absent(self._items, annotation, draw)
 
 
-def _absent(candidates: dict[str, frozenset[str]], annotation: Annotation) -> list[str]:
+def _absent(candidates: dict[str, frozenset[str]], annotation: Annotation, draw: random.Random) -> Iterator[str]:
+    """Checks a candidate when it is asked for: thousands of them against every image would take minutes."""
     names = _parts([key for key, _ in annotation.key_values] + [row.item for row in annotation.table])
     text = "\n".join(fold(value) for _, value in annotation.key_values)
-    return [
-        candidate
-        for candidate, parts in candidates.items()
-        if not any(part in text or any(part in name or name in part for name in names) for part in parts)
-    ]
+    for candidate in draw.sample(list(candidates), len(candidates)):
+        parts = candidates[candidate]
+        if not any(part in text or any(part in name or name in part for name in names) for part in parts):
+            yield candidate
 
 
 def _parts(names: Sequence[str]) -> frozenset[str]:

@@ -2,7 +2,8 @@
 
 Which questions, as released: every key once; 5 pairs of keys; for every table row its result, its range, both, and
 whether it is normal; for a table, what is out of range. The other rows of Table 4 and users' templates on request.
-What is drawn for an image depends on (seed, image path) alone, neither on order nor on the other images.
+What is drawn for an image depends on (seed, image path) alone, neither on order nor on the other images; unanswerable
+questions ask for what the other images hold, so these depend on the set.
 """
 
 import random
@@ -60,7 +61,10 @@ class Options:
         if self.answers not in ANSWER_STYLES:
             raise ConfigError(f"answers {self.answers!r}: allowed are {', '.join(ANSWER_STYLES)}")
         if self.unanswerable < 0 or (self.pairs is not None and self.pairs < 0):
-            raise ConfigError(f"pairs {self.pairs} and unanswerable {self.unanswerable}: allowed are 0 and more")
+            raise ConfigError(
+                f"pairs {self.pairs} and unanswerable {self.unanswerable}: allowed are 0 and more; for all pairs None, "
+                "--pairs -1 on the command line"
+            )
 
 
 class QuestionGenerator:
@@ -145,8 +149,9 @@ class QuestionGenerator:
         rows, templates = annotation.table, self._of(TABLE)
         if not rows or not templates:
             return
-        if any(answers.write_status(row) is None for row in rows):
-            self.skipped["table_with_unreadable_is_normal"] += len(templates)
+        unreadable = any(answers.write_status(row) is None for row in rows)
+        if unreadable or not all(row.item.strip() for row in rows):
+            self.skipped["table_with_unreadable_is_normal" if unreadable else "table_with_empty_item"] += len(templates)
             return
         abnormal = [row for row in rows if answers.write_status(row) == answers.ABNORMAL_WORD]
         fields = {
@@ -163,14 +168,13 @@ class QuestionGenerator:
             return
         draw = self._random(annotation, "unanswerable")
         forms = UNANSWERABLE_FORMS if annotation.table else UNANSWERABLE_FORMS[:1]
-        candidates = {KEY: self._absent.keys(annotation), ROW: self._absent.items(annotation)}
+        candidates = {KEY: self._absent.keys(annotation, draw), ROW: self._absent.items(annotation, draw)}
         for number in range(self.options.unanswerable):
             template = self.templates.by_name[forms[number % len(forms)]]
-            pool = candidates[template.about]
-            if not pool:
+            name = next(candidates[template.about], None)
+            if name is None:
                 self.skipped["no_absent_term_left"] += 1
                 continue
-            name = pool.pop(draw.randrange(len(pool)))
             fields = {SUBJECTS[template.about][0]: name, "value": MISSING, "result": MISSING, "range": MISSING}
             yield self._ask(annotation, template, fields, (name,), draw, unanswerable=True)
 

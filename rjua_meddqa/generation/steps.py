@@ -9,6 +9,7 @@ from medvqa_core.errors import InputError, OutputError
 from medvqa_core.files import make_folder
 from medvqa_core.progress import track
 from rjua_meddqa.annotation.released import read_annotations, read_cells, write_questions
+from rjua_meddqa.card import CARD, write_card
 from rjua_meddqa.data_folder import (
     ANNOTATIONS,
     CONTEXTS,
@@ -35,13 +36,14 @@ def generate(
     templates: Sequence[Path] = (),
     canonical_keys: bool = False,
 ) -> tuple[Counter[str], list[str]]:
-    """Write `out/questions.jsonl` for the annotations in `data`.
+    """Write `out/questions.jsonl` for the annotations in `data`, and the card `out/README.md`.
 
     Args:
         canonical_keys: ask for keys by their canonical name.
 
     Returns:
-        Counts (images, questions, what was skipped and why), and the annotation rows that could not be read.
+        Counts (images, questions, what was skipped and why), and what was left out: annotation rows that could not be
+        read, a card.
 
     Raises:
         InputError: there are no annotations that can be read, or a user's file is wrong.
@@ -62,13 +64,13 @@ def generate(
     _refuse_second_file(out, QUESTIONS)
     details = asdict(options) | {"canonical_keys": canonical_keys, "counts": dict(counts)}
     details |= {"terms": [path.name for path in terms], "templates": [path.name for path in templates]}
-    record_part(make_folder(out), QUESTIONS, folder.governance, details)
+    record_part(make_folder(out), QUESTIONS, folder.governance, details, folder.manifest.get("source", ""))
     write_questions(questions, out / OUR_NAMES[QUESTIONS])
-    return counts, broken
+    return counts, [*broken, *_write_card(out, annotations)]
 
 
 def reason(data: Path, findings: Path, out: Path, encoder: str, seed: int) -> tuple[Counter[str], list[str]]:
-    """Write `out/reasoning.jsonl` from the experts' file `findings` and the annotations and contexts in `data`.
+    """Write `out/reasoning.jsonl` and the card, from the experts' file `findings` and what is in `data`.
 
     Returns:
         Counts (questions, what was left out and why), and the first rows that could not be used.
@@ -92,9 +94,9 @@ def reason(data: Path, findings: Path, out: Path, encoder: str, seed: int) -> tu
         raise InputError(f"{findings}: no question came out of it: {problems}")
     _refuse_second_file(out, REASONING)
     details = {"encoder": encoder, "seed": seed, "counts": dict(counts)}
-    record_part(make_folder(out), REASONING, folder.governance, details)
+    record_part(make_folder(out), REASONING, folder.governance, details, folder.manifest.get("source", ""))
     write_reasoning(questions, out / OUR_NAMES[REASONING])
-    return counts, [*broken, *generator.problems]
+    return counts, [*broken, *generator.problems, *_write_card(out, annotations)]
 
 
 def _read(path: Path) -> tuple[list[Annotation], list[str]]:
@@ -103,6 +105,13 @@ def _read(path: Path) -> tuple[list[Annotation], list[str]]:
     if not annotations:
         raise InputError(f"{path}: no annotation in it can be read; {'; '.join(broken[:3]) or 'it has no rows'}")
     return annotations, broken
+
+
+def _write_card(out: Path, annotations: Sequence[Annotation]) -> list[str]:
+    """Write the card beside the questions; says so where somebody else's README.md is there."""
+    if write_card(open_folder(out), annotations) is None:
+        return [f"card: {out / CARD} is none of ours and stays as it is"]
+    return []
 
 
 def _refuse_second_file(out: Path, part: str) -> None:

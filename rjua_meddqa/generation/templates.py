@@ -142,7 +142,7 @@ def _read_template(name: str, entry: Any, words: Mapping[str, Any], where: str) 
         what = f"lacks {missing[0]!r}" if missing else f"has an unknown field {sorted(map(str, unknown))[0]!r}"
         raise InputError(f"{where}: {what}; fields are {', '.join(sorted(_FIELDS))}")
     about = entry["about"]
-    if about not in PLACEHOLDERS:
+    if not isinstance(about, str) or about not in PLACEHOLDERS:
         raise InputError(f"{where}: about is {about!r}; allowed: {', '.join(PLACEHOLDERS)}")
     texts = {field: entry.get(field, entry["answer"]) for field in ("task", "answer_type", "answer", "sentence")}
     for field, text in texts.items():

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 # Each of the engine's libraries has exceptions of its own, under names that its releases change.
 _ENGINE_MODULES = ("rapidocr", "onnxruntime", "cv2")
 _PLAIN_FAILURES = (ArithmeticError, LookupError, RuntimeError, ValueError)
+MIN_SIDE, MAX_RATIO = 32, 6  # pixels; longer side by shorter side
 DECIMALS = 2  # of written coordinates; a hundredth of a pixel is below what any engine knows
 
 
@@ -74,7 +75,7 @@ class RapidOcrEngine:
 
         read = _load_rapidocr(self.max_side, self.threads)
         try:
-            result = read(np.asarray(image.convert("RGB"))[:, :, ::-1])  # it expects blue first
+            result = read(np.asarray(_pad(image.convert("RGB")))[:, :, ::-1])  # it expects blue first
         except Exception as error:
             if not isinstance(error, _PLAIN_FAILURES) and type(error).__module__.split(".")[0] not in _ENGINE_MODULES:
                 raise
@@ -86,6 +87,19 @@ class RapidOcrEngine:
             Box(tuple((float(x), float(y)) for x, y in points), text, float(score)) for points, text, score in found
         ]
         return [box for box in boxes if box.text.strip() and box.width > 0 and box.height > 0]
+
+
+def _pad(image: "Image.Image") -> "Image.Image":
+    """White added on the right or below, so that the image is no strip: the detector enlarges the shorter side, and
+    with it the longer one, without bound. Coordinates stay what they are."""
+    from PIL import Image
+
+    shortest = max(MIN_SIDE, -(-max(image.size) // MAX_RATIO))
+    if min(image.size) >= shortest:
+        return image
+    padded = Image.new("RGB", (max(image.width, shortest), max(image.height, shortest)), "white")
+    padded.paste(image)
+    return padded
 
 
 @cache
