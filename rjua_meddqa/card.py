@@ -59,7 +59,7 @@ def write_card(folder: DataFolder, annotations: Iterable[Annotation] | None = No
     card = DatasetCard.from_template(
         data,
         template_path=str(hub_cards.template_path("rjua_meddqa")),
-        source=folder.manifest.get("source", "the authors' sample"),
+        source=folder.source,
         governance=str(folder.governance),
         mark=MARK,
         statistics=statistics,

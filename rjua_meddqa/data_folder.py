@@ -47,6 +47,12 @@ class DataFolder:
     governance: Governance
     manifest: dict[str, Any]
 
+    @property
+    def source(self) -> str:
+        """Where its images come from, in words."""
+        unknown = "data of unnamed source" if self.manifest else "the authors' release"
+        return self.manifest.get("source", unknown)
+
     def file(self, part: str) -> Path:
         """The file of `part`. Raises InputError where the folder has none."""
         if part not in self.files:

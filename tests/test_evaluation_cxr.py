@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from builds import Build, build_release
@@ -12,6 +13,7 @@ from evaluation_models import save_blip2, save_swin_ved, texts_of
 
 from medvqa_core.errors import ConfigError, InputError
 from medvqa_core.metrics.bert_score import BertScorer
+from medvqa_core.metrics.caption_row import score_row
 from medvqa_hub.cli import run
 from medvqa_hub.evaluation import cxr as evaluation
 from medvqa_hub.evaluation.answering import GenerationSettings
@@ -272,13 +274,14 @@ def test_a_computed_baseline_is_named_and_serves_as_a_file(build, swin_ved, tmp_
             super().__init__(*arguments, **options)
 
     monkeypatch.setattr("medvqa_core.metrics.caption_row.BertScorer", Counting)
-    bert = ["--encoder", "minilm", "--layer", "6", "--examples", "0"]
-    arguments = command(build, swin_ved, tmp_path / "out", *bert, "--shuffle-images")
+    monkeypatch.setattr("medvqa_hub.evaluation.text_scores.PAIRS", 200)
+    few = ["--limit", "2", "--beams", "1", "--examples", "0", "--blank-images"]
+    arguments = command(build, swin_ved, tmp_path / "out", "--encoder", "minilm", "--layer", "6", *few)
     assert run(arguments) == 0
     raw = read(tmp_path / "out" / "results.json")
     assert run([*arguments, "--baseline", "computed"]) == 0
     assert len(opened) == 2, "once for each run, whatever the number of conditions"
-    assert "baseline computed: 10,000 random pairs of" in capsys.readouterr().out
+    assert "baseline computed: 200 random pairs of" in capsys.readouterr().out
     computed = read(tmp_path / "out" / "results.json")
     *_, f1 = computed["scored_with"]["bertscore_settings"]["baseline"]
     expected = (raw["table_4"]["bertscore"] - f1) / (1 - f1)
@@ -294,7 +297,7 @@ def test_a_computed_baseline_is_named_and_serves_as_a_file(build, swin_ved, tmp_
 
 def test_rows_are_exported_for_their_owner_alone(build, swin_ved, tmp_path):
     out = tmp_path / "out"
-    assert run(command(build, swin_ved, out, "--blank-images", "--examples", "0", "--scored")) == 0
+    assert run(command(build, swin_ved, out, "--blank-images", "--limit", "3", "--examples", "0", "--scored")) == 0
     own, blank = ([json.loads(line) for line in (out / name).open()] for name in ("scored.jsonl", "scored-blank.jsonl"))
     assert [row["qa_id"] for row in own] == [row["qa_id"] for row in blank] and own != blank
     results = read(out / "results.json")
@@ -327,3 +330,8 @@ def test_two_processes_score_what_one_does(build, swin_ved, tmp_path):
     predictions = [(tmp_path / folder / "predictions.jsonl").read_text().splitlines() for folder in ("one", "two")]
     assert sorted(predictions[0][1:]) == sorted(predictions[1][1:])
     assert not list((tmp_path / "two").glob("*.part-*"))
+
+
+def test_the_paper_s_profile_takes_no_other_encoder_s_scorer():
+    with pytest.raises(ConfigError, match="fixes layer 5"):
+        score_row(["a"], ["a"], "paper", scorer=SimpleNamespace(layer=6, baseline=None))

@@ -22,7 +22,7 @@ from medvqa_core.errors import ConfigError, InputError
 from medvqa_core.governance import Governance
 from medvqa_hub.evaluation.answering import GenerationSettings, StudyAnswerer
 from medvqa_hub.evaluation.checkpoints import open_checkpoint
-from medvqa_hub.evaluation.generating import generate_predictions
+from medvqa_hub.evaluation.generating import Crew, generate_predictions
 from medvqa_hub.evaluation.studies import Study, blank_images, load_studies, shuffle_images
 from mimic_cxr_vqa.release import open_release
 
@@ -236,7 +236,7 @@ from pathlib import Path
 from medvqa_core.governance import Governance
 from medvqa_hub.evaluation.answering import GenerationSettings, StudyAnswerer
 from medvqa_hub.evaluation.checkpoints import open_checkpoint
-from medvqa_hub.evaluation.generating import generate_predictions
+from medvqa_hub.evaluation.generating import Crew, generate_predictions
 from medvqa_hub.evaluation.studies import load_studies
 from mimic_cxr_vqa.release import open_release
 release, tree, checkpoint, out = map(Path, sys.argv[1:])
@@ -273,3 +273,16 @@ def test_killed_and_restarted_it_leaves_the_same_records(build, studies, swin_ve
 def records_of_bytes(path: Path) -> list[bytes]:
     """Whole lines after the header."""
     return path.read_bytes().split(b"\n")[1:-1]
+
+
+def test_an_image_of_absurd_size_is_a_failure_not_the_end_of_the_run(studies, model, tmp_path, monkeypatch):
+    monkeypatch.setattr("PIL.Image.MAX_IMAGE_PIXELS", 100)
+    found, _ = generate(studies[:1], tmp_path / "predictions.jsonl", model)
+    assert all(p.answer is None and "exceeds limit" in p.error for p in found[0])
+
+
+def test_a_launcher_s_cpus_are_used_where_there_are_gpus(monkeypatch):
+    monkeypatch.delenv("ACCELERATE_USE_CPU", raising=False)
+    assert Crew().device is None
+    monkeypatch.setenv("ACCELERATE_USE_CPU", "true")
+    assert Crew().device == "cpu"

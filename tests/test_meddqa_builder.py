@@ -300,3 +300,57 @@ def test_more_rows_than_a_table_holds(own_copy):
     many = [replace(questions[0], answer=str(number)) for number in range(2000)]
     write_questions(many, own_copy / "questions.jsonl")
     assert load("entity", own_copy)["answer"] == [str(number) for number in range(2000)]
+
+
+def test_without_a_configuration_the_error_names_them(folder):
+    with pytest.raises(ConfigError, match=r"name a configuration: .*entity, table, table_nr, questions"):
+        load_dataset(NAME, data_dir=str(folder))
+
+
+def test_type_and_quality_are_written_the_same_in_every_configuration(own_copy):
+    questions = read_questions(own_copy / "questions.jsonl")
+    odd = [replace(q, image_type=q.image_type.upper(), image_quality=f" {q.image_quality.title()}") for q in questions]
+    write_questions(odd, own_copy / "questions.jsonl")
+    rows = load("questions", own_copy)
+    assert rows["image_type"] == [q.image_type for q in questions] and set(rows["image_quality"]) == {"high", "low"}
+
+
+@pytest.mark.parametrize(("policy", "before"), [("skip", 2), ("none", 3)])
+def test_an_image_that_came_back_is_not_missing_in_cached_rows(own_copy, policy, before):
+    path = own_copy / "images" / "blood.png"
+    content = path.read_bytes()
+    path.unlink()
+    assert len(load("annotations", own_copy, missing_images=policy)) == before
+    path.write_bytes(content)
+    rows = load("annotations", own_copy, missing_images=policy)
+    assert len(rows) == 3 and all(rows["image"])
+
+
+def test_the_steps_write_the_card_beside_their_files(folder, tmp_path):
+    card = (folder / "README.md").read_text(encoding="utf-8")
+    assert "config_name: questions" in card and "config_name: reasoning" in card and "from a test" in card
+    assert run(f"meddqa generate --data {folder} --out {tmp_path / 'out'}".split()) == 0
+    card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+    assert "3 images" in card and "from a test" in card and 'image_root="<folder of the images>"' in card
+    assert "`table_nr`, `questions`;" in card and "reasoning_mc" not in card
+
+
+def test_a_readme_of_somebody_else_is_kept(own_copy, capsys):
+    (own_copy / "README.md").write_text("mine")
+    assert run(f"meddqa generate --data {own_copy} --out {own_copy} --seed 1".split()) == 0
+    assert (own_copy / "README.md").read_text() == "mine"
+    assert "README.md is none of ours and stays as it is" in capsys.readouterr().err.replace("\n", " ")
+
+
+@pytest.mark.parametrize("part", ["contexts.csv", "annotations.csv", "images"])
+def test_open_questions_do_not_open_a_release_without_a_manifest(folder, tmp_path, part, capsys):
+    """Released files have a class although no manifest says so: writing open questions there must not lower it."""
+    release = tmp_path / "release"
+    release.mkdir()
+    if part == "images":
+        shutil.copytree(folder / part, release / part)
+    else:
+        shutil.copy(folder / part, release)
+    assert run(f"meddqa generate --data {folder} --out {release}".split()) == 1
+    assert "share-alike and cannot become open" in " ".join(capsys.readouterr().err.split())
+    assert sorted(path.name for path in release.iterdir()) == [part]

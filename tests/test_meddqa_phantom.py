@@ -4,6 +4,7 @@ import csv
 import json
 import math
 import random
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,11 +13,12 @@ from PIL import Image
 from medvqa_core.errors import ConfigError, OutputError
 from rjua_meddqa.annotation.normality import judge
 from rjua_meddqa.annotation.released import read_annotations, read_questions
+from rjua_meddqa.generation.reasoning_file import read_reasoning
 from rjua_meddqa.phantom import draw_page, write_phantom
-from rjua_meddqa.phantom_contexts import contexts
-from rjua_meddqa.phantom_panels import PANELS, Item
+from rjua_meddqa.phantom_contexts import contexts, option
+from rjua_meddqa.phantom_panels import PANELS, SERUM, SHARES, SPECIMENS, WHOLES, Item
 from rjua_meddqa.phantom_photo import Effects, homography, judge_corners, photograph, turn
-from rjua_meddqa.phantom_report import draw_report
+from rjua_meddqa.phantom_report import MEN_ONLY, draw_report
 from rjua_meddqa.phantom_sheet import find_font
 from rjua_meddqa.schema import HIGH, LABORATORY, LOW, MISSING, NORMAL, UNDECIDED, Box
 
@@ -73,7 +75,7 @@ def test_every_printed_word_of_the_annotation_is_in_a_box_inside_the_image(font)
                 assert value in "".join(texts) and key in "".join(texts)
         width, height = page.image.size
         for box in page.boxes:
-            assert 0 <= box.left and box.right <= width and 0 <= box.top and box.bottom <= height, (number, box.text)
+            assert box.left >= 0 and box.right <= width and box.top >= 0 and box.bottom <= height, (number, box.text)
 
 
 def test_boxes_lie_on_their_ink(font):
@@ -194,3 +196,61 @@ def test_no_font_at_all_names_the_package(monkeypatch, tmp_path):
 def test_laboratory_reports_have_tables_and_clinical_ones_sections():
     for report in reports(60):
         assert bool(report.table) == (report.report_type == LABORATORY) == (not report.sections)
+
+
+def test_a_finished_run_is_left_as_it_is(font, tmp_path, monkeypatch):
+    write_phantom(tmp_path, 3, seed=2)
+    (tmp_path / "questions.jsonl").write_text("made by the user since\n")
+    monkeypatch.setattr("rjua_meddqa.phantom.draw_page", None)
+    assert write_phantom(tmp_path, 3, seed=2)["counts"]["drawn"] == 0
+    assert (tmp_path / "questions.jsonl").read_text() == "made by the user since\n"
+
+
+def test_an_image_lost_from_a_finished_run_is_drawn_again(font, tmp_path):
+    write_phantom(tmp_path, 3, seed=2)
+    next((tmp_path / "images").iterdir()).unlink()
+    assert write_phantom(tmp_path, 3, seed=2)["counts"]["drawn"] == 1
+    assert len(list((tmp_path / "images").iterdir())) == 3
+
+
+def test_a_run_killed_while_it_wrote_its_first_file_is_continued(font, tmp_path):
+    (tmp_path / "manifest.json.partial").write_text('{"kin')
+    assert write_phantom(tmp_path, 1)["complete"]
+
+
+def test_a_card_is_written(font, tmp_path):
+    write_phantom(tmp_path, 2, seed=4)
+    card = (tmp_path / "README.md").read_text(encoding="utf-8")
+    assert "2 images" in card and "seed 4" in card and "governance-open" in card and "synthetic reports" in card
+
+
+def test_a_font_without_chinese_characters_is_refused():
+    import matplotlib
+
+    font = next(Path(matplotlib.get_data_path()).rglob("DejaVuSans.ttf"))
+    with pytest.raises(ConfigError, match="has no Chinese characters"):
+        find_font(font)
+
+
+def test_reports_do_not_contradict_themselves():
+    for report in reports(400):
+        values = dict(report.key_values)
+        text = "".join((*values.values(), *(row.item for row in report.table)))
+        if any(word in text for word in MEN_ONLY):
+            assert values["性别"] == "男"
+        if report.table:
+            assert values["采样时间"] <= values["报告时间"]
+            assert (
+                len({SPECIMENS.get(name, SERUM) for name in values["检验目的"].split("+")} - {values["标本种类"]}) == 0
+            )
+        results = {row.item: float(row.result) for row in report.table if row.result[0].isdigit()}
+        for whole, parts in WHOLES.items():
+            assert whole not in results or sum(results[part] for part in parts) <= results[whole]
+        assert sum(results.get(share, 0) for share in SHARES) <= 100
+
+
+def test_options_about_advice_are_the_advice(font, tmp_path):
+    write_phantom(tmp_path, 12, seed=1)
+    advice = {option(context) for context in contexts()} - {""}
+    asked = [q for q in read_reasoning(tmp_path / "reasoning.jsonl") if q.task == "advice_qa" and q.answer_type == "MC"]
+    assert asked and all(question.answer[2:] in advice for question in asked)

@@ -1,6 +1,7 @@
 """Image-content questions: every form with its answer by hand, draws, users' templates, the released questions."""
 
 import json
+import random
 from collections import Counter
 from dataclasses import replace
 
@@ -420,3 +421,43 @@ def test_a_second_question_file_is_refused(tmp_path, capsys):
     assert run(f"meddqa generate --data {data} --out {data}".split()) == 1
     assert "sampled_image_content_vqa.json already" in capsys.readouterr().err
     assert not (data / "questions.jsonl").exists()
+
+
+def test_a_table_with_a_nameless_row_is_not_asked_what_is_out_of_range():
+    """The answer would be 无, which says that there is nothing."""
+    broken = replace(BLOOD, table=(replace(BLOOD.table[0], item=" "), *BLOOD.table[1:]))
+    generator = QuestionGenerator(TEMPLATES, TERMS, Options(forms="multi_comparison,summary"))
+    assert generator.questions(broken) == [] and generator.skipped["table_with_empty_item"] == 2
+
+
+def test_a_template_about_a_list_is_an_error(tmp_path):
+    entry = {"about": ["key"], "task": "t", "answer_type": "a", "questions": ["{key}?"], "answer": "{value}"}
+    (tmp_path / "mine.json").write_text(json.dumps({"templates": {"x": entry}}))
+    with pytest.raises(InputError, match=r"about is \['key'\]; allowed: key"):
+        load_templates(tmp_path / "mine.json")
+
+
+def test_absent_terms_are_checked_one_by_one_when_asked_for():
+    """Against thousands of items of thousands of reports, checking all for each image takes minutes."""
+    from rjua_meddqa.generation import absent
+
+    many = tuple(replace(BLOOD.table[0], item=f"项目{number:04}") for number in range(3000))
+    terms = absent.AbsentTerms(TEMPLATES, TERMS, [replace(BLOOD, table=many)])
+    checked = []
+    terms._items = {name: Spy(parts, checked) for name, parts in terms._items.items()}
+    found = terms.items(SCAN, random.Random(0))
+    assert len({next(found) for _ in range(3)}) == 3 and len(checked) == 3
+    assert len(set(found)) == len(terms._items) - 3
+
+
+class Spy(frozenset):
+    """Parts of a term that note that they were looked at."""
+
+    def __new__(cls, parts, seen):
+        made = super().__new__(cls, parts)
+        made.seen = seen
+        return made
+
+    def __iter__(self):
+        self.seen.append(self)
+        return super().__iter__()

@@ -12,7 +12,7 @@ from rjua_meddqa.phantom_sheet import find_font
 from rjua_meddqa.sample_writer import REPORTS, write_sample
 from rjua_meddqa.schema import LABORATORY
 
-TEXTS = ("annotations.csv", "questions.jsonl", "reasoning.jsonl", "contexts.csv", "findings.csv")
+TEXTS = ("annotations.csv", "questions.jsonl", "reasoning.jsonl", "contexts.csv", "findings.csv", "README.md")
 
 
 def test_the_sample_is_complete_and_shows_every_sort_of_page():

@@ -132,3 +132,10 @@ def test_the_released_samples(real_data):
     }
     assert sum(counts.table_rows for counts in stats.images.values()) == 52
     assert stats.questions["entity_qa", "single_entity"] == 46
+
+
+def test_contexts_without_a_title_are_left_out_and_counted():
+    stats = summarise([BLOOD], [cells("检查-疾病", "三个字"), cells("检查-疾病", "很长的一段话") | {"title": " "}])
+    assert stats.contexts == {("", "检查-疾病"): ContextCounts(1, 3.0)}
+    assert stats.to_json()["untitled_contexts"] == 1
+    assert "contexts without a title, left out: 1" in format_tables(stats)

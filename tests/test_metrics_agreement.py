@@ -2,6 +2,7 @@
 
 import json
 import random
+from itertools import permutations
 
 import numpy as np
 import pytest
@@ -73,6 +74,45 @@ def test_missing_ratings_follow_gwet():
     assert found.raw_agreement == pytest.approx(po)
     assert found.ac1 == pytest.approx((po - spread) / (1 - spread))
     assert found.fleiss_kappa == pytest.approx((po - (1 - spread)) / spread)
+
+
+def agree_by_counting_pairs(ratings: dict, order: str, weight) -> dict[str, float]:
+    """Gwet's definitions, pair by pair; `weight` of two codes."""
+    codes, items = range(len(order)), {}
+    for (_, item), category in ratings.items():
+        items.setdefault(item, []).append(order.index(category))
+    share = [sum(given.count(k) / len(given) for given in items.values()) / len(items) for k in codes]
+
+    def observe(weight) -> float:
+        of_items = [[weight(*pair) for pair in permutations(given, 2)] for given in items.values() if len(given) > 1]
+        return sum(sum(pairs) / len(pairs) for pairs in of_items) / len(of_items)
+
+    q, spread = len(order), sum(p * (1 - p) for p in share)
+    all_weights = sum(weight(k, m) for k in codes for m in codes)
+    raw, weighted = observe(lambda k, m: float(k == m)), observe(weight)
+    chance = {
+        "fleiss_kappa": (weighted, sum(weight(k, m) * share[k] * share[m] for k in codes for m in codes)),
+        "ac1": (raw, spread / (q - 1)),
+        "ac2": (weighted, all_weights * spread / (q * (q - 1))),
+    }
+    return {name: (po - pe) / (1 - pe) for name, (po, pe) in chance.items() if pe < 1 - 1e-12}
+
+
+@pytest.mark.parametrize(
+    ("name", "weight"),
+    [
+        ("quadratic", lambda k, m: 1 - (k - m) ** 2 / 9),
+        ("linear", lambda k, m: 1 - abs(k - m) / 3),
+        ("identity", lambda k, m: float(k == m)),
+    ],
+)
+def test_equals_counting_pairs_with_many_missing_ratings(name, weight):
+    draw = random.Random(6)
+    for _ in range(100):
+        ratings = {(r, i): draw.choice("abcd") for r in range(5) for i in range(7) if draw.random() < 0.5}
+        found = measure_agreement(ratings, "abcd", name, resamples=0)
+        expected = agree_by_counting_pairs(ratings, "abcd", weight)
+        assert {key: getattr(found, key) for key in expected} == pytest.approx(expected)
 
 
 def test_weights():
@@ -156,7 +196,8 @@ style,h2,2,good
 
 
 def test_wide_and_long_sheets_say_the_same(tmp_path):
-    (tmp_path / "wide.csv").write_text("\ufeff" + WIDE, encoding="utf-8")
+    wide_text = WIDE.replace(",ok\n", ",ok,,\n")  # empty cells beyond the last column, as spreadsheets write them
+    (tmp_path / "wide.csv").write_text("\ufeff" + wide_text, encoding="utf-8")
     (tmp_path / "long.csv").write_text(LONG)
     wide, long = (read_ratings(tmp_path / name) for name in ("wide.csv", "long.csv"))
     assert wide.ratings == long.ratings and wide.orders == long.orders
@@ -182,6 +223,8 @@ def test_wide_and_long_sheets_say_the_same(tmp_path):
         ),
         ("rater,item,correctness\n,1,Correct\n", "line 2: rater or item is empty"),
         ("rater,item,correctness\nh,1,\n", "no ratings"),
+        ("rater,item,correctness, Correctness\nh,1,Correct,Incorrect\n", "two columns are named 'correctness'"),
+        ("rater,item,comment,correctness\nh,1,fine, I think,Correct\n", "line 2: more cells than columns"),
     ],
 )
 def test_bad_sheets(text, message, tmp_path):

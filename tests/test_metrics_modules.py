@@ -59,6 +59,14 @@ def test_batches_add_up(modules):
     assert metric.compute()["rouge_l"] == 0.5
 
 
+def test_answers_are_not_written_below_the_home_folder(tmp_path, monkeypatch):
+    monkeypatch.setattr("evaluate.config.HF_METRICS_CACHE", tmp_path)
+    metric = load("cxr_vqa")
+    metric.add_batch(predictions=["a"], references=["a"])
+    assert not any(path.is_file() for path in tmp_path.rglob("*"))
+    assert metric.compute()["rouge_l"] == 1
+
+
 def test_agreement_refuses_a_second_rating_and_takes_missing_ones(modules):
     columns = {"raters": ["a", "b", "a", "b"], "items": ["1", "1", "2", "2"]}
     result = modules["agreement"].compute(ratings=["x", "x", "y", None], order=["x", "y"], **columns, resamples=0)

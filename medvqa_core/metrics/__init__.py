@@ -17,9 +17,10 @@ MODULES = ("cxr_vqa", "agreement", "soft_accuracy", "meddqa")
 
 
 def load(name: str) -> "evaluate.EvaluationModule":
-    """The `evaluate` module of that name. Raises ConfigError for an unknown one."""
+    """The `evaluate` module of that name; its inputs stay in memory. Raises ConfigError for an unknown one."""
     if name not in MODULES:
         raise ConfigError(f"metric {name!r} is unknown; allowed: {', '.join(MODULES)}")
     import evaluate
 
-    return evaluate.load(str(FOLDER / name))
+    # else `evaluate` keeps them in a file below the home folder until `compute`: answers may be credentialed data
+    return evaluate.load(str(FOLDER / name), keep_in_memory=True)

@@ -4,6 +4,10 @@ Per pair: cosine of every prediction token with every reference token at one hid
 best match of each prediction token, recall of each reference token. The tokenizer's first and last special token can
 be matched but have no weight of their own. Rescaling: (x - b) / (1 - b) with the baseline b of random pairs.
 
+RoBERTa's and GPT-2's tokenizers: bert-score asks for a space in front of the first word, which transformers 5 does not
+heed, so that both read a text as it stands. For values as they were published with transformers 4, set
+`"add_prefix_space": true` in the folder's tokenizer_config.json.
+
 A prediction without words has the raw score 0 (below 0 once rescaled). A reference without words cannot be scored: it
 is None.
 """

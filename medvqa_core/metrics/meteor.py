@@ -19,6 +19,7 @@ from pathlib import Path
 from medvqa_core.errors import ConfigError
 from medvqa_core.metrics.ptb_tokenizer import tokenize
 from medvqa_core.metrics.scores import Scores, Tokenizer, check_pairs
+from medvqa_core.progress import track
 
 VERSION = "1.5"
 SEPARATOR = "|||"
@@ -84,7 +85,8 @@ class Meteor:
     def score(self, predictions: Sequence[str], references: Sequence[Sequence[str]]) -> tuple[float, list[float]]:
         """The corpus score and one per pair; texts are tokenised, with spaces between words."""
         statistics = []
-        for prediction, texts in zip(predictions, references, strict=True):
+        pairs = zip(predictions, references, strict=True)
+        for prediction, texts in track(pairs, "METEOR", len(predictions)):
             fields = [*map(_clean, texts), _clean(prediction)]
             statistics.append(self._ask(f" {SEPARATOR} ".join(["SCORE", *fields])))
         first = self._ask(f" {SEPARATOR} ".join(["EVAL", *statistics]))

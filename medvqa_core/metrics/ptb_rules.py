@@ -2,7 +2,7 @@
 string of two to four letters and a vocabulary of longer words, the rest with one text for each question.
 
 Only what answers about images hold has rules. Words may differ from the program's in: Internet and e-mail addresses,
-#tags and @names, HTML tags and named signs (&eacute;), smileys (":)", "(--)"), telephone numbers with spaces or
+#tags, ## and @names, HTML tags and named signs (&eacute;), smileys (":)", "(--)"), telephone numbers with spaces or
 brackets, US$ and C++, abbreviations of companies (pty.), words that begin or end with an apostrophe ('em, ol', '98;
 the '90s are there), n't with letters after it, and pieces of text longer than ptb_tokenizer.REACH without white space.
 

@@ -1,8 +1,8 @@
 """The COCO caption tools' tokenisation without Java: Penn Treebank words, lower case, without the punctuation list.
 
 `tokenize` gives the words of pycocoevalcap's `PTBTokenizer` (Stanford PTBTokenizer 3.4.1, `-preserveLines -lowerCase`)
-for one text at a time, as far as ptb_rules.py goes: it lists the exotic words that may differ. At every place of a text the rule that matches most wins, of equals the first; a rule's context counts for
-the length but is not consumed.
+for one text at a time; ptb_rules.py lists the exotic words that may differ. At every place of a text the rule that
+matches most wins, of equals the first; a rule's context counts for the length but is not consumed.
 
 Known and kept: brackets come out as `-lrb-`, `-rrb-`, …, which the tools mean to drop and, in lower case, do not.
 Not kept: the tools feed all texts as lines of one file, so that a "no." at the end of a text stays one word where the

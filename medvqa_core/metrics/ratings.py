@@ -72,15 +72,20 @@ def collect_ratings(
     """Sort rows (each with its place, for messages) by dimension.
 
     Raises:
-        InputError: a column is missing, no dimension has a known order, a rater judged an item twice, an unknown
-            category, or no rating at all.
+        InputError: a column is missing or there twice, a row has more cells than columns, no dimension has a known
+            order, a rater judged an item twice, an unknown category, or no rating at all.
         ConfigError: an order of fewer than two categories.
     """
     known = {name: tuple(order) for name, order in {**KNOWN_ORDERS, **(orders or {})}.items()}
     for name, order in known.items():
         if len(order) < 2:
             raise ConfigError(f"order of {name!r}: {len(order)} categories; at least 2, worst first")
-    by_name = {column.strip().lower(): column for column in columns if column}
+    by_name: dict[str, str] = {}
+    for column in filter(None, columns):
+        name = column.strip().lower()
+        if name in by_name:
+            raise InputError(f"{where}: two columns are named {name!r}; one of them would be lost")
+        by_name[name] = column
     item = next((by_name[name] for name in _ITEM_NAMES if name in by_name), None)
     if "rater" not in by_name or item is None:
         raise InputError(
@@ -93,6 +98,8 @@ def collect_ratings(
         names = [name for name in by_name if by_name[name] not in (rater, item)]
         sheet.ignored = [name for name in names if name not in known]
     for place, row in rows:
+        if any(row.get(None) or ()):  # the csv module's place for cells beyond the last column
+            raise InputError(f"{place}: more cells than columns; put a cell that holds a comma in double quotes")
         cells = {by_name["dimension"]: by_name["rating"]} if long else {n: by_name[n] for n in names if n in known}
         for name, column in cells.items():
             dimension = (row[name] or "").strip().lower() if long else name

@@ -9,6 +9,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from medvqa_hub.evaluation.printing import figure, make_table
 
@@ -61,7 +62,7 @@ def _by_image(images: dict[str, dict[str, Any]]) -> Table:
     table = make_table(title, "questions", "failed", "Acc")
     for image, found in shown:
         short = image if len(image) <= NAME_WIDTH else f"…{image[1 - NAME_WIDTH :]}"
-        table.add_row(short, *(figure(found[name]) for name in ("questions", "failed", "accuracy")))
+        table.add_row(Text(short), *(figure(found[name]) for name in ("questions", "failed", "accuracy")))
     return table
 
 

@@ -64,7 +64,7 @@ def generate(
     _refuse_second_file(out, QUESTIONS)
     details = asdict(options) | {"canonical_keys": canonical_keys, "counts": dict(counts)}
     details |= {"terms": [path.name for path in terms], "templates": [path.name for path in templates]}
-    record_part(make_folder(out), QUESTIONS, folder.governance, details, folder.manifest.get("source", ""))
+    record_part(make_folder(out), QUESTIONS, folder.governance, details, folder.source)
     write_questions(questions, out / OUR_NAMES[QUESTIONS])
     return counts, [*broken, *_write_card(out, annotations)]
 
@@ -94,7 +94,7 @@ def reason(data: Path, findings: Path, out: Path, encoder: str, seed: int) -> tu
         raise InputError(f"{findings}: no question came out of it: {problems}")
     _refuse_second_file(out, REASONING)
     details = {"encoder": encoder, "seed": seed, "counts": dict(counts)}
-    record_part(make_folder(out), REASONING, folder.governance, details, folder.manifest.get("source", ""))
+    record_part(make_folder(out), REASONING, folder.governance, details, folder.source)
     write_reasoning(questions, out / OUR_NAMES[REASONING])
     return counts, [*broken, *generator.problems, *_write_card(out, annotations)]
 
