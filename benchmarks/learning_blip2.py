@@ -17,7 +17,7 @@ from typing import Any
 STUDIES, QUESTIONS, STEPS = 32, 4, 800
 TARGET_LOSS = 0.1
 VIEWS = ("AP", "PA", "LAT")
-CHANGES = (
+CHANGES = (  # both configurations are the tiny ones, without dropout
     f"data.train_studies={STUDIES}",
     "data.questions_per_study=null",
     "data.validation_split=null",
@@ -26,7 +26,7 @@ CHANGES = (
     "model.changes={text_config: {model_type: t5, d_model: 64, d_kv: 32, d_ff: 128, num_layers: 2, num_heads: 2, "
     "feed_forward_proj: gated-gelu, tie_word_embeddings: false, decoder_start_token_id: 0, dropout_rate: 0.0}, "
     "qformer_config: {hidden_size: 64, intermediate_size: 128, num_hidden_layers: 2, num_attention_heads: 2, "
-    "initializer_range: 0.2, hidden_dropout_prob: 0.0, attention_probs_dropout_prob: 0.0}}",  # the tiny ones, no dropout
+    "initializer_range: 0.2, hidden_dropout_prob: 0.0, attention_probs_dropout_prob: 0.0}}",
     "training.learning_rates={q_formers: 2e-3, projections: 2e-3, prefix: 2e-3, lora: 5e-3}",
     "training.scheduler=cosine",
     "training.warmup_steps=20",

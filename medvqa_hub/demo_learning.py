@@ -54,8 +54,8 @@ def tell_how_it_learns(console: Console, out: Path, studies: int, seed: int) -> 
         results[stage] = evaluate_stage(story, stage, shuffle=stage == 2)
     console.print(Rule("8. What it learned: the test split's patients, answered greedily"))
     console.print(_table(results))
-    say("Finding accuracy: share of answers that say of their finding what the label says; balanced: an answer that")
-    say("ignores the images gets 0.5. In the row with shuffled images each study got another patient's.")
+    say("Finding: share of answers that say of their finding what the label says; balanced: an answer that")
+    say("ignores the images gets 0.5. In the shuffled row each study got another patient's.")
     reward = recipe_of(story, 3).reward.name
     draw_curves([read_log(story.run_of(stage)) for stage in STAGES], reward, out / "curves.png")
     return {
@@ -82,16 +82,16 @@ def _story(release: Path, tree: Path, out: Path) -> Story:
 
 def _table(results: dict[int, list[dict[str, Any]]]) -> Any:
     """A row per stage, and one for shuffled images after stage 2's."""
-    table = make_table("", *COLUMNS.values(), "finding accuracy", "balanced")
+    table = make_table("", *COLUMNS.values(), "finding", "balanced")
     for stage, conditions in results.items():
         for number, result in enumerate(conditions):
             found = result["findings"]
             table.add_row(
-                f"stage {stage}{', shuffled images' if number else ''}",
+                f"stage {stage}{', shuffled' if number else ''}",
                 *(figure(result["table_4"].get(name)) for name in COLUMNS),
                 figure(found["accuracy"]),
                 figure(found["balanced_accuracy"]),
             )
     commoner = results[STAGES[0]][0]["findings"]["majority"]
-    table.add_row("the commoner label of each category", *["-"] * len(COLUMNS), figure(commoner), "0.5000")
+    table.add_row("always the commoner label", *["-"] * len(COLUMNS), figure(commoner), "0.5000")
     return table

@@ -23,7 +23,9 @@ def story(tmp_path_factory):
     out = tmp_path_factory.mktemp("story")
     release, tree = make_release(out, 60, seed=0)
     third = [*FAST, "selection.every=1", "scst.max_new_tokens=4", "selection.max_new_tokens=4"]
-    return Story(release, tree, out, EncoderSettings(epochs=4, warmup_steps=1), {1: FAST, 2: FAST, 3: third}, max_new_tokens=4)
+    return Story(
+        release, tree, out, EncoderSettings(epochs=4, warmup_steps=1), {1: FAST, 2: FAST, 3: third}, max_new_tokens=4
+    )
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,58 @@
+"""The README's table of what training reaches: our tiny models on synthetic studies, and the paper's Table 4 beside it.
+
+The two halves are of different data, different models and different reference answers: nobody may compare them, and
+the table says so. The paper's figures are typed here once, from its Table 4.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+RESULT = Path(__file__).parent / "results" / "learning.json"
+PAPER = {  # BLEU-1, BLEU-4, ROUGE-L, CIDEr, BERTScore
+    "SwinVED, stage 1": (0.2837, 0.1323, 0.4125, 1.6421, 0.5937),
+    "SwinVED, stage 2": (0.2867, 0.1352, 0.4137, 1.6514, 0.5954),
+    "SwinVED, stage 3": (0.3046, 0.1416, 0.4143, 1.6329, 0.5957),
+    "BLIP-2-MultiView": (0.1357, 0.0523, 0.3472, 0.7657, 0.5301),
+}
+SCORES = ("bleu_1", "bleu_4", "rouge_l", "cider", "bertscore")
+
+
+def make_learning() -> str:
+    """The Markdown table and the sentences under it."""
+    result = json.loads(RESULT.read_text(encoding="utf-8"))
+    parts, checks = result["parts"], result["checks"]
+    lines = [
+        "| model, data | BLEU-1 | BLEU-4 | ROUGE-L | CIDEr | BERTScore | finding accuracy | … with another patient's images |",
+        "|---|---|---|---|---|---|---|---|",
+        *(_measured(stage, parts[f"stage{stage}"]) for stage in (1, 2, 3)),
+        *(_published(name, scores) for name, scores in PAPER.items()),
+        "",
+        _remarks(result["studies"], parts),
+        "",
+        *(f"- {name}: {check['value']} (target {check['target']}{'' if check['reached'] else ', **missed**'})" for name, check in checks.items()),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _measured(stage: int, part: dict[str, Any]) -> str:
+    own, shuffled = part["test"], part["test_shuffled"]
+    scores = " | ".join(f"{own[name]:.4f}" for name in SCORES)
+    return (
+        f"| here: tiny SwinVED, stage {stage}, phantom test split | {scores} | {own['accuracy']:.4f} "
+        f"| {shuffled['accuracy']:.4f} |"
+    )
+
+
+def _published(name: str, scores: tuple[float, ...]) -> str:
+    return f"| *paper: {name}, MIMIC-CXR-VQA* | {' | '.join(f'*{score:.4f}*' for score in scores)} | | |"
+
+
+def _remarks(studies: int, parts: dict[str, Any]) -> str:
+    second = parts["stage2"]["test"]
+    return (
+        f"Rows in italics are **another data set and other models**, not to be compared: ours answer about {studies:,} "
+        "synthetic studies (patients of the test split were never seen), and BERTScore is of another encoder "
+        f"(all-MiniLM-L6-v2, not rescaled). Always giving the commoner label has a finding accuracy of "
+        f"{second['majority']:.4f}; the balanced accuracy of stage 2 is {second['balanced_accuracy']:.4f}."
+    )
