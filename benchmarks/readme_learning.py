@@ -23,14 +23,17 @@ def make_learning() -> str:
     result = json.loads(RESULT.read_text(encoding="utf-8"))
     parts, checks = result["parts"], result["checks"]
     lines = [
-        "| model, data | BLEU-1 | BLEU-4 | ROUGE-L | CIDEr | BERTScore | finding accuracy | … with another patient's images |",
+        "| model, data | BLEU-1 | BLEU-4 | ROUGE-L | CIDEr | BERTScore | finding accuracy | … other images |",
         "|---|---|---|---|---|---|---|---|",
         *(_measured(stage, parts[f"stage{stage}"]) for stage in (1, 2, 3)),
         *(_published(name, scores) for name, scores in PAPER.items()),
         "",
         _remarks(result["studies"], parts),
         "",
-        *(f"- {name}: {check['value']} (target {check['target']}{'' if check['reached'] else ', **missed**'})" for name, check in checks.items()),
+        *(
+            f"- {name}: {check['value']} (target {check['target']}{'' if check['reached'] else ', **missed**'})"
+            for name, check in checks.items()
+        ),
     ]
     return "\n".join(lines) + "\n"
 

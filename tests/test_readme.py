@@ -20,7 +20,7 @@ def test_figures_are_those_of_the_result_files(monkeypatch):
     monkeypatch.syspath_prepend(str(REPOSITORY / "benchmarks"))
     import readme
 
-    assert readme.replace_table(README) == README, "run: python benchmarks/readme.py"
+    assert readme.replace_tables(README) == README, "run: python benchmarks/readme.py"
 
 
 def test_commands_and_their_options_exist():

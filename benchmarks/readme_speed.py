@@ -1,0 +1,88 @@
+"""The README's table of how fast it is, made from the result files."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+NAMES = ("questions", "loading", "images", "generation_swin_ved", "generation_blip2_multiview")
+RESULTS = Path(__file__).parent / "results"
+
+
+def make_speed() -> str:
+    """The Markdown table and the sentence under it, from `results/*.json`."""
+    questions, loading, images, swin_ved, blip2 = (_read(name) for name in NAMES)
+    grouped, tower = swin_ved["cpu_float32"], blip2["runs"]["cpu_deep_tower"]
+    average, noisy = images["films"]["average_film"], images["films"]["noisy_film"]
+    machine = images["machine"]
+    lines = [
+        "| what (`benchmarks/`) | here | baseline | ratio |",
+        "|---|---|---|---|",
+        f"| questions of {questions['studies']:,} studies (`questions.py`) | {questions['seconds']} s "
+        f"| scan of the tables per study: {questions['baseline_seconds']} s | **{questions['ratio']}x** |",
+        f"| {loading['rows']:,} rows of the authors' CSV to a ready dataset (`loading.py`) "
+        f"| {loading['load_ours_seconds']} s, peak {loading['load_ours_peak_gib']} GiB "
+        f"| the same dataset by pandas and `from_pandas`: {loading['load_by_pandas_seconds']} s, "
+        f"peak {loading['load_by_pandas_peak_gib']} GiB | **{loading['ratio']}x** |",
+        f"| … against the ten CSV columns as they are | | pandas and `from_pandas`, nothing converted: "
+        f"{loading['load_bare_seconds']} s, peak {loading['load_bare_peak_gib']} GiB | {loading['ratio_bare']}x |",
+        *(
+            f"| JPEG 2544x3056 of {film['file_mb']} MB to a 384 input, one core (`images.py`) | {film['fast_ms']} ms "
+            f"| open, RGB, resize: {film['plain_ms']} ms | {bold(film['fast_ratio'], images['target'])} |"
+            for film in (average, noisy)
+        ),
+        f"| {swin_ved['questions']} questions of a study with {swin_ved['images']} images, SwinVED base, beam "
+        f"{swin_ved['beams']} (`generation.py`) | {grouped['grouped_seconds']} s | one by one, images encoded each "
+        f"time, no cache: {grouped['one_by_one_seconds']} s | **{grouped['ratio']}x** |",
+        f"| images of {blip2['studies']} studies, deep and narrow vision tower, BLIP-2-MultiView (`generation.py`) "
+        f"| {tower['together_ms']} ms | one call per image: {tower['one_by_one_ms']} ms | **{tower['ratio']}x** |",
+        *_training_rows(),
+        *_page_rows(),
+        "",
+        f"On {machine['cores']} cores of {machine['processor']}, {machine['memory_gib']} GiB. Files of MIMIC-CXR-JPG "
+        "have 1.5 MB on average. The fast image path differs from the exact one by at most "
+        f"{noisy['fast_max_difference']} grey levels (mean {noisy['fast_mean_difference']}); `exact=True` gives equal "
+        "pixels.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def bold(ratio: float, target: float) -> str:
+    """A ratio, bold where it reaches its target."""
+    return f"**{ratio}x**" if ratio >= target else f"{ratio}x (below the target of {target:g}x)"
+
+
+def _training_rows() -> list[str]:
+    scst, reward, batches = _read("scst"), _read("reward"), _read("training_input")
+    step = scst["cpu_float32"]
+    return [
+        f"| SCST step per question, Swin-B 384, {scst['images']} images, 1 study x {scst['questions']} questions "
+        f"(`scst.py`) | {step['ours_seconds_per_question']} s | the released loop's shape: "
+        f"{step['baseline_seconds_per_question']} s | {bold(step['ratio'], step['target'])} |",
+        f"| BERTScore reward of greedy and sample, {reward['headline_questions']} questions (`reward.py`) "
+        f"| {_run(reward)['reward_ms']} ms | two calls of bert-score: {_run(reward)['bert_score_twice_ms']} ms "
+        f"| {bold(reward['ratio'], reward['target'])} |",
+        f"| training questions per second, Swin-B 384, {batches['questions_per_study']} questions a study "
+        f"(`training_input.py`) | {batches['cpu_float32']['stage_2']['grouped_questions_per_second']}/s | one question "
+        f"per row: {batches['cpu_float32']['stage_2']['rows_questions_per_second']}/s "
+        f"| {bold(batches['ratio'], batches['target'])} |",
+    ]
+
+
+def _page_rows() -> list[str]:
+    esra = _read("esra")
+    pipeline = esra["pipeline"]
+    return [
+        f"| pages of {esra['boxes']} boxes restored by ESRA (`esra.py`) | {esra['pages_per_second']}/s a core "
+        f"| target {esra['targets']['pages_per_second']}/s | |",
+        f"| {pipeline['images']} report images read, rectified, restored | {pipeline['median_seconds_per_page']} s a "
+        f"page, peak {pipeline['peak_memory_mib']} MiB | the second time, from the cache: "
+        f"{pipeline['second_run_seconds']} s in all | **{pipeline['cached_ratio']}x** |",
+    ]
+
+
+def _run(reward: dict[str, Any]) -> dict[str, Any]:
+    return reward["runs"][str(reward["headline_questions"])]
+
+
+def _read(name: str) -> dict[str, Any]:
+    return json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
