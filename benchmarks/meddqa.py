@@ -171,7 +171,8 @@ def make_table(figures: dict[str, Any]) -> str:
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for name, found in {"all": figures["all"], **figures["groups"]}.items():
-        accuracies = ("-" if value is None else f"{value:.3f}" for value in found["accuracy"].values())
+        values = [found["accuracy"][task] for task in CONTENT_TASKS]  # a result file sorts them by name
+        accuracies = ("-" if value is None else f"{value:.3f}" for value in values)
         cells = (
             name,
             found["reports"],

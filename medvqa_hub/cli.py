@@ -52,11 +52,12 @@ def demo(
     training_studies: Annotated[
         int, typer.Option(min=0, help="Small studies to train on, about 5 minutes; 0: no training.")
     ] = 2_500,
+    reports: Annotated[bool, typer.Option(help="Also read the bundled Chinese report images.")] = True,
 ) -> None:
-    """Run the whole story on synthetic studies: draw, ask, answer, release, load, count, look, train, evaluate."""
+    """Run the whole story on synthetic data: draw, ask, answer, release, load, count, look, train, evaluate, read."""
     from medvqa_hub.demo import run_demo
 
-    run_demo(out, studies, seed, training_studies)
+    run_demo(out, studies, seed, training_studies, reports)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -1,7 +1,7 @@
 """`medvqa-hub demo`: the whole story on synthetic studies, with what it made kept in one folder to look at.
 
 Chapters 1 to 5 make a dataset of a few large images. Chapters 6 to 8 train and evaluate on many small ones, so that a
-tiny model learns something in minutes on a CPU.
+tiny model learns something in minutes on a CPU. Chapter 9 reads Chinese report images.
 """
 
 from pathlib import Path
@@ -15,20 +15,27 @@ IMAGE_SIZE = 384
 STUDIES_SHOWN = 4
 
 
-def run_demo(out: Path, studies: int, seed: int, training_studies: int) -> None:
+def run_demo(out: Path, studies: int, seed: int, training_studies: int, reports: bool) -> None:
     """Draw `studies` studies, ask and answer their questions, release, load, count and picture them, all below `out`.
 
-    Then train on `training_studies` small ones (0: stop before that). A second run goes on where the first one stopped.
+    Then train on `training_studies` small ones (0: not at all) and, with `reports`, read the bundled report images. A
+    second run goes on where the first one stopped.
 
     Raises:
         ConfigError: `out` holds a demo of another size or seed.
     """
     from medvqa_hub.demo_learning import tell_how_it_learns
+    from medvqa_hub.demo_meddqa import PICTURE, run_meddqa_demo
 
     console = Console()
     places = _make_dataset(console, out, studies, seed)
     if training_studies:
         places |= tell_how_it_learns(console, out / "learning", training_studies, seed)
+    if reports:
+        console.print(Rule("9. RJUA-MedDQA: report images to text, drafts, questions and scores"))
+        run_meddqa_demo(out / "meddqa", console)
+        if (out / "meddqa" / PICTURE).exists():  # not without a Chinese font
+            places |= {"a report's boxes and its text": out / "meddqa" / PICTURE}
     console.print(Rule("Where everything is"))
     for name, path in places.items():
         console.print(f"{name:36}{path}", highlight=False, soft_wrap=True)

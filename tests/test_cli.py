@@ -202,7 +202,7 @@ def wait_for(condition, process: subprocess.Popen, seconds: float = 60) -> None:
 
 def test_demo_tells_the_whole_story(tmp_path, capsys):
     out = tmp_path / "demo"
-    assert run(["demo", "--out", str(out), "--studies", "12", "--training-studies", "0"]) == 0
+    assert run(["demo", "--out", str(out), "--studies", "12", "--training-studies", "0", "--no-reports"]) == 0
     printed = capsys.readouterr().out
     assert "Table 1" in printed and "contact_sheet.png" in printed
     for name in (
@@ -213,5 +213,5 @@ def test_demo_tells_the_whole_story(tmp_path, capsys):
         "phantom/phantom.json",
     ):
         assert (out / Path(name)).exists(), name
-    assert run(["demo", "--out", str(out), "--studies", "13", "--training-studies", "0"]) == 1
+    assert run(["demo", "--out", str(out), "--studies", "13", "--training-studies", "0", "--no-reports"]) == 1
     assert "12" in capsys.readouterr().err
