@@ -23,6 +23,12 @@ benchmarks: $(INSTALLED)
 	$(BIN)/python benchmarks/loading.py
 	$(BIN)/python benchmarks/images.py
 	$(BIN)/python benchmarks/generation.py
+	$(BIN)/python benchmarks/reward.py
+	$(BIN)/python benchmarks/training_input.py
+	$(BIN)/python benchmarks/scst.py
+	$(BIN)/python benchmarks/esra.py
+	$(BIN)/python benchmarks/meddqa.py
+	$(BIN)/python benchmarks/learning.py
 	$(BIN)/python benchmarks/readme.py
 
 sample: $(INSTALLED)

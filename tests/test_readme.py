@@ -34,7 +34,7 @@ def test_commands_and_their_options_exist():
         while words and not words[0].startswith("-") and hasattr(command, "commands"):
             command = command.commands[words.pop(0)]
         known = {option for parameter in command.params for option in parameter.opts}
-        assert {word for word in words if word.startswith("--")} <= known, line
+        assert {word for word in words if word.startswith("--") and " " not in word} <= known, line
 
 
 def test_loading_lines_run(tmp_path, monkeypatch):
@@ -42,7 +42,7 @@ def test_loading_lines_run(tmp_path, monkeypatch):
     from builds import build_release
 
     build = build_release(tmp_path, studies=12)
-    block, _ = blocks("python")
+    block = blocks("python")[0]
     block = block.replace("out/cxr", str(build.workspace.root)).replace("/data/mimic-cxr-jpg", str(build.tree))
     monkeypatch.setenv("MIMIC_CXR_VQA_DIR", str(build.workspace.root))
     assert block.count("load_dataset(") >= 5
@@ -75,4 +75,15 @@ def test_linked_files_exist():
     for name in re.findall(r"^(\w+)/", tree, re.MULTILINE):
         assert name in packages
     for name in re.findall(r"\b(\w+\.py)\b", tree):
-        assert list(REPOSITORY.glob(f"m*/**/{name}")), name
+        assert list(REPOSITORY.glob(f"[mr]*/**/{name}")), name
+
+
+def test_metric_lines_run(capsys):
+    block = blocks("python")[2].replace("metric.compute(", "row = metric.compute(")
+    scope = {}
+    exec(compile(block, "README.md", "exec"), scope)
+    assert 0 < scope["row"]["bleu_1"] < 1
+
+
+def test_every_python_block_is_run_by_a_test_above():
+    assert len(blocks("python")) == 3

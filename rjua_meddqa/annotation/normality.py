@@ -13,9 +13,10 @@ from rjua_meddqa.schema import ABNORMAL, HIGH, LOW, MISSING, NORMAL, UNDECIDED
 
 _ARROWS = {"↑": HIGH, "⬆": HIGH, "▲": HIGH, "△": HIGH, "↓": LOW, "⬇": LOW, "▼": LOW, "▽": LOW}
 _ARROW = re.compile(
-    "[" + "".join(_ARROWS) + r"]+|(?<=[\d\s])\(?(?:HH|LL|H|偏高|升高)\)?$|(?<=[\d\s])\(?(?:偏低|降低)\)?$"
+    "[" + "".join(_ARROWS) + r"]+|(?<=[\d\s])[(（]?(?:HH|LL|H|偏高|升高|高|偏低|降低|低)[)）]?$"
 )
-_FLAG_WORDS = {"H": HIGH, "HH": HIGH, "偏高": HIGH, "升高": HIGH, "LL": LOW, "偏低": LOW, "降低": LOW}
+_FLAG_WORDS = {"H": HIGH, "HH": HIGH, "偏高": HIGH, "升高": HIGH, "高": HIGH}
+_FLAG_WORDS |= {"L": LOW, "LL": LOW, "偏低": LOW, "降低": LOW, "低": LOW}
 
 # What a range's label says about those in it: "缺乏: <20" holds results that are too low.
 _LOW_STATES = ("缺乏", "不足", "缺陷", "低下", "偏低", "降低", "减低", "减少")
@@ -48,11 +49,14 @@ class Judgement(NamedTuple):
     reason: str
 
 
-def judge(result: str, reference: str) -> Judgement:
+def judge(result: str, reference: str, flag: str = "") -> Judgement:
     """Judge `result` by `reference` (the range as printed, with or without unit).
 
     Both may carry full-width signs, any dash, units, an arrow and the slips that `ranges.py` reads. Numbers decide
     over an arrow; an arrow decides where the numbers leave it open, never where there is no range.
+
+    Args:
+        flag: what a column of flags says (`↑`, `H`, `L`, `偏低`); other words count for nothing.
     """
     result, arrow = split_arrow(result)
     reference, arrow_of_range = split_arrow(reference)
@@ -62,7 +66,7 @@ def judge(result: str, reference: str) -> Judgement:
         return Judgement(UNDECIDED, "no range")
     parsed = parse_range(reference)
     judgement = _judge_number(result, parsed) if parsed.intervals else _judge_words(result, reference)
-    direction = arrow or arrow_of_range
+    direction = arrow or arrow_of_range or _direction(flag)
     if judgement.verdict == UNDECIDED and direction:
         return Judgement(direction, f"the arrow decides ({judgement.reason})")
     return judgement
@@ -73,9 +77,14 @@ def split_arrow(text: str) -> tuple[str, str]:
     match = _ARROW.search(text.strip())
     if not match:
         return text.strip(), ""
-    mark = match[0].strip("()")
     rest = _ARROW.sub("", text.strip()).strip()
-    return rest, _FLAG_WORDS.get(mark) or _ARROWS[mark[0]]
+    return rest, _direction(match[0])
+
+
+def _direction(flag: str) -> str:
+    """否(偏高) or 否(偏低) for an arrow or a flag's word, "" for anything else."""
+    mark = flag.strip(" ()（）*").upper()
+    return _FLAG_WORDS.get(mark) or _ARROWS.get(mark[:1], "")
 
 
 def is_blank(text: str) -> bool:

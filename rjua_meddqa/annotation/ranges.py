@@ -19,6 +19,8 @@ _DASHES = dict.fromkeys(map(ord, "‐‑‒–—―−─－﹣ー"), "-") | di
 # ×10^9/L, *10E9/L, 10^9/L: a power of ten belongs to the unit; only × or ^ tells it from a number.
 _POWER = re.compile(r"(?:[×xX*·]\s*10\s*[\^*Ee]?|10\s*\^)\s*(?P<exponent>-?\d{1,2})(?!\d*\.)")
 _UNIT_DIGITS = re.compile(r"/\s*(?:1\.73\s*m[2²]?|24\s*h|\d+\s*(?:h|HP|LP|小时))", re.IGNORECASE)
+# 5.0E+02 is a number; 3.5-9.5E9/L has the power in its unit, for it would have to stand behind both numbers.
+_SCIENTIFIC = re.compile(r"(?<![\d.])\d(?:\.\d+)?[Ee][+-]?\d{1,2}(?![\d.])")
 _TITRE = re.compile(r"(^|[<>≤≥~-])\s*1:(\d+)")  # 1:320 is a dilution; the higher the number, the more there is
 _MASKED = {ord(str(digit)): chr(0xE000 + digit) for digit in range(10)} | {ord("."): "\ue00a", ord("-"): "\ue00b"}
 _UNMASKED = {ord(masked): chr(plain) for plain, masked in _MASKED.items()}
@@ -91,7 +93,9 @@ def repair_number_slips(text: str) -> tuple[str, tuple[str, ...]]:
         (r"(?<=\d)\.\s+(?=\d)|(?<=\d)\s+\.(?=\d)", ".", "a space in a number"),
         (r"^(\d+)/(\d{1,2})(?=\s*[-~]+\s*\d)", r"\1.\2", "a slash for a decimal point"),
         (r"(?<=\d)\.\.(?=\d)", ".", "two decimal points"),
-        (r"(?<=\d\.)[oO](?=[\d\s~-]|$)|(?<![A-Za-z])[oO](?=\.\d)", "0", "the letter O for a zero"),
+        (r"(?<=\d)[oO](?=[\d\s.~-]|$)|(?<=\d\.)[oO](?=[\d\s~-]|$)|(?<![A-Za-z])[oO](?=\.\d|-\d)", "0", "the letter O for a zero"),
+        (r"(?<![A-Za-z\d])[lI|](?=\d*\.?\d)", "1", "a letter for a one"),
+        (r"(?<=\d)\s*一\s*(?=\d)", "-", "the character 一 for a dash"),
     ):
         if name.startswith("a stray") and re.search(r"10\^", repaired):
             continue  # there ^ is no slip
@@ -105,7 +109,7 @@ def repair_number_slips(text: str) -> tuple[str, tuple[str, ...]]:
 def parse_range(text: str) -> ParsedRange:
     """Every interval in a range cell, in its order; none where the cell holds no range of numbers."""
     text, slips = repair_number_slips(plain(text))
-    text = _mask_unit_numbers(_TITRE.sub(r"\1\2", text))
+    text = _mask_unit_numbers(_TITRE.sub(r"\1\2", _write_out(text)))
     found, end = [], 0
     for match in _RANGE.finditer(text):
         interval = _interval(match)
@@ -115,13 +119,18 @@ def parse_range(text: str) -> ParsedRange:
         end = match.end()
     if not found:
         return ParsedRange((), "", slips)
-    return ParsedRange(tuple(_intersect_two_sides(found)), _unit(text[end:]), slips)
+    tail = text[end:]
+    if len(found) > 1 and not found[0].label and (last := _label(tail, True)):  # <20不足 20-100充足: labels follow
+        labels = [*(entry.label for entry in found[1:]), last]
+        found = [LabelledInterval(label, entry.interval) for label, entry in zip(labels, found, strict=True)]
+        tail = re.split(r"[\u4e00-\u9fff]", tail)[0]
+    return ParsedRange(tuple(_intersect_two_sides(found)), _unit(tail), slips)
 
 
 def parse_number(text: str) -> tuple[str, float, str, tuple[str, ...]] | None:
     """(comparison sign or "", number, unit, slips) of a result (`<0.01`, `1:320`, `16.8秒`), else None."""
     text, slips = repair_number_slips(plain(text))
-    text = _mask_unit_numbers(_TITRE.sub(r"\1\2", text))
+    text = _mask_unit_numbers(_TITRE.sub(r"\1\2", _write_out(text)))
     match = re.fullmatch(rf"(?P<sign>[<>≤≥]?)\s*(?P<number>{_SIGNED})(?P<unit>\D*)", text)
     if not match or re.search(r"[<>≤≥~]|-$", match["unit"]):
         return None
@@ -163,6 +172,15 @@ def _label(between: str, is_later: bool) -> str:
 
 def _unit(text: str) -> str:
     return "".join(text.split()).strip(",;:()[]→").replace("µ", "μ").translate(_UNMASKED)
+
+
+def _write_out(text: str) -> str:
+    """`text` with numbers such as 5.0E+02 written out (500), where none of a range's two ends is without a power."""
+    if re.search(rf"{_NUMBER}\s*[-~]+\s*{_NUMBER}", _SCIENTIFIC.sub("", text)) or re.search(
+        rf"(?<![\dEe.]){_NUMBER}\s*[-~]+\s*{_SCIENTIFIC.pattern}", text
+    ):
+        return text
+    return _SCIENTIFIC.sub(lambda match: f"{float(match[0]):.12f}".rstrip("0").rstrip("."), text)
 
 
 def _mask_unit_numbers(text: str) -> str:
