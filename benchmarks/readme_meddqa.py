@@ -11,7 +11,7 @@ TASKS = {"entity_qa": "entity", "table_qa": "table", "table_nr_qa": "numerical"}
 def make_meddqa() -> str:
     """The Markdown table."""
     result = json.loads(RESULT.read_text(encoding="utf-8"))
-    released, drawn, targets = result["released"]["all"], result["phantom"]["all"], result["targets"]
+    released, drawn, targets = result["released"]["all"], result["synthetic"]["all"], result["targets"]
     judged, covered = result["released"]["is_normal"], result["released"]["released_questions"]
     lines = [
         f"| | {released['reports']} released reports | target | {drawn['reports']} synthetic reports |",

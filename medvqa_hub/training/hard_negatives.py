@@ -18,7 +18,7 @@ from medvqa_core.governance import Governance
 from medvqa_core.progress import track
 from medvqa_core.store import RecordStore, content_key
 from medvqa_hub.training.recipes import Recipe
-from medvqa_hub.training.study_batches import EveryNth, StudyCollator
+from medvqa_hub.training.study_batches import EveryNth, StudiesInOrder, StudyCollator, load_batches
 from medvqa_hub.training.study_questions import StudyQuestions
 
 FOLDER = "hard_negatives"
@@ -76,17 +76,15 @@ def measure_losses(
     """
     model.eval()
     kind, size = recipe.model.kind, recipe.training.studies_per_batch
-    collate = StudyCollator(processor, kind)
+    batches = StudiesInOrder(questions, StudyCollator(processor, kind), size)
     processes, settings = accelerator.num_processes, {"checkpoint": checkpoint}
-    batches = [range(start, min(start + size, len(questions))) for start in range(0, len(questions), size)]
     path = folder / f"losses-{accelerator.process_index}-of-{processes}.jsonl"
     with RecordStore(path, KIND, governance, settings) as store:
-        numbers = [number for (number,) in EveryNth(accelerator.process_index, processes, len(batches))]
-        for number in track(numbers, "measuring losses"):
-            if content_key(batch=number, size=size) in store:
-                continue
-            batch = collate([(questions.row(study), questions.of(study)) for study in batches[number]])
-            rows = batch.pop("rows")
+        share = EveryNth(accelerator.process_index, processes, len(batches))
+        left = [[number] for (number,) in share if content_key(batch=number, size=size) not in store]
+        loader = load_batches(batches, left, recipe.data.workers)
+        for batch in track(loader, "measuring losses", total=len(left)):
+            rows, number = batch.pop("rows"), batch.pop("number")
             batch = {name: value.to(accelerator.device) for name, value in batch.items()}
             with accelerator.autocast():
                 logits = model(**batch).logits

@@ -25,6 +25,7 @@ from medvqa_hub.training.recipe_fields import as_number, check_key, read_section
 FOLDER = Path(__file__).parent / "recipes"
 METRICS = ("loss", "bleu_1", "bleu_2", "bleu_3", "bleu_4", "rouge_l", "cider", "bert_score")
 SCHEDULERS = ("constant", "constant_with_warmup", "linear", "cosine", "polynomial", "inverse_sqrt", "plateau")
+EPOCH = "epoch"  # a value of selection.every
 # What changes neither the weights nor the curve: it may differ when a run goes on.
 FREE = ("data.workers", "training.save_every", "training.keep_checkpoints", "selection.bert_score_device")
 
@@ -107,7 +108,7 @@ class SelectionSettings:
     """`selection`: validation during training; the best checkpoint by `metric` is kept."""
 
     metric: str = value("loss", str, choices=METRICS)
-    every: int | None = value(500, int, low=1, optional=True)  # steps; null: at the end only
+    every: int | str | None = value(500, (int, str), low=1, optional=True)  # steps, or epoch; null: at the end only
     metrics: list = value([], list)  # further ones to log
     studies: int | None = value(None, int, low=1, optional=True)  # the first so many of the split; null: all
     studies_per_batch: int = value(8, int, low=1)
@@ -188,7 +189,11 @@ def load_recipe(name_or_path: str, overrides: Iterable[str] = ()) -> Recipe:
         raise InputError(
             f"recipe {name_or_path!r} is neither a file nor a shipped recipe; shipped: {', '.join(shipped_recipes())}"
         )
-    values = _parse(path.read_text(encoding="utf-8"), str(path))
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"recipe {path} cannot be read ({error}); it must be YAML in UTF-8") from error
+    values = _parse(text, str(path))
     if not isinstance(values, dict):
         raise InputError(f"{path}: expected sections such as model and training, found {type(values).__name__}")
     for override in overrides:
@@ -254,6 +259,8 @@ def _check_together(recipe: Recipe) -> None:
     if not any(rates.values()):
         allowed = ", ".join(PARTS[model.kind])
         raise ConfigError(f"training.learning_rates trains nothing: give a rate above 0 to one of {allowed}")
+    if isinstance(selection.every, str) and selection.every != EPOCH:
+        raise ConfigError(f"selection.every is {selection.every!r}; allowed: a number of steps, {EPOCH}, or null")
     for name in selection.metrics:
         if name not in METRICS:
             check_key(name, METRICS, "selection.metrics")

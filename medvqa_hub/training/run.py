@@ -106,7 +106,7 @@ def train(
 
 def _make_record(recipe: Recipe, data: Path, init: Path | None) -> dict[str, Any]:
     """What must be the same when a run goes on."""
-    from medvqa_hub.training.model_loading import fingerprint_of_model
+    from medvqa_hub.training.model_folders import fingerprint_of_model
     from mimic_cxr_vqa.release import open_release
 
     started = None if init is None else fingerprint_of_model(checkpoints.find_model_folder(init))

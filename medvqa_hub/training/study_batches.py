@@ -10,13 +10,15 @@ a step, studies with similar numbers and lengths of questions are put into the s
 as a whole, whose gradient is what counts, stays a plain random sample.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-from torch.utils.data import Dataset
+import torch
+from torch.utils.data import DataLoader, Dataset
 
-from medvqa_core.errors import ConfigError
+from medvqa_core.errors import ConfigError, MedvqaError
 from medvqa_hub.training.study_questions import StudyQuestions
 
 
@@ -104,6 +106,65 @@ class StudyBatches(Dataset):
             rng = np.random.default_rng([self.seed, 0, epoch])
             self._order = (epoch, rng.permutation(len(self.questions)))
         return self._order[1]
+
+
+class StudiesInOrder(Dataset):
+    """Batches of studies in the rows' order: for validation, and for measuring.
+
+    Args:
+        questions: what can be asked.
+        collate: makes a batch of a list of (row, places of its questions).
+        studies_per_batch: S of a batch; the last one may have fewer.
+        studies: the first so many; None: all.
+        questions_per_study: the first so many of each; None: all.
+    """
+
+    def __init__(
+        self,
+        questions: StudyQuestions,
+        collate: Callable[[list[tuple[dict, np.ndarray]]], dict[str, Any]],
+        studies_per_batch: int,
+        studies: int | None = None,
+        questions_per_study: int | None = None,
+    ) -> None:
+        self.questions, self.collate, self.questions_per_study = questions, collate, questions_per_study
+        total = min(len(questions), studies or len(questions))
+        starts = range(0, total, studies_per_batch)
+        self.batches = [range(start, min(start + studies_per_batch, total)) for start in starts]
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    def __getitem__(self, number: int) -> dict[str, Any]:
+        """Batch `number`, with its `number`."""
+        members = [
+            (self.questions.row(study), self.questions.of(study)[: self.questions_per_study])
+            for study in self.batches[number]
+        ]
+        return {**self.collate(members), "number": number}
+
+
+def load_batches(batches: Dataset, numbers: Iterable[list[int]], workers: int) -> DataLoader:
+    """The batches of `numbers` (each in a list of its own) in their order; `workers` processes decode their images."""
+    return DataLoader(
+        batches,
+        batch_sampler=numbers,
+        collate_fn=take_only,
+        num_workers=workers,
+        pin_memory=torch.cuda.is_available(),
+    )
+
+
+@contextmanager
+def without_worker_traceback() -> Iterator[None]:
+    """Give an error of ours from a worker its own text again; DataLoader puts the worker's whole traceback there."""
+    try:
+        yield
+    except MedvqaError as error:
+        name = f"{type(error).__module__}.{type(error).__qualname__}: "
+        if "in DataLoader worker process" not in str(error) or name not in str(error):
+            raise
+        raise type(error)(str(error).rpartition(name)[2].strip()) from error
 
 
 class EveryNth:

@@ -4,6 +4,7 @@ A question counts when its answer has a word; a study counts when it has such a 
 use. The rest is left out and counted in `skipped`, never trained on.
 """
 
+import struct
 from collections import Counter
 from collections.abc import Callable, Collection
 from typing import Any
@@ -11,11 +12,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from PIL import Image
 
 from medvqa_core.errors import InputError
 from medvqa_core.progress import track
 
 ROWS_AT_ONCE = 1_000
+# What Pillow raises on damaged files, and on one of absurd size.
+_DAMAGED = (OSError, SyntaxError, ValueError, EOFError, struct.error, Image.DecompressionBombError)
 
 
 class StudyQuestions:
@@ -81,10 +85,10 @@ class StudyQuestions:
         """
         try:
             return self.rows[int(self.studies[study])]
-        except (OSError, SyntaxError, ValueError) as error:  # what Pillow raises on damaged files
+        except _DAMAGED as error:
             raise InputError(
-                f"an image of study {self.study_ids[study]} cannot be read ({error}); get it again, or leave it out by "
-                "data.missing_images"
+                f"an image of study {self.study_ids[study]} cannot be read ({error}); copy or download it again "
+                "and run the same command"
             ) from error
 
     def of(self, study: int) -> np.ndarray:
@@ -108,8 +112,8 @@ class StudyQuestions:
         usable = said & asked
         self.skipped["questions_without_answer"] += int((~usable).sum())
         if only is not None:
-            wanted = pc.is_in(pc.struct_field(questions, "qa_id"), pa.array(sorted(only), pa.string()))
-            usable &= wanted.to_numpy(zero_copy_only=False)
+            ids = pc.struct_field(questions, "qa_id").to_pylist()
+            usable &= np.fromiter((qa_id in only for qa_id in ids), bool, len(ids))
         length = pc.add(pc.utf8_length(answer), pc.utf8_length(question)).to_numpy(zero_copy_only=False)
         starts = np.cumsum(size) - size
         place = np.arange(len(usable)) - np.repeat(starts, size)

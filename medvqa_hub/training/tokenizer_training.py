@@ -6,8 +6,8 @@ from medvqa_core.files import MANIFEST, atomic_folder
 from medvqa_core.governance import Governance
 from medvqa_hub.training.checkpoints import write_governance
 from medvqa_hub.training.data_loading import load_data
-from medvqa_hub.training.model_loading import train_tokenizer
 from medvqa_hub.training.recipes import DataSettings, SwinVedSettings
+from medvqa_hub.training.swin_ved_loading import train_tokenizer
 
 KIND = "tokenizer"
 

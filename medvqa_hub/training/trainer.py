@@ -12,7 +12,6 @@ For subclasses: override `compute_loss`, and `note` figures to see their means i
 """
 
 import copy
-import os
 import sys
 import time
 from collections import defaultdict
@@ -27,15 +26,15 @@ from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArgu
 from medvqa_core.errors import ConfigError, MedvqaError
 from medvqa_core.governance import Governance
 from medvqa_hub.training import checkpoints
+from medvqa_hub.training.arguments import batches_per_process, make_arguments, steps_of
 from medvqa_hub.training.parts import freeze_parts, frozen_modules, parameter_groups
 from medvqa_hub.training.recipes import Recipe
-from medvqa_hub.training.study_batches import EveryNth, StudyBatches, StudyCollator, derive_seed, take_only
+from medvqa_hub.training.study_batches import EveryNth, StudyBatches, StudyCollator, derive_seed, load_batches
 from medvqa_hub.training.study_questions import StudyQuestions
 from medvqa_hub.training.training_log import TrainingLog
 from medvqa_hub.training.validation import Validation
 
 LINE_INTERVAL = 10.0  # seconds between lines of progress
-NEVER = 10**12  # steps
 
 
 class TrainingError(MedvqaError):
@@ -75,7 +74,7 @@ class SupervisedTrainer(Trainer):
         kind, data, training = recipe.model.kind, recipe.data, recipe.training
         self.train_questions = as_questions(train_rows, f"split {data.train_split}", kind, processor)
         self.steps = steps_of(recipe, len(self.train_questions))
-        arguments = make_arguments(recipe, out, self.steps, validates=validation_rows is not None)
+        arguments = make_arguments(recipe, out, len(self.train_questions), validates=validation_rows is not None)
         self.batches = StudyBatches(
             self.train_questions,
             StudyCollator(processor, kind, data.augment),
@@ -92,7 +91,7 @@ class SupervisedTrainer(Trainer):
         self.validation = None
         if validation_rows is not None:
             questions = as_questions(validation_rows, f"split {data.validation_split}", kind, processor)
-            self.validation = Validation(questions, processor, kind, recipe.selection, arguments)
+            self.validation = Validation(questions, processor, kind, recipe.selection, arguments, data.workers)
         # Trainer wants adapters on a quantised model; here the parts that stayed in float are what is trained.
         quantised = getattr(model, "is_quantized", False) and not getattr(model, "_hf_peft_config_loaded", False)
         if quantised:
@@ -115,13 +114,8 @@ class SupervisedTrainer(Trainer):
     def get_train_dataloader(self) -> DataLoader:
         """This process's share of the batches, in order; images are decoded in the loader's workers."""
         arguments = self.args
-        return DataLoader(
-            self.batches,
-            batch_sampler=EveryNth(arguments.process_index, arguments.world_size, len(self.batches)),
-            collate_fn=take_only,
-            num_workers=self.recipe.data.workers,
-            pin_memory=torch.cuda.is_available(),
-        )
+        share = EveryNth(arguments.process_index, arguments.world_size, len(self.batches))
+        return load_batches(self.batches, share, self.recipe.data.workers)
 
     def create_optimizer(self, model: Any = None) -> torch.optim.Optimizer:
         """AdamW (Adam where nothing decays) with a group per part."""
@@ -141,8 +135,13 @@ class SupervisedTrainer(Trainer):
         torch.manual_seed(derive_seed(self.recipe.training.seed, 3, inputs["number"]))
         inputs = {name: value for name, value in inputs.items() if name != "number"}
         self._questions_seen += len(inputs["rows"])
-        loss = super().training_step(model, inputs, num_items_in_batch)
-        return loss
+        try:
+            return super().training_step(model, inputs, num_items_in_batch)
+        except torch.OutOfMemoryError as error:
+            raise ConfigError(
+                f"step {self.state.global_step + 1} does not fit into the GPU's memory: lower "
+                "training.studies_per_batch (a step stays as large), or set training.gradient_checkpointing=true"
+            ) from error
 
     def compute_loss(
         self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
@@ -307,86 +306,3 @@ def as_questions(rows: Any, what: str, kind: str, processor: Any) -> StudyQuesti
         return rows
     known = None if kind == "swin-ved" else (lambda view: processor.view_number(view) is not None)
     return StudyQuestions(rows, what, known)
-
-
-def steps_of(recipe: Recipe, studies: int) -> int:
-    """Optimizer steps of a run over `studies` usable studies; a part of a step is a step."""
-    training = recipe.training
-    if training.max_steps is not None:
-        return training.max_steps
-    return max(1, -int(-(training.epochs * studies) // training.studies_per_step))
-
-
-def batches_per_process(recipe: Recipe, processes: int) -> int:
-    """Batches that each process accumulates for a step.
-
-    Raises:
-        ConfigError: a step's batches cannot be shared out evenly.
-    """
-    training = recipe.training
-    batches = training.studies_per_step // training.studies_per_batch
-    if batches % processes:
-        raise ConfigError(
-            f"a step has {batches} batches (training.studies_per_step {training.studies_per_step} / "
-            f"studies_per_batch {training.studies_per_batch}), which {processes} processes cannot share evenly; lower "
-            f"studies_per_batch, so that {processes} divides their number"
-        )
-    return batches // processes
-
-
-def uses_cpu() -> bool:
-    """Whether training runs on the CPU: there is no GPU, or accelerate was launched with --cpu."""
-    return not torch.cuda.is_available() or os.environ.get("ACCELERATE_USE_CPU", "").lower() == "true"
-
-
-def check_machine(recipe: Recipe) -> None:
-    """Raise a ConfigError if the recipe wants what this machine has not."""
-    if recipe.training.precision == "bfloat16" and uses_cpu():
-        raise ConfigError(
-            "training.precision is bfloat16, which needs a GPU, and none is found; use --set training.precision=float32"
-        )
-
-
-def make_arguments(recipe: Recipe, out: Path, steps: int, validates: bool) -> TrainingArguments:
-    """transformers' arguments for `recipe`.
-
-    Raises:
-        ConfigError: bfloat16 is asked for and there is no GPU, or scheduler arguments are not the scheduler's.
-    """
-    check_machine(recipe)
-    training, selection = recipe.training, recipe.selection
-    greater = selection.metric != "loss"
-    scheduler, arguments = training.scheduler, dict(training.scheduler_arguments)
-    if scheduler == "plateau":
-        scheduler, arguments = "reduce_lr_on_plateau", {"mode": "max" if greater else "min", **arguments}
-    every = min(selection.every or NEVER, NEVER)
-    return TrainingArguments(
-        output_dir=str(out),
-        max_steps=steps,
-        per_device_train_batch_size=1,  # a batch is one item of StudyBatches
-        learning_rate=max(training.learning_rates.values()),
-        weight_decay=training.weight_decay,
-        lr_scheduler_type=scheduler,
-        lr_scheduler_kwargs=arguments,
-        warmup_steps=training.warmup_steps,
-        max_grad_norm=training.max_grad_norm,
-        bf16=training.precision == "bfloat16",
-        activation_checkpointing=training.gradient_checkpointing,
-        logging_strategy="steps",
-        logging_steps=training.log_every,
-        logging_nan_inf_filter=False,
-        eval_strategy="steps" if validates else "no",
-        eval_steps=every,
-        save_strategy="steps",
-        save_steps=training.save_every,
-        metric_for_best_model=f"eval_{selection.metric}" if validates else None,
-        greater_is_better=greater,
-        average_tokens_across_devices=True,
-        remove_unused_columns=False,
-        ddp_find_unused_parameters=False,
-        seed=training.seed,
-        use_cpu=uses_cpu(),
-        report_to="none",
-        disable_tqdm=True,
-        log_level="error",
-    )

@@ -6,12 +6,11 @@ for any number of processes; each takes its share, and sums, not means, are put 
 
 from typing import Any
 
-import numpy as np
 import torch
 
 from medvqa_core.errors import ConfigError
 from medvqa_hub.training.recipes import SelectionSettings
-from medvqa_hub.training.study_batches import EveryNth, StudyCollator
+from medvqa_hub.training.study_batches import EveryNth, StudiesInOrder, StudyCollator, load_batches
 from medvqa_hub.training.study_questions import StudyQuestions
 
 IMAGE_INPUTS = ("pixel_values", "image_mask", "image_study", "image_view")
@@ -25,20 +24,29 @@ class Validation:
         processor: of the model.
         kind: of the model.
         selection: what is measured, on how many studies and questions.
-        arguments: of the trainer: this process's number, and of how many; workers' precision.
+        arguments: of the trainer: this process's number, and of how many; its device.
+        workers: processes that read images.
     """
 
     def __init__(
-        self, questions: StudyQuestions, processor: Any, kind: str, selection: SelectionSettings, arguments: Any
+        self,
+        questions: StudyQuestions,
+        processor: Any,
+        kind: str,
+        selection: SelectionSettings,
+        arguments: Any,
+        workers: int = 0,
     ) -> None:
-        self.questions, self.processor, self.kind, self.selection = questions, processor, kind, selection
-        self.arguments = arguments
-        studies = np.arange(min(len(questions), selection.studies or len(questions)))
-        size = selection.studies_per_batch
-        self.batches = [studies[start : start + size] for start in range(0, len(studies), size)]
+        self.questions, self.processor, self.selection = questions, processor, selection
+        self.arguments, self.workers = arguments, workers
+        self.batches = StudiesInOrder(
+            questions,
+            StudyCollator(processor, kind),
+            selection.studies_per_batch,
+            selection.studies,
+            selection.questions_per_study,
+        )
         self.metrics = sorted({selection.metric, *selection.metrics} - {"loss"})
-        self.prompts = StudyCollator(processor, kind, answers=False)
-        self.targets = StudyCollator(processor, kind)
         self._scorer: Any = None
 
     @torch.no_grad()
@@ -47,8 +55,10 @@ class Validation:
         training = model.training
         model.eval()
         total, tokens, texts = 0.0, 0, []
-        for (number,) in EveryNth(self.arguments.process_index, self.arguments.world_size, len(self.batches)):
-            loss, count, answers = self._measure_batch(model, accelerator, self.batches[number])
+        share = EveryNth(self.arguments.process_index, self.arguments.world_size, len(self.batches))
+        for batch in load_batches(self.batches, share, self.workers):
+            number = batch.pop("number")
+            loss, count, answers = self._measure_batch(model, accelerator, batch)
             total, tokens = total + loss, tokens + count
             texts.append((number, answers))
         model.train(training)
@@ -60,14 +70,13 @@ class Validation:
         return figures
 
     def _measure_batch(
-        self, model: Any, accelerator: Any, studies: np.ndarray
+        self, model: Any, accelerator: Any, batch: dict[str, Any]
     ) -> tuple[float, int, list[tuple[str, str]]]:
-        members = [(self.questions.row(study), self._places(study)) for study in studies]
-        batch = self._to_device(self.targets(members), accelerator.device)
+        batch = self._to_device(batch, accelerator.device)
         rows = batch.pop("rows")
         images = {name: batch.pop(name) for name in IMAGE_INPUTS if name in batch}
         if "image_study" in images:
-            images["num_studies"] = len(members)
+            images["num_studies"] = int(batch["study_index"].max()) + 1
         with accelerator.autocast():
             encoded = model.encode(**images)
             one = torch.ones((), device=accelerator.device)  # so that the loss is a sum over tokens
@@ -90,10 +99,6 @@ class Validation:
     def _prompts(self, rows: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
         encoded = self.processor(text=[row["question"] for row in rows])
         return {name: encoded[name] for name in ("input_ids", "attention_mask")}
-
-    def _places(self, study: int) -> np.ndarray:
-        """The first questions of a study: the same ones in every validation."""
-        return self.questions.of(study)[: self.selection.questions_per_study]
 
     def _to_device(self, batch: dict[str, Any], device: torch.device) -> dict[str, Any]:
         return {name: value.to(device) if torch.is_tensor(value) else value for name, value in batch.items()}
@@ -136,6 +141,7 @@ class Validation:
 
         if self._scorer is None:
             selection = self.selection
-            self._scorer = BertScorer(encoder=selection.bert_score_encoder, layer=selection.bert_score_layer)
+            device = selection.bert_score_device or str(self.arguments.device)
+            self._scorer = BertScorer(selection.bert_score_encoder, selection.bert_score_layer, device=device)
         values = [score[2] for score in self._scorer.score(predictions, references) if score is not None]
         return sum(values) / len(values) if values else None

@@ -6,7 +6,7 @@ findings (`前列腺大小：…`) only words that name a field of a report do.
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from rjua_meddqa.annotation import report_words as words
 from rjua_meddqa.annotation.cells import Cell, in_row, join_wrapped, overlap, part, rows
@@ -16,6 +16,12 @@ LONGEST_KEY = 12  # characters, white space not counted
 FARTHEST_VALUE = 6  # heights between a key and a value in its row
 FARTHEST_LINE = 1.3  # heights between the lines of one value
 _COLON = re.compile(r"(?<!\d)[:：]|[:：](?!\d)")  # 12:30 is a time
+_BRACKETED = re.compile(r"(?:^|(?<=\s))[【〔\[［]([^【】〔〕\[\]［］]{2,12})[】〕\]］]")  # 【检查所见】
+_KEY_AND_SPACE = re.compile(r"(\S{2,8}?)\s+(\S.*)", re.DOTALL)
+_COLON_MISREAD = re.compile(r"\s*([\u4e00-\u9fff]{2,6})\s*[;；.。·]\s*(\S.{0,29})")
+_COLON_LOST = re.compile(
+    r"\s*([\u4e00-\u9fff]{2,6})((?:[男女]|\d+\s*[岁月天]|[A-Za-z]{0,3}\d[\w-]*|\d{4}[-/.年].{4,18})\s*)"
+)
 _ENUMERATION = re.compile(r"^([(（]?\d{1,2}[.、)）]|[一二三四五六七八九十]、)\s+")
 _STARTS_PARAGRAPH = re.compile(
     r"\s*(?:[(（]?\d{1,2}[.、)）](?!\d)|[一二三四五六七八九十]、|[\u4e00-\u9fff]{2,10}[:：])"
@@ -33,6 +39,7 @@ class Field:
 
 def read_fields(cells: Sequence[Cell]) -> list[tuple[str, str]]:
     """(key, value) in reading order; the value of a key with nothing beside or below it is 无."""
+    cells = [_with_colons(cell) for cell in cells]
     beside = _lines_above_their_key(cells)
     fields: list[Field] = []
     owners: dict[Cell, Field | None] = {}
@@ -102,6 +109,15 @@ def _section_of(cell: Cell, fields: list[Field]) -> Field | None:
     return None if is_left else section
 
 
+def _with_colons(cell: Cell) -> Cell:
+    """`cell` with a key in brackets written as one with a colon."""
+
+    def write(match: re.Match[str]) -> str:
+        return f" {match[1]}：" if words.is_known_key(match[1]) else match[0]
+
+    return replace(cell, text=_BRACKETED.sub(write, cell.text))
+
+
 def _split(cell: Cell, section: Field | None) -> list[tuple[str | None, Cell]]:
     """A cell's keys and texts in order: (key, cell of the key) or (None, cell of the text)."""
     found: list[tuple[str | None, Cell]] = []
@@ -115,7 +131,7 @@ def _split(cell: Cell, section: Field | None) -> list[tuple[str | None, Cell]]:
         found.append((_clean_key(cell.text[slice(*span)]), part(cell, span[0], colon.end())))
         start = colon.end()
     if not found:
-        bare = _bare_key(cell)
+        bare = _bare_key(cell, section)
         if bare is not None:
             return bare
     if cell.text[start:].strip():
@@ -130,7 +146,9 @@ def _key_before(cell: Cell, start: int, end: int, section: Field | None, is_late
     begin = start + len(text) - len(text.lstrip())
     if not candidate:
         return None
-    is_exact = words.fold(candidate) in words.known_keys()
+    if (title := _after_title(candidate)) is not None:
+        return begin + title, end
+    is_exact = words.fold(candidate) in words.known_keys() or (not is_later and words.is_qualified_key(candidate))
     if is_exact or (words.is_known_key(candidate) and not is_later):
         return None if section is not None and _is_subheading(candidate, cell, section) else (begin, end)
     for offset in range(1, len(candidate) - 1):  # the longest known key at the end, after a value
@@ -147,6 +165,15 @@ def _key_before(cell: Cell, start: int, end: int, section: Field | None, is_late
     if section is not None and not _is_heading(cell, end, section):
         return None
     return (begin, end) if _looks_like_key(candidate) else None
+
+
+def _after_title(text: str) -> int | None:
+    """Where a key begins that a page's title stands before (`检验报告单 姓名`); wide spaces within a key are none."""
+    start = text.rfind(" ") + 1
+    is_split = (
+        start > 0 and words.fold(text) not in words.known_keys() and words.fold(text[start:]) in words.known_keys()
+    )
+    return start if is_split else None
 
 
 def _looks_like_key(text: str) -> bool:
@@ -174,14 +201,20 @@ def _is_subheading(key: str, cell: Cell, section: Field) -> bool:
     return edge - section.cell.left > cell.height and cell.left - section.cell.left > 0.6 * (edge - section.cell.left)
 
 
-def _bare_key(cell: Cell) -> list[tuple[str | None, Cell]] | None:
-    """A key whose colon was not read: a known word that fills a cell, or stands before white space and a value."""
+def _bare_key(cell: Cell, section: Field | None) -> list[tuple[str | None, Cell]] | None:
+    """A key whose colon was not read: a known word that fills a cell, or stands before white space and a value.
+
+    The colon may have become a stop (`床号；12`) or nothing (`性别男`); running text is not searched for such sections.
+    """
     text = cell.text.rstrip(" .;；。·,'，")
     if len(words.fold(text)) > 1 and words.fold(text) in words.known_keys():
         return [(_clean_key(text), cell)]
-    match = re.match(r"(\S{2,8}?)\s+(\S.*)", cell.text, re.DOTALL)
-    if match and words.fold(match[1]) in words.known_keys():
-        return [(_clean_key(match[1]), part(cell, 0, match.end(1))), (None, part(cell, match.start(2), len(cell.text)))]
+    patterns = (_KEY_AND_SPACE, _COLON_MISREAD, _COLON_LOST)
+    for match in filter(None, (pattern.fullmatch(cell.text) for pattern in patterns)):
+        is_sure = match.re is _KEY_AND_SPACE or section is None or not words.is_section(match[1])
+        if is_sure and words.fold(match[1]) in words.known_keys():
+            key, value = part(cell, *match.span(1)), part(cell, match.start(2), len(cell.text))
+            return [(_clean_key(match[1]), key), (None, value)]
     return None
 
 
@@ -238,7 +271,7 @@ def _value(pieces: list[Cell]) -> str:
             else:
                 text = join_wrapped(text, addition, is_running=number == 0)
             last = piece
-    return text.strip() or MISSING
+    return text.strip().lstrip(":： ") or MISSING  # a colon in a box of its own
 
 
 def _ends_paragraph(line: Cell, following: str, right: float) -> bool:

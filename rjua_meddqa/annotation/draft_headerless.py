@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from rjua_meddqa.annotation.cells import Cell, is_arrow, rows, tokens
 from rjua_meddqa.annotation.draft_rows import table_row
+from rjua_meddqa.annotation.normality import polarity
 from rjua_meddqa.annotation.ranges import parse_number, parse_range
 from rjua_meddqa.schema import TableRow
 
@@ -17,8 +18,11 @@ _NAME = re.compile(r"[\u4e00-\u9fffA-Za-zα-ωΑ-Ω]")
 def read_headerless(cells: Sequence[Cell]) -> tuple[list[TableRow], set[Cell]]:
     """Rows that look like those of a laboratory table, and their cells; nothing where too few have a range."""
     found: list[tuple[list[str], list[Cell]]] = []
+    places: list[int] = []  # of a name among those of its row: tables may stand side by side
     for row in rows(cells):
-        found += _read_row(row)
+        entries = _read_row(row)
+        found += entries
+        places += range(len(entries))
         for cell in row:
             named = _NAMED_RANGE.match(cell.text)
             if named and found and not found[-1][0][2] and parse_range(named[1]).intervals:
@@ -26,7 +30,8 @@ def read_headerless(cells: Sequence[Cell]) -> tuple[list[TableRow], set[Cell]]:
                 found[-1][1].append(cell)
     if sum(bool(texts[2]) for texts, _ in found) < FEWEST_ROWS:
         return [], set()
-    table = [table_row(*texts) for texts, _ in found]
+    order = sorted(range(len(found)), key=places.__getitem__)
+    table = [table_row(*found[number][0]) for number in order]
     return table, {cell for _, used in found for cell in used}
 
 
@@ -36,23 +41,27 @@ def _read_row(row: list[Cell]) -> list[tuple[list[str], list[Cell]]]:
     name: Cell | None = None
     for cell in row:
         pieces = tokens(cell) if any(map(is_arrow, cell.text)) or parse_number(cell.text) is None else [cell]
-        if _is_name(cell.text):
+        if _is_name(cell.text) and not polarity(cell.text):
             name = cell
             continue
         for piece in pieces:
             if is_arrow(piece.text):
                 if found:
                     found[-1][0][4] += piece.text
-            elif name is not None and parse_number(piece.text) is not None:
+            elif name is not None and _is_result(piece.text):
                 found.append(([name.text, piece.text, "", "", ""], [name, cell]))
                 name = None
-            elif found and not found[-1][0][2] and parse_range(piece.text).intervals:
+            elif found and not found[-1][0][2] and (parse_range(piece.text).intervals or polarity(piece.text)):
                 found[-1][0][2] = piece.text
                 found[-1][1].append(cell)
             elif found and not found[-1][0][3] and re.fullmatch(r"[^\u4e00-\u9fff]{1,12}", piece.text):
                 found[-1][0][3] = piece.text
                 found[-1][1].append(cell)
     return found
+
+
+def _is_result(text: str) -> bool:
+    return parse_number(text) is not None or bool(polarity(text))
 
 
 def _is_name(text: str) -> bool:

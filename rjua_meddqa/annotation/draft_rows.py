@@ -3,8 +3,10 @@
 import re
 
 from rjua_meddqa.annotation.normality import is_blank, judge
+from rjua_meddqa.annotation.ranges import parse_range
 from rjua_meddqa.schema import MISSING, TableRow
 
+_FLAG = re.compile(r"(.*\d)\s*[(（]?(HH?|LL?|偏?[高低])[)）]?")
 _MISREAD_UNIT = re.compile(r"(?<=mo)[1I|](?=/)")  # mmo1/L
 
 
@@ -15,5 +17,8 @@ def table_row(item: str, result: str, reference: str, unit: str, flags: str) -> 
         reference = ""
     if unit and reference[-1:].isdigit() and not reference.lower().endswith(unit.lower()):
         reference += unit
-    verdict = judge(result + flags, reference).verdict
+    flagged = _FLAG.fullmatch(result)
+    if flagged and (flagged[2] != "L" or parse_range(reference).unit not in ("", "L")):  # 1.5 L may be litres
+        result, flags = flagged[1], flags + flagged[2]
+    verdict = judge(result, reference, flags).verdict
     return TableRow(item or MISSING, result or MISSING, reference or MISSING, verdict)

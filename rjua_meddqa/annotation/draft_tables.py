@@ -26,6 +26,7 @@ from rjua_meddqa.annotation.draft_headerless import read_headerless
 from rjua_meddqa.annotation.draft_rows import table_row
 from rjua_meddqa.schema import TableRow
 
+_NUMBER_AND_UNIT = re.compile(r"([<>≤≥]?\s*\d+(?:\.\d+)?)\s+(\D\S*)")  # read as one box
 CLOSE_LINES = 1.3  # heights: lines within a cell are set closer than rows
 
 
@@ -65,13 +66,16 @@ def _read_group(group: Group, table: list[_Row]) -> list[TableRow]:
     """The quadruplets of one table."""
     numbering = _numbering([join_cells(row.cells[words.ITEM]) for row in table], group)
     unit_case = _unit_spelling([join_cells(row.cells.get(words.UNIT, [])) for row in table])
+    has_units = any(column.role == words.UNIT for column in group.columns)
     found = []
-    for row, number in zip(table, numbering, strict=True):
-        item = join_cells(row.cells[words.ITEM])[len(number) :].strip(" *★☆▲.、")
+    for row, numbered in zip(table, numbering, strict=True):
+        item = join_cells(row.cells[words.ITEM])[len(numbered) :].strip(" *★☆▲.、")
         result = join_cells(row.cells.get(words.RESULT, []))
         reference = join_cells(row.cells.get(words.RANGE, []))
         flags = "".join(cell.text for cell in row.cells.get(words.FLAG, []))
         unit = join_cells(row.cells.get(words.UNIT, [])).rstrip(".")
+        if has_units and not unit and (number := _NUMBER_AND_UNIT.fullmatch(result)):
+            result, unit = number.groups()
         found.append(table_row(item, result, reference, unit_case.get(unit.lower(), unit), flags))
     return found
 

@@ -12,15 +12,13 @@ from rjua_meddqa.annotation.ranges import LabelledInterval, ParsedRange, parse_n
 from rjua_meddqa.schema import ABNORMAL, HIGH, LOW, MISSING, NORMAL, UNDECIDED
 
 _ARROWS = {"↑": HIGH, "⬆": HIGH, "▲": HIGH, "△": HIGH, "↓": LOW, "⬇": LOW, "▼": LOW, "▽": LOW}
-_ARROW = re.compile(
-    "[" + "".join(_ARROWS) + r"]+|(?<=[\d\s])[(（]?(?:HH|LL|H|偏高|升高|高|偏低|降低|低)[)）]?$"
-)
+_ARROW = re.compile("[" + "".join(_ARROWS) + r"]+|(?<=[\d\s])[(（]?(?:HH|LL|H|偏高|升高|高|偏低|降低|低)[)）]?$")
 _FLAG_WORDS = {"H": HIGH, "HH": HIGH, "偏高": HIGH, "升高": HIGH, "高": HIGH}
 _FLAG_WORDS |= {"L": LOW, "LL": LOW, "偏低": LOW, "降低": LOW, "低": LOW}
 
 # What a range's label says about those in it: "缺乏: <20" holds results that are too low.
 _LOW_STATES = ("缺乏", "不足", "缺陷", "低下", "偏低", "降低", "减低", "减少")
-_NORMAL_STATES = ("正常", "充足", "充分", "理想", "合适", "适宜", "健康成人", "可接受")
+_NORMAL_STATES = ("正常", "充足", "充分", "理想", "合适", "适宜", "健康成人", "可接受", "阴性")
 _HIGH_STATES = ("边缘升高", "升高", "偏高", "增高", "过量", "过高", "中毒", "增多")
 
 _NEGATIVE = {
@@ -40,6 +38,9 @@ _NEGATIVE = {
 _POSITIVE = {"阳性", "弱阳性", "强阳性", "+", "++", "+++", "++++", "1+", "2+", "3+", "4+", "+1", "+2", "+3", "+4"}
 _POSITIVE |= {"pos", "positive", "检出", "阳", "有反应", "reactive"}
 _BETWEEN = {"±", "+-", "+/-", "-/+", "可疑", "弱反应", "trace"}
+
+# <5.0×10^2IU/mL is 500; ×10^9/L, where nothing but the volume follows, is a unit of both result and range
+_POWER_OF_A_NUMBER = re.compile(r"(?:×10\^-?\d+|E[+-]?\d+)(?!\d)(?!/|$)")
 
 
 class Judgement(NamedTuple):
@@ -95,13 +96,28 @@ def is_blank(text: str) -> bool:
 def _judge_number(result: str, parsed: ParsedRange) -> Judgement:
     number = parse_number(result)
     if number is None:
-        label = parsed.intervals[0].label  # 阴性(<1.0)
-        if _polarity(result) and _polarity(label):
+        label = parsed.intervals[0].label or parsed.unit  # 阴性(<1.0), <1.0(阴性)
+        if polarity(result) and polarity(label):
             return _judge_words(result, label)
-        return Judgement(UNDECIDED, "the result is no number, the range is one")
+        return _judge_span(parse_range(result), parsed)
     sign, value, unit, _ = number
+    return _judge_value(sign, value, unit, parsed)
+
+
+def _judge_span(result: ParsedRange, parsed: ParsedRange) -> Judgement:
+    """A result such as `0-1/HP`: all of it is normal, or all of it is high."""
+    spans = [(entry.interval.low, entry.interval.high) for entry in result.intervals if not entry.label]
+    if len(spans) != 1 or len(result.intervals) != 1 or inf in map(abs, spans[0]):
+        return Judgement(UNDECIDED, "the result is no number, the range is one")
+    ends = {_judge_value("", value, result.unit, parsed) for value in spans[0]}
+    return ends.pop() if len(ends) == 1 else Judgement(UNDECIDED, "only part of the result lies in the range")
+
+
+def _judge_value(sign: str, value: float, unit: str, parsed: ParsedRange) -> Judgement:
     if not _same_scale(unit, parsed.unit):
         return Judgement(UNDECIDED, f"units differ: {unit} and {parsed.unit}")
+    if not unit and _POWER_OF_A_NUMBER.match(parsed.unit):
+        return Judgement(UNDECIDED, f"the range counts in {parsed.unit}, the result may not")
     states = [_state(entry.label) for entry in parsed.intervals]
     if NORMAL in states or (any(states) and all(states)):
         return _judge_by_states(sign, value, parsed.intervals, states)
@@ -155,7 +171,7 @@ def _state(label: str) -> str:
 
 def _judge_words(result: str, reference: str) -> Judgement:
     """Results in words: 阴性 against 阴性, 淡黄色 against 淡黄色-黄色."""
-    found, expected = _polarity(result), _polarity(reference)
+    found, expected = polarity(result), polarity(reference)
     if "undecided" in (found, expected):
         return Judgement(UNDECIDED, "neither negative nor positive")
     if found and expected:
@@ -167,10 +183,10 @@ def _judge_words(result: str, reference: str) -> Judgement:
     return Judgement(UNDECIDED, "words that cannot be compared")
 
 
-def _polarity(text: str) -> str:
+def polarity(text: str) -> str:
     """negative, positive, undecided (±) or "" for a text that is none of them; `阴性(-)` and `(+)` are read."""
     text = "".join(plain(text).split()).lower()
-    parts = [part for part in re.split(r"[()]", text) if part]
+    parts = [part for part in re.split(r"[()\[\]]", text) if part]
     polarities = set()
     for part in parts:
         if part in _NEGATIVE:

@@ -19,13 +19,15 @@ _DASHES = dict.fromkeys(map(ord, "‐‑‒–—―−─－﹣ー"), "-") | di
 # ×10^9/L, *10E9/L, 10^9/L: a power of ten belongs to the unit; only × or ^ tells it from a number.
 _POWER = re.compile(r"(?:[×xX*·]\s*10\s*[\^*Ee]?|10\s*\^)\s*(?P<exponent>-?\d{1,2})(?!\d*\.)")
 _UNIT_DIGITS = re.compile(r"/\s*(?:1\.73\s*m[2²]?|24\s*h|\d+\s*(?:h|HP|LP|小时))", re.IGNORECASE)
-# 5.0E+02 is a number; 3.5-9.5E9/L has the power in its unit, for it would have to stand behind both numbers.
-_SCIENTIFIC = re.compile(r"(?<![\d.])\d(?:\.\d+)?[Ee][+-]?\d{1,2}(?![\d.])")
 _TITRE = re.compile(r"(^|[<>≤≥~-])\s*1:(\d+)")  # 1:320 is a dilution; the higher the number, the more there is
 _MASKED = {ord(str(digit)): chr(0xE000 + digit) for digit in range(10)} | {ord("."): "\ue00a", ord("-"): "\ue00b"}
 _UNMASKED = {ord(masked): chr(plain) for plain, masked in _MASKED.items()}
 _NUMBER = r"\d+(?:\.\d+)?"
 _SIGNED = rf"[+-]?{_NUMBER}"
+_SCIENTIFIC = re.compile(  # 5.0E+02 is a number; in 3.5-9.5E9/L the power belongs to the unit
+    rf"(?<![\d.Ee]){_NUMBER}(?![\d.]|[Ee][+-]?\d)\s*[-~]+\s*{_NUMBER}[Ee]"
+    r"|(?P<number>(?<![\d.])\d(?:\.\d+)?[Ee][+-]?\d{1,2})(?![\d.])"
+)
 _RANGE = re.compile(
     rf"(?P<low>(?<![\d.A-Za-z/^])-?{_NUMBER})\s*[^\d\s<>≤≥~:;,+()-]{{0,8}}?\s*(?:-{{1,2}}|~{{1,2}}|至|到)\s*(?P<high>{_SIGNED})"
     rf"|(?P<sign>[<>≤≥])\s*(?P<bound>{_SIGNED})"
@@ -93,7 +95,11 @@ def repair_number_slips(text: str) -> tuple[str, tuple[str, ...]]:
         (r"(?<=\d)\.\s+(?=\d)|(?<=\d)\s+\.(?=\d)", ".", "a space in a number"),
         (r"^(\d+)/(\d{1,2})(?=\s*[-~]+\s*\d)", r"\1.\2", "a slash for a decimal point"),
         (r"(?<=\d)\.\.(?=\d)", ".", "two decimal points"),
-        (r"(?<=\d)[oO](?=[\d\s.~-]|$)|(?<=\d\.)[oO](?=[\d\s~-]|$)|(?<![A-Za-z])[oO](?=\.\d|-\d)", "0", "the letter O for a zero"),
+        (
+            r"(?<=\d)[oO](?=[\d\s.~-]|$)|(?<=\d\.)[oO](?=[\d\s~-]|$)|(?<![A-Za-z])[oO](?=\.\d|-\d)",
+            "0",
+            "the letter O for a zero",
+        ),
         (r"(?<![A-Za-z\d])[lI|](?=\d*\.?\d)", "1", "a letter for a one"),
         (r"(?<=\d)\s*一\s*(?=\d)", "-", "the character 一 for a dash"),
     ):
@@ -175,12 +181,10 @@ def _unit(text: str) -> str:
 
 
 def _write_out(text: str) -> str:
-    """`text` with numbers such as 5.0E+02 written out (500), where none of a range's two ends is without a power."""
-    if re.search(rf"{_NUMBER}\s*[-~]+\s*{_NUMBER}", _SCIENTIFIC.sub("", text)) or re.search(
-        rf"(?<![\dEe.]){_NUMBER}\s*[-~]+\s*{_SCIENTIFIC.pattern}", text
-    ):
-        return text
-    return _SCIENTIFIC.sub(lambda match: f"{float(match[0]):.12f}".rstrip("0").rstrip("."), text)
+    """`text` with numbers such as 5.0E+02 written out: 500; a power behind the second end of a range alone stays."""
+    return _SCIENTIFIC.sub(
+        lambda match: f"{float(match['number']):.12f}".rstrip("0").rstrip(".") if match["number"] else match[0], text
+    )
 
 
 def _mask_unit_numbers(text: str) -> str:

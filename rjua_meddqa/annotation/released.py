@@ -27,6 +27,7 @@ from rjua_meddqa.schema import (
 )
 
 FIELDS_OF_A_ROW = 4  # item, result, range, is_normal
+LITERAL_LIMIT = 1024 * 1024  # characters of kv or table: the syntax tree of a cell takes up to 500 times as many bytes
 CELL_LIMIT = 8 * 1024 * 1024  # characters; the standard library refuses cells of more than 128 KiB
 _SEPARATE = ("idx", "img_path", "report_type", "image_type", "image_quality")
 
@@ -92,7 +93,8 @@ def parse_key_values(cell: str, where: str) -> tuple[tuple[str, str], ...]:
     if not isinstance(node, ast.Dict) or None in node.keys:
         raise InputError(f"{where}: kv is not a dict literal such as {{'年龄': '50岁'}}; correct the cell")
     pairs = zip(node.keys, node.values, strict=True)
-    return tuple((_text(key, where, "kv"), _text(value, where, "kv")) for key, value in pairs)
+    lines = cell.strip().encode("utf-8", "surrogatepass").splitlines()
+    return tuple((_text(key, lines, where, "kv"), _text(value, lines, where, "kv")) for key, value in pairs)
 
 
 def parse_table(cell: str, where: str) -> tuple[tuple[str, ...], ...]:
@@ -107,7 +109,8 @@ def parse_table(cell: str, where: str) -> tuple[tuple[str, ...], ...]:
     rows = node.elts if isinstance(node, ast.List | ast.Tuple) else None
     if rows is None or not all(isinstance(row, ast.List | ast.Tuple) for row in rows):
         raise InputError(f"{where}: table is not a list of (item, result, range, is_normal); correct the cell")
-    return tuple(tuple(_text(field, where, "table") for field in row.elts) for row in rows)
+    lines = cell.strip().encode("utf-8", "surrogatepass").splitlines()
+    return tuple(tuple(_text(field, lines, where, "table") for field in row.elts) for row in rows)
 
 
 def read_questions(path: Path, skipped: list[str] | None = None) -> list[Question]:
@@ -234,6 +237,8 @@ def _literal(cell: str, where: str, column: str) -> ast.expr | None:
     """The syntax of a literal, None for an empty cell. Parsing builds a tree of it and runs nothing."""
     if not cell.strip():
         return None
+    if len(cell) > LITERAL_LIMIT:
+        raise InputError(f"{where}: {column} has {len(cell):,} characters; allowed are {LITERAL_LIMIT:,}; shorten it")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # '\d' in a report is no mistake of ours
@@ -242,12 +247,20 @@ def _literal(cell: str, where: str, column: str) -> ast.expr | None:
         raise InputError(f"{where}: {column} is not a Python literal ({type(error).__name__}); correct it") from error
 
 
-def _text(node: ast.expr, where: str, column: str) -> str:
-    if isinstance(node, ast.Constant) and type(node.value) in (str, int, float):
-        return str(node.value)
+def _text(node: ast.expr, lines: Sequence[bytes], where: str, column: str) -> str:
+    """A text, or a number as the cell (`lines` of UTF-8) writes it: 5.10 keeps its zero."""
+    number = node.operand if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) else node
+    if isinstance(number, ast.Constant) and type(number.value) in (int, float) and node.lineno == node.end_lineno:
+        return lines[node.lineno - 1][node.col_offset : node.end_col_offset].decode("utf-8")
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        try:
+            node.value.encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise InputError(f"{where}: {column} holds half a character ({error.reason}); write it again") from error
+        return node.value
+    kind = type(node.value if isinstance(node, ast.Constant) else node).__name__
     raise InputError(
-        f"{where}: {column} holds {type(node).__name__}, which is neither text nor number; it is never evaluated, "
-        "put it in quotes"
+        f"{where}: {column} holds {kind}, which is neither text nor number; it is never evaluated, put it in quotes"
     )
 
 

@@ -64,8 +64,18 @@ _MORE_KEYS = """
     联系电话 住址 地址 费别 身份证号 体重 身高 检查设备 仪器型号 检查仪器 设备 造影剂 对比剂 检查项目 检验项目
     检查名称 医嘱项目 送检材料 送检部位 手术名称 标本 样本 标本状态 样本状态 标本性状 ID ID号 初诊医生 主诊医生
     复诊医生 审核医生 检查医生 执行科室 开单医生 患者 病人 门诊/住院号 报告单号 流水号 检验单号 申请单号 体检号
-    医保号 住院/门诊号 登记号 就诊号 超声号 放射号 CT号 MR号 MRI号 B超号 X线号 内镜号 蜡块号
+    送检 检验 审核 复核 签发 批准 录入 签收 医保号 住院/门诊号 登记号 就诊号 超声号 放射号 CT号 MR号 MRI号 B超号 X线号 内镜号 蜡块号
 """
+# CT所见, 超声诊断, 镜检意见: what was looked with, and a word for what was seen or concluded
+_LOOKED_WITH = """
+    CT MR MRI DR X线 X光 PET-CT 磁共振 核磁 超声 彩超 B超 影像 影像学 放射 放射学 造影 病理 内镜 内窥镜 镜检 膀胱镜
+    胃镜 肠镜
+"""
+_SEEN = "所见 表现 描述 征象 诊断 诊断意见 印象 提示 意见 结论"
+# What stands before a known word in a longer key: 送检标本, 临床印象.
+_QUALIFIER = re.compile(
+    r"(?:送检|检查|检验|申请|病理|临床|患者|病人|报告|审核|执行|采集|接收|就诊|入院|出院|术前|术后|初步|最后|补充)(.+)"
+)
 # A word of a few Chinese characters with one of these endings is a key wherever a colon follows.
 _KEY_ENDING = re.compile(
     r"[\u4e00-\u9fff/()A-Z]{0,8}(?:医生|医师|时间|日期|号码|编号|科室|病区|床号|诊断|所见|意见|提示|印象|结论|部位|方法|类型|种类|类别"
@@ -75,7 +85,7 @@ _SECTION = re.compile(
     r"所见|表现|诊断|印象|结论|意见|提示|描述|病史|主诉|建议|摘要|小结|分析|检查结果|检验结果|免疫组化|检查方法|检查技术|检查记录|方案|治疗"
 )
 BOILERPLATE = re.compile(
-    r"签字有效|签章|盖章|仅对.{0,12}(?:标本|样本|样品)|仅供.{0,8}参考|[本此]报告|不作.{0,8}证明|第\s*\d+\s*页|共\s*\d+\s*页|版权|声明[::]|请.{0,6}结合临床$"
+    r"签字有效|签章|盖章|仅对.{0,12}(?:标本|样本|样品)|仅供.{0,8}参考|[本此]报告|不作.{0,8}证明|第\s*\d+\s*页|共\s*\d+\s*页|版权|声明[:：]"
 )
 
 
@@ -90,13 +100,24 @@ def known_keys() -> frozenset[str]:
     from rjua_meddqa.generation.terms import KEYS, load_terms
 
     terms = load_terms()
-    return frozenset(terms.index[KEYS]) | {fold(word) for word in _MORE_KEYS.split()}
+    looked = {fold(tool + seen) for tool in _LOOKED_WITH.split() for seen in _SEEN.split()}
+    return frozenset(terms.index[KEYS]) | {fold(word) for word in _MORE_KEYS.split()} | looked
 
 
 def is_known_key(text: str) -> bool:
     """Whether `text` (without its colon) names a field of a report."""
     word = fold(text)
     return word in known_keys() or (len(word) > 1 and bool(_KEY_ENDING.fullmatch(word.upper())))
+
+
+def is_qualified_key(text: str) -> bool:
+    """Whether `text` is a known key with a word before it that belongs to it (送检标本, 诊断建议; not 血清标本)."""
+    word = fold(text)
+    match = _QUALIFIER.fullmatch(word)
+    cuts = ((word[:cut], word[cut:]) for cut in range(2, len(word) - 1))
+    return bool(match and match[1] in known_keys()) or any(
+        head in known_keys() and tail in known_keys() and is_section(head) and is_section(tail) for head, tail in cuts
+    )
 
 
 def is_section(key: str) -> bool:
@@ -106,6 +127,9 @@ def is_section(key: str) -> bool:
 
 def header_roles(text: str) -> list[tuple[str, str]] | None:
     """(word, role) of a text that is nothing but header words (`NO项目`, `参考区间`, `结果 单位`); else None."""
+    apart = [HEADER_WORDS.get(fold(piece)) for piece in text.split()]
+    if len(apart) > 1 and None not in apart and len(set(apart)) == len(apart):  # 结果 单位 is not 结果单位
+        return list(zip(map(fold, text.split()), apart, strict=True))
     word = re.sub(r"[()\[\]|·.,:*_]", "", fold(text)) if fold(text) not in HEADER_WORDS else fold(text)
     if word in HEADER_WORDS:
         return [(word, HEADER_WORDS[word])]

@@ -18,9 +18,11 @@ if TYPE_CHECKING:
     from PIL import Image
 
 WORK_SIDE = 2000  # pixels; longer images are reduced by a whole factor to between this and twice of it
+STRIP_SHAPE = 2  # a strip is reduced as an image that is so many times as long as it is wide: its text stays readable
+LONGEST = 24_000  # pixels that a strip may keep
 MAX_DECODED = 1_300_000_000  # bytes; only JPEG can be reduced while it is decoded
 BAND_ROWS = 512  # converted at once
-SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
+SUFFIXES = (".bmp", ".gif", ".jfif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
 FOREIGN_KINDS = (  # (position, bytes, what it is and what converts it)
     (0, b"%PDF", "a PDF; make an image of each page first, for example: pdftoppm -r 150 -png FILE page"),
     (4, b"ftyp", "a HEIC or AVIF photo; convert it first, for example: heif-convert FILE photo.jpg"),
@@ -76,10 +78,11 @@ def open_report(path: Path) -> ReportImage:
                 raise InputError(f"{path}: {image.n_frames} pages in one image; save each as a file of its own")
             width, height = image.size
             orientation = image.getexif().get(0x0112, 1)
-            wanted = max(1, max(image.size) // WORK_SIDE)
+            wanted = _factor(image.size)
+            coefficients = _coefficient_bytes(image)
             image.draft(None, (width // wanted, height // wanted))  # does nothing but for JPEG
-            _refuse_size(path, image)
-            drafted = max(1, round(width / image.width))
+            _refuse_size(path, image, coefficients)
+            drafted = max(1, round(max(width, height) / max(image.size)))
             pixels, reduced = _reduce_to_rgb(image)
     except UnidentifiedImageError:
         raise InputError(f"{path}: no image that can be read; allowed are PNG, JPEG, TIFF, BMP, WebP and GIF") from None
@@ -97,6 +100,8 @@ def open_report(path: Path) -> ReportImage:
 def find_images(folder: Path) -> list[Path]:
     """Image files of a folder by their ending, PDF and HEIC among them so that they are reported, sorted by name.
 
+    Folders in it are not searched: pages go by file name, which is one image's only within one folder.
+
     Raises:
         InputError: no such folder, or no image in it.
     """
@@ -105,7 +110,7 @@ def find_images(folder: Path) -> list[Path]:
     suffixes = (*SUFFIXES, ".pdf", ".heic", ".heif")
     found = sorted(path for path in folder.iterdir() if path.suffix.lower() in suffixes)
     if not found:
-        raise InputError(f"{folder}: no image there; files end in {', '.join(SUFFIXES)}")
+        raise InputError(f"{folder}: no image there, folders in it aside; files end in {', '.join(SUFFIXES)}")
     return found
 
 
@@ -135,20 +140,35 @@ def _own_size_limit() -> Iterator[None]:
         Image.MAX_IMAGE_PIXELS = limit
 
 
-def _refuse_size(path: Path, image: "Image.Image") -> None:
+def _factor(size: tuple[int, int]) -> int:
+    """How many times smaller an image of `size` is worked on."""
+    longest, shortest = max(size), min(size)
+    return max(1, min(longest, STRIP_SHAPE * shortest) // WORK_SIDE, -(-longest // LONGEST))
+
+
+def _coefficient_bytes(image: "Image.Image") -> int:
+    """A progressive JPEG is held at full size, 2 bytes a coefficient, while it is decoded; other images are not."""
+    if not image.info.get("progressive"):
+        return 0
+    samplings = [(across, down) for _, across, down, _ in image.layer]
+    full = max(across for across, _ in samplings) * max(down for _, down in samplings)
+    return 2 * image.width * image.height * sum(across * down for across, down in samplings) // full
+
+
+def _refuse_size(path: Path, image: "Image.Image", coefficients: int) -> None:
     depth = 4 if image.mode in ("I", "F") else 2 if image.mode.startswith("I;16") else 1
-    size = image.width * image.height * len(image.getbands()) * depth
+    size = max(coefficients, image.width * image.height * len(image.getbands()) * depth)
     if size > MAX_DECODED:
         raise InputError(
             f"{path}: {image.width} x {image.height} pixels in mode {image.mode} would take {size / 1e9:.1f} GB, "
-            f"allowed are {MAX_DECODED / 1e9:.1f}; save it smaller or as a JPEG"
+            f"allowed are {MAX_DECODED / 1e9:.1f}; save it smaller or as a JPEG that is not progressive"
         )
 
 
 def _reduce_to_rgb(image: "Image.Image") -> tuple["Image.Image", int]:
     from PIL import Image
 
-    factor = max(1, max(image.size) // WORK_SIDE)
+    factor = _factor(image.size)
     rows = factor * max(1, BAND_ROWS // factor)
     result = Image.new("RGB", (-(-image.width // factor), -(-image.height // factor)))
     for top in range(0, image.height, rows):

@@ -17,14 +17,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 from medvqa_core.errors import ConfigError, InputError
 from medvqa_core.files import atomic_file
 from rjua_meddqa.restoration.esra import check_box
+from rjua_meddqa.restoration.tiles import is_strip, read_strip
 from rjua_meddqa.schema import Box
 
 if TYPE_CHECKING:
     from PIL import Image
 
-# Each of the engine's libraries has exceptions of its own, under names that its releases change.
-_ENGINE_MODULES = ("rapidocr", "onnxruntime", "cv2")
-_PLAIN_FAILURES = (ArithmeticError, LookupError, RuntimeError, ValueError)
 MIN_SIDE, MAX_RATIO = 32, 6  # pixels; longer side by shorter side
 DECIMALS = 2  # of written coordinates; a hundredth of a pixel is below what any engine knows
 
@@ -50,7 +48,7 @@ class RapidOcrEngine:
     The classifier would turn single lines silently; the direction of the page is settled for all lines in rectify.
 
     Args:
-        max_side: pixels; longer images are read at this size.
+        max_side: pixels; longer images are read at this size, tall strips in tiles of this height.
         threads: processor cores for one image.
     """
 
@@ -63,7 +61,7 @@ class RapidOcrEngine:
         try:
             return installed_version("rapidocr")
         except ModuleNotFoundError:
-            raise _missing("rapidocr") from None
+            raise _missing("No module named 'rapidocr'") from None
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -71,14 +69,17 @@ class RapidOcrEngine:
 
     def read(self, image: "Image.Image") -> list[Box]:
         """Boxes of `image` (RGB). Raises ConfigError without the extra, InputError where the engine fails."""
+        if is_strip(image.size, self.max_side):
+            return read_strip(image, self._read_whole, self.max_side)
+        return self._read_whole(image)
+
+    def _read_whole(self, image: "Image.Image") -> list[Box]:
         import numpy as np
 
         read = _load_rapidocr(self.max_side, self.threads)
         try:
             result = read(np.asarray(_pad(image.convert("RGB")))[:, :, ::-1])  # it expects blue first
-        except Exception as error:
-            if not isinstance(error, _PLAIN_FAILURES) and type(error).__module__.split(".")[0] not in _ENGINE_MODULES:
-                raise
+        except _engine_failures() as error:
             raise InputError(f"RapidOCR cannot read the image ({image.width} x {image.height}): {error}") from error
         if result.boxes is None:
             return []
@@ -87,6 +88,14 @@ class RapidOcrEngine:
             Box(tuple((float(x), float(y)) for x, y in points), text, float(score)) for points, text, score in found
         ]
         return [box for box in boxes if box.text.strip() and box.width > 0 and box.height > 0]
+
+
+def _engine_failures() -> tuple[type[Exception], ...]:
+    """What the engine and its libraries raise over an image; looked up only once something has been raised."""
+    import cv2
+    from rapidocr.inference_engine.onnxruntime import ONNXRuntimeError
+
+    return (cv2.error, ONNXRuntimeError, ArithmeticError, LookupError, MemoryError, RuntimeError, ValueError)
 
 
 def _pad(image: "Image.Image") -> "Image.Image":
@@ -106,8 +115,8 @@ def _pad(image: "Image.Image") -> "Image.Image":
 def _load_rapidocr(max_side: int, threads: int):
     try:
         from rapidocr import RapidOCR
-    except ModuleNotFoundError as error:
-        raise _missing(error.name) from None
+    except ImportError as error:  # a system library may be missing as well
+        raise _missing(str(error)) from None
     return RapidOCR(
         params={
             "Global.log_level": "error",
@@ -115,12 +124,13 @@ def _load_rapidocr(max_side: int, threads: int):
             "Global.max_side_len": max_side,
             "EngineConfig.onnxruntime.intra_op_num_threads": threads,
             "EngineConfig.onnxruntime.inter_op_num_threads": 1,
+            "Rec.rec_batch_num": 1,  # beside longer lines, a line is padded to their length: slower, and read otherwise
         }
     )
 
 
-def _missing(module: str) -> ConfigError:
-    return ConfigError(f"reading images needs {module}, which is not installed: pip install 'medvqa-hub[ocr]'")
+def _missing(reason: str) -> ConfigError:
+    return ConfigError(f"reading images needs RapidOCR; it cannot be loaded ({reason}): pip install 'medvqa-hub[ocr]'")
 
 
 def boxes_to_json(boxes: Sequence[Box]) -> list[dict[str, Any]]:
@@ -159,7 +169,7 @@ def _box_from_json(value: Any, where: str) -> Box:
             score = rest[0] if rest else 1.0
         corners = tuple((float(x), float(y)) for x, y in points)
         score = float(score)
-    except (TypeError, ValueError, KeyError) as error:
+    except (TypeError, ValueError, KeyError, OverflowError) as error:
         raise InputError(
             f"{where}: {error!r}; expected {{points, text, score}} or [points, text, score] with four points [x, y]"
         ) from None

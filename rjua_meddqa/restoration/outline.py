@@ -65,7 +65,7 @@ def find_outline(image: "Image.Image", boxes: Sequence[Box]) -> Outline | None:
     Args:
         boxes: text that was read in `image`; an outline that leaves it outside is none.
     """
-    cv2 = _load_cv2()
+    cv2 = load_cv2()
     scale = max(1.0, max(image.size) / SIDE)
     small = image.resize((max(1, round(image.width / scale)), max(1, round(image.height / scale))), reducing_gap=2.0)
     grey = cv2.GaussianBlur(np.asarray(small.convert("L")), (5, 5), 0)
@@ -145,9 +145,12 @@ def _is_corner(before: Point, point: Point, after: Point) -> bool:
     return CORNER_ANGLES[0] <= min(angle, 360 - angle) <= CORNER_ANGLES[1]
 
 
-def _load_cv2():
+def load_cv2():
+    """The module cv2. Raises ConfigError where it cannot be loaded."""
     try:
         import cv2
-    except ModuleNotFoundError:
-        raise ConfigError("finding the page needs cv2, which is not installed: pip install 'medvqa-hub[ocr]'") from None
+    except ImportError as error:  # a system library may be missing as well
+        raise ConfigError(
+            f"finding the page needs cv2, which cannot be loaded ({error}): pip install 'medvqa-hub[ocr]'"
+        ) from None
     return cv2

@@ -127,7 +127,7 @@ def restore_folder(
     empty = []
     with open_cache(out / READINGS, governance) as cache:
         readings = fill_cache(paths, engine, cache, workers)
-        with atomic_file(out / PAGES, "w") as file:
+        with atomic_file(out / PAGES, "w", private=governance is Governance.CREDENTIALED) as file:
             for path, key in readings.keys.items():
                 page = page_of(path.name, cache.get(key), **esra)
                 if not page.boxes:
@@ -194,6 +194,6 @@ def _write_manifest(
         "empty": list(result.empty),
         "failed": [{"image": image, "reason": reason} for image, reason in result.failed],
     }
-    with atomic_file(out / MANIFEST, "w") as file:
+    with atomic_file(out / MANIFEST, "w", private=governance is Governance.CREDENTIALED) as file:
         json.dump(manifest, file, ensure_ascii=False, indent=2)
         file.write("\n")

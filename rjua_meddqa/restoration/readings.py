@@ -7,8 +7,8 @@ that a second run, a killed one, or one with other ESRA parameters reads nothing
 
 import hashlib
 import multiprocessing
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,9 +18,9 @@ from medvqa_core.errors import ConfigError, InputError, MedvqaError, one_line
 from medvqa_core.governance import Governance
 from medvqa_core.progress import track
 from medvqa_core.store import RecordStore, content_key
-from rjua_meddqa.restoration.esra import check_box
 from rjua_meddqa.restoration.images import open_report
-from rjua_meddqa.restoration.ocr import OcrEngine, boxes_to_json
+from rjua_meddqa.restoration.ocr import OcrEngine, boxes_from_json, boxes_to_json
+from rjua_meddqa.restoration.outline import load_cv2
 from rjua_meddqa.restoration.quality import judge_quality
 from rjua_meddqa.restoration.rectify import RECTIFY_VERSION, rectify
 
@@ -56,9 +56,9 @@ def read_report(path: Path, engine: OcrEngine) -> Reading:
         replace(box, points=tuple((x * image.factor, y * image.factor) for x, y in box.points))
         for box in page.original_boxes
     ]
-    for number, pair in enumerate(zip(page.boxes, originals, strict=True)):
-        for box in pair:  # an engine's mistake is this image's failure, and never gets into the cache
-            check_box(box, f"{path}, box {number} of {engine.name}")
+    written = {"boxes": boxes_to_json(page.boxes), "original_boxes": boxes_to_json(originals)}
+    for boxes in written.values():  # an engine's mistake is this image's failure, and never gets into the cache
+        boxes_from_json(boxes, f"{path} as {engine.name} reads it")
     return {
         "width": image.width,
         "height": image.height,
@@ -66,8 +66,7 @@ def read_report(path: Path, engine: OcrEngine) -> Reading:
         "angle": round(page.angle, 2),
         "quality": quality,
         "quality_reason": reason,
-        "boxes": boxes_to_json(page.boxes),
-        "original_boxes": boxes_to_json(originals),
+        **written,
     }
 
 
@@ -90,7 +89,7 @@ def fill_cache(paths: Sequence[Path], engine: OcrEngine, cache: RecordStore, wor
     _refuse_same_names(paths)
     keys: dict[Path, str] = {}
     failed: dict[Path, str] = {}
-    for path in paths:
+    for path in track(paths, "Looking up images"):
         try:
             keys[path] = reading_key(path, engine)
         except InputError as error:
@@ -125,33 +124,61 @@ def read_reports(
         (key, reading or message) in the order in which they are finished.
 
     Raises:
-        ConfigError: fewer than one worker, or a worker was killed.
+        ConfigError: fewer than one worker, cv2 cannot be loaded, or several images one after the other kill the
+            process that reads them. One that does so alone is a bad image.
     """
     if workers < 1:
         raise ConfigError(f"workers is {workers}; at least 1 is needed")
+    load_cv2()  # a worker that cannot load it dies, and looks as if it had been killed
     if workers == 1:
         for key, path in images.items():
             yield key, _read_or_explain(path, engine)
         return
     waiting = iter(images.items())
-    running = {}
-    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _use_one_thread) as pool:
+    while suspects := (yield from _read_until_killed(waiting, engine, workers)):
+        killers = 0
+        for key, path in suspects.items():  # each alone: that shows which of them it was
+            try:
+                with _open_pool(1) as pool:
+                    yield key, pool.submit(_read_or_explain, path, engine).result()
+            except BrokenProcessPool:
+                killers += 1
+                yield key, f"{path}: the process that read it was killed, most likely for lack of memory; leave it out"
+        if killers == len(suspects) > 1:
+            names = ", ".join(sorted(path.name for path in suspects.values()))
+            raise ConfigError(
+                f"workers are killed, most likely for lack of memory, on each of {names}; what was read is kept: run "
+                "the same command again with fewer workers"
+            )
+
+
+def _read_until_killed(
+    waiting: Iterator[tuple[str, Path]], engine: OcrEngine, workers: int
+) -> Generator[tuple[str, Reading | str], None, dict[str, Path]]:
+    """Yield readings by key until none is waiting. Returns what was being read when a worker was killed, or nothing."""
+    handed_out: dict[str, Path] = {}
+    running: dict[Future, str] = {}
+    with _open_pool(workers) as pool:
         try:
             while True:
                 while len(running) < AHEAD * workers and (following := next(waiting, None)):
-                    running[pool.submit(_read_or_explain, following[1], engine)] = following[0]
+                    key, path = following
+                    handed_out[key] = path  # before a pool that is broken by now can refuse it
+                    running[pool.submit(_read_or_explain, path, engine)] = key
                 if not running:
-                    return
+                    return {}
                 for done in wait(running, return_when=FIRST_COMPLETED).done:
-                    yield running.pop(done), done.result()
+                    reading, key = done.result(), running.pop(done)
+                    del handed_out[key]
+                    yield key, reading
         except BrokenProcessPool:
-            names = ", ".join(sorted(images[key].name for key in running.values()))
-            raise ConfigError(
-                f"a worker was killed, most likely for lack of memory, on one of {names}; what was read is kept: run "
-                "the same command again with fewer workers"
-            ) from None
+            return handed_out
         finally:
             pool.shutdown(cancel_futures=True)
+
+
+def _open_pool(workers: int) -> ProcessPoolExecutor:
+    return ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _use_one_thread)
 
 
 def _read_or_explain(path: Path, engine: OcrEngine) -> Reading | str:

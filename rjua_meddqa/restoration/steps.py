@@ -1,7 +1,8 @@
 """What the commands ocr, esra and quality do, and the lines they print."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,21 +17,23 @@ from rjua_meddqa.restoration.quality import judge_type
 from rjua_meddqa.restoration.readings import Readings, fill_cache, open_cache
 
 BOXES, BOXES_KIND = "boxes", "meddqa-boxes"
-SHOWN = 20  # left-out images that are printed
 
 
 def read_images(images: Path, out: Path, workers: int, governance: Governance) -> Iterator[str]:
     """Read images, and write the boxes of each as `boxes/IMAGE.json`. Raises what `fill_cache` raises."""
-    pages, readings = _read(images, out, workers, governance)
-    with atomic_folder(out / BOXES, BOXES_KIND) as folder:
-        for page in pages:
-            text = json.dumps(boxes_to_json(page.original_boxes), ensure_ascii=False, indent=1)
-            (folder / f"{page.image}.json").write_text(text, encoding="utf-8")
-        manifest = {"kind": BOXES_KIND, "governance": str(governance)}
-        (folder / MANIFEST).write_text(json.dumps(manifest, indent=2), encoding="utf-8")
+    empty = []
+    private = governance is Governance.CREDENTIALED
+    with _read(images, out, workers, governance) as (pages, readings):
+        with atomic_folder(out / BOXES, BOXES_KIND, private) as folder:
+            for page in pages:
+                text = json.dumps(boxes_to_json(page.original_boxes), ensure_ascii=False, indent=1)
+                (folder / f"{page.image}.json").write_text(text, encoding="utf-8")
+                if not page.boxes:
+                    empty.append(page.image)
+            manifest = {"kind": BOXES_KIND, "governance": str(governance)}
+            (folder / MANIFEST).write_text(json.dumps(manifest, indent=2), encoding="utf-8")
     yield f"boxes: {out / BOXES}"
-    empty = [page.image for page in pages if not page.boxes]
-    yield from _summary(len(pages), readings.read_now, empty, list(readings.failed.values()))
+    yield from _summary(images, len(readings.keys), readings.read_now, empty, readings.failed.values())
 
 
 def restore_images(
@@ -39,7 +42,7 @@ def restore_images(
     """Restore images to `pages.jsonl`. Raises what `restore_folder` raises."""
     result = restore_folder(_find(images), out, RapidOcrEngine(), workers, governance=governance, **parameters)
     yield f"pages: {out / PAGES}"
-    yield from _summary(result.pages, result.read_now, result.empty, [reason for _, reason in result.failed])
+    yield from _summary(images, result.pages, result.read_now, result.empty, [reason for _, reason in result.failed])
 
 
 def print_image(image: Path, parameters: dict[str, Any]) -> str:
@@ -59,32 +62,37 @@ def judge_images(
 ) -> Iterator[str]:
     """Quality of each image, and how often it is that of the annotations. Raises what `fill_cache` raises."""
     known = _read_annotations(annotations)
-    pages, readings = _read(images, out, workers, governance)
     agreed = compared = 0
-    for page in pages:
-        annotation = known.get(page.image)
-        quality, reason = page.quality, page.quality_reason
-        if annotation:
-            quality, reason = judge_type(annotation.image_type) or (quality, reason)
-            compared += 1
-            agreed += quality == annotation.image_quality
-        differs = annotation is not None and quality != annotation.image_quality
-        yield f"{page.image}: {quality} ({reason})" + (f"; annotated as {annotation.image_quality}" if differs else "")
+    empty = []
+    with _read(images, out, workers, governance) as (pages, readings):
+        for page in pages:
+            annotation = known.get(page.image)
+            quality, reason = page.quality, page.quality_reason
+            if annotation:
+                quality, reason = judge_type(annotation.image_type) or (quality, reason)
+                compared += 1
+                agreed += quality == annotation.image_quality
+            differs = annotation is not None and quality != annotation.image_quality
+            note = f"; annotated as {annotation.image_quality}" if differs else ""
+            yield f"{page.image}: {quality} ({reason}){note}"
+            if not page.boxes:
+                empty.append(page.image)
     if compared:
         yield f"same as annotated: {agreed} of {compared}"
-    empty = [page.image for page in pages if not page.boxes]
-    yield from _summary(len(pages), readings.read_now, empty, list(readings.failed.values()))
+    yield from _summary(images, len(readings.keys), readings.read_now, empty, readings.failed.values())
 
 
 def _find(images: Path) -> list[Path]:
     return find_images(images) if images.is_dir() or not images.exists() else [images]
 
 
-def _read(images: Path, out: Path, workers: int, governance: Governance) -> tuple[list[Page], Readings]:
+@contextmanager
+def _read(images: Path, out: Path, workers: int, governance: Governance) -> Iterator[tuple[Iterator[Page], Readings]]:
+    """The pages one by one, never all in memory, and what the run did."""
     make_folder(out)
     with open_cache(out / READINGS, governance) as cache:
         readings = fill_cache(_find(images), RapidOcrEngine(), cache, workers)
-        return [page_of(path.name, cache.get(key)) for path, key in readings.keys.items()], readings
+        yield (page_of(path.name, cache.get(key)) for path, key in readings.keys.items()), readings
 
 
 def _read_annotations(path: Path | None) -> dict[str, Any]:
@@ -95,12 +103,14 @@ def _read_annotations(path: Path | None) -> dict[str, Any]:
     return {annotation.img_path: annotation for annotation in read_annotations(path)}
 
 
-def _summary(pages: int, read_now: int, empty: Sequence[str], failed: Sequence[str]) -> Iterator[str]:
-    """Counts, then what is missing: a run that left something out says so at the end."""
+def _summary(images: Path, pages: int, read_now: int, empty: Collection[str], failed: Collection[str]) -> Iterator[str]:
+    """Counts, then all that is missing by name: a run that left something out says so at the end."""
     yield f"pages: {pages:,}, read now: {read_now:,}, without text: {len(empty):,}, left out: {len(failed):,}"
     if pages and not read_now:
         yield "every image had been read before"
-    for image in empty[:SHOWN]:
+    for image in empty:
         yield f"no text in {image}"
-    for reason in failed[:SHOWN]:
+    for reason in failed:
         yield f"left out: {reason}"
+    if images.is_dir() and (folders := sorted(path.name for path in images.iterdir() if path.is_dir())):
+        yield f"not searched: folders in {images} ({', '.join(folders)}); give each in a run of its own"
