@@ -3,11 +3,12 @@
 SwinVED at full size (Swin-B 384, three decoder layers, random weights), three images a study, Q = 8 questions of one
 study a batch. The baseline is the released shape: every question is a row of its own and brings its study's images,
 which are encoded again for each. Both get the same questions and answers, and the losses are compared. Timed are the
-forward pass, and forward and backward as in stage 1 (encoder frozen) and stage 2 (everything trained).
+forward pass, and forward and backward as in stage 1 (encoder frozen) and stage 2 (everything trained). The headline,
+`ratio`, is stage 2 on the CPU, a training step of the whole model.
 
-On a CPU one study is timed, the rows of the baseline one by one on BASELINE_ROWS of them and scaled up: every row costs
-the same. With a CUDA device both also run there in bfloat16, several studies a batch, rows in batches of as many
-questions.
+On a CPU one study is timed; the baseline runs a batch of BASELINE_ROWS rows and is scaled up: every row costs the same.
+The fastest of all rounds counts, since whatever else the machine does only adds time; the first round warms up. With a
+CUDA device both also run there in bfloat16, several studies a batch, rows in batches of as many questions.
 
 Run: python benchmarks/training_input.py [rounds]
 """
@@ -100,7 +101,7 @@ def compare(
 
 
 def main() -> None:
-    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 2
+    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 3
     config = SwinVedConfig.base()
     torch.manual_seed(0)
     model = SwinVedForConditionalGeneration(config).eval()  # without dropout: the losses are compared
@@ -113,7 +114,7 @@ def main() -> None:
         "questions_per_study": QUESTIONS, "images": IMAGES, "question_tokens": QUESTION_TOKENS,
         "answer_tokens": ANSWER_TOKENS, "rows_timed": BASELINE_ROWS, "rounds": rounds, "target": TARGET,
         "torch_threads": torch.get_num_threads(), "loss_difference": difference,
-        "cpu_float32": compare(model, batch, [[row] for row in chosen], rounds),
+        "cpu_float32": compare(model, batch, [chosen], rounds),
     }  # fmt: skip
     if torch.cuda.is_available():
         model.to("cuda")
@@ -127,8 +128,8 @@ def main() -> None:
         figures["cuda_studies"] = GPU_STUDIES
         figures["cuda_device"] = torch.cuda.get_device_name()
         figures["cuda_peak_gib"] = round(torch.cuda.max_memory_allocated() / 2**30, 2)
-    ratio = min(way["ratio"] for way in figures["cpu_float32"].values())
-    print(f"least ratio {ratio}x, target {TARGET}x: {'reached' if ratio >= TARGET else 'MISSED'}")
+    ratio = figures["cpu_float32"]["stage_2"]["ratio"]
+    print(f"stage 2: {ratio}x, target {TARGET}x: {'reached' if ratio >= TARGET else 'MISSED'}")
     write_result("training_input", {**figures, "ratio": ratio})
 
 

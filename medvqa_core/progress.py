@@ -1,6 +1,7 @@
 """One progress bar for everything that may take over two seconds; on standard error, silent when that is not a terminal
-and the work is short."""
+and the work is short. Of several processes only the first speaks."""
 
+import os
 import sys
 import time
 from collections.abc import Iterable, Iterator
@@ -13,8 +14,12 @@ PLAIN_INTERVAL = 10.0  # seconds between lines where there is no terminal
 def track(items: Iterable[T], description: str, total: int | None = None) -> Iterator[T]:
     """Yield `items`, showing how many are done, the rate and the time left.
 
-    A terminal gets a bar; a log file gets one line every 10 s, so that short work leaves no line at all.
+    A terminal gets a bar; a log file gets one line every 10 s, so that short work leaves no line at all. A process
+    whose RANK (torchrun, accelerate) is not 0 shows nothing.
     """
+    if os.environ.get("RANK", "0") not in ("", "0"):
+        yield from items
+        return
     total = len(items) if total is None and hasattr(items, "__len__") else total
     if sys.stderr.isatty():
         yield from _track_on_terminal(items, description, total)

@@ -223,6 +223,17 @@ def test_generation_settings_out_of_range(values, message):
         GenerationSettings(**values)
 
 
+@pytest.mark.parametrize("device", [None, "cpu"])
+def test_bfloat16_without_a_gpu_is_refused_before_anything_is_written(studies, swin_ved, tmp_path, monkeypatch, device):
+    if device is None:
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    settings = GenerationSettings(max_new_tokens=4, dtype="bfloat16")
+    with pytest.raises(ConfigError, match="--bf16 needs a GPU, .*leave --bf16 out"):
+        StudyAnswerer(open_checkpoint(str(swin_ved)), settings, device)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_bfloat16_answers(studies, swin_ved, tmp_path):
     settings = GenerationSettings(max_new_tokens=4, dtype="bfloat16")
     model = StudyAnswerer(open_checkpoint(str(swin_ved)), settings)

@@ -9,7 +9,7 @@ from meddqa_boxes import box, lines, page, right_box, turned
 
 from rjua_meddqa.annotation.drafts import draft, draft_annotation
 from rjua_meddqa.annotation.report_words import header_roles
-from rjua_meddqa.schema import HIGH, LOW, NORMAL, UNDECIDED, TableRow
+from rjua_meddqa.schema import ABNORMAL, HIGH, LOW, NORMAL, UNDECIDED, TableRow
 
 HEADER = [(0, "项目"), (300, "结果"), (450, "参考区间")]
 SIMPLE = [
@@ -196,6 +196,47 @@ def test_a_table_whose_header_is_not_on_the_picture():
     assert table(lines(SIMPLE[1:3])) == []  # too few to be sure
 
 
+def test_results_in_words_without_a_header_and_tables_side_by_side():
+    rows = [
+        [(0, "尿蛋白"), (200, "阴性"), (300, "阴性"), (500, "白细胞"), (700, "12"), (800, "0-25")],
+        [(0, "尿糖"), (200, "2+"), (300, "阴性"), (500, "红细胞"), (700, "30"), (800, "0-17")],
+    ]
+    assert table(lines(rows)) == [
+        TableRow("尿蛋白", "阴性", "阴性", NORMAL),
+        TableRow("尿糖", "2+", "阴性", ABNORMAL),
+        TableRow("白细胞", "12", "0-25", NORMAL),
+        TableRow("红细胞", "30", "0-17", HIGH),
+    ]
+
+
+@pytest.mark.parametrize(("high", "low"), [("H", "L"), ("高", "低"), ("偏高", "偏低"), ("↑", "↓"), ("*", "*")])
+def test_flags_in_a_column_or_behind_the_result(high, low):
+    rows = [[(0, "项目"), (200, "结果"), (300, "提示"), (400, "单位"), (500, "参考值")]]
+    rows += [[(0, "白细胞"), (200, "11.2"), (300, high), (400, "g/L"), (500, "3.5-9.5")]]
+    rows += [[(0, "血红蛋白"), (200, f"98 {low}" if low != "*" else "98"), (400, "g/L"), (500, "130-175")]]
+    assert table(lines(rows)) == [
+        TableRow("白细胞", "11.2", "3.5-9.5g/L", HIGH),
+        TableRow("血红蛋白", "98", "130-175g/L", LOW),
+    ]
+
+
+def test_litres_are_no_flag():
+    rows = [[(0, "项目"), (200, "结果"), (400, "参考值")], [(0, "尿量"), (200, "1.5 L"), (400, "1.0-2.0")]]
+    assert table(lines(rows)) == [TableRow("尿量", "1.5 L", "1.0-2.0", NORMAL)]
+
+
+def test_result_and_unit_in_one_box():
+    rows = [[(0, "项目"), (200, "结果"), (400, "单位"), (560, "参考值")]]
+    rows += [[(0, "血红蛋白"), (200, "98  g/L"), (560, "130-175")]]
+    assert table(lines(rows)) == [TableRow("血红蛋白", "98", "130-175g/L", LOW)]
+
+
+def test_header_words_apart_are_two_columns():
+    assert header_roles("结果 单位") == [("结果", "result"), ("单位", "unit")]
+    assert header_roles("结 果") == [("结果", "result")]
+    assert header_roles("序项目") == [("序", "index"), ("项目", "item")]
+
+
 def test_rows_without_range_or_result():
     rows = [HEADER, [(0, "eGFR"), (300, "95")], [(0, "尿酸"), (450, "155-428")], SIMPLE[1]]
     assert table(lines(rows)) == [
@@ -338,6 +379,57 @@ def test_paragraphs_and_subheadings_within_a_diagnosis():
         ("初诊医生", "无"),
         ("主诊医生", "无"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("row", "expected"),
+    [
+        ([(0, "姓名;李某"), (300, "性别.男"), (600, "床号；12")], [("姓名", "李某"), ("性别", "男"), ("床号", "12")]),
+        (
+            [(0, "性别男"), (300, "年龄60岁"), (600, "住院号0012")],
+            [("性别", "男"), ("年龄", "60岁"), ("住院号", "0012")],
+        ),
+        ([(0, "姓名"), (40, "："), (60, "李某"), (300, "性别"), (340, "：男")], [("姓名", "李某"), ("性别", "男")]),
+        ([(0, "【姓名】李某"), (300, "[性别]男")], [("姓名", "李某"), ("性别", "男")]),
+        ([(0, "检验报告单 姓名：李某 性別：男")], [("姓名", "李某"), ("性别", "男")]),
+        ([(0, "送检标本：血"), (300, "诊断建议：复查")], [("送检标本", "血"), ("诊断建议", "复查")]),
+        (
+            [(0, "采样时间：2023-01-0110:22"), (600, "报告时间：2023年1月5日9:30")],
+            [("采样时间", "2023-01-01 10:22"), ("报告时间", "2023年1月5日 9:30")],
+        ),
+        ([(0, "诊断医师"), (400, "复核医师")], [("诊断医师", "无"), ("复核医师", "无")]),
+        (
+            [(0, "诊断医师：李某"), (400, "机器：X-1"), (700, "医嘱号：7")],
+            [("诊断医师", "李某"), ("机器", "X-1"), ("医嘱号", "7")],
+        ),
+    ],
+)
+def test_keys_as_engines_and_forms_write_them(row, expected):
+    assert fields(lines([row])) == expected
+
+
+@pytest.mark.parametrize(
+    ("found", "concluded"),
+    [("【影像所见】", "【影像诊断】"), ("MR所见", "MR诊断"), ("彩超描述：", "彩超提示："), ("镜检所见", "镜检诊断")],
+)
+def test_headings_of_findings(found, concluded):
+    rows = [
+        [(0, found)],
+        [(40, "右肾大小正常，集合系统未见分离，左肾上极见囊性")],
+        [(0, "病变，边界清楚。")],
+        [(0, concluded)],
+        [(0, "1、左肾囊肿，请结合临床")],
+        [(0, "2、余未见异常。")],
+    ]
+    assert fields(lines(rows)) == [
+        (found.strip("【】："), "右肾大小正常，集合系统未见分离，左肾上极见囊性病变，边界清楚。"),
+        (concluded.strip("【】："), "1、左肾囊肿，请结合临床\n2、余未见异常。"),
+    ]
+
+
+def test_a_sentence_in_findings_is_no_field():
+    rows = [[(0, "超声所见：膀胱壁光滑，其余部位同前次")], [(0, "描述。年龄因素所致可能。")]]
+    assert fields(lines(rows)) == [("超声所见", "膀胱壁光滑，其余部位同前次描述。年龄因素所致可能。")]
 
 
 def test_a_page_without_text_or_table():

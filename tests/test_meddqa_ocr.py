@@ -3,14 +3,17 @@
 import json
 import sys
 
+import cv2
 import numpy as np
 import pytest
 from PIL import Image, ImageDraw, ImageFont
+from rapidocr.inference_engine.onnxruntime import ONNXRuntimeError
 
 from medvqa_core.errors import ConfigError, InputError
 from rjua_meddqa.restoration import images, ocr
 from rjua_meddqa.restoration.images import find_images, open_report
 from rjua_meddqa.restoration.ocr import RapidOcrEngine, boxes_from_json, boxes_to_json, read_boxes, write_boxes
+from rjua_meddqa.restoration.outline import load_cv2
 from rjua_meddqa.schema import Box
 
 BOX = Box(((1.5, 2.25), (30.0, 2.0), (30.0, 12.0), (1.0, 12.5)), "总胆红素 7.6", 0.98765)
@@ -53,6 +56,7 @@ CORNERS = [[0, 0], [9, 0], [9, 9], [0, 9]]
         ([[CORNERS]], "box 0: ValueError"),
         ([{"text": "a"}], "KeyError"),
         ([3], "box 0"),
+        ([[[[0, 0], [10**400, 0], [9, 9], [0, 9]], "a", 1]], "box 0: OverflowError"),
         ([[[1, 2, 3, 4], "a", 1]], "box 0"),
     ],
 )
@@ -75,6 +79,9 @@ def test_without_the_extra_the_error_says_what_to_install(monkeypatch):
     ocr._load_rapidocr.cache_clear()
     with pytest.raises(ConfigError, match=r"pip install 'medvqa-hub\[ocr\]'"):
         RapidOcrEngine().read(Image.new("RGB", (60, 60)))
+    monkeypatch.setitem(sys.modules, "cv2", None)
+    with pytest.raises(ConfigError, match=r"needs cv2.*pip install 'medvqa-hub\[ocr\]'"):
+        load_cv2()
 
 
 @pytest.mark.slow
@@ -96,16 +103,15 @@ def test_rapidocr_takes_any_shape(size):
     assert RapidOcrEngine().read(Image.new("RGB", size, (250, 250, 250))) == []
 
 
-class OnnxFailure(Exception):
-    pass
-
-
-OnnxFailure.__module__ = "onnxruntime.somewhere"
-
-
 @pytest.mark.parametrize(
     ("failure", "becomes"),
-    [(OnnxFailure("bad shape"), InputError), (ValueError("x"), InputError), (NameError("x"), NameError)],
+    [
+        (ONNXRuntimeError("bad shape"), InputError),
+        (cv2.error("bad depth"), InputError),
+        (ValueError("x"), InputError),
+        (MemoryError(), InputError),
+        (NameError("x"), NameError),
+    ],
 )
 def test_failures_of_the_engine_are_the_images_and_our_mistakes_stay_ours(monkeypatch, failure, becomes):
     def read(_):
@@ -197,21 +203,40 @@ def test_photos_are_turned_as_their_camera_says(orientation, tmp_path):
     assert np.array_equal(np.asarray(image.pixels)[..., 0], np.asarray(left_black()))
 
 
-@pytest.mark.parametrize(("name", "mode", "factor"), [("a.jpg", "RGB", 8), ("a.png", "L", 10), ("a.png", "1", 10)])
+@pytest.mark.parametrize(("name", "mode", "factor"), [("a.jpg", "RGB", 4), ("a.png", "L", 5), ("a.png", "1", 5)])
 def test_a_side_of_20_000_pixels_is_reduced_by_a_whole_factor(tmp_path, name, mode, factor):
-    image = open_report(saved(tmp_path / name, left_black((20_000, 700)).convert(mode)))
-    assert (image.width, image.height) == (20_000, 700)
+    image = open_report(saved(tmp_path / name, left_black((20_000, 5_000)).convert(mode)))
+    assert (image.width, image.height) == (20_000, 5_000)
     width = 20_000 // factor
-    assert image.factor == factor and image.pixels.size == (width, -(-700 // factor))
+    assert image.factor == factor and image.pixels.size == (width, 5_000 // factor)
     pixels = np.asarray(image.pixels)[..., 0].astype(int)
     assert pixels[:, : width // 2 - 9].max() < 30 and pixels[:, width // 2 + 9 :].min() > 225
 
 
+@pytest.mark.parametrize(
+    ("size", "factor"),
+    [
+        ((1080, 12_000), 1),  # a stitched screenshot keeps its pixels
+        ((1999, 20_000), 1),
+        ((2000, 20_000), 2),
+        ((3, 60_000), 3),  # to LONGEST
+        ((1080, 4_000), 1),
+        ((4_000, 4_000), 2),
+    ],
+)
+@pytest.mark.parametrize("name", ["a.png", "a.jpg"])
+def test_a_strip_is_reduced_by_its_width(tmp_path, name, size, factor):
+    image = open_report(saved(tmp_path / name, Image.new("L", size, 255)))
+    assert (image.width, image.height) == size
+    assert image.factor in (factor, 4) if size[0] == 3 else image.factor == factor  # JPEG knows 1, 2, 4 and 8
+    assert image.pixels.size == tuple(-(-side // image.factor) for side in size)
+
+
 def test_bands_join_without_a_seam(tmp_path, monkeypatch):
     monkeypatch.setattr(images, "BAND_ROWS", 7)
-    ramp = Image.fromarray(np.add.outer(np.arange(4003), np.arange(250)).astype(np.uint8))
+    ramp = Image.fromarray(np.add.outer(np.arange(4003), np.arange(2500)).astype(np.uint8))
     image = open_report(saved(tmp_path / "a.png", ramp))
-    assert image.factor == 2 and image.pixels.size == (125, 2002)
+    assert image.factor == 2 and image.pixels.size == (1250, 2002)
     assert np.array_equal(np.asarray(image.pixels)[..., 0], np.asarray(ramp.reduce(2)))
 
 
@@ -221,6 +246,10 @@ def test_too_many_bytes_of_pixels_are_refused_before_they_are_decoded(tmp_path, 
         open_report(saved(tmp_path / "a.png", left_black((4000, 3000))))
     jpeg = open_report(saved(tmp_path / "a.jpg", left_black((4000, 3000))))  # decoded at half its size
     assert jpeg.factor == 2 and jpeg.pixels.size == (2000, 1500)
+    with pytest.raises(InputError, match=r"4000 x 3000 .*JPEG that is not progressive"):
+        open_report(saved(tmp_path / "b.jpg", left_black((4000, 3000)), progressive=True))
+    small = open_report(saved(tmp_path / "c.jpg", left_black((1600, 1000)).convert("RGB"), progressive=True))
+    assert small.factor == 1  # 4:2:0: 3 bytes a pixel, 4.8 million
 
 
 def two_pages(path):

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -93,18 +93,21 @@ def test_a_folder_survives_bad_files_and_names_them(tmp_path, workers):
     folder = tmp_path / "images"
     paths = write_images(folder, 3)
     (folder / "page1b.png").write_bytes(paths[1].read_bytes())  # the same content under another name
-    (folder / "broken.png").write_bytes(paths[0].read_bytes()[:500])
+    for name in ("broken.png", "broken2.png"):
+        (folder / name).write_bytes(paths[0].read_bytes()[:500])
     (folder / "scan.pdf").write_bytes(b"%PDF-1.7")
     Image.new("RGB", (90, 90), "white").save(folder / "white.png")
     result = restore_folder(folder, tmp_path / "out", WordEngine(log=tmp_path / "log"), workers)
     assert result.pages == 5 and result.read_now == 4 and result.empty == ("white.png",)
-    assert [name for name, _ in result.failed] == ["broken.png", "scan.pdf"]
-    assert "cannot be read" in result.failed[0][1] and "pdftoppm" in result.failed[1][1]
+    reasons = dict(result.failed)
+    assert list(reasons) == ["broken.png", "broken2.png", "scan.pdf"]
+    assert "broken.png: the image cannot be read" in reasons["broken.png"] and "pdftoppm" in reasons["scan.pdf"]
+    assert "broken2.png: the same content as" in reasons["broken2.png"]
     pages = list(read_pages(tmp_path / "out"))
     assert [page.image for page in pages] == ["page0.png", "page1.png", "page1b.png", "page2.png", "white.png"]
     assert [len(page.boxes) for page in pages] == [3, 6, 6, 9, 0]
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
-    assert manifest["governance"] == "share-alike" and manifest["counts"] == {"pages": 5, "empty": 1, "failed": 2}
+    assert manifest["governance"] == "share-alike" and manifest["counts"] == {"pages": 5, "empty": 1, "failed": 3}
     assert manifest["failed"][0]["image"] == "broken.png"
     before = (tmp_path / "out" / "pages.jsonl").read_bytes(), (tmp_path / "log").read_text()
     again = restore_folder(folder, tmp_path / "out", WordEngine(log=tmp_path / "log"), workers)
@@ -120,23 +123,53 @@ def test_workers_change_nothing(tmp_path):
     assert one == three
 
 
+NAN = float("nan")
+
+
+@dataclass
 class Degenerate(WordEngine):
+    change: dict = field(default_factory=dict)
+
     def read(self, image):
         boxes = super().read(image)
-        nan = replace(boxes[0], points=((float("nan"), 0), (9, 0), (9, 9), (0, 9)))
-        return [*boxes, nan] if len(boxes) == 6 else boxes
+        return [*boxes, replace(boxes[0], **self.change)] if len(boxes) == 6 else boxes
 
 
-def test_a_degenerate_box_of_an_engine_fails_its_image_only(tmp_path):
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"points": ((NAN, 0), (9, 0), (9, 9), (0, 9))}, "no finite number"),
+        ({"points": ((0, 0), (9, 0), (9, 0.004), (0, 0.004))}, "height 0;"),  # nothing is left once it is written
+        ({"score": NAN}, "score nan"),
+    ],
+)
+def test_a_degenerate_box_of_an_engine_fails_its_image_only(tmp_path, change, reason):
     write_images(tmp_path / "images", 3)
     for _ in range(2):  # nothing of it is in the cache
-        result = restore_folder(tmp_path / "images", tmp_path / "out", Degenerate())
-        assert result.pages == 2 and result.failed[0][0] == "page1.png" and "no finite number" in result.failed[0][1]
+        result = restore_folder(tmp_path / "images", tmp_path / "out", Degenerate(change=change))
+        assert result.pages == 2 and result.failed[0][0] == "page1.png" and reason in result.failed[0][1]
 
 
 class KilledWorker(WordEngine):
     def read(self, image):
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+class KilledByOne(WordEngine):
+    def read(self, image):
+        boxes = super().read(image)
+        if len(boxes) == 6:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return boxes
+
+
+def test_an_image_that_kills_its_worker_is_left_out_like_any_bad_file(tmp_path):
+    write_images(tmp_path / "images", 6)
+    for read_now in (5, 0):  # nothing is read again that the killed worker's pool had read
+        result = restore_folder(tmp_path / "images", tmp_path / "out", KilledByOne(), 2)
+        assert (result.pages, result.read_now) == (5, read_now)
+        ((name, reason),) = result.failed
+        assert name == "page1.png" and "the process that read it was killed" in reason
 
 
 class Uninstalled(WordEngine):
@@ -146,7 +179,7 @@ class Uninstalled(WordEngine):
 
 def test_what_is_not_the_images_fault_stops_the_run(tmp_path):
     write_images(tmp_path / "images", 3)
-    with pytest.raises(ConfigError, match=r"a worker was killed.*page0.png.*fewer workers"):
+    with pytest.raises(ConfigError, match=r"workers are killed.*page0.png, page1.png, page2.png; .*fewer workers"):
         restore_folder(tmp_path / "images", tmp_path / "out", KilledWorker(), 2)
     for workers in (1, 2):
         with pytest.raises(ConfigError, match="not installed"):
@@ -234,10 +267,14 @@ def word_engine(monkeypatch):
 def test_the_commands_one_after_the_other(tmp_path, capsys, word_engine):
     folder, out = tmp_path / "images", tmp_path / "out"
     write_images(folder, 2)
-    (folder / "broken.jpg").write_bytes(b"x")
+    broken = [f"broken{number:02}.jpg" for number in range(30)]
+    for name in broken:
+        (folder / name).write_bytes(b"x")
+    (folder / "more").mkdir()
     assert run(f"meddqa ocr --images {folder} --out {out}".split()) == 0
     printed = capsys.readouterr().out
-    assert "pages: 2, read now: 2, without text: 0, left out: 1" in printed and "broken.jpg" in printed
+    assert "pages: 2, read now: 2, without text: 0, left out: 30" in printed and all(name in printed for name in broken)
+    assert f"not searched: folders in {folder} (more)" in printed
     assert run(f"meddqa esra --boxes {out}/boxes/page1.png.json".split()) == 0
     assert capsys.readouterr().out.split() == WORDS[:6]
     assert run(f"meddqa esra --images {folder} --out {out} --layout absolute --l 0.5".split()) == 0

@@ -111,6 +111,10 @@ def test_any_annotation_survives(tmp_path_factory, pairs, rows, extra):
         "(" * 500 + ")" * 500,
         "{'a': None}",
         "{'a': True}",
+        "{'a': " + "-" * 100_000 + "1}",
+        "{'a': 1" + "+1" * 100_000 + "}",
+        "{'a': '\\ud800'}",  # half a character
+        "{" + "'a': '', " * 130_000 + "}",  # a tree of half a gigabyte
     ],
 )
 def test_what_is_no_literal_is_never_run(cell, tmp_path, monkeypatch):
@@ -121,9 +125,15 @@ def test_what_is_no_literal_is_never_run(cell, tmp_path, monkeypatch):
 
 
 def test_numbers_are_read_as_they_print():
-    assert parse_key_values("{'a': 5, 'b': 1.50}", "x") == (("a", "5"), ("b", "1.5"))
+    assert parse_key_values("{'a': 5, 'b': 1.50}", "x") == (("a", "5"), ("b", "1.50"))
+    assert parse_key_values("{'年龄': '五', 'b':\n -0.10}", "x") == (("年龄", "五"), ("b", "-0.10"))
     assert parse_table("[('a', 1, '0-2', '是'), ('b',)]", "x") == (("a", "1", "0-2", "是"), ("b",))
     assert parse_key_values("  ", "x") == () and parse_table("", "x") == ()
+
+
+def test_numbers_too_long_for_a_number_are_text():
+    row = "[('a', 0x" + "f" * 5000 + ", '', '')]"
+    assert len(parse_table(row, "x")[0][1]) == 5002
 
 
 @pytest.mark.parametrize("cell", ["{'a': 1}", "['a', 'b']", "[('a', ('b',))]", "[1]"])

@@ -69,6 +69,18 @@ def test_nothing_to_do_is_nothing(items):
     assert list(track(items, "Reading")) == []
 
 
+@pytest.mark.parametrize("rank", ["1", "7"])
+@pytest.mark.parametrize("terminal", [True, False])
+def test_of_several_processes_only_the_first_speaks(monkeypatch, clock, capsys, rank, terminal):
+    monkeypatch.setenv("RANK", "0")
+    run(range(3), clock, 10.0)
+    assert len(capsys.readouterr().err.splitlines()) == 3
+    monkeypatch.setenv("RANK", rank)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: terminal)
+    assert run(iter("abc"), clock, 10.0) == ["a", "b", "c"]
+    assert capsys.readouterr() == ("", "")
+
+
 def test_an_error_of_the_loop_passes_through():
     def failing():
         yield 1

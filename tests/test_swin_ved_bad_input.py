@@ -237,6 +237,27 @@ def test_tokenizer_and_model_that_do_not_belong_together_are_refused():
         SwinVedProcessor.from_config(config, tokenizer)
 
 
+@pytest.mark.parametrize("image_size", [64, 60, 62])  # grids of 16, 15 and, padded, 16 places
+@pytest.mark.parametrize(("stages", "side"), [(1, None), (2, 8), (3, 4)])
+def test_a_window_larger_than_the_last_stage_is_refused(image_size, stages, side):
+    def config(window):
+        sizes = {"patch_size": 4, "embed_dim": 8, "depths": (1,) * stages, "num_heads": (1,) * stages}
+        encoder = SwinConfig(image_size=image_size, window_size=window, **sizes)
+        width = encoder.hidden_size
+        decoder = BertGenerationConfig(hidden_size=width, num_attention_heads=1, num_hidden_layers=1, vocab_size=9)
+        return SwinVedConfig(encoder=encoder, decoder=decoder)
+
+    side = side or -(-image_size // 4)
+    fits = config(side)
+    pixels = torch.zeros(1, 3, image_size, image_size)
+    assert SwinModel(fits.encoder)(pixels).last_hidden_state.shape[1] == fits.tokens_per_image == side**2
+    with pytest.raises(ValueError, match=rf"window_size is {side + 1}, .* {side} x {side} places .* at most {side};"):
+        config(side + 1)
+    fits.encoder.window_size = side + 1
+    with pytest.raises(RuntimeError, match="size of tensor"):  # once transformers takes it, the check can go
+        SwinModel(fits.encoder)(pixels)
+
+
 def test_configurations_that_cannot_work_are_refused():
     with pytest.raises(ValueError, match="768 wide and the decoder is 1024 wide"):
         SwinVedConfig(encoder=SwinConfig(), decoder=BertGenerationConfig())

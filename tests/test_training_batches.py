@@ -4,11 +4,11 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from torch.utils.data import DataLoader
 from training_runs import FIRST_STUDY, study_rows
 
 from medvqa_core.errors import ConfigError, InputError
-from medvqa_hub.training.study_batches import EveryNth, StudyBatches, StudyCollator, derive_seed, take_only
+from medvqa_hub.training.batch_loading import EveryNth, load_batches
+from medvqa_hub.training.study_batches import StudiesInOrder, StudyBatches, StudyCollator, derive_seed
 from medvqa_hub.training.study_questions import StudyQuestions
 
 
@@ -168,8 +168,7 @@ def test_a_batch_encodes_each_study_once_and_pads_no_further_than_needed(process
 def test_augmentation_and_batches_are_the_same_with_workers(processor, workers):
     questions = questions_of([2] * 4)
     batches = StudyBatches(questions, StudyCollator(processor, "swin-ved", augment=True), 2, 4, 2, 1, seed=5)
-    loader = DataLoader(batches, batch_sampler=EveryNth(0, 1, 4), collate_fn=take_only, num_workers=workers)
-    for number, batch in enumerate(loader):
+    for number, batch in enumerate(load_batches(batches, EveryNth(0, 1, 4), workers)):
         assert batch["number"] == number
         again = batches[number]
         assert np.array_equal(batch["pixel_values"], again["pixel_values"])
@@ -188,6 +187,14 @@ def test_a_damaged_image_names_its_study(tmp_path):
     questions = StudyQuestions(rows.cast_column("images", List(Image())), "split train")
     with pytest.raises(InputError, match=f"an image of study {FIRST_STUDY} cannot be read"):
         questions.row(0)
+
+
+def test_batches_in_order_show_every_study_once_and_its_first_questions(ten):
+    batches = StudiesInOrder(ten, lambda members: {"members": members}, 3, studies=5, questions_per_study=2)
+    shown = [(row["study_id"], list(places)) for number in range(2) for row, places in batches[number]["members"]]
+    assert len(batches) == 2
+    assert shown == [(FIRST_STUDY + study, [0] if study == 2 else [0, 1]) for study in range(5)]
+    assert len(StudiesInOrder(ten, dict, 3)) == 4
 
 
 def test_seeds_differ_for_neighbours_and_fit_every_generator():

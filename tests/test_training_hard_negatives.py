@@ -68,7 +68,7 @@ def test_a_pass_that_stops_goes_on_and_measures_nothing_twice(build, tmp_path, m
     assert len(calls) == 3  # two batches of two studies, the first measured once
     counts = [line for line in said if line.startswith("second pass over")]
     assert len(counts) == 1
-    folder = out / hard_negatives.FOLDER
+    folder = out / checkpoints.SECOND_PASS
     step, _ = checkpoints.complete_checkpoints(folder)[-1]
     assert step >= 1
     first, second = (json.loads((place / "best" / "manifest.json").read_text()) for place in (out, folder))
@@ -93,3 +93,11 @@ def test_the_better_of_both_is_kept(tmp_path):
     assert content() == "second"
     assert checkpoints.take_better(tmp_path / "third", tmp_path / "first", True, Governance.OPEN)
     assert content() == "third"
+
+
+def test_a_run_that_starts_anew_forgets_the_second_pass_of_another(tmp_path):
+    (tmp_path / checkpoints.SECOND_PASS / "checkpoint-000001").mkdir(parents=True)
+    checkpoints.settle_best(tmp_path, keep=True)
+    assert (tmp_path / checkpoints.SECOND_PASS).exists()
+    checkpoints.settle_best(tmp_path, keep=False)
+    assert not (tmp_path / checkpoints.SECOND_PASS).exists()

@@ -42,7 +42,8 @@ def test_full_recipes_have_the_papers_effective_batch_and_schedule(name, questio
     assert {rate for rate in recipe.training.learning_rates.values() if rate} == (
         {3e-6} if name.startswith("swin") else {3e-4}
     )
-    assert recipe.selection.metric == "bert_score"
+    # The schedule's patience counts validations: as in the paper, one an epoch.
+    assert recipe.selection.metric == "bert_score" and recipe.selection.every == "epoch"
 
 
 def test_stage_3_has_the_papers_weights():
@@ -130,3 +131,17 @@ def test_differences_name_keys_and_leave_out_what_changes_nothing():
     found = differences(before, now.to_dict())
     assert found[0] == "training.seed was 0, now 3"
     assert [line.split(" was ")[0] for line in found] == ["training.seed", "scst", "reward"]
+
+
+def test_validations_are_counted_in_steps_or_come_once_an_epoch():
+    assert load_recipe("tiny-swin-ved-stage1", ["selection.every=epoch"]).selection.every == "epoch"
+    with pytest.raises(ConfigError, match="selection.every is 'day'; allowed: a number of steps, epoch, or null"):
+        load_recipe("tiny-swin-ved-stage1", ["selection.every=day"])
+    with pytest.raises(ConfigError, match="selection.every is 0; allowed: a whole number or a text, at least 1"):
+        load_recipe("tiny-swin-ved-stage1", ["selection.every=0"])
+
+
+def test_a_file_that_is_no_text_is_refused(tmp_path):
+    (tmp_path / "recipe.yaml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(InputError, match="cannot be read .*YAML in UTF-8"):
+        load_recipe(str(tmp_path / "recipe.yaml"))

@@ -149,8 +149,15 @@ def test_another_recipe_in_the_same_folder_lists_what_differs(build, whole):
         go(build, whole, other)
     assert "training.seed was 0, now 3" in str(caught.value)
     assert "training.scheduler was 'plateau', now 'constant'" in str(caught.value)
+    other = whole.parent / "other"
+    shutil.copytree(whole / "best", other)
     with pytest.raises(ConfigError, match="the checkpoint passed as --init"):
-        go(build, whole, PLATEAU, init=whole)
+        go(build, whole, PLATEAU, init=other)
+
+
+def test_a_checkpoint_in_the_folder_that_is_written_is_refused(build, whole):
+    with pytest.raises(ConfigError, match="lies in --out .*choose another --out"):
+        go(build, whole, fast_recipe(), init=whole)
 
 
 def test_other_data_in_the_same_folder_is_refused(whole, tmp_path):
@@ -159,13 +166,17 @@ def test_other_data_in_the_same_folder_is_refused(whole, tmp_path):
         go(other, whole, PLATEAU)
 
 
-def test_a_finished_run_does_nothing(build, whole, monkeypatch):
+def test_a_finished_run_does_nothing(build, whole, tmp_path, monkeypatch):
     import medvqa_hub.training.data_loading as data_loading
 
     monkeypatch.setattr(data_loading, "load_data", None)
-    said = []
-    assert go(build, whole, PLATEAU, say=said.append) == whole
-    assert said == [f"finished already, after 8 steps; the best model is in {whole / 'best'}"]
+    without = tmp_path / "out"  # its checkpoints removed, to have their space
+    shutil.copytree(whole, without, ignore=shutil.ignore_patterns("checkpoint-*"))
+    for out in (whole, without):
+        said = []
+        assert go(build, out, PLATEAU, say=said.append) == out
+        assert said == [f"finished already, after 8 steps; the best model is in {out / 'best'}"]
+        assert (out / "best" / "config.json").exists()
 
 
 def test_a_start_that_failed_leaves_the_folder_free_for_another(build, tmp_path):
@@ -188,6 +199,37 @@ def test_a_checkpoint_of_another_model_size_or_tokenizer_is_refused(build, stage
         go(build, tmp_path / "3", fast_recipe(model__tokenizer=str(tmp_path / "t")), init=stage_1)
     with pytest.raises(InputError, match="no model there"):
         go(build, tmp_path / "4", init=tmp_path)
+
+
+def test_damaged_and_foreign_weights_are_refused(build, stage_1, tmp_path):
+    from safetensors.torch import save_file
+
+    cut = tmp_path / "cut"
+    shutil.copytree(stage_1 / "best", cut)
+    with open(cut / "model.safetensors", "r+b") as file:
+        file.truncate(100_000)
+    with pytest.raises(ConfigError, match="the model cannot be made"):
+        go(build, tmp_path / "1", init=cut)
+    less = weights(stage_1 / "best")
+    less.pop("decoder.lm_head.bias")
+    save_file(less, cut / "model.safetensors", {"format": "pt"})
+    with pytest.raises(ConfigError, match=r"lacks \d+ weights \(decoder.lm_head.bias"):
+        go(build, tmp_path / "2", init=cut)
+    # transformers would take none of these weights and go on with random ones
+    with pytest.raises(ConfigError, match=r"model.pretrained_encoder .* lacks \d+ weights"):
+        go(build, tmp_path / "3", fast_recipe(model__pretrained_encoder=str(stage_1 / "best")))
+
+
+def test_a_damaged_image_is_one_line_from_a_worker_too(build, tmp_path):
+    tree = tmp_path / "tree"
+    shutil.copytree(build.tree, tree)
+    for path in tree.rglob("*.jpg"):
+        data = path.read_bytes()
+        path.write_bytes(data[:200] + b"\xff\xd9" * (len(data) // 2 - 100))  # damaged in the middle: found when decoded
+    recipe = fast_recipe(data__workers=1, training__max_steps=1)
+    with pytest.raises(InputError) as caught:
+        train(recipe, build.workspace.root, tmp_path / "out", tree)
+    assert "cannot be read" in str(caught.value) and "Traceback" not in str(caught.value)
 
 
 def test_a_tokenizer_trained_before_is_used(build, tmp_path, capsys):
@@ -220,6 +262,7 @@ def test_governance_follows_the_checkpoint_and_cannot_be_lowered(build, stage_1,
     out = go(build, tmp_path / "unsaid", fast_recipe(training__max_steps=1), init=strict)
     assert checkpoints.governance_of(out) is Governance.CREDENTIALED
     shutil.rmtree(out / "checkpoint-000001")
+    (out / "finished.json").unlink()
     with pytest.raises(GovernanceError, match="credentialed and cannot become open"):
         go(build, out, fast_recipe(training__max_steps=1))
 
@@ -228,8 +271,10 @@ def test_two_runs_cannot_write_the_same_folder(build, tmp_path):
     out = tmp_path / "out"
     out.mkdir()
     log = TrainingLog(out)
+    (out / "run.json").write_text("{}")  # of the first, which has no checkpoint yet
     with pytest.raises(OutputError, match="is being trained into by another process"):
         go(build, out, fast_recipe(training__max_steps=1))
+    assert (out / "run.json").read_text() == "{}"
     log.close()
 
 

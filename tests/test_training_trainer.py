@@ -10,10 +10,12 @@ from training_runs import FIRST_STUDY, recipe, study_rows, weights
 from medvqa_core.errors import ConfigError, OutputError
 from medvqa_core.governance import Governance
 from medvqa_hub.training import checkpoints
+from medvqa_hub.training.arguments import batches_per_process, make_arguments, steps_of
 from medvqa_hub.training.model_loading import load_model
 from medvqa_hub.training.parts import PATTERNS, frozen_modules, part_of
 from medvqa_hub.training.recipes import PARTS
-from medvqa_hub.training.trainer import SupervisedTrainer, TrainingError, batches_per_process, steps_of
+from medvqa_hub.training.study_batches import StudiesInOrder
+from medvqa_hub.training.trainer import SupervisedTrainer, TrainingError
 from medvqa_hub.training.training_log import TrainingLog, read_log
 
 ROWS = study_rows([2, 3, 2, 4, 3, 2])
@@ -118,10 +120,9 @@ def test_validation_loss_is_the_mean_over_tokens_and_answers_are_scored(tmp_path
     figures = trainer.evaluate()
     assert set(figures) == {"eval_loss", "eval_bleu_1", "eval_rouge_l", "eval_cider"}
     total = tokens = 0
+    one_by_one = StudiesInOrder(trainer.validation.questions, trainer.validation.batches.collate, 1, studies=3)
     for study in range(3):
-        members = [(trainer.validation.questions.row(study), trainer.validation.questions.of(study))]
-        batch = trainer.validation.targets(members)
-        batch.pop("rows")
+        batch = {name: value for name, value in one_by_one[study].items() if name not in ("rows", "number")}
         count = int((batch["labels"] != -100).sum())
         with torch.no_grad():
             total += trainer.model.eval()(**batch).loss.item() * count
@@ -224,6 +225,31 @@ def test_steps_and_shares():
     assert batches_per_process(recipe(training={"studies_per_batch": 1}), 2) == 2
     with pytest.raises(ConfigError, match="4 batches .* which 3 processes cannot share evenly"):
         batches_per_process(recipe(training={"studies_per_batch": 1}), 3)
+
+
+def test_a_validation_each_epoch(tmp_path):
+    settings = recipe(selection={"every": "epoch"}, training={"epochs": 2.0, "max_steps": None})
+    arguments = make_arguments(settings, tmp_path, studies=10, validates=True)
+    assert (arguments.eval_steps, arguments.max_steps) == (3, 5)  # 4 studies a step
+
+
+def test_the_recipes_device_is_where_answers_are_scored(tmp_path, monkeypatch):
+    from medvqa_core.metrics import bert_score
+
+    devices = []
+
+    class Scorer:
+        def __init__(self, encoder, layer, device):
+            devices.append(device)
+
+        def score(self, predictions, references):
+            return [(0.5, 0.5, 0.25)] * len(predictions)
+
+    monkeypatch.setattr(bert_score, "BertScorer", Scorer)
+    for device in (None, "meta"):
+        trainer = make_trainer(tmp_path, selection={"metric": "bert_score", "bert_score_device": device})
+        assert trainer.validation._score_pairs(["a"], ["b"]) == {"bert_score": 0.25}
+    assert devices == [str(trainer.args.device), "meta"]
 
 
 def test_no_random_state_and_nothing_pickled_is_written(tmp_path):

@@ -48,6 +48,7 @@ class StudyAnswerer:
     """Model and processor of a checkpoint, on the GPU if there is one.
 
     Raises:
+        ConfigError: bfloat16 is asked for and there is no GPU.
         InputError: the checkpoint is incomplete or damaged, or model and processor do not belong together.
     """
 
@@ -60,6 +61,10 @@ class StudyAnswerer:
 
         self.kind, self.settings = checkpoint.kind, settings
         self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        if settings.dtype == "bfloat16" and self.device.type == "cpu":
+            raise ConfigError(
+                "--bf16 needs a GPU, and none is found, or --launch says --cpu; leave --bf16 out, or run on a GPU"
+            )
         try:
             self.model, report = AutoModelForImageTextToText.from_pretrained(
                 checkpoint.folder, dtype=getattr(torch, settings.dtype), output_loading_info=True

@@ -65,7 +65,7 @@ def cxr(
     ] = None,
     beams: Annotated[int, typer.Option(help="Beams; 1 is greedy.")] = 2,
     max_new_tokens: Annotated[int, typer.Option(help="Longest answer, in tokens.")] = 128,
-    bf16: Annotated[bool, typer.Option(help="Weights in bfloat16.")] = False,
+    bf16: Annotated[bool, typer.Option(help="Weights in bfloat16; needs a GPU.")] = False,
     questions_per_batch: Annotated[int, typer.Option(help="Questions answered at once, of whole studies.")] = 96,
     retry_failed: Annotated[bool, typer.Option(help="Ask failed questions again.")] = False,
     missing_images: Annotated[
@@ -77,6 +77,9 @@ def cxr(
     examples: Annotated[int, typer.Option(help="Studies pictured with their answers; 0: no picture.")] = 4,
     scored: Annotated[
         bool, typer.Option("--scored", help="Also write scored.jsonl: each question, answer, reference and its scores.")
+    ] = False,
+    radiology: Annotated[
+        bool, typer.Option("--radiology", help="Also RadGraph, CheXbert and the challenge's score (extra radiology).")
     ] = False,
     launch: Launch = None,
 ) -> None:
@@ -114,6 +117,7 @@ def cxr(
             failed=failed.value,
             examples=examples,
             scored=scored,
+            radiology=radiology,
         )
     )
     if results:

@@ -10,7 +10,7 @@
                                    scored-shuffled.jsonl, scored-blank.jsonl)
     OUT/baseline.csv               BERTScore's baseline              (--baseline computed)
 
-The results hold figures and counts, no text. Scores are always made anew from the predictions.
+With --radiology the results and scored rows have RadEval's scores too. The results hold figures and counts, no text. Scores are always made anew from the predictions.
 """
 
 from collections.abc import Sequence
@@ -30,6 +30,7 @@ from medvqa_hub.evaluation.examples import draw_examples
 from medvqa_hub.evaluation.finding_accuracy import answer_polarity, score_findings
 from medvqa_hub.evaluation.generating import Crew, digest_images, generate_predictions
 from medvqa_hub.evaluation.predictions import FILE, Prediction
+from medvqa_hub.evaluation.radiology import add_radiology, open_radiology
 from medvqa_hub.evaluation.result_files import make_out, write_figures, write_rows
 from medvqa_hub.evaluation.studies import Study, blank_images, load_studies, shuffle_images
 from medvqa_hub.evaluation.text_scores import COMPUTED, TextScorer, TextScores
@@ -54,6 +55,7 @@ class CxrOptions:
             references.
         failed: rows whose answer failed are left out of the text scores (`exclude`) or scored as empty answers.
         scored: also write every row with its texts and scores.
+        radiology: also score with RadGraph and CheXbert, and the challenge's score.
     """
 
     model: str
@@ -76,6 +78,7 @@ class CxrOptions:
     failed: str = "exclude"
     examples: int = 4
     scored: bool = False
+    radiology: bool = False
 
 
 def evaluate_cxr(options: CxrOptions) -> list[dict[str, Any]]:
@@ -84,7 +87,8 @@ def evaluate_cxr(options: CxrOptions) -> list[dict[str, Any]]:
     Of several processes (`Crew`) all answer, and only the first scores and returns results.
 
     Raises:
-        ConfigError: an option is out of its range, or the predictions there were made with other settings.
+        ConfigError: an option is out of its range, the predictions there were made with other settings, or RadEval
+            cannot be used and is asked for.
         InputError: the dataset, its split, an image, a reference or the checkpoint is not there or not usable.
         OutputError: `out` cannot be written.
         GovernanceError: `out` holds predictions of a stricter class.
@@ -98,6 +102,7 @@ def evaluate_cxr(options: CxrOptions) -> list[dict[str, Any]]:
     references = [row["answer"] or "" for study in conditions["own"] for row in study.rows]
     scoring = (options.profile, options.encoder, options.layer, options.baseline, references, crew.device)
     scorer = TextScorer(*scoring) if crew.is_first else None
+    radiology = open_radiology() if options.radiology and crew.is_first else None
     governance = strictest([release.governance, checkpoint.governance])
     make_out(options.out, governance)
     settings = {"model": checkpoint.fingerprint, **asdict(options.generation)}
@@ -121,20 +126,33 @@ def evaluate_cxr(options: CxrOptions) -> list[dict[str, Any]]:
         return []
     if options.baseline == COMPUTED:
         scorer.write_baseline(options.out / "baseline.csv")
-    results = []
+    results, scored = [], []
     for name, studies, predictions, counts in answered:
         described = _describe(options, checkpoint, release, governance, studies, name)
         figures, rows = score(studies, predictions, scorer, options.failed)
         results.append({**described, **figures, "asked_now": dict(counts)})
-        suffix = name.split()[0]
-        suffix = "" if suffix == "own" else f"-{suffix}"
-        write_figures(options.out / f"results{suffix}.json", results[-1], governance)
-        if options.scored:
-            write_rows(options.out / f"scored{suffix}.jsonl", rows, governance)
+        scored.append(rows)
+        _write(options, results[-1], rows, governance)
         if options.examples:
-            draw_examples(studies, predictions, options.out / f"examples{suffix}.png", options.examples)
+            draw_examples(studies, predictions, options.out / f"examples{_suffix(name)}.png", options.examples)
     draw_chart(results, options.out / "chart.png", private=governance is Governance.CREDENTIALED)
+    if radiology is not None:  # last: hours of RadGraph, or its failure, must not cost the row
+        for result, rows in zip(results, scored, strict=True):
+            add_radiology(result, rows, radiology, options.failed)
+            _write(options, result, rows, governance)
     return results
+
+
+def _suffix(images: str) -> str:
+    """Of the files of a condition: nothing for the studies' own images."""
+    return "" if images == "own" else f"-{images.split()[0]}"
+
+
+def _write(options: CxrOptions, result: dict[str, Any], rows: Sequence[dict[str, Any]], governance: Governance) -> None:
+    suffix = _suffix(result["images"])
+    write_figures(options.out / f"results{suffix}.json", result, governance)
+    if options.scored:
+        write_rows(options.out / f"scored{suffix}.jsonl", rows, governance)
 
 
 def score(

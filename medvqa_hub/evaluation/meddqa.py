@@ -6,7 +6,6 @@ OUT/results.json         figures and counts, and what they were computed with; n
 OUT/scored.jsonl         every question with answer, prediction and scores, to see what is wrong and why
 """
 
-import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from medvqa_core.errors import ConfigError, InputError
-from medvqa_core.files import atomic_file, make_folder
 from medvqa_core.governance import Governance, refuse_remote
 from medvqa_core.metrics.scores import mean
 from medvqa_core.metrics.soft_accuracy import ANSWER_TYPES
@@ -22,6 +20,7 @@ from medvqa_hub.evaluation.meddqa_answering import ImageSet, answer_questions
 from medvqa_hub.evaluation.meddqa_engines import DocumentEngine, load_engine
 from medvqa_hub.evaluation.meddqa_questions import DocumentQuestion, by_image, load_questions
 from medvqa_hub.evaluation.predictions import FILE, Prediction
+from medvqa_hub.evaluation.result_files import make_out, write_figures, write_rows
 
 PAGES_FOLDER, RESULTS, SCORED = "pages", "results.json", "scored.jsonl"
 FORMAT = 1
@@ -66,7 +65,7 @@ def evaluate_meddqa(options: MeddqaOptions) -> dict[str, Any]:
     if not asked:
         raise InputError(f"{options.data}: no question of a task that {engine.name} answers: {', '.join(engine.tasks)}")
     _refuse_unscorable(asked, options.data)
-    make_folder(options.out)
+    make_out(options.out, questions.governance)
     images = _restore(engine, asked, questions.governance, options)
     predictions, new = answer_questions(
         engine, asked, images, options.out / FILE, questions.governance, options.retry_failed
@@ -88,11 +87,8 @@ def evaluate_meddqa(options: MeddqaOptions) -> dict[str, Any]:
         },
         **figures,
     }
-    private = questions.governance is Governance.CREDENTIALED
-    with atomic_file(options.out / SCORED, "w", private=private) as file:
-        file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in scored)
-    with atomic_file(options.out / RESULTS, "w", private=private) as file:
-        json.dump(results, file, ensure_ascii=False, indent=1)
+    write_rows(options.out / SCORED, scored, questions.governance)
+    write_figures(options.out / RESULTS, results, questions.governance)
     return results | {"asked_now": new}
 
 

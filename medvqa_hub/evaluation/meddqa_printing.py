@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from medvqa_hub.evaluation.printing import figure, make_table
+from medvqa_hub.evaluation.printing import figure, make_table, say
 
 TASKS = {"entity": "Entity", "table": "Table", "table_nr": "TableNR", "mc": "Multiple choice", "sa": "Short answer"}
 METRICS = {"rouge_l": "RougeL", "accuracy": "Acc"}
@@ -23,13 +23,12 @@ NAME_WIDTH = 44  # of an image; longer names are cut in print, not in results.js
 def print_meddqa(results: dict[str, Any], out: Path) -> None:
     """Print the figures of Tables 5 and 6, the accuracy by image and what could not be answered."""
     console = Console()
-    title = f"{results['model']['name']} on {results['data']['source']}\n"
-    console.print(title, highlight=False, markup=False, soft_wrap=True)
+    say(console, f"{results['model']['name']} on {results['data']['source']}\n")
     print_tables(results, console)
     console.print(_by_image(results["by_image"]))
     console.print()
     for line in _lines(results, out):
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
+        say(console, line)
 
 
 def print_tables(results: dict[str, Any], console: Console) -> None:

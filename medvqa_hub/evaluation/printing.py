@@ -23,9 +23,12 @@ def print_results(results: Sequence[dict[str, Any]], out: Path) -> None:
     for part in ("by_label", "by_category"):
         console.print(_text_table(f"{part.replace('_', ' ').capitalize()}, own images", first[part], ["rows", *names]))
     console.print(_findings_table(first["findings"]["by_category"]))
+    if "radiology" in first:
+        console.print(_radiology_table(results))
     if first["scored_with"].get("baseline_source"):
         say(console, f"BERTScore rescaled, baseline {first['scored_with']['baseline_source']}")
-    for note in first["scored_with"].get("notes") or ():
+    radiology = first.get("radiology", {}).get("scored_with", {"notes": []})
+    for note in [*(first["scored_with"].get("notes") or ()), *radiology["notes"]]:
         say(console, f"note: {note}")
     say(console, f"predictions, results, chart and examples: {out}")
 
@@ -65,6 +68,17 @@ def _findings_table(by_category: dict[str, dict[str, Any]]) -> Table:
     for category, found in by_category.items():
         recalls = found["recall"].values()
         table.add_row(category, *map(figure, (found["rows"], found["accuracy"], *recalls, found["majority"])))
+    return table
+
+
+def _radiology_table(results: Sequence[dict[str, Any]]) -> Table:
+    """A row for each score: their names are long."""
+    scores = [result["radiology"]["scores"] for result in results]
+    libraries = results[0]["radiology"]["scored_with"]["libraries"]
+    made_by = ", ".join(f"{name} {value}" for name, value in libraries.items())
+    table = make_table(f"Radiology scores ({made_by})", *(result["images"] for result in results))
+    for name in scores[0]:
+        table.add_row(name, *(figure(of.get(name)) for of in scores))
     return table
 
 

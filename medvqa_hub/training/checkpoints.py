@@ -7,6 +7,7 @@
       training_log.jsonl     a line per logged step or validation
       checkpoint-000500/     weights, processor, optimizer, scheduler, Trainer's state; all to go on from here
       best/                  weights and processor of the best validation so far: what evaluation and --init take
+      hard_negatives/        the second pass, where the recipe asks for one: losses, and the same again
       finished.json          written last
 
 Checkpoints and `best` appear by rename, with their manifest.json as the last file in them. A run that is killed while
@@ -28,6 +29,7 @@ from medvqa_core.governance import Governance, parse
 
 CHECKPOINT, BEST = "training-checkpoint", "trained-model"  # kinds, in the manifests
 RECIPE, GOVERNANCE, RUN, FINISHED, BEST_FOLDER = "recipe.yaml", "governance.json", "run.json", "finished.json", "best"
+SECOND_PASS = "hard_negatives"  # folder of the pass over hard questions, a run of its own
 _NAME = re.compile(r"checkpoint-(\d+)")
 
 
@@ -82,8 +84,8 @@ def save_state(state: dict[str, Any], path: Path) -> None:
 
 def write_governance(folder: Path, governance: Governance) -> None:
     """Write the class beside what it is about."""
-    text = json.dumps({"governance": str(governance)}) + "\n"
-    (folder / GOVERNANCE).write_text(text, encoding="utf-8")
+    with atomic_file(folder / GOVERNANCE, "w") as file:
+        file.write(json.dumps({"governance": str(governance)}) + "\n")
 
 
 def governance_of(folder: Path) -> Governance:
@@ -146,7 +148,7 @@ def remove_old(out: Path, keep: int) -> None:
 
 
 def settle_best(out: Path, keep: bool) -> None:
-    """Bring `best` into order before a run starts (keep=False) or goes on (keep=True).
+    """Bring `best` (and the second pass) into order before a run starts (keep=False) or goes on (keep=True).
 
     A run that goes on gets it back if it was killed in the instant between moving it aside and the new one's rename; a
     run that starts anew must not measure itself against what another one left before its first checkpoint.
@@ -157,6 +159,8 @@ def settle_best(out: Path, keep: bool) -> None:
             os.rename(aside, best)
         if not keep and (best / MANIFEST).is_file() and read_json(best / MANIFEST).get("kind") == BEST:
             shutil.rmtree(best)
+        if not keep and (out / SECOND_PASS).is_dir():  # of another first pass
+            shutil.rmtree(out / SECOND_PASS)
 
 
 def find_model_folder(path: Path) -> Path:

@@ -1,5 +1,6 @@
 """`medvqa-hub train …`. Heavy imports wait until a command runs."""
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -84,9 +85,10 @@ def _train(
     recipe = load_recipe(name, overrides or ())
     if recipe.model.kind != kind:
         raise ConfigError(f"recipe {name!r} trains {recipe.model.kind!r}: run medvqa-hub train {recipe.model.kind} …")
-    if launch is not None and not dry_run:
-        from medvqa_hub.training.launching import hand_over
+    from medvqa_hub.training.launching import forgotten_launch, hand_over
 
+    launch = launch or forgotten_launch(os.environ)
+    if launch is not None and not dry_run:
         arguments = ["train", kind, "--recipe", name, "--data", str(data), "--out", str(out)]
         for option, value in (("--image-root", image_root), ("--init", init)):
             arguments += [option, str(value)] if value is not None else []

@@ -1,4 +1,4 @@
-"""`--launch`: run a training command again in several processes.
+"""`--launch`: run a command again in several processes; and the same for a command given to `accelerate launch`.
 
 `accelerate launch` starts them, with one exception: on one machine with `--cpu` it starts a single process whatever
 `--num_processes` says (accelerate 1.15, without mpirun). There torch's own launcher does it, told to use the CPU.
@@ -9,7 +9,7 @@ import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from medvqa_core.errors import ConfigError
 
@@ -28,12 +28,8 @@ def make_command(launch: str, arguments: Sequence[str]) -> tuple[list[str], dict
     except ValueError as error:
         raise ConfigError(f"--launch {launch!r}: {error}; write it as arguments of accelerate launch") from error
     module = ["-m", "medvqa_hub.cli", *arguments]
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
-    parser.add_argument("--cpu", action="store_true")
-    parser.add_argument("--num_processes", "--num-processes", type=int, default=1)
-    parser.add_argument("--num_cpu_threads_per_process", "--num-cpu-threads-per-process", type=int)
     try:
-        known, others = parser.parse_known_args(given)
+        known, others = _parser().parse_known_args(given)
     except argparse.ArgumentError as error:
         raise ConfigError(f"--launch {launch!r}: {error}") from error
     mpi = any("mpirun" in argument for argument in others)
@@ -50,8 +46,57 @@ def make_command(launch: str, arguments: Sequence[str]) -> tuple[list[str], dict
     return [sys.executable, "-m", "torch.distributed.run", *processes, *module], variables
 
 
+def forgotten_launch(variables: Mapping[str, str], parent: Sequence[str] | None = None) -> str | None:
+    """What to pass as `--launch` where `accelerate launch` was asked for several CPU processes and started this one.
+
+    Its trace is the address of a group of processes, but neither this process's number nor how many there are.
+
+    Args:
+        variables: the environment.
+        parent: command line of the process that started this one; None: looked up.
+
+    Returns:
+        None where this process was started otherwise.
+
+    Raises:
+        ConfigError: how many processes were asked for cannot be found out.
+    """
+    sizes = ("WORLD_SIZE", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE")
+    on_cpu = variables.get("ACCELERATE_USE_CPU", "").lower() == "true"
+    if not on_cpu or "MASTER_ADDR" not in variables or any(name in variables for name in sizes):
+        return None
+    if parent is None:
+        import psutil
+
+        try:
+            parent = psutil.Process(os.getppid()).cmdline()
+        except psutil.Error:
+            parent = ()
+    try:
+        asked, _ = _parser().parse_known_args(list(parent))
+    except argparse.ArgumentError:
+        asked = _parser().parse_args([])
+    if asked.num_processes < 2:
+        raise ConfigError(
+            "accelerate launch was to start several processes on the CPU and started one: run the command without it, "
+            "with --launch '--cpu --num_processes N'"
+        )
+    threads = asked.num_cpu_threads_per_process
+    more = "" if threads is None else f" --num_cpu_threads_per_process {threads}"
+    return f"--cpu --num_processes {asked.num_processes}{more}"
+
+
 def hand_over(launch: str, arguments: Sequence[str]) -> int:
     """Run `medvqa-hub ARGUMENTS` in every process; returns the exit code."""
     command, variables = make_command(launch, arguments)
     code = subprocess.run(command, env={**os.environ, **variables}, check=False).returncode
     return code if code >= 0 else 128 - code
+
+
+def _parser() -> argparse.ArgumentParser:
+    """Those arguments of `accelerate launch` that count for processes on a CPU."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    parser.add_argument("--cpu", action="store_true")
+    parser.add_argument("--num_processes", "--num-processes", type=int, default=1)
+    parser.add_argument("--num_cpu_threads_per_process", "--num-cpu-threads-per-process", type=int)
+    return parser

@@ -4,7 +4,8 @@ The same command in the same folder goes on where it stopped, does nothing where
 recipe, data or starting checkpoint are others.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -79,7 +80,8 @@ def train(
 
     disable_progress_bar()  # one for each file that is read or written
     logging.getLogger("bitsandbytes").setLevel(logging.ERROR)  # says what it lacks whenever it is imported
-    from medvqa_hub.training.trainer import batches_per_process, check_machine, uses_cpu
+    from medvqa_hub.training.arguments import batches_per_process, check_machine, uses_cpu
+    from medvqa_hub.training.batch_loading import without_worker_traceback
 
     check_machine(recipe)
     processes = PartialState(cpu=uses_cpu())
@@ -87,8 +89,10 @@ def train(
     if not processes.is_main_process:
         say = _say_nothing
     record = _make_record(recipe, data, init)
-    if not dry_run and _is_finished(out, record, say):
-        return out
+    if not dry_run:
+        _refuse_another_run(out, record, init)
+        if _is_finished(out, say):
+            return out
     with processes.main_process_first():  # the others find the rows in the cache
         prepared = _prepare(recipe, data, image_root, init)
     if dry_run:
@@ -97,11 +101,28 @@ def train(
         say(line)
     if dry_run:
         return out
-    if processes.is_main_process:
-        _open_folder(out, recipe, record, prepared.governance)
-    processes.wait_for_everyone()
-    _train_in(out, prepared, init, processes.is_main_process, say)
+    with _opened_log(make_folder(out)) as log, without_worker_traceback():
+        if processes.is_main_process:
+            _refuse_another_run(out, record, init)  # nobody else writes here any more
+            _open_folder(out, recipe, record, prepared.governance)
+        processes.wait_for_everyone()
+        _train_in(out, prepared, init, log, say)
     return out
+
+
+@contextmanager
+def _opened_log(folder: Path) -> Iterator[Any]:
+    """The log in `folder`, which locks it; None on processes other than the first."""
+    from accelerate import PartialState
+
+    from medvqa_hub.training.training_log import TrainingLog
+
+    log = TrainingLog(folder) if PartialState().is_main_process else None
+    try:
+        yield log
+    finally:
+        if log is not None:
+            log.close()
 
 
 def _make_record(recipe: Recipe, data: Path, init: Path | None) -> dict[str, Any]:
@@ -113,10 +134,13 @@ def _make_record(recipe: Recipe, data: Path, init: Path | None) -> dict[str, Any
     return {"recipe": recipe.to_dict(), "data": open_release(data).fingerprint, "init": started}
 
 
-def _is_finished(out: Path, record: dict[str, Any], say: Say) -> bool:
-    """Whether the run in `out` has ended; ConfigError where it was another run that got as far as a checkpoint."""
-    if not (out / checkpoints.RUN).exists() or not checkpoints.complete_checkpoints(out):
-        return False
+def _refuse_another_run(out: Path, record: dict[str, Any], init: Path | None) -> None:
+    """Raise a ConfigError where `out` holds another run that has ended, or got as far as a checkpoint."""
+    if init is not None and checkpoints.find_model_folder(init).resolve().is_relative_to(out.resolve()):
+        raise ConfigError(f"--init {init} lies in --out {out}, whose models are replaced: choose another --out")
+    began = (out / checkpoints.FINISHED).exists() or checkpoints.complete_checkpoints(out)
+    if not began or not (out / checkpoints.RUN).exists():
+        return
     before = checkpoints.read_json(out / checkpoints.RUN)
     differing = differences(before.get("recipe", {}), record["recipe"])
     if before.get("data") != record["data"]:
@@ -127,6 +151,10 @@ def _is_finished(out: Path, record: dict[str, Any], say: Say) -> bool:
         raise ConfigError(
             f"{out} was started differently: {'; '.join(differing)}. Go on with the same, or choose another folder"
         )
+
+
+def _is_finished(out: Path, say: Say) -> bool:
+    """Whether the run in `out` has ended."""
     if not (out / checkpoints.FINISHED).exists():
         return False
     done = checkpoints.read_json(out / checkpoints.FINISHED)
@@ -135,9 +163,9 @@ def _is_finished(out: Path, record: dict[str, Any], say: Say) -> bool:
 
 
 def _prepare(recipe: Recipe, data: Path, image_root: Path | None, init: Path | None) -> Prepared:
+    from medvqa_hub.training.arguments import steps_of
     from medvqa_hub.training.data_loading import load_data
     from medvqa_hub.training.study_questions import StudyQuestions
-    from medvqa_hub.training.trainer import steps_of
 
     rows = load_data(data, image_root, recipe.data)
     known = None
@@ -175,51 +203,43 @@ def _open_folder(out: Path, recipe: Recipe, record: dict[str, Any], governance: 
     checkpoints.write_json(out / checkpoints.RUN, record)
 
 
-def _train_in(out: Path, prepared: Prepared, init: Path | None, first: bool, say: Say) -> None:
+def _train_in(out: Path, prepared: Prepared, init: Path | None, log: Any, say: Say) -> None:
     """Train into `out`, and over hard questions into a folder below it; then say that it is finished."""
-    trainer = _run_phase(out, prepared, init, say)
+    trainer = _run_phase(out, prepared, init, log, say)
     if prepared.recipe.training.hard_negatives:
         _pass_over_hard_negatives(out, prepared, trainer, say)
-    if first:
+    if log is not None:
         best = checkpoints.read_json(out / checkpoints.BEST_FOLDER / checkpoints.MANIFEST)
         details = {"step": prepared.steps, **{f"best_{name}": best[name] for name in ("step", "metric", "value")}}
         checkpoints.write_json(out / checkpoints.FINISHED, details)
         say(f"trained {prepared.steps} steps; the best model, of step {best['step']}, is in {out / 'best'}")
 
 
-def _run_phase(out: Path, prepared: Prepared, init: Path | None, say: Say) -> Any:
+def _run_phase(out: Path, prepared: Prepared, init: Path | None, log: Any, say: Say) -> Any:
     """Train into `out`, from its last checkpoint or from `init`; returns the trainer, with the last step's model."""
     from accelerate import PartialState
 
     from medvqa_hub.training.model_loading import load_model
-    from medvqa_hub.training.training_log import TrainingLog
 
     recipe, processes = prepared.recipe, PartialState()
-    first = processes.is_main_process
-    log = TrainingLog(out) if first else None  # locks the folder before anything in it is read
-    try:
-        found = checkpoints.complete_checkpoints(out)
-        if first:
-            checkpoints.settle_best(out, keep=bool(found))
-        processes.wait_for_everyone()
-        step, last = found[-1] if found else (0, None)
-        if log is not None:
-            log.cut_after(step)
-        if 0 < step < prepared.steps:
-            say(f"going on after step {step} of {prepared.steps}")
-        whole = last is not None and (last / "config.json").exists()  # not an adapter alone
-        start = last if whole else init
-        model, processor = load_model(recipe, start, prepared.texts(), recipe.training.seed, scratch=out)
-        trainer = _make_trainer(model, processor, prepared, out, log)
-        if step < prepared.steps:
-            trainer.train(resume_from_checkpoint=str(last) if last else None)
-        elif not whole:
-            trainer.load_weights(last)
-        if prepared.validation is None:
-            trainer.save_best({"step": prepared.steps, "metric": None, "value": None})
-    finally:
-        if log is not None:
-            log.close()
+    found = checkpoints.complete_checkpoints(out)
+    step, last = found[-1] if found else (0, None)
+    if log is not None:
+        checkpoints.settle_best(out, keep=bool(found))
+        log.cut_after(step)
+    processes.wait_for_everyone()
+    if 0 < step < prepared.steps:
+        say(f"going on after step {step} of {prepared.steps}")
+    whole = last is not None and (last / "config.json").exists()  # not an adapter alone
+    start = last if whole else init
+    model, processor = load_model(recipe, start, prepared.texts(), recipe.training.seed, scratch=out)
+    trainer = _make_trainer(model, processor, prepared, out, log)
+    if step < prepared.steps:
+        trainer.train(resume_from_checkpoint=str(last) if last else None)
+    elif not whole:
+        trainer.load_weights(last)
+    if prepared.validation is None:
+        trainer.save_best({"step": prepared.steps, "metric": None, "value": None})
     processes.wait_for_everyone()
     return trainer
 
@@ -229,20 +249,22 @@ def _pass_over_hard_negatives(out: Path, prepared: Prepared, trainer: Any, say: 
     import dataclasses
 
     from medvqa_hub.training import hard_negatives
+    from medvqa_hub.training.model_folders import fingerprint_of_model
     from medvqa_hub.training.study_questions import StudyQuestions
 
-    step, last = checkpoints.complete_checkpoints(out)[-1]
-    folder = make_folder(out / hard_negatives.FOLDER)
+    _, last = checkpoints.complete_checkpoints(out)[-1]
+    folder = make_folder(out / checkpoints.SECOND_PASS)
     losses = hard_negatives.measure_losses(
         trainer.model, trainer.processing_class, prepared.train, prepared.recipe, trainer.accelerator, folder,
-        f"step {step}", prepared.governance,
+        fingerprint_of_model(last), prepared.governance,
     )  # fmt: skip
     chosen = hard_negatives.near_mean(losses)
     say(f"second pass over {len(chosen):,} of {len(losses):,} questions")
     questions = StudyQuestions(prepared.train.rows, "the hard questions", prepared.train.view_is_known, chosen)
     recipe = hard_negatives.second_pass_recipe(prepared.recipe, questions)
     second = dataclasses.replace(prepared, recipe=recipe, train=questions, steps=recipe.training.max_steps)
-    _run_phase(folder, second, last, say)
+    with _opened_log(folder) as log:
+        _run_phase(folder, second, last, log, say)
     if trainer.args.should_save:
         checkpoints.take_better(folder, out, prepared.recipe.selection.metric != "loss", prepared.governance)
 

@@ -10,15 +10,13 @@ a step, studies with similar numbers and lengths of questions are put into the s
 as a whole, whose gradient is what counts, stays a plain random sample.
 """
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import torch
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import Dataset
 
-from medvqa_core.errors import ConfigError, MedvqaError
+from medvqa_core.errors import ConfigError
 from medvqa_hub.training.study_questions import StudyQuestions
 
 
@@ -142,48 +140,6 @@ class StudiesInOrder(Dataset):
             for study in self.batches[number]
         ]
         return {**self.collate(members), "number": number}
-
-
-def load_batches(batches: Dataset, numbers: Iterable[list[int]], workers: int) -> DataLoader:
-    """The batches of `numbers` (each in a list of its own) in their order; `workers` processes decode their images."""
-    return DataLoader(
-        batches,
-        batch_sampler=numbers,
-        collate_fn=take_only,
-        num_workers=workers,
-        pin_memory=torch.cuda.is_available(),
-    )
-
-
-@contextmanager
-def without_worker_traceback() -> Iterator[None]:
-    """Give an error of ours from a worker its own text again; DataLoader puts the worker's whole traceback there."""
-    try:
-        yield
-    except MedvqaError as error:
-        name = f"{type(error).__module__}.{type(error).__qualname__}: "
-        if "in DataLoader worker process" not in str(error) or name not in str(error):
-            raise
-        raise type(error)(str(error).rpartition(name)[2].strip()) from error
-
-
-class EveryNth:
-    """Batch sampler of one process: batches `first`, `first + every`, … of `total`, each a list of its number."""
-
-    def __init__(self, first: int, every: int, total: int) -> None:
-        self.numbers = range(first, total, every)
-
-    def __len__(self) -> int:
-        return len(self.numbers)
-
-    def __iter__(self) -> Iterator[list[int]]:
-        return ([number] for number in self.numbers)
-
-
-def take_only(items: list[dict[str, Any]]) -> dict[str, Any]:
-    """Collate function for a sampler of single, ready batches."""
-    (batch,) = items
-    return batch
 
 
 def derive_seed(*numbers: int) -> int:

@@ -27,9 +27,10 @@ from medvqa_core.errors import ConfigError, MedvqaError
 from medvqa_core.governance import Governance
 from medvqa_hub.training import checkpoints
 from medvqa_hub.training.arguments import batches_per_process, make_arguments, steps_of
+from medvqa_hub.training.batch_loading import EveryNth, load_batches
 from medvqa_hub.training.parts import freeze_parts, frozen_modules, parameter_groups
 from medvqa_hub.training.recipes import Recipe
-from medvqa_hub.training.study_batches import EveryNth, StudyBatches, StudyCollator, derive_seed, load_batches
+from medvqa_hub.training.study_batches import StudyBatches, StudyCollator, derive_seed
 from medvqa_hub.training.study_questions import StudyQuestions
 from medvqa_hub.training.training_log import TrainingLog
 from medvqa_hub.training.validation import Validation

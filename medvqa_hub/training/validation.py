@@ -9,8 +9,9 @@ from typing import Any
 import torch
 
 from medvqa_core.errors import ConfigError
+from medvqa_hub.training.batch_loading import EveryNth, load_batches
 from medvqa_hub.training.recipes import SelectionSettings
-from medvqa_hub.training.study_batches import EveryNth, StudiesInOrder, StudyCollator, load_batches
+from medvqa_hub.training.study_batches import StudiesInOrder, StudyCollator
 from medvqa_hub.training.study_questions import StudyQuestions
 
 IMAGE_INPUTS = ("pixel_values", "image_mask", "image_study", "image_view")

@@ -27,7 +27,8 @@ class SwinVedConfig(PreTrainedConfig):
         answer_position: position of [BOS] whatever the question's length; None numbers the tokens one after another.
 
     Raises:
-        ValueError: the encoder's and the decoder's widths differ, or a value is out of its range.
+        ValueError: the encoder's and the decoder's widths differ, or a value is out of its range, such as a window
+            that does not fit the encoder's last stage.
     """
 
     model_type = "swin_ved"
@@ -69,14 +70,29 @@ class SwinVedConfig(PreTrainedConfig):
                 f"encoder.num_channels is {self.encoder.num_channels}; it must be 3, as the processor repeats a grey "
                 "image in three channels"
             )
+        self._check_window()
 
-    @property
-    def tokens_per_image(self) -> int:
-        """Encoder features of one image: 144 at 384 x 384. Swin pads what a patch or a merging does not divide."""
+    def _check_window(self) -> None:
+        """transformers cuts a window down to its stage but not the window's position biases, and fails in forward."""
+        if self.encoder.window_size > self._last_side():
+            raise ValueError(
+                f"encoder.window_size is {self.encoder.window_size}, but the last of the encoder's "
+                f"{len(self.encoder.depths)} stages has {self._last_side()} x {self._last_side()} places at image_size "
+                f"{self.encoder.image_size}: it must be at most {self._last_side()}; or take larger images, smaller "
+                "patches or fewer stages"
+            )
+
+    def _last_side(self) -> int:
+        """Features along one side after the last stage. Swin pads what a patch or a merging does not divide."""
         side = -(-self.encoder.image_size // self.encoder.patch_size)
         for _ in self.encoder.depths[1:]:
             side = -(-side // 2)
-        return side**2
+        return side
+
+    @property
+    def tokens_per_image(self) -> int:
+        """Encoder features of one image: 144 at 384 x 384."""
+        return self._last_side() ** 2
 
     @classmethod
     def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> "SwinVedConfig":

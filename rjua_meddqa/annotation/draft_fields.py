@@ -18,10 +18,14 @@ FARTHEST_LINE = 1.3  # heights between the lines of one value
 _COLON = re.compile(r"(?<!\d)[:：]|[:：](?!\d)")  # 12:30 is a time
 _BRACKETED = re.compile(r"(?:^|(?<=\s))[【〔\[［]([^【】〔〕\[\]［］]{2,12})[】〕\]］]")  # 【检查所见】
 _KEY_AND_SPACE = re.compile(r"(\S{2,8}?)\s+(\S.*)", re.DOTALL)
+_SIGNED_OR_DATED = re.compile(r"[\u4e00-\u9fff]{2}(?:医生|医师|日期|时间)")
 _COLON_MISREAD = re.compile(r"\s*([\u4e00-\u9fff]{2,6})\s*[;；.。·]\s*(\S.{0,29})")
 _COLON_LOST = re.compile(
     r"\s*([\u4e00-\u9fff]{2,6})((?:[男女]|\d+\s*[岁月天]|[A-Za-z]{0,3}\d[\w-]*|\d{4}[-/.年].{4,18})\s*)"
 )
+_DATE_AND_TIME = re.compile(
+    r"(\d{4}([-/.])\d{1,2}\2\d{2}|\d{4}年\d{1,2}月\d{1,2}日)(?=\d{1,2}[:：]\d{2})"
+)  # engines lose the space
 _ENUMERATION = re.compile(r"^([(（]?\d{1,2}[.、)）]|[一二三四五六七八九十]、)\s+")
 _STARTS_PARAGRAPH = re.compile(
     r"\s*(?:[(（]?\d{1,2}[.、)）](?!\d)|[一二三四五六七八九十]、|[\u4e00-\u9fff]{2,10}[:：])"
@@ -207,7 +211,7 @@ def _bare_key(cell: Cell, section: Field | None) -> list[tuple[str | None, Cell]
     The colon may have become a stop (`床号；12`) or nothing (`性别男`); running text is not searched for such sections.
     """
     text = cell.text.rstrip(" .;；。·,'，")
-    if len(words.fold(text)) > 1 and words.fold(text) in words.known_keys():
+    if len(words.fold(text)) > 1 and words.fold(text) in words.known_keys() or _SIGNED_OR_DATED.fullmatch(text):
         return [(_clean_key(text), cell)]
     patterns = (_KEY_AND_SPACE, _COLON_MISREAD, _COLON_LOST)
     for match in filter(None, (pattern.fullmatch(cell.text) for pattern in patterns)):
@@ -271,7 +275,8 @@ def _value(pieces: list[Cell]) -> str:
             else:
                 text = join_wrapped(text, addition, is_running=number == 0)
             last = piece
-    return text.strip().lstrip(":： ") or MISSING  # a colon in a box of its own
+    text = _DATE_AND_TIME.sub(r"\1 ", text.strip().lstrip(":： "))  # a colon may stand in a box of its own
+    return text or MISSING
 
 
 def _ends_paragraph(line: Cell, following: str, right: float) -> bool:
@@ -280,7 +285,7 @@ def _ends_paragraph(line: Cell, following: str, right: float) -> bool:
 
 
 def _clean_key(text: str) -> str:
-    return "".join(text.split()).strip("*·.,;；。'，:：【】[]")
+    return "".join(words.simplify(text).split()).strip("*·.,;；。'，:：【】[]")
 
 
 def _trim(cell: Cell, start: int, end: int) -> Cell:

@@ -78,7 +78,7 @@ def write_annotations(annotations: Sequence[Annotation], path: Path) -> None:
         cells = _cells(annotation)
         writer.writerow([cells.get(name, "") for name in columns])
     with atomic_file(path) as file:
-        file.write(text.getvalue().encode("utf-8"))
+        file.write(_encode(text.getvalue(), str(path)))
 
 
 def parse_key_values(cell: str, where: str) -> tuple[tuple[str, str], ...]:
@@ -140,7 +140,7 @@ def write_questions(questions: Iterable[Question], path: Path) -> None:
     with atomic_file(path) as file:
         for question in questions:
             record = {name: getattr(question, name) for name in QUESTION_COLUMNS} | question.extra
-            file.write(json.dumps(record, ensure_ascii=False).encode("utf-8") + b"\n")
+            file.write(_encode(json.dumps(record, ensure_ascii=False), question.img_path) + b"\n")
 
 
 def read_contexts(path: Path) -> list[Context]:
@@ -253,15 +253,20 @@ def _text(node: ast.expr, lines: Sequence[bytes], where: str, column: str) -> st
     if isinstance(number, ast.Constant) and type(number.value) in (int, float) and node.lineno == node.end_lineno:
         return lines[node.lineno - 1][node.col_offset : node.end_col_offset].decode("utf-8")
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
-        try:
-            node.value.encode("utf-8")
-        except UnicodeEncodeError as error:
-            raise InputError(f"{where}: {column} holds half a character ({error.reason}); write it again") from error
+        _encode(node.value, f"{where}: {column}")
         return node.value
     kind = type(node.value if isinstance(node, ast.Constant) else node).__name__
     raise InputError(
         f"{where}: {column} holds {kind}, which is neither text nor number; it is never evaluated, put it in quotes"
     )
+
+
+def _encode(text: str, where: str) -> bytes:
+    """UTF-8; raises InputError for half of a surrogate pair, which literals and JSON can hold and files cannot."""
+    try:
+        return text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise InputError(f"{where} holds half a character ({error.reason}); write that text again") from error
 
 
 def _question(line: str, where: str) -> Question:

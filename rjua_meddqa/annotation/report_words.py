@@ -57,6 +57,7 @@ HEADER_WORDS: dict[str, str] = {
 _LONGEST_HEADER = max(map(len, HEADER_WORDS))
 SIMILAR = 0.74  # one character of four misread
 
+_TRADITIONAL = str.maketrans("別齡號診門區時間檢報", "别龄号诊门区时间检报")
 _MORE_KEYS = """
     申请 诊断 采样 收样 报告 打印 采集 接收 核对 科别 病员号 病区名称 备注 检验者 核对者 审核者 报告者 操作者 批准者
     签发者 取材者 接收者 采集者 检验人 审核人 送检人 打印时间 打印日期 送检日期 送检时间 检验时间 临床症状 主诉
@@ -64,7 +65,10 @@ _MORE_KEYS = """
     联系电话 住址 地址 费别 身份证号 体重 身高 检查设备 仪器型号 检查仪器 设备 造影剂 对比剂 检查项目 检验项目
     检查名称 医嘱项目 送检材料 送检部位 手术名称 标本 样本 标本状态 样本状态 标本性状 ID ID号 初诊医生 主诊医生
     复诊医生 审核医生 检查医生 执行科室 开单医生 患者 病人 门诊/住院号 报告单号 流水号 检验单号 申请单号 体检号
-    送检 检验 审核 复核 签发 批准 录入 签收 医保号 住院/门诊号 登记号 就诊号 超声号 放射号 CT号 MR号 MRI号 B超号 X线号 内镜号 蜡块号
+    主治医师 主管医师 入院诊断 出院诊断 术前诊断 术后诊断 诊疗经过 治疗经过 手术经过 入院情况 出院情况 出院医嘱 体格检查
+    辅助检查 既往史 个人史 家族史 过敏史 治疗方案 处理意见 麻醉方式 手术方式 手术日期 术者 手术者
+    送检 检验 审核 复核 签发 批准 录入 签收 医保号 住院/门诊号 登记号 就诊号
+    超声号 放射号 CT号 MR号 MRI号 B超号 X线号 内镜号 蜡块号
 """
 # CT所见, 超声诊断, 镜检意见: what was looked with, and a word for what was seen or concluded
 _LOOKED_WITH = """
@@ -81,8 +85,9 @@ _KEY_ENDING = re.compile(
     r"[\u4e00-\u9fff/()A-Z]{0,8}(?:医生|医师|时间|日期|号码|编号|科室|病区|床号|诊断|所见|意见|提示|印象|结论|部位|方法|类型|种类|类别"
     r"|目的|描述|表现|医院|单位|年龄|性别|姓名|病史|主诉|签名|检验者|审核者|核对者|报告者|检查号|住院号|门诊号|条码号|[院诊病标样历床]号)"
 )
-_SECTION = re.compile(
-    r"所见|表现|诊断|印象|结论|意见|提示|描述|病史|主诉|建议|摘要|小结|分析|检查结果|检验结果|免疫组化|检查方法|检查技术|检查记录|方案|治疗"
+_SECTION = re.compile(  # at the end: 诊断 is one, 诊断医生 and 医嘱号 are not
+    r"(?:所见|表现|诊断|印象|结论|意见|提示|描述|病史|主诉|建议|摘要|小结|分析|检查结果|检验结果|免疫组化|检查方法|检查技术|检查记录"
+    r"|方案|治疗|经过|情况|医嘱|[往人族]史)(?:结果|内容|如下)?\d?(?:[(（].*[)）])?$"
 )
 BOILERPLATE = re.compile(
     r"签字有效|签章|盖章|仅对.{0,12}(?:标本|样本|样品)|仅供.{0,8}参考|[本此]报告|不作.{0,8}证明|第\s*\d+\s*页|共\s*\d+\s*页|版权|声明[:：]"
@@ -90,8 +95,16 @@ BOILERPLATE = re.compile(
 
 
 def fold(text: str) -> str:
-    """`text` as words are compared: full-width forms as ASCII, no white space, no colon at the end, lower case."""
-    return "".join(unicodedata.normalize("NFKC", text).split()).rstrip(":").lower()
+    """`text` as words are compared: full-width forms as ASCII, no white space, no colon at the end, lower case.
+
+    Engines read some simplified characters as traditional ones (性別): these count as the same.
+    """
+    return "".join(unicodedata.normalize("NFKC", simplify(text)).split()).rstrip(":").lower()
+
+
+def simplify(text: str) -> str:
+    """`text` with the traditional characters that engines take for simplified ones in names of fields."""
+    return text.translate(_TRADITIONAL)
 
 
 @cache
@@ -156,7 +169,7 @@ def _segment(word: str) -> list[str] | None:
     """`word` cut into header words, longest first; None where something is left over."""
     if not word:
         return []
-    for length in range(min(_LONGEST_HEADER, len(word)), 1, -1):
+    for length in range(min(_LONGEST_HEADER, len(word)), 0, -1):
         if word[:length] in HEADER_WORDS:
             rest = _segment(word[length:])
             if rest is not None:

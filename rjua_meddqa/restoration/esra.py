@@ -20,6 +20,7 @@ from rjua_meddqa.schema import Box
 
 LINE_DISCOUNT = 0.15  # r* (Appendix C)
 SPACE_FACTOR = 0.7  # l* (Appendix C)
+FARTHEST = 1_000_000  # pixels from the origin; one box beyond would put millions of spaces into a line
 HEIGHT_CLUSTERS = 3  # k of step 3, which the paper leaves open: headings, body, small print
 Layout = Literal["paper", "absolute"]
 
@@ -50,7 +51,7 @@ def restore(
             as the released code does: columns of a table stay below each other.
 
     Raises:
-        InputError: a box without height or width, or with a coordinate that is no finite number.
+        InputError: a box without height or width, or with a coordinate that is no finite number or beyond FARTHEST.
         ConfigError: `r`, `l` or `layout` out of range.
     """
     if not (0 <= r <= 1 and 0 <= l <= 1):
@@ -65,9 +66,11 @@ def restore(
 
 
 def check_box(box: Box, where: str) -> None:
-    """Raises InputError for a box without height or width or with a coordinate that is no finite number."""
+    """Raises InputError for a box without height or width or with a coordinate that is no finite number or too far."""
     if not all(math.isfinite(value) for point in box.points for value in point):
         raise InputError(f"{where}: coordinates {box.points} hold a value that is no finite number; remove the box")
+    if any(abs(value) > FARTHEST for point in box.points for value in point):
+        raise InputError(f"{where}: coordinates {box.points}; allowed are {FARTHEST:,} pixels at most; remove the box")
     if box.height <= 0 or box.width <= 0:
         raise InputError(f"{where}: width {box.width:g}, height {box.height:g}; both must be above 0; remove the box")
 

@@ -81,7 +81,7 @@ def open_report(path: Path) -> ReportImage:
             wanted = _factor(image.size)
             coefficients = _coefficient_bytes(image)
             image.draft(None, (width // wanted, height // wanted))  # does nothing but for JPEG
-            _refuse_size(path, image, coefficients)
+            _refuse_size(path, (width, height), image, coefficients)
             drafted = max(1, round(max(width, height) / max(image.size)))
             pixels, reduced = _reduce_to_rgb(image)
     except UnidentifiedImageError:
@@ -155,12 +155,12 @@ def _coefficient_bytes(image: "Image.Image") -> int:
     return 2 * image.width * image.height * sum(across * down for across, down in samplings) // full
 
 
-def _refuse_size(path: Path, image: "Image.Image", coefficients: int) -> None:
+def _refuse_size(path: Path, original: tuple[int, int], image: "Image.Image", coefficients: int) -> None:
     depth = 4 if image.mode in ("I", "F") else 2 if image.mode.startswith("I;16") else 1
     size = max(coefficients, image.width * image.height * len(image.getbands()) * depth)
     if size > MAX_DECODED:
         raise InputError(
-            f"{path}: {image.width} x {image.height} pixels in mode {image.mode} would take {size / 1e9:.1f} GB, "
+            f"{path}: {original[0]} x {original[1]} pixels in mode {image.mode} would take {size / 1e9:.1f} GB, "
             f"allowed are {MAX_DECODED / 1e9:.1f}; save it smaller or as a JPEG that is not progressive"
         )
 

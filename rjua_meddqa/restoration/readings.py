@@ -94,14 +94,19 @@ def fill_cache(paths: Sequence[Path], engine: OcrEngine, cache: RecordStore, wor
             keys[path] = reading_key(path, engine)
         except InputError as error:
             failed[path] = one_line(error)
-    todo = {key: path for path, key in keys.items() if key not in cache}  # the same image twice is read once
+    todo: dict[str, Path] = {}
+    for path, key in keys.items():
+        if key not in cache:
+            todo.setdefault(key, path)  # the same image twice is read once
     broken: dict[str, str] = {}
     for key, reading in track(read_reports(todo, engine, workers), "Reading images", total=len(todo)):
         if isinstance(reading, str):
             broken[key] = reading
         else:
             cache.append([{"key": key, **reading}])
-    failed |= {path: broken[key] for path, key in keys.items() if key in broken}
+    for path, key in keys.items():
+        if key in broken:
+            failed[path] = broken[key] if todo[key] == path else f"{path}: the same content as {broken[key]}"
     if len(failed) == len(paths):
         raise InputError(f"none of {len(paths)} images can be read; the first: {next(iter(failed.values()), '')}")
     return Readings({path: key for path, key in keys.items() if key not in broken}, failed, len(todo) - len(broken))

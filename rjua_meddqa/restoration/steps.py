@@ -23,15 +23,17 @@ def read_images(images: Path, out: Path, workers: int, governance: Governance) -
     """Read images, and write the boxes of each as `boxes/IMAGE.json`. Raises what `fill_cache` raises."""
     empty = []
     private = governance is Governance.CREDENTIALED
-    with _read(images, out, workers, governance) as (pages, readings):
-        with atomic_folder(out / BOXES, BOXES_KIND, private) as folder:
-            for page in pages:
-                text = json.dumps(boxes_to_json(page.original_boxes), ensure_ascii=False, indent=1)
-                (folder / f"{page.image}.json").write_text(text, encoding="utf-8")
-                if not page.boxes:
-                    empty.append(page.image)
-            manifest = {"kind": BOXES_KIND, "governance": str(governance)}
-            (folder / MANIFEST).write_text(json.dumps(manifest, indent=2), encoding="utf-8")
+    with (
+        _read(images, out, workers, governance) as (pages, readings),
+        atomic_folder(out / BOXES, BOXES_KIND, private) as folder,
+    ):
+        for page in pages:
+            text = json.dumps(boxes_to_json(page.original_boxes), ensure_ascii=False, indent=1)
+            (folder / f"{page.image}.json").write_text(text, encoding="utf-8")
+            if not page.boxes:
+                empty.append(page.image)
+        manifest = {"kind": BOXES_KIND, "governance": str(governance)}
+        (folder / MANIFEST).write_text(json.dumps(manifest, indent=2), encoding="utf-8")
     yield f"boxes: {out / BOXES}"
     yield from _summary(images, len(readings.keys), readings.read_now, empty, readings.failed.values())
 
