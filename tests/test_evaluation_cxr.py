@@ -10,17 +10,20 @@ from types import SimpleNamespace
 import pytest
 from builds import Build, build_release
 from evaluation_models import save_blip2, save_swin_ved, texts_of
+from radeval_fake import install
 
 from medvqa_core.errors import ConfigError, InputError
 from medvqa_core.metrics.bert_score import BertScorer
 from medvqa_core.metrics.caption_row import score_row
+from medvqa_core.metrics.radiology import RadiologyScorer
 from medvqa_hub.cli import run
 from medvqa_hub.evaluation import cxr as evaluation
-from medvqa_hub.evaluation.answering import GenerationSettings
+from medvqa_hub.evaluation.answering import GenerationSettings, StudyAnswerer
 from medvqa_hub.evaluation.checkpoints import open_checkpoint
 from medvqa_hub.evaluation.cxr import CxrOptions, evaluate_cxr, score
 from medvqa_hub.evaluation.finding_accuracy import answer_polarity
 from medvqa_hub.evaluation.predictions import Prediction
+from medvqa_hub.evaluation.radiology import add_radiology
 from medvqa_hub.evaluation.studies import load_studies
 from medvqa_hub.evaluation.text_scores import TextScorer
 from mimic_cxr_vqa.release import open_release
@@ -310,6 +313,103 @@ def test_rows_are_exported_for_their_owner_alone(build, swin_ved, tmp_path):
     right = sum(row["polarity"] == row["label_value"] for row in own if row["label_value"] in ("positive", "negative"))
     assert right == round(results["findings"]["accuracy"] * results["findings"]["rows"])
     assert {path.stat().st_mode & 0o777 for path in out.iterdir()} == {0o600}, "the checkpoint does not say its class"
+
+
+def test_bfloat16_needs_a_gpu_to_answer_and_none_to_score(build, swin_ved, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    arguments = command(build, swin_ved, tmp_path / "out", "--limit", "1", "--examples", "0", "--bf16")
+    assert run(arguments) == 1
+    assert "error: --bf16 needs a GPU, and none is found" in capsys.readouterr().err
+    assert not list((tmp_path / "out").iterdir()), "predictions without answers"
+
+    class OnGpu(evaluation.StudyAnswerer):
+        def __init__(self, checkpoint, settings, device):
+            super().__init__(checkpoint, GenerationSettings(settings.num_beams, settings.max_new_tokens), device)
+
+    monkeypatch.setattr(evaluation, "StudyAnswerer", OnGpu)
+    assert run(arguments) == 0
+    monkeypatch.undo()
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    assert run(arguments) == 0
+    assert "the model was not loaded" in capsys.readouterr().out
+
+
+def test_radiology_scores_are_added_to_results_and_rows(build, swin_ved, tmp_path, capsys, monkeypatch):
+    install(monkeypatch)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)  # as RadEval needs it for CheXbert
+    monkeypatch.setattr(evaluation, "StudyAnswerer", lambda c, s, _: StudyAnswerer(c, s, "cpu"))
+    few = ["--limit", "2", "--beams", "1", "--examples", "0", "--blank-images", "--scored"]
+    arguments = command(build, swin_ved, tmp_path / "out", *few)
+    assert run(arguments) == 0
+    plain = read(tmp_path / "out" / "results.json")
+    assert "radiology" not in plain and "RadEval" not in capsys.readouterr().out
+    assert run([*arguments, "--radiology"]) == 0
+    printed = capsys.readouterr().out
+    assert "Radiology scores (RadEval" in printed and "radgraph_partial" in printed
+    assert "challenge_score left out: it needs BERTScore; give --encoder" in printed
+    for suffix in ("", "-blank"):
+        result = read(tmp_path / "out" / f"results{suffix}.json")
+        scores, rows = result["radiology"]["scores"], result["radiology"]["rows"]
+        assert rows == result["counts"]["scored"] and scores["challenge_score"] is None
+        lines = [json.loads(line) for line in (tmp_path / "out" / f"scored{suffix}.jsonl").open()]
+        assert sum(line["radgraph_simple"] for line in lines) / rows == pytest.approx(scores["radgraph_simple"])
+        assert scores["f1chexbert_all_micro_f1"] == pytest.approx(scores["f1chexbert_sample_acc_all"])
+    with_radiology = read(tmp_path / "out" / "results.json")
+    del with_radiology["radiology"]
+    assert {**with_radiology, "asked_now": 0} == {**plain, "asked_now": 0}, "nothing else changes"
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    assert run([*arguments, "--radiology", "--encoder", "minilm", "--layer", "6"]) == 0
+    assert "CheXbert left out" in capsys.readouterr().out
+    result = read(tmp_path / "out" / "results.json")
+    scores = result["radiology"]["scores"]
+    expected = 0.5 * result["table_4"]["bertscore"] + 0.5 * scores["radgraph_partial"]
+    assert scores["challenge_score"] == pytest.approx(expected) and "f1chexbert_all_micro_f1" not in scores
+
+
+def test_radiology_scores_leave_failures_out_or_score_them_as_empty(monkeypatch):
+    install(monkeypatch)
+    scorer = RadiologyScorer()
+    texts = [("no edema", "no edema"), (None, "no edema"), ("no", " "), ("no", None)]
+    rows = [{"answer": answer, "reference": reference} for answer, reference in texts]
+    result = {}
+    add_radiology(result, rows, scorer)
+    assert result["radiology"]["rows"] == 1
+    assert [row["radgraph_simple"] for row in rows] == [1.0, None, None, None]
+    add_radiology(result, rows, scorer, "empty")
+    assert result["radiology"]["rows"] == 2 and result["radiology"]["scores"]["radgraph_simple"] == 0.5
+    assert [row["radgraph_simple"] for row in rows] == [1.0, 0.0, None, None]
+
+
+@pytest.mark.parametrize(
+    ("broken", "expected"),
+    [
+        (None, "pip install 'medvqa-hub[radiology]'"),
+        ({"load": {"radgraph": Exception("Cannot download the file")}}, "StanfordAIMI/RRG_scorers"),
+        ({"answer": RuntimeError("out of memory")}, "failed on 1 pairs (RuntimeError)"),
+    ],
+    ids=["not installed", "no weights", "broken"],
+)
+def test_radiology_that_cannot_be_had_is_refused_before_any_answer(
+    broken, expected, build, swin_ved, tmp_path, capsys, monkeypatch
+):
+    if broken is None:
+        monkeypatch.setitem(sys.modules, "radeval", None)
+    else:
+        install(monkeypatch, **broken)
+    assert run(command(build, swin_ved, tmp_path / "out", "--radiology")) == 1
+    lines = capsys.readouterr().err.strip().splitlines()
+    assert lines[-1].startswith("error: ") and expected in lines[-1]
+    assert not (tmp_path / "out").exists()
+
+
+def test_radiology_that_fails_in_the_end_leaves_the_row(build, swin_ved, tmp_path, capsys, monkeypatch):
+    install(monkeypatch, answer=lambda scores: scores if len(scores["radgraph_simple"]) == 1 else {})
+    few = ["--limit", "1", "--beams", "1", "--examples", "0", "--radiology"]
+    assert run(command(build, swin_ved, tmp_path / "out", *few)) == 1
+    assert "gave no" in capsys.readouterr().err
+    result = read(tmp_path / "out" / "results.json")
+    assert result["table_4"]["rouge_l"] is not None and "radiology" not in result
+    assert (tmp_path / "out" / "chart.png").exists()
 
 
 @pytest.mark.slow

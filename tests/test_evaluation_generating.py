@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 from builds import Build, build_release
 from evaluation_models import save_blip2, save_swin_ved, texts_of
 from hypothesis import given
@@ -224,7 +225,7 @@ def test_generation_settings_out_of_range(values, message):
 
 
 @pytest.mark.parametrize("device", [None, "cpu"])
-def test_bfloat16_without_a_gpu_is_refused_before_anything_is_written(studies, swin_ved, tmp_path, monkeypatch, device):
+def test_bfloat16_without_a_gpu_is_refused(swin_ved, monkeypatch, device):
     if device is None:
         monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     settings = GenerationSettings(max_new_tokens=4, dtype="bfloat16")

@@ -3,6 +3,7 @@
 import copy
 import json
 import math
+from contextlib import suppress
 from dataclasses import replace
 from types import SimpleNamespace
 from xml.etree import ElementTree
@@ -12,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from meddqa_boxes import box, page, turned
 
-from medvqa_core.errors import InputError
+from medvqa_core.errors import InputError, MedvqaError
 from medvqa_core.governance import Governance
 from medvqa_hub.cli import run
 from rjua_meddqa.annotation.labelstudio import (
@@ -149,6 +150,32 @@ def damaged(name, value):
 def test_exports_that_cannot_be_read(tasks, problem):
     with pytest.raises(InputError, match=problem):
         annotations_of(tasks, "export.json")
+
+
+def _paths(value, path=()):
+    yield path
+    for key in value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ():
+        yield from _paths(value[key], (*path, key))
+
+
+@pytest.mark.parametrize("value", [None, 5, "x", [], {}, [None], [5], {"a": 1}, math.inf, [[]], True])
+def test_whatever_is_damaged_is_an_error_that_says_so(value):
+    whole = annotated(task([box("尿酸", 10, 10)]))
+    for path in list(_paths(whole))[1:]:
+        broken = copy.deepcopy(whole)
+        place = broken
+        for key in path[:-1]:
+            place = place[key]
+        place[path[-1]] = value
+        for read in (lambda: annotations_of([broken], "file"), lambda: boxes_of(broken, "file")):  # noqa: B023
+            with suppress(MedvqaError):
+                read()
+
+
+def test_report_types_of_the_tasks_can_be_chosen():
+    choices = ElementTree.fromstring(labelling_config(["CT", 'X "&" Y', ""])).iter("Choice")
+    values = [choice.get("value") for choice in choices]
+    assert values.count("CT") == 1 and 'X "&" Y' in values and "" not in values
 
 
 def test_a_box_without_measures():

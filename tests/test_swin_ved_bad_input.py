@@ -8,7 +8,7 @@ import torch
 from PIL import Image
 from swin_ved import SwinVedConfig, SwinVedProcessor, train_tokenizer
 from swin_ved_tiny import TEXTS, pad, questions, studies, tiny_model, tiny_processor
-from transformers import BertGenerationConfig, DynamicCache, EncoderDecoderCache, SwinConfig
+from transformers import BertGenerationConfig, DynamicCache, EncoderDecoderCache, SwinConfig, SwinModel
 
 IMAGE = Image.new("L", (70, 70))
 

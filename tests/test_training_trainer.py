@@ -227,6 +227,12 @@ def test_steps_and_shares():
         batches_per_process(recipe(training={"studies_per_batch": 1}), 3)
 
 
+def test_arguments_that_the_scheduler_does_not_take(tmp_path):
+    trainer = make_trainer(tmp_path, training={"scheduler": "cosine", "scheduler_arguments": {"patience": 2}})
+    with pytest.raises(ConfigError, match=r"scheduler_arguments \{'patience': 2\} do not fit the scheduler cosine"):
+        trainer.train()
+
+
 def test_a_validation_each_epoch(tmp_path):
     settings = recipe(selection={"every": "epoch"}, training={"epochs": 2.0, "max_steps": None})
     arguments = make_arguments(settings, tmp_path, studies=10, validates=True)

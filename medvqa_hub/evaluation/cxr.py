@@ -10,7 +10,8 @@
                                    scored-shuffled.jsonl, scored-blank.jsonl)
     OUT/baseline.csv               BERTScore's baseline              (--baseline computed)
 
-With --radiology the results and scored rows have RadEval's scores too. The results hold figures and counts, no text. Scores are always made anew from the predictions.
+With --radiology, results and scored rows have RadEval's scores too. The results hold figures and counts, no text.
+Scores are always made anew from the predictions.
 """
 
 from collections.abc import Sequence

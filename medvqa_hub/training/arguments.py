@@ -59,7 +59,7 @@ def make_arguments(recipe: Recipe, out: Path, studies: int, validates: bool) -> 
     """transformers' arguments for `recipe`, over `studies` usable studies.
 
     Raises:
-        ConfigError: bfloat16 is asked for and there is no GPU, or scheduler arguments are not the scheduler's.
+        ConfigError: bfloat16 is asked for and there is no GPU.
     """
     check_machine(recipe)
     training, selection = recipe.training, recipe.selection

@@ -131,6 +131,17 @@ class SupervisedTrainer(Trainer):
             self.optimizer = torch.optim.AdamW(groups, betas=tuple(training.betas))
         return self.optimizer
 
+    def create_scheduler(self, *args: Any, **kwargs: Any) -> Any:
+        """As Trainer; arguments that the scheduler does not take are an error of the recipe."""
+        try:
+            return super().create_scheduler(*args, **kwargs)
+        except (TypeError, ValueError) as error:
+            training = self.recipe.training
+            raise ConfigError(
+                f"training.scheduler_arguments {training.scheduler_arguments} do not fit the scheduler "
+                f"{training.scheduler}: {error}"
+            ) from error
+
     def training_step(self, model: Any, inputs: dict[str, Any], num_items_in_batch: Any = None) -> torch.Tensor:
         """One batch forward and backward; its random numbers depend on the batch's number alone."""
         torch.manual_seed(derive_seed(self.recipe.training.seed, 3, inputs["number"]))

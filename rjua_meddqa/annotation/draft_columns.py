@@ -15,8 +15,13 @@ from rjua_meddqa.annotation.ranges import parse_number, parse_range
 _DATE = re.compile(r"\d{4}\s*[-/.年]?\s*\d{1,2}|\d{1,2}:\d{2}")
 # where a unit ends, or a number before a name
 _END_OF_CELL = re.compile(r"/(?:mL|ml|dL|dl|L|l|h|HP|LP)|%|(?<=\d)(?=[\u4e00-\u9fff])|(?<=[A-Za-z])(?=[\u4e00-\u9fff])")
-
-
+_UNIT = r"(?:[×xX*]?10[\^*]\d{1,2})?[A-Za-zμ%/]+"
+# what tells where one cell ends and the next begins, by the roles of their columns
+_JOINT = {
+    (words.ITEM, words.RESULT): re.compile(r"(.*[\u4e00-\u9fff)）])([<>≤≥＜＞]?\d+(?:\.\d+)?|阴性|阳性|弱阳性|未检出)"),
+    (words.RESULT, words.UNIT): re.compile(rf"([<>≤≥＜＞]?\d+?(?:\.\d+?)?)({_UNIT})"),
+    (words.UNIT, words.RANGE): re.compile(rf"({_UNIT})([<>≤≥＜＞]?\d.*)"),
+}
 Header = list[tuple[str, Cell]]  # (role, cell) from left to right
 
 
@@ -160,6 +165,8 @@ def fill(groups: list[Group], cells: Sequence[Cell]) -> None:
             under = [column for _, column in columns if overlap(cell, column.header) > 0]
             pieces = tokens(cell) if len(under) > 1 or any(map(is_arrow, cell.text)) else [cell]
             pieces = [half for piece in pieces for half in _cut_at_border(piece, groups)]
+            others = [other for other in row if other is not cell]
+            pieces = [half for piece in pieces for half in _cut_between_columns(piece, groups, others)]
             for group, column, piece in _place(cell, pieces, columns):
                 if is_arrow(piece.text):
                     group.of(words.FLAG).append(piece)
@@ -179,6 +186,24 @@ def _cut_at_border(piece: Cell, groups: list[Group]) -> list[Cell]:
         cut = min(ends, key=lambda end: abs(part(piece, 0, end).right - border.left), default=None)
         if cut is not None and abs(part(piece, 0, cut).right - border.left) < 2 * border.height:
             return [part(piece, 0, cut), part(piece, cut, len(piece.text))]
+    return [piece]
+
+
+def _cut_between_columns(piece: Cell, groups: list[Group], others: list[Cell]) -> list[Cell]:
+    """A piece over two columns, read without the space between them (`血小板210`), in two.
+
+    Only where nothing else in the row stands under the second column: a name may well end in a number.
+    """
+    for group in groups:
+        for before, after in pairwise(group.columns):
+            match = (
+                _JOINT[before.role, after.role].fullmatch(piece.text) if (before.role, after.role) in _JOINT else None
+            )
+            if match is None or any(overlap(other, after.header) > 0 for other in others):
+                continue
+            halves = [part(piece, *match.span(1)), part(piece, *match.span(2))]
+            if overlap(halves[0], before.header) > 0 and overlap(halves[1], after.header) > 0:
+                return halves
     return [piece]
 
 

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from typing import TYPE_CHECKING, Any
+from xml.sax.saxutils import quoteattr
 
 from medvqa_core.errors import InputError, show
 from medvqa_core.governance import Governance, parse
@@ -100,25 +101,30 @@ def boxes_of(task: Mapping[str, Any], where: str) -> tuple[Box, ...]:
     """
     result = _result_of(task, where)
     if result is None:
-        result = [entry for prediction in task.get("predictions") or () for entry in prediction["result"]]
-    texts = {entry.get("id"): entry for entry in result if entry.get("from_name") == TEXT}
+        result = [entry for made in _dicts(task.get("predictions"), where) for entry in _entries(made, where)]
+    texts = {str(entry.get("id")): entry for entry in result if entry.get("from_name") == TEXT}
     boxes = []
     for entry in result:
         if entry.get("from_name") != BOXES:
             continue
-        transcription = texts.get(entry.get("id"), {}).get("value", {}).get("text", [])
+        transcription = texts.get(str(entry.get("id")), {}).get("value", {}).get("text", [])
         boxes.append(
             _box(entry, "\n".join([transcription] if isinstance(transcription, str) else transcription), where)
         )
     return tuple(boxes)
 
 
-def labelling_config() -> str:
-    """The labelling interface of these tasks, to be pasted into the project's settings."""
-    choices = {"report_type": REPORT_TYPES, "image_type": IMAGE_TYPES, "image_quality": IMAGE_QUALITIES}
+def labelling_config(report_types: Iterable[str] = ()) -> str:
+    """The labelling interface of these tasks, to be pasted into the project's settings.
+
+    Args:
+        report_types: those of the tasks; what is not among REPORT_TYPES becomes a choice as well.
+    """
+    kinds = (*REPORT_TYPES, *sorted({kind for kind in report_types if kind} - set(REPORT_TYPES)))
+    choices = {"report_type": kinds, "image_type": IMAGE_TYPES, "image_quality": IMAGE_QUALITIES}
     blocks = []
     for name, values in choices.items():
-        options = "".join(f'\n      <Choice value="{value}"/>' for value in values)
+        options = "".join(f"\n      <Choice value={quoteattr(value)}/>" for value in values)
         blocks.append(
             f'    <Choices name="{name}" toName="{IMAGE}" showInline="true" required="true">{options}\n    </Choices>'
         )
@@ -177,7 +183,9 @@ def _box(entry: Mapping[str, Any], text: str, where: str) -> Box:
         x, y = value["x"] * size[0] / 100, value["y"] * size[1] / 100
         width, height = value["width"] * size[0] / 100, value["height"] * size[1] / 100
         turn = math.radians(value.get("rotation", 0))
-    except (KeyError, TypeError) as error:
+        if not all(map(math.isfinite, (x, y, width, height, turn))):
+            raise ValueError("a measure is no finite number")
+    except (KeyError, TypeError, ValueError, IndexError) as error:
         raise InputError(
             f"{where}: box {entry.get('id')!r} lacks a measure ({error}); remove it and export again"
         ) from error
@@ -189,14 +197,31 @@ def _box(entry: Mapping[str, Any], text: str, where: str) -> Box:
 
 def _result_of(task: Mapping[str, Any], where: str) -> list[dict[str, Any]] | None:
     """The entries of the annotation that counts, None where there is none."""
-    made = [entry for entry in task.get("annotations") or () if not entry.get("was_cancelled")]
+    made = [entry for entry in _dicts(task.get("annotations"), where) if not entry.get("was_cancelled")]
     if not made:
         return None
-    latest = max(made, key=lambda entry: str(entry.get("updated_at") or entry.get("created_at") or ""))
-    result = latest.get("result")
-    if not isinstance(result, list) or not all(isinstance(entry, dict) for entry in result):
+    return _entries(max(made, key=lambda entry: str(entry.get("updated_at") or entry.get("created_at") or "")), where)
+
+
+def _entries(made: Mapping[str, Any], where: str) -> list[dict[str, Any]]:
+    """The entries of an annotation or prediction. Raises InputError where one is not as Label Studio writes it."""
+    if not isinstance(made.get("result"), list):
         raise InputError(f"{where}: the annotation has no result list; export the project again as JSON")
-    return result
+    entries = _dicts(made["result"], where)
+    for entry in entries:
+        value = entry.get("value", {})  # relations have none
+        lists = [value.get(name, []) for name in ("text", "choices")] if isinstance(value, dict) else [None]
+        texts = [[texts] if isinstance(texts, str) else texts for texts in lists]
+        if not all(isinstance(part, list) and all(isinstance(text, str) for text in part) for part in texts):
+            raise InputError(f"{where}: entry {entry.get('id')!r} is damaged; export the project again as JSON")
+    return entries
+
+
+def _dicts(values: Any, where: str) -> list[dict[str, Any]]:
+    """A list of JSON objects; none where the export leaves them out."""
+    if not isinstance(values or [], list) or not all(isinstance(value, dict) for value in values or []):
+        raise InputError(f"{where}: annotations are not as Label Studio writes them; export the project again as JSON")
+    return values or []
 
 
 def _annotation(data: Mapping[str, Any], result: Sequence[Mapping[str, Any]], where: str) -> Annotation:
@@ -207,6 +232,8 @@ def _annotation(data: Mapping[str, Any], result: Sequence[Mapping[str, Any]], wh
         if chosen[name] not in allowed:
             raise InputError(f"{where}: {name} {show(chosen[name])} is unknown; allowed: {', '.join(allowed)}")
     extra = data.get("extra") or {}
+    if not isinstance(extra, dict):
+        raise InputError(f"{where}: extra is no object; only tasks of `meddqa labelstudio-export` can be read")
     return Annotation(
         idx=str(data.get("idx", "")),
         img_path=data["img_path"],

@@ -92,19 +92,20 @@ def export_tasks(data: Path, pages: Path, out: Path, prefix: str) -> Iterator[st
     folder = open_folder(data)
     governance = strictest((folder.governance, _class_of_pages(pages)))
     by_name = _by_name(read_pages(pages), pages)
-    tasks, missing = [], []
+    tasks, missing, report_types = [], [], set()
     for annotation in read_annotations(folder.file(ANNOTATIONS), skipped := []):
         page = by_name.get(Path(annotation.img_path).name)
         if page is None:
             missing.append(f"{annotation.img_path}: no restored page; run meddqa esra for its image")
         else:
             tasks.append(task_of(page, annotation, prefix + quote(annotation.img_path), governance))
+            report_types.add(annotation.report_type)
     if not tasks:
         raise InputError(f"{pages}: no page of any image in {folder.file(ANNOTATIONS)}; restore them: meddqa esra")
     counts = {"tasks": len(tasks), "left_out": len(missing) + len(skipped)}
     with atomic_folder(out, LABELSTUDIO_KIND) as partial:
         (partial / TASKS).write_text(json.dumps(tasks, ensure_ascii=False, indent=1), encoding="utf-8")
-        (partial / CONFIG).write_text(labelling_config(), encoding="utf-8")
+        (partial / CONFIG).write_text(labelling_config(report_types), encoding="utf-8")
         manifest = {"kind": LABELSTUDIO_KIND, "governance": str(governance), "counts": counts}
         (partial / MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
     yield _counts(counts)
