@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from rjua_meddqa.restoration.esra import RestoredText
     from rjua_meddqa.restoration.pages import Page
 
-NAME, VERSION = "esra-rules", "2"
+NAME, VERSION = "esra-rules", "3"
 SUMMARY = "summary_qa"
 PAGES_KEPT = 64  # questions come image by image
 

@@ -271,6 +271,7 @@ def test_credentialed_data_never_goes_to_another_machine(tmp_path, monkeypatch):
     assert local.asked
     for name in ("predictions.jsonl", "scored.jsonl", "results.json"):
         assert (tmp_path / "out" / name).stat().st_mode & 0o077 == 0, name
+    assert (tmp_path / "out").stat().st_mode & 0o777 == 0o700
 
 
 def test_a_folder_of_the_authors_is_share_alike(tmp_path, monkeypatch):

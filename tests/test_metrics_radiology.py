@@ -119,6 +119,17 @@ def test_a_failure_never_becomes_a_score_and_tells_no_text(monkeypatch):
     assert "patient" not in str(found.value)
 
 
+def test_what_chexbert_fails_with_is_named(monkeypatch):
+    def like_scikit_learn(scores):
+        if "f1chexbert_sample_acc_5" in scores:
+            raise AttributeError("'matrix' object has no attribute 'format'")
+        return scores
+
+    install(monkeypatch, answer=like_scikit_learn)
+    with pytest.raises(ConfigError, match=r"\(AttributeError\); .*pip install 'scikit-learn<1.9'; go on without"):
+        radiology_scores(["a"], ["a"])
+
+
 @pytest.mark.parametrize(
     "change",
     [

@@ -29,6 +29,7 @@ LEVELS = ("radgraph_simple", "radgraph_partial", "radgraph_complete")
 LABEL_ACCURACY = ("f1chexbert_sample_acc_5", "f1chexbert_sample_acc_all")
 LABEL_F1 = tuple(f"f1chexbert_{labels}_{kind}_f1" for kind in ("micro", "macro", "weighted") for labels in ("5", "all"))
 CHALLENGE, CHALLENGE_LEVEL = "challenge_score", "radgraph_partial"
+CHEXBERT_REMEDY = "CheXbert of RadEval 2.2.1 fails with scikit-learn 1.9: pip install 'scikit-learn<1.9'; "
 CHUNK = 64  # pairs between steps of the progress bar; RadGraph reads one text at a time anyway
 INSTALL = "pip install 'medvqa-hub[radiology]', or go on without the radiology scores"
 
@@ -96,11 +97,11 @@ class RadiologyScorer:
         """Label accuracy of each pair, and F1 over all; RadEval gives the two in two modes."""
         if not pairs:
             return {name: [] for name in LABEL_ACCURACY}, dict.fromkeys(LABEL_F1)
-        found = _ask(self._chexbert, pairs)
+        found = _ask(self._chexbert, pairs, CHEXBERT_REMEDY)
         accuracy = {name: _values(found, name, len(pairs)) for name in LABEL_ACCURACY}
         self._chexbert.per_sample, self._chexbert.detailed = False, True  # detailed is the one that rounds nothing
         try:
-            found = _ask(self._chexbert, pairs)
+            found = _ask(self._chexbert, pairs, CHEXBERT_REMEDY)
         finally:
             self._chexbert.per_sample, self._chexbert.detailed = True, False
         return accuracy, {name: _values({name: [found.get(name)]}, name, 1)[0] for name in LABEL_F1}
@@ -155,14 +156,14 @@ def _load(evaluator: Any, metric: str, show_progress: bool) -> Any:
         ) from error
 
 
-def _ask(evaluator: Any, pairs: list[tuple[str, str]]) -> dict[str, Any]:
+def _ask(evaluator: Any, pairs: list[tuple[str, str]], remedy: str = "") -> dict[str, Any]:
     try:
         with _quiet():
             return evaluator(refs=[reference for _, reference in pairs], hyps=[prediction for prediction, _ in pairs])
     except Exception as error:  # third-party models: anything; the message may hold a text, so only its kind is told
         raise ConfigError(
             f"RadEval {_version()} failed on {len(pairs)} pairs ({type(error).__name__}); "
-            "go on without the radiology scores, or report it to RadEval"
+            f"{remedy}go on without the radiology scores, or report it to RadEval"
         ) from error
 
 

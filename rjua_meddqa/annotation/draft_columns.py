@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 from statistics import median
 
@@ -166,7 +167,8 @@ def fill(groups: list[Group], cells: Sequence[Cell]) -> None:
             pieces = tokens(cell) if len(under) > 1 or any(map(is_arrow, cell.text)) else [cell]
             pieces = [half for piece in pieces for half in _cut_at_border(piece, groups)]
             others = [other for other in row if other is not cell]
-            pieces = [half for piece in pieces for half in _cut_between_columns(piece, groups, others)]
+            taken = [min((column for _, column in columns), key=partial(_distance, other)) for other in others]
+            pieces = [half for piece in pieces for half in _cut_between_columns(piece, groups, taken)]
             for group, column, piece in _place(cell, pieces, columns):
                 if is_arrow(piece.text):
                     group.of(words.FLAG).append(piece)
@@ -189,17 +191,17 @@ def _cut_at_border(piece: Cell, groups: list[Group]) -> list[Cell]:
     return [piece]
 
 
-def _cut_between_columns(piece: Cell, groups: list[Group], others: list[Cell]) -> list[Cell]:
+def _cut_between_columns(piece: Cell, groups: list[Group], taken: list[Column]) -> list[Cell]:
     """A piece over two columns, read without the space between them (`血小板210`), in two.
 
-    Only where nothing else in the row stands under the second column: a name may well end in a number.
+    Only where the second column is not `taken` by another cell of the row: a name may well end in a number.
     """
     for group in groups:
         for before, after in pairwise(group.columns):
             match = (
                 _JOINT[before.role, after.role].fullmatch(piece.text) if (before.role, after.role) in _JOINT else None
             )
-            if match is None or any(overlap(other, after.header) > 0 for other in others):
+            if match is None or any(column is after for column in taken):
                 continue
             halves = [part(piece, *match.span(1)), part(piece, *match.span(2))]
             if overlap(halves[0], before.header) > 0 and overlap(halves[1], after.header) > 0:
