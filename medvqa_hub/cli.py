@@ -51,7 +51,7 @@ def demo(
     seed: Annotated[int, typer.Option(help="Seed of the studies and their questions.")] = 0,
     training_studies: Annotated[
         int, typer.Option(min=0, help="Small studies to train on, about 5 minutes; 0: no training.")
-    ] = 2_500,
+    ] = 3_000,
     reports: Annotated[bool, typer.Option(help="Also read the bundled Chinese report images.")] = True,
 ) -> None:
     """Run the whole story on synthetic data: draw, ask, answer, release, load, count, look, train, evaluate, read."""

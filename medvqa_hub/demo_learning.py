@@ -24,7 +24,7 @@ from medvqa_hub.demo_training import (
 from medvqa_hub.evaluation.printing import figure, make_table
 from medvqa_hub.training.training_log import read_log
 
-EPOCHS = {"encoder": 6, 1: 1.0, 2: 1.0}
+EPOCHS = {"encoder": 6, 1: 1.0, 2: 2.0}
 STEPS_OF_STAGE_3 = 40
 STUDIES_EVALUATED = 60
 FEW = 8  # studies that stage 3 validates on while it trains
