@@ -5,7 +5,7 @@ from meddqa_words import SIZE, WordEngine, draw_words, photograph
 from PIL import Image
 
 from medvqa_core.errors import ConfigError
-from rjua_meddqa.restoration.outline import Outline
+from rjua_meddqa.restoration.outline import Outline, find_outline
 from rjua_meddqa.restoration.quality import edge_angle, judge_quality, judge_type, text_spread
 from rjua_meddqa.restoration.rectify import rectify
 
@@ -53,3 +53,14 @@ def test_only_photos_can_be_low():
     assert judge_type("pdf")[0] == judge_type("screenshot")[0] == "high"
     with pytest.raises(ConfigError, match="'scan' is unknown; allowed: pdf, photo, screenshot"):
         judge_type("scan")
+
+
+def test_a_corner_that_simplifying_rounds_off_is_drawn_out():
+    """The left edge of this page was cut short by one corner, so that the page was taken to fill the image."""
+    from rjua_meddqa import SAMPLE_DIR
+    from rjua_meddqa.restoration.ocr import read_boxes
+
+    with Image.open(SAMPLE_DIR / "images" / "report0004.jpg") as image:
+        outline = find_outline(image.convert("RGB"), read_boxes(SAMPLE_DIR / "boxes" / "report0004.json"))
+    assert len(outline.corners()) == 4
+    assert edge_angle(outline) > 15  # the annotation says low

@@ -82,6 +82,7 @@ def find_outline(image: "Image.Image", boxes: Sequence[Box]) -> Outline | None:
     polygon = cv2.approxPolyDP(hull, SIMPLIFY * cv2.arcLength(hull, True), True)[:, 0, :].astype(float)
     if len(polygon) < 3:
         return None
+    polygon = _draw_out_corners(polygon, hull[:, 0, :].astype(float), SIMPLIFY * cv2.arcLength(hull, True))
     x, y = polygon.T
     if (x * np.roll(y, -1) - np.roll(x, -1) * y).sum() < 0:
         polygon = polygon[::-1]  # clockwise as seen, y down
@@ -93,6 +94,34 @@ def find_outline(image: "Image.Image", boxes: Sequence[Box]) -> Outline | None:
     points = tuple((float((px + 0.5) * scale), float((py + 0.5) * scale)) for px, py in polygon)
     outline = Outline(points, tuple(bool(edge) for edge in edges))
     return outline if _holds_text(outline, boxes) else None
+
+
+def _draw_out_corners(polygon: np.ndarray, hull: np.ndarray, reach: float) -> np.ndarray:
+    """`polygon` (points, 2) with its corners where its edges, fitted to the hull, meet.
+
+    Simplifying keeps points of the hull, and at a rounded corner those may lie far from where the edges would meet.
+
+    Args:
+        reach: pixels; a corner that would move further stays, and so do edges that little of the hull lies along.
+    """
+    steps = np.linspace(0, 1, 50, endpoint=False)[:, None]
+    dense = np.concatenate([a + (b - a) * steps for a, b in zip(hull, np.roll(hull, -1, axis=0), strict=True)])
+    lines = []
+    for start, end in zip(polygon, np.roll(polygon, -1, axis=0), strict=True):
+        length = max(float(np.hypot(*(end - start))), 1e-9)
+        along = (end - start) / length
+        across = np.array([-along[1], along[0]])
+        t, off = (dense - start) @ along, (dense - start) @ across
+        near = (abs(off) <= reach) & (t > 0.2 * length) & (t < 0.8 * length)
+        slope, shift = np.polyfit(t[near], off[near], 1) if near.sum() >= 2 else (0.0, 0.0)
+        lines.append((start + shift * across, along + slope * across))
+    corners = []
+    for i, corner in enumerate(polygon):
+        (p, u), (q, v) = lines[i - 1], lines[i]
+        cross = u[0] * v[1] - u[1] * v[0]
+        met = p + u * ((q - p)[0] * v[1] - (q - p)[1] * v[0]) / cross if abs(cross) > 0.1 else corner
+        corners.append(met if np.hypot(*(met - corner)) <= reach else corner)
+    return np.array(corners)
 
 
 def _tell_edges(polygon: np.ndarray, size: tuple[int, int]) -> np.ndarray:
