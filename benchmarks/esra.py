@@ -8,6 +8,7 @@ how many rows of the annotated tables have item and result on one line. No page'
 Run: python benchmarks/esra.py [folder of the samples]
 """
 
+import os
 import random
 import shutil
 import statistics
@@ -23,7 +24,8 @@ from rjua_meddqa.schema import Box
 
 BOXES, PAGES, ROUNDS = 100, 50, 9
 TARGETS = {"pages_per_second": 200, "cached_ratio": 20, "rows_on_one_line": 49}
-SAMPLES = Path(__file__).parents[2] / "shared" / "data" / "rjua_samples"
+REAL_DATA = Path(os.environ.get("MEDVQA_REAL_DATA", Path(__file__).parents[2] / "shared" / "data"))
+SAMPLES = REAL_DATA / "rjua_samples"
 ANNOTATIONS = "sampled_image_content_kv_table_annotation.csv"
 COPIES = 2  # of each sample in the run with several workers; a trailing byte makes them other images
 WORKERS = 2

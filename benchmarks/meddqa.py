@@ -10,6 +10,7 @@ Run: python benchmarks/meddqa.py [--samples FOLDER] [--work FOLDER]; with a work
 
 import argparse
 import json
+import os
 import tempfile
 from collections.abc import Callable
 from dataclasses import asdict
@@ -35,7 +36,8 @@ from rjua_meddqa.restoration.pages import Page, read_pages
 from rjua_meddqa.restoration.row_check import check_rows
 from rjua_meddqa.schema import CONTENT_TASKS, Annotation
 
-SAMPLES = Path(__file__).parents[2] / "shared" / "data" / "rjua_samples"
+REAL_DATA = Path(os.environ.get("MEDVQA_REAL_DATA", Path(__file__).parents[2] / "shared" / "data"))
+SAMPLES = REAL_DATA / "rjua_samples"
 DOCS = Path(__file__).parent.parent / "docs" / "meddqa.md"
 PARTS = ("released", "synthetic")
 SYNTHETIC, SEED = 60, 2026  # another seed than the bundled sample's
