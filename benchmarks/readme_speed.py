@@ -74,7 +74,7 @@ def _page_rows() -> list[str]:
         f"| pages of {esra['boxes']} boxes restored by ESRA (`esra.py`) | {esra['pages_per_second']}/s a core "
         f"| target {esra['targets']['pages_per_second']}/s | |",
         f"| {pipeline['images']} report images read, rectified, restored | {pipeline['median_seconds_per_page']} s a "
-        f"page, peak {pipeline['peak_memory_mib']} MiB | the second time, from the cache: "
+        f"page (median), peak {pipeline['peak_memory_mib']} MiB | the second time, from the cache: "
         f"{pipeline['second_run_seconds']} s in all | **{pipeline['cached_ratio']}x** |",
     ]
 
