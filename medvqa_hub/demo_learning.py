@@ -55,7 +55,8 @@ def tell_how_it_learns(console: Console, out: Path, studies: int, seed: int) -> 
     console.print(Rule("8. What it learned: the test split's patients, answered greedily"))
     console.print(_table(results))
     say("Finding: share of answers that say of their finding what the label says; balanced: an answer that")
-    say("ignores the images gets 0.5. In the shuffled row each study got another patient's.")
+    say("ignores the images gets 0.5. In the shuffled row each study got another patient's. Stage 3 is rewarded for")
+    say("likeness to the references: the text scores rise, and at this size the findings pay for it.")
     reward = recipe_of(story, 3).reward.name
     draw_curves([read_log(story.run_of(stage)) for stage in STAGES], reward, out / "curves.png")
     return {
