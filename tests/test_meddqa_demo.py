@@ -7,6 +7,7 @@ import pytest
 from PIL import Image
 from rich.console import Console
 
+from medvqa_core.errors import ConfigError
 from medvqa_hub import demo_meddqa
 from medvqa_hub.demo_meddqa import IMAGES, run_meddqa_demo
 from rjua_meddqa import SAMPLE_DIR, phantom_sheet
@@ -23,6 +24,13 @@ def tell(out, width: int = 80):
 
 
 @pytest.mark.slow
+def has_font() -> bool:
+    try:
+        return phantom_sheet.find_font().is_file()
+    except ConfigError:
+        return False
+
+
 def test_images_become_text_drafts_questions_scores_and_a_picture(tmp_path, monkeypatch):
     results, lines = tell(tmp_path / "demo")
     assert results["asked_now"] == results["counts"]["asked"] > 200 and results["counts"]["failed"] == 0
@@ -32,9 +40,10 @@ def test_images_become_text_drafts_questions_scores_and_a_picture(tmp_path, monk
     printed = " ".join("\n".join(lines).split())
     for said in ("6 pages (6 read now)", f"{ROWS} of {ROWS} table rows", "Table 5", "Table 6"):
         assert said in printed
-    assert max(map(len, lines[:-1])) <= 80  # the last names the picture's path
-    with Image.open(tmp_path / "demo" / "page.png") as picture:
-        assert picture.width > 1000
+    assert max(map(len, lines[:-1])) <= 80  # the last names the picture's path, or the fonts looked for
+    if has_font():
+        with Image.open(tmp_path / "demo" / "page.png") as picture:
+            assert picture.width > 1000
 
     monkeypatch.setattr(phantom_sheet, "FONT_FOLDERS", (str(tmp_path),) * 3)
     again, lines = tell(tmp_path / "demo")
