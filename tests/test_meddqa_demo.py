@@ -23,7 +23,6 @@ def tell(out, width: int = 80):
     return results, text.getvalue().splitlines()
 
 
-@pytest.mark.slow
 def has_font() -> bool:
     try:
         return phantom_sheet.find_font().is_file()
@@ -31,6 +30,7 @@ def has_font() -> bool:
         return False
 
 
+@pytest.mark.slow
 def test_images_become_text_drafts_questions_scores_and_a_picture(tmp_path, monkeypatch):
     results, lines = tell(tmp_path / "demo")
     assert results["asked_now"] == results["counts"]["asked"] > 200 and results["counts"]["failed"] == 0
