@@ -85,6 +85,7 @@ if __name__ == "__main__":
     folder, size = Path(sys.argv[1]), int(sys.argv[2])
     trainer = make_trainer(folder, studies_per_batch=size)
     trainer.train()
-    print(f"{trainer.accelerator.process_index}/{trainer.accelerator.num_processes}")
+    # One write, newline included: several processes share this pipe, and print makes two of it.
+    sys.stdout.write(f"{trainer.accelerator.process_index}/{trainer.accelerator.num_processes}\n")
     if trainer.args.process_index == 0:
         torch.save(weights(trainer.accelerator.unwrap_model(trainer.model)), folder / "weights.pt")
