@@ -28,7 +28,7 @@ def make_learning() -> str:
         *(_measured(stage, parts[f"stage{stage}"]) for stage in (1, 2, 3)),
         *(_published(name, scores) for name, scores in PAPER.items()),
         "",
-        _remarks(result["studies"], parts),
+        _remarks(result, parts),
         "",
         *(
             f"- {name}: {check['value']} (target {check['target']}{'' if check['reached'] else ', **missed**'})"
@@ -51,11 +51,12 @@ def _published(name: str, scores: tuple[float, ...]) -> str:
     return f"| *paper: {name}, MIMIC-CXR-VQA* | {' | '.join(f'*{score:.4f}*' for score in scores)} | | |"
 
 
-def _remarks(studies: int, parts: dict[str, Any]) -> str:
+def _remarks(result: dict[str, Any], parts: dict[str, Any]) -> str:
     second = parts["stage2"]["test"]
     return (
-        f"Rows in italics are **another data set and other models**, not to be compared: ours answer about {studies:,} "
-        "synthetic studies (patients of the test split were never seen), and BERTScore is of another encoder "
+        f"Rows in italics are **another data set and other models**, not to be compared: ours answer about "
+        f"{result['studies_evaluated']} test studies out of {result['studies']:,} synthetic ones (their patients were "
+        "never seen), and BERTScore is of another encoder "
         f"(all-MiniLM-L6-v2, not rescaled). Always giving the commoner label has a finding accuracy of "
         f"{second['majority']:.4f}; the balanced accuracy of stage 2 is {second['balanced_accuracy']:.4f}."
     )

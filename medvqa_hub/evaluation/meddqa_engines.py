@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from medvqa_core.errors import ConfigError
+from medvqa_core.replies import Reply
 from rjua_meddqa import esra_rules
 from rjua_meddqa.schema import CONTENT_TASKS
 
@@ -39,20 +40,8 @@ class DocumentRequest:
     page: "Page | None" = None
 
 
-@dataclass(frozen=True)
-class DocumentReply:
-    """An answer, or the reason why there is none; exactly one of the two is set.
-
-    Raises:
-        ValueError: both fields are set, or neither.
-    """
-
-    answer: str | None
-    error: str | None = None
-
-    def __post_init__(self) -> None:
-        if (self.answer is None) == (self.error is None):
-            raise ValueError("DocumentReply takes either an answer or an error")
+class DocumentReply(Reply):
+    """Reply to a DocumentRequest."""
 
 
 @runtime_checkable

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+from medvqa_core.replies import Reply
+
 
 @dataclass(frozen=True)
 class AnswerRequest:
@@ -31,21 +33,8 @@ class AnswerRequest:
     violations: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class AnswerReply:
-    """An answer, or the reason why there is none. Exactly one of the two is set: a failure is never an answer.
-
-    Raises:
-        ValueError: both fields are set, or neither.
-    """
-
-    answer: str | None
-    error: str | None = None
-
-    def __post_init__(self) -> None:
-        if (self.answer is None) == (self.error is None):
-            given = "neither" if self.answer is None else "both"
-            raise ValueError(f"AnswerReply takes either an answer or an error, got {given}")
+class AnswerReply(Reply):
+    """Reply to an AnswerRequest."""
 
 
 @runtime_checkable
