@@ -84,7 +84,7 @@ def run_folder(images: Path, out: Path, workers: int) -> int:
 
 def count_rows(samples: Path, out: Path) -> dict[str, int]:
     """Annotated table rows, and how many of them have item and result on one line of the restored text."""
-    from rjua_meddqa.annotation.released import read_annotations
+    from rjua_meddqa.released import read_annotations
     from rjua_meddqa.restoration.pages import read_pages
     from rjua_meddqa.restoration.row_check import check_rows
 

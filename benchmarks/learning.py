@@ -2,13 +2,13 @@
 
 Patients of the train, validate and test splits are different. On a CPU, with fixed seeds:
 
-- `stages`: stage 0 (the encoder learns the labels of the training studies, see `medvqa_hub/demo_encoder.py`), then the
+- `stages`: stage 0 (the encoder learns the labels of the training studies, see `medvqa_hub/demo/encoder.py`), then the
   paper's stages 1 to 3 by the shipped tiny recipes. Each stage's best model answers 300 studies of the test split
   greedily, with their own images and with another patient's, and 300 of the validation split, on which stage 3 is
   compared with stage 2.
 - `blip2`: see `learning_blip2.py`.
 
-Finding accuracy is `medvqa_hub/evaluation/finding_accuracy.py`'s, BERTScore that of all-MiniLM-L6-v2, not rescaled.
+Finding accuracy is `medvqa_hub/evaluation/cxr/finding_accuracy.py`'s, BERTScore that of all-MiniLM-L6-v2, not rescaled.
 
 A part that is done is kept in `OUT/parts`, and inside a part training and answering go on where they stopped. Seconds
 are of this run's share of the work. On two cores all parts take about half an hour.
@@ -27,8 +27,8 @@ from learning_blip2 import overfit_blip2
 from timing import write_result
 
 from medvqa_core.files import atomic_file
-from medvqa_hub.demo_encoder import EncoderSettings
-from medvqa_hub.demo_training import STAGES, Story, evaluate_stage, make_release, train_encoder, train_stage
+from medvqa_hub.demo.encoder import EncoderSettings
+from medvqa_hub.demo.training import STAGES, Story, evaluate_stage, make_release, train_encoder, train_stage
 
 STUDIES, SEED = 6_000, 0
 STUDIES_EVALUATED = 300  # the first ones of each split, some 6,500 questions

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 from timing import measure_in_child, write_result
 
-from mimic_cxr_vqa.generation.question_list import QUESTIONS
+from mimic_cxr_vqa.question_list import QUESTIONS
 from mimic_cxr_vqa.schema import CATEGORIES, HEART, category_slug
 
 TARGET_RATIO, TARGET_GIB = 3, 2

@@ -21,20 +21,20 @@ from timing import write_result
 
 from medvqa_core.errors import ConfigError
 from medvqa_core.metrics.scores import mean
-from medvqa_hub.evaluation.meddqa import PAGES_FOLDER, SCORED, MeddqaOptions, evaluate_meddqa
+from medvqa_hub.evaluation.meddqa.evaluating import PAGES_FOLDER, SCORED, MeddqaOptions, evaluate_meddqa
 from rjua_meddqa.annotation.checking import check_file
 from rjua_meddqa.annotation.draft_check import DraftCheck, check_draft
 from rjua_meddqa.annotation.drafts import draft
-from rjua_meddqa.annotation.released import read_annotations, read_questions
 from rjua_meddqa.data_folder import ANNOTATIONS, QUESTIONS, open_folder
 from rjua_meddqa.generation.questions import Options, QuestionGenerator
 from rjua_meddqa.generation.reading import QuestionReader, cover
 from rjua_meddqa.generation.templates import load_templates
-from rjua_meddqa.generation.terms import load_terms
-from rjua_meddqa.phantom import write_phantom
+from rjua_meddqa.phantom.folder import write_phantom
+from rjua_meddqa.released import read_annotations, read_questions
 from rjua_meddqa.restoration.pages import Page, read_pages
 from rjua_meddqa.restoration.row_check import check_rows
 from rjua_meddqa.schema import CONTENT_TASKS, Annotation
+from rjua_meddqa.terms import load_terms
 
 REAL_DATA = Path(os.environ.get("MEDVQA_REAL_DATA", Path(__file__).parents[2] / "shared" / "data"))
 SAMPLES = REAL_DATA / "rjua_samples"

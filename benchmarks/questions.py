@@ -17,7 +17,8 @@ import pandas as pd
 import pyarrow as pa
 from timing import write_result
 
-from mimic_cxr_vqa.generation.questions import DRAWS_PER_POSITIVE, NOT_MENTIONED, QUESTIONS, question_batches
+from mimic_cxr_vqa.generation.questions import DRAWS_PER_POSITIVE, NOT_MENTIONED, question_batches
+from mimic_cxr_vqa.question_list import QUESTIONS
 from mimic_cxr_vqa.schema import CATEGORIES, CHEXPERT_LABELS, HEART, LABELS_TYPE, NO_FINDING, STUDY_SCHEMA
 
 STUDIES = 227_835

@@ -55,7 +55,7 @@ def demo(
     reports: Annotated[bool, typer.Option(help="Also read the bundled Chinese report images.")] = True,
 ) -> None:
     """Run the whole story on synthetic data: draw, ask, answer, release, load, count, look, train, evaluate, read."""
-    from medvqa_hub.demo import run_demo
+    from medvqa_hub.demo.story import run_demo
 
     run_demo(out, studies, seed, training_studies, reports)
 

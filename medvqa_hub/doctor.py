@@ -88,7 +88,8 @@ def _cache() -> Iterator[Finding]:
 
 
 def _releases() -> Iterator[Finding]:
-    from mimic_cxr_vqa.release import IMAGE_VARIABLE, RELEASE_VARIABLE, SAMPLE_DIR, find_default_release, open_release
+    from mimic_cxr_vqa.release import IMAGE_VARIABLE, RELEASE_VARIABLE, find_default_release, open_release
+    from mimic_cxr_vqa.workspace import SAMPLE_DIR
 
     for name, find in {"sample": lambda: SAMPLE_DIR, "default": find_default_release}.items():
         try:

@@ -19,8 +19,12 @@ def __getattr__(name: str):
         from mimic_cxr_vqa.builder import MimicCxrVqa
 
         return MimicCxrVqa
-    if name in ("SAMPLE_DIR", "open_release"):
-        from mimic_cxr_vqa import release
+    if name == "SAMPLE_DIR":
+        from mimic_cxr_vqa.workspace import SAMPLE_DIR
 
-        return getattr(release, name)
+        return SAMPLE_DIR
+    if name == "open_release":
+        from mimic_cxr_vqa.release import open_release
+
+        return open_release
     raise AttributeError(f"module 'mimic_cxr_vqa' has no attribute {name!r}; it has {', '.join(__all__)}")

@@ -25,10 +25,11 @@ from mimic_cxr_vqa import release as releases
 from mimic_cxr_vqa.authors_csv import ReplyFilter
 from mimic_cxr_vqa.card import HUB_SPLITS
 from mimic_cxr_vqa.image_files import ImageFiles
+from mimic_cxr_vqa.parquet_files import read_table
 from mimic_cxr_vqa.row_checks import RowChecks
 from mimic_cxr_vqa.schema import QA_SCHEMA, QUESTION_SCHEMA
 from mimic_cxr_vqa.study_rows import STUDY_ROW_SCHEMA, group_by_study, whole_studies
-from mimic_cxr_vqa.workspace import read_table
+from mimic_cxr_vqa.workspace import SAMPLE_DIR
 
 logger = datasets.logging.get_logger(__name__)
 ROWS_PER_TABLE = 16_384
@@ -74,7 +75,7 @@ class MimicCxrVqa(datasets.ArrowBasedBuilder):
         self, cache_dir=None, dataset_name="mimic_cxr_vqa", config_name=None, data_dir=None, image_root=None, **kwargs
     ) -> None:
         if config_name == "sample":
-            data_dir = image_root = releases.SAMPLE_DIR
+            data_dir = image_root = SAMPLE_DIR
         self.release = releases.open_release(Path(data_dir) if data_dir else releases.find_default_release())
         image_root = image_root or os.environ.get(releases.IMAGE_VARIABLE)
         self.images: ImageFiles | None = None

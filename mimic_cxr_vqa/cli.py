@@ -41,7 +41,7 @@ def phantom(
     reports: Annotated[ReportStore, typer.Option(help="Reports as text files or as one zip.")] = ReportStore.folder,
 ) -> None:
     """Draw synthetic radiographs with reports and labels: a MIMIC-CXR tree without credentials."""
-    from mimic_cxr_vqa.sources.phantom import write_phantom
+    from mimic_cxr_vqa.phantom.tree import write_phantom
 
     write_phantom(out, studies, seed=seed, size=size, reports=reports.value)
     typer.echo(
@@ -60,7 +60,8 @@ def questions(
     encoding: Annotated[str, typer.Option(help="Encoding of the report texts.")] = "utf-8",
 ) -> None:
     """Read studies and choose their questions (paper, Section 3.1)."""
-    from mimic_cxr_vqa.workspace import Workspace, write_questions
+    from mimic_cxr_vqa.generation.question_writer import write_questions
+    from mimic_cxr_vqa.workspace import Workspace
 
     if source is SourceName.openi:
         from mimic_cxr_vqa.sources.openi import read_studies

@@ -20,21 +20,12 @@ from medvqa_core.files import atomic_file, atomic_folder, join_under
 from medvqa_core.governance import Governance, parse
 from medvqa_core.progress import track
 from mimic_cxr_vqa.authors_csv import read_authors_csv, write_authors_csv
+from mimic_cxr_vqa.parquet_files import count_rows, iterate_parquet
 from mimic_cxr_vqa.row_checks import RowChecks
 from mimic_cxr_vqa.schema import SPLITS
 from mimic_cxr_vqa.sources import check_splits, check_unique
-from mimic_cxr_vqa.workspace import (
-    FORMAT,
-    MANIFEST,
-    RELEASE_KIND,
-    Workspace,
-    count_rows,
-    iterate_parquet,
-    read_manifest,
-    write_manifest,
-)
+from mimic_cxr_vqa.workspace import FORMAT, MANIFEST, RELEASE_KIND, Workspace, read_manifest, write_manifest
 
-SAMPLE_DIR = Path(__file__).parent / "sample"
 RELEASE_VARIABLE = "MIMIC_CXR_VQA_DIR"
 IMAGE_VARIABLE = "MIMIC_CXR_JPG_ROOT"
 CSV_KIND = "authors-csv"

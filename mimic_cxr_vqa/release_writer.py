@@ -22,19 +22,12 @@ from medvqa_core.files import atomic_folder
 from medvqa_core.governance import Governance
 from medvqa_core.progress import track
 from medvqa_core.store import RecordStore
+from mimic_cxr_vqa.answer_types import answer_types
 from mimic_cxr_vqa.card import write_card
-from mimic_cxr_vqa.generation.answer_types import answer_types
 from mimic_cxr_vqa.generation.answers import AnswerSettings, iterate_requests, request_key
+from mimic_cxr_vqa.parquet_files import iterate_parquet, read_table
 from mimic_cxr_vqa.schema import PROVENANCE_TYPE, QA_SCHEMA, SPLITS, STUDY_SCHEMA
-from mimic_cxr_vqa.workspace import (
-    FORMAT,
-    RELEASE_KIND,
-    Workspace,
-    governance_of,
-    iterate_parquet,
-    read_table,
-    write_manifest,
-)
+from mimic_cxr_vqa.workspace import FORMAT, RELEASE_KIND, Workspace, governance_of, write_manifest
 
 ROWS_PER_SHARD = 250_000
 ROWS_PER_BATCH = 65_536

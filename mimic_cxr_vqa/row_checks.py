@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from medvqa_core.errors import InputError
-from mimic_cxr_vqa.generation.questions import QUESTION_SLUGS
+from mimic_cxr_vqa.question_list import QUESTION_SLUGS
 
 _CODES_PER_STUDY = 128  # more than the 90 questions: study * 128 + question is one integer per question
 

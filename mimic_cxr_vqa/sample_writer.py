@@ -11,10 +11,11 @@ from pathlib import Path
 
 from medvqa_core.files import atomic_folder
 from mimic_cxr_vqa.generation.answers import answer_questions, load_engine
+from mimic_cxr_vqa.generation.question_writer import write_questions
+from mimic_cxr_vqa.phantom.tree import write_phantom
 from mimic_cxr_vqa.release_writer import write_release
-from mimic_cxr_vqa.sources.phantom import write_phantom
 from mimic_cxr_vqa.sources.physionet import read_studies
-from mimic_cxr_vqa.workspace import RELEASE_KIND, Workspace, write_questions
+from mimic_cxr_vqa.workspace import RELEASE_KIND, Workspace
 
 STUDIES = 40
 IMAGE_SIZE = 320  # small enough that the bundle stays below 3 MB

@@ -4,22 +4,23 @@ Importing this package registers the builder: `datasets.load_dataset("rjua_meddq
 """
 
 import os
-from pathlib import Path
 
 from medvqa_core.load_dataset_hook import register_builder
 
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 register_builder("rjua_meddqa", "rjua_meddqa.builder", version="1")
 
-SAMPLE_DIR = Path(__file__).parent / "sample"  # bundled synthetic reports, in the layout of `data_folder`
-
 __all__ = ["RjuaMeddqa", "SAMPLE_DIR"]
 
 
 def __getattr__(name: str):
-    """Load the builder when it is first used: the import above stays light."""
+    """Load the public names when they are first used: the import above stays light."""
     if name == "RjuaMeddqa":
         from rjua_meddqa.builder import RjuaMeddqa
 
         return RjuaMeddqa
+    if name == "SAMPLE_DIR":
+        from rjua_meddqa.data_folder import SAMPLE_DIR
+
+        return SAMPLE_DIR
     raise AttributeError(f"module 'rjua_meddqa' has no attribute {name!r}; it has {', '.join(__all__)}")

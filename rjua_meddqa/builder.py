@@ -22,10 +22,10 @@ from datasets.exceptions import DatasetGenerationError
 
 from medvqa_core.errors import ConfigError, InputError, MedvqaError, one_line
 from medvqa_core.governance import describe_dataset
-from rjua_meddqa import SAMPLE_DIR
 from rjua_meddqa import data_folder as folders
-from rjua_meddqa.annotation.released import read_annotations, read_contexts, read_questions
+from rjua_meddqa.data_folder import SAMPLE_DIR
 from rjua_meddqa.generation.reasoning_file import read_reasoning
+from rjua_meddqa.released import read_annotations, read_contexts, read_questions
 from rjua_meddqa.schema import ENTITY, MULTIPLE_CHOICE, SHORT_ANSWER, TABLE, TABLE_NR
 
 logger = datasets.logging.get_logger(__name__)

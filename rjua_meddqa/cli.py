@@ -35,7 +35,7 @@ def ocr(
     governance: Class = Governance.SHARE_ALIKE,
 ) -> None:
     """Read report images; boxes as JSON in pixels of the originals. A stopped run goes on where it was."""
-    from rjua_meddqa.restoration.steps import read_images
+    from rjua_meddqa.steps.reading import read_images
 
     _echo_lines(read_images(images, out, workers, governance))
 
@@ -52,7 +52,7 @@ def esra(
     governance: Class = Governance.SHARE_ALIKE,
 ) -> None:
     """Restore report images to structured text (paper, Section 4.1)."""
-    from rjua_meddqa.restoration.steps import print_boxes, print_image, restore_images
+    from rjua_meddqa.steps.reading import print_boxes, print_image, restore_images
 
     if (images is None) == (boxes is None):
         raise ConfigError("esra takes either --images or --boxes")
@@ -76,7 +76,7 @@ def quality(
     governance: Class = Governance.SHARE_ALIKE,
 ) -> None:
     """Tell photos of high from those of low quality, with the reason (paper, Appendix B)."""
-    from rjua_meddqa.restoration.steps import judge_images
+    from rjua_meddqa.steps.reading import judge_images
 
     _echo_lines(judge_images(images, out, workers, governance, annotations))
 
@@ -105,7 +105,7 @@ def phantom(
     ] = None,
 ) -> None:
     """Draw synthetic Chinese reports with exact annotation, boxes and questions. Needs a Chinese font."""
-    from rjua_meddqa.phantom import write_phantom
+    from rjua_meddqa.phantom.folder import write_phantom
 
     manifest = write_phantom(out, reports, seed, font)
     _echo_counts(manifest["counts"], [])
@@ -119,8 +119,8 @@ def preannotate(
     image_type: Annotated[str, typer.Option(help="pdf, photo or screenshot: what the images are.")] = "photo",
 ) -> None:
     """Draft key-values and table rows from restored pages, for people to correct (paper, Section 4.2)."""
-    from rjua_meddqa.annotation.steps import preannotate as write
     from rjua_meddqa.schema import IMAGE_TYPES
+    from rjua_meddqa.steps.annotating import preannotate as write
 
     if image_type not in IMAGE_TYPES:
         raise ConfigError(f"image type {image_type!r} is unknown; allowed: {', '.join(IMAGE_TYPES)}")
@@ -136,7 +136,7 @@ def check(
     strict: Annotated[bool, typer.Option(help="Exit with 1 where there are findings.")] = False,
 ) -> None:
     """Check annotations for missing values, wrong counts and judgements that numbers contradict (Section 4.2.2)."""
-    from rjua_meddqa.annotation.steps import check as run_check
+    from rjua_meddqa.steps.annotating import check as run_check
 
     lines, findings = run_check(data, pages, out, shown)
     _echo_lines(lines)
@@ -154,7 +154,7 @@ def labelstudio_export(
     ] = "/data/local-files/?d=images/",
 ) -> None:
     """Write annotations or drafts as Label Studio tasks with boxes, text and drafts."""
-    from rjua_meddqa.annotation.steps import export_tasks
+    from rjua_meddqa.steps.annotating import export_tasks
 
     _echo_lines(export_tasks(data, pages, out, prefix))
 
@@ -169,7 +169,7 @@ def labelstudio_import(
     ] = None,
 ) -> None:
     """Read corrected annotations back from Label Studio and run the quality check on them."""
-    from rjua_meddqa.annotation.steps import import_tasks
+    from rjua_meddqa.steps.annotating import import_tasks
 
     _echo_lines(import_tasks(export, out, data))
 
@@ -190,7 +190,7 @@ def generate(
 ) -> None:
     """Make image-content questions from annotations (paper, Table 4)."""
     from rjua_meddqa.generation.questions import Options
-    from rjua_meddqa.generation.steps import generate as write
+    from rjua_meddqa.steps.generating import generate as write
 
     every = None if pairs == -1 else pairs
     options = Options(seed, forms, answers, every, synonyms, unanswerable)
@@ -210,7 +210,7 @@ def reasoning(
     seed: Annotated[int, typer.Option(help="Seed of the options' order.")] = 0,
 ) -> None:
     """Make multiple-choice and short-answer questions from the context base (paper, Section 4.3.2)."""
-    from rjua_meddqa.generation.steps import reason
+    from rjua_meddqa.steps.generating import reason
 
     counts, problems = reason(data, findings, out, encoder, seed)
     _echo_counts(counts, problems)

@@ -15,6 +15,7 @@ from medvqa_core.errors import InputError, OutputError
 from medvqa_core.files import MANIFEST, atomic_file, join_under
 from medvqa_core.governance import Governance, parse, refuse_lowering
 
+SAMPLE_DIR = Path(__file__).parent / "sample"  # bundled synthetic reports, in the layout above
 KIND = "meddqa"  # what the manifest says the folder is
 ANNOTATIONS, QUESTIONS, REASONING, CONTEXTS = "annotations", "questions", "reasoning", "contexts"
 IMAGES = "images"

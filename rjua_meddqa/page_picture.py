@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from medvqa_core.files import atomic_file
-from rjua_meddqa.phantom_sheet import find_font, load_font
+from rjua_meddqa.fonts import find_font, load_font
 from rjua_meddqa.schema import Box
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from medvqa_core.files import atomic_folder
 from rjua_meddqa.data_folder import KIND
-from rjua_meddqa.phantom import write_phantom
+from rjua_meddqa.phantom.folder import write_phantom
 
 REPORTS = 14
 SEED = 1854772  # mixes all kinds of reports, image types and qualities; the demo's six show each of them

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from medvqa_core.files import atomic_file
-from rjua_meddqa.annotation.released import read_annotations, read_cells, read_questions
 from rjua_meddqa.data_folder import ANNOTATIONS, CONTEXTS, QUESTIONS, REASONING, DataFolder
 from rjua_meddqa.generation.contexts import KINDS
 from rjua_meddqa.generation.reasoning_file import read_reasoning
+from rjua_meddqa.released import read_annotations, read_cells, read_questions
 from rjua_meddqa.schema import CONTEXT_COLUMNS, IMAGE_QUALITIES, IMAGE_TYPES, Annotation
 
 IMAGE_TYPE_NAMES = {"photo": "Photo", "pdf": "PDF", "screenshot": "Screenshot"}  # in the order of Table 2

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
-
-ROOT = Path(__file__).resolve().parent.parent
+from paths import REAL_DATA
 
 _HF_HOME = tempfile.mkdtemp(prefix="medvqa-tests-")
 os.environ.update(HF_HUB_OFFLINE="1", HF_HUB_DISABLE_TELEMETRY="1", HF_HOME=_HF_HOME)
@@ -72,7 +71,7 @@ def pytest_unconfigure() -> None:
 @pytest.fixture(scope="session")
 def real_data() -> Path:
     """Folder of the real data; it is never part of the repository."""
-    folder = Path(os.environ.get("MEDVQA_REAL_DATA", ROOT.parent / "shared" / "data"))
+    folder = REAL_DATA
     if not folder.is_dir():
         pytest.skip(f"no real data at {folder}; set MEDVQA_REAL_DATA to its folder")
     return folder

@@ -93,9 +93,9 @@ def cxr(
         if code:
             raise typer.Exit(code)
         return
-    from medvqa_hub.evaluation.answering import GenerationSettings
-    from medvqa_hub.evaluation.cxr import CxrOptions, evaluate_cxr
-    from medvqa_hub.evaluation.printing import print_results
+    from medvqa_hub.evaluation.cxr.answering import GenerationSettings
+    from medvqa_hub.evaluation.cxr.evaluating import CxrOptions, evaluate_cxr
+    from medvqa_hub.evaluation.cxr.printing import print_results
 
     results = evaluate_cxr(
         CxrOptions(
@@ -137,8 +137,8 @@ def meddqa(
     retry_failed: Annotated[bool, typer.Option(help="Ask failed questions again.")] = False,
 ) -> None:
     """Answer questions about report images and print rows of the paper's Tables 5 and 6; a stopped run goes on."""
-    from medvqa_hub.evaluation.meddqa import MeddqaOptions, evaluate_meddqa
-    from medvqa_hub.evaluation.meddqa_printing import print_meddqa
+    from medvqa_hub.evaluation.meddqa.evaluating import MeddqaOptions, evaluate_meddqa
+    from medvqa_hub.evaluation.meddqa.printing import print_meddqa
 
     options = MeddqaOptions(model, data, out, image_root, workers, units.value, retry_failed)
     print_meddqa(evaluate_meddqa(options), out)

@@ -20,7 +20,8 @@ from medvqa_core.store import RecordStore, content_key
 from mimic_cxr_vqa.generation.engines import AnswerRequest, Engine
 from mimic_cxr_vqa.generation.extractive import ExtractiveEngine
 from mimic_cxr_vqa.generation.lint import lint
-from mimic_cxr_vqa.workspace import Workspace, governance_of, iterate_parquet
+from mimic_cxr_vqa.parquet_files import iterate_parquet
+from mimic_cxr_vqa.workspace import Workspace, governance_of
 
 MAX_ATTEMPTS = 3  # the first try and at most two re-asks with the violation named
 ENGINES = {ExtractiveEngine.name: ExtractiveEngine}

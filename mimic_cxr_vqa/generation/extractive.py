@@ -13,7 +13,6 @@ from collections.abc import Iterable, Sequence
 
 from mimic_cxr_vqa.generation.engines import AnswerReply, AnswerRequest
 from mimic_cxr_vqa.generation.lint import lint
-from mimic_cxr_vqa.generation.mentions import NEGATIVE, NOT_MENTIONED, POSITIVE, UNCERTAIN, Analysis, Mention, analyse
 from mimic_cxr_vqa.generation.phrasing import (
     AFFIRMED_PLAIN,
     CATEGORY_NAMES,
@@ -37,6 +36,7 @@ from mimic_cxr_vqa.generation.phrasing import (
     with_article,
 )
 from mimic_cxr_vqa.generation.rewriting import capitalise, rewrite
+from mimic_cxr_vqa.labeling.mentions import NEGATIVE, NOT_MENTIONED, POSITIVE, UNCERTAIN, Analysis, Mention, analyse
 from mimic_cxr_vqa.schema import CATEGORIES, HEART, NO_FINDING
 
 PROMPT_VERSION = "extractive-1"

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mimic_cxr_vqa.generation.question_list import QUESTIONS
+from mimic_cxr_vqa.question_list import QUESTION_SLUGS, QUESTION_TEXTS, QUESTIONS_PER_CATEGORY
 from mimic_cxr_vqa.schema import (
     CATEGORIES,
     CHEXPERT_LABELS,
@@ -23,28 +23,12 @@ from mimic_cxr_vqa.schema import (
     LABEL_VALUES,
     NO_FINDING,
     QUESTION_SCHEMA,
-    category_slug,
 )
-
-__all__ = [
-    "QUESTIONS",
-    "QUESTION_SLUGS",
-    "QUESTION_TEXTS",
-    "QuestionIndex",
-    "draw_questions",
-    "eligible_studies",
-    "label_matrix",
-    "question_batches",
-]
 
 NOT_MENTIONED = 2  # stands for a missing label in the int8 label matrix
 DRAWS_PER_POSITIVE = 4
-QUESTIONS_PER_CATEGORY = 6
 STUDIES_PER_BATCH = 4096  # about 60,000 questions: large enough for arrays, small enough to stay in cache
 
-# Question k of category c is entry 6 c + k of both arrays.
-QUESTION_TEXTS = pa.array([question for category in CATEGORIES for question in QUESTIONS[category]])
-QUESTION_SLUGS = pa.array([f"{category_slug(c)}-{n + 1}" for c in CATEGORIES for n in range(QUESTIONS_PER_CATEGORY)])
 _CATEGORY_NAMES = pa.array(CATEGORIES)
 _VALUE_NAMES = pa.array([LABEL_VALUES[v] for v in (-1, 0, 1, None)])  # index = value + 1
 

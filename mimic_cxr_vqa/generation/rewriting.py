@@ -26,7 +26,7 @@ from mimic_cxr_vqa.generation.rewriting_rules import (
     TIDY,
     Rules,
 )
-from mimic_cxr_vqa.generation.sentences import LONGEST
+from mimic_cxr_vqa.labeling.sentences import LONGEST
 
 _PROPER_NAMES = frozenset({"Kerley", "Harrington", "Dobbhoff", "Hickman", "Bochdalek", "Morgagni", "Foley", "Doppler"})
 _UNDERSCORES = re.compile(r"_{2,}")

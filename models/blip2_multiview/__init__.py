@@ -11,7 +11,7 @@ from transformers import AutoConfig, AutoModel, AutoModelForImageTextToText, Aut
 
 from .branching_blip2_multiview import Blip2MultiViewOutput
 from .configuration_blip2_multiview import PREFIX_TOKENS, VIEWS, Blip2MultiViewConfig
-from .converting_blip2_multiview import convert_blip2_multiview
+from .convert_blip2_multiview import convert_blip2_multiview
 from .modeling_blip2_multiview import (
     Blip2MultiViewForConditionalGeneration,
     Blip2MultiViewModel,

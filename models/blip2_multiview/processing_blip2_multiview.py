@@ -21,8 +21,8 @@ from transformers.processing_utils import ProcessorMixin
 from transformers.utils import logging
 
 from .configuration_blip2_multiview import VIEWS
-from .imaging_blip2_multiview import to_rgb
-from .tokenizing_blip2_multiview import TEXTS, make_tokenizer
+from .image_processing_blip2_multiview import to_rgb
+from .tokenization_blip2_multiview import TEXTS, make_tokenizer
 
 logger = logging.get_logger(__name__)
 

@@ -1,6 +1,6 @@
 """A BLIP-2-MultiView from a plain BLIP-2: its branch is copied into all three views, the new embeddings are drawn.
 
-Not here: the released multi-view weights (`converting_blip2_multiview`), and quantisation, which is for a saved model.
+Not here: the released multi-view weights (`convert_blip2_multiview`), and quantisation, which is for a saved model.
 """
 
 import copy

@@ -7,10 +7,10 @@ and `push_to_hub` put a copy of their code beside the weights, for people who do
 from transformers import AutoConfig, AutoModel, AutoModelForImageTextToText, AutoProcessor
 
 from .configuration_swin_ved import SwinVedConfig
-from .converting_swin_ved import convert_swin_ved
+from .convert_swin_ved import convert_swin_ved
 from .modeling_swin_ved import SwinVedEncoderOutput, SwinVedForConditionalGeneration, SwinVedModel
 from .processing_swin_ved import SwinVedProcessor
-from .tokenizing_swin_ved import load_vocabulary, train_tokenizer
+from .tokenization_swin_ved import load_vocabulary, train_tokenizer
 
 __all__ = [
     "SwinVedConfig",

@@ -1,6 +1,6 @@
 """How lists of images, texts and indices become the rows of one batch.
 
-Not here: what a row holds (`processing_swin_ved`), what an image becomes (`imaging_swin_ved`).
+Not here: what a row holds (`processing_swin_ved`), what an image becomes (`image_processing_swin_ved`).
 """
 
 from typing import Any

@@ -8,7 +8,7 @@ What differs from the release: absent images are never encoded and are masked by
 padding takes no position and no part in the loss (there, labels went on into the padding after [EOS]); a study's images
 are encoded once for all its questions (`study_index`); generation uses the key-value cache.
 
-Not here: image and text preparation (`processing_swin_ved`), the released weights' names (`converting_swin_ved`).
+Not here: image and text preparation (`processing_swin_ved`), the released weights' names (`convert_swin_ved`).
 """
 
 from dataclasses import dataclass

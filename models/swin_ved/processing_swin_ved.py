@@ -18,7 +18,7 @@ from transformers import BatchFeature, PreTrainedTokenizerBase, ProcessorMixin
 from .augmenting_swin_ved import augment as augment_image
 from .batching_swin_ved import as_studies, pad, study_of_questions
 from .configuration_swin_ved import SwinVedConfig
-from .imaging_swin_ved import normalize, resize_and_crop, to_eight_bit
+from .image_processing_swin_ved import normalize, resize_and_crop, to_eight_bit
 
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 RESIZE_RATIO = 416 / 384

@@ -13,9 +13,9 @@ from medvqa_core.errors import InputError
 from rjua_meddqa.annotation.drafts import Draft
 from rjua_meddqa.annotation.normality import is_blank, judge
 from rjua_meddqa.annotation.ranges import parse_number, parse_range
-from rjua_meddqa.annotation.released import FIELDS_OF_A_ROW, parse_key_values, parse_table, read_cells
 from rjua_meddqa.annotation.report_words import fold
 from rjua_meddqa.answers import read_is_normal
+from rjua_meddqa.released import FIELDS_OF_A_ROW, parse_key_values, parse_table, read_cells
 from rjua_meddqa.schema import (
     ABNORMAL,
     ANNOTATION_COLUMNS,

@@ -110,7 +110,7 @@ def simplify(text: str) -> str:
 @cache
 def known_keys() -> frozenset[str]:
     """Folded words that name a field of a report."""
-    from rjua_meddqa.generation.terms import KEYS, load_terms
+    from rjua_meddqa.terms import KEYS, load_terms
 
     terms = load_terms()
     looked = {fold(tool + seen) for tool in _LOOKED_WITH.split() for seen in _SEEN.split()}

@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterator, Sequence
 
 from rjua_meddqa.generation.templates import Templates
-from rjua_meddqa.generation.terms import KEYS, Terms, fold
 from rjua_meddqa.schema import Annotation
+from rjua_meddqa.terms import KEYS, Terms, fold
 
 _BRACKETS = re.compile(r"[()\[\]]")
 

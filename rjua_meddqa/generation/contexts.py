@@ -11,7 +11,7 @@ from typing import Protocol
 import numpy as np
 
 from medvqa_core.errors import InputError
-from rjua_meddqa.annotation.released import Context
+from rjua_meddqa.released import Context
 from rjua_meddqa.schema import ADVICE, ANSWER_SEPARATOR, CONTEXT_COLUMNS, DISEASE, STATUS
 
 NGRAMS = "ngrams"  # the encoder without a model

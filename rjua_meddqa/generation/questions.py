@@ -26,8 +26,8 @@ from rjua_meddqa.generation.templates import (
     fill,
     split_text,
 )
-from rjua_meddqa.generation.terms import KEYS, RANGES, RESULTS, Terms, fold
 from rjua_meddqa.schema import LABORATORY, MISSING, Annotation, Question, TableRow
+from rjua_meddqa.terms import KEYS, RANGES, RESULTS, Terms, fold
 
 RELEASED, SENTENCE = ANSWER_STYLES = ("released", "sentence")
 PAIRS = 5  # of keys per image, as released; the released draws may repeat a pair, ours do not

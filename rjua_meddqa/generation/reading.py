@@ -9,8 +9,8 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from rjua_meddqa.generation.templates import SUBJECTS, Templates, split_text
-from rjua_meddqa.generation.terms import RANGES, RESULTS, Terms
 from rjua_meddqa.schema import Question
+from rjua_meddqa.terms import RANGES, RESULTS, Terms
 
 
 @dataclass(frozen=True)

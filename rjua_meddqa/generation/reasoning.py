@@ -23,9 +23,9 @@ from pathlib import Path
 from string import ascii_uppercase
 
 from medvqa_core.errors import InputError
-from rjua_meddqa.annotation.released import Context, read_cells
 from rjua_meddqa.generation.contexts import ContextBase
 from rjua_meddqa.generation.reasoning_file import ReasoningQuestion
+from rjua_meddqa.released import Context, read_cells
 from rjua_meddqa.schema import (
     ADVICE,
     ANSWER_SEPARATOR,

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from medvqa_core.errors import ConfigError, InputError
-from rjua_meddqa.generation.data_files import read_mapping, read_words
+from rjua_meddqa.data_files import read_mapping, read_words
 
 BUNDLED = Path(__file__).with_name("templates.yaml")
 KEY, TWO_KEYS, ROW, TWO_ROWS, TABLE = "key", "two_keys", "row", "two_rows", "table"

@@ -1,0 +1,1 @@
+"""`medvqa-hub demo`: the whole story on bundled and synthetic data."""

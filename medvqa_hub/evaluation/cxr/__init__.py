@@ -1,0 +1,1 @@
+"""Evaluation on MIMIC-CXR-VQA: predictions first, then the tables."""

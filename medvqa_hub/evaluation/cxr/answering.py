@@ -1,0 +1,145 @@
+"""A loaded checkpoint that answers the questions of a batch of studies: images encoded once, then one generate call.
+
+The two models differ in what their processors take; that is settled here and nowhere else in evaluation.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+from medvqa_core.errors import ConfigError, InputError, one_line
+from medvqa_hub.evaluation.checkpoints import Checkpoint
+from medvqa_hub.evaluation.cxr.studies import BLANK_GREY, BLANK_SIZE, Study
+
+
+@dataclass(frozen=True)
+class GenerationSettings:
+    """How answers are written: greedy or by beam search, never sampled. The paper's: beam 2, up to 128 new tokens."""
+
+    num_beams: int = 2
+    max_new_tokens: int = 128
+    dtype: str = "float32"  # or "bfloat16"
+
+    def __post_init__(self) -> None:
+        for name in ("num_beams", "max_new_tokens"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name} is {getattr(self, name)}; it must be at least 1")
+        if self.dtype not in ("float32", "bfloat16"):
+            raise ConfigError(f"dtype is {self.dtype!r}; allowed are float32 and bfloat16")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """tokens: new tokens with the closing one. truncated: the limit was reached before the answer was closed."""
+
+    text: str
+    tokens: int
+    truncated: bool
+
+
+class UnusableStudyError(Exception):
+    """A study whose images cannot be used; the message says why. It becomes a failure record, not an end of the run."""
+
+
+class StudyAnswerer:
+    """Model and processor of a checkpoint, on the GPU if there is one.
+
+    Raises:
+        ConfigError: bfloat16 is asked for and there is no GPU.
+        InputError: the checkpoint is incomplete or damaged, or model and processor do not belong together.
+    """
+
+    def __init__(self, checkpoint: Checkpoint, settings: GenerationSettings, device: str | None = None) -> None:
+        import blip2_multiview  # noqa: F401 - registers its classes
+        import swin_ved  # noqa: F401 - registers its classes
+        import torch
+        from safetensors import SafetensorError
+        from transformers import AutoModelForImageTextToText, AutoProcessor
+
+        self.kind, self.settings = checkpoint.kind, settings
+        self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        if settings.dtype == "bfloat16" and self.device.type == "cpu":
+            raise ConfigError(
+                "--bf16 needs a GPU, and none is found, or --launch says --cpu; leave --bf16 out, or run on a GPU"
+            )
+        try:
+            self.model, report = AutoModelForImageTextToText.from_pretrained(
+                checkpoint.folder, dtype=getattr(torch, settings.dtype), output_loading_info=True
+            )
+            self.processor = AutoProcessor.from_pretrained(checkpoint.folder)
+            if hasattr(self.processor, "check_config"):
+                self.processor.check_config(self.model.config)
+        except (OSError, ValueError, TypeError, RuntimeError, SafetensorError) as error:
+            raise InputError(f"{checkpoint.folder} cannot be loaded: {one_line(error)}") from error
+        if report["missing_keys"]:  # transformers would go on with random weights in their place
+            some = ", ".join(sorted(report["missing_keys"])[:3])
+            raise InputError(
+                f"{checkpoint.folder} lacks {len(report['missing_keys'])} weights ({some}, …); save it again"
+            )
+        self.model.eval().to(self.device)
+
+    def prepare_images(self, studies: Sequence[Study]) -> dict[str, Any]:
+        """What the model's `encode` takes, for `studies`.
+
+        Raises:
+            UnusableStudyError: an image cannot be decoded, or a study has none that the model takes.
+        """
+        try:
+            images = [[read_image(path) for path in study.images[: self._most_images()]] for study in studies]
+            if self.kind == "blip2_multiview":
+                views = [list(study.views) for study in studies]
+                return dict(self.processor(images=images, views=views))
+            return dict(self.processor(images=images))
+        # SyntaxError is what Pillow raises on a broken PNG, the last one what it raises on one of absurd size.
+        except (ValueError, OSError, SyntaxError, Image.DecompressionBombError) as error:
+            raise UnusableStudyError(one_line(error)) from error
+
+    def answer(self, images: dict[str, Any], questions: Sequence[str], study_index: Sequence[int]) -> list[Answer]:
+        """Answers to `questions`, each about the study of its index in `images` (what `prepare_images` gave).
+
+        Raises:
+            ConfigError: the GPU's memory does not suffice.
+        """
+        import torch
+
+        try:
+            with torch.inference_mode():
+                encoded = self.model.encode(**{name: value.to(self.device) for name, value in images.items()})
+                text = self.processor(text=list(questions), study_index=list(study_index)).to(self.device)
+                sequences = self.model.generate(
+                    **text,
+                    encoder_outputs=encoded,
+                    num_beams=self.settings.num_beams,
+                    max_new_tokens=self.settings.max_new_tokens,
+                    do_sample=False,
+                )
+        except torch.OutOfMemoryError as error:
+            raise ConfigError(
+                f"{len(questions)} questions about {max(study_index) + 1} studies do not fit into the GPU's memory: "
+                "lower --questions-per-batch, or use --bf16"
+            ) from error
+        # SwinVED's sequences begin with the prompt, those of BLIP-2 with the start token of its decoder.
+        prompt = text["input_ids"].shape[1] if self.kind == "swin_ved" else 1
+        texts = self.processor.batch_decode(sequences, skip_special_tokens=True)
+        eos = self.processor.tokenizer.eos_token_id
+        new = [row[prompt:] for row in sequences.tolist()]
+        return [
+            Answer(text.strip(), row.index(eos) + 1 if eos in row else len(row), eos not in row)
+            for text, row in zip(texts, new, strict=True)
+        ]
+
+    def _most_images(self) -> int | None:
+        """SwinVED takes the first three images of a study, as released."""
+        return getattr(self.processor, "max_images", None)
+
+
+def read_image(path: Path | None) -> Image.Image:
+    """The image as training reads it: decoded by `datasets`. A blank one for None."""
+    if path is None:
+        return Image.new("L", (BLANK_SIZE, BLANK_SIZE), BLANK_GREY)
+    from datasets import Image as ImageFeature
+
+    return ImageFeature().decode_example({"path": str(path), "bytes": None})

@@ -1,0 +1,271 @@
+"""Evaluation on MIMIC-CXR-VQA: predictions first, then the row of the paper's Table 4 and the tables behind it.
+
+    OUT/predictions.jsonl          every answer, with its own images and with the controls' (predictions.py)
+    OUT/results.json               own images: the figures, and what they were computed with
+    OUT/results-shuffled.json      images of another patient      (--shuffle-images)
+    OUT/results-blank.json         images without content         (--blank-images)
+    OUT/chart.png                  text scores, and finding accuracy by category, for all of these
+    OUT/examples.png               a few studies with their answers (examples-shuffled.png, examples-blank.png)
+    OUT/scored.jsonl               every question with reference, answer, what the answer says and scores (--scored;
+                                   scored-shuffled.jsonl, scored-blank.jsonl)
+    OUT/baseline.csv               BERTScore's baseline              (--baseline computed)
+
+With --radiology, results and scored rows have RadEval's scores too. The results hold figures and counts, no text.
+Scores are always made anew from the predictions.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from medvqa_core.errors import ConfigError, InputError
+from medvqa_core.governance import Governance, strictest
+from medvqa_core.metrics.bert_score import PAPER_LAYER
+from medvqa_hub.evaluation.checkpoints import Checkpoint, open_checkpoint
+from medvqa_hub.evaluation.cxr.answering import GenerationSettings, StudyAnswerer
+from medvqa_hub.evaluation.cxr.charts import draw_chart
+from medvqa_hub.evaluation.cxr.examples import draw_examples
+from medvqa_hub.evaluation.cxr.finding_accuracy import answer_polarity, score_findings
+from medvqa_hub.evaluation.cxr.generating import Crew, digest_images, generate_predictions
+from medvqa_hub.evaluation.cxr.radiology import add_radiology, open_radiology
+from medvqa_hub.evaluation.cxr.studies import Study, blank_images, load_studies, shuffle_images
+from medvqa_hub.evaluation.cxr.text_scores import COMPUTED, TextScorer, TextScores
+from medvqa_hub.evaluation.predictions import FILE, Prediction
+from medvqa_hub.evaluation.result_files import make_out, write_figures, write_rows
+from mimic_cxr_vqa.release import Release, open_release
+from mimic_cxr_vqa.schema import CATEGORIES, HEART, LABEL_VALUES
+
+SPLIT_ALIASES = {"validation": "validate", "val": "validate"}
+FAILED_POLICIES = ("exclude", "empty")
+FORMAT = 2
+
+
+@dataclass(frozen=True)
+class CxrOptions:
+    """What to evaluate, and how.
+
+    Attributes:
+        model: checkpoint folder or Hub repository.
+        data: a release, the workspace that it was built in, or the authors' CSV files.
+        limit: the first so many studies only.
+        shuffle_images, blank_images: also evaluate with these controls.
+        profile, encoder, layer, baseline: of the text scores, see `TextScorer`; a baseline is computed from the split's
+            references.
+        failed: rows whose answer failed are left out of the text scores (`exclude`) or scored as empty answers.
+        scored: also write every row with its texts and scores.
+        radiology: also score with RadGraph and CheXbert, and the challenge's score.
+    """
+
+    model: str
+    data: Path
+    out: Path
+    split: str = "test"
+    image_root: Path | None = None
+    limit: int | None = None
+    shuffle_images: bool = False
+    shuffle_seed: int = 0
+    blank_images: bool = False
+    profile: str = "default"
+    encoder: str | None = None
+    layer: int = PAPER_LAYER
+    baseline: str | None = None
+    generation: GenerationSettings = field(default_factory=GenerationSettings)
+    questions_per_batch: int = 96
+    retry_failed: bool = False
+    missing_images: str = "error"
+    failed: str = "exclude"
+    examples: int = 4
+    scored: bool = False
+    radiology: bool = False
+
+
+def evaluate_cxr(options: CxrOptions) -> list[dict[str, Any]]:
+    """Answer the split's questions and score the answers; the results, own images first.
+
+    Of several processes (`Crew`) all answer, and only the first scores and returns results.
+
+    Raises:
+        ConfigError: an option is out of its range, the predictions there were made with other settings, or RadEval
+            cannot be used and is asked for.
+        InputError: the dataset, its split, an image, a reference or the checkpoint is not there or not usable.
+        OutputError: `out` cannot be written.
+        GovernanceError: `out` holds predictions of a stricter class.
+    """
+    if options.failed not in FAILED_POLICIES:
+        raise ConfigError(f"failed is {options.failed!r}; allowed are {' and '.join(FAILED_POLICIES)}")
+    crew = Crew()
+    release = open_release(options.data)
+    checkpoint = open_checkpoint(options.model)
+    conditions = _conditions(options, release)
+    references = [row["answer"] or "" for study in conditions["own"] for row in study.rows]
+    scoring = (options.profile, options.encoder, options.layer, options.baseline, references, crew.device)
+    scorer = TextScorer(*scoring) if crew.is_first else None
+    radiology = open_radiology() if options.radiology and crew.is_first else None
+    governance = strictest([release.governance, checkpoint.governance])
+    make_out(options.out, governance)
+    settings = {"model": checkpoint.fingerprint, **asdict(options.generation)}
+    open_model = cache(lambda: StudyAnswerer(checkpoint, options.generation, crew.device))  # once for all conditions
+    digests = digest_images(conditions["own"])  # the controls have no images but these
+    answered = []
+    for name, studies in conditions.items():
+        predictions, counts = generate_predictions(
+            studies,
+            options.out / FILE,
+            governance,
+            settings,
+            open_model,
+            options.questions_per_batch,
+            options.retry_failed,
+            digests,
+            crew,
+        )
+        answered.append((name, studies, predictions, counts))
+    if scorer is None:
+        return []
+    if options.baseline == COMPUTED:
+        scorer.write_baseline(options.out / "baseline.csv")
+    results, scored = [], []
+    for name, studies, predictions, counts in answered:
+        described = _describe(options, checkpoint, release, governance, studies, name)
+        figures, rows = score(studies, predictions, scorer, options.failed)
+        results.append({**described, **figures, "asked_now": dict(counts)})
+        scored.append(rows)
+        _write(options, results[-1], rows, governance)
+        if options.examples:
+            draw_examples(studies, predictions, options.out / f"examples{_suffix(name)}.png", options.examples)
+    draw_chart(results, options.out / "chart.png", private=governance is Governance.CREDENTIALED)
+    if radiology is not None:  # last: hours of RadGraph, or its failure, must not cost the row
+        for result, rows in zip(results, scored, strict=True):
+            add_radiology(result, rows, radiology, options.failed)
+            _write(options, result, rows, governance)
+    return results
+
+
+def _suffix(images: str) -> str:
+    """Of the files of a condition: nothing for the studies' own images."""
+    return "" if images == "own" else f"-{images.split()[0]}"
+
+
+def _write(options: CxrOptions, result: dict[str, Any], rows: Sequence[dict[str, Any]], governance: Governance) -> None:
+    suffix = _suffix(result["images"])
+    write_figures(options.out / f"results{suffix}.json", result, governance)
+    if options.scored:
+        write_rows(options.out / f"scored{suffix}.jsonl", rows, governance)
+
+
+def score(
+    studies: Sequence[Study], predictions: Sequence[Sequence[Prediction]], scorer: TextScorer, failed: str = "exclude"
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """The figures of one condition, and each row with its texts and scores.
+
+    Returns:
+        Figures: `table_4` (the row), `scored_with`, `counts`, `by_category` and `by_label` (rows, text scores),
+        `findings` and `ceiling` (finding accuracy of the answers, and of the references). Rows: `qa_id`, `study_id`,
+        `category`, `label_value`, `question`, `reference`, `answer`, `error`, `polarity` (None for a failure and for
+        Heart), and a value of each text score, None where the row has none.
+
+    Raises:
+        InputError: no row has both an answer and a reference.
+    """
+    rows = [row for study in studies for row in study.rows]
+    found = [prediction for of_study in predictions for prediction in of_study]
+    answers = [p.answer for p in found]
+    spoken = [answer if answer is not None or failed == "exclude" else "" for answer in answers]
+    has_reference = [bool((row["answer"] or "").strip()) for row in rows]
+    scored = [i for i, answer in enumerate(spoken) if answer is not None and has_reference[i]]
+    counts = {
+        "questions": len(rows),
+        "answered": sum(answer is not None for answer in answers),
+        "failed": sum(answer is None for answer in answers),
+        "empty_answers": sum(answer == "" for answer in answers),
+        "truncated": sum(bool(p.details.get("truncated")) for p in found),
+        "without_reference": len(rows) - sum(has_reference),
+        "scored": len(scored),
+    }
+    if not scored:
+        raise InputError(
+            f"nothing can be scored: of {len(rows)} questions {counts['failed']} failed and "
+            f"{counts['without_reference']} have no reference answer; see {FILE}"
+        )
+    texts = scorer.score([spoken[i] for i in scored], [rows[i]["answer"] for i in scored])
+    chosen = [rows[i] for i in scored]
+    references = [row["answer"] if has else None for row, has in zip(rows, has_reference, strict=True)]
+    figures = {
+        "table_4": texts.whole.row,
+        "scored_with": {**scorer.description(texts), "failed_answers": failed},
+        "counts": counts,
+        "by_category": _by(chosen, "category", CATEGORIES, texts),
+        "by_label": _by(chosen, "label_value", tuple(LABEL_VALUES.values()), texts),
+        "findings": score_findings(answers, rows),
+        "ceiling": score_findings(references, rows),
+    }
+    places = {row: place for place, row in enumerate(scored)}
+    ids = [study.study_id for study in studies for _ in study.rows]
+    return figures, [_scored_row(ids[i], rows[i], found[i], texts, places.get(i)) for i in range(len(rows))]
+
+
+def _scored_row(
+    study_id: int, row: dict[str, Any], prediction: Prediction, texts: TextScores, place: int | None
+) -> dict[str, Any]:
+    """A row of scored.jsonl; `place` is the row's among the scored ones."""
+    readable = prediction.answer is not None and row["category"] != HEART
+    return {
+        "qa_id": row["qa_id"],
+        "study_id": study_id,
+        **{name: row[name] for name in ("category", "label_value", "question")},
+        "reference": row["answer"],
+        "answer": prediction.answer,
+        "error": prediction.error,
+        "polarity": answer_polarity(prediction.answer, row["category"]) if readable else None,
+        **{name: None if place is None else values[place] for name, values in texts.whole.samples.items()},
+    }
+
+
+def _by(rows: Sequence[dict], column: str, values: Sequence[str], texts: TextScores) -> dict[str, dict[str, Any]]:
+    """Text scores of the rows with each of `values` in `column`."""
+    places = {value: [i for i, row in enumerate(rows) if row[column] == value] for value in values}
+    return {value: {"rows": len(of), **texts.of(of)} for value, of in places.items() if of}
+
+
+def _conditions(options: CxrOptions, release: Release) -> dict[str, list[Study]]:
+    """What the images are -> the studies with those images."""
+    split = SPLIT_ALIASES.get(options.split, options.split)
+    studies = load_studies(release, split, options.image_root, options.limit, options.missing_images)
+    if any(path is None for study in studies for path in study.images):
+        raise ConfigError("no images: pass --image-root (the folder that holds files/), or set MIMIC_CXR_JPG_ROOT")
+    conditions = {"own": studies}
+    if options.shuffle_images:
+        conditions[f"shuffled (seed {options.shuffle_seed})"] = shuffle_images(studies, options.shuffle_seed)
+    if options.blank_images:
+        conditions["blank"] = blank_images(studies)
+    return conditions
+
+
+def _describe(
+    options: CxrOptions,
+    checkpoint: Checkpoint,
+    release: Release,
+    governance: Governance,
+    studies: Sequence[Study],
+    images: str,
+) -> dict[str, Any]:
+    return {
+        "kind": "cxr-evaluation",
+        "format": FORMAT,
+        "governance": str(governance),
+        "images": images,
+        "model": {"name": checkpoint.name, "kind": checkpoint.kind, "fingerprint": checkpoint.fingerprint},
+        "data": {
+            "source": release.manifest.get("source", "the authors' release"),
+            "fingerprint": release.fingerprint,
+            "split": studies[0].split,
+            "studies": len(studies),
+            "questions": sum(len(study.rows) for study in studies),
+            "limit": options.limit,
+        },
+        "generation": asdict(options.generation),
+        "libraries": {name: version(name) for name in ("torch", "transformers", "medvqa-hub")},
+    }

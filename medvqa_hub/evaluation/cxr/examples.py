@@ -1,0 +1,70 @@
+"""Qualitative examples: a PNG with a few studies as the model saw them, its answers under the references.
+
+Studies and questions are drawn by a seed, never chosen by how well the model did.
+"""
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+from PIL import Image
+
+from medvqa_hub.evaluation.cxr.answering import read_image
+from medvqa_hub.evaluation.cxr.studies import Study
+from medvqa_hub.evaluation.predictions import Prediction
+from mimic_cxr_vqa.contact_sheet import draw_contact_sheet
+from mimic_cxr_vqa.schema import CATEGORIES
+
+IMAGES_SHOWN = 3
+
+
+def draw_examples(
+    studies: Sequence[Study],
+    predictions: Sequence[Sequence[Prediction]],
+    path: Path,
+    count: int = 4,
+    questions: int = 5,
+    seed: int = 0,
+) -> None:
+    """Draw `count` of `studies` with `questions` of their questions each; a file for its owner alone.
+
+    Args:
+        predictions: aligned with the studies and their rows.
+
+    Raises:
+        OutputError: `path` cannot be written.
+        InputError: an image has pixels without a known range of grey.
+    """
+    rng = random.Random(seed)
+    chosen = sorted(rng.sample(range(len(studies)), min(count, len(studies))))
+    cards = [_card(studies[index], predictions[index], rng) for index in chosen]
+    draw_contact_sheet(cards, path, columns=2, questions=questions)
+    path.chmod(0o600)
+
+
+def _card(study: Study, predictions: Sequence[Prediction], rng: random.Random) -> dict:
+    """A study as the contact sheet takes it; its categories in random order, as it shows the first ones."""
+    order = rng.sample(CATEGORIES, len(CATEGORIES))
+    pairs = sorted(zip(study.rows, predictions, strict=True), key=lambda pair: order.index(pair[0]["category"]))
+    shown = list(zip(study.images, study.views, strict=True))[:IMAGES_SHOWN]
+    readable = [(image, view) for path, view in shown if (image := _read(path)) is not None]
+    return {
+        "study_id": study.study_id,
+        "split": study.split,
+        "images": [image for image, _ in readable],
+        "views": [view for _, view in readable],
+        "questions": [_question(row, found) for row, found in pairs],
+    }
+
+
+def _read(path: Path | None) -> Image.Image | None:
+    """The image; None where it cannot be decoded: its questions are shown as failed."""
+    try:
+        return read_image(path)
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
+        return None
+
+
+def _question(row: dict, prediction: Prediction) -> dict:
+    said = f"Model: {prediction.answer or '(nothing)'}" if prediction.error is None else "Failed: no answer"
+    return {**row, "question": f"{row['question']} Reference: {row['answer'] or '(none)'}", "answer": said}

@@ -1,0 +1,101 @@
+"""The tables of an evaluation, as the command line prints them: each fits a terminal of 80 columns."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from medvqa_hub.evaluation.cxr.charts import metric_name
+
+BREAKDOWN = ("bleu_1", "bleu_4", "meteor", "rouge_l", "cider", "bertscore")
+
+
+def print_results(results: Sequence[dict[str, Any]], out: Path) -> None:
+    """Print the row and the finding accuracy of each condition, then the first one's tables by label and category."""
+    console = Console()
+    first = results[0]
+    say(console, _what_was_done(results))
+    console.print(_text_table("Table 4 row", {r["images"]: r["table_4"] for r in results}, first["table_4"]))
+    console.print(_conditions_table(results))
+    names = [name for name in BREAKDOWN if first["table_4"].get(name) is not None]
+    for part in ("by_label", "by_category"):
+        console.print(_text_table(f"{part.replace('_', ' ').capitalize()}, own images", first[part], ["rows", *names]))
+    console.print(_findings_table(first["findings"]["by_category"]))
+    if "radiology" in first:
+        console.print(_radiology_table(results))
+    if first["scored_with"].get("baseline_source"):
+        say(console, f"BERTScore rescaled, baseline {first['scored_with']['baseline_source']}")
+    radiology = first.get("radiology", {}).get("scored_with", {"notes": []})
+    for note in [*(first["scored_with"].get("notes") or ()), *radiology["notes"]]:
+        say(console, f"note: {note}")
+    say(console, f"predictions, results, chart and examples: {out}")
+
+
+def _what_was_done(results: Sequence[dict[str, Any]]) -> str:
+    asked = sum(result["asked_now"]["asked"] for result in results)
+    seconds = sum(result["asked_now"]["seconds"] for result in results)
+    done = "every question had its prediction already; the model was not loaded"
+    if asked:
+        done = f"{asked:,} questions answered in {seconds:.0f} s, {asked / max(seconds, 1e-9):,.1f} questions/s"
+    data, counts = results[0]["data"], results[0]["counts"]
+    said = ", ".join(f"{name.replace('_', ' ')}: {value:,}" for name, value in counts.items())
+    return f"{done}\n{data['split']} split of {data['source']}: {data['studies']:,} studies, {said}"
+
+
+def _text_table(title: str, rows: dict[str, dict[str, Any]], names: Iterable[str]) -> Table:
+    names = list(names)
+    table = make_table(title, *(name if name == "rows" else metric_name(name) for name in names))
+    for head, values in rows.items():
+        table.add_row(head.replace("_", " "), *(figure(values.get(name)) for name in names))
+    return table
+
+
+def _conditions_table(results: Sequence[dict[str, Any]]) -> Table:
+    table = make_table("Finding accuracy", "accuracy", "balanced", "uncertain", "undecided", "rows")
+    rows = {result["images"]: result["findings"] for result in results}
+    for head, found in {**rows, "references": results[0]["ceiling"]}.items():
+        names = ("accuracy", "balanced_accuracy", "uncertain", "undecided", "rows")
+        table.add_row(head, *(figure(found[name]) for name in names))
+    table.add_row("commoner label", figure(results[0]["findings"]["majority"]))
+    return table
+
+
+def _findings_table(by_category: dict[str, dict[str, Any]]) -> Table:
+    heads = ("rows", "accuracy", "recall +", "recall -", "commoner")
+    table = make_table("Finding accuracy by category, own images", *heads)
+    for category, found in by_category.items():
+        recalls = found["recall"].values()
+        table.add_row(category, *map(figure, (found["rows"], found["accuracy"], *recalls, found["majority"])))
+    return table
+
+
+def _radiology_table(results: Sequence[dict[str, Any]]) -> Table:
+    """A row for each score: their names are long."""
+    scores = [result["radiology"]["scores"] for result in results]
+    libraries = results[0]["radiology"]["scored_with"]["libraries"]
+    made_by = ", ".join(f"{name} {value}" for name, value in libraries.items())
+    table = make_table(f"Radiology scores ({made_by})", *(result["images"] for result in results))
+    for name in scores[0]:
+        table.add_row(name, *(figure(of.get(name)) for of in scores))
+    return table
+
+
+def say(console: Console, text: str) -> None:
+    """Print a line as it is: no colours, no markup, never broken."""
+    console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+def make_table(title: str, *columns: str) -> Table:
+    table = Table(title=f"\n{title}", title_justify="left", box=None, padding=(0, 1, 0, 0), pad_edge=False)
+    table.add_column("", no_wrap=True)
+    for column in columns:
+        table.add_column(column, justify="right")
+    return table
+
+
+def figure(value: float | int | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:,}" if isinstance(value, int) else f"{value:.4f}"

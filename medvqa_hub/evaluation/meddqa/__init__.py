@@ -1,0 +1,1 @@
+"""Evaluation on RJUA-MedDQA: predictions first, then the tables."""

@@ -1,0 +1,179 @@
+"""Evaluation on RJUA-MedDQA: predictions first, then a row of the paper's Table 5 and the tables behind it.
+
+OUT/predictions.jsonl    every answer (predictions.py)
+OUT/pages/               the images restored to text, where the engine reads text
+OUT/results.json         figures and counts, and what they were computed with; no text
+OUT/scored.jsonl         every question with answer, prediction and scores, to see what is wrong and why
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from medvqa_core.errors import ConfigError, InputError
+from medvqa_core.governance import Governance, refuse_remote
+from medvqa_core.metrics.scores import mean
+from medvqa_core.metrics.soft_accuracy import ANSWER_TYPES
+from medvqa_hub.evaluation.meddqa.answering import ImageSet, answer_questions
+from medvqa_hub.evaluation.predictions import FILE, Prediction
+from medvqa_hub.evaluation.result_files import make_out, write_figures, write_rows
+from rjua_meddqa.answering.engines import DocumentEngine, load_engine
+from rjua_meddqa.answering.questions import DocumentQuestion, by_image, load_questions
+
+PAGES_FOLDER, RESULTS, SCORED = "pages", "results.json", "scored.jsonl"
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class MeddqaOptions:
+    """What to evaluate, and how.
+
+    Attributes:
+        model: name of an engine, see `meddqa_engines`.
+        data: folder with questions.jsonl and images/, or the authors' release.
+        workers: processes that read images.
+        units: of ROUGE-L: characters, words (jieba) or released (white space).
+        retry_failed: ask failed questions again.
+    """
+
+    model: str
+    data: Path
+    out: Path
+    image_root: Path | None = None
+    workers: int = 1
+    units: str = "characters"
+    retry_failed: bool = False
+
+
+def evaluate_meddqa(options: MeddqaOptions) -> dict[str, Any]:
+    """Answer the questions of a folder and score the answers; a stopped run goes on where it was.
+
+    Raises:
+        ConfigError: no such engine, or the predictions there were made with other settings.
+        InputError: questions or images are missing, or nothing can be scored.
+        GovernanceError: the engine would send restricted data away, or `out` holds predictions of a stricter class.
+        OutputError: `out` cannot be written.
+    """
+    if options.workers < 1:
+        raise ConfigError(f"{options.workers} workers; at least 1 is needed")
+    engine = load_engine(options.model)
+    questions = load_questions(options.data, options.image_root)
+    refuse_remote(questions.governance, engine.endpoint, f"engine {engine.name}")
+    asked = tuple(row for row in questions.rows if row.task in engine.tasks)
+    if not asked:
+        raise InputError(f"{options.data}: no question of a task that {engine.name} answers: {', '.join(engine.tasks)}")
+    _refuse_unscorable(asked, options.data)
+    make_out(options.out, questions.governance)
+    images = _restore(engine, asked, questions.governance, options)
+    predictions, new = answer_questions(
+        engine, asked, images, options.out / FILE, questions.governance, options.retry_failed
+    )
+    figures, scored = score(asked, predictions, options.units)
+    results = {
+        "kind": "meddqa-evaluation",
+        "format": FORMAT,
+        "governance": str(questions.governance),
+        "model": {"name": engine.name, **engine.settings},
+        "data": {
+            "source": questions.source,
+            "fingerprint": questions.fingerprint,
+            "questions": len(questions.rows),
+            "images": len(by_image(asked)),
+            "missing_images": len({row.img_path for row in asked if row.image is None}),
+            "unreadable_images": len(images.unreadable),
+            "without_quality": sum(row.quality is None for row in asked),
+        },
+        **figures,
+    }
+    write_rows(options.out / SCORED, scored, questions.governance)
+    write_figures(options.out / RESULTS, results, questions.governance)
+    return results | {"asked_now": new}
+
+
+def score(
+    asked: Sequence[DocumentQuestion], predictions: Sequence[Prediction], units: str = "characters"
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Figures and counts of the rows that were asked, and each row with its scores.
+
+    Args:
+        units: of ROUGE-L, see `medvqa_core.metrics.meddqa_scores`.
+
+    Raises:
+        InputError: nothing to score, or an unknown answer type.
+        ConfigError: unknown units, or jieba is missing.
+    """
+    from medvqa_core.metrics.meddqa_scores import score_meddqa
+
+    scores = score_meddqa(
+        [p.answer for p in predictions],
+        [row.answer for row in asked],
+        [row.task for row in asked],
+        [row.answer_type for row in asked],
+        [row.quality for row in asked],
+        units,
+        [row.unanswerable for row in asked],
+    )
+    failures = Counter(p.error for p in predictions if p.error is not None)
+    scored = [
+        {
+            "id": row.id,
+            **{name: getattr(row, name) for name in ("img_path", "task", "answer_type", "question", "answer")},
+            "prediction": prediction.answer,
+            "error": prediction.error,
+            **{name: values[place] for name, values in scores.samples.items()},
+        }
+        for place, (row, prediction) in enumerate(zip(asked, predictions, strict=True))
+    ]
+    counts = {
+        "asked": len(asked),
+        "failed": failures.total(),
+        "empty": sum(p.answer is not None and not p.answer.strip() for p in predictions),
+    }
+    of_image: dict[str, list[dict[str, Any]]] = {}
+    for row in scored:
+        of_image.setdefault(row["img_path"], []).append(row)
+    images = {
+        image: {
+            "questions": len(rows),
+            "failed": sum(row["error"] is not None for row in rows),
+            "accuracy": mean([row["accuracy"] for row in rows]),
+        }
+        for image, rows in of_image.items()
+    }
+    return {"scores": scores.record, "by_image": images, "counts": counts, "failures": dict(failures)}, scored
+
+
+def _refuse_unscorable(asked: Sequence[DocumentQuestion], data: Path) -> None:
+    """Before hours of answering, not after them. Raises InputError for an answer type without a rule."""
+    for row in asked:
+        if row.answer_type not in ANSWER_TYPES:
+            raise InputError(
+                f"{data}, question {row.id}: answer type {row.answer_type!r} cannot be scored; allowed: "
+                f"{', '.join(ANSWER_TYPES)}; correct the line or leave it out"
+            )
+
+
+def _restore(
+    engine: DocumentEngine, asked: Sequence[DocumentQuestion], governance: Governance, options: MeddqaOptions
+) -> ImageSet:
+    """The restored page of each image that is there, and why others have none. Empty for engines that read no text.
+
+    Raises:
+        ConfigError: two images have the same name, or the OCR engine is not installed.
+        InputError: no image is there, or not one of them can be read.
+    """
+    from rjua_meddqa.restoration.ocr import RapidOcrEngine
+    from rjua_meddqa.restoration.pages import read_pages, restore_folder
+
+    if not engine.reads_pages:
+        return ImageSet()
+    paths = list(dict.fromkeys(row.image for row in asked if row.image is not None))
+    if not paths:
+        raise InputError(f"{options.data}: not one of its images is there; pass --image-root")
+    folder = options.out / PAGES_FOLDER
+    done = restore_folder(paths, folder, RapidOcrEngine(), options.workers, governance=governance)
+    images = {path.name: path for path in paths}  # restore_folder refuses two of a name
+    pages = {images[page.image]: page for page in read_pages(folder)}
+    return ImageSet(pages, {images[name]: reason for name, reason in done.failed})

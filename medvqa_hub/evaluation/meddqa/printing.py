@@ -1,0 +1,97 @@
+"""The tables of an evaluation on RJUA-MedDQA, as the command line prints them: each fits a terminal of 80 columns.
+
+The paper's rows are turned into columns: a row per task, so that an engine's seven figures are readable.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from medvqa_hub.evaluation.cxr.printing import figure, make_table, say
+
+TASKS = {"entity": "Entity", "table": "Table", "table_nr": "TableNR", "mc": "Multiple choice", "sa": "Short answer"}
+METRICS = {"rouge_l": "RougeL", "accuracy": "Acc"}
+IMAGES_SHOWN = 20
+REASONS_SHOWN = 10
+NAME_WIDTH = 44  # of an image; longer names are cut in print, not in results.json
+
+
+def print_meddqa(results: dict[str, Any], out: Path) -> None:
+    """Print the figures of Tables 5 and 6, the accuracy by image and what could not be answered."""
+    console = Console()
+    say(console, f"{results['model']['name']} on {results['data']['source']}\n")
+    print_tables(results, console)
+    console.print(_by_image(results["by_image"]))
+    console.print()
+    for line in _lines(results, out):
+        say(console, line)
+
+
+def print_tables(results: dict[str, Any], console: Console) -> None:
+    """Print the figures of Tables 5 and 6 alone."""
+    for table in (_table_5(results["scores"]["table_5"]), _table_6(results["scores"]["table_6"])):
+        console.print(table)
+        console.print()
+
+
+def _table_5(row: dict[str, float | None]) -> Table:
+    table = make_table("Table 5", *METRICS.values())
+    for task, head in TASKS.items():
+        table.add_row(head, *(figure(row.get(f"{task}_{metric}")) for metric in METRICS))
+    return table
+
+
+def _table_6(row: dict[str, float | None]) -> Table:
+    table = make_table("Table 6, by quality", "high", "low")
+    for column in dict.fromkeys(key.rsplit("_", 1)[0] for key in row):
+        task, metric = next((t, m) for t in TASKS for m in METRICS if column == f"{t}_{m}")
+        table.add_row(f"{TASKS[task]} {METRICS[metric]}", *(figure(row[f"{column}_{q}"]) for q in ("high", "low")))
+    return table
+
+
+def _by_image(images: dict[str, dict[str, Any]]) -> Table:
+    shown, title = list(images.items()), "By image"
+    if len(shown) > IMAGES_SHOWN:
+        shown = sorted(shown, key=lambda entry: entry[1]["accuracy"] or 0.0)[:IMAGES_SHOWN]
+        title = f"By image, the {IMAGES_SHOWN} lowest of {len(images):,}"
+    table = make_table(title, "questions", "failed", "Acc")
+    for image, found in shown:
+        short = image if len(image) <= NAME_WIDTH else f"…{image[1 - NAME_WIDTH :]}"
+        table.add_row(Text(short), *(figure(found[name]) for name in ("questions", "failed", "accuracy")))
+    return table
+
+
+def _lines(results: dict[str, Any], out: Path) -> Iterator[str]:
+    counts, data, hallucination = results["counts"], results["data"], results["scores"]["hallucination"]
+    yield (
+        f"{counts['asked']:,} of {data['questions']:,} questions asked ({_now(results['asked_now'])}), "
+        f"{counts['failed']:,} failed, {counts['empty']:,} answered with nothing"
+    )
+    yield (
+        f"{data['images']:,} images, {data['missing_images']:,} missing, {data['unreadable_images']:,} unreadable"
+        + (f"; {data['without_quality']:,} questions without image quality" if data["without_quality"] else "")
+    )
+    yield f"answers of nothing (无): {_said(hallucination)}"
+    if hallucination["marked"]["unanswerable"]:
+        yield f"made to be unanswerable: {_said(hallucination['marked'])}"
+    failures = sorted(results["failures"].items(), key=lambda entry: -entry[1])
+    for reason, count in failures[:REASONS_SHOWN]:
+        yield f"failed: {reason}: {count:,} questions"
+    if len(failures) > REASONS_SHOWN:
+        yield f"failed: {len(failures) - REASONS_SHOWN:,} more reasons, see results.json"
+    yield f"predictions, scored questions and results: {out}"
+
+
+def _now(asked: int) -> str:
+    return f"{asked:,} now" if asked else "none now: all were answered before"
+
+
+def _said(counts: dict[str, Any]) -> str:
+    return (
+        f"{counts['unanswerable']:,} questions; something else was said to {counts['hallucinated']:,} "
+        f"(rate {figure(counts['rate'])})"
+    )

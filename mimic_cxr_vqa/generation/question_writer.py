@@ -1,0 +1,64 @@
+"""The first step of a build: studies and their questions, written into the workspace.
+
+`<out>/questions/` appears complete, by rename; its manifest carries the governance class, the
+seed and the counts on to every later step.
+"""
+
+from collections import Counter
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from medvqa_core.errors import InputError
+from medvqa_core.files import atomic_folder
+from medvqa_core.governance import Governance
+from medvqa_core.progress import track
+from mimic_cxr_vqa.generation.questions import STUDIES_PER_BATCH, eligible_studies, question_batches
+from mimic_cxr_vqa.schema import QUESTION_SCHEMA, SPLITS
+from mimic_cxr_vqa.sources import StudySet
+from mimic_cxr_vqa.statistics import count_labels
+from mimic_cxr_vqa.workspace import FORMAT, QUESTIONS_KIND, Workspace, write_manifest
+
+
+def write_questions(study_set: StudySet, workspace: Workspace, seed: int) -> dict[str, Any]:
+    """Write the studies and their questions; returns the manifest. Replaces what an earlier run left.
+
+    Raises:
+        InputError: no study has a findings section, so there is nothing to ask about.
+        OutputError: the folder cannot be written.
+    """
+    studies = study_set.studies
+    eligible = eligible_studies(studies)
+    if not len(eligible):
+        raise InputError(
+            f"{study_set.source}: none of {len(studies)} studies has a findings section; check that the "
+            "reports are there"
+        )
+    with atomic_folder(workspace.questions, QUESTIONS_KIND, study_set.governance is Governance.CREDENTIALED) as folder:
+        pq.write_table(studies, folder / "studies.parquet", compression="zstd")
+        per_split: Counter[str] = Counter()
+        with_questions = 0
+        with pq.ParquetWriter(folder / "questions.parquet", QUESTION_SCHEMA, compression="zstd") as writer:
+            batches = question_batches(eligible, seed)
+            for batch in track(batches, "Drawing questions", total=-(-len(eligible) // STUDIES_PER_BATCH)):
+                writer.write_batch(batch)
+                per_split.update(batch["split"].to_pylist())
+                with_questions += len(batch["study_id"].unique())
+        manifest = {
+            "kind": QUESTIONS_KIND,
+            "format": FORMAT,
+            "source": study_set.source,
+            "governance": str(study_set.governance),
+            "seed": seed,
+            "counts": {
+                "studies": len(studies),
+                "studies_without_findings": len(studies) - len(eligible),
+                "studies_with_questions": with_questions,
+                "questions": per_split.total(),
+                **study_set.notes,
+            },
+            "questions_per_split": {split: per_split[split] for split in SPLITS if per_split[split]},
+            "label_counts": count_labels([studies]),
+        }
+        write_manifest(folder, manifest)
+    return manifest

@@ -1,0 +1,264 @@
+"""What a findings text says of each category: which clauses speak of it, and whether they affirm, deny or doubt it.
+
+In the manner of NegEx and the CheXpert labeler: words of the lexicon are found in each clause, then the cues around
+them decide. A cue reaches every word behind it ("no effusion, pneumothorax or edema") or, when it stands behind ("...
+is not seen"), before it, up to a word that ends its scope ("with a small ...", "which"). A denied doubt is a denial
+("no findings to suggest pneumonia"); a doubted denial is a doubt ("pneumonia cannot be excluded"). "No change in the
+opacity" denies no opacity.
+
+Nothing is inferred from the label columns, and nothing from outside the text.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from mimic_cxr_vqa.labeling.lexicon import FINDINGS, NORMAL, OTHER, SUSPICIOUS
+from mimic_cxr_vqa.labeling.sentences import split_clauses, split_sentences
+from mimic_cxr_vqa.schema import CATEGORIES, HEART, LABEL_VALUES, NO_FINDING
+
+POSITIVE, NEGATIVE, UNCERTAIN, NOT_MENTIONED = (LABEL_VALUES[value] for value in (1, 0, -1, None))
+OTHER_ABNORMALITY = "Other"  # abnormal, and none of the 14 labels: only No Finding asks for it
+
+_SEEN = (
+    r"(?:(?:clearly|definitely|well|readily|currently|otherwise|convincingly)\ )?(?:seen|identified|present|visible|"
+    r"visuali[sz]ed|evident|appreciated|detected|demonstrated|noted|observed|apparent|shown|found|suspected|included)"
+)
+_SIZE = r"(?:an?\ )?(?:very\ )?(?:small|mild|moderate|large|tiny|trace|minimal|stable|unchanged|persistent|subtle|new)"
+# The kinds are tried in this order at each place, so that "cannot be excluded" is a doubt before "not" is a denial.
+_CUES = re.compile(
+    rf"""\b(?:
+    (?P<nothing>
+        not?\ (?:(?:significant(?:ly)?|interval|definite|appreciable|substantial|real|much|great)\ )*
+            (?:changed?|increased?|decreased?|worsening|improvement|difference)
+        |not\ (?:present|seen|visible|evident|identified)\ (?:on|in|at)\ (?:the\ )?(?:prior|previous|earlier)
+        |not\ previously\ {_SEEN}|without\ (?:(?:significant|interval)\ )*(?:change|increase)|not\ only
+    )
+    |(?P<doubt_behind>
+        (?:can\ ?not|could\ not|not|(?:is|are)\ difficult\ to)\ (?:be\ )?
+            (?:(?:entirely|completely|fully|definitely)\ )*(?:excluded|ruled\ out)
+        |(?:is|are)\ (?:\w+\ )?(?:possible|suspected|questioned|questionable(?!\ for)|unlikely|in\ the\ differential)
+        |(?:is|are)\ (?:also\ |not\ )?(?:a\ )?(?:consideration|possibility|concern)|should\ be\ considered|unlikely
+    )
+    |(?P<doubt>
+        (?:can\ ?not|could\ not|does\ not|do\ not|difficult\ to|not)\ (?:(?:entirely|completely)\ )?
+            (?:exclude|rule\ out)
+        |(?:may|might|could|can|would)\ (?:also\ )?
+            (?:be|represent|reflect|indicate|relate|suggest|have|correspond|obscure)\w*
+        |may|might|possibl[ey]|possibility|probabl[ey]|likely|potentially|perhaps|presumabl[ey]|presumed
+        |suspicio(?:us|n)|suspect(?:ed)?
+        |suggest\w*|concern(?:ing)?\ for|worrisome|questionabl[ey]|question\ of|equivocal
+        |versus|vs\.?|differential|rule\ out|r/o|borderline|consider|indeterminate|whether|less\ likely
+        |(?:xxxx|_{{2,}})\ (?:represents?|reflects?|relates?|related\ to|indicates?|secondary\ to)
+    )
+    |(?P<denial_behind>
+        (?:(?:is|are|was|were|has|have)\ )?(?:not|no\ longer)\ (?:definitely\ )?(?:been\ )?{_SEEN}
+        |(?:has|have)\ (?:\w+\ )?(?:resolved|cleared|been\ removed|disappeared)
+        |(?:is|are)\ (?:absent|excluded|ruled\ out|(?:\w+\ )?negative(?!\ for))
+        |(?:is|are|appears?)\ within\ (?:normal\ limits|limits\ of\ normal)
+        |(?:was|were)\ (?:\w+\ )?removed|resolved|removed
+    )
+    |(?P<denial>
+        no|without|w/o|not|nor|neither|never|negative\ for|(?:free|clear)\ of|absen(?:ce\ of|t)|denies|rather\ than
+        |(?:resolution|clearance|clearing|removal)\ of|instead\ of|fails?\ to|lack\ of|unremarkable\ for
+    )
+    |(?P<end>
+        which|where|who|with(?=\ (?:associated|bibasilar|bilateral|left|right|adjacent)\b|\ {_SIZE}\b)
+        |(?:there|and)\ (?:is|are|has)|{_SEEN}\ and|and(?=\ {_SIZE}\b)
+    )
+    )(?!\w)""",
+    re.VERBOSE,
+)
+_SIZED_COMMA = re.compile(rf",\s*(?={_SIZE}\b)")
+_LIST = re.compile(r"\b(?:n?or|and)\b")
+_ALTERNATIVE_BEHIND = re.compile(r"\s*,?\s*(?:and/or|or|/|versus|vs\.?)\s")
+_ALTERNATIVE_BEFORE = re.compile(r"\b(?:or|versus|vs\.?)(?: [\w-]+){0,2} $")
+_HEART_WORDS = re.compile(r"\bheart\b|\bcardi(?:ac|omegaly)\b|\bcardio-?mediastin", re.IGNORECASE)
+_NOUN_TAIL = (
+    re.compile(  # "consolidative" goes on to "airspace opacities", "effusion" not to "is seen" or "on the left"
+        r"(?:\s(?!(?:is|are|was|were|seen|identified|noted|present|visuali[sz]ed|visible|evident|appreciated|detected|"
+        r"demonstrated|observed|apparent|"
+        r"suggest\w*|in|on|at|of|with|within|to|or|and|nor|by|for|from|bilaterally|currently|today|concerning|"
+        r"consistent|either|involving)\b)[a-z-]{4,}){0,2}"
+    )
+)
+_SEPARATOR = re.compile(r",|\b(?:or|and|nor)\b")
+
+
+@dataclass(frozen=True)
+class Mention:
+    """One clause that speaks of a category.
+
+    Attributes:
+        clause: the clause's text, as the report has it.
+        sentence: index of its sentence in the findings.
+        phrase: for an explicit denial the denied words ("large pleural effusion"), else None.
+        named: whether the finding itself is named, not only its absence said ("the lungs are clear").
+    """
+
+    category: str
+    polarity: str
+    clause: str
+    sentence: int
+    phrase: str | None = None
+    named: bool = True
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """All mentions of one findings text, by category (and `OTHER_ABNORMALITY`), in the order of the text.
+
+    `sentences` is their number in the text: a text that speaks of no category still says that nothing is wrong.
+    """
+
+    mentions: dict[str, tuple[Mention, ...]]
+    sentences: int
+
+    def of(self, category: str, polarity: str) -> tuple[Mention, ...]:
+        """The mentions of `category` with that polarity."""
+        return tuple(m for m in self.mentions.get(category, ()) if m.polarity == polarity)
+
+    def polarity(self, category: str) -> str:
+        """What the text says of `category` on the whole: a positive mention decides, then a doubt, then a denial.
+
+        Heart is positive where it is spoken of at all; No Finding is positive where nothing abnormal is, support
+        devices aside, as in CheXpert.
+        """
+        if category == NO_FINDING:
+            return self._no_finding()
+        found = {mention.polarity for mention in self.mentions.get(category, ())}
+        return next((p for p in (POSITIVE, UNCERTAIN, NEGATIVE) if p in found), NOT_MENTIONED)
+
+    def abnormal(self, polarity: str) -> tuple[Mention, ...]:
+        """The abnormal clauses with that polarity, each once, in the order of the text."""
+        found = {
+            (m.sentence, m.clause): m
+            for category, mentions in self.mentions.items()
+            for m in mentions
+            if m.polarity == polarity and category not in (HEART, "Support Devices")
+        }
+        return tuple(sorted(found.values(), key=lambda m: m.sentence))
+
+    def _no_finding(self) -> str:
+        if self.abnormal(POSITIVE):
+            return NEGATIVE
+        if self.abnormal(UNCERTAIN):
+            return UNCERTAIN
+        return POSITIVE if self.sentences else NOT_MENTIONED
+
+
+def polarity(findings: str, category: str) -> str:
+    """`positive`, `negative`, `uncertain` or `not_mentioned`: what `findings` says of one of `schema.CATEGORIES`.
+
+    Raises:
+        ValueError: `category` is none of the 15.
+    """
+    if category not in CATEGORIES:
+        raise ValueError(f"category {category!r} is unknown; allowed: {', '.join(CATEGORIES)}")
+    return analyse(findings).polarity(category)
+
+
+@lru_cache(maxsize=256)
+def analyse(findings: str) -> Analysis:
+    """Find every mention of every category in a findings text. Any string is accepted; recent results are kept."""
+    mentions: dict[str, list[Mention]] = {}
+    sentences = split_sentences(findings)
+    for number, sentence in enumerate(sentences):
+        for clause in split_clauses(sentence):
+            for mention in _clause_mentions(clause, number):
+                mentions.setdefault(mention.category, []).append(mention)
+    return Analysis({category: tuple(found) for category, found in mentions.items()}, len(sentences))
+
+
+def _compile(patterns: Sequence[str]) -> tuple[re.Pattern[str], ...]:
+    return tuple(re.compile(pattern) for pattern in patterns)
+
+
+_FINDINGS = tuple(
+    (category, _compile(patterns)) for category, patterns in {**FINDINGS, OTHER_ABNORMALITY: OTHER}.items()
+)
+_NORMAL = tuple((category, _compile(patterns)) for category, patterns in NORMAL.items() if patterns)
+_SUSPICIOUS = tuple((category, _compile(patterns)) for category, patterns in SUSPICIOUS.items())
+
+
+def _clause_mentions(clause: str, number: int) -> Iterator[Mention]:
+    """The mentions of one clause: at most one per category and polarity."""
+    text = clause.lower()
+    cues: list[re.Match[str]] | None = None
+    if _HEART_WORDS.search(text):
+        yield Mention(HEART, POSITIVE, clause, number)
+    named = set()
+    for category, patterns in _FINDINGS:
+        seen = set()
+        for start, end, whole in _spans(patterns, text):
+            cues = list(_CUES.finditer(text)) if cues is None else cues
+            found, cue_end = _decide(text, start, end, cues)
+            if found not in seen:
+                seen.add(found)
+                phrase = _denied_phrase(clause, text, cue_end, end) if whole and cue_end is not None else None
+                yield Mention(category, found, clause, number, phrase)
+        if seen:
+            named.add(category)
+    for category, patterns in _SUSPICIOUS:
+        for start, end, _ in _spans(patterns, text):
+            cues = list(_CUES.finditer(text)) if cues is None else cues
+            found, cue_end = _decide(text, start, end, cues)
+            yield Mention(category, NEGATIVE if found == NEGATIVE else UNCERTAIN, clause, number)
+            named.add(category)
+    for category, patterns in _NORMAL:
+        if category not in named and any(pattern.search(text) for pattern in patterns):
+            yield Mention(category, NEGATIVE, clause, number, named=False)
+
+
+def _spans(patterns: Sequence[re.Pattern[str]], text: str) -> Iterator[tuple[int, int, bool]]:
+    """Where a cue must reach: the pattern's group if it has one, else the whole match (True)."""
+    for pattern in patterns:
+        for match in pattern.finditer(text):
+            yield *match.span(match.lastindex or 0), match.lastindex is None
+
+
+def _decide(text: str, start: int, end: int, cues: Sequence[re.Match[str]]) -> tuple[str, int | None]:
+    """Polarity of the words at `start:end`, and where the denial before them ends (None without one)."""
+    denial, doubt = None, False
+    for cue in reversed(cues):  # nearest first
+        if cue.end() > start:
+            continue
+        if cue.lastgroup == "end" or _breaks(text, cue.end(), start):
+            break
+        if cue.lastgroup == "nothing":
+            break
+        if cue.lastgroup == "denial" or (cue.lastgroup == "denial_behind" and "no longer" in cue[0]):
+            denial = cue.end()
+            break
+        doubt = doubt or cue.lastgroup == "doubt"
+    if denial is not None:
+        return NEGATIVE, denial
+    for cue in cues:  # nearest first
+        if cue.start() < end:
+            continue
+        between = text[end : cue.start()]
+        if cue.lastgroup in ("end", "doubt", "denial", "nothing") or ("," in between and not _LIST.search(between)):
+            break
+        if cue.lastgroup == "denial_behind":
+            return NEGATIVE, None
+        doubt = True  # what is left is doubt_behind
+        break
+    if not doubt:
+        doubt = bool(_ALTERNATIVE_BEHIND.match(text, end) or _ALTERNATIVE_BEFORE.search(text, 0, start))
+    return (UNCERTAIN if doubt else POSITIVE), None
+
+
+def _breaks(text: str, cue_end: int, start: int) -> bool:
+    """A comma and a size begin something else ("no pneumothorax, small effusion") unless a list goes on behind it."""
+    comma = _SIZED_COMMA.search(text, cue_end, start)
+    return comma is not None and not re.search(r"\bn?or\b", text[comma.end() :])
+
+
+def _denied_phrase(clause: str, text: str, cue_end: int, end: int) -> str:
+    """The denied finding with its own modifiers: from the cue, or the last separator behind it, to its end."""
+    begin = cue_end
+    for separator in _SEPARATOR.finditer(text, cue_end, end):
+        begin = separator.end()
+    end = _NOUN_TAIL.match(text, end).end()
+    return clause[begin:end].strip(" ,")

@@ -1,0 +1,34 @@
+"""Reading Parquet files, with errors that name the file and the remedy."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from medvqa_core.errors import InputError
+
+
+def read_table(path: Path) -> pa.Table:
+    """A whole Parquet file. Raises InputError where it is missing or damaged."""
+    try:
+        return pq.read_table(path)
+    except (OSError, pa.ArrowInvalid) as error:
+        raise InputError(f"{path}: cannot be read ({error}); run the step that writes it again") from None
+
+
+def count_rows(path: Path) -> int:
+    """Rows of a Parquet file, from its footer. Raises InputError where the file is missing or damaged."""
+    try:
+        return pq.read_metadata(path).num_rows
+    except (OSError, pa.ArrowInvalid) as error:
+        raise InputError(f"{path}: cannot be read ({error}); run the step that writes it again") from None
+
+
+def iterate_parquet(path: Path, rows: int = 65536, columns: list[str] | None = None) -> Iterator[pa.RecordBatch]:
+    """Record batches of at most `rows` rows. Raises InputError where the file is missing or damaged."""
+    try:
+        with pq.ParquetFile(path) as file:
+            yield from file.iter_batches(batch_size=rows, columns=columns)
+    except (OSError, pa.ArrowInvalid) as error:
+        raise InputError(f"{path}: cannot be read ({error}); run the step that writes it again") from None

@@ -1,0 +1,259 @@
+"""Writes N synthetic studies in the layout of MIMIC-CXR-JPG 2.0.0, reports included. Needs no credentials.
+
+    root/mimic-cxr-2.0.0-{split,metadata,chexpert,negbio}.csv.gz
+    root/files/p90/p90000001/s95000001/<dicom_id>.jpg
+    root/files/p90/p90000001/s95000001.txt      reports="folder"
+    root/mimic-cxr-reports.zip                  reports="zip": the same files/... members
+    root/phantom.json                           written last: the tree is complete
+
+What a study shows is in `phantom_specs`, its pictures in `phantom_drawing`, its text in `phantom_reports`. Every file
+is a pure function of (seed, study number, size) and byte-reproducible. A killed run is continued by calling again with
+the same parameters, which `phantom-unfinished.json` holds meanwhile: whole files are kept, missing ones written.
+"""
+
+import csv
+import gzip
+import io
+import json
+import zipfile
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from medvqa_core.errors import ConfigError, InputError
+from medvqa_core.files import atomic_file, make_folder, writing
+from medvqa_core.governance import Governance
+from medvqa_core.progress import track
+from mimic_cxr_vqa.images import check_image
+from mimic_cxr_vqa.phantom.drawing import draw
+from mimic_cxr_vqa.phantom.reports import write_report
+from mimic_cxr_vqa.phantom.specs import StudySpec, sample_studies, stream
+from mimic_cxr_vqa.schema import CHEXPERT_LABELS, canonical_view
+from mimic_cxr_vqa.sources import physionet
+
+MARKER, UNFINISHED = "phantom.json", "phantom-unfinished.json"
+REPORTS_ZIP = "mimic-cxr-reports.zip"
+SMALLEST_SIZE = 64  # pixels; below, a rib is less than one pixel wide
+_VERSION = 1
+_JPEG_QUALITY = 90
+_ZIP_DATE = (2000, 1, 1, 0, 0, 0)
+
+_METADATA_COLUMNS = (
+    "dicom_id",
+    "subject_id",
+    "study_id",
+    "PerformedProcedureStepDescription",
+    "ViewPosition",
+    "Rows",
+    "Columns",
+    "StudyDate",
+    "StudyTime",
+    "ProcedureCodeSequence_CodeMeaning",
+    "ViewCodeSequence_CodeMeaning",
+    "PatientOrientationCodeSequence_CodeMeaning",
+)
+
+
+def write_phantom(root: Path, studies: int, seed: int = 0, size: int = 512, reports: str = "folder") -> dict:
+    """Write `studies` phantom studies below `root`, or finish a run that was stopped.
+
+    Args:
+        root: folder of the tree; made if needed.
+        size: height and width of the pictures in pixels.
+        reports: `folder` (one text file beside each study's folder) or `zip` (one archive, as PhysioNet ships them).
+
+    Returns:
+        The marker's content and the counts `patients`, `images`, `drawn` (images of this run) and `kept` (found whole).
+
+    Raises:
+        ConfigError: a parameter out of range, or `root` holds a phantom with other parameters.
+        InputError: the marker in `root` cannot be read.
+        OutputError: `root` cannot be written.
+    """
+    parameters = _check_parameters(studies, seed, size, reports)
+    root = make_folder(Path(root))
+    _refuse_other_parameters(root, parameters)
+    if (root / MARKER).exists() and not all(_is_whole(path) for path in _files(root, parameters)):
+        with writing(root / MARKER):
+            (root / MARKER).unlink()  # somebody deleted files: the tree is not complete until they are back
+    if not (root / MARKER).exists():
+        _write_json(root / UNFINISHED, parameters)
+    counts = _write_studies(root, parameters)
+    for name, columns, rows in _tables(size):
+        _write_table(_table_path(root, name), columns, rows, sample_studies(studies, seed))
+    if reports == "zip":
+        _write_zip(root / REPORTS_ZIP, sample_studies(studies, seed))
+    _write_json(root / MARKER, parameters)
+    with writing(root / UNFINISHED):
+        (root / UNFINISHED).unlink(missing_ok=True)
+    return parameters | counts
+
+
+def _is_whole(path: Path) -> bool:
+    return check_image(path) is None if path.suffix == ".jpg" else path.exists() and path.stat().st_size > 0
+
+
+def image_path(spec: StudySpec, dicom_id: str) -> str:
+    """`files/p90/p90000001/s95000001/<dicom_id>.jpg`, relative to the tree's root."""
+    return f"files/{physionet.study_folder(spec.subject_id, spec.study_id)}/{dicom_id}.jpg"
+
+
+def report_path(spec: StudySpec) -> str:
+    """`files/p90/p90000001/s95000001.txt`, relative to the tree's root or to the archive's."""
+    return physionet.report_path(spec.subject_id, spec.study_id)
+
+
+def _check_parameters(studies: int, seed: int, size: int, reports: str) -> dict:
+    if studies < 1:
+        raise ConfigError(f"phantom: studies is {studies}; at least 1 is needed")
+    if size < SMALLEST_SIZE:
+        raise ConfigError(f"phantom: size is {size} pixels; allowed are {SMALLEST_SIZE} and more")
+    if seed < 0:
+        raise ConfigError(f"phantom: seed is {seed}; allowed are 0 and more")
+    if reports not in ("folder", "zip"):
+        raise ConfigError(f"phantom: reports is {reports!r}; allowed are 'folder' and 'zip'")
+    return {
+        "source": "phantom",
+        "version": _VERSION,
+        "governance": str(Governance.OPEN),
+        "seed": seed,
+        "studies": studies,
+        "size": size,
+        "reports": reports,
+    }
+
+
+def _refuse_other_parameters(root: Path, parameters: dict) -> None:
+    for name in (MARKER, UNFINISHED):
+        path = root / name
+        if not path.exists():
+            continue
+        try:
+            found = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise InputError(f"{path} cannot be read ({error}); delete the folder {root} and write it anew") from error
+        differing = [key for key in parameters if not isinstance(found, dict) or found.get(key) != parameters[key]]
+        if differing:
+            key = differing[0]
+            there = found.get(key) if isinstance(found, dict) else found
+            raise ConfigError(
+                f"{root} holds a phantom with {key} {there!r}, asked for is {key} {parameters[key]!r}: "
+                f"choose another folder, delete this one, or ask for the same {key}"
+            )
+
+
+def _files(root: Path, parameters: dict) -> Iterator[Path]:
+    """Every file of a complete tree, the marker aside."""
+    for name, _, _ in _tables(parameters["size"]):
+        yield _table_path(root, name)
+    if parameters["reports"] == "zip":
+        yield root / REPORTS_ZIP
+    for spec in sample_studies(parameters["studies"], parameters["seed"]):
+        yield from (root / image_path(spec, dicom_id) for dicom_id in spec.dicom_ids)
+        if parameters["reports"] == "folder":
+            yield root / report_path(spec)
+
+
+def _table_path(root: Path, name: str) -> Path:
+    return root / f"mimic-cxr-2.0.0-{name}.csv.gz"
+
+
+def _write_studies(root: Path, parameters: dict) -> dict[str, int]:
+    """Pictures and, with reports="folder", texts that are not there yet."""
+    counts = {"patients": 0, "images": 0, "drawn": 0, "kept": 0}
+    last_subject = None
+    specs = sample_studies(parameters["studies"], parameters["seed"])
+    for spec in track(specs, "Drawing phantom studies", total=parameters["studies"]):
+        counts["patients"] += spec.subject_id != last_subject
+        last_subject = spec.subject_id
+        if parameters["reports"] == "folder" and not _is_whole(root / report_path(spec)):
+            with atomic_file(root / report_path(spec)) as file:
+                file.write(write_report(spec).text.encode())
+        for number, (dicom_id, view) in enumerate(zip(spec.dicom_ids, spec.views, strict=True)):
+            path = root / image_path(spec, dicom_id)
+            counts["images"] += 1
+            if _is_whole(path):
+                counts["kept"] += 1
+                continue
+            pixels = draw(spec, view, parameters["size"], stream(spec.seed, f"picture {number}", spec.study_id))
+            with atomic_file(path) as file:
+                file.write(_encode_jpeg(pixels))
+            counts["drawn"] += 1
+    return counts
+
+
+def _encode_jpeg(pixels: np.ndarray) -> bytes:
+    buffer = io.BytesIO()
+    Image.fromarray(pixels).save(buffer, "JPEG", quality=_JPEG_QUALITY)
+    return buffer.getvalue()
+
+
+def _tables(size: int) -> list[tuple[str, tuple[str, ...], Callable[[StudySpec], Iterable[tuple]]]]:
+    """Name, columns and row maker of the four tables, as MIMIC-CXR-JPG has them."""
+    label_columns = ("subject_id", "study_id", *CHEXPERT_LABELS)
+    return [
+        ("chexpert", label_columns, _label_rows),
+        ("negbio", label_columns, _label_rows),
+        ("metadata", _METADATA_COLUMNS, lambda spec: _metadata_rows(spec, size)),
+        ("split", ("dicom_id", "study_id", "subject_id", "split"), _split_rows),
+    ]
+
+
+def _label_rows(spec: StudySpec) -> Iterator[tuple]:
+    values = spec.labels
+    yield (spec.subject_id, spec.study_id, *("" if v is None else f"{v:.1f}" for v in values.values()))
+
+
+def _split_rows(spec: StudySpec) -> Iterator[tuple]:
+    for dicom_id in spec.dicom_ids:
+        yield dicom_id, spec.study_id, spec.subject_id, spec.split
+
+
+def _metadata_rows(spec: StudySpec, size: int) -> Iterator[tuple]:
+    """Dates lie in the 22nd century, shifted as MIMIC's are; a patient's studies follow each other."""
+    rng = stream(spec.seed, "metadata", spec.study_id)
+    year = 2120 + int(stream(spec.seed, "year", spec.subject_id).integers(0, 60))
+    date = f"{year}{1 + (spec.study_id // 28) % 12:02d}{1 + spec.study_id % 28:02d}"
+    time = f"{rng.integers(0, 24):02d}{rng.integers(0, 60):02d}{rng.integers(0, 60):02d}.{rng.integers(0, 1000):03d}"
+    lateral = any(canonical_view(view) == "LAT" for view in spec.views)
+    procedure = f"CHEST ({spec.views[0] or 'PA'} AND LAT)" if lateral else "CHEST (PORTABLE AP)"
+    for dicom_id, view in zip(spec.dicom_ids, spec.views, strict=True):
+        meaning = {"AP": "antero-posterior", "PA": "postero-anterior", "LAT": "lateral"}.get(canonical_view(view), "")
+        posture = "Erect" if lateral else ("", "Recumbent", "Erect")[rng.integers(0, 3)]
+        ids = (dicom_id, spec.subject_id, spec.study_id)
+        yield (*ids, procedure, view, size, size, date, time, procedure, meaning, posture)
+
+
+def _write_table(
+    path: Path, columns: tuple[str, ...], rows: Callable[[StudySpec], Iterable[tuple]], specs: Iterable[StudySpec]
+) -> None:
+    if path.exists():
+        return
+    with (
+        atomic_file(path) as file,
+        gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as packed,
+        io.TextIOWrapper(packed, encoding="utf-8", newline="") as text,
+    ):
+        table = csv.writer(text, lineterminator="\n")
+        table.writerow(columns)
+        for spec in specs:
+            table.writerows(rows(spec))
+
+
+def _write_zip(path: Path, specs: Iterable[StudySpec]) -> None:
+    if path.exists():
+        return
+    with atomic_file(path) as file, zipfile.ZipFile(file, "w") as archive:
+        for spec in specs:
+            member = zipfile.ZipInfo(report_path(spec), _ZIP_DATE)
+            member.compress_type = zipfile.ZIP_DEFLATED
+            archive.writestr(member, write_report(spec).text.encode())
+
+
+def _write_json(path: Path, content: dict) -> None:
+    if path.exists():
+        return
+    with atomic_file(path) as file:
+        file.write((json.dumps(content, indent=2) + "\n").encode())

@@ -1,0 +1,106 @@
+"""The questions of a folder of RJUA-MedDQA data, image-content and clinical-reasoning ones, as one list of rows."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from medvqa_core.errors import InputError
+from medvqa_core.governance import Governance
+from rjua_meddqa import data_folder as folders
+from rjua_meddqa.generation.reasoning_file import read_reasoning
+from rjua_meddqa.released import read_annotations, read_questions
+from rjua_meddqa.schema import IMAGE_QUALITIES, LABORATORY
+
+
+@dataclass(frozen=True)
+class DocumentQuestion:
+    """One question with what is needed to score it.
+
+    Attributes:
+        id: `img_path` and the number of the question in its file.
+        image: its file; None where there is none.
+        quality: high | low: the annotation's where there is one, else the question's; None where it says neither.
+        is_laboratory: whether the report has a table (the paper's Table 7 splits by it).
+    """
+
+    id: str
+    img_path: str
+    image: Path | None
+    question: str
+    answer: str
+    task: str
+    answer_type: str
+    quality: str | None
+    is_laboratory: bool
+    context: str = ""
+    unanswerable: bool = False
+
+
+@dataclass(frozen=True)
+class QuestionSet:
+    """All questions of a folder, and what is known of the folder."""
+
+    rows: tuple[DocumentQuestion, ...]
+    governance: Governance
+    fingerprint: str
+    source: str
+
+
+def load_questions(data: Path, image_root: Path | None = None) -> QuestionSet:
+    """Read a folder: its questions and, where there is one, its reasoning file. Images are looked up, not opened.
+
+    Raises:
+        InputError: no such folder, neither of the two files is there, or one is broken.
+    """
+    folder = folders.open_folder(data)
+    if folders.QUESTIONS not in folder.files and folders.REASONING not in folder.files:
+        folder.file(folders.QUESTIONS)  # raises, and says what was looked for
+    annotations = {}
+    if folders.ANNOTATIONS in folder.files:
+        annotations = {a.img_path: a for a in read_annotations(folder.file(folders.ANNOTATIONS))}
+    asked = []
+    if folders.QUESTIONS in folder.files:
+        asked += [(q, "", q.extra.get("unanswerable") is True) for q in read_questions(folder.file(folders.QUESTIONS))]
+    if folders.REASONING in folder.files:
+        asked += [(q, q.context, False) for q in read_reasoning(folder.file(folders.REASONING))]
+    if not asked:
+        raise InputError(f"{data}: its question files are empty; make questions: medvqa-hub meddqa generate")
+    roots = folders.image_roots(folder.root, image_root)
+    images = {path: folders.find_image(roots, path, f"{data}, image") for path in {q.img_path for q, _, _ in asked}}
+    rows = []
+    for number, (question, context, unanswerable) in enumerate(asked, start=1):
+        annotation = annotations.get(question.img_path)
+        rows.append(
+            DocumentQuestion(
+                id=f"{question.img_path}-{number}",
+                img_path=question.img_path,
+                image=images[question.img_path],
+                question=question.question,
+                answer=question.answer,
+                task=question.task,
+                answer_type=question.answer_type,
+                quality=_read_quality((annotation or question).image_quality),
+                is_laboratory=annotation.report_type.strip() == LABORATORY if annotation else bool(_is_table(question)),
+                context=context,
+                unanswerable=unanswerable,
+            )
+        )
+    source = folder.manifest.get("source", "the authors' release")
+    return QuestionSet(tuple(rows), folder.governance, folder.fingerprint(), source)
+
+
+def by_image(rows: Sequence[DocumentQuestion]) -> dict[str, list[DocumentQuestion]]:
+    """Rows by `img_path`, in the order of the rows."""
+    groups: dict[str, list[DocumentQuestion]] = {}
+    for row in rows:
+        groups.setdefault(row.img_path, []).append(row)
+    return groups
+
+
+def _read_quality(written: str) -> str | None:
+    quality = written.strip().lower()
+    return quality if quality in IMAGE_QUALITIES else None
+
+
+def _is_table(question: object) -> int:
+    return getattr(question, "is_table", 0)

@@ -1,0 +1,76 @@
+"""Fonts with Chinese characters: found on the system (Debian's `fonts-noto-cjk`, `fonts-wqy-microhei`), or named."""
+
+import functools
+import itertools
+from pathlib import Path
+
+from PIL import ImageFont
+
+from medvqa_core.errors import ConfigError
+
+FONT_FOLDERS = (
+    "/usr/share/fonts",
+    "/usr/local/share/fonts",
+    "~/.local/share/fonts",
+    "~/Library/Fonts",
+    "/Library/Fonts",
+)
+FONT_NAMES = (
+    "NotoSansCJK-Regular",
+    "NotoSansSC-Regular",
+    "SourceHanSansSC-Regular",
+    "wqy-microhei",
+    "wqy-zenhei",
+    "PingFang",
+)
+
+
+def find_font(font: Path | None = None) -> Path:
+    """`font` itself, or the first Chinese font of FONT_NAMES below the usual folders.
+
+    Raises:
+        ConfigError: no such file, one without Chinese characters, or none found.
+    """
+    if font is not None:
+        if not font.is_file():
+            raise ConfigError(f"font {font}: no such file; pass a .ttf, .otf or .ttc file with Chinese characters")
+        if not _has_chinese(font):
+            raise ConfigError(f"font {font}: it has no Chinese characters; name another file with --font")
+        return font
+    folders = [Path(folder).expanduser() for folder in FONT_FOLDERS]
+    files = sorted(path for folder in folders if folder.is_dir() for path in folder.rglob("*.[ot]t[cf]"))
+    for name in FONT_NAMES:
+        for path in files:
+            if path.stem == name:
+                return path
+    raise ConfigError(
+        f"no Chinese font below {', '.join(FONT_FOLDERS[:3])}; install the Debian package fonts-noto-cjk "
+        "(or fonts-wqy-microhei), or name a font file with --font"
+    )
+
+
+def _has_chinese(font: Path) -> bool:
+    """Whether two characters look different: what a font has not, it draws as the same empty box."""
+    masks = [bytes(load_font(font, 32).getmask(character)) for character in "检验"]
+    return masks[0] != masks[1]
+
+
+@functools.cache
+def _face(path: Path) -> int:
+    """Which face of a font collection has the simplified forms (Noto's first one has the Japanese); else the first."""
+    for index in itertools.count():
+        try:
+            family, _ = ImageFont.truetype(str(path), 16, index=index).getname()
+        except OSError:
+            return 0
+        if " SC" in (family or ""):
+            return index
+
+
+@functools.lru_cache(maxsize=64)
+def load_font(path: Path, size: int) -> ImageFont.FreeTypeFont:
+    """The font at `size` pixels. Raises ConfigError where the file is no font."""
+    try:
+        return ImageFont.truetype(str(path), size, index=_face(path))
+    except OSError as error:
+        raise ConfigError(f"font {path}: cannot be read ({error}); name another file with --font") from None

@@ -1,0 +1,1 @@
+"""Synthetic Chinese medical reports with exact annotation: open data for trying everything."""

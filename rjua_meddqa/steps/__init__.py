@@ -1,0 +1,1 @@
+"""What the commands of `medvqa-hub meddqa` do: read files, work, write files, and the lines they print."""

@@ -1,0 +1,187 @@
+"""What the commands preannotate, check, labelstudio-export and labelstudio-import do, and the lines they print."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from medvqa_core.errors import InputError, OutputError
+from medvqa_core.files import MANIFEST, atomic_file, atomic_folder, make_folder
+from medvqa_core.governance import Governance, parse, strictest
+from medvqa_core.progress import track
+from rjua_meddqa.annotation.checking import CheckReport, check_annotations, check_file
+from rjua_meddqa.annotation.drafts import draft, draft_annotation
+from rjua_meddqa.annotation.labelstudio import annotations_of, keep_unchanged, labelling_config, task_of
+from rjua_meddqa.data_folder import (
+    ANNOTATIONS,
+    IMAGES,
+    OUR_NAMES,
+    open_folder,
+    read_manifest,
+    record_part,
+)
+from rjua_meddqa.released import read_annotations, write_annotations
+from rjua_meddqa.restoration.pages import Page, read_pages
+
+DRAFT, CORRECTED = "draft", "label studio"  # where annotations come from, in the manifest
+LABELSTUDIO_KIND, TASKS, CONFIG = "meddqa-labelstudio", "tasks.json", "labelling_config.xml"
+
+
+def preannotate(pages: Path, out: Path, image_type: str) -> Iterator[str]:
+    """Draft the annotation of every restored page into `out/annotations.csv`.
+
+    Raises:
+        InputError: there are no restored pages in `pages`.
+        OutputError: `out` holds annotations that are no drafts: people's work is not written over.
+    """
+    _refuse_corrected(out)
+    governance = _class_of_pages(pages)
+    annotations = [
+        draft_annotation(page, str(number), page.image, image_type)
+        for number, page in enumerate(track(read_pages(pages), "drafts"), start=1)
+    ]
+    counts = {
+        "annotations": len(annotations),
+        "key_values": sum(len(annotation.key_values) for annotation in annotations),
+        "table_rows": sum(len(annotation.table) for annotation in annotations),
+        "empty": sum(not annotation.key_values and not annotation.table for annotation in annotations),
+    }
+    record_part(make_folder(out), ANNOTATIONS, governance, {"source": DRAFT, "counts": counts})
+    write_annotations(annotations, out / OUR_NAMES[ANNOTATIONS])
+    yield _counts(counts)
+    yield f"drafts: {out / OUR_NAMES[ANNOTATIONS]} ({governance}); people correct them: meddqa labelstudio-export"
+
+
+def check(data: Path, pages: Path | None, out: Path | None, shown: int) -> tuple[Iterator[str], int]:
+    """Run the quality check on the annotations of a folder (or on a CSV file).
+
+    Args:
+        pages: restored pages, to compare the number of table rows with.
+        out: file for the whole report as JSON.
+        shown: findings that are printed.
+
+    Returns:
+        Lines to print, and the number of findings.
+
+    Raises:
+        InputError: there are no annotations.
+    """
+    if data.is_file():
+        path, images, governance = data, None, Governance.SHARE_ALIKE
+    else:
+        folder = open_folder(data)
+        path, governance = folder.file(ANNOTATIONS), folder.governance
+        images = data / IMAGES if (data / IMAGES).is_dir() else None  # drafts lie apart from their images
+    drafts = {page.image: draft(page.restored) for page in read_pages(pages)} if pages is not None else None
+    draft_of = (lambda image: drafts.get(Path(image).name)) if drafts is not None else None
+    report = check_file(path, images, draft_of)
+    if out is not None:
+        with atomic_file(out, "w") as file:
+            record = {"governance": str(governance), "file": path.name, **report.to_json()}
+            json.dump(record, file, ensure_ascii=False, indent=1)
+    return _report_lines(report, shown), len(report.findings)
+
+
+def export_tasks(data: Path, pages: Path, out: Path, prefix: str) -> Iterator[str]:
+    """Write Label Studio tasks for the annotations of a folder, with the boxes of its restored pages.
+
+    Raises:
+        InputError: no annotations or no pages there, or not one of them belongs together.
+    """
+    folder = open_folder(data)
+    governance = strictest((folder.governance, _class_of_pages(pages)))
+    by_name = _by_name(read_pages(pages), pages)
+    tasks, missing, report_types = [], [], set()
+    for annotation in read_annotations(folder.file(ANNOTATIONS), skipped := []):
+        page = by_name.get(Path(annotation.img_path).name)
+        if page is None:
+            missing.append(f"{annotation.img_path}: no restored page; run meddqa esra for its image")
+        else:
+            tasks.append(task_of(page, annotation, prefix + quote(annotation.img_path), governance))
+            report_types.add(annotation.report_type)
+    if not tasks:
+        raise InputError(f"{pages}: no page of any image in {folder.file(ANNOTATIONS)}; restore them: meddqa esra")
+    counts = {"tasks": len(tasks), "left_out": len(missing) + len(skipped)}
+    with atomic_folder(out, LABELSTUDIO_KIND) as partial:
+        (partial / TASKS).write_text(json.dumps(tasks, ensure_ascii=False, indent=1), encoding="utf-8")
+        (partial / CONFIG).write_text(labelling_config(report_types), encoding="utf-8")
+        manifest = {"kind": LABELSTUDIO_KIND, "governance": str(governance), "counts": counts}
+        (partial / MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
+    yield _counts(counts)
+    yield from (f"left out: {reason}" for reason in (*missing, *skipped))
+    yield f"import {out / TASKS} into a project whose labelling interface is {out / CONFIG}"
+
+
+def import_tasks(export: Path, out: Path, original: Path | None) -> Iterator[str]:
+    """Turn a Label Studio export into `out/annotations.csv`, and say what the quality check finds in it.
+
+    Args:
+        original: folder that the tasks were made from; cells that nobody corrected are written as they are there.
+
+    Raises:
+        InputError: the export cannot be read, or nobody has annotated a task of it.
+    """
+    imported = annotations_of(_read_json(export), str(export))
+    annotations, governance = list(imported.annotations), imported.governance
+    if not annotations:
+        raise InputError(f"{export}: none of its tasks has an annotation; correct some and export again")
+    if original is not None:
+        folder = open_folder(original)
+        governance = strictest((governance, folder.governance))
+        annotations = keep_unchanged(annotations, read_annotations(folder.file(ANNOTATIONS)))
+    counts = {"annotations": len(annotations), "left_out": len(imported.skipped)}
+    record_part(make_folder(out), ANNOTATIONS, governance, {"source": CORRECTED, "counts": counts})
+    write_annotations(annotations, out / OUR_NAMES[ANNOTATIONS])
+    yield _counts(counts)
+    yield from (f"left out: {reason}" for reason in imported.skipped)
+    findings = check_annotations(annotations).counts()
+    yield f"quality check: {_counts(findings) if findings else 'no findings'}; see: medvqa-hub meddqa check"
+    yield f"annotations: {out / OUR_NAMES[ANNOTATIONS]} ({governance})"
+
+
+def _report_lines(report: CheckReport, shown: int) -> Iterator[str]:
+    yield f"annotations: {report.annotations:,}, key-values: {report.key_values:,}, table rows: {report.table_rows:,}"
+    if report.decided:
+        yield f"is_normal as result and range say: {report.agreeing:,} of {report.decided:,} rows that they decide"
+    yield f"findings: {len(report.findings):,}" + (f" ({_counts(report.counts())})" if report.findings else "")
+    for finding in report.findings[:shown]:
+        yield f"{finding.img_path} {finding.where}: {finding.message} [{finding.kind}]"
+    if len(report.findings) > shown:
+        yield f"… {len(report.findings) - shown:,} more; --out writes all of them"
+
+
+def _refuse_corrected(out: Path) -> None:
+    path = out / OUR_NAMES[ANNOTATIONS]
+    part = read_manifest(out).get(ANNOTATIONS) if out.is_dir() else None
+    if path.exists() and (not isinstance(part, dict) or part.get("source") != DRAFT):
+        raise OutputError(f"{path} holds annotations that are no drafts; choose another folder")
+
+
+def _class_of_pages(pages: Path) -> Governance:
+    manifest = read_manifest(pages) if pages.is_dir() else {}
+    if not manifest:
+        raise InputError(f"{pages / MANIFEST}: no such file; run: medvqa-hub meddqa esra --images … --out {pages}")
+    return parse(manifest.get("governance", ""), str(pages / MANIFEST))
+
+
+def _by_name(pages: Iterator[Page], where: Path) -> dict[str, Page]:
+    found: dict[str, Page] = {}
+    for page in pages:
+        if page.image in found:
+            raise InputError(f"{where}: two pages of images named {page.image!r}; give the images different names")
+        found[page.image] = page
+    return found
+
+
+def _read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file; export the project from Label Studio as JSON") from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise InputError(f"{path}: not valid JSON ({error}); export the project from Label Studio as JSON") from error
+
+
+def _counts(counts: dict[str, int]) -> str:
+    return ", ".join(f"{name.replace('_', ' ')}: {value:,}" for name, value in counts.items())

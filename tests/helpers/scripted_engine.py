@@ -1,0 +1,70 @@
+"""A workspace of a few studies, and an engine that replies as a test says."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+from rows import FIRST_STUDY, study, study_table
+
+from medvqa_core.governance import Governance
+from mimic_cxr_vqa.generation.answers import iterate_requests
+from mimic_cxr_vqa.generation.engines import AnswerReply, AnswerRequest
+from mimic_cxr_vqa.generation.question_writer import write_questions
+from mimic_cxr_vqa.sources import StudySet
+from mimic_cxr_vqa.workspace import Workspace
+
+STUDIES = 6
+
+
+def build(folder: Path, governance=Governance.OPEN, findings="Clear lungs, study {}.", studies=STUDIES) -> Workspace:
+    """A workspace of studies that are asked the six questions of one label, a study without findings among them."""
+    rows = [study(n, {"Edema": 0}, findings=findings.format(n)) for n in range(studies)]
+    workspace = Workspace(folder)
+    rows.append(study(99, {"Edema": 0}, findings=None))
+    write_questions(StudySet("test", governance, study_table(*rows)), workspace, 0)
+    return workspace
+
+
+def number_of(request: AnswerRequest) -> int:
+    return request.study_id - FIRST_STUDY
+
+
+class ScriptedEngine:
+    """Replies what `reply` says, after `delay` seconds, and remembers what it was asked."""
+
+    name, model, revision, prompt_version = "scripted", "m", "r1", "p1"
+    temperature, seed = 0.0, 0
+
+    def __init__(
+        self,
+        reply: Callable[[AnswerRequest], str | AnswerReply] = lambda request: f"Answer to {request.qa_id}.",
+        delay: Callable[[int], float] = lambda number: 0,
+        endpoint: str | None = None,
+        **settings,
+    ) -> None:
+        self.reply, self.delay, self.endpoint = reply, delay, endpoint
+        self.calls: list[list[AnswerRequest]] = []
+        self.under_way = self.most_under_way = 0
+        vars(self).update(settings)
+
+    @property
+    def asked(self) -> list[str]:
+        return [request.qa_id for call in self.calls for request in call]
+
+    async def answer(self, requests) -> list[AnswerReply]:
+        self.calls.append(list(requests))
+        self.under_way += 1
+        self.most_under_way = max(self.most_under_way, self.under_way)
+        await asyncio.sleep(self.delay(number_of(requests[0])))
+        self.under_way -= 1
+        replies = [self.reply(request) for request in requests]
+        return [reply if isinstance(reply, AnswerReply) else AnswerReply(reply) for reply in replies]
+
+
+def records_of(workspace: Workspace) -> list[dict]:
+    return [json.loads(line) for line in workspace.answers.read_text().splitlines()[1:]]
+
+
+def all_ids(workspace: Workspace) -> list[str]:
+    return [request.qa_id for group in iterate_requests(workspace) for request in group]

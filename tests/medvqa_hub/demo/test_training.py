@@ -1,0 +1,96 @@
+"""The demo's training: stage 0, the three stages from one another, the table and the curves."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+from PIL import Image
+
+from medvqa_core.errors import ConfigError
+from medvqa_hub.demo import training as demo_training
+from medvqa_hub.demo.curves import draw_curves
+from medvqa_hub.demo.encoder import EncoderSettings, area_under_roc
+from medvqa_hub.demo.training import Story, evaluate_stage, make_release, recipe_of, train_encoder, train_stage
+from medvqa_hub.training.recipes import load_recipe
+from medvqa_hub.training.training_log import read_log
+
+FAST = ["training.epochs=null", "training.max_steps=2", "training.log_every=1", "selection.studies=2"]
+
+
+@pytest.fixture(scope="module")
+def story(tmp_path_factory):
+    out = tmp_path_factory.mktemp("story")
+    release, tree = make_release(out, 60, seed=0)
+    third = [*FAST, "selection.every=1", "scst.max_new_tokens=4", "selection.max_new_tokens=4"]
+    return Story(
+        release, tree, out, EncoderSettings(epochs=4, warmup_steps=1), {1: FAST, 2: FAST, 3: third}, max_new_tokens=4
+    )
+
+
+@pytest.fixture(scope="module")
+def encoder(story):
+    return train_encoder(story)
+
+
+def test_area_under_roc_by_hand():
+    scores = torch.tensor([0.1, 0.4, 0.35, 0.8])
+    # of the pairs (positive, negative): .35 > .1, .35 < .4, .8 > .1, .8 > .4
+    assert area_under_roc(scores, torch.tensor([False, False, True, True])) == 0.75
+    assert area_under_roc(torch.tensor([0.5, 0.5]), torch.tensor([True, False])) == 0.5
+    assert area_under_roc(scores, torch.tensor([True] * 4)) is None
+
+
+def test_the_encoder_learns_and_is_made_once(story, encoder):
+    assert encoder["governance"] == "open"
+    assert len(encoder["loss"]) == 4 and encoder["loss"][-1] < encoder["loss"][0]
+    weights = story.out / "encoder" / "model.safetensors"
+    before = weights.stat().st_mtime_ns
+    assert train_encoder(story) == encoder
+    assert weights.stat().st_mtime_ns == before
+    with pytest.raises(ConfigError, match="settings"):
+        train_encoder(replace(story, encoder=EncoderSettings(epochs=5)))
+
+
+def test_stage_one_starts_from_the_encoder_and_leaves_it(story, encoder):
+    from safetensors.torch import load_file
+    from swin_ved import SwinVedForConditionalGeneration
+    from transformers import SwinModel
+
+    train_stage(story, 1, say=lambda line: None)
+    trained = SwinVedForConditionalGeneration.from_pretrained(story.run_of(1) / "best").model.encoder.state_dict()
+    made = SwinModel.from_pretrained(story.out / "encoder", add_pooling_layer=False).state_dict()
+    assert trained.keys() == made.keys()
+    assert all(torch.equal(trained[name], made[name]) for name in made)
+    assert len(load_file(story.out / "encoder" / "model.safetensors")) == len(made)
+
+
+def test_each_stage_goes_on_from_the_one_before_and_is_evaluated(story, encoder, monkeypatch, tmp_path):
+    monkeypatch.setattr(demo_training, "ENCODER_PACKAGE", "no_such_package")  # ROUGE-L: no text encoder to load
+    for stage in (1, 2, 3):
+        train_stage(story, stage, say=lambda line: None)
+    started = json.loads((story.run_of(3) / "run.json").read_text())["init"]
+    assert started is not None
+    results = evaluate_stage(story, 3, shuffle=True)
+    assert [result["images"] for result in results] == ["own", "shuffled (seed 0)"]
+    assert results[0]["table_4"].get("bertscore") is None
+    log = read_log(story.run_of(3))
+    assert any("greedy_reward" in entry for entry in log)
+    path = tmp_path / "curves.png"
+    draw_curves([read_log(story.run_of(stage)) for stage in (1, 2, 3)], "rouge_l", path)
+    with Image.open(path) as picture:
+        assert picture.size[0] > 1_000
+
+
+def test_without_the_text_encoder_stage_three_is_rewarded_with_rouge(story, monkeypatch):
+    shipped = load_recipe("tiny-swin-ved-stage3")
+    assert (shipped.reward.name, shipped.selection.metric) == ("bert_score", "bert_score")
+    monkeypatch.setattr(demo_training, "ENCODER_PACKAGE", "no_such_package")
+    recipe = recipe_of(story, 3)
+    assert (recipe.reward.name, recipe.selection.metric) == ("rouge_l", "rouge_l")
+    assert "bert_score" not in recipe.selection.metrics
+
+
+def test_stages_are_one_model(story):
+    first, second, third = (recipe_of(story, stage).model for stage in (1, 2, 3))
+    assert replace(first, pretrained_encoder=None) == second == third

@@ -1,0 +1,437 @@
+"""`medvqa-hub evaluate cxr`: results, controls, errors; what credentialed data leaves behind."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from builds import Build, build_release
+from evaluation_models import save_blip2, save_swin_ved, texts_of
+from radeval_fake import install
+
+from medvqa_core.errors import ConfigError, InputError
+from medvqa_core.metrics.bert_score import BertScorer
+from medvqa_core.metrics.caption_row import score_row
+from medvqa_core.metrics.radiology import RadiologyScorer
+from medvqa_hub.cli import run
+from medvqa_hub.evaluation.checkpoints import open_checkpoint
+from medvqa_hub.evaluation.cxr import evaluating as evaluation
+from medvqa_hub.evaluation.cxr.answering import GenerationSettings, StudyAnswerer
+from medvqa_hub.evaluation.cxr.evaluating import CxrOptions, evaluate_cxr, score
+from medvqa_hub.evaluation.cxr.finding_accuracy import answer_polarity
+from medvqa_hub.evaluation.cxr.radiology import add_radiology
+from medvqa_hub.evaluation.cxr.studies import load_studies
+from medvqa_hub.evaluation.cxr.text_scores import TextScorer
+from medvqa_hub.evaluation.predictions import Prediction
+from mimic_cxr_vqa.release import open_release
+
+
+@pytest.fixture(scope="module")
+def build(tmp_path_factory) -> Build:
+    return build_release(tmp_path_factory.mktemp("build"), studies=24, seed=1)
+
+
+@pytest.fixture(scope="module")
+def swin_ved(build, tmp_path_factory) -> Path:
+    return save_swin_ved(tmp_path_factory.mktemp("swin_ved"), texts_of(open_release(build.workspace.release)))
+
+
+@pytest.fixture(scope="module")
+def blip2(build, tmp_path_factory) -> Path:
+    return save_blip2(tmp_path_factory.mktemp("blip2"), texts_of(open_release(build.workspace.release)))
+
+
+def command(build: Build, model: Path, out: Path, *more: str) -> list[str]:
+    paths = {"--model": model, "--data": build.workspace.root, "--image-root": build.tree, "--out": out}
+    given = [part for name, path in paths.items() for part in (name, str(path))]
+    return ["evaluate", "cxr", *given, "--split", "train", "--limit", "6", "--max-new-tokens", "6", *more]
+
+
+def read(path: Path) -> dict:
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def test_a_whole_evaluation_with_both_controls_and_a_free_second_run(build, swin_ved, tmp_path, capsys, monkeypatch):
+    out = tmp_path / "out"
+    arguments = command(build, swin_ved, out, "--shuffle-images", "--blank-images")
+    assert run(arguments) == 0
+    printed = capsys.readouterr().out
+    assert "Table 4 row" in printed and "questions/s" in printed and "shuffled (seed 0)" in printed
+    names = ("results.json", "results-shuffled.json", "results-blank.json")
+    own, shuffled, blank = (read(out / name) for name in names)
+    for picture in ("chart.png", "examples.png", "examples-shuffled.png", "examples-blank.png"):
+        assert (out / picture).read_bytes().startswith(b"\x89PNG"), picture
+    release = open_release(build.workspace.release)
+    assert own["model"]["fingerprint"] == open_checkpoint(str(swin_ved)).fingerprint
+    assert own["data"] == {**own["data"], "fingerprint": release.fingerprint, "split": "train", "studies": 6}
+    assert own["scored_with"]["profile"] == "default" and own["libraries"]["torch"]
+    assert own["generation"] == {"num_beams": 2, "max_new_tokens": 6, "dtype": "float32"}
+    assert [result["images"] for result in (own, shuffled, blank)] == ["own", "shuffled (seed 0)", "blank"]
+    counts = own["counts"]
+    assert counts["answered"] == counts["questions"] == counts["scored"] and counts["failed"] == 0
+    assert sum(part["rows"] for part in own["by_category"].values()) == counts["scored"]
+    assert sum(part["rows"] for part in own["by_label"].values()) == counts["scored"]
+    assert own["ceiling"]["accuracy"] == 1.0 and own["ceiling"] == shuffled["ceiling"] == blank["ceiling"]
+    assert own["findings"]["majority"] == blank["findings"]["majority"]
+
+    def never(*_):
+        raise AssertionError("the model was loaded although every prediction is there")
+
+    before = (out / "predictions.jsonl").read_bytes()
+    monkeypatch.setattr(evaluation, "StudyAnswerer", never)
+    assert run(arguments) == 0
+    assert "the model was not loaded" in capsys.readouterr().out
+    assert (out / "predictions.jsonl").read_bytes() == before
+    again = read(out / "results.json")
+    assert {**again, "asked_now": 0} == {**own, "asked_now": 0}
+    monkeypatch.undo()
+    assert run(command(build, swin_ved, out, "--beams", "1")) == 1
+    assert "num_beams was 2, now 1" in capsys.readouterr().err
+
+
+def test_multi_view_through_the_command(build, blip2, tmp_path, capsys):
+    assert run(command(build, blip2, tmp_path / "out", "--limit", "2", "--examples", "0")) == 0
+    own = read(tmp_path / "out" / "results.json")
+    assert own["model"]["kind"] == "blip2_multiview" and own["counts"]["failed"] == 0
+    assert not (tmp_path / "out" / "examples.png").exists()
+
+
+def test_perfect_and_empty_answers_have_the_scores_they_should(build):
+    studies = load_studies(open_release(build.workspace.release), "train", build.tree, limit=6)
+    scorer = TextScorer()
+
+    def answers(text):
+        return [[Prediction("0" * 32, row["qa_id"], text(row)) for row in study.rows] for study in studies]
+
+    perfect, _ = score(studies, answers(lambda row: row["answer"]), scorer)
+    assert perfect["table_4"]["bleu_4"] == pytest.approx(1) and perfect["table_4"]["rouge_l"] == pytest.approx(1)
+    assert perfect["findings"] == perfect["ceiling"]
+    assert all(part["bleu_1"] == pytest.approx(1) for part in perfect["by_category"].values())
+    empty, _ = score(studies, answers(lambda row: ""), scorer)
+    assert empty["table_4"]["bleu_1"] == 0 and empty["findings"]["accuracy"] == 0
+    assert empty["counts"]["empty_answers"] == empty["counts"]["questions"] == empty["counts"]["answered"]
+    assert empty["findings"]["undecided"] == empty["findings"]["rows"]
+
+
+def test_failures_and_empty_references_are_counted_and_never_answers(build):
+    study = load_studies(open_release(build.workspace.release), "train", build.tree, limit=1)[0]
+    rows = tuple({**row, "answer": " "} if place == 1 else row for place, row in enumerate(study.rows))
+    studies = [type(study)(**{**vars(study), "rows": rows})]
+    made = [
+        Prediction("0" * 32, row["qa_id"], None, "no image") if place == 0 else
+        Prediction("0" * 32, row["qa_id"], row["answer"])
+        for place, row in enumerate(rows)
+    ]  # fmt: skip
+    scorer = TextScorer()
+    left_out, lines = score(studies, [made], scorer)
+    assert left_out["counts"] == {**left_out["counts"], "failed": 1, "without_reference": 1, "scored": len(rows) - 2}
+    assert left_out["table_4"]["bleu_1"] == pytest.approx(1)
+    assert [line["qa_id"] for line in lines] == [row["qa_id"] for row in rows]
+    assert lines[0]["error"] == "no image" and lines[0]["answer"] is lines[0]["polarity"] is lines[0]["bleu_1"] is None
+    assert lines[1]["reference"] == " " and lines[1]["rouge_l"] is None
+    assert all(line["rouge_l"] == pytest.approx(1) for line in lines[2:])
+    as_empty, lines = score(studies, [made], scorer, "empty")
+    assert lines[0]["answer"] is None and lines[0]["rouge_l"] == 0
+    assert as_empty["counts"]["scored"] == len(rows) - 1 and as_empty["table_4"]["rouge_l"] < 1
+    assert as_empty["scored_with"]["failed_answers"] == "empty"
+    blank = [type(study)(**{**vars(study), "rows": tuple({**row, "answer": ""} for row in rows)})]
+    with pytest.raises(InputError, match=f"{len(rows)} have no reference answer"):
+        score(blank, [made], scorer)
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        (["--split", "dev"], "no split 'dev'; it has train, validate, test"),
+        (["--limit", "0"], "--limit is 0"),
+        (["--limit", "1", "--shuffle-images"], "cannot be exchanged between patients"),
+        (["--beams", "0"], "num_beams is 0"),
+        (["--questions-per-batch", "0"], "questions_per_batch is 0"),
+        (["--image-root", "{tmp}"], "is absent"),
+        (["--model", "{tmp}/none"], "no such folder"),
+        (["--model", "{tmp}"], "has no config.json"),
+        (["--data", "{tmp}"], "no release there"),
+        (["--encoder", "{tmp}/none"], "none"),
+        (["--baseline", "computed"], "needs --encoder"),
+        (["--baseline", "{tmp}/none", "--encoder", "minilm"], "No such file"),
+        (["--baseline", "computed", "--profile", "paper"], "published baseline"),
+        (["--launch", "--cpu --num_processes two"], "invalid int value"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_bad_input_is_one_line(more, expected, build, swin_ved, tmp_path, capsys):
+    more = [part.format(tmp=tmp_path) for part in more]
+    assert run(command(build, swin_ved, tmp_path / "out", *more)) == 1
+    lines = capsys.readouterr().err.strip().splitlines()
+    assert lines[-1].startswith("error: ") and expected in lines[-1], lines
+    assert not (tmp_path / "out" / "results.json").exists()
+
+
+def test_images_must_be_named(build, swin_ved, tmp_path, capsys):
+    arguments = command(build, swin_ved, tmp_path / "out")
+    place = arguments.index("--image-root")
+    assert run(arguments[:place] + arguments[place + 2 :]) == 1
+    assert "--image-root" in capsys.readouterr().err
+
+
+def damaged(folder: Path, source: Path, change) -> str:
+    shutil.copytree(source, folder)
+    change(folder)
+    return str(folder)
+
+
+def test_checkpoints_that_cannot_be_used_are_refused(build, swin_ved, tmp_path, capsys):
+    def other_kind(folder):
+        (folder / "config.json").write_text(json.dumps({**read(folder / "config.json"), "model_type": "bert"}))
+
+    def other_tokenizer(folder):
+        from swin_ved import SwinVedConfig, SwinVedProcessor, train_tokenizer
+
+        tokenizer = train_tokenizer(["is there edema ?", "no"])
+        SwinVedProcessor.from_config(SwinVedConfig.tiny(len(tokenizer)), tokenizer).save_pretrained(folder)
+
+    def without_a_weight(folder):
+        from safetensors.torch import load_file, save_file
+
+        weights = load_file(folder / "model.safetensors")
+        save_file(dict(list(weights.items())[1:]), folder / "model.safetensors", metadata={"format": "pt"})
+
+    changes = {
+        "model of type 'bert'": other_kind,
+        "do not belong together": other_tokenizer,
+        "lacks 1 weights": without_a_weight,
+        "no *.safetensors": lambda folder: (folder / "model.safetensors").unlink(),
+        "cannot be loaded": lambda folder: (folder / "model.safetensors").write_bytes(b"torn"),
+        "has no tokenizer": lambda folder: [path.unlink() for path in folder.glob("tokenizer*")],
+        "cannot be read": lambda folder: (folder / "config.json").write_text("{"),
+    }
+    for number, (expected, change) in enumerate(changes.items()):
+        model = damaged(tmp_path / f"model-{number}", swin_ved, change)
+        assert run(command(build, model, tmp_path / "out")) == 1, expected
+        assert expected in capsys.readouterr().err
+    assert not (tmp_path / "out" / "predictions.jsonl").exists(), "it would refuse the right checkpoint"
+
+
+def test_the_fingerprint_follows_weights_and_not_logs(swin_ved, tmp_path):
+    from safetensors.torch import load_file, save_file
+
+    same = damaged(tmp_path / "same", swin_ved, lambda f: (f / "trainer_state.json").write_text("{}"))
+
+    def nudge(folder):
+        weights = load_file(folder / "model.safetensors")
+        name = sorted(weights)[0]
+        weights[name] = weights[name] + 1e-3
+        save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+
+    other = damaged(tmp_path / "other", swin_ved, nudge)
+    prints = [open_checkpoint(str(folder)).fingerprint for folder in (swin_ved, same, other)]
+    assert prints[0] == prints[1] != prints[2]
+
+
+def test_credentialed_results_are_private_and_nothing_is_said_of_texts(build, swin_ved, tmp_path, capfd):
+    data = tmp_path / "data"
+    shutil.copytree(build.workspace.release, data)
+    manifest = read(data / "manifest.json")
+    (data / "manifest.json").write_text(json.dumps({**manifest, "governance": "credentialed"}))
+    out = tmp_path / "out"
+    assert run(command(build, swin_ved, out, "--data", str(data), "--shuffle-images")) == 0
+    said = "".join(capfd.readouterr())
+    rows = [row for batch in open_release(data).iterate_all() for row in batch.select(["answer"]).to_pylist()]
+    answers = {json.loads(line)["answer"] for line in (out / "predictions.jsonl").read_text().splitlines()[1:]}
+    assert not [text for text in {row["answer"] for row in rows} | answers if text and text in said]
+    assert out.stat().st_mode & 0o777 == 0o700
+    assert {path.stat().st_mode & 0o777 for path in out.iterdir()} == {0o600}
+    results = read(out / "results.json")
+    assert results["governance"] == "credentialed"
+    assert not [text for text in answers if text and text in (out / "results.json").read_text()]
+
+
+def test_a_checkpoint_of_stricter_data_makes_strict_predictions(build, swin_ved, tmp_path):
+    def open_class(folder):
+        (folder / "governance.json").write_text('{"governance": "open"}')
+
+    assert open_checkpoint(str(swin_ved)).governance == "credentialed"  # it does not say
+    model = damaged(tmp_path / "open", swin_ved, open_class)
+    options = {"data": build.workspace.root, "image_root": build.tree, "split": "train", "limit": 1, "examples": 0}
+    options["generation"] = GenerationSettings(num_beams=1, max_new_tokens=2)
+    found = evaluate_cxr(CxrOptions(model=model, out=tmp_path / "a", **options))
+    assert found[0]["governance"] == "open"
+    found = evaluate_cxr(CxrOptions(model=str(swin_ved), out=tmp_path / "b", **options))
+    assert found[0]["governance"] == "credentialed"
+
+
+def test_options_out_of_range_are_refused(build):
+    with pytest.raises(ConfigError, match="failed is 'zero'"):
+        evaluate_cxr(CxrOptions("m", build.workspace.root, Path("o"), failed="zero"))
+
+
+def test_a_computed_baseline_is_named_and_serves_as_a_file(build, swin_ved, tmp_path, monkeypatch, capsys):
+    opened = []
+
+    class Counting(BertScorer):
+        def __init__(self, *arguments, **options):
+            opened.append(1)
+            super().__init__(*arguments, **options)
+
+    monkeypatch.setattr("medvqa_core.metrics.caption_row.BertScorer", Counting)
+    monkeypatch.setattr("medvqa_hub.evaluation.cxr.text_scores.PAIRS", 200)
+    few = ["--limit", "2", "--beams", "1", "--examples", "0", "--blank-images"]
+    arguments = command(build, swin_ved, tmp_path / "out", "--encoder", "minilm", "--layer", "6", *few)
+    assert run(arguments) == 0
+    raw = read(tmp_path / "out" / "results.json")
+    assert run([*arguments, "--baseline", "computed"]) == 0
+    assert len(opened) == 2, "once for each run, whatever the number of conditions"
+    assert "baseline computed: 200 random pairs of" in capsys.readouterr().out
+    computed = read(tmp_path / "out" / "results.json")
+    *_, f1 = computed["scored_with"]["bertscore_settings"]["baseline"]
+    expected = (raw["table_4"]["bertscore"] - f1) / (1 - f1)
+    assert computed["table_4"]["bertscore"] == pytest.approx(expected) and 0 < f1 < 1
+    assert computed["scored_with"]["bertscore_settings"]["layer"] == 6
+    assert raw["scored_with"]["baseline_source"] is None
+    table = tmp_path / "out" / "baseline.csv"
+    assert run([*arguments, "--baseline", str(table)]) == 0
+    by_file = read(tmp_path / "out" / "results.json")
+    assert by_file["table_4"] == computed["table_4"]
+    assert by_file["scored_with"]["baseline_source"] == f"file: {table}"
+
+
+def test_rows_are_exported_for_their_owner_alone(build, swin_ved, tmp_path):
+    out = tmp_path / "out"
+    assert run(command(build, swin_ved, out, "--blank-images", "--limit", "3", "--examples", "0", "--scored")) == 0
+    own, blank = ([json.loads(line) for line in (out / name).open()] for name in ("scored.jsonl", "scored-blank.jsonl"))
+    assert [row["qa_id"] for row in own] == [row["qa_id"] for row in blank] and own != blank
+    results = read(out / "results.json")
+    assert len(own) == results["counts"]["questions"]
+    mean = sum(row["rouge_l"] for row in own) / len(own)
+    assert mean == pytest.approx(results["table_4"]["rouge_l"])
+    for row in own:
+        heart = row["category"] == "Heart"
+        assert row["polarity"] == (None if heart else answer_polarity(row["answer"], row["category"]))
+    right = sum(row["polarity"] == row["label_value"] for row in own if row["label_value"] in ("positive", "negative"))
+    assert right == round(results["findings"]["accuracy"] * results["findings"]["rows"])
+    assert {path.stat().st_mode & 0o777 for path in out.iterdir()} == {0o600}, "the checkpoint does not say its class"
+
+
+def test_bfloat16_needs_a_gpu_to_answer_and_none_to_score(build, swin_ved, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    arguments = command(build, swin_ved, tmp_path / "out", "--limit", "1", "--examples", "0", "--bf16")
+    assert run(arguments) == 1
+    assert "error: --bf16 needs a GPU, and none is found" in capsys.readouterr().err
+    assert not list((tmp_path / "out").iterdir()), "predictions without answers"
+
+    class OnGpu(evaluation.StudyAnswerer):
+        def __init__(self, checkpoint, settings, device):
+            super().__init__(checkpoint, GenerationSettings(settings.num_beams, settings.max_new_tokens), device)
+
+    monkeypatch.setattr(evaluation, "StudyAnswerer", OnGpu)
+    assert run(arguments) == 0
+    monkeypatch.undo()
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    assert run(arguments) == 0
+    assert "the model was not loaded" in capsys.readouterr().out
+
+
+def test_radiology_scores_are_added_to_results_and_rows(build, swin_ved, tmp_path, capsys, monkeypatch):
+    install(monkeypatch)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)  # as RadEval needs it for CheXbert
+    monkeypatch.setattr(evaluation, "StudyAnswerer", lambda c, s, _: StudyAnswerer(c, s, "cpu"))
+    few = ["--limit", "2", "--beams", "1", "--examples", "0", "--blank-images", "--scored"]
+    arguments = command(build, swin_ved, tmp_path / "out", *few)
+    assert run(arguments) == 0
+    plain = read(tmp_path / "out" / "results.json")
+    assert "radiology" not in plain and "RadEval" not in capsys.readouterr().out
+    assert run([*arguments, "--radiology"]) == 0
+    printed = capsys.readouterr().out
+    assert "Radiology scores (RadEval" in printed and "radgraph_partial" in printed
+    assert "challenge_score left out: it needs BERTScore; give --encoder" in printed
+    for suffix in ("", "-blank"):
+        result = read(tmp_path / "out" / f"results{suffix}.json")
+        scores, rows = result["radiology"]["scores"], result["radiology"]["rows"]
+        assert rows == result["counts"]["scored"] and scores["challenge_score"] is None
+        lines = [json.loads(line) for line in (tmp_path / "out" / f"scored{suffix}.jsonl").open()]
+        assert sum(line["radgraph_simple"] for line in lines) / rows == pytest.approx(scores["radgraph_simple"])
+        assert scores["f1chexbert_all_micro_f1"] == pytest.approx(scores["f1chexbert_sample_acc_all"])
+    with_radiology = read(tmp_path / "out" / "results.json")
+    del with_radiology["radiology"]
+    assert {**with_radiology, "asked_now": 0} == {**plain, "asked_now": 0}, "nothing else changes"
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    assert run([*arguments, "--radiology", "--encoder", "minilm", "--layer", "6"]) == 0
+    assert "CheXbert left out" in capsys.readouterr().out
+    result = read(tmp_path / "out" / "results.json")
+    scores = result["radiology"]["scores"]
+    expected = 0.5 * result["table_4"]["bertscore"] + 0.5 * scores["radgraph_partial"]
+    assert scores["challenge_score"] == pytest.approx(expected) and "f1chexbert_all_micro_f1" not in scores
+
+
+def test_radiology_scores_leave_failures_out_or_score_them_as_empty(monkeypatch):
+    install(monkeypatch)
+    scorer = RadiologyScorer()
+    texts = [("no edema", "no edema"), (None, "no edema"), ("no", " "), ("no", None)]
+    rows = [{"answer": answer, "reference": reference} for answer, reference in texts]
+    result = {}
+    add_radiology(result, rows, scorer)
+    assert result["radiology"]["rows"] == 1
+    assert [row["radgraph_simple"] for row in rows] == [1.0, None, None, None]
+    add_radiology(result, rows, scorer, "empty")
+    assert result["radiology"]["rows"] == 2 and result["radiology"]["scores"]["radgraph_simple"] == 0.5
+    assert [row["radgraph_simple"] for row in rows] == [1.0, 0.0, None, None]
+
+
+@pytest.mark.parametrize(
+    ("broken", "expected"),
+    [
+        (None, "pip install 'medvqa-hub[radiology]'"),
+        ({"load": {"radgraph": Exception("Cannot download the file")}}, "StanfordAIMI/RRG_scorers"),
+        ({"answer": RuntimeError("out of memory")}, "failed on 1 pairs (RuntimeError)"),
+    ],
+    ids=["not installed", "no weights", "broken"],
+)
+def test_radiology_that_cannot_be_had_is_refused_before_any_answer(
+    broken, expected, build, swin_ved, tmp_path, capsys, monkeypatch
+):
+    if broken is None:
+        monkeypatch.setitem(sys.modules, "radeval", None)
+    else:
+        install(monkeypatch, **broken)
+    assert run(command(build, swin_ved, tmp_path / "out", "--radiology")) == 1
+    lines = capsys.readouterr().err.strip().splitlines()
+    assert lines[-1].startswith("error: ") and expected in lines[-1]
+    assert not (tmp_path / "out").exists()
+
+
+def test_radiology_that_fails_in_the_end_leaves_the_row(build, swin_ved, tmp_path, capsys, monkeypatch):
+    install(monkeypatch, answer=lambda scores: scores if len(scores["radgraph_simple"]) == 1 else {})
+    few = ["--limit", "1", "--beams", "1", "--examples", "0", "--radiology"]
+    assert run(command(build, swin_ved, tmp_path / "out", *few)) == 1
+    assert "gave no" in capsys.readouterr().err
+    result = read(tmp_path / "out" / "results.json")
+    assert result["table_4"]["rouge_l"] is not None and "radiology" not in result
+    assert (tmp_path / "out" / "chart.png").exists()
+
+
+@pytest.mark.slow
+def test_two_processes_score_what_one_does(build, swin_ved, tmp_path):
+    """`--launch` starts them; they answer alternate batches, and the first one scores."""
+    more = ["--questions-per-batch", "8", "--examples", "0", "--shuffle-images", "--beams", "1"]
+    assert run(command(build, swin_ved, tmp_path / "one", *more)) == 0
+    arguments = command(build, swin_ved, tmp_path / "two", *more, "--launch", "--cpu --num_processes 2")
+    done = subprocess.run(
+        [sys.executable, "-m", "medvqa_hub.cli", *arguments], capture_output=True, text=True, check=False, timeout=180
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("Table 4 row") == 1
+    for name in ("results.json", "results-shuffled.json"):
+        one, two = (read(tmp_path / folder / name) for folder in ("one", "two"))
+        assert (one["asked_now"]["processes"], two["asked_now"]["processes"]) == (1, 2)
+        assert {**one, "asked_now": 0} == {**two, "asked_now": 0}
+    predictions = [(tmp_path / folder / "predictions.jsonl").read_text().splitlines() for folder in ("one", "two")]
+    assert sorted(predictions[0][1:]) == sorted(predictions[1][1:])
+    assert not list((tmp_path / "two").glob("*.part-*"))
+
+
+def test_the_paper_s_profile_takes_no_other_encoder_s_scorer():
+    with pytest.raises(ConfigError, match="fixes layer 5"):
+        score_row(["a"], ["a"], "paper", scorer=SimpleNamespace(layer=6, baseline=None))

@@ -1,0 +1,87 @@
+"""Answering that stops half-way and goes on: nothing finished is lost, nothing is asked twice."""
+
+import signal
+
+import pytest
+from rows import FIRST_STUDY, study, study_table
+from scripted_engine import STUDIES, ScriptedEngine, all_ids, build, number_of, records_of
+
+from medvqa_core.errors import ConfigError
+from medvqa_core.governance import Governance
+from mimic_cxr_vqa.generation.answers import answer_questions
+from mimic_cxr_vqa.generation.engines import AnswerRequest
+from mimic_cxr_vqa.generation.question_writer import write_questions
+from mimic_cxr_vqa.sources import StudySet
+from mimic_cxr_vqa.workspace import Workspace
+
+
+def fail_at(number: int, error: Exception):
+    def reply(request: AnswerRequest) -> str:
+        if number_of(request) == number:
+            raise error
+        return "Clear."
+
+    return reply
+
+
+@pytest.mark.parametrize("failing", range(STUDIES))
+def test_an_engine_that_breaks_down_loses_nothing_that_was_finished(tmp_path, failing):
+    """The failing study is the slowest: the others are finished by then, those behind it too."""
+    workspace = build(tmp_path)
+    engine = ScriptedEngine(fail_at(failing, RuntimeError("boom")), delay=lambda n: 0.1 if n == failing else 0)
+    with pytest.raises(RuntimeError, match="boom"):
+        answer_questions(workspace, engine)
+    rest = [qa_id for qa_id in all_ids(workspace) if int(qa_id[1:9]) - FIRST_STUDY != failing]
+    assert [record["qa_id"] for record in records_of(workspace)] == rest
+
+    second = ScriptedEngine()
+    assert answer_questions(workspace, second)["asked"] == 6
+    assert {number_of(request) for call in second.calls for request in call} == {failing}
+
+
+@pytest.mark.parametrize("in_flight", [1, 2, 100])
+def test_a_run_stopped_by_ctrl_c_goes_on_to_the_same_file(tmp_path, in_flight):
+    def interrupt(request: AnswerRequest) -> str:
+        if request.qa_id == f"s{FIRST_STUDY + 3}-edema-4":
+            signal.raise_signal(signal.SIGINT)
+        return "Clear."
+
+    stopped, whole = build(tmp_path / "stopped"), build(tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        answer_questions(stopped, ScriptedEngine(interrupt), in_flight=in_flight)
+    done = len(records_of(stopped))
+    assert done in (18, 24, 30, 36)
+    engine = ScriptedEngine(lambda request: "Clear.")
+    assert answer_questions(stopped, engine)["asked"] == 36 - done
+    answer_questions(whole, ScriptedEngine(lambda request: "Clear."))
+    assert stopped.answers.read_bytes() == whole.answers.read_bytes()
+
+
+def test_a_finished_run_asks_nothing_and_changes_nothing(tmp_path):
+    workspace, engine = build(tmp_path), ScriptedEngine()
+    answer_questions(workspace, engine)
+    before = workspace.answers.read_bytes()
+    assert answer_questions(workspace, engine)["asked"] == 0
+    assert len(engine.asked) == 36 and workspace.answers.read_bytes() == before
+
+
+def test_a_changed_report_is_asked_again_and_nothing_else(tmp_path):
+    answer_questions(build(tmp_path), ScriptedEngine())
+    rows = [study(n, {"Edema": 0}, findings=f"Clear lungs, study {n if n != 2 else 'two'}.") for n in range(STUDIES)]
+    workspace = Workspace(tmp_path)
+    write_questions(StudySet("test", Governance.OPEN, study_table(*rows)), workspace, 0)
+    engine = ScriptedEngine()
+    answer_questions(workspace, engine)
+    assert {number_of(request) for call in engine.calls for request in call} == {2}
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"), [("model", "other"), ("prompt_version", "p2"), ("seed", 1), ("temperature", 0.5)]
+)
+def test_another_engine_does_not_go_on_with_the_answers_of_the_first(tmp_path, setting, value):
+    workspace = build(tmp_path)
+    answer_questions(workspace, ScriptedEngine())
+    before, other = workspace.answers.read_bytes(), ScriptedEngine(**{setting: value})
+    with pytest.raises(ConfigError, match=rf"was started with other settings: {setting} was .*, now {value!r}; use"):
+        answer_questions(workspace, other)
+    assert other.calls == [] and workspace.answers.read_bytes() == before

@@ -1,0 +1,164 @@
+"""The Indiana collection: rows, views, labels and splits from small files, every bad input, and the real files."""
+
+from pathlib import Path
+
+import pytest
+from paths import REAL_DATA
+
+from medvqa_core.errors import InputError, one_line
+from medvqa_core.governance import Governance
+from mimic_cxr_vqa.schema import CHEXPERT_LABELS, SPLITS, STUDY_SCHEMA
+from mimic_cxr_vqa.sources.openi import PROJECTIONS, REPORTS, labels_from, read_openi, split_of
+
+REPORT_HEADER = "uid,MeSH,Problems,image,indication,comparison,findings,impression\n"
+PROJECTION_HEADER = "uid,filename,projection\n"
+REAL = REAL_DATA / "iu_cxr"
+
+
+def write(folder: Path, reports: str, projections: str = "") -> Path:
+    (folder / REPORTS).write_text(REPORT_HEADER + reports, encoding="utf-8")
+    (folder / PROJECTIONS).write_text(PROJECTION_HEADER + projections, encoding="utf-8")
+    return folder
+
+
+def positives(problems: str, mesh: str = "") -> set[str]:
+    return {label for label, value in labels_from(problems, mesh)[0].items() if value == 1}
+
+
+def test_a_study_becomes_one_row(tmp_path: Path) -> None:
+    root = write(
+        tmp_path,
+        '7,Cardiomegaly/mild,Cardiomegaly,Xray Chest PA and Lateral,"Cough,\n fever",None.,Big heart.,\n',
+        "7,7_IM-2263-1001.dcm.png,Frontal\n7,7_IM-2263-2001.dcm.png,Lateral\n",
+    )
+    studies = read_openi(root)
+    assert studies.table.schema == STUDY_SCHEMA
+    assert studies.governance is Governance.SHARE_ALIKE
+    (row,) = studies.table.to_pylist()
+    assert (row["subject_id"], row["study_id"], row["split"]) == (7, 7, split_of(7))
+    assert (row["findings"], row["impression"], row["indication"]) == ("Big heart.", None, "Cough, fever")
+    assert {label for label, value in row["labels"].items() if value is not None} == {"Cardiomegaly"}
+    assert row["images"] == [
+        {"path": "7_IM-2263-1001.dcm.png", "dicom_id": "7_IM-2263-1001", "view": "PA"},
+        {"path": "7_IM-2263-2001.dcm.png", "dicom_id": "7_IM-2263-2001", "view": "LATERAL"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("described", "view"),
+    [
+        ("PA and lateral chest", "PA"),
+        ("Chest AP view", "AP"),
+        ("CHEST 2V FRONTAL/LATERAL XXXX PM", "FRONTAL"),
+        ("AP and PA views", "FRONTAL"),  # two frontal views: which file is which is not said
+        ("Chest pa", "FRONTAL"),
+        ("", "FRONTAL"),
+    ],
+)
+def test_a_frontal_view_is_named_by_the_studys_description(tmp_path: Path, described: str, view: str) -> None:
+    row = read_openi(write(tmp_path, f"1,,,{described},,,x,\n", "1,a.png,Frontal\n")).table.to_pylist()[0]
+    assert row["images"][0]["view"] == view
+
+
+def test_counts(tmp_path: Path) -> None:
+    root = write(
+        tmp_path, "1,,,,,, ,Normal.\n2,Zebra/left;Opacity,Zebra;Opacity,,,,x,\n3,,Zebra,,,,x,\n", "1,a.png,Frontal\n"
+    )
+    studies = read_openi(root)
+    assert (studies.without_findings, studies.without_images, studies.unmapped) == (1, 2, {"Zebra": 2})
+
+
+@pytest.mark.parametrize(
+    ("problems", "mesh", "labels"),
+    [
+        ("normal", "normal", {"No Finding"}),
+        ("No Indexing", "No Indexing", set()),
+        ("Pulmonary Atelectasis;Opacity", "", {"Atelectasis", "Lung Opacity"}),
+        ("", "Cardiac Shadow/enlarged/mild", {"Cardiomegaly"}),
+        ("Cardiac Shadow", "Cardiac Shadow/right/prominent", set()),
+        ("", "Mediastinum/prominent", {"Enlarged Cardiomediastinum"}),
+        ("", "Thickening/pleura/apex/bilateral", {"Pleural Other"}),
+        ("", "Thickening/heart ventricles", set()),
+        ("", "Cicatrix/pleura/apex/left", {"Pleural Other"}),
+        ("", "Cicatrix/lung/base/left", {"Lung Opacity"}),
+        ("", "Cicatrix/ribs/left", set()),
+        ("", "Hydropneumothorax/apex/right", {"Pneumothorax", "Pleural Effusion"}),
+        ("", "Fractures, Bone/ribs/left/healed", {"Fracture"}),
+        ("", "Calcified Granuloma/lung/base", {"Lung Lesion"}),
+        ("", "Markings/bronchovascular", set()),
+        ("", "Markings/lung/interstitial", {"Lung Opacity"}),
+        ("", "Catheters, Indwelling/right", {"Support Devices"}),
+        ("normal;Opacity", "", {"Lung Opacity"}),
+        ("Technical Quality of Image Unsatisfactory ;Scoliosis", "", set()),
+    ],
+)
+def test_labels_are_the_positives_of_the_written_mapping(problems: str, mesh: str, labels: set[str]) -> None:
+    found, unknown = labels_from(problems, mesh)
+    assert {label for label, value in found.items() if value == 1} == labels
+    assert set(found) == set(CHEXPERT_LABELS)
+    assert set(found.values()) <= {1, None}
+    assert unknown == []
+
+
+def test_splits_are_a_function_of_the_uid_alone_and_about_80_10_10() -> None:
+    counts = {split: sum(split_of(uid) == split for uid in range(10_000)) for split in SPLITS}
+    assert abs(counts["train"] - 8000) < 150
+    assert abs(counts["validate"] - 1000) < 100
+    assert abs(counts["test"] - 1000) < 100
+    assert [split_of(uid) for uid in (1, 2, 3)] == [split_of(uid) for uid in (1, 2, 3)]
+
+
+@pytest.mark.parametrize(
+    ("reports", "projections", "parts"),
+    [
+        ("1,,,,,,x\n", "", [REPORTS, "row 2", "7 fields", "8"]),
+        ("1,,,,,,x,\n2,,,,,,x,,y\n", "", [REPORTS, "row 3", "9 fields"]),
+        ("1,,,,,,x,\n1,,,,,,x,\n", "", [REPORTS, "row 3", "uid 1", "row 2"]),
+        ("one,,,,,,x,\n", "", [REPORTS, "row 2", "'one'"]),
+        (f"{'9' * 30},,,,,,x,\n", "", [REPORTS, "row 2", "digits"]),
+        ('1,,,,,,"x,\n', "", [REPORTS, "row 1", "cut off"]),
+        ("1,,,,,,x,\n", "2,a.png,Frontal\n", [PROJECTIONS, "row 2", "uid 2", REPORTS]),
+        ("1,,,,,,x,\n", "1,a.png,Oblique\n", [PROJECTIONS, "row 2", "'Oblique'", "Frontal, Lateral"]),
+        ("1,,,,,,x,\n", "1,../a.png,Frontal\n", [PROJECTIONS, "row 2", "'../a.png'"]),
+        ("1,,,,,,x,\n", "1,/a.png,Frontal\n", [PROJECTIONS, "row 2", "'/a.png'"]),
+        ("1,,,,,,x,\n", "1,a.png\n", [PROJECTIONS, "row 2", "2 fields"]),
+    ],
+)
+def test_bad_rows_end_in_one_line_that_names_file_and_row(
+    tmp_path: Path, reports: str, projections: str, parts: list[str]
+) -> None:
+    with pytest.raises(InputError) as caught:
+        read_openi(write(tmp_path, reports, projections))
+    message = str(caught.value)
+    assert message == one_line(caught.value)
+    assert all(part in message for part in parts), message
+
+
+def test_missing_files_and_columns_are_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=f"{REPORTS}: no such file.*{PROJECTIONS}"):
+        read_openi(tmp_path)
+    (tmp_path / REPORTS).write_text("uid,Problems\n1,normal\n", encoding="utf-8")
+    with pytest.raises(InputError, match="columns MeSH, image, indication, findings, impression are missing"):
+        read_openi(tmp_path)
+    (tmp_path / REPORTS).write_text("", encoding="utf-8")
+    with pytest.raises(InputError, match="found: none"):
+        read_openi(tmp_path)
+
+
+def test_bytes_that_are_not_utf8_are_named_with_their_line(tmp_path: Path) -> None:
+    root = write(tmp_path, "1,,,,,,x,\n")
+    (root / REPORTS).write_bytes(REPORT_HEADER.encode() + b"1,,,,,,x,\n2,,,,,,caf\xe9,\n")
+    with pytest.raises(InputError, match=f"{REPORTS}: line 3: byte 0xe9 is not UTF-8"):
+        read_openi(root)
+
+
+@pytest.mark.skipif(not REAL.is_dir(), reason=f"the real collection is not at {REAL}")
+def test_the_real_collection() -> None:
+    studies = read_openi(REAL)
+    rows = studies.table.to_pylist()
+    assert len(rows) == 1000
+    assert studies.without_findings == sum(row["findings"] is None for row in rows) == 125
+    assert sum(len(row["images"]) for row in rows) == 1935
+    assert studies.unmapped == {}
+    assert sum(row["labels"]["No Finding"] == 1 for row in rows) == 367
+    assert all(any(row["labels"][label] == 1 for row in rows) for label in CHEXPERT_LABELS)

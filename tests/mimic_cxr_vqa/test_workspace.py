@@ -1,0 +1,131 @@
+"""The workspace's first step and its files: counts, same bytes from the same input, and damaged files named."""
+
+import json
+import stat
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from rows import study, study_table
+
+from medvqa_core.errors import GovernanceError, InputError, OutputError
+from medvqa_core.governance import Governance
+from mimic_cxr_vqa.generation.question_writer import write_questions
+from mimic_cxr_vqa.parquet_files import iterate_parquet, read_table
+from mimic_cxr_vqa.sources import StudySet
+from mimic_cxr_vqa.workspace import Workspace, read_manifest
+
+STUDIES = study_table(
+    study(0, {"Edema": 1}),
+    study(1, {"Edema": 0}, split="test"),
+    study(2, findings=None),
+    study(3, findings=" "),
+)
+
+
+def study_set(studies: pa.Table = STUDIES, governance=Governance.OPEN) -> StudySet:
+    return StudySet("test", governance, studies, notes={"unmapped_terms": 7})
+
+
+def test_the_manifest_counts_and_carries_on(tmp_path):
+    manifest = write_questions(study_set(), Workspace(tmp_path), seed=5)
+    assert manifest == Workspace(tmp_path).manifest()
+    assert manifest["counts"] == {
+        "studies": 4,
+        "studies_without_findings": 2,
+        "studies_with_questions": 2,
+        "questions": 16,
+        "unmapped_terms": 7,
+    }
+    assert manifest["questions_per_split"] == {"train": 10, "test": 6}
+    assert (manifest["source"], manifest["governance"], manifest["seed"]) == ("test", "open", 5)
+    assert read_table(tmp_path / "questions/studies.parquet").equals(STUDIES)
+    assert len(read_table(tmp_path / "questions/questions.parquet")) == 16
+
+
+def test_the_same_input_gives_the_same_bytes(tmp_path):
+    for name in ("a", "b", "b"):
+        write_questions(study_set(), Workspace(tmp_path / name), seed=5)
+    for name in ("studies.parquet", "questions.parquet", "manifest.json"):
+        assert (tmp_path / "a/questions" / name).read_bytes() == (tmp_path / "b/questions" / name).read_bytes()
+
+
+def test_credentialed_questions_are_the_owner_s_alone(tmp_path):
+    write_questions(study_set(governance=Governance.CREDENTIALED), Workspace(tmp_path), seed=0)
+    assert stat.S_IMODE((tmp_path / "questions").stat().st_mode) == 0o700
+
+
+def test_no_findings_at_all_is_an_error_and_leaves_nothing(tmp_path):
+    with pytest.raises(InputError, match="test: none of 2 studies has a findings section; check that the reports"):
+        write_questions(study_set(STUDIES.slice(2)), Workspace(tmp_path), seed=0)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_is_no_earlier_result_is_left_alone(tmp_path):
+    (tmp_path / "questions").mkdir()
+    (tmp_path / "questions" / "mine.txt").touch()
+    with pytest.raises(OutputError, match="is not an earlier result; choose another folder"):
+        write_questions(study_set(), Workspace(tmp_path), seed=0)
+    assert [path.name for path in (tmp_path / "questions").iterdir()] == ["mine.txt"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([study(0), study(0)], "test: study 95000001 occurs 2 times"),
+        ([study(0), study(1, subject_id=90_000_001, split="test")], "test: patient 90000001 is in the splits test and"),
+        ([study(0, split="dev")], "test: split 'dev' is unknown; allowed: train, validate, test"),
+        ([study(0, split=None)], "test: split None is unknown"),
+    ],
+)
+def test_a_set_of_studies_is_checked_when_it_is_made(rows, message):
+    with pytest.raises(InputError, match=message):
+        study_set(study_table(*rows))
+
+
+# --- damaged files
+
+
+GOOD = {"kind": "questions", "format": 1, "governance": "open"}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "no such file; run the step"),
+        (b"", "cannot be read .*; run the step"),
+        (b"\xff", "cannot be read .*; run the step"),
+        (b"[]", "not a questions manifest of format 1; run the step"),
+        (json.dumps({**GOOD, "kind": "release"}).encode(), "not a questions manifest"),
+        (json.dumps({**GOOD, "format": 2}).encode(), "not a questions manifest of format 1"),
+    ],
+)
+def test_a_damaged_manifest_is_an_error(tmp_path, content, message):
+    if content is not None:
+        (tmp_path / "manifest.json").write_bytes(content)
+    with pytest.raises(InputError, match=f"manifest.json: {message}"):
+        read_manifest(tmp_path, "questions", "run the step")
+
+
+@pytest.mark.parametrize("governance", [None, "", "public", 0])
+def test_a_manifest_without_a_known_class_is_an_error(tmp_path, governance):
+    (tmp_path / "manifest.json").write_text(json.dumps({**GOOD, "governance": governance}))
+    with pytest.raises(GovernanceError, match="manifest.json: governance class .* is unknown"):
+        read_manifest(tmp_path, "questions", "run the step")
+
+
+@pytest.mark.parametrize("read", [read_table, lambda path: list(iterate_parquet(path))])
+@pytest.mark.parametrize("kept", [None, 0, 3, 100, -1, "middle"])
+def test_a_damaged_table_is_an_error(tmp_path, read, kept):
+    path = tmp_path / "studies.parquet"
+    pq.write_table(study_table(*[study(n) for n in range(200)]), path)
+    data = bytearray(path.read_bytes())
+    if kept is None:
+        path.unlink()
+    elif kept == "middle":
+        data[4:400] = bytes(396)
+        path.write_bytes(data)
+    else:
+        path.write_bytes(data[:kept])
+    with pytest.raises(InputError, match=r"(?s)studies\.parquet: cannot be read .*; run the step that writes it again"):
+        read(path)

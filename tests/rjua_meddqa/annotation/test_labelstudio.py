@@ -1,0 +1,272 @@
+"""Label Studio: tasks in its format, boxes to the pixel, annotations there and back, work that is not lost."""
+
+import copy
+import json
+import math
+from contextlib import suppress
+from dataclasses import replace
+from types import SimpleNamespace
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from meddqa_boxes import box, page, turned
+
+from medvqa_core.errors import InputError, MedvqaError
+from medvqa_core.governance import Governance
+from medvqa_hub.cli import run
+from rjua_meddqa.annotation.labelstudio import (
+    annotations_of,
+    boxes_of,
+    keep_unchanged,
+    labelling_config,
+    task_of,
+)
+from rjua_meddqa.released import read_annotations, write_annotations
+from rjua_meddqa.restoration.pages import Page, to_json
+from rjua_meddqa.schema import Annotation, TableRow
+
+ANNOTATION = Annotation(
+    idx="7",
+    img_path="a b.png",
+    key_values=(("诊断", "前列腺|增生\\\n钙化"), ("性别", "男")),
+    table=(TableRow("尿酸", "470", "155-428", "否(偏高)"),),
+    report_type="Laboratory",
+    image_type="photo",
+    image_quality="low",
+    extra={"note": "x"},
+)
+
+
+def page_of(boxes, size=(400, 200)):
+    return SimpleNamespace(width=size[0], height=size[1], original_boxes=tuple(boxes), boxes=tuple(boxes))
+
+
+def annotated(task, **changes):
+    """The task as Label Studio exports it once somebody has accepted the prediction."""
+    annotation = {"id": 11, "result": copy.deepcopy(task["predictions"][0]["result"]), "was_cancelled": False}
+    annotation |= {
+        "created_at": "2024-01-01T00:00:00Z",
+        "updated_at": "2024-01-01T00:00:00Z",
+        "completed_by": 1,
+    } | changes
+    return {"id": 3, **task, "annotations": [annotation]}
+
+
+def task(boxes=(), annotation=ANNOTATION):
+    return task_of(page_of(boxes), annotation, "/data/a.png", Governance.SHARE_ALIKE)
+
+
+def test_a_box_in_percent_of_the_image():
+    (rectangle, text, *_) = task([box("血清", 100, 50, size=20)])["predictions"][0]["result"]
+    assert rectangle["type"] == "rectanglelabels" and text["type"] == "textarea"
+    assert rectangle["id"] == text["id"] and rectangle["to_name"] == text["to_name"] == "image"
+    assert (rectangle["original_width"], rectangle["original_height"]) == (400, 200)
+    expected = {"x": 25, "y": 25, "width": 10, "height": 10, "rotation": 0, "rectanglelabels": ["Text"]}
+    assert rectangle["value"] == expected and text["value"]["text"] == ["血清"]
+
+
+def test_a_turned_box_turns_about_its_first_corner():
+    (straight,) = turned([box("血清", 0, 0, size=20)], 30)
+    value = task([straight])["predictions"][0]["result"][0]["value"]
+    assert value["rotation"] == pytest.approx(30) and (value["x"], value["y"]) == (0, 0)
+    assert value["width"] == pytest.approx(10) and value["height"] == pytest.approx(10)  # its own sides, not its hull
+
+
+@given(st.floats(-179, 179), st.floats(0, 300), st.floats(0, 150), st.floats(3, 40))
+def test_boxes_come_back_to_the_pixel(angle, x, y, size):
+    (placed,) = turned([box("尿酸 470", x, y, size)], angle)
+    for source in (task([placed]), annotated(task([placed]))):
+        (back,) = boxes_of(source, "t")
+        assert back.text == "尿酸 470"
+        for point, expected in zip(back.points, placed.points, strict=True):
+            assert math.dist(point, expected) < 1e-6
+
+
+def test_there_and_back():
+    imported = annotations_of([annotated(task([box("a", 0, 0)]))], "export")
+    assert imported.annotations == (ANNOTATION,) and imported.skipped == ()
+    assert imported.governance is Governance.SHARE_ALIKE
+
+
+words = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Zs")), max_size=10).map(str.strip)
+
+
+@given(st.lists(st.tuples(words, words), max_size=3), st.lists(st.tuples(words, words, words, words), max_size=3))
+def test_any_bars_and_backslashes_come_back(pairs, rows):
+    annotation = replace(ANNOTATION, key_values=tuple(pairs), table=tuple(TableRow(*row) for row in rows))
+    (back,) = annotations_of(json.loads(json.dumps([annotated(task([], annotation))])), "export").annotations
+    assert back == annotation
+
+
+def test_corrections_arrive():
+    corrected = annotated(task())
+    for entry in corrected["annotations"][0]["result"]:
+        if entry["from_name"] == "table":
+            entry["value"]["text"] = ["尿酸|  4.70 |155-428 | 否(偏低)", "肌酐 | 79 | 57-97 | 是"]
+        if entry["from_name"] == "image_quality":
+            entry["value"]["choices"] = ["high"]
+    (back,) = annotations_of([corrected], "export").annotations
+    assert back.table == (TableRow("尿酸", "4.70", "155-428", "否(偏低)"), TableRow("肌酐", "79", "57-97", "是"))
+    assert back.image_quality == "high" and back.key_values == ANNOTATION.key_values
+
+
+def test_the_last_annotation_counts_and_cancelled_ones_do_not():
+    exported = annotated(task())
+    older = copy.deepcopy(exported["annotations"][0]) | {"updated_at": "2023-01-01T00:00:00Z", "result": []}
+    cancelled = copy.deepcopy(older) | {"updated_at": "2025-01-01T00:00:00Z", "was_cancelled": True}
+    exported["annotations"] = [older, exported["annotations"][0], cancelled]
+    assert annotations_of([exported], "export").annotations == (ANNOTATION,)
+
+
+def test_tasks_without_annotation_are_named():
+    imported = annotations_of([annotated(task()), task(), annotated(task(), was_cancelled=True)], "export.json")
+    assert len(imported.annotations) == 1
+    assert [reason for reason in imported.skipped if "nobody has annotated" in reason and "a b.png" in reason]
+    assert len(imported.skipped) == 2
+
+
+def damaged(name, value):
+    exported = annotated(task([box("a", 0, 0)]))
+    for entry in exported["annotations"][0]["result"]:
+        if entry["from_name"] == name:
+            entry["value"] = value
+    return [exported]
+
+
+@pytest.mark.parametrize(
+    ("tasks", "problem"),
+    [
+        ({"data": {}}, "no list of tasks"),
+        ([{"data": {"image": "x"}}], "no img_path"),
+        ([{"data": "x"}], "no img_path"),
+        (damaged("table", {"text": ["尿酸 | 470"]}), "line of 2 fields"),
+        (damaged("report_type", {}), "no report_type was chosen"),
+        (damaged("image_quality", {"choices": ["medium"]}), "'medium' is unknown"),
+        ([annotated(task(), result=None)], "no result list"),
+    ],
+)
+def test_exports_that_cannot_be_read(tasks, problem):
+    with pytest.raises(InputError, match=problem):
+        annotations_of(tasks, "export.json")
+
+
+def _paths(value, path=()):
+    yield path
+    for key in value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ():
+        yield from _paths(value[key], (*path, key))
+
+
+@pytest.mark.parametrize("value", [None, 5, "x", [], {}, [None], [5], {"a": 1}, math.inf, [[]], True])
+def test_whatever_is_damaged_is_an_error_that_says_so(value):
+    whole = annotated(task([box("尿酸", 10, 10)]))
+    for path in list(_paths(whole))[1:]:
+        broken = copy.deepcopy(whole)
+        place = broken
+        for key in path[:-1]:
+            place = place[key]
+        place[path[-1]] = value
+        for read in (lambda: annotations_of([broken], "file"), lambda: boxes_of(broken, "file")):  # noqa: B023
+            with suppress(MedvqaError):
+                read()
+
+
+def test_report_types_of_the_tasks_can_be_chosen():
+    choices = ElementTree.fromstring(labelling_config(["CT", 'X "&" Y', ""])).iter("Choice")
+    values = [choice.get("value") for choice in choices]
+    assert values.count("CT") == 1 and 'X "&" Y' in values and "" not in values
+
+
+def test_a_box_without_measures():
+    with pytest.raises(InputError, match="lacks a measure"):
+        boxes_of(damaged("boxes", {"x": 1})[0], "t")
+
+
+def test_a_turned_image_is_refused():
+    exported = annotated(task([box("a", 0, 0)]))
+    exported["annotations"][0]["result"][0]["image_rotation"] = 90
+    with pytest.raises(InputError, match="turned by 90 degrees"):
+        boxes_of(exported, "t")
+
+
+def test_labelling_config_names_what_tasks_use():
+    root = ElementTree.fromstring(labelling_config())
+    names = {element.get("name") for element in root.iter() if element.get("name")}
+    result = task([box("a", 0, 0)])["predictions"][0]["result"]
+    assert {entry["from_name"] for entry in result} | {"image"} == names
+    assert all(element.get("toName") == "image" for element in root.iter() if element.get("toName"))
+    choices = {element.get("value") for element in root.iter("Choice")}
+    assert {value for entry in result for value in entry["value"].get("choices", [])} <= choices
+
+
+def test_what_nobody_corrected_is_written_to_the_letter(tmp_path):
+    source = tmp_path / "a.csv"
+    cell = "{'申请': '血脂全套(新) ','性别':'男'}"
+    source.write_text(
+        f'idx,img_path,kv,table,report_type,image_type,image_quality\r\n1,a.png,"{cell}",, MRI,pdf,high\r\n',
+        encoding="utf-8",
+        newline="",
+    )
+    originals = read_annotations(source)
+    imported = annotations_of([annotated(task([], originals[0]))], "export").annotations
+    assert imported[0] != originals[0]  # the space at the end is lost on the way
+    write_annotations(keep_unchanged(imported, originals), tmp_path / "b.csv")
+    assert (tmp_path / "b.csv").read_bytes() == source.read_bytes()
+    changed = replace(imported[0], key_values=(("性别", "女"),))
+    write_annotations(keep_unchanged([changed], originals), tmp_path / "c.csv")
+    assert "女" in (tmp_path / "c.csv").read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def pages(tmp_path):
+    """A folder as `meddqa esra` writes it, with one page."""
+    folder = tmp_path / "pages"
+    folder.mkdir()
+    boxes = [box("项目", 0, 40), box("结果", 200, 40), box("参考值", 300, 40), box("性别：男", 0, 0)]
+    boxes += [box("尿酸", 0, 80), box("470", 200, 80), box("155-428", 300, 80)]
+    restored = page(boxes)
+    written = Page("a b.png", 400, 200, tuple(boxes), tuple(boxes), 0, 0.0, "low", "why", restored)
+    (folder / "pages.jsonl").write_text(json.dumps(to_json(written), ensure_ascii=False) + "\n", encoding="utf-8")
+    (folder / "manifest.json").write_text(json.dumps({"kind": "meddqa-pages", "governance": "open"}), encoding="utf-8")
+    return folder
+
+
+def test_from_pages_through_label_studio_and_back(pages, tmp_path, capsys):
+    drafts, tasks, final = (str(tmp_path / name) for name in ("drafts", "tasks", "final"))
+    assert run(["meddqa", "preannotate", "--pages", str(pages), "--out", drafts, "--image-type", "photo"]) == 0
+    (drafted,) = read_annotations(tmp_path / "drafts" / "annotations.csv")
+    assert drafted.key_values == (("性别", "男"),) and drafted.table == (
+        TableRow("尿酸", "470", "155-428", "否(偏高)"),
+    )
+    assert json.loads((tmp_path / "drafts" / "manifest.json").read_text())["governance"] == "open"
+    assert run(["meddqa", "labelstudio-export", "--data", drafts, "--pages", str(pages), "--out", tasks]) == 0
+    (made,) = json.loads((tmp_path / "tasks" / "tasks.json").read_text(encoding="utf-8"))
+    assert made["data"]["image"] == "/data/local-files/?d=images/a%20b.png"
+    export = tmp_path / "export.json"
+    export.write_text(json.dumps([annotated(made)]), encoding="utf-8")
+    assert run(["meddqa", "labelstudio-import", "--export", str(export), "--out", final, "--data", drafts]) == 0
+    assert "no findings" in capsys.readouterr().out
+    assert (tmp_path / "final" / "annotations.csv").read_bytes() == (
+        tmp_path / "drafts" / "annotations.csv"
+    ).read_bytes()
+    # drafts may be drafted again, corrected annotations are not written over
+    assert run(["meddqa", "preannotate", "--pages", str(pages), "--out", drafts]) == 0
+    assert run(["meddqa", "preannotate", "--pages", str(pages), "--out", final]) == 1
+    assert "no drafts" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("command", "problem"),
+    [
+        ("preannotate --pages {tmp}/none --out {tmp}/o", "meddqa esra"),
+        ("preannotate --pages {tmp}/pages --out {tmp}/o --image-type fax", "'fax' is unknown"),
+        ("labelstudio-export --data {tmp} --pages {tmp}/pages --out {tmp}/o", "no annotations there"),
+        ("labelstudio-import --export {tmp}/none.json --out {tmp}/o", "no such file"),
+        ("labelstudio-import --export {tmp}/pages/pages.jsonl --out {tmp}/o", "no list of tasks"),
+        ("check --data {tmp}", "no annotations there"),
+    ],
+)
+def test_commands_say_what_is_wrong(pages, tmp_path, capsys, command, problem):
+    assert run(["meddqa", *command.format(tmp=tmp_path).split()]) == 1
+    assert problem in capsys.readouterr().err

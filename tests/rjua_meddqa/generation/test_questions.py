@@ -1,0 +1,463 @@
+"""Image-content questions: every form with its answer by hand, draws, users' templates, the released questions."""
+
+import json
+import random
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from meddqa_data import ANNOTATIONS, BLOOD, NORMAL, SCAN, write_folder
+
+from medvqa_core.errors import ConfigError, InputError
+from medvqa_hub.cli import run
+from rjua_meddqa.generation.questions import Options, QuestionGenerator
+from rjua_meddqa.generation.reading import QuestionReader, Reading, cover
+from rjua_meddqa.generation.templates import fill, load_templates
+from rjua_meddqa.released import read_annotations, read_questions
+from rjua_meddqa.schema import CONTENT_TASKS, TableRow
+from rjua_meddqa.terms import KEYS, fold, load_terms
+
+TEMPLATES, TERMS = load_templates(), load_terms()
+READER = QuestionReader(TEMPLATES, TERMS)
+
+
+def generate(*annotations, templates=TEMPLATES, corpus=(), **options):
+    generator = QuestionGenerator(templates, TERMS, Options(**options), corpus)
+    return [question for annotation in annotations for question in generator.questions(annotation)]
+
+
+def answers_of(questions, template):
+    return {tuple(q.extra["keys"]): q.answer for q in questions if q.extra["template"] == template}
+
+
+def test_the_released_forms_of_a_laboratory_report():
+    questions = generate(BLOOD)
+    assert Counter(q.extra["template"] for q in questions) == {
+        "single_entity": 4,
+        "multi_entity": 5,
+        "result_cell": 3,
+        "range_cell": 3,
+        "row": 3,
+        "comparison": 3,
+        "multi_comparison": 1,
+    }
+    assert answers_of(questions, "single_entity") == {
+        ("姓名",): "无",
+        ("性别",): "女",
+        ("年龄",): "41岁",
+        ("临床诊断",): "无",
+    }
+    assert answers_of(questions, "result_cell") == {("钾(K)",): "3.1", ("钠(Na)",): "140", ("比值",): "0.3"}
+    assert answers_of(questions, "range_cell")["比值",] == "无"
+    assert answers_of(questions, "row")["钾(K)",] == "3.1;3.5-5.3mmol/L"
+    assert answers_of(questions, "comparison") == {("钾(K)",): "异常", ("钠(Na)",): "正常", ("比值",): "无法判断"}
+    assert answers_of(questions, "multi_comparison") == {(): "钾(K)"}
+    assert {(q.task, q.answer_type) for q in questions} == {
+        (task, kind) for task, kinds in CONTENT_TASKS.items() for kind in kinds
+    }
+
+
+def test_a_clinical_report_is_asked_about_its_keys_only():
+    questions = generate(SCAN, forms="all")
+    assert {q.extra["template"] for q in questions} == {"single_entity", "multi_entity"}
+    assert {q.is_table for q in questions} == {0}
+    assert {(q.image_type, q.image_quality) for q in questions} == {("screenshot", "high")}
+    pairs = answers_of(questions, "multi_entity")
+    assert pairs["放射学诊断", "检查部位"] == "膀胱壁增厚;请结合{病史}。;盆腔"
+    assert len(pairs) == 2
+
+
+def test_the_other_rows_of_table_4():
+    questions = generate(BLOOD, forms="multi_row,summary", pairs=None)
+    rows = answers_of(questions, "multi_row")
+    assert {q.answer_type for q in questions} == {
+        "multi_span",
+        "summary",
+    }  # a row is a part: the released rules score it
+    assert len(rows) == 6
+    assert rows["钠(Na)", "比值"] == "钠(Na),140,137-147mmol/L;比值,0.3,无"
+    (summary,) = answers_of(questions, "summary").values()
+    assert summary.startswith("该报告共有3项检查结果，其中1项不在") and summary.endswith("：钾(K)。")
+
+
+def test_answers_as_sentences():
+    questions = generate(BLOOD, answers="sentence")
+    assert answers_of(questions, "single_entity")["年龄",] == "年龄是41岁。"
+    (question,) = (q for q in questions if q.extra["template"] == "comparison" and q.extra["keys"] == ["钾(K)"])
+    assert question.answer.endswith("，因此异常。") and "3.1" in question.answer and "3.5-5.3mmol/L" in question.answer
+    assert answers_of(questions, "multi_entity")  # a form without a sentence keeps its answer
+
+
+def test_no_abnormal_result_and_a_readable_slip():
+    questions = generate(NORMAL)
+    assert answers_of(questions, "comparison") == {("尿素",): "正常", ("肌酐",): "正常"}
+    assert answers_of(questions, "multi_comparison") == {(): "无异常结果"}
+    assert {q.is_table for q in questions} == {1}
+
+
+def test_questions_about_a_row_share_their_words():
+    for question in (q for q in generate(BLOOD) if q.extra["template"] == "row"):
+        same = {q.extra["template"]: q.question for q in generate(BLOOD) if q.extra["keys"] == question.extra["keys"]}
+        item = question.extra["keys"][0]
+        word = next(w for w in TEMPLATES.words["item_word"][::-1] if f"{item}{w}的" in question.question)
+        assert all(f"{item}{word}的" in same[form] for form in ("result_cell", "range_cell", "comparison"))
+
+
+def test_all_phrasings_are_drawn():
+    texts = [generate(replace(BLOOD, img_path=f"{n}.png"), forms="single_entity") for n in range(40)]
+    starts = Counter(q.question.replace(q.extra["keys"][0], "K") for image in texts for q in image)
+    assert set(starts) == {text.replace("{key}", "K") for text in TEMPLATES.by_name["single_entity"].questions}
+    assert min(starts.values()) > 20  # of 160; 40 are expected
+
+
+def test_draws_depend_on_seed_and_image_alone():
+    together = generate(BLOOD, SCAN, NORMAL, forms="all", synonyms=True)
+    assert generate(SCAN, forms="all", synonyms=True) == [q for q in together if q.img_path == "scan.png"]
+    assert generate(BLOOD) == generate(BLOOD)
+    assert generate(BLOOD) != generate(BLOOD, seed=1)
+    entity = [q for q in generate(BLOOD) if q.task == "entity_qa"]
+    assert entity == generate(BLOOD, forms="single_entity,multi_entity")  # other forms change nothing
+
+
+@pytest.mark.parametrize(("pairs", "expected"), [(0, 0), (5, 5), (12, 12), (99, 12), (None, 12)])
+def test_pairs_are_ordered_distinct_and_as_many_as_asked(pairs, expected):
+    found = [tuple(q.extra["keys"]) for q in generate(BLOOD, forms="multi_entity", pairs=pairs)]
+    assert len(found) == len(set(found)) == expected
+    assert all(first != second for first, second in found)
+
+
+def test_what_cannot_be_told_apart_is_counted_and_not_asked():
+    annotation = replace(
+        BLOOD,
+        key_values=(("性别", "男"), ("性别", "女"), ("年龄", "5岁"), ("年龄", "5岁"), ("", "甲")),
+        table=(
+            *BLOOD.table,
+            TableRow("钾(K)", "4.0", "", "是"),
+            TableRow("氯", "99", "", "?"),
+            TableRow(" ", "1", "", ""),
+        ),
+    )
+    generator = QuestionGenerator(TEMPLATES, TERMS, Options())
+    questions = generator.questions(annotation)
+    assert answers_of(questions, "single_entity") == {("年龄",): "5岁"}
+    assert set(answers_of(questions, "comparison")) == {("钠(Na)",), ("比值",)}
+    assert answers_of(questions, "result_cell")["氯",] == "99"
+    assert not answers_of(questions, "multi_comparison")
+    assert generator.skipped == {
+        "ambiguous_key": 2,
+        "empty_key": 1,
+        "ambiguous_item": 2,
+        "empty_item": 1,
+        "unreadable_is_normal": 1,
+        "table_with_unreadable_is_normal": 1,
+    }
+
+
+def test_an_unreadable_row_of_two_leaves_the_pair_out(tmp_path):
+    mine = tmp_path / "mine.yaml"
+    mine.write_text(
+        "templates:\n  two:\n    about: two_rows\n    task: t\n    answer_type: a\n"
+        '    questions: ["{item1}和{item2}正常吗?"]\n    answer: "{status1};{status2}"\n',
+        encoding="utf-8",
+    )
+    annotation = replace(BLOOD, table=(*BLOOD.table, TableRow("氯", "99", "", "?")))
+    generator = QuestionGenerator(load_templates(mine), TERMS, Options(forms="two", pairs=None))
+    assert len(generator.questions(annotation)) == 6 and generator.skipped == {"unreadable_is_normal": 6}
+
+
+def test_synonyms_change_the_wording_and_neither_key_nor_answer():
+    varied = generate(*ANNOTATIONS, synonyms=True)
+    plain = generate(*ANNOTATIONS)
+    assert Counter((q.img_path, q.extra["template"], *q.extra["keys"], q.answer) for q in varied) == Counter(
+        (q.img_path, q.extra["template"], *q.extra["keys"], q.answer) for q in plain
+    )
+    assert any(key not in q.question for q in varied for key in q.extra["keys"])
+    assert all(key in q.question for q in plain for key in q.extra["keys"])
+
+
+@given(st.sets(st.sampled_from([w for t, ws in TERMS.groups[KEYS].items() for w in (t, *ws)]), min_size=2, max_size=12))
+def test_a_synonym_never_names_another_key_of_the_report(keys):
+    annotation = replace(SCAN, key_values=tuple((key, f"v{n}") for n, key in enumerate(sorted(keys))))
+    for question in generate(annotation, forms="single_entity", synonyms=True):
+        (key,) = question.extra["keys"]
+        others = {fold(other) for other in keys if fold(other) != fold(key)}
+        named = READER.read(question.question)
+        assert all(fold(reading.subjects[0]) not in others for reading in named[:1]), question.question
+
+
+def test_unanswerable_questions_are_about_what_no_part_of_the_report_holds():
+    questions = generate(BLOOD, unanswerable=6, forms="single_entity", corpus=ANNOTATIONS)
+    asked = [q for q in questions if q.extra["unanswerable"]]
+    assert [q.extra["template"] for q in asked] == ["single_entity", "result_cell", "range_cell"] * 2
+    assert {q.answer for q in asked} == {"无"}
+    names = [q.extra["keys"][0] for q in asked]
+    assert len(set(names)) == 6
+    held = [key for key, _ in BLOOD.key_values] + [row.item for row in BLOOD.table]
+    assert not {TERMS.canonical(KEYS, name) for name in names} & {TERMS.canonical(KEYS, name) for name in held}
+    assert not any(part in name for name in names for part in ("钾", "钠", "诊断", "年龄"))
+    assert sum(not q.extra["unanswerable"] for q in questions) == 4
+
+
+def test_unanswerable_questions_end_with_the_terms(tmp_path):
+    generator = QuestionGenerator(TEMPLATES, TERMS, Options(unanswerable=500))
+    names = [q.extra["keys"][0] for q in generator.questions(SCAN) if q.extra["unanswerable"]]
+    assert len(names) == len(set(names)) == 500 - generator.skipped["no_absent_term_left"]
+    assert "印象" not in names  # the report has it under another name
+    assert "病史" not in names  # its text speaks of it
+
+
+@pytest.mark.parametrize("options", [{"answers": "long"}, {"pairs": -1}, {"unanswerable": -1}])
+def test_options_that_are_not_allowed(options):
+    with pytest.raises(ConfigError, match="allowed"):
+        Options(**options)
+
+
+def test_an_unknown_form_is_named():
+    with pytest.raises(ConfigError, match="'cells' is unknown; allowed: released, all, single_entity"):
+        generate(BLOOD, forms="row,cells")
+
+
+MINE = """
+words:
+  politely: [请问]
+templates:
+  how_old:
+    about: key
+    task: entity_qa
+    answer_type: single_entity
+    questions: ["{politely}患者多大年纪？"]
+    answer: "{value}"
+    only: [患者年龄]
+  braces:
+    about: row
+    task: mine
+    answer_type: mine
+    questions: ["{{{item}}}的结果?"]
+    answer: "{item}={result}"
+    only: [钾(K)]
+"""
+
+
+def test_a_user_s_templates(tmp_path):
+    mine = tmp_path / "mine.yaml"
+    mine.write_text(MINE, encoding="utf-8")
+    templates = load_templates(mine)
+    questions = generate(BLOOD, templates=templates, forms="how_old,braces")
+    assert [(q.question, q.answer, q.task) for q in questions] == [
+        ("请问患者多大年纪？", "41岁", "entity_qa"),
+        ("{钾(K)}的结果?", "钾(K)=3.1", "mine"),
+    ]
+    assert "how_old" not in {q.extra["template"] for q in generate(BLOOD, templates=templates)}
+
+
+def test_values_are_text_and_never_templates():
+    assert fill("{key}是？", {"key": "{value}{0}{x.y}"}) == "{value}{0}{x.y}是？"
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"questions": ["{key.__class__}"]}, "is not a bare name"),
+        ({"questions": ["{key!r}"]}, "is not a bare name"),
+        ({"questions": ["{key:>9}"]}, "is not a bare name"),
+        ({"questions": ["{key[0]}"]}, "is not a bare name"),
+        ({"questions": ["{}"]}, "is not a bare name"),
+        ({"questions": ["{key"]}, "a brace itself is written twice"),
+        ({"questions": ["{item}？"]}, "placeholder {item} is unknown; allowed: key, value"),
+        ({"answer": "{result}"}, "placeholder {result} is unknown"),
+        ({"sentence": "{key1}"}, "placeholder {key1} is unknown"),
+        ({"questions": ["这是什么？"]}, "does not name {key}"),
+        ({"questions": []}, "no question"),
+        ({"questions": "{key}？"}, "expected a list of texts"),
+        ({"about": "page"}, "about is 'page'; allowed: key, two_keys, row, two_rows, table"),
+        ({"answer": ""}, "answer is ''"),
+        ({"answer": 5}, "answer is 5"),
+        ({"task": None}, "task is None"),
+        ({"released": "yes"}, "allowed: true, false"),
+        ({"colour": "red"}, "unknown field 'colour'"),
+    ],
+)
+def test_a_wrong_template_is_a_clear_error(change, expected, tmp_path):
+    entry = {"about": "key", "task": "t", "answer_type": "a", "questions": ["{key}？"], "answer": "{value}"}
+    mine = tmp_path / "mine.json"
+    mine.write_text(json.dumps({"templates": {"mine": entry | change}}), encoding="utf-8")
+    with pytest.raises(InputError, match=r"mine\.json, template 'mine'") as error:
+        load_templates(mine)
+    assert expected in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ({"templates": {"row": {}}}, "'row' exists already"),
+        ({"templates": {"mine": {"about": "key"}}}, "lacks 'task'"),
+        ({"templates": {"mine": []}}, "expected a mapping"),
+        ({"templates": ["mine"]}, "no mapping from names"),
+        ({"forms": {}}, "section 'forms' is unknown"),
+        ({"words": {"key": ["a"]}}, "plain name"),
+        ({"words": {"a b": ["a"]}}, "plain name"),
+        ({"words": {"mine": []}}, "the list is empty"),
+    ],
+)
+def test_a_wrong_template_file_is_a_clear_error(content, expected, tmp_path):
+    mine = tmp_path / "mine.json"
+    mine.write_text(json.dumps(content), encoding="utf-8")
+    with pytest.raises(InputError, match=r"mine\.json") as error:
+        load_templates(mine)
+    assert expected in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "reading"),
+    [
+        ("图片里的性别是什么？", Reading("single_entity", ("性别",))),
+        ("性别是？", Reading("single_entity", ("性别",))),
+        ("性别和年龄对应的文字是什么？", Reading("multi_entity", ("性别", "年龄"))),
+        ("钾(K)该检测指标的检测结果,正常值分别是什么?", Reading("row", ("钾(K)",))),
+        ("钾(K)的标准值是多少?", Reading("range_cell", ("钾(K)",))),
+        ("钾(K)这个检测项目的结果是否异常?", Reading("comparison", ("钾(K)",))),
+        ("图片中有哪些检查项目的结果不在参考区间内?", Reading("multi_comparison", ())),
+    ],
+)
+def test_questions_are_read_back(text, reading):
+    assert READER.read(text)[0] == reading
+
+
+def test_a_question_that_no_template_asks_has_no_reading():
+    assert READER.read("今天天气怎么样") == []
+
+
+def test_every_generated_question_is_read_back():
+    for question in generate(*ANNOTATIONS, forms="all", pairs=None):
+        names = {name for q in generate(*ANNOTATIONS, pairs=None) for name in q.extra["keys"]}
+        subjects = tuple(question.extra["keys"])
+        assert Reading(question.extra["template"], subjects) in READER.read(question.question, names)
+
+
+def test_coverage_counts_by_hand():
+    questions = generate(BLOOD, pairs=None)
+    few = [q for q in questions if q.extra["template"] == "single_entity"]
+    pair = next(q for q in questions if q.extra["keys"] == ["性别", "年龄"])
+    wrong = replace(few[1], answer="男")
+    other = replace(few[1], question="血型是？")
+    row = next(q for q in questions if q.extra["template"] == "row")
+    coverage = cover([*few, pair, wrong, other, row], few, READER)
+    assert (coverage.total, coverage.covered, coverage.by_parts) == (8, 4, 1)
+    assert [(q.question, reason) for q, reason in coverage.missing] == [
+        (wrong.question, "the generated question has another answer"),
+        ("血型是？", "no template asks this about the report's keys and items"),
+        (row.question, "no template asks this about the report's keys and items"),
+    ]
+
+
+def test_every_released_question_is_covered(real_data):
+    """With all pairs of keys each of the 133 has its counterpart; with 5 pairs drawn, or its two parts have theirs."""
+    folder = real_data / "rjua_samples"
+    annotations = read_annotations(folder / "sampled_image_content_kv_table_annotation.csv")
+    released = read_questions(folder / "sampled_image_content_vqa.json")
+    every = cover(released, generate(*annotations, pairs=None), READER)
+    assert (every.total, every.covered, every.missing) == (133, 133, ())
+    drawn = cover(released, generate(*annotations), READER)
+    assert drawn.covered + drawn.by_parts == 133 and drawn.covered >= 133 - 25  # 25 are about a drawn pair
+    phrasings = {q.question for q in released} - {q.question for q in generate(*annotations, pairs=None)}
+    assert all(READER.read(text) for text in phrasings)
+
+
+def test_where_the_released_questions_contradict_the_annotations(real_data):
+    """Every line says PDF and High, and a report type with a space in front has lost its table questions; ours follow
+    the annotation."""
+    folder = real_data / "rjua_samples"
+    annotations = read_annotations(folder / "sampled_image_content_kv_table_annotation.csv")
+    released = read_questions(folder / "sampled_image_content_vqa.json")
+    assert {(q.image_type, q.image_quality) for q in released} == {("PDF", "High")}
+    assert {q.is_table for q in released if q.img_path == "sample5.png"} == {0}
+    ours = generate(*annotations)
+    types = {a.img_path: (a.image_type, a.image_quality) for a in annotations}
+    assert all((q.image_type, q.image_quality) == types[q.img_path] for q in ours) and len(set(types.values())) == 3
+    assert sum(q.img_path == "sample5.png" and q.task != "entity_qa" for q in ours) == 4 * 37 + 1
+
+
+def test_the_command_writes_questions_with_class_and_settings(tmp_path, capsys):
+    data = write_folder(tmp_path / "data")
+    out = tmp_path / "out"
+    assert run(f"meddqa generate --data {data} --out {out} --seed 3 --unanswerable 1".split()) == 0
+    assert "images: 3, questions: " in capsys.readouterr().out
+    questions = read_questions(out / "questions.jsonl")
+    assert questions == generate(
+        *read_annotations(data / "annotations.csv"), seed=3, unanswerable=1, corpus=ANNOTATIONS
+    )
+    manifest = json.loads((out / "manifest.json").read_text())
+    assert manifest["governance"] == "open" and manifest["questions"]["seed"] == 3
+    assert manifest["questions"]["counts"]["questions"] == len(questions)
+    first = (out / "questions.jsonl").read_bytes()
+    assert run(f"meddqa generate --data {data} --out {out} --seed 3 --unanswerable 1".split()) == 0
+    assert (out / "questions.jsonl").read_bytes() == first
+
+
+def test_the_authors_release_makes_share_alike_questions_and_none_weaker(tmp_path, capsys):
+    data = write_folder(tmp_path / "data", governance=None)
+    assert run(f"meddqa generate --data {data} --out {tmp_path / 'out'}".split()) == 0
+    assert json.loads((tmp_path / "out" / "manifest.json").read_text())["governance"] == "share-alike"
+    open_data = write_folder(tmp_path / "open")
+    assert run(f"meddqa generate --data {open_data} --out {tmp_path / 'out'}".split()) == 1
+    assert "never lowered" in capsys.readouterr().err
+
+
+def test_one_bad_annotation_is_named_and_the_rest_is_asked(tmp_path, capsys):
+    data = write_folder(tmp_path / "data")
+    text = (data / "annotations.csv").read_text(encoding="utf-8")
+    (data / "annotations.csv").write_text(text.replace("{'检查部位'", "print('检查部位'"), encoding="utf-8")
+    assert run(f"meddqa generate --data {data} --out {tmp_path / 'out'}".split()) == 0
+    printed = capsys.readouterr()
+    assert "unreadable annotations: 1" in printed.out and "row 3" in printed.err
+    assert {q.img_path for q in read_questions(tmp_path / "out" / "questions.jsonl")} == {"blood.png", "normal.png"}
+
+
+def test_a_second_question_file_is_refused(tmp_path, capsys):
+    data = write_folder(tmp_path / "data")
+    (data / "sampled_image_content_vqa.json").write_text("")
+    assert run(f"meddqa generate --data {data} --out {data}".split()) == 1
+    assert "sampled_image_content_vqa.json already" in capsys.readouterr().err
+    assert not (data / "questions.jsonl").exists()
+
+
+def test_a_table_with_a_nameless_row_is_not_asked_what_is_out_of_range():
+    """The answer would be 无, which says that there is nothing."""
+    broken = replace(BLOOD, table=(replace(BLOOD.table[0], item=" "), *BLOOD.table[1:]))
+    generator = QuestionGenerator(TEMPLATES, TERMS, Options(forms="multi_comparison,summary"))
+    assert generator.questions(broken) == [] and generator.skipped["table_with_empty_item"] == 2
+
+
+def test_a_template_about_a_list_is_an_error(tmp_path):
+    entry = {"about": ["key"], "task": "t", "answer_type": "a", "questions": ["{key}?"], "answer": "{value}"}
+    (tmp_path / "mine.json").write_text(json.dumps({"templates": {"x": entry}}))
+    with pytest.raises(InputError, match=r"about is \['key'\]; allowed: key"):
+        load_templates(tmp_path / "mine.json")
+
+
+def test_absent_terms_are_checked_one_by_one_when_asked_for():
+    """Against thousands of items of thousands of reports, checking all for each image takes minutes."""
+    from rjua_meddqa.generation import absent
+
+    many = tuple(replace(BLOOD.table[0], item=f"项目{number:04}") for number in range(3000))
+    terms = absent.AbsentTerms(TEMPLATES, TERMS, [replace(BLOOD, table=many)])
+    checked = []
+    terms._items = {name: Spy(parts, checked) for name, parts in terms._items.items()}
+    found = terms.items(SCAN, random.Random(0))
+    assert len({next(found) for _ in range(3)}) == 3 and len(checked) == 3
+    assert len(set(found)) == len(terms._items) - 3
+
+
+class Spy(frozenset):
+    """Parts of a term that note that they were looked at."""
+
+    def __new__(cls, parts, seen):
+        made = super().__new__(cls, parts)
+        made.seen = seen
+        return made
+
+    def __iter__(self):
+        self.seen.append(self)
+        return super().__iter__()
