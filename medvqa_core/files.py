@@ -33,7 +33,7 @@ def writing(path: Path | str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        remedy = _REMEDIES.get(error.errno, "check the path and run the same command again")
+        remedy = _REMEDIES.get(error.errno or 0, "check the path and run the same command again")
         raise OutputError(f"cannot write {path}: {error.strerror or error}; {remedy}") from error
 
 

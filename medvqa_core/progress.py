@@ -4,7 +4,7 @@ and the work is short. Of several processes only the first speaks."""
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sized
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -20,7 +20,7 @@ def track(items: Iterable[T], description: str, total: int | None = None) -> Ite
     if os.environ.get("RANK", "0") not in ("", "0"):
         yield from items
         return
-    total = len(items) if total is None and hasattr(items, "__len__") else total
+    total = len(items) if total is None and isinstance(items, Sized) else total
     if sys.stderr.isatty():
         yield from _track_on_terminal(items, description, total)
     else:

@@ -24,6 +24,7 @@ STORE_VERSION = 1
 _HEADER_PREFIX = b'{"store": '
 _KEY_PREFIX = b'{"key": "'
 _KEY_LENGTH = 32
+_CLOSED = -1  # a file descriptor that no file has
 
 
 def content_key(**content: Any) -> str:
@@ -56,7 +57,7 @@ class RecordStore:
     ) -> None:
         self.path = path
         self._offsets: dict[bytes, int] = {}  # key -> start of its last line
-        self._descriptor: int | None = None
+        self._descriptor = _CLOSED
         written = json.loads(json.dumps(dict(settings or {})))  # tuples as lists, as the file will have them
         header = {"store": STORE_VERSION, "kind": kind, "governance": str(governance), "settings": written}
         if read_only:
@@ -124,9 +125,9 @@ class RecordStore:
     def close(self) -> None:
         """Release the file and its lock."""
         self._file.close()
-        if self._descriptor is not None:
+        if self._descriptor != _CLOSED:
             os.close(self._descriptor)
-            self._descriptor = None
+            self._descriptor = _CLOSED
 
     def _open_for_reading(self) -> None:
         try:

@@ -19,11 +19,14 @@ the table can be reproduced, not as an alternative:
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
 from medvqa_core.errors import ConfigError, InputError
 
+Rater = TypeVar("Rater", bound=Hashable)
+Item = TypeVar("Item", bound=Hashable)
 WEIGHTS = ("quadratic", "linear", "identity")
 COEFFICIENTS = ("fleiss_kappa", "ac1", "ac2", "ac1_published", "ac2_published")
 RESAMPLES = 2000
@@ -68,7 +71,7 @@ def weight_matrix(categories: int, weights: str = "quadratic") -> np.ndarray:
 
 
 def measure_agreement(
-    ratings: Mapping[tuple[Hashable, Hashable], str],
+    ratings: Mapping[tuple[Rater, Item], str],
     order: Sequence[str],
     weights: str = "quadratic",
     resamples: int = RESAMPLES,
@@ -170,10 +173,13 @@ def _bootstrap(
             continue
         for name, value in _coefficients(np.nanmean(observed[drawn], 0), shares[drawn].mean(0), weights).items():
             values[name].append(float(value))
-    intervals = {}
+    intervals: dict[str, tuple[float, float] | None] = {}
     for name, drawn_values in values.items():
         defined = np.array(drawn_values)[~np.isnan(drawn_values)] if drawn_values else np.array([])
-        intervals[name] = tuple(map(float, np.quantile(defined, [0.025, 0.975]))) if len(defined) else None
+        intervals[name] = None
+        if len(defined):
+            low, high = np.quantile(defined, [0.025, 0.975])
+            intervals[name] = float(low), float(high)
     return intervals
 
 

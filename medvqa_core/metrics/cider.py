@@ -42,7 +42,7 @@ class DocumentFrequencies:
         documents = 0
         for texts in references:
             documents += 1
-            ngrams = set()
+            ngrams: set[tuple[str, ...]] = set()
             for text in [texts] if isinstance(texts, str) else texts:
                 for counted in count_ngrams(split_words(text, tokenizer)):
                     ngrams.update(counted)

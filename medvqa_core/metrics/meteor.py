@@ -57,7 +57,7 @@ class Meteor:
         if reason:
             raise ConfigError(reason)
         # The encoding and the language of numbers must not depend on the machine's locale.
-        java = [shutil.which("java"), "-Xmx2G", "-Dfile.encoding=UTF-8", "-Duser.language=en", "-Duser.country=US"]
+        java = ["java", "-Xmx2G", "-Dfile.encoding=UTF-8", "-Duser.language=en", "-Duser.country=US"]
         self._errors = tempfile.TemporaryFile()  # a pipe that nobody reads would stop the program once it is full
         self._process = subprocess.Popen(
             [*java, "-jar", str(find_jar()), "-", "-", "-stdio", "-l", "en", "-norm"],
@@ -67,19 +67,21 @@ class Meteor:
             encoding="utf-8",
             errors="surrogatepass",
         )
+        assert self._process.stdin and self._process.stdout  # both are pipes
+        self._to_java, self._from_java = self._process.stdin, self._process.stdout
         return self
 
     def __exit__(self, *_: object) -> None:
         try:
             with contextlib.suppress(BrokenPipeError):  # it has ended already
-                self._process.stdin.close()  # end of input ends the program
+                self._to_java.close()  # end of input ends the program
             try:
                 self._process.wait(_CLOSING_SECONDS)
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()
         finally:
-            self._process.stdout.close()
+            self._from_java.close()
             self._errors.close()
 
     def score(self, predictions: Sequence[str], references: Sequence[Sequence[str]]) -> tuple[float, list[float]]:
@@ -95,14 +97,14 @@ class Meteor:
 
     def _ask(self, line: str) -> str:
         try:
-            self._process.stdin.write(line + "\n")
-            self._process.stdin.flush()
+            self._to_java.write(line + "\n")
+            self._to_java.flush()
         except BrokenPipeError:
             self._fail()
         return self._read()
 
     def _read(self) -> str:
-        line = self._process.stdout.readline()
+        line = self._from_java.readline()
         if not line:
             self._fail()
         return line.strip()

@@ -73,11 +73,11 @@ class RadiologyScorer:
         samples = self._radgraph_samples(texts, scored)
         corpus: dict[str, float | None] = {}
         if self._chexbert is not None:
-            accuracy, corpus = self._chexbert_scores([texts[place] for place in scored])
+            accuracy, corpus = _chexbert_scores(self._chexbert, [texts[place] for place in scored])
             samples |= {name: _spread(values, scored, len(texts)) for name, values in accuracy.items()}
         if bertscore is not None:
             pairs = zip(bertscore, samples[CHALLENGE_LEVEL], strict=True)
-            samples[CHALLENGE] = [None if None in pair else 0.5 * pair[0] + 0.5 * pair[1] for pair in pairs]
+            samples[CHALLENGE] = [None if a is None or b is None else 0.5 * a + 0.5 * b for a, b in pairs]
         means = {name: mean(values) for name, values in samples.items()}
         return Scores(means | corpus, samples, {name: values.count(None) for name, values in samples.items()})
 
@@ -93,18 +93,21 @@ class RadiologyScorer:
                     samples[name][place] = value
         return samples
 
-    def _chexbert_scores(self, pairs: list[tuple[str, str]]) -> tuple[dict[str, list[float]], dict[str, float | None]]:
-        """Label accuracy of each pair, and F1 over all; RadEval gives the two in two modes."""
-        if not pairs:
-            return {name: [] for name in LABEL_ACCURACY}, dict.fromkeys(LABEL_F1)
-        found = _ask(self._chexbert, pairs, CHEXBERT_REMEDY)
-        accuracy = {name: _values(found, name, len(pairs)) for name in LABEL_ACCURACY}
-        self._chexbert.per_sample, self._chexbert.detailed = False, True  # detailed is the one that rounds nothing
-        try:
-            found = _ask(self._chexbert, pairs, CHEXBERT_REMEDY)
-        finally:
-            self._chexbert.per_sample, self._chexbert.detailed = True, False
-        return accuracy, {name: _values({name: [found.get(name)]}, name, 1)[0] for name in LABEL_F1}
+
+def _chexbert_scores(
+    chexbert: Any, pairs: list[tuple[str, str]]
+) -> tuple[dict[str, list[float]], dict[str, float | None]]:
+    """Label accuracy of each pair, and F1 over all; RadEval gives the two in two modes."""
+    if not pairs:
+        return {name: [] for name in LABEL_ACCURACY}, dict.fromkeys(LABEL_F1)
+    found = _ask(chexbert, pairs, CHEXBERT_REMEDY)
+    accuracy = {name: _values(found, name, len(pairs)) for name in LABEL_ACCURACY}
+    chexbert.per_sample, chexbert.detailed = False, True  # detailed is the one that rounds nothing
+    try:
+        found = _ask(chexbert, pairs, CHEXBERT_REMEDY)
+    finally:
+        chexbert.per_sample, chexbert.detailed = True, False
+    return accuracy, {name: _values({name: [found.get(name)]}, name, 1)[0] for name in LABEL_F1}
 
 
 def radiology_scores(

@@ -1,6 +1,6 @@
 """What every scoring function returns: named corpus values and, under the same names, one value per sample."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from medvqa_core.errors import InputError
@@ -17,7 +17,7 @@ class Scores:
     """
 
     corpus: dict[str, float | None]
-    samples: dict[str, list[float | None]]
+    samples: Mapping[str, Sequence[float | None]]
     unscorable: dict[str, int] = field(default_factory=dict)
 
 
