@@ -9,12 +9,12 @@ weights.
 
 from transformers import AutoConfig, AutoModel, AutoModelForImageTextToText, AutoProcessor
 
-from .branching_blip2_multiview import Blip2MultiViewOutput
 from .configuration_blip2_multiview import PREFIX_TOKENS, VIEWS, Blip2MultiViewConfig
 from .convert_blip2_multiview import convert_blip2_multiview
 from .modeling_blip2_multiview import (
     Blip2MultiViewForConditionalGeneration,
     Blip2MultiViewModel,
+    Blip2MultiViewOutput,
 )
 from .processing_blip2_multiview import Blip2MultiViewProcessor
 

@@ -2,7 +2,8 @@
 
 The language model's encoder reads `[AP] q.. [PA] q.. [LAT] q.. [Q] question` (Section 5.2 of the MIMIC-CXR-VQA paper):
 the model puts everything up to and with `[Q]` in front of the question's tokens. Vision tower, Q-Former and language
-model are transformers' own; this file joins them and builds the prefix.
+model are transformers' own; this file joins them and builds the prefix. The paper calls the mask of missing views
+learned; the released code, and this file, multiply by zero.
 
 What differs from the released model:
 - All images of a batch go through the vision tower in one call, and through each Q-Former once per view.
@@ -12,11 +13,15 @@ What differs from the released model:
 """
 
 import copy
+from dataclasses import dataclass
 
 import torch
 from torch import nn
 from transformers import (
+    AutoConfig,
     AutoModelForSeq2SeqLM,
+    Blip2ForConditionalGeneration,
+    Blip2QFormerModel,
     Blip2VisionModel,
     GenerationConfig,
     GenerationMixin,
@@ -24,8 +29,8 @@ from transformers import (
 )
 from transformers import initialization as init
 from transformers.modeling_outputs import Seq2SeqLMOutput
+from transformers.utils import ModelOutput
 
-from .branching_blip2_multiview import Blip2MultiViewOutput, Blip2ViewBranch, Blip2ViewBranches
 from .checking_blip2_multiview import (
     check_encoder_outputs,
     check_images,
@@ -35,7 +40,84 @@ from .checking_blip2_multiview import (
     check_text,
 )
 from .configuration_blip2_multiview import PREFIX_TOKENS, VIEWS, Blip2MultiViewConfig
-from .starting_blip2_multiview import start_from_blip2
+
+# Arguments of `from_pretrained` that `from_blip2` does not take, and what to do instead.
+REFUSED = {
+    "quantization_config": "the branches must be copied in float: call from_blip2(...).save_pretrained(folder) without "
+    "it, then from_pretrained(folder, quantization_config=...)",
+    "output_loading_info": "it returns the model alone; Blip2ForConditionalGeneration.from_pretrained reports on the "
+    "loading of the checkpoint",
+}
+
+
+@dataclass
+class Blip2MultiViewOutput(ModelOutput):
+    """Encoded images of a batch of studies.
+
+    Args:
+        view_features: (studies, 3, queries, text hidden size), zeros where the study lacks the view.
+        view_mask: (studies, 3), True where the study has the view.
+    """
+
+    view_features: torch.Tensor | None = None
+    view_mask: torch.Tensor | None = None
+
+
+class Blip2ViewBranch(nn.Module):
+    """Queries, Q-Former and projection of one view."""
+
+    def __init__(self, config: Blip2MultiViewConfig):
+        super().__init__()
+        qformer = config.qformer_config
+        self.query_tokens = nn.Parameter(torch.zeros(1, config.num_query_tokens, qformer.hidden_size))
+        self.qformer = Blip2QFormerModel._from_config(qformer)
+        self.projection = nn.Linear(qformer.hidden_size, config.text_config.hidden_size)
+
+    def forward(self, image_states: torch.Tensor, image_study: torch.Tensor, studies: int) -> torch.Tensor:
+        """Features (studies, queries, text hidden size) of the images (images, patches, hidden) of this view.
+
+        A study's images are averaged after the Q-Former; a study without one gets the mean of nothing, which is zero
+        before the projection, and it is for the caller to zero the projection's bias too.
+        """
+        queries = self.query_tokens.expand(image_states.shape[0], -1, -1)
+        states = self.qformer(query_embeds=queries, encoder_hidden_states=image_states).last_hidden_state
+        total = states.new_zeros(studies, *states.shape[1:]).index_add(0, image_study, states)
+        count = torch.bincount(image_study, minlength=studies).clamp(min=1)
+        return self.projection((total / count[:, None, None]).to(self.projection.weight.dtype))
+
+
+class Blip2ViewBranches(nn.Module):
+    """The three branches, in one module so that peft can be told to train it by one name."""
+
+    def __init__(self, config: Blip2MultiViewConfig):
+        super().__init__()
+        self.by_view = nn.ModuleDict({view: Blip2ViewBranch(config) for view in VIEWS})
+        self.block_shape = (config.num_query_tokens, config.text_config.hidden_size)
+
+    def forward(
+        self, image_states: torch.Tensor, image_study: torch.Tensor, image_view: torch.Tensor, studies: int
+    ) -> Blip2MultiViewOutput:
+        """Route image states (images, patches, hidden) to the branches of their views.
+
+        In training every branch runs, one that no image belongs to on the first image, with its block times zero:
+        distributed training waits for a gradient, if only of zeros, of every trained weight on every process.
+        """
+        mask = torch.zeros(studies, len(VIEWS), dtype=torch.bool, device=image_states.device)
+        mask[image_study, image_view] = True
+        blocks = []
+        for number, branch in enumerate(self.by_view.values()):
+            chosen = image_view == number
+            if chosen.any():
+                block = branch(image_states[chosen], image_study[chosen], studies)
+            elif self.training:
+                block = branch(image_states[:1], torch.zeros_like(image_study[:1]), studies)
+            else:
+                # On the images' device: an offloaded branch has its weights on none.
+                dtype = branch.projection.weight.dtype
+                blocks.append(image_states.new_zeros(studies, *self.block_shape, dtype=dtype))
+                continue
+            blocks.append(block * mask[:, number, None, None].to(block.dtype))
+        return Blip2MultiViewOutput(view_features=torch.stack(blocks, dim=1), view_mask=mask)
 
 
 class Blip2MultiViewPreTrainedModel(PreTrainedModel):
@@ -368,3 +450,60 @@ class Blip2MultiViewForConditionalGeneration(Blip2MultiViewPreTrainedModel, Gene
         language_model._tied_weights_keys = {target: source for target, source in ties.items() if target != name}
         language_model.all_tied_weights_keys.pop(name, None)
         self.all_tied_weights_keys.pop(f"language_model.{name}", None)
+
+
+def start_from_blip2(model_class: type[PreTrainedModel], path: str, **kwargs) -> PreTrainedModel:
+    """A model in evaluation mode with the weights of a BLIP-2 checkpoint.
+
+    The four new token embeddings are drawn around the language model's own (same mean and standard deviation in every
+    dimension), the same ones on every call. The trained parts are in float32 if the checkpoint is loaded in float16,
+    as `from_pretrained` has them.
+
+    Args:
+        model_class: `Blip2MultiViewForConditionalGeneration`.
+        path: Folder or Hub id of a `Blip2ForConditionalGeneration` with an encoder-decoder language model.
+        **kwargs: Passed to its `from_pretrained`, such as `dtype` and `attn_implementation`.
+
+    Raises:
+        ValueError: The checkpoint is no BLIP-2, its language model is decoder-only, or an argument cannot be passed on.
+        OSError: There is no checkpoint at `path`.
+    """
+    for name, advice in REFUSED.items():
+        if kwargs.get(name):
+            raise ValueError(f"from_blip2 does not take {name}; {advice}")
+    found, _ = AutoConfig.from_pretrained(path, return_unused_kwargs=True, **kwargs)
+    if found.model_type != "blip-2":
+        raise ValueError(f"{path} is a checkpoint of model_type {found.model_type!r}; from_blip2 takes 'blip-2'")
+    if found.use_decoder_only_language_model:
+        raise ValueError(
+            f"the language model of {path} is {found.text_config.model_type!r}, which is decoder-only; from_blip2 "
+            "takes one with a T5-like model, such as Salesforce/blip2-flan-t5-xl"
+        )
+    blip2 = Blip2ForConditionalGeneration.from_pretrained(path, **kwargs)
+    config = Blip2MultiViewConfig(
+        vision_config=blip2.config.vision_config,
+        qformer_config=blip2.config.qformer_config,
+        text_config=blip2.config.text_config,
+        num_query_tokens=blip2.config.num_query_tokens,
+        dtype=blip2.vision_model.dtype,  # BLIP-2's own would be its Q-Former's, which it keeps in float32
+    )
+    with torch.device("meta"):  # every weight is replaced below
+        model = model_class(config)
+    model.model.vision_model = blip2.vision_model
+    model.language_model = blip2.language_model
+    for branch in model.model.branches.by_view.values():
+        branch.qformer = copy.deepcopy(blip2.qformer)
+        branch.query_tokens = nn.Parameter(blip2.query_tokens.detach().clone())
+        branch.projection = copy.deepcopy(blip2.language_projection)
+    table = model.get_input_embeddings().weight.detach()
+    noise = torch.randn(len(PREFIX_TOKENS), table.shape[1], generator=torch.Generator().manual_seed(0))
+    rows = table.float().mean(0) + noise.to(table.device) * table.float().std(0)
+    model.prefix_embeddings.weight = nn.Parameter(rows.to(blip2.language_projection.weight.dtype))
+    if config.dtype == torch.float16:
+        for part in (model.model.branches, model.prefix_embeddings):
+            part.float()
+    if kwargs.get("attn_implementation") is not None:
+        model.set_attn_implementation(kwargs["attn_implementation"])  # a new model takes the default
+    model.untie_distinct_weights()
+    model.freeze_for_training()
+    return model.eval()

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from blip2_multiview import Blip2MultiViewConfig, Blip2MultiViewForConditionalGeneration
-from blip2_multiview.branching_blip2_multiview import Blip2ViewBranches
+from blip2_multiview.modeling_blip2_multiview import Blip2ViewBranches
 from blip2_multiview_models import IMAGE_STUDY, IMAGE_VIEW, make_inputs, make_lively, make_model
 from torch import nn
 from transformers import Blip2Config, Blip2ForConditionalGeneration, GenerationConfig, T5Config

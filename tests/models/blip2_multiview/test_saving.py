@@ -96,9 +96,7 @@ def test_folder_holds_safetensors_code_and_both_auto_maps(saved):
     parts = (
         "configuration",
         "modeling",
-        "branching",
         "checking",
-        "starting",
         "processing",
         "image_processing",
         "tokenization",
