@@ -101,13 +101,15 @@ def phantom(
     reports: Annotated[int, typer.Option(help="Number of reports.")] = 50,
     seed: Annotated[int, typer.Option(help="The same seed draws the same reports.")] = 0,
     font: Annotated[
-        Path | None, typer.Option(help="A font with Chinese characters; default: one is looked for.")
+        list[Path] | None,
+        typer.Option(help="A font with Chinese characters; hard pages use several. Default: they are looked for."),
     ] = None,
+    hard: Annotated[bool, typer.Option(help="Pages as hard to read as real ones, each difficulty named.")] = False,
 ) -> None:
     """Draw synthetic Chinese reports with exact annotation, boxes and questions. Needs a Chinese font."""
     from rjua_meddqa.phantom.folder import write_phantom
 
-    manifest = write_phantom(out, reports, seed, font)
+    manifest = write_phantom(out, reports, seed, font, hard)
     _echo_counts(manifest["counts"], [])
     _echo_next(out, out, "questions")
 

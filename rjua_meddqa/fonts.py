@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+from collections.abc import Sequence
 from pathlib import Path
 
 from PIL import ImageFont
@@ -23,6 +24,7 @@ FONT_NAMES = (
     "wqy-zenhei",
     "PingFang",
 )
+OTHER_FONT_NAMES = ("NotoSerifCJK-Regular", "NotoSansCJK-Bold", "SourceHanSerifSC-Regular")  # for hard pages
 
 
 def find_font(font: Path | None = None) -> Path:
@@ -37,8 +39,7 @@ def find_font(font: Path | None = None) -> Path:
         if not _has_chinese(font):
             raise ConfigError(f"font {font}: it has no Chinese characters; name another file with --font")
         return font
-    folders = [Path(folder).expanduser() for folder in FONT_FOLDERS]
-    files = sorted(path for folder in folders if folder.is_dir() for path in folder.rglob("*.[ot]t[cf]"))
+    files = _font_files()
     for name in FONT_NAMES:
         for path in files:
             if path.stem == name:
@@ -47,6 +48,23 @@ def find_font(font: Path | None = None) -> Path:
         f"no Chinese font below {', '.join(FONT_FOLDERS[:3])}; install the Debian package fonts-noto-cjk "
         "(or fonts-wqy-microhei), or name a font file with --font"
     )
+
+
+def find_fonts(named: Sequence[Path] = ()) -> list[Path]:
+    """The fonts `named`, or every Chinese font below the usual folders: that of `find_font` first, then the others.
+
+    Raises: as `find_font`.
+    """
+    if named:
+        return [find_font(font) for font in named]
+    first = find_font()
+    files = [path for path in _font_files() if path.stem in (*FONT_NAMES, *OTHER_FONT_NAMES)]
+    return [first, *sorted({path.stem: path for path in files if path.stem != first.stem}.values())]
+
+
+def _font_files() -> list[Path]:
+    folders = [Path(folder).expanduser() for folder in FONT_FOLDERS]
+    return sorted(path for folder in folders if folder.is_dir() for path in folder.rglob("*.[ot]t[cf]"))
 
 
 def _has_chinese(font: Path) -> bool:

@@ -1,19 +1,21 @@
-"""Puts a report on a sheet: title, fields in columns, table with or without lines in one or two blocks, sections."""
+"""Puts a report on a sheet: title, fields in columns, table, sections, and what a hard page has besides."""
 
-import math
 import random
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from PIL import Image
 
+from rjua_meddqa.phantom.difficulties import Difficulty
+from rjua_meddqa.phantom.disturbances import put_margin_text, put_scan, put_stamp
 from rjua_meddqa.phantom.report import Report
-from rjua_meddqa.phantom.sheet import Sheet
-from rjua_meddqa.schema import HIGH, LOW, MISSING, Box, TableRow
+from rjua_meddqa.phantom.sheet import LEADING, MARGIN, Sheet
+from rjua_meddqa.phantom.table import TableStyle, draw_table_style, put_table, table_width
+from rjua_meddqa.schema import MISSING, Box
 
-MARGIN = 70  # pixels; what a cropped photo may lose
-LEADING = 1.65  # row height in character heights
 TWO_BLOCKS_FROM = 8  # rows
+SCAN_SHARE = 0.36  # of the width between the margins
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,19 @@ class Style:
     unit_column: bool
     marks: bool  # arrows behind results out of range
     colon: str
+    table: TableStyle = field(default_factory=TableStyle)
+
+
+@dataclass(frozen=True)
+class Sheetful:
+    """A page that was laid out: grey image, box of every printed piece, and the texts of each line in reading order.
+
+    Words of stamps are not in it: nobody would write them down.
+    """
+
+    image: Image.Image
+    boxes: list[Box]
+    lines: tuple[tuple[str, ...], ...]
 
 
 def draw_style(draw: random.Random, report: Report, narrow: bool) -> Style:
@@ -46,31 +61,64 @@ def draw_style(draw: random.Random, report: Report, narrow: bool) -> Style:
     )
 
 
-def lay_out(report: Report, style: Style, font: Path) -> tuple[Image.Image, list[Box]]:
-    """The page as a grey image, and the box of every printed piece in its pixels. Long items make the page wider."""
+def harden(style: Style, draw: random.Random, flags: Collection[Difficulty]) -> Style:
+    """`style` with those of `flags` that are about a table's columns."""
+    wraps = Difficulty.WRAPPED_NAMES in flags, Difficulty.WRAPPED_RANGES in flags
+    style = replace(style, table=draw_table_style(draw, *wraps, apart=Difficulty.SIDE_BY_SIDE in flags))
+    if Difficulty.UNIT_COLUMN in flags or Difficulty.WRAPPED_RANGES in flags:
+        style = replace(style, unit_column=True)
+    if Difficulty.SIDE_BY_SIDE in flags:
+        style = replace(style, blocks=2, width=1600)
+    elif Difficulty.GROUPS in flags:  # long ranges leave no room for a second block
+        style = replace(style, blocks=1)
+    return replace(style, header_columns=min(style.header_columns, 3)) if Difficulty.NO_COLON in flags else style
+
+
+def lay_out(report: Report, style: Style, font: Path, flags: Collection[Difficulty] = (), seed: int = 0) -> Sheetful:
+    """The page with `flags`; long items make it wider. `seed` places what hard pages have besides."""
     if report.table:
-        style = replace(style, width=max(style.width, _table_width(report, style, font)))
+        style = replace(style, width=max(style.width, table_width(report, style, font)))
+    draw = random.Random(f"meddqa {seed} disturbances")
     sheet = Sheet(style.width, font)
     sheet.y = MARGIN
     sheet.centred(report.hospital, style.size + 14)
     sheet.y += round((style.size + 14) * LEADING)
+    header = report.header
+    if Difficulty.EMPTY_NAME in flags:  # on the line of the title, near it
+        header = tuple(pair for pair in header if pair[0] != "姓名")
+        left = (style.width - sheet.measure(report.title, style.size + 6)) / 2 - sheet.measure("姓名：", style.size)
+        sheet.text(left - style.size * draw.uniform(1.0, 5.0), f"姓名{style.colon}", style.size, dy=3)
     sheet.centred(report.title, style.size + 6)
     sheet.y += round((style.size + 6) * LEADING)
-    _fields(sheet, report.header, style, style.header_columns)
+    if Difficulty.NO_COLON in flags:
+        _bare_fields(sheet, header, style)
+    else:
+        _fields(sheet, header, style, style.header_columns)
     sheet.rule(MARGIN, style.width - MARGIN)
     sheet.y += style.size // 2
+    body = sheet.y
     if report.table:
-        _table(sheet, report, style)
-    for heading, text in report.sections:
-        _section(sheet, heading, text, style)
+        put_table(sheet, report, style)
+    scan = [] if Difficulty.SCAN not in flags else put_scan(sheet, round(style.width * SCAN_SHARE), style.size, draw)
+    for number, (heading, text) in enumerate(report.sections):
+        _section(sheet, heading, text, style, style.width * SCAN_SHARE + style.size if scan and not number else 0)
+        if scan and not number:
+            for x, y, word, size in scan:
+                sheet.text(x, word, size, dy=y - sheet.y, row=f"scan {y}")
+            sheet.y = max(sheet.y, sheet.bottom_of_pictures() + style.size)
     sheet.y += style.size // 2
     sheet.rule(MARGIN, style.width - MARGIN)
     sheet.y += style.size // 2
     _fields(sheet, report.footer, style, min(3, style.header_columns))
-    return sheet.draw(sheet.y + MARGIN)
+    if Difficulty.MARGIN_TEXT in flags:
+        put_margin_text(sheet, style.size - 4, draw)
+    if Difficulty.STAMP in flags:
+        put_stamp(sheet, body, style.size, draw)
+    image, boxes = sheet.draw(sheet.y + MARGIN)
+    return Sheetful(image, boxes, sheet.reading_order())
 
 
-def _fields(sheet: Sheet, pairs: tuple[tuple[str, str], ...], style: Style, columns: int) -> None:
+def _fields(sheet: Sheet, pairs: Sequence[tuple[str, str]], style: Style, columns: int) -> None:
     """Key-value pairs in columns; one that does not fit into its column starts a row of its own."""
     column_width = (style.width - 2 * MARGIN) / columns
     column = 0
@@ -85,80 +133,33 @@ def _fields(sheet: Sheet, pairs: tuple[tuple[str, str], ...], style: Style, colu
     sheet.y += round(style.size * LEADING)
 
 
-def _table(sheet: Sheet, report: Report, style: Style) -> None:
-    """The rows in blocks side by side, each with its own heading."""
-    per_block = -(-len(report.table) // style.blocks)
-    cells = _all_cells(report, style)
-    # Columns share the room that their longest cells leave, so that no cell runs into the next.
-    needed = _needed_widths(sheet, cells, style)
-    spare = (style.width - 2 * MARGIN) / style.blocks - sum(needed)
-    widths = [width + spare / len(needed) for width in needed]
-    top, height = sheet.y, round(style.size * (LEADING + 0.2 * style.lined))
-    for line in range(per_block + 1):
-        for block in range(style.blocks):
-            number = block * per_block + line
-            if line and number > len(report.table):
-                continue
-            x = MARGIN + block * sum(widths)
-            for width, cell in zip(widths, cells[number if line else 0], strict=True):
-                if cell:
-                    sheet.text(x + style.size * 0.3, cell, style.size, dy=style.size * 0.15)
-                x += width
-        if style.lined or line == 0:
-            sheet.rule(MARGIN, style.width - MARGIN, 1)
-        sheet.y += height
-        if line == 0 and not style.lined:
-            sheet.rule(MARGIN, style.width - MARGIN, 1)
-            sheet.y += 4
-    sheet.rule(MARGIN, style.width - MARGIN, 1)
-    if style.lined:
-        _column_rules(sheet, style, widths, top)
-    sheet.y += 4
+def _bare_fields(sheet: Sheet, pairs: Sequence[tuple[str, str]], style: Style) -> None:
+    """Keys without a colon, each column of keys and of values with its left edge."""
+    columns = style.header_columns
+    column_width = (style.width - 2 * MARGIN) / columns
+    indent = max(sheet.measure(key, style.size) for key, _ in pairs) + style.size
+    column = 0
+    for key, value in pairs:
+        shown = "" if value == MISSING else value
+        wide = indent + sheet.measure(shown, style.size) > column_width - style.size
+        if column == columns or (wide and column):
+            sheet.y += round(style.size * LEADING)
+            column = 0
+        x = MARGIN + column * column_width
+        sheet.text(x, key, style.size)
+        if shown:
+            sheet.text(x + indent, shown, style.size)
+        column = columns if wide else column + 1
+    sheet.y += round(style.size * LEADING)
 
 
-def _table_width(report: Report, style: Style, font: Path) -> int:
-    """The page's width that its table needs."""
-    needed = _needed_widths(Sheet(style.width, font), _all_cells(report, style), style)
-    return math.ceil(2 * MARGIN + style.blocks * sum(needed))
-
-
-def _needed_widths(sheet: Sheet, cells: list[tuple[str, ...]], style: Style) -> list[float]:
-    """Width of each column's longest cell and the gap behind it."""
-    columns = zip(*cells, strict=True)
-    return [max(sheet.measure(cell, style.size) for cell in column) + style.size for column in columns]
-
-
-def _all_cells(report: Report, style: Style) -> list[tuple[str, ...]]:
-    """The heading's cells, then those of every row."""
-    item, result, limits = report.words
-    heads = (item, result, "单位", limits) if style.unit_column else (item, result, limits)
-    return [heads, *(_cells(row, unit, style) for row, unit in zip(report.table, report.units, strict=True))]
-
-
-def _column_rules(sheet: Sheet, style: Style, widths: list[float], top: float) -> None:
-    for block in range(style.blocks):
-        x = MARGIN + block * sum(widths)
-        for width in widths:
-            sheet.column_rule(x, top, sheet.y)
-            x += width
-    sheet.column_rule(style.width - MARGIN, top, sheet.y)
-
-
-def _cells(row: TableRow, unit: str, style: Style) -> tuple[str, ...]:
-    """What stands in the columns. A range that is not there is left blank."""
-    mark = {HIGH: "↑", LOW: "↓"}.get(row.is_normal, "") if style.marks else ""
-    limits = "" if row.range == MISSING else row.range
-    if style.unit_column:
-        return row.item, row.result + mark, unit, limits.removesuffix(unit) if unit else limits
-    return row.item, row.result + mark, limits
-
-
-def _section(sheet: Sheet, heading: str, text: str, style: Style) -> None:
-    """A heading, and below it the text in lines."""
+def _section(sheet: Sheet, heading: str, text: str, style: Style, beside: float = 0) -> None:
+    """A heading, and below it the text in lines, paragraph by paragraph; `beside` pixels on the right stay free."""
     sheet.text(MARGIN, f"{heading}{style.colon}", style.size + 2)
     sheet.y += round((style.size + 2) * LEADING)
     indent = MARGIN + style.size
-    for line in sheet.wrap(text, style.size, style.width - MARGIN - indent):
-        sheet.text(indent, line, style.size)
-        sheet.y += round(style.size * LEADING)
+    for paragraph in text.split("\n"):
+        for line in sheet.wrap(paragraph, style.size, style.width - MARGIN - indent - beside):
+            sheet.text(indent, line, style.size)
+            sheet.y += round(style.size * LEADING)
     sheet.y += style.size // 2

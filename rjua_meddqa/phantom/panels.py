@@ -64,8 +64,11 @@ class Item:
         """The range as annotators write it down: limits and unit without a space between them."""
         if self.high is None:
             return self.expected or MISSING
-        limits = f"{self.number(self.low)}-{self.number(self.high)}" if self.low is not None else f"<{self.high:g}"
-        return limits + self.unit
+        return (self.limits(self.low, self.high) if self.low is not None else f"<{self.high:g}") + self.unit
+
+    def limits(self, low: float, high: float) -> str:
+        """Two limits with this item's decimals."""
+        return f"{self.number(low)}-{self.number(high)}"
 
     def outcome(self, row: TableRow) -> str:
         """Title of the context that `row` leads to, or ""."""

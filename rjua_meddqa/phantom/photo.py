@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from PIL import Image, ImageFilter
 
-from rjua_meddqa.phantom.layout import MARGIN
+from rjua_meddqa.phantom.sheet import MARGIN
 from rjua_meddqa.schema import Box, Point
 
 STEEPEST = 15.0  # degrees between opposite edges of a page of high quality

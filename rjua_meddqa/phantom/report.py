@@ -53,10 +53,11 @@ class Report:
 
 def draw_report(draw: random.Random) -> Report:
     """A laboratory or a clinical report of a patient who does not exist."""
-    return _laboratory(draw) if draw.random() < LABORATORY_SHARE else _clinical(draw)
+    return draw_laboratory(draw) if draw.random() < LABORATORY_SHARE else draw_clinical(draw)
 
 
-def _laboratory(draw: random.Random) -> Report:
+def draw_laboratory(draw: random.Random) -> Report:
+    """A report with a table of one or two panels."""
     names = [draw.choice(sorted(PANELS))]
     specimen = SPECIMENS.get(names[0], SERUM)
     others = [name for name in sorted(PANELS) if name not in names and SPECIMENS.get(name, SERUM) == specimen]
@@ -90,7 +91,8 @@ def _laboratory(draw: random.Random) -> Report:
     )
 
 
-def _clinical(draw: random.Random) -> Report:
+def draw_clinical(draw: random.Random) -> Report:
+    """A report with a description and a conclusion."""
     kind = draw.choice(KINDS)
     description, conclusion, titles = kind.draw(draw)
     fields = [(key, draw.choice(values)) for key, values in kind.header.items()]

@@ -1,14 +1,29 @@
-"""A white sheet that text and lines are put on, and that knows the box of every piece of text on it."""
+"""A white sheet that text, lines and pictures are put on, and that knows the box of every piece of text on it."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from PIL import Image, ImageDraw
+from PIL import Image, ImageChops, ImageDraw
 
 from rjua_meddqa.fonts import load_font
 from rjua_meddqa.schema import Box
 
 INK, PAPER = 25, 255
+BURNED_IN = 235  # letters on a picture
+MARGIN = 70  # pixels; what a cropped photo may lose
+LEADING = 1.65  # row height in character heights
+
+
+@dataclass(frozen=True)
+class _Text:
+    x: float
+    y: float
+    text: str
+    size: int
+    row: Hashable  # texts of one row follow each other
+    is_vertical: bool = False
 
 
 class Sheet:
@@ -21,21 +36,39 @@ class Sheet:
 
     def __init__(self, width: int, font: Path) -> None:
         self.width, self.font, self.y = width, font, 0
-        self._texts: list[tuple[float, float, str, int]] = []
+        self._texts: list[_Text] = []
         self._lines: list[tuple[float, float, float, float, int]] = []
+        self._pictures: list[tuple[int, int, Image.Image]] = []
+        self._overlays: list[tuple[int, int, Image.Image]] = []
 
     def measure(self, text: str, size: int) -> float:
         """Width of `text` in pixels."""
         return load_font(self.font, size).getlength(text)
 
-    def text(self, x: float, text: str, size: int, dy: float = 0) -> float:
-        """Put `text` at (x, y + dy); returns where it ends."""
-        self._texts.append((x, self.y + dy, text, size))
+    def text(self, x: float, text: str, size: int, dy: float = 0, row: Hashable = None) -> float:
+        """Put `text` at (x, y + dy); returns where it ends. Texts put at one y are one row, unless `row` says else."""
+        self._texts.append(_Text(x, self.y + dy, text, size, self.y if row is None else row))
         return x + self.measure(text, size)
+
+    def vertical(self, x: float, y: float, text: str, size: int) -> None:
+        """Put `text` so that it runs up the page, its upper left corner at (x, y)."""
+        self._texts.append(_Text(x, y, text, size, f"vertical {x}", is_vertical=True))
 
     def centred(self, text: str, size: int) -> None:
         """Put `text` in the middle of the row."""
         self.text((self.width - self.measure(text, size)) / 2, text, size)
+
+    def picture(self, x: float, y: float, image: Image.Image) -> None:
+        """Put a grey image below the text; text over it is drawn light."""
+        self._pictures.append((round(x), round(y), image))
+
+    def overlay(self, x: float, y: float, image: Image.Image) -> None:
+        """Lay a grey image over the text, as ink: where it is white, what is below stays."""
+        self._overlays.append((round(x), round(y), image))
+
+    def bottom_of_pictures(self) -> int:
+        """The lowest pixel row of a picture, 0 without any."""
+        return max((y + image.height for _, y, image in self._pictures), default=0)
 
     def rule(self, left: float, right: float, thickness: int = 2) -> None:
         """A horizontal line at y."""
@@ -55,18 +88,59 @@ class Sheet:
             line += character
         return [*lines, line] if line else lines
 
+    def wrap_cell(self, text: str, size: int, width: float) -> list[str]:
+        """As `wrap`, but no number and no Latin word is broken unless it is longer than a line."""
+        lines, line = [], ""
+        for piece in re.findall(r"[A-Za-z0-9.]+-?\s*|\S\s*", text):
+            if line and self.measure((line + piece).rstrip(), size) > width and piece[0] not in "，。；、：）):":
+                lines.append(line.rstrip())
+                line = ""
+            line += piece
+        lines = [*lines, line.rstrip()] if line else lines
+        return [part for line in lines for part in self.wrap(line, size, max(width, 3 * size))]
+
+    def reading_order(self) -> tuple[tuple[str, ...], ...]:
+        """The texts of each row, rows as they were put."""
+        rows: list[tuple[Hashable, list[str]]] = []
+        for text in self._texts:
+            if rows and rows[-1][0] == text.row:
+                rows[-1][1].append(text.text)
+            else:
+                rows.append((text.row, [text.text]))
+        return tuple(tuple(texts) for _, texts in rows)
+
     def draw(self, height: int) -> tuple[Image.Image, list[Box]]:
         """The sheet as a grey image (width, height) and the box of every text, in the order in which they were put."""
         image = Image.new("L", (self.width, height), PAPER)
+        for x, y, picture in self._pictures:
+            image.paste(picture, (x, y))
         pen = ImageDraw.Draw(image)
         for left, top, right, bottom, thickness in self._lines:
             pen.line((left, top, right, bottom), fill=INK, width=thickness)
-        boxes = []
-        for x, y, text, size in self._texts:
-            font = load_font(self.font, size)
-            pen.text((x, y), text, font=font, fill=INK)
-            boxes.append(_rectangle(pen.textbbox((x, y), text, font=font), text))
+        boxes = [self._draw_up(image, text) if text.is_vertical else self._draw_text(pen, text) for text in self._texts]
+        for x, y, overlay in self._overlays:
+            area = (x, y, x + overlay.width, y + overlay.height)
+            image.paste(ImageChops.darker(image.crop(area), overlay), area[:2])
         return image, boxes
+
+    def _draw_text(self, pen: ImageDraw.ImageDraw, text: _Text) -> Box:
+        font = load_font(self.font, text.size)
+        is_burned_in = any(
+            x <= text.x < x + picture.width and y <= text.y < y + picture.height for x, y, picture in self._pictures
+        )
+        pen.text((text.x, text.y), text.text, font=font, fill=BURNED_IN if is_burned_in else INK)
+        return _rectangle(pen.textbbox((text.x, text.y), text.text, font=font), text.text)
+
+    def _draw_up(self, image: Image.Image, text: _Text) -> Box:
+        font = load_font(self.font, text.size)
+        left, top, right, bottom = font.getbbox(text.text)
+        strip = Image.new("L", (round(right - left), round(bottom - top)), PAPER)
+        ImageDraw.Draw(strip).text((-left, -top), text.text, font=font, fill=INK)
+        strip = strip.transpose(Image.Transpose.ROTATE_90)
+        x, y = round(text.x), round(text.y)
+        image.paste(strip, (x, y))
+        corners = ((x, y + strip.height), (x, y), (x + strip.width, y), (x + strip.width, y + strip.height))
+        return Box(corners, text.text)
 
 
 def _rectangle(edges: Sequence[float], text: str) -> Box:

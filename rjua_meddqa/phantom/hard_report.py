@@ -1,0 +1,162 @@
+"""What hard pages say: ranges by group, units in many spellings, similar items, long findings; each with its verdict.
+
+The verdict is known by construction: a result is drawn for the patient's own group, clearly inside or outside of it.
+Where the page does not say which group the patient is in (phases of the cycle), all groups decide together.
+"""
+
+import random
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+from rjua_meddqa.phantom.difficulties import LABORATORY_ONLY, Difficulty
+from rjua_meddqa.phantom.panels import PANELS, SERUM, SPECIMENS, Item
+from rjua_meddqa.phantom.report import Report, draw_clinical, draw_laboratory
+from rjua_meddqa.schema import HIGH, LOW, MISSING, NORMAL, UNDECIDED, TableRow
+
+POWER = "10^"
+_POWERS = ("×10^{}/L", "10^{}/L", "10*{}/L", "*10^{}/L", "10E{}/L", "10~{}/L", "10{}/L", "x10*{}/L", "10⁹/L")
+_SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+SIMILAR = (
+    Item("总胆红素", "μmol/L", 5.0, 21.0, 1),
+    Item("直接胆红素", "μmol/L", 0.0, 6.8, 1),
+    Item("间接胆红素", "μmol/L", 1.7, 10.2, 1),
+    Item("丙氨酸氨基转移酶", "U/L", 9, 50, 0),
+    Item("天门冬氨酸氨基转移酶", "U/L", 15, 40, 0),
+    Item("游离三碘甲状腺原氨酸", "pmol/L", 3.1, 6.8, 2),
+    Item("三碘甲状腺原氨酸", "nmol/L", 1.3, 3.1, 2),
+    Item("游离甲状腺素", "pmol/L", 12.0, 22.0, 2),
+    Item("甲状腺素", "nmol/L", 66, 181, 1),
+    Item("免疫球蛋白A", "g/L", 0.7, 4.0, 2),
+    Item("免疫球蛋白G", "g/L", 7.0, 16.0, 2),
+    Item("免疫球蛋白M", "g/L", 0.4, 2.3, 2),
+    Item("补体C3", "g/L", 0.9, 1.8, 2),
+    Item("补体C4", "g/L", 0.1, 0.4, 2),
+    Item("α1-微球蛋白", "mg/L", 10, 30, 1),
+    Item("β2-微球蛋白", "mg/L", 1.0, 3.0, 1),
+)
+_PHASES = (("卵泡期", 1.0), ("排卵期", 1.7), ("黄体期", 0.6))
+_UNLISTED = (("检测平台", "AU5800"), ("采样护士", "王某"), ("样本编码", "B20437"), ("就诊来源", "门诊三楼"))
+_PARAGRAPHS = (
+    "右肾下盏见强回声(大小约6.5mm×4.2mm)，后方伴声影，较前片(2021.03)略增大。",
+    "左肾上极囊性灶，大小约21.3×18.6mm（Bosniak I级），边界清，未见分隔。",
+    "膀胱壁光整，残余尿约12.5ml；内壁未见占位(请结合临床)。",
+    "前列腺大小约4.8×4.0×3.6cm，内腺增大(约2.9cm)，回声不均，见钙化灶(最大约0.4cm)。",
+    "双侧输尿管上段未见扩张，内径约0.3~0.5cm；下段显示不清（肠气干扰）。",
+    "腹膜后未见肿大淋巴结，大血管旁(腹主动脉左侧)见数枚小淋巴结，短径均小于0.8cm。",
+)
+
+
+def draw_hard_report(draw: random.Random, flags: Collection[Difficulty]) -> Report:
+    """A report that has those of `flags` that are about what a page says."""
+    if any(flag in LABORATORY_ONLY for flag in flags):
+        report = _laboratory(draw, flags)
+    elif Difficulty.SCAN in flags or Difficulty.PARAGRAPHS in flags:
+        report = draw_clinical(draw)
+    else:
+        report = draw.choice((draw_clinical, draw_laboratory))(draw)
+    if Difficulty.PARAGRAPHS in flags:
+        report = _with_paragraphs(report, draw)
+    if Difficulty.NO_COLON in flags:
+        more = draw.sample(_UNLISTED, 2)
+        report = replace(report, header=(*report.header, *more))
+    return report
+
+
+def join_unit(limits: str, unit: str) -> str:
+    """A range with its unit as annotators write it: directly behind it, but no digit behind a digit."""
+    return limits + (" " if unit[:1].isdigit() and limits[-1:].isdigit() else "") + unit
+
+
+def _laboratory(draw: random.Random, flags: Collection[Difficulty]) -> Report:
+    report = draw_laboratory(draw)
+    items = _items(report, draw, flags)
+    sex = dict(report.header)["性别"]
+    age = int(dict(report.header)["年龄"].removesuffix("岁"))
+    rows, units = [], []
+    for item in items:
+        unit = _spell(item.unit, draw) if Difficulty.UNIT_COLUMN in flags else item.unit
+        if Difficulty.GROUPS in flags and item.low is not None and draw.random() < 0.6:
+            row = _row_by_group(item, unit, sex, age, draw)
+        else:
+            row = item.draw(draw)
+            if row.range not in (MISSING, item.expected):
+                row = replace(row, range=join_unit(row.range.removesuffix(item.unit), unit))
+        rows.append(row)
+        units.append(unit if row.range not in (MISSING, item.expected) else "")
+    return replace(report, table=tuple(rows), units=tuple(units), findings=())
+
+
+def _items(report: Report, draw: random.Random, flags: Collection[Difficulty]) -> Sequence[Item]:
+    powers = PANELS["血常规"][: 5 if Difficulty.SIMILAR_ITEMS in flags else None]
+    similar = draw.sample(SIMILAR, draw.randint(8, len(SIMILAR)))
+    if Difficulty.UNIT_COLUMN in flags or Difficulty.SIMILAR_ITEMS in flags:
+        return [
+            *(powers if Difficulty.UNIT_COLUMN in flags else ()),
+            *(similar if Difficulty.SIMILAR_ITEMS in flags else ()),
+        ]
+    if Difficulty.SIDE_BY_SIDE in flags:
+        return [item for name in ("肝功能", "肾功能") for item in PANELS[name]]
+    specimen = dict(report.header)["标本种类"]
+    name = draw.choice([name for name in sorted(PANELS) if SPECIMENS.get(name, SERUM) == specimen])
+    return PANELS[name]
+
+
+def _spell(unit: str, draw: random.Random) -> str:
+    """A unit with a power of ten in another spelling; other units as they are."""
+    if POWER not in unit:
+        return unit
+    exponent = unit.partition(POWER)[2].removesuffix("/L")
+    spelling = draw.choice(_POWERS)
+    return spelling.format(exponent) if "{" in spelling else f"10{exponent.translate(_SUPERSCRIPTS)}/L"
+
+
+def _row_by_group(item: Item, unit: str, sex: str, age: int, draw: random.Random) -> TableRow:
+    """A row whose range is one per group; the result is clear for the patient's group."""
+    low, high = item.low or 0.0, item.high or 1.0
+    kind = draw.choice(("sex", "age", "phase"))
+    if kind == "sex":
+        other = (low * 0.8, high * 0.85)
+        bounds = {"男": (low, high), "女": other}
+        own = bounds[sex]
+        form = draw.choice(("{}:{} {}:{}", "{}性{};{}性{}", "{}:{},{}:{}"))
+        limits = form.format("男", item.limits(*bounds["男"]), "女", item.limits(*bounds["女"]))
+    elif kind == "age":
+        border = draw.choice((18, 40, 60))
+        young, old = (low, high), (low * 1.1, high * 1.25)
+        own = young if age < border else old
+        form = draw.choice(("<{0}岁 {1} ≥{0}岁 {2}", "<{0}岁:{1};≥{0}岁:{2}", "0-{3}岁 {1} {0}-100岁 {2}"))
+        limits = form.format(border, item.limits(*young), item.limits(*old), border - 1)
+    else:
+        own = None
+        limits = " ".join(f"{name}:{item.limits(low * factor, high * factor)}" for name, factor in _PHASES)
+    value, verdict = _value_of(item, own, [(low * factor, high * factor) for _, factor in _PHASES], draw)
+    return TableRow(item.name, item.number(value), join_unit(limits, unit), verdict)
+
+
+def _value_of(
+    item: Item, own: tuple[float, float] | None, groups: Sequence[tuple[float, float]], draw: random.Random
+) -> tuple[float, str]:
+    """A result and its verdict: by the patient's own range, or by all `groups` where that is not known."""
+    bounds = own or (min(low for low, _ in groups), max(high for _, high in groups))
+    state = draw.choice((NORMAL, HIGH, LOW)) if bounds[0] > 0 else draw.choice((NORMAL, HIGH))
+    if state == HIGH:
+        return bounds[1] * draw.uniform(1.2, 2.0), HIGH
+    if state == LOW:
+        return bounds[0] * draw.uniform(0.3, 0.8), LOW
+    if own is not None:
+        return bounds[0] + (bounds[1] - bounds[0]) * draw.uniform(0.2, 0.8), NORMAL
+    low, high = max(low for low, _ in groups), min(high for _, high in groups)
+    if low < high:
+        return low + (high - low) * draw.uniform(0.2, 0.8), NORMAL
+    value = float(item.number((low + high) / 2))
+    return value, UNDECIDED
+
+
+def _with_paragraphs(report: Report, draw: random.Random) -> Report:
+    """The description as numbered paragraphs, each on lines of its own."""
+    (heading, _), *others = report.sections
+    chosen = draw.sample(_PARAGRAPHS, draw.randint(3, 5))
+    if any("前列腺" in text for text in chosen):
+        report = replace(report, header=tuple((k, "男" if k == "性别" else v) for k, v in report.header))
+    text = "\n".join(f"{number}.{text}" for number, text in enumerate(chosen, start=1))
+    return replace(report, sections=((heading, text), *others), findings=())
