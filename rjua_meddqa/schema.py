@@ -89,6 +89,34 @@ class TableRow:
 
 
 @dataclass(frozen=True, slots=True)
+class PrintedRow:
+    """A row of a laboratory table as a page prints it, each cell apart; "" where a cell is empty.
+
+    Attributes:
+        unit: of the result and of the range: what the column of units says, never a part of `range`.
+        range: the reference range as its cell says it, which may hold a unit itself.
+        flags: arrows and words of a column of flags.
+        is_one_line: whether result and range stand on one printed line of the page, by their boxes; where they do not,
+            one of them may be another row's, and nothing is concluded from the two.
+    """
+
+    item: str
+    result: str
+    unit: str = ""
+    range: str = ""
+    flags: str = ""
+    is_one_line: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class DraftRow(PrintedRow):
+    """A printed row and whether its result is normal: one of IS_NORMAL_VALUES, and why."""
+
+    is_normal: str = UNDECIDED
+    is_normal_reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Annotation:
     """All that people wrote down about one report image.
 

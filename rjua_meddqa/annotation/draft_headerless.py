@@ -4,10 +4,10 @@ import re
 from collections.abc import Sequence
 
 from rjua_meddqa.annotation.cells import Cell, is_arrow, rows, tokens
-from rjua_meddqa.annotation.draft_rows import table_row
+from rjua_meddqa.annotation.draft_rows import printed_row
 from rjua_meddqa.annotation.normality import polarity
 from rjua_meddqa.annotation.ranges import parse_number, parse_range
-from rjua_meddqa.schema import TableRow
+from rjua_meddqa.schema import PrintedRow
 
 FEWEST_ROWS = 3  # with a range each: fewer are more likely measurements in a text
 _DATE = re.compile(r"\d{4}[-/.年]\d{1,2}|\d{1,2}:\d{2}")
@@ -15,7 +15,7 @@ _NAMED_RANGE = re.compile(r"\s*(?:参考|正常|标准|生物参考)(?:值|范�
 _NAME = re.compile(r"[\u4e00-\u9fffA-Za-zα-ωΑ-Ω]")
 
 
-def read_headerless(cells: Sequence[Cell]) -> tuple[list[TableRow], set[Cell]]:
+def read_headerless(cells: Sequence[Cell]) -> tuple[list[PrintedRow], set[Cell]]:
     """Rows that look like those of a laboratory table, and their cells; nothing where too few have a range."""
     found: list[tuple[list[str], list[Cell]]] = []
     places: list[int] = []  # of a name among those of its row: tables may stand side by side
@@ -31,7 +31,7 @@ def read_headerless(cells: Sequence[Cell]) -> tuple[list[TableRow], set[Cell]]:
     if sum(bool(texts[2]) for texts, _ in found) < FEWEST_ROWS:
         return [], set()
     order = sorted(range(len(found)), key=places.__getitem__)
-    table = [table_row(*found[number][0]) for number in order]
+    table = [printed_row(*found[number][0]) for number in order]
     return table, {cell for _, used in found for cell in used}
 
 

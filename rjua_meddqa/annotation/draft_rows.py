@@ -1,24 +1,54 @@
-"""A quadruplet out of the texts of a printed row."""
+"""A row of a drafted table: from the texts of its printed cells to a quadruplet, in three steps.
+
+`printed_row` tidies the cells and keeps them apart, `judge_row` adds the verdict once the page's patient is known,
+`quadruplet` writes what annotators write: the range with its unit behind it.
+"""
 
 import re
 
+from rjua_meddqa.annotation.groups import Patient
 from rjua_meddqa.annotation.normality import is_blank, judge
 from rjua_meddqa.annotation.ranges import parse_range
-from rjua_meddqa.schema import MISSING, TableRow
+from rjua_meddqa.schema import MISSING, UNDECIDED, DraftRow, PrintedRow, TableRow
 
 _FLAG = re.compile(r"(.*\d)\s*[(（]?(HH?|LL?|偏?[高低])[)）]?")
 _MISREAD_UNIT = re.compile(r"(?<=mo)[1I|](?=/)")  # mmo1/L
+_GOES_ON_A_NUMBER = re.compile(r"[\d.,Ee^~-]")
 
 
-def table_row(item: str, result: str, reference: str, unit: str, flags: str) -> TableRow:
-    """A quadruplet of printed texts: the unit follows its range as in the annotation, empty cells say 无."""
-    reference, unit = (_MISREAD_UNIT.sub("l", text) for text in (reference, unit))
+def printed_row(
+    item: str, result: str, reference: str, unit: str, flags: str = "", is_one_line: bool = True
+) -> PrintedRow:
+    """A row of printed texts, tidied: a flag read with the result is taken off, blank cells are "".
+
+    Args:
+        unit: what stands in a column of units, "" where there is none. It is never glued to the range: 4-10 and
+            10*9/L would give 4-1010*9/L.
+        is_one_line: whether result and range stand on one printed line, by their boxes (see `schema.PrintedRow`).
+    """
+    reference, unit = (_MISREAD_UNIT.sub("l", text.strip()) for text in (reference, unit))
     if is_blank(reference):
         reference = ""
-    if unit and reference[-1:].isdigit() and not reference.lower().endswith(unit.lower()):
-        reference += unit
     flagged = _FLAG.fullmatch(result)
-    if flagged and (flagged[2] != "L" or parse_range(reference).unit not in ("", "L")):  # 1.5 L may be litres
+    if flagged and (flagged[2] != "L" or (parse_range(reference).unit or unit) not in ("", "L")):  # 1.5 L may be litres
         result, flags = flagged[1], flags + flagged[2]
-    verdict = judge(result, reference, flags).verdict
-    return TableRow(item or MISSING, result or MISSING, reference or MISSING, verdict)
+    return PrintedRow(item, result, unit, reference, flags, is_one_line)
+
+
+def judge_row(row: PrintedRow, patient: Patient) -> DraftRow:
+    """`row` with its verdict; none where result and range stand on different lines."""
+    cells = (row.item, row.result, row.unit, row.range, row.flags, row.is_one_line)
+    if not row.is_one_line and row.result and row.range:
+        return DraftRow(*cells, UNDECIDED, "result and range stand on different lines")
+    return DraftRow(*cells, *judge(row.result, row.range, row.flags, row.unit, patient))
+
+
+def quadruplet(row: DraftRow) -> TableRow:
+    """`row` as the released files write it: the unit right behind the range, empty cells 无.
+
+    A space keeps a unit such as 10*9/L from going on with the digits of the range.
+    """
+    reference = row.range
+    if row.unit and reference[-1:].isdigit() and not reference.lower().endswith(row.unit.lower()):
+        reference += (" " if _GOES_ON_A_NUMBER.match(row.unit) else "") + row.unit
+    return TableRow(row.item or MISSING, row.result or MISSING, reference or MISSING, row.is_normal)

@@ -23,8 +23,8 @@ from rjua_meddqa.annotation.draft_columns import (
     holds,
 )
 from rjua_meddqa.annotation.draft_headerless import read_headerless
-from rjua_meddqa.annotation.draft_rows import table_row
-from rjua_meddqa.schema import TableRow
+from rjua_meddqa.annotation.draft_rows import printed_row
+from rjua_meddqa.schema import PrintedRow
 
 _NUMBER_AND_UNIT = re.compile(r"([<>≤≥]?\s*\d+(?:\.\d+)?)\s+(\D\S*)")  # read as one box
 CLOSE_LINES = 1.3  # heights: lines within a cell are set closer than rows
@@ -39,12 +39,12 @@ class _Row:
         return max(cell.bottom for cells in ([self.anchor], *self.cells.values()) for cell in cells)
 
 
-def read_tables(cells: Sequence[Cell]) -> tuple[list[TableRow], set[Cell]]:
+def read_tables(cells: Sequence[Cell]) -> tuple[list[PrintedRow], set[Cell]]:
     """Rows of all tables of a page, in reading order, and the cells that belong to tables (headers included)."""
     headers = find_headers(cells)
     if not headers:
         return read_headerless(cells)
-    found: list[TableRow] = []
+    found: list[PrintedRow] = []
     used: set[Cell] = set()
     for number, header in enumerate(headers):
         below = headers[number + 1] if number + 1 < len(headers) else None
@@ -62,7 +62,7 @@ def read_tables(cells: Sequence[Cell]) -> tuple[list[TableRow], set[Cell]]:
     return found, used
 
 
-def _read_group(group: Group, table: list[_Row]) -> list[TableRow]:
+def _read_group(group: Group, table: list[_Row]) -> list[PrintedRow]:
     """The quadruplets of one table."""
     numbering = _numbering([join_cells(row.cells[words.ITEM]) for row in table], group)
     unit_case = _unit_spelling([join_cells(row.cells.get(words.UNIT, [])) for row in table])
@@ -76,7 +76,8 @@ def _read_group(group: Group, table: list[_Row]) -> list[TableRow]:
         unit = join_cells(row.cells.get(words.UNIT, [])).rstrip(".")
         if has_units and not unit and (number := _NUMBER_AND_UNIT.fullmatch(result)):
             result, unit = number.groups()
-        found.append(table_row(item, result, reference, unit_case.get(unit.lower(), unit), flags))
+        is_one_line = any(in_row(cell, row.anchor) for cell in row.cells.get(words.RANGE, []))
+        found.append(printed_row(item, result, reference, unit_case.get(unit.lower(), unit), flags, is_one_line))
     return found
 
 

@@ -4,6 +4,7 @@ Input is ESRA's output: lines of text with their boxes. Tables go first (`draft_
 (`draft_fields.py`). A draft says what is printed; what is not found is not invented.
 """
 
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,9 +12,11 @@ from typing import TYPE_CHECKING
 
 from rjua_meddqa.annotation.cells import cell_of, level
 from rjua_meddqa.annotation.draft_fields import read_fields
+from rjua_meddqa.annotation.draft_rows import judge_row, quadruplet
 from rjua_meddqa.annotation.draft_spacing import merge_spaced_words
 from rjua_meddqa.annotation.draft_tables import read_tables
-from rjua_meddqa.schema import LABORATORY, Annotation, TableRow
+from rjua_meddqa.annotation.groups import patient_of
+from rjua_meddqa.schema import LABORATORY, Annotation, DraftRow, TableRow
 
 if TYPE_CHECKING:
     from rjua_meddqa.restoration.esra import RestoredText
@@ -29,22 +32,32 @@ _REPORT_TYPES = (
     ("X-ray", r"X线|DR|平片|造影"),
 )
 OTHER_REPORT = "Clinical"
+REASONS = "is_normal_reason"  # column of a drafted file: why each row of its table has its verdict, a JSON list
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """What a page seems to hold: (key, value) and table rows, each in reading order."""
+    """What a page seems to hold, each in reading order.
+
+    Attributes:
+        table: rows as the annotators write them.
+        rows: the same rows, each cell apart, with the reason of its verdict; empty for what was no page.
+    """
 
     key_values: tuple[tuple[str, str], ...]
     table: tuple[TableRow, ...]
+    rows: tuple[DraftRow, ...] = ()
 
 
 def draft(restored: "RestoredText") -> Draft:
     """Key-values and quadruplets of a restored page."""
     boxes = [box for line in restored.lines for box in line if box.text.strip()]
     cells = merge_spaced_words(level([cell_of(box) for box in boxes], boxes))
-    table, used = read_tables(cells)
-    return Draft(tuple(read_fields([cell for cell in cells if cell not in used])), tuple(table))
+    printed, used = read_tables(cells)
+    key_values = tuple(read_fields([cell for cell in cells if cell not in used]))
+    patient = patient_of(key_values)
+    rows = tuple(judge_row(row, patient) for row in printed)
+    return Draft(key_values, tuple(map(quadruplet, rows)), rows)
 
 
 def draft_annotation(page: "Page", idx: str, img_path: str, image_type: str) -> Annotation:
@@ -55,7 +68,10 @@ def draft_annotation(page: "Page", idx: str, img_path: str, image_type: str) -> 
     """
     drafted = draft(page.restored)
     report_type = LABORATORY if drafted.table else _report_type([box.text for box in page.boxes])
-    return Annotation(idx, img_path, drafted.key_values, drafted.table, report_type, image_type, page.quality)
+    reasons = {REASONS: json.dumps([row.is_normal_reason for row in drafted.rows], ensure_ascii=False)}
+    return Annotation(
+        idx, img_path, drafted.key_values, drafted.table, report_type, image_type, page.quality, extra=reasons
+    )
 
 
 def _report_type(texts: Sequence[str]) -> str:

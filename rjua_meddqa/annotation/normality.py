@@ -5,10 +5,12 @@ told, as where the range depends on sex, age or risk and the groups disagree. No
 """
 
 import re
+from dataclasses import replace
 from math import inf
 from typing import NamedTuple
 
-from rjua_meddqa.annotation.ranges import LabelledInterval, ParsedRange, parse_number, parse_range, plain
+from rjua_meddqa.annotation.groups import ANYONE, Patient
+from rjua_meddqa.annotation.ranges import LabelledInterval, ParsedRange, parse_number, parse_range, plain, read_unit
 from rjua_meddqa.schema import ABNORMAL, HIGH, LOW, MISSING, NORMAL, UNDECIDED
 
 _ARROWS = {"↑": HIGH, "⬆": HIGH, "▲": HIGH, "△": HIGH, "↓": LOW, "⬇": LOW, "▼": LOW, "▽": LOW}
@@ -50,7 +52,7 @@ class Judgement(NamedTuple):
     reason: str
 
 
-def judge(result: str, reference: str, flag: str = "") -> Judgement:
+def judge(result: str, reference: str, flag: str = "", unit: str = "", patient: Patient = ANYONE) -> Judgement:
     """Judge `result` by `reference` (the range as printed, with or without unit).
 
     Both may carry full-width signs, any dash, units, an arrow and the slips that `ranges.py` reads. Numbers decide
@@ -58,6 +60,8 @@ def judge(result: str, reference: str, flag: str = "") -> Judgement:
 
     Args:
         flag: what a column of flags says (`↑`, `H`, `L`, `偏低`); other words count for nothing.
+        unit: what a column of units says; it holds for result and range where these have none of their own.
+        patient: whom the page is about, for ranges by group.
     """
     result, arrow = split_arrow(result)
     reference, arrow_of_range = split_arrow(reference)
@@ -66,6 +70,8 @@ def judge(result: str, reference: str, flag: str = "") -> Judgement:
     if is_blank(reference):
         return Judgement(UNDECIDED, "no range")
     parsed = parse_range(reference)
+    if unit and not parsed.unit:
+        parsed = replace(parsed, unit=read_unit(unit))
     judgement = _judge_number(result, parsed) if parsed.intervals else _judge_words(result, reference)
     direction = arrow or arrow_of_range or _direction(flag)
     if judgement.verdict == UNDECIDED and direction:

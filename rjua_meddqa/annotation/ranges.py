@@ -143,6 +143,11 @@ def parse_number(text: str) -> tuple[str, float, str, tuple[str, ...]] | None:
     return match["sign"], float(match["number"]), _unit(match["unit"]), slips
 
 
+def read_unit(text: str) -> str:
+    """The unit of a column of units as `parse_range` gives it: 10*9/L is ×10^9/L."""
+    return _unit(_mask_unit_numbers(plain(text)))
+
+
 def _interval(match: re.Match[str]) -> Interval | None:
     if match["sign"]:
         bound, is_upper = float(match["bound"]), match["sign"] in "<≤"

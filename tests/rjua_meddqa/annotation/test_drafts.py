@@ -251,7 +251,7 @@ def test_two_columns_read_as_one_box_without_the_space_between(head, row):
             boxes.append(replace(wide, points=corners))
         elif text:
             boxes.append(box(text, x, 30))
-    assert table(boxes) == [TableRow("血小板计数", "210", "125-35010^9/L", NORMAL)]
+    assert table(boxes) == [TableRow("血小板计数", "210", "125-350 10^9/L", NORMAL)]
 
 
 def test_a_name_that_ends_in_a_number_is_not_cut():
