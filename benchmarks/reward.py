@@ -52,7 +52,7 @@ def compare(questions: int) -> dict[str, float]:
         return [f1 for answers in (sample, greedy) for f1 in scorer.score(answers, references)[2].tolist()]
 
     def one_call() -> list[float]:
-        return reward(sample + greedy, references * 2)
+        return reward(sample + greedy, answer=references * 2)
 
     difference = max(abs(a - b) for a, b in zip(two_calls(), one_call(), strict=True))
     seconds = time_in_turn({"bert_score_twice": two_calls, "reward": one_call}, rounds=ROUNDS)

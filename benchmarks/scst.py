@@ -60,9 +60,9 @@ def make_batch(config: SwinVedConfig, questions: int = QUESTIONS, studies: int =
     }  # fmt: skip
 
 
-def constant_reward(predictions: list[str], references: list[str], **columns: Any) -> list[float]:
+def constant_reward(completions: list[str], **columns: Any) -> list[float]:
     """1 for sampled answers, 0 for greedy ones."""
-    return [1.0] * (len(predictions) // 2) + [0.0] * (len(predictions) // 2)
+    return [1.0] * (len(completions) // 2) + [0.0] * (len(completions) // 2)
 
 
 def as_texts(answers: list[list[int]]) -> list[str]:

@@ -120,8 +120,8 @@ def supervised_loss(model: torch.nn.Module, batch: dict[str, torch.Tensor]) -> t
 def self_critical(recipe: Recipe) -> Callable[[torch.nn.Module, dict[str, torch.Tensor]], torch.Tensor]:
     """The recipe's self-critical loss with a constant reward."""
 
-    def reward(predictions: list[str], references: list[str], **columns: Any) -> list[float]:
-        return [1.0] * (len(predictions) // 2) + [0.0] * (len(predictions) // 2)
+    def reward(completions: list[str], **columns: Any) -> list[float]:
+        return [1.0] * (len(completions) // 2) + [0.0] * (len(completions) // 2)
 
     def decode(answers: list[list[int]]) -> list[str]:
         return [" ".join(map(str, ids)) for ids in answers]

@@ -126,6 +126,8 @@ class ScstSettings:
 
     alpha: float = value(0.6, float, low=0)
     gamma: float = value(0.4, float, low=0)
+    normalize: str = value("answer", str, choices=("answer", "token"))  # log P(sample): the sum (paper), or its mean
+    samples: int = value(1, int, low=1)  # sampled answers to a question, each compared with the greedy one
     temperature: float = value(1.0, float, above=0)
     max_new_tokens: int = value(128, int, low=1)
 
@@ -134,7 +136,7 @@ class ScstSettings:
 class RewardSettings:
     """`reward`: what the self-critical stage rewards."""
 
-    name: str = value("bert_score", str)  # or a weighted sum, "bert_score:0.7+rouge_l:0.3"
+    name: str = value("bert_score", str)  # or a weighted sum, "bert_score:0.3+finding:0.7"
     encoder: str = value("distilbert-base-uncased", str)
     layer: int = value(5, int, low=0)
     baseline: str | list | None = value(None, (str, list), optional=True)  # rescaling: a file, or three numbers

@@ -1,17 +1,19 @@
 """Rewards of self-critical training: plain functions over texts.
 
-    reward(predictions, references, **columns) -> list[float | None]
+    reward(completions, **columns) -> list[float | None]
 
-One value per pair, None where the pair cannot be scored. `columns` are the other columns of the dataset's rows
-(`question`, `category`, `label_value`, …) as lists, for rewards that need them. The trainer calls a reward once per
-batch with the sampled and the greedy answers together, so that BERTScore encodes each reference, and each answer that
-both have in common, once.
+One value per completion, None where it cannot be scored. `columns` are those of the dataset's rows as lists: `answer`
+is the reference, and `question`, `category`, `label_value`, … are there for rewards that need them. The trainer calls a
+reward once per batch with the sampled and the greedy answers together, so that BERTScore encodes each reference, and
+each answer that both have in common, once.
 
 Shipped: `bert_score` (F1, the paper's), `rouge_l`, `bleu_4` (of each sentence), `cider` (document frequencies of the
-training references, 0 to 10), and weighted sums such as "bert_score:0.7+rouge_l:0.3". BERTScore sees little difference
-between an answer and its negation; a sum with a metric of words holds it to them.
+training references, 0 to 10), `finding`, and weighted sums such as "bert_score:0.3+finding:0.7". BERTScore sees little
+difference between an answer and its negation; `finding` looks at nothing else: 1 where the answer says of the row's
+category what the reference says (positive, negative or uncertain, `finding_accuracy`), 0 where it does not, and 0.5
+where the reference says nothing of it: Heart's rows, whose label is about a word, and references that are undecided.
 
-Policy, the same for all: a reference without a letter or digit cannot be scored (None); an empty prediction is scored
+Policy, the same for all: a reference without a letter or digit cannot be scored (None); an empty completion is scored
 as the metric scores it, 0 or (BERTScore rescaled) below, since an empty answer is a bad one, not a missing one.
 """
 
@@ -27,7 +29,9 @@ from medvqa_core.metrics.bleu import bleu_scores
 from medvqa_core.metrics.cider import DocumentFrequencies, cider_scores
 from medvqa_core.metrics.rouge import rouge_scores
 from medvqa_core.progress import track
+from medvqa_hub.evaluation.cxr.finding_accuracy import UNDECIDED, answer_polarity
 from medvqa_hub.training.recipes import RewardSettings
+from mimic_cxr_vqa.schema import HEART
 
 Reward = Callable[..., list[float | None]]
 PUBLISHED = "published"
@@ -62,13 +66,14 @@ def make_reward(
     context = _Context(settings, training_references, device)
     parts = {name: FACTORIES[name](context) for name in weights}
 
-    def reward(predictions: Sequence[str], references: Sequence[str], **columns: Sequence) -> list[float | None]:
-        scorable = [row for row, text in enumerate(references) if any(map(str.isalnum, text))]
-        values: list[float | None] = [None] * len(references)
+    def reward(completions: Sequence[str], *, answer: Sequence[str], **columns: Sequence) -> list[float | None]:
+        scorable = [row for row, text in enumerate(answer) if any(map(str.isalnum, text))]
+        values: list[float | None] = [None] * len(answer)
         if not scorable:
             return values
-        pairs = [predictions[row] for row in scorable], [references[row] for row in scorable]
-        scored = {name: part(*pairs) for name, part in parts.items()}
+        texts = [completions[row] for row in scorable]
+        chosen = {name: [column[row] for row in scorable] for name, column in {"answer": answer, **columns}.items()}
+        scored = {name: part(texts, **chosen) for name, part in parts.items()}
         for place, row in enumerate(scorable):
             values[row] = weighted_sum({name: scored[name][place] for name in weights}, weights)
         return values
@@ -152,8 +157,8 @@ def _bert_score(context: _Context) -> Reward:
         baseline = PAPER_BASELINE
     scorer = BertScorer(settings.encoder, settings.layer, baseline, settings.batch_size, context.device)
 
-    def reward(predictions: Sequence[str], references: Sequence[str]) -> list[float | None]:
-        return [triple and triple[2] for triple in scorer.score(predictions, references)]
+    def reward(completions: Sequence[str], answer: Sequence[str], **columns: Sequence) -> list[float | None]:
+        return [triple and triple[2] for triple in scorer.score(completions, answer)]
 
     return reward
 
@@ -166,18 +171,38 @@ def _cider(context: _Context) -> Reward:
         )
     frequencies = count_frequencies(context.training_references)
 
-    def reward(predictions: Sequence[str], references: Sequence[str]) -> list[float | None]:
-        return cider_scores(predictions, references, frequencies=frequencies).samples["cider"]
+    def reward(completions: Sequence[str], answer: Sequence[str], **columns: Sequence) -> list[float | None]:
+        return cider_scores(completions, answer, frequencies=frequencies).samples["cider"]
 
     return reward
 
 
 def _rouge_l(context: _Context) -> Reward:
-    return lambda predictions, references: rouge_scores(predictions, references).samples["rouge_l"]
+    return lambda completions, answer, **columns: rouge_scores(completions, answer).samples["rouge_l"]
 
 
 def _bleu_4(context: _Context) -> Reward:
-    return lambda predictions, references: bleu_scores(predictions, references).samples["bleu_4"]
+    return lambda completions, answer, **columns: bleu_scores(completions, answer).samples["bleu_4"]
+
+
+def _finding(context: _Context) -> Reward:
+    def reward(completions: Sequence[str], answer: Sequence[str], **columns: Sequence) -> list[float | None]:
+        if "category" not in columns:
+            raise InputError(
+                "reward 'finding' needs the rows' column category, which says what an answer is about; build the "
+                "release again, or leave the reward out"
+            )
+        return [_agreement(*row) for row in zip(completions, answer, columns["category"], strict=True)]
+
+    return reward
+
+
+def _agreement(completion: str, reference: str, category: str) -> float:
+    """1.0 where both say the same of `category`, 0.0 where not, 0.5 where the reference says nothing of it."""
+    if category == HEART:
+        return 0.5
+    wanted = answer_polarity(reference, category)
+    return 0.5 if wanted == UNDECIDED else float(answer_polarity(completion, category) == wanted)
 
 
 FACTORIES: dict[str, Callable[[_Context], Reward]] = {
@@ -185,4 +210,5 @@ FACTORIES: dict[str, Callable[[_Context], Reward]] = {
     "rouge_l": _rouge_l,
     "bleu_4": _bleu_4,
     "cider": _cider,
+    "finding": _finding,
 }

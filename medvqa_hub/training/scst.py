@@ -5,7 +5,7 @@ of how its questions are split into batches and processes, the seeds of the samp
 
 Log lines have, besides the loss, means since the last line: sample_reward, greedy_reward, zero_advantage_share,
 sample_length and greedy_length (tokens), sample_entropy (nats per token), reward_loss, nll_loss; and the number of
-unscorable questions.
+unscorable samples.
 """
 
 from collections.abc import Iterator
@@ -102,7 +102,11 @@ class SCSTTrainer(SupervisedTrainer):
         batch = dict(inputs)
         rows = batch.pop("rows")
         self.rest_frozen_parts()
-        seeds = [row_seed(self.args.seed, self.state.global_step, row["qa_id"]) for row in rows]
+        seeds = [
+            row_seed(self.args.seed, self.state.global_step, row["qa_id"], sample)
+            for sample in range(self.recipe.scst.samples)
+            for row in rows
+        ]
         with self.accelerator.autocast():
             loss, figures = self_critical_loss(
                 model, batch, rows, self.reward, self._decode, self.recipe.scst, seeds,

@@ -4,9 +4,10 @@
     L        = alpha * L_reward + gamma * L_nll                                                          (paper, eq. 2)
 
 log P(sample) is the sum of its tokens' log-probabilities through the first [EOS], as equation 1 has it: only the sum is
-the probability of the sampled answer, and its gradient the unbiased one of the expected reward. The released loop
-divides it by the number of sampled tokens; there the reward term weighs less by the length of an answer, so that its
-alpha and learning rate are not ours.
+the probability of the sampled answer, and its gradient the unbiased one of the expected reward (`normalize: answer`).
+The released loop divides it by the number of sampled tokens (`normalize: token`). There the reward term weighs less by
+the length of an answer, so alpha, gamma and learning rate of the one are not those of the other: docs/training.md has
+the ratio of the two gradients.
 
 L_nll is the mean over the tokens of the reference answers, the loss of the supervised stages.
 """
@@ -44,35 +45,39 @@ def token_log_probabilities(logits: torch.Tensor, tokens: torch.Tensor, temperat
     return -losses.view(tokens.shape)
 
 
-def sequence_log_probability(token_log_probs: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """Log-probability (rows,) of each answer: the sum over its tokens.
+def answer_log_probability(
+    token_log_probs: torch.Tensor, mask: torch.Tensor, normalize: str = "answer"
+) -> torch.Tensor:
+    """Log-probability (rows,) of each answer: the sum over its tokens, or with `normalize` "token" their mean.
 
     Args:
         token_log_probs: (rows, tokens).
         mask: (rows, tokens) bool, True on the answer's tokens.
+        normalize: "answer" (the paper's equation 1) or "token" (the released loop).
     """
     # masked_fill, not a product: -inf behind the [EOS] times 0 would be NaN.
-    return token_log_probs.masked_fill(~mask, 0.0).sum(1)
+    total = token_log_probs.masked_fill(~mask, 0.0).sum(1)
+    return total / mask.sum(1).clamp(min=1) if normalize == "token" else total
 
 
 def advantages(sample_rewards: Sequence[float | None], greedy_rewards: Sequence[float | None]) -> torch.Tensor:
-    """r(sample) - r(greedy) per question (questions,) float32; 0 where either could not be scored (None)."""
+    """r(sample) - r(greedy) per sample (samples,) float32; 0 where either could not be scored (None)."""
     pairs = zip(sample_rewards, greedy_rewards, strict=True)
     return torch.tensor([0.0 if sample is None or greedy is None else sample - greedy for sample, greedy in pairs])
 
 
 def reward_loss(
-    log_probs: torch.Tensor, advantage: torch.Tensor, num_questions: torch.Tensor | int | None = None
+    log_probs: torch.Tensor, advantage: torch.Tensor, num_samples: torch.Tensor | int | None = None
 ) -> torch.Tensor:
-    """L_reward: the mean over questions of -advantage * log P(sample). No gradient flows through the advantage.
+    """L_reward: the mean over samples of -advantage * log P(sample). No gradient flows through the advantage.
 
     Args:
-        log_probs: (questions,) of `sequence_log_probability`.
-        advantage: (questions,); a question of advantage 0 adds nothing and is still counted in the mean.
-        num_questions: by how many to divide: those of all accumulated batches and processes. None: those of this one.
+        log_probs: (samples,) of `answer_log_probability`; one sample of each question, or as many of each.
+        advantage: (samples,); a sample of advantage 0 adds nothing and is still counted in the mean.
+        num_samples: by how many to divide: those of all accumulated batches and processes. None: those of this one.
     """
     total = -(advantage.detach().to(log_probs) * log_probs).sum()
-    return total / (len(log_probs) if num_questions is None else num_questions)
+    return total / (len(log_probs) if num_samples is None else num_samples)
 
 
 def nll_loss(

@@ -46,9 +46,10 @@ class Prompts:
     attention_mask: torch.Tensor
     study_index: torch.Tensor
 
-    def twice(self) -> "Prompts":
-        """All questions, and all of them again: (2 x questions, ...)."""
-        return Prompts(*(torch.cat([part, part]) for part in (self.input_ids, self.attention_mask, self.study_index)))
+    def repeated(self, times: int) -> "Prompts":
+        """All questions, and all of them again, …: (times x questions, ...)."""
+        parts = (self.input_ids, self.attention_mask, self.study_index)
+        return Prompts(*(torch.cat([part] * times) for part in parts))
 
 
 @dataclass(frozen=True)
@@ -111,15 +112,17 @@ def join_answers(first: Answers, second: Answers) -> Answers:
     return Answers(*(torch.cat(pair) for pair in zip(*parts, strict=True)))
 
 
-def row_seed(seed: int, step: int, qa_id: str) -> int:
-    """Seed of one question's sample: the same wherever the question stands in the batch, and after a resume.
+def row_seed(seed: int, step: int, qa_id: str, sample: int = 0) -> int:
+    """Seed of one of a question's samples: the same wherever the question stands in the batch, and after a resume.
 
     Args:
         seed: the run's.
         step: optimizer steps done so far.
         qa_id: the question.
+        sample: number of the sample.
     """
-    return int.from_bytes(hashlib.sha256(f"{seed}\n{step}\n{qa_id}".encode()).digest()[:8], "big") >> 1
+    text = f"{seed}\n{step}\n{qa_id}" + (f"\n{sample}" if sample else "")
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
 
 
 class GumbelNoise(LogitsProcessor):
@@ -157,32 +160,32 @@ def roll_out(
     temperature: float = 1.0,
     max_new_tokens: int = 128,
 ) -> tuple[Answers, Answers]:
-    """Greedy and sampled answers to each question, in that order, without gradient and without dropout.
+    """A greedy answer to each question, and samples, in that order, without gradient and without dropout.
 
     Args:
         model: one of the two, not wrapped for distributed training.
         prompts: the questions.
         encoded: what `encode_images` gave.
-        seeds: one per question, see `row_seed`.
+        seeds: one per sample, see `row_seed`: the first sample of every question, then the second of every one, …
         temperature: of the sampling. Nothing else shapes it: no top-k, no top-p, no penalties.
         max_new_tokens: where an answer without [EOS] is cut.
     """
-    both = prompts.twice()
-    noise = GumbelNoise(seeds, temperature, both.input_ids.device)
+    questions = len(prompts.input_ids)
+    asked = prompts.repeated(1 + len(seeds) // questions)
+    noise = GumbelNoise(seeds, temperature, asked.input_ids.device)
     with evaluation_mode(model):
         sequences = model.generate(
-            input_ids=both.input_ids,
-            attention_mask=both.attention_mask,
-            study_index=both.study_index,
+            input_ids=asked.input_ids,
+            attention_mask=asked.attention_mask,
+            study_index=asked.study_index,
             encoder_outputs=detached(encoded),
             generation_config=GenerationConfig(max_new_tokens=max_new_tokens, use_cache=True, **UNTOUCHED),
             logits_processor=LogitsProcessorList([noise]),
         )
     # An encoder-decoder model's answers begin with the token that starts its decoder, others' with the prompt.
-    start = both.input_ids.shape[1] if writes_on(model) else 1
+    start = asked.input_ids.shape[1] if writes_on(model) else 1
     tokens = sequences[:, start:]
     mask = through_first_eos(tokens, model.generation_config.eos_token_id)
-    questions = len(seeds)
     return Answers(tokens[:questions], mask[:questions]), Answers(tokens[questions:], mask[questions:])
 
 

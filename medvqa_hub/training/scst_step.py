@@ -1,4 +1,4 @@
-"""One step of self-critical training on one batch: images once, two answers to each question, rewards, one loss.
+"""One step of self-critical training on one batch: images once, answers to each question, rewards, one loss.
 
     encode -> greedy and sampled answers -> text -> rewards -> one pass with gradient over [sampled; reference] answers
 
@@ -20,10 +20,10 @@ from medvqa_hub.training.recipes import ScstSettings
 from medvqa_hub.training.rewards import Reward, check_rewards
 from medvqa_hub.training.scst_loss import (
     advantages,
+    answer_log_probability,
     nll_loss,
     reward_loss,
     scst_loss,
-    sequence_log_probability,
     token_entropy,
     token_log_probabilities,
 )
@@ -40,23 +40,25 @@ from medvqa_hub.training.scst_rollout import (
 
 @dataclass
 class StepFigures:
-    """Sums over questions (or tokens) of one or more batches; sums of batches and processes add up.
+    """Sums over samples (or tokens) of one or more batches; sums of batches and processes add up.
+
+    Each sampled answer stands beside its question's greedy one, which counts once for every sample.
 
     Attributes:
-        questions: how many there were.
-        scored: those whose two answers could both be scored.
-        zero_advantage: those that taught nothing: both answers worth the same, or not scorable.
+        samples: how many there were.
+        scored: those that could be scored, and the greedy answer too.
+        zero_advantage: those that taught nothing: worth as much as the greedy answer, or not scorable.
         sample_reward: of the scored ones.
         greedy_reward: of the scored ones.
         sample_tokens: length of the sampled answers, [EOS] included.
         greedy_tokens: of the greedy answers.
         reference_tokens: of the reference answers.
         entropy: in nats, of the distribution of each sampled token.
-        reward_loss: -(r(sample) - r(greedy)) * log P(sample).
+        reward_loss: -(r(sample) - r(greedy)) * log P(sample), or per token, as `scst.normalize` says.
         nll: -log P(reference).
     """
 
-    questions: float = 0.0
+    samples: float = 0.0
     scored: float = 0.0
     zero_advantage: float = 0.0
     sample_reward: float = 0.0
@@ -75,22 +77,22 @@ class StepFigures:
         return StepFigures(*map(sum, zip(self.values(), other.values(), strict=True)))
 
     def logs(self) -> dict[str, float]:
-        """What is logged: means over questions or tokens, and the number of questions that could not be scored.
+        """What is logged: means over samples or tokens, and the number of samples that could not be scored.
 
         A mean over nothing is left out.
         """
         means = {
             "sample_reward": (self.sample_reward, self.scored),
             "greedy_reward": (self.greedy_reward, self.scored),
-            "zero_advantage_share": (self.zero_advantage, self.questions),
-            "sample_length": (self.sample_tokens, self.questions),
-            "greedy_length": (self.greedy_tokens, self.questions),
+            "zero_advantage_share": (self.zero_advantage, self.samples),
+            "sample_length": (self.sample_tokens, self.samples),
+            "greedy_length": (self.greedy_tokens, self.samples),
             "sample_entropy": (self.entropy, self.sample_tokens),
-            "reward_loss": (self.reward_loss, self.questions),
+            "reward_loss": (self.reward_loss, self.samples),
             "nll_loss": (self.nll, self.reference_tokens),
         }
         logs = {name: total / count for name, (total, count) in means.items() if count}
-        return {**logs, "unscorable": self.questions - self.scored} if self.questions else logs
+        return {**logs, "unscorable": self.samples - self.scored} if self.samples else logs
 
 
 def self_critical_loss(
@@ -113,8 +115,8 @@ def self_critical_loss(
         rows: the dataset's row of each question, with `qa_id` and `answer`.
         reward: see `rewards`.
         decode: token ids of answers -> texts.
-        settings: weights, temperature and length.
-        seeds: of the samples, see `row_seed`.
+        settings: weights, samples of a question, temperature and length.
+        seeds: of the samples, see `row_seed`: the first sample of every question, then the second of every one, …
         num_tokens: by how many reference tokens to divide L_nll; None: those of this batch.
         num_questions: by how many questions to divide L_reward; None: those of this batch.
 
@@ -126,30 +128,33 @@ def self_critical_loss(
     prompts, references = read_prompts(batch, writes_on(inner)), read_references(batch["labels"])
     greedy, sample = roll_out(inner, prompts, encoded, seeds, settings.temperature, settings.max_new_tokens)
     sample_rewards, greedy_rewards = _score(reward, decode(sample.ids()), decode(greedy.ids()), rows)
+    greedy_rewards = greedy_rewards * settings.samples
     advantage = advantages(sample_rewards, greedy_rewards)
 
-    logits = answer_logits(model, prompts.twice(), join_answers(sample, references), encoded)
-    sampled, referred = logits.tensor_split(2)
+    answers = join_answers(sample, references)
+    logits = answer_logits(model, prompts.repeated(settings.samples + 1), answers, encoded)
+    sampled, referred = logits.split([len(advantage), len(rows)])
     sampled, referred = sampled[:, : sample.tokens.shape[1]], referred[:, : references.tokens.shape[1]]
-    log_probs = sequence_log_probability(
-        token_log_probabilities(sampled, sample.tokens, settings.temperature), sample.mask
+    log_probs = answer_log_probability(
+        token_log_probabilities(sampled, sample.tokens, settings.temperature), sample.mask, settings.normalize
     )
     reference_log_probs = token_log_probabilities(referred, references.tokens)
+    num_samples = None if num_questions is None else num_questions * settings.samples
     loss = scst_loss(
-        reward_loss(log_probs, advantage, num_questions),
+        reward_loss(log_probs, advantage, num_samples),
         nll_loss(reference_log_probs, references.mask, num_tokens),
         settings.alpha,
         settings.gamma,
     )
     pairs = [pair for pair in zip(sample_rewards, greedy_rewards, strict=True) if None not in pair]
     figures = StepFigures(
-        questions=len(rows),
+        samples=len(advantage),
         scored=len(pairs),
         zero_advantage=(advantage == 0).sum().item(),
         sample_reward=sum(pair[0] for pair in pairs),
         greedy_reward=sum(pair[1] for pair in pairs),
         sample_tokens=sample.mask.sum().item(),
-        greedy_tokens=greedy.mask.sum().item(),
+        greedy_tokens=greedy.mask.sum().item() * settings.samples,
         reference_tokens=references.mask.sum().item(),
         entropy=token_entropy(sampled, sample.mask, settings.temperature).sum().item(),
         reward_loss=reward_loss(log_probs.detach(), advantage, 1).item(),
@@ -162,9 +167,10 @@ def _score(
     reward: Reward, samples: list[str], greedy: list[str], rows: Sequence[Mapping[str, Any]]
 ) -> tuple[list[float | None], list[float | None]]:
     """Rewards of sampled and greedy answers from one call, so that what they share is computed once."""
-    columns = {name: [row[name] for row in rows] * 2 for name in rows[0] if all(name in row for row in rows)}
-    references = columns.pop("answer")
-    values = reward(samples + greedy, references, **columns)
-    answers = [f"the {kind} answer to {row['qa_id']}" for kind in ("sampled", "greedy") for row in rows]
+    asked = [*rows] * (len(samples) // len(rows) + 1)
+    columns = {name: [row[name] for row in asked] for name in rows[0] if all(name in row for row in rows)}
+    values = reward(samples + greedy, **columns)
+    kinds = ["sampled"] * len(samples) + ["greedy"] * len(greedy)
+    answers = [f"the {kind} answer to {row['qa_id']}" for kind, row in zip(kinds, asked, strict=True)]
     check_rewards(values, answers, getattr(reward, "__name__", type(reward).__name__))
-    return values[: len(rows)], values[len(rows) :]
+    return values[: len(samples)], values[len(samples) :]

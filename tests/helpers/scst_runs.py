@@ -47,9 +47,9 @@ def studies(number: int = 8) -> Dataset:
     return Dataset.from_list(rows, features=Features(features))
 
 
-def answer_length(predictions: list[str], references: list[str], **columns: list) -> list[float | None]:
+def answer_length(completions: list[str], **columns: list) -> list[float | None]:
     """A rigged reward: the number of words, in tens."""
-    return [len(text.split()) / 10 for text in predictions]
+    return [len(text.split()) / 10 for text in completions]
 
 
 def make_trainer(out: Path, reward=answer_length, scst: dict | None = None, **training) -> SCSTTrainer:

@@ -20,8 +20,8 @@ def test_rouge_and_bleu_of_single_answers():
     reward = make_reward("rouge_l")
     predictions = ["no pleural effusion is seen", "the heart", "clear lungs"]
     # Two of two words found, two of four: P = 1, R = 0.5, beta 1.2: 2.44 * 0.5 / (0.5 + 1.44) = 0.6288660
-    assert reward(predictions, REFERENCES) == pytest.approx([1.0, 0.6288660, 0.0], abs=1e-6)
-    values = make_reward("bleu_4")(["no pleural effusion is seen", "the heart is enlarged now", ""], REFERENCES)
+    assert reward(predictions, answer=REFERENCES) == pytest.approx([1.0, 0.6288660, 0.0], abs=1e-6)
+    values = make_reward("bleu_4")(["no pleural effusion is seen", "the heart is enlarged now", ""], answer=REFERENCES)
     # 4/5 * 3/4 * 2/3 * 1/2 = 1/5 to the power 1/4
     assert values == pytest.approx([1.0, 0.2**0.25, 0.0], abs=1e-4)
 
@@ -29,8 +29,8 @@ def test_rouge_and_bleu_of_single_answers():
 def test_cider_takes_document_frequencies_from_the_training_references_not_from_the_batch():
     training = ["the lungs are clear", "the heart is normal", "the heart is enlarged", "no effusion"]
     reward = make_reward("cider", training_references=iter(training))
-    alone = reward(["the heart is enlarged"], ["the heart is enlarged"])
-    among = reward(["the heart is enlarged", "no"], ["the heart is enlarged", "no effusion"])
+    alone = reward(["the heart is enlarged"], answer=["the heart is enlarged"])
+    among = reward(["the heart is enlarged", "no"], answer=["the heart is enlarged", "no effusion"])
     assert alone[0] == among[0] > 0  # frequencies of the batch would give 0 for one answer alone
     expected = cider_scores(
         ["the heart is enlarged", "no"], ["the heart is enlarged", "no effusion"],
@@ -47,19 +47,68 @@ def test_an_empty_reference_cannot_be_scored_and_an_empty_answer_scores_least(na
     reward = make_reward(settings, training_references=REFERENCES)
     predictions = ["the heart is enlarged", "anything", "anything", "", " "]
     references = ["the heart is enlarged", "", " .. ", "the heart is enlarged", "the heart is enlarged"]
-    values = reward(predictions, references, qa_id=list("abcde"))
+    values = reward(predictions, answer=references, qa_id=list("abcde"))
     assert values[1] is None and values[2] is None
     assert values[3] == values[4] == pytest.approx(0.0, abs=1e-4)
     assert values[0] > 0.9
-    assert reward(["x"], [""]) == [None]
+    assert reward(["x"], answer=[""]) == [None]
 
 
 def test_a_sum_weighs_its_parts_and_needs_all_of_them(monkeypatch):
-    monkeypatch.setitem(FACTORIES, "length", lambda context: lambda p, r: [float(len(text)) for text in p])
-    monkeypatch.setitem(FACTORIES, "picky", lambda context: lambda p, r: [None if "x" in text else 1.0 for text in p])
+    monkeypatch.setitem(FACTORIES, "length", lambda context: lambda p, **c: [float(len(text)) for text in p])
+    monkeypatch.setitem(FACTORIES, "picky", lambda context: lambda p, **c: [None if "x" in text else 1.0 for text in p])
     reward = make_reward("length:0.5 + picky:-2")
-    assert reward(["abcd", "x"], ["a", "b"]) == [0.0, None]
+    assert reward(["abcd", "x"], answer=["a", "b"]) == [0.0, None]
     assert reward.__name__ == "length:0.5 + picky:-2"
+
+
+def test_a_reward_gets_the_rows_columns_without_those_that_cannot_be_scored(monkeypatch):
+    seen = {}
+
+    def curious(completions, **columns):
+        seen.update(columns, completions=completions)
+        return [0.5] * len(completions)
+
+    monkeypatch.setitem(FACTORIES, "curious", lambda context: curious)
+    make_reward("curious:2")(
+        ["a", "b", "c"], answer=["x", "", "z"], category=["Edema", "Fracture", "Heart"], qa_id=[1, 2, 3]
+    )
+    assert seen == {"completions": ["a", "c"], "answer": ["x", "z"], "category": ["Edema", "Heart"], "qa_id": [1, 3]}
+
+
+FINDINGS = [  # category, reference, answer, value
+    ("Edema", "there is mild pulmonary edema", "yes, edema is seen", 1.0),
+    ("Edema", "there is mild pulmonary edema", "no edema is seen", 0.0),
+    ("Edema", "there is mild pulmonary edema", "possible edema", 0.0),
+    ("Edema", "edema is possible", "possible mild edema", 1.0),
+    ("Edema", "no edema", "the heart is large", 0.0),  # says nothing of edema
+    ("Edema", "no edema", "", 0.0),
+    ("Edema", "no edema", "yes, no edema", 0.0),  # contradicts itself
+    ("No Finding", "yes, there is a left effusion", "no, the chest is normal", 0.0),
+    ("No Finding", "yes, there is a left effusion", "there is a fracture", 1.0),
+    ("Heart", "the heart is enlarged", "the heart is normal", 0.5),
+    ("Edema", "the spine is curved", "no edema", 0.5),  # the reference is undecided
+    ("Edema", "the spine is curved", "there is edema", 0.5),
+]
+
+
+def test_finding_rewards_what_is_said_of_the_finding_and_nothing_else():
+    categories, references, answers, expected = map(list, zip(*FINDINGS, strict=True))
+    assert make_reward("finding")(answers, answer=references, category=categories) == expected
+
+
+def test_finding_alone_can_be_won_without_wording_which_is_why_it_stands_in_a_sum():
+    reward = make_reward(RewardSettings(name="bert_score:0.3+finding:0.7", encoder="minilm", layer=6))
+    texts = ["no", "no pleural effusion is seen", "a pleural effusion is seen"]
+    bare, whole, wrong = reward(texts, answer=["no pleural effusion is seen"] * 3, category=["Pleural Effusion"] * 3)
+    assert bare < whole == pytest.approx(1.0, abs=1e-5)
+    # Of its 0.7 for the finding a right word keeps all; the wrong finding in the right words keeps none.
+    assert bare > 0.7 > wrong
+
+
+def test_finding_without_categories_is_a_clear_error():
+    with pytest.raises(InputError, match="needs the rows' column category"):
+        make_reward("finding")(["no"], answer=["no edema"])
 
 
 def test_names_are_read_with_their_weights():
@@ -85,11 +134,11 @@ def test_a_name_that_is_wrong_is_named(name, message):
 
 def test_bert_score_is_the_scorer_s_f1_and_rescaling_keeps_the_order():
     predictions = ["no effusion", "the heart is large", "there is a small left pneumothorax"]
-    plain = make_reward(MINILM)(predictions, REFERENCES)
+    plain = make_reward(MINILM)(predictions, answer=REFERENCES)
     assert plain == [triple[2] for triple in BertScorer("minilm", 6).score(predictions, REFERENCES)]
     assert plain[2] == pytest.approx(1.0, abs=1e-5) and max(plain[:2]) < 0.99
     rescaled = make_reward(RewardSettings(name="bert_score", encoder="minilm", layer=6, baseline=[0.1, 0.2, 0.5]))
-    assert rescaled(predictions, REFERENCES) == pytest.approx([(value - 0.5) / 0.5 for value in plain])
+    assert rescaled(predictions, answer=REFERENCES) == pytest.approx([(value - 0.5) / 0.5 for value in plain])
 
 
 def test_references_and_common_answers_are_encoded_once_for_greedy_and_sample(monkeypatch):
@@ -97,7 +146,7 @@ def test_references_and_common_answers_are_encoded_once_for_greedy_and_sample(mo
     original = TextEncoder.tokenize
     monkeypatch.setattr(TextEncoder, "tokenize", lambda self, texts: (seen.extend(texts), original(self, texts))[1])
     samples, greedy = ["a", "the heart", "left lung"], ["no effusion", "the heart", "right lung"]
-    make_reward(MINILM)([*samples, *greedy], REFERENCES * 2)
+    make_reward(MINILM)([*samples, *greedy], answer=REFERENCES * 2)
     assert sorted(seen) == sorted({*samples, *greedy, *REFERENCES})
 
 

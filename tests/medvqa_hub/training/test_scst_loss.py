@@ -7,10 +7,10 @@ import torch
 
 from medvqa_hub.training.scst_loss import (
     advantages,
+    answer_log_probability,
     nll_loss,
     reward_loss,
     scst_loss,
-    sequence_log_probability,
     through_first_eos,
     token_entropy,
     token_log_probabilities,
@@ -35,7 +35,7 @@ def logits(tokens: torch.Tensor, probabilities: list[list[float]]) -> torch.Tens
 def test_loss_of_two_answers_of_three_tokens_is_the_one_worked_out_by_hand():
     sampled = token_log_probabilities(logits(SAMPLES, SAMPLED), SAMPLES)
     referred = token_log_probabilities(logits(REFERENCES, REFERRED), REFERENCES)
-    log_probs = sequence_log_probability(sampled, through_first_eos(SAMPLES, EOS))
+    log_probs = answer_log_probability(sampled, through_first_eos(SAMPLES, EOS))
     # log(0.5 * 0.25) = -2.0794415; log(0.2 * 0.5 * 0.1) = -4.6051702
     assert log_probs.tolist() == pytest.approx([-2.0794415, -4.6051702], abs=1e-6)
     # Advantages 0.7 - 0.4 = 0.3 and 0.1 - 0.6 = -0.5: (0.3 * 2.0794415 - 0.5 * 4.6051702) / 2 = -0.8393763
@@ -51,7 +51,7 @@ def test_loss_of_two_answers_of_three_tokens_is_the_one_worked_out_by_hand():
 def test_gradient_is_advantage_times_probability_less_one_and_stops_at_the_end_of_the_answer():
     scores = logits(SAMPLES, SAMPLED).requires_grad_()
     mask = through_first_eos(SAMPLES, EOS)
-    log_probs = sequence_log_probability(token_log_probabilities(scores, SAMPLES), mask)
+    log_probs = answer_log_probability(token_log_probabilities(scores, SAMPLES), mask)
     reward_loss(log_probs, torch.tensor([0.3, -0.5])).backward()
     # d(-A log softmax(z)_k / 2) / dz_k = -A (1 - p_k) / 2 at the sampled token k.
     at_sampled = scores.grad.gather(2, SAMPLES[..., None])[..., 0]
@@ -63,7 +63,8 @@ def test_gradient_is_advantage_times_probability_less_one_and_stops_at_the_end_o
 def test_impossible_tokens_behind_the_end_do_not_count():
     log_probs = torch.tensor([[-1.0, -2.0, -float("inf")], [-3.0, -1.0, -2.0]])
     mask = torch.tensor([[True, True, False], [True, True, True]])
-    assert sequence_log_probability(log_probs, mask).tolist() == [-3.0, -6.0]
+    assert answer_log_probability(log_probs, mask).tolist() == [-3.0, -6.0]
+    assert answer_log_probability(log_probs, mask, "token").tolist() == [-1.5, -2.0]
 
 
 def test_an_answer_reaches_through_its_first_end_whatever_follows():

@@ -65,7 +65,7 @@ def test_samples_are_drawn_from_the_distribution_whose_log_probabilities_are_tra
     model, _, _, prompts, encoded = parts
     greedy, sample = roll_out(model, prompts, encoded, SEEDS, temperature, max_new_tokens=8)
     assert sample.ids() != greedy.ids()
-    logits = answer_logits(model, prompts.twice(), join_answers(greedy, sample), encoded)
+    logits = answer_logits(model, prompts.repeated(2), join_answers(greedy, sample), encoded)
     assert torch.equal(logits[:3].argmax(-1)[greedy.mask], greedy.tokens[greedy.mask])
     noise = GumbelNoise(SEEDS, temperature, torch.device("cpu"))
     for place in range(sample.tokens.shape[1]):
@@ -95,11 +95,21 @@ def test_a_sample_depends_on_its_seed_and_not_on_its_company(parts):
         assert sample.ids() == [together.ids()[row]]
 
 
+def test_more_samples_of_a_question_are_those_of_their_seeds(parts):
+    model, _, _, prompts, encoded = parts
+    greedy, samples = roll_out(model, prompts, encoded, [*SEEDS, *(seed + 1 for seed in SEEDS)], max_new_tokens=8)
+    alone, first = roll_out(model, prompts, encoded, SEEDS, max_new_tokens=8)
+    _, second = roll_out(model, prompts, encoded, [seed + 1 for seed in SEEDS], max_new_tokens=8)
+    assert samples.ids() == first.ids() + second.ids()
+    assert greedy.ids() == alone.ids()
+
+
 def test_row_seeds_follow_run_step_and_question():
     seeds = {row_seed(seed, step, qa_id) for seed in (0, 1) for step in (0, 1, 11) for qa_id in ("a", "b")}
     assert len(seeds) == 12
     assert all(0 <= seed < 2**63 for seed in seeds)
-    assert row_seed(1, 2, "a") == row_seed(1, 2, "a")
+    assert row_seed(1, 2, "a") == row_seed(1, 2, "a", 0)
+    assert len({row_seed(1, 2, "a", sample) for sample in range(5)}) == 5
 
 
 def test_settings_of_the_model_s_own_do_not_reach_the_answers(parts):
@@ -175,7 +185,7 @@ def test_gradients_reach_the_image_encoder_and_are_finite(parts):
     encoded = encode_images(model, batch)
     _, sample = roll_out(model, prompts, encoded, SEEDS, max_new_tokens=6)
     answers = join_answers(sample, read_references(batch["labels"]))
-    log_probs = token_log_probabilities(answer_logits(model, prompts.twice(), answers, encoded), answers.tokens)
+    log_probs = token_log_probabilities(answer_logits(model, prompts.repeated(2), answers, encoded), answers.tokens)
     log_probs.masked_fill(~answers.mask, 0).sum().backward()
     gradients = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
     model.zero_grad()

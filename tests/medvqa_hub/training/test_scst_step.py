@@ -1,5 +1,6 @@
 """One self-critical step of both models: which way it moves, what it costs, what it says."""
 
+import dataclasses
 import math
 
 import pytest
@@ -8,7 +9,7 @@ from scst_models import MODELS, make
 
 from medvqa_core.errors import InputError
 from medvqa_hub.training.recipes import ScstSettings
-from medvqa_hub.training.scst_loss import sequence_log_probability, token_log_probabilities
+from medvqa_hub.training.scst_loss import answer_log_probability, token_log_probabilities
 from medvqa_hub.training.scst_rollout import (
     answer_logits,
     encode_images,
@@ -27,9 +28,9 @@ ONLY_REWARD = ScstSettings(alpha=1.0, gamma=0.0, max_new_tokens=6)
 def values(samples: list, greedy: list):
     """A reward that gives the three sampled and the three greedy answers these values."""
 
-    def fixed(predictions, references, **columns):
-        assert len(predictions) == len(references) == len(columns["qa_id"]) == 6
-        assert references[:3] == references[3:]
+    def fixed(completions, answer, **columns):
+        assert len(completions) == len(answer) == len(columns["qa_id"]) >= 6
+        assert answer[:3] == answer[3:6]
         return [*samples, *greedy]
 
     return fixed
@@ -51,7 +52,7 @@ def log_probabilities(model, batch) -> torch.Tensor:
         model.sampled_before = roll_out(model, prompts, encoded, SEEDS, max_new_tokens=6)[1]
     sample = model.sampled_before
     logits = answer_logits(model, prompts, sample, encoded)
-    return sequence_log_probability(token_log_probabilities(logits, sample.tokens), sample.mask).detach()
+    return answer_log_probability(token_log_probabilities(logits, sample.tokens), sample.mask).detach()
 
 
 @pytest.mark.parametrize(("better", "sign"), [(1.0, 1), (-1.0, -1)])
@@ -65,6 +66,40 @@ def test_a_better_sample_becomes_more_probable_and_a_worse_one_less(parts, bette
     optimizer.step()
     change = log_probabilities(model, batch)[1] - before[1]
     assert change * sign > 0
+
+
+def test_per_token_a_sample_weighs_less_by_its_length(parts):
+    """The released loop's term: -(advantage) x log P / tokens."""
+    model, decode, batch, rows = parts
+    before = log_probabilities(model, batch)
+    lengths = model.sampled_before.mask.sum(1)
+    per_token = dataclasses.replace(ONLY_REWARD, normalize="token")
+    reward = values([0.5, 1.0, -0.25], [0, 0, 0])
+    loss, figures = self_critical_loss(model, batch, rows, reward, decode, per_token, SEEDS)
+    advantage = torch.tensor([0.5, 1.0, -0.25])
+    assert loss.item() == pytest.approx(-(advantage * before / lengths).mean().item(), rel=1e-4)
+    assert figures.logs()["reward_loss"] == pytest.approx(loss.item(), rel=1e-4)
+    whole, _ = self_critical_loss(model, batch, rows, reward, decode, ONLY_REWARD, SEEDS)
+    assert abs(loss.item() - whole.item()) > 1e-3  # not the paper's
+
+
+def test_more_samples_of_a_question_are_the_mean_of_single_ones(parts):
+    model, decode, batch, rows = parts
+    more_seeds = [31, 32, 33]
+    two = dataclasses.replace(SETTINGS, samples=2)
+    first, second, greedy = [1, 0, 0.2], [0.4, None, 0.7], [0, 0.5, 0]
+    loss, figures = self_critical_loss(
+        model, batch, rows, values(first + second, greedy), decode, two, SEEDS + more_seeds, num_questions=3
+    )
+    single = [
+        self_critical_loss(model, batch, rows, values(sample, greedy), decode, SETTINGS, seeds)[0].item()
+        for sample, seeds in ((first, SEEDS), (second, more_seeds))
+    ]
+    assert loss.item() == pytest.approx(sum(single) / 2, rel=1e-4)
+    logs = figures.logs()
+    assert figures.samples == 6 and logs["unscorable"] == 1
+    assert logs["sample_reward"] == pytest.approx((1 + 0 + 0.2 + 0.4 + 0.7) / 5)
+    assert logs["greedy_reward"] == pytest.approx((0 + 0.5 + 0 + 0 + 0) / 5)
 
 
 def test_equal_or_unscorable_rewards_leave_the_supervised_loss_alone(parts):
@@ -81,7 +116,7 @@ def test_equal_or_unscorable_rewards_leave_the_supervised_loss_alone(parts):
 
 
 def test_only_unscorable_rewards_have_no_mean():
-    logs = StepFigures(questions=3, zero_advantage=3, sample_tokens=9).logs()
+    logs = StepFigures(samples=3, zero_advantage=3, sample_tokens=9).logs()
     assert logs["unscorable"] == 3
     assert "sample_reward" not in logs and "nll_loss" not in logs
     assert StepFigures().logs() == {}
@@ -120,15 +155,15 @@ def test_the_reward_sees_the_answers_and_the_dataset_s_columns(parts):
     model, decode, batch, rows = parts
     seen = {}
 
-    def reward(predictions, references, **columns):
-        seen.update(columns, predictions=predictions, references=references)
-        return [0.0] * len(predictions)
+    def reward(completions, **columns):
+        seen.update(columns, completions=completions)
+        return [0.0] * len(completions)
 
     self_critical_loss(model, batch, rows, reward, decode, SETTINGS, SEEDS)
     assert seen["qa_id"] == ["qa-0", "qa-1", "qa-2"] * 2
-    assert seen["references"] == [row["answer"] for row in rows] * 2
-    assert set(seen) == {"predictions", "references", "qa_id", "question", "category"}
-    assert all(isinstance(text, str) and "[" not in text for text in seen["predictions"])
+    assert seen["answer"] == [row["answer"] for row in rows] * 2
+    assert set(seen) == {"completions", "answer", "qa_id", "question", "category"}
+    assert all(isinstance(text, str) and "[" not in text for text in seen["completions"])
 
 
 def test_a_wrapped_model_generates_inside_and_learns_through_the_wrapper(parts):

@@ -24,8 +24,8 @@ FIGURES = {
 }  # fmt: skip
 
 
-def says_clear(predictions: list[str], references: list[str], **columns: list) -> list[float | None]:
-    return [float("clear" in text.split()) for text in predictions]
+def says_clear(completions: list[str], **columns: list) -> list[float | None]:
+    return [float("clear" in text.split()) for text in completions]
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_a_run_that_goes_on_ends_where_an_uninterrupted_one_does(tmp_path):
 
 
 def test_a_nan_reward_stops_before_anything_is_learnt(tmp_path):
-    def broken(predictions, references, **columns):
+    def broken(completions, **columns):
         return [math.nan if qa_id == "study3-1" else 0.5 for qa_id in columns["qa_id"]]
 
     trainer = make_trainer(tmp_path, broken)
@@ -85,7 +85,7 @@ def test_a_nan_reward_stops_before_anything_is_learnt(tmp_path):
 
 
 def test_questions_that_cannot_be_scored_are_counted_and_learnt_from_by_nll_alone(tmp_path):
-    def picky(predictions, references, **columns):
+    def picky(completions, **columns):
         return [None if qa_id.startswith("study1-") else 0.5 for qa_id in columns["qa_id"]]
 
     make_trainer(tmp_path, picky).train()
@@ -96,7 +96,7 @@ def test_questions_that_cannot_be_scored_are_counted_and_learnt_from_by_nll_alon
 
 def test_the_recipe_s_reward_is_made_and_its_stage_is_needed(tmp_path):
     trainer = make_trainer(tmp_path, None)
-    assert trainer.reward(["no effusion is seen"], ["no effusion is seen"]) == [1.0]
+    assert trainer.reward(["no effusion is seen"], answer=["no effusion is seen"]) == [1.0]
     assert not any(module.p for module in trainer.model.modules() if isinstance(module, torch.nn.Dropout))
     with pytest.raises(ConfigError, match="no section scst"):
         type(trainer)(trainer.model, None, dataclasses.replace(trainer.recipe, scst=None), studies(), None, tmp_path)
