@@ -58,6 +58,10 @@ def questions(
     labeler: Annotated[str, typer.Option(help="Label table: chexpert or negbio.")] = "chexpert",
     seed: Annotated[int, typer.Option(help="Seed of the balancing draws.")] = 0,
     encoding: Annotated[str, typer.Option(help="Encoding of the report texts.")] = "utf-8",
+    sections: Annotated[
+        Path | None, typer.Option(help="MIMIC's mimic_cxr_sectioned.csv: its findings are taken.")
+    ] = None,
+    studies: Annotated[Path | None, typer.Option(help="File with one study id a line: no others take part.")] = None,
 ) -> None:
     """Read studies and choose their questions (paper, Section 3.1)."""
     from mimic_cxr_vqa.generation.question_writer import write_questions
@@ -70,7 +74,7 @@ def questions(
     else:
         from mimic_cxr_vqa.sources.physionet import read_studies
 
-        study_set = read_studies(root, reports, labeler, encoding)
+        study_set = read_studies(root, reports, labeler, encoding, sections, studies)
     manifest = write_questions(study_set, Workspace(out), seed)
     _echo_counts(manifest["counts"])
     typer.echo(f"governance class: {manifest['governance']}; next: medvqa-hub cxr answer --out {_quote(out)}")
@@ -158,12 +162,14 @@ def stats(
     """Print Tables 1 and 2 of the paper for a release; with --out also write them as JSON and draw Figure 1."""
     from mimic_cxr_vqa.authors_csv import ReplyFilter
     from mimic_cxr_vqa.release import open_release
-    from mimic_cxr_vqa.statistics import format_tables, summarise, write_statistics
+    from mimic_cxr_vqa.statistics import format_section_rules, format_tables, summarise, write_statistics
 
     release = open_release(data)
     replies = ReplyFilter()
     statistics = summarise(replies.keep(release.iterate_all()), release.manifest.get("label_counts"))
     typer.echo(format_tables(statistics))
+    if rules := format_section_rules(release.manifest.get("section_rules", {})):
+        typer.echo(rules)
     if replies.left_out:
         typer.echo(f"{replies.left_out:,} rows left out: their reply could not be parsed")
     if out is not None:

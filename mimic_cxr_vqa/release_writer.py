@@ -80,6 +80,7 @@ def write_release(
             "questions": drawn,
             "counts": {**questions["counts"], **{name: counts[name] for name in sorted(counts)}},
             "label_counts": questions["label_counts"],
+            "section_rules": questions.get("section_rules", {}),
             "splits": splits,
         }
         write_card(folder, manifest)

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from medvqa_core.errors import InputError
 from medvqa_core.files import atomic_file
+from mimic_cxr_vqa.reports import RULES
 from mimic_cxr_vqa.schema import CATEGORIES, CHEXPERT_LABELS, LABEL_VALUES, SPLITS
 
 VALUE_NAMES = tuple(LABEL_VALUES.values())
@@ -152,6 +153,15 @@ def format_tables(stats: Statistics) -> str:
         f"Table 1: images and question-answer pairs\n\n{_align(table_1, left=(0,))}\n\n"
         f"Table 2: CheXpert label values and generated questions\n\n{_align(table_2, left=(2,))}\n"
     )
+
+
+def format_section_rules(counts: Mapping[str, int]) -> str:
+    """How many reports each rule of the section splitter touched (`reports.RULES`), one a line; a report may meet many.
+
+    Empty for a source whose sections come apart (Open-i) and for the authors' files.
+    """
+    rows = [["Section rule", "Reports"], *([rule, f"{counts[rule]:,}"] for rule in RULES if rule in counts)]
+    return f"Reports by the rules that found their sections\n\n{_align(rows, left=(0,))}\n" if counts else ""
 
 
 def plot_distribution(stats: Statistics, path: Path) -> None:

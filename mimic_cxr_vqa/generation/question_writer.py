@@ -59,6 +59,7 @@ def write_questions(study_set: StudySet, workspace: Workspace, seed: int) -> dic
             },
             "questions_per_split": {split: per_split[split] for split in SPLITS if per_split[split]},
             "label_counts": count_labels([studies]),
+            "section_rules": dict(study_set.section_rules),
         }
         write_manifest(folder, manifest)
     return manifest

@@ -31,6 +31,7 @@ class StudySet:
     notes: Mapping[str, int] = field(
         default_factory=dict
     )  # what the source counted: unmapped terms, missing reports, …
+    section_rules: Mapping[str, int] = field(default_factory=dict)  # `reports.RULES` -> reports that met the rule
 
     def __post_init__(self) -> None:
         assert self.studies.schema.equals(STUDY_SCHEMA), self.studies.schema

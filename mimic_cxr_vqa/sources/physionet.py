@@ -13,6 +13,7 @@ import codecs
 import json
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,16 +26,22 @@ from medvqa_core.errors import ConfigError, InputError, show
 from medvqa_core.governance import Governance
 from medvqa_core.progress import track
 from mimic_cxr_vqa.csv_files import read_csv
-from mimic_cxr_vqa.reports import split_sections
+from mimic_cxr_vqa.reports import NO_FINDINGS, Sections, split_sections
 from mimic_cxr_vqa.schema import CHEXPERT_LABELS, LABELS_TYPE, STUDY_SCHEMA
 from mimic_cxr_vqa.sources import StudySet, check_splits, check_unique
-from mimic_cxr_vqa.sources.pieces import locate, need
+from mimic_cxr_vqa.sources.chosen import read_sections, read_study_list
+from mimic_cxr_vqa.sources.pieces import Piece, locate, need
 
 PHANTOM_FIRST_ID = 90_000_000  # MIMIC's subject ids are 1xxxxxxx, its study ids 5xxxxxxx
 
 
 def read_studies(
-    root: Path, reports: Path | None = None, labeler: str = "chexpert", encoding: str = "utf-8"
+    root: Path,
+    reports: Path | None = None,
+    labeler: str = "chexpert",
+    encoding: str = "utf-8",
+    sections: Path | None = None,
+    chosen: Path | None = None,
 ) -> StudySet:
     """Read every study that the metadata table lists.
 
@@ -43,25 +50,32 @@ def read_studies(
         reports: folder of MIMIC-CXR, or its mimic-cxr-reports.zip; `root` by default.
         labeler: `chexpert` or `negbio`, the label table to read.
         encoding: of the report texts.
+        sections: MIMIC's own `mimic_cxr_sectioned.csv`: findings and impression are taken from there, and a study that
+            it does not list has neither.
+        chosen: a list of study ids (`chosen.read_study_list`): no other study takes part.
 
     Raises:
         ConfigError: `labeler` or `encoding` is unknown.
-        InputError: a piece is missing, or a row, a report or the zip cannot be read.
+        InputError: a piece is missing, or a row, a report or the zip cannot be read; a chosen study is not in the
+            metadata table.
     """
     pieces = locate(root, reports, labeler)
     _check_encoding(encoding)
     images = _read_images(need(pieces["metadata"]), need(pieces["split"]))
+    if chosen is not None:
+        images = _choose(images, chosen, pieces["metadata"])
+    official = None if sections is None else read_sections(sections)
     starts, sizes = _study_runs(images["study_id"].to_numpy())
     first = images.take(pa.array(starts))
     studies = first.select(["subject_id", "study_id", "split"])
     with open_reports(need(pieces["reports"]), encoding) as read_report:
         ids = zip(first["subject_id"].to_pylist(), first["study_id"].to_pylist(), strict=True)
-        sections = [
-            split_sections(read_report(report_path(subject, study)))
+        found = [
+            _sections_of(study, read_report(report_path(subject, study)), official)
             for subject, study in track(ids, "Reading reports", total=len(first))
         ]
     for name in ("findings", "impression", "indication"):
-        studies = studies.append_column(name, pa.array([getattr(s, name) for s in sections], pa.string()))
+        studies = studies.append_column(name, pa.array([getattr(s, name) for s in found], pa.string()))
     labels, unlabelled = _read_labels(need(pieces["labels"]), first["study_id"])
     studies = studies.append_column("labels", labels)
     studies = studies.append_column("images", _group_images(images, sizes))
@@ -72,7 +86,30 @@ def read_studies(
         Governance.OPEN if drawn else Governance.CREDENTIALED,
         studies,
         {"studies_without_labels": unlabelled},
+        Counter(rule for report in found for rule in report.rules),
     )
+
+
+def _sections_of(study_id: int, report: str, official: dict[int, tuple[str | None, str | None]] | None) -> Sections:
+    """A report's sections; findings and impression as `official` has them, where that is given."""
+    ours = split_sections(report)
+    if official is None:
+        return ours
+    findings, impression = official.get(study_id, (None, None))
+    return Sections(
+        findings, impression, ours.indication, frozenset({"official sections" if findings else NO_FINDINGS})
+    )
+
+
+def _choose(images: pa.Table, chosen: Path, metadata: Piece) -> pa.Table:
+    """The images of the studies that the list names."""
+    wanted = pa.array(read_study_list(chosen))
+    missing = wanted.filter(pc.invert(pc.is_in(wanted, images["study_id"].combine_chunks())))
+    if len(missing):
+        raise InputError(
+            f"{chosen}: study {missing[0]} is not in {metadata.path} ({len(missing)} such); remove its line"
+        )
+    return images.filter(pc.is_in(images["study_id"], wanted))
 
 
 def study_folder(subject_id: int, study_id: int) -> str:

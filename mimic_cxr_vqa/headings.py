@@ -1,0 +1,118 @@
+"""The headings of radiology reports: the known section names, each with its kind, and their misspellings.
+
+A kind says what the section holds (`findings`, `impression`, the kinds of the indication, `wet read`, `addendum`) or
+how it behaves: `exam` names how the examination was made, `closing` what comes after the reading. What is no known name
+and no misspelling of one is not a section: in the findings it is a sub-heading.
+"""
+
+import re
+from functools import lru_cache
+
+# Section kind -> heading names, each a pattern on text in capitals. Longer names come first where one begins another.
+NAMES: tuple[tuple[str, tuple[str, ...]], ...] = (
+    (
+        "findings and impression",
+        (
+            r"FINDINGS?\s{0,3}(?:AND|&|/)\s{0,3}IMPRESSIONS?",
+            r"IMPRESSIONS?\s{0,3}(?:AND|&|/)\s{0,3}FINDINGS?",
+        ),
+    ),
+    ("other findings", (r"(?:OTHER|ADDITIONAL|INCIDENTAL|ASSOCIATED|MISCELLANEOUS|FURTHER) FINDINGS?",)),
+    ("findings", (r"(?:PERTINENT |SIGNIFICANT |CHEST |LUNG )?FINDINGS?",)),
+    ("impression", (r"(?:FINAL )?IMPRESSIONS?", r"CONCLUSIONS?", r"OPINION", r"SUMMARY")),
+    ("clinical information", (r"CLINICAL INFORMATION",)),
+    ("clinical history", (r"CLINICAL HISTORY",)),
+    ("reason for examination", (r"REASON FOR (?:THE )?EXAMINATION",)),
+    ("reason for exam", (r"REASON FOR EXAM", r"REASON FOR (?:THIS )?STUDY")),
+    ("reason for the exam", (r"REASON FOR THE EXAM",)),
+    ("indication", (r"(?:CLINICAL )?INDICATIONS?",)),
+    ("history", (r"(?:PATIENT |MEDICAL )?HISTORY",)),
+    ("wet read", (r"(?:PRELIMINARY )?WET READ",)),
+    ("addendum", (r"(?:FINAL )?ADDENDUM",)),
+    ("final report", (r"(?:FINAL|PRELIMINARY) REPORT",)),
+    (
+        "closing",
+        (r"NOTIFICATIONS?(?:\(S\))?", r"RECOMMENDATIONS?(?:\(S\))?", r"COMMUNICATIONS?", r"(?:SIGNED|DICTATED) BY"),
+    ),
+    (
+        "exam",
+        (
+            r"COMPARISONS?(?: EXAMS?| FILMS?| STUDY| STUDIES)?",
+            r"TECHNIQUE",
+            r"(?:TYPE OF )?EXAMINATION",
+            r"(?:TYPE OF )?EXAM",
+            r"REFERENCE EXAM",
+            r"STUDY",
+            r"PROCEDURE",
+            r"VIEWS?",
+            r"COMMENTS?",
+            r"DATE(?: OF EXAM| OF SERVICE)?",
+            r"DOSE",
+        ),
+    ),
+)
+# FACTS.md: the headings of the indication in the order in which they are tried.
+INDICATION_ORDER = (
+    "indication",
+    "history",
+    "clinical information",
+    "reason for examination",
+    "clinical history",
+    "reason for exam",
+    "reason for the exam",
+)
+# Names that are common words in capitals too ("LATERAL VIEW:", "BONE STUDY:"): headings at the start of a line only.
+_COMMON = re.compile(r"STUDY|EXAM$|\)\?EXAM$|VIEWS|COMMENTS|DATE|DOSE|PROCEDURE|SUMMARY|OPINION|REPORT")
+# The names whose misspellings are looked for, by edit distance; shorter names have too many neighbours.
+_SPELT = (
+    "FINDINGS", "FINDINGS AND IMPRESSION", "IMPRESSION", "CONCLUSION", "INDICATION", "HISTORY", "CLINICAL HISTORY",
+    "CLINICAL INFORMATION", "REASON FOR EXAM", "REASON FOR EXAMINATION", "COMPARISON", "TECHNIQUE", "EXAMINATION",
+    "ADDENDUM", "NOTIFICATION", "RECOMMENDATION",
+)  # fmt: skip
+_LONG = 8  # letters of a name that may be misspelt twice
+
+_COMPILED = tuple(
+    (kind, re.compile("|".join(name.replace(" ", r"[ \t]+") for name in names), re.IGNORECASE)) for kind, names in NAMES
+)
+
+
+def alternatives(in_line: bool = False) -> str:
+    """All names as one alternation; `in_line`: those that are a heading in capitals anywhere in a line."""
+    names = [name for _, names in NAMES for name in names if not (in_line and _COMMON.search(name))]
+    return "|".join(name.replace(" ", r"[ \t]+") for name in names)
+
+
+def kind_of(name: str) -> str:
+    """The kind of a known name, in any case. Raises StopIteration for another: the caller matched `alternatives`."""
+    return next(kind for kind, pattern in _COMPILED if pattern.fullmatch(name))
+
+
+@lru_cache(maxsize=4096)
+def misspelt(name: str) -> str | None:
+    """The kind of the known name that `name` misspells; None where it misspells none.
+
+    One slip (a letter left out, put in, changed, or two swapped), or two in a name of `_LONG` letters and more if the
+    first letter is right: "COMPRESSION" is two slips from "IMPRESSION".
+    """
+    name = " ".join(name.upper().split())
+    for spelt in _SPELT:
+        slips = _edit_distance(name, spelt, 2)
+        if slips <= 1 or (slips == 2 and len(spelt) >= _LONG and name[:1] == spelt[:1]):
+            return kind_of(spelt)
+    return None
+
+
+def _edit_distance(a: str, b: str, limit: int) -> int:
+    """Optimal string alignment distance (Damerau), or some number above `limit` where it is larger."""
+    if abs(len(a) - len(b)) > limit:
+        return limit + 1
+    before: list[int] = []
+    row = list(range(len(b) + 1))
+    for i, letter in enumerate(a, start=1):
+        two_before, before, row = before, row, [i]
+        for j, other in enumerate(b, start=1):
+            cost = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (letter != other))
+            if i > 1 and j > 1 and letter == b[j - 2] and a[i - 2] == other:
+                cost = min(cost, two_before[j - 2] + 1)
+            row.append(cost)
+    return row[-1]
