@@ -1,33 +1,42 @@
 """Governance classes: what the licence of a row set allows. Carried by every row set, store, release and checkpoint.
 
-`open` (phantom) < `share-alike` (RJUA, Open-i) < `credentialed` (MIMIC, PhysioNet DUA). A class can be raised; whoever
-tries to lower one gets an error. What is derived from several sources has the strictest class among them.
+`open` (phantom) < `share-alike` (RJUA, CC BY-NC-SA) < `no-derivatives` (Open-i, CC BY-NC-ND: adaptations may be made,
+not shared) < `credentialed` (MIMIC, PhysioNet DUA). A class can be raised; whoever tries to lower one gets an error.
+What is derived from several sources has the strictest class among them, and a part that does not say is credentialed.
+
+The class that content itself demands is in `content_floor.py`, the class of a loaded dataset in `dataset_class.py`, the
+guards at the ways out are in `ways_out.py`.
 """
 
 from collections.abc import Iterable
 from enum import StrEnum
-from ipaddress import ip_address
-from urllib.parse import urlsplit
 
+from medvqa_core.addresses import host_of, is_loopback
 from medvqa_core.errors import GovernanceError
 
 
 class Governance(StrEnum):
     OPEN = "open"
     SHARE_ALIKE = "share-alike"
+    NO_DERIVATIVES = "no-derivatives"
     CREDENTIALED = "credentialed"
 
     @property
     def level(self) -> int:
-        """0 for `open`, 1 for `share-alike`, 2 for `credentialed`: higher is stricter."""
+        """0 for `open` to 3 for `credentialed`: higher is stricter."""
         return tuple(Governance).index(self)
+
+    @property
+    def publishable(self) -> bool:
+        """Whether what is made from the rows may be handed on."""
+        return self in (Governance.OPEN, Governance.SHARE_ALIKE)
 
 
 def parse(value: str, where: str) -> Governance:
     """Read a class name found at `where`.
 
     Raises:
-        GovernanceError: `value` is none of the three names. An unreadable class is never taken for an open one.
+        GovernanceError: `value` is none of the names. An unreadable class is never taken for an open one.
     """
     try:
         return Governance(value)
@@ -61,50 +70,27 @@ def refuse_remote(governance: Governance, endpoint: str | None, what: str) -> No
     Raises:
         GovernanceError: `governance` is `credentialed` and `endpoint` names another machine.
     """
-    if governance is not Governance.CREDENTIALED or endpoint is None or _is_loopback(endpoint):
+    if governance is not Governance.CREDENTIALED or endpoint is None or is_loopback(endpoint):
         return
     raise GovernanceError(
-        f"{what} would send credentialed text to {_host(endpoint) or repr(endpoint)}: allowed are in-process "
+        f"{what} would send credentialed text to {host_of(endpoint) or repr(endpoint)}: allowed are in-process "
         "engines and servers on 127.0.0.1, localhost or [::1]; run the model on this machine"
     )
 
 
-def _is_loopback(endpoint: str) -> bool:
-    host = _host(endpoint)
-    if host is None:
-        return False
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:  # a DNS name: it may point anywhere
-        return False
+def refuse_publishing(governance: Governance, what: str, where: str) -> None:
+    """Let only `open` and `share-alike` content be handed on, to private repositories too.
 
-
-def _host(endpoint: str) -> str | None:
-    """The machine that an address names; None where that cannot be read, or where HTTP clients read it differently."""
-    if "\\" in endpoint:  # http://a\@b is b for urllib and a for urllib3
-        return None
-    try:
-        return urlsplit(endpoint).hostname
-    except ValueError:
-        return None
-
-
-_DATASET_LINE = "governance class: "
-
-
-def describe_dataset(what: str, governance: Governance) -> str:
-    """A dataset description with a line for the class: `datasets` keeps it through map, filter, saving and joining."""
-    return f"{what}\n{_DATASET_LINE}{governance}"
-
-
-def governance_of_dataset(dataset) -> Governance:
-    """The class of a loaded `datasets.Dataset` (or of a split of a DatasetDict).
-
-    Concatenated datasets carry a line each: the strictest holds. A dataset that does not say is `credentialed`: the
-    strictest guess cannot leak.
+    Raises:
+        GovernanceError: `governance` is `no-derivatives` or `credentialed`.
     """
-    lines = (dataset.info.description or "").splitlines()
-    names = [line.removeprefix(_DATASET_LINE) for line in lines if line.startswith(_DATASET_LINE)]
-    return strictest(parse(name, "dataset description") for name in names)
+    if governance.publishable:
+        return
+    reason = (
+        "the licence of its source (CC BY-NC-ND) lets adaptations be made, not shared"
+        if governance is Governance.NO_DERIVATIVES
+        else "it holds or may hold credentialed rows, which stay with whoever signed for them"
+    )
+    raise GovernanceError(
+        f"{what} is of class {governance} and does not go to {where}: {reason}; keep it on this machine"
+    )

@@ -1,13 +1,23 @@
 """How `load_dataset("mimic_cxr_vqa")` finds a builder that is installed as a Python package.
 
 `datasets` looks names up through `datasets.load.dataset_module_factory`. That function is wrapped: our names get our
-builder module, from any folder and without a network; every other name goes on to the original. Nothing else of
-`datasets` is touched. The wrapping waits until `datasets` is imported, so that registering costs nothing (wrapt's
-post-import hook).
+builder module, from any folder and without a network; every other name goes on to the original. With the first name the
+guards of `ways_out.py` are put in. All wrapping waits until the library is imported, so that registering costs nothing
+(wrapt's post-import hook).
 """
 
 import wrapt
 
+# module -> what `ways_out.py` does when it is imported
+_GUARDS = {
+    "datasets.info": "guard_joins",
+    "datasets.arrow_dataset": "guard_dataset",
+    "datasets.dataset_dict": "guard_splits",
+    "datasets.iterable_dataset": "guard_stream",
+    "transformers.utils.hub": "guard_saved_parts",
+    "transformers.modeling_utils": "guard_model",
+    "transformers.trainer": "guard_trainer",
+}
 _BUILDERS: dict[str, tuple[str, str]] = {}  # dataset name -> (builder module, version)
 
 
@@ -20,6 +30,8 @@ def register_builder(name: str, module: str, version: str) -> None:
     if not _BUILDERS:
         for importer in ("datasets.load", "datasets.inspect"):  # the second has the function by its own name
             wrapt.register_post_import_hook(_wrap_factory, importer)
+        for module_to_guard, guard in _GUARDS.items():
+            wrapt.register_post_import_hook(f"medvqa_core.ways_out:{guard}", module_to_guard)
     _BUILDERS[name] = (module, version)
 
 

@@ -41,7 +41,8 @@ class RecordStore:
     Args:
         path: the JSONL file; created with a header where absent.
         kind: what the records are ("answers", …); must match the file's.
-        governance: class of the records; must be the file's.
+        governance: class of the records; must be the file's. (Open-i's `no-derivatives` goes on
+            in files that say `share-alike`, its class of old.)
         settings: what the run was started with; reopening to write with others is an error that lists the differing
             keys. A reader passes None and finds them in the attribute `settings`.
 
@@ -178,8 +179,10 @@ class RecordStore:
                 f"{header['kind']!r}, version {STORE_VERSION}: choose another output folder"
             )
         settings = found.get("settings", {})
-        current = parse(found.get("governance", ""), str(self.path))
-        if refuse_lowering(current, Governance(header["governance"]), str(self.path)) is not current:
+        current, wanted = parse(found.get("governance", ""), str(self.path)), Governance(header["governance"])
+        renamed = (current, wanted) == (Governance.SHARE_ALIKE, Governance.NO_DERIVATIVES)  # Open-i's, in older files
+        raised = refuse_lowering(current, wanted, str(self.path)) is not current
+        if raised and not renamed:
             raise ConfigError(
                 f"{self.path} was written as {current!s} data and the input is now {header['governance']}: "
                 "remove the file or choose another output folder, so that every row carries the stricter class"

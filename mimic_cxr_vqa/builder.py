@@ -18,9 +18,10 @@ import pyarrow as pa
 from datasets.builder import Key
 from datasets.exceptions import DatasetGenerationError
 
+from medvqa_core.dataset_class import describe_dataset
 from medvqa_core.errors import ConfigError, InputError, MedvqaError, one_line
 from medvqa_core.files import writing
-from medvqa_core.governance import Governance, describe_dataset
+from medvqa_core.governance import Governance
 from mimic_cxr_vqa import release as releases
 from mimic_cxr_vqa.authors_csv import ReplyFilter
 from mimic_cxr_vqa.card import HUB_SPLITS

@@ -8,7 +8,8 @@ from medvqa_core.governance import Governance
 
 LICENSES = {
     Governance.OPEN: {"license": "apache-2.0"},
-    Governance.SHARE_ALIKE: {"license": "cc-by-nc-nd-4.0"},
+    Governance.SHARE_ALIKE: {"license": "cc-by-nc-sa-4.0"},
+    Governance.NO_DERIVATIVES: {"license": "cc-by-nc-nd-4.0"},
     Governance.CREDENTIALED: {
         "license": "other",
         "license_name": "physionet-credentialed-health-data-license-1.5.0",

@@ -20,8 +20,8 @@ from datasets import Features, Image, List, Value
 from datasets.builder import Key
 from datasets.exceptions import DatasetGenerationError
 
+from medvqa_core.dataset_class import describe_dataset
 from medvqa_core.errors import ConfigError, InputError, MedvqaError, one_line
-from medvqa_core.governance import describe_dataset
 from rjua_meddqa import data_folder as folders
 from rjua_meddqa.data_folder import SAMPLE_DIR
 from rjua_meddqa.generation.reasoning_file import read_reasoning

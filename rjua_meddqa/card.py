@@ -13,6 +13,7 @@ from rjua_meddqa.statistics import summarise_folder
 LICENSES = {
     Governance.OPEN: {"license": "apache-2.0"},
     Governance.SHARE_ALIKE: {"license": "cc-by-nc-sa-4.0"},
+    Governance.NO_DERIVATIVES: {"license": "other", "license_name": "not-to-be-passed-on"},
     Governance.CREDENTIALED: {"license": "other", "license_name": "not-to-be-passed-on"},
 }
 SPLIT = "test"

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from medvqa_core.dataset_class import governance_of_dataset
 from medvqa_core.errors import InputError
-from medvqa_core.governance import Governance, governance_of_dataset
+from medvqa_core.governance import Governance
 from medvqa_hub.training.recipes import DataSettings
 
 

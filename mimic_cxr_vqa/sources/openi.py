@@ -6,7 +6,7 @@ Layout: `indiana_reports.csv` (uid, MeSH, Problems, image, indication, compariso
 studies into train and 10 each into validate and test, the same on every machine and whatever else is in the files.
 
 Labels come from the annotation columns by `openi_labels`: positives; `normal` = No Finding; the rest missing. Images
-are named, not opened. The licence is CC BY-NC-ND: rows of this source are of class `share-alike`.
+are named, not opened. The licence is CC BY-NC-ND: rows of this source are of class `no-derivatives`.
 """
 
 import csv
@@ -26,7 +26,7 @@ from mimic_cxr_vqa.schema import CHEXPERT_LABELS, NO_FINDING, STUDY_SCHEMA
 from mimic_cxr_vqa.sources import StudySet
 from mimic_cxr_vqa.sources.openi_labels import labels_of
 
-GOVERNANCE = Governance.SHARE_ALIKE
+GOVERNANCE = Governance.NO_DERIVATIVES
 REPORTS = "indiana_reports.csv"
 PROJECTIONS = "indiana_projections.csv"
 _REPORT_COLUMNS = ("uid", "MeSH", "Problems", "image", "indication", "findings", "impression")

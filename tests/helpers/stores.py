@@ -16,8 +16,8 @@ def open_store(path: Path, settings=SETTINGS, governance=OPEN, kind="answers", *
     return RecordStore(path, kind, governance, settings, **options)
 
 
-def write_store(path: Path, records=RECORDS) -> bytes:
-    with open_store(path) as store:
+def write_store(path: Path, records=RECORDS, **options) -> bytes:
+    with open_store(path, **options) as store:
         for record in records:
             store.append([record])
     return path.read_bytes()

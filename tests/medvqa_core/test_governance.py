@@ -5,18 +5,20 @@ from types import SimpleNamespace
 
 import pytest
 
+from medvqa_core.addresses import is_loopback_peer
+from medvqa_core.dataset_class import describe_dataset, governance_of_dataset
 from medvqa_core.errors import GovernanceError, MedvqaError, one_line
 from medvqa_core.governance import (
     Governance,
-    describe_dataset,
-    governance_of_dataset,
     parse,
     refuse_lowering,
+    refuse_publishing,
     refuse_remote,
     strictest,
 )
 
 OPEN, SHARE_ALIKE, CREDENTIALED = Governance.OPEN, Governance.SHARE_ALIKE, Governance.CREDENTIALED
+NO_DERIVATIVES = Governance.NO_DERIVATIVES
 
 PAIRS = list(product(Governance, Governance))
 
@@ -46,6 +48,40 @@ ELSEWHERE = [
     "http://127.0.0.1\t.evil.com",
     "http://127.1",  # resolvers read it as 127.0.0.1; we do not guess
     "http://2130706433",
+    "http://0x7f000001",
+    "http://0x7f.0.0.1",
+    "http://0177.0.0.1",
+    "http://127.0.0.01",
+    "http://127.0.0.256",
+    "http://127.0.0.1.nip.io",
+    "http://localtest.me",
+    "http://localhost.",
+    "http://127.0.0.1.",
+    "http://[::1].evil.com",  # urllib reads [::1], and leaves out what follows
+    "http://[::1]evil.com",
+    "http://[::1]:80.evil.com",
+    "http://[::1]@evil.com",
+    "http://[::1%25eth0]",
+    "http://[::ffff:127.0.0.1]",
+    "http://[::ffff:10.0.0.1]",
+    "http://[0:0:0:0:0:0:0:2]",
+    "http://[::]",
+    "http://0",
+    "http://a@b@localhost",
+    "http://127.0.0.1:80:80",
+    "http://127.0.0.1:80@evil.com:80/",
+    "http://localhost%2eevil.com",
+    "http://localhost%00.evil.com",
+    "http://localhost\uff0eevil.com",  # a full-width stop
+    "http://\u2460\u2461\u2466.0.0.1",  # digits in circles become 127 in some clients
+    "http://127.0.0.1 .evil.com",
+    "http://127.0.0.1\r\nHost: evil.com",
+    "http:///localhost",
+    "http:localhost",
+    "//localhost",
+    "ftp://localhost",
+    "http+unix://localhost",
+    " http://localhost",
 ]
 UNREADABLE = [
     "",
@@ -59,18 +95,20 @@ UNREADABLE = [
 
 
 def test_classes_are_ordered_from_open_to_credentialed():
-    assert [c.level for c in (OPEN, SHARE_ALIKE, CREDENTIALED)] == [0, 1, 2]
-    assert [str(c) for c in Governance] == ["open", "share-alike", "credentialed"]
+    assert [c.level for c in (OPEN, SHARE_ALIKE, NO_DERIVATIVES, CREDENTIALED)] == [0, 1, 2, 3]
+    assert [str(c) for c in Governance] == ["open", "share-alike", "no-derivatives", "credentialed"]
 
 
-@pytest.mark.parametrize("name", ["open", "share-alike", "credentialed"])
+@pytest.mark.parametrize("name", ["open", "share-alike", "no-derivatives", "credentialed"])
 def test_parse_reads_each_name(name):
     assert str(parse(name, "manifest.json")) == name
 
 
 @pytest.mark.parametrize("value", ["", "Open", "public", "open ", "credentialled", None, 0, [], {}])
 def test_an_unknown_class_is_an_error_and_never_open(value):
-    with pytest.raises(GovernanceError, match="manifest.json.*allowed: open, share-alike, credentialed"):
+    with pytest.raises(
+        GovernanceError, match="manifest.json.*allowed: open, share-alike, no-derivatives, credentialed"
+    ):
         parse(value, "manifest.json")
 
 
@@ -109,7 +147,53 @@ def test_the_message_names_the_host_and_no_password():
     assert "secret" not in str(caught.value)
 
 
+def test_a_localhost_that_leads_elsewhere_is_elsewhere(monkeypatch):
+    found = [(None, None, None, "", ("127.0.0.1", 0)), (None, None, None, "", ("10.0.0.7", 0))]
+    monkeypatch.setattr("socket.getaddrinfo", lambda *_args, **_kwargs: found)
+    with pytest.raises(GovernanceError, match="to localhost:8000:"):
+        refuse_remote(CREDENTIALED, "http://localhost:8000", "engine x")
+    monkeypatch.setattr("socket.getaddrinfo", lambda *_args, **_kwargs: found[:1])
+    refuse_remote(CREDENTIALED, "http://localhost:8000", "engine x")
+
+    def nothing(*_args, **_kwargs):
+        raise OSError("no such name")
+
+    monkeypatch.setattr("socket.getaddrinfo", nothing)
+    with pytest.raises(GovernanceError):
+        refuse_remote(CREDENTIALED, "http://localhost:8000", "engine x")
+
+
+@pytest.mark.parametrize("variable", ["http_proxy", "HTTP_PROXY", "ALL_PROXY", "no_proxy"])
+def test_proxy_variables_change_no_decision(monkeypatch, variable):
+    monkeypatch.setenv(variable, "http://127.0.0.1:3128")
+    with pytest.raises(GovernanceError):
+        refuse_remote(CREDENTIALED, "http://10.0.0.1:8000", "engine x")
+    monkeypatch.setenv(variable, "http://10.0.0.1:3128")
+    refuse_remote(CREDENTIALED, "http://127.0.0.1:8000", "engine x")
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "127.9.9.9", "::1"])
+def test_a_connection_to_this_machine(address):
+    assert is_loopback_peer(address)
+
+
+@pytest.mark.parametrize("address", ["10.0.0.1", "0.0.0.0", "::", "fe80::1%eth0", "", "localhost", "::ffff:10.0.0.1"])
+def test_a_connection_to_another_machine(address):
+    assert not is_loopback_peer(address)
+
+
+@pytest.mark.parametrize("governance", [NO_DERIVATIVES, CREDENTIALED])
+def test_what_is_restricted_is_not_published(governance):
+    with pytest.raises(GovernanceError, match=f"these rows is of class {governance} and does not go to the Hub"):
+        refuse_publishing(governance, "these rows", "the Hub")
+
+
 @pytest.mark.parametrize("governance", [OPEN, SHARE_ALIKE])
+def test_other_content_is_published(governance):
+    refuse_publishing(governance, "these rows", "the Hub")
+
+
+@pytest.mark.parametrize("governance", [OPEN, SHARE_ALIKE, NO_DERIVATIVES])
 @pytest.mark.parametrize("endpoint", [None, *LOOPBACK, *ELSEWHERE, *UNREADABLE])
 def test_other_text_may_go_anywhere(governance, endpoint):
     refuse_remote(governance, endpoint, "engine x")

@@ -62,6 +62,16 @@ def test_the_class_of_a_file_stays(tmp_path):
         open_store(tmp_path / "open", governance=CREDENTIALED)
 
 
+def test_rows_of_openi_go_on_in_a_file_of_their_old_class(tmp_path):
+    write_store(tmp_path / "a.jsonl", governance=Governance.SHARE_ALIKE)
+    for read_only in (False, True):
+        with open_store(tmp_path / "a.jsonl", governance=Governance.NO_DERIVATIVES, read_only=read_only) as store:
+            assert len(store) > 0 and store.governance is Governance.NO_DERIVATIVES
+    write_store(tmp_path / "b.jsonl", governance=Governance.NO_DERIVATIVES)
+    with pytest.raises(GovernanceError, match="no-derivatives and cannot become share-alike"):
+        open_store(tmp_path / "b.jsonl", governance=Governance.SHARE_ALIKE)
+
+
 def test_a_file_without_a_readable_class_is_not_taken_for_open(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_bytes(write_store(path).replace(b'"governance": "open", ', b""))

@@ -13,8 +13,9 @@ from datasets import load_dataset
 from meddqa_data import ANNOTATIONS, BLOOD, CONTEXT_ROWS, write_folder
 
 import rjua_meddqa
+from medvqa_core.dataset_class import governance_of_dataset
 from medvqa_core.errors import ConfigError, GovernanceError, InputError
-from medvqa_core.governance import Governance, governance_of_dataset
+from medvqa_core.governance import Governance
 from medvqa_hub.cli import run
 from rjua_meddqa.builder import LoadingError
 from rjua_meddqa.card import write_card

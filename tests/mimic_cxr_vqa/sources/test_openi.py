@@ -33,7 +33,7 @@ def test_a_study_becomes_one_row(tmp_path: Path) -> None:
     )
     studies = read_openi(root)
     assert studies.table.schema == STUDY_SCHEMA
-    assert studies.governance is Governance.SHARE_ALIKE
+    assert studies.governance is Governance.NO_DERIVATIVES
     (row,) = studies.table.to_pylist()
     assert (row["subject_id"], row["study_id"], row["split"]) == (7, 7, split_of(7))
     assert (row["findings"], row["impression"], row["indication"]) == ("Big heart.", None, "Cough, fever")

@@ -42,6 +42,7 @@ def test_snippets_run_on_a_saved_folder(tmp_path):
         ("open", "No patient is behind"),
         ("credentialed", "PhysioNet Credentialed"),
         ("share-alike", "no commercial use"),
+        ("no-derivatives", "made, not shared"),
     ],
 )
 def test_card_states_the_governance_class(governance, text):

@@ -1,0 +1,64 @@
+"""The governance class of a loaded `datasets` object: stated in a line of its description, with a floor from its rows.
+
+`datasets` keeps the description through map, filter, select and saving. It joins the descriptions of what is
+concatenated, and drops it in `from_dict`, `from_parquet` and the like: what does not say is credentialed.
+`ways_out.py` sees to the joins, where a part that does not say would hide behind one that does.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import pyarrow as pa
+
+from medvqa_core.content_floor import ID_COLUMNS, floor_of_columns
+from medvqa_core.governance import Governance, parse, refuse_lowering, strictest
+
+_LINE = "governance class: "
+
+
+def describe_dataset(what: str, governance: Governance) -> str:
+    """A dataset description with a line for the class."""
+    return f"{what}\n{_LINE}{governance}"
+
+
+def stated_class(description: str | None) -> Governance | None:
+    """The class that a description states, the strictest if it has several lines; None where it states none."""
+    names = [line.removeprefix(_LINE) for line in (description or "").splitlines() if line.startswith(_LINE)]
+    return strictest(parse(name, "dataset description") for name in names) if names else None
+
+
+def governance_of_dataset(dataset: Any) -> Governance:
+    """The class of a `Dataset` or an `IterableDataset`: what it states, or what its rows' ids demand if that is more.
+
+    A dataset that does not say is `credentialed`: the strictest guess cannot leak.
+    """
+    stated = stated_class(dataset.info.description)
+    return Governance.CREDENTIALED if stated is None else strictest([stated, floor_of_dataset(dataset)])
+
+
+def governance_of_splits(datasets: Iterable[Any]) -> Governance:
+    """The class of several datasets together, such as the splits of a `DatasetDict`."""
+    return strictest(map(governance_of_dataset, datasets))
+
+
+def declare(dataset: Any, governance: Governance | str) -> Any:
+    """State the class of a dataset that does not say (made by hand, read from a file); returns the dataset.
+
+    Raises:
+        GovernanceError: it states a stricter class already, or its rows' ids demand one.
+    """
+    governance = parse(governance, "declare")
+    stated = stated_class(dataset.info.description) or Governance.OPEN
+    refuse_lowering(strictest([stated, floor_of_dataset(dataset)]), governance, "the dataset")
+    dataset.info.description = describe_dataset(dataset.info.description or "", governance)
+    return dataset
+
+
+def floor_of_dataset(dataset: Any) -> Governance:
+    """What the ids demand: of all rows of a `Dataset` (and those that its selection hides), of a stream's first row."""
+    table = getattr(dataset, "data", None)
+    if table is not None:
+        return floor_of_columns({name: table.column(name) for name in table.column_names})
+    ids = [name for name in getattr(dataset, "column_names", None) or () if name in (*ID_COLUMNS, "qa_id")]
+    rows = list(dataset.with_format(None).select_columns(ids).take(1)) if ids else []
+    return floor_of_columns({name: pa.array([row[name] for row in rows]) for name in ids})
