@@ -84,9 +84,10 @@ def run_folder(images: Path, out: Path, workers: int) -> int:
 
 def count_rows(samples: Path, out: Path) -> dict[str, int]:
     """Annotated table rows, and how many of them have item and result on one line of the restored text."""
+    from row_check import check_rows
+
     from rjua_meddqa.released import read_annotations
     from rjua_meddqa.restoration.pages import read_pages
-    from rjua_meddqa.restoration.row_check import check_rows
 
     tables = {annotation.img_path: annotation.table for annotation in read_annotations(samples / ANNOTATIONS)}
     checks = [check for page in read_pages(out) for check in check_rows(page.restored.lines, tables[page.image])]

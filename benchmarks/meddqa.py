@@ -17,6 +17,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from question_reader import QuestionReader, cover
+from row_check import check_rows, count_read
 from timing import write_result
 
 from medvqa_core.errors import ConfigError
@@ -27,12 +29,10 @@ from rjua_meddqa.annotation.draft_check import DraftCheck, check_draft
 from rjua_meddqa.annotation.drafts import draft
 from rjua_meddqa.data_folder import ANNOTATIONS, QUESTIONS, open_folder
 from rjua_meddqa.generation.questions import Options, QuestionGenerator
-from rjua_meddqa.generation.reading import QuestionReader, cover
 from rjua_meddqa.generation.templates import load_templates
 from rjua_meddqa.phantom.folder import write_phantom
 from rjua_meddqa.released import read_annotations, read_questions
 from rjua_meddqa.restoration.pages import Page, read_pages
-from rjua_meddqa.restoration.row_check import check_rows
 from rjua_meddqa.schema import CONTENT_TASKS, Annotation
 from rjua_meddqa.terms import load_terms
 
@@ -75,8 +75,7 @@ def count(annotations: list[Annotation], pages: dict[str, Page], scored: list[di
     drafts = DraftCheck()
     for annotation in annotations:
         page = pages[annotation.img_path]
-        everything = [box for line in page.restored.lines for box in line]
-        read += sum(check.found is not None for check in check_rows([everything], annotation.table))
+        read += count_read(page.restored.lines, annotation.table)
         checks = check_rows(page.restored.lines, annotation.table)
         on_one_line += sum(check.found is not None for check in checks)
         exact += sum(check.found == "exact" for check in checks)

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from medvqa_core.errors import ConfigError, InputError
 from rjua_meddqa.restoration.esra import character_width, cluster_starts, restore, same_line
-from rjua_meddqa.restoration.row_check import check_rows, edit_distance
-from rjua_meddqa.schema import Box, TableRow
+from rjua_meddqa.schema import Box
 
 
 def box(text, left, top, right, bottom):
@@ -157,58 +156,6 @@ def test_parameters_out_of_range_are_refused(parameters):
 def test_a_slanted_box_counts_with_all_its_corners():
     slanted = replace(FIRST, points=((0, 12), (50, 10), (50, 28), (0, 30)))
     assert restore([slanted, box("b", 60, 16, 90, 36)]).text == "a b"
-
-
-def row(item, result):
-    return TableRow(item, result, "", "是")
-
-
-def test_rows_are_found_on_one_line_with_slips_forgiven():
-    lines = [
-        [
-            box("1  总胆红素(TBIL)", 0, 0, 9, 9),
-            box("7.6", 10, 0, 12, 9),
-            box("γ谷氨酰基转移酶（GGT)", 20, 0, 30, 9),
-            box("46", 40, 0, 50, 9),
-        ],
-        [box("纤维连援蛋白(FN)", 0, 10, 9, 19), box("437.10", 10, 10, 12, 19)],
-        [box("尿素", 0, 20, 9, 29)],
-        [box("5.07", 10, 30, 12, 39), box("亚硝酸盐", 20, 30, 29, 39), box("阳性(++)", 30, 30, 39, 39)],
-    ]
-    rows = [
-        row("总胆红素(TBIL)", "7.6"),
-        row("γ谷氨酰基转移酶(GGT)", "46"),
-        row("纤维连接蛋白(FN)", "437.`0"),
-        row("亚硝酸盐(NIT)", "阳性(++)"),
-        row("总胆红素(TBIL)", "6"),  # 46 and 7.6 hold a 6, but it is no number there
-        row("γ谷氨酰基转移酶(GGT)", "7.6"),  # stands left of the item
-        row("尿素(UREA)", "5.07"),
-        row("尿素(UREA)", "9.99"),
-        row("肌酐(CREA)", "79.0"),
-    ]
-    checks = check_rows(lines, rows)
-    assert [check.found for check in checks] == ["exact", "exact", "slip", "exact", None, None, None, None, None]
-    assert [check.reason for check in checks[5:]] == [
-        "the result is on another line",
-        "the result is on another line",
-        "the result was not read",
-        "the item was not read",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("a", "b", "whole", "stretch"),
-    [
-        ("abc", "abc", 0, 0),
-        ("abc", "xxabcyy", 4, 0),
-        ("abc", "xaxcx", 3, 1),
-        ("abc", "", 3, 3),
-        ("kitten", "sitting", 3, 2),
-    ],
-)
-def test_edit_distance(a, b, whole, stretch):
-    assert edit_distance(a, b)[0] == whole
-    assert edit_distance(a, b, anywhere=True)[0] == stretch
 
 
 def test_a_large_page_keeps_its_rows():

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from meddqa_words import WORDS, WordEngine, draw_words
-from paths import HELPERS
+from paths import HELPERS, REPOSITORY
 from PIL import Image
 
 from medvqa_core.errors import ConfigError, GovernanceError, InputError
@@ -319,10 +319,12 @@ def test_wrong_commands_are_one_line(arguments, expected, tmp_path, capsys, word
 
 
 @pytest.mark.slow
-def test_item_and_result_of_the_real_tables_are_on_one_line(real_data, tmp_path):
+def test_item_and_result_of_the_real_tables_are_on_one_line(real_data, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(REPOSITORY / "benchmarks"))
+    from row_check import check_rows
+
     from rjua_meddqa.released import read_annotations
     from rjua_meddqa.restoration.ocr import RapidOcrEngine
-    from rjua_meddqa.restoration.row_check import check_rows
 
     folder = real_data / "rjua_samples"
     if not (folder / "images").is_dir():
