@@ -37,10 +37,12 @@ def writing(path: Path | str) -> Iterator[None]:
         raise OutputError(f"cannot write {path}: {error.strerror or error}; {remedy}") from error
 
 
-def make_folder(path: Path) -> Path:
-    """Create `path` and its parents. Raises OutputError where that is not possible."""
+def make_folder(path: Path, private: bool = False) -> Path:
+    """Create `path` and its parents; a `private` one, new or not, is its owner's alone. Raises OutputError."""
     with writing(path):
         path.mkdir(parents=True, exist_ok=True)
+        if private:
+            path.chmod(0o700)
     return path
 
 

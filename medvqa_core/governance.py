@@ -31,6 +31,11 @@ class Governance(StrEnum):
         """Whether what is made from the rows may be handed on."""
         return self in (Governance.OPEN, Governance.SHARE_ALIKE)
 
+    @property
+    def private(self) -> bool:
+        """Whether files of this class are readable by their owner alone (modes 0600 and 0700)."""
+        return self is Governance.CREDENTIALED
+
 
 def parse(value: str, where: str) -> Governance:
     """Read a class name found at `where`.

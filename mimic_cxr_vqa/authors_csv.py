@@ -11,7 +11,6 @@ marked `failed_reply`. The layout cannot tell an empty text from none, and "nan"
 """
 
 import csv
-import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -24,6 +23,7 @@ import pyarrow.compute as pc
 
 from medvqa_core.errors import InputError, show
 from medvqa_core.files import atomic_file
+from medvqa_core.json_files import digest
 from mimic_cxr_vqa.answer_types import answer_types
 from mimic_cxr_vqa.csv_files import iterate_csv
 from mimic_cxr_vqa.question_list import QUESTION_SLUGS, QUESTION_TEXTS, QUESTIONS_PER_CATEGORY
@@ -209,10 +209,7 @@ def _qa_ids(study: pa.Array, question: pa.Array, category: pa.Array) -> pa.Array
     unknown = pc.or_kleene(pc.is_null(text), pc.not_equal(pc.divide(text, QUESTIONS_PER_CATEGORY), category))
     if pc.any(unknown).as_py():
         rows = np.flatnonzero(unknown.to_numpy(False))
-        names = [
-            f"{category_slug(CATEGORIES[category[i].as_py()])}-x{hashlib.sha256(question[i].as_py().encode()).hexdigest()[:8]}"
-            for i in rows
-        ]
+        names = [f"{category_slug(CATEGORIES[category[i].as_py()])}-x{digest(question[i].as_py())[:8]}" for i in rows]
         slug = pc.replace_with_mask(slug, unknown, pa.array(names, pa.string()))
     return pc.binary_join_element_wise(study, slug, "-")
 

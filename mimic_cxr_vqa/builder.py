@@ -20,8 +20,7 @@ from datasets.exceptions import DatasetGenerationError
 
 from medvqa_core.dataset_class import describe_dataset
 from medvqa_core.errors import ConfigError, InputError, MedvqaError, one_line
-from medvqa_core.files import writing
-from medvqa_core.governance import Governance
+from medvqa_core.files import make_folder
 from mimic_cxr_vqa import release as releases
 from mimic_cxr_vqa.authors_csv import ReplyFilter
 from mimic_cxr_vqa.card import HUB_SPLITS
@@ -92,8 +91,8 @@ class MimicCxrVqa(datasets.ArrowBasedBuilder):
             fingerprint=self.release.fingerprint,
             **kwargs,
         )
-        if self.release.governance is Governance.CREDENTIALED:
-            _make_private(Path(self._output_dir).parent)
+        if self.release.governance.private:
+            make_folder(Path(self._output_dir).parent, private=True)  # report text is written into it
         if self.config.failed_answers not in ("drop", "keep"):
             raise ConfigError(f"failed_answers={self.config.failed_answers!r}: allowed are drop and keep")
 
@@ -198,10 +197,3 @@ def _hub_split(split):
     if isinstance(split, list | tuple):
         return [_hub_split(part) for part in split]
     return re.sub(r"\bvalidate\b", "validation", split) if isinstance(split, str) else split
-
-
-def _make_private(folder: Path) -> None:
-    """Create `folder` (of the cache) for its owner alone: report text is written into it."""
-    with writing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        folder.chmod(0o700)

@@ -1,6 +1,5 @@
 """`medvqa-hub cxr …`: the steps from a source of studies to a release. Heavy imports wait until a step runs."""
 
-import json
 import shlex
 from enum import StrEnum
 from pathlib import Path
@@ -194,7 +193,6 @@ def agreement(
     json_file: Annotated[Path | None, typer.Option("--json", help="Also write everything as JSON.")] = None,
 ) -> None:
     """Print the raters' agreement per dimension: weighted Fleiss' kappa, AC1, AC2 (paper, Table 3)."""
-    from medvqa_core.files import atomic_file
     from medvqa_core.metrics.agreement_table import agreement_record, format_agreement, measure_sheet
     from medvqa_core.metrics.ratings import parse_order, read_ratings
 
@@ -205,8 +203,9 @@ def agreement(
     if sheet.ignored:
         typer.echo(f"ignored, no order of categories is known: {', '.join(sheet.ignored)} (name it with --order)")
     if json_file is not None:
-        with atomic_file(json_file, "w") as file:
-            json.dump(agreement_record(measured, sheet), file, indent=2, ensure_ascii=False)
+        from medvqa_core.json_files import write_json
+
+        write_json(json_file, agreement_record(measured, sheet), indent=2, end="")
         typer.echo(f"written: {json_file}")
 
 

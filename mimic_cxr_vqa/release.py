@@ -4,7 +4,6 @@
 dataset (the builder, statistics, conversion) goes through the `Release` that it returns.
 """
 
-import hashlib
 import json
 import os
 from collections.abc import Iterator
@@ -16,15 +15,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from medvqa_core.errors import InputError
-from medvqa_core.files import atomic_file, atomic_folder, join_under
+from medvqa_core.files import MANIFEST, atomic_folder, join_under
 from medvqa_core.governance import Governance, parse
+from medvqa_core.json_files import digest, read_json, read_manifest, read_object, write_json, write_manifest
 from medvqa_core.progress import track
 from mimic_cxr_vqa.authors_csv import read_authors_csv, write_authors_csv
 from mimic_cxr_vqa.parquet_files import count_rows, iterate_parquet
 from mimic_cxr_vqa.row_checks import RowChecks
 from mimic_cxr_vqa.schema import SPLITS
 from mimic_cxr_vqa.sources import check_splits, check_unique
-from mimic_cxr_vqa.workspace import FORMAT, MANIFEST, RELEASE_KIND, Workspace, read_manifest, write_manifest
+from mimic_cxr_vqa.workspace import FORMAT, RELEASE_KIND, Workspace
 
 RELEASE_VARIABLE = "MIMIC_CXR_VQA_DIR"
 IMAGE_VARIABLE = "MIMIC_CXR_JPG_ROOT"
@@ -117,7 +117,7 @@ def export_authors_csv(release: Release, out: Path) -> dict[str, int]:
     """
     rows: dict[str, int] = {}
     patients: dict = {}
-    private = release.governance is Governance.CREDENTIALED
+    private = release.governance.private
     if out.absolute().is_relative_to(release.folder):
         raise InputError(f"{out} lies in the release that is read ({release.folder}); choose a folder outside")
     with atomic_folder(out, CSV_KIND, private) as folder:
@@ -126,7 +126,7 @@ def export_authors_csv(release: Release, out: Path) -> dict[str, int]:
             rows[split] = write_authors_csv(folder / f"{_SPLIT_PREFIXES[split]}.csv", batches, private)
         kept = {name: release.manifest[name] for name in ("source", "answers") if name in release.manifest}
         manifest = {"kind": CSV_KIND, "format": FORMAT, "governance": str(release.governance), "rows": rows, **kept}
-        write_manifest(folder, manifest)
+        write_manifest(folder, manifest, sort_keys=True)
     return rows
 
 
@@ -140,12 +140,12 @@ def find_default_release() -> Path:
     if named:
         return Path(named)
     record = _last_release_record()
-    try:
-        last = Path(json.loads(record.read_text(encoding="utf-8"))["release"])
-    except FileNotFoundError:
-        last = None
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{record}: cannot be read ({error}); delete it, or pass data_dir=…") from None
+    last, remedy = None, "delete it, or pass data_dir=…"
+    if record.exists():
+        try:
+            last = Path(read_object(record, remedy)["release"])
+        except (KeyError, TypeError) as error:
+            raise InputError(f"{record}: names no release ({error!r}); {remedy}") from None
     if last is None or not last.is_dir():  # never built, or deleted since
         raise InputError(
             "no MIMIC-CXR-VQA release on this machine: load the bundled one with load_dataset('mimic_cxr_vqa', "
@@ -157,8 +157,7 @@ def find_default_release() -> Path:
 
 def record_last_release(folder: Path) -> None:
     """Remember `folder` as the release that a bare `load_dataset("mimic_cxr_vqa")` takes."""
-    with atomic_file(_last_release_record(), "w") as file:
-        json.dump({"release": str(folder.resolve())}, file)
+    write_json(_last_release_record(), {"release": str(folder.resolve())}, indent=None, ensure_ascii=True, end="")
 
 
 def find_image_prefix(image_root: Path) -> Path:
@@ -173,17 +172,13 @@ def _last_release_record() -> Path:
 
 
 def _kind(folder: Path) -> str | None:
-    try:
-        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise InputError(f"{folder / MANIFEST}: cannot be read ({error}); build the release again") from None
+    manifest = read_json(folder / MANIFEST, "build the release again")
     return manifest.get("kind") if isinstance(manifest, dict) else None
 
 
 def _open_parquet(folder: Path) -> Release:
-    manifest = read_manifest(
-        folder, RELEASE_KIND, "build the release again: medvqa-hub cxr release", ("files", "splits", "counts")
-    )
+    remedy = "build the release again: medvqa-hub cxr release"
+    manifest = read_manifest(folder, remedy, RELEASE_KIND, FORMAT, ("files", "splits", "counts"))
     for name, described in manifest["files"].items():
         path = join_under(folder, name, str(folder / MANIFEST))
         size = path.stat().st_size if path.exists() else None
@@ -220,7 +215,7 @@ def _open_csv(folder: Path, found: dict[str, list[Path]]) -> Release:
     """The authors' release. It is MIMIC data unless a manifest beside it says otherwise."""
     manifest = {"governance": str(Governance.CREDENTIALED)}
     if (folder / MANIFEST).exists():
-        manifest = read_manifest(folder, CSV_KIND, "delete it if the files are the authors' release")
+        manifest = read_manifest(folder, "delete it if the files are the authors' release", CSV_KIND, FORMAT)
     states = [
         f"{path.name} {path.stat().st_size} {path.stat().st_mtime_ns}" for paths in found.values() for path in paths
     ]
@@ -245,7 +240,7 @@ def _release(
         governance=parse(manifest["governance"], str(folder)),
         files={split: paths for split, paths in files.items() if paths},
         studies={split: paths for split, paths in studies.items() if paths},
-        fingerprint=hashlib.sha256(key).hexdigest()[:16],
+        fingerprint=digest(key)[:16],
         manifest=manifest,
     )
 

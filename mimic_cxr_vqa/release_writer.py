@@ -8,7 +8,6 @@
 Images are referred to, never copied. The same inputs give the same bytes.
 """
 
-import hashlib
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ import pyarrow.parquet as pq
 
 from medvqa_core.errors import ConfigError, InputError
 from medvqa_core.files import atomic_folder
-from medvqa_core.governance import Governance
+from medvqa_core.json_files import digest_file, write_manifest
 from medvqa_core.progress import track
 from medvqa_core.store import RecordStore
 from mimic_cxr_vqa.answer_types import answer_types
@@ -27,7 +26,7 @@ from mimic_cxr_vqa.card import write_card
 from mimic_cxr_vqa.generation.answers import AnswerSettings, iterate_requests, request_key
 from mimic_cxr_vqa.parquet_files import iterate_parquet, read_table
 from mimic_cxr_vqa.schema import PROVENANCE_TYPE, QA_SCHEMA, SPLITS, STUDY_SCHEMA
-from mimic_cxr_vqa.workspace import FORMAT, RELEASE_KIND, Workspace, governance_of, write_manifest
+from mimic_cxr_vqa.workspace import FORMAT, RELEASE_KIND, Workspace, governance_of
 
 ROWS_PER_SHARD = 250_000
 ROWS_PER_BATCH = 65_536
@@ -65,7 +64,7 @@ def write_release(
         )
     if not counts["rows"]:
         raise InputError(f"{workspace.answers}: no question has an answer to release ({dict(counts)})")
-    with atomic_folder(workspace.release, RELEASE_KIND, governance is Governance.CREDENTIALED) as folder:
+    with atomic_folder(workspace.release, RELEASE_KIND, governance.private) as folder:
         splits = _write_shards(workspace, answers, settings, folder, rows_per_shard)
         if describe_questions(workspace) != drawn:  # answers stand beside questions by their order
             raise InputError(f"{workspace.questions}: drawn anew while the release was written; run answer and release")
@@ -85,13 +84,13 @@ def write_release(
         }
         write_card(folder, manifest)
         manifest["files"] = _describe_files(folder)
-        write_manifest(folder, manifest)
+        write_manifest(folder, manifest, sort_keys=True)
     return manifest
 
 
 def describe_questions(workspace: Workspace) -> str:
     """sha256 of the question table: tells whether a release was made from the questions that are there now."""
-    return _sha256(workspace.questions / "questions.parquet")
+    return digest_file(workspace.questions / "questions.parquet")
 
 
 def _collect_answers(
@@ -224,11 +223,6 @@ def _leading(ids: pa.ChunkedArray, value: pa.Scalar) -> int:
 def _describe_files(folder: Path) -> dict[str, dict[str, Any]]:
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     return {
-        str(path.relative_to(folder)): {"bytes": path.stat().st_size, "sha256": _sha256(path)}
+        str(path.relative_to(folder)): {"bytes": path.stat().st_size, "sha256": digest_file(path)}
         for path in track(files, "Hashing files")
     }
-
-
-def _sha256(path: Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -8,7 +8,6 @@ Rows are read batch by batch and column by column; what is kept grows with disti
 with questions. Answers are not read: open or closed is the `answer_type` column.
 """
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ import pyarrow.compute as pc
 
 from medvqa_core.errors import InputError
 from medvqa_core.files import atomic_file
+from medvqa_core.json_files import write_json
 from mimic_cxr_vqa.reports import RULES
 from mimic_cxr_vqa.schema import CATEGORIES, CHEXPERT_LABELS, LABEL_VALUES, SPLITS
 
@@ -200,8 +200,7 @@ def plot_distribution(stats: Statistics, path: Path) -> None:
 
 def write_statistics(stats: Statistics, folder: Path) -> None:
     """Write `statistics.json` and `figure1.png` to `folder`. Raises OutputError where that is not possible."""
-    with atomic_file(folder / "statistics.json", "w") as file:
-        json.dump(stats.to_json(), file, indent=1)
+    write_json(folder / "statistics.json", stats.to_json(), ensure_ascii=True, end="")
     plot_distribution(stats, folder / "figure1.png")
 
 

@@ -6,14 +6,14 @@ authors' release: share-alike.
 """
 
 import hashlib
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from medvqa_core.errors import InputError, OutputError
-from medvqa_core.files import MANIFEST, atomic_file, join_under
-from medvqa_core.governance import Governance, parse, refuse_lowering
+from medvqa_core.files import MANIFEST, join_under
+from medvqa_core.governance import Governance, refuse_lowering
+from medvqa_core.json_files import find_manifest, write_manifest
 
 SAMPLE_DIR = Path(__file__).parent / "sample"  # bundled synthetic reports, in the layout above
 KIND = "meddqa"  # what the manifest says the folder is
@@ -89,8 +89,8 @@ def open_folder(root: Path) -> DataFolder:
             raise InputError(f"{root}: both {found[0].name} and {found[1].name} are {part}; keep one of them there")
         if found:
             files[part] = found[0]
-    manifest = read_manifest(root)
-    governance = parse(manifest.get("governance", ""), str(root / MANIFEST)) if manifest else Governance.SHARE_ALIKE
+    manifest = find_manifest(root, "copy it again")
+    governance = Governance(manifest["governance"]) if manifest else Governance.SHARE_ALIKE
     return DataFolder(root, files, governance, manifest)
 
 
@@ -141,24 +141,10 @@ def record_part(root: Path, part: str, governance: Governance, details: dict[str
     if source:
         manifest.setdefault("source", source)
     manifest |= {"kind": KIND, "governance": str(governance), part: details}
-    with atomic_file(root / MANIFEST, "w") as file:
-        json.dump(manifest, file, ensure_ascii=False, indent=1)
+    write_manifest(root, manifest, end="")
     return root / MANIFEST
 
 
 def _names(part: str) -> list[str]:
     released = RELEASED_NAMES[part]
     return [OUR_NAMES[part], *(PREFIX + name for name in released), *released]
-
-
-def read_manifest(root: Path) -> dict[str, Any]:
-    path = root / MANIFEST
-    if not path.exists():
-        return {}
-    try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path}: cannot be read as JSON ({error}); copy it again") from None
-    if not isinstance(manifest, dict) or not manifest:
-        raise InputError(f"{path}: expected a JSON object with kind and governance; copy it again")
-    return manifest

@@ -5,7 +5,6 @@ length in characters by kind; by report type too where the context file has a co
 Clinical), which the released one has not. Figure 2: images by report type. Questions by task and answer type are added.
 """
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from medvqa_core.files import atomic_file
+from medvqa_core.json_files import write_json
 from rjua_meddqa.data_folder import ANNOTATIONS, CONTEXTS, QUESTIONS, REASONING, DataFolder
 from rjua_meddqa.generation.contexts import KINDS
 from rjua_meddqa.generation.reasoning_file import read_reasoning
@@ -230,8 +230,7 @@ def plot_report_types(stats: Statistics, path: Path) -> None:
 
 def write_statistics(stats: Statistics, folder: Path) -> None:
     """Write `statistics.json` and `figure2.png` to `folder`. Raises OutputError where that is not possible."""
-    with atomic_file(folder / "statistics.json", "w") as file:
-        json.dump(stats.to_json(), file, ensure_ascii=False, indent=1)
+    write_json(folder / "statistics.json", stats.to_json(), end="")
     plot_report_types(stats, folder / "figure2.png")
 
 

@@ -8,7 +8,6 @@ How rare an n-gram is comes from the references that are scored (the tools' way)
 of the training references: a reward for a handful of answers needs the latter.
 """
 
-import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from medvqa_core.errors import InputError
-from medvqa_core.files import atomic_file
+from medvqa_core.json_files import read_json, write_json
 from medvqa_core.metrics.bleu import ORDER, count_ngrams, split_words
 from medvqa_core.metrics.ptb_tokenizer import tokenize
 from medvqa_core.metrics.scores import Scores, Tokenizer, check_pairs, mean
@@ -54,20 +53,13 @@ class DocumentFrequencies:
     def save(self, path: Path | str, private: bool = False) -> None:
         """Write as JSON. The n-grams are pieces of the references: `private` gives mode 0600 (credentialed data)."""
         counts = {" ".join(ngram): count for ngram, count in self.counts.items()}
-        with atomic_file(Path(path), "w", private) as file:
-            json.dump({"kind": _KIND, "documents": self.documents, "counts": counts}, file, ensure_ascii=False)
+        content = {"kind": _KIND, "documents": self.documents, "counts": counts}
+        write_json(Path(path), content, private=private, indent=None, end="")
 
     @classmethod
     def load(cls, path: Path | str) -> "DocumentFrequencies":
         """Read what `save` wrote. Raises InputError where `path` is missing or holds something else."""
-        try:
-            content = json.loads(Path(path).read_text(encoding="utf-8"))
-        except OSError as error:
-            raise InputError(f"{path}: {error.strerror}; make it with DocumentFrequencies.build(…).save(…)") from error
-        except ValueError as error:
-            raise InputError(
-                f"{path}: not JSON ({error}); make it with DocumentFrequencies.build(…).save(…)"
-            ) from error
+        content = read_json(Path(path), "make it with DocumentFrequencies.build(…).save(…)")
         if not isinstance(content, dict) or content.get("kind") != _KIND:
             raise InputError(
                 f"{path}: holds no document frequencies; make it with DocumentFrequencies.build(…).save(…)"

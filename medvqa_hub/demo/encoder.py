@@ -15,7 +15,6 @@ where nothing unmentioned is drawn; of real reports it is an approximation.
 A killed run starts anew: it takes a minute or two.
 """
 
-import json
 import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -27,6 +26,7 @@ from torch import nn
 
 from medvqa_core.errors import ConfigError
 from medvqa_core.files import MANIFEST, atomic_folder
+from medvqa_core.json_files import plain, read_manifest, write_manifest
 from medvqa_core.progress import track
 from medvqa_hub.training.data_loading import TrainingData, load_data
 from medvqa_hub.training.model_loading import load_model
@@ -72,13 +72,13 @@ def pretrain_encoder(recipe: Recipe, data: Path, image_root: Path, out: Path, se
     with atomic_folder(out, KIND) as folder:
         encoder.save_pretrained(folder)
         manifest = {"kind": KIND, "governance": str(loaded.governance), **made, **figures}
-        (folder / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
+        write_manifest(folder, manifest, indent=2)
     return manifest
 
 
 def _read_finished(out: Path, made: dict[str, Any]) -> dict:
-    manifest = json.loads((out / MANIFEST).read_text(encoding="utf-8"))
-    differing = [name for name, value in json.loads(json.dumps(made)).items() if manifest.get(name) != value]
+    manifest = read_manifest(out, "choose another folder, or delete it")
+    differing = [name for name, value in plain(made).items() if manifest.get(name) != value]
     if differing:
         raise ConfigError(
             f"{out} holds an encoder with another value of {', '.join(differing)}; choose another folder, or delete it"

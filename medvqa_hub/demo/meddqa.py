@@ -5,7 +5,6 @@ OUT/evaluation/   restored pages, predictions, scored questions, results
 OUT/page.png      one page: its boxes beside the restored text
 """
 
-import json
 import shutil
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,7 +14,8 @@ from rich.console import Console
 from rich.rule import Rule
 
 from medvqa_core.errors import ConfigError
-from medvqa_core.files import MANIFEST, atomic_folder
+from medvqa_core.files import atomic_folder
+from medvqa_core.json_files import read_manifest, write_manifest
 
 IMAGES = (  # every kind of image, both qualities, tables of one and two columns, reports without a table
     "report0002.png",
@@ -66,14 +66,14 @@ def _copy_sample(data: Path) -> None:
     from rjua_meddqa.released import read_annotations, write_annotations
 
     annotations = [a for a in read_annotations(SAMPLE_DIR / "annotations.csv") if a.img_path in IMAGES]
-    manifest = json.loads((SAMPLE_DIR / MANIFEST).read_text(encoding="utf-8"))
+    manifest = read_manifest(SAMPLE_DIR, "install medvqa-hub again")
     kept = {name: manifest[name] for name in ("kind", "governance", "source")}
     with atomic_folder(data, KIND) as folder:
         (folder / "images").mkdir()
         for name in IMAGES:
             shutil.copyfile(SAMPLE_DIR / "images" / name, folder / "images" / name)
         write_annotations(annotations, folder / "annotations.csv")
-        (folder / MANIFEST).write_text(json.dumps(kept), encoding="utf-8")
+        write_manifest(folder, kept, indent=None, end="")
 
 
 def _read_images(out: Path, console: Console) -> dict[str, Any]:

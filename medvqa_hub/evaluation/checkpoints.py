@@ -4,12 +4,12 @@ Nothing of a model is loaded here: a run that finds every prediction made needs 
 """
 
 import hashlib
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
 from medvqa_core.errors import InputError, one_line
 from medvqa_core.governance import Governance
+from medvqa_core.json_files import read_json
 from medvqa_hub.evaluation.predictions import digest_files
 from medvqa_hub.training.checkpoints import governance_of
 
@@ -82,10 +82,7 @@ def _fetch(model: str) -> Path:
 
 def _model_type(folder: Path) -> str | None:
     path = folder / "config.json"
-    try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(f"{folder} has no config.json: it is no checkpoint; name the folder that holds it") from None
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path} cannot be read ({error}); copy the checkpoint again") from None
+    if not path.exists():
+        raise InputError(f"{folder} has no config.json: it is no checkpoint; name the folder that holds it")
+    config = read_json(path, "copy the checkpoint again")
     return config.get("model_type") if isinstance(config, dict) else None

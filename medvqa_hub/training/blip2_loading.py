@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from medvqa_core.errors import ConfigError
-from medvqa_hub.training.checkpoints import read_json
+from medvqa_core.json_files import read_object
+from medvqa_hub.training.checkpoints import ANOTHER
 from medvqa_hub.training.model_folders import check_kind, refuse_missing_weights, refuse_other_sizes
 from medvqa_hub.training.recipes import Blip2Settings
 
@@ -52,7 +53,7 @@ def blip2_from(settings: Blip2Settings, folder: Path) -> tuple[Any, Any]:
         )
     check_kind(folder, settings.kind)
     processor = blip2_multiview.Blip2MultiViewProcessor.from_pretrained(folder)
-    quantised = "quantization_config" in read_json(folder / "config.json")
+    quantised = "quantization_config" in read_object(folder / "config.json", ANOTHER)
     if quantised and settings.quantize is None:
         raise ConfigError(f"{folder} is quantised, and model.quantize is null: set it to what it was trained with")
     options = {} if quantised else _quantisation(settings)

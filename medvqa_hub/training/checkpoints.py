@@ -14,7 +14,6 @@ Checkpoints and `best` appear by rename, with their manifest.json as the last fi
 it writes leaves a folder whose name starts with a dot and ends in `.partial`, which nothing picks up.
 """
 
-import json
 import os
 import re
 import shutil
@@ -24,11 +23,13 @@ from pathlib import Path
 from typing import Any
 
 from medvqa_core.errors import InputError, OutputError
-from medvqa_core.files import MANIFEST, atomic_file, atomic_folder, writing
+from medvqa_core.files import MANIFEST, atomic_folder, writing
 from medvqa_core.governance import Governance, parse
+from medvqa_core.json_files import read_object, write_json, write_manifest
 
 CHECKPOINT, BEST = "training-checkpoint", "trained-model"  # kinds, in the manifests
 RECIPE, GOVERNANCE, RUN, FINISHED, BEST_FOLDER = "recipe.yaml", "governance.json", "run.json", "finished.json", "best"
+ANOTHER = "choose another folder"  # the remedy for one that cannot be read
 SECOND_PASS = "hard_negatives"  # folder of the pass over hard questions, a run of its own
 _NAME = re.compile(r"checkpoint-(\d+)")
 
@@ -42,13 +43,13 @@ def writing_folder(
     Raises:
         OutputError: the disk is full, the folder cannot be written, … What was there before stays.
     """
-    with atomic_folder(path, kind, private=governance is Governance.CREDENTIALED) as partial:
+    with atomic_folder(path, kind, private=governance.private) as partial:
         with writing_weights(path):
             yield partial
         (partial / RECIPE).write_text(recipe, encoding="utf-8")
         write_governance(partial, governance)
         manifest = {"kind": kind, "governance": str(governance), **details}
-        (partial / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
+        write_manifest(partial, manifest, indent=2, ensure_ascii=True)
 
 
 @contextmanager
@@ -84,8 +85,7 @@ def save_state(state: dict[str, Any], path: Path) -> None:
 
 def write_governance(folder: Path, governance: Governance) -> None:
     """Write the class beside what it is about."""
-    with atomic_file(folder / GOVERNANCE, "w") as file:
-        file.write(json.dumps({"governance": str(governance)}) + "\n")
+    write_json(folder / GOVERNANCE, {"governance": str(governance)}, indent=None)
 
 
 def governance_of(folder: Path) -> Governance:
@@ -98,30 +98,8 @@ def governance_of(folder: Path) -> Governance:
     path = folder / GOVERNANCE
     if not path.exists():
         return Governance.CREDENTIALED
-    found = read_json(path)
+    found = read_object(path, ANOTHER)
     return parse(str(found.get("governance")), str(path))
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object from a file.
-
-    Raises:
-        InputError: it is absent, unreadable or something else.
-    """
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path}: cannot be read ({error}); choose another folder") from error
-    if not isinstance(found, dict):
-        raise InputError(f"{path}: expected a JSON object, found {type(found).__name__}; choose another folder")
-    return found
-
-
-def write_json(path: Path, values: dict[str, Any]) -> None:
-    """Write a JSON object; it appears whole or not at all."""
-    with atomic_file(path, "w") as file:
-        json.dump(values, file, indent=2)
-        file.write("\n")
 
 
 def checkpoint_folder(out: Path, step: int) -> Path:
@@ -134,7 +112,7 @@ def complete_checkpoints(out: Path) -> list[tuple[int, Path]]:
     found = []
     for path in out.glob("checkpoint-*") if out.is_dir() else ():
         match = _NAME.fullmatch(path.name)
-        if match and (path / MANIFEST).is_file() and read_json(path / MANIFEST).get("kind") == CHECKPOINT:
+        if match and (path / MANIFEST).is_file() and read_object(path / MANIFEST, ANOTHER).get("kind") == CHECKPOINT:
             found.append((int(match[1]), path))
     return sorted(found)
 
@@ -157,7 +135,7 @@ def settle_best(out: Path, keep: bool) -> None:
     with writing(best):
         if aside.is_dir() and not best.exists():
             os.rename(aside, best)
-        if not keep and (best / MANIFEST).is_file() and read_json(best / MANIFEST).get("kind") == BEST:
+        if not keep and (best / MANIFEST).is_file() and read_object(best / MANIFEST, ANOTHER).get("kind") == BEST:
             shutil.rmtree(best)
         if not keep and (out / SECOND_PASS).is_dir():  # of another first pass
             shutil.rmtree(out / SECOND_PASS)
@@ -180,7 +158,7 @@ def find_model_folder(path: Path) -> Path:
 
 def take_better(source: Path, out: Path, greater: bool, governance: Governance) -> bool:
     """Copy the best model of the run in `source` to that of `out`, if its value is better or there is no value."""
-    theirs, ours = (read_json(folder / BEST_FOLDER / MANIFEST) for folder in (source, out))
+    theirs, ours = (read_object(folder / BEST_FOLDER / MANIFEST, ANOTHER) for folder in (source, out))
     if ours["value"] is not None and (theirs["value"] > ours["value"]) != greater:
         return False
     if ours["value"] == theirs["value"] and ours["value"] is not None:

@@ -5,8 +5,9 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from medvqa_core.errors import ConfigError, one_line
+from medvqa_core.json_files import digest_file, read_object
 from medvqa_core.store import content_key
-from medvqa_hub.training.checkpoints import read_json
+from medvqa_hub.training.checkpoints import ANOTHER
 
 MODEL_TYPES = {"swin-ved": "swin_ved", "blip2-multiview": "blip2_multiview"}
 
@@ -14,13 +15,13 @@ MODEL_TYPES = {"swin-ved": "swin_ved", "blip2-multiview": "blip2_multiview"}
 def fingerprint_of_model(folder: Path) -> str:
     """32 hex digits that change with the folder's weights and configuration."""
     names = sorted(path for path in folder.iterdir() if path.suffix in (".json", ".safetensors", ".yaml"))
-    return content_key(files=[(path.name, _digest(path)) for path in names])
+    return content_key(files=[(path.name, digest_file(path, "blake2b")) for path in names])
 
 
 def kind_of_model(folder: Path) -> str:
     """`model_type` of a checkpoint's configuration."""
     if (folder / "config.json").exists():
-        return str(read_json(folder / "config.json").get("model_type"))
+        return str(read_object(folder / "config.json", ANOTHER).get("model_type"))
     return "a peft adapter"
 
 
@@ -48,13 +49,6 @@ def refuse_missing_weights(folder: str | Path, missing: Collection[str]) -> None
     if missing:
         some = ", ".join(sorted(missing)[:3])
         raise ConfigError(f"{folder} lacks {len(missing)} weights ({some}, …): it is another model, or was cut short")
-
-
-def _digest(path: Path) -> str:
-    import hashlib
-
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "blake2b").hexdigest()
 
 
 @contextlib.contextmanager

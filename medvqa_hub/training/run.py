@@ -13,6 +13,7 @@ from typing import Any
 from medvqa_core.errors import ConfigError
 from medvqa_core.files import make_folder, writing
 from medvqa_core.governance import Governance, refuse_lowering, strictest
+from medvqa_core.json_files import read_object, write_json
 from medvqa_hub.training import checkpoints
 from medvqa_hub.training.recipes import Recipe, differences
 
@@ -141,7 +142,7 @@ def _refuse_another_run(out: Path, record: dict[str, Any], init: Path | None) ->
     began = (out / checkpoints.FINISHED).exists() or checkpoints.complete_checkpoints(out)
     if not began or not (out / checkpoints.RUN).exists():
         return
-    before = checkpoints.read_json(out / checkpoints.RUN)
+    before = read_object(out / checkpoints.RUN, checkpoints.ANOTHER)
     differing = differences(before.get("recipe", {}), record["recipe"])
     if before.get("data") != record["data"]:
         differing.append("the data's content")
@@ -157,7 +158,7 @@ def _is_finished(out: Path, say: Say) -> bool:
     """Whether the run in `out` has ended."""
     if not (out / checkpoints.FINISHED).exists():
         return False
-    done = checkpoints.read_json(out / checkpoints.FINISHED)
+    done = read_object(out / checkpoints.FINISHED, checkpoints.ANOTHER)
     say(f"finished already, after {done['step']} steps; the best model is in {out / checkpoints.BEST_FOLDER}")
     return True
 
@@ -191,16 +192,13 @@ def _known_views(unknown_views: str | dict[str, str]) -> Callable[[str | None], 
 
 def _open_folder(out: Path, recipe: Recipe, record: dict[str, Any], governance: Governance) -> None:
     """Make `out` this run's folder, or check that its class is not lowered."""
-    make_folder(out)
-    if governance is Governance.CREDENTIALED:
-        with writing(out):
-            out.chmod(0o700)
+    make_folder(out, governance.private)
     if (out / checkpoints.GOVERNANCE).exists():
         refuse_lowering(checkpoints.governance_of(out), governance, str(out))
     with writing(out):
         checkpoints.write_governance(out, governance)
         (out / checkpoints.RECIPE).write_text(recipe.to_yaml(), encoding="utf-8")
-    checkpoints.write_json(out / checkpoints.RUN, record)
+    write_json(out / checkpoints.RUN, record, indent=2, ensure_ascii=True)
 
 
 def _train_in(out: Path, prepared: Prepared, init: Path | None, log: Any, say: Say) -> None:
@@ -209,9 +207,9 @@ def _train_in(out: Path, prepared: Prepared, init: Path | None, log: Any, say: S
     if prepared.recipe.training.hard_negatives:
         _pass_over_hard_negatives(out, prepared, trainer, say)
     if log is not None:
-        best = checkpoints.read_json(out / checkpoints.BEST_FOLDER / checkpoints.MANIFEST)
+        best = read_object(out / checkpoints.BEST_FOLDER / checkpoints.MANIFEST, checkpoints.ANOTHER)
         details = {"step": prepared.steps, **{f"best_{name}": best[name] for name in ("step", "metric", "value")}}
-        checkpoints.write_json(out / checkpoints.FINISHED, details)
+        write_json(out / checkpoints.FINISHED, details, indent=2, ensure_ascii=True)
         say(f"trained {prepared.steps} steps; the best model, of step {best['step']}, is in {out / 'best'}")
 
 

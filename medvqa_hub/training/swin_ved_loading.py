@@ -3,12 +3,12 @@
 A new one has random weights, or a pretrained Swin encoder, and a tokenizer trained on the training split.
 """
 
-import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from medvqa_core.errors import ConfigError
+from medvqa_core.json_files import plain
 from medvqa_hub.training.model_folders import (
     as_config_error,
     check_kind,
@@ -127,9 +127,9 @@ def swin_ved_from(settings: SwinVedSettings, folder: Path) -> tuple[Any, Any]:
             if key.endswith(_RETRAINABLE):
                 setattr(getattr(config, name), key, value)
         wrong += [
-            f"{name}.{key} {_plain(found[key])}, the recipe's {_plain(wanted[key])}"
+            f"{name}.{key} {plain(found[key])}, the recipe's {plain(wanted[key])}"
             for key in _SIZES
-            if key in wanted and _plain(wanted[key]) != _plain(found[key])
+            if key in wanted and plain(wanted[key]) != plain(found[key])
         ]
     if settings.max_images != config.max_images:
         wrong.append(f"max_images {config.max_images}, the recipe's {settings.max_images}")
@@ -139,7 +139,3 @@ def swin_ved_from(settings: SwinVedSettings, folder: Path) -> tuple[Any, Any]:
     )
     refuse_missing_weights(folder, report["missing_keys"])
     return model, processor
-
-
-def _plain(value: Any) -> Any:
-    return json.loads(json.dumps(value))

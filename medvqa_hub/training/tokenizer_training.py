@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
-from medvqa_core.files import MANIFEST, atomic_folder
+from medvqa_core.files import atomic_folder
 from medvqa_core.governance import Governance
+from medvqa_core.json_files import write_manifest
 from medvqa_hub.training.checkpoints import write_governance
 from medvqa_hub.training.data_loading import load_data
 from medvqa_hub.training.recipes import DataSettings, SwinVedSettings
@@ -22,13 +23,11 @@ def write_tokenizer(
         ConfigError: limits that leave no word.
         OutputError: `out` cannot be written, or holds something else.
     """
-    import json
-
     rows = load_data(data, None, DataSettings(train_split=split, validation_split=None), images=False)
     tokenizer = train_tokenizer(SwinVedSettings(vocab_size=vocab_size, min_frequency=min_frequency), rows.texts())
-    with atomic_folder(out, KIND, private=rows.governance is Governance.CREDENTIALED) as folder:
+    with atomic_folder(out, KIND, private=rows.governance.private) as folder:
         tokenizer.save_pretrained(folder)
         write_governance(folder, rows.governance)
         manifest = {"kind": KIND, "governance": str(rows.governance), "data": rows.fingerprint, "split": split}
-        (folder / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
+        write_manifest(folder, manifest, indent=2)
     return len(tokenizer), rows.governance

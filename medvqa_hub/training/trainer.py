@@ -25,6 +25,7 @@ from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArgu
 
 from medvqa_core.errors import ConfigError, MedvqaError
 from medvqa_core.governance import Governance
+from medvqa_core.json_files import read_object
 from medvqa_hub.training import checkpoints
 from medvqa_hub.training.arguments import batches_per_process, make_arguments, steps_of
 from medvqa_hub.training.batch_loading import EveryNth, load_batches
@@ -227,7 +228,7 @@ class SupervisedTrainer(Trainer):
         result = super()._init_training_state(*args, **kwargs)
         manifest = self.out / checkpoints.BEST_FOLDER / checkpoints.MANIFEST
         if manifest.exists():
-            best = checkpoints.read_json(manifest)
+            best = read_object(manifest, checkpoints.ANOTHER)
             self.state.best_metric, self.state.best_global_step = best["value"], best["step"]
         return result
 

@@ -11,13 +11,13 @@ import pyarrow.parquet as pq
 
 from medvqa_core.errors import InputError
 from medvqa_core.files import atomic_folder
-from medvqa_core.governance import Governance
+from medvqa_core.json_files import write_manifest
 from medvqa_core.progress import track
 from mimic_cxr_vqa.generation.questions import STUDIES_PER_BATCH, eligible_studies, question_batches
 from mimic_cxr_vqa.schema import QUESTION_SCHEMA, SPLITS
 from mimic_cxr_vqa.sources import StudySet
 from mimic_cxr_vqa.statistics import count_labels
-from mimic_cxr_vqa.workspace import FORMAT, QUESTIONS_KIND, Workspace, write_manifest
+from mimic_cxr_vqa.workspace import FORMAT, QUESTIONS_KIND, Workspace
 
 
 def write_questions(study_set: StudySet, workspace: Workspace, seed: int) -> dict[str, Any]:
@@ -34,7 +34,7 @@ def write_questions(study_set: StudySet, workspace: Workspace, seed: int) -> dic
             f"{study_set.source}: none of {len(studies)} studies has a findings section; check that the "
             "reports are there"
         )
-    with atomic_folder(workspace.questions, QUESTIONS_KIND, study_set.governance is Governance.CREDENTIALED) as folder:
+    with atomic_folder(workspace.questions, QUESTIONS_KIND, study_set.governance.private) as folder:
         pq.write_table(studies, folder / "studies.parquet", compression="zstd")
         per_split: Counter[str] = Counter()
         with_questions = 0
@@ -61,5 +61,5 @@ def write_questions(study_set: StudySet, workspace: Workspace, seed: int) -> dic
             "label_counts": count_labels([studies]),
             "section_rules": dict(study_set.section_rules),
         }
-        write_manifest(folder, manifest)
+        write_manifest(folder, manifest, sort_keys=True)
     return manifest

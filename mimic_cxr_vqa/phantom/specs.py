@@ -8,13 +8,13 @@ Ids lie outside MIMIC's ranges on purpose (subjects from 90,000,001, studies fro
 never be taken for a patient's.
 """
 
-import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
 
+from medvqa_core.json_files import digest
 from mimic_cxr_vqa.schema import CHEXPERT_LABELS, NO_FINDING
 
 FIRST_SUBJECT, FIRST_STUDY = 90_000_000, 95_000_000  # + patient or study number, both counted from 1
@@ -250,8 +250,8 @@ def _sample_devices(
 
 
 def _dicom_id(seed: int, number: int, image: int) -> str:
-    digest = hashlib.sha256(f"phantom {seed} {number} {image}".encode()).hexdigest()
-    return "-".join(digest[start : start + 8] for start in range(0, 40, 8))
+    digits = digest(f"phantom {seed} {number} {image}")
+    return "-".join(digits[start : start + 8] for start in range(0, 40, 8))
 
 
 def stream(seed: int, purpose: str, number: int) -> np.random.Generator:

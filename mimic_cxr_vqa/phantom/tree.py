@@ -14,7 +14,6 @@ the same parameters, which `phantom-unfinished.json` holds meanwhile: whole file
 import csv
 import gzip
 import io
-import json
 import zipfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -22,9 +21,10 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from medvqa_core.errors import ConfigError, InputError
+from medvqa_core.errors import ConfigError
 from medvqa_core.files import atomic_file, make_folder, writing
 from medvqa_core.governance import Governance
+from medvqa_core.json_files import read_json, write_json
 from medvqa_core.progress import track
 from mimic_cxr_vqa.images import check_image
 from mimic_cxr_vqa.phantom.drawing import draw
@@ -130,10 +130,7 @@ def _refuse_other_parameters(root: Path, parameters: dict) -> None:
         path = root / name
         if not path.exists():
             continue
-        try:
-            found = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise InputError(f"{path} cannot be read ({error}); delete the folder {root} and write it anew") from error
+        found = read_json(path, f"delete the folder {root} and write it anew")
         differing = [key for key in parameters if not isinstance(found, dict) or found.get(key) != parameters[key]]
         if differing:
             key = differing[0]
@@ -255,5 +252,4 @@ def _write_zip(path: Path, specs: Iterable[StudySpec]) -> None:
 def _write_json(path: Path, content: dict) -> None:
     if path.exists():
         return
-    with atomic_file(path) as file:
-        file.write((json.dumps(content, indent=2) + "\n").encode())
+    write_json(path, content, indent=2)

@@ -13,7 +13,6 @@ and `hard_report`, how it looks in `layout`, how it is photographed in `photo`.
 """
 
 import csv
-import json
 import random
 from collections.abc import Sequence
 from dataclasses import asdict, astuple, dataclass
@@ -21,8 +20,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from medvqa_core.errors import ConfigError, OutputError
-from medvqa_core.files import MANIFEST, PARTIAL_SUFFIX, atomic_file, make_folder
+from medvqa_core.files import PARTIAL_SUFFIX, atomic_file, make_folder
 from medvqa_core.governance import Governance
+from medvqa_core.json_files import find_manifest, write_manifest
 from medvqa_core.progress import track
 from rjua_meddqa import data_folder as folders
 from rjua_meddqa.card import CARD, write_card
@@ -145,10 +145,10 @@ def write_phantom(
     counts = {"images": len(annotations), "questions": _write_questions(root, annotations, options)}
     counts["reasoning"] = _write_reasoning(root, annotations, seed)
     manifest |= {folders.QUESTIONS: asdict(options), folders.REASONING: {"encoder": NGRAMS, "seed": seed}}
-    _write_manifest(root, manifest)
+    write_manifest(root, manifest, end="")
     write_card(folders.open_folder(root))
     manifest |= {"complete": True, "counts": counts}
-    _write_manifest(root, manifest)
+    write_manifest(root, manifest, end="")
     return manifest | {"counts": counts | {"drawn": drawn}}
 
 
@@ -157,7 +157,7 @@ def _start(root: Path, parameters: dict[str, Any]) -> dict[str, Any]:
 
     It is there before the first image.
     """
-    manifest = folders.read_manifest(root)
+    manifest = find_manifest(root, "choose another folder")
     found = manifest.get("phantom")
     if found is None and any(path.suffix != PARTIAL_SUFFIX for path in root.iterdir()):
         raise OutputError(f"{root} holds something else than synthetic reports; choose another folder")
@@ -170,7 +170,7 @@ def _start(root: Path, parameters: dict[str, Any]) -> dict[str, Any]:
         "phantom": parameters,
         "complete": manifest.get("complete", False) and _is_whole(root, parameters["reports"]),
     }
-    _write_manifest(root, manifest)
+    write_manifest(root, manifest, end="")
     return manifest
 
 
@@ -179,11 +179,6 @@ def _is_whole(root: Path, reports: int) -> bool:
     images = len(list((root / folders.IMAGES).glob("report*"))) if (root / folders.IMAGES).is_dir() else 0
     boxes = len(list((root / BOXES).glob("report*.json"))) if (root / BOXES).is_dir() else 0
     return images == boxes == reports and all((root / name).is_file() for name in names)
-
-
-def _write_manifest(root: Path, manifest: dict[str, Any]) -> None:
-    with atomic_file(root / MANIFEST, "w") as file:
-        json.dump(manifest, file, ensure_ascii=False, indent=1)
 
 
 def _write_page(root: Path, page: DrawnReport, hard: bool) -> bool:

@@ -5,7 +5,6 @@ wheel carries its models, so nothing is fetched. Boxes that another tool made co
 (`{"points": [[x, y] x 4], "text": …, "score": …}`) or in the usual one of such tools (`[points, text, score]`).
 """
 
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from medvqa_core.errors import ConfigError, InputError
-from medvqa_core.files import atomic_file
+from medvqa_core.json_files import read_json, write_json
 from rjua_meddqa.restoration.esra import check_box
 from rjua_meddqa.restoration.tiles import is_strip, read_strip
 from rjua_meddqa.schema import Box
@@ -188,13 +187,9 @@ def _box_from_json(value: Any, where: str) -> Box:
 
 def read_boxes(path: Path) -> list[Box]:
     """Boxes of a JSON file. Raises InputError where it is missing, no JSON, or `boxes_from_json` refuses it."""
-    try:
-        return boxes_from_json(json.loads(path.read_text(encoding="utf-8")), str(path))
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path}: cannot be read as JSON ({error})") from None
+    return boxes_from_json(read_json(path, "check the file"), str(path))
 
 
 def write_boxes(path: Path, boxes: Sequence[Box]) -> None:
     """Write `boxes` as a JSON file. Raises OutputError where that is not possible."""
-    with atomic_file(path, "w") as file:
-        json.dump(boxes_to_json(boxes), file, ensure_ascii=False, indent=1)
+    write_json(path, boxes_to_json(boxes), end="")

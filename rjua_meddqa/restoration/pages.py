@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from medvqa_core.errors import InputError
-from medvqa_core.files import MANIFEST, atomic_file, make_folder
+from medvqa_core.files import atomic_file, make_folder
 from medvqa_core.governance import Governance
+from medvqa_core.json_files import write_manifest
 from medvqa_core.store import RecordStore
 from rjua_meddqa.restoration.esra import RestoredText, restore
 from rjua_meddqa.restoration.images import find_images
@@ -127,7 +128,7 @@ def restore_folder(
     empty = []
     with open_cache(out / READINGS, governance) as cache:
         readings = fill_cache(paths, engine, cache, workers)
-        with atomic_file(out / PAGES, "w", private=governance is Governance.CREDENTIALED) as file:
+        with atomic_file(out / PAGES, "w", private=governance.private) as file:
             for path, key in readings.keys.items():
                 page = page_of(path.name, cache.get(key), **esra)
                 if not page.boxes:
@@ -194,6 +195,4 @@ def _write_manifest(
         "empty": list(result.empty),
         "failed": [{"image": image, "reason": reason} for image, reason in result.failed],
     }
-    with atomic_file(out / MANIFEST, "w", private=governance is Governance.CREDENTIALED) as file:
-        json.dump(manifest, file, ensure_ascii=False, indent=2)
-        file.write("\n")
+    write_manifest(out, manifest, private=governance.private, indent=2)

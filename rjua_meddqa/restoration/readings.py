@@ -5,7 +5,6 @@ key is a hash of the file's bytes, the engine with its version and settings, and
 that a second run, a killed one, or one with other ESRA parameters reads nothing twice.
 """
 
-import hashlib
 import multiprocessing
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -16,6 +15,7 @@ from typing import Any
 
 from medvqa_core.errors import ConfigError, InputError, MedvqaError, one_line
 from medvqa_core.governance import Governance
+from medvqa_core.json_files import digest_file
 from medvqa_core.progress import track
 from medvqa_core.store import RecordStore, content_key
 from rjua_meddqa.restoration.images import open_report
@@ -37,11 +37,7 @@ def open_cache(path: Path, governance: Governance = Governance.SHARE_ALIKE) -> R
 
 def reading_key(path: Path, engine: OcrEngine) -> str:
     """Content key of what `engine` reads in an image file. Raises InputError where the file cannot be opened."""
-    try:
-        with path.open("rb") as file:
-            content = hashlib.file_digest(file, "blake2b").hexdigest()
-    except OSError as error:
-        raise InputError(f"{path}: cannot be opened ({error.strerror}); check the path") from None
+    content = digest_file(path, "blake2b")
     return content_key(
         content=content, engine=engine.name, version=engine.version, settings=engine.settings, rectify=RECTIFY_VERSION
     )

@@ -1,14 +1,13 @@
 """What the commands preannotate, check, labelstudio-export and labelstudio-import do, and the lines they print."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 from medvqa_core.errors import InputError, OutputError
-from medvqa_core.files import MANIFEST, atomic_file, atomic_folder, make_folder
-from medvqa_core.governance import Governance, parse, strictest
+from medvqa_core.files import atomic_folder, make_folder
+from medvqa_core.governance import Governance, strictest
+from medvqa_core.json_files import find_manifest, read_json, read_manifest, write_json, write_manifest
 from medvqa_core.progress import track
 from rjua_meddqa.annotation.checking import CheckReport, check_annotations, check_file
 from rjua_meddqa.annotation.drafts import draft, draft_annotation
@@ -18,7 +17,6 @@ from rjua_meddqa.data_folder import (
     IMAGES,
     OUR_NAMES,
     open_folder,
-    read_manifest,
     record_part,
 )
 from rjua_meddqa.released import read_annotations, write_annotations
@@ -77,9 +75,7 @@ def check(data: Path, pages: Path | None, out: Path | None, shown: int) -> tuple
     draft_of = (lambda image: drafts.get(Path(image).name)) if drafts is not None else None
     report = check_file(path, images, draft_of)
     if out is not None:
-        with atomic_file(out, "w") as file:
-            record = {"governance": str(governance), "file": path.name, **report.to_json()}
-            json.dump(record, file, ensure_ascii=False, indent=1)
+        write_json(out, {"governance": str(governance), "file": path.name, **report.to_json()}, end="")
     return _report_lines(report, shown), len(report.findings)
 
 
@@ -104,10 +100,10 @@ def export_tasks(data: Path, pages: Path, out: Path, prefix: str) -> Iterator[st
         raise InputError(f"{pages}: no page of any image in {folder.file(ANNOTATIONS)}; restore them: meddqa esra")
     counts = {"tasks": len(tasks), "left_out": len(missing) + len(skipped)}
     with atomic_folder(out, LABELSTUDIO_KIND) as partial:
-        (partial / TASKS).write_text(json.dumps(tasks, ensure_ascii=False, indent=1), encoding="utf-8")
+        write_json(partial / TASKS, tasks, end="")
         (partial / CONFIG).write_text(labelling_config(report_types), encoding="utf-8")
         manifest = {"kind": LABELSTUDIO_KIND, "governance": str(governance), "counts": counts}
-        (partial / MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
+        write_manifest(partial, manifest, end="")
     yield _counts(counts)
     yield from (f"left out: {reason}" for reason in (*missing, *skipped))
     yield f"import {out / TASKS} into a project whose labelling interface is {out / CONFIG}"
@@ -122,7 +118,7 @@ def import_tasks(export: Path, out: Path, original: Path | None) -> Iterator[str
     Raises:
         InputError: the export cannot be read, or nobody has annotated a task of it.
     """
-    imported = annotations_of(_read_json(export), str(export))
+    imported = annotations_of(read_json(export, "export the project from Label Studio as JSON"), str(export))
     annotations, governance = list(imported.annotations), imported.governance
     if not annotations:
         raise InputError(f"{export}: none of its tasks has an annotation; correct some and export again")
@@ -153,16 +149,13 @@ def _report_lines(report: CheckReport, shown: int) -> Iterator[str]:
 
 def _refuse_corrected(out: Path) -> None:
     path = out / OUR_NAMES[ANNOTATIONS]
-    part = read_manifest(out).get(ANNOTATIONS) if out.is_dir() else None
+    part = find_manifest(out, "choose another folder").get(ANNOTATIONS)
     if path.exists() and (not isinstance(part, dict) or part.get("source") != DRAFT):
         raise OutputError(f"{path} holds annotations that are no drafts; choose another folder")
 
 
 def _class_of_pages(pages: Path) -> Governance:
-    manifest = read_manifest(pages) if pages.is_dir() else {}
-    if not manifest:
-        raise InputError(f"{pages / MANIFEST}: no such file; run: medvqa-hub meddqa esra --images … --out {pages}")
-    return parse(manifest.get("governance", ""), str(pages / MANIFEST))
+    return Governance(read_manifest(pages, f"run: medvqa-hub meddqa esra --images … --out {pages}")["governance"])
 
 
 def _by_name(pages: Iterator[Page], where: Path) -> dict[str, Page]:
@@ -172,15 +165,6 @@ def _by_name(pages: Iterator[Page], where: Path) -> dict[str, Page]:
             raise InputError(f"{where}: two pages of images named {page.image!r}; give the images different names")
         found[page.image] = page
     return found
-
-
-def _read_json(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such file; export the project from Label Studio as JSON") from None
-    except (OSError, ValueError, RecursionError) as error:
-        raise InputError(f"{path}: not valid JSON ({error}); export the project from Label Studio as JSON") from error
 
 
 def _counts(counts: dict[str, int]) -> str:

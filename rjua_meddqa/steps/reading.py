@@ -1,17 +1,17 @@
 """What the commands ocr, esra and quality do, and the lines they print."""
 
-import json
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from medvqa_core.errors import InputError
-from medvqa_core.files import MANIFEST, atomic_folder, make_folder
+from medvqa_core.files import atomic_folder, make_folder
 from medvqa_core.governance import Governance
+from medvqa_core.json_files import write_manifest
 from rjua_meddqa.restoration.esra import restore
 from rjua_meddqa.restoration.images import find_images
-from rjua_meddqa.restoration.ocr import RapidOcrEngine, boxes_to_json, read_boxes
+from rjua_meddqa.restoration.ocr import RapidOcrEngine, read_boxes, write_boxes
 from rjua_meddqa.restoration.pages import PAGES, READINGS, Page, page_of, restore_folder, restore_page
 from rjua_meddqa.restoration.quality import judge_type
 from rjua_meddqa.restoration.readings import Readings, fill_cache, open_cache
@@ -22,18 +22,17 @@ BOXES, BOXES_KIND = "boxes", "meddqa-boxes"
 def read_images(images: Path, out: Path, workers: int, governance: Governance) -> Iterator[str]:
     """Read images, and write the boxes of each as `boxes/IMAGE.json`. Raises what `fill_cache` raises."""
     empty = []
-    private = governance is Governance.CREDENTIALED
+    private = governance.private
     with (
         _read(images, out, workers, governance) as (pages, readings),
         atomic_folder(out / BOXES, BOXES_KIND, private) as folder,
     ):
         for page in pages:
-            text = json.dumps(boxes_to_json(page.original_boxes), ensure_ascii=False, indent=1)
-            (folder / f"{page.image}.json").write_text(text, encoding="utf-8")
+            write_boxes(folder / f"{page.image}.json", page.original_boxes)
             if not page.boxes:
                 empty.append(page.image)
         manifest = {"kind": BOXES_KIND, "governance": str(governance)}
-        (folder / MANIFEST).write_text(json.dumps(manifest, indent=2), encoding="utf-8")
+        write_manifest(folder, manifest, indent=2, end="")
     yield f"boxes: {out / BOXES}"
     yield from _summary(images, len(readings.keys), readings.read_now, empty, readings.failed.values())
 

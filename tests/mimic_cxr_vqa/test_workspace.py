@@ -1,6 +1,5 @@
 """The workspace's first step and its files: counts, same bytes from the same input, and damaged files named."""
 
-import json
 import stat
 
 import pyarrow as pa
@@ -8,12 +7,12 @@ import pyarrow.parquet as pq
 import pytest
 from rows import study, study_table
 
-from medvqa_core.errors import GovernanceError, InputError, OutputError
+from medvqa_core.errors import InputError, OutputError
 from medvqa_core.governance import Governance
 from mimic_cxr_vqa.generation.question_writer import write_questions
 from mimic_cxr_vqa.parquet_files import iterate_parquet, read_table
 from mimic_cxr_vqa.sources import StudySet
-from mimic_cxr_vqa.workspace import Workspace, read_manifest
+from mimic_cxr_vqa.workspace import Workspace
 
 STUDIES = study_table(
     study(0, {"Edema": 1}),
@@ -84,34 +83,6 @@ def test_a_set_of_studies_is_checked_when_it_is_made(rows, message):
 
 
 # --- damaged files
-
-
-GOOD = {"kind": "questions", "format": 1, "governance": "open"}
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (None, "no such file; run the step"),
-        (b"", "cannot be read .*; run the step"),
-        (b"\xff", "cannot be read .*; run the step"),
-        (b"[]", "not a questions manifest of format 1; run the step"),
-        (json.dumps({**GOOD, "kind": "release"}).encode(), "not a questions manifest"),
-        (json.dumps({**GOOD, "format": 2}).encode(), "not a questions manifest of format 1"),
-    ],
-)
-def test_a_damaged_manifest_is_an_error(tmp_path, content, message):
-    if content is not None:
-        (tmp_path / "manifest.json").write_bytes(content)
-    with pytest.raises(InputError, match=f"manifest.json: {message}"):
-        read_manifest(tmp_path, "questions", "run the step")
-
-
-@pytest.mark.parametrize("governance", [None, "", "public", 0])
-def test_a_manifest_without_a_known_class_is_an_error(tmp_path, governance):
-    (tmp_path / "manifest.json").write_text(json.dumps({**GOOD, "governance": governance}))
-    with pytest.raises(GovernanceError, match="manifest.json: governance class .* is unknown"):
-        read_manifest(tmp_path, "questions", "run the step")
 
 
 @pytest.mark.parametrize("read", [read_table, lambda path: list(iterate_parquet(path))])

@@ -22,7 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from medvqa_core.errors import ConfigError, InputError
+from medvqa_core.files import make_folder
 from medvqa_core.governance import Governance, strictest
+from medvqa_core.json_files import write_json, write_json_lines
 from medvqa_core.metrics.bert_score import PAPER_LAYER
 from medvqa_hub.evaluation.checkpoints import Checkpoint, open_checkpoint
 from medvqa_hub.evaluation.cxr.answering import GenerationSettings, StudyAnswerer
@@ -34,7 +36,6 @@ from medvqa_hub.evaluation.cxr.radiology import add_radiology, open_radiology
 from medvqa_hub.evaluation.cxr.studies import Study, blank_images, load_studies, shuffle_images
 from medvqa_hub.evaluation.cxr.text_scores import COMPUTED, TextScorer, TextScores
 from medvqa_hub.evaluation.predictions import FILE, Prediction
-from medvqa_hub.evaluation.result_files import make_out, write_figures, write_rows
 from mimic_cxr_vqa.release import Release, open_release
 from mimic_cxr_vqa.schema import CATEGORIES, HEART, LABEL_VALUES
 
@@ -105,7 +106,7 @@ def evaluate_cxr(options: CxrOptions) -> list[dict[str, Any]]:
     scorer = TextScorer(*scoring) if crew.is_first else None
     radiology = open_radiology() if options.radiology and crew.is_first else None
     governance = strictest([release.governance, checkpoint.governance])
-    make_out(options.out, governance)
+    make_folder(options.out, governance.private)
     settings = {"model": checkpoint.fingerprint, **asdict(options.generation)}
     open_model = cache(lambda: StudyAnswerer(checkpoint, options.generation, crew.device))  # once for all conditions
     digests = digest_images(conditions["own"])  # the controls have no images but these
@@ -136,7 +137,7 @@ def evaluate_cxr(options: CxrOptions) -> list[dict[str, Any]]:
         _write(options, results[-1], rows, governance)
         if options.examples:
             draw_examples(studies, predictions, options.out / f"examples{_suffix(name)}.png", options.examples)
-    draw_chart(results, options.out / "chart.png", private=governance is Governance.CREDENTIALED)
+    draw_chart(results, options.out / "chart.png", private=governance.private)
     if radiology is not None:  # last: hours of RadGraph, or its failure, must not cost the row
         for result, rows in zip(results, scored, strict=True):
             add_radiology(result, rows, radiology, options.failed)
@@ -151,9 +152,9 @@ def _suffix(images: str) -> str:
 
 def _write(options: CxrOptions, result: dict[str, Any], rows: Sequence[dict[str, Any]], governance: Governance) -> None:
     suffix = _suffix(result["images"])
-    write_figures(options.out / f"results{suffix}.json", result, governance)
+    write_json(options.out / f"results{suffix}.json", result, private=governance.private)
     if options.scored:
-        write_rows(options.out / f"scored{suffix}.jsonl", rows, governance)
+        write_json_lines(options.out / f"scored{suffix}.jsonl", rows, private=governance.private)
 
 
 def score(

@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from medvqa_core.errors import ConfigError, InputError
+from medvqa_core.files import make_folder
 from medvqa_core.governance import Governance, refuse_remote
+from medvqa_core.json_files import write_json, write_json_lines
 from medvqa_core.metrics.scores import mean
 from medvqa_core.metrics.soft_accuracy import ANSWER_TYPES
 from medvqa_hub.evaluation.meddqa.answering import ImageSet, answer_questions
 from medvqa_hub.evaluation.predictions import FILE, Prediction
-from medvqa_hub.evaluation.result_files import make_out, write_figures, write_rows
 from rjua_meddqa.answering.engines import DocumentEngine, load_engine
 from rjua_meddqa.answering.questions import DocumentQuestion, by_image, load_questions
 
@@ -65,7 +66,7 @@ def evaluate_meddqa(options: MeddqaOptions) -> dict[str, Any]:
     if not asked:
         raise InputError(f"{options.data}: no question of a task that {engine.name} answers: {', '.join(engine.tasks)}")
     _refuse_unscorable(asked, options.data)
-    make_out(options.out, questions.governance)
+    make_folder(options.out, questions.governance.private)
     images = _restore(engine, asked, questions.governance, options)
     predictions, new = answer_questions(
         engine, asked, images, options.out / FILE, questions.governance, options.retry_failed
@@ -87,8 +88,8 @@ def evaluate_meddqa(options: MeddqaOptions) -> dict[str, Any]:
         },
         **figures,
     }
-    write_rows(options.out / SCORED, scored, questions.governance)
-    write_figures(options.out / RESULTS, results, questions.governance)
+    write_json_lines(options.out / SCORED, scored, private=questions.governance.private)
+    write_json(options.out / RESULTS, results, private=questions.governance.private)
     return results | {"asked_now": new}
 
 

@@ -204,7 +204,7 @@ def test_the_best_model_is_kept_although_later_ones_are_worse(tmp_path):
         real(details),
     )
     trainer.train()
-    manifest = checkpoints.read_json(tmp_path / "best" / "manifest.json")
+    manifest = json.loads((tmp_path / "best" / "manifest.json").read_text())
     assert (manifest["step"], manifest["value"], manifest["metric"]) == (2, 2.0, "loss")
     assert sorted(saved) == [1, 2]
     found = weights(tmp_path / "best")

@@ -301,7 +301,7 @@ def test_the_commands_one_after_the_other(tmp_path, capsys, word_engine):
         ("meddqa esra", "esra takes either --images or --boxes"),
         ("meddqa esra --images {tmp} --boxes {tmp}/a.json", "either --images or --boxes"),
         ("meddqa esra --images {tmp}", "is a folder; name one for the pages with --out"),
-        ("meddqa esra --images {tmp}/none.png", "none.png: cannot be opened"),
+        ("meddqa esra --images {tmp}/none.png", "none.png: cannot be read"),
         ("meddqa esra --boxes {tmp}/none.json", "none.json"),
         ("meddqa esra --images {tmp}/none --out {tmp}/out", "none: no such folder"),
         ("meddqa esra --images {tmp}/empty --out {tmp}/out", "no image there"),

@@ -1,0 +1,121 @@
+"""JSON files and manifests, in and out, and digests of content: one way for every step that leaves files behind.
+
+A manifest is the `manifest.json` of a folder that a step wrote: an object with "kind" (which step), "governance" (the
+class of what is in the folder) and what that step adds.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from medvqa_core.errors import InputError
+from medvqa_core.files import MANIFEST, atomic_file
+from medvqa_core.governance import parse
+
+
+def read_json(path: Path, remedy: str) -> Any:
+    """What a JSON file in UTF-8 holds.
+
+    Raises:
+        InputError: it is absent, unreadable or no JSON; the message ends in `remedy`.
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file; {remedy}") from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise InputError(f"{path}: cannot be read as JSON ({error}); {remedy}") from None
+
+
+def read_object(path: Path, remedy: str) -> dict[str, Any]:
+    """The JSON object in a file. Raises InputError, as `read_json` does, and where the file holds something else."""
+    found = read_json(path, remedy)
+    if not isinstance(found, dict):
+        raise InputError(f"{path}: expected a JSON object, found {type(found).__name__}; {remedy}")
+    return found
+
+
+def write_json(path: Path, value: Any, *, private: bool = False, end: str = "\n", **layout: Any) -> None:
+    """Write `value` as a JSON file that appears whole or not at all.
+
+    Args:
+        private: give the file mode 0600 (credentialed data).
+        end: what follows the value.
+        layout: arguments of `json.dumps` in place of indent=1, ensure_ascii=False.
+
+    Raises:
+        OutputError: the file cannot be written.
+    """
+    text = json.dumps(value, **{"indent": 1, "ensure_ascii": False, **layout})
+    with atomic_file(path, "w", private) as file:
+        file.write(text + end)
+
+
+def write_json_lines(path: Path, values: Iterable[Any], *, private: bool = False) -> None:
+    """Write each of `values` as a line of JSON, in a file that appears whole or not at all. Raises OutputError."""
+    with atomic_file(path, "w", private) as file:
+        file.writelines(json.dumps(value, ensure_ascii=False) + "\n" for value in values)
+
+
+def read_manifest(
+    folder: Path, remedy: str, kind: str | None = None, format: int | None = None, objects: Iterable[str] = ()
+) -> dict[str, Any]:
+    """The manifest of a folder, checked.
+
+    Args:
+        kind, format: what it must say of itself; None: anything.
+        objects: fields that it must have, each an object.
+
+    Raises:
+        InputError: it is absent, no JSON object, of another kind or format, or lacks a field; the message ends in
+            `remedy`.
+        GovernanceError: it names no governance class.
+    """
+    path = folder / MANIFEST
+    manifest = read_object(path, remedy)
+    if (kind and manifest.get("kind") != kind) or (format and manifest.get("format") != format):
+        expected = f"{kind} manifest" + (f" of format {format}" if format else "")
+        raise InputError(f"{path}: not a {expected}; {remedy}")
+    parse(manifest.get("governance", ""), str(path))
+    for field in objects:
+        if not isinstance(manifest.get(field), dict):
+            raise InputError(f"{path}: no object {field!r}; {remedy}")
+    return manifest
+
+
+def find_manifest(folder: Path, remedy: str) -> dict[str, Any]:
+    """The checked manifest of a folder that may have none: then an empty one. Raises what `read_manifest` raises."""
+    return read_manifest(folder, remedy) if (folder / MANIFEST).exists() else {}
+
+
+def write_manifest(folder: Path, manifest: Mapping[str, Any], **layout: Any) -> None:
+    """Write the manifest of a folder; arguments and errors as those of `write_json`."""
+    write_json(folder / MANIFEST, manifest, **layout)
+
+
+def plain(value: Any) -> Any:
+    """`value` as it comes back from a JSON file: tuples as lists, keys as strings."""
+    return json.loads(json.dumps(value))
+
+
+def digest(content: str | bytes) -> str:
+    """SHA-256 of a text (as UTF-8) or of bytes, 64 hex digits."""
+    return hashlib.sha256(content.encode() if isinstance(content, str) else content).hexdigest()
+
+
+def digest_file(path: Path, algorithm: Any = "sha256") -> str:
+    """Digest of a file's content in hex digits.
+
+    Args:
+        algorithm: what `hashlib.file_digest` takes.
+
+    Raises:
+        InputError: the file cannot be read.
+    """
+    try:
+        with open(path, "rb") as file:
+            return hashlib.file_digest(file, algorithm).hexdigest()
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror or error}); check the path") from None
