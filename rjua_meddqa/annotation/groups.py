@@ -1,10 +1,49 @@
 """Groups of people that reference ranges are given for, and what a page says about its patient.
 
-Ranges depend on sex, age, phase of the cycle and pregnancy (`男:0-15 女:0-20`, `<40岁`, `卵泡期`, `孕早期`).
+Ranges depend on sex, age, phase of the cycle and pregnancy (`男:0-15 女:0-20`, `<40岁`, `卵泡期`, `孕早期`). A group is
+left out only where the page contradicts it; what the page does not say leaves every group in.
 """
 
+import math
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+
+from rjua_meddqa.annotation.report_words import fold
+
+Span = tuple[float, float]  # from, to; the end not included
+
+YEARS = {"岁": 1.0, "周岁": 1.0, "y": 1.0, "月": 1 / 12, "个月": 1 / 12, "月龄": 1 / 12}
+YEARS |= {"周": 7 / 365.25, "周龄": 7 / 365.25, "天": 1 / 365.25, "日": 1 / 365.25, "日龄": 1 / 365.25}
+YEARS |= {"小时": 1 / 8766}
+_UNIT = r"(?:周岁|岁|个月|月龄|月|周龄|周|天|日龄|日|小时|[yY](?![A-Za-z]))"
+AGE = re.compile(  # 18-60岁, <40岁, 60岁以上, 5岁; signs as `ranges.plain` writes them
+    rf"(?:年龄\s*:?\s*)?(?:(?P<low>\d+)\s*(?P<low_unit>{_UNIT})?\s*(?:-|~|至|到)+\s*(?P<high>\d+)\s*(?P<unit>{_UNIT})"
+    rf"|(?P<sign>[<>≤≥])\s*(?P<bound>\d+)\s*(?P<sign_unit>{_UNIT})"
+    rf"|(?P<word_age>\d+)\s*(?P<word_unit>{_UNIT})\s*(?P<word>及?以上|及?以下|以内)"
+    r"|(?P<age>\d+)\s*(?P<age_unit>周岁|岁))"
+)
+WEEKS = re.compile(r"(?:怀孕|妊娠|孕)\s*第?\s*(?P<low>\d+)(?:\s*周?\s*(?:-|~|至)\s*(?P<high>\d+))?\s*周")
+_TRIMESTERS = (("早", (0.0, 14.0)), ("中", (13.0, 28.0)), ("晚", (27.0, 43.0)))
+_STAGES = (  # reach of a word: nobody outside of it is meant
+    ("新生儿", (0.0, 0.25)),
+    ("婴幼儿", (0.0, 4.0)),
+    ("婴儿", (0.0, 2.0)),
+    ("幼儿", (0.0, 7.0)),
+    ("青少年", (9.0, 20.0)),
+    ("儿童", (0.0, 18.0)),
+    ("小儿", (0.0, 18.0)),
+    ("未成年", (0.0, 18.0)),
+    ("成人", (14.0, math.inf)),
+    ("成年", (14.0, math.inf)),
+    ("老年", (55.0, math.inf)),
+    ("老人", (55.0, math.inf)),
+)
+_PHASES = (("卵泡", "卵泡"), ("滤泡", "卵泡"), ("排卵", "排卵"), ("黄体", "黄体"), ("绝经", "绝经"))
+_PREGNANT = re.compile(r"孕|妊娠")
+_NOT_PREGNANT = re.compile(r"非孕|未孕|非妊娠|未妊娠|未怀孕")
+_EXPECTING = re.compile(r"宫内孕|早孕|中孕|晚孕|孕妇|孕期|孕检|妊娠期|(?:孕|妊娠)\s*\d+\s*\+?\s*\d*\s*周")
+_IN_DOUBT = re.compile(r"[?？]|待查|待排|可能|终止|产后|流产|不孕|备孕|孕前|非孕|未孕|宫外|异位|史")
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,16 +52,120 @@ class Patient:
 
     Attributes:
         sex: 男 or 女.
-        age: (from, to) in years, the end not included: 50岁 is (50, 51).
+        age: in years: 50岁 is (50, 51).
+        phase: 卵泡, 排卵, 黄体 or 绝经.
+        is_pregnant: True where the page says so; pages do not say the contrary.
+        weeks: of the pregnancy.
     """
 
     sex: str = ""
-    age: tuple[float, float] | None = None
+    age: Span | None = None
+    phase: str = ""
+    is_pregnant: bool = False
+    weeks: Span | None = None
 
 
 ANYONE = Patient()
 
 
 def patient_of(key_values: Iterable[tuple[str, str]]) -> Patient:
-    """The patient of a page by its key-values."""
-    return ANYONE
+    """The patient of a page by its key-values (性别, 年龄, 诊断, 月经周期); what contradicts itself is not known."""
+    sexes, ages, phases, pregnancies = set(), set(), set(), set()
+    for key, value in key_values:
+        name = fold(key)
+        if "性别" in name:
+            sexes |= {sex} if (sex := sex_of(value)) else set()
+        if "年龄" in name:
+            ages |= {age} if (age := read_age(value)) else set()
+        if re.search("月经|生理|周期", name):
+            phases.add(_phase(value))
+        if re.search("诊断|孕|妊娠|临床", name) and _EXPECTING.search(value) and not _IN_DOUBT.search(value):
+            pregnancies.add(_weeks(value))
+    sex = sexes.pop() if len(sexes) == 1 else ""
+    return Patient(
+        sex,
+        ages.pop() if len(ages) == 1 else None,
+        phases.pop() if len(phases) == 1 else "",
+        bool(pregnancies) and sex != "男",
+        pregnancies.pop() if len(pregnancies) == 1 else None,
+    )
+
+
+def excludes(label: str, patient: Patient) -> bool:
+    """Whether the group that `label` names cannot be that of `patient`; never where one of the two says nothing."""
+    sex = sex_of(label) or ("女" if _phase(label) or _PREGNANT.search(label) else "")
+    if sex and patient.sex and sex != patient.sex:
+        return True
+    if patient.age is not None and any(not _overlap(reach, patient.age) for reach in _reaches(label)):
+        return True
+    phase = _phase(label)
+    if phase and ((patient.phase and phase != patient.phase) or patient.is_pregnant):
+        return True
+    if patient.is_pregnant and _NOT_PREGNANT.search(label):
+        return True
+    weeks = _weeks(label)
+    return weeks is not None and patient.weeks is not None and not _overlap(weeks, patient.weeks)
+
+
+def sex_of(text: str) -> str:
+    """男 or 女 where `text` names one of them and not the other, else ""."""
+    word = text.strip().lower()
+    female = "女" in text or "妇" in text or "female" in word or re.match(r"f\b", word)
+    male = "男" in text or re.search(r"\bmale", word) or re.match(r"m\b", word)
+    return "女" if female and not male else "男" if male and not female else ""
+
+
+def read_age(text: str) -> Span | None:
+    """(from, to) in years of an age as pages print it: `50岁`, `50`, `3月`, `1岁6月`, `50-60岁`, `>80岁`; else None."""
+    text = "".join(text.split()).replace("～", "-").replace("~", "-").replace("—", "-")
+    match = re.fullmatch(rf"(\d+)({_UNIT})?(?:(\d+)(?:个)?({_UNIT}))?", text)
+    if match:
+        step = YEARS[(match[2] or "岁").lower()]
+        start = int(match[1]) * step
+        if match[3]:
+            step = YEARS[match[4].lower()]
+            start += int(match[3]) * step
+        return (start, start + step) if start < 130 else None
+    match = AGE.fullmatch(text)
+    return _reach(match) if match and not match["age"] else None
+
+
+def _reaches(label: str) -> list[Span]:
+    """The ages that the words and numbers of a label reach; somebody outside of one of them is not meant."""
+    text = WEEKS.sub("", label)
+    found = [_reach(match) for match in AGE.finditer(text)]
+    stage = next((reach for word, reach in _STAGES if word in text), None)
+    return [*found, stage] if stage else found
+
+
+def _reach(match: re.Match[str]) -> Span:
+    """The ages of an expression; 60岁以下 may mean those of 60 too."""
+    if match["low"]:
+        unit = match["unit"].lower()
+        return int(match["low"]) * YEARS[(match["low_unit"] or unit).lower()], (int(match["high"]) + 1) * YEARS[unit]
+    if match["sign"]:
+        age, step = int(match["bound"]), YEARS[match["sign_unit"].lower()]
+        if match["sign"] in "<≤":
+            return 0.0, (age + (match["sign"] == "≤")) * step
+        return age * step, math.inf
+    if match["word"]:
+        age, step = int(match["word_age"]), YEARS[match["word_unit"].lower()]
+        return (age * step, math.inf) if match["word"].endswith("上") else (0.0, (age + 1) * step)
+    age = int(match["age"])
+    return float(age), age + 1.0
+
+
+def _phase(text: str) -> str:
+    return next((phase for word, phase in _PHASES if word in text), "")
+
+
+def _weeks(text: str) -> Span | None:
+    if match := WEEKS.search(text):
+        return float(match["low"]), float(match["high"] or match["low"]) + 1
+    if not _PREGNANT.search(text) or _NOT_PREGNANT.search(text):
+        return None
+    return next((weeks for word, weeks in _TRIMESTERS if word in text), None)
+
+
+def _overlap(one: Span, other: Span) -> bool:
+    return one[0] < other[1] and other[0] < one[1]

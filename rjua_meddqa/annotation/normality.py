@@ -1,15 +1,15 @@
 """Whether a result is normal, from what stands on the page: the result, its reference range and the printed arrow.
 
-The verdict is one of IS_NORMAL_VALUES (paper, Section 4.2.1). Without a range it is 无法判断, as the annotators were
-told, as where the range depends on sex, age or risk and the groups disagree. Nothing is guessed about people.
+The verdict is one of IS_NORMAL_VALUES (paper, Section 4.2.1). A wrong 是 is worse than 无法判断: without a range, by a
+doubtful one, and where the groups that the page leaves open disagree, there is no verdict. Nothing is guessed.
 """
 
 import re
-from dataclasses import replace
 from math import inf
 from typing import NamedTuple
 
-from rjua_meddqa.annotation.groups import ANYONE, Patient
+from rjua_meddqa.annotation.groups import ANYONE, Patient, excludes
+from rjua_meddqa.annotation.number_text import is_dilution
 from rjua_meddqa.annotation.ranges import LabelledInterval, ParsedRange, parse_number, parse_range, plain, read_unit
 from rjua_meddqa.schema import ABNORMAL, HIGH, LOW, MISSING, NORMAL, UNDECIDED
 
@@ -45,6 +45,9 @@ _BETWEEN = {"±", "+-", "+/-", "-/+", "可疑", "弱反应", "trace"}
 _POWER_OF_A_NUMBER = re.compile(r"(?:×10\^-?\d+|E[+-]?\d+)(?!\d)(?!/|$)")
 
 
+Entries = tuple[LabelledInterval, ...]
+
+
 class Judgement(NamedTuple):
     """A verdict, one of IS_NORMAL_VALUES, and why."""
 
@@ -55,13 +58,14 @@ class Judgement(NamedTuple):
 def judge(result: str, reference: str, flag: str = "", unit: str = "", patient: Patient = ANYONE) -> Judgement:
     """Judge `result` by `reference` (the range as printed, with or without unit).
 
-    Both may carry full-width signs, any dash, units, an arrow and the slips that `ranges.py` reads. Numbers decide
-    over an arrow; an arrow decides where the numbers leave it open, never where there is no range.
+    Both may carry full-width signs, any dash, units, an arrow and the slips that `ranges.py` reads. A doubtful range
+    gives no verdict. A printed arrow decides where the numbers leave it open, never where there is no range; numbers
+    and an arrow that contradict each other give no verdict: one of them was misread.
 
     Args:
         flag: what a column of flags says (`↑`, `H`, `L`, `偏低`); other words count for nothing.
         unit: what a column of units says; it holds for result and range where these have none of their own.
-        patient: whom the page is about, for ranges by group.
+        patient: whom the page is about, for ranges by group; what it does not say leaves all groups in.
     """
     result, arrow = split_arrow(result)
     reference, arrow_of_range = split_arrow(reference)
@@ -69,14 +73,24 @@ def judge(result: str, reference: str, flag: str = "", unit: str = "", patient: 
         return Judgement(UNDECIDED, "no result")
     if is_blank(reference):
         return Judgement(UNDECIDED, "no range")
-    parsed = parse_range(reference)
-    if unit and not parsed.unit:
-        parsed = replace(parsed, unit=read_unit(unit))
-    judgement = _judge_number(result, parsed) if parsed.intervals else _judge_words(result, reference)
-    direction = arrow or arrow_of_range or _direction(flag)
-    if judgement.verdict == UNDECIDED and direction:
-        return Judgement(direction, f"the arrow decides ({judgement.reason})")
-    return judgement
+    parsed = parse_range(reference, unit)
+    if parsed.doubts:
+        return Judgement(UNDECIDED, f"the range is doubtful: {'; '.join(parsed.doubts)}")
+    if parsed.intervals:
+        judgement = _judge_number(result, reference, unit, parsed, patient)
+    else:
+        judgement = _judge_words(result, reference)
+    return _weigh(judgement, arrow or arrow_of_range or _direction(flag))
+
+
+def _weigh(judgement: Judgement, direction: str) -> Judgement:
+    """A judgement beside the printed arrow."""
+    verdict, reason = judgement
+    if not direction or verdict in (direction, ABNORMAL):
+        return judgement
+    if verdict == UNDECIDED:
+        return Judgement(direction, f"the arrow decides ({reason})")
+    return Judgement(UNDECIDED, f"the printed arrow says {direction}, the numbers {verdict}: {reason}")
 
 
 def split_arrow(text: str) -> tuple[str, str]:
@@ -99,42 +113,58 @@ def is_blank(text: str) -> bool:
     return text.strip() in ("", MISSING, "/", "--", "---", "----", "—", "——")
 
 
-def _judge_number(result: str, parsed: ParsedRange) -> Judgement:
+def _judge_number(result: str, reference: str, unit: str, parsed: ParsedRange, patient: Patient) -> Judgement:
+    entries = tuple(entry for entry in parsed.intervals if not excludes(entry.label, patient))
+    if not entries:
+        groups = ", ".join(entry.label for entry in parsed.intervals)
+        return Judgement(UNDECIDED, f"the patient is in none of the groups: {groups}")
     number = parse_number(result)
     if number is None:
         label = parsed.intervals[0].label or parsed.unit  # 阴性(<1.0), <1.0(阴性)
-        if polarity(result) and polarity(label):
+        if len(parsed.intervals) == 1 and polarity(result) and polarity(label):
             return _judge_words(result, label)
-        return _judge_span(parse_range(result), parsed)
-    sign, value, unit, _ = number
-    return _judge_value(sign, value, unit, parsed)
+        return _judge_span(parse_range(result), unit, parsed.unit, entries)
+    if is_dilution(result) != is_dilution(reference):
+        return Judgement(UNDECIDED, "one of result and range is a dilution")
+    sign, value, own_unit, _ = number
+    if polarity(own_unit) in ("positive", "undecided"):
+        return Judgement(UNDECIDED, f"a number that is called {own_unit}")
+    if own_unit and unit and not _same_scale(read_unit(own_unit), read_unit(unit)):
+        return Judgement(UNDECIDED, f"units differ: {own_unit} and {unit}")
+    return _judge_value(sign, value, read_unit(own_unit or unit), parsed.unit, entries)
 
 
-def _judge_span(result: ParsedRange, parsed: ParsedRange) -> Judgement:
+def _judge_span(result: ParsedRange, unit: str, unit_of_range: str, entries: Entries) -> Judgement:
     """A result such as `0-1/HP`: all of it is normal, or all of it is high."""
     spans = [(entry.interval.low, entry.interval.high) for entry in result.intervals if not entry.label]
-    if len(spans) != 1 or len(result.intervals) != 1 or inf in map(abs, spans[0]):
+    if result.doubts or len(spans) != 1 or len(result.intervals) != 1 or inf in map(abs, spans[0]):
         return Judgement(UNDECIDED, "the result is no number, the range is one")
-    ends = {_judge_value("", value, result.unit, parsed) for value in spans[0]}
-    return ends.pop() if len(ends) == 1 else Judgement(UNDECIDED, "only part of the result lies in the range")
+    ends = [_judge_value("", value, result.unit or read_unit(unit), unit_of_range, entries) for value in spans[0]]
+    if len({end.verdict for end in ends}) == 1:
+        return ends[0]
+    return Judgement(UNDECIDED, "only part of the result lies in the range")
 
 
-def _judge_value(sign: str, value: float, unit: str, parsed: ParsedRange) -> Judgement:
-    if not _same_scale(unit, parsed.unit):
-        return Judgement(UNDECIDED, f"units differ: {unit} and {parsed.unit}")
-    if not unit and _POWER_OF_A_NUMBER.match(parsed.unit):
-        return Judgement(UNDECIDED, f"the range counts in {parsed.unit}, the result may not")
-    states = [_state(entry.label) for entry in parsed.intervals]
+def _judge_value(sign: str, value: float, unit: str, unit_of_range: str, entries: Entries) -> Judgement:
+    if not _same_scale(unit, unit_of_range):
+        return Judgement(UNDECIDED, f"units differ: {unit or 'none'} and {unit_of_range or 'none'}")
+    if not unit and _POWER_OF_A_NUMBER.match(unit_of_range):
+        return Judgement(UNDECIDED, f"the range counts in {unit_of_range}, the result may not")
+    if unit.startswith("%") and not unit_of_range and all(entry.interval.high <= 1 for entry in entries):
+        return Judgement(UNDECIDED, "the result is in per cent, the range may be a fraction")
+    states = [_state(entry.label) for entry in entries]
     if NORMAL in states or (any(states) and all(states)):
-        return _judge_by_states(sign, value, parsed.intervals, states)
-    verdicts = {_compare(sign, value, entry) for entry in parsed.intervals}
-    if len(verdicts) == 1:
-        verdict = verdicts.pop()
-        return Judgement(verdict, "outside its range" if verdict in (HIGH, LOW) else "by its range")
-    return Judgement(UNDECIDED, f"{len(parsed.intervals)} ranges by group disagree")
+        return _judge_by_states(sign, value, entries, states)
+    verdicts = {_compare(sign, value, entry) for entry in entries}
+    shown = "; ".join(f"{entry.label} {entry.text}".strip() for entry in entries)
+    if len(verdicts) > 1:
+        return Judgement(UNDECIDED, f"ranges by group disagree: {shown}")
+    verdict = verdicts.pop()
+    where = {HIGH: "above", LOW: "below", NORMAL: "in"}.get(verdict, "not comparable with")
+    return Judgement(verdict, f"{sign}{value:g} is {where} {shown}")
 
 
-def _judge_by_states(sign: str, value: float, entries: tuple[LabelledInterval, ...], states: list[str]) -> Judgement:
+def _judge_by_states(sign: str, value: float, entries: Entries, states: list[str]) -> Judgement:
     """By ranges that are named after what they mean; those called normal decide alone where they agree."""
     normal = {_compare(sign, value, entry) for entry, state in zip(entries, states, strict=True) if state == NORMAL}
     if len(normal) == 1:
@@ -177,12 +207,16 @@ def _state(label: str) -> str:
 
 def _judge_words(result: str, reference: str) -> Judgement:
     """Results in words: 阴性 against 阴性, 淡黄色 against 淡黄色-黄色."""
+    if result == reference == "-":
+        return Judgement(UNDECIDED, "two dashes may say that nothing is there")
     found, expected = polarity(result), polarity(reference)
     if "undecided" in (found, expected):
         return Judgement(UNDECIDED, "neither negative nor positive")
     if found and expected:
         same = found == expected
         return Judgement(NORMAL if same else ABNORMAL, f"{found}, expected {expected}")
+    if re.search(r"\d|见|详|附|报告|说明", plain(reference)):
+        return Judgement(UNDECIDED, "no range of numbers and no word to expect")
     words = re.split(r"[、,;/~]|(?<=[\u4e00-\u9fff])-|或|至", plain(reference))
     if plain(result) in (plain(reference), *(word.strip() for word in words)):
         return Judgement(NORMAL, "the word that is expected")

@@ -56,7 +56,7 @@ def test_nothing_to_find(check):
         (row(is_normal=""), "missing_value", "table row 1", "is_normal is empty"),
         (row(is_normal="是)"), "unknown_value", "table row 1", "是 is meant"),
         (row(is_normal="正常"), "unknown_value", "table row 1", "allowed: 是 否(偏高)"),
-        (row(result="500"), "contradiction", "table row 1", "否(偏高) (outside its range)"),
+        (row(result="500"), "contradiction", "table row 1", "否(偏高) (500 is above 155-428)"),
         (row(result="100", is_normal="否(偏高)"), "contradiction", "table row 1", "否(偏低)"),
         (row(is_normal="无法判断"), "undecidable", "table row 1", "是 could be said"),
         (row(reference="无"), "undecidable", "table row 1", "no range to judge by"),

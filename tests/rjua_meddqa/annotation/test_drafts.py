@@ -153,7 +153,7 @@ def test_boxes_that_hold_several_columns_are_cut():
     )
     assert table(boxes) == [
         TableRow("前列腺特异性抗原(PSA)", "33.70", "0.00-4.00ng/mL", HIGH),
-        TableRow("游离PSA", "0.83", "0.00-0.93ng/mL", NORMAL),
+        TableRow("游离PSA", "0.83", "0.00-0.93ng/mL", UNDECIDED),  # the arrow says high
         TableRow("铁蛋白", "11.7", "30.0-400.0ng/mL", LOW),
     ]
 

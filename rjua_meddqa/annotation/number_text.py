@@ -1,0 +1,115 @@
+"""How laboratories write numbers and units, and what slips in when people type or a machine reads them.
+
+Text in one spelling, slips in numbers repaired, digits of units out of the way of the number patterns.
+"""
+
+import re
+import unicodedata
+
+_WORDS = (  # longest first, so that 不小于 is not read as 小于
+    *((word, "≥") for word in ("大于或等于", "大于等于", "不小于", "不低于", "不少于", ">=", "=>", "≧", "⩾")),
+    *((word, "≤") for word in ("小于或等于", "小于等于", "不大于", "不高于", "不超过", "不多于", "<=", "=<", "≦", "⩽")),
+    *((word, "<") for word in ("小于", "低于", "少于", "﹤", "〈", "‹")),
+    *((word, ">") for word in ("大于", "高于", "超过", "﹥", "〉", "›")),
+)
+_DASHES = dict.fromkeys(map(ord, "‐‑‒–—―−─－﹣ー"), "-") | dict.fromkeys(map(ord, "～∼〜˜"), "~")
+# 10^9/L in every spelling, the raised digit lost in reading too: 10*9/L, 10E9/L, 10~9/L, 10⁹/L, 109/L. Only behind a
+# blank, a × or at the beginning is it a unit of its own; behind a digit nobody knows where the number ends.
+_POWER = re.compile(
+    r"(?:[×xX*·]\s*10\s*[\^*~Ee]?\s*|(?<![\d.~-])10\s*[\^*~Ee]\s*)(?P<exponent>-?\d{1,2})(?!\d*\.)"
+    r"|(?<![\d.~<>≤≥-])(?<![<>≤≥~-]\s)10(?P<bare>3|6|9|12)(?=\s*/\s*[A-Za-zμ])"
+    r"|(?<=\d)[Ee](?P<short>3|6|9|12)(?=\s*/\s*[A-Za-zμ])"
+)
+_RUN_IN = re.compile(r"[\d.~-]\s?(?<!\d\s)10\s*(?:[\^*~Ee]\s*\d{1,2}|(?:3|6|9|12)(?=\s*/\s*[A-Za-zμ]))")
+_UNIT_DIGITS = re.compile(
+    r"/\s*(?:1\.73\s*m[2²]?|24\s*(?:h|小时)|\d+\s*(?:h|HP|LP|小时))|(?<=[A-Za-z])(?<!\d[Ee])\d+", re.IGNORECASE
+)
+_HIDDEN = "0123456789.-~<>≤≥"
+_IN_UNIT, _IN_NAME = ({ord(sign): chr(base + place) for place, sign in enumerate(_HIDDEN)} for base in (0xE000, 0xE100))
+_UNMASKED = {ord(masked): chr(plain) for table in (_IN_UNIT, _IN_NAME) for plain, masked in table.items()}
+_TITRE = re.compile(r"(^|[<>≤≥~-])\s*1:(\d+)")  # 1:320 is a dilution; the higher the number, the more there is
+NUMBER = r"\d+(?:\.\d+)?"
+_SCIENTIFIC = re.compile(  # 5.0E+02 is a number; in 3.5-9.5E9/L the power belongs to the unit
+    rf"(?<![\d.Ee]){NUMBER}(?![\d.]|[Ee][+-]?\d)\s*[-~]+\s*{NUMBER}[Ee]"
+    r"|(?P<number>(?<![\d.])\d(?:\.\d+)?[Ee][+-]?\d{1,2})(?![\d.])"
+)
+_THOUSANDS = re.compile(r"(?<![\d.,])([1-9]\d{0,2}(?:,\d{3})+)(?![\d,])")
+_SLIPS = (
+    (r"(?<=[\d.])['`´’‘\"^]+(?=[.\d])", "", "a stray quote in a number"),
+    (r"(?<=\d),(?=\d)", ".", "a comma for a decimal point"),
+    (r"(?<=\d)[。·](?=\d)", ".", "another dot for a decimal point"),
+    (r"(?<=\d)\.\s+(?=\d)|(?<=\d)\s+\.(?=\d)", ".", "a space in a number"),
+    (r"^(\d+)/(\d{1,2})(?=\s*[-~]+\s*\d)", r"\1.\2", "a slash for a decimal point"),
+    (
+        r"(?<=\d)[oO](?=[\d\s.~-]|$)|(?<=\d\.)[oO](?=[\d\s~-]|$)|(?<![A-Za-z])[oO](?=\.\d|-\d)",
+        "0",
+        "the letter O for a zero",
+    ),
+    (r"(?<![A-Za-z\d])[lI|](?=\d*\.?\d)", "1", "a letter for a one"),
+    (r"(?<=\d)\s*一\s*(?=\d)", "-", "the character 一 for a dash"),
+)
+
+
+def plain(text: str) -> str:
+    """`text` with full-width forms, dashes and comparison words in one spelling, white space single."""
+    text = unicodedata.normalize("NFKC", text.translate(_DASHES)).translate(_DASHES)
+    for word, sign in _WORDS:
+        text = text.replace(word, sign)
+    return " ".join(text.split())
+
+
+def repair_number_slips(text: str) -> tuple[str, tuple[str, ...]]:
+    """`text` (plain) with slips inside numbers repaired, and what was repaired: `4,0`, `26/0-40`, `437.`0`, `1. 5`.
+
+    A comma before exactly three digits separates thousands; any other comma between digits is a decimal point.
+    """
+    repaired = _THOUSANDS.sub(lambda match: match[1].replace(",", ""), text)
+    slips = []
+    for pattern, replacement, name in _SLIPS:
+        if name.startswith("a stray") and re.search(r"10\s*\^", repaired):
+            continue  # there ^ is no slip
+        changed = re.sub(pattern, replacement, repaired)
+        if changed != repaired:
+            slips.append(name)
+            repaired = changed
+    return repaired, tuple(slips)
+
+
+def has_two_kinds_of_comma(text: str) -> bool:
+    """Whether a comma separates thousands in one number of `text` (plain) and decimals in another: 0,500-1,200."""
+    without = _THOUSANDS.sub("", text)
+    return without != text and bool(re.search(r"\d,\d", without))
+
+
+def runs_into_a_power(text: str) -> bool:
+    """Whether digits of a number and of a unit stand together in `text` (plain): 4-1010*9/L, 100-300109/L, 4-10E9/L."""
+    return bool(_RUN_IN.search(text))
+
+
+def is_dilution(text: str) -> bool:
+    """Whether `text` holds a titre such as 1:320."""
+    return bool(_TITRE.search(plain(text)))
+
+
+def write_out(text: str) -> str:
+    """`text` (plain) with titres as numbers, 5.0E+02 as 500, and the digits of units masked."""
+    text = _SCIENTIFIC.sub(
+        lambda match: f"{float(match['number']):.12f}".rstrip("0").rstrip(".") if match["number"] else match[0], text
+    )
+    text = _TITRE.sub(r"\1\2", text)
+    text = _POWER.sub(lambda match: mask(f"×10^{match['exponent'] or match['bare'] or match['short']}"), text)
+    return _UNIT_DIGITS.sub(lambda match: mask(match[0]), text)
+
+
+def mask(text: str, is_name: bool = False) -> str:
+    """`text` (of a unit, or of the name of a group) with other characters for its digits and signs; see `unmask`."""
+    return text.translate(_IN_NAME if is_name else _IN_UNIT)
+
+
+def unmask(text: str) -> str:
+    return text.translate(_UNMASKED)
+
+
+def unit_of(text: str) -> str:
+    """A unit without what stands around it."""
+    return "".join(unmask(text).split()).strip(",;:()[]→*").replace("µ", "μ")
