@@ -14,7 +14,7 @@ is None.
 
 import csv
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -51,6 +51,7 @@ class BertScorer:
         baseline: None (no rescaling), (precision, recall, F1) of random pairs, or a table as bert-score ships them
             (`LAYER,P,R,F`); `compute_baseline` makes one for an encoder that has none.
         device: of the encoder; None takes the first GPU, or the CPU.
+        text: what each text is turned into before it is read, such as `answer_text.spaced`; None: as it stands.
 
     Raises:
         ConfigError: the encoder cannot be loaded, has no such layer, or the baseline is none.
@@ -63,6 +64,7 @@ class BertScorer:
         baseline: Sequence[float] | str | Path | None = None,
         batch_size: int = 64,
         device: str | None = None,
+        text: Callable[[str], str] | None = None,
     ) -> None:
         if batch_size < 1:
             raise ConfigError(f"batch_size is {batch_size}; it must be at least 1")
@@ -70,9 +72,11 @@ class BertScorer:
         self.encoder = TextEncoder(encoder, layers=layer, device=device)
         self.layer = layer
         self.batch_size = batch_size
+        self.text = text
 
     def embed(self, texts: Sequence[str]) -> ReferenceEmbeddings:
         """Encode `texts` once; equal texts share their states."""
+        texts = self._read(texts)
         return ReferenceEmbeddings(list(texts), self._encode(texts, {}))
 
     def score(self, predictions: Sequence[str], references: Sequence[str] | ReferenceEmbeddings) -> list[Triple | None]:
@@ -86,7 +90,8 @@ class BertScorer:
         if not len(predictions) and not texts:
             return []
         check_pairs(predictions, texts)
-        pairs = list(zip(predictions, texts, strict=True))
+        texts = texts if embedded else self._read(texts)
+        pairs = list(zip(self._read(predictions), texts, strict=True))
         todo = sorted({pair for pair in pairs if pair[1].strip() and pair[0].strip()}, key=lambda p: (len(p[1]), p))
         scored: dict[tuple[str, str], Triple | None] = {}
         chunks = range(0, len(todo), CHUNK)
@@ -99,6 +104,9 @@ class BertScorer:
                 scored.update(zip(batch, _match(batch, states), strict=True))
         raw = [scored.get(pair, (0.0, 0.0, 0.0)) if pair[1].strip() else None for pair in pairs]
         return [triple and self._rescale(triple) for triple in raw]
+
+    def _read(self, texts: Sequence[str]) -> list[str]:
+        return list(texts) if self.text is None else [self.text(text) for text in texts]
 
     def _encode(self, texts: Sequence[str], known: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
         """States of the distinct texts that are not `known`, in batches of similar length."""

@@ -1,9 +1,11 @@
 """The row of the paper's Table 4: BLEU-1..4, METEOR, ROUGE-L, CIDEr and BERTScore of one set of answers, in one call.
 
 Profiles:
-    paper    PTB words, METEOR 1.5, ROUGE-L with beta 1.2, CIDEr-D, BERTScore of distilbert-base-uncased at layer 5,
-             rescaled; without Java METEOR is left out.
-    default  the same without Java, and BERTScore with the encoder asked for, or none.
+    paper    PTB words of wordpunct's, METEOR 1.5, ROUGE-L with beta 1.2, CIDEr-D, BERTScore of distilbert-base-uncased
+             at layer 5 on PTB text, rescaled; without Java METEOR is left out.
+    default  the same without Java, and BERTScore with the encoder asked for on wordpunct text, or none.
+
+Both read predictions and references in the same form (answer_text.py), so that a perfect answer has the full score.
 
 What is left out is None in the row, and a note says why.
 """
@@ -16,6 +18,8 @@ from typing import Any
 
 from medvqa_core.errors import ConfigError
 from medvqa_core.metrics import meteor
+from medvqa_core.metrics.answer_text import NAME as TOKENIZER
+from medvqa_core.metrics.answer_text import ptb_text, spaced, words
 from medvqa_core.metrics.bert_score import (
     PAPER_BASELINE,
     PAPER_ENCODER,
@@ -25,14 +29,13 @@ from medvqa_core.metrics.bert_score import (
 )
 from medvqa_core.metrics.bleu import bleu_scores
 from medvqa_core.metrics.cider import DocumentFrequencies, cider_scores
-from medvqa_core.metrics.ptb_tokenizer import NAME as TOKENIZER
-from medvqa_core.metrics.ptb_tokenizer import tokenize
 from medvqa_core.metrics.rouge import rouge_scores
 from medvqa_core.metrics.scores import Scores, check_pairs
 
 PAPER, DEFAULT = PROFILES = ("paper", "default")
 COLUMNS = ("bleu_1", "bleu_2", "bleu_3", "bleu_4", "meteor", "rouge_l", "cider", "bertscore")
 NO_ENCODER = "none"
+_PAPER_SCORER = (PAPER_LAYER, PAPER_BASELINE, ptb_text)
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,7 @@ def score_row(
         encoder: of BERTScore: "minilm", a folder or a Hub id; "none" leaves BERTScore out; None is the profile's.
             With `paper` a folder is taken for a copy of the paper's encoder and the published baseline used.
         layer, baseline, device: see `BertScorer`.
-        frequencies: of CIDEr; None counts the references given.
+        frequencies: of CIDEr, counted with `answer_text.words`; None counts the references given.
         scorer: of BERTScore, loaded already (`load_scorer`), in the place of the four above.
 
     Raises:
@@ -77,15 +80,17 @@ def score_row(
     lists = check_pairs(predictions, references)
     if scorer is None:
         scorer = load_scorer(profile, encoder, layer, baseline, device)
-    elif profile == PAPER and (scorer.layer, scorer.baseline) != (PAPER_LAYER, PAPER_BASELINE):
-        raise ConfigError(f"profile 'paper' fixes layer {PAPER_LAYER} and its baseline; use the profile 'default'")
+    elif profile == PAPER and (scorer.layer, scorer.baseline, scorer.text) != _PAPER_SCORER:
+        raise ConfigError(
+            f"profile 'paper' fixes layer {PAPER_LAYER}, its baseline and PTB text; use the profile 'default'"
+        )
     notes = _bert_score_notes(scorer)
-    words: dict[str, list[str]] = {}
+    found: dict[str, list[str]] = {}
 
     def words_of(text: str) -> list[str]:
-        if text not in words:
-            words[text] = tokenize(text)
-        return words[text]
+        if text not in found:
+            found[text] = words(text)
+        return found[text]
 
     parts = [
         bleu_scores(predictions, lists, words_of),
@@ -139,12 +144,12 @@ def load_scorer(
     if str(encoder) == NO_ENCODER or (encoder is None and profile == DEFAULT):
         return None
     if profile == DEFAULT:
-        return BertScorer(encoder, layer, baseline, device=device)
+        return BertScorer(encoder, layer, baseline, device=device, text=spaced)
     if layer != PAPER_LAYER or baseline is not None:
         raise ConfigError(f"profile 'paper' fixes layer {PAPER_LAYER} and its baseline; use the profile 'default'")
     if str(encoder) == "minilm":
         raise ConfigError(f"profile 'paper' scores with {PAPER_ENCODER} or a folder of it; for minilm use 'default'")
-    return BertScorer(encoder or PAPER_ENCODER, PAPER_LAYER, PAPER_BASELINE, device=device)
+    return BertScorer(encoder or PAPER_ENCODER, PAPER_LAYER, PAPER_BASELINE, device=device, text=ptb_text)
 
 
 def _bert_score_notes(scorer: BertScorer | None) -> list[str]:
@@ -167,7 +172,9 @@ def _merge(parts: list[Scores]) -> tuple[dict, dict, dict]:
 def _describe(scorer: BertScorer | None) -> dict[str, Any] | None:
     if scorer is None:
         return None
-    return {"encoder": scorer.encoder.name, "layer": scorer.layer, "baseline": scorer.baseline, "idf": False}
+    text = "PTB" if scorer.text is ptb_text else "wordpunct in lower case" if scorer.text is spaced else "as it stands"
+    settings = {"encoder": scorer.encoder.name, "layer": scorer.layer, "baseline": scorer.baseline, "idf": False}
+    return {**settings, "text": text}
 
 
 def _libraries(with_meteor: bool, with_encoder: bool) -> dict[str, str]:

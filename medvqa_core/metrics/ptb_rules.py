@@ -2,9 +2,9 @@
 string of two to four letters and a vocabulary of longer words, the rest with one text for each question.
 
 Only what answers about images hold has rules. Words may differ from the program's in: Internet and e-mail addresses,
-#tags, ## and @names, HTML tags and named signs (&eacute;), smileys (":)", "(--)"), telephone numbers with spaces or
-brackets, US$ and C++, abbreviations of companies (pty.), words that begin or end with an apostrophe ('em, ol', '98;
-the '90s are there), n't with letters after it, and pieces of text longer than ptb_tokenizer.REACH without white space.
+#tags, ## and @names, named signs (&eacute;), smileys (":)", "(--)", "<_x"), telephone numbers with spaces or brackets,
+US$ and C++, abbreviations of companies (pty.), words that begin or end with an apostrophe ('em, ol', '98; the '90s are
+there), n't with letters after it, and pieces of text longer than ptb_tokenizer.REACH without white space.
 
 A rule is a pattern, a context that must follow it, and what happens to the token's characters: TRANSLATED (quotes,
 brackets, dashes and currency signs are written the Treebank's way) or AS_IT_STANDS. Names in braces are in _NAMES.
@@ -61,6 +61,8 @@ _NAMES = {
     "FINAL": f"(?i:{'|'.join(FINAL)})|" + "|".join(f"{w.capitalize()}|{w.upper()}" for w in CAPITALISED),
     "TITLE": f"(?i:{'|'.join(TITLES)})",
     "STARTER": "|".join([*STARTERS, *map(str.upper, STARTERS), r"M[rs]\."]),
+    "TAG": "[A-Za-z][A-Za-z0-9_:.-]*",
+    "QUOTED": r"(?:'[^'\r\n]*'|\"[^\"\r\n]*\")",
     "NUMBERED": f"(?i:{'|'.join(BEFORE_NUMBERS)})",
 }
 
@@ -92,6 +94,8 @@ _RULES = [
     (r"{HYPHENATED}", "", TRANSLATED),
     (r"{PART}/{PART}(?:/{PART})?", "", TRANSLATED),
     (r"[A-Z]+(?:[&+][A-Z]+)+", "", TRANSLATED),
+    # HTML tags: <b>, </b>, <br />, <a href="x y">, <!-- no -->
+    (r"<(?:[!?][A-Za-z-][^>\r\n]*|{TAG}(?: +{TAG}(?: *= *{QUOTED})?)* */?|/{TAG}) *>", "", AS_IT_STANDS),
     # addresses
     (r"(?:https?://|www\.)\S*[\w/]", "", AS_IT_STANDS),
     (r"\w[\w.+-]*@\w+(?:[.-]\w+)*", "", AS_IT_STANDS),
@@ -101,6 +105,7 @@ _RULES = [
     (r"(?:{D}{1,2}[/-]){2}{D}{2,4}", "", TRANSLATED),  # a date
     # signs
     (r"&(?i:amp|lt|gt|quot|apos|nbsp);", "", TRANSLATED),
+    (r"<<|>>", "", AS_IT_STANDS),
     (r"-{2,}|\.{3,5}|[!?]+|\*{1,3}|_+|{QUOTE}{1,2}|''", "", TRANSLATED),
     (r"'", r"[A-Za-z0-9]\S", TRANSLATED),
     (r"{REPEATED}+", "", TRANSLATED),

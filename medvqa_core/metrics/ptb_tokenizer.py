@@ -84,12 +84,13 @@ def _take(text: str, position: int) -> tuple[int, str]:
     token = text[position:end].lower()
     if token in _ENTITIES:
         return end, _ENTITIES[token]
-    return end, token.translate(_TRANSLATION) if translated else token
+    return end, token.translate(_TRANSLATION) if translated else token.replace(" ", "\xa0")
 
 
 _rules = cache(compile_rules)
 
 
 def tokenize(text: str) -> list[str]:
-    """The words of `text` as the COCO caption tools have them. A mixed number `1 1/2` is one, with a no-break space."""
+    """The words of `text` as the COCO caption tools have them. A mixed number `1 1/2` is one, and so is a
+    tag `<br />`, with a no-break space."""
     return list(_tokenize(text))

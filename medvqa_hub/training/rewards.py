@@ -24,6 +24,7 @@ from difflib import get_close_matches
 from numbers import Real
 
 from medvqa_core.errors import ConfigError, InputError
+from medvqa_core.metrics.answer_text import spaced, words
 from medvqa_core.metrics.bert_score import PAPER_BASELINE, PAPER_ENCODER, PAPER_LAYER, BertScorer
 from medvqa_core.metrics.bleu import bleu_scores
 from medvqa_core.metrics.cider import DocumentFrequencies, cider_scores
@@ -142,7 +143,7 @@ def check_rewards(values: Sequence[float | None], answers: Sequence[str], name: 
 
 def count_frequencies(references: Iterable[str]) -> DocumentFrequencies:
     """CIDEr's document frequencies of the training references, with a progress bar: minutes for millions of them."""
-    return DocumentFrequencies.build(track(references, "counting n-grams for CIDEr"))
+    return DocumentFrequencies.build(track(references, "counting n-grams for CIDEr"), words)
 
 
 def _bert_score(context: _Context) -> Reward:
@@ -155,7 +156,7 @@ def _bert_score(context: _Context) -> Reward:
                 f"{str(settings.encoder)!r}, layer {settings.layer}, give null (no rescaling), three numbers or a table"
             )
         baseline = PAPER_BASELINE
-    scorer = BertScorer(settings.encoder, settings.layer, baseline, settings.batch_size, context.device)
+    scorer = BertScorer(settings.encoder, settings.layer, baseline, settings.batch_size, context.device, spaced)
 
     def reward(completions: Sequence[str], answer: Sequence[str], **columns: Sequence) -> list[float | None]:
         return [triple and triple[2] for triple in scorer.score(completions, answer)]
@@ -172,17 +173,17 @@ def _cider(context: _Context) -> Reward:
     frequencies = count_frequencies(context.training_references)
 
     def reward(completions: Sequence[str], answer: Sequence[str], **columns: Sequence) -> list[float | None]:
-        return cider_scores(completions, answer, frequencies=frequencies).samples["cider"]
+        return cider_scores(completions, answer, words, frequencies).samples["cider"]
 
     return reward
 
 
 def _rouge_l(context: _Context) -> Reward:
-    return lambda completions, answer, **columns: rouge_scores(completions, answer).samples["rouge_l"]
+    return lambda completions, answer, **columns: rouge_scores(completions, answer, words).samples["rouge_l"]
 
 
 def _bleu_4(context: _Context) -> Reward:
-    return lambda completions, answer, **columns: bleu_scores(completions, answer).samples["bleu_4"]
+    return lambda completions, answer, **columns: bleu_scores(completions, answer, words).samples["bleu_4"]
 
 
 def _finding(context: _Context) -> Reward:

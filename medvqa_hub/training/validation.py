@@ -117,19 +117,21 @@ class Validation:
         return scores[0]
 
     def _score_pairs(self, predictions: list[str], references: list[str]) -> dict[str, float]:
+        from medvqa_core.metrics.answer_text import words
+
         found: dict[str, float | None] = {}
         if any(name.startswith("bleu") for name in self.metrics):
             from medvqa_core.metrics.bleu import bleu_scores
 
-            found |= bleu_scores(predictions, references).corpus
+            found |= bleu_scores(predictions, references, words).corpus
         if "rouge_l" in self.metrics:
             from medvqa_core.metrics.rouge import rouge_scores
 
-            found |= rouge_scores(predictions, references).corpus
+            found |= rouge_scores(predictions, references, words).corpus
         if "cider" in self.metrics:
             from medvqa_core.metrics.cider import cider_scores
 
-            found |= cider_scores(predictions, references).corpus
+            found |= cider_scores(predictions, references, words).corpus
         if "bert_score" in self.metrics:
             found["bert_score"] = self._bert_score(predictions, references)
         missing = [name for name in self.metrics if found.get(name) is None]
@@ -138,11 +140,13 @@ class Validation:
         return {name: float(found[name]) for name in self.metrics}
 
     def _bert_score(self, predictions: list[str], references: list[str]) -> float | None:
+        from medvqa_core.metrics.answer_text import spaced
         from medvqa_core.metrics.bert_score import BertScorer
 
         if self._scorer is None:
             selection = self.selection
             device = selection.bert_score_device or str(self.arguments.device)
-            self._scorer = BertScorer(selection.bert_score_encoder, selection.bert_score_layer, device=device)
+            encoder, layer = selection.bert_score_encoder, selection.bert_score_layer
+            self._scorer = BertScorer(encoder, layer, device=device, text=spaced)
         values = [score[2] for score in self._scorer.score(predictions, references) if score is not None]
         return sum(values) / len(values) if values else None

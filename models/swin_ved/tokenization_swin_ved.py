@@ -21,7 +21,8 @@ from tokenizers.trainers import WordLevelTrainer
 from transformers import PreTrainedTokenizerFast
 
 SPECIAL_TOKENS = ("[CLS]", "[PAD]", "[SEP]", "[UNK]", "[MASK]", "[BOS]", "[EOS]")
-WORDS = r"\w+|[^\w\s]+"
+# Python's `\w+|[^\w\s]+`, which is wordpunct's, spelt out: the tokenizers library's own \w has marks and no "½" or "²".
+WORDS = r"[\p{L}\p{N}_]+|[^\p{L}\p{N}_\s\x1c-\x1f]+"
 
 
 def train_tokenizer(

@@ -13,6 +13,7 @@ from typing import Any
 
 from medvqa_core.errors import ConfigError
 from medvqa_core.files import atomic_file
+from medvqa_core.metrics.answer_text import words
 from medvqa_core.metrics.bert_score import PAPER_ENCODER, PAPER_LAYER, BertScorer, compute_baseline
 from medvqa_core.metrics.bleu import bleu_scores
 from medvqa_core.metrics.caption_row import PAPER, CaptionRow, load_scorer, score_row
@@ -33,7 +34,7 @@ class TextScores:
 
     def of(self, places: Sequence[int]) -> dict[str, float | None]:
         """The scores of the rows at `places`; what was left out of the whole row is left out here."""
-        bleu = bleu_scores([self.predictions[i] for i in places], [self.references[i] for i in places]).corpus
+        bleu = bleu_scores([self.predictions[i] for i in places], [self.references[i] for i in places], words).corpus
         return {
             name: bleu[name] if name in bleu else mean([values[i] for i in places])
             for name, values in self.whole.samples.items()
