@@ -38,6 +38,8 @@ SCORED_LABELS = (POSITIVE, NEGATIVE)
 
 _OPPOSITE = {POSITIVE: NEGATIVE, NEGATIVE: POSITIVE}
 _LEAD = re.compile(r"\W*(yes|no)\W*?(?:[,.;:!]\s*|$)", re.IGNORECASE)  # "No," but not "No effusion is seen"
+# A model with a vocabulary of words writes "and / or", where a reference has "and/or".
+_SLASH = re.compile(r" ?/ ?")
 _CANNOT_SAY = re.compile(r"\bcan ?not be confirmed (?:n?or|and) (?:excluded|ruled out)\b", re.IGNORECASE)
 _DENIED = re.compile(
     r"\b(?:none|nothing|absent|negative)\b|\bno (?:such )?(?:evidence|signs?|indications?|abnormal\w*|findings?)\b|"
@@ -59,6 +61,7 @@ def answer_polarity(answer: str, category: str) -> str:
     if category not in CATEGORIES or category == HEART:
         allowed = ", ".join(name for name in CATEGORIES if name != HEART)
         raise ConfigError(f"category {category!r} has no polarity to read; allowed: {allowed}")
+    answer = _SLASH.sub("/", answer)
     if _CANNOT_SAY.search(answer):
         return UNCERTAIN
     lead = _LEAD.match(answer)

@@ -25,7 +25,7 @@ def test_known_cases(text, expected):
 
 
 def test_words_are_the_treebank_s_without_punctuation():
-    assert words("Band-like opacity, e.g. <b>here</b>.") == "band like opacity e g < b > here < / b >".split()
+    assert " ".join(words("Band-like opacity, e.g. <b>here</b>.")) == "band like opacity e g < b > here < / b >"
     assert ptb_text("Band-like opacity.") == "band like opacity"
 
 

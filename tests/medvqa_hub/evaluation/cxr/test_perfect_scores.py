@@ -16,6 +16,7 @@ from medvqa_core.metrics import meteor
 from medvqa_core.metrics.answer_text import spaced
 from medvqa_core.metrics.bleu import bleu_scores
 from medvqa_core.metrics.caption_row import score_row
+from medvqa_hub.evaluation.cxr.finding_accuracy import answer_polarity
 from medvqa_hub.evaluation.cxr.text_scores import TextScorer
 from medvqa_hub.training.recipes import RewardSettings, SelectionSettings
 from medvqa_hub.training.rewards import make_reward
@@ -71,7 +72,7 @@ def test_the_paper_s_profile_gives_the_perfect_row():
 def test_rewards_give_the_perfect_reward(name):
     reward = make_reward(RewardSettings(name=name, encoder="minilm", layer=6), training_references=REFERENCES)
     expected = 10.0 if name == "cider" else 1.0
-    assert reward(through_the_tokenizer(REFERENCES), REFERENCES) == pytest.approx([expected] * 8, abs=1e-5)
+    assert reward(through_the_tokenizer(REFERENCES), answer=list(REFERENCES)) == pytest.approx([expected] * 8, abs=1e-5)
 
 
 def test_validation_gives_the_perfect_score():
@@ -113,3 +114,18 @@ def test_the_processor_s_own_way_back_gives_it_too():
     answers = [row["answer"] for row in batch["rows"]]
     decoded = processor.batch_decode(batch["labels"])
     assert decoded != answers and [spaced(text) for text in decoded] == [spaced(text) for text in answers]
+
+
+@pytest.mark.parametrize(
+    ("category", "answer"),
+    [
+        ("Atelectasis", "Possibly; there is cardiomegaly, with bibasilar opacities atelectasis and/or infiltrate."),
+        ("Atelectasis", "Yes, there are pleural effusions with bibasilar atelectasis/airspace disease."),
+        ("Pneumothorax", "No pneumothorax is seen on this x-ray; the left-sided tube's tip is unchanged."),
+    ],
+)
+def test_finding_accuracy_reads_both_alike(category, answer):
+    (spaced_out,) = through_the_tokenizer([answer])
+    assert answer_polarity(spaced_out, category) == answer_polarity(answer, category) != "undecided"
+    reward = make_reward("finding")
+    assert reward([spaced_out], answer=[answer], category=[category]) == [1.0]
