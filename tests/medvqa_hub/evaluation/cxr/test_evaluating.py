@@ -13,7 +13,7 @@ from evaluation_models import save_blip2, save_swin_ved, texts_of
 from radeval_fake import install
 
 from medvqa_core.errors import ConfigError, InputError
-from medvqa_core.metrics.bert_score import BertScorer
+from medvqa_core.metrics.bert_score import PAPER_BASELINE, PAPER_LAYER, BertScorer
 from medvqa_core.metrics.caption_row import score_row
 from medvqa_core.metrics.radiology import RadiologyScorer
 from medvqa_hub.cli import run
@@ -433,5 +433,7 @@ def test_two_processes_score_what_one_does(build, swin_ved, tmp_path):
 
 
 def test_the_paper_s_profile_takes_no_other_encoder_s_scorer():
-    with pytest.raises(ConfigError, match="fixes layer 5"):
-        score_row(["a"], ["a"], "paper", scorer=SimpleNamespace(layer=6, baseline=None))
+    for layer, baseline in ((6, None), (PAPER_LAYER, PAPER_BASELINE)):  # the second reads texts as they stand
+        scorer = SimpleNamespace(layer=layer, baseline=baseline, text=None)
+        with pytest.raises(ConfigError, match="fixes layer 5, its baseline and PTB text"):
+            score_row(["a"], ["a"], "paper", scorer=scorer)
