@@ -46,7 +46,6 @@ def overfit_blip2(release: Path, tree: Path, out: Path) -> dict[str, Any]:
     from blip2_multiview import Blip2MultiViewForConditionalGeneration, Blip2MultiViewProcessor
 
     from medvqa_hub.training.data_loading import load_data
-    from medvqa_hub.training.model_loading import load_model
     from medvqa_hub.training.recipes import load_recipe
     from medvqa_hub.training.study_questions import StudyQuestions
     from medvqa_hub.training.trainer import SupervisedTrainer
@@ -59,7 +58,7 @@ def overfit_blip2(release: Path, tree: Path, out: Path) -> dict[str, Any]:
     only = {row["qa_id"] for rows in chosen for row in rows}
     questions = StudyQuestions(data.train, "split train", lambda view: canonical_view(view) is not None, only)
     out.mkdir(parents=True, exist_ok=True)
-    model, processor = load_model(recipe, None, data.texts())
+    model, processor = recipe.open_model(None, data.texts())
     log = TrainingLog(out)
     trainer = SupervisedTrainer(model, processor, recipe, questions, None, out, data.governance, log)
     trainer.train()

@@ -23,7 +23,7 @@ from swin_ved import SwinVedConfig, SwinVedForConditionalGeneration
 from timing import write_result
 from torch.utils.flop_counter import FlopCounterMode
 
-from medvqa_hub.training.parts import freeze_parts, frozen_modules, parameter_groups
+from medvqa_hub.families.table import frozen_modules
 from medvqa_hub.training.recipes import Recipe, load_recipe
 from medvqa_hub.training.scst_rollout import switch_off_dropout
 from medvqa_hub.training.scst_step import self_critical_loss
@@ -54,17 +54,17 @@ def measure_recipes(device: str = "cuda", tiny: bool = False) -> dict[str, dict[
 
 def measure_recipe(recipe: Recipe, device: str, tiny: bool) -> dict[str, Any]:
     """Questions per second, peak memory, FLOPs and MFU of the recipe's batches."""
-    model, batch = make_swin_ved(recipe, tiny) if recipe.model.kind == "swin-ved" else make_blip2(recipe, tiny, device)
+    model, batch = make_swin_ved(recipe, tiny) if recipe.model.kind == "swin_ved" else make_blip2(recipe, tiny, device)
     model.to(device)
     batch = {name: value.to(device) for name, value in batch.items()}
     rates = recipe.training.learning_rates
-    freeze_parts(model, recipe.model.kind, rates)
+    recipe.family.freeze_groups(model, rates)
     model.train()
     for module in frozen_modules(model):
         module.eval()
     if recipe.training.gradient_checkpointing:
         model.activation_checkpointing_enable()
-    groups = parameter_groups(model, recipe.model.kind, rates, recipe.training.weight_decay)
+    groups = recipe.family.optimizer_groups(model, rates, recipe.training.weight_decay)
     optimizer = torch.optim.AdamW(groups, betas=tuple(recipe.training.betas))
     loss_of = supervised_loss if recipe.scst is None else self_critical(recipe)
     if recipe.scst is not None:

@@ -29,7 +29,6 @@ from medvqa_core.files import MANIFEST, atomic_folder
 from medvqa_core.json_files import plain, read_manifest, write_manifest
 from medvqa_core.progress import track
 from medvqa_hub.training.data_loading import TrainingData, load_data
-from medvqa_hub.training.model_loading import load_model
 from medvqa_hub.training.recipes import DataSettings, Recipe
 from mimic_cxr_vqa.schema import CHEXPERT_LABELS
 
@@ -65,7 +64,7 @@ def pretrain_encoder(recipe: Recipe, data: Path, image_root: Path, out: Path, se
     made = {"settings": asdict(settings), "encoder": recipe.model.encoder, "data": loaded.fingerprint}
     if (out / MANIFEST).exists():
         return _read_finished(out, made)
-    model, processor = load_model(recipe, None, loaded.texts(), settings.seed)
+    model, processor = recipe.open_model(None, loaded.texts(), settings.seed)
     encoder = model.model.encoder
     train, validation = (_decode(loaded, name, processor) for name in ("train", "validation"))
     figures = _fit(encoder, train, validation, settings)

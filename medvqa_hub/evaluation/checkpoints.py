@@ -11,9 +11,9 @@ from medvqa_core.errors import InputError, one_line
 from medvqa_core.governance import Governance
 from medvqa_core.json_files import read_json
 from medvqa_hub.evaluation.predictions import digest_files
+from medvqa_hub.families.table import FAMILIES
 from medvqa_hub.training.checkpoints import governance_of
 
-MODEL_KINDS = ("swin_ved", "blip2_multiview")  # `model_type` of the configurations that can be evaluated
 # What the answers depend on; the rest of the folder (trainer state, logs, cards) may change without changing them.
 _PARTS = (
     "*.safetensors", "config.json", "generation_config.json", "adapter_config.json", "processor_config.json",
@@ -27,7 +27,7 @@ class Checkpoint:
     """Attributes:
     name: what the user called it.
     folder: where its files lie.
-    kind: one of MODEL_KINDS.
+    kind: the name of its family.
     fingerprint: 32 hex digits of its weights, configuration, tokenizer and processor.
     governance: class of the data that it was trained on; `credentialed` where its folder does not say.
     """
@@ -49,9 +49,9 @@ def open_checkpoint(model: str) -> Checkpoint:
     if not folder.is_dir():
         folder = _fetch(model)
     kind = _model_type(folder)
-    if kind not in MODEL_KINDS:
+    if kind not in FAMILIES:
         raise InputError(
-            f"{folder} is a model of type {kind!r}; evaluate cxr takes {' and '.join(MODEL_KINDS)}: name the folder "
+            f"{folder} is a model of type {kind!r}; evaluate cxr takes {' and '.join(FAMILIES)}: name the folder "
             "of a checkpoint that medvqa-hub train wrote"
         )
     files = sorted({path for pattern in _PARTS for path in folder.glob(pattern) if path.is_file()})

@@ -25,7 +25,8 @@ from typing import Any
 from medvqa_core.errors import InputError, OutputError
 from medvqa_core.files import MANIFEST, atomic_folder, writing
 from medvqa_core.governance import Governance, parse
-from medvqa_core.json_files import read_object, write_json, write_manifest
+from medvqa_core.json_files import digest_file, read_object, write_json, write_manifest
+from medvqa_core.store import content_key
 
 CHECKPOINT, BEST = "training-checkpoint", "trained-model"  # kinds, in the manifests
 RECIPE, GOVERNANCE, RUN, FINISHED, BEST_FOLDER = "recipe.yaml", "governance.json", "run.json", "finished.json", "best"
@@ -154,6 +155,12 @@ def find_model_folder(path: Path) -> Path:
         f"{path}: no model there (looked for config.json and {BEST_FOLDER}/config.json); name a checkpoint's folder, "
         "or the output folder of medvqa-hub train"
     )
+
+
+def fingerprint_of_model(folder: Path) -> str:
+    """32 hex digits that change with the folder's weights and configuration."""
+    names = sorted(path for path in folder.iterdir() if path.suffix in (".json", ".safetensors", ".yaml"))
+    return content_key(files=[(path.name, digest_file(path, "blake2b")) for path in names])
 
 
 def take_better(source: Path, out: Path, greater: bool, governance: Governance) -> bool:

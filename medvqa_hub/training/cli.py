@@ -6,12 +6,17 @@ from typing import Annotated
 
 import typer
 
+from medvqa_hub.families.table import FAMILIES, find_family
+
 app = typer.Typer(no_args_is_help=True, help="Train a model from a recipe.")
 
 Data = Annotated[Path, typer.Option(help="A release, the folder it was built in, or the authors' CSV files.")]
 Out = Annotated[Path, typer.Option(help="Folder of the run; the same command goes on there.")]
 RecipeName = Annotated[str | None, typer.Option("--recipe", help="A shipped recipe's name, or a YAML file.")]
 ImageRoot = Annotated[Path | None, typer.Option(help="Folder of the images; default: MIMIC_CXR_JPG_ROOT.")]
+Stage = Annotated[
+    int | None, typer.Option(min=1, max=3, help="Recipe of a stage: 1 decoder, 2 all, 3 self-critical (SwinVED).")
+]
 Init = Annotated[Path | None, typer.Option(help="Checkpoint to start from, or the folder of an earlier stage.")]
 Set = Annotated[list[str] | None, typer.Option("--set", help="section.key=value in place of the recipe's; repeatable.")]
 Launch = Annotated[
@@ -20,37 +25,38 @@ Launch = Annotated[
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the resolved recipe, counts and steps; train nothing.")]
 
 
-@app.command("swin-ved")
-def swin_ved(
-    data: Data,
-    out: Out,
-    stage: Annotated[int | None, typer.Option(min=1, max=3, help="1 decoder, 2 all, 3 self-critical.")] = None,
-    recipe: RecipeName = None,
-    image_root: ImageRoot = None,
-    init: Init = None,
-    set_: Set = None,
-    launch: Launch = None,
-    dry_run: DryRun = False,
-) -> None:
-    """Train SwinVED: one of the paper's three stages, or any recipe."""
-    if (stage is None) == (recipe is None):
-        raise typer.BadParameter("pass one of --stage (the paper's recipe) and --recipe")
-    _train("swin-ved", recipe or f"swin-ved-stage{stage}", data, out, image_root, init, set_, launch, dry_run)
+def add_command(name: str) -> None:
+    """Add the command that trains the models of a family."""
+    command = name.replace("_", "-")
+
+    def train_family(
+        data: Data,
+        out: Out,
+        stage: Stage = None,
+        recipe: RecipeName = None,
+        image_root: ImageRoot = None,
+        init: Init = None,
+        set_: Set = None,
+        launch: Launch = None,
+        dry_run: DryRun = False,
+    ) -> None:
+        from medvqa_hub.training.recipes import shipped_recipes
+
+        if stage is not None and recipe is not None:
+            raise typer.BadParameter("pass one of --stage (the paper's recipe) and --recipe")
+        if stage is not None:
+            recipe = f"{command}-stage{stage}"
+        elif recipe is None and command in shipped_recipes():
+            recipe = command
+        if recipe is None:
+            raise typer.BadParameter("pass one of --stage (the paper's recipe) and --recipe")
+        _train(name, recipe, data, out, image_root, init, set_, launch, dry_run)
+
+    app.command(command, help=f"Train {find_family(name).title}: a stage of the paper's, or any recipe.")(train_family)
 
 
-@app.command("blip2-multiview")
-def blip2_multiview(
-    data: Data,
-    out: Out,
-    recipe: RecipeName = "blip2-multiview",
-    image_root: ImageRoot = None,
-    init: Init = None,
-    set_: Set = None,
-    launch: Launch = None,
-    dry_run: DryRun = False,
-) -> None:
-    """Train BLIP-2-MultiView."""
-    _train("blip2-multiview", recipe, data, out, image_root, init, set_, launch, dry_run)
+for family in FAMILIES:
+    add_command(family)
 
 
 @app.command()
@@ -84,12 +90,13 @@ def _train(
 
     recipe = load_recipe(name, overrides or ())
     if recipe.model.kind != kind:
-        raise ConfigError(f"recipe {name!r} trains {recipe.model.kind!r}: run medvqa-hub train {recipe.model.kind} …")
+        command = recipe.model.kind.replace("_", "-")
+        raise ConfigError(f"recipe {name!r} trains {recipe.model.kind!r}: run medvqa-hub train {command} …")
     from medvqa_hub.training.launching import forgotten_launch, hand_over
 
     launch = launch or forgotten_launch(os.environ)
     if launch is not None and not dry_run:
-        arguments = ["train", kind, "--recipe", name, "--data", str(data), "--out", str(out)]
+        arguments = ["train", kind.replace("_", "-"), "--recipe", name, "--data", str(data), "--out", str(out)]
         for option, value in (("--image-root", image_root), ("--init", init)):
             arguments += [option, str(value)] if value is not None else []
         for override in overrides or ():

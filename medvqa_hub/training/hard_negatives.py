@@ -17,6 +17,7 @@ import torch
 from medvqa_core.governance import Governance
 from medvqa_core.progress import track
 from medvqa_core.store import RecordStore, content_key
+from medvqa_hub.families.table import is_decoder_only
 from medvqa_hub.training.batch_loading import EveryNth, load_batches
 from medvqa_hub.training.recipes import Recipe
 from medvqa_hub.training.study_batches import StudiesInOrder, StudyCollator
@@ -48,7 +49,7 @@ def question_losses(logits: torch.Tensor, labels: torch.Tensor, shifted: bool) -
     Args:
         logits: (questions, tokens, vocabulary).
         labels: (questions, tokens), -100 where nothing is learnt.
-        shifted: whether the logits at a token predict the next one (a decoder-only model such as SwinVED).
+        shifted: whether the logits at a token predict the next one (a decoder-only model).
     """
     if shifted:
         logits, labels = logits[:, :-1], labels[:, 1:]
@@ -75,8 +76,8 @@ def measure_losses(
         checkpoint: fingerprint of the model; losses of another one are refused.
     """
     model.eval()
-    kind, size = recipe.model.kind, recipe.training.studies_per_batch
-    batches = StudiesInOrder(questions, StudyCollator(processor, kind), size)
+    size = recipe.training.studies_per_batch
+    batches = StudiesInOrder(questions, StudyCollator(processor, recipe.family), size)
     processes, settings = accelerator.num_processes, {"checkpoint": checkpoint}
     path = folder / f"losses-{accelerator.process_index}-of-{processes}.jsonl"
     with RecordStore(path, KIND, governance, settings) as store:
@@ -88,7 +89,7 @@ def measure_losses(
             batch = {name: value.to(accelerator.device) for name, value in batch.items()}
             with accelerator.autocast():
                 logits = model(**batch).logits
-            losses = question_losses(logits, batch["labels"], kind == "swin-ved").tolist()
+            losses = question_losses(logits, batch["labels"], is_decoder_only(model)).tolist()
             found = {row["qa_id"]: loss for row, loss in zip(rows, losses, strict=True)}
             store.append([{"key": content_key(batch=number, size=size), "losses": found}])
     accelerator.wait_for_everyone()

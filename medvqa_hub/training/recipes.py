@@ -1,11 +1,12 @@
-"""Recipes: the complete record of a training run, as YAML.
+"""Recipes: what a training run is, as YAML.
 
     model: …      which model, from what            data: …       how studies become batches
     training: …   steps, learning rates, precision  selection: …  validation, and what the best checkpoint is
     scst: …       null, or the self-critical stage  reward: …     what that stage rewards
 
-The recipes that ship lie in `recipes/`; `--set training.epochs=3` overrides one key. Unknown keys and values out of
-range are errors. The resolved recipe, every key with its value, is saved with each checkpoint and can be run again.
+The recipes that ship lie in `recipes/` and say what differs from the defaults below; `--set training.epochs=3`
+overrides one key. Unknown keys and values out of range are errors. The resolved recipe, every key with its value, is
+saved with each checkpoint and can be run again.
 
 A step's batch is `studies_per_step` studies with `questions_per_study` questions each, on any number of processes:
 they share it out in pieces of `studies_per_batch`.
@@ -20,7 +21,8 @@ from typing import Any
 import yaml
 
 from medvqa_core.errors import ConfigError, InputError
-from medvqa_hub.training.recipe_fields import as_number, check_key, read_section, value
+from medvqa_core.settings import as_number, check_key, read_section, value
+from medvqa_hub.families.table import FAMILIES, ModelFamily, find_family
 
 FOLDER = Path(__file__).parent / "recipes"
 METRICS = ("loss", "bleu_1", "bleu_2", "bleu_3", "bleu_4", "rouge_l", "cider", "bert_score")
@@ -28,40 +30,6 @@ SCHEDULERS = ("constant", "constant_with_warmup", "linear", "cosine", "polynomia
 EPOCH = "epoch"  # a value of selection.every
 # What changes neither the weights nor the curve: it may differ when a run goes on.
 FREE = ("data.workers", "training.save_every", "training.keep_checkpoints", "selection.bert_score_device")
-
-
-@dataclass(frozen=True)
-class SwinVedSettings:
-    """`model` of kind swin-ved: sizes of a new model, or what a checkpoint passed as --init must agree with."""
-
-    kind: str = value("swin-ved", str, choices=("swin-ved",))
-    size: str = value("base", str, choices=("base", "tiny"))
-    encoder: dict = value({}, dict)  # fields of SwinConfig that differ from the size's
-    decoder: dict = value({}, dict)  # fields of BertGenerationConfig that differ from the size's
-    max_images: int = value(3, int, low=1)
-    pretrained_encoder: str | None = value(None, str, optional=True)  # folder or Hub id of a Swin
-    tokenizer: str | None = value(None, str, optional=True)  # null: trained on the training split
-    vocab_size: int | None = value(None, int, low=8, optional=True)  # most words of a tokenizer trained here
-    min_frequency: int = value(1, int, low=1)
-    max_question_tokens: int = value(64, int, low=2)
-    max_answer_tokens: int = value(256, int, low=2)
-
-
-@dataclass(frozen=True)
-class Blip2Settings:
-    """`model` of kind blip2-multiview."""
-
-    kind: str = value("blip2-multiview", str, choices=("blip2-multiview",))
-    size: str | None = value(None, str, choices=("base", "tiny"), optional=True)  # random weights of this size
-    from_blip2: str | None = value(None, str, optional=True)  # folder or Hub id of a BLIP-2 to start from
-    changes: dict = value({}, dict)  # fields of Blip2MultiViewConfig that differ from the size's
-    vocab_size: int = value(512, int, low=150)  # of the tiny tokenizer, made of the training split's words
-    dtype: str = value("float32", str, choices=("float32", "bfloat16"))  # of the frozen parts
-    quantize: str | None = value(None, str, choices=("4bit", "8bit"), optional=True)
-    lora: dict | None = value(None, dict, optional=True)  # fields of peft's LoraConfig, such as r and lora_alpha
-    unknown_views: str | dict = value("skip", (str, dict))
-    max_question_tokens: int = value(64, int, low=1)
-    max_answer_tokens: int = value(256, int, low=1)
 
 
 @dataclass(frozen=True)
@@ -74,7 +42,7 @@ class DataSettings:
     validation_split: str | None = value("validation", str, optional=True)
     train_studies: int | None = value(None, int, low=1, optional=True)  # the first so many; null: all
     missing_images: str = value("error", str, choices=("error", "skip", "none"))
-    augment: bool = value(False, bool)  # the released augmentation (SwinVED only)
+    augment: bool = value(False, bool)  # the released augmentation, where the family has one
     workers: int = value(0, int, low=0)  # processes that read images; 0 reads in the training process
 
 
@@ -88,7 +56,7 @@ class TrainingSettings:
     max_steps: int | None = value(None, int, low=1, optional=True)  # in place of epochs
     studies_per_step: int = value(8, int, low=1)
     studies_per_batch: int = value(8, int, low=1)
-    learning_rates: dict = value({}, dict)  # part of the model -> rate; 0, or a part left out, is frozen
+    learning_rates: dict = value({}, dict)  # parameter group -> rate; 0, or a group left out, is frozen
     weight_decay: float = value(0.0, float, low=0)
     betas: list = value([0.9, 0.999], list)
     scheduler: str = value("constant", str, choices=SCHEDULERS)
@@ -147,12 +115,23 @@ class RewardSettings:
 class Recipe:
     """A whole recipe."""
 
-    model: SwinVedSettings | Blip2Settings
+    model: Any  # the settings of the model's family
     data: DataSettings = dataclasses.field(default_factory=DataSettings)
     training: TrainingSettings = dataclasses.field(default_factory=TrainingSettings)
     selection: SelectionSettings = dataclasses.field(default_factory=SelectionSettings)
     scst: ScstSettings | None = None
     reward: RewardSettings | None = None
+
+    @property
+    def family(self) -> ModelFamily:
+        """What the model is."""
+        return find_family(self.model.kind)
+
+    def open_model(
+        self, init: Path | None, texts: Iterable[str], seed: int = 0, scratch: Path | None = None
+    ) -> tuple[Any, Any]:
+        """Model and processor to train; see `ModelFamily.open`."""
+        return self.family.open(self.model, init, texts, seed, scratch)
 
     def to_dict(self) -> dict[str, Any]:
         """Every key with its value, as YAML and JSON write them."""
@@ -163,15 +142,10 @@ class Recipe:
         return yaml.safe_dump(self.to_dict(), sort_keys=False, allow_unicode=True)
 
 
-MODELS = {"swin-ved": SwinVedSettings, "blip2-multiview": Blip2Settings}
 SECTIONS = {
     "data": DataSettings, "training": TrainingSettings, "selection": SelectionSettings,
     "scst": ScstSettings, "reward": RewardSettings,
 }  # fmt: skip
-PARTS = {
-    "swin-ved": ("encoder", "decoder"),
-    "blip2-multiview": ("q_formers", "projections", "prefix", "lora"),
-}
 
 
 def shipped_recipes() -> list[str]:
@@ -212,17 +186,22 @@ def make_recipe(values: Mapping[str, Any]) -> Recipe:
     for section in values:
         check_key(section, ("model", *SECTIONS), "the recipe")
     model = values.get("model")
-    kind = model.get("kind") if isinstance(model, Mapping) else None
-    if kind not in MODELS:
-        raise ConfigError(f"model.kind is {kind!r}; allowed: {', '.join(MODELS)}")
-    parts = {"model": read_section(MODELS[kind], model, "model")}
+    kind = spell_kind(model.get("kind")) if isinstance(model, Mapping) else None
+    if kind not in FAMILIES:
+        raise ConfigError(f"model.kind is {kind!r}; allowed: {', '.join(FAMILIES)}")
+    sections = {"model": read_section(find_family(kind).settings, {**model, "kind": kind}, "model")}
     for name, section in SECTIONS.items():
         given = values.get(name)
         if given is not None:
-            parts[name] = read_section(section, given, name)
-    recipe = Recipe(**parts)
+            sections[name] = read_section(section, given, name)
+    recipe = Recipe(**sections)
     _check_together(recipe)
     return recipe
+
+
+def spell_kind(kind: Any) -> Any:
+    """A family's name as it is spelled now; recipes and runs of earlier versions have hyphens in it."""
+    return kind.replace("-", "_") if isinstance(kind, str) else kind
 
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any], prefix: str = "") -> list[str]:
@@ -230,6 +209,8 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any], prefix: str =
     found = []
     for key in [*before, *(key for key in now if key not in before)]:
         name, old, new = f"{prefix}{key}", before.get(key), now.get(key)
+        if name == "model.kind":
+            old = spell_kind(old)
         if isinstance(old, Mapping) and isinstance(new, Mapping):
             found += differences(old, new, f"{name}.")
         elif old != new and name not in FREE:
@@ -238,7 +219,7 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any], prefix: str =
 
 
 def _check_together(recipe: Recipe) -> None:
-    model, training, selection = recipe.model, recipe.training, recipe.selection
+    family, training, selection = recipe.family, recipe.training, recipe.selection
     if (training.epochs is None) == (training.max_steps is None):
         raise ConfigError(
             f"training.epochs is {training.epochs} and training.max_steps {training.max_steps}: set one of them, null "
@@ -252,14 +233,14 @@ def _check_together(recipe: Recipe) -> None:
     if len(training.betas) != 2 or not all(isinstance(beta, float) and 0 <= beta < 1 for beta in training.betas):
         raise ConfigError(f"training.betas is {training.betas}; allowed: two numbers from 0.0 to below 1.0")
     rates = training.learning_rates
-    for part in rates:
-        check_key(part, PARTS[model.kind], "training.learning_rates")
-    for part, rate in rates.items():
-        rates[part] = rate = as_number(rate)
+    for group in rates:
+        check_key(group, tuple(family.groups), "training.learning_rates")
+    for group, rate in rates.items():
+        rates[group] = rate = as_number(rate)
         if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 <= rate < float("inf"):
-            raise ConfigError(f"training.learning_rates.{part} is {rate!r}; allowed: a number, at least 0")
+            raise ConfigError(f"training.learning_rates.{group} is {rate!r}; allowed: a number, at least 0")
     if not any(rates.values()):
-        allowed = ", ".join(PARTS[model.kind])
+        allowed = ", ".join(family.groups)
         raise ConfigError(f"training.learning_rates trains nothing: give a rate above 0 to one of {allowed}")
     if isinstance(selection.every, str) and selection.every != EPOCH:
         raise ConfigError(f"selection.every is {selection.every!r}; allowed: a number of steps, {EPOCH}, or null")
@@ -273,13 +254,9 @@ def _check_together(recipe: Recipe) -> None:
         )
     if recipe.scst is not None and recipe.reward is None:
         raise ConfigError("scst is set without reward: add a section reward, such as reward: {name: rouge_l}")
-    if recipe.data.augment and model.kind != "swin-ved":
-        raise ConfigError("data.augment is true; only the swin-ved processor augments: set it to false")
-    if model.kind == "blip2-multiview":
-        if rates.get("lora") and model.lora is None:
-            raise ConfigError("training.learning_rates.lora is set without model.lora; add such as model.lora.r=8")
-        if (model.size is None) == (model.from_blip2 is None):
-            raise ConfigError("set one of model.size (random weights) and model.from_blip2 (a BLIP-2 to start from)")
+    if recipe.data.augment and not family.augments:
+        raise ConfigError(f"data.augment is true, and {family.name}'s processor does not augment: set it to false")
+    family.check(recipe.model, rates)
 
 
 def _parse(text: str, where: str) -> Any:

@@ -128,10 +128,9 @@ def _opened_log(folder: Path) -> Iterator[Any]:
 
 def _make_record(recipe: Recipe, data: Path, init: Path | None) -> dict[str, Any]:
     """What must be the same when a run goes on."""
-    from medvqa_hub.training.model_folders import fingerprint_of_model
     from mimic_cxr_vqa.release import open_release
 
-    started = None if init is None else fingerprint_of_model(checkpoints.find_model_folder(init))
+    started = None if init is None else checkpoints.fingerprint_of_model(checkpoints.find_model_folder(init))
     return {"recipe": recipe.to_dict(), "data": open_release(data).fingerprint, "init": started}
 
 
@@ -169,9 +168,7 @@ def _prepare(recipe: Recipe, data: Path, image_root: Path | None, init: Path | N
     from medvqa_hub.training.study_questions import StudyQuestions
 
     rows = load_data(data, image_root, recipe.data)
-    known = None
-    if recipe.model.kind == "blip2-multiview":
-        known = _known_views(recipe.model.unknown_views)
+    known = recipe.family.view_is_known(recipe.model)
     questions = StudyQuestions(rows.train, f"split {recipe.data.train_split}", known)
     validation = None
     if rows.validation is not None:
@@ -180,14 +177,6 @@ def _prepare(recipe: Recipe, data: Path, image_root: Path | None, init: Path | N
     if init is not None:
         governance = strictest([governance, checkpoints.governance_of(checkpoints.find_model_folder(init))])
     return Prepared(recipe, questions, validation, governance, rows.texts, steps_of(recipe, len(questions)))
-
-
-def _known_views(unknown_views: str | dict[str, str]) -> Callable[[str | None], bool]:
-    """Whether BLIP-2-MultiView can use an image of a view: one of its aliases, or mapped to one."""
-    from mimic_cxr_vqa.schema import canonical_view
-
-    mapped = {name.strip().upper() for name in unknown_views} if isinstance(unknown_views, dict) else set()
-    return lambda view: canonical_view(view) is not None or (view or "").strip().upper() in mapped
 
 
 def _open_folder(out: Path, recipe: Recipe, record: dict[str, Any], governance: Governance) -> None:
@@ -217,8 +206,6 @@ def _run_phase(out: Path, prepared: Prepared, init: Path | None, log: Any, say: 
     """Train into `out`, from its last checkpoint or from `init`; returns the trainer, with the last step's model."""
     from accelerate import PartialState
 
-    from medvqa_hub.training.model_loading import load_model
-
     recipe, processes = prepared.recipe, PartialState()
     found = checkpoints.complete_checkpoints(out)
     step, last = found[-1] if found else (0, None)
@@ -230,7 +217,8 @@ def _run_phase(out: Path, prepared: Prepared, init: Path | None, log: Any, say: 
         say(f"going on after step {step} of {prepared.steps}")
     whole = last is not None and (last / "config.json").exists()  # not an adapter alone
     start = last if whole else init
-    model, processor = load_model(recipe, start, prepared.texts(), recipe.training.seed, scratch=out)
+    seed = recipe.training.seed
+    model, processor = recipe.open_model(start, prepared.texts(), seed, scratch=out)
     trainer = _make_trainer(model, processor, prepared, out, log)
     if step < prepared.steps:
         trainer.train(resume_from_checkpoint=str(last) if last else None)
@@ -247,14 +235,13 @@ def _pass_over_hard_negatives(out: Path, prepared: Prepared, trainer: Any, say: 
     import dataclasses
 
     from medvqa_hub.training import hard_negatives
-    from medvqa_hub.training.model_folders import fingerprint_of_model
     from medvqa_hub.training.study_questions import StudyQuestions
 
     _, last = checkpoints.complete_checkpoints(out)[-1]
     folder = make_folder(out / checkpoints.SECOND_PASS)
     losses = hard_negatives.measure_losses(
         trainer.model, trainer.processing_class, prepared.train, prepared.recipe, trainer.accelerator, folder,
-        fingerprint_of_model(last), prepared.governance,
+        checkpoints.fingerprint_of_model(last), prepared.governance,
     )  # fmt: skip
     chosen = hard_negatives.near_mean(losses)
     say(f"second pass over {len(chosen):,} of {len(losses):,} questions")

@@ -20,7 +20,7 @@ from medvqa_core.governance import Governance
 from medvqa_hub.training.recipes import Recipe
 from medvqa_hub.training.rewards import Reward, make_reward
 from medvqa_hub.training.scst_rollout import row_seed, switch_off_dropout
-from medvqa_hub.training.scst_step import StepFigures, self_critical_loss
+from medvqa_hub.training.scst_step import StepMetrics, self_critical_loss
 from medvqa_hub.training.study_questions import ROWS_AT_ONCE, StudyQuestions
 from medvqa_hub.training.trainer import SupervisedTrainer
 from medvqa_hub.training.training_log import TrainingLog
@@ -80,7 +80,7 @@ class SCSTTrainer(SupervisedTrainer):
         if reward is None:
             reward = make_reward(recipe.reward, training_references(self.train_questions), str(self.args.device))
         self.reward = reward
-        self._figures = StepFigures()
+        self._metrics = StepMetrics()
         self._questions_in_step: torch.Tensor | None = None
 
     def get_batch_samples(self, *args: Any, **kwargs: Any) -> tuple[list, Any]:
@@ -101,29 +101,29 @@ class SCSTTrainer(SupervisedTrainer):
         """
         batch = dict(inputs)
         rows = batch.pop("rows")
-        self.rest_frozen_parts()
+        self.rest_frozen_groups()
         seeds = [
             row_seed(self.args.seed, self.state.global_step, row["qa_id"], sample)
             for sample in range(self.recipe.scst.samples)
             for row in rows
         ]
         with self.accelerator.autocast():
-            loss, figures = self_critical_loss(
+            loss, metrics = self_critical_loss(
                 model, batch, rows, self.reward, self._decode, self.recipe.scst, seeds,
                 num_items_in_batch, self._questions_in_step,
             )  # fmt: skip
         self.check_number(loss, rows)
-        self._figures += figures
+        self._metrics += metrics
         # The counts are of all processes, and DistributedDataParallel is about to average their gradients.
         loss = loss * self.accelerator.num_processes
         return (loss, {"loss": loss}) if return_outputs else loss
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """As SupervisedTrainer, with the step's figures over all processes."""
+        """As SupervisedTrainer, with the step's metrics over all processes."""
         if "loss" in logs:
-            sums = torch.tensor([self._figures.values()], device=self.args.device)
-            logs |= StepFigures(*self.accelerator.gather(sums).sum(0).tolist()).logs()
-            self._figures = StepFigures()
+            sums = torch.tensor([self._metrics.values()], device=self.args.device)
+            logs |= StepMetrics(*self.accelerator.gather(sums).sum(0).tolist()).logs()
+            self._metrics = StepMetrics()
         super().log(logs, start_time)
 
     def _decode(self, answers: list[list[int]]) -> list[str]:

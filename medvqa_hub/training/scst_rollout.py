@@ -20,9 +20,9 @@ from torch import nn
 from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList
 from transformers.utils import ModelOutput
 
+from medvqa_hub.families.table import image_inputs, is_decoder_only
 from medvqa_hub.training.scst_loss import through_first_eos
 
-IMAGE_INPUTS = ("pixel_values", "image_mask", "image_study", "image_view")
 # Stated one by one, because `generate` completes what is unset from the model's own settings, and each of these would
 # make answers come from another distribution than the one whose log-probabilities are trained.
 UNTOUCHED = {
@@ -71,7 +71,7 @@ class Answers:
 
 def encode_images(model: nn.Module, batch: Mapping[str, Any]) -> ModelOutput:
     """Encode the batch's studies once. A graph is kept where something of the encoder is trained, and only there."""
-    return model.encode(**{name: batch[name] for name in IMAGE_INPUTS if name in batch})
+    return model.encode(**image_inputs(batch))
 
 
 def detached(encoded: ModelOutput) -> ModelOutput:
@@ -79,16 +79,16 @@ def detached(encoded: ModelOutput) -> ModelOutput:
     return type(encoded)(**{name: value.detach() for name, value in encoded.items()})
 
 
-def read_prompts(batch: Mapping[str, Any], writes_on: bool) -> Prompts:
+def read_prompts(batch: Mapping[str, Any], decoder_only: bool) -> Prompts:
     """The questions of a training batch.
 
     Args:
-        batch: `input_ids` and `attention_mask`; where the model writes on, they hold the answers too, and `labels`
+        batch: `input_ids` and `attention_mask`; of a decoder-only model they hold the answers too, and `labels`
             (-100 on what is no answer) tell the two apart. `study_index` unless question i is about study i.
-        writes_on: whether the model continues its prompt (decoder only).
+        decoder_only: see `is_decoder_only`.
     """
     ids, mask = batch["input_ids"], batch["attention_mask"].bool()
-    if writes_on:
+    if decoder_only:
         mask = mask & (batch["labels"] == -100)
         ids, mask = _gather(ids, mask, left=True)
     index = batch.get("study_index")
@@ -183,7 +183,7 @@ def roll_out(
             logits_processor=LogitsProcessorList([noise]),
         )
     # An encoder-decoder model's answers begin with the token that starts its decoder, others' with the prompt.
-    start = asked.input_ids.shape[1] if writes_on(model) else 1
+    start = asked.input_ids.shape[1] if is_decoder_only(model) else 1
     tokens = sequences[:, start:]
     mask = through_first_eos(tokens, model.generation_config.eos_token_id)
     return Answers(tokens[:questions], mask[:questions]), Answers(tokens[questions:], mask[questions:])
@@ -200,7 +200,7 @@ def answer_logits(model: nn.Module, prompts: Prompts, answers: Answers, encoded:
     """
     inputs = {"study_index": prompts.study_index, "encoder_outputs": encoded, "use_cache": False}
     inner = getattr(model, "module", model)
-    if writes_on(inner):
+    if is_decoder_only(inner):
         # All but the last token, which predicts nothing; scored are the places that predict an answer's token.
         inputs["input_ids"] = torch.cat([prompts.input_ids, answers.tokens], 1)[:, :-1]
         inputs["attention_mask"] = torch.cat([prompts.attention_mask, answers.mask.long()], 1)[:, :-1]
@@ -210,11 +210,6 @@ def answer_logits(model: nn.Module, prompts: Prompts, answers: Answers, encoded:
         start = answers.tokens.new_full((len(answers.tokens), 1), inner.config.decoder_start_token_id)
         inputs["decoder_input_ids"] = torch.cat([start, answers.tokens], 1)[:, :-1]
     return model(**inputs).logits
-
-
-def writes_on(model: nn.Module) -> bool:
-    """Whether `model` continues its prompt (SwinVED), or writes in a decoder of its own (BLIP-2-MultiView)."""
-    return not model.config.is_encoder_decoder
 
 
 @contextmanager

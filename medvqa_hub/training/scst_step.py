@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from medvqa_hub.families.table import is_decoder_only
 from medvqa_hub.training.recipes import ScstSettings
 from medvqa_hub.training.rewards import Reward, check_rewards
 from medvqa_hub.training.scst_loss import (
@@ -34,12 +35,11 @@ from medvqa_hub.training.scst_rollout import (
     read_prompts,
     read_references,
     roll_out,
-    writes_on,
 )
 
 
 @dataclass
-class StepFigures:
+class StepMetrics:
     """Sums over samples (or tokens) of one or more batches; sums of batches and processes add up.
 
     Each sampled answer stands beside its question's greedy one, which counts once for every sample.
@@ -73,8 +73,8 @@ class StepFigures:
     def values(self) -> list[float]:
         return [getattr(self, field.name) for field in fields(self)]
 
-    def __add__(self, other: "StepFigures") -> "StepFigures":
-        return StepFigures(*map(sum, zip(self.values(), other.values(), strict=True)))
+    def __add__(self, other: "StepMetrics") -> "StepMetrics":
+        return StepMetrics(*map(sum, zip(self.values(), other.values(), strict=True)))
 
     def logs(self) -> dict[str, float]:
         """What is logged: means over samples or tokens, and the number of samples that could not be scored.
@@ -105,7 +105,7 @@ def self_critical_loss(
     seeds: Sequence[int],
     num_tokens: torch.Tensor | int | None = None,
     num_questions: torch.Tensor | int | None = None,
-) -> tuple[torch.Tensor, StepFigures]:
+) -> tuple[torch.Tensor, StepMetrics]:
     """The loss of one batch, and what to log of it.
 
     Args:
@@ -125,7 +125,7 @@ def self_critical_loss(
     """
     inner = getattr(model, "module", model)
     encoded = encode_images(inner, batch)
-    prompts, references = read_prompts(batch, writes_on(inner)), read_references(batch["labels"])
+    prompts, references = read_prompts(batch, is_decoder_only(inner)), read_references(batch["labels"])
     greedy, sample = roll_out(inner, prompts, encoded, seeds, settings.temperature, settings.max_new_tokens)
     sample_rewards, greedy_rewards = _score(reward, decode(sample.ids()), decode(greedy.ids()), rows)
     greedy_rewards = greedy_rewards * settings.samples
@@ -147,7 +147,7 @@ def self_critical_loss(
         settings.gamma,
     )
     pairs = [pair for pair in zip(sample_rewards, greedy_rewards, strict=True) if None not in pair]
-    figures = StepFigures(
+    metrics = StepMetrics(
         samples=len(advantage),
         scored=len(pairs),
         zero_advantage=(advantage == 0).sum().item(),
@@ -160,7 +160,7 @@ def self_critical_loss(
         reward_loss=reward_loss(log_probs.detach(), advantage, 1).item(),
         nll=nll_loss(reference_log_probs.detach(), references.mask, 1).item(),
     )
-    return loss, figures
+    return loss, metrics
 
 
 def _score(

@@ -17,6 +17,7 @@ import numpy as np
 from torch.utils.data import Dataset
 
 from medvqa_core.errors import ConfigError
+from medvqa_hub.families.table import ModelFamily
 from medvqa_hub.training.study_questions import StudyQuestions
 
 
@@ -151,14 +152,14 @@ class StudyCollator:
     """Study rows and the places of their questions -> what a model's forward takes, plus `rows`.
 
     Args:
-        processor: of SwinVED or BLIP-2-MultiView.
-        kind: `swin-ved` or `blip2-multiview`.
-        augment: draw the training augmentation (SwinVED).
+        processor: of the model.
+        family: of the model; see `ModelFamily.collate`.
+        augment: draw the training augmentation.
         answers: False leaves them out: prompts for generation.
     """
 
-    def __init__(self, processor: Any, kind: str, augment: bool = False, answers: bool = True) -> None:
-        self.processor, self.kind, self.augment, self.answers = processor, kind, augment, answers
+    def __init__(self, processor: Any, family: ModelFamily, augment: bool = False, answers: bool = True) -> None:
+        self.processor, self.family, self.augment, self.answers = processor, family, augment, answers
 
     def __call__(self, members: list[tuple[dict, np.ndarray]], seed: int = 0) -> dict[str, Any]:
         images, views, rows, study_index = [], [], [], []
@@ -171,11 +172,8 @@ class StudyCollator:
             for place in places:
                 rows.append({**study["questions"][int(place)], "study_id": study["study_id"]})
                 study_index.append(number)
-        arguments = {"images": images, "text": [row["question"] for row in rows], "study_index": study_index}
+        words = {"text": [row["question"] for row in rows], "study_index": study_index}
         if self.answers:
-            arguments["answers"] = [row["answer"] for row in rows]
-        if self.kind == "swin-ved":
-            arguments |= {"truncate_images": True, "augment": self.augment, "seed": seed if self.augment else None}
-        else:
-            arguments["views"] = views
-        return {**self.processor(**arguments), "rows": rows}
+            words["answers"] = [row["answer"] for row in rows]
+        seed = seed if self.augment else None
+        return {**self.family.collate(self.processor, images, views, self.augment, seed, **words), "rows": rows}

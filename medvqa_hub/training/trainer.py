@@ -1,20 +1,21 @@
-"""SupervisedTrainer: transformers' Trainer on study batches, with parts, exact resume, and whole checkpoints.
+"""SupervisedTrainer: transformers' Trainer on study batches, with exact resume, frozen groups and whole checkpoints.
 
 What differs from Trainer:
 - The run is one pass over `StudyBatches`, whose batch n depends on (seed, n) alone; epochs are within it. The random
   numbers of a step (dropout) are seeded from (seed, n) too. So a run that goes on needs no saved generator, and any
   number of processes computes the same steps: the same batches, the loss a mean over all target tokens of the step.
-- Every part of the model has its learning rate; a part without one is frozen and runs as in evaluation.
+- Every parameter group has its learning rate; one without is frozen and runs as in evaluation.
 - Validation is a loss and scores of generated answers; the best model is written to `best` at once.
 - A loss that is no number stops the run and names the step and the questions.
 
-For subclasses: override `compute_loss`, and `note` figures to see their means in the log.
+For subclasses: override `compute_loss`, and `note` metrics to see their means in the log.
 """
 
 import copy
 import sys
 import time
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,10 +27,10 @@ from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArgu
 from medvqa_core.errors import ConfigError, MedvqaError
 from medvqa_core.governance import Governance
 from medvqa_core.json_files import read_object
+from medvqa_hub.families.table import frozen_modules
 from medvqa_hub.training import checkpoints
 from medvqa_hub.training.arguments import batches_per_process, make_arguments, steps_of
 from medvqa_hub.training.batch_loading import EveryNth, load_batches
-from medvqa_hub.training.parts import freeze_parts, frozen_modules, parameter_groups
 from medvqa_hub.training.recipes import Recipe
 from medvqa_hub.training.study_batches import StudyBatches, StudyCollator, derive_seed
 from medvqa_hub.training.study_questions import StudyQuestions
@@ -47,7 +48,7 @@ class SupervisedTrainer(Trainer):
     """Trains on the negative log-likelihood of the answers.
 
     Args:
-        model: of `recipe.model.kind`; its parts are frozen as the recipe says.
+        model: of the recipe's family; its parameter groups are frozen as the recipe says.
         processor: of the model.
         recipe: resolved.
         train_rows: rows of the `studies` configuration with images, or a StudyQuestions made of them.
@@ -73,13 +74,13 @@ class SupervisedTrainer(Trainer):
         log: TrainingLog | None = None,
     ) -> None:
         self.recipe, self.out, self.governance, self.training_log = recipe, out, governance, log
-        kind, data, training = recipe.model.kind, recipe.data, recipe.training
-        self.train_questions = as_questions(train_rows, f"split {data.train_split}", kind, processor)
+        family, data, training = recipe.family, recipe.data, recipe.training
+        self.train_questions = as_questions(train_rows, f"split {data.train_split}", recipe)
         self.steps = steps_of(recipe, len(self.train_questions))
         arguments = make_arguments(recipe, out, len(self.train_questions), validates=validation_rows is not None)
         self.batches = StudyBatches(
             self.train_questions,
-            StudyCollator(processor, kind, data.augment),
+            StudyCollator(processor, family, data.augment),
             self.steps,
             training.studies_per_step,
             training.studies_per_batch,
@@ -88,13 +89,13 @@ class SupervisedTrainer(Trainer):
             training.seed,
         )
         arguments.gradient_accumulation_steps = batches_per_process(recipe, arguments.world_size)
-        freeze_parts(model, kind, training.learning_rates)
+        family.freeze_groups(model, training.learning_rates)
         self._frozen = frozen_modules(model)
         self.validation = None
         if validation_rows is not None:
-            questions = as_questions(validation_rows, f"split {data.validation_split}", kind, processor)
-            self.validation = Validation(questions, processor, kind, recipe.selection, arguments, data.workers)
-        # Trainer wants adapters on a quantised model; here the parts that stayed in float are what is trained.
+            questions = as_questions(validation_rows, f"split {data.validation_split}", recipe)
+            self.validation = Validation(questions, processor, family, recipe.selection, arguments, data.workers)
+        # Trainer wants adapters on a quantised model; here the groups that stayed in float are what is trained.
         quantised = getattr(model, "is_quantized", False) and not getattr(model, "_hf_peft_config_loaded", False)
         if quantised:
             model._hf_peft_config_loaded = True
@@ -110,7 +111,7 @@ class SupervisedTrainer(Trainer):
         self._questions_seen, self._clock, self._last_line = 0, time.monotonic(), time.monotonic()
 
     def note(self, name: str, value: float) -> None:
-        """Remember a figure of this batch; the log shows the mean since the last line."""
+        """Remember a metric of this batch; the log shows the mean since the last line."""
         self._noted[name].append(float(value))
 
     def get_train_dataloader(self) -> DataLoader:
@@ -120,14 +121,11 @@ class SupervisedTrainer(Trainer):
         return load_batches(self.batches, share, self.recipe.data.workers)
 
     def create_optimizer(self, model: Any = None) -> torch.optim.Optimizer:
-        """AdamW (Adam where nothing decays) with a group per part."""
+        """AdamW (Adam where nothing decays) for the parameter groups."""
         if self.optimizer is None:
             training = self.recipe.training
-            groups = parameter_groups(
-                self.model if model is None else model,
-                self.recipe.model.kind,
-                training.learning_rates,
-                training.weight_decay,
+            groups = self.recipe.family.optimizer_groups(
+                self.model if model is None else model, training.learning_rates, training.weight_decay
             )
             self.optimizer = torch.optim.AdamW(groups, betas=tuple(training.betas))
         return self.optimizer
@@ -161,13 +159,13 @@ class SupervisedTrainer(Trainer):
     ) -> Any:
         """Negative log-likelihood per target token of the step."""
         rows = inputs.pop("rows")
-        self.rest_frozen_parts()
+        self.rest_frozen_groups()
         loss, outputs = super().compute_loss(model, inputs, True, num_items_in_batch)
         self.check_number(loss, rows)
         return (loss, outputs) if return_outputs else loss
 
-    def rest_frozen_parts(self) -> None:
-        """Put frozen parts into evaluation mode; Trainer puts the whole model into training mode before each batch."""
+    def rest_frozen_groups(self) -> None:
+        """Put frozen groups into evaluation mode; Trainer puts the whole model into training mode before each batch."""
         for module in self._frozen:
             module.eval()
 
@@ -182,8 +180,8 @@ class SupervisedTrainer(Trainer):
 
     def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
         """Validate: `eval_loss`, and scores of generated answers where the recipe asks for them."""
-        figures = self.validation.measure(self.model, self.accelerator)
-        metrics = {f"eval_{name}": value for name, value in figures.items()}
+        measured = self.validation.measure(self.model, self.accelerator)
+        metrics = {f"eval_{name}": value for name, value in measured.items()}
         if not all(abs(value) < float("inf") for value in metrics.values()):
             raise TrainingError(
                 f"validation at step {self.state.global_step} gave {metrics}; lower training.learning_rates"
@@ -202,7 +200,7 @@ class SupervisedTrainer(Trainer):
             seconds = max(time.monotonic() - self._clock, 1e-9)
             seen = self._questions_seen * self.args.world_size
             logs["questions_per_second"] = round(seen / seconds, 2)
-            logs |= {f"learning_rate_{group['part']}": group["lr"] for group in self.optimizer.param_groups}
+            logs |= {f"learning_rate_{_name(group)}": group["lr"] for group in self.optimizer.param_groups}
             logs.pop("learning_rate", None)
             logs |= {name: sum(values) / len(values) for name, values in self._noted.items()}
             self._noted.clear()
@@ -220,8 +218,8 @@ class SupervisedTrainer(Trainer):
             return
         self._last_line = now
         shown = {name: value for name, value in logs.items() if not name.startswith("learning_rate")}
-        figures = ", ".join(f"{name} {value:.4g}" for name, value in shown.items())
-        print(f"step {step}/{self.steps}: {figures}", file=sys.stderr)
+        metrics = ", ".join(f"{name} {value:.4g}" for name, value in shown.items())
+        print(f"step {step}/{self.steps}: {metrics}", file=sys.stderr)
 
     def _init_training_state(self, *args: Any, **kwargs: Any) -> tuple[int, int]:
         """As Trainer; the best model on disk may be newer than the checkpoint that the run goes on from."""
@@ -313,9 +311,13 @@ def keep_unpacked(model: Any) -> None:
             module.support_avx512bf16_for_cpu = False
 
 
-def as_questions(rows: Any, what: str, kind: str, processor: Any) -> StudyQuestions:
+def as_questions(rows: Any, what: str, recipe: Recipe) -> StudyQuestions:
     """What can be asked about `rows`; a StudyQuestions is returned as it is."""
     if isinstance(rows, StudyQuestions):
         return rows
-    known = None if kind == "swin-ved" else (lambda view: processor.view_number(view) is not None)
-    return StudyQuestions(rows, what, known)
+    return StudyQuestions(rows, what, recipe.family.view_is_known(recipe.model))
+
+
+def _name(group: Mapping[str, Any]) -> str:
+    """Of an optimizer's group; checkpoints of earlier versions have it under `part`."""
+    return group["name"] if "name" in group else group["part"]

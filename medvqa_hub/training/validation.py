@@ -9,12 +9,11 @@ from typing import Any
 import torch
 
 from medvqa_core.errors import ConfigError
+from medvqa_hub.families.table import ModelFamily, image_inputs
 from medvqa_hub.training.batch_loading import EveryNth, load_batches
 from medvqa_hub.training.recipes import SelectionSettings
 from medvqa_hub.training.study_batches import StudiesInOrder, StudyCollator
 from medvqa_hub.training.study_questions import StudyQuestions
-
-IMAGE_INPUTS = ("pixel_values", "image_mask", "image_study", "image_view")
 
 
 class Validation:
@@ -23,7 +22,7 @@ class Validation:
     Args:
         questions: what can be asked about the validation split.
         processor: of the model.
-        kind: of the model.
+        family: of the model.
         selection: what is measured, on how many studies and questions.
         arguments: of the trainer: this process's number, and of how many; its device.
         workers: processes that read images.
@@ -33,7 +32,7 @@ class Validation:
         self,
         questions: StudyQuestions,
         processor: Any,
-        kind: str,
+        family: ModelFamily,
         selection: SelectionSettings,
         arguments: Any,
         workers: int = 0,
@@ -42,7 +41,7 @@ class Validation:
         self.arguments, self.workers = arguments, workers
         self.batches = StudiesInOrder(
             questions,
-            StudyCollator(processor, kind),
+            StudyCollator(processor, family),
             selection.studies_per_batch,
             selection.studies,
             selection.questions_per_study,
@@ -65,19 +64,17 @@ class Validation:
         model.train(training)
         sums = torch.tensor([[total, float(tokens)]], dtype=torch.float64, device=accelerator.device)
         sums = accelerator.gather(sums).sum(0)
-        figures = {"loss": (sums[0] / sums[1]).item()}
+        metrics = {"loss": (sums[0] / sums[1]).item()}
         if self.metrics:
-            figures |= self._score(texts)
-        return figures
+            metrics |= self._score(texts)
+        return metrics
 
     def _measure_batch(
         self, model: Any, accelerator: Any, batch: dict[str, Any]
     ) -> tuple[float, int, list[tuple[str, str]]]:
         batch = self._to_device(batch, accelerator.device)
         rows = batch.pop("rows")
-        images = {name: batch.pop(name) for name in IMAGE_INPUTS if name in batch}
-        if "image_study" in images:
-            images["num_studies"] = int(batch["study_index"].max()) + 1
+        images = {name: batch.pop(name) for name in image_inputs(batch)}
         with accelerator.autocast():
             encoded = model.encode(**images)
             one = torch.ones((), device=accelerator.device)  # so that the loss is a sum over tokens

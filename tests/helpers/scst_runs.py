@@ -60,7 +60,7 @@ def make_trainer(out: Path, reward=answer_length, scst: dict | None = None, **tr
     }  # fmt: skip
     recipe = make_recipe(
         {
-            "model": {"kind": "swin-ved", "size": "tiny"},
+            "model": {"kind": "swin_ved", "size": "tiny"},
             "data": {"questions_per_study": 3, "validation_split": None},
             "training": settings,
             "scst": {"max_new_tokens": 8, **(scst or {})},

@@ -56,9 +56,9 @@ def noise(seed: int) -> Pillow.Image:
     return Pillow.fromarray(np.random.default_rng(seed).integers(0, 255, (64, 64), dtype=np.uint8))
 
 
-def recipe(kind: str = "swin-ved", **sections: dict[str, Any]) -> Recipe:
+def recipe(kind: str = "swin_ved", **sections: dict[str, Any]) -> Recipe:
     """A tiny recipe: two steps of four studies, unless `sections` say otherwise."""
-    rates = {"encoder": 1e-3, "decoder": 1e-3} if kind == "swin-ved" else {"q_formers": 1e-3, "prefix": 1e-3}
+    rates = {"encoder": 1e-3, "decoder": 1e-3} if kind == "swin_ved" else {"q_formers": 1e-3, "prefix": 1e-3}
     values = {
         "model": {"kind": kind, "size": "tiny"},
         "data": {"questions_per_study": 2},

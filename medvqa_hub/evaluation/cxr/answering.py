@@ -1,6 +1,6 @@
 """A loaded checkpoint that answers the questions of a batch of studies: images encoded once, then one generate call.
 
-The two models differ in what their processors take; that is settled here and nowhere else in evaluation.
+In what the models differ is their families' to say (`medvqa_hub.families.table`).
 """
 
 from collections.abc import Sequence
@@ -13,6 +13,7 @@ from PIL import Image
 from medvqa_core.errors import ConfigError, InputError, one_line
 from medvqa_hub.evaluation.checkpoints import Checkpoint
 from medvqa_hub.evaluation.cxr.studies import BLANK_GREY, BLANK_SIZE, Study
+from medvqa_hub.families.table import find_family, is_decoder_only
 
 
 @dataclass(frozen=True)
@@ -53,13 +54,12 @@ class StudyAnswerer:
     """
 
     def __init__(self, checkpoint: Checkpoint, settings: GenerationSettings, device: str | None = None) -> None:
-        import blip2_multiview  # noqa: F401 - registers its classes
-        import swin_ved  # noqa: F401 - registers its classes
         import torch
         from safetensors import SafetensorError
         from transformers import AutoModelForImageTextToText, AutoProcessor
 
-        self.kind, self.settings = checkpoint.kind, settings
+        self.family, self.settings = find_family(checkpoint.kind), settings
+        self.family.register()
         self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         if settings.dtype == "bfloat16" and self.device.type == "cpu":
             raise ConfigError(
@@ -88,11 +88,9 @@ class StudyAnswerer:
             UnusableStudyError: an image cannot be decoded, or a study has none that the model takes.
         """
         try:
-            images = [[read_image(path) for path in study.images[: self._most_images()]] for study in studies]
-            if self.kind == "blip2_multiview":
-                views = [list(study.views) for study in studies]
-                return dict(self.processor(images=images, views=views))
-            return dict(self.processor(images=images))
+            most = getattr(self.processor, "max_images", None)  # no image is decoded that the model does not take
+            images = [[read_image(path) for path in study.images[:most]] for study in studies]
+            return dict(self.family.collate(self.processor, images, [list(study.views[:most]) for study in studies]))
         # SyntaxError is what Pillow raises on a broken PNG, the last one what it raises on one of absurd size.
         except (ValueError, OSError, SyntaxError, Image.DecompressionBombError) as error:
             raise UnusableStudyError(one_line(error)) from error
@@ -121,8 +119,8 @@ class StudyAnswerer:
                 f"{len(questions)} questions about {max(study_index) + 1} studies do not fit into the GPU's memory: "
                 "lower --questions-per-batch, or use --bf16"
             ) from error
-        # SwinVED's sequences begin with the prompt, those of BLIP-2 with the start token of its decoder.
-        prompt = text["input_ids"].shape[1] if self.kind == "swin_ved" else 1
+        # Other models' sequences begin with the token that starts their decoder.
+        prompt = text["input_ids"].shape[1] if is_decoder_only(self.model) else 1
         texts = self.processor.batch_decode(sequences, skip_special_tokens=True)
         eos = self.processor.tokenizer.eos_token_id
         new = [row[prompt:] for row in sequences.tolist()]
@@ -130,10 +128,6 @@ class StudyAnswerer:
             Answer(text.strip(), row.index(eos) + 1 if eos in row else len(row), eos not in row)
             for text, row in zip(texts, new, strict=True)
         ]
-
-    def _most_images(self) -> int | None:
-        """SwinVED takes the first three images of a study, as released."""
-        return getattr(self.processor, "max_images", None)
 
 
 def read_image(path: Path | None) -> Image.Image:

@@ -7,6 +7,7 @@ import pytest
 from training_runs import FIRST_STUDY, study_rows
 
 from medvqa_core.errors import ConfigError, InputError
+from medvqa_hub.families.table import find_family
 from medvqa_hub.training.batch_loading import EveryNth, load_batches
 from medvqa_hub.training.study_batches import StudiesInOrder, StudyBatches, StudyCollator, derive_seed
 from medvqa_hub.training.study_questions import StudyQuestions
@@ -153,27 +154,28 @@ def processor():
 
 def test_a_batch_encodes_each_study_once_and_pads_no_further_than_needed(processor):
     questions = questions_of([3, 2], images=2)
-    batches = StudyBatches(questions, StudyCollator(processor, "swin-ved"), 1, 2, 2, None)
+    batches = StudyBatches(questions, StudyCollator(processor, find_family("swin_ved")), 1, 2, 2, None)
     batch = batches[0]
     assert batch["pixel_values"].shape == (2, 2, 3, 64, 64)
     assert batch["study_index"].tolist() in ([0, 0, 1, 1, 1], [0, 0, 0, 1, 1])
     assert len(batch["rows"]) == 5 and batch["number"] == 0
     assert {"qa_id", "question", "answer", "category", "label_value", "study_id"} <= set(batch["rows"][0])
     assert batch["attention_mask"].all(0).any() and bool(batch["attention_mask"].any(0).all())
-    prompts = StudyCollator(processor, "swin-ved", answers=False)([(questions.row(0), questions.of(0))])
+    prompts = StudyCollator(processor, find_family("swin_ved"), answers=False)([(questions.row(0), questions.of(0))])
     assert "labels" not in prompts
 
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_augmentation_and_batches_are_the_same_with_workers(processor, workers):
     questions = questions_of([2] * 4)
-    batches = StudyBatches(questions, StudyCollator(processor, "swin-ved", augment=True), 2, 4, 2, 1, seed=5)
+    collate = StudyCollator(processor, find_family("swin_ved"), augment=True)
+    batches = StudyBatches(questions, collate, 2, 4, 2, 1, seed=5)
     for number, batch in enumerate(load_batches(batches, EveryNth(0, 1, 4), workers)):
         assert batch["number"] == number
         again = batches[number]
         assert np.array_equal(batch["pixel_values"], again["pixel_values"])
         assert [row["qa_id"] for row in batch["rows"]] == [row["qa_id"] for row in again["rows"]]
-    plain = StudyBatches(questions, StudyCollator(processor, "swin-ved"), 2, 4, 2, 1, seed=5)
+    plain = StudyBatches(questions, StudyCollator(processor, find_family("swin_ved")), 2, 4, 2, 1, seed=5)
     assert not all(np.array_equal(plain[n]["pixel_values"], batches[n]["pixel_values"]) for n in range(4))
 
 

@@ -11,7 +11,6 @@ from training_runs import fast_recipe, weights
 
 from medvqa_core.errors import ConfigError
 from medvqa_hub.training.checkpoints import complete_checkpoints
-from medvqa_hub.training.model_loading import load_model
 from medvqa_hub.training.run import train
 
 RATES = "{q_formers: 1e-3, projections: 1e-3, prefix: 1e-3}"
@@ -34,7 +33,7 @@ def go(build, out, recipe):
 
 def test_branches_and_prefix_move_and_nothing_else(build, tmp_path):
     out = go(build, tmp_path / "out", settings())
-    before, _ = load_model(settings(), None, _texts(build))
+    before, _ = settings().open_model(None, _texts(build))
     before, after = before.state_dict(), weights(out / "checkpoint-000002")
     moved = {name for name, value in after.items() if not torch.equal(value, before[name])}
     assert moved
@@ -67,14 +66,14 @@ def test_lora_trains_adapters_and_the_best_model_is_whole(build, tmp_path, monke
     lora = settings(model__lora="{r: 2}", training__learning_rates=RATES[:-1] + ", lora: 1e-2}", training__save_every=1)
     out = go(build, tmp_path / "out", lora)
     assert (out / "checkpoint-000002" / "adapter_model.safetensors").exists()
-    base, _ = load_model(settings(), None, _texts(build))
+    base, _ = settings().open_model(None, _texts(build))
     merged = Blip2MultiViewForConditionalGeneration.from_pretrained(out / "best")
     attention = "language_model.encoder.block.0.layer.0.SelfAttention.{}.weight"
     found, before = merged.state_dict(), base.state_dict()
     assert not torch.equal(found[attention.format("q")], before[attention.format("q")])
     assert torch.equal(found[attention.format("k")], before[attention.format("k")])
     with pytest.raises(ConfigError, match="fields of peft's LoraConfig"):
-        load_model(settings(model__lora="{rank: 2}"), None, _texts(build))
+        settings(model__lora="{rank: 2}").open_model(None, _texts(build))
 
 
 @pytest.mark.parametrize("bits", ["4bit", "8bit"])
@@ -104,12 +103,12 @@ def test_a_plain_blip2_is_where_the_full_recipe_starts(tmp_path):
     make_plain_blip2().save_pretrained(tmp_path / "plain")
     Blip2MultiViewProcessor.tiny().tokenizer.save_pretrained(tmp_path / "plain")
     recipe = settings(model__size=None, model__from_blip2=str(tmp_path / "plain"))
-    model, processor = load_model(recipe, None, [])
+    model, processor = recipe.open_model(None, [])
     assert processor.image_size == model.config.vision_config.image_size
     with pytest.raises(ConfigError, match="the model cannot be made"):
-        load_model(settings(model__size=None, model__from_blip2=str(tmp_path / "none")), None, [])
+        settings(model__size=None, model__from_blip2=str(tmp_path / "none")).open_model(None, [])
     with pytest.raises(ConfigError, match="model.size base has random weights"):
-        load_model(settings(model__size="base"), None, [])
+        settings(model__size="base").open_model(None, [])
 
 
 def _texts(build):

@@ -1,10 +1,12 @@
 """Recipes: the shipped ones, overrides, unknown keys, ranges, what does not fit together, differences."""
 
+import dataclasses
+
 import pytest
 import yaml
 
 from medvqa_core.errors import ConfigError, InputError
-from medvqa_hub.training.recipes import FOLDER, PARTS, differences, load_recipe, make_recipe, shipped_recipes
+from medvqa_hub.training.recipes import FOLDER, SECTIONS, differences, load_recipe, make_recipe, shipped_recipes
 
 STAGES = [f"{size}swin-ved-stage{stage}" for size in ("", "tiny-") for stage in (1, 2, 3)]
 
@@ -14,15 +16,18 @@ def test_every_stage_of_both_models_is_shipped():
 
 
 @pytest.mark.parametrize("name", shipped_recipes())
-def test_shipped_recipes_are_complete_and_read_back_equal(name):
+def test_shipped_recipes_say_what_differs_and_their_resolved_form_is_complete_and_reads_back_equal(name):
     recipe = load_recipe(name)
     written = yaml.safe_load((FOLDER / f"{name}.yaml").read_text())
-    resolved = recipe.to_dict()
+    sections = {**SECTIONS, "model": recipe.family.settings}
+    for section, values in written.items():
+        defaults = dataclasses.asdict(sections[section]())
+        same = [key for key, value in values.items() if defaults[key] == value]
+        assert same in ([], ["kind"]), section  # a model says what it is
+    resolved = yaml.safe_load(recipe.to_yaml())
     for section, values in resolved.items():
-        assert section in written
-        if values is not None:
-            assert set(written[section]) == set(values), section
-    assert make_recipe(yaml.safe_load(recipe.to_yaml())) == recipe
+        assert values is None or list(values) == [field.name for field in dataclasses.fields(sections[section])]
+    assert make_recipe(resolved) == recipe
 
 
 @pytest.mark.parametrize("name", ["swin-ved-stage1", "tiny-swin-ved-stage1"])
@@ -81,7 +86,7 @@ def test_overrides_change_one_key_and_take_numbers_as_people_write_them():
         ("data.questions_per_study=0", r"data.questions_per_study is 0; allowed: a whole number, at least 1, or null"),
         ("selection.metric=bleu4", r"selection.metric is 'bleu4'"),
         ("selection.metrics=[bleu_4, rouge]", r"no key 'rouge': did you mean 'rouge_l'"),
-        ("model.kind=swin", r"model.kind is 'swin'; allowed: swin-ved, blip2-multiview"),
+        ("model.kind=swin", r"model.kind is 'swin'; allowed: swin_ved, blip2_multiview"),
         ("model.size=small", r"model.size is 'small'"),
         ("scst.alpha=0.5", r"scst is set without reward"),
         ("training=3", r"expected section.key=value"),
@@ -105,7 +110,19 @@ def test_blip2_needs_a_start_and_lora_a_section():
         load_recipe("tiny-blip2-multiview", ["model.size=null"])
     with pytest.raises(ConfigError, match="without model.lora"):
         load_recipe("tiny-blip2-multiview", ["training.learning_rates.lora=1e-4"])
-    assert set(load_recipe("tiny-blip2-multiview").training.learning_rates) <= set(PARTS["blip2-multiview"])
+    recipe = load_recipe("tiny-blip2-multiview")
+    assert set(recipe.training.learning_rates) <= set(recipe.family.groups)
+
+
+def test_a_familys_name_has_one_spelling_and_the_earlier_one_is_understood():
+    recipe = load_recipe("tiny-swin-ved-stage1")
+    assert recipe.model.kind == "swin_ved"
+    before = recipe.to_dict()
+    before["model"]["kind"] = "swin-ved"  # as recipes and runs of earlier versions have it
+    assert make_recipe(before) == recipe
+    assert differences(before, recipe.to_dict()) == []
+    before["model"]["kind"] = "blip2-multiview"
+    assert differences(before, recipe.to_dict()) == ["model.kind was 'blip2_multiview', now 'swin_ved'"]
 
 
 def test_a_recipe_that_is_not_there_or_no_yaml(tmp_path):

@@ -190,7 +190,7 @@ def test_a_start_that_failed_leaves_the_folder_free_for_another(build, tmp_path)
 
 def test_a_checkpoint_of_another_model_size_or_tokenizer_is_refused(build, stage_1, tmp_path):
     blip2 = fast_recipe("tiny-blip2-multiview", training__learning_rates="{q_formers: 1e-3}")
-    with pytest.raises(ConfigError, match="is a checkpoint of 'swin_ved', and this recipe trains 'blip2-multiview'"):
+    with pytest.raises(ConfigError, match="is a checkpoint of 'swin_ved', and this recipe trains 'blip2_multiview'"):
         go(build, tmp_path / "1", blip2, init=stage_1)
     with pytest.raises(ConfigError, match=r"encoder.embed_dim 32, the recipe's 128"):
         go(build, tmp_path / "2", fast_recipe("swin-ved-stage2", training__precision="float32"), init=stage_1)

@@ -4,6 +4,7 @@ import pytest
 import torch
 from scst_models import ANSWERS, MODELS, QUESTIONS, make
 
+from medvqa_hub.families.table import is_decoder_only
 from medvqa_hub.training.scst_loss import token_log_probabilities
 from medvqa_hub.training.scst_rollout import (
     Answers,
@@ -18,7 +19,6 @@ from medvqa_hub.training.scst_rollout import (
     roll_out,
     row_seed,
     switch_off_dropout,
-    writes_on,
 )
 
 SEEDS = [11, 12, 13]
@@ -28,7 +28,7 @@ SEEDS = [11, 12, 13]
 def parts(request):
     """Model, processor, batch, prompts and encoded images."""
     model, processor, batch = make(request.param)
-    return model, processor, batch, read_prompts(batch, writes_on(model)), encode_images(model, batch)
+    return model, processor, batch, read_prompts(batch, is_decoder_only(model)), encode_images(model, batch)
 
 
 def test_prompts_and_references_are_those_that_the_processor_makes(parts):
@@ -53,7 +53,7 @@ def test_greedy_answers_are_the_models_own(parts):
         input_ids=prompts.input_ids, attention_mask=prompts.attention_mask, encoder_outputs=encoded,
         study_index=prompts.study_index, max_new_tokens=10, do_sample=False,
     )  # fmt: skip
-    own = own[:, prompts.input_ids.shape[1] :] if writes_on(model) else own[:, 1:]
+    own = own[:, prompts.input_ids.shape[1] :] if is_decoder_only(model) else own[:, 1:]
     assert len(own) == 3
     for ids, row in zip(greedy.ids(), own.tolist(), strict=True):
         assert ids == row[: len(ids)]
@@ -130,7 +130,7 @@ def test_rolling_out_leaves_no_trace(parts):
     model, _, batch, prompts, _ = parts
     frozen = next(module for module in model.modules() if isinstance(module, torch.nn.LayerNorm))
     calls = []
-    vision = model.model.encoder if writes_on(model) else model.model.vision_model
+    vision = model.model.encoder if is_decoder_only(model) else model.model.vision_model
     hook = vision.register_forward_pre_hook(lambda *_: calls.append(1))
     try:
         model.train()
@@ -158,9 +158,9 @@ def test_modes_come_back_after_an_error(parts):
 
 
 def test_without_dropout_training_and_evaluation_give_the_same_probabilities(parts):
-    name = "swin_ved" if writes_on(parts[0]) else "blip2_multiview"
+    name = "swin_ved" if is_decoder_only(parts[0]) else "blip2_multiview"
     model, _, batch = make(name)
-    prompts, references = read_prompts(batch, writes_on(model)), read_references(batch["labels"])
+    prompts, references = read_prompts(batch, is_decoder_only(model)), read_references(batch["labels"])
 
     def logits() -> torch.Tensor:
         return answer_logits(model, prompts, references, encode_images(model, batch)).detach()
@@ -190,7 +190,7 @@ def test_gradients_reach_the_image_encoder_and_are_finite(parts):
     gradients = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
     model.zero_grad()
     assert all(gradient.isfinite().all() for gradient in gradients.values())
-    part = "model.encoder" if writes_on(model) else "model.branches"
+    part = "model.encoder" if is_decoder_only(model) else "model.branches"
     assert any(name.startswith(part) and gradient.abs().sum() > 0 for name, gradient in gradients.items())
 
 

@@ -8,6 +8,7 @@ import torch
 from scst_models import MODELS, make
 
 from medvqa_core.errors import InputError
+from medvqa_hub.families.table import is_decoder_only
 from medvqa_hub.training.recipes import ScstSettings
 from medvqa_hub.training.scst_loss import answer_log_probability, token_log_probabilities
 from medvqa_hub.training.scst_rollout import (
@@ -16,9 +17,8 @@ from medvqa_hub.training.scst_rollout import (
     read_prompts,
     roll_out,
     switch_off_dropout,
-    writes_on,
 )
-from medvqa_hub.training.scst_step import StepFigures, self_critical_loss
+from medvqa_hub.training.scst_step import StepMetrics, self_critical_loss
 
 SEEDS = [21, 22, 23]
 SETTINGS = ScstSettings(max_new_tokens=6)
@@ -47,7 +47,7 @@ def parts(request):
 
 def log_probabilities(model, batch) -> torch.Tensor:
     """log P of the answers sampled with SEEDS by the model as it came."""
-    encoded, prompts = encode_images(model, batch), read_prompts(batch, writes_on(model))
+    encoded, prompts = encode_images(model, batch), read_prompts(batch, is_decoder_only(model))
     if not hasattr(model, "sampled_before"):
         model.sampled_before = roll_out(model, prompts, encoded, SEEDS, max_new_tokens=6)[1]
     sample = model.sampled_before
@@ -116,10 +116,10 @@ def test_equal_or_unscorable_rewards_leave_the_supervised_loss_alone(parts):
 
 
 def test_only_unscorable_rewards_have_no_mean():
-    logs = StepFigures(samples=3, zero_advantage=3, sample_tokens=9).logs()
+    logs = StepMetrics(samples=3, zero_advantage=3, sample_tokens=9).logs()
     assert logs["unscorable"] == 3
     assert "sample_reward" not in logs and "nll_loss" not in logs
-    assert StepFigures().logs() == {}
+    assert StepMetrics().logs() == {}
 
 
 @pytest.mark.parametrize("broken", [math.nan, math.inf])
@@ -136,7 +136,7 @@ def test_a_broken_reward_names_itself_and_the_question(parts, broken):
 def test_images_are_encoded_once_and_one_pass_has_a_gradient(parts):
     model, decode, batch, rows = parts
     encoded, passes = [], []
-    vision = model.model.encoder if writes_on(model) else model.model.vision_model
+    vision = model.model.encoder if is_decoder_only(model) else model.model.vision_model
     hooks = [
         vision.register_forward_pre_hook(lambda *_: encoded.append(torch.is_grad_enabled())),
         model.get_output_embeddings().register_forward_hook(

@@ -1,4 +1,4 @@
-"""SupervisedTrainer: the loss and its normalisation, parts and freezing, validation, broken numbers, writing."""
+"""SupervisedTrainer: the loss and its normalisation, groups and freezing, validation, broken numbers, writing."""
 
 import json
 import resource
@@ -9,11 +9,9 @@ from training_runs import FIRST_STUDY, recipe, study_rows, weights
 
 from medvqa_core.errors import ConfigError, OutputError
 from medvqa_core.governance import Governance
+from medvqa_hub.families.table import FAMILIES, find_family, frozen_modules
 from medvqa_hub.training import checkpoints
 from medvqa_hub.training.arguments import batches_per_process, make_arguments, steps_of
-from medvqa_hub.training.model_loading import load_model
-from medvqa_hub.training.parts import PATTERNS, frozen_modules, part_of
-from medvqa_hub.training.recipes import PARTS
 from medvqa_hub.training.study_batches import StudiesInOrder
 from medvqa_hub.training.trainer import SupervisedTrainer, TrainingError
 from medvqa_hub.training.training_log import TrainingLog, read_log
@@ -26,7 +24,7 @@ NO_DROPOUT = {"encoder": {"drop_path_rate": 0.0, **STILL}, "decoder": STILL}
 
 def make_trainer(out, validation=ROWS, log=None, rows=ROWS, **sections) -> SupervisedTrainer:
     settings = recipe(**sections)
-    model, processor = load_model(settings, None, TEXTS)
+    model, processor = settings.open_model(None, TEXTS)
     return SupervisedTrainer(model, processor, settings, rows, validation, out, Governance.OPEN, log)
 
 
@@ -75,34 +73,34 @@ def test_stage_1_leaves_the_encoder_as_it_was_and_trains_the_decoder(tmp_path):
     moved = {name for name, value in trainer.model.named_parameters() if not torch.equal(value, before[name])}
     assert moved and all(name.startswith("decoder.") for name in moved)
     trainer.model.train()
-    trainer.rest_frozen_parts()
+    trainer.rest_frozen_groups()
     assert not any(module.training for module in trainer.model.model.encoder.modules())
     assert trainer.model.decoder.training
 
 
-def test_each_part_has_its_own_rate_and_norms_do_not_decay(tmp_path):
+def test_each_group_has_its_own_rate_and_norms_do_not_decay(tmp_path):
     rates = {"encoder": 1e-4, "decoder": 2e-3}
     trainer = make_trainer(tmp_path, training={"learning_rates": rates, "weight_decay": 0.1})
     groups = trainer.create_optimizer().param_groups
-    assert {(group["part"], group["lr"], group["weight_decay"]) for group in groups} == {
+    assert {(group["name"], group["lr"], group["weight_decay"]) for group in groups} == {
         ("encoder", 1e-4, 0.1), ("encoder", 1e-4, 0.0), ("decoder", 2e-3, 0.1), ("decoder", 2e-3, 0.0),
     }  # fmt: skip
     sizes = sum(parameter.numel() for group in groups for parameter in group["params"])
     assert sizes == sum(parameter.numel() for parameter in trainer.model.parameters())
 
 
-@pytest.mark.parametrize("kind", PATTERNS)
-def test_every_parameter_that_is_trained_belongs_to_one_part(kind):
-    settings = recipe(kind)
-    model, _ = load_model(settings, None, TEXTS)
-    found = {part_of(name, kind) for name, _ in model.named_parameters()}
-    assert found - {None} == set(PARTS[kind]) - {"lora"}
-    if kind == "swin-ved":
+@pytest.mark.parametrize("kind", FAMILIES)
+def test_every_parameter_that_is_trained_belongs_to_one_group(kind):
+    settings, family = recipe(kind), find_family(kind)
+    model, _ = settings.open_model(None, TEXTS)
+    found = {family.group_of(name) for name, _ in model.named_parameters()}
+    assert found - {None} == set(family.groups) - {"lora"}
+    if kind == "swin_ved":
         assert None not in found
     else:  # the paper's: everything outside of vision tower and language model
-        still = {name.split(".")[0] for name, _ in model.named_parameters() if part_of(name, kind) is None}
+        still = {name.split(".")[0] for name, _ in model.named_parameters() if family.group_of(name) is None}
         assert still == {"model", "language_model"}
-        assert not [n for n, _ in model.named_parameters() if "branches" in n and part_of(n, kind) is None]
+        assert not [n for n, _ in model.named_parameters() if "branches" in n and family.group_of(n) is None]
 
 
 def test_frozen_modules_cover_exactly_what_is_frozen():
@@ -180,7 +178,7 @@ def test_the_log_has_a_line_per_interval_and_what_subclasses_note(tmp_path):
     assert training[0]["questions_per_second"] > 0
 
 
-def test_plateau_lowers_every_parts_rate(tmp_path):
+def test_plateau_lowers_every_groups_rate(tmp_path):
     rates = {"encoder": 1e-5, "decoder": 2e-5}
     training = {
         "learning_rates": rates, "scheduler": "plateau", "max_steps": 4,
@@ -189,7 +187,7 @@ def test_plateau_lowers_every_parts_rate(tmp_path):
     }  # fmt: skip
     trainer = make_trainer(tmp_path, training=training)
     trainer.train()
-    found = {group["part"]: group["lr"] for group in trainer.optimizer.param_groups}
+    found = {group["name"]: group["lr"] for group in trainer.optimizer.param_groups}
     assert found == pytest.approx({"encoder": 1e-5 / 8, "decoder": 2e-5 / 8})
 
 
@@ -288,7 +286,7 @@ def test_a_full_disk_is_an_error_that_names_the_checkpoint_and_leaves_none(tmp_p
 
 def test_a_credentialed_checkpoint_is_for_its_owner_alone(tmp_path):
     settings = recipe(training={"max_steps": 1})
-    model, processor = load_model(settings, None, TEXTS)
+    model, processor = settings.open_model(None, TEXTS)
     SupervisedTrainer(model, processor, settings, ROWS, ROWS, tmp_path, Governance.CREDENTIALED).train()
     for name in ("best", "checkpoint-000001"):
         assert (tmp_path / name).stat().st_mode & 0o077 == 0

@@ -1,6 +1,7 @@
-"""Fields of a recipe's sections: what type and range each value has, and errors that name the nearest allowed key.
+"""Sections of a settings file: what type and range each value has, and errors that name the nearest allowed key.
 
-A section is a frozen dataclass whose fields are made by `value(…)`. `read_section` turns a YAML mapping into one.
+A section is a frozen dataclass whose fields are made by `value(…)`. `read_section` turns a mapping, as YAML gives one,
+into it.
 """
 
 import dataclasses
