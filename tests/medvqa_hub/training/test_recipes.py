@@ -91,7 +91,8 @@ def test_overrides_change_one_key_and_take_numbers_as_people_write_them():
         ("scst.alpha=0.5", r"scst is set without reward"),
         ("training=3", r"expected section.key=value"),
         ("training.epochs", r"expected section.key=value"),
-        ("training.epochs.more=1", r"epochs is a single value"),
+        ("training.stage.more=1", r"stage is a single value"),
+        ("training.epochs.more=1", r"training.epochs is \{'more': 1\}; allowed: a number, above 0, or null"),
     ],
 )  # fmt: skip
 def test_what_is_refused_is_named_with_what_is_allowed(override, expected):
