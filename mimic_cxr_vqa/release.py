@@ -16,10 +16,11 @@ import pyarrow.compute as pc
 
 from medvqa_core.errors import InputError
 from medvqa_core.files import MANIFEST, atomic_folder, join_under
-from medvqa_core.governance import Governance, parse
+from medvqa_core.governance import Governance
 from medvqa_core.json_files import digest, read_json, read_manifest, read_object, write_json, write_manifest
 from medvqa_core.progress import track
 from mimic_cxr_vqa.authors_csv import read_authors_csv, write_authors_csv
+from mimic_cxr_vqa.class_floor import class_of_csv, class_of_tables, describe_files, refuse_changed
 from mimic_cxr_vqa.parquet_files import count_rows, iterate_parquet
 from mimic_cxr_vqa.row_checks import RowChecks
 from mimic_cxr_vqa.schema import SPLITS
@@ -126,6 +127,7 @@ def export_authors_csv(release: Release, out: Path) -> dict[str, int]:
             rows[split] = write_authors_csv(folder / f"{_SPLIT_PREFIXES[split]}.csv", batches, private)
         kept = {name: release.manifest[name] for name in ("source", "answers") if name in release.manifest}
         manifest = {"kind": CSV_KIND, "format": FORMAT, "governance": str(release.governance), "rows": rows, **kept}
+        manifest["files"] = describe_files(folder, folder.glob("*.csv"))
         write_manifest(folder, manifest, sort_keys=True)
     return rows
 
@@ -187,6 +189,7 @@ def _open_parquet(folder: Path) -> Release:
             raise InputError(
                 f"{path} {state}, the manifest says {described['bytes']}; copy the release again or build it again"
             )
+    refuse_changed({folder / name: described["sha256"] for name, described in manifest["files"].items()})
 
     def files(table: str) -> dict[str, list[Path]]:
         return {s: [folder / n for n in sorted(manifest["files"]) if n.startswith(f"{table}/{s}-")] for s in SPLITS}
@@ -198,7 +201,10 @@ def _open_parquet(folder: Path) -> Release:
             raise InputError(
                 f"{folder}: the {split} split has {rows} rows, the manifest says {described['rows']}; build it again"
             )
-    return _release(folder, "parquet", manifest, files("qa"), files("studies"), (folder / MANIFEST).read_bytes())
+    tables = [path for table in ("studies", "qa") for paths in files(table).values() for path in paths]
+    governance = class_of_tables(manifest, tables, folder)
+    key = (folder / MANIFEST).read_bytes()
+    return _release(folder, "parquet", governance, manifest, files("qa"), files("studies"), key)
 
 
 def _check_studies(folder: Path, tables: list[Path]) -> None:
@@ -213,13 +219,15 @@ def _check_studies(folder: Path, tables: list[Path]) -> None:
 
 def _open_csv(folder: Path, found: dict[str, list[Path]]) -> Release:
     """The authors' release. It is MIMIC data unless a manifest beside it says otherwise."""
-    manifest = {"governance": str(Governance.CREDENTIALED)}
+    manifest: dict[str, Any] = {"governance": str(Governance.CREDENTIALED)}
+    governance = Governance.CREDENTIALED
     if (folder / MANIFEST).exists():
         manifest = read_manifest(folder, "delete it if the files are the authors' release", CSV_KIND, FORMAT)
+        governance = class_of_csv(manifest, found, folder)
     states = [
         f"{path.name} {path.stat().st_size} {path.stat().st_mtime_ns}" for paths in found.values() for path in paths
     ]
-    return _release(folder, "csv", manifest, found, {}, "\n".join([*states, json.dumps(manifest)]).encode())
+    return _release(folder, "csv", governance, manifest, found, {}, "\n".join([*states, json.dumps(manifest)]).encode())
 
 
 def _open_questions(workspace: Workspace) -> Release:
@@ -228,16 +236,22 @@ def _open_questions(workspace: Workspace) -> Release:
     files = {split: [path] for split in manifest["questions_per_split"]}
     state = path.stat()
     key = json.dumps([manifest, state.st_size, state.st_mtime_ns]).encode()
-    return _release(workspace.questions, "questions", manifest, files, {}, key)
+    return _release(workspace.questions, "questions", workspace.governance(), manifest, files, {}, key)
 
 
 def _release(
-    folder: Path, kind: str, manifest: dict, files: dict[str, list[Path]], studies: dict[str, list[Path]], key: bytes
+    folder: Path,
+    kind: str,
+    governance: Governance,
+    manifest: dict,
+    files: dict[str, list[Path]],
+    studies: dict[str, list[Path]],
+    key: bytes,
 ) -> Release:
     return Release(
         folder=folder,
         kind=kind,
-        governance=parse(manifest["governance"], str(folder)),
+        governance=governance,
         files={split: paths for split, paths in files.items() if paths},
         studies={split: paths for split, paths in studies.items() if paths},
         fingerprint=digest(key)[:16],

@@ -22,11 +22,12 @@ from medvqa_core.json_files import digest_file, write_manifest
 from medvqa_core.progress import track
 from medvqa_core.store import RecordStore
 from mimic_cxr_vqa.answer_types import answer_types
-from mimic_cxr_vqa.card import write_card
+from mimic_cxr_vqa.card import CARD, content_digest, write_card
+from mimic_cxr_vqa.class_floor import describe_files
 from mimic_cxr_vqa.generation.answers import AnswerSettings, iterate_requests, request_key
-from mimic_cxr_vqa.parquet_files import iterate_parquet, read_table
+from mimic_cxr_vqa.parquet_files import WRITING, iterate_parquet, read_table
 from mimic_cxr_vqa.schema import PROVENANCE_TYPE, QA_SCHEMA, SPLITS, STUDY_SCHEMA
-from mimic_cxr_vqa.workspace import FORMAT, RELEASE_KIND, Workspace, governance_of
+from mimic_cxr_vqa.workspace import FORMAT, RELEASE_KIND, Workspace
 
 ROWS_PER_SHARD = 250_000
 ROWS_PER_BATCH = 65_536
@@ -53,7 +54,7 @@ def write_release(
         raise ConfigError(f"rows_per_shard={rows_per_shard}: allowed are whole numbers from 1")
     questions = workspace.manifest()
     drawn = describe_questions(workspace)
-    governance = governance_of(questions)
+    governance = workspace.governance()
     with RecordStore(workspace.answers, "answers", governance, None, read_only=True) as store:
         settings = AnswerSettings.read(store)
         answers, counts = _collect_answers(workspace, store, settings, flagged)
@@ -82,8 +83,9 @@ def write_release(
             "section_rules": questions.get("section_rules", {}),
             "splits": splits,
         }
-        write_card(folder, manifest)
-        manifest["files"] = _describe_files(folder)
+        shards = describe_files(folder, folder.rglob("*.parquet"))
+        write_card(folder, manifest, content_digest(shards))
+        manifest["files"] = shards | describe_files(folder, [folder / CARD])
         write_manifest(folder, manifest, sort_keys=True)
     return manifest
 
@@ -205,8 +207,8 @@ class _SplitWriter:
             pc.index_in(pc.unique(rows["study_id"]), self._studies["study_id"].combine_chunks())
         )
         number = self._counts["shards"]
-        pq.write_table(rows, self._path("qa", number), compression="zstd", row_group_size=ROWS_PER_BATCH)
-        pq.write_table(studies.cast(STUDY_SCHEMA), self._path("studies", number), compression="zstd")
+        pq.write_table(rows, self._path("qa", number), **WRITING, row_group_size=ROWS_PER_BATCH)
+        pq.write_table(studies.cast(STUDY_SCHEMA), self._path("studies", number), **WRITING)
         for name, value in (("rows", len(rows)), ("studies", len(studies)), ("shards", 1)):
             self._counts[name] += value
 
@@ -218,11 +220,3 @@ def _leading(ids: pa.ChunkedArray, value: pa.Scalar) -> int:
     """How many leading entries of `ids` equal `value`."""
     first_other = pc.index(pc.not_equal(ids, value), True).as_py()
     return len(ids) if first_other < 0 else first_other
-
-
-def _describe_files(folder: Path) -> dict[str, dict[str, Any]]:
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    return {
-        str(path.relative_to(folder)): {"bytes": path.stat().st_size, "sha256": digest_file(path)}
-        for path in track(files, "Hashing files")
-    }

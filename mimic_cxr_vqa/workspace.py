@@ -17,6 +17,7 @@ from medvqa_core.json_files import read_manifest
 SAMPLE_DIR = Path(__file__).parent / "sample"  # the bundled release
 QUESTIONS_KIND, RELEASE_KIND = "questions", "release"  # what a manifest describes
 FORMAT = 1
+TABLES = ("studies.parquet", "questions.parquet")  # of the question step
 
 
 @dataclass(frozen=True)
@@ -43,11 +44,20 @@ class Workspace:
         objects = ("counts", "label_counts", "questions_per_split")
         return read_manifest(self.questions, remedy, QUESTIONS_KIND, FORMAT, objects)
 
+    def governance(self) -> Governance:
+        """The class of the questions and reports: the manifest's, never below what the tables and the source demand.
+
+        Raises:
+            GovernanceError: the manifest names a class below that.
+            InputError: a table is missing, or is not the one that the manifest describes.
+        """
+        from mimic_cxr_vqa.class_floor import class_of_tables, refuse_changed
+
+        manifest = self.manifest()
+        described = manifest.get("files", {})  # not in manifests of old
+        refuse_changed({self.questions / name: described[name]["sha256"] for name in described})
+        return class_of_tables(manifest, [self.questions / name for name in TABLES], self.questions)
+
     def studies_with_questions(self) -> int:
         """How many studies there are to answer."""
         return self.manifest()["counts"]["studies_with_questions"]
-
-
-def governance_of(manifest: dict[str, Any]) -> Governance:
-    """The class that a checked manifest carries."""
-    return Governance(manifest["governance"])

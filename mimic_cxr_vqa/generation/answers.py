@@ -21,7 +21,7 @@ from mimic_cxr_vqa.generation.engines import AnswerRequest, Engine
 from mimic_cxr_vqa.generation.extractive import ExtractiveEngine
 from mimic_cxr_vqa.generation.lint import lint
 from mimic_cxr_vqa.parquet_files import iterate_parquet
-from mimic_cxr_vqa.workspace import Workspace, governance_of
+from mimic_cxr_vqa.workspace import Workspace
 
 MAX_ATTEMPTS = 3  # the first try and at most two re-asks with the violation named
 ENGINES = {ExtractiveEngine.name: ExtractiveEngine}
@@ -99,8 +99,7 @@ def answer_questions(
         GovernanceError: credentialed text would leave the machine.
         ConfigError: the answers there were made by another engine or with other settings.
     """
-    manifest = workspace.manifest()
-    governance = governance_of(manifest)
+    governance = workspace.governance()
     refuse_remote(governance, engine.endpoint, f"engine {engine.name}")
     settings = AnswerSettings.of(engine)
     counts = Counter(asked=0, answered=0, flagged=0, failed=0)
@@ -130,7 +129,7 @@ def count_answers(workspace: Workspace) -> Counter:
     if not workspace.answers.exists():
         counts["open"] = manifest["counts"]["questions"]
         return counts
-    with RecordStore(workspace.answers, "answers", governance_of(manifest), None, read_only=True) as store:
+    with RecordStore(workspace.answers, "answers", workspace.governance(), None, read_only=True) as store:
         settings = AnswerSettings.read(store)
         total = workspace.studies_with_questions()
         for study in track(iterate_requests(workspace), "Counting answers", total=total):

@@ -13,7 +13,9 @@ from medvqa_core.errors import InputError
 from medvqa_core.files import atomic_folder
 from medvqa_core.json_files import write_manifest
 from medvqa_core.progress import track
+from mimic_cxr_vqa.class_floor import describe_files
 from mimic_cxr_vqa.generation.questions import STUDIES_PER_BATCH, eligible_studies, question_batches
+from mimic_cxr_vqa.parquet_files import WRITING
 from mimic_cxr_vqa.schema import QUESTION_SCHEMA, SPLITS
 from mimic_cxr_vqa.sources import StudySet
 from mimic_cxr_vqa.statistics import count_labels
@@ -35,16 +37,16 @@ def write_questions(study_set: StudySet, workspace: Workspace, seed: int) -> dic
             "reports are there"
         )
     with atomic_folder(workspace.questions, QUESTIONS_KIND, study_set.governance.private) as folder:
-        pq.write_table(studies, folder / "studies.parquet", compression="zstd")
+        pq.write_table(studies, folder / "studies.parquet", **WRITING)
         per_split: Counter[str] = Counter()
         with_questions = 0
-        with pq.ParquetWriter(folder / "questions.parquet", QUESTION_SCHEMA, compression="zstd") as writer:
+        with pq.ParquetWriter(folder / "questions.parquet", QUESTION_SCHEMA, **WRITING) as writer:
             batches = question_batches(eligible, seed)
             for batch in track(batches, "Drawing questions", total=-(-len(eligible) // STUDIES_PER_BATCH)):
                 writer.write_batch(batch)
                 per_split.update(batch["split"].to_pylist())
                 with_questions += len(batch["study_id"].unique())
-        manifest = {
+        manifest: dict[str, Any] = {
             "kind": QUESTIONS_KIND,
             "format": FORMAT,
             "source": study_set.source,
@@ -61,5 +63,6 @@ def write_questions(study_set: StudySet, workspace: Workspace, seed: int) -> dic
             "label_counts": count_labels([studies]),
             "section_rules": dict(study_set.section_rules),
         }
+        manifest["files"] = describe_files(folder, folder.glob("*.parquet"))
         write_manifest(folder, manifest, sort_keys=True)
     return manifest

@@ -1,5 +1,7 @@
 """Small phantom builds for tests: a drawn tree, its workspace and its release."""
 
+import hashlib
+import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,3 +27,13 @@ def build_release(folder: Path, studies: int = 24, seed: int = 0, size: int = 64
     write_questions(read_studies(tree), workspace, seed)
     answer_questions(workspace, load_engine("extractive"))
     return Build(tree, workspace, write_release(workspace, **release_options))
+
+
+def describe_again(folder: Path) -> None:
+    """Make a manifest describe the files of its folder as they are now: for damage that shows in other ways."""
+    path = folder / "manifest.json"
+    manifest = json.loads(path.read_text())
+    for name in manifest["files"]:
+        data = (folder / name).read_bytes()
+        manifest["files"][name] = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+    path.write_text(json.dumps(manifest))

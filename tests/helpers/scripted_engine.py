@@ -22,7 +22,7 @@ def build(folder: Path, governance=Governance.OPEN, findings="Clear lungs, study
     rows = [study(n, {"Edema": 0}, findings=findings.format(n)) for n in range(studies)]
     workspace = Workspace(folder)
     rows.append(study(99, {"Edema": 0}, findings=None))
-    write_questions(StudySet("test", governance, study_table(*rows)), workspace, 0)
+    write_questions(StudySet("phantom", governance, study_table(*rows)), workspace, 0)
     return workspace
 
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from builds import Build, build_release
+from builds import Build, build_release, describe_again
 from datasets import concatenate_datasets, load_dataset
 from paths import REPOSITORY
 
@@ -247,6 +247,12 @@ class TestAuthorsCsv:
         export_authors_csv(open_release(sharded.workspace.root), tmp_path / "csv")
         return tmp_path / "csv"
 
+    @pytest.fixture
+    def authors_folder(self, csv_folder) -> Path:
+        """Files without a manifest of ours: they may be edited."""
+        (csv_folder / "manifest.json").unlink()
+        return csv_folder
+
     def test_loads_with_the_same_values(self, sharded, csv_folder):
         from_csv = load_dataset(NAME, data_dir=str(csv_folder), split="train").remove_columns("provenance")
         ours = load_dataset(NAME, data_dir=str(sharded.workspace.root), split="train").remove_columns("provenance")
@@ -269,62 +275,62 @@ class TestAuthorsCsv:
         assert studies["labels"][:] == ours["labels"][:]
         assert set(studies["findings"]) == {None}
 
-    def test_failed_replies_are_left_out_unless_wanted(self, csv_folder, caplog):
-        path = csv_folder / "test.csv"
+    def test_failed_replies_are_left_out_unless_wanted(self, authors_folder, caplog):
+        path = authors_folder / "test.csv"
         with open(path, newline="") as file:
             lines = list(csv.reader(file))
         lines[1][4] = "error"  # the answer
         with open(path, "w", newline="") as file:
             csv.writer(file).writerows(lines)
         total = len(lines) - 1
-        folder = str(csv_folder)
+        folder = str(authors_folder)
         assert len(load_dataset(NAME, data_dir=folder, split="test")) == total - 1
         assert "1 rows left out" in caplog.text
         kept = load_dataset(NAME, data_dir=folder, split="test", failed_answers="keep")
         assert kept[0]["answer"] == "error" and kept[0]["provenance"]["lint"] == ["failed_reply"]
 
-    def test_report_text_in_the_wrong_column_is_not_shown(self, csv_folder):
-        path = csv_folder / "test.csv"
+    def test_report_text_in_the_wrong_column_is_not_shown(self, authors_folder):
+        path = authors_folder / "test.csv"
         with open(path, newline="") as file:
             lines = list(csv.reader(file))
         lines[1][5] = "A long sentence of a report about somebody with a secret finding."
         with open(path, "w", newline="") as file:
             csv.writer(file).writerows(lines)
         with pytest.raises(LoadingError, match="row 2: a text of 65 characters: question_label is unknown") as caught:
-            load_dataset(NAME, data_dir=str(csv_folder))
+            load_dataset(NAME, data_dir=str(authors_folder))
         assert "secret" not in str(caught.value)
 
-    def test_file_with_nothing_but_a_header(self, csv_folder):
-        path = csv_folder / "test.csv"
+    def test_file_with_nothing_but_a_header(self, authors_folder):
+        path = authors_folder / "test.csv"
         path.write_text(path.read_text().splitlines(keepends=True)[0])
         with pytest.raises(LoadingError, match="test.csv: no row in it"):
-            load_dataset(NAME, data_dir=str(csv_folder))
+            load_dataset(NAME, data_dir=str(authors_folder))
 
-    def test_repeated_question(self, csv_folder, tmp_path):
-        path = csv_folder / "test.csv"
+    def test_repeated_question(self, authors_folder, tmp_path):
+        path = authors_folder / "test.csv"
         lines = path.read_text().splitlines(keepends=True)
         path.write_text("".join([*lines, lines[-1]]))
         with pytest.raises(InputError, match="test.csv: qa_id 's95.* occurs twice"):
-            export_authors_csv(open_release(csv_folder), tmp_path / "again")
+            export_authors_csv(open_release(authors_folder), tmp_path / "again")
         assert not (tmp_path / "again").exists()
         with pytest.raises(LoadingError, match="test.csv: qa_id 's95.* occurs twice"):
-            load_dataset(NAME, data_dir=str(csv_folder))
+            load_dataset(NAME, data_dir=str(authors_folder))
 
-    def test_patient_in_two_splits(self, csv_folder):
-        train = (csv_folder / "train.csv").read_text().splitlines(keepends=True)
-        with open(csv_folder / "test.csv", "a") as file:
+    def test_patient_in_two_splits(self, authors_folder):
+        train = (authors_folder / "train.csv").read_text().splitlines(keepends=True)
+        with open(authors_folder / "test.csv", "a") as file:
             file.write(train[1].replace("s9500", "s9599"))
         with pytest.raises(LoadingError, match="test.csv: patient 9.* is in the splits train and test"):
-            load_dataset(NAME, data_dir=str(csv_folder))
+            load_dataset(NAME, data_dir=str(authors_folder))
 
-    def test_several_files_of_a_split_are_read_in_order(self, csv_folder, sharded):
-        header, *lines = (csv_folder / "train.csv").read_text().splitlines(keepends=True)
-        (csv_folder / "train.csv").unlink()
-        (csv_folder / "train-1.csv").write_text("".join([header, *lines[:50]]))
-        (csv_folder / "train-2.csv").write_text("".join([header, *lines[50:]]))
-        (csv_folder / "latest.csv").write_text("not ours")
+    def test_several_files_of_a_split_are_read_in_order(self, authors_folder, sharded):
+        header, *lines = (authors_folder / "train.csv").read_text().splitlines(keepends=True)
+        (authors_folder / "train.csv").unlink()
+        (authors_folder / "train-1.csv").write_text("".join([header, *lines[:50]]))
+        (authors_folder / "train-2.csv").write_text("".join([header, *lines[50:]]))
+        (authors_folder / "latest.csv").write_text("not ours")
         ours = load_dataset(NAME, data_dir=str(sharded.workspace.root), split="train")
-        assert load_dataset(NAME, data_dir=str(csv_folder), split="train")["qa_id"][:] == ours["qa_id"][:]
+        assert load_dataset(NAME, data_dir=str(authors_folder), split="train")["qa_id"][:] == ours["qa_id"][:]
 
     def test_answers_keep_their_engine(self, csv_folder):
         rows = load_dataset(NAME, data_dir=str(csv_folder), split="test")
@@ -354,6 +360,7 @@ class TestDamagedRelease:
             if table == "qa":
                 manifest["splits"]["test"]["rows"] += len(rows)
         (folder / "manifest.json").write_text(json.dumps(manifest))
+        describe_again(folder)
         with pytest.raises(InputError, match="patient 9.* is in the splits test and train"):
             load_dataset(NAME, data_dir=str(own_copy.workspace.root), num_proc=processes)
 
@@ -361,9 +368,7 @@ class TestDamagedRelease:
         folder = own_copy.workspace.release
         shard = next((folder / "qa").glob("train-*"))
         pq.write_table(pq.read_table(shard).slice(0, 10), shard)
-        manifest = json.loads((folder / "manifest.json").read_text())
-        manifest["files"][f"qa/{shard.name}"]["bytes"] = shard.stat().st_size
-        (folder / "manifest.json").write_text(json.dumps(manifest))
+        describe_again(folder)
         with pytest.raises(InputError, match="the train split has .* rows, the manifest says"):
             load_dataset(NAME, data_dir=str(own_copy.workspace.root))
 

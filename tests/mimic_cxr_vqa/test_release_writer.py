@@ -7,7 +7,7 @@ import shutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from builds import build_release
+from builds import build_release, describe_again
 
 from medvqa_core.errors import ConfigError, InputError, OutputError
 from medvqa_core.governance import Governance
@@ -117,6 +117,7 @@ def test_answers_of_an_earlier_report_text_are_not_released(workspace):
     studies = pq.read_table(path)
     changed = pa.array(["Small effusion.", *studies["findings"].to_pylist()[1:]], pa.string())
     pq.write_table(studies.set_column(studies.schema.get_field_index("findings"), "findings", changed), path)
+    describe_again(workspace.questions)
     with pytest.raises(InputError, match="questions have no answer yet"):
         write_release(workspace)
 

@@ -69,7 +69,7 @@ def test_a_changed_report_is_asked_again_and_nothing_else(tmp_path):
     answer_questions(build(tmp_path), ScriptedEngine())
     rows = [study(n, {"Edema": 0}, findings=f"Clear lungs, study {n if n != 2 else 'two'}.") for n in range(STUDIES)]
     workspace = Workspace(tmp_path)
-    write_questions(StudySet("test", Governance.OPEN, study_table(*rows)), workspace, 0)
+    write_questions(StudySet("phantom", Governance.OPEN, study_table(*rows)), workspace, 0)
     engine = ScriptedEngine()
     answer_questions(workspace, engine)
     assert {number_of(request) for call in engine.calls for request in call} == {2}
