@@ -1,0 +1,1 @@
+"""Language models as engines: chat requests and replies, servers, replies read as JSON."""

@@ -1,0 +1,95 @@
+"""The JSON object of a model's reply, be it plain, in prose, in fences or after thoughts; or why there is none.
+
+The last object counts: reasoning models and talkative ones put drafts before it (as the authors' judge does). Nothing
+is repaired: an object that is cut off is an error, since what is missing could be a "no".
+"""
+
+import json
+import re
+from typing import Any
+
+from medvqa_core.errors import MedvqaError
+
+_DECODER = json.JSONDecoder(parse_constant=lambda name: None)  # NaN and Infinity are no answers
+_THOUGHTS = re.compile(r"<(think|thinking)>.*?</\1>", re.DOTALL | re.IGNORECASE)
+_OPEN_THOUGHT = re.compile(r"<(?:think|thinking)>.*\Z", re.DOTALL | re.IGNORECASE)
+_REFUSAL = re.compile(
+    r"\b(?:i(?:['’]m| am) (?:sorry|unable|not able)|i (?:can(?:no|['’])t|won['’]t|must decline)|as an ai\b)",
+    re.IGNORECASE,
+)
+MAX_CHARACTERS = 200_000  # no reply that we ask for comes near; bounds the search in nonsense
+
+
+class ReplyError(MedvqaError):
+    """A reply that cannot be used; the message says what was wrong with it and quotes nothing of it."""
+
+
+def split_reasoning(text: str) -> tuple[str | None, str]:
+    """A reply's thoughts (`<think>…</think>`) and what is left. Thoughts that never end are all thoughts."""
+    thoughts = [match.group(0) for match in _THOUGHTS.finditer(text)]
+    rest = _THOUGHTS.sub("", text)
+    still_open = _OPEN_THOUGHT.search(rest)
+    if still_open:
+        thoughts.append(still_open.group(0))
+        rest = rest[: still_open.start()]
+    if not thoughts and re.search(
+        r"</think(?:ing)?>", rest, re.IGNORECASE
+    ):  # templates that open the thought themselves
+        thought, _, rest = re.split(r"(</think(?:ing)?>)", rest, maxsplit=1, flags=re.IGNORECASE)
+        thoughts.append(thought)
+    return "\n".join(thoughts) or None, rest.strip()
+
+
+def read_object(text: str) -> dict[str, Any]:
+    """The last complete JSON object of `text`, thoughts left out.
+
+    Raises:
+        ReplyError: empty; a refusal; cut off within an object; or no object at all.
+    """
+    _, rest = split_reasoning(text)
+    if not rest:
+        raise ReplyError("empty reply" if not text.strip() else "nothing but thoughts")
+    if len(rest) > MAX_CHARACTERS:
+        raise ReplyError(f"a reply of {len(rest)} characters; at most {MAX_CHARACTERS} are read")
+    found, end, is_cut = _last_object(rest)
+    if found is not None and not is_cut:
+        return found
+    if is_cut:
+        raise ReplyError("the JSON object is cut off")
+    if _REFUSAL.search(rest):
+        raise ReplyError("the model refused")
+    raise ReplyError(f"no JSON object in {len(rest)} characters")
+
+
+def _last_object(text: str) -> tuple[dict[str, Any] | None, int, bool]:
+    """The last object that decodes, where it ends, and whether another one begins after it and never ends."""
+    found, position, is_cut = None, 0, False
+    while (start := text.find("{", position)) >= 0:
+        try:
+            value, position = _DECODER.raw_decode(text, start)
+        except json.JSONDecodeError as error:
+            # An object that runs to the end of the text is cut; a brace in prose fails right where it stands.
+            is_cut = is_cut or (_looks_like_object(text, start) and _reaches_end(text, error))
+            position = start + 1
+        except RecursionError:
+            raise ReplyError("the JSON object is nested too deeply") from None
+        else:
+            found, is_cut = value, False
+    return found, position, is_cut
+
+
+def _looks_like_object(text: str, start: int) -> bool:
+    return re.match(r'\{\s*(?:"|\Z)', text[start : start + 64]) is not None
+
+
+def _reaches_end(text: str, error: json.JSONDecodeError) -> bool:
+    return error.pos >= len(text.rstrip()) or error.msg.startswith(("Unterminated string", "Invalid \\uXXXX"))
+
+
+def read_text(found: dict[str, Any], name: str) -> str:
+    """The text under `name`. Raises ReplyError where there is none."""
+    value = found.get(name)
+    if not isinstance(value, str):
+        given = "missing" if name not in found else f"a {type(value).__name__}"
+        raise ReplyError(f"{name!r} is {given} in the JSON object; a text is needed")
+    return value.strip()

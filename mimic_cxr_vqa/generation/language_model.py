@@ -1,0 +1,125 @@
+"""Answers by a language model: a study's questions to one server, one after another, replies read, matched, counted.
+
+The engine of the answering stage behind `--engine server:URL`. One question a request is the paper's way; several a
+request cut the tokens that are read by about as many times, and every answer that is missing or doubled there is asked
+again alone.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from medvqa_core.llm.chat import ChatReply, ChatRequest, Message
+from medvqa_core.llm.json_reply import ReplyError, read_object, read_text
+from medvqa_core.llm.server import ChatServer
+from mimic_cxr_vqa.generation.engines import AnswerReply, AnswerRequest
+from mimic_cxr_vqa.generation.prompts import MANY_SCHEMA, ONE_SCHEMA, Prompt
+
+TOKENS_AN_ANSWER = 256
+ALL = 0  # `questions_per_request`: all of a study's in one
+
+
+@dataclass
+class LanguageModel:
+    """Asks `server`; see `mimic_cxr_vqa.generation.engines.Engine` for what the attributes are.
+
+    Args:
+        questions_per_request: 1, more, or ALL.
+    """
+
+    server: ChatServer
+    prompt: Prompt = field(default_factory=Prompt)
+    questions_per_request: int = 1
+    temperature: float = 0.0
+    seed: int = 0
+    name: str = "server"
+
+    async def answer(self, requests: Sequence[AnswerRequest]) -> list[AnswerReply]:
+        """Replies to a study's questions, in their order; the study keeps one slot of the server all the while."""
+        replies: dict[str, AnswerReply] = {}
+        size = self.questions_per_request or len(requests)
+        async with self.server.free.one():
+            for start in range(0, len(requests), size):
+                group = requests[start : start + size]
+                if len(group) > 1:
+                    replies |= await self._ask_many(group)
+                for request in group:
+                    if request.qa_id not in replies:
+                        replies[request.qa_id] = await self._ask_one(request)
+        return [replies[request.qa_id] for request in requests]
+
+    async def _ask_one(self, request: AnswerRequest) -> AnswerReply:
+        reply = await self._chat(self.prompt.system, [request], ONE_SCHEMA)
+        if reply.text is None:
+            return AnswerReply(None, reply.error)
+        try:
+            return AnswerReply(read_answer(reply.text, request.question))
+        except ReplyError as error:
+            return AnswerReply(None, str(error))
+
+    async def _ask_many(self, requests: Sequence[AnswerRequest]) -> dict[str, AnswerReply]:
+        """The answers that came once and whole; the others are asked alone."""
+        reply = await self._chat(self.prompt.system_many, requests, MANY_SCHEMA)
+        if reply.text is None:
+            return {}
+        try:
+            found = read_object(reply.text)
+        except ReplyError:
+            return {}
+        return {requests[n - 1].qa_id: AnswerReply(text) for n, text in read_answers(found, len(requests)).items()}
+
+    async def _chat(self, system: str, requests: Sequence[AnswerRequest], schema: dict[str, Any]) -> ChatReply:
+        first = requests[0]
+        violations = tuple(dict.fromkeys(rule for request in requests for rule in request.violations))
+        user = self.prompt.fill(
+            first.indication, first.findings, [request.question for request in requests], violations
+        )
+        return await self.server.chat(
+            ChatRequest(
+                (Message("system", system), Message("user", user)),
+                schema,
+                max_tokens=TOKENS_AN_ANSWER * len(requests),
+                temperature=self.temperature,
+                seed=self.seed,
+            )
+        )
+
+
+def read_answer(text: str, question: str) -> str:
+    """The answer to `question` in a reply to it alone.
+
+    Raises:
+        ReplyError: no object, no text in it, an empty one, or the answer to another question.
+    """
+    found = read_object(text)
+    answer = read_text(found, "answer")
+    if not answer:
+        raise ReplyError("the answer is empty")
+    echoed = found.get("question")
+    if isinstance(echoed, str) and echoed.strip() and _words(echoed) != _words(question):
+        raise ReplyError("the reply answers another question")
+    return answer
+
+
+def read_answers(found: dict[str, Any], questions: int) -> dict[int, str]:
+    """{number: answer} of the entries that stand there exactly once, with a number of 1 … `questions` and a text."""
+    entries = found.get("answers")
+    if not isinstance(entries, list):
+        return {}
+    texts: dict[int, str] = {}
+    doubled: set[int] = set()
+    for entry in entries:
+        number = entry.get("number") if isinstance(entry, dict) else None
+        if not isinstance(number, int) or isinstance(number, bool) or not 1 <= number <= questions:
+            continue
+        answer = entry.get("answer")
+        if number in texts or number in doubled or not isinstance(answer, str) or not answer.strip():
+            doubled.add(number)
+            texts.pop(number, None)
+        else:
+            texts[number] = answer.strip()
+    return texts
+
+
+def _words(text: str) -> list[str]:
+    return "".join(character.lower() if character.isalnum() else " " for character in text).split()

@@ -1,0 +1,137 @@
+"""What a language model is told when it answers a question about a study (paper, Appendices B and C; our wording).
+
+Everything that a study's questions share stands in front and the question last, so that a server's prefix cache pays
+for the instructions and the report once. `prompt_version` is a digest of the texts: another wording is another prompt,
+and answers made with it are not mixed with earlier ones.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from medvqa_core.errors import ConfigError
+from mimic_cxr_vqa.generation.lint import RULES
+
+PARTS = ("indication", "findings", "question")
+_MARK = "=== user ==="  # in a prompt file: the system prompt above it, the user prompt below
+NO_INDICATION = "not given"
+
+SYSTEM = """\
+You answer questions about a chest radiograph for a visual question answering dataset. You are given the indication \
+of the study, the findings that a radiologist saw in its images, and a question. You reply with one JSON object.
+
+Format. Reply with {"question": "<the question>", "answer": "<your answer>"} and nothing else.
+
+Evidence. Use only what the findings state. Give every detail that bears on the question: side, site, size, number, \
+severity, certainty. Add no inference, no diagnosis and no assumption of your own. Where the findings say nothing \
+about what is asked, say that it is not seen. Answer the question completely, in full sentences.
+
+Words that are not allowed. Nothing may suggest a comparison with another study or a change over time. Never use these \
+words or forms of them: unchanged, new, previous, compared, remains, alteration, progressive, stable, worsening, \
+improving, evolving, resolving, persistent, ongoing, recurrent, interval, follow-up.
+
+Wording. Speak of the image or the radiograph, never of a report, a text or a radiologist. Do not write "mentioned" or \
+"described"; write what is seen, shown, observed, identified or demonstrated.
+
+Neutrality. Be objective. Write as somebody who sees this radiograph for the first time and knows no other. Where the \
+findings compare, state what is there now: for "increased opacity" write that an opacity is seen."""
+
+USER = "indication: {indication}\nradiograph: {findings}\nquestion: {question}"
+
+SYSTEM_MANY = SYSTEM.replace(
+    'Format. Reply with {"question": "<the question>", "answer": "<your answer>"} and nothing else.',
+    'Format. The questions are numbered. Reply with {"answers": [{"number": 1, "answer": "<your answer>"}, …]}, one '
+    "entry for every question, each answer complete in itself, and nothing else.",
+)
+
+ONE_SCHEMA = {
+    "type": "object",
+    "properties": {"question": {"type": "string"}, "answer": {"type": "string"}},
+    "required": ["question", "answer"],
+    "additionalProperties": False,
+}
+MANY_SCHEMA = {
+    "type": "object",
+    "properties": {
+        "answers": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {"number": {"type": "integer"}, "answer": {"type": "string"}},
+                "required": ["number", "answer"],
+                "additionalProperties": False,
+            },
+        }
+    },
+    "required": ["answers"],
+    "additionalProperties": False,
+}
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """The system text and the user template with its three parts in braces."""
+
+    system: str = SYSTEM
+    user: str = USER
+    system_many: str = SYSTEM_MANY
+
+    @property
+    def version(self) -> str:
+        """Digest of the texts, with the name that people read in front."""
+        texts = "\0".join((self.system, self.user, self.system_many, _RETRY))
+        name = "ours" if self == Prompt() else "file"
+        return f"{name}-{hashlib.sha256(texts.encode()).hexdigest()[:12]}"
+
+    def fill(self, indication: str | None, findings: str, questions: Sequence[str], violations: Sequence[str]) -> str:
+        """The user message; several questions are numbered. Filled in one pass: braces in a report mean nothing."""
+        asked = (
+            questions[0] if len(questions) == 1 else "\n" + "\n".join(f"{n}. {q}" for n, q in enumerate(questions, 1))
+        )
+        values = {"indication": indication or NO_INDICATION, "findings": findings, "question": asked}
+        pieces, rest = [], self.user
+        for part in PARTS:
+            before, _, rest = rest.partition("{" + part + "}")
+            pieces += [before, values[part]]
+        text = "".join(pieces) + rest
+        return text + _RETRY.format(rules="; ".join(map(_say, violations))) if violations else text
+
+
+_RETRY = "\n\nAn earlier answer to this broke these rules: {rules}. Keep them this time."
+_FAMILIES = {
+    "prohibited": 'do not use "{word}" or its forms',
+    "report_reference": "speak of the image, not of a report ({word})",
+    "verb": 'do not write "{word}"',
+}
+
+
+def _say(rule: str) -> str:
+    family, _, word = rule.partition(":")
+    return _FAMILIES[family].format(word=word) if family in _FAMILIES else f"the answer was {rule}"
+
+
+assert all(rule.partition(":")[0] in _FAMILIES for rule, _ in RULES)
+
+
+def read_prompt(path: Path) -> Prompt:
+    """A prompt file: system prompt, a line `=== user ===`, user prompt with {indication}, {findings} and {question}.
+
+    Raises:
+        ConfigError: unreadable, no such line, or a part missing, doubled or out of the order above (the question comes
+            last, so that a study's questions share what stands in front).
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"prompt file {path}: cannot be read ({error})") from None
+    system, mark, user = text.partition(f"\n{_MARK}\n")
+    if not mark:
+        raise ConfigError(f"prompt file {path}: no line {_MARK!r} between the system prompt and the user prompt")
+    places = [user.find("{" + part + "}") for part in PARTS]
+    if -1 in places or places != sorted(places) or any(user.count("{" + part + "}") > 1 for part in PARTS):
+        raise ConfigError(
+            f"prompt file {path}: the user prompt needs {{indication}}, {{findings}} and {{question}} once each, in "
+            "this order"
+        )
+    return Prompt(system.strip(), user.strip(), system.strip())

@@ -1,0 +1,97 @@
+"""A scripted OpenAI-compatible server on loopback, in a thread: tests say what it answers and when it fails."""
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from aiohttp import web
+
+
+def completion(text: str | None, finish: str = "stop", **message: Any) -> dict[str, Any]:
+    """A `chat.completion` body."""
+    usage = {"prompt_tokens": 100, "completion_tokens": 7, "prompt_tokens_details": {"cached_tokens": 60}}
+    choice = {"index": 0, "finish_reason": finish, "message": {"role": "assistant", "content": text, **message}}
+    return {"object": "chat.completion", "choices": [choice], "usage": usage}
+
+
+@dataclass
+class ChatServerDouble:
+    """Use within `with`. `reply(body)` returns a completion body, or (status, body); it may be replaced at any time.
+
+    Attributes:
+        requests: bodies of all chat requests, in the order of arrival.
+        most_at_once: the most requests that were under way together.
+    """
+
+    reply: Callable[[dict[str, Any]], Any]
+    latency: float = 0.0
+    models: tuple[str, ...] = ("tiny",)
+    requests: list[dict[str, Any]] = field(default_factory=list)
+    most_at_once: int = 0
+    _under_way: int = 0
+
+    def __enter__(self) -> "ChatServerDouble":
+        self._loop = asyncio.new_event_loop()
+        started = threading.Event()
+        self._thread = threading.Thread(target=self._run, args=(started,), daemon=True)
+        self._thread.start()
+        assert started.wait(30)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(30)
+
+    @property
+    def endpoint(self) -> str:
+        return f"http://127.0.0.1:{self.port}/v1"
+
+    def _run(self, started: threading.Event) -> None:
+        asyncio.set_event_loop(self._loop)
+        app = web.Application(client_max_size=64 * 2**20)
+        app.router.add_post("/v1/chat/completions", self._chat)
+        app.router.add_get("/v1/models", self._models)
+        runner = web.AppRunner(app)
+        self._loop.run_until_complete(runner.setup())
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        self._loop.run_until_complete(site.start())
+        self.port = site._server.sockets[0].getsockname()[1]
+        started.set()
+        self._loop.run_forever()
+        self._loop.run_until_complete(runner.cleanup())
+        self._loop.close()
+
+    async def _models(self, _: web.Request) -> web.Response:
+        return web.json_response({"object": "list", "data": [{"id": name} for name in self.models]})
+
+    async def _chat(self, request: web.Request) -> web.Response:
+        body = json.loads(await request.read())
+        self.requests.append(body)
+        self._under_way += 1
+        self.most_at_once = max(self.most_at_once, self._under_way)
+        try:
+            if self.latency:
+                await asyncio.sleep(self.latency)
+            answer = self.reply(body)
+        finally:
+            self._under_way -= 1
+        status, content = answer if isinstance(answer, tuple) else (200, answer)
+        if content is None:  # hang up in the middle
+            request.transport.close()
+            return web.Response(status=500)
+        text = content if isinstance(content, str) else json.dumps(content)
+        return web.Response(status=status, text=text, content_type="application/json")
+
+
+def is_probe(body: dict[str, Any]) -> bool:
+    """Whether a request is the client's harmless first one."""
+    return body["messages"][-1]["content"] == "Say hello."
+
+
+def last_line(body: dict[str, Any], start: str) -> str:
+    """What stands after `start` in the user message of a request."""
+    lines = body["messages"][-1]["content"].splitlines()
+    return next(line.removeprefix(start) for line in lines if line.startswith(start))

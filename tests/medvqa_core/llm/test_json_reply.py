@@ -1,0 +1,89 @@
+"""Replies of every broken kind: read, or refused with a reason; never a crash, never half an answer."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from medvqa_core.llm.json_reply import ReplyError, read_object, read_text, split_reasoning
+
+ANSWER = {"question": "Is Edema observed?", "answer": "No edema is seen."}
+PLAIN = json.dumps(ANSWER)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        PLAIN,
+        f"Here is the answer:\n{PLAIN}\nI hope this helps!",
+        f"```json\n{PLAIN}\n```",
+        f"<think>maybe {{not}} yet</think>{PLAIN}",
+        f'<think>a draft: {{"answer": "Yes."}}</think>\n{PLAIN}',
+        f'{{"answer": "a draft"}} Better: {PLAIN}',
+        f"the set {{1, 2}} is no object; {PLAIN} and {{}} … {{this}}".replace("{} ", ""),
+        json.dumps(ANSWER, indent=2),
+        f"thoughts that a template opened</think>{PLAIN}",
+    ],
+)
+def test_the_last_object_of_a_reply_is_read(text):
+    assert read_object(text) == ANSWER
+
+
+@pytest.mark.parametrize(
+    "text, reason",
+    [
+        ("", "empty reply"),
+        (" \n ", "empty reply"),
+        ("<think>hm", "nothing but thoughts"),
+        ("<think>hm</think>", "nothing but thoughts"),
+        ("No edema is seen.", "no JSON object in 17 characters"),
+        ("I'm sorry, I cannot help with medical images.", "the model refused"),
+        (PLAIN[:-1], "the JSON object is cut off"),
+        (PLAIN[:30], "the JSON object is cut off"),
+        (f"{PLAIN} and now better: {PLAIN[:40]}", "the JSON object is cut off"),  # the draft is not the answer
+        ("{" * 5000, "the JSON object is cut off"),
+        ('{"a":' * 100_000, "nested too deeply|characters; at most"),
+        ("[1, 2, 3]", "no JSON object"),
+        ("x" * 300_000, "at most 200000"),
+    ],
+)
+def test_what_cannot_be_read_says_why(text, reason):
+    with pytest.raises(ReplyError, match=reason):
+        read_object(text)
+
+
+def test_errors_quote_nothing_of_a_reply():
+    with pytest.raises(ReplyError) as error:
+        read_object("A secret finding of a patient stands here, without braces.")
+    assert "secret" not in str(error.value)
+
+
+@pytest.mark.parametrize("found", [{}, {"answer": None}, {"answer": ["No."]}, {"answer": 3}])
+def test_a_missing_or_strange_text_is_an_error(found):
+    with pytest.raises(ReplyError, match="'answer' is"):
+        read_text(found, "answer")
+
+
+def test_thoughts_stand_apart():
+    assert split_reasoning("<think>a</think>b") == ("<think>a</think>", "b")
+    assert split_reasoning("b") == (None, "b")
+
+
+@given(st.text(st.characters(codec="utf-8"), max_size=200), st.integers(0, 200))
+def test_a_cut_reply_never_becomes_an_answer(answer, cut):
+    """Wherever the object of a reply is cut, its text is not served."""
+    whole = json.dumps({"answer": answer}, ensure_ascii=False)
+    if cut >= len(whole):
+        assert read_object(whole) == {"answer": answer}
+        return
+    with pytest.raises(ReplyError):
+        read_object(whole[:cut])
+
+
+@given(st.text(max_size=300))
+def test_any_text_is_read_or_refused(text):
+    try:
+        assert isinstance(read_object(text), dict)
+    except ReplyError as error:
+        assert str(error)

@@ -1,0 +1,218 @@
+"""The client of OpenAI-compatible servers against a real one on loopback that misbehaves on request."""
+
+import asyncio
+
+import pytest
+from chat_server import ChatServerDouble, completion, is_probe
+
+from medvqa_core.errors import ConfigError, GovernanceError
+from medvqa_core.llm import server as servers
+from medvqa_core.llm.chat import ChatRequest, Image, Message, Usage
+from medvqa_core.llm.server import ChatServer, Dialect, ServerError, read_completion
+from medvqa_core.llm.slots import Slots
+
+REQUEST = ChatRequest((Message("system", "s"), Message("user", "u")), schema={"type": "object"}, seed=3)
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch):
+    monkeypatch.setattr(servers, "FIRST_PAUSE", 0.001)
+    monkeypatch.setattr(servers, "LONGEST_PAUSE", 0.01)
+
+
+def ask(double, *requests, **settings):
+    async def run():
+        async with ChatServer(double.endpoint, **{"wait": 1, **settings}) as server:
+            return server, await asyncio.gather(*(server.chat(request) for request in requests))
+
+    return asyncio.run(run())
+
+
+def obedient(body):
+    return completion('{"number": 4}' if is_probe(body) else "fine")
+
+
+def test_a_plain_exchange_carries_messages_schema_seed_and_gives_text_and_usage():
+    with ChatServerDouble(obedient) as double:
+        server, (reply,) = ask(double, REQUEST)
+    assert (reply.text, reply.error, reply.usage) == ("fine", None, Usage(100, 60, 7))
+    sent = double.requests[-1]
+    assert sent["model"] == "tiny" and sent["seed"] == 3 and sent["temperature"] == 0.0
+    assert sent["messages"] == [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}]
+    assert sent["response_format"]["json_schema"]["schema"] == {"type": "object"}
+    assert server.description == {"model": "tiny", "schema": "enforced", "seed": True}
+
+
+def test_images_travel_as_data_addresses_before_the_text():
+    request = ChatRequest((Message("user", "what?", (Image(b"\xff\xd8", "image/jpeg"),)),))
+    with ChatServerDouble(obedient) as double:
+        ask(double, request)
+    image, text = double.requests[-1]["messages"][0]["content"]
+    assert image == {"type": "image_url", "image_url": {"url": "data:image/jpeg;base64,/9g="}}
+    assert text == {"type": "text", "text": "what?"}
+
+
+@pytest.mark.parametrize(
+    "refused, dialect",
+    [
+        ((), Dialect("enforced", True)),
+        (("response_format",), Dialect("refused", True)),
+        (("response_format", "seed"), Dialect("refused", False)),
+    ],
+)
+def test_what_a_server_refuses_is_found_once_and_never_sent_again(refused, dialect):
+    def reply(body):
+        if set(refused) & set(body):
+            return 422, {"detail": "extra fields not permitted"}
+        return obedient(body)
+
+    with ChatServerDouble(reply) as double:
+        server, replies = ask(double, REQUEST, REQUEST)
+    assert server.dialect == dialect and [r.text for r in replies] == ["fine", "fine"]
+    assert not any(set(refused) & set(body) for body in double.requests[-2:])
+
+
+def test_a_schema_that_is_taken_and_ignored_is_recorded_as_ignored():
+    with ChatServerDouble(lambda body: completion("hello")) as double:
+        server, _ = ask(double, REQUEST)
+    assert server.description["schema"] == "ignored"
+
+
+def test_busy_and_broken_answers_are_tried_again_until_they_work():
+    troubles = [(429, {}), (503, {}), (500, {}), (200, None), (408, {})]
+
+    def reply(body):
+        return troubles.pop() if not is_probe(body) and troubles else obedient(body)
+
+    with ChatServerDouble(reply) as double:
+        _, (answer,) = ask(double, REQUEST, wait=30)
+    assert answer.text == "fine" and not troubles
+
+
+def test_a_request_that_the_server_refuses_is_that_request_s_failure():
+    def reply(body):
+        if body["messages"][-1]["content"] == "long":
+            return 400, {"error": {"message": "maximum context length is 8192 tokens"}}
+        return obedient(body)
+
+    long = ChatRequest((Message("user", "long"),))
+    with ChatServerDouble(reply) as double:
+        _, (refused, good) = ask(double, long, REQUEST)
+    assert refused.error == "refused with status 400: maximum context length is 8192 tokens" and refused.text is None
+    assert good.text == "fine"
+
+
+def test_one_request_that_breaks_a_server_which_answers_others_fails_alone():
+    async def run(double):
+        async with ChatServer(double.endpoint, wait=60) as server:
+            poison = asyncio.create_task(server.chat(ChatRequest((Message("user", "poison"),))))
+            while not poison.done():
+                assert (await server.chat(REQUEST)).text == "fine"
+            return await poison
+
+    def reply(body):
+        return (500, {}) if body["messages"][-1]["content"] == "poison" else obedient(body)
+
+    with ChatServerDouble(reply) as double:
+        assert asyncio.run(run(double)).error == f"status 500, {servers.TRIES} times while others were answered"
+
+
+def test_a_server_that_stays_away_ends_in_one_line_and_one_that_is_away_at_first_is_waited_for():
+    with ChatServerDouble(obedient) as double:
+        endpoint = double.endpoint
+
+        def gone(body):
+            return obedient(body) if is_probe(body) else (503, {})
+
+        double.reply = gone
+        with pytest.raises(ServerError, match=r"has answered nothing for \d+ s \(status 503\).*run the same command"):
+            ask(double, REQUEST, wait=0.1)
+    with pytest.raises(ServerError, match="cannot be reached"):
+        asyncio.run(_meet(endpoint, wait=0.05))
+
+
+async def _meet(endpoint, **settings):
+    async with ChatServer(endpoint, **settings):
+        pass
+
+
+@pytest.mark.parametrize(
+    "endpoint",
+    ["http://93.184.216.34/v1", "http://[::ffff:8.8.8.8]/v1", "http://0.0.0.0:9/v1"],
+)
+def test_credentialed_texts_connect_to_this_machine_only(endpoint, monkeypatch):
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")  # would carry the text away if it were read
+    with pytest.raises(GovernanceError, match="is not this machine"):
+        asyncio.run(_meet(endpoint, model="m", wait=0.05))
+
+
+@pytest.mark.parametrize("endpoint", ["http://[::1].evil.com/v1", "127.0.0.1:8000", "ftp://127.0.0.1/v1"])
+def test_what_is_no_address_is_said_at_once(endpoint):
+    with pytest.raises(ConfigError, match="address"):
+        asyncio.run(_meet(endpoint, model="m", wait=600))
+
+
+def test_a_redirect_is_not_followed():
+    with (
+        ChatServerDouble(lambda body: (307, {})) as double,
+        pytest.raises(ServerError, match="refuses a plain request"),
+    ):
+        ask(double, REQUEST)
+
+
+@pytest.mark.parametrize("models", [(), ("a", "b")])
+def test_without_a_model_s_name_the_server_must_list_exactly_one(models):
+    with ChatServerDouble(obedient, models=models) as double, pytest.raises(ConfigError, match="--model"):
+        ask(double, REQUEST)
+
+
+@pytest.mark.parametrize(
+    "body, error",
+    [
+        (completion(""), "empty reply"),
+        (completion(None), "empty reply"),
+        (completion('{"answer": "No', finish="length"), "finish_reason=length"),
+        (completion("<think>hm"), "nothing but thoughts"),
+        (completion(None, finish="length", reasoning_content="hm"), "within its thoughts"),
+        ({"choices": []}, "no chat completion"),
+        ([], "no chat completion"),
+        (None, "no chat completion"),
+    ],
+)
+def test_a_reply_without_an_answer_is_a_failure_with_its_reason(body, error):
+    reply = read_completion(body)
+    assert reply.text is None and error in reply.error
+
+
+def test_thoughts_are_kept_apart_from_the_answer():
+    reply = read_completion(completion("<think>hm</think>No."))
+    assert reply.text == "No." and "hm" in reply.reasoning
+    assert read_completion(completion("No.", reasoning_content="hm")).reasoning == "hm"
+
+
+def test_slots_halve_when_busy_recover_slowly_and_are_served_in_order():
+    async def run():
+        slots, order = Slots(8), []
+        for _ in range(4):
+            slots.report(busy=True)
+        assert slots.limit == 4
+        for _ in range(4):
+            slots.report(busy=False)
+        assert slots.limit == 5
+
+        async def hold(number):
+            async with slots.one():
+                assert slots.held <= slots.limit
+                order.append(number)
+                await asyncio.sleep(0)
+
+        await asyncio.gather(*(hold(n) for n in range(40)))
+        assert order == sorted(order) and slots.held == 0
+        waiting = [asyncio.create_task(hold(n)) for n in range(40, 60)]
+        await asyncio.sleep(0)
+        for task in waiting[:10]:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+        assert slots.held == 0
+
+    asyncio.run(run())

@@ -1,0 +1,204 @@
+"""Answers by a language model: what it is told, how replies are matched to questions, what becomes of broken ones."""
+
+import asyncio
+import json
+
+import pytest
+from chat_server import ChatServerDouble, completion, is_probe, last_line
+from hypothesis import given
+from hypothesis import strategies as st
+
+from medvqa_core.errors import ConfigError
+from medvqa_core.llm import server as servers
+from medvqa_core.llm.json_reply import ReplyError
+from medvqa_core.llm.server import ChatServer
+from mimic_cxr_vqa.generation.engines import AnswerRequest
+from mimic_cxr_vqa.generation.language_model import ALL, LanguageModel, read_answer, read_answers
+from mimic_cxr_vqa.generation.lint import RULES
+from mimic_cxr_vqa.generation.prompts import NO_INDICATION, SYSTEM, SYSTEM_MANY, Prompt, read_prompt
+
+QUESTIONS = ("Is Edema observed?", "Can Edema be detected?", "Are there signs of Edema?")
+
+
+def study(study_id=1, questions=QUESTIONS, findings="There is {mild} edema.", **fields):
+    return [
+        AnswerRequest(f"s{study_id}-edema-{n}", study_id, "Edema", question, "Cough.", findings, **fields)
+        for n, question in enumerate(questions, 1)
+    ]
+
+
+def ask(double, *studies, **settings):
+    async def run():
+        async with ChatServer(double.endpoint, wait=1) as server:
+            engine = LanguageModel(server, **settings)
+            return await asyncio.gather(*(engine.answer(requests) for requests in studies))
+
+    return asyncio.run(run())
+
+
+def good(body):
+    """Answers whatever it is asked, one question or several."""
+    if is_probe(body):
+        return completion('{"number": 1}')
+    user = body["messages"][-1]["content"]
+    asked = user.partition("question: ")[2]
+    if not asked.startswith("\n"):
+        return completion(json.dumps({"question": asked, "answer": f"Seen: {asked}"}))
+    lines = [line.partition(". ") for line in asked.strip().splitlines()]
+    return completion(json.dumps({"answers": [{"number": int(n), "answer": f"Seen: {q}"} for n, _, q in lines]}))
+
+
+def test_the_prompt_carries_every_rule_of_the_appendix_and_the_question_last():
+    for word in ("unchanged", "previous", "follow-up", "progressive", "interval", "mentioned", "described", "JSON"):
+        assert word in SYSTEM
+    words = [rule.partition(":")[2] for rule, _ in RULES if rule.startswith("prohibited:")]
+    assert len(words) == 17 and all(word in SYSTEM for word in words)
+    filled = Prompt().fill("Cough.", "Lungs {clear}: {question}.", ["Is Edema observed?"], ())
+    assert filled == "indication: Cough.\nradiograph: Lungs {clear}: {question}.\nquestion: Is Edema observed?"
+    assert Prompt().fill(None, "f", ["q"], ()).startswith(f"indication: {NO_INDICATION}\n")
+    assert "numbered" in SYSTEM_MANY and SYSTEM_MANY != SYSTEM
+
+
+def test_prompt_version_is_pinned():
+    """A change of wording is a change of the dataset: answers of two wordings are not mixed. Change this on purpose."""
+    assert Prompt().version == "ours-5cfbf69a2d63"
+    assert Prompt(user="findings: {findings}").version != Prompt().version
+
+
+def test_a_question_a_request_in_order_sharing_what_stands_in_front():
+    with ChatServerDouble(good) as double:
+        (replies,) = ask(double, study())
+    assert [reply.answer for reply in replies] == [f"Seen: {question}" for question in QUESTIONS]
+    users = [body["messages"][-1]["content"] for body in double.requests[1:]]
+    assert [last_line(body, "question: ") for body in double.requests[1:]] == list(QUESTIONS)
+    assert len({user.partition("question: ")[0] for user in users}) == 1
+    assert double.most_at_once == 1
+
+
+@pytest.mark.parametrize("size, requests", [(ALL, 1), (2, 2)])
+def test_several_questions_a_request(size, requests):
+    with ChatServerDouble(good) as double:
+        (replies,) = ask(double, study(), questions_per_request=size)
+    assert [reply.answer for reply in replies] == [f"Seen: {question}" for question in QUESTIONS]
+    assert len(double.requests) == 1 + requests
+
+
+@pytest.mark.parametrize(
+    "entries, alone",
+    [
+        ([(1, "a"), (3, "c")], 1),
+        ([(1, "a"), (2, "b"), (2, "no"), (3, "c")], 1),
+        ([(1, "a"), (2, " "), (3, "c")], 1),
+        ([(0, "a"), (4, "b"), (True, "c")], 3),
+        ("nonsense", 3),
+    ],
+)
+def test_answers_that_are_missing_or_doubled_are_asked_again_alone(entries, alone):
+    def reply(body):
+        if is_probe(body) or not body["messages"][-1]["content"].endswith(QUESTIONS[2]) or "1. " not in str(body):
+            return good(body)
+        answers = [{"number": n, "answer": text} for n, text in entries] if isinstance(entries, list) else entries
+        return completion(json.dumps({"answers": answers}))
+
+    with ChatServerDouble(reply) as double:
+        (replies,) = ask(double, study(), questions_per_request=ALL)
+    assert len(double.requests) == 2 + alone
+    assert [reply.error for reply in replies] == [None] * 3
+    assert sum(reply.answer.startswith("Seen") for reply in replies) == alone
+
+
+def test_a_re_ask_names_the_broken_rules_after_the_question():
+    with ChatServerDouble(good) as double:
+        ask(double, study(violations=("prohibited:new", "report_reference:report")))
+    user = double.requests[-1]["messages"][-1]["content"]
+    assert user.endswith(
+        'do not use "new" or its forms; speak of the image, not of a report (report). Keep them this time.'
+    )
+    assert user.startswith("indication: Cough.\nradiograph: ")
+
+
+def test_studies_share_the_slots_and_each_keeps_its_own(monkeypatch):
+    with ChatServerDouble(good, latency=0.01) as double:
+
+        async def run():
+            async with ChatServer(double.endpoint, slots=2) as server:
+                engine = LanguageModel(server)
+                await asyncio.gather(*(engine.answer(study(n, findings=f"study {n}")) for n in range(6)))
+
+        asyncio.run(run())
+    assert double.most_at_once == 2
+    order = [last_line(body, "radiograph: ") for body in double.requests[1:]]
+    assert sum(a != b for a, b in zip(order, order[1:], strict=False)) < len(order)  # and every study was asked whole
+    assert sorted(order) == sorted(f"study {n}" for n in range(6) for _ in QUESTIONS)
+
+
+@pytest.mark.parametrize(
+    "text, reason",
+    [
+        ("", "empty reply"),
+        ("No edema.", "no JSON object"),
+        ('{"answer": "No', "cut off"),
+        ('{"question": "Is Edema observed?"}', "'answer' is missing"),
+        ('{"answer": ["No."]}', "'answer' is a list"),
+        ('{"answer": "  "}', "the answer is empty"),
+        ('{"question": "Is Pneumonia observed?", "answer": "No."}', "another question"),
+        ("I cannot help with that.", "refused"),
+    ],
+)
+def test_a_reply_that_cannot_be_used_is_a_failure_with_its_reason(text, reason):
+    with pytest.raises(ReplyError, match=reason):
+        read_answer(text, "Is Edema observed?")
+
+
+def test_an_echo_may_differ_in_case_and_punctuation():
+    assert read_answer('{"question": "is edema observed", "answer": " No. "}', "Is Edema observed?") == "No."
+
+
+REPLIES = st.one_of(
+    st.text(max_size=80),
+    st.builds(
+        lambda answer, cut: json.dumps({"question": QUESTIONS[0], "answer": answer})[:cut],
+        st.text(max_size=30),
+        st.integers(0, 120),
+    ),
+    st.recursive(st.none() | st.booleans() | st.text(max_size=5) | st.floats(), st.lists, max_leaves=5).map(json.dumps),
+    st.dictionaries(st.sampled_from(["question", "answer", "answers"]), st.text(max_size=9) | st.integers()).map(
+        json.dumps
+    ),
+)
+
+
+@given(REPLIES)
+def test_every_reply_is_an_answer_or_a_named_failure(text):
+    try:
+        answer = read_answer(text, QUESTIONS[0])
+    except ReplyError as error:
+        assert str(error)
+    else:
+        assert answer == answer.strip() and answer
+
+
+@given(st.lists(st.tuples(st.integers(-1, 5), st.text(max_size=4))))
+def test_an_entry_counts_only_if_its_number_stands_once(entries):
+    found = read_answers({"answers": [{"number": n, "answer": text} for n, text in entries]}, 3)
+    for number, text in found.items():
+        assert [t.strip() for n, t in entries if n == number] == [text]
+
+
+def test_prompt_files(tmp_path):
+    path = tmp_path / "prompt.txt"
+    path.write_text("Be brief.\n=== user ===\nI: {indication}\nF: {findings}\nQ: {question}\n")
+    prompt = read_prompt(path)
+    assert prompt.system == "Be brief." and prompt.version.startswith("file-")
+    assert prompt.fill("i", "f", ["q"], ()) == "I: i\nF: f\nQ: q"
+    for text in ("no mark", "s\n=== user ===\n{findings}", "s\n=== user ===\n{question} {findings} {indication}"):
+        path.write_text(text)
+        with pytest.raises(ConfigError, match="prompt file"):
+            read_prompt(path)
+    with pytest.raises(ConfigError, match="cannot be read"):
+        read_prompt(tmp_path / "none")
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch):
+    monkeypatch.setattr(servers, "FIRST_PAUSE", 0.001)
