@@ -61,8 +61,8 @@ class Rate:
 def post_stratified(positive: int, judged: int, calibration: Calibration, seed: int = 0) -> Rate:
     """The share of truly positive items among `judged`, of which the judge calls `positive` so.
 
-    The interval is the 95% range of the posterior under Jeffreys' priors for the three shares; a verdict of which people
-    rated nothing keeps its prior, so that the interval says how little is known.
+    The interval is the 95% range of the posterior under Jeffreys' priors for the three shares; a verdict of which
+    people rated nothing keeps its prior, so that the interval says how little is known.
 
     Raises:
         InputError: counts that are impossible, or no rated item at all.
@@ -115,9 +115,7 @@ def plug_in(positive: int, judged: int, calibration: Calibration) -> Rate:
 
 def _check(positive: int, judged: int) -> float:
     if not 0 <= positive <= judged or not judged:
-        raise InputError(
-            f"{positive} of {judged} judged items; give at least one, and not more positive ones than that"
-        )
+        raise InputError(f"{positive} positive of {judged} judged items; at least one item, and no more positive ones")
     return positive / judged
 
 
