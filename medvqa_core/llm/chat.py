@@ -57,6 +57,7 @@ class ChatReply:
     Attributes:
         reasoning: a reasoning model's thoughts, apart from its answer.
         retry: whether the same request may well succeed later (a busy or restarting server).
+        refused: whether the server did not take the request at all (status 400, 422, …).
     """
 
     text: str | None
@@ -65,6 +66,7 @@ class ChatReply:
     usage: Usage = field(default_factory=Usage)
     reasoning: str | None = None
     retry: bool = False
+    refused: bool = False
 
     def __post_init__(self) -> None:
         if (self.text is None) == (self.error is None):

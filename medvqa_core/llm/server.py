@@ -129,7 +129,7 @@ class ChatServer:
         for dialect in (Dialect("enforced", True), Dialect("refused", True), Dialect("refused", False)):
             self.dialect = dialect
             reply = await self.chat(_PROBE)
-            if reply.error is None:
+            if not reply.refused:  # whatever the model said to it
                 if dialect.schema != "refused" and not _has_number(reply.text):
                     self.dialect = replace(dialect, schema="ignored")
                 break
@@ -189,7 +189,8 @@ class ChatServer:
         if status in BUSY:
             return ChatReply(None, f"status {status}", retry=True)
         if status != 200:
-            return ChatReply(None, f"refused with status {status}: {_reason(_parse(content))}")
+            reason = _reason(_parse(content))
+            return ChatReply(None, f"refused with status {status}: {reason}", refused=True)
         return read_completion(_parse(content))
 
 

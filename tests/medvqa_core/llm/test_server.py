@@ -78,6 +78,12 @@ def test_a_schema_that_is_taken_and_ignored_is_recorded_as_ignored():
     assert server.description["schema"] == "ignored"
 
 
+def test_a_model_that_says_nothing_useful_to_the_probe_is_still_met():
+    with ChatServerDouble(lambda body: completion("hello hello hello", finish="length")) as double:
+        server, (reply,) = ask(double, REQUEST)
+    assert server.dialect == Dialect("ignored", True) and "finish_reason=length" in reply.error
+
+
 def test_busy_and_broken_answers_are_tried_again_until_they_work():
     troubles = [(429, {}), (503, {}), (500, {}), (200, None), (408, {})]
 
