@@ -1,0 +1,21 @@
+"""Answers of a model to the test split, the row of Table 4, finding accuracy: what `medvqa-hub evaluate cxr` does."""
+
+import sys
+from pathlib import Path
+
+from medvqa_hub.evaluation.cxr.answering import GenerationSettings
+from medvqa_hub.evaluation.cxr.evaluating import CxrOptions, evaluate_cxr
+
+out = Path(sys.argv[1])
+(result,) = evaluate_cxr(
+    CxrOptions(
+        model=str(out / "stage1" / "best"),
+        data=out / "cxr",
+        image_root=out / "phantom",
+        out=out / "scores",
+        encoder="none",  # no BERTScore: it needs a text encoder
+        generation=GenerationSettings(num_beams=1, max_new_tokens=16, dtype="float32"),
+        scored=True,  # also scored.jsonl: every question with its reference, its answer and their scores
+    )
+)
+print({name: round(value, 4) for name, value in result["table_4"].items() if value is not None})

@@ -1,0 +1,39 @@
+"""An engine of your own for the answering stage: a class with a few attributes and one method.
+
+Everything else stays as it is: wording rules and re-asking, provenance, resuming, governance. An engine that sends
+texts to a server says so by its `endpoint`; credentialed texts then stay on this machine.
+"""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from mimic_cxr_vqa.generation.answers import answer_questions
+from mimic_cxr_vqa.generation.engines import AnswerReply, AnswerRequest
+from mimic_cxr_vqa.generation.question_writer import write_questions
+from mimic_cxr_vqa.release_writer import write_release
+from mimic_cxr_vqa.sources.physionet import read_studies
+from mimic_cxr_vqa.workspace import Workspace
+
+
+class FirstSentence:
+    """Answers every question with the first sentence of the findings. Not a good engine."""
+
+    name, model, revision = "first-sentence", "none", "1"
+    prompt_version, temperature, seed = "none", 0.0, 0
+    endpoint = None  # nothing leaves this process
+
+    async def answer(self, requests: Sequence[AnswerRequest]) -> list[AnswerReply]:
+        replies = []
+        for request in requests:
+            sentence = request.findings.partition(".")[0].strip()
+            replies.append(AnswerReply(sentence + ".") if sentence else AnswerReply(None, "no sentence"))
+        return replies
+
+
+out = Path(sys.argv[1])
+workspace = Workspace(out / "own")
+write_questions(read_studies(out / "phantom"), workspace, seed=0)
+print(dict(answer_questions(workspace, FirstSentence())))
+write_release(workspace)
+print("the release:", workspace.release)
