@@ -48,6 +48,10 @@ def esra(
     r: Annotated[float, typer.Option(help="Line discount r*, 0 to 1.")] = 0.15,
     spacing: Annotated[float, typer.Option("--l", help="Space factor l*, 0 to 1.")] = 0.7,
     layout: Annotated[str, typer.Option(help="paper, or absolute: columns below each other.")] = "paper",
+    join_wraps: Annotated[
+        bool | None,
+        typer.Option(help="Cells that wrap go on in their row, margins go to the end. Default: with --layout paper."),
+    ] = None,
     workers: Workers = 1,
     governance: Class = Governance.SHARE_ALIKE,
 ) -> None:
@@ -56,7 +60,7 @@ def esra(
 
     if (images is None) == (boxes is None):
         raise ConfigError("esra takes either --images or --boxes")
-    parameters = {"r": r, "l": spacing, "layout": layout}
+    parameters = {"r": r, "l": spacing, "layout": layout, "join_wraps": join_wraps}
     if boxes is not None:
         typer.echo(print_boxes(boxes, parameters))
     elif out is not None:

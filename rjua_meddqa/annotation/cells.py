@@ -19,13 +19,17 @@ _ARROWS = "↑↓⬆⬇"
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A piece of text; `y` is its middle, `height` that of its letters (a tilted box is higher than they are)."""
+    """A piece of text; `y` is its middle, `height` that of its letters (a tilted box is higher than they are).
+
+    `box` is the number of the box that it is a part of.
+    """
 
     text: str
     left: float
     right: float
     y: float
     height: float
+    box: int = -1
 
     @property
     def top(self) -> float:
@@ -36,10 +40,15 @@ class Cell:
         return self.y + self.height / 2
 
 
-def cell_of(box: Box) -> Cell:
+def cell_of(box: Box, number: int = -1) -> Cell:
     corners = box.points
     height = (math.dist(corners[0], corners[3]) + math.dist(corners[1], corners[2])) / 2
-    return Cell(box.text.strip(), box.left, box.right, sum(y for _, y in corners) / 4, max(height, 1.0))
+    return Cell(box.text.strip(), box.left, box.right, sum(y for _, y in corners) / 4, max(height, 1.0), number)
+
+
+def cells_of(boxes: Sequence[Box]) -> list[Cell]:
+    """The cell of every box that holds text, without what is left of the page's tilt."""
+    return level([cell_of(box, number) for number, box in enumerate(boxes) if box.text.strip()], boxes)
 
 
 def level(cells: Sequence[Cell], boxes: Sequence[Box]) -> list[Cell]:
@@ -55,12 +64,22 @@ def level(cells: Sequence[Cell], boxes: Sequence[Box]) -> list[Cell]:
     return [replace(cell, y=cell.y - slope * (cell.left + cell.right) / 2) for cell in cells]
 
 
+def _widths(text: str) -> list[int]:
+    """A Chinese character is as wide as two letters."""
+    return [2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in text]
+
+
+def letter_width(cell: Cell) -> float:
+    """Pixels of half a Chinese character in `cell`."""
+    return (cell.right - cell.left) / max(sum(_widths(cell.text)), 1)
+
+
 def part(cell: Cell, start: int, end: int) -> Cell:
-    """Characters `start` to `end` of `cell`, placed by their widths: a Chinese character is as wide as two letters."""
-    widths = [2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in cell.text]
+    """Characters `start` to `end` of `cell`, placed by their widths."""
+    widths = _widths(cell.text)
     scale = (cell.right - cell.left) / max(sum(widths), 1)
     left = cell.left + sum(widths[:start]) * scale
-    return Cell(cell.text[start:end], left, left + sum(widths[start:end]) * scale, cell.y, cell.height)
+    return Cell(cell.text[start:end], left, left + sum(widths[start:end]) * scale, cell.y, cell.height, cell.box)
 
 
 def tokens(cell: Cell) -> list[Cell]:

@@ -223,7 +223,7 @@ def _place(cell: Cell, pieces: list[Cell], columns: list[tuple[Group, Column]]) 
             before = placed.pop()[2]
             text = cell.text[cell.text.index(before.text) :]
             text = text[: text.index(piece.text, len(before.text)) + len(piece.text)]
-            piece = Cell(text, before.left, piece.right, cell.y, cell.height)
+            piece = Cell(text, before.left, piece.right, cell.y, cell.height, cell.box)
         placed.append((group, column, piece))
     return placed
 

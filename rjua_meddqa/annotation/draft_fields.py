@@ -7,14 +7,21 @@ findings (`前列腺大小：…`) only words that name a field of a report do.
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from statistics import median
 
 from rjua_meddqa.annotation import report_words as words
-from rjua_meddqa.annotation.cells import Cell, in_row, join_wrapped, overlap, part, rows
+from rjua_meddqa.annotation.cells import Cell, in_row, join_wrapped, letter_width, overlap, part, rows
 from rjua_meddqa.schema import MISSING
 
 LONGEST_KEY = 12  # characters, white space not counted
 FARTHEST_VALUE = 6  # heights between a key and a value in its row
 FARTHEST_LINE = 1.3  # heights between the lines of one value
+TITLE = 1.12  # times the usual width of letters
+CENTRED = 0.06  # of the text's width: how far the middle of a title may be from its middle
+ALIGNED = 0.5  # heights by which edges of one column differ
+NEXT_ROW = 2.5  # heights between the middles of two rows of fields
+_BARE_KEY = re.compile(r"[\u4e00-\u9fff]{2,8}")
 _COLON = re.compile(r"(?<!\d)[:：]|[:：](?!\d)")  # 12:30 is a time
 _BRACKETED = re.compile(r"(?:^|(?<=\s))[【〔\[［]([^【】〔〕\[\]［］]{2,12})[】〕\]］]")  # 【检查所见】
 _KEY_AND_SPACE = re.compile(r"(\S{2,8}?)\s+(\S.*)", re.DOTALL)
@@ -44,6 +51,7 @@ class Field:
 def read_fields(cells: Sequence[Cell]) -> list[tuple[str, str]]:
     """(key, value) in reading order; the value of a key with nothing beside or below it is 无."""
     cells = [_with_colons(cell) for cell in cells]
+    by_place = _keys_by_place(cells)
     beside = _lines_above_their_key(cells)
     fields: list[Field] = []
     owners: dict[Cell, Field | None] = {}
@@ -51,7 +59,8 @@ def read_fields(cells: Sequence[Cell]) -> list[tuple[str, str]]:
         for cell in row:
             if any(cell in lines for lines in beside.values()):
                 continue
-            for key, piece in _split(cell, _section_of(cell, fields)):
+            placed = [(_clean_key(cell.text), cell)] if cell in by_place else None
+            for key, piece in placed or _split(cell, _section_of(cell, fields)):
                 if key is not None:
                     fields.append(Field(key, piece, list(beside.get(cell, ()))))
                     owners.update(dict.fromkeys((piece, *fields[-1].pieces), fields[-1]))
@@ -61,6 +70,57 @@ def read_fields(cells: Sequence[Cell]) -> list[tuple[str, str]]:
                     if owner is not None:
                         owner.pieces.append(piece)
     return [(found.key, _value(found.pieces)) for found in fields]
+
+
+def find_titles(cells: Sequence[Cell]) -> set[Cell]:
+    """Titles among all cells of a page: in the middle of the page, in larger letters than most of it, and no key.
+
+    Letters are compared by their width: the height of a box is less sure.
+    """
+    if not cells:
+        return set()
+    usual = median(map(letter_width, cells))
+    left, right = min(cell.left for cell in cells), max(cell.right for cell in cells)
+    return {
+        cell
+        for cell in cells
+        if letter_width(cell) > TITLE * usual
+        and abs(cell.left + cell.right - left - right) < 2 * CENTRED * (right - left)
+        and len(cell.text) > 3
+        and not _COLON.search(cell.text)
+        and not words.is_known_key(cell.text)
+    }
+
+
+def _keys_by_place(cells: Sequence[Cell]) -> set[Cell]:
+    """Words in columns of keys without colons that are keys by their place: below or above a known key, in its row or
+    the next one, and with a value that begins where that of a known key does."""
+    known = {cell for cell in cells if words.fold(cell.text) in words.known_keys() and not _COLON.search(cell.text)}
+    offsets = [
+        value.left - key.left for key in known if (value := _next_in_row(key, cells)) is not None and value not in known
+    ]
+    found: set[Cell] = set()
+    for cell in cells:
+        value = _next_in_row(cell, cells)
+        if (
+            cell not in known
+            and _BARE_KEY.fullmatch(cell.text)
+            and any(abs(cell.left - key.left) < ALIGNED * cell.height and _is_in_band(cell, key) for key in known)
+            and value is not None
+            and any(abs(value.left - cell.left - offset) < ALIGNED * cell.height for offset in offsets)
+        ):
+            found.add(cell)
+    return found
+
+
+def _is_in_band(cell: Cell, key: Cell) -> bool:
+    """Whether `cell` stands in the row of a known key or in the next one."""
+    return abs(cell.y - key.y) < NEXT_ROW * max(cell.height, key.height)
+
+
+def _next_in_row(cell: Cell, cells: Sequence[Cell]) -> Cell | None:
+    right = [other for other in cells if in_row(cell, other) and other.left >= cell.right]
+    return min(right, key=lambda other: other.left, default=None)
 
 
 def _is_key_alone(cell: Cell) -> bool:
@@ -210,6 +270,15 @@ def _bare_key(cell: Cell, section: Field | None) -> list[tuple[str | None, Cell]
 
     The colon may have become a stop (`床号；12`) or nothing (`性别男`); running text is not searched for such sections.
     """
+    tokens = [match.span() for match in re.finditer(r"\S+", cell.text)]
+    keys = [span for span in tokens if words.fold(cell.text[slice(*span)]) in words.known_keys()]
+    if len(keys) > 1 and keys[0] == tokens[0]:  # several keys with their values in one box
+        found: list[tuple[str | None, Cell]] = []
+        for (start, end), (following, _) in pairwise([*keys, (len(cell.text), 0)]):
+            found.append((_clean_key(cell.text[start:end]), part(cell, start, end)))
+            if cell.text[end:following].strip():
+                found.append((None, _trim(cell, end, following)))
+        return found
     text = cell.text.rstrip(" .;；。·,'，")
     if len(words.fold(text)) > 1 and words.fold(text) in words.known_keys() or _SIGNED_OR_DATED.fullmatch(text):
         return [(_clean_key(text), cell)]

@@ -22,7 +22,9 @@ def merge_spaced_words(cells: Sequence[Cell]) -> list[Cell]:
             while position < len(row) and _belong_together(cell, row[position]):
                 following = row[position]
                 height = max(cell.height, following.height)
-                cell = Cell(cell.text + following.text, cell.left, following.right, (cell.y + following.y) / 2, height)
+                cell = Cell(
+                    cell.text + following.text, cell.left, following.right, (cell.y + following.y) / 2, height, cell.box
+                )
                 position += 1
             merged.append(cell)
     return merged

@@ -4,6 +4,7 @@ Several tables may stand side by side (the header repeats) or below each other; 
 little crooked. What is read is what is printed: nothing is filled in.
 """
 
+import math
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -27,7 +28,9 @@ from rjua_meddqa.annotation.draft_rows import printed_row
 from rjua_meddqa.schema import PrintedRow
 
 _NUMBER_AND_UNIT = re.compile(r"([<>≤≥]?\s*\d+(?:\.\d+)?)\s+(\D\S*)")  # read as one box
-CLOSE_LINES = 1.3  # heights: lines within a cell are set closer than rows
+CLOSE_PITCH = 0.87  # of the smallest distance of two results: so near are lines of one cell
+LOOSE = 1.2  # times the distance of the nearest two lines: others of one cell are not further apart
+FARTHEST_LINE = 2.3  # heights between the middles of two lines of one cell
 
 
 @dataclass
@@ -39,13 +42,32 @@ class _Row:
         return max(cell.bottom for cells in ([self.anchor], *self.cells.values()) for cell in cells)
 
 
-def read_tables(cells: Sequence[Cell]) -> tuple[list[PrintedRow], set[Cell]]:
-    """Rows of all tables of a page, in reading order, and the cells that belong to tables (headers included)."""
+@dataclass(frozen=True)
+class Tables:
+    """All tables of a page.
+
+    Attributes:
+        rows: in reading order.
+        places: of each row, the number of its table (several may stand side by side) and the pieces of its cells, from
+            the left column to the right one; none where the header is not on the page.
+        used: cells that belong to tables, headers included.
+    """
+
+    rows: list[PrintedRow]
+    places: list[tuple[int, dict[str, list[Cell]]]]
+    used: set[Cell]
+
+
+def read_tables(cells: Sequence[Cell]) -> Tables:
+    """The tables of a page."""
     headers = find_headers(cells)
     if not headers:
-        return read_headerless(cells)
+        rows_found, used = read_headerless(cells)
+        return Tables(rows_found, [], used)
     found: list[PrintedRow] = []
+    places: list[tuple[int, dict[str, list[Cell]]]] = []
     used: set[Cell] = set()
+    count = 0
     for number, header in enumerate(headers):
         below = headers[number + 1] if number + 1 < len(headers) else None
         inside = cells_of_table(cells, header, below)
@@ -59,7 +81,10 @@ def read_tables(cells: Sequence[Cell]) -> tuple[list[PrintedRow], set[Cell]]:
         used.update(cell for cell in inside if cell.y <= end)  # what stands below the last row is no table
         for group, table in zip(groups, tables, strict=True):
             found += _read_group(group, table)
-    return found, used
+            roles = [column.role for column in sorted(group.columns, key=lambda column: column.header.left)]
+            places += [(count, {role: row.cells[role] for role in roles if row.cells.get(role)}) for row in table]
+            count += 1
+    return Tables(found, places, used)
 
 
 def _read_group(group: Group, table: list[_Row]) -> list[PrintedRow]:
@@ -76,16 +101,26 @@ def _read_group(group: Group, table: list[_Row]) -> list[PrintedRow]:
         unit = join_cells(row.cells.get(words.UNIT, [])).rstrip(".")
         if has_units and not unit and (number := _NUMBER_AND_UNIT.fullmatch(result)):
             result, unit = number.groups()
-        is_one_line = any(in_row(cell, row.anchor) for cell in row.cells.get(words.RANGE, []))
+        ranges = row.cells.get(words.RANGE, [])
+        is_one_line = any(in_row(cell, row.anchor) for cell in ranges) or _encloses(ranges, row.anchor)
         found.append(printed_row(item, result, reference, unit_case.get(unit.lower(), unit), flags, is_one_line))
     return found
+
+
+def _encloses(cells: list[Cell], anchor: Cell) -> bool:
+    """Whether the lines of a wrapped cell stand above and below the middle of a result."""
+    return bool(cells) and min(cell.top for cell in cells) < anchor.y < max(cell.bottom for cell in cells)
 
 
 def _rows_of(group: Group) -> list[_Row]:
     """Rows around results; then what wraps goes to the row it belongs to."""
     anchors = [_merge(cells) for cells in rows(group.of(words.RESULT))]
-    named = [cell for cell in group.of(words.RANGE) if any(in_row(cell, name) for name in group.of(words.ITEM))]
-    anchors += [cell for cell in named if not any(_is_beside_or_close(cell, anchor) for anchor in anchors)]
+    for run in _runs(group.of(words.RANGE), anchors):  # a range beside a name, without a result
+        is_named = any(in_row(run[0], name) for name in group.of(words.ITEM))
+        # a cell's lines stand around its result or begin beside it; those that end there begin with another row's range
+        results = [anchor for anchor in anchors if _encloses(run, anchor) or in_row(run[0], anchor, 0.8)]
+        if is_named and all(in_row(run[-1], result) and not in_row(run[0], result, 0.8) for result in results):
+            anchors.append(run[0])
     table = [_Row(anchor, {}) for anchor in sorted(anchors, key=lambda anchor: anchor.y)]
     for row in table:
         is_result = any(overlap(row.anchor, cell) > 0 and cell.y == row.anchor.y for cell in group.of(words.RESULT))
@@ -95,57 +130,55 @@ def _rows_of(group: Group) -> list[_Row]:
     return [row for row in table if row.cells.get(words.ITEM)]
 
 
-def _is_beside_or_close(cell: Cell, anchor: Cell) -> bool:
-    """Whether a range belongs to the row of a result: beside it, or a line of a wrapped cell below it."""
-    return in_row(cell, anchor, 0.8) or 0 < cell.y - anchor.y < CLOSE_LINES * cell.height
-
-
 def _merge(cells: list[Cell]) -> Cell:
     if len(cells) == 1:
         return cells[0]
     y, height = median(cell.y for cell in cells), max(cell.height for cell in cells)
-    return Cell(" ".join(cell.text for cell in cells), cells[0].left, cells[-1].right, y, height)
+    return Cell(" ".join(cell.text for cell in cells), cells[0].left, cells[-1].right, y, height, cells[0].box)
 
 
 def _share_out(cells: list[Cell], role: str, table: list[_Row]) -> None:
-    """Give the cells of a column to rows: those beside an anchor, then the lines that wrapped cells go on with."""
-    left: list[Cell] = []
-    for cell in cells:
-        row = min(table, key=lambda row: abs(row.anchor.y - cell.y), default=None)
-        if row is not None and in_row(cell, row.anchor, 0.6):
-            row.cells.setdefault(role, []).append(cell)
-        else:
-            left.append(cell)
-    for cell in sorted(left, key=lambda cell: cell.y):
-        row = _row_of_wrapped(cell, role, table)
-        if row is not None:
-            row.cells.setdefault(role, []).append(cell)
+    """Give the cells of a column to rows: a run of close lines is one wrapped cell of the row that it stands beside.
 
-
-def _row_of_wrapped(cell: Cell, role: str, table: list[_Row]) -> _Row | None:
-    """The row that a line between two results goes on with, or None for text that belongs to no row.
-
-    Where the row below has a cell of its own beside its result, cells begin at the top and the line belongs to the row
-    above; where it has none, cells are centred and the nearer row gets it.
+    A run beside several rows is no single cell: there each line goes to its own row, or on with the line above it.
     """
-    above = max((row for row in table if row.anchor.y <= cell.y), key=lambda row: row.anchor.y, default=None)
-    below = min((row for row in table if row.anchor.y > cell.y), key=lambda row: row.anchor.y, default=None)
-    is_nearer_below = below is not None and (above is None or below.anchor.y - cell.y < cell.y - above.anchor.y)
-    if is_nearer_below and not _has_own(below, role):
-        return below if below.anchor.y - cell.y < 2.5 * cell.height else None
-    if above is None:
-        return None
-    lines = above.cells.get(role, [])
-    if not lines:
-        return above if cell.y - above.anchor.y < 1.6 * cell.height else None
-    last = max(lines, key=lambda line: line.y)
-    if cell.top - last.bottom > 0.9 * cell.height:
-        return None
-    return above if role != words.ITEM or _goes_on(last, cell, table) else None
+    for run in _runs(cells, [row.anchor for row in table]):
+        beside = [row for row in table if run[0].top < row.anchor.y < run[-1].bottom]
+        if len(beside) == 1:
+            beside[0].cells.setdefault(role, []).extend(run)
+            continue
+        owner = None
+        for cell in run:
+            own = [row for row in beside if in_row(cell, row.anchor, 0.6)]
+            if own:
+                owner = min(own, key=lambda row: abs(row.anchor.y - cell.y))
+            elif role == words.ITEM and not (owner and _goes_on(owner.cells[role][-1], cell, table)):
+                owner = None  # a name without a result, such as the title of a panel
+            if owner is not None:
+                owner.cells.setdefault(role, []).append(cell)
 
 
-def _has_own(row: _Row, role: str) -> bool:
-    return any(in_row(cell, row.anchor, 0.6) for cell in row.cells.get(role, []))
+def _runs(cells: list[Cell], anchors: list[Cell]) -> list[list[Cell]]:
+    """A column's cells from top to bottom, cut where a line is further from the one above than lines of a cell are.
+
+    Where the nearest two lines are nearer than any two results, the column has wrapped cells, set as close as these.
+    """
+    ordered = sorted(cells, key=lambda cell: (cell.y, cell.left))
+    steps = [below.y - above.y for above, below in pairwise(ordered) if not in_row(above, below)]
+    least = min(steps, default=0.0)
+    results = sorted(anchor.y for anchor in anchors)
+    is_wrapped = least < CLOSE_PITCH * min((b - a for a, b in pairwise(results)), default=math.inf)
+    found: list[list[Cell]] = []
+    for cell in ordered:
+        last = found[-1][-1] if found else None
+        if last is not None and (
+            in_row(cell, last)
+            or (is_wrapped and cell.y - last.y < min(LOOSE * least, FARTHEST_LINE * max(cell.height, last.height)))
+        ):
+            found[-1].append(cell)
+        else:
+            found.append([cell])
+    return found
 
 
 def _goes_on(line: Cell, following: Cell, table: list[_Row]) -> bool:
@@ -161,9 +194,7 @@ def _goes_on(line: Cell, following: Cell, table: list[_Row]) -> bool:
     if line.right < max(cell.right for cell in names) - 2 * line.height or width(following) >= width(line):
         return False
     next_column = min(row.anchor.left for row in table)
-    pitches = [below.anchor.y - above.anchor.y for above, below in pairwise(table)]
-    is_close = bool(pitches) and following.y - line.y < 0.9 * min(pitches)
-    return is_close or next_column - line.right < 2.5 * line.height
+    return next_column - line.right < 2.5 * line.height
 
 
 def _numbering(names: list[str], group: Group) -> list[str]:

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rjua_meddqa.annotation.cells import cell_of, level
-from rjua_meddqa.annotation.draft_fields import read_fields
+from rjua_meddqa.annotation.cells import cells_of
+from rjua_meddqa.annotation.draft_fields import find_titles, read_fields
 from rjua_meddqa.annotation.draft_rows import judge_row, quadruplet
 from rjua_meddqa.annotation.draft_spacing import merge_spaced_words
 from rjua_meddqa.annotation.draft_tables import read_tables
@@ -51,12 +51,12 @@ class Draft:
 
 def draft(restored: "RestoredText") -> Draft:
     """Key-values and quadruplets of a restored page."""
-    boxes = [box for line in restored.lines for box in line if box.text.strip()]
-    cells = merge_spaced_words(level([cell_of(box) for box in boxes], boxes))
-    printed, used = read_tables(cells)
-    key_values = tuple(read_fields([cell for cell in cells if cell not in used]))
+    cells = merge_spaced_words(cells_of([box for line in restored.body for box in line]))
+    tables = read_tables(cells)
+    taken = tables.used | find_titles(cells)
+    key_values = tuple(read_fields([cell for cell in cells if cell not in taken]))
     patient = patient_of(key_values)
-    rows = tuple(judge_row(row, patient) for row in printed)
+    rows = tuple(judge_row(row, patient) for row in tables.rows)
     return Draft(key_values, tuple(map(quadruplet, rows)), rows)
 
 

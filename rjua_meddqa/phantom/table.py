@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from rjua_meddqa.phantom.layout import Style
 
 WRAP_LEADING = 1.2  # of the lines within a cell, in character heights
-GAP = 40  # pixels between two blocks whose rows do not line up
 Cell = tuple[str, ...]  # its lines
 
 
@@ -54,18 +53,19 @@ def put_table(sheet: Sheet, report: Report, style: "Style") -> None:
     ]
     top = sheet.y
     tops = _tops(blocks, cells, style, top)
-    lines = [(line, block) for line in range(per_block + 1) for block in range(len(blocks))]
-    for line, block in sorted(lines, key=lambda place: place[1] if style.table.apart else 0):
-        if line < len(blocks[block]):
-            x = MARGIN + block * sum(widths)
-            room = tops[block][line + 1] - tops[block][line] - _extra(line, style)
-            sheet.y = tops[block][line]
-            _put_row(sheet, cells[blocks[block][line]], x, widths, room, style)
-            if style.lined or line == 0:
-                sheet.rule(x, x + sum(widths), 1)
-            if line == 0 and not style.lined:
-                sheet.y += round(room)
-                sheet.rule(x, x + sum(widths), 1)
+    places = [
+        (line, block) for line in range(per_block + 1) for block in range(len(blocks)) if line < len(blocks[block])
+    ]
+    for line, block in sorted(places, key=lambda place: tops[place[1]][place[0]]):  # from the top down
+        x = MARGIN + block * sum(widths)
+        room = tops[block][line + 1] - tops[block][line] - _extra(line, style)
+        sheet.y = tops[block][line]
+        _put_row(sheet, cells[blocks[block][line]], x, widths, style)
+        if style.lined or line == 0:
+            sheet.rule(x, x + sum(widths), 1)
+        if line == 0 and not style.lined:
+            sheet.y += round(room)
+            sheet.rule(x, x + sum(widths), 1)
     sheet.y = max(column[-1] for column in tops)
     sheet.rule(MARGIN, style.width - MARGIN, 1)
     if style.lined:
@@ -80,7 +80,7 @@ def table_width(report: Report, style: "Style", font: "Path") -> int:
     return math.ceil(2 * MARGIN + style.blocks * sum(needed))
 
 
-def _put_row(sheet: Sheet, row: tuple[Cell, ...], x: float, widths: list[float], room: float, style: "Style") -> None:
+def _put_row(sheet: Sheet, row: tuple[Cell, ...], x: float, widths: list[float], style: "Style") -> None:
     leading, size = round(style.size * WRAP_LEADING), style.size
     most = max(map(len, row))
     for width, cell in zip(widths, row, strict=True):

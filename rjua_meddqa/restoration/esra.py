@@ -16,6 +16,7 @@ from itertools import accumulate, pairwise
 from typing import Literal
 
 from medvqa_core.errors import ConfigError, InputError
+from rjua_meddqa.annotation.cells import join_wrapped
 from rjua_meddqa.schema import Box
 
 LINE_DISCOUNT = 0.15  # r* (Appendix C)
@@ -27,10 +28,19 @@ Layout = Literal["paper", "absolute"]
 
 @dataclass(frozen=True, slots=True)
 class RestoredText:
-    """Boxes of each line from left to right, lines from top to bottom, and the text that they make."""
+    """Boxes of each line from left to right, lines from top to bottom, and the text that they make.
+
+    The last `beside` lines hold what stands beside the page's text, a box each: in its margin, or on a picture.
+    """
 
     lines: tuple[tuple[Box, ...], ...]
     text: str
+    beside: int = 0
+
+    @property
+    def body(self) -> tuple[tuple[Box, ...], ...]:
+        """The lines of the page's text."""
+        return self.lines[: len(self.lines) - self.beside]
 
 
 def restore(
@@ -54,15 +64,29 @@ def restore(
         InputError: a box without height or width, or with a coordinate that is no finite number or beyond FARTHEST.
         ConfigError: `r`, `l` or `layout` out of range.
     """
+    check_parameters(boxes, r, l, layout)
+    lines = split_lines(boxes, r)
+    return RestoredText(lines, write_text(lines, l, layout))
+
+
+def check_parameters(boxes: Sequence[Box], r: float, l: float, layout: Layout) -> None:  # noqa: E741
+    """Raises what `restore` raises."""
     if not (0 <= r <= 1 and 0 <= l <= 1):
         raise ConfigError(f"ESRA: r = {r}, l = {l}; both lie between 0 and 1 (the paper's are 0.15 and 0.7)")
     if layout not in ("paper", "absolute"):
         raise ConfigError(f"ESRA: layout {layout!r} is unknown; allowed: paper, absolute")
     for number, box in enumerate(boxes):
         check_box(box, f"box {number}")
-    lines = split_lines(boxes, r)
-    join = _Joiner(lines, l) if layout == "paper" else _Padder(lines)
-    return RestoredText(lines, "\n".join(map(join, lines)))
+
+
+def write_text(
+    lines: Sequence[Sequence[Box]],
+    l: float = SPACE_FACTOR,  # noqa: E741
+    layout: Layout = "paper",
+    join_wraps: bool = False,
+) -> str:
+    """Steps 3 and 4: the text of `lines`; with `join_wraps` the lines of a wrapped cell go on without a gap."""
+    return "\n".join(map(_Joiner(lines, l, join_wraps) if layout == "paper" else _Padder(lines, join_wraps), lines))
 
 
 def check_box(box: Box, where: str) -> None:
@@ -126,28 +150,43 @@ def cluster_starts(values: Sequence[float], k: int) -> list[int]:
 class _Joiner:
     """Step 4: neighbours of a line, with spaces in proportion to the gap between them (equation 6)."""
 
-    def __init__(self, lines: Sequence[Sequence[Box]], factor: float) -> None:
+    def __init__(self, lines: Sequence[Sequence[Box]], factor: float, join_wraps: bool) -> None:
+        self.join_wraps = join_wraps
         self.spaces_per_pixel = factor / character_width(lines)
 
     def __call__(self, line: Sequence[Box]) -> str:
-        parts = [line[0].text]
+        text, right = line[0].text, line[0].right
         for before, box in pairwise(line):
-            parts += (" " * max(round((box.left - before.right) * self.spaces_per_pixel), 1), box.text)
-        return "".join(parts)
+            if self.join_wraps and goes_on(before, box):
+                text, right = join_wrapped(text, box.text), max(right, box.right)
+            else:
+                text += " " * max(round((box.left - right) * self.spaces_per_pixel), 1) + box.text
+                right = box.right
+        return text
+
+
+def goes_on(box: Box, following: Box) -> bool:
+    """Whether `following` is a line below `box` in one wrapped cell, where both share a line of the page."""
+    return following.left < box.right and (following.top + following.bottom) / 2 > box.bottom
 
 
 class _Padder:
     """The released code's spacing: each box starts at the column of its place on the page, or one space further."""
 
-    def __init__(self, lines: Sequence[Sequence[Box]]) -> None:
+    def __init__(self, lines: Sequence[Sequence[Box]], join_wraps: bool) -> None:
+        self.join_wraps = join_wraps
         longest = max(lines, key=lambda line: sum(len(box.text) for box in line), default=())
         characters = sum(len(box.text) for box in longest)
         self.width = sum(box.width for box in longest) / characters if characters else 1.0
         self.left = min((box.left for line in lines for box in line), default=0.0)
 
     def __call__(self, line: Sequence[Box]) -> str:
-        text = ""
+        text, before = "", None
         for box in line:
             column = round((box.left - self.left) / self.width)
-            text += " " * max(column - len(text), 1 if text else 0) + box.text
+            if self.join_wraps and before is not None and goes_on(before, box):
+                text = join_wrapped(text, box.text)
+            else:
+                text += " " * max(column - len(text), 1 if text else 0) + box.text
+            before = box
         return text

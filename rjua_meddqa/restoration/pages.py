@@ -15,9 +15,10 @@ from medvqa_core.files import atomic_file, make_folder
 from medvqa_core.governance import Governance
 from medvqa_core.json_files import write_manifest
 from medvqa_core.store import RecordStore
-from rjua_meddqa.restoration.esra import RestoredText, restore
+from rjua_meddqa.restoration.esra import RestoredText
 from rjua_meddqa.restoration.images import find_images
 from rjua_meddqa.restoration.ocr import OcrEngine, boxes_from_json, boxes_to_json
+from rjua_meddqa.restoration.page_layout import lay_out
 from rjua_meddqa.restoration.quality import judge_type
 from rjua_meddqa.restoration.readings import Reading, fill_cache, open_cache, read_report, reading_key
 from rjua_meddqa.schema import Box
@@ -72,7 +73,7 @@ def restore_page(
     Args:
         cache: an open store of readings (`readings.open_cache`); without one, nothing is kept.
         image_type: photo | pdf | screenshot; only photos can be of low quality.
-        esra: parameters of `esra.restore`: r, l, layout.
+        esra: parameters of `page_layout.lay_out`: r, l, layout, join_wraps.
 
     Raises:
         InputError: the image cannot be read.
@@ -94,7 +95,9 @@ def page_of(image: str, reading: Reading, *, image_type: str = "photo", **esra: 
     fields = {name: reading[name] for name in _PLAIN_FIELDS}
     if (judged := judge_type(image_type)) is not None:
         fields["quality"], fields["quality_reason"] = judged
-    return Page(image, boxes=boxes, original_boxes=originals, restored=restore(boxes, **esra), **fields)
+    return Page(
+        image, boxes=boxes, original_boxes=originals, restored=lay_out(boxes, reading["on_picture"], **esra), **fields
+    )
 
 
 def restore_folder(
@@ -113,7 +116,7 @@ def restore_folder(
         out: folder for the cache, the pages and the manifest.
         workers: processes that read at the same time.
         governance: class of the images.
-        esra: parameters of `esra.restore`: r, l, layout.
+        esra: parameters of `page_layout.lay_out`: r, l, layout, join_wraps.
 
     Returns:
         Counts, and every image that holds no text or cannot be read.
@@ -122,7 +125,7 @@ def restore_folder(
         InputError: no image there, or not one of them can be read.
         ConfigError: the engine is not installed, a worker was killed, or a parameter is out of range.
     """
-    restore((), **esra)  # a wrong parameter is found before the work, not after it
+    lay_out((), **esra)  # a wrong parameter is found before the work, not after it
     paths = find_images(images) if isinstance(images, Path) else list(images)
     make_folder(out)
     empty = []
@@ -155,13 +158,14 @@ def read_pages(out: Path) -> Iterator[Page]:
 
 
 def to_json(page: Page) -> dict[str, Any]:
-    """A page as JSON values; `lines` holds numbers of `boxes`."""
+    """A page as JSON values; `lines` holds numbers of `boxes`, `beside` the number of lines beside the text."""
     numbers = {id(box): number for number, box in enumerate(page.boxes)}
     return {
         "image": page.image,
         **{name: getattr(page, name) for name in _PLAIN_FIELDS},
         "text": page.restored.text,
         "lines": [[numbers[id(box)] for box in line] for line in page.restored.lines],
+        "beside": page.restored.beside,
         "boxes": boxes_to_json(page.boxes),
         "original_boxes": boxes_to_json(page.original_boxes),
     }
@@ -176,7 +180,7 @@ def from_json(values: dict[str, Any], where: str) -> Page:
             image=values["image"],
             boxes=boxes,
             original_boxes=tuple(boxes_from_json(values["original_boxes"], where)),
-            restored=RestoredText(lines, values["text"]),
+            restored=RestoredText(lines, values["text"], values["beside"]),
             **{name: values[name] for name in _PLAIN_FIELDS},
         )
     except (KeyError, TypeError, IndexError) as error:

@@ -21,6 +21,7 @@ from medvqa_core.store import RecordStore, content_key
 from rjua_meddqa.restoration.images import open_report
 from rjua_meddqa.restoration.ocr import OcrEngine, boxes_from_json, boxes_to_json
 from rjua_meddqa.restoration.outline import load_cv2
+from rjua_meddqa.restoration.pictures import boxes_on_pictures
 from rjua_meddqa.restoration.quality import judge_quality
 from rjua_meddqa.restoration.rectify import RECTIFY_VERSION, rectify
 
@@ -62,6 +63,7 @@ def read_report(path: Path, engine: OcrEngine) -> Reading:
         "angle": round(page.angle, 2),
         "quality": quality,
         "quality_reason": reason,
+        "on_picture": boxes_on_pictures(image.pixels, page.original_boxes),
         **written,
     }
 

@@ -9,9 +9,9 @@ from medvqa_core.errors import InputError
 from medvqa_core.files import atomic_folder, make_folder
 from medvqa_core.governance import Governance
 from medvqa_core.json_files import write_manifest
-from rjua_meddqa.restoration.esra import restore
 from rjua_meddqa.restoration.images import find_images
 from rjua_meddqa.restoration.ocr import RapidOcrEngine, read_boxes, write_boxes
+from rjua_meddqa.restoration.page_layout import lay_out
 from rjua_meddqa.restoration.pages import PAGES, READINGS, Page, page_of, restore_folder, restore_page
 from rjua_meddqa.restoration.quality import judge_type
 from rjua_meddqa.restoration.readings import Readings, fill_cache, open_cache
@@ -55,7 +55,7 @@ def print_image(image: Path, parameters: dict[str, Any]) -> str:
 
 def print_boxes(boxes: Path, parameters: dict[str, Any]) -> str:
     """Text of a JSON file of boxes. Raises InputError where it cannot be read."""
-    return restore(read_boxes(boxes), **parameters).text
+    return lay_out(read_boxes(boxes), **parameters).text
 
 
 def judge_images(

@@ -523,3 +523,23 @@ def test_report_type_of_a_draft(text, report_type):
         "photo",
         "7",
     )
+
+
+def test_a_pages_title_is_no_patients_name():
+    rows = [box("姓名：", 160, 40), box("检验报告单", 250, 36, 28), box("仁安示范医院", 230, 0, 32)]
+    rows += lines([[(0, "性别：男"), (250, "年龄：23岁"), (500, "科别：急诊科")]], top=80)
+    assert fields(rows) == [("姓名", "无"), ("性别", "男"), ("年龄", "23岁"), ("科别", "急诊科")]
+    named = [box("姓名：", 160, 40), box("王小明", 230, 40), *rows[1:]]
+    assert ("姓名", "王小明") in fields([named[0], named[1], *rows[3:]])
+
+
+def test_an_unknown_word_in_a_column_of_keys_is_a_key():
+    rows = [[(0, "性别"), (100, "男"), (300, "年龄"), (400, "23岁")], [(0, "检测平台"), (100, "AU5800"), (300, "科别")]]
+    found = fields(lines(rows))
+    assert found == [("性别", "男"), ("年龄", "23岁"), ("检测平台", "AU5800"), ("科别", "无")]
+    elsewhere = [rows[0], [(50, "检测平台"), (220, "AU5800")]]
+    assert "检测平台" not in dict(fields(lines(elsewhere)))
+
+
+def test_several_keys_with_their_values_in_one_box():
+    assert fields([box("检查部位 泌尿系 检查方法 平扫", 0, 0)]) == [("检查部位", "泌尿系"), ("检查方法", "平扫")]

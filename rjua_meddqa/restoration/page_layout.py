@@ -1,0 +1,115 @@
+"""From boxes to the lines of a page, once, for its text and for its draft.
+
+ESRA cuts a page into lines of print. Two things that pages have are no lines: a cell of a table that wraps goes on in
+lines of its own, and text beside the page (up its margin, on a picture) falls between the lines that it stands next to.
+Here the lines of a wrapped cell go back to their row, which the reader of tables finds (`annotation/draft_tables.py`),
+and what stands beside the text goes to the end.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+
+from rjua_meddqa.annotation import report_words as words
+from rjua_meddqa.annotation.cells import Cell, cells_of
+from rjua_meddqa.annotation.cells import rows as cell_rows
+from rjua_meddqa.annotation.draft_spacing import merge_spaced_words
+from rjua_meddqa.annotation.draft_tables import read_tables
+from rjua_meddqa.restoration.esra import (
+    LINE_DISCOUNT,
+    SPACE_FACTOR,
+    Layout,
+    RestoredText,
+    check_parameters,
+    split_lines,
+    write_text,
+)
+from rjua_meddqa.schema import Box
+
+UPRIGHT = 1.5  # times its width: text of several characters in a box as high as this runs up or down the page
+
+
+def lay_out(
+    boxes: Sequence[Box],
+    on_picture: Collection[int] = (),
+    *,
+    r: float = LINE_DISCOUNT,
+    l: float = SPACE_FACTOR,  # noqa: E741 - the paper's name
+    layout: Layout = "paper",
+    join_wraps: bool | None = None,
+) -> RestoredText:
+    """Lines and text of a page.
+
+    Args:
+        boxes: in pixels of an upright page, in any order.
+        on_picture: numbers of the boxes that lie on a picture.
+        r, l, layout: of `esra.restore`.
+        join_wraps: whether wrapped cells go on in their row, and text beside the page goes to the end; None: where
+            `layout` is "paper". Without it, this is `esra.restore`.
+
+    Raises: what `esra.restore` raises.
+    """
+    check_parameters(boxes, r, l, layout)
+    if not (layout == "paper" if join_wraps is None else join_wraps):
+        lines = split_lines(boxes, r)
+        return RestoredText(lines, write_text(lines, l, layout))
+    aside = [number for number, box in enumerate(boxes) if number in on_picture or runs_up(box)]
+    body = [box for number, box in enumerate(boxes) if number not in aside]
+    lines = (*join_rows(split_lines(body, r)), *((boxes[number],) for number in aside))
+    return RestoredText(lines, write_text(lines, l, layout, join_wraps=True), beside=len(aside))
+
+
+def runs_up(box: Box) -> bool:
+    """Whether the text of `box` runs up or down the page: several characters in a box that is higher than wide."""
+    return len(box.text) > 1 and box.height > UPRIGHT * box.width
+
+
+def join_rows(lines: Sequence[Sequence[Box]]) -> tuple[tuple[Box, ...], ...]:
+    """`lines` with each row of a table on the line of its result, cell by cell; what is in no table stays.
+
+    Rows that ESRA took for one line are parted, unless their tables stand side by side.
+    """
+    boxes = [box for line in lines for box in line]
+    line_of = [number for number, line in enumerate(lines) for _ in line]
+    rows: dict[int, dict[int, list[list[list[int]]]]] = {}  # line: table: its rows, each a list of boxes per cell
+    taken: set[int] = set()
+    for table, columns in read_tables(merge_spaced_words(cells_of(boxes))).places:
+        if words.RESULT in columns:
+            own = line_of[columns[words.RESULT][0].box]
+            cells = [_unique((cell.box for cell in _in_order(column)), taken) for column in columns.values()]
+            rows.setdefault(own, {}).setdefault(table, []).append([cell for cell in cells if cell])
+    made: list[tuple[Box, ...]] = []
+    for number in range(len(lines)):
+        rest = [[n] for n, line in enumerate(line_of) if line == number and n not in taken]
+        for cells in _parted(rows.get(number, {}), rest, boxes):
+            ordered = sorted(cells, key=lambda cell: min(boxes[n].left for n in cell))
+            made.append(tuple(boxes[n] for cell in ordered for n in cell))
+    return tuple(made)
+
+
+def _in_order(cells: Sequence[Cell]) -> list[Cell]:
+    return [cell for row in cell_rows(cells) for cell in row]
+
+
+def _unique(numbers: Iterable[int], taken: set[int]) -> list[int]:
+    """`numbers` without those that are `taken`, which they are then."""
+    found = [number for number in dict.fromkeys(numbers) if number not in taken]
+    taken.update(found)
+    return found
+
+
+def _parted(
+    tables: dict[int, list[list[list[int]]]], rest: list[list[int]], boxes: Sequence[Box]
+) -> list[list[list[int]]]:
+    """The cells of one ESRA line by lines of print: the first rows of all tables in it, then the second ones."""
+    if not tables:
+        return [rest] if rest else []
+    most = max(map(len, tables.values()))
+    made = [[cell for rows in tables.values() if k < len(rows) for cell in rows[k]] for k in range(most)]
+    middles = [_middle([number for cell in cells[:1] for number in cell[:1]], boxes) for cells in made]
+    for cell in rest:
+        nearest = min(range(most), key=lambda k: abs(middles[k] - _middle(cell, boxes)))
+        made[nearest].append(cell)
+    return made
+
+
+def _middle(numbers: Sequence[int], boxes: Sequence[Box]) -> float:
+    return sum(boxes[n].top + boxes[n].bottom for n in numbers) / (2 * max(len(numbers), 1))
