@@ -17,6 +17,7 @@ lint: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
+	$(BIN)/mypy
 
 benchmarks: $(INSTALLED)
 	$(BIN)/python benchmarks/questions.py

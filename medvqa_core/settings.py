@@ -36,8 +36,9 @@ def value(
     """
     kinds = kind if isinstance(kind, tuple) else (kind,)
     rule = {"kinds": kinds, "low": low, "high": high, "choices": choices, "optional": optional, "above": above}
-    factory = {"default_factory": lambda: type(default)(default)} if isinstance(default, dict | list) else None
-    return dataclasses.field(metadata=rule, **(factory or {"default": default}))
+    if isinstance(default, dict | list):
+        return dataclasses.field(metadata=rule, default_factory=lambda: type(default)(default))
+    return dataclasses.field(metadata=rule, default=default)
 
 
 def read_section(section: type[Section], values: Any, where: str) -> Section:
@@ -51,7 +52,7 @@ def read_section(section: type[Section], values: Any, where: str) -> Section:
     """
     if not isinstance(values, Mapping):
         raise ConfigError(f"{where}: expected a section of keys and values, found {values!r}")
-    fields = {field.name: field for field in dataclasses.fields(section)}
+    fields = {field.name: field for field in dataclasses.fields(section)}  # type: ignore[arg-type]
     for key in values:
         check_key(key, tuple(fields), where)
     read = {key: _read_value(fields[key].metadata, value, f"{where}.{key}") for key, value in values.items()}

@@ -130,7 +130,8 @@ class BertScorer:
     def _rescale(self, triple: Triple) -> Triple:
         if self.baseline is None:
             return triple
-        return tuple((value - b) / (1 - b) for value, b in zip(triple, self.baseline, strict=True))
+        precision, recall, f1 = ((value - b) / (1 - b) for value, b in zip(triple, self.baseline, strict=True))
+        return precision, recall, f1
 
 
 def _match(pairs: list[tuple[str, str]], states: dict[str, tuple[Any, Any]]) -> list[Triple | None]:
@@ -215,13 +216,14 @@ def _as_baseline(baseline: Sequence[float] | str | Path | None, layer: int) -> T
     values = _read_baseline(Path(baseline), layer) if isinstance(baseline, str | Path) else tuple(baseline)
     if len(values) != 3 or not all(isinstance(v, int | float) and -1 <= v < 1 for v in values):
         raise ConfigError(f"baseline {values!r}: three numbers below 1 are needed, for precision, recall and F1")
-    return values
+    return values[0], values[1], values[2]
 
 
 def _read_baseline(path: Path, layer: int) -> Triple:
     try:
         with path.open(encoding="utf-8", newline="") as file:
-            rows = {int(row["LAYER"]): tuple(float(row[name]) for name in "PRF") for row in csv.DictReader(file)}
+            table = list(csv.DictReader(file))
+        rows = {int(row["LAYER"]): (float(row["P"]), float(row["R"]), float(row["F"])) for row in table}
     except OSError as error:
         raise ConfigError(f"baseline {path}: {error.strerror}; give three numbers or a table LAYER,P,R,F") from error
     except (KeyError, TypeError, ValueError) as error:

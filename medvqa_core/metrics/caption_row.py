@@ -141,10 +141,10 @@ def load_scorer(
     """
     if profile not in PROFILES:
         raise ConfigError(f"profile {profile!r} is unknown; allowed: {', '.join(PROFILES)}")
-    if str(encoder) == NO_ENCODER or (encoder is None and profile == DEFAULT):
+    if str(encoder) == NO_ENCODER:
         return None
     if profile == DEFAULT:
-        return BertScorer(encoder, layer, baseline, device=device, text=spaced)
+        return None if encoder is None else BertScorer(encoder, layer, baseline, device=device, text=spaced)
     if layer != PAPER_LAYER or baseline is not None:
         raise ConfigError(f"profile 'paper' fixes layer {PAPER_LAYER} and its baseline; use the profile 'default'")
     if str(encoder) == "minilm":
@@ -160,7 +160,7 @@ def _bert_score_notes(scorer: BertScorer | None) -> list[str]:
 
 def _merge(parts: list[Scores]) -> tuple[dict, dict, dict]:
     values: dict[str, float | None] = {}
-    samples: dict[str, list[float | None]] = {}
+    samples: dict[str, Sequence[float | None]] = {}
     unscorable: dict[str, int] = {}
     for part in parts:
         values |= part.corpus

@@ -8,6 +8,7 @@ import csv
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from medvqa_core.errors import ConfigError, InputError
 
@@ -64,7 +65,7 @@ def read_ratings(path: Path | str, orders: Mapping[str, Iterable[str]] | None = 
 
 
 def collect_ratings(
-    rows: Iterable[tuple[str, Mapping[str, str | None]]],
+    rows: Iterable[tuple[str, Mapping[Any, Any]]],
     columns: Iterable[str],
     orders: Mapping[str, Iterable[str]] | None = None,
     where: str = "ratings",
