@@ -3,7 +3,8 @@
 import sys
 from pathlib import Path
 
-from mimic_cxr_vqa.generation.answers import answer_questions, load_engine
+from mimic_cxr_vqa.generation.answers import answer_questions
+from mimic_cxr_vqa.generation.extractive import ExtractiveEngine
 from mimic_cxr_vqa.generation.question_writer import write_questions
 from mimic_cxr_vqa.phantom.tree import write_phantom
 from mimic_cxr_vqa.release_writer import write_release
@@ -15,6 +16,6 @@ tree, workspace = out / "phantom", Workspace(out / "cxr")
 
 write_phantom(tree, studies=40, seed=1, size=72)  # a tree in the layout of MIMIC-CXR-JPG
 manifest = write_questions(read_studies(tree), workspace, seed=0)
-counts = answer_questions(workspace, load_engine("extractive"))  # goes on where it stopped
+counts = answer_questions(workspace, ExtractiveEngine())  # goes on where it stopped
 write_release(workspace)
 print(f"{manifest['counts']['questions']} questions, {counts['answered']} answered; the release: {workspace.release}")

@@ -8,8 +8,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from medvqa_core.llm.engines import Reply
 from mimic_cxr_vqa.generation.answers import answer_questions
-from mimic_cxr_vqa.generation.engines import AnswerReply, AnswerRequest
+from mimic_cxr_vqa.generation.engines import AnswerRequest
 from mimic_cxr_vqa.generation.question_writer import write_questions
 from mimic_cxr_vqa.release_writer import write_release
 from mimic_cxr_vqa.sources.physionet import read_studies
@@ -19,15 +20,19 @@ from mimic_cxr_vqa.workspace import Workspace
 class FirstSentence:
     """Answers every question with the first sentence of the findings. Not a good engine."""
 
-    name, model, revision = "first-sentence", "none", "1"
-    prompt_version, temperature, seed = "none", 0.0, 0
+    name = "first-sentence"
+    settings = {  # what the answers depend on; it goes into every row's provenance
+        **{"engine": "first-sentence", "model": "none", "revision": "1", "prompt_version": "none"},
+        **{"temperature": 0.0, "seed": 0},
+    }
     endpoint = None  # nothing leaves this process
+    in_flight = 64  # studies that are asked about at once
 
-    async def answer(self, requests: Sequence[AnswerRequest]) -> list[AnswerReply]:
+    async def answer(self, requests: Sequence[AnswerRequest]) -> list[Reply]:
         replies = []
         for request in requests:
             sentence = request.findings.partition(".")[0].strip()
-            replies.append(AnswerReply(sentence + ".") if sentence else AnswerReply(None, "no sentence"))
+            replies.append(Reply(sentence + ".") if sentence else Reply(None, "no sentence"))
         return replies
 
 

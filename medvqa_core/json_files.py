@@ -1,10 +1,9 @@
-"""JSON files and manifests, in and out, and digests of content: one way for every step that leaves files behind.
+"""JSON files and manifests, in and out: one way for every step that leaves files behind.
 
 A manifest is the `manifest.json` of a folder that a step wrote: an object with "kind" (which step), "governance" (the
 class of what is in the folder) and what that step adds.
 """
 
-import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -98,24 +97,3 @@ def write_manifest(folder: Path, manifest: Mapping[str, Any], **layout: Any) -> 
 def plain(value: Any) -> Any:
     """`value` as it comes back from a JSON file: tuples as lists, keys as strings."""
     return json.loads(json.dumps(value))
-
-
-def digest(content: str | bytes) -> str:
-    """SHA-256 of a text (as UTF-8) or of bytes, 64 hex digits."""
-    return hashlib.sha256(content.encode() if isinstance(content, str) else content).hexdigest()
-
-
-def digest_file(path: Path, algorithm: Any = "sha256") -> str:
-    """Digest of a file's content in hex digits.
-
-    Args:
-        algorithm: what `hashlib.file_digest` takes.
-
-    Raises:
-        InputError: the file cannot be read.
-    """
-    try:
-        with open(path, "rb") as file:
-            return hashlib.file_digest(file, algorithm).hexdigest()
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror or error}); check the path") from None

@@ -13,8 +13,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
+from medvqa_core.digests import digest_file
 from medvqa_core.errors import OutputError
-from medvqa_core.json_files import digest_file, write_json
+from medvqa_core.json_files import write_json
 from medvqa_core.progress import track
 
 _Entry = tuple[int, int, str]

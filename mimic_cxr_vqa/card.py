@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import hub_cards
+from medvqa_core.digests import digest
 from medvqa_core.governance import Governance
-from medvqa_core.json_files import digest
 
 LICENSES = {
     Governance.OPEN: {"license": "apache-2.0"},

@@ -86,10 +86,12 @@ def answer(
     retry_failed: Annotated[bool, typer.Option(help="Ask failed questions again.")] = False,
 ) -> None:
     """Answer the questions; a stopped run goes on where it was."""
-    from mimic_cxr_vqa.generation.answers import answer_questions, load_engine
+    from medvqa_core.llm.engines import load_engine
+    from mimic_cxr_vqa.generation.answers import answer_questions
+    from mimic_cxr_vqa.generation.engines import ENGINES
     from mimic_cxr_vqa.workspace import Workspace
 
-    counts = answer_questions(Workspace(out), load_engine(engine), retry_failed)
+    counts = answer_questions(Workspace(out), load_engine(ENGINES, engine), retry_failed)
     if not counts["asked"]:
         typer.echo("every question has an answer already; nothing was asked")
     _echo_counts(counts)

@@ -14,10 +14,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from medvqa_core.digests import digest
 from medvqa_core.errors import InputError
 from medvqa_core.files import MANIFEST, atomic_folder, join_under
 from medvqa_core.governance import Governance
-from medvqa_core.json_files import digest, read_json, read_manifest, read_object, write_json, write_manifest
+from medvqa_core.json_files import read_json, read_manifest, read_object, write_json, write_manifest
 from medvqa_core.progress import track
 from mimic_cxr_vqa.authors_csv import read_authors_csv, write_authors_csv
 from mimic_cxr_vqa.class_floor import class_of_csv, class_of_tables, describe_files, refuse_changed

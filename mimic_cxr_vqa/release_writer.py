@@ -9,6 +9,7 @@ Images are referred to, never copied. The same inputs give the same bytes.
 """
 
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +17,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from medvqa_core.digests import digest_file
 from medvqa_core.errors import ConfigError, InputError
 from medvqa_core.files import atomic_folder
-from medvqa_core.json_files import digest_file, write_manifest
+from medvqa_core.json_files import write_manifest
 from medvqa_core.progress import track
-from medvqa_core.store import RecordStore
+from medvqa_core.runs.predictions import Prediction, PredictionStore
 from mimic_cxr_vqa.answer_types import answer_types
 from mimic_cxr_vqa.card import CARD, content_digest, write_card
 from mimic_cxr_vqa.class_floor import describe_files
-from mimic_cxr_vqa.generation.answers import AnswerSettings, iterate_requests, request_key
+from mimic_cxr_vqa.generation.answer_keys import answer_keys, hex_keys, open_answers
 from mimic_cxr_vqa.parquet_files import WRITING, iterate_parquet, read_table
 from mimic_cxr_vqa.schema import PROVENANCE_TYPE, QA_SCHEMA, SPLITS, STUDY_SCHEMA
 from mimic_cxr_vqa.workspace import FORMAT, RELEASE_KIND, Workspace
@@ -55,9 +57,9 @@ def write_release(
     questions = workspace.manifest()
     drawn = describe_questions(workspace)
     governance = workspace.governance()
-    with RecordStore(workspace.answers, "answers", governance, None, read_only=True) as store:
-        settings = AnswerSettings.read(store)
-        answers, counts = _collect_answers(workspace, store, settings, flagged)
+    with open_answers(workspace, governance) as store:
+        settings = store.settings
+        answers, counts = _collect_answers(answer_keys(workspace, settings), store, flagged)
     if counts["missing"] and not allow_missing:
         raise InputError(
             f"{counts['missing']} of {questions['counts']['questions']} questions have no answer yet; "
@@ -76,7 +78,7 @@ def write_release(
             "source": questions["source"],
             "governance": str(governance),
             "seed": questions["seed"],
-            "answers": vars(settings),
+            "answers": settings,
             "questions": drawn,
             "counts": {**questions["counts"], **{name: counts[name] for name in sorted(counts)}},
             "label_counts": questions["label_counts"],
@@ -95,35 +97,30 @@ def describe_questions(workspace: Workspace) -> str:
     return digest_file(workspace.questions / "questions.parquet")
 
 
-def _collect_answers(
-    workspace: Workspace, store: RecordStore, settings: AnswerSettings, flagged: str
-) -> tuple[pa.Table, Counter]:
+def _collect_answers(keys: pa.Table, store: PredictionStore, flagged: str) -> tuple[pa.Table, Counter]:
     """One row per question, in their order: answer (null: leave the row out), attempts, lint rules."""
     counts = Counter(rows=0, missing=0, failed=0, flagged=0, flagged_dropped=0)
     schema = pa.schema([("answer", pa.string()), ("attempts", pa.int8()), ("lint", pa.list_(pa.string()))])
-    batches, rows = [], []
-    for study in track(iterate_requests(workspace), "Collecting answers", total=workspace.studies_with_questions()):
-        for request in study:
-            record = store.get(request_key(request, settings))
-            if record is None:
-                counts["missing"] += 1
-            elif record["error"] is None and not isinstance(record["answer"], str):
-                raise InputError(f"{workspace.answers}: the record of {request.qa_id} holds no answer; remove its line")
-            elif record["error"] is not None:
-                counts["failed"] += 1
-            elif record["lint"] and flagged == "drop":
-                counts["flagged_dropped"] += 1
-            else:
-                counts["flagged"] += bool(record["lint"])
-                counts["rows"] += 1
-                rows.append((record["answer"], record["attempts"], record["lint"]))
-                continue
-            rows.append((None, None, []))
-        if len(rows) >= ROWS_PER_BATCH:
-            batches.append(_as_batch(rows, schema))
-            rows = []
-    batches.append(_as_batch(rows, schema))
+    batches = []
+    for start in track(range(0, len(keys), ROWS_PER_BATCH), "Collecting answers"):
+        rows = [_answer_of(store.find(key), flagged, counts) for key in hex_keys(keys, start, ROWS_PER_BATCH)]
+        batches.append(_as_batch(rows, schema))
     return pa.Table.from_batches(batches, schema), counts
+
+
+def _answer_of(found: Prediction | None, flagged: str, counts: Counter) -> tuple:
+    """Answer, attempts and lint rules of one question; the first two null where it has no answer to release."""
+    if found is None:
+        counts["missing"] += 1
+    elif found.error is not None:
+        counts["failed"] += 1
+    elif found.details["lint"] and flagged == "drop":
+        counts["flagged_dropped"] += 1
+    else:
+        counts["flagged"] += bool(found.details["lint"])
+        counts["rows"] += 1
+        return found.answer, found.details["attempts"], found.details["lint"]
+    return None, None, []
 
 
 def _as_batch(rows: list[tuple], schema: pa.Schema) -> pa.RecordBatch:
@@ -134,7 +131,7 @@ def _as_batch(rows: list[tuple], schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _write_shards(
-    workspace: Workspace, answers: pa.Table, settings: AnswerSettings, folder: Path, rows_per_shard: int
+    workspace: Workspace, answers: pa.Table, settings: Mapping[str, Any], folder: Path, rows_per_shard: int
 ) -> dict[str, dict[str, int]]:
     """Write the shards of every split; returns rows, studies and shards per split."""
     studies = read_table(workspace.questions / "studies.parquet")
@@ -151,12 +148,12 @@ def _write_shards(
     return {split: writers[split].finish() for split in SPLITS if split in writers}
 
 
-def _qa_rows(questions: pa.RecordBatch, answers: pa.Table, settings: AnswerSettings) -> pa.Table:
+def _qa_rows(questions: pa.RecordBatch, answers: pa.Table, settings: Mapping[str, Any]) -> pa.Table:
     """QA rows of the questions that have an answer."""
     has_answer = pc.is_valid(answers["answer"])
     questions = pa.Table.from_batches([questions]).filter(has_answer)
     answers = answers.filter(has_answer).combine_chunks()
-    constant = {f.name: pa.scalar(vars(settings)[f.name], f.type) for f in PROVENANCE_TYPE if f.name in vars(settings)}
+    constant = {f.name: pa.scalar(settings[f.name], f.type) for f in PROVENANCE_TYPE if f.name in settings}
     columns = [
         pa.repeat(constant[f.name], len(answers)) if f.name in constant else answers[f.name].combine_chunks()
         for f in PROVENANCE_TYPE

@@ -10,7 +10,8 @@ import tempfile
 from pathlib import Path
 
 from medvqa_core.files import atomic_folder
-from mimic_cxr_vqa.generation.answers import answer_questions, load_engine
+from mimic_cxr_vqa.generation.answers import answer_questions
+from mimic_cxr_vqa.generation.extractive import ExtractiveEngine
 from mimic_cxr_vqa.generation.question_writer import write_questions
 from mimic_cxr_vqa.phantom.tree import write_phantom
 from mimic_cxr_vqa.release_writer import write_release
@@ -32,7 +33,7 @@ def write_sample(folder: Path) -> None:
         tree, workspace = Path(scratch, "phantom"), Workspace(Path(scratch, "cxr"))
         write_phantom(tree, STUDIES, seed=SEED, size=IMAGE_SIZE)
         write_questions(read_studies(tree), workspace, SEED)
-        answer_questions(workspace, load_engine("extractive"))
+        answer_questions(workspace, ExtractiveEngine())
         write_release(workspace)
         with atomic_folder(folder, RELEASE_KIND) as partial:
             shutil.copytree(workspace.release, partial, dirs_exist_ok=True)

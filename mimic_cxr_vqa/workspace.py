@@ -2,6 +2,7 @@
 
     <out>/questions/   studies.parquet, questions.parquet, manifest.json (appears complete, by rename)
     <out>/answers.jsonl                append-only store (medvqa_core.store), one record per question
+    <out>/answer_keys.parquet          which record answers which question (generation/answer_keys.py)
     <out>/release/                     the finished dataset (release_writer.py)
 
 `manifest.json` carries the governance class, the seed and the counts on to every later step.
@@ -33,6 +34,10 @@ class Workspace:
     @property
     def answers(self) -> Path:
         return self.root / "answers.jsonl"
+
+    @property
+    def answer_keys(self) -> Path:
+        return self.root / "answer_keys.parquet"
 
     @property
     def release(self) -> Path:

@@ -1,1 +1,1 @@
-"""Language models as engines: chat requests and replies, servers, replies read as JSON."""
+"""Engines: the interface, language models behind it, chat requests and replies, servers, replies read as JSON."""

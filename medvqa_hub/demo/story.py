@@ -44,7 +44,8 @@ def run_demo(out: Path, studies: int, seed: int, training_studies: int, reports:
 def _make_dataset(console: Console, out: Path, studies: int, seed: int) -> dict[str, Path]:
     """Chapters 1 to 5; what they made and where it is."""
     from mimic_cxr_vqa.contact_sheet import draw_contact_sheet
-    from mimic_cxr_vqa.generation.answers import answer_questions, load_engine
+    from mimic_cxr_vqa.generation.answers import answer_questions
+    from mimic_cxr_vqa.generation.extractive import ExtractiveEngine
     from mimic_cxr_vqa.generation.question_writer import write_questions
     from mimic_cxr_vqa.phantom.tree import write_phantom
     from mimic_cxr_vqa.release import open_release, record_last_release
@@ -61,7 +62,7 @@ def _make_dataset(console: Console, out: Path, studies: int, seed: int) -> dict[
     counts = write_questions(read_studies(tree), workspace, seed)["counts"]
     console.print(f"{counts['questions']:,} questions; {counts['studies_without_findings']} studies have no findings")
     console.print(Rule("3. Answers: sentences of the reports, no model"))
-    answered = answer_questions(workspace, load_engine("extractive"))
+    answered = answer_questions(workspace, ExtractiveEngine())
     console.print(f"{answered['answered']:,} answered, {answered['failed']} failed, {answered['flagged']} flagged")
     console.print(Rule("4. Release"))
     manifest = write_release(workspace)

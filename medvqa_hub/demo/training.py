@@ -56,7 +56,8 @@ def make_release(out: Path, studies: int, seed: int) -> tuple[Path, Path]:
     Raises:
         ConfigError: `out` holds studies of another number, seed or size.
     """
-    from mimic_cxr_vqa.generation.answers import answer_questions, load_engine
+    from mimic_cxr_vqa.generation.answers import answer_questions
+    from mimic_cxr_vqa.generation.extractive import ExtractiveEngine
     from mimic_cxr_vqa.generation.question_writer import write_questions
     from mimic_cxr_vqa.phantom.tree import write_phantom
     from mimic_cxr_vqa.release_writer import write_release
@@ -66,7 +67,7 @@ def make_release(out: Path, studies: int, seed: int) -> tuple[Path, Path]:
     tree, workspace = out / "phantom", Workspace(out / "cxr")
     write_phantom(tree, studies, seed=seed, size=IMAGE_SIZE)
     write_questions(read_studies(tree), workspace, seed)
-    answer_questions(workspace, load_engine("extractive"))
+    answer_questions(workspace, ExtractiveEngine())
     write_release(workspace)
     return workspace.release, tree
 

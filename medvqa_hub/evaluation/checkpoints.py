@@ -7,10 +7,10 @@ import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
+from medvqa_core.digests import digest_files
 from medvqa_core.errors import InputError, one_line
 from medvqa_core.governance import Governance
 from medvqa_core.json_files import read_json
-from medvqa_hub.evaluation.predictions import digest_files
 from medvqa_hub.families.table import FAMILIES
 from medvqa_hub.training.checkpoints import governance_of
 

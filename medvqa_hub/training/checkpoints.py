@@ -22,10 +22,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from medvqa_core.digests import digest_file
 from medvqa_core.errors import InputError, OutputError
 from medvqa_core.files import MANIFEST, atomic_folder, writing
 from medvqa_core.governance import Governance, parse
-from medvqa_core.json_files import digest_file, read_object, write_json, write_manifest
+from medvqa_core.json_files import read_object, write_json, write_manifest
 from medvqa_core.store import content_key
 
 CHECKPOINT, BEST = "training-checkpoint", "trained-model"  # kinds, in the manifests

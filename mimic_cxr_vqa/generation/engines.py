@@ -1,15 +1,12 @@
-"""The engine interface: what answers questions, whatever does it (rules, an in-process model, a server).
+"""What an engine is asked about a study (`medvqa_core.llm.engines` says what an engine is), and the bundled engines."""
 
-A call carries the questions of one or more studies; a study's questions come together, so that an engine can pay for
-the report once. This file decides nothing about prompts, parsing or re-asking: it only says what goes in and what
-comes out.
-"""
-
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Any
 
-from medvqa_core.replies import Reply
+from medvqa_core.errors import ConfigError
+from medvqa_core.llm.engines import Engine
+from mimic_cxr_vqa.schema import PROVENANCE_TYPE
 
 
 @dataclass(frozen=True)
@@ -32,33 +29,31 @@ class AnswerRequest:
     findings: str
     violations: tuple[str, ...] = ()
 
+    @property
+    def id(self) -> str:
+        """The qa_id, under the name that every request has it."""
+        return self.qa_id
 
-class AnswerReply(Reply):
-    """Reply to an AnswerRequest."""
+
+# What an engine's settings say, each a value in the rows' provenance; `attempts` and `lint` come from the run.
+SETTINGS = tuple(field.name for field in PROVENANCE_TYPE if field.name not in ("attempts", "lint"))
 
 
-@runtime_checkable
-class Engine(Protocol):
-    """What the answering stage needs of an engine; the attributes go into each row's provenance.
+def check_settings(settings: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """`settings` in their order, if they are those of an engine that answers for this dataset.
 
-    Attributes:
-        name: the kind of engine, as the command line spells it.
-        model: the model's name at its source.
-        revision: the exact version of the model (commit, digest, package version).
-        prompt_version: changes whenever the same request could be asked in other words.
-        temperature: sampling temperature; 0.0 is greedy.
-        seed: seed of the sampling.
-        endpoint: address that the text is sent to; None where nothing leaves the process.
+    Raises:
+        ConfigError: one is missing, or there is one that the rows' provenance has no place for.
     """
+    if set(settings) != set(SETTINGS):
+        raise ConfigError(f"{where}: settings {', '.join(settings) or 'none'}; needed are {', '.join(SETTINGS)}")
+    return {name: settings[name] for name in SETTINGS}
 
-    name: str
-    model: str
-    revision: str
-    prompt_version: str
-    temperature: float
-    seed: int
-    endpoint: str | None
 
-    async def answer(self, requests: Sequence[AnswerRequest]) -> list[AnswerReply]:
-        """Answer `requests`, in their order, one reply each. A failure inside one request becomes its reply's error."""
-        ...
+def _extractive() -> Engine:
+    from mimic_cxr_vqa.generation.extractive import ExtractiveEngine
+
+    return ExtractiveEngine()
+
+
+ENGINES: dict[str, Callable[[], Engine]] = {"extractive": _extractive}

@@ -11,7 +11,8 @@ What it does not do: join facts of several sentences, weigh them, or answer abou
 import re
 from collections.abc import Iterable, Sequence
 
-from mimic_cxr_vqa.generation.engines import AnswerReply, AnswerRequest
+from medvqa_core.llm.engines import Reply
+from mimic_cxr_vqa.generation.engines import AnswerRequest
 from mimic_cxr_vqa.generation.lint import lint
 from mimic_cxr_vqa.generation.phrasing import (
     AFFIRMED_PLAIN,
@@ -52,28 +53,34 @@ _HEART_PLAIN = {
 
 
 class ExtractiveEngine:
-    """An `engines.Engine` that answers by rules, in process and deterministically."""
+    """An engine that answers by rules, in process and deterministically."""
 
     name = "extractive"
-    model = "rules"
-    revision = PROMPT_VERSION
-    prompt_version = PROMPT_VERSION
-    temperature = 0.0
-    seed = 0
     endpoint: str | None = None
+    in_flight = 256
 
-    async def answer(self, requests: Sequence[AnswerRequest]) -> list[AnswerReply]:
+    def __init__(self) -> None:
+        self.settings = {
+            "engine": self.name,
+            "model": "rules",
+            "revision": PROMPT_VERSION,
+            "prompt_version": PROMPT_VERSION,
+            "temperature": 0.0,
+            "seed": 0,
+        }
+
+    async def answer(self, requests: Sequence[AnswerRequest]) -> list[Reply]:
         """Answer each request; a report is analysed once however many questions it has."""
         analyses: dict[str, Analysis] = {}
         replies = []
         for request in requests:
             problem = _find_problem(request)
             if problem:
-                replies.append(AnswerReply(None, f"{request.qa_id}: {problem}"))
+                replies.append(Reply(None, f"{request.qa_id}: {problem}"))
                 continue
             if request.findings not in analyses:
                 analyses[request.findings] = analyse(request.findings)
-            replies.append(AnswerReply(answer_from(analyses[request.findings], request)))
+            replies.append(Reply(answer_from(analyses[request.findings], request)))
         return replies
 
 

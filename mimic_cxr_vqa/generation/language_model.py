@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from medvqa_core.llm.chat import ChatReply, ChatRequest, Message
+from medvqa_core.llm.engines import Reply
 from medvqa_core.llm.json_reply import ReplyError, read_object, read_text
 from medvqa_core.llm.server import ChatServer
-from mimic_cxr_vqa.generation.engines import AnswerReply, AnswerRequest
+from mimic_cxr_vqa.generation.engines import AnswerRequest
 from mimic_cxr_vqa.generation.prompts import MANY_SCHEMA, ONE_SCHEMA, Prompt
 
 TOKENS_AN_ANSWER = 256
@@ -21,7 +22,7 @@ ALL = 0  # `questions_per_request`: all of a study's in one
 
 @dataclass
 class LanguageModel:
-    """Asks `server`; see `mimic_cxr_vqa.generation.engines.Engine` for what the attributes are.
+    """Asks `server`; see `medvqa_core.llm.engines.Engine` for what the attributes are.
 
     Args:
         questions_per_request: 1, more, or ALL.
@@ -34,9 +35,9 @@ class LanguageModel:
     seed: int = 0
     name: str = "server"
 
-    async def answer(self, requests: Sequence[AnswerRequest]) -> list[AnswerReply]:
+    async def answer(self, requests: Sequence[AnswerRequest]) -> list[Reply]:
         """Replies to a study's questions, in their order; the study keeps one slot of the server all the while."""
-        replies: dict[str, AnswerReply] = {}
+        replies: dict[str, Reply] = {}
         size = self.questions_per_request or len(requests)
         async with self.server.free.one():
             for start in range(0, len(requests), size):
@@ -48,16 +49,16 @@ class LanguageModel:
                         replies[request.qa_id] = await self._ask_one(request)
         return [replies[request.qa_id] for request in requests]
 
-    async def _ask_one(self, request: AnswerRequest) -> AnswerReply:
+    async def _ask_one(self, request: AnswerRequest) -> Reply:
         reply = await self._chat(self.prompt.system, [request], ONE_SCHEMA)
         if reply.text is None:
-            return AnswerReply(None, reply.error)
+            return Reply(None, reply.error)
         try:
-            return AnswerReply(read_answer(reply.text, request.question))
+            return Reply(read_answer(reply.text, request.question))
         except ReplyError as error:
-            return AnswerReply(None, str(error))
+            return Reply(None, str(error))
 
-    async def _ask_many(self, requests: Sequence[AnswerRequest]) -> dict[str, AnswerReply]:
+    async def _ask_many(self, requests: Sequence[AnswerRequest]) -> dict[str, Reply]:
         """The answers that came once and whole; the others are asked alone."""
         reply = await self._chat(self.prompt.system_many, requests, MANY_SCHEMA)
         if reply.text is None:
@@ -66,7 +67,7 @@ class LanguageModel:
             found = read_object(reply.text)
         except ReplyError:
             return {}
-        return {requests[n - 1].qa_id: AnswerReply(text) for n, text in read_answers(found, len(requests)).items()}
+        return {requests[n - 1].qa_id: Reply(text) for n, text in read_answers(found, len(requests)).items()}
 
     async def _chat(self, system: str, requests: Sequence[AnswerRequest], schema: dict[str, Any]) -> ChatReply:
         first = requests[0]

@@ -14,7 +14,7 @@ from itertools import islice
 
 import numpy as np
 
-from medvqa_core.json_files import digest
+from medvqa_core.digests import digest
 from mimic_cxr_vqa.schema import CHEXPERT_LABELS, NO_FINDING
 
 FIRST_SUBJECT, FIRST_STUDY = 90_000_000, 95_000_000  # + patient or study number, both counted from 1

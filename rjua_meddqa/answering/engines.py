@@ -8,10 +8,9 @@ whether ESRA is run for them.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from medvqa_core.errors import ConfigError
-from medvqa_core.replies import Reply
+from medvqa_core.llm.engines import Engine, Reply
 from rjua_meddqa.answering import rules as esra_rules
 from rjua_meddqa.schema import CONTENT_TASKS
 
@@ -40,40 +39,17 @@ class DocumentRequest:
     page: "Page | None" = None
 
 
-class DocumentReply(Reply):
-    """Reply to a DocumentRequest."""
-
-
 @runtime_checkable
-class DocumentEngine(Protocol):
-    """What the evaluation needs of an engine.
+class DocumentEngine(Engine, Protocol):
+    """What the evaluation needs of an engine; `answer` gets DocumentRequests that are all about one image.
 
     Attributes:
-        name: the kind of engine, as the command line spells it.
-        settings: everything that its answers depend on besides the request: model, revision, prompt, sampling.
         tasks: the tasks that it answers; others are not put to it.
         reads_pages: whether requests carry the restored page.
-        endpoint: address that text and images are sent to; None where nothing leaves the process.
-        images_at_once: calls of `answer` that may be under way together, on one event loop.
     """
 
-    name: str
-    settings: dict[str, Any]
     tasks: frozenset[str]
     reads_pages: bool
-    images_at_once: int
-    endpoint: str | None
-
-    async def answer(self, requests: Sequence[DocumentRequest]) -> list[DocumentReply]:
-        """Answer `requests`, all about one image, in their order, one reply each.
-
-        A failure inside one request is its reply's error.
-
-        Raises:
-            InputError: the image or its text cannot be used; all of its questions fail and the run goes on.
-            Whatever else is raised stops the run.
-        """
-        ...
 
 
 class EsraRules:
@@ -82,22 +58,15 @@ class EsraRules:
     name = esra_rules.NAME
     tasks = frozenset(CONTENT_TASKS)
     reads_pages = True
-    images_at_once = 1
+    in_flight = 1
     endpoint = None
 
     def __init__(self) -> None:
         self.settings = {"engine": self.name, "version": esra_rules.VERSION}
 
-    async def answer(self, requests: Sequence[DocumentRequest]) -> list[DocumentReply]:
-        """See `DocumentEngine.answer`."""
-        return [DocumentReply(esra_rules.answer(r.question, r.task, r.answer_type, r.page)) for r in requests]
+    async def answer(self, requests: Sequence[DocumentRequest]) -> list[Reply]:
+        """See `Engine.answer`."""
+        return [Reply(esra_rules.answer(r.question, r.task, r.answer_type, r.page)) for r in requests]
 
 
 ENGINES = {EsraRules.name: EsraRules}
-
-
-def load_engine(name: str) -> DocumentEngine:
-    """The engine called `name`. Raises ConfigError where there is none."""
-    if name not in ENGINES:
-        raise ConfigError(f"model {name!r}: there is no such engine; allowed: {', '.join(ENGINES)}")
-    return ENGINES[name]()

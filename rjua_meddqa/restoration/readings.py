@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from medvqa_core.digests import digest_file
 from medvqa_core.errors import ConfigError, InputError, MedvqaError, one_line
 from medvqa_core.governance import Governance
-from medvqa_core.json_files import digest_file
 from medvqa_core.progress import track
 from medvqa_core.store import RecordStore, content_key
 from rjua_meddqa.restoration.images import open_report

@@ -5,7 +5,8 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from mimic_cxr_vqa.generation.answers import answer_questions, load_engine
+from mimic_cxr_vqa.generation.answers import answer_questions
+from mimic_cxr_vqa.generation.extractive import ExtractiveEngine
 from mimic_cxr_vqa.generation.question_writer import write_questions
 from mimic_cxr_vqa.phantom.tree import write_phantom
 from mimic_cxr_vqa.release_writer import write_release
@@ -25,7 +26,7 @@ def build_release(folder: Path, studies: int = 24, seed: int = 0, size: int = 64
     tree, workspace = folder / "tree", Workspace(folder / "cxr")
     write_phantom(tree, studies, seed=seed, size=size)
     write_questions(read_studies(tree), workspace, seed)
-    answer_questions(workspace, load_engine("extractive"))
+    answer_questions(workspace, ExtractiveEngine())
     return Build(tree, workspace, write_release(workspace, **release_options))
 
 

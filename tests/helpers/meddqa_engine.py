@@ -6,8 +6,9 @@ from pathlib import Path
 
 from meddqa_data import write_folder
 
+from medvqa_core.llm.engines import Reply
 from rjua_meddqa.answering import engines as meddqa_engines
-from rjua_meddqa.answering.engines import DocumentReply, DocumentRequest
+from rjua_meddqa.answering.engines import DocumentRequest
 from rjua_meddqa.generation.questions import Options
 from rjua_meddqa.generation.reasoning_file import ReasoningQuestion, write_reasoning
 from rjua_meddqa.schema import ADVICE, CONTENT_TASKS, DISEASE, MULTIPLE_CHOICE, REASONING_TASKS, SHORT_ANSWER
@@ -42,12 +43,12 @@ class ScriptedEngine:
 
     def __init__(
         self,
-        reply: Callable[[DocumentRequest], str | DocumentReply],
+        reply: Callable[[DocumentRequest], str | Reply],
         endpoint: str | None = None,
-        images_at_once: int = 1,
+        in_flight: int = 1,
         delay: Callable[[str], float] = lambda image: 0,
     ) -> None:
-        self.reply, self.endpoint, self.images_at_once, self.delay = reply, endpoint, images_at_once, delay
+        self.reply, self.endpoint, self.in_flight, self.delay = reply, endpoint, in_flight, delay
         self.settings = {"engine": self.name, "revision": "1"}
         self.calls: list[list[DocumentRequest]] = []
         self.under_way = self.most_under_way = 0
@@ -56,14 +57,14 @@ class ScriptedEngine:
     def asked(self) -> list[str]:
         return [request.id for call in self.calls for request in call]
 
-    async def answer(self, requests) -> list[DocumentReply]:
+    async def answer(self, requests) -> list[Reply]:
         self.calls.append(list(requests))
         self.under_way += 1
         self.most_under_way = max(self.most_under_way, self.under_way)
         await asyncio.sleep(self.delay(requests[0].image.name))
         self.under_way -= 1
         replies = [self.reply(request) for request in requests]
-        return [reply if isinstance(reply, DocumentReply) else DocumentReply(reply) for reply in replies]
+        return [reply if isinstance(reply, Reply) else Reply(reply) for reply in replies]
 
 
 def install(monkeypatch, engine: ScriptedEngine) -> ScriptedEngine:

@@ -8,8 +8,9 @@ from pathlib import Path
 from rows import FIRST_STUDY, study, study_table
 
 from medvqa_core.governance import Governance
-from mimic_cxr_vqa.generation.answers import iterate_requests
-from mimic_cxr_vqa.generation.engines import AnswerReply, AnswerRequest
+from medvqa_core.llm.engines import Reply
+from mimic_cxr_vqa.generation.answer_keys import iterate_requests
+from mimic_cxr_vqa.generation.engines import AnswerRequest
 from mimic_cxr_vqa.generation.question_writer import write_questions
 from mimic_cxr_vqa.sources import StudySet
 from mimic_cxr_vqa.workspace import Workspace
@@ -33,12 +34,11 @@ def number_of(request: AnswerRequest) -> int:
 class ScriptedEngine:
     """Replies what `reply` says, after `delay` seconds, and remembers what it was asked."""
 
-    name, model, revision, prompt_version = "scripted", "m", "r1", "p1"
-    temperature, seed = 0.0, 0
+    name, in_flight = "scripted", 256
 
     def __init__(
         self,
-        reply: Callable[[AnswerRequest], str | AnswerReply] = lambda request: f"Answer to {request.qa_id}.",
+        reply: Callable[[AnswerRequest], str | Reply] = lambda request: f"Answer to {request.qa_id}.",
         delay: Callable[[int], float] = lambda number: 0,
         endpoint: str | None = None,
         **settings,
@@ -46,20 +46,24 @@ class ScriptedEngine:
         self.reply, self.delay, self.endpoint = reply, delay, endpoint
         self.calls: list[list[AnswerRequest]] = []
         self.under_way = self.most_under_way = 0
-        vars(self).update(settings)
+        self.settings = {
+            **{"engine": self.name, "model": "m", "revision": "r1", "prompt_version": "p1"},
+            **{"temperature": 0.0, "seed": 0},
+            **settings,
+        }
 
     @property
     def asked(self) -> list[str]:
         return [request.qa_id for call in self.calls for request in call]
 
-    async def answer(self, requests) -> list[AnswerReply]:
+    async def answer(self, requests) -> list[Reply]:
         self.calls.append(list(requests))
         self.under_way += 1
         self.most_under_way = max(self.most_under_way, self.under_way)
         await asyncio.sleep(self.delay(number_of(requests[0])))
         self.under_way -= 1
         replies = [self.reply(request) for request in requests]
-        return [reply if isinstance(reply, AnswerReply) else AnswerReply(reply) for reply in replies]
+        return [reply if isinstance(reply, Reply) else Reply(reply) for reply in replies]
 
 
 def records_of(workspace: Workspace) -> list[dict]:

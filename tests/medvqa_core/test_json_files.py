@@ -9,8 +9,6 @@ from medvqa_core.errors import GovernanceError, InputError
 from medvqa_core.files import MANIFEST
 from medvqa_core.governance import Governance
 from medvqa_core.json_files import (
-    digest,
-    digest_file,
     find_manifest,
     plain,
     read_json,
@@ -92,16 +90,6 @@ def test_an_unreadable_class_is_never_an_open_one(tmp_path, governance):
     write_manifest(tmp_path, {"kind": "release"} | governance)
     with pytest.raises(GovernanceError, match="is unknown; allowed"):
         find_manifest(tmp_path, "build it")
-
-
-def test_digests_are_the_published_ones(tmp_path):
-    """SHA-256 of "abc" as in FIPS 180-2, appendix B.1; BLAKE2b of "abc" as in RFC 7693, appendix A."""
-    (tmp_path / "a").write_bytes(b"abc")
-    sha256 = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
-    assert digest("abc") == digest(b"abc") == digest_file(tmp_path / "a") == sha256
-    assert digest_file(tmp_path / "a", "blake2b").startswith("ba80a53f981c4d0d6a2797b69f12f6e94c212f14685ac4b7")
-    with pytest.raises(InputError, match="none: cannot be read"):
-        digest_file(tmp_path / "none")
 
 
 def test_plain_is_what_a_file_gives_back():

@@ -12,7 +12,8 @@ from builds import build_release, describe_again
 from medvqa_core.errors import ConfigError, InputError, OutputError
 from medvqa_core.governance import Governance
 from medvqa_core.store import RecordStore
-from mimic_cxr_vqa.generation.answers import AnswerSettings, iterate_requests, load_engine, request_key
+from mimic_cxr_vqa.generation.answer_keys import answer_keys, hex_keys, iterate_requests, request_key
+from mimic_cxr_vqa.generation.extractive import ExtractiveEngine
 from mimic_cxr_vqa.release import open_release
 from mimic_cxr_vqa.release_writer import write_release
 from mimic_cxr_vqa.schema import QA_SCHEMA, STUDY_SCHEMA
@@ -84,6 +85,37 @@ def test_same_inputs_give_the_same_bytes(built, workspace):
             )
 
 
+def same_bytes(one: Workspace, other: Workspace) -> bool:
+    files = [path.relative_to(one.release) for path in one.release.rglob("*") if path.is_file()]
+    return all((one.release / name).read_bytes() == (other.release / name).read_bytes() for name in files)
+
+
+def test_a_release_finds_its_answers_without_reading_the_reports_again(built, workspace, monkeypatch):
+    def refuse(*_):
+        raise AssertionError("the keys are there already")
+
+    monkeypatch.setattr("mimic_cxr_vqa.generation.answer_keys.request_key", refuse)
+    write_release(workspace, rows_per_shard=100)
+    assert same_bytes(built.workspace, workspace)
+
+
+@pytest.mark.parametrize("kept", [None, b"", b"PAR1 cut off"])
+def test_keys_that_are_absent_or_damaged_are_made_anew(built, workspace, kept):
+    workspace.answer_keys.unlink() if kept is None else workspace.answer_keys.write_bytes(kept)
+    write_release(workspace, rows_per_shard=100)
+    assert same_bytes(built.workspace, workspace)
+    assert workspace.answer_keys.read_bytes() == built.workspace.answer_keys.read_bytes()
+    assert workspace.answer_keys.stat().st_mode & 0o077 == 0
+
+
+def test_keys_of_other_settings_are_not_used(workspace):
+    settings = {**ExtractiveEngine().settings, "seed": 1}
+    other, kept = answer_keys(workspace, settings), workspace.answer_keys.read_bytes()
+    first = answer_keys(workspace, ExtractiveEngine().settings, save=False)
+    assert not set(hex_keys(first)) & set(hex_keys(other)) and first["qa_id"] == other["qa_id"]
+    assert workspace.answer_keys.read_bytes() == kept
+
+
 def test_errors_are_left_out_and_counted(workspace):
     change_records(workspace, lambda record: {**record, "answer": None, "error": "time out"})
     manifest = write_release(workspace)
@@ -103,7 +135,7 @@ def test_flagged_answers_are_kept_with_their_rule_or_dropped(workspace, flagged,
 
 
 def test_unanswered_questions_are_named_and_can_be_allowed(workspace):
-    settings = AnswerSettings.of(load_engine("extractive"))
+    settings = ExtractiveEngine().settings
     keys = [request_key(request, settings) for study in iterate_requests(workspace) for request in study][:7]
     lines = workspace.answers.read_text().splitlines(keepends=True)
     workspace.answers.write_text("".join(line for line in lines if not any(key in line for key in keys)))
@@ -150,7 +182,7 @@ def test_a_store_of_something_else_is_named(workspace):
     header = json.loads(lines[0])
     header["settings"] = {"colour": "red"}
     workspace.answers.write_text("".join([json.dumps(header) + "\n", *lines[1:]]))
-    with pytest.raises(InputError, match="line 1: not the settings of an answer run"):
+    with pytest.raises(InputError, match="line 1: settings colour; needed are engine, model"):
         write_release(workspace)
 
 

@@ -17,12 +17,13 @@ from datasets import load_dataset
 
 import mimic_cxr_vqa  # noqa: F401 - registers the builder
 from medvqa_core import verified_files
+from medvqa_core.digests import digest_file
 from medvqa_core.errors import GovernanceError, InputError, MedvqaError
 from medvqa_core.governance import Governance
-from medvqa_core.json_files import digest_file
+from medvqa_core.llm.engines import Engine
 from medvqa_core.verified_files import changed_files
-from mimic_cxr_vqa.generation.answers import answer_questions, load_engine
-from mimic_cxr_vqa.generation.engines import Engine
+from mimic_cxr_vqa.generation.answers import answer_questions
+from mimic_cxr_vqa.generation.extractive import ExtractiveEngine
 from mimic_cxr_vqa.release import export_authors_csv, open_release
 from mimic_cxr_vqa.release_writer import write_release
 from mimic_cxr_vqa.workspace import Workspace
@@ -70,7 +71,7 @@ def of_mimic(built, tmp_path_factory) -> Workspace:
     workspace = Workspace(tmp_path_factory.mktemp("of mimic") / "cxr")
     shutil.copytree(built.workspace.root, workspace.root)
     credential(workspace)
-    answer_questions(workspace, load_engine("extractive"))
+    answer_questions(workspace, ExtractiveEngine())
     write_release(workspace)
     assert open_release(workspace.release).governance is Governance.CREDENTIALED
     return workspace
@@ -165,7 +166,7 @@ def test_an_unwritable_cache_costs_a_comparison_only(tmp_path, monkeypatch):
 class RemoteEngine:
     """An engine that must never be asked."""
 
-    name, model, revision, prompt_version, temperature, seed = "remote", "m", "r", "p", 0.0, 0
+    name, settings, in_flight = "remote", {"engine": "remote"}, 1
     endpoint = "https://api.example.com/v1"
 
     async def answer(self, requests):

@@ -26,6 +26,7 @@ from medvqa_core.files import make_folder
 from medvqa_core.governance import Governance, strictest
 from medvqa_core.json_files import write_json, write_json_lines
 from medvqa_core.metrics.bert_score import PAPER_LAYER
+from medvqa_core.runs.predictions import FILE, Prediction
 from medvqa_hub.evaluation.checkpoints import Checkpoint, open_checkpoint
 from medvqa_hub.evaluation.cxr.answering import GenerationSettings, StudyAnswerer
 from medvqa_hub.evaluation.cxr.charts import draw_chart
@@ -35,7 +36,6 @@ from medvqa_hub.evaluation.cxr.generating import Crew, digest_images, generate_p
 from medvqa_hub.evaluation.cxr.radiology import add_radiology, open_radiology
 from medvqa_hub.evaluation.cxr.studies import Study, blank_images, load_studies, shuffle_images
 from medvqa_hub.evaluation.cxr.text_scores import COMPUTED, TextScorer, TextScores
-from medvqa_hub.evaluation.predictions import FILE, Prediction
 from mimic_cxr_vqa.release import Release, open_release
 from mimic_cxr_vqa.schema import CATEGORIES, HEART, LABEL_VALUES
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from PIL import Image
 
+from medvqa_core.runs.predictions import Prediction
 from medvqa_hub.evaluation.cxr.answering import read_image
 from medvqa_hub.evaluation.cxr.studies import Study
-from medvqa_hub.evaluation.predictions import Prediction
 from mimic_cxr_vqa.contact_sheet import draw_contact_sheet
 from mimic_cxr_vqa.schema import CATEGORIES
 

@@ -19,19 +19,19 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
+from medvqa_core.digests import digest_files
 from medvqa_core.errors import ConfigError
 from medvqa_core.governance import Governance
 from medvqa_core.progress import track
-from medvqa_hub.evaluation.cxr.answering import StudyAnswerer, UnusableStudyError
-from medvqa_hub.evaluation.cxr.studies import Study
-from medvqa_hub.evaluation.predictions import (
+from medvqa_core.runs.predictions import (
     Prediction,
     PredictionStore,
-    digest_files,
     merge_parts,
     part_path,
     prediction_key,
 )
+from medvqa_hub.evaluation.cxr.answering import StudyAnswerer, UnusableStudyError
+from medvqa_hub.evaluation.cxr.studies import Study
 
 AHEAD = 3  # batches whose images are decoded while the model works
 LONGEST_WAIT = timedelta(days=7)  # for the slowest process; the default gives up after minutes

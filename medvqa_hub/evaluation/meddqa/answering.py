@@ -9,18 +9,19 @@ What becomes of a request, by whose fault it is:
 A failure is a record without an answer, scores 0, and is asked again with `retry_failed` or when the image changes.
 """
 
-import asyncio
-from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from medvqa_core.errors import InputError, one_line
+from medvqa_core.digests import digest_files
+from medvqa_core.errors import InputError
 from medvqa_core.governance import Governance
-from medvqa_core.progress import track
-from medvqa_hub.evaluation.predictions import Prediction, PredictionStore, digest_files
-from rjua_meddqa.answering.engines import DocumentEngine, DocumentReply, DocumentRequest
+from medvqa_core.llm.engines import Reply
+from medvqa_core.runs.asking import ask_all
+from medvqa_core.runs.predictions import Prediction, PredictionStore
+from rjua_meddqa.answering.engines import DocumentEngine, DocumentRequest
 from rjua_meddqa.answering.questions import DocumentQuestion, by_image
 
 if TYPE_CHECKING:
@@ -71,18 +72,16 @@ def answer_questions(
     with PredictionStore(path, governance, engine.settings) as store:
         keys = {row.id: _key(store, row, digests, images) for row in asked}
         groups = by_image(asked).values()
-        new = 0
-
-        def open_rows() -> Iterator[dict[str, DocumentQuestion]]:
-            """By key: the same question twice is asked once."""
-            nonlocal new
-            for rows in track(groups, "Answering, image by image", total=len(groups)):
-                todo = {keys[row.id]: row for row in rows if store.is_open(keys[row.id], retry_failed)}
-                if todo:
-                    new += len(todo)
-                    yield todo
-
-        asyncio.run(_ask_all(open_rows(), engine, images, store))
+        new = ask_all(
+            # by key: the same question twice is asked once
+            ({keys[row.id]: _request(row, images) for row in rows} for rows in groups),
+            partial(_answer, engine, images),
+            store,
+            in_flight=engine.in_flight,
+            description="Answering, image by image",
+            total=len(groups),
+            retry_failed=retry_failed,
+        )
         return [replace(store.find(keys[row.id]), id=row.id) for row in asked], new
 
 
@@ -100,49 +99,14 @@ def _key(store: PredictionStore, row: DocumentQuestion, digests: Mapping[Path, s
     )
 
 
-async def _ask_all(
-    groups: Iterator[dict[str, DocumentQuestion]], engine: DocumentEngine, images: ImageSet, store: PredictionStore
-) -> None:
-    """Keep the engine's number of images under way; append finished ones in order, whatever finishes first."""
-    under_way: deque[asyncio.Task[list[Prediction]]] = deque()
-
-    async def finish_first() -> None:
-        predictions = await under_way[0]
-        under_way.popleft()
-        store.append(predictions)
-
-    try:
-        for rows in groups:
-            under_way.append(asyncio.create_task(_ask(engine, rows, images)))
-            if len(under_way) >= engine.images_at_once:
-                await finish_first()
-        while under_way:
-            await finish_first()
-    finally:  # also on Ctrl-C and on errors: what is finished counts, even ahead of its turn
-        for task in under_way:
-            task.cancel()
-        for outcome in await asyncio.gather(*under_way, return_exceptions=True):
-            if not isinstance(outcome, BaseException):
-                store.append(outcome)
-
-
-async def _ask(engine: DocumentEngine, rows: Mapping[str, DocumentQuestion], images: ImageSet) -> list[Prediction]:
-    """Predictions for the questions about one image, by key and in their order."""
-    image = next(iter(rows.values())).image
-    problem = images.problem(image)
-    if problem is None:
-        page = images.pages.get(image)
-        requests = [
-            DocumentRequest(row.id, image, row.question, row.task, row.answer_type, row.context, page)
-            for row in rows.values()
-        ]
-        try:
-            replies = await engine.answer(requests)
-        except InputError as error:
-            problem = one_line(error)
+async def _answer(engine: DocumentEngine, images: ImageSet, requests: Sequence[DocumentRequest]) -> list[Reply]:
+    """The engine's replies about one image. Raises InputError, which fails them all, where the image has a problem."""
+    problem = images.problem(requests[0].image)
     if problem is not None:
-        replies = [DocumentReply(None, problem)] * len(rows)
-    if len(replies) != len(rows):
-        raise RuntimeError(f"engine {engine.name} returned {len(replies)} replies to {len(rows)} requests")
-    pairs = zip(rows.items(), replies, strict=True)
-    return [Prediction(key, row.id, reply.answer, reply.error) for (key, row), reply in pairs]
+        raise InputError(problem)
+    return await engine.answer(requests)
+
+
+def _request(row: DocumentQuestion, images: ImageSet) -> DocumentRequest:
+    page = images.pages.get(row.image)
+    return DocumentRequest(row.id, row.image, row.question, row.task, row.answer_type, row.context, page)

@@ -16,11 +16,12 @@ from medvqa_core.errors import ConfigError, InputError
 from medvqa_core.files import make_folder
 from medvqa_core.governance import Governance, refuse_remote
 from medvqa_core.json_files import write_json, write_json_lines
+from medvqa_core.llm.engines import load_engine
 from medvqa_core.metrics.scores import mean
 from medvqa_core.metrics.soft_accuracy import ANSWER_TYPES
+from medvqa_core.runs.predictions import FILE, Prediction
 from medvqa_hub.evaluation.meddqa.answering import ImageSet, answer_questions
-from medvqa_hub.evaluation.predictions import FILE, Prediction
-from rjua_meddqa.answering.engines import DocumentEngine, load_engine
+from rjua_meddqa.answering.engines import ENGINES, DocumentEngine
 from rjua_meddqa.answering.questions import DocumentQuestion, by_image, load_questions
 
 PAGES_FOLDER, RESULTS, SCORED = "pages", "results.json", "scored.jsonl"
@@ -59,7 +60,7 @@ def evaluate_meddqa(options: MeddqaOptions) -> dict[str, Any]:
     """
     if options.workers < 1:
         raise ConfigError(f"{options.workers} workers; at least 1 is needed")
-    engine = load_engine(options.model)
+    engine = load_engine(ENGINES, options.model)
     questions = load_questions(options.data, options.image_root)
     refuse_remote(questions.governance, engine.endpoint, f"engine {engine.name}")
     asked = tuple(row for row in questions.rows if row.task in engine.tasks)

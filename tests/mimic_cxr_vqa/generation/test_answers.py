@@ -8,8 +8,9 @@ from scripted_engine import STUDIES, ScriptedEngine, all_ids, build, records_of
 
 from medvqa_core.errors import ConfigError, GovernanceError
 from medvqa_core.governance import Governance
-from mimic_cxr_vqa.generation.answers import answer_questions, count_answers, load_engine
-from mimic_cxr_vqa.generation.engines import AnswerReply, AnswerRequest, Engine
+from medvqa_core.llm.engines import Engine, Reply, load_engine
+from mimic_cxr_vqa.generation.answers import answer_questions, count_answers
+from mimic_cxr_vqa.generation.engines import ENGINES, AnswerRequest
 
 BAD, BROKEN = "As the report says, new edema.", ["prohibited:new", "report_reference:report"]
 
@@ -85,7 +86,7 @@ def test_an_empty_answer_breaks_a_rule(tmp_path):
 
 def test_a_failure_is_a_record_and_never_an_answer(tmp_path):
     def reply(request: AnswerRequest):
-        return AnswerReply(None, "timeout") if request.qa_id.endswith("-3") else "Clear."
+        return Reply(None, "timeout") if request.qa_id.endswith("-3") else "Clear."
 
     workspace, engine = build(tmp_path), ScriptedEngine(reply)
     assert dict(answer_questions(workspace, engine)) == {"answered": 30, "flagged": 0, "failed": 6, "asked": 36}
@@ -107,19 +108,19 @@ def test_a_failure_is_a_record_and_never_an_answer(tmp_path):
 
 def test_a_failure_on_asking_again_is_a_failure(tmp_path):
     workspace = build(tmp_path, studies=1)
-    engine = ScriptedEngine(lambda request: AnswerReply(None, "refused") if request.violations else BAD)
+    engine = ScriptedEngine(lambda request: Reply(None, "refused") if request.violations else BAD)
     assert answer_questions(workspace, engine)["failed"] == 6
     assert {(r["answer"], r["error"], r["attempts"]) for r in records_of(workspace)} == {(None, "refused", 2)}
 
 
-@pytest.mark.parametrize("replies", [[], [AnswerReply("Clear.")] * 7])
+@pytest.mark.parametrize("replies", [[], [Reply("Clear.")] * 7])
 def test_a_wrong_number_of_replies_is_our_mistake_and_no_record(tmp_path, replies):
     class Miscounting(ScriptedEngine):
         async def answer(self, requests):
             return replies
 
     workspace = build(tmp_path)
-    with pytest.raises(RuntimeError, match=f"engine scripted returned {len(replies)} replies to 6 requests"):
+    with pytest.raises(RuntimeError, match=f"the engine returned {len(replies)} replies to 6 requests"):
         answer_questions(workspace, Miscounting())
     assert records_of(workspace) == []
 
@@ -155,5 +156,5 @@ def test_other_engines_are_asked_and_the_answers_carry_the_class(tmp_path, gover
 def test_counts_before_the_first_answer_and_unknown_engines(tmp_path):
     assert count_answers(build(tmp_path)) == {"answered": 0, "flagged": 0, "failed": 0, "open": 36}
     with pytest.raises(ConfigError, match="engine 'gpt' is unknown; available: extractive"):
-        load_engine("gpt")
-    assert load_engine("extractive").name == "extractive"
+        load_engine(ENGINES, "gpt")
+    assert load_engine(ENGINES, "extractive").name == "extractive"

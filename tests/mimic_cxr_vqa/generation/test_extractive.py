@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from paths import REAL_DATA
 
-from mimic_cxr_vqa.generation.engines import AnswerReply, AnswerRequest, Engine
+from medvqa_core.llm.engines import Engine, Reply
+from mimic_cxr_vqa.generation.engines import AnswerRequest
 from mimic_cxr_vqa.generation.extractive import ExtractiveEngine, answer_from
 from mimic_cxr_vqa.generation.lint import lint
 from mimic_cxr_vqa.generation.phrasing import question_form
@@ -30,7 +31,7 @@ def request(category: str, question: str, findings: str, number: int = 1, violat
     return AnswerRequest(f"s1-{category}-{number}", 1, category, question, None, findings, violations)
 
 
-def replies(requests: list[AnswerRequest]) -> list[AnswerReply]:
+def replies(requests: list[AnswerRequest]) -> list[Reply]:
     return asyncio.run(ExtractiveEngine().answer(requests))
 
 
@@ -251,11 +252,11 @@ def test_a_bad_request_is_an_error_and_the_others_are_answered() -> None:
 def test_the_engine_is_an_engine_and_a_reply_is_an_answer_or_an_error() -> None:
     engine = ExtractiveEngine()
     assert isinstance(engine, Engine)
-    assert (engine.name, engine.endpoint, engine.temperature) == ("extractive", None, 0.0)
+    assert (engine.name, engine.endpoint, engine.settings["temperature"]) == ("extractive", None, 0.0)
     with pytest.raises(ValueError, match="either"):
-        AnswerReply("yes", "no")
+        Reply("yes", "no")
     with pytest.raises(ValueError, match="either"):
-        AnswerReply(None)
+        Reply(None)
 
 
 _subjects = ("Left pleural effusion", "Right apical pneumothorax", "The cardiac silhouette", "Bibasilar opacities",

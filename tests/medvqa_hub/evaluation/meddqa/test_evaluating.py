@@ -14,12 +14,13 @@ from meddqa_engine import REASONING, ScriptedEngine, build, install
 from paths import HELPERS
 
 from medvqa_core.errors import ConfigError, GovernanceError, InputError
+from medvqa_core.llm.engines import Reply
 from medvqa_core.metrics.meddqa_scores import score_meddqa
 from medvqa_hub.cli import run
 from medvqa_hub.evaluation.meddqa.answering import NO_IMAGE
 from medvqa_hub.evaluation.meddqa.evaluating import MeddqaOptions, evaluate_meddqa
 from rjua_meddqa import SAMPLE_DIR
-from rjua_meddqa.answering.engines import DocumentEngine, DocumentReply, EsraRules
+from rjua_meddqa.answering.engines import DocumentEngine, EsraRules
 from rjua_meddqa.answering.questions import load_questions
 from rjua_meddqa.answering.rules import VERSION
 from rjua_meddqa.released import read_annotations, read_questions, write_annotations, write_questions
@@ -57,7 +58,7 @@ def test_the_engines_keep_the_protocol():
     assert isinstance(ScriptedEngine(lambda request: ""), DocumentEngine)
     for answer, error in ((None, None), ("", "no")):
         with pytest.raises(ValueError, match="either"):
-            DocumentReply(answer, error)
+            Reply(answer, error)
 
 
 def test_right_answers_fill_every_column_of_the_tables(data, knowing, tmp_path):
@@ -93,7 +94,7 @@ def test_a_failure_is_never_right_and_is_counted(data, tmp_path, monkeypatch):
     answers = {row.id: row.answer for row in load_questions(data).rows}
     nothing = {id for id, answer in answers.items() if answer == "无"}
     assert nothing
-    replies = {id: DocumentReply(None, "the server said 500") for id in nothing}
+    replies = {id: Reply(None, "the server said 500") for id in nothing}
     install(monkeypatch, ScriptedEngine(lambda request: replies.get(request.id, "")))
     results = evaluate(data, tmp_path / "out")
     assert results["scores"]["all"]["accuracy"] == 0
@@ -107,7 +108,7 @@ def test_a_failure_is_never_right_and_is_counted(data, tmp_path, monkeypatch):
 
 def test_failed_questions_are_asked_again_only_when_told_so(data, tmp_path, monkeypatch):
     out = tmp_path / "out"
-    first = install(monkeypatch, ScriptedEngine(lambda request: DocumentReply(None, "busy")))
+    first = install(monkeypatch, ScriptedEngine(lambda request: Reply(None, "busy")))
     evaluate(data, out)
     second = install(monkeypatch, ScriptedEngine(lambda request: "正常"))
     results = evaluate(data, out)
@@ -157,12 +158,12 @@ def test_a_wrong_number_of_replies_is_the_engines_defect(data, tmp_path, monkeyp
         evaluate(data, tmp_path / "out")
 
 
-def test_several_images_at_once_leave_the_same_file(data, tmp_path, monkeypatch):
+def test_several_in_flight_leave_the_same_file(data, tmp_path, monkeypatch):
     """The first image takes longest; its replies are still written first."""
     one = install(monkeypatch, ScriptedEngine(lambda request: f"{request.id}正常"))
     evaluate(data, tmp_path / "one")
     delay = {"blood.png": 0.1, "normal.png": 0.05, "scan.png": 0.0}.get
-    many = install(monkeypatch, ScriptedEngine(lambda request: f"{request.id}正常", images_at_once=3, delay=delay))
+    many = install(monkeypatch, ScriptedEngine(lambda request: f"{request.id}正常", in_flight=3, delay=delay))
     evaluate(data, tmp_path / "many")
     assert (one.most_under_way, many.most_under_way) == (1, 3)
     files = [(tmp_path / name / "predictions.jsonl").read_bytes() for name in ("one", "many")]
@@ -285,7 +286,7 @@ def test_a_folder_of_the_authors_is_share_alike(tmp_path, monkeypatch):
 def test_unknown_models_and_folders_without_questions_are_named(data, tmp_path, capsys):
     out = tmp_path / "out"
     assert run(["evaluate", "meddqa", "--data", str(data), "--out", str(out), "--model", "gpt"]) == 1
-    assert "'gpt': there is no such engine; allowed: esra-rules" in capsys.readouterr().err
+    assert "engine 'gpt' is unknown; available: esra-rules" in capsys.readouterr().err
     (data / "questions.jsonl").unlink()
     (data / "reasoning.jsonl").unlink()
     assert run(["evaluate", "meddqa", "--data", str(data), "--out", str(out)]) == 1

@@ -6,7 +6,7 @@ import pytest
 
 from medvqa_core.errors import ConfigError, GovernanceError, InputError, OutputError
 from medvqa_core.governance import Governance
-from medvqa_hub.evaluation.predictions import Prediction, PredictionStore, digest_files, merge_parts, part_path
+from medvqa_core.runs.predictions import Prediction, PredictionStore, merge_parts, part_path
 
 SETTINGS = {"model": "a" * 32, "num_beams": 2}
 OPEN = Governance.OPEN
@@ -102,13 +102,3 @@ def test_two_writers_are_refused(tmp_path):
     path = tmp_path / "predictions.jsonl"
     with PredictionStore(path, OPEN, SETTINGS), pytest.raises(OutputError, match="another process"):
         PredictionStore(path, OPEN, SETTINGS)
-
-
-def test_digests_tell_contents_apart_not_names(tmp_path):
-    for name, content in {"a": b"1", "b": b"2", "c": b"1"}.items():
-        (tmp_path / name).write_bytes(content)
-    a, b, c = (tmp_path / name for name in "abc")
-    digests = digest_files([a, b, c, a], "Reading")
-    assert digests[a] == digests[c] != digests[b] and len(digests) == 3
-    with pytest.raises(InputError, match="none cannot be read"):
-        digest_files([a, tmp_path / "none"], "Reading")

@@ -1,16 +1,16 @@
-"""Predictions, whatever the dataset: `predictions.jsonl`, appended as a model answers, resumed by content key.
+"""Predictions and answers, whatever the dataset: JSON lines, appended as a model answers, resumed by content key.
 
 One record per distinct request: `{"key", "id", "answer", "error", …details}`. Exactly one of `answer` and `error` is
 null: a failure is recorded as a failure and never looks like an answer. The key is a hash of the run's settings (model
 fingerprint, generation settings) and of what was asked (image content, question): the same request is never made
 twice, and a request that changed in anything is a new one.
 
-Several processes write a file each (`part_path`); `merge_parts` moves their records into the one that counts.
+Two kinds of file differ in the name of the id: `predictions` of a model under evaluation, and the `answers` that a
+dataset is made of (`qa_id`). Several processes write a file each (`part_path`); `merge_parts` moves their records into
+the one that counts.
 """
 
-import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,12 +18,12 @@ from typing import Any
 from medvqa_core.errors import InputError
 from medvqa_core.files import writing
 from medvqa_core.governance import Governance
-from medvqa_core.progress import track
+from medvqa_core.llm.engines import Reply
 from medvqa_core.store import RecordStore, content_key
 
-KIND = "predictions"
+PREDICTIONS, ANSWERS = "predictions", "answers"  # kinds of file
 FILE = "predictions.jsonl"
-_FIELDS = ("key", "id", "answer", "error")
+_ID_NAMES = {PREDICTIONS: "id", ANSWERS: "qa_id"}
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,7 @@ class Prediction:
     details: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if (self.answer is None) == (self.error is None):
-            raise ValueError(f"prediction {self.id} must have an answer or an error, and not both")
+        Reply(self.answer, self.error)  # raises where both or neither is set
 
 
 def prediction_key(settings: Mapping[str, Any], **request: Any) -> str:
@@ -55,13 +54,14 @@ def prediction_key(settings: Mapping[str, Any], **request: Any) -> str:
 
 
 class PredictionStore:
-    """The predictions of one model with one set of generation settings.
+    """The predictions of one model, or the answers of one engine, with one set of settings.
 
     Args:
-        path: `predictions.jsonl`; made, for its owner alone, where absent.
+        path: the file; made, for its owner alone, where absent.
         governance: class of the data that is asked about.
         settings: what answers depend on besides the request; part of every key and of the file's header. None to read.
         read_only: open what is there, without a lock.
+        kind: PREDICTIONS or ANSWERS.
 
     Raises:
         ConfigError: the file was started with other settings; names them.
@@ -69,9 +69,15 @@ class PredictionStore:
     """
 
     def __init__(
-        self, path: Path, governance: Governance, settings: Mapping[str, Any] | None = None, read_only: bool = False
+        self,
+        path: Path,
+        governance: Governance,
+        settings: Mapping[str, Any] | None = None,
+        read_only: bool = False,
+        kind: str = PREDICTIONS,
     ) -> None:
-        self._store = RecordStore(path, KIND, governance, settings, read_only)
+        self._store = RecordStore(path, kind, governance, settings, read_only)
+        self._id = _ID_NAMES[kind]
         self.path, self.settings = path, self._store.settings
 
     def __enter__(self) -> "PredictionStore":
@@ -93,7 +99,7 @@ class PredictionStore:
     def find(self, key: str) -> Prediction | None:
         """What became of a request; None where it was not made yet."""
         record = self._store.get(key)
-        return None if record is None else _read(record, self.path)
+        return None if record is None else self._read(record)
 
     def is_open(self, key: str, retry_failed: bool = False) -> bool:
         """Whether the request is still to be made: not yet, or (with `retry_failed`) without success."""
@@ -103,23 +109,29 @@ class PredictionStore:
 
     def append(self, predictions: Iterable[Prediction]) -> None:
         """Write `predictions` with one sync; they count once this returns. Raises OutputError."""
-        records = [{"key": p.key, "id": p.id, "answer": p.answer, "error": p.error, **p.details} for p in predictions]
+        records = [
+            {"key": p.key, self._id: p.id, "answer": p.answer, "error": p.error, **p.details} for p in predictions
+        ]
         if records:
             self._store.append(records)
 
     def predictions(self) -> Iterator[Prediction]:
         """Every prediction, in the order of the file."""
-        return (_read(record, self.path) for record in self._store.records())
+        return (self._read(record) for record in self._store.records())
 
-
-def _read(record: dict[str, Any], path: Path) -> Prediction:
-    details = {name: value for name, value in record.items() if name not in _FIELDS}
-    try:
-        return Prediction(*(record[name] for name in _FIELDS), details)
-    except (KeyError, ValueError):
-        raise InputError(
-            f"{path}: the record of key {record.get('key')!r} is no prediction; remove its line, it is made again"
-        ) from None
+    def _read(self, record: dict[str, Any]) -> Prediction:
+        fields = ("key", self._id, "answer", "error")
+        details = {name: value for name, value in record.items() if name not in fields}
+        try:
+            key, id, answer, error = (record[name] for name in fields)
+            if not isinstance(answer, str | None):
+                raise ValueError
+            return Prediction(key, id, answer, error, details)
+        except (KeyError, ValueError):
+            raise InputError(
+                f"{self.path}: the record of key {record.get('key')!r} holds neither an answer nor an error; "
+                "remove its line, it is made again"
+            ) from None
 
 
 def part_path(path: Path, process: int) -> Path:
@@ -146,25 +158,3 @@ def merge_parts(path: Path, governance: Governance, settings: Mapping[str, Any])
             with writing(part):
                 part.unlink()
     return moved
-
-
-def digest_files(paths: Sequence[Path], what: str) -> dict[Path, str]:
-    """32 hex digits of each file's content, every file once, several at a time.
-
-    Args:
-        what: shown as progress ("Reading images").
-
-    Raises:
-        InputError: a file cannot be read.
-    """
-    unique = list(dict.fromkeys(paths))
-    with ThreadPoolExecutor() as pool:
-        return dict(zip(unique, track(pool.map(_digest_file, unique), what, total=len(unique)), strict=True))
-
-
-def _digest_file(path: Path) -> str:
-    try:
-        with open(path, "rb") as file:
-            return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
-    except OSError as error:
-        raise InputError(f"{path} cannot be read ({error.strerror or error}); check the file") from None

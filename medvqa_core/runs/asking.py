@@ -1,0 +1,147 @@
+"""Asking an engine many questions: a group's questions together, many groups in flight, every reply recorded.
+
+A group is what shares its material: the questions about one study or one image. Groups are recorded in their order,
+whatever order the engine finishes in, so a killed and resumed run leaves the same bytes. Only a run that stops by
+itself (an error, Ctrl-C) also records what it had finished ahead of that order. What becomes of a request:
+
+    it has a record already                       it is not asked (with `retry_failed`: only if that is an answer)
+    a reply says why it has no answer             this request fails, with that reason
+    `review` wants it asked again                 it is, in other words, at most `attempts` times
+    the engine raises InputError                  the whole group fails, with that reason
+    the engine raises anything else               the run stops; what is recorded is kept
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Any, TypeVar
+
+from medvqa_core.errors import InputError, one_line
+from medvqa_core.llm.engines import Reply, Request
+from medvqa_core.progress import track
+from medvqa_core.runs.predictions import Prediction, PredictionStore
+
+R = TypeVar("R", bound=Request)
+# (request, reply, attempt) -> details for the record, and the request to ask in its place; None: the reply stands.
+Review = Callable[[R, Reply, int], tuple[Mapping[str, Any], R | None]]
+
+
+def ask_all(
+    groups: Iterable[Mapping[str, R]],
+    answer: Callable[[Sequence[R]], Awaitable[Sequence[Reply]]],
+    store: PredictionStore,
+    *,
+    in_flight: int,
+    description: str,
+    total: int | None = None,
+    groups_per_sync: int = 1,
+    retry_failed: bool = False,
+    review: Review[R] | None = None,
+    attempts: int = 1,
+) -> int:
+    """Ask every request that has no record in `store` yet, and record what becomes of it.
+
+    Args:
+        groups: requests by their content key. Read as the work goes on: they need not fit into memory.
+        answer: an engine's `answer`.
+        in_flight: groups that are under way at once.
+        description, total: of the progress bar, in groups.
+        groups_per_sync: a sync costs milliseconds; what a kill loses is asked again.
+        retry_failed: ask those again whose record is a failure.
+        review: looks at each reply; its details become part of the record.
+        attempts: how often a request is asked at most, the first time included.
+
+    Returns:
+        How many requests were asked now, however often each.
+
+    Raises:
+        OutputError: the records cannot be written.
+        Whatever the engine raises, but for InputError.
+    """
+    asked = 0
+
+    def open_groups() -> Iterator[dict[str, R]]:
+        nonlocal asked
+        for group in track(groups, description, total=total):
+            todo = {key: request for key, request in group.items() if store.is_open(key, retry_failed)}
+            if todo:
+                asked += len(todo)
+                yield todo
+
+    async def ask(group: dict[str, R]) -> list[Prediction]:
+        return await _ask_group(group, answer, review, attempts)
+
+    asyncio.run(_keep_in_flight(open_groups(), ask, store, in_flight, groups_per_sync))
+    return asked
+
+
+async def _keep_in_flight(
+    groups: Iterator[dict[str, R]],
+    ask: Callable[[dict[str, R]], Awaitable[list[Prediction]]],
+    store: PredictionStore,
+    in_flight: int,
+    groups_per_sync: int,
+) -> None:
+    """Keep `in_flight` groups under way; append finished ones in order, `groups_per_sync` at a time."""
+    under_way: deque[asyncio.Task[list[Prediction]]] = deque()
+    finished: list[list[Prediction]] = []
+
+    def sync() -> None:
+        store.append(chain.from_iterable(finished))
+        finished.clear()
+
+    async def finish_first() -> None:
+        finished.append(await under_way[0])
+        under_way.popleft()
+        if len(finished) >= groups_per_sync:
+            sync()
+
+    try:
+        for group in groups:
+            under_way.append(asyncio.ensure_future(ask(group)))
+            if len(under_way) >= in_flight:
+                await finish_first()
+        while under_way:
+            await finish_first()
+    finally:  # also on Ctrl-C and on errors: what is finished counts, even ahead of its turn
+        for task in under_way:
+            task.cancel()
+        outcomes = await asyncio.gather(*under_way, return_exceptions=True)
+        finished.extend(outcome for outcome in outcomes if not isinstance(outcome, BaseException))
+        sync()
+
+
+async def _ask_group(
+    group: Mapping[str, R],
+    answer: Callable[[Sequence[R]], Awaitable[Sequence[Reply]]],
+    review: Review[R] | None,
+    attempts: int,
+) -> list[Prediction]:
+    """Predictions for the requests of a group, in their order; what `review` objects to is asked again."""
+    made: dict[str, Prediction] = {}
+    todo = dict(group)
+    for attempt in range(1, attempts + 1):
+        replies = await _replies(answer, list(todo.values()))
+        again = {}
+        for (key, request), reply in zip(todo.items(), replies, strict=True):
+            details, next_request = review(request, reply, attempt) if review is not None else ({}, None)
+            made[key] = Prediction(key, request.id, reply.answer, reply.error, details)
+            if next_request is not None:
+                again[key] = next_request
+        todo = again
+        if not todo:
+            break
+    return [made[key] for key in group]
+
+
+async def _replies(
+    answer: Callable[[Sequence[R]], Awaitable[Sequence[Reply]]], requests: Sequence[R]
+) -> Sequence[Reply]:
+    try:
+        replies = await answer(requests)
+    except InputError as error:
+        return [Reply(None, one_line(error))] * len(requests)
+    if len(replies) != len(requests):
+        raise RuntimeError(f"the engine returned {len(replies)} replies to {len(requests)} requests")
+    return replies

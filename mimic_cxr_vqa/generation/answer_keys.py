@@ -1,0 +1,113 @@
+"""Where each question's answer lies: the file of answers, the questions put to engines, and the content key of each.
+
+A key is a hash of the report's text, the question and the engine's settings, so that an answer to an earlier text is
+never taken for one to the present text. Hashing all reports takes as long as reading them all, so that the keys are
+kept in `<out>/answer_keys.parquet` (qa_id, key; in the order of the questions) with the digests of what they were made
+from; later steps find the answers by it and read no report.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from itertools import chain, groupby
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from medvqa_core.digests import digest_file
+from medvqa_core.errors import ConfigError, InputError
+from medvqa_core.files import atomic_file
+from medvqa_core.governance import Governance
+from medvqa_core.json_files import plain
+from medvqa_core.progress import track
+from medvqa_core.runs.predictions import ANSWERS, PredictionStore
+from medvqa_core.store import content_key
+from mimic_cxr_vqa.generation.engines import AnswerRequest, check_settings
+from mimic_cxr_vqa.parquet_files import iterate_parquet
+from mimic_cxr_vqa.workspace import Workspace
+
+_SCHEMA = pa.schema([("qa_id", pa.string()), ("key", pa.binary(16))])
+_MADE_FROM = b"made_from"  # name of the metadata
+
+
+def open_answers(workspace: Workspace, governance: Governance) -> PredictionStore:
+    """The answers there are, to read. Raises InputError where there are none, or their settings are not an engine's."""
+    store = PredictionStore(workspace.answers, governance, read_only=True, kind=ANSWERS)
+    try:
+        check_settings(store.settings, f"{workspace.answers}, line 1")
+    except ConfigError as error:
+        store.close()
+        raise InputError(f"{error}; remove the file") from None
+    return store
+
+
+def request_key(request: AnswerRequest, settings: Mapping[str, Any]) -> str:
+    """Content key of a request: its texts, its id and the settings. Any change of these makes it a new question."""
+    return content_key(
+        qa_id=request.qa_id,
+        question=request.question,
+        indication=request.indication,
+        findings=request.findings,
+        **settings,
+    )
+
+
+def iterate_requests(workspace: Workspace) -> Iterator[list[AnswerRequest]]:
+    """The questions of one study after another, with the study's report text."""
+    columns = ["study_id", "findings"]
+    findings: dict[int, str] = {}
+    for batch in iterate_parquet(workspace.questions / "studies.parquet", columns=columns):
+        findings.update(zip(*(batch[name].to_pylist() for name in columns), strict=True))
+    columns = ["study_id", "qa_id", "category", "question", "indication"]
+    batches = iterate_parquet(workspace.questions / "questions.parquet", columns=columns)
+    rows = chain.from_iterable(zip(*(batch[name].to_pylist() for name in columns), strict=True) for batch in batches)
+    for study_id, group in groupby(rows, key=lambda row: row[0]):
+        yield [
+            AnswerRequest(qa_id, study_id, category, question, indication, findings[study_id])
+            for _, qa_id, category, question, indication in group
+        ]
+
+
+def answer_keys(workspace: Workspace, settings: Mapping[str, Any], save: bool = True) -> pa.Table:
+    """`qa_id` and `key` (16 bytes) of every question, in their order.
+
+    Args:
+        save: keep them, where they have to be made.
+
+    Raises:
+        InputError: the questions cannot be read.
+        OutputError: the keys cannot be written.
+    """
+    digests = {name: digest_file(workspace.questions / f"{name}.parquet") for name in ("questions", "studies")}
+    made_from = {**digests, "settings": plain(dict(settings))}
+    kept = _read(workspace, made_from)
+    if kept is not None:
+        return kept
+    columns: list[pa.RecordBatch] = []
+    for study in track(iterate_requests(workspace), "Finding keys", total=workspace.studies_with_questions()):
+        ids, keys = [r.qa_id for r in study], [bytes.fromhex(request_key(r, settings)) for r in study]
+        columns.append(pa.record_batch([pa.array(ids, pa.string()), pa.array(keys, pa.binary(16))], schema=_SCHEMA))
+    table = pa.Table.from_batches(columns, _SCHEMA).combine_chunks()
+    if save:
+        with atomic_file(workspace.answer_keys, private=True) as file:
+            pq.write_table(table.replace_schema_metadata({_MADE_FROM: json.dumps(made_from)}), file)
+    return table
+
+
+def hex_keys(keys: pa.Table, start: int = 0, length: int | None = None) -> list[str]:
+    """Keys of a slice of `answer_keys`, as the store has them."""
+    return [key.hex() for key in keys["key"].slice(start, length).to_pylist()]
+
+
+def _read(workspace: Workspace, made_from: Mapping[str, Any]) -> pa.Table | None:
+    """The kept keys, if they were made from the same questions, reports and settings."""
+    if not workspace.answer_keys.exists():
+        return None
+    try:
+        table = pq.read_table(workspace.answer_keys)
+    except (OSError, pa.ArrowInvalid):  # nothing is lost: they are made anew
+        return None
+    found = (table.schema.metadata or {}).get(_MADE_FROM)
+    if found is None or json.loads(found) != made_from:
+        return None
+    return table.replace_schema_metadata(None).combine_chunks()

@@ -1,0 +1,30 @@
+"""The engine interface: a reply is an answer or a failure, and engines are found by name."""
+
+import pytest
+
+from medvqa_core.errors import ConfigError
+from medvqa_core.llm.engines import Engine, Reply, load_engine
+
+
+@pytest.mark.parametrize(("answer", "error", "given"), [(None, None, "neither"), ("yes", "no", "both")])
+def test_a_reply_is_an_answer_or_a_failure(answer, error, given):
+    with pytest.raises(ValueError, match=f"either an answer or an error, got {given}"):
+        Reply(answer, error)
+
+
+def test_an_empty_answer_is_an_answer():
+    assert Reply("").error is None
+
+
+class Parrot:
+    name, settings, endpoint, in_flight = "parrot", {"engine": "parrot"}, None, 1
+
+    async def answer(self, requests):
+        return [Reply(request.question) for request in requests]
+
+
+def test_engines_are_made_by_name():
+    made = load_engine({"parrot": Parrot}, "parrot")
+    assert isinstance(made, Parrot) and isinstance(made, Engine) and not isinstance("text", Engine)
+    with pytest.raises(ConfigError, match="engine 'crow' is unknown; available: parrot, owl"):
+        load_engine({"parrot": Parrot, "owl": Parrot}, "crow")

@@ -1,0 +1,199 @@
+"""Asking: groups in order, many in flight, asked again, failures, stops; and what a stopped run leaves."""
+
+import asyncio
+import signal
+import time
+from dataclasses import dataclass, replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from medvqa_core.errors import InputError
+from medvqa_core.governance import Governance
+from medvqa_core.llm.engines import Reply
+from medvqa_core.runs.asking import ask_all
+from medvqa_core.runs.predictions import PredictionStore
+
+SETTINGS = {"engine": "scripted"}
+
+
+@dataclass(frozen=True)
+class Question:
+    id: str
+    group: int
+    text: str = "?"
+
+
+class Scripted:
+    """Replies what `reply` says, a group after its delay; remembers what it was asked and how many were under way."""
+
+    def __init__(self, reply=lambda q: f"to {q.id}", delay=lambda group: 0):
+        self.reply, self.delay, self.calls, self.now, self.most = reply, delay, [], 0, 0
+
+    async def answer(self, requests):
+        self.calls.append([q.id for q in requests])
+        self.now += 1
+        self.most = max(self.most, self.now)
+        try:
+            await asyncio.sleep(self.delay(requests[0].group))
+            replies = [self.reply(q) for q in requests]
+        finally:
+            self.now -= 1
+        return [reply if isinstance(reply, Reply) else Reply(reply) for reply in replies]
+
+
+def run(folder, engine, groups=4, size=2, in_flight=3, **options):
+    """Asks; returns how many were asked, and the records as (id, answer, error) in the order of the file."""
+    with PredictionStore(folder / "p.jsonl", Governance.OPEN, SETTINGS) as store:
+        asked = ask_all(
+            ({store.key(id=f"{g}-{n}"): Question(f"{g}-{n}", g) for n in range(size)} for g in range(groups)),
+            engine.answer,
+            store,
+            in_flight=in_flight,
+            description="asking",
+            **options,
+        )
+    return asked
+
+
+def records(folder):
+    with PredictionStore(folder / "p.jsonl", Governance.OPEN, read_only=True) as store:
+        return [(p.id, p.answer, p.error) for p in store.predictions()]
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.integers(0, 3), min_size=6, max_size=6), st.integers(1, 8), st.integers(1, 8))
+def test_the_file_does_not_depend_on_who_finishes_first(tmp_path_factory, delays, in_flight, groups_per_sync):
+    folder = tmp_path_factory.mktemp("run")
+    engine = Scripted(delay=lambda group: delays[group] / 1000)
+    assert run(folder, engine, groups=6, in_flight=in_flight, groups_per_sync=groups_per_sync) == 12
+    assert records(folder) == [(f"{g}-{n}", f"to {g}-{n}", None) for g in range(6) for n in range(2)]
+    assert engine.most <= in_flight and sorted(map(len, engine.calls)) == [2] * 6
+
+
+def test_as_many_groups_as_allowed_are_under_way(tmp_path):
+    engine = Scripted(delay=lambda group: 0.01)
+    run(tmp_path, engine, groups=9, in_flight=4)
+    assert engine.most == 4
+
+
+def test_groups_are_read_as_the_work_goes_on(tmp_path):
+    read = []
+
+    def groups(store):
+        for g in range(20):
+            read.append(g)
+            yield {store.key(id=g): Question(str(g), g)}
+
+    def reply(q):
+        if q.group == 0:
+            assert len(read) <= 3  # not the whole data set
+        return "a"
+
+    with PredictionStore(tmp_path / "p.jsonl", Governance.OPEN, SETTINGS) as store:
+        assert ask_all(groups(store), Scripted(reply).answer, store, in_flight=3, description="asking") == 20
+
+
+def test_what_is_recorded_is_not_asked_again_but_failures_on_request(tmp_path):
+    run(tmp_path, Scripted(lambda q: Reply(None, "busy") if q.id == "1-0" else "a"))
+    engine = Scripted()
+    assert run(tmp_path, engine) == 0 and engine.calls == []
+    assert run(tmp_path, engine, retry_failed=True) == 1 and engine.calls == [["1-0"]]
+    assert ("1-0", "to 1-0", None) in records(tmp_path) and len(records(tmp_path)) == 8
+
+
+def test_a_review_has_answers_asked_again_in_other_words(tmp_path):
+    """Twice at most here: the second reply stands, whatever it is."""
+
+    def review(request, reply, attempt):
+        bad = reply.answer is not None and reply.answer.startswith("bad")
+        return {"attempt": attempt, "bad": bad}, replace(request, text="again") if bad else None
+
+    def reply(q):
+        return {"0-0": "bad", "0-1": "good"}.get(q.id) or ("bad" if q.text == "?" else "better")
+
+    engine = Scripted(lambda q: "bad still" if q.id == "0-0" and q.text == "again" else reply(q))
+    run(tmp_path, engine, groups=2, review=review, attempts=2)
+    assert sorted(engine.calls) == [["0-0"], ["0-0", "0-1"], ["1-0", "1-1"], ["1-0", "1-1"]]
+    with PredictionStore(tmp_path / "p.jsonl", Governance.OPEN, read_only=True) as store:
+        found = [(p.id, p.answer, dict(p.details)) for p in store.predictions()]
+    assert found == [
+        ("0-0", "bad still", {"attempt": 2, "bad": True}),
+        ("0-1", "good", {"attempt": 1, "bad": False}),
+        ("1-0", "better", {"attempt": 2, "bad": False}),
+        ("1-1", "better", {"attempt": 2, "bad": False}),
+    ]
+
+
+def test_material_that_cannot_be_used_fails_its_group_and_the_run_goes_on(tmp_path):
+    def reply(q):
+        if q.group == 1:
+            raise InputError("the image\nis broken")
+        return "a"
+
+    assert run(tmp_path, Scripted(reply)) == 8
+    assert [(id, error) for id, answer, error in records(tmp_path) if answer is None] == [
+        ("1-0", "the image is broken"),
+        ("1-1", "the image is broken"),
+    ]
+
+
+@pytest.mark.parametrize("failing", range(4))
+def test_any_other_error_stops_the_run_and_keeps_what_is_finished(tmp_path, failing):
+    """The failing group is the slowest: the others are finished by then, those behind it too."""
+
+    def reply(q):
+        if q.group == failing:
+            raise OSError("no server")
+        return "a"
+
+    with pytest.raises(OSError, match="no server"):
+        run(tmp_path, Scripted(reply, delay=lambda g: 0.05 if g == failing else 0), in_flight=8)
+    kept = [id for id, *_ in records(tmp_path)]
+    assert kept == [f"{g}-{n}" for g in range(4) if g != failing for n in range(2)]
+    again = Scripted()
+    assert run(tmp_path, again) == 2 and again.calls == [[f"{failing}-0", f"{failing}-1"]]
+
+
+def test_a_run_stopped_by_ctrl_c_goes_on_to_the_same_file(tmp_path):
+    def interrupt(q):
+        if q.id == "2-1":
+            signal.raise_signal(signal.SIGINT)
+        return f"to {q.id}"
+
+    (tmp_path / "stopped").mkdir(), (tmp_path / "whole").mkdir()
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path / "stopped", Scripted(interrupt), in_flight=1)
+    assert 4 <= len(records(tmp_path / "stopped")) < 8
+    run(tmp_path / "stopped", Scripted())
+    run(tmp_path / "whole", Scripted())
+    assert (tmp_path / "stopped/p.jsonl").read_bytes() == (tmp_path / "whole/p.jsonl").read_bytes()
+
+
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_a_wrong_number_of_replies_is_a_defect_and_no_record(tmp_path, count):
+    class Miscounting(Scripted):
+        async def answer(self, requests):
+            return [Reply("a")] * count
+
+    with pytest.raises(RuntimeError, match=f"returned {count} replies to 2 requests"):
+        run(tmp_path, Miscounting())
+    assert records(tmp_path) == []
+
+
+def test_an_engine_that_blocks_works_in_threads(tmp_path):
+    class Blocking(Scripted):
+        async def answer(self, requests):
+            def work():
+                self.now += 1
+                self.most = max(self.most, self.now)
+                time.sleep(0.05)
+                self.now -= 1
+                return [Reply("a") for _ in requests]
+
+            return await asyncio.to_thread(work)
+
+    engine = Blocking()
+    run(tmp_path, engine, in_flight=4)
+    assert engine.most > 1 and len(records(tmp_path)) == 8
