@@ -1,9 +1,10 @@
-"""Chinese texts: punctuation to ASCII, and three ways to cut a text into the units that ROUGE-L counts.
+"""Chinese texts: signs in one spelling, and two ways to cut a text into the units that our ROUGE-L counts.
 
-`characters` is what we score. `words` are jieba's (extra `words`). `released` is what RJUA-MedDQA's own script does: it
-splits at white space, so that a Chinese sentence is one single word; kept by name, to compare with published figures.
+`characters` is what we score. `words` are jieba's (extra `words`). What RJUA-MedDQA's own script counts, words between
+white space, is in `released_rouge.py`.
 """
 
+import re
 from functools import cache
 from typing import Any
 
@@ -20,6 +21,21 @@ _PUNCTUATION = str.maketrans(
     }
 )
 
+_DASHES = str.maketrans(dict.fromkeys("~‐‑‒–―−─﹣∼〜˜", "-"))
+_WIDE = str.maketrans({0xFF01 + place: 0x21 + place for place in range(0x5E)})
+_RELEASED = str.maketrans(dict(zip("，。！？：；“”‘’（）【】～~—", ",.!?:;\"\"''()[]---", strict=True)) | {"…": "..."})
+
+
+def map_released(text: str) -> str:
+    """`text` with those signs replaced that RJUA-MedDQA's script replaces: ～ ~ — by a hyphen, … by three dots."""
+    return text.translate(_RELEASED)
+
+
+def fold_signs(text: str) -> str:
+    """`text` with signs of every width and kind alike: ASCII for full-width forms, one - for ~ and --, ... for ……."""
+    text = map_punctuation(text).translate(_WIDE).translate(_DASHES).replace("…", "...")
+    return re.sub(r"\.{3,}", "...", re.sub(r"-+", "-", text))
+
 
 def map_punctuation(text: str) -> str:
     """`text` with full-width and Chinese punctuation as ASCII; letters and digits stay as they are."""
@@ -28,20 +44,15 @@ def map_punctuation(text: str) -> str:
 
 def characters(text: str) -> list[str]:
     """Every character but white space."""
-    return [character for character in map_punctuation(text) if not character.isspace()]
+    return [character for character in fold_signs(text) if not character.isspace()]
 
 
 def words(text: str) -> list[str]:
     """jieba's words. Raises ConfigError where jieba is not installed."""
-    return [word for word in _jieba().lcut(map_punctuation(text)) if not word.isspace()]
+    return [word for word in _jieba().lcut(fold_signs(text)) if not word.isspace()]
 
 
-def released(text: str) -> list[str]:
-    """What stands between white space."""
-    return map_punctuation(text).split()
-
-
-UNITS: dict[str, Tokenizer] = {"characters": characters, "words": words, "released": released}
+UNITS: dict[str, Tokenizer] = {"characters": characters, "words": words}
 
 
 def find_units(name: str) -> Tokenizer:

@@ -1,4 +1,7 @@
-"""RJUA-MedDQA: accuracy and ROUGE-L by task and answer type, Table 5's row, Table 6's split, the hallucination rate.
+"""RJUA-MedDQA: accuracy and ROUGE-L by task and answer type, Tables 5 to 7, the hallucination rate.
+
+Two profiles (`soft_accuracy.py`): `released`, equal to the authors' script, and `ours`, the same rules mended, with
+ROUGE-L on characters or words. Every record says which.
 
 An unanswerable question is one whose answer is 无. A prediction hallucinates there if it says something else: it
 neither is 无 nor says in other words (ABSTENTIONS) that nothing is written. Failed predictions (None or empty) score 0,
@@ -10,23 +13,29 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from medvqa_core.errors import InputError
-from medvqa_core.metrics.chinese import find_units, map_punctuation
+from medvqa_core.metrics.chinese import find_units, map_punctuation, map_released
+from medvqa_core.metrics.released_rouge import released_rouge_l
 from medvqa_core.metrics.rouge import rouge_l
 from medvqa_core.metrics.scores import mean
 from medvqa_core.metrics.soft_accuracy import (
     MULTIPLE_CHOICE,
     NOTHING,
+    OURS,
+    RELEASED,
     check_aligned,
+    check_profile,
     is_failed,
     soft_accuracy_scores,
 )
 
 SHORT_ANSWER = "SA"
 COLUMNS = {"entity_qa": "entity", "table_qa": "table", "table_nr_qa": "table_nr"}  # a task's column in Tables 5, 6
-REASONING_TASKS = ("disease_qa", "advice_qa", "status_qa")  # columns by answer type: mc, sa
+REASONING_TASKS = {"disease_qa": "disease", "status_qa": "status", "advice_qa": "advice"}  # mc, sa in Tables 5 and 7
+REPORTS = {True: "laboratory", False: "clinical"}
 TABLE_5 = (
     ("entity", "rouge_l"),
     ("entity", "accuracy"),
@@ -37,7 +46,17 @@ TABLE_5 = (
     ("sa", "rouge_l"),
 )
 TABLE_6 = (("entity", "rouge_l"), ("table", "accuracy"), ("table_nr", "accuracy"))
+TABLE_7 = tuple(
+    (column, metric, report, task)
+    for column, metric in (("mc", "accuracy"), ("sa", "rouge_l"))
+    for report in REPORTS.values()
+    for task in REASONING_TASKS.values()
+)
 QUALITIES = ("high", "low")
+RULES = {
+    RELEASED: "the authors' script: first two parts of multi answers, ROUGE-L of the package rouge between white space",
+    OURS: "the authors' rules mended: every part counts, signs alike in every width; ROUGE-L F1",
+}
 ROUGE_BETA = 1.0  # plain F1
 
 ABSTENTIONS = (
@@ -62,19 +81,25 @@ def score_meddqa(
     image_qualities: Sequence[str | None] | None = None,
     units: str = "characters",
     unanswerable: Sequence[bool] | None = None,
+    profile: str = OURS,
+    laboratory: Sequence[bool | None] | None = None,
 ) -> MeddqaScores:
     """Score predictions; all columns have one entry a question, as in the released files.
 
     Args:
         predictions: None for a question that has no prediction (an error, a reply that did not parse).
         image_qualities: "high", "low" (in any case) or None each, for the Table 6 split.
-        units: of ROUGE-L: "characters", "words" (jieba) or "released" (white space).
+        units: of our ROUGE-L: "characters" or "words" (jieba); the released one has its own.
         unanswerable: which questions were made to have no answer, for the hallucination rate on these alone.
+        profile: "ours" or "released".
+        laboratory: whether the report is a laboratory one or a clinical one, None where unknown, for Table 7.
 
     Raises:
         InputError: no rows, columns of different length, an unknown answer type or quality.
-        ConfigError: unknown units, or jieba is missing.
+        ConfigError: an unknown profile, unknown units, or jieba is missing.
     """
+    check_profile(profile)
+    reports = [None] * len(predictions) if laboratory is None else laboratory
     qualities = [None] * len(predictions) if image_qualities is None else image_qualities
     marks = [False] * len(predictions) if unanswerable is None else unanswerable
     check_aligned(
@@ -84,15 +109,16 @@ def score_meddqa(
         answer_types=answer_types,
         image_qualities=qualities,
         unanswerable=marks,
+        laboratory=reports,
     )
     qualities = [quality and quality.strip().lower() for quality in qualities]  # the released files write both cases
     unknown = set(filter(None, qualities)) - set(QUALITIES)
     if unknown:
         raise InputError(f"image quality {sorted(unknown)[0]!r} is unknown; allowed: {', '.join(QUALITIES)}")
-    tokenizer = find_units(units)
-    accuracy = soft_accuracy_scores(predictions, answers, answer_types).samples["soft_accuracy"]
+    rouge_of = _released_rouge if profile == RELEASED else partial(_rouge, find_units(units))
+    accuracy = soft_accuracy_scores(predictions, answers, answer_types, profile).samples["soft_accuracy"]
     rouge = [
-        None if score is None else 0.0 if is_failed(prediction) else _rouge(tokenizer, prediction, answer)
+        None if score is None else 0.0 if is_failed(prediction) else rouge_of(prediction, answer)
         for prediction, answer, score in zip(predictions, answers, accuracy, strict=True)
     ]
     samples = {"accuracy": accuracy, "rouge_l": rouge}
@@ -111,6 +137,8 @@ def score_meddqa(
 
     by_column = _group(columns)
     by_quality = _group(list(zip(columns, qualities, strict=True)))
+    names = [(REPORTS.get(report), REASONING_TASKS.get(task)) for report, task in zip(reports, tasks, strict=True)]
+    by_report = _group([(column, *name) for column, name in zip(columns, names, strict=True)])
     record = {
         "table_5": {f"{column}_{name}": summary(by_column.get(column, []))[name] for column, name in TABLE_5},
         "table_6": {
@@ -118,14 +146,19 @@ def score_meddqa(
             for column, name in TABLE_6
             for quality in QUALITIES
         },
+        "table_7": {
+            f"{column}_{metric}_{report}_{task}": summary(by_report.get((column, report, task), []))[metric]
+            for column, metric, report, task in TABLE_7
+        },
         "by_task": {
             f"{task}/{answer_type}": summary(rows)
             for (task, answer_type), rows in _group(list(zip(tasks, answer_types, strict=True))).items()
         },
         "all": summary(range(len(predictions))),
         "hallucination": _hallucination(predictions, answers, failed, marks),
-        "units": units,
-        "rules": "released RJUA-MedDQA rules (soft accuracy); ROUGE-L F1",
+        "profile": profile,
+        "rules": RULES[profile],
+        "units": "white space" if profile == RELEASED else units,
     }
     return MeddqaScores(record, samples)
 
@@ -134,6 +167,10 @@ def abstains(prediction: str) -> bool:
     """Does the prediction say that nothing is written there?"""
     bare = re.sub(r"[\s.,;:!?\"'()\[\]]+", "", map_punctuation(prediction))
     return bare == NOTHING or bare.endswith(("是无", "为无")) or any(phrase in bare for phrase in ABSTENTIONS)
+
+
+def _released_rouge(prediction: str, answer: str) -> float:
+    return released_rouge_l(map_released(prediction), map_released(answer))
 
 
 def _rouge(tokenizer: Any, prediction: str, answer: str) -> float:

@@ -1,19 +1,28 @@
-"""Soft accuracy of RJUA-MedDQA (paper, Section 5.2): right is what contains the answer; the released rules.
+"""Soft accuracy of RJUA-MedDQA (paper, Section 5.2): right is what contains the answer. Two profiles of the rules:
 
-Chinese punctuation counts as ASCII on both sides. By answer type:
+`released` is equal to the released script in everything, its slips included: multi answers about keys and cells are
+judged by their first two parts (0.5 each, what a single part cannot exceed), `;;` in a multiple-choice reply is taken
+out before its parts are counted, blanks count, 、 is no comma and ＞ no >.
+
+`ours` is the same rules mended: every part of a multi answer counts its share, empty parts do not, blanks around parts
+do not; `~`, `-`, `--` and every other dash are alike, as are `…` and `...`, full-width and half-width signs.
+
+By answer type:
 
     single_entity, single_span, single_nr, SA  1 if the answer stands in the prediction
-    multi_entity, multi_span                   an equal share (0.5 of two) for each part of the answer that does
+    multi_entity, multi_span                   a share for each part of the answer that does
     multi_nr                                   the same; 无异常结果 is right where it has 无 but not 无法判断
     MC                                         0 if the prediction names more than two things, else as single
 
 A prediction that failed (None) or is empty scores 0 and is counted. An answer that is empty cannot be scored: None.
+The script stops with an error at both. It looks for the task name `fact`; the released files write `entity_qa`, which
+is taken for it here.
 """
 
 from collections.abc import Sequence
 
-from medvqa_core.errors import InputError
-from medvqa_core.metrics.chinese import map_punctuation
+from medvqa_core.errors import ConfigError, InputError
+from medvqa_core.metrics.chinese import fold_signs, map_released
 from medvqa_core.metrics.scores import Scores, mean
 
 SINGLE_TYPES = ("single_entity", "single_span", "single_nr", "SA")
@@ -21,42 +30,78 @@ MULTI_TYPES = ("multi_entity", "multi_span")
 MULTI_NUMERICAL = "multi_nr"
 MULTIPLE_CHOICE = "MC"
 ANSWER_TYPES = (*SINGLE_TYPES, *MULTI_TYPES, MULTI_NUMERICAL, MULTIPLE_CHOICE)
+RELEASED, OURS = PROFILES = ("released", "ours")
 
 NO_ABNORMAL = "无异常结果"
 NOTHING, UNDECIDED = "无", "无法判断"
 CHOICES_ALLOWED = 2  # parts of a multiple-choice prediction
 
 
-def soft_accuracy(prediction: str, answer: str, answer_type: str) -> float:
+def soft_accuracy(prediction: str, answer: str, answer_type: str, profile: str = OURS) -> float:
     """Score of one prediction, 0 to 1.
 
     Raises:
         InputError: the answer type is unknown, or the answer is empty.
+        ConfigError: there is no such profile.
     """
+    check_profile(profile)
     if answer_type not in ANSWER_TYPES:
         raise InputError(f"answer type {answer_type!r} is unknown; allowed: {', '.join(ANSWER_TYPES)}")
-    prediction, answer = map_punctuation(prediction), map_punctuation(answer).strip()
-    if not answer:
+    if not answer.strip():
         raise InputError(
             "an empty answer cannot be scored: it stands in every prediction; the files write 无 for nothing"
         )
-    if answer_type == MULTIPLE_CHOICE and len(prediction.split(";")) > CHOICES_ALLOWED:
+    return _released(prediction, answer, answer_type) if profile == RELEASED else _ours(prediction, answer, answer_type)
+
+
+def check_profile(profile: str) -> None:
+    """Raises ConfigError where there is no such profile."""
+    if profile not in PROFILES:
+        raise ConfigError(f"profile {profile!r} is unknown; allowed: {', '.join(PROFILES)}")
+
+
+def _released(prediction: str, answer: str, answer_type: str) -> float:
+    prediction, answer = map_released(prediction), map_released(answer)
+    parts = answer.split(";")
+    if answer_type in MULTI_TYPES:
+        return 0.5 * sum(part in prediction for part in parts[:2])
+    if answer_type == MULTI_NUMERICAL:
+        if NO_ABNORMAL in answer:
+            return _says_nothing_abnormal(prediction)
+        return sum(part in prediction for part in parts) / len(parts)
+    if answer_type == MULTIPLE_CHOICE and len(prediction.replace(";;", "").split(";")) > CHOICES_ALLOWED:
         return 0.0
-    if answer_type == MULTI_NUMERICAL and answer == NO_ABNORMAL:
-        return float(NOTHING in prediction and UNDECIDED not in prediction)
-    if answer_type in (*MULTI_TYPES, MULTI_NUMERICAL):
-        parts = [part.strip() for part in answer.split(";") if part.strip()]
-        return sum(part in prediction for part in parts) / len(parts) if parts else float(answer in prediction)
     return float(answer in prediction)
 
 
+def _ours(prediction: str, answer: str, answer_type: str) -> float:
+    prediction, answer = fold_signs(prediction), fold_signs(answer).strip()
+    if answer_type == MULTIPLE_CHOICE and len(_parts(prediction)) > CHOICES_ALLOWED:
+        return 0.0
+    if answer_type == MULTI_NUMERICAL and answer.strip(" .;") == NO_ABNORMAL:
+        return _says_nothing_abnormal(prediction)
+    parts = _parts(answer)
+    if answer_type in (*MULTI_TYPES, MULTI_NUMERICAL) and parts:
+        return sum(part in prediction for part in parts) / len(parts)
+    return float(answer in prediction)
+
+
+def _says_nothing_abnormal(prediction: str) -> float:
+    return float(NOTHING in prediction and UNDECIDED not in prediction)
+
+
+def _parts(text: str) -> list[str]:
+    return [part.strip() for part in text.split(";") if part.strip()]
+
+
 def soft_accuracy_scores(
-    predictions: Sequence[str | None], answers: Sequence[str], answer_types: Sequence[str]
+    predictions: Sequence[str | None], answers: Sequence[str], answer_types: Sequence[str], profile: str = OURS
 ) -> Scores:
     """`soft_accuracy`; `unscorable` counts empty answers under that name and failed predictions under `failed`.
 
     Raises:
         InputError: no pairs, lists of different length, or an unknown answer type.
+        ConfigError: there is no such profile.
     """
     check_aligned(predictions=predictions, answers=answers, answer_types=answer_types)
     samples: list[float | None] = []
@@ -64,7 +109,8 @@ def soft_accuracy_scores(
         if not (answer or "").strip():
             samples.append(None)
         else:
-            samples.append(soft_accuracy(prediction or "", answer, answer_type))
+            score = soft_accuracy(prediction or "", answer, answer_type, profile)
+            samples.append(score if prediction else 0.0)
     failed = sum(is_failed(prediction) for prediction in predictions)
     return Scores(
         {"soft_accuracy": mean(samples)},

@@ -30,6 +30,10 @@ class FailedAnswers(StrEnum):
 class RougeUnits(StrEnum):
     characters = "characters"
     words = "words"
+
+
+class MeddqaProfile(StrEnum):
+    ours = "ours"
     released = "released"
 
 
@@ -133,14 +137,17 @@ def meddqa(
     model: Annotated[str, typer.Option(help="esra-rules: restored text and rules, no model.")] = "esra-rules",
     image_root: Annotated[Path | None, typer.Option(help="Folder of the images; default: images/ of the data.")] = None,
     workers: Annotated[int, typer.Option(help="Processes that read images.")] = 1,
-    units: Annotated[RougeUnits, typer.Option(help="What ROUGE-L counts.")] = RougeUnits.characters,
+    profile: Annotated[
+        MeddqaProfile, typer.Option(help="released: equal to the authors' script; ours: its rules mended.")
+    ] = MeddqaProfile.ours,
+    units: Annotated[RougeUnits, typer.Option(help="What our ROUGE-L counts.")] = RougeUnits.characters,
     retry_failed: Annotated[bool, typer.Option(help="Ask failed questions again.")] = False,
 ) -> None:
-    """Answer questions about report images and print rows of the paper's Tables 5 and 6; a stopped run goes on."""
+    """Answer questions about report images and print the paper's Tables 5 to 7; a stopped run goes on."""
     from medvqa_hub.evaluation.meddqa.evaluating import MeddqaOptions, evaluate_meddqa
     from medvqa_hub.evaluation.meddqa.printing import print_meddqa
 
-    options = MeddqaOptions(model, data, out, image_root, workers, units.value, retry_failed)
+    options = MeddqaOptions(model, data, out, image_root, workers, units.value, retry_failed, profile.value)
     print_meddqa(evaluate_meddqa(options), out)
 
 

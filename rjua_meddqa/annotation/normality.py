@@ -75,12 +75,26 @@ def judge(result: str, reference: str, flag: str = "", unit: str = "", patient: 
         return Judgement(UNDECIDED, "no range")
     parsed = parse_range(reference, unit)
     if parsed.doubts:
+        if parsed.is_only_cut() and (band := _band_of(result, parsed)):
+            return band
         return Judgement(UNDECIDED, f"the range is doubtful: {'; '.join(parsed.doubts)}")
     if parsed.intervals:
         judgement = _judge_number(result, reference, unit, parsed, patient)
     else:
         judgement = _judge_words(result, reference)
     return _weigh(judgement, arrow or arrow_of_range or _direction(flag))
+
+
+def _band_of(result: str, parsed: ParsedRange) -> Judgement | None:
+    """A verdict by the first of several bands with a name each (缺乏:<20 不足:20-30 充足:), the last cut off.
+
+    Bands do not overlap: what is missing changes nothing for a result in a whole one. Never 是.
+    """
+    number, states = parse_number(result), [_state(entry.label) for entry in parsed.intervals]
+    if number is None or number[0] or number[2] or len(states) < 2 or not all(states) or NORMAL in states:
+        return None
+    held = {s for s, entry in zip(states, parsed.intervals, strict=True) if entry.interval.holds(number[1])}
+    return Judgement(held.pop(), "in a range named after its state, others are cut off") if len(held) == 1 else None
 
 
 def _weigh(judgement: Judgement, direction: str) -> Judgement:

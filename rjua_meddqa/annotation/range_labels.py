@@ -23,6 +23,7 @@ _GROUP_WORD = re.compile(
     r"|正常|偏高|偏低|升高|降低|阴性|阳性|中毒|健康|危险|空腹|餐后"
 )
 _BRACKET = re.compile(r"[(\[]([^()\[\]]*)[)\]]")
+LOST = "has lost its range"
 _EDGES = " ,;:、。()[]【】*"
 
 
@@ -113,8 +114,8 @@ def _doubts_of_note(rest: str) -> list[str]:
     if not text:
         return []
     if _GROUP_WORD.search(text):
-        return [f"{unmask(text)!r} has no range"]
-    is_note = re.match(r"\s*[;,。(\[【]", rest) and re.search(r"[\u4e00-\u9fff]", text)
+        return [f"{unmask(text)!r} {LOST}"]
+    is_note = re.match(r"\s*[;,。:(\[【]", rest) and re.search(r"[\u4e00-\u9fff]", text)
     return [] if is_note else [f"{unmask(text)!r} behind the range is not understood"]
 
 

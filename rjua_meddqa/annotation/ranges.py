@@ -20,7 +20,7 @@ from rjua_meddqa.annotation.number_text import (
     unmask,
     write_out,
 )
-from rjua_meddqa.annotation.range_labels import Piece, assign_labels
+from rjua_meddqa.annotation.range_labels import LOST, Piece, assign_labels
 
 _SIGNED = rf"[+-]?{NUMBER}"
 _END = r"(?![\d])"
@@ -30,6 +30,7 @@ _RANGE = re.compile(
     rf"|(?P<before>(?<![\d.A-Za-z/^]){NUMBER})\s*[^\d\s<>≤≥~:;,-]{{0,8}}?(?P<word>以下|以内|以上)"
 )
 _ORDINAL = re.compile(r"\d\s*(?:型|期|级)|\d+\s*°C")
+_CUT_OFF = "the range is cut off"
 _SUFFIXES = ("103", "106", "109", "1012", "10")  # what a unit such as 10^9/L leaves at the end of a bound
 
 
@@ -76,6 +77,10 @@ class ParsedRange:
     unit: str
     slips: tuple[str, ...] = ()
     doubts: tuple[str, ...] = ()
+
+    def is_only_cut(self) -> bool:
+        """Whether all doubts are about what is missing at the end: 缺乏:<20 不足:20-30 充足:."""
+        return bool(self.doubts) and all(doubt == _CUT_OFF or doubt.endswith(LOST) for doubt in self.doubts)
 
 
 def parse_range(text: str, unit: str = "") -> ParsedRange:
@@ -163,7 +168,7 @@ def _leftovers(chunks: list[str]) -> list[str]:
     elif re.search(r"[<>≤≥~+]|(?<![A-Za-z\u4e00-\u9fff])-|-(?![A-Za-z\u4e00-\u9fff])", text):
         doubts.append("a sign without its number")
     if re.match(r"\s*[.,]", last) or re.search(r"[-,:、/(\[]\s*$", last):
-        doubts.append("the range is cut off")
+        doubts.append(_CUT_OFF)
     if any(text.count(one) != text.count(other) for one, other in ("()", "[]")):
         doubts.append("a bracket without its other half")
     return doubts

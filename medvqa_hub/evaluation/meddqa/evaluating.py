@@ -1,4 +1,4 @@
-"""Evaluation on RJUA-MedDQA: predictions first, then a row of the paper's Table 5 and the tables behind it.
+"""Evaluation on RJUA-MedDQA: predictions first, then the paper's Tables 5 to 7.
 
 OUT/predictions.jsonl    every answer (predictions.py)
 OUT/pages/               the images restored to text, where the engine reads text
@@ -18,7 +18,7 @@ from medvqa_core.governance import Governance, refuse_remote
 from medvqa_core.json_files import write_json, write_json_lines
 from medvqa_core.llm.engines import load_engine
 from medvqa_core.metrics.scores import mean
-from medvqa_core.metrics.soft_accuracy import ANSWER_TYPES
+from medvqa_core.metrics.soft_accuracy import ANSWER_TYPES, OURS, check_profile
 from medvqa_core.runs.predictions import FILE, Prediction
 from medvqa_hub.evaluation.meddqa.answering import ImageSet, answer_questions
 from rjua_meddqa.answering.engines import ENGINES, DocumentEngine
@@ -36,8 +36,9 @@ class MeddqaOptions:
         model: name of an engine, see `meddqa_engines`.
         data: folder with questions.jsonl and images/, or the authors' release.
         workers: processes that read images.
-        units: of ROUGE-L: characters, words (jieba) or released (white space).
+        units: of our ROUGE-L: characters or words (jieba).
         retry_failed: ask failed questions again.
+        profile: of the scores: ours, or released (equal to the authors' script).
     """
 
     model: str
@@ -47,6 +48,7 @@ class MeddqaOptions:
     workers: int = 1
     units: str = "characters"
     retry_failed: bool = False
+    profile: str = OURS
 
 
 def evaluate_meddqa(options: MeddqaOptions) -> dict[str, Any]:
@@ -60,6 +62,7 @@ def evaluate_meddqa(options: MeddqaOptions) -> dict[str, Any]:
     """
     if options.workers < 1:
         raise ConfigError(f"{options.workers} workers; at least 1 is needed")
+    check_profile(options.profile)
     engine = load_engine(ENGINES, options.model)
     questions = load_questions(options.data, options.image_root)
     refuse_remote(questions.governance, engine.endpoint, f"engine {engine.name}")
@@ -72,7 +75,7 @@ def evaluate_meddqa(options: MeddqaOptions) -> dict[str, Any]:
     predictions, new = answer_questions(
         engine, asked, images, options.out / FILE, questions.governance, options.retry_failed
     )
-    figures, scored = score(asked, predictions, options.units)
+    figures, scored = score(asked, predictions, options.units, options.profile)
     results = {
         "kind": "meddqa-evaluation",
         "format": FORMAT,
@@ -95,12 +98,15 @@ def evaluate_meddqa(options: MeddqaOptions) -> dict[str, Any]:
 
 
 def score(
-    asked: Sequence[DocumentQuestion], predictions: Sequence[Prediction], units: str = "characters"
+    asked: Sequence[DocumentQuestion],
+    predictions: Sequence[Prediction],
+    units: str = "characters",
+    profile: str = OURS,
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Figures and counts of the rows that were asked, and each row with its scores.
 
     Args:
-        units: of ROUGE-L, see `medvqa_core.metrics.meddqa_scores`.
+        units, profile: see `medvqa_core.metrics.meddqa_scores`.
 
     Raises:
         InputError: nothing to score, or an unknown answer type.
@@ -116,6 +122,8 @@ def score(
         [row.quality for row in asked],
         units,
         [row.unanswerable for row in asked],
+        profile,
+        [row.is_laboratory for row in asked],
     )
     failures = Counter(p.error for p in predictions if p.error is not None)
     scored = [

@@ -21,7 +21,7 @@ NAME_WIDTH = 44  # of an image; longer names are cut in print, not in results.js
 
 
 def print_meddqa(results: dict[str, Any], out: Path) -> None:
-    """Print the figures of Tables 5 and 6, the accuracy by image and what could not be answered."""
+    """Print the figures of Tables 5 to 7, the accuracy by image and what could not be answered."""
     console = Console()
     say(console, f"{results['model']['name']} on {results['data']['source']}\n")
     print_tables(results, console)
@@ -32,10 +32,15 @@ def print_meddqa(results: dict[str, Any], out: Path) -> None:
 
 
 def print_tables(results: dict[str, Any], console: Console) -> None:
-    """Print the figures of Tables 5 and 6 alone."""
-    for table in (_table_5(results["scores"]["table_5"]), _table_6(results["scores"]["table_6"])):
+    """Print the figures of Tables 5 to 7 alone; Table 7 where there are clinical-reasoning questions."""
+    scores = results["scores"]
+    tables = [_table_5(scores["table_5"]), _table_6(scores["table_6"])]
+    if any(value is not None for value in scores["table_7"].values()):
+        tables.append(_table_7(scores["table_7"]))
+    for table in tables:
         console.print(table)
         console.print()
+    say(console, f"profile {scores['profile']}: {scores['rules']}\n")
 
 
 def _table_5(row: dict[str, float | None]) -> Table:
@@ -50,6 +55,17 @@ def _table_6(row: dict[str, float | None]) -> Table:
     for column in dict.fromkeys(key.rsplit("_", 1)[0] for key in row):
         task, metric = next((t, m) for t in TASKS for m in METRICS if column == f"{t}_{m}")
         table.add_row(f"{TASKS[task]} {METRICS[metric]}", *(figure(row[f"{column}_{q}"]) for q in ("high", "low")))
+    return table
+
+
+def _table_7(row: dict[str, float | None]) -> Table:
+    """A row for each kind of question and report, as the paper's columns D, S and A."""
+    table = make_table("Table 7, clinical reasoning", "disease", "status", "advice")
+    for column in dict.fromkeys(key.rsplit("_", 1)[0] for key in row):
+        task, rest = column.split("_", 1)
+        metric, report = rest.rsplit("_", 1)
+        figures = (figure(row[f"{column}_{name}"]) for name in ("disease", "status", "advice"))
+        table.add_row(f"{TASKS[task]} {METRICS[metric]}, {report}", *figures)
     return table
 
 

@@ -80,7 +80,8 @@ def test_soft_accuracy_counts_failures(modules):
     result = modules["soft_accuracy"].compute(
         predictions=["12", None, "3"], references=["2", "x", ""], answer_types=["SA"] * 3, samples=True
     )
-    assert result == {"soft_accuracy": 0.5, "questions": 3, "failed": 1, "unscorable": 1, "samples": [1, 0, None]}
+    counts = {"questions": 3, "failed": 1, "unscorable": 1}
+    assert result == {"soft_accuracy": 0.5, "profile": "ours", **counts, "samples": [1, 0, None]}
 
 
 def test_meddqa_returns_tables_and_samples(modules):

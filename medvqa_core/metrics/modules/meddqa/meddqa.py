@@ -1,4 +1,4 @@
-"""`evaluate` module: RJUA-MedDQA's Table 5 row, Table 6 split, scores by task, hallucination rate."""
+"""`evaluate` module: RJUA-MedDQA's Tables 5 to 7, scores by task, hallucination rate."""
 
 import datasets
 import evaluate
@@ -6,7 +6,7 @@ import evaluate
 from medvqa_core.metrics.meddqa_scores import score_meddqa
 
 _DESCRIPTION = """Soft accuracy and ROUGE-L of answers about Chinese medical reports, by task and answer type, in the
-shape of Tables 5 and 6 of the RJUA-MedDQA paper, and the hallucination rate on unanswerable questions."""
+shape of Tables 5 to 7 of the RJUA-MedDQA paper, and the hallucination rate on unanswerable questions."""
 
 _KWARGS_DESCRIPTION = """
 Args:
@@ -14,15 +14,16 @@ Args:
     references: annotated answers.
     tasks: entity_qa, table_qa, table_nr_qa, disease_qa, advice_qa or status_qa, one each.
     answer_types: single_entity, multi_entity, single_span, multi_span, single_nr, multi_nr, MC or SA, one each.
-    image_qualities: "high" or "low", one each, or None where unknown.
-    units: of ROUGE-L: "characters", "words" (jieba) or "released" (split at white space).
+    image_qualities: "high" or "low", one each, or None where unknown; may be left out.
+    profile: "ours", or "released": equal to the authors' script.
+    units: of our ROUGE-L: "characters" or "words" (jieba).
+    laboratory: True for laboratory reports, False for clinical ones, for Table 7; may be left out.
     unanswerable: which questions were made to have no answer; the hallucination rate is also given for these alone.
     samples: also return the values of each question.
 Examples:
     >>> from medvqa_core import metrics
     >>> result = metrics.load("meddqa").compute(
     ...     predictions=["正常"], references=["正常"], tasks=["table_nr_qa"], answer_types=["single_nr"],
-    ...     image_qualities=["high"],
     ... )
     >>> result["table_5"]["table_nr_accuracy"]
     1.0
@@ -33,7 +34,7 @@ class Meddqa(evaluate.Metric):
     """All of it in one call."""
 
     def _info(self) -> evaluate.MetricInfo:
-        columns = ("predictions", "references", "tasks", "answer_types", "image_qualities")
+        columns = ("predictions", "references", "tasks", "answer_types")
         return evaluate.MetricInfo(
             description=_DESCRIPTION,
             citation="",
@@ -47,10 +48,13 @@ class Meddqa(evaluate.Metric):
         references,
         tasks,
         answer_types,
-        image_qualities,
+        image_qualities=None,
         units="characters",
         unanswerable=None,
         samples=False,
+        profile="ours",
+        laboratory=None,
     ):
-        scored = score_meddqa(predictions, references, tasks, answer_types, image_qualities, units, unanswerable)
+        columns = (predictions, references, tasks, answer_types, image_qualities)
+        scored = score_meddqa(*columns, units, unanswerable, profile, laboratory)
         return {**scored.record, "samples": scored.samples} if samples else scored.record

@@ -1,4 +1,4 @@
-"""`evaluate` module: soft accuracy by RJUA-MedDQA's released rules."""
+"""`evaluate` module: soft accuracy by RJUA-MedDQA's rules, as released or mended."""
 
 import datasets
 import evaluate
@@ -13,6 +13,7 @@ Args:
     predictions: predicted answers; None for a question without one (it counts as wrong).
     references: annotated answers, parts joined by ";".
     answer_types: single_entity, multi_entity, single_span, multi_span, single_nr, multi_nr, MC or SA, one each.
+    profile: "released", equal to the authors' script, or "ours", the same rules mended (the default).
     samples: also return the value of each pair.
 Examples:
     >>> from medvqa_core import metrics
@@ -34,10 +35,11 @@ class SoftAccuracy(evaluate.Metric):
             features=datasets.Features({name: datasets.Value("string") for name in columns}),
         )
 
-    def _compute(self, predictions, references, answer_types, samples=False):
-        scores = soft_accuracy_scores(predictions, references, answer_types)
+    def _compute(self, predictions, references, answer_types, samples=False, profile="ours"):
+        scores = soft_accuracy_scores(predictions, references, answer_types, profile)
         result = {
             **scores.corpus,
+            "profile": profile,
             "questions": len(predictions),
             "failed": scores.unscorable["failed"],
             "unscorable": scores.unscorable["soft_accuracy"],
