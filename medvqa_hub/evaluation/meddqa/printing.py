@@ -40,7 +40,7 @@ def print_tables(results: dict[str, Any], console: Console) -> None:
     for table in tables:
         console.print(table)
         console.print()
-    say(console, f"profile {scores['profile']}: {scores['rules']}\n")
+    say(console, f"scored by the profile {scores['profile']!r}; results.json says its rules\n")
 
 
 def _table_5(row: dict[str, float | None]) -> Table:
