@@ -69,7 +69,9 @@ def cxr(
         typer.Option(help="Rescale BERTScore: computed (from the split's references), a table LAYER,P,R,F, or none."),
     ] = None,
     beams: Annotated[int, typer.Option(help="Beams; 1 is greedy.")] = 2,
-    max_new_tokens: Annotated[int, typer.Option(help="Longest answer, in tokens.")] = 128,
+    max_new_tokens: Annotated[
+        int | None, typer.Option(help="Longest answer, in tokens; default: the checkpoint's own.")
+    ] = None,
     bf16: Annotated[bool, typer.Option(help="Weights in bfloat16; needs a GPU.")] = False,
     questions_per_batch: Annotated[int, typer.Option(help="Questions answered at once, of whole studies.")] = 96,
     retry_failed: Annotated[bool, typer.Option(help="Ask failed questions again.")] = False,

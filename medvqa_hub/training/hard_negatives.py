@@ -1,8 +1,12 @@
 """The second pass over hard questions: those whose loss lies within half a standard deviation of the mean.
 
-What the released SwinVED does after training on everything (`mean - std / 2 <= loss <= mean + std / 2`): it leaves out
-what the model knows already, and what no model could know. Losses are measured with the trained model as in evaluation,
-each the mean over the answer's tokens. They are stored as they are measured; a stopped measurement goes on.
+It leaves out what the model knows already, and what no model could know (`mean - std / 2 <= loss <= mean + std / 2`).
+Losses are measured with the trained model as in evaluation, each the mean over the answer's tokens. They are stored as
+they are measured; a stopped measurement goes on.
+
+What differs from the release: there such a pass follows every epoch, and what it chooses from is a loss for each
+batch, as it was in training (dropout on, padding included), under the first question of the batch. Here one pass
+follows the training, and every question has a loss of its own.
 """
 
 import dataclasses

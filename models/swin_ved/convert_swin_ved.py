@@ -4,7 +4,10 @@ The release saves the `state_dict` of a module with `encoder` (a SwinModel) and 
 under the names of transformers 4. Swin's attention and feed-forward layers have other names since; the decoder's are as
 they were. Nothing is guessed: a key that is missing, left over or of another shape is an error that names it.
 
-The released vocabulary is read by `swin_ved.load_vocabulary`.
+The released vocabulary is read by `swin_ved.load_vocabulary`, which leaves texts in their case. In training, answers
+were padded and [EOS] stood behind the padding, all of it part of the loss: these weights write [PAD] where an answer
+ends. So the model that is made here stops at either, and is done after 63 new tokens, where the release's generation
+was (128 with the prompt's 65). Trained further, here, it learns to write [EOS] there.
 """
 
 import re
@@ -29,6 +32,7 @@ SWIN_NAMES = (
     ("intermediate.dense", "mlp.fc1"),
     ("output.dense", "mlp.fc2"),
 )
+RELEASED_NEW_TOKENS = 63
 WRAPPERS = re.compile(r"^((model|module)\.)+")
 # What torch.load raises on a file that is cut off, empty or something else.
 DAMAGE = (
@@ -56,6 +60,10 @@ def convert_swin_ved(
             (`state_dict`, and `model.` and `module.` before the names) is undone.
         config: sizes of the weights; None takes the paper's with the release's numbering of positions.
 
+    Returns:
+        The model, in evaluation mode. Save it beside
+        `SwinVedProcessor.from_config(model.config, load_vocabulary(file))`, then evaluate it or train it further.
+
     Raises:
         OSError: the file cannot be opened.
         ValueError: keys are missing, unused, twice there or of another shape (all are named), the file is damaged, or
@@ -81,6 +89,8 @@ def convert_swin_ved(
         text = "; ".join(f"{len(keys)} {kind}: {', '.join(keys)}" for kind, keys in problems.items() if keys)
         raise ValueError(f"these weights do not fit the configuration: {text}. Pass the config they were trained with")
     model.load_state_dict(weights)
+    model.generation_config.eos_token_id = [config.decoder.eos_token_id, config.decoder.pad_token_id]
+    model.generation_config.max_new_tokens = RELEASED_NEW_TOKENS
     return model.eval()
 
 

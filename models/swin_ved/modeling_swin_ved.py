@@ -5,8 +5,9 @@ A Swin encoder turns each image into tokens (144 of width 1024 at 384 x 384); a 
 (paper, Section 5.1). Encoder and decoder are transformers' own.
 
 What differs from the release: absent images are never encoded and are masked by `image_mask`, not found by their zeros;
-padding takes no position and no part in the loss (there, labels went on into the padding after [EOS]); a study's images
-are encoded once for all its questions (`study_index`); generation uses the key-value cache.
+padding takes no position and no part in the loss (there, [EOS] stands in the last place, behind the answer's padding,
+and nearly all of the loss is on [PAD]); a study's images are encoded once for all its questions (`study_index`);
+generation uses the key-value cache.
 
 Not here: image and text preparation (`processing_swin_ved`), the released weights' names (`convert_swin_ved`).
 """
@@ -158,7 +159,7 @@ class SwinVedForConditionalGeneration(SwinVedPreTrainedModel, GenerationMixin):
         self.model = SwinVedModel(config)
         self.decoder = SwinVedDecoder(config.decoder)
         self.post_init()
-        # transformers would stop after 20 tokens, in the middle of most answers; the paper's limit is 128.
+        # transformers would stop after 20 tokens, in the middle of most answers.
         self.generation_config.max_new_tokens = 128
 
     def get_input_embeddings(self) -> nn.Module:

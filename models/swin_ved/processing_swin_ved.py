@@ -4,8 +4,8 @@ A study is a list of images (up to 3); several questions may share it (`study_in
 `[CLS] question [BOS]`, padded on the left, ready for `generate`; with its answer it becomes
 `[CLS] question [BOS] answer [EOS]`, padded on the right, and labels that leave out all but `answer [EOS]`.
 
-What differs from the release: it padded every question to 64 places, every answer to 256, and a study to three images
-with blank ones; here a batch is as large as its largest member.
+What differs from the release: it padded every question to 64 places, every answer to 256 with [EOS] behind the padding,
+and a study to three images with blank ones; here a batch is as large as its largest member, and [EOS] ends the answer.
 """
 
 import warnings

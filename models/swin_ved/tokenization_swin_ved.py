@@ -1,12 +1,13 @@
 """A word-level tokenizer for SwinVED, trained from the questions and answers themselves.
 
-A token is a run of letters and digits, or a run of punctuation, in lower case; a text decodes to its tokens joined by
-spaces, as the released model writes. The first seven ids are the release's: [CLS] 0, [PAD] 1, [SEP] 2, [UNK] 3,
-[MASK] 4, [BOS] 5, [EOS] 6.
+A token is a run of letters and digits, or a run of punctuation (wordpunct's), in lower case; a text decodes to its
+tokens joined by spaces, as the released model writes. The first seven ids are the release's: [CLS] 0, [PAD] 1, [SEP] 2,
+[UNK] 3, [MASK] 4, [BOS] 5, [EOS] 6.
 
-What differs from the release: words there were cut with one pattern for the vocabulary (ASCII letters and digits only)
-and another for the texts; here both use the second, so a word with an accent is one word. Ids follow frequency, not the
-alphabet; `load_vocabulary` reads a released vocabulary file with its own ids.
+What differs from the release: it cut words with one pattern for the vocabulary (ASCII letters and digits, in lower
+case) and another for the texts, whose case it kept, so that with such a vocabulary a capitalised word is [UNK]; here
+both use the second, in lower case. Ids follow frequency. `load_vocabulary` reads a released vocabulary file with its
+own ids, and texts as the release read them: weights that were trained with [UNK] in these places need it there.
 
 This file needs `tokenizers` and is not copied into checkpoints: the trained tokenizer is saved there whole.
 """
@@ -48,6 +49,7 @@ def train_tokenizer(
         show_progress=False,
     )  # fmt: skip
     tokenizer = _word_level({})
+    tokenizer.normalizer = normalizers.Sequence([normalizers.NFC(), normalizers.Lowercase()])
     tokenizer.train_from_iterator(texts, trainer)
     if tokenizer.get_vocab_size() == len(SPECIAL_TOKENS):
         raise ValueError(
@@ -60,8 +62,11 @@ def train_tokenizer(
 def load_vocabulary(path: str | Path) -> PreTrainedTokenizerFast:
     """Build the tokenizer of a released vocabulary file, one token a line, the line's number its id.
 
+    Texts are cut into wordpunct's words and looked up as they stand: nothing is put into lower case. A file without
+    [BOS] and [EOS], as the release's script writes it, gets them behind the other special tokens, as ids 5 and 6.
+
     Raises:
-        ValueError: a token occurs twice, or [PAD], [BOS] or [EOS] is not where the released model expects it.
+        ValueError: a token occurs twice, or a special token is not where the released model expects it.
     """
     # Not splitlines(): a token may be or hold a character that counts as a line's end elsewhere, such as U+2028.
     text = Path(path).read_bytes().decode("utf-8").replace("\r\n", "\n")
@@ -69,6 +74,9 @@ def load_vocabulary(path: str | Path) -> PreTrainedTokenizerFast:
     twice = sorted({token for token in tokens if tokens.count(token) > 1}) if len(set(tokens)) < len(tokens) else []
     if twice:
         raise ValueError(f"{path} lists tokens twice: {twice[:5]}; each line must be a token of its own")
+    first = len(SPECIAL_TOKENS) - 2
+    if tuple(tokens[:first]) == SPECIAL_TOKENS[:first] and not {"[BOS]", "[EOS]"} & set(tokens):
+        tokens[first:first] = SPECIAL_TOKENS[first:]
     vocabulary = {token: index for index, token in enumerate(tokens)}
     wrong = {token: vocabulary.get(token) for i, token in enumerate(SPECIAL_TOKENS) if vocabulary.get(token) != i}
     if wrong:
@@ -77,8 +85,8 @@ def load_vocabulary(path: str | Path) -> PreTrainedTokenizerFast:
 
 
 def _word_level(vocabulary: dict[str, int]) -> Tokenizer:
+    """Words of texts as they stand."""
     tokenizer = Tokenizer(WordLevel(vocabulary, unk_token="[UNK]"))
-    tokenizer.normalizer = normalizers.Sequence([normalizers.NFC(), normalizers.Lowercase()])
     tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(WORDS), behavior="removed", invert=True)
     return tokenizer
 
