@@ -12,7 +12,7 @@ from medvqa_core.errors import InputError, one_line
 from medvqa_core.governance import Governance
 from medvqa_core.json_files import read_json
 from medvqa_hub.families.table import FAMILIES
-from medvqa_hub.training.checkpoints import governance_of
+from medvqa_hub.training.checkpoints import find_model_folder, governance_of
 
 # What the answers depend on; the rest of the folder (trainer state, logs, cards) may change without changing them.
 _PARTS = (
@@ -40,14 +40,13 @@ class Checkpoint:
 
 
 def open_checkpoint(model: str) -> Checkpoint:
-    """Look at a checkpoint: a folder that `save_pretrained` or training wrote, or a repository on the Hub.
+    """Look at a checkpoint: a folder that `save_pretrained` wrote, the best model of a run, or a repository on the Hub.
 
     Raises:
         InputError: there is none, it is of another kind, it has no safetensors weights, or its processor is missing.
     """
     folder = Path(model).expanduser()
-    if not folder.is_dir():
-        folder = _fetch(model)
+    folder = find_model_folder(folder) if folder.is_dir() else _fetch(model)
     kind = _model_type(folder)
     if kind not in FAMILIES:
         raise InputError(

@@ -45,7 +45,7 @@ def _group() -> None:
 @app.command()
 def cxr(
     context: typer.Context,
-    model: Annotated[str, typer.Option(help="Checkpoint folder or Hub repository.")],
+    model: Annotated[str, typer.Option(help="Checkpoint folder, output folder of train, or Hub repository.")],
     data: Annotated[Path, typer.Option(help="A release, the folder it was built in, or the authors' CSV files.")],
     out: Annotated[Path, typer.Option(help="Folder for predictions, results, chart and examples.")],
     split: Annotated[str, typer.Option(help="train, validate or test.")] = "test",

@@ -18,16 +18,21 @@ from medvqa_hub.families.table import find_family, is_decoder_only
 
 @dataclass(frozen=True)
 class GenerationSettings:
-    """How answers are written: greedy or by beam search, never sampled. The paper's: beam 2, up to 128 new tokens."""
+    """How answers are written: greedy or by beam search, never sampled. The paper's: beam 2.
+
+    Attributes:
+        max_new_tokens: of an answer; None: as many as the checkpoint allows itself (128, of converted weights 63).
+    """
 
     num_beams: int = 2
-    max_new_tokens: int = 128
+    max_new_tokens: int | None = None
     dtype: str = "float32"  # or "bfloat16"
 
     def __post_init__(self) -> None:
         for name in ("num_beams", "max_new_tokens"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name} is {getattr(self, name)}; it must be at least 1")
+            found = getattr(self, name)
+            if found is not None and found < 1:
+                raise ConfigError(f"{name} is {found}; it must be at least 1")
         if self.dtype not in ("float32", "bfloat16"):
             raise ConfigError(f"dtype is {self.dtype!r}; allowed are float32 and bfloat16")
 
@@ -103,6 +108,10 @@ class StudyAnswerer:
         """
         import torch
 
+        from medvqa_hub.training.scst_loss import through_first_eos
+
+        most = self.settings.max_new_tokens
+        limit = {} if most is None else {"max_new_tokens": most}
         try:
             with torch.inference_mode():
                 encoded = self.model.encode(**{name: value.to(self.device) for name, value in images.items()})
@@ -111,8 +120,8 @@ class StudyAnswerer:
                     **text,
                     encoder_outputs=encoded,
                     num_beams=self.settings.num_beams,
-                    max_new_tokens=self.settings.max_new_tokens,
                     do_sample=False,
+                    **limit,
                 )
         except torch.OutOfMemoryError as error:
             raise ConfigError(
@@ -122,11 +131,11 @@ class StudyAnswerer:
         # Other models' sequences begin with the token that starts their decoder.
         prompt = text["input_ids"].shape[1] if is_decoder_only(self.model) else 1
         texts = self.processor.batch_decode(sequences, skip_special_tokens=True)
-        eos = self.processor.tokenizer.eos_token_id
-        new = [row[prompt:] for row in sequences.tolist()]
+        new, ends = sequences[:, prompt:], self.model.generation_config.eos_token_id  # one token, or several
+        lengths = through_first_eos(new, ends).sum(1).tolist()
+        closed = torch.isin(new, torch.as_tensor(ends, device=new.device)).any(1).tolist()
         return [
-            Answer(text.strip(), row.index(eos) + 1 if eos in row else len(row), eos not in row)
-            for text, row in zip(texts, new, strict=True)
+            Answer(text.strip(), length, not done) for text, length, done in zip(texts, lengths, closed, strict=True)
         ]
 
 

@@ -58,6 +58,8 @@ def test_converted_model_gives_equal_logits(model, wrap, tmp_path):
         source = tmp_path / "best.pt"
     converted = convert_swin_ved(source, SwinVedConfig.tiny(vocab_size=50, answer_position=64))
     assert not converted.training
+    ends = converted.generation_config
+    assert (ends.eos_token_id, ends.max_new_tokens) == ([6, 1], 63)  # these weights write [PAD] at an answer's end
     input_ids, mask = pad(questions((3, 4)), left=True)
     inputs = {"input_ids": input_ids, "attention_mask": mask, "pixel_values": studies(2)}
     assert torch.equal(converted(**inputs).logits, model(**inputs).logits)

@@ -50,12 +50,24 @@ def test_vocabulary_can_be_limited_by_size_and_frequency():
 def test_released_vocabulary_keeps_its_ids(tmp_path):
     file = tmp_path / "vocab.tgt"
     file.write_text("\n".join(["[CLS]", "[PAD]", "[SEP]", "[UNK]", "[MASK]", "[BOS]", "[EOS]", "!", "edema", "no"]))
-    assert load_vocabulary(file)("No edema!").input_ids == [9, 8, 7]
+    assert load_vocabulary(file)("no edema!").input_ids == [9, 8, 7]
+    assert load_vocabulary(file)("No Edema!").input_ids == [3, 3, 7]  # as the release read it
     file.write_text("[CLS]\n[PAD]\nno\nno")
     with pytest.raises(ValueError, match=r"twice: \['no'\]"):
         load_vocabulary(file)
     file.write_text("[PAD]\n[CLS]\nno")
     with pytest.raises(ValueError, match=r"'\[PAD\]': 0"):
+        load_vocabulary(file)
+
+
+def test_a_vocabulary_as_the_release_s_script_writes_it_gets_bos_and_eos(tmp_path):
+    file = tmp_path / "vocab.tgt"
+    file.write_text("\n".join(["[CLS]", "[PAD]", "[SEP]", "[UNK]", "[MASK]", "!", "2", "no", "x", ""]))
+    tokenizer = load_vocabulary(file)
+    assert (tokenizer.bos_token_id, tokenizer.eos_token_id, len(tokenizer)) == (5, 6, 11)
+    assert tokenizer("no x-2!").input_ids == [9, 10, 3, 8, 7]
+    file.write_text("\n".join(["[CLS]", "[PAD]", "[SEP]", "[UNK]", "[MASK]", "!", "[BOS]", "[EOS]"]))
+    with pytest.raises(ValueError, match=r"'\[BOS\]': 6"):  # in another place: not ours to move
         load_vocabulary(file)
 
 

@@ -1,0 +1,146 @@
+"""Weights that the release's own label layout produced: converted, evaluated, and trained further.
+
+A tiny model is trained by a few lines of the release's recipe (helpers/swin_ved_released.py), with [PAD]s in the loss
+and [EOS] behind them. What fails without the conversion's settings: texts in lower case are other words; answers that
+end in [PAD] run on to the limit; self-critical training counts a row of [PAD]s as if it were the answer.
+"""
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+import torch
+from builds import build_release
+from swin_ved import SwinVedProcessor, convert_swin_ved, load_vocabulary
+from swin_ved_released import ANSWER, QUESTION, ReleasedSwinVed, released_names, write_vocabulary
+from training_runs import fast_recipe
+
+from medvqa_hub.evaluation.checkpoints import open_checkpoint
+from medvqa_hub.evaluation.cxr.answering import GenerationSettings, StudyAnswerer
+from medvqa_hub.evaluation.cxr.studies import load_studies
+from medvqa_hub.training.run import train
+from medvqa_hub.training.scst_rollout import encode_images, read_prompts, roll_out
+from medvqa_hub.training.training_log import read_log
+from mimic_cxr_vqa.release import open_release
+
+pytestmark = pytest.mark.slow
+STUDIES, QUESTIONS, STEPS = 2, 8, 60
+
+
+@dataclass
+class Released:
+    model: ReleasedSwinVed
+    folder: Path
+    studies: list
+    features: torch.Tensor
+    processor: SwinVedProcessor
+
+
+@pytest.fixture(scope="module")
+def build(tmp_path_factory):
+    return build_release(tmp_path_factory.mktemp("build"), studies=12)
+
+
+@pytest.fixture(scope="module", params=["lower-case vocabulary", "cased vocabulary"])
+def released(request, build, tmp_path_factory) -> Released:
+    """Trained as released, converted, and saved beside its processor."""
+    folder = tmp_path_factory.mktemp("released")
+    studies = load_studies(open_release(build.workspace.root), "train", build.tree, STUDIES)
+    studies = [replace(study, rows=study.rows[:QUESTIONS]) for study in studies]
+    pairs = [(row["question"], row["answer"]) for study in studies for row in study.rows]
+    texts = [text for pair in pairs for text in pair]
+    torch.manual_seed(0)
+    file = folder / "vocab.txt"
+    model = ReleasedSwinVed(write_vocabulary(file, texts, cased=request.param.startswith("cased")))
+    processor = SwinVedProcessor.from_config(model.config, load_vocabulary(file))
+    images = StudyImages(processor, studies)
+    features = model.features(images.pixels, images.present).detach()
+    rows = torch.tensor([number for number, study in enumerate(studies) for _ in study.rows])
+    assert model.learn(pairs, features[rows], STEPS) < 0.1
+    torch.save(released_names(model.state_dict()), folder / "best.pt")
+    converted = convert_swin_ved(folder / "best.pt", model.config)
+    converted.save_pretrained(folder / "model")
+    processor.save_pretrained(folder / "model")
+    (folder / "model" / "governance.json").write_text(json.dumps({"governance": "open"}))
+    return Released(model, folder / "model", studies, features, processor)
+
+
+class StudyImages:
+    """Pixels (studies, 3, 3, H, W) with zeros for missing images, and which are present."""
+
+    def __init__(self, processor, studies) -> None:
+        from medvqa_hub.evaluation.cxr.answering import read_image
+
+        batch = processor(images=[[read_image(path) for path in study.images] for study in studies])
+        self.pixels, self.present = batch["pixel_values"], batch["image_mask"]
+
+
+def test_evaluation_gives_the_release_s_own_answers(released):
+    """Greedily, all of them, ended; read from the folder as `evaluate cxr` does, several questions at once."""
+    answerer = StudyAnswerer(open_checkpoint(str(released.folder)), GenerationSettings(num_beams=1))
+    images = answerer.prepare_images(released.studies)
+    questions = [(row["question"], number) for number, study in enumerate(released.studies) for row in study.rows]
+    answers = answerer.answer(images, [text for text, _ in questions], [number for _, number in questions])
+    expected = [released.model.answer(text, released.features[number : number + 1]) for text, number in questions]
+    assert len({tuple(ids) for ids in expected}) > 5  # it learnt to tell questions apart
+    assert [answer.text for answer in answers] == [released.model.text(ids) for ids in expected]
+    assert [answer.tokens for answer in answers] == [len(ids) + 1 for ids in expected]
+    assert not any(answer.truncated for answer in answers)
+    beams = StudyAnswerer(open_checkpoint(str(released.folder)), GenerationSettings())
+    assert not any(answer.truncated for answer in beams.answer(images, [questions[0][0]], [0]))
+
+
+def test_the_checkpoint_carries_what_its_weights_need(released):
+    answerer = StudyAnswerer(open_checkpoint(str(released.folder)), GenerationSettings(num_beams=1))
+    config = answerer.model.generation_config
+    assert (config.eos_token_id, config.pad_token_id, config.max_new_tokens) == ([6, 1], 1, 63)
+    assert answerer.model.config.answer_position == QUESTION
+    for study in released.studies:
+        for row in study.rows:
+            for text in (row["question"], row["answer"]):
+                ids = answerer.processor.tokenizer(text, add_special_tokens=False, split_special_tokens=True).input_ids
+                assert ids == released.model.read(text)
+
+
+def roll(released: Released, limit: int = 30):
+    """Greedy and sampled answers to the questions of the first study, as a self-critical step takes them."""
+    answerer = StudyAnswerer(open_checkpoint(str(released.folder)), GenerationSettings(num_beams=1))
+    study = released.studies[0]
+    words = answerer.processor(
+        text=[row["question"] for row in study.rows], answers=[row["answer"] for row in study.rows],
+        study_index=[0] * len(study.rows),
+    )  # fmt: skip
+    batch = {**answerer.prepare_images([study]), **words}
+    return answerer.model, batch, limit
+
+
+def test_a_self_critical_step_counts_no_padding(released):
+    model, batch, limit = roll(released)
+    prompts, encoded = read_prompts(batch, True), encode_images(model, batch)
+    seeds = list(range(len(batch["input_ids"])))
+
+    def lengths() -> tuple[list[int], list[int]]:
+        greedy, sample = roll_out(model, prompts, encoded, seeds, max_new_tokens=limit)
+        return greedy.mask.sum(1).tolist(), sample.mask.sum(1).tolist()
+
+    expected = [
+        len(released.model.answer(row["question"], released.features[:1])) + 1 for row in released.studies[0].rows
+    ]
+    greedy, sample = lengths()
+    assert greedy == [min(length, limit) for length in expected] and min(expected) < 20
+    assert sum(sample) < 1.5 * sum(greedy)
+    model.generation_config.eos_token_id = 6  # the wrong setting: every answer goes on, in [PAD]s, to its last place
+    wrong, _ = lengths()
+    assert set(wrong) == {ANSWER}
+
+
+def test_self_critical_training_starts_from_it(released, build, tmp_path):
+    recipe = fast_recipe("tiny-swin-ved-stage3", training__max_steps=2, scst__max_new_tokens=30, reward__name="rouge_l")
+    out = train(recipe, build.workspace.root, tmp_path / "out", build.tree, released.folder)
+    lines = [line for line in read_log(tmp_path / "out") if "sample_length" in line]
+    assert lines and all(line["greedy_length"] < 30 for line in lines)
+    assert open_checkpoint(str(out)).folder == tmp_path / "out" / "best"  # a run's folder, as --init takes it
+    trained = StudyAnswerer(open_checkpoint(str(out)), GenerationSettings(num_beams=1))
+    assert trained.model.generation_config.eos_token_id == [6, 1]
+    assert trained.model.generation_config.max_new_tokens == 63
