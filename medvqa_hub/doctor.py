@@ -122,7 +122,7 @@ def _images(metadata: Path, files: Path) -> Iterator[Finding]:
     """Look at images spread over the metadata table: enough to see a tree that was copied in part."""
     import pyarrow as pa
 
-    from mimic_cxr_vqa.csv_files import read_csv
+    from medvqa_core.csv_files import read_csv
     from mimic_cxr_vqa.images import check_image
     from mimic_cxr_vqa.sources.physionet import study_folder
 

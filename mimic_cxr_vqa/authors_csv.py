@@ -21,11 +21,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from medvqa_core.csv_files import iterate_csv
 from medvqa_core.digests import digest
 from medvqa_core.errors import InputError, show
 from medvqa_core.files import atomic_file
 from mimic_cxr_vqa.answer_types import answer_types
-from mimic_cxr_vqa.csv_files import iterate_csv
 from mimic_cxr_vqa.question_list import QUESTION_SLUGS, QUESTION_TEXTS, QUESTIONS_PER_CATEGORY
 from mimic_cxr_vqa.schema import CATEGORIES, HEART, LABEL_VALUES, PROVENANCE_TYPE, QA_SCHEMA, category_slug
 

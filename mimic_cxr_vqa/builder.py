@@ -16,11 +16,11 @@ import datasets
 import numpy as np
 import pyarrow as pa
 from datasets.builder import Key
-from datasets.exceptions import DatasetGenerationError
 
 from medvqa_core.dataset_class import describe_dataset
 from medvqa_core.errors import ConfigError, InputError, MedvqaError, one_line
 from medvqa_core.files import make_folder
+from medvqa_core.loading_error import LoadingError
 from mimic_cxr_vqa import release as releases
 from mimic_cxr_vqa.authors_csv import ReplyFilter
 from mimic_cxr_vqa.card import HUB_SPLITS
@@ -33,10 +33,6 @@ from mimic_cxr_vqa.workspace import SAMPLE_DIR
 
 logger = datasets.logging.get_logger(__name__)
 ROWS_PER_TABLE = 16_384
-
-
-class LoadingError(MedvqaError, DatasetGenerationError):
-    """An error of ours on its way through `datasets`, which would wrap any other class and hide its message."""
 
 
 @dataclass

@@ -13,11 +13,11 @@ from typing import Any
 import pyarrow as pa
 
 from medvqa_core.content_floor import ID_COLUMNS, check_floor, floor_of_columns, floor_of_source
+from medvqa_core.csv_files import iterate_csv
 from medvqa_core.digests import digest_file
 from medvqa_core.errors import InputError
 from medvqa_core.governance import Governance, parse
 from medvqa_core.verified_files import changed_files
-from mimic_cxr_vqa.csv_files import iterate_csv
 from mimic_cxr_vqa.parquet_files import iterate_parquet
 
 

@@ -9,13 +9,13 @@ Not here: cropping, normalisation and augmentation (the models' processors), EXI
 files carry none), DICOM.
 """
 
-import struct
 from pathlib import Path
 
 import numpy as np
 from PIL import Image
 
 from medvqa_core.errors import InputError
+from medvqa_core.pillow_errors import PILLOW_ERRORS
 
 # Format -> how such a file starts, and what ends it. Nothing else is opened: fewer decoders see files from outside.
 SIGNATURES = {"JPEG": b"\xff\xd8\xff", "PNG": b"\x89PNG\r\n\x1a\n"}
@@ -23,9 +23,6 @@ END_MARKERS = {"JPEG": b"\xff\xd9", "PNG": b"IEND"}
 TAIL = 4096  # bytes; some converters pad a file after its end marker
 
 EIGHT_BIT_MODES = ("1", "L", "LA", "P", "PA", "RGB", "RGBA", "CMYK", "YCbCr")
-
-# What Pillow's decoders raise on broken files (OSError covers "truncated" and "cannot identify").
-_DECODER_ERRORS = (OSError, SyntaxError, ValueError, EOFError, struct.error, Image.DecompressionBombError)
 
 
 def read_image(path: Path, size: int | None = None, exact: bool = False) -> np.ndarray:
@@ -116,7 +113,7 @@ def _decode(path: Path, size: int | None, exact: bool) -> tuple[Image.Image, tup
                 box = drafted[1] if drafted else None
             image.load()
             return image, box  # the pixels outlive the file
-    except _DECODER_ERRORS as error:
+    except PILLOW_ERRORS as error:
         raise InputError(f"image {path} cannot be decoded ({error}); {_remedy(path)}") from error
 
 

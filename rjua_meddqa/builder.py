@@ -18,10 +18,11 @@ import datasets
 import pyarrow as pa
 from datasets import Features, Image, List, Value
 from datasets.builder import Key
-from datasets.exceptions import DatasetGenerationError
 
 from medvqa_core.dataset_class import describe_dataset
 from medvqa_core.errors import ConfigError, InputError, MedvqaError, one_line
+from medvqa_core.loading_error import LoadingError
+from medvqa_core.pillow_errors import PILLOW_ERRORS
 from rjua_meddqa import data_folder as folders
 from rjua_meddqa.data_folder import SAMPLE_DIR
 from rjua_meddqa.generation.reasoning_file import read_reasoning
@@ -51,10 +52,6 @@ _FEATURES = {
     "contexts": {name: _TEXT for name in ("idx", "title", "context_type", "description")},
     SAMPLE: _CONTENT | _REASONING | _IMAGE,
 }
-
-
-class LoadingError(MedvqaError, DatasetGenerationError):
-    """An error of ours on its way through `datasets`, which would wrap any other class and hide its message."""
 
 
 @dataclass
@@ -221,5 +218,5 @@ def _problem(file: Path) -> str | None:
     try:
         with PIL.Image.open(file):
             return None
-    except (OSError, PIL.Image.DecompressionBombError) as error:
+    except PILLOW_ERRORS as error:
         return f"not an image ({type(error).__name__})"

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from medvqa_core.csv_files import iterate_cells
 from medvqa_core.errors import InputError, show
 from medvqa_core.files import atomic_file, join_under
 from rjua_meddqa.schema import (
@@ -28,7 +29,6 @@ from rjua_meddqa.schema import (
 
 FIELDS_OF_A_ROW = 4  # item, result, range, is_normal
 LITERAL_LIMIT = 1024 * 1024  # characters of kv or table: the syntax tree of a cell takes up to 500 times as many bytes
-CELL_LIMIT = 8 * 1024 * 1024  # characters; the standard library refuses cells of more than 128 KiB
 _SEPARATE = ("idx", "img_path", "report_type", "image_type", "image_quality")
 
 
@@ -172,21 +172,7 @@ def read_cells(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, dict[s
     Raises:
         InputError: the file is missing, not UTF-8, lacks a column, or a row has more or fewer cells than the header.
     """
-    csv.field_size_limit(CELL_LIMIT)
-    reader = csv.reader(io.StringIO(_read_text(path), newline=""), strict=True)
-    try:
-        header = next(reader, [])
-        missing = [name for name in columns if name not in header]
-        if missing or len(set(header)) < len(header):
-            problem = f"column {', '.join(missing)} is missing" if missing else "a column stands there twice"
-            raise InputError(f"{path}: {problem}; needed are {','.join(columns)}, each once")
-        for number, row in enumerate(reader, start=1):
-            where = f"{path}, row {number}"
-            if len(row) != len(header):
-                raise InputError(f"{where}: {len(row)} cells under {len(header)} columns; correct the quotes")
-            yield where, dict(zip(header, row, strict=True))
-    except csv.Error as error:
-        raise InputError(f"{path}, line {reader.line_num}: no CSV ({error}); write it again as CSV") from error
+    return ((f"{path}, row {number}", cells) for number, cells in iterate_cells(path, columns))
 
 
 def _annotation(cells: dict[str, str], where: str) -> Annotation:

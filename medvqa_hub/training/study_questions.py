@@ -4,7 +4,6 @@ A question counts when its answer has a word; a study counts when it has such a 
 use. The rest is left out and counted in `skipped`, never trained on.
 """
 
-import struct
 from collections import Counter
 from collections.abc import Callable, Collection
 from typing import Any
@@ -12,14 +11,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from PIL import Image
 
 from medvqa_core.errors import InputError
+from medvqa_core.pillow_errors import PILLOW_ERRORS
 from medvqa_core.progress import track
 
 ROWS_AT_ONCE = 1_000
-# What Pillow raises on damaged files, and on one of absurd size.
-_DAMAGED = (OSError, SyntaxError, ValueError, EOFError, struct.error, Image.DecompressionBombError)
 
 
 class StudyQuestions:
@@ -85,7 +82,7 @@ class StudyQuestions:
         """
         try:
             return self.rows[int(self.studies[study])]
-        except _DAMAGED as error:
+        except PILLOW_ERRORS as error:
             raise InputError(
                 f"an image of study {self.study_ids[study]} cannot be read ({error}); copy or download it again "
                 "and run the same command"

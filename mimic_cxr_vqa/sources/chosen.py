@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from medvqa_core.csv_files import read_csv
 from medvqa_core.errors import InputError, show
-from mimic_cxr_vqa.csv_files import read_csv
 from mimic_cxr_vqa.sources import check_unique
 
 _STUDY_ID = re.compile(r"s?(\d{1,18})")

@@ -9,7 +9,6 @@ Labels come from the annotation columns by `openi_labels`: positives; `normal` =
 are named, not opened. The licence is CC BY-NC-ND: rows of this source are of class `no-derivatives`.
 """
 
-import csv
 import logging
 import re
 from collections import Counter
@@ -20,6 +19,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from medvqa_core.csv_files import iterate_cells
 from medvqa_core.errors import InputError
 from medvqa_core.governance import Governance
 from mimic_cxr_vqa.schema import CHEXPERT_LABELS, NO_FINDING, STUDY_SCHEMA
@@ -179,41 +179,9 @@ def _uid(cell: str, path: Path, number: int) -> int:
 
 
 def _rows(path: Path, columns: tuple[str, ...]) -> Iterator[tuple[int, dict[str, str]]]:
-    """Yield (row number, cells) of a CSV file, the header being row 1. Strict: every row has the header's fields."""
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError:
+    """(row number, cells) of one of the two files, the header being row 1."""
+    if not path.exists():
         raise InputError(
             f"{path}: no such file; the Indiana collection needs {REPORTS} and {PROJECTIONS} in one folder"
-        ) from None
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
-    lines = (_decode(line, path, number) for number, line in enumerate(data.splitlines(keepends=True), start=1))
-    reader = csv.reader(lines, strict=True)
-    number = 0
-    try:
-        header = [name.strip().lstrip("\ufeff") for name in next(reader, [])]
-        missing = [name for name in columns if name not in header]
-        if missing:
-            raise InputError(
-                f"{path}: row 1: columns {', '.join(missing)} are missing; found: {', '.join(header) or 'none'}"
-            )
-        for number, cells in enumerate(reader, start=2):
-            if not cells:
-                continue
-            if len(cells) != len(header):
-                raise InputError(f"{path}: row {number}: {len(cells)} fields where the header has {len(header)}")
-            yield number, dict(zip(header, cells, strict=True))
-    except csv.Error as error:
-        raise InputError(
-            f"{path}: row {max(number + 1, 1)}: not readable as CSV: {error}; is the file cut off?"
-        ) from None
-
-
-def _decode(line: bytes, path: Path, number: int) -> str:
-    try:
-        return line.decode("utf-8-sig" if number == 1 else "utf-8")
-    except UnicodeDecodeError as error:
-        raise InputError(
-            f"{path}: line {number}: byte {line[error.start]:#04x} is not UTF-8; save the file as UTF-8"
-        ) from None
+        )
+    return iterate_cells(path, columns, first=2)

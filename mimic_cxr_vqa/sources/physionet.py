@@ -22,10 +22,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from medvqa_core.csv_files import read_csv
 from medvqa_core.errors import ConfigError, InputError, show
 from medvqa_core.governance import Governance
 from medvqa_core.progress import track
-from mimic_cxr_vqa.csv_files import read_csv
 from mimic_cxr_vqa.reports import NO_FINDINGS, Sections, split_sections
 from mimic_cxr_vqa.schema import CHEXPERT_LABELS, LABELS_TYPE, STUDY_SCHEMA
 from mimic_cxr_vqa.sources import StudySet, check_splits, check_unique

@@ -4,8 +4,6 @@ Upright means turned as the camera's EXIF note says. "Pixels of the original ima
 of the image as a viewer shows it, after that turn.
 """
 
-import struct
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from medvqa_core.errors import InputError, one_line
+from medvqa_core.pillow_errors import PILLOW_ERRORS
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -26,21 +25,6 @@ SUFFIXES = (".bmp", ".gif", ".jfif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", "
 FOREIGN_KINDS = (  # (position, bytes, what it is and what converts it)
     (0, b"%PDF", "a PDF; make an image of each page first, for example: pdftoppm -r 150 -png FILE page"),
     (4, b"ftyp", "a HEIC or AVIF photo; convert it first, for example: heif-convert FILE photo.jpg"),
-)
-# Pillow's readers let through whatever a wrong field in a broken file makes them do.
-_BROKEN_FILE = (
-    ArithmeticError,
-    AttributeError,
-    EOFError,
-    LookupError,
-    MemoryError,
-    OSError,
-    RuntimeError,
-    SyntaxError,
-    TypeError,
-    ValueError,
-    struct.error,
-    zlib.error,
 )
 _TURNS = {  # EXIF orientation -> name of the Pillow transpose that undoes it
     2: "FLIP_LEFT_RIGHT",
@@ -86,7 +70,7 @@ def open_report(path: Path) -> ReportImage:
             pixels, reduced = _reduce_to_rgb(image)
     except UnidentifiedImageError:
         raise InputError(f"{path}: no image that can be read; allowed are PNG, JPEG, TIFF, BMP, WebP and GIF") from None
-    except _BROKEN_FILE as error:
+    except PILLOW_ERRORS as error:
         raise InputError(
             f"{path}: the image cannot be read ({one_line(error)}); get it anew or leave it out"
         ) from error

@@ -7,9 +7,9 @@ from authors_files import CANONICAL, HEADER, read, save, write_row
 from hypothesis import given
 from hypothesis import strategies as st
 
+from medvqa_core import csv_files
 from medvqa_core.errors import InputError
 from medvqa_core.files import join_under
-from mimic_cxr_vqa import csv_files
 from mimic_cxr_vqa.authors_csv import COLUMNS, read_authors_csv
 
 # --- wrong values: (column, value, what the message says)

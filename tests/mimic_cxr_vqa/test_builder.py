@@ -23,7 +23,7 @@ import mimic_cxr_vqa
 from medvqa_core.dataset_class import governance_of_dataset
 from medvqa_core.errors import ConfigError, InputError
 from medvqa_core.governance import Governance
-from mimic_cxr_vqa.builder import LoadingError
+from medvqa_core.loading_error import LoadingError
 from mimic_cxr_vqa.release import export_authors_csv, open_release, record_last_release
 from mimic_cxr_vqa.sample_writer import write_sample
 from mimic_cxr_vqa.schema import QA_SCHEMA, QUESTION_SCHEMA

@@ -16,8 +16,8 @@ import rjua_meddqa
 from medvqa_core.dataset_class import governance_of_dataset
 from medvqa_core.errors import ConfigError, GovernanceError, InputError
 from medvqa_core.governance import Governance
+from medvqa_core.loading_error import LoadingError
 from medvqa_hub.cli import run
-from rjua_meddqa.builder import LoadingError
 from rjua_meddqa.card import write_card
 from rjua_meddqa.data_folder import open_folder
 from rjua_meddqa.released import read_questions, write_annotations, write_questions

@@ -156,12 +156,12 @@ def test_broken_rows_stop_or_are_counted(write):
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        ("idx,img_path,kv\r\n", "column table, report_type, image_type, image_quality is missing"),
+        ("idx,img_path,kv\r\n", "columns table, report_type, image_type, image_quality are missing"),
         ("idx,idx,img_path,kv,table,report_type,image_type,image_quality\r\n", "stands there twice"),
-        (HEADER + "1,a.png,,,CT,pdf\r\n", "row 1: 6 cells under 7 columns"),
-        (HEADER + '1,"a\r\n', "no CSV"),
-        (b"\xff\xfe1", "not UTF-8 at byte 0"),
-        ("", "is missing"),
+        (HEADER + "1,a.png,,,CT,pdf\r\n", "row 1: 6 fields where the header has 7"),
+        (HEADER + '1,"a\r\n', "line 2: not readable as CSV"),
+        (b"\xff\xfe1", "line 1: byte 0xff is not UTF-8"),
+        ("", "are missing"),
     ],
 )
 def test_files_that_are_none(write, content, problem):

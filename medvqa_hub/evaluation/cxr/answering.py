@@ -11,6 +11,7 @@ from typing import Any
 from PIL import Image
 
 from medvqa_core.errors import ConfigError, InputError, one_line
+from medvqa_core.pillow_errors import PILLOW_ERRORS
 from medvqa_hub.evaluation.checkpoints import Checkpoint
 from medvqa_hub.evaluation.cxr.studies import BLANK_GREY, BLANK_SIZE, Study
 from medvqa_hub.families.table import find_family, is_decoder_only
@@ -95,9 +96,11 @@ class StudyAnswerer:
         try:
             most = getattr(self.processor, "max_images", None)  # no image is decoded that the model does not take
             images = [[read_image(path) for path in study.images[:most]] for study in studies]
+        except PILLOW_ERRORS as error:
+            raise UnusableStudyError(one_line(error)) from error
+        try:
             return dict(self.family.collate(self.processor, images, [list(study.views[:most]) for study in studies]))
-        # SyntaxError is what Pillow raises on a broken PNG, the last one what it raises on one of absurd size.
-        except (ValueError, OSError, SyntaxError, Image.DecompressionBombError) as error:
+        except ValueError as error:
             raise UnusableStudyError(one_line(error)) from error
 
     def answer(self, images: dict[str, Any], questions: Sequence[str], study_index: Sequence[int]) -> list[Answer]:

@@ -116,7 +116,7 @@ def test_splits_are_a_function_of_the_uid_alone_and_about_80_10_10() -> None:
         ("1,,,,,,x,\n1,,,,,,x,\n", "", [REPORTS, "row 3", "uid 1", "row 2"]),
         ("one,,,,,,x,\n", "", [REPORTS, "row 2", "'one'"]),
         (f"{'9' * 30},,,,,,x,\n", "", [REPORTS, "row 2", "digits"]),
-        ('1,,,,,,"x,\n', "", [REPORTS, "row 1", "cut off"]),
+        ('1,,,,,,"x,\n', "", [REPORTS, "line 2", "cut off"]),
         ("1,,,,,,x,\n", "2,a.png,Frontal\n", [PROJECTIONS, "row 2", "uid 2", REPORTS]),
         ("1,,,,,,x,\n", "1,a.png,Oblique\n", [PROJECTIONS, "row 2", "'Oblique'", "Frontal, Lateral"]),
         ("1,,,,,,x,\n", "1,../a.png,Frontal\n", [PROJECTIONS, "row 2", "'../a.png'"]),
@@ -148,7 +148,7 @@ def test_missing_files_and_columns_are_named(tmp_path: Path) -> None:
 def test_bytes_that_are_not_utf8_are_named_with_their_line(tmp_path: Path) -> None:
     root = write(tmp_path, "1,,,,,,x,\n")
     (root / REPORTS).write_bytes(REPORT_HEADER.encode() + b"1,,,,,,x,\n2,,,,,,caf\xe9,\n")
-    with pytest.raises(InputError, match=f"{REPORTS}: line 3: byte 0xe9 is not UTF-8"):
+    with pytest.raises(InputError, match=f"{REPORTS}, line 3: byte 0xe9 is not UTF-8"):
         read_openi(root)
 
 

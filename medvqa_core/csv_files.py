@@ -1,13 +1,15 @@
-"""Reading CSV files column by column, with errors that name the file, the row and the remedy.
+"""Reading CSV files, with errors that name the file, the row and the remedy.
 
-Plain or gzipped. Only the wanted columns are converted. A row with another number of fields, a value that does not
-fit its column's type and bytes that are not UTF-8 are errors: none of them is skipped or guessed at.
+Large tables column by column (plain or gzipped; only the wanted columns are converted), small ones row by row as text.
+A row with another number of fields, a value that does not fit its column's type and bytes that are not UTF-8 are
+errors: none of them is skipped or guessed at.
 """
 
+import csv as rows_of_text
 import gzip
 import re
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,6 +18,7 @@ from pyarrow import csv
 from medvqa_core.errors import InputError, show
 
 BLOCK_BYTES = 8 << 20
+CELL_LIMIT = 8 << 20  # characters; the standard library refuses cells of more than 128 KiB
 
 
 def read_csv(path: Path, columns: Mapping[str, pa.DataType]) -> pa.Table:
@@ -63,6 +66,56 @@ def iterate_csv(path: Path, columns: Mapping[str, pa.DataType]) -> Iterator[pa.R
         raise _explain(path, columns, wrong_rows, error) from None
     if wrong_rows:
         raise _explain(path, columns, wrong_rows, None)
+
+
+def iterate_cells(path: Path, columns: Sequence[str], first: int = 1) -> Iterator[tuple[int, dict[str, str]]]:
+    """(row number, cells by column) of every row of a CSV that has `columns` and perhaps more; all cells are text.
+
+    A byte-order mark, blanks around the names and blank lines are passed over; quoted cells may hold line breaks.
+
+    Args:
+        first: number of the first row below the header.
+
+    Raises:
+        InputError: the file is missing, not UTF-8 or no CSV, a column is missing or there twice, or a row has more or
+            fewer cells than the header.
+    """
+    rows_of_text.field_size_limit(CELL_LIMIT)
+    reader = rows_of_text.reader(_decoded_lines(path), strict=True)
+    try:
+        header = [name.strip() for name in next(reader, [])]
+        missing = [name for name in columns if name not in header]
+        if missing or len(set(header)) < len(header):
+            problem = f"columns {', '.join(missing)} are missing" if missing else "a column stands there twice"
+            raise InputError(f"{path}: {problem}; found: {', '.join(header) or 'none'}")
+        rows = (cells for cells in reader if cells)
+        for number, cells in enumerate(rows, start=first):
+            if len(cells) != len(header):
+                raise InputError(
+                    f"{path}, row {number}: {len(cells)} fields where the header has {len(header)}; correct the quotes"
+                )
+            yield number, dict(zip(header, cells, strict=True))
+    except rows_of_text.Error as error:
+        raise InputError(
+            f"{path}, line {reader.line_num}: not readable as CSV ({error}); is the file cut off?"
+        ) from None
+
+
+def _decoded_lines(path: Path) -> Iterator[str]:
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file; check the path") from None
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror}); check the path") from None
+    # not str.splitlines: it also ends lines at characters that cells may hold
+    for number, line in enumerate(data.splitlines(keepends=True), start=1):
+        try:
+            yield line.decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError as error:
+            raise InputError(
+                f"{path}, line {number}: byte {line[error.start]:#04x} is not UTF-8; save the file as UTF-8"
+            ) from None
 
 
 def column_names(path: Path) -> list[str]:

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from medvqa_core import csv_files
+from medvqa_core.csv_files import column_names, iterate_cells, iterate_csv, read_csv
 from medvqa_core.errors import InputError
-from mimic_cxr_vqa import csv_files
-from mimic_cxr_vqa.csv_files import column_names, iterate_csv, read_csv
 
 COLUMNS = {"n": pa.int64(), "text": pa.string()}
 
@@ -159,3 +159,35 @@ def test_a_header_in_another_encoding_is_an_error(tmp_path, data):
         column_names(save(tmp_path / "a.csv", data))
     with pytest.raises(InputError, match=r"a\.csv"):
         read_csv(tmp_path / "a.csv", COLUMNS)
+
+
+# --- row by row
+
+
+def test_cells_come_as_text_with_the_number_of_their_row(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_bytes('\ufeffid, name \r\n1,"two\r\nlines, ""quoted"""\r\n\r\n2,\u2028\r\n'.encode())
+    assert list(iterate_cells(path, ["name"])) == [
+        (1, {"id": "1", "name": 'two\r\nlines, "quoted"'}),
+        (2, {"id": "2", "name": "\u2028"}),
+    ]
+    assert [number for number, _ in iterate_cells(path, [], first=2)] == [2, 3]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "no such file"),
+        (b"", "columns id are missing; found: none"),
+        (b"id,id\n", "a column stands there twice"),
+        (b"id,b\n1,2\n1,2,3\n", "row 2: 3 fields where the header has 2"),
+        (b"id,b\n1\n", "row 1: 1 fields where the header has 2"),
+        (b'id,b\n1,"x\n', "line 2: not readable as CSV .*cut off"),
+        (b"id,b\n1,\xff\n", "line 2: byte 0xff is not UTF-8"),
+    ],
+)
+def test_rows_that_cannot_be_read_are_errors(tmp_path, content, message):
+    if content is not None:
+        (tmp_path / "a.csv").write_bytes(content)
+    with pytest.raises(InputError, match=rf"a\.csv.*{message}"):
+        list(iterate_cells(tmp_path / "a.csv", ["id"]))

@@ -1,0 +1,9 @@
+"""The error that a builder raises: `datasets` would wrap any other class and hide its message."""
+
+from datasets.exceptions import DatasetGenerationError
+
+from medvqa_core.errors import MedvqaError
+
+
+class LoadingError(MedvqaError, DatasetGenerationError):
+    """An error of ours on its way through `load_dataset`."""
