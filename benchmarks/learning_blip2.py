@@ -45,11 +45,11 @@ def overfit_blip2(release: Path, tree: Path, out: Path) -> dict[str, Any]:
     """Train, then measure; the figures."""
     from blip2_multiview import Blip2MultiViewForConditionalGeneration, Blip2MultiViewProcessor
 
-    from medvqa_hub.training.data_loading import load_data
+    from medvqa_hub.training.checkpoints import TrainingLog
     from medvqa_hub.training.recipes import load_recipe
-    from medvqa_hub.training.study_questions import StudyQuestions
+    from medvqa_hub.training.run import load_data
+    from medvqa_hub.training.study_batches import StudyQuestions
     from medvqa_hub.training.trainer import SupervisedTrainer
-    from medvqa_hub.training.training_log import TrainingLog
     from mimic_cxr_vqa.schema import canonical_view
 
     recipe = load_recipe("tiny-blip2-multiview", CHANGES)

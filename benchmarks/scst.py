@@ -74,12 +74,12 @@ def step_of_ours(model: SwinVedForConditionalGeneration, batch: dict[str, torch.
     """Forward and backward of all questions; the NLL."""
     questions = len(batch["input_ids"])
     rows = [{"qa_id": str(number), "answer": "reference"} for number in range(questions)]
-    loss, figures = self_critical_loss(
+    loss, metrics = self_critical_loss(
         model, batch, rows, constant_reward, as_texts, SETTINGS, seeds=list(range(questions))
     )
     loss.backward()
     model.zero_grad(set_to_none=True)
-    return figures.nll / figures.reference_tokens
+    return metrics.nll / metrics.reference_tokens
 
 
 def step_of_baseline(model: SwinVedForConditionalGeneration, batch: dict[str, torch.Tensor], questions: int) -> float:

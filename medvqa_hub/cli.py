@@ -14,6 +14,7 @@ import typer
 from medvqa_core.errors import MedvqaError, one_line
 from medvqa_hub.evaluation.cli import app as evaluate_app
 from medvqa_hub.training.cli import app as train_app
+from medvqa_hub.training.launching import refuse_lone_process
 from mimic_cxr_vqa.cli import app as cxr_app
 from rjua_meddqa.cli import app as meddqa_app
 
@@ -69,6 +70,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command line; returns the exit code. Errors that a user can fix become one line on standard error."""
     try:
+        if "MASTER_ADDR" in os.environ:  # of a process group
+            refuse_lone_process(os.environ)
         typer.main.get_command(app).main(args=arguments, prog_name="medvqa-hub")
     except SystemExit as done:
         if done.code == 130:

@@ -21,8 +21,8 @@ from medvqa_hub.demo.training import (
     train_encoder,
     train_stage,
 )
-from medvqa_hub.evaluation.cxr.printing import figure, make_table
-from medvqa_hub.training.training_log import read_log
+from medvqa_hub.evaluation.cxr.printing import make_table
+from medvqa_hub.training.checkpoints import read_log
 
 EPOCHS = {"encoder": 6, 1: 1.0, 2: 2.0}
 STEPS_OF_STAGE_3 = 40
@@ -89,10 +89,10 @@ def _table(results: dict[int, list[dict[str, Any]]]) -> Any:
             found = result["findings"]
             table.add_row(
                 f"stage {stage}{', shuffled' if number else ''}",
-                *(figure(result["table_4"].get(name)) for name in COLUMNS),
-                figure(found["accuracy"]),
-                figure(found["balanced_accuracy"]),
+                *(number(result["table_4"].get(name)) for name in COLUMNS),
+                number(found["accuracy"]),
+                number(found["balanced_accuracy"]),
             )
     commoner = results[STAGES[0]][0]["findings"]["majority"]
-    table.add_row("always the commoner label", *["-"] * len(COLUMNS), figure(commoner), "0.5000")
+    table.add_row("always the commoner label", *["-"] * len(COLUMNS), number(commoner), "0.5000")
     return table

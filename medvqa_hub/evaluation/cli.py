@@ -1,6 +1,5 @@
 """`medvqa-hub evaluate …`. Heavy imports wait until a command runs."""
 
-import os
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -91,10 +90,9 @@ def cxr(
     launch: Launch = None,
 ) -> None:
     """Answer a split's questions and print the paper's Table 4 row; a stopped run goes on where it was."""
-    from medvqa_hub.training.launching import forgotten_launch, hand_over
-
-    launch = launch or forgotten_launch(os.environ)
     if launch is not None:
+        from medvqa_hub.training.launching import hand_over
+
         code = hand_over(launch, ["evaluate", "cxr", *_spell_out(context)])
         if code:
             raise typer.Exit(code)

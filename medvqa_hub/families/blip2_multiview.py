@@ -11,8 +11,7 @@ from typing import Any
 from medvqa_core.errors import ConfigError
 from medvqa_core.json_files import read_object
 from medvqa_core.settings import value
-from medvqa_hub.families.table import ModelFamily, refuse_missing_weights, refuse_other_sizes
-from medvqa_hub.training.checkpoints import ANOTHER
+from medvqa_hub.families.table import ANOTHER, ModelFamily, refuse_missing_weights, refuse_other_sizes
 
 
 @dataclass(frozen=True)

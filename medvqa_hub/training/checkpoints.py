@@ -1,4 +1,4 @@
-"""The folder of a training run: checkpoints that are whole or not there, the best model, and what may go on from where.
+"""The folder of a training run: checkpoints that are whole or not there, the best model, the log, and what may go on.
 
     OUT/
       recipe.yaml            the resolved recipe
@@ -12,8 +12,14 @@
 
 Checkpoints and `best` appear by rename, with their manifest.json as the last file in them. A run that is killed while
 it writes leaves a folder whose name starts with a dot and ends in `.partial`, which nothing picks up.
+
+The log has one JSON object per logged step or validation, `step` first, in order of steps, none twice. A run that goes
+on at step N drops the lines after N, which it is about to write again. Only one process writes at a time; the lock goes
+with it.
 """
 
+import fcntl
+import json
 import os
 import re
 import shutil
@@ -25,13 +31,13 @@ from typing import Any
 from medvqa_core.digests import digest_file
 from medvqa_core.errors import InputError, OutputError
 from medvqa_core.files import MANIFEST, atomic_folder, writing
-from medvqa_core.governance import Governance, parse
-from medvqa_core.json_files import read_object, write_json, write_manifest
+from medvqa_core.governance import Governance
+from medvqa_core.json_files import read_object, write_manifest
 from medvqa_core.store import content_key
+from medvqa_hub.families.table import ANOTHER, BEST_FOLDER, write_governance
 
 CHECKPOINT, BEST = "training-checkpoint", "trained-model"  # kinds, in the manifests
-RECIPE, GOVERNANCE, RUN, FINISHED, BEST_FOLDER = "recipe.yaml", "governance.json", "run.json", "finished.json", "best"
-ANOTHER = "choose another folder"  # the remedy for one that cannot be read
+RECIPE, RUN, LOG, FINISHED = "recipe.yaml", "run.json", "training_log.jsonl", "finished.json"
 SECOND_PASS = "hard_negatives"  # folder of the pass over hard questions, a run of its own
 _NAME = re.compile(r"checkpoint-(\d+)")
 
@@ -85,25 +91,6 @@ def save_state(state: dict[str, Any], path: Path) -> None:
             raise
 
 
-def write_governance(folder: Path, governance: Governance) -> None:
-    """Write the class beside what it is about."""
-    write_json(folder / GOVERNANCE, {"governance": str(governance)}, indent=None)
-
-
-def governance_of(folder: Path) -> Governance:
-    """The class that a model folder carries; `credentialed` where it does not say, since nothing stricter exists.
-
-    Raises:
-        GovernanceError: the class is unknown.
-        InputError: the file cannot be read.
-    """
-    path = folder / GOVERNANCE
-    if not path.exists():
-        return Governance.CREDENTIALED
-    found = read_object(path, ANOTHER)
-    return parse(str(found.get("governance")), str(path))
-
-
 def checkpoint_folder(out: Path, step: int) -> Path:
     """Where the checkpoint of `step` lies."""
     return out / f"checkpoint-{step:06d}"
@@ -143,21 +130,6 @@ def settle_best(out: Path, keep: bool) -> None:
             shutil.rmtree(out / SECOND_PASS)
 
 
-def find_model_folder(path: Path) -> Path:
-    """The folder with the weights: `path` itself, or the best model of a training run at `path`.
-
-    Raises:
-        InputError: there is neither.
-    """
-    for folder in (path, path / BEST_FOLDER):
-        if (folder / "config.json").is_file() or (folder / "adapter_config.json").is_file():
-            return folder
-    raise InputError(
-        f"{path}: no model there (looked for config.json and {BEST_FOLDER}/config.json); name a checkpoint's folder, "
-        "or the output folder of medvqa-hub train"
-    )
-
-
 def fingerprint_of_model(folder: Path) -> str:
     """32 hex digits that change with the folder's weights and configuration."""
     names = sorted(path for path in folder.iterdir() if path.suffix in (".json", ".safetensors", ".yaml"))
@@ -179,3 +151,57 @@ def take_better(source: Path, out: Path, greater: bool, governance: Governance) 
             if path.name != MANIFEST:
                 shutil.copy(path, folder)
     return True
+
+
+class TrainingLog:
+    """Appends to the log of the run in `out`; holds the run's lock until `close`.
+
+    Raises:
+        OutputError: another process trains into this folder, or the file cannot be written.
+    """
+
+    def __init__(self, out: Path) -> None:
+        self.path = out / LOG
+        with writing(self.path):
+            self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(self._descriptor)
+            raise OutputError(f"{out} is being trained into by another process; wait for it or stop it") from None
+
+    def cut_after(self, step: int) -> None:
+        """Drop the lines of later steps, and a torn last one."""
+        kept = 0
+        for line in self.path.read_bytes().splitlines(keepends=True):
+            if not line.endswith(b"\n") or _step_of(line, self.path) > step:
+                break
+            kept += len(line)
+        with writing(self.path):
+            os.ftruncate(self._descriptor, kept)
+            os.lseek(self._descriptor, kept, os.SEEK_SET)
+
+    def append(self, entry: dict[str, Any]) -> None:
+        """Write one line."""
+        line = json.dumps(entry).encode() + b"\n"
+        with writing(self.path):
+            while line:
+                line = line[os.write(self._descriptor, line) :]
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+
+def read_log(out: Path) -> list[dict[str, Any]]:
+    """The entries of the run in `out`; a line that is still being written is left out."""
+    path = out / LOG
+    if not path.exists():
+        raise InputError(f"{path}: no such file; train into {out} first")
+    return [json.loads(line) for line in path.read_bytes().splitlines(keepends=True) if line.endswith(b"\n")]
+
+
+def _step_of(line: bytes, path: Path) -> int:
+    try:
+        return int(json.loads(line)["step"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{path} has a line that is no log entry ({error}); remove the file or the line") from error

@@ -1,6 +1,5 @@
 """`medvqa-hub train …`. Heavy imports wait until a command runs."""
 
-import os
 from pathlib import Path
 from typing import Annotated
 
@@ -92,10 +91,9 @@ def _train(
     if recipe.model.kind != kind:
         command = recipe.model.kind.replace("_", "-")
         raise ConfigError(f"recipe {name!r} trains {recipe.model.kind!r}: run medvqa-hub train {command} …")
-    from medvqa_hub.training.launching import forgotten_launch, hand_over
-
-    launch = launch or forgotten_launch(os.environ)
     if launch is not None and not dry_run:
+        from medvqa_hub.training.launching import hand_over
+
         arguments = ["train", kind.replace("_", "-"), "--recipe", name, "--data", str(data), "--out", str(out)]
         for option, value in (("--image-root", image_root), ("--init", init)):
             arguments += [option, str(value)] if value is not None else []

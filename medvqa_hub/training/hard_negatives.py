@@ -22,10 +22,8 @@ from medvqa_core.governance import Governance
 from medvqa_core.progress import track
 from medvqa_core.store import RecordStore, content_key
 from medvqa_hub.families.table import is_decoder_only
-from medvqa_hub.training.batch_loading import EveryNth, load_batches
 from medvqa_hub.training.recipes import Recipe
-from medvqa_hub.training.study_batches import StudiesInOrder, StudyCollator
-from medvqa_hub.training.study_questions import StudyQuestions
+from medvqa_hub.training.study_batches import EveryNth, StudiesInOrder, StudyCollator, StudyQuestions, load_batches
 
 KIND = "question-losses"
 

@@ -1,4 +1,4 @@
-"""`--launch`: run a command again in several processes; and the same for a command given to `accelerate launch`.
+"""`--launch`: run a command again in several processes.
 
 `accelerate launch` starts them, with one exception: on one machine with `--cpu` it starts a single process whatever
 `--num_processes` says (accelerate 1.15, without mpirun). There torch's own launcher does it, told to use the CPU.
@@ -46,44 +46,18 @@ def make_command(launch: str, arguments: Sequence[str]) -> tuple[list[str], dict
     return [sys.executable, "-m", "torch.distributed.run", *processes, *module], variables
 
 
-def forgotten_launch(variables: Mapping[str, str], parent: Sequence[str] | None = None) -> str | None:
-    """What to pass as `--launch` where `accelerate launch` was asked for several CPU processes and started this one.
+def refuse_lone_process(variables: Mapping[str, str]) -> None:
+    """Raise a ConfigError where `accelerate launch --cpu --num_processes N` started this process and no other.
 
-    Its trace is the address of a group of processes, but neither this process's number nor how many there are.
-
-    Args:
-        variables: the environment.
-        parent: command line of the process that started this one; None: looked up.
-
-    Returns:
-        None where this process was started otherwise.
-
-    Raises:
-        ConfigError: how many processes were asked for cannot be found out.
+    Its trace is the address of a process group, but neither this process's number nor how many there are.
     """
     sizes = ("WORLD_SIZE", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE")
     on_cpu = variables.get("ACCELERATE_USE_CPU", "").lower() == "true"
-    if not on_cpu or "MASTER_ADDR" not in variables or any(name in variables for name in sizes):
-        return None
-    if parent is None:
-        import psutil
-
-        try:
-            parent = psutil.Process(os.getppid()).cmdline()
-        except psutil.Error:
-            parent = ()
-    try:
-        asked, _ = _parser().parse_known_args(list(parent))
-    except argparse.ArgumentError:
-        asked = _parser().parse_args([])
-    if asked.num_processes < 2:
+    if on_cpu and "MASTER_ADDR" in variables and not any(name in variables for name in sizes):
         raise ConfigError(
             "accelerate launch was to start several processes on the CPU and started one: run the command without it, "
             "with --launch '--cpu --num_processes N'"
         )
-    threads = asked.num_cpu_threads_per_process
-    more = "" if threads is None else f" --num_cpu_threads_per_process {threads}"
-    return f"--cpu --num_processes {asked.num_processes}{more}"
 
 
 def hand_over(launch: str, arguments: Sequence[str]) -> int:

@@ -218,6 +218,36 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any], prefix: str =
     return found
 
 
+def steps_of(recipe: Recipe, studies: int) -> int:
+    """Optimizer steps of a run over `studies` usable studies; a part of a step is a step."""
+    training = recipe.training
+    if training.max_steps is not None:
+        return training.max_steps
+    return max(1, -int(-(training.epochs * studies) // training.studies_per_step))
+
+
+def steps_of_epoch(recipe: Recipe, studies: int) -> int:
+    """Optimizer steps that show each study once; a part of a step is a step."""
+    return -(-studies // recipe.training.studies_per_step)
+
+
+def batches_per_process(recipe: Recipe, processes: int) -> int:
+    """Batches that each process accumulates for a step.
+
+    Raises:
+        ConfigError: a step's batches cannot be shared out evenly.
+    """
+    training = recipe.training
+    batches = training.studies_per_step // training.studies_per_batch
+    if batches % processes:
+        raise ConfigError(
+            f"a step has {batches} batches (training.studies_per_step {training.studies_per_step} / "
+            f"studies_per_batch {training.studies_per_batch}), which {processes} processes cannot share evenly; lower "
+            f"studies_per_batch, so that {processes} divides their number"
+        )
+    return batches // processes
+
+
 def _check_together(recipe: Recipe) -> None:
     family, training, selection = recipe.family, recipe.training, recipe.selection
     if (training.epochs is None) == (training.max_steps is None):

@@ -6,9 +6,9 @@ from medvqa_core.files import atomic_folder
 from medvqa_core.governance import Governance
 from medvqa_core.json_files import write_manifest
 from medvqa_hub.families.swin_ved import SwinVedSettings, train_tokenizer
-from medvqa_hub.training.checkpoints import write_governance
-from medvqa_hub.training.data_loading import load_data
+from medvqa_hub.families.table import write_governance
 from medvqa_hub.training.recipes import DataSettings
+from medvqa_hub.training.run import load_data
 
 KIND = "tokenizer"
 

@@ -12,6 +12,7 @@ For subclasses: override `compute_loss`, and `note` metrics to see their means i
 """
 
 import copy
+import os
 import sys
 import time
 from collections import defaultdict
@@ -27,17 +28,21 @@ from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArgu
 from medvqa_core.errors import ConfigError, MedvqaError
 from medvqa_core.governance import Governance
 from medvqa_core.json_files import read_object
-from medvqa_hub.families.table import frozen_modules
+from medvqa_hub.families.table import ANOTHER, BEST_FOLDER, frozen_modules
 from medvqa_hub.training import checkpoints
-from medvqa_hub.training.arguments import batches_per_process, make_arguments, steps_of
-from medvqa_hub.training.batch_loading import EveryNth, load_batches
-from medvqa_hub.training.recipes import Recipe
-from medvqa_hub.training.study_batches import StudyBatches, StudyCollator, derive_seed
-from medvqa_hub.training.study_questions import StudyQuestions
-from medvqa_hub.training.training_log import TrainingLog
+from medvqa_hub.training.recipes import EPOCH, Recipe, batches_per_process, steps_of, steps_of_epoch
+from medvqa_hub.training.study_batches import (
+    EveryNth,
+    StudyBatches,
+    StudyCollator,
+    StudyQuestions,
+    derive_seed,
+    load_batches,
+)
 from medvqa_hub.training.validation import Validation
 
 LINE_INTERVAL = 10.0  # seconds between lines of progress
+NEVER = 10**12  # steps
 
 
 class TrainingError(MedvqaError):
@@ -71,7 +76,7 @@ class SupervisedTrainer(Trainer):
         validation_rows: Any,
         out: Path,
         governance: Governance = Governance.CREDENTIALED,
-        log: TrainingLog | None = None,
+        log: checkpoints.TrainingLog | None = None,
     ) -> None:
         self.recipe, self.out, self.governance, self.training_log = recipe, out, governance, log
         family, data, training = recipe.family, recipe.data, recipe.training
@@ -224,9 +229,9 @@ class SupervisedTrainer(Trainer):
     def _init_training_state(self, *args: Any, **kwargs: Any) -> tuple[int, int]:
         """As Trainer; the best model on disk may be newer than the checkpoint that the run goes on from."""
         result = super()._init_training_state(*args, **kwargs)
-        manifest = self.out / checkpoints.BEST_FOLDER / checkpoints.MANIFEST
+        manifest = self.out / BEST_FOLDER / checkpoints.MANIFEST
         if manifest.exists():
-            best = read_object(manifest, checkpoints.ANOTHER)
+            best = read_object(manifest, ANOTHER)
             self.state.best_metric, self.state.best_global_step = best["value"], best["step"]
         return result
 
@@ -240,7 +245,7 @@ class SupervisedTrainer(Trainer):
         """Write the model as it is to `best`."""
         if self.args.should_save:
             details = {"step": self.state.global_step, **details}
-            self._write(self.out / checkpoints.BEST_FOLDER, checkpoints.BEST, details, None)
+            self._write(self.out / BEST_FOLDER, checkpoints.BEST, details, None)
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         """A checkpoint to go on from; it appears whole, and older ones go."""
@@ -299,6 +304,64 @@ class _Moments(TrainerCallback):
         # A checkpoint does not keep the losses since the last line, so a line ends there: a resumed run has the same.
         control.should_log = control.should_log or control.should_save or control.should_evaluate
         return control
+
+
+def uses_cpu() -> bool:
+    """Whether training runs on the CPU: there is no GPU, or accelerate was launched with --cpu."""
+    return not torch.cuda.is_available() or os.environ.get("ACCELERATE_USE_CPU", "").lower() == "true"
+
+
+def check_machine(recipe: Recipe) -> None:
+    """Raise a ConfigError if the recipe wants what this machine has not."""
+    if recipe.training.precision == "bfloat16" and uses_cpu():
+        raise ConfigError(
+            "training.precision is bfloat16, which needs a GPU, and none is found; use --set training.precision=float32"
+        )
+
+
+def make_arguments(recipe: Recipe, out: Path, studies: int, validates: bool) -> TrainingArguments:
+    """transformers' arguments for `recipe`, over `studies` usable studies.
+
+    Raises:
+        ConfigError: bfloat16 is asked for and there is no GPU.
+    """
+    check_machine(recipe)
+    training, selection = recipe.training, recipe.selection
+    greater = selection.metric != "loss"
+    scheduler, arguments = training.scheduler, dict(training.scheduler_arguments)
+    if scheduler == "plateau":
+        scheduler, arguments = "reduce_lr_on_plateau", {"mode": "max" if greater else "min", **arguments}
+    every = min(selection.every or NEVER, NEVER) if selection.every != EPOCH else steps_of_epoch(recipe, studies)
+    return TrainingArguments(
+        output_dir=str(out),
+        max_steps=steps_of(recipe, studies),
+        per_device_train_batch_size=1,  # a batch is one item of StudyBatches
+        learning_rate=max(training.learning_rates.values()),
+        weight_decay=training.weight_decay,
+        lr_scheduler_type=scheduler,
+        lr_scheduler_kwargs=arguments,
+        warmup_steps=training.warmup_steps,
+        max_grad_norm=training.max_grad_norm,
+        bf16=training.precision == "bfloat16",
+        activation_checkpointing=training.gradient_checkpointing,
+        logging_strategy="steps",
+        logging_steps=training.log_every,
+        logging_nan_inf_filter=False,
+        eval_strategy="steps" if validates else "no",
+        eval_steps=every,
+        save_strategy="steps",
+        save_steps=training.save_every,
+        metric_for_best_model=f"eval_{selection.metric}" if validates else None,
+        greater_is_better=greater,
+        average_tokens_across_devices=True,
+        remove_unused_columns=False,
+        ddp_find_unused_parameters=False,
+        seed=training.seed,
+        use_cpu=uses_cpu(),
+        report_to="none",
+        disable_tqdm=True,
+        log_level="error",
+    )
 
 
 def keep_unpacked(model: Any) -> None:

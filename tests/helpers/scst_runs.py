@@ -14,9 +14,9 @@ from PIL import Image as Pillow
 from swin_ved import SwinVedConfig, SwinVedForConditionalGeneration, SwinVedProcessor, train_tokenizer
 
 from medvqa_core.governance import Governance
+from medvqa_hub.training.checkpoints import TrainingLog
 from medvqa_hub.training.recipes import make_recipe
 from medvqa_hub.training.scst import SCSTTrainer
-from medvqa_hub.training.training_log import TrainingLog
 
 QUESTIONS = ("Is there an effusion?", "Is the heart enlarged?", "Are the lungs clear?")
 ANSWERS = ("no effusion is seen.", "the heart is enlarged.", "yes, clear lungs.", "a small left effusion.")

@@ -12,16 +12,16 @@ from pathlib import Path
 import pytest
 import torch
 from builds import build_release
+from medvqa_hub.evaluation.checkpoints import open_checkpoint
+from medvqa_hub.training.training_log import read_log
 from swin_ved import SwinVedProcessor, convert_swin_ved, load_vocabulary
 from swin_ved_released import ANSWER, QUESTION, ReleasedSwinVed, released_names, write_vocabulary
 from training_runs import fast_recipe
 
-from medvqa_hub.evaluation.checkpoints import open_checkpoint
 from medvqa_hub.evaluation.cxr.answering import GenerationSettings, StudyAnswerer
 from medvqa_hub.evaluation.cxr.studies import load_studies
 from medvqa_hub.training.run import train
 from medvqa_hub.training.scst_rollout import encode_images, read_prompts, roll_out
-from medvqa_hub.training.training_log import read_log
 from mimic_cxr_vqa.release import open_release
 
 pytestmark = pytest.mark.slow

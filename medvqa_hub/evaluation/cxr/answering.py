@@ -12,9 +12,8 @@ from PIL import Image
 
 from medvqa_core.errors import ConfigError, InputError, one_line
 from medvqa_core.pillow_errors import PILLOW_ERRORS
-from medvqa_hub.evaluation.checkpoints import Checkpoint
 from medvqa_hub.evaluation.cxr.studies import BLANK_GREY, BLANK_SIZE, Study
-from medvqa_hub.families.table import find_family, is_decoder_only
+from medvqa_hub.families.table import Checkpoint, find_family, is_decoder_only
 
 
 @dataclass(frozen=True)

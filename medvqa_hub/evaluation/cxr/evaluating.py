@@ -1,7 +1,7 @@
 """Evaluation on MIMIC-CXR-VQA: predictions first, then the row of the paper's Table 4 and the tables behind it.
 
     OUT/predictions.jsonl          every answer, with its own images and with the controls' (predictions.py)
-    OUT/results.json               own images: the figures, and what they were computed with
+    OUT/results.json               own images: the metrics, and what they were computed with
     OUT/results-shuffled.json      images of another patient      (--shuffle-images)
     OUT/results-blank.json         images without content         (--blank-images)
     OUT/chart.png                  text scores, and finding accuracy by category, for all of these
@@ -10,7 +10,7 @@
                                    scored-shuffled.jsonl, scored-blank.jsonl)
     OUT/baseline.csv               BERTScore's baseline              (--baseline computed)
 
-With --radiology, results and scored rows have RadEval's scores too. The results hold figures and counts, no text.
+With --radiology, results and scored rows have RadEval's scores too. The results hold metrics and counts, no text.
 Scores are always made anew from the predictions.
 """
 
@@ -27,15 +27,15 @@ from medvqa_core.governance import Governance, strictest
 from medvqa_core.json_files import write_json, write_json_lines
 from medvqa_core.metrics.bert_score import PAPER_LAYER
 from medvqa_core.runs.predictions import FILE, Prediction
-from medvqa_hub.evaluation.checkpoints import Checkpoint, open_checkpoint
 from medvqa_hub.evaluation.cxr.answering import GenerationSettings, StudyAnswerer
 from medvqa_hub.evaluation.cxr.charts import draw_chart
 from medvqa_hub.evaluation.cxr.examples import draw_examples
 from medvqa_hub.evaluation.cxr.finding_accuracy import answer_polarity, score_findings
-from medvqa_hub.evaluation.cxr.generating import Crew, digest_images, generate_predictions
+from medvqa_hub.evaluation.cxr.generating import ProcessGroup, digest_images, generate_predictions
 from medvqa_hub.evaluation.cxr.radiology import add_radiology, open_radiology
 from medvqa_hub.evaluation.cxr.studies import Study, blank_images, load_studies, shuffle_images
 from medvqa_hub.evaluation.cxr.text_scores import COMPUTED, TextScorer, TextScores
+from medvqa_hub.families.table import Checkpoint, open_checkpoint
 from mimic_cxr_vqa.release import Release, open_release
 from mimic_cxr_vqa.schema import CATEGORIES, HEART, LABEL_VALUES
 
@@ -86,7 +86,7 @@ class CxrOptions:
 def evaluate_cxr(options: CxrOptions) -> list[dict[str, Any]]:
     """Answer the split's questions and score the answers; the results, own images first.
 
-    Of several processes (`Crew`) all answer, and only the first scores and returns results.
+    Of several processes (`ProcessGroup`) all answer, and only the first scores and returns results.
 
     Raises:
         ConfigError: an option is out of its range, the predictions there were made with other settings, or RadEval
@@ -97,18 +97,18 @@ def evaluate_cxr(options: CxrOptions) -> list[dict[str, Any]]:
     """
     if options.failed not in FAILED_POLICIES:
         raise ConfigError(f"failed is {options.failed!r}; allowed are {' and '.join(FAILED_POLICIES)}")
-    crew = Crew()
+    group = ProcessGroup()
     release = open_release(options.data)
     checkpoint = open_checkpoint(options.model)
     conditions = _conditions(options, release)
     references = [row["answer"] or "" for study in conditions["own"] for row in study.rows]
-    scoring = (options.profile, options.encoder, options.layer, options.baseline, references, crew.device)
-    scorer = TextScorer(*scoring) if crew.is_first else None
-    radiology = open_radiology() if options.radiology and crew.is_first else None
+    scoring = (options.profile, options.encoder, options.layer, options.baseline, references, group.device)
+    scorer = TextScorer(*scoring) if group.is_first else None
+    radiology = open_radiology() if options.radiology and group.is_first else None
     governance = strictest([release.governance, checkpoint.governance])
     make_folder(options.out, governance.private)
     settings = {"model": checkpoint.fingerprint, **asdict(options.generation)}
-    open_model = cache(lambda: StudyAnswerer(checkpoint, options.generation, crew.device))  # once for all conditions
+    open_model = cache(lambda: StudyAnswerer(checkpoint, options.generation, group.device))  # once for all conditions
     digests = digest_images(conditions["own"])  # the controls have no images but these
     answered = []
     for name, studies in conditions.items():
@@ -121,7 +121,7 @@ def evaluate_cxr(options: CxrOptions) -> list[dict[str, Any]]:
             options.questions_per_batch,
             options.retry_failed,
             digests,
-            crew,
+            group,
         )
         answered.append((name, studies, predictions, counts))
     if scorer is None:
@@ -131,8 +131,8 @@ def evaluate_cxr(options: CxrOptions) -> list[dict[str, Any]]:
     results, scored = [], []
     for name, studies, predictions, counts in answered:
         described = _describe(options, checkpoint, release, governance, studies, name)
-        figures, rows = score(studies, predictions, scorer, options.failed)
-        results.append({**described, **figures, "asked_now": dict(counts)})
+        metrics, rows = score(studies, predictions, scorer, options.failed)
+        results.append({**described, **metrics, "asked_now": dict(counts)})
         scored.append(rows)
         _write(options, results[-1], rows, governance)
         if options.examples:
@@ -160,10 +160,10 @@ def _write(options: CxrOptions, result: dict[str, Any], rows: Sequence[dict[str,
 def score(
     studies: Sequence[Study], predictions: Sequence[Sequence[Prediction]], scorer: TextScorer, failed: str = "exclude"
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """The figures of one condition, and each row with its texts and scores.
+    """The metrics of one condition, and each row with its texts and scores.
 
     Returns:
-        Figures: `table_4` (the row), `scored_with`, `counts`, `by_category` and `by_label` (rows, text scores),
+        Metrics: `table_4` (the row), `scored_with`, `counts`, `by_category` and `by_label` (rows, text scores),
         `findings` and `ceiling` (finding accuracy of the answers, and of the references). Rows: `qa_id`, `study_id`,
         `category`, `label_value`, `question`, `reference`, `answer`, `error`, `polarity` (None for a failure and for
         Heart), and a value of each text score, None where the row has none.
@@ -194,7 +194,7 @@ def score(
     texts = scorer.score([spoken[i] for i in scored], [rows[i]["answer"] for i in scored])
     chosen = [rows[i] for i in scored]
     references = [row["answer"] if has else None for row, has in zip(rows, has_reference, strict=True)]
-    figures = {
+    metrics = {
         "table_4": texts.whole.row,
         "scored_with": {**scorer.description(texts), "failed_answers": failed},
         "counts": counts,
@@ -205,7 +205,7 @@ def score(
     }
     places = {row: place for place, row in enumerate(scored)}
     ids = [study.study_id for study in studies for _ in study.rows]
-    return figures, [_scored_row(ids[i], rows[i], found[i], texts, places.get(i)) for i in range(len(rows))]
+    return metrics, [_scored_row(ids[i], rows[i], found[i], texts, places.get(i)) for i in range(len(rows))]
 
 
 def _scored_row(

@@ -82,7 +82,7 @@ def score_findings(answers: Sequence[str | None], rows: Sequence[Mapping[str, An
 
     Returns:
         `accuracy`, `balanced_accuracy` and `majority` (None where there is no row for them), the counts `rows`
-        (scored), `uncertain`, `undecided` and `failed` among the rows that count; `by_category` with the same figures
+        (scored), `uncertain`, `undecided` and `failed` among the rows that count; `by_category` with the same metrics
         and the recalls; `spread`: {label value: {polarity: answers}} over all rows but Heart's.
 
     Raises:
@@ -141,7 +141,7 @@ def _rows_of(counts: Counter, label: str) -> int:
 
 
 def _score(counts: Counter) -> dict[str, Any]:
-    """Figures of one category, or of all together, from {(label value, polarity or None): rows}."""
+    """Metrics of one category, or of all together, from {(label value, polarity or None): rows}."""
     rows = {label: _rows_of(counts, label) for label in SCORED_LABELS}
     total = sum(rows.values())
     recalls = {label: counts[label, label] / rows[label] if rows[label] else None for label in SCORED_LABELS}

@@ -5,7 +5,7 @@ encoded once and its questions, sorted by length, answered in one generate call;
 meanwhile. Batches are laid out over all studies, whatever is done already, and a batch that a kill cut through is
 computed whole again: so a killed and restarted run computes the same batches and leaves the same set of records.
 
-With several processes (`Crew`), process r takes batches r, r + n, … and writes a file of its own.
+With several processes (`ProcessGroup`), process r takes batches r, r + n, … and writes a file of its own.
 """
 
 import os
@@ -85,7 +85,7 @@ def generate_predictions(
     questions_per_batch: int = 96,
     retry_failed: bool = False,
     digests: Mapping[Path, str] | None = None,
-    crew: "Crew | None" = None,
+    group: "ProcessGroup | None" = None,
 ) -> tuple[list[list[Prediction]], Counter]:
     """Answer every question of `studies` that has no prediction in `path` yet.
 
@@ -95,7 +95,7 @@ def generate_predictions(
         open_model: loads the model; called only if there is something to answer.
         retry_failed: ask those again whose prediction is a failure.
         digests: of the studies' images, where they are known already: reading thousands of films takes minutes.
-        crew: the processes of this run; None finds out.
+        group: the processes of this run; None: what was started.
 
     Returns:
         The predictions, aligned with the studies and their rows; and counts: `asked` (distinct requests made
@@ -108,10 +108,10 @@ def generate_predictions(
     """
     if questions_per_batch < 1:
         raise ConfigError(f"questions_per_batch is {questions_per_batch}; it must be at least 1")
-    crew = crew or Crew()
-    if crew.is_first:
+    group = group or ProcessGroup()
+    if group.is_first:
         merge_parts(path, governance, settings)  # what a killed run of several processes left
-    crew.wait()
+    group.wait()
     keys = request_keys(studies, settings, digest_images(studies) if digests is None else digests)
     found = _find_all(keys, path, governance, settings)
     wanted = {
@@ -121,16 +121,16 @@ def generate_predictions(
     }
     batches = _batches(_ask_once(studies, keys), questions_per_batch)
     batches = [batch for batch in batches if any(q.key in wanted for one in batch for q in one.questions)]
-    counts = Counter(asked=len(wanted), seconds=0, processes=crew.size)
-    crew.wait()  # nobody writes before everybody has read
-    if mine := batches[crew.rank :: crew.size]:
+    counts = Counter(asked=len(wanted), seconds=0, processes=group.size)
+    group.wait()  # nobody writes before everybody has read
+    if mine := batches[group.rank :: group.size]:
         model = open_model()
-        with PredictionStore(crew.own_path(path), governance, settings) as store:
+        with PredictionStore(group.own_path(path), governance, settings) as store:
             counts["seconds"] = _answer_batches(mine, wanted, store, model)
-    crew.wait()
-    if crew.is_first:
+    group.wait()
+    if group.is_first:
         merge_parts(path, governance, settings)
-    crew.wait()
+    group.wait()
     return _find_all(keys, path, governance, settings), counts
 
 
@@ -144,7 +144,7 @@ def _find_all(
         return [[store.find(key) for key in of_study] for of_study in keys]
 
 
-class Crew:
+class ProcessGroup:
     """The processes of this run: one, or as many as `--launch`, `accelerate launch` or `torchrun` started.
 
     Attributes:

@@ -48,7 +48,7 @@ def _text_table(title: str, rows: dict[str, dict[str, Any]], names: Iterable[str
     names = list(names)
     table = make_table(title, *(name if name == "rows" else metric_name(name) for name in names))
     for head, values in rows.items():
-        table.add_row(head.replace("_", " "), *(figure(values.get(name)) for name in names))
+        table.add_row(head.replace("_", " "), *(number(values.get(name)) for name in names))
     return table
 
 
@@ -57,8 +57,8 @@ def _conditions_table(results: Sequence[dict[str, Any]]) -> Table:
     rows = {result["images"]: result["findings"] for result in results}
     for head, found in {**rows, "references": results[0]["ceiling"]}.items():
         names = ("accuracy", "balanced_accuracy", "uncertain", "undecided", "rows")
-        table.add_row(head, *(figure(found[name]) for name in names))
-    table.add_row("commoner label", figure(results[0]["findings"]["majority"]))
+        table.add_row(head, *(number(found[name]) for name in names))
+    table.add_row("commoner label", number(results[0]["findings"]["majority"]))
     return table
 
 
@@ -67,7 +67,7 @@ def _findings_table(by_category: dict[str, dict[str, Any]]) -> Table:
     table = make_table("Finding accuracy by category, own images", *heads)
     for category, found in by_category.items():
         recalls = found["recall"].values()
-        table.add_row(category, *map(figure, (found["rows"], found["accuracy"], *recalls, found["majority"])))
+        table.add_row(category, *map(number, (found["rows"], found["accuracy"], *recalls, found["majority"])))
     return table
 
 
@@ -78,7 +78,7 @@ def _radiology_table(results: Sequence[dict[str, Any]]) -> Table:
     made_by = ", ".join(f"{name} {value}" for name, value in libraries.items())
     table = make_table(f"Radiology scores ({made_by})", *(result["images"] for result in results))
     for name in scores[0]:
-        table.add_row(name, *(figure(of.get(name)) for of in scores))
+        table.add_row(name, *(number(of.get(name)) for of in scores))
     return table
 
 
@@ -95,7 +95,7 @@ def make_table(title: str, *columns: str) -> Table:
     return table
 
 
-def figure(value: float | int | None) -> str:
+def number(value: float | int | None) -> str:
     if value is None:
         return "-"
     return f"{value:,}" if isinstance(value, int) else f"{value:.4f}"

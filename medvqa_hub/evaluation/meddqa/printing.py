@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from medvqa_hub.evaluation.cxr.printing import figure, make_table, say
+from medvqa_hub.evaluation.cxr.printing import make_table, number, say
 
 TASKS = {"entity": "Entity", "table": "Table", "table_nr": "TableNR", "mc": "Multiple choice", "sa": "Short answer"}
 METRICS = {"rouge_l": "RougeL", "accuracy": "Acc"}
@@ -46,7 +46,7 @@ def print_tables(results: dict[str, Any], console: Console) -> None:
 def _table_5(row: dict[str, float | None]) -> Table:
     table = make_table("Table 5", *METRICS.values())
     for task, head in TASKS.items():
-        table.add_row(head, *(figure(row.get(f"{task}_{metric}")) for metric in METRICS))
+        table.add_row(head, *(number(row.get(f"{task}_{metric}")) for metric in METRICS))
     return table
 
 
@@ -54,7 +54,7 @@ def _table_6(row: dict[str, float | None]) -> Table:
     table = make_table("Table 6, by quality", "high", "low")
     for column in dict.fromkeys(key.rsplit("_", 1)[0] for key in row):
         task, metric = next((t, m) for t in TASKS for m in METRICS if column == f"{t}_{m}")
-        table.add_row(f"{TASKS[task]} {METRICS[metric]}", *(figure(row[f"{column}_{q}"]) for q in ("high", "low")))
+        table.add_row(f"{TASKS[task]} {METRICS[metric]}", *(number(row[f"{column}_{q}"]) for q in ("high", "low")))
     return table
 
 
@@ -77,7 +77,7 @@ def _by_image(images: dict[str, dict[str, Any]]) -> Table:
     table = make_table(title, "questions", "failed", "Acc")
     for image, found in shown:
         short = image if len(image) <= NAME_WIDTH else f"…{image[1 - NAME_WIDTH :]}"
-        table.add_row(Text(short), *(figure(found[name]) for name in ("questions", "failed", "accuracy")))
+        table.add_row(Text(short), *(number(found[name]) for name in ("questions", "failed", "accuracy")))
     return table
 
 
@@ -109,5 +109,5 @@ def _now(asked: int) -> str:
 def _said(counts: dict[str, Any]) -> str:
     return (
         f"{counts['unanswerable']:,} questions; something else was said to {counts['hallucinated']:,} "
-        f"(rate {figure(counts['rate'])})"
+        f"(rate {number(counts['rate'])})"
     )

@@ -12,8 +12,8 @@ from medvqa_hub.demo import training as demo_training
 from medvqa_hub.demo.curves import draw_curves
 from medvqa_hub.demo.encoder import EncoderSettings, area_under_roc
 from medvqa_hub.demo.training import Story, evaluate_stage, make_release, recipe_of, train_encoder, train_stage
+from medvqa_hub.training.checkpoints import read_log
 from medvqa_hub.training.recipes import load_recipe
-from medvqa_hub.training.training_log import read_log
 
 FAST = ["training.epochs=null", "training.max_steps=2", "training.log_every=1", "selection.studies=2"]
 

@@ -12,7 +12,7 @@ from medvqa_core.governance import Governance
 from medvqa_hub.training import checkpoints, hard_negatives
 from medvqa_hub.training.hard_negatives import near_mean, question_losses, second_pass_recipe
 from medvqa_hub.training.run import train
-from medvqa_hub.training.study_questions import StudyQuestions
+from medvqa_hub.training.study_batches import StudyQuestions
 
 
 def test_chosen_are_those_within_half_a_standard_deviation_of_the_mean():

@@ -12,8 +12,8 @@ from builds import build_release
 from training_runs import FAST, weights, without_speed
 
 from medvqa_core.errors import ConfigError
-from medvqa_hub.training.launching import forgotten_launch, make_command
-from medvqa_hub.training.training_log import read_log
+from medvqa_hub.training.checkpoints import read_log
+from medvqa_hub.training.launching import make_command, refuse_lone_process
 
 KILLS = 4
 
@@ -43,9 +43,8 @@ def one(build, tmp_path_factory):
 @pytest.mark.slow
 def test_two_processes_give_the_metrics_of_one(build, one, tmp_path):
     """Dropout included: each batch draws its own, whoever works on it."""
-    launch = ["-m", "accelerate.commands.launch", "--cpu", "--num_processes", "2", "--num_cpu_threads_per_process", "1"]
-    python, *arguments = command(build, tmp_path / "two")
-    done = subprocess.run([python, *launch, *arguments], capture_output=True, text=True, check=False)
+    launch = ["--launch", "--cpu --num_processes 2 --num_cpu_threads_per_process 1"]
+    done = subprocess.run(command(build, tmp_path / "two", *launch), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("8 steps of 4 studies") == 1  # only the first process speaks
     ours, theirs = without_speed(read_log(tmp_path / "two")), without_speed(read_log(one[0]))
@@ -96,17 +95,23 @@ def test_accelerate_launches_except_for_several_processes_on_a_cpu():
     assert "accelerate.commands.launch" in make_command("--cpu", ["train"])[0]
 
 
-def test_a_process_that_accelerate_started_alone_finds_out_what_was_asked():
+@pytest.mark.slow
+def test_accelerate_that_starts_one_process_of_several_is_refused():
+    """The real launcher: asked for two processes on a CPU it starts one, which must not train as if it were all."""
+    launcher = [sys.executable, "-m", "accelerate.commands.launch", "--cpu", "--num_processes"]
+    train = ["-m", "medvqa_hub.cli", "train", "swin-ved", "--help"]
+    done = subprocess.run([*launcher, "2", *train], capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and "started one: run the command without it, with --launch" in done.stderr
+    done = subprocess.run([*launcher, "1", *train], capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and "--launch" in done.stdout
+
+
+def test_only_a_lone_process_of_a_group_is_refused():
     alone = {"ACCELERATE_USE_CPU": "True", "MASTER_ADDR": "127.0.0.1"}
-    asked = ["accelerate", "launch", "--cpu", "--num_processes", "3", "-m", "medvqa_hub.cli", "train", "swin-ved"]
-    assert forgotten_launch(alone, asked) == "--cpu --num_processes 3"
-    with_threads = ["accelerate", "launch", "--num-processes=2", "--num_cpu_threads_per_process", "1"]
-    assert forgotten_launch(alone, with_threads) == "--cpu --num_processes 2 --num_cpu_threads_per_process 1"
     for variables in ({}, {"ACCELERATE_USE_CPU": "True"}, {**alone, "WORLD_SIZE": "2"}, {"MASTER_ADDR": "a"}):
-        assert forgotten_launch(variables, asked) is None
-    for unknown in (["accelerate", "launch", "--config_file", "f.yaml"], ["--num_processes", "two"], []):
-        with pytest.raises(ConfigError, match="started one: run the command without it, with --launch"):
-            forgotten_launch(alone, unknown)
+        refuse_lone_process(variables)
+    with pytest.raises(ConfigError, match="started one"):
+        refuse_lone_process(alone)
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ from medvqa_core.governance import Governance
 from medvqa_hub.cli import run
 from medvqa_hub.training import checkpoints
 from medvqa_hub.training import run as run_module
+from medvqa_hub.training.checkpoints import TrainingLog, read_log
 from medvqa_hub.training.run import train
-from medvqa_hub.training.training_log import TrainingLog, read_log
 
 
 @pytest.fixture(scope="module")
@@ -98,6 +98,24 @@ def test_a_run_that_stops_anywhere_ends_like_one_that_never_did(owner, name, cal
     assert_same_run(tmp_path / "out", whole)
 
 
+def test_a_run_of_an_earlier_version_goes_on(build, tmp_path, monkeypatch, whole):
+    """Its recipe spells the family with a hyphen, and its optimizer calls a parameter group a part."""
+    out = tmp_path / "out"
+    with monkeypatch.context() as patch, pytest.raises(Stopped):
+        stop_in(patch, torch.optim.AdamW, "step", 5)
+        go(build, out, PLATEAU)
+    record = json.loads((out / "run.json").read_text())
+    record["recipe"]["model"]["kind"] = "swin-ved"
+    (out / "run.json").write_text(json.dumps(record))
+    path = out / "checkpoint-000003" / "optimizer.pt"
+    state = torch.load(path, weights_only=True)
+    for group in state["param_groups"]:
+        group["part"] = group.pop("name")
+    torch.save(state, path)
+    go(build, out, PLATEAU)
+    assert_same_run(out, whole)
+
+
 PLATEAU = fast_recipe(
     training__scheduler="plateau", training__scheduler_arguments="{patience: 0, factor: 0.5, threshold: 0.1}",
     selection__metric="bleu_1",
@@ -168,9 +186,7 @@ def test_other_data_in_the_same_folder_is_refused(whole, tmp_path):
 
 
 def test_a_finished_run_does_nothing(build, whole, tmp_path, monkeypatch):
-    import medvqa_hub.training.data_loading as data_loading
-
-    monkeypatch.setattr(data_loading, "load_data", None)
+    monkeypatch.setattr("medvqa_hub.training.run.load_data", None)
     without = tmp_path / "out"  # its checkpoints removed, to have their space
     shutil.copytree(whole, without, ignore=shutil.ignore_patterns("checkpoint-*"))
     for out in (whole, without):

@@ -75,10 +75,10 @@ def test_per_token_a_sample_weighs_less_by_its_length(parts):
     lengths = model.sampled_before.mask.sum(1)
     per_token = dataclasses.replace(ONLY_REWARD, normalize="token")
     reward = values([0.5, 1.0, -0.25], [0, 0, 0])
-    loss, figures = self_critical_loss(model, batch, rows, reward, decode, per_token, SEEDS)
+    loss, metrics = self_critical_loss(model, batch, rows, reward, decode, per_token, SEEDS)
     advantage = torch.tensor([0.5, 1.0, -0.25])
     assert loss.item() == pytest.approx(-(advantage * before / lengths).mean().item(), rel=1e-4)
-    assert figures.logs()["reward_loss"] == pytest.approx(loss.item(), rel=1e-4)
+    assert metrics.logs()["reward_loss"] == pytest.approx(loss.item(), rel=1e-4)
     whole, _ = self_critical_loss(model, batch, rows, reward, decode, ONLY_REWARD, SEEDS)
     assert abs(loss.item() - whole.item()) > 1e-3  # not the paper's
 
@@ -88,7 +88,7 @@ def test_more_samples_of_a_question_are_the_mean_of_single_ones(parts):
     more_seeds = [31, 32, 33]
     two = dataclasses.replace(SETTINGS, samples=2)
     first, second, greedy = [1, 0, 0.2], [0.4, None, 0.7], [0, 0.5, 0]
-    loss, figures = self_critical_loss(
+    loss, metrics = self_critical_loss(
         model, batch, rows, values(first + second, greedy), decode, two, SEEDS + more_seeds, num_questions=3
     )
     single = [
@@ -96,8 +96,8 @@ def test_more_samples_of_a_question_are_the_mean_of_single_ones(parts):
         for sample, seeds in ((first, SEEDS), (second, more_seeds))
     ]
     assert loss.item() == pytest.approx(sum(single) / 2, rel=1e-4)
-    logs = figures.logs()
-    assert figures.samples == 6 and logs["unscorable"] == 1
+    logs = metrics.logs()
+    assert metrics.samples == 6 and logs["unscorable"] == 1
     assert logs["sample_reward"] == pytest.approx((1 + 0 + 0.2 + 0.4 + 0.7) / 5)
     assert logs["greedy_reward"] == pytest.approx((0 + 0.5 + 0 + 0 + 0) / 5)
 
@@ -105,9 +105,9 @@ def test_more_samples_of_a_question_are_the_mean_of_single_ones(parts):
 def test_equal_or_unscorable_rewards_leave_the_supervised_loss_alone(parts):
     model, decode, batch, rows = parts
     reward = values([0.3, None, 0.5], [0.3, 0.9, None])
-    loss, figures = self_critical_loss(model, batch, rows, reward, decode, SETTINGS, SEEDS)
+    loss, metrics = self_critical_loss(model, batch, rows, reward, decode, SETTINGS, SEEDS)
     assert loss.item() == pytest.approx(0.4 * model(**batch).loss.item(), rel=1e-4)
-    logs = figures.logs()
+    logs = metrics.logs()
     assert (logs["unscorable"], logs["zero_advantage_share"], logs["reward_loss"]) == (2, 1.0, 0.0)
     assert (logs["sample_reward"], logs["greedy_reward"]) == (0.3, 0.3)  # of the one that could be scored
     assert logs["nll_loss"] == pytest.approx(model(**batch).loss.item(), rel=1e-4)

@@ -13,12 +13,11 @@ from paths import HELPERS
 from scst_runs import ANSWERS, answer_length, make_trainer, studies, weights
 
 from medvqa_core.errors import ConfigError, InputError
-from medvqa_hub.training.checkpoints import checkpoint_folder
+from medvqa_hub.training.checkpoints import checkpoint_folder, read_log
 from medvqa_hub.training.scst import training_references
-from medvqa_hub.training.training_log import read_log
 
 ONLY_REWARD = {"alpha": 1.0, "gamma": 0.0}
-FIGURES = {
+METRICS = {
     "sample_reward", "greedy_reward", "zero_advantage_share", "sample_length", "greedy_length", "sample_entropy",
     "reward_loss", "nll_loss", "unscorable",
 }  # fmt: skip
@@ -54,8 +53,8 @@ def test_one_batch_of_eight_studies_equals_eight_batches_of_one(tmp_path):
     whole, split = read_log(tmp_path / "8"), read_log(tmp_path / "1")
     assert len(whole) == 2
     for first, second in zip(whole, split, strict=True):
-        assert set(first) >= FIGURES
-        for name in (*FIGURES, "loss"):
+        assert set(first) >= METRICS
+        for name in (*METRICS, "loss"):
             assert first[name] == pytest.approx(second[name], rel=1e-4, abs=1e-6), name
 
 
@@ -70,7 +69,7 @@ def test_a_run_that_goes_on_ends_where_an_uninterrupted_one_does(tmp_path):
     assert torch.equal(weights(rest.model), weights(whole.model))
     logged = read_log(tmp_path / "whole")[-2:]
     for first, second in zip(logged, read_log(stopped), strict=True):
-        assert {name: first[name] for name in FIGURES} == {name: second[name] for name in FIGURES}
+        assert {name: first[name] for name in METRICS} == {name: second[name] for name in METRICS}
 
 
 def test_a_nan_reward_stops_before_anything_is_learnt(tmp_path):
@@ -122,5 +121,5 @@ def test_two_processes_learn_what_one_does(tmp_path):
         found.append((torch.load(out / "weights.pt", weights_only=True), read_log(out)))
     torch.testing.assert_close(found[0][0], found[1][0], atol=2e-6, rtol=1e-4)
     for one, two in zip(found[0][1], found[1][1], strict=True):
-        for name in (*FIGURES, "loss"):
+        for name in (*METRICS, "loss"):
             assert one[name] == pytest.approx(two[name], rel=1e-4, abs=1e-6), name

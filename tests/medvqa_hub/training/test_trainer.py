@@ -11,10 +11,10 @@ from medvqa_core.errors import ConfigError, OutputError
 from medvqa_core.governance import Governance
 from medvqa_hub.families.table import FAMILIES, find_family, frozen_modules
 from medvqa_hub.training import checkpoints
-from medvqa_hub.training.arguments import batches_per_process, make_arguments, steps_of
+from medvqa_hub.training.checkpoints import TrainingLog, read_log
+from medvqa_hub.training.recipes import batches_per_process, steps_of
 from medvqa_hub.training.study_batches import StudiesInOrder
-from medvqa_hub.training.trainer import SupervisedTrainer, TrainingError
-from medvqa_hub.training.training_log import TrainingLog, read_log
+from medvqa_hub.training.trainer import SupervisedTrainer, TrainingError, make_arguments
 
 ROWS = study_rows([2, 3, 2, 4, 3, 2])
 TEXTS = [text for row in ROWS["questions"] for question in row for text in (question["question"], question["answer"])]
@@ -115,8 +115,8 @@ def test_validation_loss_is_the_mean_over_tokens_and_answers_are_scored(tmp_path
     trainer = make_trainer(
         tmp_path, selection={"metric": "bleu_1", "metrics": ["rouge_l", "cider"], "studies": 3, "max_new_tokens": 6}
     )
-    figures = trainer.evaluate()
-    assert set(figures) == {"eval_loss", "eval_bleu_1", "eval_rouge_l", "eval_cider"}
+    metrics = trainer.evaluate()
+    assert set(metrics) == {"eval_loss", "eval_bleu_1", "eval_rouge_l", "eval_cider"}
     total = tokens = 0
     one_by_one = StudiesInOrder(trainer.validation.questions, trainer.validation.batches.collate, 1, studies=3)
     for study in range(3):
@@ -125,7 +125,7 @@ def test_validation_loss_is_the_mean_over_tokens_and_answers_are_scored(tmp_path
         with torch.no_grad():
             total += trainer.model.eval()(**batch).loss.item() * count
         tokens += count
-    assert figures["eval_loss"] == pytest.approx(total / tokens, abs=1e-5)
+    assert metrics["eval_loss"] == pytest.approx(total / tokens, abs=1e-5)
 
 
 def test_perfect_answers_score_one(tmp_path):

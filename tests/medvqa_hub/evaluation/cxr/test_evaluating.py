@@ -18,7 +18,6 @@ from medvqa_core.metrics.caption_row import score_row
 from medvqa_core.metrics.radiology import RadiologyScorer
 from medvqa_core.runs.predictions import Prediction
 from medvqa_hub.cli import run
-from medvqa_hub.evaluation.checkpoints import open_checkpoint
 from medvqa_hub.evaluation.cxr import evaluating as evaluation
 from medvqa_hub.evaluation.cxr.answering import GenerationSettings, StudyAnswerer
 from medvqa_hub.evaluation.cxr.evaluating import CxrOptions, evaluate_cxr, score
@@ -26,6 +25,7 @@ from medvqa_hub.evaluation.cxr.finding_accuracy import answer_polarity
 from medvqa_hub.evaluation.cxr.radiology import add_radiology
 from medvqa_hub.evaluation.cxr.studies import load_studies
 from medvqa_hub.evaluation.cxr.text_scores import TextScorer
+from medvqa_hub.families.table import open_checkpoint
 from mimic_cxr_vqa.release import open_release
 
 

@@ -21,10 +21,10 @@ from hypothesis import strategies as st
 
 from medvqa_core.errors import ConfigError, InputError
 from medvqa_core.governance import Governance
-from medvqa_hub.evaluation.checkpoints import open_checkpoint
 from medvqa_hub.evaluation.cxr.answering import GenerationSettings, StudyAnswerer
-from medvqa_hub.evaluation.cxr.generating import Crew, generate_predictions
+from medvqa_hub.evaluation.cxr.generating import ProcessGroup, generate_predictions
 from medvqa_hub.evaluation.cxr.studies import Study, blank_images, load_studies, shuffle_images
+from medvqa_hub.families.table import open_checkpoint
 from mimic_cxr_vqa.release import open_release
 
 GENERATION = GenerationSettings(max_new_tokens=8)
@@ -247,8 +247,8 @@ import sys
 from pathlib import Path
 from medvqa_core.governance import Governance
 from medvqa_hub.evaluation.cxr.answering import GenerationSettings, StudyAnswerer
-from medvqa_hub.evaluation.checkpoints import open_checkpoint
-from medvqa_hub.evaluation.cxr.generating import Crew, generate_predictions
+from medvqa_hub.families.table import open_checkpoint
+from medvqa_hub.evaluation.cxr.generating import ProcessGroup, generate_predictions
 from medvqa_hub.evaluation.cxr.studies import load_studies
 from mimic_cxr_vqa.release import open_release
 release, tree, checkpoint, out = map(Path, sys.argv[1:])
@@ -295,6 +295,6 @@ def test_an_image_of_absurd_size_is_a_failure_not_the_end_of_the_run(studies, mo
 
 def test_a_launcher_s_cpus_are_used_where_there_are_gpus(monkeypatch):
     monkeypatch.delenv("ACCELERATE_USE_CPU", raising=False)
-    assert Crew().device is None
+    assert ProcessGroup().device is None
     monkeypatch.setenv("ACCELERATE_USE_CPU", "true")
-    assert Crew().device == "cpu"
+    assert ProcessGroup().device == "cpu"
