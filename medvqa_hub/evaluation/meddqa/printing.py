@@ -64,7 +64,7 @@ def _table_7(row: dict[str, float | None]) -> Table:
     for column in dict.fromkeys(key.rsplit("_", 1)[0] for key in row):
         task, rest = column.split("_", 1)
         metric, report = rest.rsplit("_", 1)
-        figures = (figure(row[f"{column}_{name}"]) for name in ("disease", "status", "advice"))
+        figures = (number(row[f"{column}_{name}"]) for name in ("disease", "status", "advice"))
         table.add_row(f"{TASKS[task]} {METRICS[metric]}, {report}", *figures)
     return table
 

@@ -11,6 +11,7 @@ from training_runs import FAST, fast_recipe, weights, without_speed
 from medvqa_core.errors import ConfigError, GovernanceError, InputError, OutputError
 from medvqa_core.governance import Governance
 from medvqa_hub.cli import run
+from medvqa_hub.families.table import governance_of, write_governance
 from medvqa_hub.training import checkpoints
 from medvqa_hub.training import run as run_module
 from medvqa_hub.training.checkpoints import TrainingLog, read_log
@@ -253,7 +254,7 @@ def test_a_tokenizer_trained_before_is_used(build, tmp_path, capsys):
     arguments = ["train", "tokenizer", "--data", str(build.workspace.root), "--out", str(tmp_path / "t")]
     assert run([*arguments, "--vocab-size", "60"]) == 0
     assert "60 tokens in" in capsys.readouterr().out
-    assert checkpoints.governance_of(tmp_path / "t") is Governance.OPEN
+    assert governance_of(tmp_path / "t") is Governance.OPEN
     out = go(build, tmp_path / "out", fast_recipe(model__tokenizer=str(tmp_path / "t"), training__max_steps=1))
     config = json.loads((out / "best" / "config.json").read_text())
     assert config["decoder"]["vocab_size"] == 60
@@ -270,14 +271,14 @@ def test_splits_and_images_that_are_not_there(build, tmp_path, monkeypatch):
 def test_governance_follows_the_checkpoint_and_cannot_be_lowered(build, stage_1, tmp_path):
     strict = tmp_path / "strict"
     shutil.copytree(stage_1 / "best", strict)
-    checkpoints.write_governance(strict, Governance.CREDENTIALED)
+    write_governance(strict, Governance.CREDENTIALED)
     out = go(build, tmp_path / "out", fast_recipe(training__max_steps=1), init=strict)
     for folder in (out, out / "best", out / "checkpoint-000001"):
-        assert checkpoints.governance_of(folder) is Governance.CREDENTIALED
+        assert governance_of(folder) is Governance.CREDENTIALED
         assert folder.stat().st_mode & 0o077 == 0
     (strict / "governance.json").unlink()  # a checkpoint that does not say could be anything
     out = go(build, tmp_path / "unsaid", fast_recipe(training__max_steps=1), init=strict)
-    assert checkpoints.governance_of(out) is Governance.CREDENTIALED
+    assert governance_of(out) is Governance.CREDENTIALED
     shutil.rmtree(out / "checkpoint-000001")
     (out / "finished.json").unlink()
     with pytest.raises(GovernanceError, match="credentialed and cannot become open"):

@@ -9,7 +9,7 @@ from training_runs import FIRST_STUDY, recipe, study_rows, weights
 
 from medvqa_core.errors import ConfigError, OutputError
 from medvqa_core.governance import Governance
-from medvqa_hub.families.table import FAMILIES, find_family, frozen_modules
+from medvqa_hub.families.table import FAMILIES, find_family, frozen_modules, governance_of
 from medvqa_hub.training import checkpoints
 from medvqa_hub.training.checkpoints import TrainingLog, read_log
 from medvqa_hub.training.recipes import batches_per_process, steps_of
@@ -243,7 +243,7 @@ def test_the_recipes_device_is_where_answers_are_scored(tmp_path, monkeypatch):
     devices = []
 
     class Scorer:
-        def __init__(self, encoder, layer, device):
+        def __init__(self, encoder, layer, device, **others):
             devices.append(device)
 
         def score(self, predictions, references):
@@ -265,7 +265,7 @@ def test_no_random_state_and_nothing_pickled_is_written(tmp_path):
     assert not names & {"training_args.bin", "rng_state.pth"}
     for name in ("optimizer.pt", "scheduler.pt"):
         torch.load(folder / name, weights_only=True)
-    assert checkpoints.governance_of(folder) is Governance.OPEN
+    assert governance_of(folder) is Governance.OPEN
 
 
 @pytest.mark.parametrize("limit", [100_000, 5_000_000], ids=["while weights are written", "while the optimizer is"])
@@ -290,4 +290,4 @@ def test_a_credentialed_checkpoint_is_for_its_owner_alone(tmp_path):
     SupervisedTrainer(model, processor, settings, ROWS, ROWS, tmp_path, Governance.CREDENTIALED).train()
     for name in ("best", "checkpoint-000001"):
         assert (tmp_path / name).stat().st_mode & 0o077 == 0
-        assert checkpoints.governance_of(tmp_path / name) is Governance.CREDENTIALED
+        assert governance_of(tmp_path / name) is Governance.CREDENTIALED
