@@ -136,7 +136,7 @@ def preannotate(
 @app.command()
 def check(
     data: Annotated[Path, typer.Option(help="Folder with annotations and images/, or an annotation CSV.")],
-    pages: Annotated[Path | None, typer.Option(help="Restored pages, to compare the number of rows with.")] = None,
+    pages: Annotated[Path | None, typer.Option(help="Restored pages, to compare the annotations with.")] = None,
     out: Annotated[Path | None, typer.Option(help="File for all findings as JSON.")] = None,
     shown: Annotated[int, typer.Option(help="Findings to print.")] = 50,
     strict: Annotated[bool, typer.Option(help="Exit with 1 where there are findings.")] = False,

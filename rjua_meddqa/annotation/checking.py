@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from medvqa_core.errors import InputError
-from rjua_meddqa.annotation.drafts import Draft
+from rjua_meddqa.annotation.groups import Patient, patient_of
 from rjua_meddqa.annotation.normality import is_blank, judge
+from rjua_meddqa.annotation.page_check import PageText, check_page
 from rjua_meddqa.annotation.ranges import parse_number, parse_range
 from rjua_meddqa.annotation.report_words import fold
 from rjua_meddqa.answers import read_is_normal
@@ -27,6 +28,7 @@ from rjua_meddqa.schema import (
     LOW,
     UNDECIDED,
     Annotation,
+    TableRow,
 )
 
 KINDS = {
@@ -36,7 +38,9 @@ KINDS = {
     "missing_value": "a value, result, range or judgement is empty (无 is a value)",
     "duplicate_key": "a key or an item stands there twice",
     "row_length": "a table row has not four fields",
-    "count_mismatch": "table and report type disagree, or the page seems to hold another number of rows",
+    "count_mismatch": "table and report type disagree",
+    "not_on_page": "the page does not hold this value, date or number beside its key or item",
+    "missing_row": "the page seems to hold a row that the table lacks",
     "contradiction": "is_normal is not what result and range say",
     "undecidable": "is_normal is decided without a range, or left open although result and range decide it",
     "slip": "a number is written oddly and was read as another text",
@@ -87,13 +91,13 @@ class _Parts:
 
 
 def check_file(
-    path: Path, images: Path | None = None, draft_of: Callable[[str], Draft | None] | None = None
+    path: Path, images: Path | None = None, page_of: Callable[[str], PageText | None] | None = None
 ) -> CheckReport:
     """Check an annotation CSV.
 
     Args:
         images: the folder of the images, to find those that are missing or outside.
-        draft_of: the draft of an image path, to compare the number of table rows with.
+        page_of: what the page of an image path holds, to compare the annotation with; None where it cannot be read.
 
     Raises:
         InputError: the file is missing or is no CSV with the columns of annotations.
@@ -105,11 +109,13 @@ def check_file(
         findings += problems
         if images is not None:
             findings += _check_image(images, read)
-    return _report(parts, findings, draft_of)
+    return _report(parts, findings, page_of)
 
 
-def check_annotations(annotations: Sequence[Annotation]) -> CheckReport:
-    """Check annotations that are in memory (imported or generated ones)."""
+def check_annotations(
+    annotations: Sequence[Annotation], page_of: Callable[[str], PageText | None] | None = None
+) -> CheckReport:
+    """Check annotations that are in memory (imported or generated ones); `page_of` as for `check_file`."""
     parts = [
         _Parts(
             annotation.idx,
@@ -120,11 +126,11 @@ def check_annotations(annotations: Sequence[Annotation]) -> CheckReport:
         )
         for annotation in annotations
     ]
-    return _report(parts, [], None)
+    return _report(parts, [], page_of)
 
 
 def _report(
-    parts: list[_Parts], findings: list[Finding], draft_of: Callable[[str], Draft | None] | None
+    parts: list[_Parts], findings: list[Finding], page_of: Callable[[str], PageText | None] | None
 ) -> CheckReport:
     twice = {idx for idx, count in Counter(part.idx for part in parts).items() if count > 1}
     decided = agreeing = 0
@@ -132,10 +138,16 @@ def _report(
         found = [*_check_values(part), *_check_key_values(part), *_check_table(part)]
         if part.idx in twice:
             found.append(("duplicate_key", "idx", f"idx {part.idx!r} stands in several rows"))
-        if draft_of is not None and (drafted := draft_of(part.img_path)) is not None:
-            found += _check_count(part, drafted)
+        if page_of is not None and (page := page_of(part.img_path)) is not None:
+            rows = [TableRow(*row) for row in part.table if len(row) == FIELDS_OF_A_ROW]
+            found += check_page(part.key_values, rows, page)
         findings += [Finding(part.idx, part.img_path, *entry) for entry in found]
-        verdicts = [(judge(row[1], row[2]).verdict, read_is_normal(row[3])) for row in part.table if len(row) == 4]
+        patient = patient_of(part.key_values)
+        verdicts = [
+            (judge(row[1], row[2], patient=patient).verdict, read_is_normal(row[3]))
+            for row in part.table
+            if len(row) == FIELDS_OF_A_ROW
+        ]
         decided += sum(verdict != UNDECIDED for verdict, _ in verdicts)
         agreeing += sum(verdict != UNDECIDED and _agree(verdict, written) for verdict, written in verdicts)
     pairs, rows = sum(len(part.key_values) for part in parts), sum(len(part.table) for part in parts)
@@ -198,6 +210,7 @@ def _check_key_values(part: _Parts) -> list[tuple[str, str, str]]:
 
 def _check_table(part: _Parts) -> list[tuple[str, str, str]]:
     found = []
+    patient = patient_of(part.key_values)
     is_laboratory = part.values["report_type"].strip() == LABORATORY
     if is_laboratory != bool(part.table):
         found.append(("count_mismatch", "table", f"report_type {part.values['report_type']!r}, {len(part.table)} rows"))
@@ -206,7 +219,7 @@ def _check_table(part: _Parts) -> list[tuple[str, str, str]]:
         if len(row) != FIELDS_OF_A_ROW:
             found.append(("row_length", where, f"{len(row)} fields; needed are item, result, range, is_normal"))
             continue
-        found += [(kind, where, message) for kind, message in _check_row(*row)]
+        found += [(kind, where, message) for kind, message in _check_row(*row, patient)]
     items: dict[str, list[str]] = {}
     for row in part.table:
         if row and row[0].strip():
@@ -218,7 +231,7 @@ def _check_table(part: _Parts) -> list[tuple[str, str, str]]:
     return found
 
 
-def _check_row(item: str, result: str, reference: str, is_normal: str) -> list[tuple[str, str]]:
+def _check_row(item: str, result: str, reference: str, is_normal: str, patient: Patient) -> list[tuple[str, str]]:
     found = []
     if is_blank(item):
         found.append(("missing_key", "the item has no name"))
@@ -236,12 +249,12 @@ def _check_row(item: str, result: str, reference: str, is_normal: str) -> list[t
             ("unknown_value", f"{item!r}: is_normal {is_normal!r}{meant}; allowed: {' '.join(IS_NORMAL_VALUES)}")
         )
     if written is not None:
-        found += _check_verdict(item, result, reference, written)
+        found += _check_verdict(item, result, reference, written, patient)
     return found
 
 
-def _check_verdict(item: str, result: str, reference: str, written: str) -> list[tuple[str, str]]:
-    verdict, reason = judge(result, reference)
+def _check_verdict(item: str, result: str, reference: str, written: str, patient: Patient) -> list[tuple[str, str]]:
+    verdict, reason = judge(result, reference, patient=patient)
     about = f"{item!r}: is_normal {written}, result {result!r}, range {reference!r}"
     if verdict != UNDECIDED and written != UNDECIDED and not _agree(verdict, written):
         return [("contradiction", f"{about}: {verdict} ({reason})")]
@@ -261,9 +274,3 @@ def _slips(result: str, reference: str) -> list[tuple[str, str, tuple[str, ...]]
     number, parsed = parse_number(result), parse_range(reference)
     slips = [("result", result, number[3])] if number is not None and number[3] else []
     return slips + ([("range", reference, parsed.slips)] if parsed.slips else [])
-
-
-def _check_count(part: _Parts, drafted: Draft) -> list[tuple[str, str, str]]:
-    if len(drafted.table) == len(part.table):
-        return []
-    return [("count_mismatch", "table", f"{len(part.table)} rows; the page seems to hold {len(drafted.table)}")]

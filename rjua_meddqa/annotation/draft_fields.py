@@ -22,6 +22,7 @@ CENTRED = 0.06  # of the text's width: how far the middle of a title may be from
 ALIGNED = 0.5  # heights by which edges of one column differ
 NEXT_ROW = 2.5  # heights between the middles of two rows of fields
 _BARE_KEY = re.compile(r"[\u4e00-\u9fff]{2,8}")
+_TITLE_TEXT = re.compile(r"[A-Z\d-]{0,4}[\u4e00-\u9fff]{4,}")  # digits are wider than half a Chinese character
 _COLON = re.compile(r"(?<!\d)[:：]|[:：](?!\d)")  # 12:30 is a time
 _BRACKETED = re.compile(r"(?:^|(?<=\s))[【〔\[［]([^【】〔〕\[\]［］]{2,12})[】〕\]］]")  # 【检查所见】
 _KEY_AND_SPACE = re.compile(r"(\S{2,8}?)\s+(\S.*)", re.DOTALL)
@@ -86,7 +87,7 @@ def find_titles(cells: Sequence[Cell]) -> set[Cell]:
         for cell in cells
         if letter_width(cell) > TITLE * usual
         and abs(cell.left + cell.right - left - right) < 2 * CENTRED * (right - left)
-        and len(cell.text) > 3
+        and _TITLE_TEXT.fullmatch(cell.text)
         and not _COLON.search(cell.text)
         and not words.is_known_key(cell.text)
     }

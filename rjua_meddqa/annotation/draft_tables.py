@@ -31,6 +31,7 @@ _NUMBER_AND_UNIT = re.compile(r"([<>≤≥]?\s*\d+(?:\.\d+)?)\s+(\D\S*)")  # rea
 CLOSE_PITCH = 0.87  # of the smallest distance of two results: so near are lines of one cell
 LOOSE = 1.2  # times the distance of the nearest two lines: others of one cell are not further apart
 FARTHEST_LINE = 2.3  # heights between the middles of two lines of one cell
+FARTHEST_REST = 1.3  # heights between a range and the rest of it, where a line between them was not read
 
 
 @dataclass
@@ -142,10 +143,15 @@ def _share_out(cells: list[Cell], role: str, table: list[_Row]) -> None:
 
     A run beside several rows is no single cell: there each line goes to its own row, or on with the line above it.
     """
+    last: _Row | None = None  # that the run above went to
     for run in _runs(cells, [row.anchor for row in table]):
         beside = [row for row in table if run[0].top < row.anchor.y < run[-1].bottom]
-        if len(beside) == 1:
-            beside[0].cells.setdefault(role, []).extend(run)
+        if not beside and role == words.RANGE and last is not None:  # a line between was not read
+            above = max(last.cells[role], key=lambda cell: cell.y)
+            beside = [last] if run[0].top - above.bottom < FARTHEST_REST * run[0].height else []
+        last = beside[0] if len(beside) == 1 else None
+        if last is not None:
+            last.cells.setdefault(role, []).extend(run)
             continue
         owner = None
         for cell in run:

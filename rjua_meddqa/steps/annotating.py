@@ -10,8 +10,9 @@ from medvqa_core.governance import Governance, strictest
 from medvqa_core.json_files import find_manifest, read_json, read_manifest, write_json, write_manifest
 from medvqa_core.progress import track
 from rjua_meddqa.annotation.checking import CheckReport, check_annotations, check_file
-from rjua_meddqa.annotation.drafts import draft, draft_annotation
+from rjua_meddqa.annotation.drafts import draft_annotation
 from rjua_meddqa.annotation.labelstudio import annotations_of, keep_unchanged, labelling_config, task_of
+from rjua_meddqa.annotation.page_check import page_text
 from rjua_meddqa.data_folder import (
     ANNOTATIONS,
     IMAGES,
@@ -55,7 +56,7 @@ def check(data: Path, pages: Path | None, out: Path | None, shown: int) -> tuple
     """Run the quality check on the annotations of a folder (or on a CSV file).
 
     Args:
-        pages: restored pages, to compare the number of table rows with.
+        pages: restored pages, to compare the annotations with.
         out: file for the whole report as JSON.
         shown: findings that are printed.
 
@@ -71,9 +72,9 @@ def check(data: Path, pages: Path | None, out: Path | None, shown: int) -> tuple
         folder = open_folder(data)
         path, governance = folder.file(ANNOTATIONS), folder.governance
         images = data / IMAGES if (data / IMAGES).is_dir() else None  # drafts lie apart from their images
-    drafts = {page.image: draft(page.restored) for page in read_pages(pages)} if pages is not None else None
-    draft_of = (lambda image: drafts.get(Path(image).name)) if drafts is not None else None
-    report = check_file(path, images, draft_of)
+    texts = {page.image: page_text(page.restored) for page in read_pages(pages)} if pages is not None else None
+    page_of = (lambda image: texts.get(Path(image).name)) if texts is not None else None
+    report = check_file(path, images, page_of)
     if out is not None:
         write_json(out, {"governance": str(governance), "file": path.name, **report.to_json()}, end="")
     return _report_lines(report, shown), len(report.findings)

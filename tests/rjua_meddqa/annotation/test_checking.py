@@ -6,7 +6,6 @@ import pytest
 
 from medvqa_hub.cli import run
 from rjua_meddqa.annotation.checking import KINDS, check_annotations, check_file
-from rjua_meddqa.annotation.drafts import Draft
 from rjua_meddqa.schema import Annotation, TableRow
 
 HEADER = "idx,img_path,kv,table,report_type,image_type,image_quality\n"
@@ -90,9 +89,6 @@ def test_idx_images_and_pages(check, tmp_path):
     outside = GOOD.replace("1,a.png", "2,../a.png")
     report = check(GOOD, GOOD, outside, GOOD.replace("1,a.png", "3,b.png"), images=images)
     assert kinds(report).count("image") == 2 and kinds(report).count("duplicate_key") == 2
-    drafted = Draft((), (TableRow("a", "1", "2", "是"),) * 3)
-    report = check(GOOD, draft_of=lambda image: drafted if image == "a.png" else None)
-    assert kinds(report) == ["count_mismatch"] and "seems to hold 3" in report.findings[0].message
 
 
 def test_annotations_in_memory():
@@ -120,3 +116,12 @@ def test_released_sample(real_data):
     report = check_file(folder / "sampled_image_content_kv_table_annotation.csv", folder / "images")
     assert report.counts() == {"slip": 3, "unknown_value": 2, "duplicate_key": 2}
     assert (report.decided, report.agreeing) == (47, 47)
+
+
+def test_a_verdict_by_groups_is_checked_for_the_pages_patient(check):
+    by_sex = "男:208-428;女:155-357"
+    wrong = lab(kv="{'性别': '女', '年龄': '40岁'}", table=f"[('尿酸', '400', '{by_sex}', '是')]")
+    right = lab(kv="{'性别': '男', '年龄': '40岁'}", table=f"[('尿酸', '400', '{by_sex}', '是')]")
+    open_ = lab(kv="{'年龄': '40岁'}", table=f"[('尿酸', '400', '{by_sex}', '无法判断')]")
+    assert kinds(check(wrong)) == ["contradiction"]
+    assert kinds(check(right)) == kinds(check(open_)) == []
