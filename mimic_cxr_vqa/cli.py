@@ -82,16 +82,39 @@ def questions(
 @app.command()
 def answer(
     out: Out,
-    engine: Annotated[str, typer.Option(help="What answers: extractive (rules, no model).")] = "extractive",
+    engine: Annotated[
+        str, typer.Option(help="extractive (rules, no model), or server:URL (an OpenAI-compatible server).")
+    ] = "extractive",
+    model: Annotated[str | None, typer.Option(help="Model of the server; needed where it has several.")] = None,
+    prompt_file: Annotated[Path | None, typer.Option(help="Prompts of your own in place of the bundled ones.")] = None,
+    questions_per_request: Annotated[
+        str, typer.Option(help="1 (as in the paper), more, or all of a study's questions in one request.")
+    ] = "1",
+    slots: Annotated[int, typer.Option(help="Most requests at a server at once.", min=1)] = 64,
+    wait: Annotated[float, typer.Option(help="Seconds that a server which is gone is waited for.")] = 600.0,
+    i_run_this_server: Annotated[
+        bool, typer.Option("--i-run-this-server", help="Credentialed texts: the server is yours, its model runs here.")
+    ] = False,
+    limit: Annotated[int | None, typer.Option(help="Answer the first so many studies only.", min=1)] = None,
     retry_failed: Annotated[bool, typer.Option(help="Ask failed questions again.")] = False,
 ) -> None:
     """Answer the questions; a stopped run goes on where it was."""
     from medvqa_core.llm.engines import load_engine
     from mimic_cxr_vqa.generation.answers import answer_questions
     from mimic_cxr_vqa.generation.engines import ENGINES
+    from mimic_cxr_vqa.generation.language_model import connect, count_of
+    from mimic_cxr_vqa.generation.prompts import read_prompt
     from mimic_cxr_vqa.workspace import Workspace
 
-    counts = answer_questions(Workspace(out), load_engine(ENGINES, engine), retry_failed)
+    workspace = Workspace(out)
+    kind, _, endpoint = engine.partition(":")
+    if kind == "server":
+        prompt = read_prompt(prompt_file) if prompt_file else None
+        size = count_of(questions_per_request)
+        chosen = connect(endpoint, workspace.governance(), model, prompt, size, slots, wait, i_run_this_server)
+    else:
+        chosen = load_engine(ENGINES, engine)
+    counts = answer_questions(workspace, chosen, retry_failed, limit=limit)
     if not counts["asked"]:
         typer.echo("every question has an answer already; nothing was asked")
     _echo_counts(counts)

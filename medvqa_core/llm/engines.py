@@ -48,6 +48,8 @@ class Engine(Protocol):
             part of every content key, of the header of the file of answers, and of the rows' provenance.
         endpoint: address that the text is sent to; None where nothing leaves the process.
         in_flight: calls of `answer` that may be under way together, on one event loop.
+
+    An engine that holds something open while it is asked (connections) is an async context manager too.
     """
 
     name: str

@@ -87,7 +87,8 @@ class ChatServer:
         self.free = Slots(self.slots)
         self._last_sign_of_life = time.monotonic()
         try:
-            await self._meet()
+            if self.dialect is None:
+                await self._meet()
         except BaseException:
             await self._session.close()
             raise
@@ -95,6 +96,15 @@ class ChatServer:
 
     async def __aexit__(self, *_: object) -> None:
         await self._session.close()
+
+    def meet(self) -> None:
+        """Find out model and dialect before a run begins: they are part of its settings. Raises as the class does."""
+
+        async def open_and_close() -> None:
+            async with self:
+                pass
+
+        asyncio.run(open_and_close())
 
     async def chat(self, request: ChatRequest) -> ChatReply:
         """One reply; holds no slot itself, so that whoever asks several times in a row keeps one (`free.one()`).
@@ -136,6 +146,10 @@ class ChatServer:
         else:
             raise ServerError(f"{self.endpoint} refuses a plain request: {reply.error}; check --model and its log")
         self.description |= {"model": self.model, "schema": self.dialect.schema, "seed": self.dialect.seed}
+        status, body = await self._get("/models")
+        listed = body.get("data") if isinstance(body, dict) and status == 200 else None
+        owners = {str(item.get("owned_by")) for item in listed or [] if isinstance(item, dict) and item.get("owned_by")}
+        self.description["served_by"] = ", ".join(sorted(owners)) or "unknown server"
 
     async def _only_model(self) -> str:
         status, body = await self._get("/models")

@@ -14,6 +14,7 @@ itself (an error, Ctrl-C) also records what it had finished ahead of that order.
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from itertools import chain
 from typing import Any, TypeVar
 
@@ -39,6 +40,7 @@ def ask_all(
     retry_failed: bool = False,
     review: Review[R] | None = None,
     attempts: int = 1,
+    session: AbstractAsyncContextManager[Any] | None = None,
 ) -> int:
     """Ask every request that has no record in `store` yet, and record what becomes of it.
 
@@ -51,6 +53,7 @@ def ask_all(
         retry_failed: ask those again whose record is a failure.
         review: looks at each reply; its details become part of the record.
         attempts: how often a request is asked at most, the first time included.
+        session: what the engine holds open while it is asked (connections to a server); entered on the run's loop.
 
     Returns:
         How many requests were asked now, however often each.
@@ -72,7 +75,11 @@ def ask_all(
     async def ask(group: dict[str, R]) -> list[Prediction]:
         return await _ask_group(group, answer, review, attempts)
 
-    asyncio.run(_keep_in_flight(open_groups(), ask, store, in_flight, groups_per_sync))
+    async def run() -> None:
+        async with session or nullcontext():
+            await _keep_in_flight(open_groups(), ask, store, in_flight, groups_per_sync)
+
+    asyncio.run(run())
     return asked
 
 

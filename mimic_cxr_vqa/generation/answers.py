@@ -5,9 +5,12 @@ How questions are kept in flight and recorded in order is `medvqa_core.runs.aski
 are, when an answer is asked for again, and where the answers lie.
 """
 
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 import pyarrow as pa
@@ -28,13 +31,18 @@ ROWS_AT_ONCE = 65_536
 
 
 def answer_questions(
-    workspace: Workspace, engine: Engine, retry_failed: bool = False, in_flight: int | None = None
+    workspace: Workspace,
+    engine: Engine,
+    retry_failed: bool = False,
+    in_flight: int | None = None,
+    limit: int | None = None,
 ) -> Counter:
     """Ask `engine` every question that has no record yet.
 
     Args:
         retry_failed: ask those again whose record is an error.
         in_flight: studies that may be under way at once; None: as many as the engine says.
+        limit: ask about the first so many studies only.
 
     Returns:
         Counts over all questions: `answered`, `flagged` (answered, but breaking a lint rule), `failed`, and `asked`
@@ -50,16 +58,17 @@ def answer_questions(
     with PredictionStore(workspace.answers, governance, settings, kind=ANSWERS) as store:
         keys = answer_keys(workspace, settings)
         asked = ask_all(
-            _by_key(iterate_requests(workspace), keys),
+            _by_key(islice(iterate_requests(workspace), limit), keys),
             engine.answer,
             store,
             in_flight=in_flight or engine.in_flight,
             description="Answering studies",
-            total=workspace.studies_with_questions(),
+            total=min(limit or sys.maxsize, workspace.studies_with_questions()),
             groups_per_sync=STUDIES_PER_SYNC,
             retry_failed=retry_failed,
             review=_review,
             attempts=MAX_ATTEMPTS,
+            session=engine if isinstance(engine, AbstractAsyncContextManager) else None,
         )
         counts = _count(store, keys)
     return Counter(asked=asked, **{name: counts[name] for name in ("answered", "flagged", "failed")})

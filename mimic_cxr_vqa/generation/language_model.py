@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from medvqa_core.errors import ConfigError, GovernanceError
+from medvqa_core.governance import Governance, refuse_remote
 from medvqa_core.llm.chat import ChatReply, ChatRequest, Message
 from medvqa_core.llm.engines import Reply
 from medvqa_core.llm.json_reply import ReplyError, read_object, read_text
@@ -18,6 +20,7 @@ from mimic_cxr_vqa.generation.prompts import MANY_SCHEMA, ONE_SCHEMA, Prompt
 
 TOKENS_AN_ANSWER = 256
 ALL = 0  # `questions_per_request`: all of a study's in one
+CLOUD_SUFFIXES = ("-cloud", ":cloud")  # how Ollama names the models that it forwards
 
 
 @dataclass
@@ -34,6 +37,37 @@ class LanguageModel:
     temperature: float = 0.0
     seed: int = 0
     name: str = "server"
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What the answers depend on, as the rows' provenance keeps it. The server has to be met before."""
+        per_request = self.questions_per_request or "all"
+        schema = self.server.description["schema"]
+        return {
+            "engine": self.name,
+            "model": self.server.model,
+            "revision": f"{self.server.description['served_by']}, schema {schema}",
+            "prompt_version": f"{self.prompt.version}, questions per request: {per_request}",
+            "temperature": self.temperature,
+            "seed": self.seed,
+        }
+
+    @property
+    def endpoint(self) -> str:
+        """Where the texts go."""
+        return self.server.endpoint
+
+    @property
+    def in_flight(self) -> int:
+        """Studies under way: enough that one that takes long keeps no slot of the server empty."""
+        return 4 * self.server.slots
+
+    async def __aenter__(self) -> "LanguageModel":
+        await self.server.__aenter__()
+        return self
+
+    async def __aexit__(self, *problem: object) -> None:
+        await self.server.__aexit__(*problem)
 
     async def answer(self, requests: Sequence[AnswerRequest]) -> list[Reply]:
         """Replies to a study's questions, in their order; the study keeps one slot of the server all the while."""
@@ -84,6 +118,49 @@ class LanguageModel:
                 seed=self.seed,
             )
         )
+
+
+def connect(
+    endpoint: str,
+    governance: Governance,
+    model: str | None = None,
+    prompt: Prompt | None = None,
+    questions_per_request: int = 1,
+    slots: int = 64,
+    wait: float = 600.0,
+    own_server: bool = False,
+) -> LanguageModel:
+    """The language model at `endpoint`, met and ready for texts of a class.
+
+    Args:
+        own_server: the user's word that the server runs the model itself, on this machine; needed for credentialed
+            texts, since a program on this machine could hand them on.
+
+    Raises:
+        GovernanceError: credentialed texts would leave this machine, or could.
+        ConfigError, ServerError: as `ChatServer`.
+    """
+    credentialed = governance is Governance.CREDENTIALED
+    refuse_remote(governance, endpoint, "engine server")
+    server = ChatServer(endpoint, model, slots=slots, wait=wait, loopback_only=credentialed)
+    if credentialed and not own_server:
+        raise GovernanceError(
+            f"these texts are credentialed, and a server at {endpoint} could hand them on: if it is yours and runs the "
+            "model on this machine, say so with --i-run-this-server"
+        )
+    server.meet()
+    if credentialed and (server.model or "").lower().endswith(CLOUD_SUFFIXES):
+        raise GovernanceError(f"model {server.model!r} is one that its server forwards to a cloud; choose another")
+    return LanguageModel(server, prompt or Prompt(), questions_per_request)
+
+
+def count_of(text: str) -> int:
+    """`--questions-per-request` as a number: "all" is ALL. Raises ConfigError."""
+    if text == "all":
+        return ALL
+    if not text.isdecimal() or not int(text):
+        raise ConfigError(f"--questions-per-request {text!r}: allowed are 1, more, or all")
+    return int(text)
 
 
 def read_answer(text: str, question: str) -> str:

@@ -65,7 +65,9 @@ class ChatServerDouble:
         self._loop.close()
 
     async def _models(self, _: web.Request) -> web.Response:
-        return web.json_response({"object": "list", "data": [{"id": name} for name in self.models]})
+        return web.json_response(
+            {"object": "list", "data": [{"id": name, "owned_by": "double"} for name in self.models]}
+        )
 
     async def _chat(self, request: web.Request) -> web.Response:
         body = json.loads(await request.read())

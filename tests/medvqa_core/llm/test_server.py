@@ -40,7 +40,7 @@ def test_a_plain_exchange_carries_messages_schema_seed_and_gives_text_and_usage(
     assert sent["model"] == "tiny" and sent["seed"] == 3 and sent["temperature"] == 0.0
     assert sent["messages"] == [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}]
     assert sent["response_format"]["json_schema"]["schema"] == {"type": "object"}
-    assert server.description == {"model": "tiny", "schema": "enforced", "seed": True}
+    assert server.description == {"model": "tiny", "schema": "enforced", "seed": True, "served_by": "double"}
 
 
 def test_images_travel_as_data_addresses_before_the_text():

@@ -202,3 +202,79 @@ def test_prompt_files(tmp_path):
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch):
     monkeypatch.setattr(servers, "FIRST_PAUSE", 0.001)
+
+
+def write_workspace(tmp_path, studies=6):
+    from mimic_cxr_vqa.generation.question_writer import write_questions
+    from mimic_cxr_vqa.phantom.tree import write_phantom
+    from mimic_cxr_vqa.sources.physionet import read_studies
+    from mimic_cxr_vqa.workspace import Workspace
+
+    write_phantom(tmp_path / "phantom", studies, seed=3, size=64)
+    workspace = Workspace(tmp_path / "cxr")
+    write_questions(read_studies(tmp_path / "phantom"), workspace, seed=0)
+    return workspace
+
+
+@pytest.mark.parametrize("size", ["1", "all"])
+def test_a_server_s_answers_become_a_release_with_their_provenance(tmp_path, capsys, size):
+    """The command line, from questions to rows; a stopped run goes on and asks nothing twice."""
+    from medvqa_hub.cli import run
+    from mimic_cxr_vqa.release import open_release
+
+    workspace = write_workspace(tmp_path)
+    with ChatServerDouble(good) as double:
+        command = ["cxr", "answer", "--out", str(workspace.root), "--engine", f"server:{double.endpoint}"]
+        command += ["--questions-per-request", size]
+        assert run([*command, "--limit", "2"]) == 0
+        first = len(double.requests)
+        assert run(command) == 0
+        assert run(command) == 0 and "nothing was asked" in capsys.readouterr().out
+        asked = [body for body in double.requests if not is_probe(body)]
+    assert run(["cxr", "release", "--out", str(workspace.root)]) == 0
+    rows = [row for batch in open_release(workspace.release).iterate_all() for row in batch.to_pylist()]
+    assert len(rows) == workspace.manifest()["counts"]["questions"] and first < len(asked) <= len(rows)
+    assert all(row["answer"] == f"Seen: {row['question']}" for row in rows)
+    provenance = rows[0]["provenance"]
+    assert (provenance["engine"], provenance["model"]) == ("server", "tiny")
+    assert provenance["revision"] == "double, schema enforced"
+    assert provenance["prompt_version"] == f"{Prompt().version}, questions per request: {size}"
+
+
+def test_answers_that_break_a_rule_are_asked_for_again_and_failures_are_counted(tmp_path):
+    from mimic_cxr_vqa.generation.answers import answer_questions
+    from mimic_cxr_vqa.generation.language_model import connect
+
+    workspace = write_workspace(tmp_path, 3)
+
+    def reply(body):
+        if is_probe(body):
+            return good(body)
+        user = body["messages"][-1]["content"]
+        if "Effusion" in user.partition("question: ")[2]:
+            return completion("no JSON")
+        if "An earlier answer" in user:
+            return completion(json.dumps({"answer": "No edema is seen."}))
+        return completion(json.dumps({"answer": "No new edema."}))
+
+    with ChatServerDouble(reply) as double:
+        engine = connect(double.endpoint, workspace.governance(), wait=1)
+        counts = answer_questions(workspace, engine)
+    assert counts["flagged"] == 0 and counts["failed"] > 0
+    assert counts["answered"] + counts["failed"] == counts["asked"] == workspace.manifest()["counts"]["questions"]
+
+
+def test_credentialed_texts_go_to_a_server_that_the_user_runs_and_to_no_forwarded_model():
+    from medvqa_core.errors import GovernanceError
+    from medvqa_core.governance import Governance
+    from mimic_cxr_vqa.generation.language_model import connect
+
+    with ChatServerDouble(good, models=("gpt-oss:120b-cloud",)) as double:
+        with pytest.raises(GovernanceError, match="--i-run-this-server"):
+            connect(double.endpoint, Governance.CREDENTIALED)
+        assert not double.requests
+        with pytest.raises(GovernanceError, match="forwards to a cloud"):
+            connect(double.endpoint, Governance.CREDENTIALED, own_server=True)
+        assert not [body for body in double.requests if not is_probe(body)]
+    with pytest.raises(GovernanceError, match="would send credentialed text"):
+        connect("http://203.0.113.7/v1", Governance.CREDENTIALED, own_server=True)
