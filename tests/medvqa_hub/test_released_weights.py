@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 import torch
 from builds import build_release
-from medvqa_hub.training.training_log import read_log
 from swin_ved import SwinVedProcessor, convert_swin_ved, load_vocabulary
 from swin_ved_released import ANSWER, QUESTION, ReleasedSwinVed, released_names, write_vocabulary
 from training_runs import fast_recipe
@@ -20,6 +19,7 @@ from training_runs import fast_recipe
 from medvqa_hub.evaluation.cxr.answering import GenerationSettings, StudyAnswerer
 from medvqa_hub.evaluation.cxr.studies import load_studies
 from medvqa_hub.families.table import open_checkpoint
+from medvqa_hub.training.checkpoints import read_log
 from medvqa_hub.training.run import train
 from medvqa_hub.training.scst_rollout import encode_images, read_prompts, roll_out
 from mimic_cxr_vqa.release import open_release
