@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from functools import cache
 
 from rjua_meddqa.annotation.report_words import fold, is_known_key, similarity
+from rjua_meddqa.answering.items import item_score
 from rjua_meddqa.schema import MISSING, TableRow
 from rjua_meddqa.terms import KEYS, RANGES, RESULTS, Terms, load_terms
 
 RESULT, RANGE, STATUS = "result", "range", "status"
-ALIKE_KEY, ALIKE_ITEM = 0.7, 0.6  # a key has few characters: one of four may be misread
+ALIKE_KEY = 0.7  # a key has few characters: one of four may be misread
 _BEFORE = re.compile(
     r"^(?:请问)?(?:在?(?:这张|该|此)?(?:图片|图像|图|报告单|报告|化验单|检查单)(?:里|中|上|内)?的?|[这该]份报告[里中]?的?)"
 )
@@ -67,15 +68,11 @@ def read_cells(question: str, table: Sequence[TableRow]) -> CellQuestion:
     if re.search(r"哪些|哪几|哪项|有什么异常|有没有异常(?:指标|项目)", text):
         return CellQuestion((), ())
     if not framed:
-        named = [row.item for row in table if fold(row.item) in fold(text)]
-        status = (STATUS,) if _STATUS_WORD.search(text) else ()
-        return CellQuestion((max(named, key=len),) if named else (), status)
+        status = _STATUS_WORD.search(text)
+        phrase = re.sub(rf"{_ITEM_WORD}的?$", "", _BEFORE.sub("", text[: status.start()] if status else text)).strip()
+        return CellQuestion((phrase,) if status and phrase else (), (STATUS,) if status else ())
     phrase = _BEFORE.sub("", framed["items"]).strip()
-    items = [phrase]
-    if (find := _best_item(phrase, table))[0] < 1:
-        parts = _split(phrase, lambda part: _best_item(part, table)[0])
-        if len(parts) > 1 and all(_best_item(part, table)[0] > max(find[0], ALIKE_ITEM) for part in parts):
-            items = parts
+    items = _items(phrase, table)
     if _STATUS_WORD.search(framed["rest"]):
         return CellQuestion(tuple(items), (STATUS,))
     ranges = {fold(word) for word in _words(RANGES)}
@@ -84,10 +81,14 @@ def read_cells(question: str, table: Sequence[TableRow]) -> CellQuestion:
     return CellQuestion(tuple(items), tuple(dict.fromkeys(columns)))
 
 
-def find_row(asked: str, table: Sequence[TableRow]) -> TableRow | None:
-    """The row of the item that `asked` means; None where nothing on the page is alike."""
-    score, row = _best_item(asked, table)
-    return row if score >= ALIKE_ITEM else None
+def _items(phrase: str, table: Sequence[TableRow]) -> list[str]:
+    """The items of a phrase: it is cut at a connecting word only where both parts are on the page, and it is not."""
+
+    def score(part: str) -> float:
+        return max((item_score(part, row.item) for row in table), default=0.0)
+
+    parts = _split(phrase, score)
+    return parts if len(parts) > 1 and not score(phrase) and all(map(score, parts)) else [phrase]
 
 
 def _split(phrase: str, score) -> list[str]:
@@ -118,41 +119,6 @@ def _best_key(asked: str, keys: Sequence[str]) -> tuple[float, str]:
         return 0.0 if is_other else 0.97 * similarity(fold(key), word)
 
     return max(((score(key), key) for key in keys), default=(0.0, ""), key=lambda entry: entry[0])
-
-
-def _best_item(asked: str, table: Sequence[TableRow]) -> tuple[float, TableRow | None]:
-    """(likeness, row) of the item most like `asked`: by its whole name, its name without brackets, its abbreviation."""
-    best: tuple[float, TableRow | None] = (0.0, None)
-    for row in table:
-        score = _item_score(asked, row.item)
-        if score > best[0]:
-            best = (score, row)
-    return best
-
-
-def _item_score(asked: str, item: str) -> float:
-    if asked == item:
-        return 1.0
-    one, other = fold(asked), fold(item)
-    if one == other:
-        return 0.999
-    scores = [0.99 * similarity(one, other)]
-    name, short = _name_and_short(one)
-    other_name, other_short = _name_and_short(other)
-    if name and other_name:  # one of the two may be written without its abbreviation
-        if not (short and other_short):
-            scores.append(0.97 * similarity(name, other_name))
-        elif short == other_short:
-            scores.append(0.9 + 0.08 * similarity(name, other_name))
-    if short and short == other_name or other_short and other_short == name:
-        scores.append(0.95)
-    return max(scores)
-
-
-def _name_and_short(item: str) -> tuple[str, str]:
-    """`总蛋白(tp)` -> 总蛋白, tp."""
-    match = re.fullmatch(r"(.*[\u4e00-\u9fff)\-])\(([a-z0-9+:%/.#\-]+)\)", item)
-    return (match[1], match[2]) if match else (item, "")
 
 
 @cache

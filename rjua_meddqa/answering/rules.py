@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 from medvqa_core.errors import InputError
 from rjua_meddqa.annotation.drafts import Draft, draft
+from rjua_meddqa.answering.items import find_row
 from rjua_meddqa.answering.reading import (
     RANGE,
     RESULT,
     STATUS,
     CellQuestion,
     find_key,
-    find_row,
     read_cells,
     read_keys,
 )
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from rjua_meddqa.restoration.esra import RestoredText
     from rjua_meddqa.restoration.pages import Page
 
-NAME, VERSION = "esra-rules", "3"
+NAME, VERSION = "esra-rules", "4"
 SUMMARY = "summary_qa"
 PAGES_KEPT = 64  # questions come image by image
 
