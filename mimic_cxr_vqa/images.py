@@ -5,14 +5,16 @@ result. For a JPEG the fast way also lets libjpeg decode at 1/2, 1/4 or 1/8 of t
 the size asked for. It moves pixels by a few grey levels (`benchmarks/images.py` says by how many); `exact=True` decodes
 in full. Resizing is bicubic with antialiasing, Pillow's default, in both.
 
-Not here: cropping, normalisation and augmentation (the models' processors), EXIF orientation (ignored: the archive's
-files carry none), DICOM.
+Models read films of about 512 pixels, as the released ones did from files shrunk beforehand (`read_film`).
+
+Not here: cropping, normalisation and augmentation (the models' processors), DICOM.
 """
 
+import io
 from pathlib import Path
 
 import numpy as np
-from PIL import Image
+from PIL import Image, ImageOps
 
 from medvqa_core.errors import InputError
 from medvqa_core.pillow_errors import PILLOW_ERRORS
@@ -20,6 +22,7 @@ from medvqa_core.pillow_errors import PILLOW_ERRORS
 # Format -> how such a file starts, and what ends it. Nothing else is opened: fewer decoders see files from outside.
 SIGNATURES = {"JPEG": b"\xff\xd8\xff", "PNG": b"\x89PNG\r\n\x1a\n"}
 END_MARKERS = {"JPEG": b"\xff\xd9", "PNG": b"IEND"}
+FILM_SIDE = 512  # pixels of the shorter side; what the released models' files were shrunk to
 TAIL = 4096  # bytes; some converters pad a file after its end marker
 
 EIGHT_BIT_MODES = ("1", "L", "LA", "P", "PA", "RGB", "RGBA", "CMYK", "YCbCr")
@@ -33,7 +36,8 @@ def read_image(path: Path, size: int | None = None, exact: bool = False) -> np.n
         exact: decode a JPEG in full before resizing, as published pipelines do, instead of at a fraction of its size.
 
     Returns:
-        uint8 array (H, W), or (size, size). 16-bit files are scaled by 255 / 65535; transparency is ignored.
+        uint8 array (H, W), or (size, size). 16-bit files are scaled by 255 / 65535; transparency and EXIF orientation
+        are ignored.
 
     Raises:
         InputError: the file is absent, empty, cut off, no image, or of a pixel type without a known range.
@@ -42,11 +46,40 @@ def read_image(path: Path, size: int | None = None, exact: bool = False) -> np.n
     reason = check_image(path)
     if reason is not None:
         raise InputError(f"image {path} {reason}; {_remedy(path)}")
-    image, box = _decode(path, size, exact)
+    image, _, box = _decode(path, size, exact, f"image {path}", _remedy(path))
     gray = to_gray(image, str(path))
     if size is not None:
         gray = gray.resize((size, size), Image.Resampling.BICUBIC, box)
     return np.array(gray)
+
+
+def read_film(source: Path | bytes, side: int | None = FILM_SIDE, where: str | None = None) -> Image.Image:
+    """Read a radiograph as grey, its shorter side shrunk to `side`; the way into both models.
+
+    A JPEG is decoded at the smallest of 1/1, 1/2, 1/4 and 1/8 of its size that is not below `side`, then resized. That
+    equals shrinking the whole picture first and reading it back, but for a few grey levels where neighbours differ by
+    many; everything downstream works with fractions of the sides, so it does the same to both.
+
+    Args:
+        source: a file, or its bytes.
+        side: pixels of the shorter side; smaller images stay as they are. None decodes in full.
+        where: how errors call it; None: by its path.
+
+    Returns:
+        Mode L, turned as its EXIF orientation says, which `datasets` does too.
+
+    Raises:
+        InputError: as `read_image`.
+    """
+    is_file = not isinstance(source, bytes)
+    where = where or (f"image {source}" if is_file else "an image")
+    remedy = _remedy(Path(source)) if is_file else "build the rows again from whole files"
+    image, size, box = _decode(source if is_file else io.BytesIO(source), side, side is None, where, remedy)
+    gray = to_gray(image, where.removeprefix("image "))
+    if side is not None and min(size) > side:
+        wanted = [max(1, round(length * side / min(size))) for length in size]
+        gray = gray.resize(wanted, Image.Resampling.BICUBIC, box, reducing_gap=3.0)
+    return ImageOps.exif_transpose(gray)
 
 
 def check_image(path: Path) -> str | None:
@@ -100,21 +133,24 @@ def to_gray(image: Image.Image, where: str) -> Image.Image:
     raise InputError(f"image {where} has pixels of type {image.mode!r}; allowed: {allowed}; convert it to 8-bit grey")
 
 
-def _decode(path: Path, size: int | None, exact: bool) -> tuple[Image.Image, tuple[float, ...] | None]:
-    """The decoded image, and the part of it that the file's pixels cover (None: all of it).
+def _decode(
+    source: Path | io.BytesIO, size: int | None, exact: bool, where: str, remedy: str
+) -> tuple[Image.Image, tuple[int, int], tuple[float, ...] | None]:
+    """The decoded image, the size (width, height) of the file's, and the part that its pixels cover (None: all of it).
 
     A side that is no multiple of the fraction is rounded up, so the last pixel of a reduced image is partly padding.
     """
     box = None
     try:
-        with Image.open(path, formats=tuple(SIGNATURES)) as image:
+        with Image.open(source, formats=tuple(SIGNATURES)) as image:
+            whole = image.size
             if not exact and image.format == "JPEG":
                 drafted = image.draft("L", (size, size) if size else None)
                 box = drafted[1] if drafted else None
             image.load()
-            return image, box  # the pixels outlive the file
+            return image, whole, box  # the pixels outlive the file
     except PILLOW_ERRORS as error:
-        raise InputError(f"image {path} cannot be decoded ({error}); {_remedy(path)}") from error
+        raise InputError(f"{where} cannot be decoded ({error}); {remedy}") from error
 
 
 def _remedy(path: Path) -> str:

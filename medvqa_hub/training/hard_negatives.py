@@ -23,7 +23,14 @@ from medvqa_core.progress import track
 from medvqa_core.store import RecordStore, content_key
 from medvqa_hub.families.table import is_decoder_only
 from medvqa_hub.training.recipes import Recipe
-from medvqa_hub.training.study_batches import EveryNth, StudiesInOrder, StudyCollator, StudyQuestions, load_batches
+from medvqa_hub.training.study_batches import (
+    EveryNth,
+    StudiesInOrder,
+    StudyCollator,
+    StudyQuestions,
+    choose_workers,
+    load_batches,
+)
 
 KIND = "question-losses"
 
@@ -85,7 +92,7 @@ def measure_losses(
     with RecordStore(path, KIND, governance, settings) as store:
         share = EveryNth(accelerator.process_index, processes, len(batches))
         left = [[number] for (number,) in share if content_key(batch=number, size=size) not in store]
-        loader = load_batches(batches, left, recipe.data.workers)
+        loader = load_batches(batches, left, choose_workers(recipe.data.workers))
         for batch in track(loader, "measuring losses", total=len(left)):
             rows, number = batch.pop("rows"), batch.pop("number")
             batch = {name: value.to(accelerator.device) for name, value in batch.items()}

@@ -43,7 +43,8 @@ class DataSettings:
     train_studies: int | None = value(None, int, low=1, optional=True)  # the first so many; null: all
     missing_images: str = value("error", str, choices=("error", "skip", "none"))
     augment: bool = value(False, bool)  # the released augmentation, where the family has one
-    workers: int = value(0, int, low=0)  # processes that read images; 0 reads in the training process
+    image_side: int | None = value(512, int, low=1, optional=True)  # shorter side that images are shrunk to
+    workers: int | None = value(0, int, low=0, optional=True)  # processes that read images; null: by cores
 
 
 @dataclass(frozen=True)

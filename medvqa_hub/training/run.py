@@ -199,11 +199,12 @@ def _prepare(recipe: Recipe, data: Path, image_root: Path | None, init: Path | N
     from medvqa_hub.training.study_batches import StudyQuestions
 
     rows = load_data(data, image_root, recipe.data)
-    known = recipe.family.view_is_known(recipe.model)
-    questions = StudyQuestions(rows.train, f"split {recipe.data.train_split}", known)
+    known, side = recipe.family.view_is_known(recipe.model), recipe.data.image_side
+    questions = StudyQuestions(rows.train, f"split {recipe.data.train_split}", known, image_side=side)
     validation = None
     if rows.validation is not None:
-        validation = StudyQuestions(rows.validation, f"split {recipe.data.validation_split}", known)
+        split = f"split {recipe.data.validation_split}"
+        validation = StudyQuestions(rows.validation, split, known, image_side=side)
     governance = rows.governance
     if init is not None:
         governance = strictest([governance, governance_of(find_model_folder(init))])
@@ -318,7 +319,9 @@ def _pass_over_hard_negatives(out: Path, prepared: Prepared, trainer: Any, say: 
     )  # fmt: skip
     chosen = hard_negatives.near_mean(losses)
     say(f"second pass over {len(chosen):,} of {len(losses):,} questions")
-    questions = StudyQuestions(prepared.train.rows, "the hard questions", prepared.train.view_is_known, chosen)
+    questions = StudyQuestions(
+        prepared.train.rows, "the hard questions", prepared.train.view_is_known, chosen, prepared.train.image_side
+    )
     recipe = hard_negatives.second_pass_recipe(prepared.recipe, questions)
     second = dataclasses.replace(prepared, recipe=recipe, train=questions, steps=recipe.training.max_steps)
     with _opened_log(folder) as log:

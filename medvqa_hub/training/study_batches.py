@@ -14,9 +14,11 @@ a step, studies with similar numbers and lengths of questions are put into the s
 as a whole, whose gradient is what counts, stays a plain random sample.
 """
 
+import os
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,11 +28,12 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from medvqa_core.errors import ConfigError, InputError, MedvqaError
-from medvqa_core.pillow_errors import PILLOW_ERRORS
 from medvqa_core.progress import track
 from medvqa_hub.families.table import ModelFamily
+from mimic_cxr_vqa.images import FILM_SIDE, read_film
 
 ROWS_AT_ONCE = 1_000
+MOST_WORKERS = 16  # that read images; more only cost memory
 
 
 class StudyQuestions:
@@ -41,6 +44,7 @@ class StudyQuestions:
         what: how errors call it, such as "split train".
         view_is_known: tells whether the model can use an image of a view name; None: all.
         only: qa_ids to keep; None: all.
+        image_side: what the shorter side of images is shrunk to while they are decoded; None: nothing.
 
     Attributes:
         rows, view_is_known: as given.
@@ -59,8 +63,10 @@ class StudyQuestions:
         what: str,
         view_is_known: Callable[[str | None], bool] | None = None,
         only: Collection[str] | None = None,
+        image_side: int | None = FILM_SIDE,
     ) -> None:
-        self.rows, self.view_is_known = rows, view_is_known
+        self.rows, self.view_is_known, self.image_side = rows, view_is_known, image_side
+        self._stored = rows.with_format("arrow")  # rows as they are stored: images not decoded
         self.skipped: Counter[str] = Counter()
         positions, lengths, counts, ids = [], [], [], []
         for table in track(_tables(rows), f"reading {what}", total=-(-len(rows) // ROWS_AT_ONCE)):
@@ -89,18 +95,21 @@ class StudyQuestions:
         return len(self.studies)
 
     def row(self, study: int) -> dict[str, Any]:
-        """The row of usable study `study`, its images decoded.
+        """The row of usable study `study`, its images decoded to grey.
 
         Raises:
             InputError: an image's file is damaged or has gone.
         """
+        (row,) = self._stored[int(self.studies[study])].to_pylist()
         try:
-            return self.rows[int(self.studies[study])]
-        except PILLOW_ERRORS as error:
+            row["images"] = [
+                image and read_film(image["bytes"] or Path(image["path"]), self.image_side) for image in row["images"]
+            ]
+        except InputError as error:
             raise InputError(
-                f"an image of study {self.study_ids[study]} cannot be read ({error}); copy or download it again "
-                "and run the same command"
+                f"an image of study {self.study_ids[study]} cannot be read ({error}); run the same command afterwards"
             ) from error
+        return row
 
     def of(self, study: int) -> np.ndarray:
         """Places of the usable questions of usable study `study` in its row's list."""
@@ -283,6 +292,15 @@ class StudyCollator:
             words["answers"] = [row["answer"] for row in rows]
         seed = seed if self.augment else None
         return {**self.family.collate(self.processor, images, views, self.augment, seed, **words), "rows": rows}
+
+
+def choose_workers(wanted: int | None) -> int:
+    """Processes that read images for each training process: `wanted`, or all of its cores but one, MOST_WORKERS at most."""
+    if wanted is not None:
+        return wanted
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    processes = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))  # set by torchrun and accelerate
+    return max(1, min(cores // processes - 1, MOST_WORKERS))
 
 
 def load_batches(batches: Dataset, numbers: Iterable[list[int]], workers: int) -> DataLoader:

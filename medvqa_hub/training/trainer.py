@@ -36,12 +36,14 @@ from medvqa_hub.training.study_batches import (
     StudyBatches,
     StudyCollator,
     StudyQuestions,
+    choose_workers,
     derive_seed,
     load_batches,
 )
 from medvqa_hub.training.validation import Validation
 
 LINE_INTERVAL = 10.0  # seconds between lines of progress
+MUCH_WAITING = 0.1  # share of the time, spent on waiting for batches, that is worth a warning
 NEVER = 10**12  # steps
 
 
@@ -83,6 +85,7 @@ class SupervisedTrainer(Trainer):
         self.train_questions = as_questions(train_rows, f"split {data.train_split}", recipe)
         self.steps = steps_of(recipe, len(self.train_questions))
         arguments = make_arguments(recipe, out, len(self.train_questions), validates=validation_rows is not None)
+        self.workers = choose_workers(data.workers)
         self.batches = StudyBatches(
             self.train_questions,
             StudyCollator(processor, family, data.augment),
@@ -99,7 +102,7 @@ class SupervisedTrainer(Trainer):
         self.validation = None
         if validation_rows is not None:
             questions = as_questions(validation_rows, f"split {data.validation_split}", recipe)
-            self.validation = Validation(questions, processor, family, recipe.selection, arguments, data.workers)
+            self.validation = Validation(questions, processor, family, recipe.selection, arguments, self.workers)
         # Trainer wants adapters on a quantised model; here the groups that stayed in float are what is trained.
         quantised = getattr(model, "is_quantized", False) and not getattr(model, "_hf_peft_config_loaded", False)
         if quantised:
@@ -114,6 +117,7 @@ class SupervisedTrainer(Trainer):
         self.add_callback(_Moments())
         self._noted: dict[str, list[float]] = defaultdict(list)
         self._questions_seen, self._clock, self._last_line = 0, time.monotonic(), time.monotonic()
+        self._waited, self._lines, self._warned = 0.0, 0, False
 
     def note(self, name: str, value: float) -> None:
         """Remember a metric of this batch; the log shows the mean since the last line."""
@@ -123,7 +127,14 @@ class SupervisedTrainer(Trainer):
         """This process's share of the batches, in order; images are decoded in the loader's workers."""
         arguments = self.args
         share = EveryNth(arguments.process_index, arguments.world_size, len(self.batches))
-        return load_batches(self.batches, share, self.recipe.data.workers)
+        return load_batches(self.batches, share, self.workers)
+
+    def get_batch_samples(self, *args: Any, **kwargs: Any) -> tuple[list, Any]:
+        """As Trainer; the time until the step's batches are there is noted."""
+        start = time.monotonic()
+        batches = super().get_batch_samples(*args, **kwargs)
+        self._waited += time.monotonic() - start
+        return batches
 
     def create_optimizer(self, model: Any = None) -> torch.optim.Optimizer:
         """AdamW (Adam where nothing decays) for the parameter groups."""
@@ -193,8 +204,7 @@ class SupervisedTrainer(Trainer):
             )
         self.log(dict(metrics))
         self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
-        # What ran in between took time that is not training's.
-        self._clock, self._questions_seen = time.monotonic(), 0
+        self._start_clock()  # what ran in between took time that is not training's
         return metrics
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
@@ -205,17 +215,38 @@ class SupervisedTrainer(Trainer):
             seconds = max(time.monotonic() - self._clock, 1e-9)
             seen = self._questions_seen * self.args.world_size
             logs["questions_per_second"] = round(seen / seconds, 2)
+            logs["data_wait_share"] = round(min(self._waited / seconds, 1.0), 3)
+            self._warn_of_waiting(logs["data_wait_share"])
             logs |= {f"learning_rate_{_name(group)}": group["lr"] for group in self.optimizer.param_groups}
             logs.pop("learning_rate", None)
             logs |= {name: sum(values) / len(values) for name, values in self._noted.items()}
             self._noted.clear()
-            self._clock, self._questions_seen = time.monotonic(), 0
+            self._start_clock()
         step = self.state.global_step
         epoch = round(step * self.recipe.training.studies_per_step / len(self.train_questions), 4)
         if self.training_log is not None:
             self.training_log.append({"step": step, "epoch": epoch, **logs})
             self._show_progress(step, logs)
         self.control = self.callback_handler.on_log(self.args, self.state, self.control, logs)
+
+    def _start_clock(self) -> None:
+        self._clock, self._questions_seen, self._waited = time.monotonic(), 0, 0.0
+
+    def _warn_of_waiting(self, share: float) -> None:
+        """Say once that the device waits for data; not after the first line, when the workers have just begun.
+
+        A CPU without workers reads and learns in turn: nothing waits there.
+        """
+        self._lines += 1
+        if self._lines == 1 or self._warned or share < MUCH_WAITING or self.training_log is None:
+            return
+        if self.workers or self.args.device.type != "cpu":
+            self._warned = True
+            print(
+                f"{share:.0%} of the time the {self.args.device.type} waits for images (data.workers: {self.workers}): "
+                "shrink them once (medvqa-hub cxr shrink) and train from those, or set more workers if there are cores",
+                file=sys.stderr,
+            )
 
     def _show_progress(self, step: int, logs: dict[str, float]) -> None:
         now = time.monotonic()
@@ -378,7 +409,8 @@ def as_questions(rows: Any, what: str, recipe: Recipe) -> StudyQuestions:
     """What can be asked about `rows`; a StudyQuestions is returned as it is."""
     if isinstance(rows, StudyQuestions):
         return rows
-    return StudyQuestions(rows, what, recipe.family.view_is_known(recipe.model))
+    known = recipe.family.view_is_known(recipe.model)
+    return StudyQuestions(rows, what, known, image_side=recipe.data.image_side)
 
 
 def _name(group: Mapping[str, Any]) -> str:

@@ -81,7 +81,8 @@ def fast_recipe(name: str = "tiny-swin-ved-stage2", **changes: Any) -> Recipe:
 
 def without_speed(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Log entries without what depends on the clock."""
-    return [{key: value for key, value in entry.items() if key != "questions_per_second"} for entry in entries]
+    timed = ("questions_per_second", "data_wait_share")
+    return [{key: value for key, value in entry.items() if key not in timed} for entry in entries]
 
 
 def weights(folder: Path) -> dict[str, Any]:

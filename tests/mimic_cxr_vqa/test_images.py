@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from PIL import Image, ImageFile
 
 from medvqa_core.errors import InputError, one_line
-from mimic_cxr_vqa.images import check_image, read_image, to_gray
+from mimic_cxr_vqa.images import FILM_SIDE, check_image, read_film, read_image, to_gray
 
 
 def film(height: int, width: int, noise: float = 4.0) -> np.ndarray:
@@ -196,3 +196,68 @@ def test_damaged_files_give_an_array_or_an_input_error(tmp_path, kind, damage):
         assert str(path) in str(error)
     else:
         assert array.shape == (16, 16)
+
+
+def shrunk_first(path: Path, folder: Path, side: int) -> Image.Image:
+    """What the released models read: the whole picture shrunk and stored, then decoded from that file."""
+    with Image.open(path) as image:
+        gray = image.convert("L")
+    scale = side / min(gray.size)
+    small = gray.resize([round(length * scale) for length in gray.size], Image.Resampling.BICUBIC)
+    small.save(folder / "shrunk.png")
+    with Image.open(folder / "shrunk.png") as image:
+        image.load()
+        return image
+
+
+@pytest.mark.parametrize("size", [(1300, 1100), (1031, 2050), (640, 701), (513, 512)])
+def test_a_film_decoded_at_a_fraction_is_the_one_shrunk_first_but_for_a_few_grey_levels(tmp_path, size):
+    path = save(film(*size), tmp_path / "a.jpg", quality=95)
+    found, expected = read_film(path), shrunk_first(path, tmp_path, FILM_SIDE)
+    assert min(found.size) == FILM_SIDE and found.size == expected.size and found.mode == "L"
+    apart = np.abs(np.asarray(found).astype(int) - np.asarray(expected).astype(int))
+    assert apart.mean() <= 1.0 and apart.max() <= 8  # the noise's standard deviation is 4
+
+
+def test_a_film_of_another_scale_would_be_noticed(tmp_path):
+    """The measure above fails for a picture that is off by one pixel of the full-size film's eighth."""
+    path = save(film(1300, 1100, noise=12.0), tmp_path / "a.jpg", quality=95)
+    expected = np.asarray(shrunk_first(path, tmp_path, FILM_SIDE)).astype(int)
+    moved = np.roll(np.asarray(read_film(path)).astype(int), 2, axis=1)
+    assert np.abs(moved - expected).mean() > 2.0
+
+
+def test_films_without_a_fraction_are_shrunk_too_and_small_ones_stay(tmp_path):
+    found = read_film(save(film(1500, 1200), tmp_path / "a.png"), 300)
+    assert found.size == (300, 375)
+    np.testing.assert_array_equal(read_film(save(film(90, 70), tmp_path / "b.png")), film(90, 70))
+    pixels = film(64, 80)
+    assert read_film(save(pixels, tmp_path / "c.jpg", quality=95)).size == (80, 64)
+    whole = read_film(save(film(1300, 1100), tmp_path / "d.jpg"), side=None)
+    np.testing.assert_array_equal(whole, read_image(tmp_path / "d.jpg"))
+
+
+def test_a_film_is_grey_from_bytes_and_colours_and_turned_as_exif_says(tmp_path):
+    pixels = film(40, 60)
+    colour = np.stack([pixels] * 3, axis=-1)
+    assert difference(np.asarray(read_film(encoded(colour, "PNG"))), pixels) == 0
+    exif = Image.Exif()
+    exif[0x0112] = 6  # to be turned by 90 degrees clockwise
+    path = save(pixels, tmp_path / "a.jpg", quality=100, exif=exif)
+    found = np.asarray(read_film(path))
+    assert found.shape == (60, 40)
+    assert difference(found, np.rot90(read_image(path), -1)) == 0
+    large = save(film(700, 1200), tmp_path / "b.jpg", quality=95, exif=exif)
+    assert read_film(large, 200).size == (200, 343)
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff\xd8\xffbroken", b"GIF89a and so on"])
+def test_a_film_that_cannot_be_read_names_its_path_or_place(tmp_path, content):
+    path = tmp_path / "a.jpg"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=r"image .*a\.jpg cannot be decoded .*copy or download it again"):
+        read_film(path)
+    with pytest.raises(InputError, match="image 2 of study 7 cannot be decoded"):
+        read_film(content, where="image 2 of study 7")
+    with pytest.raises(InputError, match="absent.jpg cannot be decoded .*download it"):
+        read_film(tmp_path / "absent.jpg")

@@ -11,9 +11,9 @@ from typing import Any
 from PIL import Image
 
 from medvqa_core.errors import ConfigError, InputError, one_line
-from medvqa_core.pillow_errors import PILLOW_ERRORS
 from medvqa_hub.evaluation.cxr.studies import BLANK_GREY, BLANK_SIZE, Study
 from medvqa_hub.families.table import Checkpoint, find_family, is_decoder_only
+from mimic_cxr_vqa.images import FILM_SIDE, read_film
 
 
 @dataclass(frozen=True)
@@ -94,12 +94,11 @@ class StudyAnswerer:
         """
         try:
             most = getattr(self.processor, "max_images", None)  # no image is decoded that the model does not take
-            images = [[read_image(path) for path in study.images[:most]] for study in studies]
-        except PILLOW_ERRORS as error:
-            raise UnusableStudyError(one_line(error)) from error
-        try:
+            # What the released models' files were shrunk to, and never below what the processor resizes to.
+            side = max(FILM_SIDE, getattr(self.processor, "resize_size", 0), self.processor.image_size)
+            images = [[read_image(path, side) for path in study.images[:most]] for study in studies]
             return dict(self.family.collate(self.processor, images, [list(study.views[:most]) for study in studies]))
-        except ValueError as error:
+        except (ValueError, OSError, InputError) as error:
             raise UnusableStudyError(one_line(error)) from error
 
     def answer(self, images: dict[str, Any], questions: Sequence[str], study_index: Sequence[int]) -> list[Answer]:
@@ -141,10 +140,8 @@ class StudyAnswerer:
         ]
 
 
-def read_image(path: Path | None) -> Image.Image:
-    """The image as training reads it: decoded by `datasets`. A blank one for None."""
+def read_image(path: Path | None, side: int = FILM_SIDE) -> Image.Image:
+    """The image as training reads it: grey, its shorter side shrunk to `side`. A blank one for None."""
     if path is None:
         return Image.new("L", (BLANK_SIZE, BLANK_SIZE), BLANK_GREY)
-    from datasets import Image as ImageFeature
-
-    return ImageFeature().decode_example({"path": str(path), "bytes": None})
+    return read_film(path, side)

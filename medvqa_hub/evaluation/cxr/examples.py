@@ -9,7 +9,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from medvqa_core.pillow_errors import PILLOW_ERRORS
+from medvqa_core.errors import InputError
 from medvqa_core.runs.predictions import Prediction
 from medvqa_hub.evaluation.cxr.answering import read_image
 from medvqa_hub.evaluation.cxr.studies import Study
@@ -62,7 +62,7 @@ def _read(path: Path | None) -> Image.Image | None:
     """The image; None where it cannot be decoded: its questions are shown as failed."""
     try:
         return read_image(path)
-    except PILLOW_ERRORS:
+    except InputError:
         return None
 
 

@@ -1,9 +1,14 @@
 """Study batches: which studies and questions, in which order, on any number of processes and workers."""
 
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
+from datasets import Dataset, List
+from datasets import Image as ImageFeature
+from PIL import Image
+from swin_ved import SwinVedProcessor
 from training_runs import FIRST_STUDY, study_rows
 
 from medvqa_core.errors import ConfigError, InputError
@@ -195,6 +200,40 @@ def test_a_damaged_image_names_its_study(tmp_path):
     questions = StudyQuestions(rows.cast_column("images", List(Image())), "split train")
     with pytest.raises(InputError, match=f"an image of study {FIRST_STUDY} cannot be read"):
         questions.row(0)
+
+
+def grey_levels(processor, rows: Dataset, image_side: int | None) -> np.ndarray:
+    """A study's image as the model gets it in training, in grey levels, over 20 draws of the augmentation."""
+    collate = StudyCollator(processor, find_family("swin_ved"), augment=True)
+    questions = StudyQuestions(rows, "split train", image_side=image_side)
+    members = [(questions.row(0), questions.of(0))]
+    pixels = np.stack([collate(members, seed)["pixel_values"][0, 0, 0] for seed in range(20)])
+    return pixels * processor.image_std[0] * 255
+
+
+def test_training_sees_a_full_size_film_as_the_released_models_did_from_shrunk_files(processor, tmp_path):
+    """The release augmented files of 512 pixels. Ours are decoded at a fraction and shrunk to 512 on the way: after the
+    same augmentation the model's pixels differ by less than half a grey level in the mean."""
+    y, x = np.mgrid[0:2200, 0:1800]
+    smooth = (
+        60 + 90 * np.exp(-(((x - 900) / 400) ** 2) - ((y - 1000) / 600) ** 2) + 20 * np.sin(x / 25) * np.sin(y / 40)
+    )
+    film = (smooth + np.random.default_rng(0).normal(0, 6, smooth.shape)).clip(0, 255).astype(np.uint8)
+    full, shrunk = tmp_path / "full.jpg", tmp_path / "shrunk.png"
+    Image.fromarray(film).save(full, quality=95)
+    with Image.open(full) as image:
+        image.resize((512, round(2200 * 512 / 1800)), Image.Resampling.BICUBIC).save(shrunk)
+    reader = SwinVedProcessor(processor.tokenizer)
+    rows = {path: with_image(study_rows([1]), path) for path in (full, shrunk)}
+    released = grey_levels(reader, rows[shrunk], None)
+    apart = {side: np.abs(grey_levels(reader, rows[full], side) - released).mean() for side in (512, 384, None)}
+    assert apart[512] < 0.5
+    assert min(apart[384], apart[None]) > apart[512]  # another side, or the full size as before, is farther off
+
+
+def with_image(rows: Dataset, path: Path) -> Dataset:
+    images = [[{"path": str(path), "bytes": None}] for _ in range(len(rows))]
+    return rows.remove_columns("images").add_column("images", images).cast_column("images", List(ImageFeature()))
 
 
 def test_batches_in_order_show_every_study_once_and_its_first_questions(ten):

@@ -2,6 +2,7 @@
 
 import json
 import resource
+import time
 
 import pytest
 import torch
@@ -13,7 +14,7 @@ from medvqa_hub.families.table import FAMILIES, find_family, frozen_modules, gov
 from medvqa_hub.training import checkpoints
 from medvqa_hub.training.checkpoints import TrainingLog, read_log
 from medvqa_hub.training.recipes import batches_per_process, steps_of
-from medvqa_hub.training.study_batches import StudiesInOrder
+from medvqa_hub.training.study_batches import StudiesInOrder, choose_workers
 from medvqa_hub.training.trainer import SupervisedTrainer, TrainingError, make_arguments
 
 ROWS = study_rows([2, 3, 2, 4, 3, 2])
@@ -172,10 +173,41 @@ def test_the_log_has_a_line_per_interval_and_what_subclasses_note(tmp_path):
     lines = [json.loads(line) for line in (tmp_path / "training_log.jsonl").read_text().splitlines()]
     training = [line for line in lines if "loss" in line and line["step"] in (2, 4)]
     assert [line["step"] for line in lines if "eval_loss" in line] == [1, 2, 3, 4]
-    assert {"step", "epoch", "loss", "grad_norm", "questions_per_second", "learning_rate_decoder"} <= set(training[0])
+    timed = {"questions_per_second", "data_wait_share"}
+    assert {"step", "epoch", "loss", "grad_norm", "learning_rate_decoder"} | timed <= set(training[0])
     assert training[1]["epoch"] == pytest.approx(4 * 4 / 6, abs=1e-3)
     assert training[-1]["reward"] == 3.0  # lines at every validation: the mean of one step
     assert training[0]["questions_per_second"] > 0
+
+
+@pytest.mark.parametrize(("workers", "slow", "warned"), [(1, 0.3, True), (0, 0.3, False), (1, 0.0, False)])
+def test_waiting_for_images_is_measured_and_said_once(tmp_path, capsys, monkeypatch, workers, slow, warned):
+    log = TrainingLog(tmp_path)
+    trainer = make_trainer(tmp_path, None, log=log, data={"workers": workers}, training={"max_steps": 4})
+    row = trainer.train_questions.row
+    trainer.train_questions.row = lambda study: (time.sleep(slow), row(study))[1]
+    if not slow:  # a step that takes far longer than its images
+        step = trainer.training_step
+        trainer.training_step = lambda *args: (time.sleep(0.5), step(*args))[1]
+    trainer.train()
+    log.close()
+    said = capsys.readouterr().err
+    assert said.count("cxr shrink") == int(warned)
+    share = read_log(tmp_path)[-1]["data_wait_share"]
+    assert share > 0.5 if slow else share < 0.5
+
+
+def test_workers_are_chosen_by_cores_and_processes_unless_the_recipe_says(monkeypatch):
+    monkeypatch.setattr("os.sched_getaffinity", lambda process: set(range(16)))
+    assert choose_workers(None) == 15
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "8")
+    assert choose_workers(None) == 1
+    assert (choose_workers(0), choose_workers(4)) == (0, 4)
+    monkeypatch.setattr("os.sched_getaffinity", lambda process: {0})
+    assert choose_workers(None) == 1  # decoding and learning take turns on it
+    monkeypatch.delenv("LOCAL_WORLD_SIZE")
+    monkeypatch.setattr("os.sched_getaffinity", lambda process: set(range(256)))
+    assert choose_workers(None) == 16
 
 
 def test_plateau_lowers_every_groups_rate(tmp_path):
