@@ -295,7 +295,7 @@ class StudyCollator:
 
 
 def choose_workers(wanted: int | None) -> int:
-    """Processes that read images for each training process: `wanted`, or all of its cores but one, MOST_WORKERS at most."""
+    """Processes that read images for each training process: `wanted`, or all of its cores but one."""
     if wanted is not None:
         return wanted
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
