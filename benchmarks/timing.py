@@ -20,11 +20,6 @@ from typing import Any
 RESULTS = Path(__file__).parent / "results"
 
 
-def time_best(function: Callable[[], Any], rounds: int = 5) -> float:
-    """Seconds of the fastest of `rounds` calls."""
-    return min(_time_once(function) for _ in range(rounds))
-
-
 def time_in_turn(ways: Mapping[str, Callable[[], Any]], rounds: int = 9) -> dict[str, float]:
     """Median seconds of each way.
 

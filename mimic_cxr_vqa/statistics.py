@@ -86,7 +86,7 @@ def summarise(qa_batches: Iterable[pa.Table | pa.RecordBatch], label_counts: Lab
 
     Args:
         qa_batches: rows of `schema.QA_SCHEMA`, in any order and any number of batches; other columns are not read.
-        label_counts: {CheXpert label: {label value: studies}} over all studies of the source, as `count_labels` gives.
+        label_counts: {CheXpert label: {label value: studies}} over all studies of the source.
 
     Raises:
         InputError: a column is missing; a split, category, label value, answer type or label is not in the schema.
@@ -116,24 +116,6 @@ def summarise(qa_batches: Iterable[pa.Table | pa.RecordBatch], label_counts: Lab
             for category in CATEGORIES
         },
     )
-
-
-def count_labels(study_batches: Iterable[pa.Table | pa.RecordBatch]) -> dict[str, dict[str, int]]:
-    """{CheXpert label: {label value: studies}} from rows of `schema.STUDY_SCHEMA`.
-
-    Raises:
-        InputError: there is no `labels` column, or a label is none of 1, 0, -1 and null.
-    """
-    counts = {label: dict.fromkeys(VALUE_NAMES, 0) for label in CHEXPERT_LABELS}
-    for batch in study_batches:
-        if "labels" not in batch.schema.names:
-            raise InputError(f"studies have no 'labels' column, only {', '.join(batch.schema.names)}; build them again")
-        for label in CHEXPERT_LABELS:
-            for entry in pc.value_counts(pc.struct_field(batch["labels"], label)).to_pylist():
-                if entry["values"] not in LABEL_VALUES:
-                    raise InputError(f"label {label!r} has value {entry['values']}; allowed: 1, 0, -1 and null")
-                counts[label][LABEL_VALUES[entry["values"]]] += entry["counts"]
-    return counts
 
 
 def format_tables(stats: Statistics) -> str:
@@ -236,7 +218,7 @@ def _total_labels(label_counts: LabelCounts) -> dict[str, int]:
         if label not in CHEXPERT_LABELS or not set(counts) <= set(VALUE_NAMES):
             raise InputError(
                 f"label counts of {label!r} hold {', '.join(counts)}; allowed: the 14 CheXpert labels with "
-                f"{', '.join(VALUE_NAMES)}; count them again with count_labels"
+                f"{', '.join(VALUE_NAMES)}; run medvqa-hub cxr questions again"
             )
         for value, count in counts.items():
             totals[value] += count

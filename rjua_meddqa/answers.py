@@ -25,11 +25,6 @@ def join_parts(parts: Iterable[str]) -> str:
     return ANSWER_SEPARATOR.join(write_value(part) for part in parts)
 
 
-def split_parts(answer: str) -> list[str]:
-    """The parts of an answer. Not the inverse of `join_parts` where a value holds a ";" itself, as findings may."""
-    return [part.strip() for part in answer.split(ANSWER_SEPARATOR)]
-
-
 def read_is_normal(value: str) -> str | None:
     """One of IS_NORMAL_VALUES from an annotator's cell; None where it is none of them.
 

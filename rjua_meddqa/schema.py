@@ -79,6 +79,23 @@ class Box:
 
 
 @dataclass(frozen=True, slots=True)
+class RestoredText:
+    """Boxes of each line from left to right, lines from top to bottom, and the text that they make.
+
+    The last `beside` lines hold what stands beside the page's text, a box each: in its margin, or on a picture.
+    """
+
+    lines: tuple[tuple[Box, ...], ...]
+    text: str
+    beside: int = 0
+
+    @property
+    def body(self) -> tuple[tuple[Box, ...], ...]:
+        """The lines of the page's text."""
+        return self.lines[: len(self.lines) - self.beside]
+
+
+@dataclass(frozen=True, slots=True)
 class TableRow:
     """A quadruplet of a laboratory table (paper, Section 4.2.1); `is_normal` is one of IS_NORMAL_VALUES."""
 

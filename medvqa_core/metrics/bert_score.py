@@ -15,7 +15,6 @@ is None.
 import csv
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,17 +28,6 @@ Triple = tuple[float, float, float]  # precision, recall, F1
 PAPER_ENCODER, PAPER_LAYER = "distilbert-base-uncased", 5
 PAPER_BASELINE: Triple = (0.6666034, 0.66660464, 0.66620487)  # published with bert-score for that encoder and layer
 CHUNK = 4096  # pairs whose states are in memory at once
-
-
-@dataclass(frozen=True)
-class ReferenceEmbeddings:
-    """Texts and their token states; one object serves any number of `score` calls (greedy and sample, say)."""
-
-    texts: list[str]
-    states: dict[str, tuple[Any, Any]]  # text -> unit vectors (tokens, dim), weights (tokens,)
-
-    def __len__(self) -> int:
-        return len(self.texts)
 
 
 class BertScorer:
@@ -74,31 +62,22 @@ class BertScorer:
         self.batch_size = batch_size
         self.text = text
 
-    def embed(self, texts: Sequence[str]) -> ReferenceEmbeddings:
-        """Encode `texts` once; equal texts share their states."""
-        texts = self._read(texts)
-        return ReferenceEmbeddings(list(texts), self._encode(texts, {}))
-
-    def score(self, predictions: Sequence[str], references: Sequence[str] | ReferenceEmbeddings) -> list[Triple | None]:
+    def score(self, predictions: Sequence[str], references: Sequence[str]) -> list[Triple | None]:
         """(precision, recall, F1) of each pair, None where the reference has no words.
 
         Raises:
             InputError: different lengths, or something that is no text.
         """
-        embedded = references if isinstance(references, ReferenceEmbeddings) else None
-        texts = embedded.texts if embedded else list(references)
-        if not len(predictions) and not texts:
+        if not len(predictions) and not len(references):
             return []
-        check_pairs(predictions, texts)
-        texts = texts if embedded else self._read(texts)
-        pairs = list(zip(self._read(predictions), texts, strict=True))
+        check_pairs(predictions, references)
+        pairs = list(zip(self._read(predictions), self._read(references), strict=True))
         todo = sorted({pair for pair in pairs if pair[1].strip() and pair[0].strip()}, key=lambda p: (len(p[1]), p))
         scored: dict[tuple[str, str], Triple | None] = {}
         chunks = range(0, len(todo), CHUNK)
         for start in track(chunks, "BERTScore") if len(chunks) > 1 else chunks:
             chunk = todo[start : start + CHUNK]
-            states = dict(embedded.states) if embedded else {}
-            states |= self._encode([text for pair in chunk for text in pair], states)
+            states = self._encode([text for pair in chunk for text in pair])
             for batch_start in range(0, len(chunk), self.batch_size):
                 batch = chunk[batch_start : batch_start + self.batch_size]
                 scored.update(zip(batch, _match(batch, states), strict=True))
@@ -108,11 +87,11 @@ class BertScorer:
     def _read(self, texts: Sequence[str]) -> list[str]:
         return list(texts) if self.text is None else [self.text(text) for text in texts]
 
-    def _encode(self, texts: Sequence[str], known: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
-        """States of the distinct texts that are not `known`, in batches of similar length."""
+    def _encode(self, texts: Sequence[str]) -> dict[str, tuple[Any, Any]]:
+        """States of the distinct texts, in batches of similar length."""
         import torch
 
-        todo = [text for text in dict.fromkeys(texts) if text not in known and text.strip()]
+        todo = [text for text in dict.fromkeys(texts) if text.strip()]
         token_ids = self.encoder.tokenize(todo)
         order = sorted(range(len(todo)), key=lambda i: len(token_ids[i]))
         without_weight = (self.encoder.tokenizer.cls_token_id, self.encoder.tokenizer.sep_token_id)

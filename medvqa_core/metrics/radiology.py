@@ -64,7 +64,19 @@ class RadiologyScorer:
     def score(
         self, predictions: Sequence[str], references: Sequence[str], bertscore: Sequence[float | None] | None = None
     ) -> Scores:
-        """Score every prediction against its reference; see `radiology_scores`."""
+        """RadGraph F1, CheXbert agreement and the challenge's score, per sample and over all.
+
+        Args:
+            references: one for each prediction; a row whose reference is empty is None in every score.
+            bertscore: BERTScore F1 of each row, for the challenge's score; None leaves that out.
+
+        Returns:
+            The names at the top of this file. The F1 of CheXbert have a corpus value only.
+
+        Raises:
+            ConfigError: RadEval fails on a text.
+            InputError: see `check_pairs`; or a row has several references.
+        """
         lists = check_pairs(predictions, references)
         if many := [row for row, texts in enumerate(lists) if len(texts) != 1]:
             raise InputError(f"row {many[0]}: {len(lists[many[0]])} references; RadEval takes one for each prediction")
@@ -108,29 +120,6 @@ def _chexbert_scores(
     finally:
         chexbert.per_sample, chexbert.detailed = True, False
     return accuracy, {name: _values({name: [found.get(name)]}, name, 1)[0] for name in LABEL_F1}
-
-
-def radiology_scores(
-    predictions: Sequence[str],
-    references: Sequence[str],
-    bertscore: Sequence[float | None] | None = None,
-    scorer: RadiologyScorer | None = None,
-) -> Scores:
-    """RadGraph F1, CheXbert agreement and the challenge's score, per sample and over all.
-
-    Args:
-        references: one for each prediction; a row whose reference is empty is None in every score.
-        bertscore: BERTScore F1 of each row, for the challenge's score; None leaves that out.
-        scorer: loaded already; None loads one.
-
-    Returns:
-        The names at the top of this file. The F1 of CheXbert have a corpus value only.
-
-    Raises:
-        ConfigError: RadEval is not installed, cannot load its weights, or fails on a text.
-        InputError: see `check_pairs`; or a row has several references.
-    """
-    return (scorer or RadiologyScorer()).score(predictions, references, bertscore)
 
 
 def _import_radeval() -> Any:

@@ -5,8 +5,11 @@ seed and the counts on to every later step.
 """
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from medvqa_core.errors import InputError
@@ -16,9 +19,8 @@ from medvqa_core.progress import track
 from mimic_cxr_vqa.class_floor import describe_files
 from mimic_cxr_vqa.generation.questions import STUDIES_PER_BATCH, eligible_studies, question_batches
 from mimic_cxr_vqa.parquet_files import WRITING
-from mimic_cxr_vqa.schema import QUESTION_SCHEMA, SPLITS
+from mimic_cxr_vqa.schema import CHEXPERT_LABELS, LABEL_VALUES, QUESTION_SCHEMA, SPLITS
 from mimic_cxr_vqa.sources import StudySet
-from mimic_cxr_vqa.statistics import count_labels
 from mimic_cxr_vqa.workspace import FORMAT, QUESTIONS_KIND, Workspace
 
 
@@ -66,3 +68,21 @@ def write_questions(study_set: StudySet, workspace: Workspace, seed: int) -> dic
         manifest["files"] = describe_files(folder, folder.glob("*.parquet"))
         write_manifest(folder, manifest, sort_keys=True)
     return manifest
+
+
+def count_labels(study_batches: Iterable[pa.Table | pa.RecordBatch]) -> dict[str, dict[str, int]]:
+    """{CheXpert label: {label value: studies}} from rows of `schema.STUDY_SCHEMA`.
+
+    Raises:
+        InputError: there is no `labels` column, or a label is none of 1, 0, -1 and null.
+    """
+    counts = {label: dict.fromkeys(LABEL_VALUES.values(), 0) for label in CHEXPERT_LABELS}
+    for batch in study_batches:
+        if "labels" not in batch.schema.names:
+            raise InputError(f"studies have no 'labels' column, only {', '.join(batch.schema.names)}; build them again")
+        for label in CHEXPERT_LABELS:
+            for entry in pc.value_counts(pc.struct_field(batch["labels"], label)).to_pylist():
+                if entry["values"] not in LABEL_VALUES:
+                    raise InputError(f"label {label!r} has value {entry['values']}; allowed: 1, 0, -1 and null")
+                counts[label][LABEL_VALUES[entry["values"]]] += entry["counts"]
+    return counts

@@ -16,10 +16,9 @@ from rjua_meddqa.annotation.draft_rows import judge_row, quadruplet
 from rjua_meddqa.annotation.draft_spacing import merge_spaced_words
 from rjua_meddqa.annotation.draft_tables import read_tables
 from rjua_meddqa.annotation.groups import patient_of
-from rjua_meddqa.schema import LABORATORY, Annotation, DraftRow, TableRow
+from rjua_meddqa.schema import LABORATORY, Annotation, DraftRow, RestoredText, TableRow
 
 if TYPE_CHECKING:
-    from rjua_meddqa.restoration.esra import RestoredText
     from rjua_meddqa.restoration.pages import Page
 
 # What a clinical report is called, by words on its page; the first that occurs wins.

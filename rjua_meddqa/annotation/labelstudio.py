@@ -93,27 +93,6 @@ def annotations_of(tasks: object, where: str) -> Imported:
     return Imported(tuple(annotations), tuple(skipped), max(classes, key=lambda c: c.level, default=Governance.OPEN))
 
 
-def boxes_of(task: Mapping[str, Any], where: str) -> tuple[Box, ...]:
-    """The boxes of a task's annotation (or, without one, of its prediction) in pixels of the original image.
-
-    Raises:
-        InputError: a box lacks a measure.
-    """
-    result = _result_of(task, where)
-    if result is None:
-        result = [entry for made in _dicts(task.get("predictions"), where) for entry in _entries(made, where)]
-    texts = {str(entry.get("id")): entry for entry in result if entry.get("from_name") == TEXT}
-    boxes = []
-    for entry in result:
-        if entry.get("from_name") != BOXES:
-            continue
-        transcription = texts.get(str(entry.get("id")), {}).get("value", {}).get("text", [])
-        boxes.append(
-            _box(entry, "\n".join([transcription] if isinstance(transcription, str) else transcription), where)
-        )
-    return tuple(boxes)
-
-
 def labelling_config(report_types: Iterable[str] = ()) -> str:
     """The labelling interface of these tasks, to be pasted into the project's settings.
 
@@ -173,26 +152,6 @@ def _box_entries(box: Box, size: tuple[int, int]) -> list[dict[str, Any]]:
 
 def _page_entry(name: str, kind: str, value: dict[str, Any]) -> dict[str, Any]:
     return {"id": f"{name}-1"[:10], "from_name": name, "to_name": IMAGE, "type": kind, "value": value}
-
-
-def _box(entry: Mapping[str, Any], text: str, where: str) -> Box:
-    if entry.get("image_rotation"):
-        raise InputError(f"{where}: the image was turned by {entry['image_rotation']} degrees; turn it back there")
-    try:
-        value, size = entry["value"], (entry["original_width"], entry["original_height"])
-        x, y = value["x"] * size[0] / 100, value["y"] * size[1] / 100
-        width, height = value["width"] * size[0] / 100, value["height"] * size[1] / 100
-        turn = math.radians(value.get("rotation", 0))
-        if not all(map(math.isfinite, (x, y, width, height, turn))):
-            raise ValueError("a measure is no finite number")
-    except (KeyError, TypeError, ValueError, IndexError) as error:
-        raise InputError(
-            f"{where}: box {entry.get('id')!r} lacks a measure ({error}); remove it and export again"
-        ) from error
-    across = (width * math.cos(turn), width * math.sin(turn))
-    down = (-height * math.sin(turn), height * math.cos(turn))
-    points = ((0, 0), across, (across[0] + down[0], across[1] + down[1]), down)
-    return Box(tuple((x + dx, y + dy) for dx, dy in points), text, entry.get("score", 1.0))
 
 
 def _result_of(task: Mapping[str, Any], where: str) -> list[dict[str, Any]] | None:

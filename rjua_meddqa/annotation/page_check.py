@@ -14,8 +14,7 @@ from rjua_meddqa.annotation.drafts import Draft, draft
 from rjua_meddqa.annotation.ranges import parse_range
 from rjua_meddqa.annotation.report_words import fold, similarity
 from rjua_meddqa.answers import is_missing
-from rjua_meddqa.restoration.esra import RestoredText
-from rjua_meddqa.schema import TableRow
+from rjua_meddqa.schema import RestoredText, TableRow
 
 Problem = tuple[str, str, str]  # kind, where, message
 ALIKE_WORDS, ALIKE_ITEM = 0.75, 0.8

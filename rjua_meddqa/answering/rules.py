@@ -32,11 +32,11 @@ from rjua_meddqa.schema import (
     STATUS_WORDS,
     TABLE,
     UNDECIDED,
+    RestoredText,
     TableRow,
 )
 
 if TYPE_CHECKING:
-    from rjua_meddqa.restoration.esra import RestoredText
     from rjua_meddqa.restoration.pages import Page
 
 NAME, VERSION = "esra-rules", "4"

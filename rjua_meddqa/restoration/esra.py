@@ -11,36 +11,18 @@ H of step 3 is taken over all lines, as c* in equation 5 has no line index.
 import math
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Literal
 
 from medvqa_core.errors import ConfigError, InputError
 from rjua_meddqa.annotation.cells import join_wrapped
-from rjua_meddqa.schema import Box
+from rjua_meddqa.schema import Box, RestoredText
 
 LINE_DISCOUNT = 0.15  # r* (Appendix C)
 SPACE_FACTOR = 0.7  # l* (Appendix C)
 FARTHEST = 1_000_000  # pixels from the origin; one box beyond would put millions of spaces into a line
 HEIGHT_CLUSTERS = 3  # k of step 3, which the paper leaves open: headings, body, small print
 Layout = Literal["paper", "absolute"]
-
-
-@dataclass(frozen=True, slots=True)
-class RestoredText:
-    """Boxes of each line from left to right, lines from top to bottom, and the text that they make.
-
-    The last `beside` lines hold what stands beside the page's text, a box each: in its margin, or on a picture.
-    """
-
-    lines: tuple[tuple[Box, ...], ...]
-    text: str
-    beside: int = 0
-
-    @property
-    def body(self) -> tuple[tuple[Box, ...], ...]:
-        """The lines of the page's text."""
-        return self.lines[: len(self.lines) - self.beside]
 
 
 def restore(

@@ -15,13 +15,12 @@ from medvqa_core.files import atomic_file, make_folder
 from medvqa_core.governance import Governance
 from medvqa_core.json_files import write_manifest
 from medvqa_core.store import RecordStore
-from rjua_meddqa.restoration.esra import RestoredText
 from rjua_meddqa.restoration.images import find_images
 from rjua_meddqa.restoration.ocr import OcrEngine, boxes_from_json, boxes_to_json
 from rjua_meddqa.restoration.page_layout import lay_out
 from rjua_meddqa.restoration.quality import judge_type
 from rjua_meddqa.restoration.readings import Reading, fill_cache, open_cache, read_report, reading_key
-from rjua_meddqa.schema import Box
+from rjua_meddqa.schema import Box, RestoredText
 
 KIND = "meddqa-pages"
 READINGS, PAGES = "readings.jsonl", "pages.jsonl"

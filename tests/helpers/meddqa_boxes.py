@@ -5,8 +5,8 @@ import unicodedata
 from collections.abc import Iterable
 from dataclasses import replace
 
-from rjua_meddqa.restoration.esra import RestoredText, restore
-from rjua_meddqa.schema import Box
+from rjua_meddqa.restoration.esra import restore
+from rjua_meddqa.schema import Box, RestoredText
 
 SIZE = 20  # pixels: height of a character, width of a Chinese one
 

@@ -13,11 +13,11 @@ from PIL import Image
 
 from medvqa_core.errors import InputError, OutputError
 from mimic_cxr_vqa.answer_types import answer_type, answer_types
+from mimic_cxr_vqa.generation.question_writer import count_labels
 from mimic_cxr_vqa.schema import CATEGORIES, CHEXPERT_LABELS, QA_SCHEMA, SPLITS, STUDY_SCHEMA
 from mimic_cxr_vqa.statistics import (
     VALUE_NAMES,
     SplitCounts,
-    count_labels,
     format_tables,
     plot_distribution,
     summarise,

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from paths import REPOSITORY
 
-PACKAGES = ("medvqa_hub", "medvqa_core", "mimic_cxr_vqa", "hub_cards", "models")
+PACKAGES = ("medvqa_hub", "medvqa_core", "mimic_cxr_vqa", "rjua_meddqa", "hub_cards", "models")
 CODE = sorted(path for name in (*PACKAGES, "benchmarks", "tests") for path in (REPOSITORY / name).rglob("*.py"))
 
 

@@ -69,20 +69,6 @@ def test_equals_bert_score_live(scorer):
         assert got == pytest.approx(triple, abs=1e-4)
 
 
-def test_embedded_references_give_the_same_scores_and_are_encoded_once(scorer, monkeypatch):
-    predictions, references = short_texts(12)
-    expected = scorer.score(predictions, references)
-    embedded = scorer.embed(references)
-    encoded, hidden_states = [], scorer.encoder.hidden_states
-    monkeypatch.setattr(
-        scorer.encoder, "hidden_states", lambda ids: encoded.extend(map(tuple, ids)) or hidden_states(ids)
-    )
-    for _ in range(2):
-        assert_close(scorer.score(predictions, embedded), expected)
-    apart = {text for text in predictions if text not in references}
-    assert len(encoded) == 2 * len(apart)
-
-
 def test_scores_do_not_depend_on_batch_order_or_company(scorer):
     predictions, references = short_texts(40)
     alone = scorer.score(predictions[3:4], references[3:4])[0]

@@ -10,7 +10,7 @@ from radeval_fake import F1_KEYS, install
 
 from medvqa_core.errors import ConfigError, InputError
 from medvqa_core.metrics import radiology
-from medvqa_core.metrics.radiology import RadiologyScorer, radiology_scores
+from medvqa_core.metrics.radiology import RadiologyScorer
 
 PREDICTIONS = ["no edema", " ", "small effusion left", "mild edema"]
 REFERENCES = ["no effusion", "no edema", "small effusion left", "  "]
@@ -18,7 +18,7 @@ REFERENCES = ["no effusion", "no edema", "small effusion left", "  "]
 
 def test_scores_by_hand(monkeypatch):
     seen = install(monkeypatch)
-    found = radiology_scores(PREDICTIONS, REFERENCES, bertscore=[0.5, 0.1, 1.0, None])
+    found = RadiologyScorer().score(PREDICTIONS, REFERENCES, bertscore=[0.5, 0.1, 1.0, None])
     assert found.samples == {
         "radgraph_simple": [0.5, 0.0, 1.0, None],  # one of two words each; an empty answer; equal; no reference
         "radgraph_partial": [0.25, 0.0, 0.5, None],
@@ -58,9 +58,9 @@ def test_without_chexbert_its_scores_are_absent_and_said_to_be(monkeypatch):
 
 def test_nothing_that_can_be_scored(monkeypatch):
     install(monkeypatch)
-    found = radiology_scores(["no", "edema"], ["", " "], [None, None])
+    found = RadiologyScorer().score(["no", "edema"], ["", " "], [None, None])
     assert set(found.corpus.values()) == {None} and set(found.corpus) == {*found.samples, *F1_KEYS}
-    assert radiology_scores([""], ["edema"]).corpus["radgraph_partial"] == 0
+    assert RadiologyScorer().score([""], ["edema"]).corpus["radgraph_partial"] == 0
 
 
 def test_the_library_and_its_version_are_named(monkeypatch):
@@ -81,7 +81,7 @@ def test_radeval_finds_itself_under_the_name_that_its_own_files_use(monkeypatch)
 def test_radeval_s_words_stay_off_standard_output_and_warnings_stay_on(monkeypatch, capsys):
     install(monkeypatch)
     before = list(warnings.filters)
-    radiology_scores(["a"], ["a"])
+    RadiologyScorer().score(["a"], ["a"])
     assert warnings.filters == before
     out, err = capsys.readouterr()
     assert out == "" and "Using device" in err
@@ -115,7 +115,7 @@ def test_weights_that_cannot_be_fetched_are_named(monkeypatch, metric, error):
 def test_a_failure_never_becomes_a_score_and_tells_no_text(monkeypatch):
     install(monkeypatch, answer=KeyError("a patient's text"))
     with pytest.raises(ConfigError, match=r"failed on 1 pairs \(KeyError\)") as found:
-        radiology_scores(["a"], ["a"])
+        RadiologyScorer().score(["a"], ["a"])
     assert "patient" not in str(found.value)
 
 
@@ -127,7 +127,7 @@ def test_what_chexbert_fails_with_is_named(monkeypatch):
 
     install(monkeypatch, answer=like_scikit_learn)
     with pytest.raises(ConfigError, match=r"\(AttributeError\); .*pip install 'scikit-learn<1.9'; go on without"):
-        radiology_scores(["a"], ["a"])
+        RadiologyScorer().score(["a"], ["a"])
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_what_chexbert_fails_with_is_named(monkeypatch):
 def test_scores_of_another_shape_are_refused(monkeypatch, change):
     install(monkeypatch, answer=change)
     with pytest.raises(ConfigError, match="gave no 1 values of radgraph_simple"):
-        radiology_scores(["a"], ["a"])
+        RadiologyScorer().score(["a"], ["a"])
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_scores_of_another_shape_are_refused(monkeypatch, change):
 def test_pairs_that_are_none(monkeypatch, predictions, references, message):
     install(monkeypatch)
     with pytest.raises(InputError, match=message):
-        radiology_scores(predictions, references)
+        RadiologyScorer().score(predictions, references)
 
 
 def test_importing_the_module_imports_neither_torch_nor_radeval():

@@ -18,7 +18,6 @@ from medvqa_core.governance import Governance
 from medvqa_hub.cli import run
 from rjua_meddqa.annotation.labelstudio import (
     annotations_of,
-    boxes_of,
     keep_unchanged,
     labelling_config,
     task_of,
@@ -74,14 +73,24 @@ def test_a_turned_box_turns_about_its_first_corner():
     assert value["width"] == pytest.approx(10) and value["height"] == pytest.approx(10)  # its own sides, not its hull
 
 
+def corners(entry):
+    """The corners of a rectangle in pixels, as Label Studio draws it: turned about its first corner."""
+    value, (width, height) = entry["value"], (entry["original_width"], entry["original_height"])
+    x, y, across, down = (
+        value[name] / 100 * size for name, size in zip(("x", "y", "width", "height"), (width, height) * 2, strict=True)
+    )
+    cos, sin = (f(math.radians(value["rotation"])) for f in (math.cos, math.sin))
+    sides = ((0, 0), (across, 0), (across, down), (0, down))
+    return [(x + dx * cos - dy * sin, y + dx * sin + dy * cos) for dx, dy in sides]
+
+
 @given(st.floats(-179, 179), st.floats(0, 300), st.floats(0, 150), st.floats(3, 40))
-def test_boxes_come_back_to_the_pixel(angle, x, y, size):
+def test_boxes_are_drawn_to_the_pixel(angle, x, y, size):
     (placed,) = turned([box("尿酸 470", x, y, size)], angle)
-    for source in (task([placed]), annotated(task([placed]))):
-        (back,) = boxes_of(source, "t")
-        assert back.text == "尿酸 470"
-        for point, expected in zip(back.points, placed.points, strict=True):
-            assert math.dist(point, expected) < 1e-6
+    rectangle, text = task([placed])["predictions"][0]["result"][:2]
+    assert text["value"]["text"] == ["尿酸 470"]
+    for point, expected in zip(corners(rectangle), placed.points, strict=True):
+        assert math.dist(point, expected) < 1e-6
 
 
 def test_there_and_back():
@@ -167,27 +176,14 @@ def test_whatever_is_damaged_is_an_error_that_says_so(value):
         for key in path[:-1]:
             place = place[key]
         place[path[-1]] = value
-        for read in (lambda: annotations_of([broken], "file"), lambda: boxes_of(broken, "file")):  # noqa: B023
-            with suppress(MedvqaError):
-                read()
+        with suppress(MedvqaError):
+            annotations_of([broken], "file")
 
 
 def test_report_types_of_the_tasks_can_be_chosen():
     choices = ElementTree.fromstring(labelling_config(["CT", 'X "&" Y', ""])).iter("Choice")
     values = [choice.get("value") for choice in choices]
     assert values.count("CT") == 1 and 'X "&" Y' in values and "" not in values
-
-
-def test_a_box_without_measures():
-    with pytest.raises(InputError, match="lacks a measure"):
-        boxes_of(damaged("boxes", {"x": 1})[0], "t")
-
-
-def test_a_turned_image_is_refused():
-    exported = annotated(task([box("a", 0, 0)]))
-    exported["annotations"][0]["result"][0]["image_rotation"] = 90
-    with pytest.raises(InputError, match="turned by 90 degrees"):
-        boxes_of(exported, "t")
 
 
 def test_labelling_config_names_what_tasks_use():
