@@ -134,7 +134,10 @@ def guard_model(module: Any) -> None:
 
 
 def guard_saved_parts(module: Any) -> None:
-    """Whatever else can be pushed (configurations, tokenizers, processors) is refused where it states a class."""
+    """Whatever else can be pushed (configurations, tokenizers, processors) is refused where it states a class.
+
+    Their classes have copies of `push_to_hub`; all of them, and `save_pretrained`, upload by the second method.
+    """
 
     def refuse(wrapped: Callable, instance: Any, args: tuple, kwargs: dict) -> Any:
         weights = hasattr(instance, "state_dict")
@@ -157,7 +160,7 @@ def guard_trainer(module: Any) -> None:
 
 def class_of_trainer(trainer: Any) -> Governance:
     """The strictest of the model's class and the classes of its data; `credentialed` where neither says."""
-    classes = [_class_of_weights(trainer.model)]
+    classes = [_class_of_weights(trainer.model), getattr(trainer, "governance", None)]
     for data in (getattr(trainer, "train_dataset", None), getattr(trainer, "eval_dataset", None)):
         classes += [_class_of_data(part) for part in (data.values() if isinstance(data, dict) else [data])]
     said = [found for found in classes if found is not None]

@@ -37,6 +37,7 @@ FAMILIES = {
 }
 WORDS = ("input_ids", "attention_mask", "labels", "study_index", "rows", "number")  # of a batch; the rest are images
 GOVERNANCE, BEST_FOLDER = "governance.json", "best"  # in the folder of a model, and of a training run
+GOVERNANCE_FORMAT = 2  # of governance.json; the first named no format
 ANOTHER = "choose another folder"  # the remedy for one that cannot be read
 # What the answers depend on; the rest of the folder (trainer state, logs, cards) may change without changing them.
 _FILES = (
@@ -229,11 +230,13 @@ def find_model_folder(path: Path) -> Path:
 
 def write_governance(folder: Path, governance: Governance) -> None:
     """Write the class beside what it is about."""
-    write_json(folder / GOVERNANCE, {"governance": str(governance)}, indent=None)
+    write_json(folder / GOVERNANCE, {"governance": str(governance), "format": GOVERNANCE_FORMAT}, indent=None)
 
 
 def governance_of(folder: Path) -> Governance:
     """The class that a model folder carries; `credentialed` where it does not say, since nothing stricter exists.
+
+    Files without a format are older than the class `no-derivatives`: what they call `share-alike` learned from Open-i.
 
     Raises:
         GovernanceError: the class is unknown.
@@ -243,7 +246,10 @@ def governance_of(folder: Path) -> Governance:
     if not path.exists():
         return Governance.CREDENTIALED
     found = read_object(path, ANOTHER)
-    return parse(str(found.get("governance")), str(path))
+    governance = parse(str(found.get("governance")), str(path))
+    if governance is Governance.SHARE_ALIKE and "format" not in found:
+        return Governance.NO_DERIVATIVES
+    return governance
 
 
 def refuse_other_sizes(folder: Path, wrong: Sequence[str]) -> None:

@@ -293,6 +293,7 @@ class SupervisedTrainer(Trainer):
             # transformers cannot turn quantised weights that it has loaded back into their original format; as they are
             # they load as well.
             as_they_are = {"save_original_format": False} if getattr(model, "is_quantized", False) else {}
+            model.config.governance = str(self.governance)  # for whoever has the weights without this folder
             model.save_pretrained(folder, **as_they_are)
             self.processing_class.save_pretrained(folder)
             if state is not None:

@@ -25,6 +25,8 @@ class Blip2MultiViewConfig(PreTrainedConfig):
         tie_output_layer: Whether the language model's output layer is its table of embeddings. FLAN-T5 has a layer of
             its own, which transformers, asked by `text_config` alone, would tie. Loading sets it from the weights.
         initializer_range: Standard deviation of the new weights of a model that is built, not loaded.
+        governance: Class of the data that the weights learned from; without one they are not uploaded
+            (`publishing_blip2_multiview`).
 
     Raises:
         ValueError: `text_config` is of a decoder-only model.
@@ -46,6 +48,7 @@ class Blip2MultiViewConfig(PreTrainedConfig):
     max_answer_tokens: int = 256
     tie_output_layer: bool = True
     initializer_range: float = 0.02
+    governance: str | None = None
 
     def __post_init__(self, **kwargs):
         super().__post_init__(**kwargs)

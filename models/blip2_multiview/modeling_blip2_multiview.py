@@ -40,6 +40,7 @@ from .checking_blip2_multiview import (
     check_text,
 )
 from .configuration_blip2_multiview import PREFIX_TOKENS, VIEWS, Blip2MultiViewConfig
+from .publishing_blip2_multiview import GuardedPush
 
 # Arguments of `from_pretrained` that `from_blip2` does not take, and what to do instead.
 REFUSED = {
@@ -120,7 +121,7 @@ class Blip2ViewBranches(nn.Module):
         return Blip2MultiViewOutput(view_features=torch.stack(blocks, dim=1), view_mask=mask)
 
 
-class Blip2MultiViewPreTrainedModel(PreTrainedModel):
+class Blip2MultiViewPreTrainedModel(GuardedPush, PreTrainedModel):
     config: Blip2MultiViewConfig
     base_model_prefix = "model"
     main_input_name = "pixel_values"

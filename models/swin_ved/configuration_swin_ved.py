@@ -25,6 +25,8 @@ class SwinVedConfig(PreTrainedConfig):
             and decoder, the sizes are those of `base`.
         max_images: most images of a study. The paper takes up to 3.
         answer_position: position of [BOS] whatever the question's length; None numbers the tokens one after another.
+        governance: class of the data that the weights learned from; without one they are not uploaded
+            (`publishing_swin_ved`).
 
     Raises:
         ValueError: the encoder's and the decoder's widths differ, or a value is out of its range, such as a window
@@ -38,6 +40,7 @@ class SwinVedConfig(PreTrainedConfig):
     decoder: dict | PreTrainedConfig | None = None
     max_images: int = 3
     answer_position: int | None = None
+    governance: str | None = None
 
     def __post_init__(self, **kwargs: Any) -> None:
         if self.encoder is None and self.decoder is None:  # transformers builds one of each class without arguments

@@ -33,6 +33,7 @@ from .checking_swin_ved import (
     check_shift,
 )
 from .configuration_swin_ved import SwinVedConfig
+from .publishing_swin_ved import GuardedPush
 
 _LENGTHS = ("max_length", "max_new_tokens")
 
@@ -50,7 +51,7 @@ class SwinVedEncoderOutput(ModelOutput):
     feature_mask: torch.BoolTensor | None = None
 
 
-class SwinVedPreTrainedModel(PreTrainedModel):
+class SwinVedPreTrainedModel(GuardedPush, PreTrainedModel):
     """What both SwinVED classes share: configuration, what they support, and their names for the Hub."""
 
     config_class = SwinVedConfig

@@ -1,0 +1,61 @@
+"""Weights without the right to be uploaded stay, also where nothing but the model's own code is there."""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+from blip2_multiview.publishing_blip2_multiview import GuardedPush
+from blip2_multiview_models import make_model
+
+
+@pytest.fixture(autouse=True)
+def no_hub(monkeypatch):
+    def left(*_args, **_kwargs):
+        raise AssertionError("left the machine")
+
+    for name in ("create_commit", "upload_folder"):
+        monkeypatch.setattr(f"huggingface_hub.HfApi.{name}", left)
+    monkeypatch.setattr("huggingface_hub.HfApi.create_repo", lambda *_args, **_kwargs: SimpleNamespace(repo_id="me/x"))
+
+
+@pytest.mark.parametrize("governance", [None, "no-derivatives", "credentialed"])
+def test_restricted_weights_are_not_uploaded(governance, tmp_path):
+    model = make_model()
+    model.config.governance = governance
+    for part in (model, model.model):
+        part.config.governance = governance
+        with pytest.raises((PermissionError, Exception), match="do(es)? not go to the Hub"):
+            part.push_to_hub("me/model")
+        with pytest.raises((PermissionError, Exception), match="do(es)? not go to the Hub"):
+            part.save_pretrained(tmp_path / "saved", push_to_hub=True)
+
+
+def test_the_models_own_guard_needs_nothing_else():
+    """The Hub copy has no other guard than this one."""
+
+    class Saved:
+        def push_to_hub(self, repository):
+            return f"pushed to {repository}"
+
+    class Model(GuardedPush, Saved):
+        config = SimpleNamespace(governance=None)
+
+    for governance in (None, "no-derivatives", "credentialed"):
+        Model.config.governance = governance
+        with pytest.raises(PermissionError, match="do not go to the Hub; keep them on this machine"):
+            Model().push_to_hub("me/model")
+    Model.config.governance = "public"
+    with pytest.raises(ValueError, match="governance is 'public'; it must be None or one of open, share-alike"):
+        Model().push_to_hub("me/model")
+    for governance in ("open", "share-alike"):
+        Model.config.governance = governance
+        assert Model().push_to_hub("me/model") == "pushed to me/model"
+
+
+def test_the_class_and_the_guard_travel_with_the_weights(tmp_path):
+    model = make_model()
+    model.config.governance = "credentialed"
+    model.save_pretrained(tmp_path)
+    assert json.loads((tmp_path / "config.json").read_text())["governance"] == "credentialed"
+    assert (tmp_path / "publishing_blip2_multiview.py").is_file()
+    assert type(model).from_pretrained(tmp_path).config.governance == "credentialed"
