@@ -12,10 +12,13 @@ where nothing unmentioned is drawn; of real reports it is an approximation.
     OUT/config.json, model.safetensors    a Swin, for `model.pretrained_encoder` of a recipe
     OUT/manifest.json                     settings, data, losses; the folder appears by rename when all is done
 
-A killed run starts anew: it takes a minute or two.
+A run that is stopped goes on from its last checkpoint, a file beside OUT (`.OUT.unfinished.pt`) that is written every
+STEPS_PER_CHECKPOINT steps and goes when OUT is there: the weights are those of a run that was never stopped.
 """
 
+import io
 import math
+import pickle
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -24,8 +27,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from medvqa_core.errors import ConfigError
-from medvqa_core.files import MANIFEST, atomic_folder
+from medvqa_core.errors import ConfigError, InputError, one_line
+from medvqa_core.files import MANIFEST, atomic_file, atomic_folder, writing
 from medvqa_core.json_files import plain, read_manifest, write_manifest
 from medvqa_core.progress import track
 from medvqa_hub.training.recipes import DataSettings, Recipe
@@ -33,6 +36,7 @@ from medvqa_hub.training.run import TrainingData, load_data
 from mimic_cxr_vqa.schema import CHEXPERT_LABELS
 
 KIND = "swin-labels"
+STEPS_PER_CHECKPOINT = 50  # some seconds of training; a checkpoint of the tiny encoder takes a tenth of one
 PIXEL_MEAN, PIXEL_STD = 0.485, 0.229  # of 0..1; the processor's own for the first channel
 
 
@@ -67,11 +71,13 @@ def pretrain_encoder(recipe: Recipe, data: Path, image_root: Path, out: Path, se
     model, processor = recipe.open_model(None, loaded.texts(), settings.seed)
     encoder = model.model.encoder
     train, validation = (_decode(loaded, name, processor) for name in ("train", "validation"))
-    figures = _fit(encoder, train, validation, settings)
-    with atomic_folder(out, KIND) as folder:
+    unfinished = _Unfinished(out.with_name(f".{out.name}.unfinished.pt"), plain(made), loaded.governance.private)
+    figures = _fit(encoder, train, validation, settings, unfinished)
+    with atomic_folder(out, KIND, loaded.governance.private) as folder:
         encoder.save_pretrained(folder)
         manifest = {"kind": KIND, "governance": str(loaded.governance), **made, **figures}
         write_manifest(folder, manifest, indent=2)
+    unfinished.remove()
     return manifest
 
 
@@ -122,7 +128,49 @@ class _LabelHead(nn.Module):
         return (torch.einsum("slt,stw->slw", attention, features) * self.weight).sum(-1) + self.bias
 
 
-def _fit(encoder: nn.Module, train: _Studies, validation: _Studies, settings: EncoderSettings) -> dict[str, Any]:
+@dataclass(frozen=True)
+class _Unfinished:
+    """The checkpoint of a run: what `parts` hold, the losses so far and the state of torch's random numbers.
+
+    Attributes:
+        made: what the encoder is made from; a checkpoint of anything else is not gone on from.
+    """
+
+    path: Path
+    made: dict[str, Any]
+    private: bool
+
+    def save(self, parts: dict[str, Any], losses: list[float]) -> None:
+        states = {name: part.state_dict() for name, part in parts.items()}
+        state = {"made": self.made, "losses": losses, "random": torch.get_rng_state(), **states}
+        buffer = io.BytesIO()
+        torch.save(state, buffer)
+        with atomic_file(self.path, private=self.private) as file:
+            file.write(buffer.getbuffer())
+
+    def restore(self, parts: dict[str, Any]) -> list[float]:
+        """Put the parts where the last run was; its losses, one a step. Nothing is there for a run that starts."""
+        if not self.path.is_file():
+            return []
+        try:
+            state = torch.load(self.path, weights_only=True)
+        except (OSError, RuntimeError, EOFError, ValueError, pickle.UnpicklingError) as error:
+            raise InputError(f"{self.path}: cannot be read ({one_line(error)}); delete it") from None
+        if state["made"] != self.made:
+            return []
+        for name, part in parts.items():
+            part.load_state_dict(state[name])
+        torch.set_rng_state(state["random"])
+        return state["losses"]
+
+    def remove(self) -> None:
+        with writing(self.path):
+            self.path.unlink(missing_ok=True)
+
+
+def _fit(
+    encoder: nn.Module, train: _Studies, validation: _Studies, settings: EncoderSettings, unfinished: _Unfinished
+) -> dict[str, Any]:
     rng = np.random.default_rng(settings.seed)
     head = _LabelHead(encoder.config.hidden_size, len(CHEXPERT_LABELS))
     parameters = [*encoder.parameters(), *head.parameters()]
@@ -133,9 +181,10 @@ def _fit(encoder: nn.Module, train: _Studies, validation: _Studies, settings: En
     epochs = [rng.permutation(len(train.images)) for _ in range(settings.epochs)]
     steps = [order[start : start + size] for order in epochs for start in range(0, len(order), size)]
     scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, _warm_cosine(settings.warmup_steps, len(steps)))
-    losses = []
+    parts = {"encoder": encoder, "head": head, "optimizer": optimizer, "scheduler": scheduler}
+    losses = unfinished.restore(parts)
     encoder.train()
-    for places in track(steps, "Training the encoder"):
+    for places in track(steps[len(losses) :], "Training the encoder"):
         logits = _logits(encoder, head, [train.images[place] for place in places])
         loss = nn.functional.binary_cross_entropy_with_logits(logits, train.labels[places])
         optimizer.zero_grad()
@@ -144,6 +193,8 @@ def _fit(encoder: nn.Module, train: _Studies, validation: _Studies, settings: En
         optimizer.step()
         scheduler.step()
         losses.append(loss.item())
+        if len(losses) % STEPS_PER_CHECKPOINT == 0:
+            unfinished.save(parts, losses)
     means = [round(float(np.mean(part)), 4) for part in np.array_split(losses, settings.epochs)]
     return {"loss": means, **_validate(encoder.eval(), head, validation)}
 

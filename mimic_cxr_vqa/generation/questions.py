@@ -54,7 +54,7 @@ def draw_questions(study_ids: np.ndarray, labels: np.ndarray, heart: np.ndarray,
         study_ids: (studies,) int64.
         labels: (studies, 14) int8 in the order of CHEXPERT_LABELS: 1, 0, -1 or NOT_MENTIONED.
         heart: (studies,) bool, whether the findings contain the word "heart".
-        seed: any integer; the same seed gives a study the same questions in every run.
+        seed: any integer, used whole; the same seed gives a study the same questions in every run.
     """
     values = np.concatenate([labels, np.where(heart, 1, NOT_MENTIONED).astype(np.int8)[:, None]], axis=1)
     stated = values != NOT_MENTIONED
@@ -64,7 +64,9 @@ def draw_questions(study_ids: np.ndarray, labels: np.ndarray, heart: np.ndarray,
     candidates = candidate.sum(axis=1)  # (studies,) how many categories can be drawn from
     nth_candidate = np.argsort(~candidate, axis=1, kind="stable").astype(np.int8)  # candidates first, in label order
     draws = DRAWS_PER_POSITIVE * (values == 1).sum(axis=1) * (candidates > 0)
-    keys = _mix(_mix(study_ids.astype(np.uint64)) ^ _mix(np.array([seed % 2**64], np.uint64) + _GOLDEN))
+    keys = _mix(study_ids.astype(np.uint64))
+    for word in _words(seed):
+        keys = _mix(keys ^ _mix(np.array([word], np.uint64) + _GOLDEN))
 
     for draw in range(int(draws.max(initial=0))):
         rows = np.flatnonzero(draws > draw)
@@ -131,6 +133,14 @@ def _offsets(lists: pa.ListArray) -> pa.Array:
     """Offsets of `lists` that start at 0, as `flatten()` of a sliced array does."""
     offsets = lists.offsets.to_numpy()
     return pa.array(offsets - offsets[0], pa.int32())
+
+
+def _words(seed: int) -> list[int]:
+    """The 64-bit words of `seed`, lowest first: one from 0 to 2^64 - 1; beyond that a last word says the sign."""
+    if 0 <= seed < 2**64:
+        return [seed]
+    size = abs(seed)
+    return [size >> shift & 2**64 - 1 for shift in range(0, size.bit_length(), 64)] + [1 if seed > 0 else 2]
 
 
 def _mix(x: np.ndarray) -> np.ndarray:

@@ -7,7 +7,8 @@ import pytest
 import torch
 from PIL import Image
 
-from medvqa_core.errors import ConfigError
+from medvqa_core.errors import ConfigError, InputError
+from medvqa_hub.demo import encoder as encoder_training
 from medvqa_hub.demo import training as demo_training
 from medvqa_hub.demo.curves import draw_curves
 from medvqa_hub.demo.encoder import EncoderSettings, area_under_roc
@@ -50,6 +51,51 @@ def test_the_encoder_learns_and_is_made_once(story, encoder):
     assert weights.stat().st_mtime_ns == before
     with pytest.raises(ConfigError, match="settings"):
         train_encoder(replace(story, encoder=EncoderSettings(epochs=5)))
+
+
+@pytest.mark.parametrize("stopped_at", [7, 12])
+def test_a_stopped_encoder_goes_on_to_the_same_weights(story, encoder, stopped_at, monkeypatch, tmp_path):
+    """24 steps, a checkpoint each 5: Ctrl-C at a step, then the same call."""
+    steps, logits_of = [], encoder_training._logits
+    monkeypatch.setattr(encoder_training, "STEPS_PER_CHECKPOINT", 5)
+
+    def count(encoder, *arguments):
+        if encoder.training:
+            steps.append(None)
+            if len(steps) == stopped_at:
+                raise KeyboardInterrupt
+        return logits_of(encoder, *arguments)
+
+    monkeypatch.setattr(encoder_training, "_logits", count)
+    again = replace(story, out=tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        train_encoder(again)
+    assert not (tmp_path / "encoder").exists()
+    assert train_encoder(again) == encoder
+    done_before = 5 * ((stopped_at - 1) // 5)
+    assert len(steps) == stopped_at + 24 - done_before
+    for name in ("model.safetensors", "config.json"):
+        assert (tmp_path / "encoder" / name).read_bytes() == (story.out / "encoder" / name).read_bytes()
+    assert [path.name for path in tmp_path.iterdir() if "unfinished" in path.name] == []
+
+
+def test_a_checkpoint_of_other_settings_or_broken_is_not_gone_on_from(story, monkeypatch, tmp_path):
+    monkeypatch.setattr(encoder_training, "STEPS_PER_CHECKPOINT", 1)
+    monkeypatch.setattr(encoder_training, "_validate", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    other = replace(story, out=tmp_path, encoder=replace(story.encoder, epochs=1))
+    with pytest.raises(KeyboardInterrupt):
+        train_encoder(other)
+    unfinished = tmp_path / ".encoder.unfinished.pt"
+    state = torch.load(unfinished, weights_only=True)
+    assert state["made"]["settings"]["epochs"] == 1 and len(state["losses"]) > 1
+    monkeypatch.undo()
+    longer = train_encoder(replace(other, encoder=replace(story.encoder, epochs=2)))
+    assert len(longer["loss"]) == 2 and not unfinished.exists()
+    broken = replace(other, out=tmp_path / "broken")
+    broken.out.mkdir()
+    (broken.out / ".encoder.unfinished.pt").write_bytes(b"no checkpoint")
+    with pytest.raises(InputError, match=r"\.encoder\.unfinished\.pt: cannot be read .*delete it"):
+        train_encoder(broken)
 
 
 def test_stage_one_starts_from_the_encoder_and_leaves_it(story, encoder):

@@ -50,3 +50,15 @@ def test_the_share_of_lost_draws_is_about_that_of_the_released_dataset():
     draws = DRAWS_PER_POSITIVE * ((labels == 1).sum() + heart.sum())
     lost = 1 - (index.value == NOT_MENTIONED).sum() / draws
     assert 0.0005 < lost < 0.005
+
+
+def test_a_seed_is_used_whole():
+    studies = 40
+    labels = np.full((studies, len(CHEXPERT_LABELS)), NOT_MENTIONED, np.int8)
+    labels[:, 0] = 1
+    seeds = [0, 1, 2, -1, -2, 2**64 - 1, 2**64, 2**64 + 1, 2**64 + 2, -(2**64), 2**65, 2**128, -(2**128), 2**200]
+    drawn = {
+        seed: draw_questions(np.arange(studies), labels, np.zeros(studies, bool), seed).category.tobytes()
+        for seed in seeds
+    }
+    assert len(set(drawn.values())) == len(seeds)

@@ -92,7 +92,14 @@ def mix(x: int) -> int:
 def draw_one_by_one(study_id: int, stated: dict[str, int], seed: int) -> set[tuple[str, int]]:
     """The rule again, a study at a time on lists: (category, question number) of every question."""
     golden = 0x9E3779B97F4A7C15
-    key = mix(mix(study_id) ^ mix((seed + golden) % 2**64))
+    words, rest = [abs(seed) % 2**64], abs(seed) >> 64
+    while rest:
+        words, rest = [*words, rest % 2**64], rest >> 64
+    if not 0 <= seed < 2**64:  # a last word for the sign
+        words.append(1 if seed > 0 else 2)
+    key = mix(study_id)
+    for word in words:
+        key = mix(key ^ mix((word + golden) % 2**64))
     random = (mix((key + n * golden) % 2**64) >> 32 for n in range(1, 1000))
     asked = {(category, number) for category in stated for number in range(6)}
     candidates = [c for c in CHEXPERT_LABELS if c not in stated and c != "No Finding"]
