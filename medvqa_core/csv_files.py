@@ -19,6 +19,9 @@ from medvqa_core.errors import InputError, show
 
 BLOCK_BYTES = 8 << 20
 CELL_LIMIT = 8 << 20  # characters; the standard library refuses cells of more than 128 KiB
+# pyarrow's words for a row with another number of fields. A handler of such rows would tell the same, but the reader's
+# threads may let go of that Python function while the interpreter shuts down, which aborts the process.
+_WRONG_ROW = re.compile(r"Row #(\d+): Expected (\d+) columns, got (\d+)")
 
 
 def read_csv(path: Path, columns: Mapping[str, pa.DataType]) -> pa.Table:
@@ -35,19 +38,13 @@ def iterate_csv(path: Path, columns: Mapping[str, pa.DataType]) -> Iterator[pa.R
 
     Quoted values may hold line breaks. Columns come in the order asked for.
     """
-    wrong_rows: list[csv.InvalidRow] = []
-
-    def note_wrong_row(row: csv.InvalidRow) -> str:
-        wrong_rows.append(row)
-        return "skip"  # the reader goes on to the end of its block; the error is raised below, before a row is used
-
     try:
         with pa.input_stream(str(path), compression="gzip" if path.suffix == ".gz" else None) as stream:
             reader = csv.open_csv(
                 stream,
                 # one thread: only then does pyarrow number the rows of its complaints
                 read_options=csv.ReadOptions(use_threads=False, block_size=BLOCK_BYTES),
-                parse_options=csv.ParseOptions(newlines_in_values=True, invalid_row_handler=note_wrong_row),
+                parse_options=csv.ParseOptions(newlines_in_values=True),  # no handler: see _WRONG_ROW
                 convert_options=csv.ConvertOptions(
                     column_types=dict(columns),
                     include_columns=list(columns),
@@ -56,16 +53,13 @@ def iterate_csv(path: Path, columns: Mapping[str, pa.DataType]) -> Iterator[pa.R
                     quoted_strings_can_be_null=True,
                 ),
             )
-            for batch in reader:
-                if wrong_rows:
-                    break
-                yield batch
+            yield from reader
+    except GeneratorExit:  # a stream left unfinished: at exit the names of the clause below may be gone already
+        raise
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
     except (pa.ArrowInvalid, pa.ArrowKeyError, OSError, EOFError) as error:
-        raise _explain(path, columns, wrong_rows, error) from None
-    if wrong_rows:
-        raise _explain(path, columns, wrong_rows, None)
+        raise _explain(path, columns, error) from None
 
 
 def iterate_cells(path: Path, columns: Sequence[str], first: int = 1) -> Iterator[tuple[int, dict[str, str]]]:
@@ -132,13 +126,12 @@ def column_names(path: Path) -> list[str]:
     return [name.strip('"') for name in header.split(",")]
 
 
-def _explain(
-    path: Path, columns: Mapping[str, pa.DataType], wrong_rows: list[csv.InvalidRow], error: Exception | None
-) -> InputError:
-    if wrong_rows:
-        row = wrong_rows[0]
+def _explain(path: Path, columns: Mapping[str, pa.DataType], error: Exception) -> InputError:
+    wrong_row = _WRONG_ROW.search(str(error))
+    if wrong_row:
+        number, expected, found = wrong_row.groups()
         return InputError(
-            f"{path}, row {row.number}: {row.actual_columns} fields where the header has {row.expected_columns}; "
+            f"{path}, row {number}: {found} fields where the header has {expected}; "
             "repair the row or copy the file again"
         )
     if isinstance(error, pa.ArrowKeyError):

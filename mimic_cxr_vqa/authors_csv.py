@@ -6,8 +6,9 @@ One file per split (`train*.csv`, `val*.csv`, `test*.csv`, also gzipped) with th
 aligned)`.
 
 Reading works on whole columns: no row becomes a Python object. `index` is the row number and is counted again on
-writing. An answer "error" is a reply that the authors' parser could not read, an empty one is no reply: both are
-marked `failed_reply`. The layout cannot tell an empty text from none, and "nan" is read as none.
+writing. An answer "error" is a reply that the authors' parser could not read, "error: …" what their client met in its
+place, an empty one is no reply: all are marked `failed_reply`. The layout cannot tell an empty text from none, and
+"nan" is read as none.
 """
 
 import csv
@@ -26,7 +27,7 @@ from medvqa_core.digests import digest
 from medvqa_core.errors import InputError, show
 from medvqa_core.files import atomic_file
 from mimic_cxr_vqa.answer_types import answer_types
-from mimic_cxr_vqa.question_list import QUESTION_SLUGS, QUESTION_TEXTS, QUESTIONS_PER_CATEGORY
+from mimic_cxr_vqa.question_list import QUESTION_SLUGS, QUESTION_TEXTS, QUESTIONS_PER_CATEGORY, SPELLINGS
 from mimic_cxr_vqa.schema import CATEGORIES, HEART, LABEL_VALUES, PROVENANCE_TYPE, QA_SCHEMA, category_slug
 
 COLUMNS = (
@@ -45,7 +46,9 @@ _VALUE_SPELLINGS = pa.array(["1.0", "1", "0.0", "0", "-1.0", "-1", "nan", "NaN"]
 _VALUE_NAMES = pa.array(["positive"] * 2 + ["negative"] * 2 + ["uncertain"] * 2 + ["not_mentioned"] * 2)
 # on comma-joined paths without outer blanks
 _LEAVES_ROOT = r"(^|,)(/|([^,]*/)?\.\.(/|,|$))|\\|\x00"
+_ERROR_REPLY = r"(?is)^error\s*(:.*)?$"
 _EMPTY_PATH = r"^,|,,|,$"
+_PLAIN_TEXTS = pa.array([text.lower() for text in QUESTION_TEXTS.to_pylist()])
 
 
 def read_authors_csv(path: Path, split: str, answers: Mapping[str, Any] | None = None) -> Iterator[pa.RecordBatch]:
@@ -203,8 +206,13 @@ def _null_empty_views(views: pa.ListArray) -> pa.ListArray:
 
 
 def _qa_ids(study: pa.Array, question: pa.Array, category: pa.Array) -> pa.Array:
-    """`s50414267-pleural_effusion-3`; a question that is not among the 90 gets a hash of its text for a number."""
+    """`s50414267-pleural_effusion-3`; a question that is not among the 90 gets a hash of its text for a number.
+
+    Case and blanks aside, and with the released spellings of some (`question_list.SPELLINGS`).
+    """
     text = pc.index_in(question, QUESTION_TEXTS)
+    if text.null_count:
+        text = pc.fill_null(text, pc.index_in(_plain(question), _PLAIN_TEXTS))
     slug = QUESTION_SLUGS.take(text)
     unknown = pc.or_kleene(pc.is_null(text), pc.not_equal(pc.divide(text, QUESTIONS_PER_CATEGORY), category))
     if pc.any(unknown).as_py():
@@ -214,10 +222,17 @@ def _qa_ids(study: pa.Array, question: pa.Array, category: pa.Array) -> pa.Array
     return pc.binary_join_element_wise(study, slug, "-")
 
 
+def _plain(question: pa.Array) -> pa.Array:
+    """Questions in lower case with single blanks, in the bank's spelling. Each distinct text is looked at once."""
+    encoded = pc.dictionary_encode(question)
+    texts = [" ".join((text or "").lower().split()) for text in encoded.dictionary.to_pylist()]
+    return pa.array([SPELLINGS.get(text, text) for text in texts], pa.string()).take(encoded.indices)
+
+
 def _provenance(answer: pa.Array, answers: Mapping[str, Any]) -> pa.StructArray:
     """What is known of the answers; the layout has no column for attempts and lint rules."""
     rows = len(answer)
-    failed = pc.or_(pc.is_in(answer, pa.array(["error", ""])), pc.utf8_is_space(answer)).to_numpy(False)
+    failed = _is_failure(answer).to_numpy(False)
     offsets = pa.array(np.concatenate([[0], np.cumsum(failed)]).astype(np.int32))
     lint = pa.ListArray.from_arrays(offsets, pa.repeat(FAILED_REPLY, int(failed.sum())))
     columns = [
@@ -225,6 +240,17 @@ def _provenance(answer: pa.Array, answers: Mapping[str, Any]) -> pa.StructArray:
         for field in PROVENANCE_TYPE
     ]
     return pa.StructArray.from_arrays(columns, fields=list(PROVENANCE_TYPE))
+
+
+def _is_failure(answer: pa.Array) -> pa.BooleanArray:
+    """Where an answer is "error", "Error: Connection refused" and the like, or nothing but blanks."""
+    failed = pc.or_(pc.equal(answer, ""), pc.utf8_is_space(answer))
+    starting = pc.starts_with(answer, "error")
+    for spelling in ("Error", "ERROR"):  # a regular expression over all answers would cost as much as reading them
+        starting = pc.or_(starting, pc.starts_with(answer, spelling))
+    if not pc.any(starting).as_py():
+        return failed
+    return pc.or_(failed, pc.and_(starting, pc.match_substring_regex(answer, _ERROR_REPLY)))
 
 
 def _authors_row(index: int, row: dict) -> tuple[str, ...]:

@@ -26,7 +26,7 @@ from mimic_cxr_vqa.authors_csv import ReplyFilter
 from mimic_cxr_vqa.card import HUB_SPLITS
 from mimic_cxr_vqa.image_files import ImageFiles
 from mimic_cxr_vqa.parquet_files import read_table
-from mimic_cxr_vqa.row_checks import RowChecks
+from mimic_cxr_vqa.row_checks import RowChecks, check_policy
 from mimic_cxr_vqa.schema import QA_SCHEMA, QUESTION_SCHEMA
 from mimic_cxr_vqa.study_rows import STUDY_ROW_SCHEMA, group_by_study, whole_studies
 from mimic_cxr_vqa.workspace import SAMPLE_DIR
@@ -44,6 +44,8 @@ class MimicCxrVqaConfig(datasets.BuilderConfig):
             a row is read; without it `images` holds the paths. Default: the variable MIMIC_CXR_JPG_ROOT.
         missing_images: `error`, `skip` the row, or `none` in the image's place; counted in the log.
         failed_answers: `drop` or `keep` the authors' rows whose reply could not be parsed (answer "error").
+        duplicates: of a question that occurs twice keep the `first` row and count the others, or raise an `error`.
+            Default: `first` for the authors' files, `error` for a release of ours.
         fingerprint: of the release's content, so that a rebuilt release is not served from the cache. Set by the
             builder.
     """
@@ -51,6 +53,7 @@ class MimicCxrVqaConfig(datasets.BuilderConfig):
     image_root: str | None = None
     missing_images: str = "error"
     failed_answers: str = "drop"
+    duplicates: str | None = None
     fingerprint: str = ""
 
 
@@ -91,6 +94,7 @@ class MimicCxrVqa(datasets.ArrowBasedBuilder):
             make_folder(Path(self._output_dir).parent, private=True)  # report text is written into it
         if self.config.failed_answers not in ("drop", "keep"):
             raise ConfigError(f"failed_answers={self.config.failed_answers!r}: allowed are drop and keep")
+        check_policy(self.config.duplicates or self.release.duplicates)
 
     def _info(self) -> datasets.DatasetInfo:
         source = self.release.manifest.get("source", "the authors' release")
@@ -121,26 +125,35 @@ class MimicCxrVqa(datasets.ArrowBasedBuilder):
         return generators
 
     def _generate_tables(self, split: str, shards: list[tuple[str, str | None]]) -> Iterator[tuple[Key, pa.Table]]:
-        checks = RowChecks(self.patients)  # of this pass: a stream can be read many times, and in part
+        # of this pass: a stream can be read many times, and in part
+        checks = RowChecks(self.patients, self.config.duplicates or self.release.duplicates)
         where = ", ".join(file for file, _ in shards)
         tables, replies = 0, ReplyFilter()
         try:
             for shard, (file, studies) in enumerate(shards):
-                rows = self._checked(self.release.iterate(split, Path(file)), checks)
+                rows = self.release.iterate(split, Path(file))
                 if self.config.failed_answers == "drop" and self.config.name != "questions":
-                    rows = replies.keep(rows)
+                    rows = replies.keep(rows)  # before the checks: a failure repeated with success is no repeated row
+                rows = map(checks.add, rows)
                 for number, table in enumerate(self._tables(rows, studies)):
                     tables += 1
                     yield Key(shard, number), self.images.resolve(table) if self.images else table
             if not tables:
                 raise InputError(f"{where}: no row in it; remove the file or copy it again")
             checks.finish_split(split, where)
+        except GeneratorExit:  # a stream left unfinished: at exit the names of the clause below may be gone already
+            raise
         except MedvqaError as error:
             raise LoadingError(one_line(error)) from None
         if replies.left_out:
             logger.warning(
                 f"{HUB_SPLITS[split]}: {replies.left_out} rows left out: their reply could not be parsed "
                 "(failed_answers='keep' keeps them)"
+            )
+        if checks.left_out:
+            logger.warning(
+                f"{HUB_SPLITS[split]}: {checks.left_out} rows left out: their question stands there before "
+                "(duplicates='error' makes it an error)"
             )
         if self.images:
             if self.images.counts["missing"]:
@@ -160,16 +173,15 @@ class MimicCxrVqa(datasets.ArrowBasedBuilder):
             for batch in rows:
                 yield pa.Table.from_batches([batch])
 
-    def _checked(self, batches: Iterable[pa.RecordBatch], checks: RowChecks) -> Iterator[pa.RecordBatch]:
-        """`batches`, with every row noted for the checks."""
-        for batch in batches:
-            checks.add(batch)
-            yield batch
-
     def _prepare_split(self, split_generator, file_format="arrow", num_proc=None, max_shard_size=None) -> None:
         if self.release.kind == "csv":
             num_proc = None  # its checks need to see all rows; parsing runs in a thread of its own anyway
         super()._prepare_split(split_generator, file_format, num_proc=num_proc, max_shard_size=max_shard_size)
+        if not split_generator.split_info.num_examples and self.images:  # else `datasets` says that there is no data
+            raise LoadingError(
+                f"{split_generator.name}: all rows are left out, none has its images below {self.images.root}; "
+                "check image_root, or pass missing_images='none'"
+            )
 
     def download_and_prepare(self, *args, **kwargs) -> None:
         if self.config.image_root and self.config.missing_images != "error" and os.path.exists(self._output_dir):

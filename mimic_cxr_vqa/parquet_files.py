@@ -34,5 +34,7 @@ def iterate_parquet(path: Path, rows: int = 65536, columns: list[str] | None = N
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
             yield from file.iter_batches(batch_size=rows, columns=columns)
+    except GeneratorExit:  # a stream left unfinished: at exit the names of the clause below may be gone already
+        raise
     except (OSError, pa.ArrowInvalid) as error:
         raise InputError(f"{path}: cannot be read ({error}); run the step that writes it again") from None

@@ -134,4 +134,6 @@ QUESTIONS: dict[str, tuple[str, ...]] = {
 QUESTIONS_PER_CATEGORY = 6
 # Question k of category c is entry 6 c + k of both arrays.
 QUESTION_TEXTS = pa.array([question for category in CATEGORIES for question in QUESTIONS[category]])
+# spellings in the authors' files that differ by more than case -> Appendix A's, both in lower case
+SPELLINGS = {"is there any findings in the image?": "is there any finding in the image?"}
 QUESTION_SLUGS = pa.array([f"{category_slug(c)}-{n + 1}" for c in CATEGORIES for n in range(QUESTIONS_PER_CATEGORY)])

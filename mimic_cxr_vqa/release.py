@@ -5,6 +5,7 @@ dataset (the builder, statistics, conversion) goes through the `Release` that it
 """
 
 import json
+import logging
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -28,9 +29,11 @@ from mimic_cxr_vqa.schema import SPLITS
 from mimic_cxr_vqa.sources import check_splits, check_unique
 from mimic_cxr_vqa.workspace import FORMAT, RELEASE_KIND, Workspace
 
+_log = logging.getLogger(__name__)
 RELEASE_VARIABLE = "MIMIC_CXR_VQA_DIR"
 IMAGE_VARIABLE = "MIMIC_CXR_JPG_ROOT"
 CSV_KIND = "authors-csv"
+_RELEASED_NAME = "generated_questions_answers_"
 _SPLIT_PREFIXES = {"train": "train", "validate": "val", "test": "test"}  # of the authors' file names
 
 
@@ -61,11 +64,16 @@ class Release:
             return (batch.filter(pc.equal(batch["split"], split)) for batch in iterate_parquet(file))
         return iterate_parquet(file)
 
+    @property
+    def duplicates(self) -> str:
+        """What is done where a question occurs twice: the authors' files hold such (an LLM's echo), ours must not."""
+        return "first" if self.kind == "csv" else "error"
+
     def iterate_all(self) -> Iterator[pa.RecordBatch]:
-        """The rows of all splits, with answers.
+        """The rows of all splits, with answers; of repeated questions in the authors' layout the first row.
 
         Raises:
-            InputError: a question occurs twice or a patient is in two splits; names the files.
+            InputError: a question of ours occurs twice or a patient is in two splits; names the files.
         """
         patients: dict = {}
         for split in self.files:
@@ -75,12 +83,14 @@ class Release:
         """The rows of one split, as `iterate_all`; `patients` is shared by the splits of one pass (see RowChecks)."""
         if self.kind == "questions":
             raise InputError(f"{self.folder} has questions but no answers; run medvqa-hub cxr answer and release first")
-        checks = RowChecks(patients)
+        checks = RowChecks(patients, self.duplicates)
         for file in self.files[split]:
             for batch in self.iterate(split, file):
-                checks.add(batch)
-                yield batch
-        checks.finish_split(split, ", ".join(map(str, self.files[split])))
+                yield checks.add(batch)
+        where = ", ".join(map(str, self.files[split]))
+        checks.finish_split(split, where)
+        if checks.left_out:
+            _log.warning("%s: %d repeated rows left out (their question stands there before)", where, checks.left_out)
 
 
 def open_release(folder: Path) -> Release:
@@ -261,10 +271,14 @@ def _release(
 
 
 def _csv_files(folder: Path) -> dict[str, list[Path]]:
-    """`train*.csv`, `val*.csv`, `test*.csv`, plain or gzipped; several files of a split are read in order of name."""
+    """`train*.csv`, `val*.csv`, `test*.csv`, plain or gzipped; several files of a split are read in order of name.
+
+    The authors' scripts name them `generated_questions_answers_train_all.csv` too.
+    """
     found = {}
     for split, prefix in _SPLIT_PREFIXES.items():
-        paths = sorted(p for p in folder.glob(f"{prefix}*") if p.name.endswith((".csv", ".csv.gz")))
+        named = [path for start in ("", _RELEASED_NAME) for path in folder.glob(f"{start}{prefix}*")]
+        paths = sorted(path for path in named if path.name.endswith((".csv", ".csv.gz")))
         if paths:
             found[split] = paths
     return found

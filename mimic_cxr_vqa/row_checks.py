@@ -7,9 +7,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from medvqa_core.errors import InputError
+from medvqa_core.errors import ConfigError, InputError
 from mimic_cxr_vqa.question_list import QUESTION_SLUGS
 
+DUPLICATES = ("error", "first")  # what is done where a question occurs twice
 _CODES_PER_STUDY = 128  # more than the 90 questions: study * 128 + question is one integer per question
 
 
@@ -20,28 +21,61 @@ class RowChecks:
 
     Args:
         patients: split -> its patients, shared by several passes over the same dataset; finished splits are added.
+        duplicates: `error` where a question occurs twice, or `first`: `add` leaves out all but its first row.
+
+    Attributes:
+        left_out: repeated rows that `first` has left out.
     """
 
-    def __init__(self, patients: dict[str, np.ndarray] | None = None) -> None:
+    def __init__(self, patients: dict[str, np.ndarray] | None = None, duplicates: str = "error") -> None:
+        self._keep_first = check_policy(duplicates) == "first"
+        self.left_out = 0
         self._questions: list[np.ndarray] = []
+        self._places: dict[int, list[int]] = {}  # study -> the entries of _questions that it is in (`first` alone)
         self._others: set[str] = set()  # ids of questions that are not among the 90
         self._subjects: list[np.ndarray] = []
         self._finished = {} if patients is None else patients
 
-    def add(self, rows: pa.RecordBatch | pa.Table) -> None:
-        """Note the rows of one batch (any schema with qa_id, study_id and subject_id)."""
+    def add(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Note the rows of one batch (any schema with qa_id, study_id and subject_id); returns those that are kept.
+
+        Raises:
+            InputError: a question that is not among the 90 occurs twice (the others are found by `finish_split`).
+        """
         study = rows["study_id"].to_numpy()
         ids = rows["qa_id"]
         slug = pc.ascii_ltrim(pc.utf8_slice_codeunits(ids, 1), "0123456789-")  # s50414267-edema-1 -> edema-1
         code = pc.fill_null(pc.index_in(slug, QUESTION_SLUGS), -1).to_numpy()
         known = code >= 0
-        self._questions.append(study[known] * _CODES_PER_STUDY + code[known])
-        self._subjects.append(np.unique(rows["subject_id"].to_numpy()))
+        questions = study * _CODES_PER_STUDY + code
+        repeated = np.zeros(len(rows), bool)
         for position in np.flatnonzero(~known):
             qa_id = ids[position].as_py()
-            if qa_id in self._others:
+            repeated[position] = qa_id in self._others
+            if repeated[position] and not self._keep_first:
                 raise InputError(f"qa_id {qa_id!r} occurs twice; remove the repeated row")
             self._others.add(qa_id)
+        if self._keep_first:
+            repeated |= known & self._seen_before(study, questions, known)
+        self._questions.append(questions[known & ~repeated])
+        self._subjects.append(np.unique(rows["subject_id"].to_numpy()))
+        if not repeated.any():
+            return rows
+        self.left_out += int(repeated.sum())
+        return rows.filter(pa.array(~repeated))
+
+    def _seen_before(self, study: np.ndarray, questions: np.ndarray, known: np.ndarray) -> np.ndarray:
+        """Where a question occurs earlier: in this batch, or in one that has its study too (few are in two)."""
+        first = np.zeros(len(questions), bool)
+        first[np.unique(np.where(known, questions, -1), return_index=True)[1]] = True
+        earlier: set[int] = set()
+        for name in np.unique(study).tolist():
+            places = self._places.setdefault(name, [])
+            earlier.update(places)
+            places.append(len(self._questions))
+        if not earlier:
+            return ~first
+        return ~first | np.isin(questions, np.concatenate([self._questions[place] for place in earlier]))
 
     def finish_split(self, split: str, where: str = "") -> None:
         """Check the rows added since the last split.
@@ -52,7 +86,9 @@ class RowChecks:
         Raises:
             InputError: a question occurs twice, or a patient is in an earlier split too.
         """
-        questions = np.sort(np.concatenate(self._questions or [np.zeros(0, np.int64)]))
+        # what `first` left out is not here to be found
+        parts = [] if self._keep_first else self._questions
+        questions = np.sort(np.concatenate(parts or [np.zeros(0, np.int64)]))
         twice = questions[1:][questions[1:] == questions[:-1]]
         if len(twice):
             study, code = divmod(int(twice[0]), _CODES_PER_STUDY)
@@ -66,7 +102,14 @@ class RowChecks:
             if len(shared) and other != split:
                 raise leakage(shared[0], [other, split], len(shared), where)
         self._finished[split] = np.union1d(subjects, self._finished.get(split, subjects))
-        self._questions, self._subjects, self._others = [], [], set()
+        self._questions, self._places, self._subjects, self._others = [], {}, [], set()
+
+
+def check_policy(duplicates: str) -> str:
+    """`duplicates`, if it is one of DUPLICATES. Raises ConfigError."""
+    if duplicates not in DUPLICATES:
+        raise ConfigError(f"duplicates={duplicates!r}: allowed are {' and '.join(DUPLICATES)}")
+    return duplicates
 
 
 def leakage(patient: int, splits: list[str], patients: int, where: str = "") -> InputError:

@@ -12,7 +12,7 @@ from rows import qa_batch, qa_row
 from medvqa_core.errors import InputError, OutputError
 from mimic_cxr_vqa.answer_types import answer_type
 from mimic_cxr_vqa.authors_csv import FAILED_REPLY, ReplyFilter, read_authors_csv, write_authors_csv
-from mimic_cxr_vqa.question_list import QUESTIONS
+from mimic_cxr_vqa.question_list import QUESTION_TEXTS, QUESTIONS, SPELLINGS
 from mimic_cxr_vqa.schema import CATEGORIES, QA_SCHEMA, category_slug
 
 # --- reading
@@ -37,16 +37,17 @@ def test_rows_are_read_as_the_layout_means_them(tmp_path, name):
 
 
 def test_an_unreadable_reply_is_flagged_and_nothing_else_is(tmp_path):
-    answers = ["error", "", " ", "An error of technique.", "Error", "none"]
+    failures = ["error", "", " ", "Error", "error: Connection refused", "ERROR : 503\nno body", "Error:"]
+    answers = [*failures, "An error of technique.", "none", "errors of projection are seen", "Error-prone view"]
     path = save(tmp_path / "train.csv", HEADER)
     with open(path, "a") as file:
         for n, answer in enumerate(answers):
             file.write(f'{n},p90000001,s95000001,Is Edema observed?,"{answer}",Edema,1.0,,,\n')
     (batch,) = read_authors_csv(path, "train")
-    assert [row["provenance"]["lint"] for row in batch.to_pylist()] == [[FAILED_REPLY]] * 3 + [[]] * 3
+    assert [row["provenance"]["lint"] for row in batch.to_pylist()] == [[FAILED_REPLY]] * 7 + [[]] * 4
     replies = ReplyFilter()
     (kept,) = replies.keep([batch])
-    assert kept.equals(batch.slice(3)) and replies.left_out == 3
+    assert kept.equals(batch.slice(7)) and replies.left_out == 7
     assert batch["answer"].to_pylist() == answers
 
 
@@ -155,3 +156,32 @@ def test_a_place_that_cannot_be_written_is_an_output_error(tmp_path):
 def test_credentialed_rows_are_the_owner_s_alone(tmp_path):
     write_authors_csv(tmp_path / "a.csv", [qa_batch(qa_row())], private=True)
     assert (tmp_path / "a.csv").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize(
+    ("label", "question", "name"),
+    [
+        ("Edema", "is edema observed?", "edema-1"),
+        ("Edema", "  Is  EDEMA observed? ", "edema-1"),
+        ("No Finding", "Is there any findings in the image?", "no_finding-2"),
+        ("No Finding", "is there any findings in the image?", "no_finding-2"),
+        ("Support Devices", "What Types of Support Devices are present?", "support_devices-2"),
+    ],
+)
+def test_questions_in_other_case_and_spelling_find_their_number(tmp_path, label, question, name):
+    (row,) = read(save(tmp_path / "train.csv", f"{HEADER}0,p90000001,s95000001,{question},Yes,{label},1.0,,,\n"))
+    assert (row["qa_id"], row["question"]) == (f"s95000001-{name}", question)
+
+
+@pytest.mark.parametrize(
+    ("label", "question"), [("Edema", "Is Fracture observed?"), ("Fracture", "is edema observed?")]
+)
+def test_a_question_of_another_category_or_none_has_a_hash(tmp_path, label, question):
+    (row,) = read(save(tmp_path / "train.csv", f"{HEADER}0,p90000001,s95000001,{question},Yes,{label},1.0,,,\n"))
+    assert row["qa_id"].startswith(f"s95000001-{label.lower()}-x")
+
+
+def test_no_two_questions_are_alike_but_for_case():
+    texts = [text.lower() for text in QUESTION_TEXTS.to_pylist()]
+    assert len(set(texts)) == len(texts) and set(SPELLINGS.values()) <= set(texts)
+    assert not set(SPELLINGS) & set(texts)

@@ -306,15 +306,38 @@ class TestAuthorsCsv:
         with pytest.raises(LoadingError, match="test.csv: no row in it"):
             load_dataset(NAME, data_dir=str(authors_folder))
 
-    def test_repeated_question(self, authors_folder, tmp_path):
+    def test_repeated_question(self, authors_folder, tmp_path, caplog):
         path = authors_folder / "test.csv"
         lines = path.read_text().splitlines(keepends=True)
         path.write_text("".join([*lines, lines[-1]]))
-        with pytest.raises(InputError, match="test.csv: qa_id 's95.* occurs twice"):
-            export_authors_csv(open_release(authors_folder), tmp_path / "again")
-        assert not (tmp_path / "again").exists()
         with pytest.raises(LoadingError, match="test.csv: qa_id 's95.* occurs twice"):
-            load_dataset(NAME, data_dir=str(authors_folder))
+            load_dataset(NAME, data_dir=str(authors_folder), duplicates="error")
+        with pytest.raises(ConfigError, match="duplicates='all': allowed are error and first"):
+            load_dataset(NAME, data_dir=str(authors_folder), duplicates="all")
+        rows = load_dataset(NAME, data_dir=str(authors_folder), split="test")
+        assert len(rows) == len(lines) - 1 and len(set(rows["qa_id"])) == len(rows)
+        assert "1 rows left out: their question stands there before" in caplog.text
+        assert export_authors_csv(open_release(authors_folder), tmp_path / "again")["test"] == len(rows)
+        assert "1 repeated rows left out" in caplog.text
+
+    def test_a_failure_that_was_repeated_with_success_is_no_repeated_row(self, authors_folder, caplog):
+        path = authors_folder / "test.csv"
+        with open(path, newline="") as file:
+            header, first, *others = list(csv.reader(file))
+        failed = [*first[:4], "error: Connection refused", *first[5:]]
+        with open(path, "w", newline="") as file:
+            csv.writer(file).writerows([header, failed, first, *others])
+        rows = load_dataset(NAME, data_dir=str(authors_folder), split="test")
+        assert rows[0]["answer"] == first[4] and len(rows) == 1 + len(others)
+        assert "1 rows left out: their reply could not be parsed" in caplog.text
+
+    @pytest.mark.parametrize("end", [".csv", "_all.csv", "_all_small.csv"])
+    def test_the_names_of_the_authors_scripts_are_found(self, authors_folder, end):
+        before = {name: len(split) for name, split in load_dataset(NAME, data_dir=str(authors_folder)).items()}
+        for name in ("train", "val", "test"):
+            split = "validate" if name == "val" else name
+            (authors_folder / f"{name}.csv").rename(authors_folder / f"generated_questions_answers_{split}{end}")
+        assert {name: len(split) for name, split in load_dataset(NAME, data_dir=str(authors_folder)).items()} == before
 
     def test_patient_in_two_splits(self, authors_folder):
         train = (authors_folder / "train.csv").read_text().splitlines(keepends=True)
@@ -444,3 +467,27 @@ def test_sample_is_what_the_sample_writer_writes(tmp_path):
 def test_unknown_configuration_names_the_known_ones(sharded):
     with pytest.raises(ValueError, match="'everything' not found.*sample"):
         load_dataset(NAME, "everything", data_dir=str(sharded.workspace.root))
+
+
+@pytest.mark.parametrize("name", ["default", "studies", "questions"])
+@pytest.mark.parametrize("kind", ["parquet", "csv"])
+def test_a_stream_left_unfinished_says_nothing_at_exit(sharded, tmp_path, kind, name):
+    folder = sharded.workspace.root
+    if kind == "csv":
+        export_authors_csv(open_release(folder), tmp_path / "csv")
+        folder = tmp_path / "csv"
+    code = (
+        "from datasets import load_dataset\nimport mimic_cxr_vqa\n"
+        f"rows = load_dataset('{NAME}', '{name}', data_dir={str(folder)!r}, streaming=True, split='train')\n"
+        "stream = iter(rows)\nprint(next(stream)['study_id'])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout[:1], done.stderr) == (0, "9", "")
+
+
+@pytest.mark.parametrize("processes", [None, 2])
+def test_all_images_gone_is_said_in_our_words(sharded, tmp_path, processes):
+    (tmp_path / "files").mkdir()
+    options = {"data_dir": str(sharded.workspace.root), "image_root": str(tmp_path), "missing_images": "skip"}
+    with pytest.raises(LoadingError, match="train: all rows are left out, none has its images below .*files; check"):
+        load_dataset(NAME, **options, num_proc=processes)

@@ -2,9 +2,11 @@
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from rows import FIRST_STUDY, FIRST_SUBJECT, qa_batch, qa_row
 
-from medvqa_core.errors import InputError
+from medvqa_core.errors import ConfigError, InputError
 from mimic_cxr_vqa.question_list import QUESTION_SLUGS
 from mimic_cxr_vqa.row_checks import RowChecks
 
@@ -74,3 +76,36 @@ def test_tables_of_several_chunks_are_checked_too():
     checks.add(pa.Table.from_batches([qa_batch(qa_row(0)), qa_batch(qa_row(1), qa_row(0))]))
     with pytest.raises(InputError, match=f"s{FIRST_STUDY}-edema-1"):
         checks.finish_split("train")
+
+
+def kept_rows(*batches: list[dict], policy: str = "first") -> tuple[list[tuple], int]:
+    checks = RowChecks(duplicates=policy)
+    kept = [(row["qa_id"], row["answer"]) for rows in batches for row in checks.add(qa_batch(*rows)).to_pylist()]
+    checks.finish_split("train")
+    return kept, checks.left_out
+
+
+def test_of_a_repeated_question_the_first_row_is_kept_and_the_others_counted():
+    first, echo = qa_row(0, answer="first"), qa_row(0, answer="echo")
+    other, unknown = qa_row(0, "edema-2"), qa_row(1, UNKNOWN)
+    expected = [(row["qa_id"], row["answer"]) for row in (first, other, unknown)]
+    assert kept_rows([first, echo, other, unknown]) == (expected, 1)  # in a batch
+    assert kept_rows([first], [echo, other, unknown]) == (expected, 1)  # in the next
+    assert kept_rows([first], [qa_row(7)], [other, echo], [unknown, unknown, echo])[1] == 3  # after others
+    assert kept_rows([first], [first], [first])[0] == [(first["qa_id"], "first")]
+    assert kept_rows([first, other], [unknown]) == (expected, 0)
+    with pytest.raises(InputError, match="occurs twice"):
+        kept_rows([first], [echo], policy="error")
+    with pytest.raises(ConfigError, match="duplicates='last': allowed are error and first"):
+        RowChecks(duplicates="last")
+
+
+@given(st.lists(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 3)), max_size=6), min_size=1, max_size=5))
+def test_first_keeps_what_a_dictionary_would_keep(batches):
+    rows = [
+        [qa_row(n, f"edema-{k}", answer=str((b, i))) for i, (n, k) in enumerate(part)] for b, part in enumerate(batches)
+    ]
+    expected: dict[str, str] = {}
+    for row in (row for part in rows for row in part):
+        expected.setdefault(row["qa_id"], row["answer"])
+    assert dict(kept_rows(*rows)[0]) == expected and len(kept_rows(*rows)[0]) == len(expected)
