@@ -26,6 +26,17 @@ class Flagged(StrEnum):
     drop = "drop"
 
 
+class Labels(StrEnum):
+    text = "text"
+    mesh = "mesh"
+    both = "both"
+
+
+class AnswerFrom(StrEnum):
+    findings = "findings"
+    both = "findings+impression"
+
+
 class ReportStore(StrEnum):
     folder = "folder"
     zip = "zip"
@@ -70,6 +81,9 @@ def questions(
     source: Annotated[SourceName, typer.Option(help="Where the studies come from.")] = SourceName.physionet,
     reports: Annotated[Path | None, typer.Option(help="Folder of MIMIC-CXR or its reports zip; default: root.")] = None,
     labeler: Annotated[str, typer.Option(help="Label table: chexpert or negbio.")] = "chexpert",
+    labels: Annotated[
+        Labels, typer.Option(help="Open-i: labels of the text, of the MeSH annotation, or text filled from MeSH.")
+    ] = Labels.text,
     seed: Annotated[int, typer.Option(help="Seed of the balancing draws.")] = 0,
     encoding: Annotated[str, typer.Option(help="Encoding of the report texts.")] = "utf-8",
     sections: Annotated[
@@ -84,7 +98,7 @@ def questions(
     if source is SourceName.openi:
         from mimic_cxr_vqa.sources.openi import read_studies
 
-        study_set = read_studies(root)
+        study_set = read_studies(root, labels.value)
     else:
         from mimic_cxr_vqa.sources.physionet import read_studies
 
@@ -112,6 +126,9 @@ def answer(
     ] = False,
     limit: Annotated[int | None, typer.Option(help="Answer the first so many studies only.", min=1)] = None,
     retry_failed: Annotated[bool, typer.Option(help="Ask failed questions again.")] = False,
+    answer_from: Annotated[
+        AnswerFrom, typer.Option(help="Sections that are answered from; the paper's is findings.")
+    ] = AnswerFrom.findings,
 ) -> None:
     """Answer the questions; a stopped run goes on where it was."""
     from medvqa_core.llm.engines import load_engine
@@ -129,7 +146,7 @@ def answer(
         chosen = connect(endpoint, workspace.governance(), model, prompt, size, slots, wait, i_run_this_server)
     else:
         chosen = load_engine(ENGINES, engine)
-    counts = answer_questions(workspace, chosen, retry_failed, limit=limit)
+    counts = answer_questions(workspace, chosen, retry_failed, limit=limit, answer_from=answer_from.value)
     if not counts["asked"]:
         typer.echo("every question has an answer already; nothing was asked")
     _echo_counts(counts)

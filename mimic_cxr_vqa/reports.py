@@ -251,13 +251,13 @@ def _unclaimed_text(sections: list[Section], rules: set[str]) -> str | None:
         return None
     if last.kind not in ("preamble", "final report"):
         paragraphs = paragraphs[1:]  # the first belongs to the heading
-    kept = [paragraph for paragraph in paragraphs if not _is_title(paragraph)]
-    if any(map(_is_title, paragraphs)):
+    kept = [paragraph for paragraph in paragraphs if not is_title(paragraph)]
+    if any(map(is_title, paragraphs)):
         rules.add("title left out")
     return _fold(" ".join(kept))
 
 
-def _is_title(paragraph: str) -> bool:
+def is_title(paragraph: str) -> bool:
     """Whether a paragraph names the examination and says nothing: all its words are those of titles."""
     words = _WORD.findall(paragraph.lower())
     return bool(words) and _TITLE_WORDS.issuperset(words) and bool(_VIEW.search(paragraph.upper()))

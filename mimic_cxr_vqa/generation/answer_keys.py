@@ -22,7 +22,7 @@ from medvqa_core.json_files import plain
 from medvqa_core.progress import track
 from medvqa_core.runs.predictions import ANSWERS, PredictionStore
 from medvqa_core.store import content_key
-from mimic_cxr_vqa.generation.engines import AnswerRequest, check_settings
+from mimic_cxr_vqa.generation.engines import AS_CONTEXT, AS_TEXT, IMPRESSION, AnswerRequest, check_settings
 from mimic_cxr_vqa.parquet_files import iterate_parquet
 from mimic_cxr_vqa.workspace import Workspace
 
@@ -43,29 +43,45 @@ def open_answers(workspace: Workspace, governance: Governance) -> PredictionStor
 
 def request_key(request: AnswerRequest, settings: Mapping[str, Any]) -> str:
     """Content key of a request: its texts, its id and the settings. Any change of these makes it a new question."""
+    context = {} if request.impression is None else {"impression_text": request.impression}
     return content_key(
         qa_id=request.qa_id,
         question=request.question,
         indication=request.indication,
         findings=request.findings,
+        **context,
         **settings,
     )
 
 
-def iterate_requests(workspace: Workspace) -> Iterator[list[AnswerRequest]]:
-    """The questions of one study after another, with the study's report text."""
-    columns = ["study_id", "findings"]
-    findings: dict[int, str] = {}
+def iterate_requests(workspace: Workspace, impression: str | None = None) -> Iterator[list[AnswerRequest]]:
+    """The questions of one study after another, with the text that they are answered from.
+
+    Args:
+        impression: where the report's impression goes: into the request's own field (`AS_CONTEXT`), to the findings
+            (`AS_TEXT`), or nowhere.
+    """
+    columns = ["study_id", "findings", "impression"]
+    texts: dict[int, tuple[str, str | None]] = {}
     for batch in iterate_parquet(workspace.questions / "studies.parquet", columns=columns):
-        findings.update(zip(*(batch[name].to_pylist() for name in columns), strict=True))
+        for study_id, *sections in zip(*(batch[name].to_pylist() for name in columns), strict=True):
+            texts[study_id] = _texts(*sections, impression)
     columns = ["study_id", "qa_id", "category", "question", "indication"]
     batches = iterate_parquet(workspace.questions / "questions.parquet", columns=columns)
     rows = chain.from_iterable(zip(*(batch[name].to_pylist() for name in columns), strict=True) for batch in batches)
     for study_id, group in groupby(rows, key=lambda row: row[0]):
+        text, context = texts[study_id]
         yield [
-            AnswerRequest(qa_id, study_id, category, question, indication, findings[study_id])
+            AnswerRequest(qa_id, study_id, category, question, indication, text, impression=context)
             for _, qa_id, category, question, indication in group
         ]
+
+
+def _texts(findings: str, concluded: str | None, impression: str | None) -> tuple[str, str | None]:
+    """The text to answer from, and what goes along."""
+    if impression == AS_TEXT and findings and concluded:  # a full stop keeps the sentences apart
+        return f"{findings}{'' if findings.rstrip().endswith(('.', '!', '?')) else '.'} {concluded}", None
+    return findings, concluded if impression == AS_CONTEXT else None
 
 
 def answer_keys(workspace: Workspace, settings: Mapping[str, Any], save: bool = True) -> pa.Table:
@@ -84,7 +100,8 @@ def answer_keys(workspace: Workspace, settings: Mapping[str, Any], save: bool = 
     if kept is not None:
         return kept
     columns: list[pa.RecordBatch] = []
-    for study in track(iterate_requests(workspace), "Finding keys", total=workspace.studies_with_questions()):
+    studies = iterate_requests(workspace, settings.get(IMPRESSION))
+    for study in track(studies, "Finding keys", total=workspace.studies_with_questions()):
         ids, keys = [r.qa_id for r in study], [bytes.fromhex(request_key(r, settings)) for r in study]
         columns.append(pa.record_batch([pa.array(ids, pa.string()), pa.array(keys, pa.binary(16))], schema=_SCHEMA))
     table = pa.Table.from_batches(columns, _SCHEMA).combine_chunks()

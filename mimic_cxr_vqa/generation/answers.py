@@ -21,7 +21,13 @@ from medvqa_core.progress import track
 from medvqa_core.runs.asking import ask_all
 from medvqa_core.runs.predictions import ANSWERS, PredictionStore
 from mimic_cxr_vqa.generation.answer_keys import answer_keys, hex_keys, iterate_requests, open_answers
-from mimic_cxr_vqa.generation.engines import AnswerRequest, check_settings
+from mimic_cxr_vqa.generation.engines import (
+    ANSWER_FROM,
+    IMPRESSION,
+    AnswerRequest,
+    answer_from_settings,
+    check_settings,
+)
 from mimic_cxr_vqa.generation.lint import lint
 from mimic_cxr_vqa.workspace import Workspace
 
@@ -36,6 +42,7 @@ def answer_questions(
     retry_failed: bool = False,
     in_flight: int | None = None,
     limit: int | None = None,
+    answer_from: str = ANSWER_FROM[0],
 ) -> Counter:
     """Ask `engine` every question that has no record yet.
 
@@ -43,6 +50,7 @@ def answer_questions(
         retry_failed: ask those again whose record is an error.
         in_flight: studies that may be under way at once; None: as many as the engine says.
         limit: ask about the first so many studies only.
+        answer_from: the sections that are answered from, one of `ANSWER_FROM`.
 
     Returns:
         Counts over all questions: `answered`, `flagged` (answered, but breaking a lint rule), `failed`, and `asked`
@@ -54,11 +62,11 @@ def answer_questions(
     """
     governance = workspace.governance()
     refuse_remote(governance, engine.endpoint, f"engine {engine.name}")
-    settings = check_settings(engine.settings, f"engine {engine.name}")
+    settings = check_settings(answer_from_settings(engine.settings, answer_from), f"engine {engine.name}")
     with PredictionStore(workspace.answers, governance, settings, kind=ANSWERS) as store:
         keys = answer_keys(workspace, settings)
         asked = ask_all(
-            _by_key(islice(iterate_requests(workspace), limit), keys),
+            _by_key(islice(iterate_requests(workspace, settings.get(IMPRESSION)), limit), keys),
             engine.answer,
             store,
             in_flight=in_flight or engine.in_flight,

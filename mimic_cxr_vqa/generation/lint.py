@@ -2,8 +2,9 @@
 
 Rule names are `family:word`; the families are `prohibited` (the 17 words that imply comparison or change),
 `report_reference` (an answer speaks of the radiograph, never of the report) and `verb` ("mentioned", "described").
-`empty` stands alone. The rules look at words only: whether an answer is true to its report is the judge's and the
-people's business.
+`empty` stands alone. `warnings` names words of comparison beyond the 17, of the family `relative`: they are noted with
+a kept answer, but it is not asked again for them. The rules look at words only: whether an answer is true to its report
+is the judge's and the people's business.
 """
 
 import re
@@ -45,6 +46,33 @@ RULES: tuple[tuple[str, str], ...] = (
     ("verb:described", r"describ(?:e|es|ed|ing)"),
 )
 
+# Words of comparison that the paper's list leaves out; some have plain uses too ("increased interstitial markings").
+WARNINGS: tuple[tuple[str, str], ...] = (
+    (
+        "relative:has changed",
+        r"(?:has|have|had) (?:\w+ )?(?:been )?(?:\w+ly )?(?:develop|increas|decreas|enlarg|chang|clear|appear|diminish|"
+        r"grown?|shr[au]nk|mov|advanc|retract|remov|plac|reposition|withdrawn|inserted|return|become|occur)\w*",
+    ),
+    (
+        "relative:appears changed",
+        r"(?:appears?|is|are|looks?|seems?) (?:to be )?(?:\w+ly |somewhat |overall )?"
+        r"(?:increased|decreased|larger|smaller|greater|lower|higher|diminished|increasing|decreasing|enlarging|denser)",
+    ),
+    ("relative:more", r"(?:more|less) (?:prominent|conspicuous|apparent|pronounced|extensive|dense|confluent|marked)"),
+    ("relative:increasing", r"(?:increasing|decreasing|enlarging|developing|diminishing)(?:ly)?|(?:in|de)crease in"),
+    ("relative:since", r"since"),
+    ("relative:known", r"known"),
+    ("relative:again", r"again|redemonstrat\w+|re-demonstrat\w+"),
+    ("relative:still", r"still|now|currently|today|yesterday|anymore|no longer|continues?(?: to)?|continued"),
+    (
+        "relative:prior",
+        r"prior|earlier|former(?:ly)?|preceding|last|baseline|interim|pre-existing|preexisting|old films?",
+    ),
+    ("relative:similar", r"similar(?:ly)?|unaltered|the same|identical|as before"),
+    ("relative:change", r"no (?:\w+ ){0,2}changes?|(?:un)?changing|changes? (?:in|from|since)|changed"),
+)
+
+_COMPILED_WARNINGS = tuple((rule, re.compile(rf"\b(?:{pattern})\b", re.IGNORECASE)) for rule, pattern in WARNINGS)
 _COMPILED = tuple((rule, re.compile(rf"\b(?:{pattern})\b", re.IGNORECASE)) for rule, pattern in RULES)
 _ANY = re.compile("|".join(rf"\b(?:{pattern})\b" for _, pattern in RULES), re.IGNORECASE)
 
@@ -59,3 +87,8 @@ def lint(answer: str) -> list[str]:
     if not _ANY.search(answer):  # most answers are clean: one pass instead of one a rule
         return []
     return [rule for rule, pattern in _COMPILED if pattern.search(answer)]
+
+
+def warnings(answer: str) -> list[str]:
+    """Name the words of comparison beyond Appendix B that `answer` has (`WARNINGS`), in the order of the table."""
+    return [rule for rule, pattern in _COMPILED_WARNINGS if pattern.search(answer)]

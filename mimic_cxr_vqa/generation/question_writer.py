@@ -57,6 +57,7 @@ def write_questions(study_set: StudySet, workspace: Workspace, seed: int) -> dic
             "counts": {
                 "studies": len(studies),
                 "studies_without_findings": len(studies) - len(eligible),
+                "studies_without_a_stated_label": len(eligible) - with_questions,
                 "studies_with_questions": with_questions,
                 "questions": per_split.total(),
                 **study_set.notes,

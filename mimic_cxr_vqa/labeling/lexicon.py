@@ -44,7 +44,7 @@ FINDINGS: dict[str, tuple[str, ...]] = {
     "Cardiomegaly": (
         r"\bcardiomegaly",
         rf"\b{_LARGE}(?: (?:of|the|in|size|lv|overall|\w+ly))* {_HEART}",
-        rf"\b{_HEART}{_BETWEEN}\b({_LARGE}|increased in size|increased)\b(?! (?:in the|since))",
+        rf"\b{_HEART}:?{_BETWEEN}\b({_LARGE}|increased in size|increased)\b(?! (?:in the|since))",
     ),
     "Consolidation": (r"\bconsolidat\w*",),
     "Edema": (
@@ -64,8 +64,10 @@ FINDINGS: dict[str, tuple[str, ...]] = {
         r"\bnodul(?:es?|ar\w*|arity)\b",
         r"\bmass-?like\b",
         r"\b(?<!thyroid )(?<!breast )(?<!mediastinal )(?<!muscle )(?<!body )mass(?:es)?\b(?! effect)",
-        r"\b(?<!bone )(?<!osseous )(?<!bony )(?<!lytic )(?<!sclerotic )(?<!blastic )(?<!destructive )lesions?\b",
-        r"\bgranulomas?\b|\bgranulomata\b|\bneoplas\w+|\btumou?rs?\b|\bcavit(?:y|ies|ary|ation)\b|\bmetasta\w+",
+        r"\b(?<!bone )(?<!osseous )(?<!bony )(?<!lytic )(?<!sclerotic )(?<!blastic )(?<!destructive )lesions?\b"
+        r"(?!(?:(?!\blung|\blobe|[.;,]).){0,60}\b(?:humer|rib|clavic|scapul|vertebra|spine|bone|osseous))",
+        r"\b(?<!splenic )(?<!hepatic )granuloma(?:s|ta)?\b",
+        r"\bneoplas\w+|\btumou?rs?\b|\bcavit(?:y|ies|ary|ation)\b|\bmetasta\w+",
         r"\b(?:carcinoma|malignan\w+|hamartomas?)\b",
     ),
     "Lung Opacity": (
@@ -74,11 +76,12 @@ FINDINGS: dict[str, tuple[str, ...]] = {
         r"\b(?:increased|patchy|hazy|streaky|ill-defined|vague|linear|basilar|parenchymal|interstitial|lung)"
         r"(?: \w+)? densit(?:y|ies)",
         r"\bareas? of (?:\w+ )?density\b",
-        r"\bdensit(?:y|ies)\b (?:in|within|at|overlying|involving|of) (?:the )?(?:\w+ ){0,3}(?:lungs?|lobes?|base|"
+        r"\bdensit(?:y|ies)\b (?:(?:is |are )?(?:identified|seen|noted) )?"
+        r"(?:in|within|at|overlying|involving|of) (?:the )?(?:\w+ ){0,3}(?:lungs?|lobes?|base|"
         r"apex)\b",
         r"\binterstitial (?:(?:lung|pulmonary) )?(?:markings?|pattern|disease|thickening|changes?|prominence|"
         r"densit\w+)",
-        r"\breticul\w+|\bground[- ]?glass|\b(?<!surgical )scar(?:s|ring|red)?\b|\bpulmonary fibrosis|\bfibrotic\b",
+        r"\breticul\w+|\bground[- ]?glass|\b(?<!surgical )scar(?:s|ring|red)?\b|\bfibrosis|\bfibrotic\b",
         r"\bperibronchial (?:cuffing|thickening)|\bbronchial wall thickening",
     ),
     "Pleural Effusion": (
@@ -156,7 +159,10 @@ NORMAL: dict[str, tuple[str, ...]] = {
 }
 
 SUSPICIOUS: dict[str, tuple[str, ...]] = {
-    "Cardiomegaly": (rf"\b{_HEART}{_BETWEEN}\b(borderline)\b",),
+    "Cardiomegaly": (
+        rf"\b{_HEART}{_BETWEEN}\b(borderline)\b",
+        rf"\bborderline (?:[\w-]+ ){{0,2}}{_HEART}",
+    ),
     "Edema": (
         r"\b(?:prominen(?:ce|t)|increased?|accentuated|indistinct)(?: [\w-]+){0,3} (?:vascul\w+|vascular \w+)",
         r"\bvascul(?:arity|ature)(?: [\w-]+){0,4} (prominent|increased|accentuated|indistinct)\b",

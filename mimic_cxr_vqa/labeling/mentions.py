@@ -40,6 +40,7 @@ _CUES = re.compile(
             (?:(?:entirely|completely|fully|definitely)\ )*(?:excluded|ruled\ out)
         |(?:is|are)\ (?:\w+\ )?(?:possible|suspected|questioned|questionable(?!\ for)|unlikely|in\ the\ differential)
         |(?:is|are)\ (?:also\ |not\ )?(?:a\ )?(?:consideration|possibility|concern)|should\ be\ considered|unlikely
+        |(?:may|might|could)\ not\ be\ {_SEEN}|(?<=:\ )(?:possible|possibly|questionable|equivocal|uncertain)
     )
     |(?P<doubt>
         (?:can\ ?not|could\ not|does\ not|do\ not|difficult\ to|not)\ (?:(?:entirely|completely)\ )?
@@ -50,7 +51,10 @@ _CUES = re.compile(
         |suspicio(?:us|n)|suspect(?:ed)?
         |suggest\w*|concern(?:ing)?\ for|worrisome|questionabl[ey]|question\ of|equivocal
         |versus|vs\.?|differential|rule\ out|r/o|borderline|consider|indeterminate|whether|less\ likely
-        |(?:xxxx|_{{2,}})\ (?:represents?|reflects?|relates?|related\ to|indicates?|secondary\ to)
+        |most\ (?:consistent|compatible)\ with
+        |(?:xxxx|_{{2,}})\ (?:represent(?:s|ing)?|reflect(?:s|ing)?|relates?|related\ to|indicat(?:es?|ing)
+            |secondary\ to)
+        |(?<=,\ )(?:xxxx|_{{2,}})(?!\ (?:and|or|of)\b)|(?<=appearance\ )(?:xxxx|_{{2,}})
     )
     |(?P<denial_behind>
         (?:(?:is|are|was|were|has|have)\ )?(?:not|no\ longer)\ (?:definitely\ )?(?:been\ )?{_SEEN}
@@ -58,32 +62,37 @@ _CUES = re.compile(
         |(?:is|are)\ (?:absent|excluded|ruled\ out|(?:\w+\ )?negative(?!\ for))
         |(?:is|are|appears?)\ within\ (?:normal\ limits|limits\ of\ normal)
         |(?:was|were)\ (?:\w+\ )?removed|resolved|removed
+        |(?<=:\ )(?:none|absent|negative|nil|no(?=\s*(?:[.,;]|$)))
     )
     |(?P<denial>
         no|without|w/o|not|nor|neither|never|negative\ for|(?:free|clear)\ of|absen(?:ce\ of|t)|denies|rather\ than
         |(?:resolution|clearance|clearing|removal)\ of|instead\ of|fails?\ to|lack\ of|unremarkable\ for
     )
     |(?P<end>
-        which|where|who|with(?=\ (?:associated|bibasilar|bilateral|left|right|adjacent)\b|\ {_SIZE}\b)
+        which|where|who
+        |(?<!compatible\ )(?<!consistent\ )
+            with(?=\ (?:associated|bibasilar|bilateral|left|right|adjacent)\b|\ {_SIZE}\b)
         |(?:there|and)\ (?:is|are|has)|{_SEEN}\ and|and(?=\ {_SIZE}\b)
     )
     )(?!\w)""",
     re.VERBOSE,
 )
+_OTHER_STUDY = r"(?:cta?|mri|pet(?:/ct)?|ultrasound|sonogra\w+|mammogra\w+|echocardiogra\w+|scans?)"
+_PRIOR = r"(?:prior|previous|earlier|outside|old(?:er)?)"
+# A clause that speaks of another image: another kind of study, or an earlier one ("on a previous radiograph ... was").
+_ELSEWHERE = re.compile(
+    rf"\b(?:on|in|by|from|at|per) (?:the |an? |his |her )?(?:[\w-]+ ){{0,3}}?{_OTHER_STUDY}\b"
+    rf"|^(?:on|in|at) (?:an?|the|his|her) (?:[\w-]+ ){{0,2}}?{_PRIOR}\b"
+    rf"|(?<!not )\b(?:seen|noted|identified|demonstrated|visuali[sz]ed|present) (?:on|in) (?:the |an? )?{_PRIOR}\b"
+    r"|\b(?:was|were) (?:previously |formerly )?(?:seen|noted|present|identified|demonstrated) (?:on|in|previously)\b"
+)
+_HERE_TOO = re.compile(r"\b(?:again|still|persist\w*|remain\w*|redemonstrat\w+|unchanged|stable)\b")
+_EXCEPTION = re.compile(r"\b(?:except|aside from|apart from)\b", re.IGNORECASE)
 _SIZED_COMMA = re.compile(rf",\s*(?={_SIZE}\b)")
 _LIST = re.compile(r"\b(?:n?or|and)\b")
 _ALTERNATIVE_BEHIND = re.compile(r"\s*,?\s*(?:and/or|or|/|versus|vs\.?)\s")
 _ALTERNATIVE_BEFORE = re.compile(r"\b(?:or|versus|vs\.?)(?: [\w-]+){0,2} $")
 _HEART_WORDS = re.compile(r"\bheart\b|\bcardi(?:ac|omegaly)\b|\bcardio-?mediastin", re.IGNORECASE)
-_NOUN_TAIL = (
-    re.compile(  # "consolidative" goes on to "airspace opacities", "effusion" not to "is seen" or "on the left"
-        r"(?:\s(?!(?:is|are|was|were|seen|identified|noted|present|visuali[sz]ed|visible|evident|appreciated|detected|"
-        r"demonstrated|observed|apparent|"
-        r"suggest\w*|in|on|at|of|with|within|to|or|and|nor|by|for|from|bilaterally|currently|today|concerning|"
-        r"consistent|either|involving)\b)[a-z-]{4,}){0,2}"
-    )
-)
-_SEPARATOR = re.compile(r",|\b(?:or|and|nor)\b")
 
 
 @dataclass(frozen=True)
@@ -93,16 +102,20 @@ class Mention:
     Attributes:
         clause: the clause's text, as the report has it.
         sentence: index of its sentence in the findings.
-        phrase: for an explicit denial the denied words ("large pleural effusion"), else None.
+        span: where the words of the finding stand in the clause.
         named: whether the finding itself is named, not only its absence said ("the lungs are clear").
+        elsewhere: the clause speaks of another image: "seen on CT" (what it affirms is uncertain here), "no change in".
+        whole: the clause says what it says alone; not where its sentence goes on with "except for ...".
     """
 
     category: str
     polarity: str
     clause: str
     sentence: int
-    phrase: str | None = None
+    span: tuple[int, int] = (0, 0)
     named: bool = True
+    elsewhere: bool = False
+    whole: bool = True
 
 
 @dataclass(frozen=True)
@@ -131,14 +144,14 @@ class Analysis:
         return next((p for p in (POSITIVE, UNCERTAIN, NEGATIVE) if p in found), NOT_MENTIONED)
 
     def abnormal(self, polarity: str) -> tuple[Mention, ...]:
-        """The abnormal clauses with that polarity, each once, in the order of the text."""
-        found = {
-            (m.sentence, m.clause): m
+        """The abnormal mentions with that polarity, in the order of the text's sentences."""
+        found = (
+            mention
             for category, mentions in self.mentions.items()
-            for m in mentions
-            if m.polarity == polarity and category not in (HEART, "Support Devices")
-        }
-        return tuple(sorted(found.values(), key=lambda m: m.sentence))
+            for mention in mentions
+            if mention.polarity == polarity and category not in (HEART, "Support Devices")
+        )
+        return tuple(sorted(found, key=lambda mention: mention.sentence))
 
     def _no_finding(self) -> str:
         if self.abnormal(POSITIVE):
@@ -165,8 +178,9 @@ def analyse(findings: str) -> Analysis:
     mentions: dict[str, list[Mention]] = {}
     sentences = split_sentences(findings)
     for number, sentence in enumerate(sentences):
+        whole = not _EXCEPTION.search(sentence)
         for clause in split_clauses(sentence):
-            for mention in _clause_mentions(clause, number):
+            for mention in _clause_mentions(clause, number, whole):
                 mentions.setdefault(mention.category, []).append(mention)
     return Analysis({category: tuple(found) for category, found in mentions.items()}, len(sentences))
 
@@ -182,58 +196,58 @@ _NORMAL = tuple((category, _compile(patterns)) for category, patterns in NORMAL.
 _SUSPICIOUS = tuple((category, _compile(patterns)) for category, patterns in SUSPICIOUS.items())
 
 
-def _clause_mentions(clause: str, number: int) -> Iterator[Mention]:
+def _clause_mentions(clause: str, number: int, whole: bool) -> Iterator[Mention]:
     """The mentions of one clause: at most one per category and polarity."""
     text = clause.lower()
-    cues: list[re.Match[str]] | None = None
+    cues = list(_CUES.finditer(text))
+    other_image = bool(_ELSEWHERE.search(text)) and not _HERE_TOO.search(text)
+
+    def mention(category: str, found: str, span: tuple[int, int], elsewhere: bool, named: bool = True) -> Mention:
+        return Mention(category, found, clause, number, span, named, elsewhere, whole)
+
     if _HEART_WORDS.search(text):
-        yield Mention(HEART, POSITIVE, clause, number)
+        yield mention(HEART, POSITIVE, (0, 0), other_image)
     named = set()
     for category, patterns in _FINDINGS:
         seen = set()
-        for start, end, whole in _spans(patterns, text):
-            cues = list(_CUES.finditer(text)) if cues is None else cues
-            found, cue_end = _decide(text, start, end, cues)
+        for span in _spans(patterns, text):
+            found, compared = _decide(text, *span, cues)
+            if found == POSITIVE and other_image and category != "Support Devices":
+                found = UNCERTAIN
             if found not in seen:
                 seen.add(found)
-                phrase = _denied_phrase(clause, text, cue_end, end) if whole and cue_end is not None else None
-                yield Mention(category, found, clause, number, phrase)
+                yield mention(category, found, span, other_image or compared)
         if seen:
             named.add(category)
     for category, patterns in _SUSPICIOUS:
-        for start, end, _ in _spans(patterns, text):
-            cues = list(_CUES.finditer(text)) if cues is None else cues
-            found, cue_end = _decide(text, start, end, cues)
-            yield Mention(category, NEGATIVE if found == NEGATIVE else UNCERTAIN, clause, number)
+        for span in _spans(patterns, text):
+            found, compared = _decide(text, *span, cues)
+            yield mention(category, NEGATIVE if found == NEGATIVE else UNCERTAIN, span, other_image or compared)
             named.add(category)
     for category, patterns in _NORMAL:
         if category not in named and any(pattern.search(text) for pattern in patterns):
-            yield Mention(category, NEGATIVE, clause, number, named=False)
+            yield mention(category, NEGATIVE, (0, 0), other_image, named=False)
 
 
-def _spans(patterns: Sequence[re.Pattern[str]], text: str) -> Iterator[tuple[int, int, bool]]:
-    """Where a cue must reach: the pattern's group if it has one, else the whole match (True)."""
+def _spans(patterns: Sequence[re.Pattern[str]], text: str) -> Iterator[tuple[int, int]]:
+    """Where a cue must reach: the pattern's group if it has one, else the whole match."""
     for pattern in patterns:
         for match in pattern.finditer(text):
-            yield *match.span(match.lastindex or 0), match.lastindex is None
+            yield match.span(match.lastindex or 0)
 
 
-def _decide(text: str, start: int, end: int, cues: Sequence[re.Match[str]]) -> tuple[str, int | None]:
-    """Polarity of the words at `start:end`, and where the denial before them ends (None without one)."""
-    denial, doubt = None, False
+def _decide(text: str, start: int, end: int, cues: Sequence[re.Match[str]]) -> tuple[str, bool]:
+    """Polarity of the words at `start:end`, and whether only their change is spoken of ("no change in")."""
+    doubt = compared = False
     for cue in reversed(cues):  # nearest first
         if cue.end() > start:
             continue
-        if cue.lastgroup == "end" or _breaks(text, cue.end(), start):
-            break
-        if cue.lastgroup == "nothing":
+        if cue.lastgroup in ("end", "nothing") or _breaks(text, cue.end(), start):
+            compared = cue.lastgroup == "nothing"
             break
         if cue.lastgroup == "denial" or (cue.lastgroup == "denial_behind" and "no longer" in cue[0]):
-            denial = cue.end()
-            break
+            return NEGATIVE, False
         doubt = doubt or cue.lastgroup == "doubt"
-    if denial is not None:
-        return NEGATIVE, denial
     for cue in cues:  # nearest first
         if cue.start() < end:
             continue
@@ -241,24 +255,15 @@ def _decide(text: str, start: int, end: int, cues: Sequence[re.Match[str]]) -> t
         if cue.lastgroup in ("end", "doubt", "denial", "nothing") or ("," in between and not _LIST.search(between)):
             break
         if cue.lastgroup == "denial_behind":
-            return NEGATIVE, None
+            return NEGATIVE, False
         doubt = True  # what is left is doubt_behind
         break
     if not doubt:
         doubt = bool(_ALTERNATIVE_BEHIND.match(text, end) or _ALTERNATIVE_BEFORE.search(text, 0, start))
-    return (UNCERTAIN if doubt else POSITIVE), None
+    return UNCERTAIN if doubt else POSITIVE, compared
 
 
 def _breaks(text: str, cue_end: int, start: int) -> bool:
     """A comma and a size begin something else ("no pneumothorax, small effusion") unless a list goes on behind it."""
     comma = _SIZED_COMMA.search(text, cue_end, start)
-    return comma is not None and not re.search(r"\bn?or\b", text[comma.end() :])
-
-
-def _denied_phrase(clause: str, text: str, cue_end: int, end: int) -> str:
-    """The denied finding with its own modifiers: from the cue, or the last separator behind it, to its end."""
-    begin = cue_end
-    for separator in _SEPARATOR.finditer(text, cue_end, end):
-        begin = separator.end()
-    end = _NOUN_TAIL.match(text, end).end()
-    return clause[begin:end].strip(" ,")
+    return comma is not None and not re.search(r"\bn?or\b|\w/\w", text[comma.end() :])

@@ -5,8 +5,11 @@ Layout: `indiana_reports.csv` (uid, MeSH, Problems, image, indication, compariso
 `subject_id` and `study_id` are both the uid. The collection has no official split: a hash of the uid puts 80 of 100
 studies into train and 10 each into validate and test, the same on every machine and whatever else is in the files.
 
-Labels come from the annotation columns by `openi_labels`: positives; `normal` = No Finding; the rest missing. Images
-are named, not opened. The licence is CC BY-NC-ND: rows of this source are of class `no-derivatives`.
+Labels come from the text of findings and impression (`text`: four-valued, `labeling.labels`), from the annotation
+columns by `openi_labels` (`mesh`: positives; `normal` = No Finding; the rest missing), or from the text and, where that
+is silent, the annotation (`both`). On how many labels the two disagree is counted whichever is taken. Images are named,
+not opened. Findings that are a title alone ("AP and lateral view of the chest.") are none. The licence is CC BY-NC-ND:
+rows of this source are of class `no-derivatives`.
 """
 
 import logging
@@ -20,13 +23,17 @@ from pathlib import Path
 import pyarrow as pa
 
 from medvqa_core.csv_files import iterate_cells
-from medvqa_core.errors import InputError
+from medvqa_core.errors import ConfigError, InputError
 from medvqa_core.governance import Governance
+from medvqa_core.progress import track
+from mimic_cxr_vqa.labeling.labels import combine, label_text
+from mimic_cxr_vqa.reports import is_title
 from mimic_cxr_vqa.schema import CHEXPERT_LABELS, NO_FINDING, STUDY_SCHEMA
 from mimic_cxr_vqa.sources import StudySet
 from mimic_cxr_vqa.sources.openi_labels import labels_of
 
 GOVERNANCE = Governance.NO_DERIVATIVES
+LABEL_SOURCES = ("text", "mesh", "both")
 REPORTS = "indiana_reports.csv"
 PROJECTIONS = "indiana_projections.csv"
 _REPORT_COLUMNS = ("uid", "MeSH", "Problems", "image", "indication", "findings", "impression")
@@ -45,8 +52,10 @@ class OpenIStudies:
     Attributes:
         table: one row per study, `schema.STUDY_SCHEMA`, in the order of the reports file.
         without_findings: studies whose findings are empty: they yield no questions.
+        title_alone: how many of those have a title in the place of findings.
         without_images: studies that the projections file does not name.
         unmapped: annotation headings that the mapping does not know -> how often each was met.
+        disagreements: {kind: {label: studies}}: where annotation and text differ on a label.
         governance: the class of the rows.
     """
 
@@ -54,22 +63,38 @@ class OpenIStudies:
     without_findings: int
     without_images: int
     unmapped: dict[str, int]
+    title_alone: int
+    disagreements: dict[str, Counter[str]]
     governance: Governance = GOVERNANCE
 
 
-def read_openi(root: Path) -> OpenIStudies:
+def read_openi(root: Path, labels: str = "text") -> OpenIStudies:
     """Read the collection under `root`.
 
+    Args:
+        labels: where labels come from: `text`, `mesh` or `both`.
+
     Raises:
+        ConfigError: `labels` is another word.
         InputError: a file or column is missing, a row has another number of fields or bytes that are not UTF-8, a uid
         is no number or comes twice, or a projection names an unknown uid. File and row are named; row 1 is the
         header.
     """
+    if labels not in LABEL_SOURCES:
+        raise ConfigError(f"labels={labels!r}: allowed are {', '.join(LABEL_SOURCES)}")
     root = Path(root)
     reports = dict(_reports(root / REPORTS))
     images = _images(root / PROJECTIONS, reports)
     unmapped: Counter[str] = Counter()
     rows = [_study(uid, report, images.get(uid, []), unmapped) for uid, report in reports.items()]
+    titles = sum(row.pop("title_alone") for row in rows)
+    disagreements: dict[str, Counter[str]] = {}
+    for row in track(rows, "Labelling reports", total=len(rows)):
+        text, mesh = label_text(row["findings"], row["impression"]), row["labels"]
+        both, kinds = combine(text, mesh)
+        for kind, names in kinds.items():
+            disagreements.setdefault(kind, Counter()).update(names)
+        row["labels"] = {"text": text, "mesh": mesh, "both": both}[labels]
     if unmapped:
         _log.warning(
             "%s: %d annotation headings have no mapping and give no label: %s",
@@ -82,13 +107,20 @@ def read_openi(root: Path) -> OpenIStudies:
         without_findings=sum(row["findings"] is None for row in rows),
         without_images=sum(not row["images"] for row in rows),
         unmapped=dict(sorted(unmapped.items())),
+        title_alone=titles,
+        disagreements=dict(sorted(disagreements.items())),
     )
 
 
-def read_studies(root: Path) -> StudySet:
+def read_studies(root: Path, labels: str = "text") -> StudySet:
     """Like `read_openi`, in the form that every source has."""
-    found = read_openi(root)
-    notes = {"studies_without_images": found.without_images, "unmapped_headings": len(found.unmapped)}
+    found = read_openi(root, labels)
+    notes = {
+        "studies_with_a_title_for_findings": found.title_alone,
+        "studies_without_images": found.without_images,
+        "unmapped_headings": len(found.unmapped),
+        **{f"labels with {kind}": counts.total() for kind, counts in found.disagreements.items()},
+    }
     return StudySet("openi", found.governance, found.table, notes)
 
 
@@ -122,11 +154,16 @@ def _study(
 ) -> dict[str, object]:
     labels, unknown = labels_from(report["Problems"], report["MeSH"])
     unmapped.update(unknown)
+    sections = {name: " ".join(report[name].split()) or None for name in ("findings", "impression", "indication")}
+    title_alone = sections["findings"] is not None and is_title(sections["findings"])
+    if title_alone:
+        sections["findings"] = None
     return {
         "subject_id": uid,
         "study_id": uid,
         "split": split_of(uid),
-        **{name: " ".join(report[name].split()) or None for name in ("findings", "impression", "indication")},
+        **sections,
+        "title_alone": title_alone,
         "labels": labels,
         "images": [
             {"path": name, "dicom_id": re.sub(r"(?:\.dcm)?\.\w+$", "", name), "view": _view(view, report["image"])}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mimic_cxr_vqa.generation.lint import RULES, lint
+from mimic_cxr_vqa.generation.lint import RULES, lint, warnings
 
 # Appendix B of the paper, in its order.
 PAPER_WORDS = (
@@ -106,3 +106,39 @@ def test_an_answer_without_words_breaks_empty_alone(text: str) -> None:
 def test_several_broken_rules_come_in_the_tables_order_and_once_each() -> None:
     text = "The stable, unchanged report is stable; unchanged."
     assert lint(text) == ["prohibited:unchanged", "prohibited:stable", "report_reference:report"]
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ("Consolidation has developed in the left base.", "has changed"),
+        ("The tube has been removed.", "has changed"),
+        ("The effusion appears increased.", "appears changed"),
+        ("The effusion is slightly larger.", "appears changed"),
+        ("The opacity is more prominent.", "more"),
+        ("An enlarging nodule is seen.", "increasing"),
+        ("The nodule was there since the last study.", "since"),
+        ("There is a known nodule.", "known"),
+        ("The nodule is again seen.", "again"),
+        ("The effusion is still there.", "still"),
+        ("The prior nodule is not seen.", "prior"),
+        ("The effusion is similar.", "similar"),
+        ("No significant change is seen.", "change"),
+    ],
+)
+def test_words_of_comparison_beyond_the_17_are_warnings_of_their_own(text: str, rule: str) -> None:
+    assert f"relative:{rule}" in warnings(text)
+    assert lint(text) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Degenerative changes of the spine are seen.",
+        "Increased interstitial markings are seen.",
+        "The heart is large.",
+        "There is an old fracture.",
+    ],
+)
+def test_plain_wording_is_not_warned_of(text: str) -> None:
+    assert warnings(text) == []

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from paths import REAL_DATA
 
-from medvqa_core.errors import InputError, one_line
+from medvqa_core.errors import ConfigError, InputError, one_line
 from medvqa_core.governance import Governance
 from mimic_cxr_vqa.schema import CHEXPERT_LABELS, SPLITS, STUDY_SCHEMA
 from mimic_cxr_vqa.sources.openi import PROJECTIONS, REPORTS, labels_from, read_openi, split_of
@@ -31,7 +31,7 @@ def test_a_study_becomes_one_row(tmp_path: Path) -> None:
         '7,Cardiomegaly/mild,Cardiomegaly,Xray Chest PA and Lateral,"Cough,\n fever",None.,Big heart.,\n',
         "7,7_IM-2263-1001.dcm.png,Frontal\n7,7_IM-2263-2001.dcm.png,Lateral\n",
     )
-    studies = read_openi(root)
+    studies = read_openi(root, "mesh")
     assert studies.table.schema == STUDY_SCHEMA
     assert studies.governance is Governance.NO_DERIVATIVES
     (row,) = studies.table.to_pylist()
@@ -154,11 +154,36 @@ def test_bytes_that_are_not_utf8_are_named_with_their_line(tmp_path: Path) -> No
 
 @pytest.mark.skipif(not REAL.is_dir(), reason=f"the real collection is not at {REAL}")
 def test_the_real_collection() -> None:
-    studies = read_openi(REAL)
+    studies = read_openi(REAL, "mesh")
     rows = studies.table.to_pylist()
     assert len(rows) == 1000
-    assert studies.without_findings == sum(row["findings"] is None for row in rows) == 125
+    assert studies.without_findings == sum(row["findings"] is None for row in rows) == 125 + studies.title_alone
     assert sum(len(row["images"]) for row in rows) == 1935
     assert studies.unmapped == {}
     assert sum(row["labels"]["No Finding"] == 1 for row in rows) == 367
     assert all(any(row["labels"][label] == 1 for row in rows) for label in CHEXPERT_LABELS)
+
+
+def test_labels_of_text_of_annotation_and_of_both(tmp_path: Path) -> None:
+    root = write(tmp_path, "1,Nodule,Nodule,,,,No effusion. Possible edema.,Cardiomegaly.\n")
+
+    def stated(labels: str) -> dict[str, int]:
+        (row,) = read_openi(root, labels).table.to_pylist()
+        return {label: value for label, value in row["labels"].items() if value is not None}
+
+    text = {"Cardiomegaly": 1, "Edema": -1, "Pleural Effusion": 0}
+    assert stated("text") == text
+    assert stated("mesh") == {"Lung Lesion": 1}
+    assert stated("both") == text | {"Lung Lesion": 1}
+    assert read_openi(root).disagreements == {
+        "mesh positive, text silent": {"Lung Lesion": 1},
+        "text positive, mesh silent": {"Cardiomegaly": 1},
+        "text uncertain, mesh silent": {"Edema": 1},
+    }
+    with pytest.raises(ConfigError, match="labels='chexpert': allowed are text, mesh, both"):
+        read_openi(root, "chexpert")
+
+
+def test_a_title_in_the_place_of_findings_is_none(tmp_path: Path) -> None:
+    studies = read_openi(write(tmp_path, "1,,,,,,AP and lateral view of the chest.,Cardiomegaly.\n"))
+    assert (studies.title_alone, studies.without_findings) == (1, 1)
