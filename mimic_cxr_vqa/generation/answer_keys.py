@@ -43,7 +43,7 @@ def open_answers(workspace: Workspace, governance: Governance) -> PredictionStor
 
 def request_key(request: AnswerRequest, settings: Mapping[str, Any]) -> str:
     """Content key of a request: its texts, its id and the settings. Any change of these makes it a new question."""
-    context = {} if request.impression is None else {"impression_text": request.impression}
+    context = {"impression_text": request.impression} if settings.get(IMPRESSION) == AS_CONTEXT else {}
     return content_key(
         qa_id=request.qa_id,
         question=request.question,
@@ -58,8 +58,7 @@ def iterate_requests(workspace: Workspace, impression: str | None = None) -> Ite
     """The questions of one study after another, with the text that they are answered from.
 
     Args:
-        impression: where the report's impression goes: into the request's own field (`AS_CONTEXT`), to the findings
-            (`AS_TEXT`), or nowhere.
+        impression: `AS_TEXT` joins the report's impression to the findings; otherwise it has the request's own field.
     """
     columns = ["study_id", "findings", "impression"]
     texts: dict[int, tuple[str, str | None]] = {}
@@ -81,7 +80,7 @@ def _texts(findings: str, concluded: str | None, impression: str | None) -> tupl
     """The text to answer from, and what goes along."""
     if impression == AS_TEXT and findings and concluded:  # a full stop keeps the sentences apart
         return f"{findings}{'' if findings.rstrip().endswith(('.', '!', '?')) else '.'} {concluded}", None
-    return findings, concluded if impression == AS_CONTEXT else None
+    return findings, concluded
 
 
 def answer_keys(workspace: Workspace, settings: Mapping[str, Any], save: bool = True) -> pa.Table:

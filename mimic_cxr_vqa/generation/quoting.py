@@ -67,6 +67,8 @@ def quote(clause: str) -> str | None:
         return None
     if text.isupper():
         text = text.lower()
+    if len(words) > 3 and all(word.istitle() for word in words if word.isalpha()):
+        return None  # A Clause Typed Like This
     main = _RELATIVE.sub("", text)
     if _BAD_WORDS.search(text) or _SUBJECT_LOST.search(text) or not _FINITE.search(main.lower()):
         return None

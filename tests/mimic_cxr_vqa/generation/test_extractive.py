@@ -90,6 +90,7 @@ def test_answers_state_what_the_report_states() -> None:
         ("HEART: The heart is large.", "The heart is large"),
         ("THE LUNGS ARE CLEAR.", "the lungs are clear"),
         ("There is a 4 mm nodule in the right upper lobe.", "There is a 4 mm nodule in the right upper lobe"),
+        ("Cardiac Contours Are Unremarkable.", None),
         # not a sentence of its own
         ("Small left effusion.", None),
         ("Cardiac silhouette at the upper limits of normal in size.", None),
