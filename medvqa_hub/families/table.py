@@ -200,6 +200,22 @@ def is_decoder_only(model: Any) -> bool:
     return not model.config.is_encoder_decoder
 
 
+def through_first_eos(tokens: Any, eos_token_id: int | Sequence[int]) -> Any:
+    """Mask (rows, tokens) bool of what belongs to each answer: all tokens up to and with its first [EOS].
+
+    An answer that was cut off before any [EOS] counts whole. Padding is not asked for: a model may well sample the
+    padding token inside an answer, and is then held to account for it.
+
+    Args:
+        tokens: (rows, tokens) generated answers, without their prompts.
+        eos_token_id: the token, or tokens, that end an answer.
+    """
+    import torch
+
+    ends = torch.isin(tokens, torch.as_tensor(eos_token_id, device=tokens.device))
+    return ends.long().cumsum(1) - ends.long() == 0
+
+
 def image_inputs(batch: Mapping[str, Any]) -> dict[str, Any]:
     """What of a batch goes to `model.encode`."""
     return {name: value for name, value in batch.items() if name not in WORDS}

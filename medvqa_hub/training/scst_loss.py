@@ -18,20 +18,6 @@ import torch
 from torch.nn import functional
 
 
-def through_first_eos(tokens: torch.Tensor, eos_token_id: int | Sequence[int]) -> torch.Tensor:
-    """Mask (rows, tokens) bool of what belongs to each answer: all tokens up to and with its first [EOS].
-
-    An answer that was cut off before any [EOS] counts whole. Padding is not asked for: a model may well sample the
-    padding token inside an answer, and is then held to account for it.
-
-    Args:
-        tokens: (rows, tokens) generated answers, without their prompts.
-        eos_token_id: the token, or tokens, that end an answer.
-    """
-    ends = torch.isin(tokens, torch.as_tensor(eos_token_id, device=tokens.device))
-    return ends.long().cumsum(1) - ends.long() == 0
-
-
 def token_log_probabilities(logits: torch.Tensor, tokens: torch.Tensor, temperature: float = 1.0) -> torch.Tensor:
     """Log-probability (rows, tokens) of each token under softmax(logits / temperature), in float32 at least.
 

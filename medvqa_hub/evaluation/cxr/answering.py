@@ -12,7 +12,7 @@ from PIL import Image
 
 from medvqa_core.errors import ConfigError, InputError, one_line
 from medvqa_hub.evaluation.cxr.studies import BLANK_GREY, BLANK_SIZE, Study
-from medvqa_hub.families.table import Checkpoint, find_family, is_decoder_only
+from medvqa_hub.families.table import Checkpoint, find_family, is_decoder_only, through_first_eos
 from mimic_cxr_vqa.images import FILM_SIDE, read_film
 
 
@@ -108,8 +108,6 @@ class StudyAnswerer:
             ConfigError: the GPU's memory does not suffice.
         """
         import torch
-
-        from medvqa_hub.training.scst_loss import through_first_eos
 
         most = self.settings.max_new_tokens
         limit = {} if most is None else {"max_new_tokens": most}

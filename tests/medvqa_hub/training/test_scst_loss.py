@@ -5,13 +5,13 @@ import math
 import pytest
 import torch
 
+from medvqa_hub.families.table import through_first_eos
 from medvqa_hub.training.scst_loss import (
     advantages,
     answer_log_probability,
     nll_loss,
     reward_loss,
     scst_loss,
-    through_first_eos,
     token_entropy,
     token_log_probabilities,
 )
