@@ -86,7 +86,7 @@ def test_the_best_model_loads_by_the_auto_classes_and_answers(stage_1):
         (torch.optim.AdamW, "step", 5),  # between two checkpoints
         (torch.optim.AdamW, "step", 2),  # before the first
         (checkpoints, "save_state", 3),  # while the second checkpoint is written: its optimizer
-        (checkpoints, "write_governance", 5),  # … its last files
+        (checkpoints, "write_governance", 4),  # … its last files
         (checkpoints, "remove_old", 2),
         (run_module, "write_json", 2),  # everything done, but for saying so
     ],
