@@ -17,7 +17,6 @@ Run: python benchmarks/learning.py [--out out/learning]
 """
 
 import argparse
-import json
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -26,7 +25,7 @@ from typing import Any
 from learning_blip2 import overfit_blip2
 from timing import write_result
 
-from medvqa_core.files import atomic_file
+from medvqa_core.json_files import read_json, write_json
 from medvqa_hub.demo.encoder import EncoderSettings
 from medvqa_hub.demo.training import STAGES, Story, evaluate_stage, make_release, train_encoder, train_stage
 
@@ -64,9 +63,8 @@ def _part(out: Path, name: str, work: Callable[[], dict[str, Any]]) -> dict[str,
     if not path.exists():
         start = time.monotonic()
         figures = {**work(), "seconds": round(time.monotonic() - start)}
-        with atomic_file(path, "w") as file:
-            json.dump(figures, file, indent=1)
-    return json.loads(path.read_text(encoding="utf-8"))
+        write_json(path, figures)
+    return read_json(path, "delete it")
 
 
 def _run_stage(story: Story, stage: int) -> dict[str, Any]:

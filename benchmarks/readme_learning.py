@@ -4,9 +4,10 @@ The two halves are of different data, different models and different reference a
 the table says so. The paper's figures are typed here once, from its Table 4.
 """
 
-import json
 from pathlib import Path
 from typing import Any
+
+from medvqa_core.json_files import read_json
 
 RESULT = Path(__file__).parent / "results" / "learning.json"
 PAPER = {  # BLEU-1, BLEU-4, ROUGE-L, CIDEr, BERTScore
@@ -20,7 +21,7 @@ SCORES = ("bleu_1", "bleu_4", "rouge_l", "cider", "bertscore")
 
 def make_learning() -> str:
     """The Markdown table and the sentences under it."""
-    result = json.loads(RESULT.read_text(encoding="utf-8"))
+    result = read_json(RESULT, "run the benchmark that writes it")
     parts, checks = result["parts"], result["checks"]
     lines = [
         "| model, data | BLEU-1 | BLEU-4 | ROUGE-L | CIDEr | BERTScore | finding accuracy | … other images |",

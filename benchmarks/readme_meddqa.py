@@ -1,8 +1,9 @@
 """The README's table of what reading report images reaches: the five released samples, and synthetic reports."""
 
-import json
 from pathlib import Path
 from typing import Any
+
+from medvqa_core.json_files import read_json
 
 RESULT = Path(__file__).parent / "results" / "meddqa.json"
 TASKS = {"entity_qa": "entity", "table_qa": "table", "table_nr_qa": "numerical"}
@@ -10,7 +11,7 @@ TASKS = {"entity_qa": "entity", "table_qa": "table", "table_nr_qa": "numerical"}
 
 def make_meddqa() -> str:
     """The Markdown table."""
-    result = json.loads(RESULT.read_text(encoding="utf-8"))
+    result = read_json(RESULT, "run the benchmark that writes it")
     released, drawn, targets = result["released"]["all"], result["synthetic"]["all"], result["targets"]
     judged, covered = result["released"]["is_normal"], result["released"]["released_questions"]
     lines = [

@@ -1,8 +1,9 @@
 """The README's table of how fast it is, made from the result files."""
 
-import json
 from pathlib import Path
 from typing import Any
+
+from medvqa_core.json_files import read_json
 
 NAMES = ("questions", "loading", "images", "generation_swin_ved", "generation_blip2_multiview")
 LATER_NAMES = ("scst", "reward", "training_input", "esra")
@@ -96,4 +97,4 @@ def _run(reward: dict[str, Any]) -> dict[str, Any]:
 
 
 def _read(name: str) -> dict[str, Any]:
-    return json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+    return read_json(RESULTS / f"{name}.json", "run the benchmark that writes it")

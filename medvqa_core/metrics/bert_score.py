@@ -12,12 +12,12 @@ A prediction without words has the raw score 0 (below 0 once rescaled). A refere
 is None.
 """
 
-import csv
 import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from medvqa_core.csv_files import iterate_cells
 from medvqa_core.errors import ConfigError, InputError
 from medvqa_core.metrics.scores import Scores, check_pairs, mean
 from medvqa_core.progress import track
@@ -200,12 +200,11 @@ def _as_baseline(baseline: Sequence[float] | str | Path | None, layer: int) -> T
 
 def _read_baseline(path: Path, layer: int) -> Triple:
     try:
-        with path.open(encoding="utf-8", newline="") as file:
-            table = list(csv.DictReader(file))
-        rows = {int(row["LAYER"]): (float(row["P"]), float(row["R"]), float(row["F"])) for row in table}
-    except OSError as error:
-        raise ConfigError(f"baseline {path}: {error.strerror}; give three numbers or a table LAYER,P,R,F") from error
-    except (KeyError, TypeError, ValueError) as error:
+        table = iterate_cells(path, ("LAYER", "P", "R", "F"))
+        rows = {int(row["LAYER"]): (float(row["P"]), float(row["R"]), float(row["F"])) for _, row in table}
+    except InputError as error:
+        raise ConfigError(f"baseline {error}; give three numbers or a table LAYER,P,R,F") from error
+    except ValueError as error:
         raise ConfigError(f"baseline {path}: not a table with the columns LAYER,P,R,F ({error})") from error
     if layer not in rows:
         raise ConfigError(f"baseline {path}: no row for layer {layer}; it has {sorted(rows)}")

@@ -5,11 +5,11 @@ for the instructions and the report once. `prompt_version` is a digest of the te
 and answers made with it are not mixed with earlier ones.
 """
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from medvqa_core.digests import digest
 from medvqa_core.errors import ConfigError
 from mimic_cxr_vqa.generation.lint import RULES
 
@@ -82,7 +82,7 @@ class Prompt:
         """Digest of the texts, with the name that people read in front."""
         texts = "\0".join((self.system, self.user, self.system_many, _RETRY))
         name = "ours" if self == Prompt() else "file"
-        return f"{name}-{hashlib.sha256(texts.encode()).hexdigest()[:12]}"
+        return f"{name}-{digest(texts)[:12]}"
 
     def fill(self, indication: str | None, findings: str, questions: Sequence[str], violations: Sequence[str]) -> str:
         """The user message; several questions are numbered. Filled in one pass: braces in a report mean nothing."""
