@@ -141,7 +141,7 @@ def test_baseline_of_random_pairs(scorer, tmp_path):
         ((0.5, 0.5), "three numbers"),
         ((0.5, 0.5, 1.0), "below 1"),
         ((0.5, 0.5, float("nan")), "below 1"),
-        ("{tmp}/none.tsv", "No such file"),
+        ("{tmp}/none.tsv", "no such file"),
         ("{tmp}/other.tsv", "LAYER,P,R,F"),
         ("{tmp}/short.tsv", r"no row for layer 4; it has \[0\]"),
     ],
