@@ -4,8 +4,19 @@ The three parts keep transformers' own configurations (`vision_config`, `qformer
 what joins them, the names of the views, and two presets that need no network: `base()` and `tiny()`.
 """
 
-from transformers import AutoConfig, Blip2QFormerConfig, Blip2VisionConfig, PreTrainedConfig, T5Config
-from transformers.configuration_utils import SubConfigSpec
+from transformers.utils.versions import require_version
+
+# In front of all other imports: in older versions these fail with less to say.
+require_version("transformers>=5.9", "This model's code needs it: pip install -U transformers")
+
+from transformers import (  # noqa: E402
+    CONFIG_MAPPING,
+    AutoConfig,
+    Blip2QFormerConfig,
+    Blip2VisionConfig,
+    PreTrainedConfig,
+    T5Config,
+)
 
 VIEWS = ("AP", "PA", "LAT")  # the order of the blocks in the prefix, and the meaning of `image_view` 0, 1, 2
 PREFIX_TOKENS = ("[AP]", "[PA]", "[LAT]", "[Q]")  # the rows of the model's four new token embeddings, in order
@@ -34,11 +45,7 @@ class Blip2MultiViewConfig(PreTrainedConfig):
 
     model_type = "blip2_multiview"
     keys_to_ignore_at_inference = ["past_key_values", "encoder_last_hidden_state"]
-    sub_configs_defaults = {
-        "vision_config": Blip2VisionConfig,
-        "qformer_config": Blip2QFormerConfig,
-        "text_config": SubConfigSpec(config_class=AutoConfig, model_type="t5"),
-    }
+    sub_configs = {"vision_config": Blip2VisionConfig, "qformer_config": Blip2QFormerConfig, "text_config": AutoConfig}
 
     vision_config: dict | PreTrainedConfig | None = None
     qformer_config: dict | PreTrainedConfig | None = None
@@ -51,6 +58,12 @@ class Blip2MultiViewConfig(PreTrainedConfig):
     governance: str | None = None
 
     def __post_init__(self, **kwargs):
+        for name, part in self.sub_configs.items():  # not left to transformers, which does it since 5.20
+            values = getattr(self, name)
+            if not isinstance(values, PreTrainedConfig):
+                values = {"model_type": "t5", **(values or {})} if part is AutoConfig else values or {}
+                part = CONFIG_MAPPING[values["model_type"]] if part is AutoConfig else part
+                setattr(self, name, part.from_dict(values))
         super().__post_init__(**kwargs)
         if not self.text_config.is_encoder_decoder:
             raise ValueError(

@@ -29,7 +29,7 @@ from transformers import (
 )
 from transformers import initialization as init
 from transformers.modeling_outputs import Seq2SeqLMOutput
-from transformers.utils import ModelOutput
+from transformers.utils import ModelOutput, can_return_tuple
 
 from .checking_blip2_multiview import (
     check_encoder_outputs,
@@ -312,6 +312,7 @@ class Blip2MultiViewForConditionalGeneration(Blip2MultiViewPreTrainedModel, Gene
         question_mark = attention_mask.new_ones(questions, 1)
         return embeds, torch.cat([mask.reshape(questions, -1), question_mark, attention_mask], dim=1)
 
+    @can_return_tuple
     def forward(
         self,
         input_ids: torch.Tensor,
@@ -377,7 +378,9 @@ class Blip2MultiViewForConditionalGeneration(Blip2MultiViewPreTrainedModel, Gene
             reduction = "mean" if num_items_in_batch is None else "sum"
             wanted = labels.flatten().to(logits.device, torch.long)
             loss = nn.functional.cross_entropy(logits, wanted, reduction=reduction)
-            outputs.loss = loss if num_items_in_batch is None else loss / num_items_in_batch
+            loss = loss if num_items_in_batch is None else loss / num_items_in_batch
+            # Made anew, because a tuple of it takes the order in which the values were set: the loss comes first.
+            outputs = Seq2SeqLMOutput(loss=loss, **outputs)
         return outputs
 
     @torch.no_grad()

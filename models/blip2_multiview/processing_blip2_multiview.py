@@ -6,6 +6,10 @@ CLIP's mean and standard deviation by transformers' Pillow backend, so that torc
 The tokens [AP], [PA], [LAT] and [Q] are not in the text: the model puts their embeddings in front of it.
 """
 
+from .configuration_blip2_multiview import VIEWS
+
+# isort: split
+# First of all, since it names the version of transformers that is needed.
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -20,7 +24,6 @@ from transformers.models.blip.image_processing_pil_blip import BlipImageProcesso
 from transformers.processing_utils import ProcessorMixin
 from transformers.utils import logging
 
-from .configuration_blip2_multiview import VIEWS
 from .image_processing_blip2_multiview import to_rgb
 from .tokenization_blip2_multiview import TEXTS, make_tokenizer
 
@@ -28,6 +31,18 @@ logger = logging.get_logger(__name__)
 
 VIEW_ALIASES = {"AP": "AP", "PA": "PA", "LAT": "LAT", "LATERAL": "LAT", "LL": "LAT", "L": "LAT"}
 PROMPT = "Question: {question} Answer:"
+# What a chat comes to: the words of its one question. Its images go to the processor beside them.
+CHAT_TEMPLATE = """
+{%- if messages | length != 1 or messages[0]["role"] != "user" -%}
+{{- raise_exception("a chat holds one message, the user's question with its images: this model holds no talks") -}}
+{%- endif -%}
+{%- set content = messages[0]["content"] -%}
+{%- if content is string -%}
+{{- content -}}
+{%- else -%}
+{{- content | selectattr("type", "equalto", "text") | map(attribute="text") | join(" ") -}}
+{%- endif -%}
+"""
 
 
 class Blip2MultiViewProcessor(ProcessorMixin):
@@ -41,12 +56,14 @@ class Blip2MultiViewProcessor(ProcessorMixin):
         unknown_views: What to do with a view that is no alias of AP, PA or LAT: "skip" the image and count it in
             `skipped_views`, raise an "error", or a mapping from such names to known ones, {"": "AP"} say, which also
             raises for names it does not have. Case does not matter, nor for the known names.
+        default_view: What images are that come without any views, from a pipeline say. AP is the commonest view in
+            MIMIC-CXR; one warning says that it was taken.
         max_question_tokens: A longer question is cut, with one warning; the words around it stay.
         max_answer_tokens: A longer answer is cut, with one warning.
         chat_template: Unused; transformers passes it.
 
     Raises:
-        ValueError: `unknown_views` is none of these, or a limit is below one.
+        ValueError: `unknown_views` or `default_view` is none of these, or a limit is below one.
     """
 
     def __init__(
@@ -58,6 +75,7 @@ class Blip2MultiViewProcessor(ProcessorMixin):
         unknown_views: str | Mapping[str, str] = "skip",
         max_question_tokens: int = 64,
         max_answer_tokens: int = 256,
+        default_view: str = "AP",
         chat_template: str | None = None,
     ):
         super().__init__(tokenizer, chat_template=chat_template)
@@ -71,6 +89,9 @@ class Blip2MultiViewProcessor(ProcessorMixin):
         for name, limit in {"max_question_tokens": max_question_tokens, "max_answer_tokens": max_answer_tokens}.items():
             if limit < 1:
                 raise ValueError(f"{name} is {limit}; it must be at least 1")
+        if default_view not in VIEW_ALIASES:
+            raise ValueError(f"default_view is {default_view!r}; allowed are {', '.join(VIEW_ALIASES)}")
+        self.default_view = default_view
         self.image_size, self.image_mean, self.image_std = image_size, list(image_mean), list(image_std)
         self.unknown_views = unknown_views if isinstance(unknown_views, str) else dict(unknown_views)
         self.max_question_tokens, self.max_answer_tokens = max_question_tokens, max_answer_tokens
@@ -92,6 +113,8 @@ class Blip2MultiViewProcessor(ProcessorMixin):
         answers: str | Sequence[str] | None = None,
         study_index: Sequence[int] | None = None,
         return_tensors: str = "pt",
+        padding: bool | str = True,
+        **kwargs: Any,
     ) -> BatchFeature:
         """Make a batch.
 
@@ -99,10 +122,12 @@ class Blip2MultiViewProcessor(ProcessorMixin):
             images: Per study its images: Pillow images, or arrays of uint8 or uint16, (H, W) or with 1 or 3 channels.
                 One study may be given as a flat list, or as its only image.
             views: Per study the view name of each image (ViewPosition), in the same nesting; None and NaN are "".
+                Left out, all images are of `default_view`.
             text: Questions.
             answers: Reference answers, one per question; they become `labels`.
             study_index: Per question the number of its study; None when there is one question per study, in order.
             return_tensors: "pt", the only kind there is.
+            padding: True or "longest", which is what is done in any case; pipelines pass it.
 
         Returns:
             `pixel_values (images, 3, H, W)`, `image_study (images,)`, `image_view (images,)` if there are images;
@@ -113,8 +138,14 @@ class Blip2MultiViewProcessor(ProcessorMixin):
             ValueError: Images, views, questions, answers and studies do not fit together in number, a study has no
                 image of a known view, an image is empty or of an unknown mode, a view is unknown and not skipped, or
                 an argument came without the one that it belongs to.
-            TypeError: An image is neither a Pillow image nor such an array, or a view or a text is no string.
+            TypeError: An image is neither a Pillow image nor such an array, a view or a text is no string, or an
+                argument is unknown.
         """
+        unknown = sorted(name for name, value in kwargs.items() if value is not None)  # pipelines: videos=None
+        if unknown:
+            raise TypeError(f"unknown arguments {unknown} of {type(self).__name__}")
+        if padding not in (True, "longest"):
+            raise ValueError(f"padding is {padding!r}; allowed are True and 'longest', as rows of a batch are")
         if return_tensors != "pt":
             raise ValueError(f"return_tensors is {return_tensors!r}; only 'pt' is supported")
         if images is None and text is None:
@@ -126,7 +157,7 @@ class Blip2MultiViewProcessor(ProcessorMixin):
             raise ValueError("views came without images; pass both")
         batch, studies = {}, None
         if images is not None:
-            images, views = self._nest(images, views)
+            images, views = self._nest(images, self._default_views(images) if views is None else views)
             studies = len(images)
             batch.update(self._encode_images(images, views))
         if text is not None:
@@ -139,6 +170,17 @@ class Blip2MultiViewProcessor(ProcessorMixin):
             if study_index is not None:
                 batch["study_index"] = self._encode_study_index(study_index, len(questions), studies)
         return BatchFeature(batch)
+
+    def apply_chat_template(self, conversation: Any, chat_template: str | None = None, **kwargs: Any) -> Any:
+        """As every processor's; without a template of its own a chat is one message, a question with its images."""
+        return super().apply_chat_template(conversation, chat_template or self.chat_template or CHAT_TEMPLATE, **kwargs)
+
+    def _default_views(self, images: Any) -> Any:
+        """`default_view` for each image, nested as they are."""
+        if not isinstance(images, list | tuple):
+            logger.warning_once(f"images without views are taken for {self.default_view} (default_view); pass views")
+            return self.default_view
+        return [self._default_views(image) for image in images]
 
     def view_number(self, view: str | None) -> int | None:
         """0 AP, 1 PA, 2 LAT, whatever the alias and its case; None if the image is to be skipped.
@@ -162,10 +204,8 @@ class Blip2MultiViewProcessor(ProcessorMixin):
         )
 
     @staticmethod
-    def _nest(images: Sequence, views: Sequence | None) -> tuple[list[list], list[list]]:
+    def _nest(images: Sequence, views: Sequence) -> tuple[list[list], list[list]]:
         """Images and views as lists of studies, checked to be of the same lengths."""
-        if views is None:
-            raise ValueError("images were passed without views; pass every image's view name, such as [['AP', 'LL']]")
         if isinstance(images, Image.Image | np.ndarray):
             images = [images]
             views = [views] if isinstance(views, str) else views

@@ -10,7 +10,12 @@ checkpoints that were trained with it.
 
 from typing import Any
 
-from transformers import BertGenerationConfig, PreTrainedConfig, SwinConfig
+from transformers.utils.versions import require_version
+
+# In front of all other imports: in older versions these fail with less to say.
+require_version("transformers>=5.9", "This model's code needs it: pip install -U transformers")
+
+from transformers import BertGenerationConfig, PreTrainedConfig, SwinConfig  # noqa: E402
 
 PAD_TOKEN_ID, BOS_TOKEN_ID, EOS_TOKEN_ID = 1, 5, 6  # the release's
 RELEASED_ANSWER_POSITION = 64
@@ -34,7 +39,7 @@ class SwinVedConfig(PreTrainedConfig):
     """
 
     model_type = "swin_ved"
-    sub_configs_defaults = {"encoder": SwinConfig, "decoder": BertGenerationConfig}
+    sub_configs = {"encoder": SwinConfig, "decoder": BertGenerationConfig}
 
     encoder: dict | PreTrainedConfig | None = None
     decoder: dict | PreTrainedConfig | None = None
@@ -43,8 +48,12 @@ class SwinVedConfig(PreTrainedConfig):
     governance: str | None = None
 
     def __post_init__(self, **kwargs: Any) -> None:
-        if self.encoder is None and self.decoder is None:  # transformers builds one of each class without arguments
+        if self.encoder is None and self.decoder is None:
             self.encoder, self.decoder = _base_encoder(), _decoder(12_510, 1024, 4096, heads=16, layers=3)
+        for name, part in self.sub_configs.items():  # not left to transformers, which does it since 5.20
+            value = getattr(self, name)
+            if not isinstance(value, PreTrainedConfig):
+                setattr(self, name, part.from_dict(value or {}))
         super().__post_init__(**kwargs)
         self._check_images()
         self.decoder.is_decoder = True

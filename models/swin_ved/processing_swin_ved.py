@@ -22,6 +22,18 @@ from .image_processing_swin_ved import normalize, resize_and_crop, to_eight_bit
 
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 RESIZE_RATIO = 416 / 384
+# What a chat comes to: the words of its one question. Its images go to the processor beside them.
+CHAT_TEMPLATE = """
+{%- if messages | length != 1 or messages[0]["role"] != "user" -%}
+{{- raise_exception("a chat holds one message, the user's question with its images: this model holds no talks") -}}
+{%- endif -%}
+{%- set content = messages[0]["content"] -%}
+{%- if content is string -%}
+{{- content -}}
+{%- else -%}
+{{- content | selectattr("type", "equalto", "text") | map(attribute="text") | join(" ") -}}
+{%- endif -%}
+"""
 
 
 class SwinVedProcessor(ProcessorMixin):
@@ -132,6 +144,7 @@ class SwinVedProcessor(ProcessorMixin):
         seed: int | None = None,
         truncate_images: bool = False,
         return_tensors: str = "pt",
+        padding: bool | str = True,
         **kwargs: Any,
     ) -> BatchFeature:
         """Prepare a batch.
@@ -145,6 +158,7 @@ class SwinVedProcessor(ProcessorMixin):
             seed: of the augmentation; None draws it from torch's generator (`torch.manual_seed`, data-loader workers).
             truncate_images: keep the first `max_images` of a study, as the release does, instead of refusing more.
             return_tensors: "pt" only.
+            padding: True or "longest", which is what is done in any case; pipelines pass it.
 
         Returns:
             `pixel_values` (studies, images, 3, H, W) float32 and `image_mask` (studies, images) bool; `input_ids` and
@@ -156,8 +170,11 @@ class SwinVedProcessor(ProcessorMixin):
             TypeError: an argument that is unknown or of another kind.
             OSError: an image's file is damaged.
         """
-        if kwargs:
-            raise TypeError(f"unknown arguments {sorted(kwargs)} of {type(self).__name__}")
+        unknown = sorted(name for name, value in kwargs.items() if value is not None)  # pipelines: videos=None
+        if unknown:
+            raise TypeError(f"unknown arguments {unknown} of {type(self).__name__}")
+        if padding not in (True, "longest"):
+            raise ValueError(f"padding is {padding!r}; allowed are True and 'longest', as rows of a batch are")
         if return_tensors != "pt":
             raise ValueError(f"return_tensors is {return_tensors!r}; this processor makes 'pt' (torch tensors) only")
         if images is None and text is None:
@@ -178,6 +195,10 @@ class SwinVedProcessor(ProcessorMixin):
         elif study_index is not None:
             raise ValueError("study_index was passed without text, the questions whose studies it names")
         return BatchFeature(data)
+
+    def apply_chat_template(self, conversation: Any, chat_template: str | None = None, **kwargs: Any) -> Any:
+        """As every processor's; without a template of its own a chat is one message, a question with its images."""
+        return super().apply_chat_template(conversation, chat_template or self.chat_template or CHAT_TEMPLATE, **kwargs)
 
     def batch_decode(self, sequences: torch.Tensor | np.ndarray | list, **kwargs: Any) -> list[str]:
         """The answers in generated sequences (questions, tokens): what follows [BOS], without special tokens."""

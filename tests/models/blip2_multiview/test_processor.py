@@ -185,7 +185,6 @@ def test_what_the_processor_makes_the_model_takes(processor):
 
 
 BAD = {
-    "no views": ({"images": [make_image()]}, "without views"),
     "fewer views than images": ({"images": [[make_image(), make_image()]], "views": [["AP"]]}, "2 images and 1 views"),
     "fewer studies": ({"images": [[make_image()]], "views": [["AP"], ["PA"]]}, "1 studies, views 2"),
     "study without image": ({"images": [[make_image()], []], "views": [["AP"], []]}, "study 1 has no image to use"),

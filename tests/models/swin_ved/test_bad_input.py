@@ -178,7 +178,8 @@ PROCESSOR_CASES = {
         ValueError,
         "image 1 .*bfloat16",
     ),
-    "unknown argument": ({"text": ["no"], "padding": True}, TypeError, r"\['padding'\]"),
+    "unknown argument": ({"text": ["no"], "truncation": True}, TypeError, r"\['truncation'\]"),
+    "other padding": ({"text": ["no"], "padding": "max_length"}, ValueError, "padding is 'max_length'"),
     "NumPy output": ({"text": ["no"], "return_tensors": "np"}, ValueError, "'np'"),
 }
 
