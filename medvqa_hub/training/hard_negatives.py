@@ -4,6 +4,8 @@ It leaves out what the model knows already, and what no model could know (`mean 
 Losses are measured with the trained model as in evaluation, each the mean over the answer's tokens. They are stored as
 they are measured; a stopped measurement goes on.
 
+The pass goes on with the optimizer's moments and the learning rate that training ended with, as the release does.
+
 What differs from the release: there such a pass follows every epoch, and what it chooses from is a loss for each
 batch, as it was in training (dropout on, padding included), under the first question of the batch. Here one pass
 follows the training, and every question has a loss of its own.
@@ -18,11 +20,14 @@ from typing import Any
 import numpy as np
 import torch
 
+from medvqa_core.errors import ConfigError
 from medvqa_core.governance import Governance
 from medvqa_core.progress import track
 from medvqa_core.store import RecordStore, content_key
 from medvqa_hub.families.table import is_decoder_only
 from medvqa_hub.training.recipes import Recipe
+from medvqa_hub.training.scst_loss import answer_log_probability, token_log_probabilities
+from medvqa_hub.training.scst_rollout import answer_logits, encode_images, read_prompts, read_references
 from medvqa_hub.training.study_batches import (
     EveryNth,
     StudiesInOrder,
@@ -33,6 +38,7 @@ from medvqa_hub.training.study_batches import (
 )
 
 KIND = "question-losses"
+MOST_AT_ONCE = 16  # questions of a study in one pass, where the recipe takes all
 
 
 def near_mean(losses: Mapping[str, float]) -> set[str]:
@@ -43,28 +49,41 @@ def near_mean(losses: Mapping[str, float]) -> set[str]:
 
 
 def second_pass_recipe(recipe: Recipe, questions: StudyQuestions) -> Recipe:
-    """`recipe` for as many steps as show each of the chosen `questions` once, on average."""
+    """`recipe` for as many steps as show each of the chosen `questions` about once, at the rate reached."""
     wanted = recipe.data.questions_per_study
     per_study = float(questions.counts.mean() if wanted is None else np.minimum(questions.counts, wanted).mean())
     steps = max(1, math.ceil(questions.counts.sum() / (per_study * recipe.training.studies_per_step)))
     policy = dataclasses.replace(recipe.data, questions_per_study_policy="take_all")
-    training = dataclasses.replace(recipe.training, epochs=None, max_steps=steps, hard_negatives=False)
+    training = dataclasses.replace(
+        recipe.training, epochs=None, max_steps=steps, hard_negatives=False,
+        scheduler="constant", scheduler_arguments={}, warmup_steps=0,
+    )  # fmt: skip
     return dataclasses.replace(recipe, data=policy, training=training)
 
 
-def question_losses(logits: torch.Tensor, labels: torch.Tensor, shifted: bool) -> torch.Tensor:
-    """(questions,) mean negative log-likelihood of each answer's tokens.
+@torch.no_grad()
+def question_losses(model: Any, batch: Mapping[str, Any], at_once: int) -> list[float]:
+    """Mean negative log-likelihood of each answer's tokens, in the order of the batch's questions.
+
+    Images are encoded once. Of the questions, sorted by length, `at_once` go through the model together, and logits are
+    made for their answers alone: memory is that of a training batch, however many questions the studies have.
 
     Args:
-        logits: (questions, tokens, vocabulary).
-        labels: (questions, tokens), -100 where nothing is learnt.
-        shifted: whether the logits at a token predict the next one (a decoder-only model).
+        model: in evaluation mode, not wrapped for distributed training.
+        batch: what the processor made of images, questions and answers.
+        at_once: most questions of one pass.
     """
-    if shifted:
-        logits, labels = logits[:, :-1], labels[:, 1:]
-    losses = torch.nn.functional.cross_entropy(logits.float().transpose(1, 2), labels, reduction="none")
-    answered = labels != -100
-    return (losses * answered).sum(1) / answered.sum(1)
+    encoded = encode_images(model, batch)
+    prompts, answers = read_prompts(batch, is_decoder_only(model)), read_references(batch["labels"])
+    lengths = prompts.attention_mask.sum(1) + answers.mask.sum(1)
+    losses = torch.zeros(len(lengths))
+    for chosen in lengths.argsort().split(at_once):
+        asked, said = prompts.chosen(chosen), answers.chosen(chosen)
+        logits = answer_logits(model, asked, said, encoded)
+        losses[chosen.cpu()] = -answer_log_probability(
+            token_log_probabilities(logits, said.tokens), said.mask, "token"
+        ).cpu()
+    return losses.tolist()
 
 
 @torch.no_grad()
@@ -83,9 +102,13 @@ def measure_losses(
     Args:
         folder: where losses are stored, a file per process.
         checkpoint: fingerprint of the model; losses of another one are refused.
+
+    Raises:
+        ConfigError: the GPU's memory does not suffice.
     """
     model.eval()
     size = recipe.training.studies_per_batch
+    at_once = size * (recipe.data.questions_per_study or MOST_AT_ONCE)
     batches = StudiesInOrder(questions, StudyCollator(processor, recipe.family), size)
     processes, settings = accelerator.num_processes, {"checkpoint": checkpoint}
     path = folder / f"losses-{accelerator.process_index}-of-{processes}.jsonl"
@@ -96,9 +119,14 @@ def measure_losses(
         for batch in track(loader, "measuring losses", total=len(left)):
             rows, number = batch.pop("rows"), batch.pop("number")
             batch = {name: value.to(accelerator.device) for name, value in batch.items()}
-            with accelerator.autocast():
-                logits = model(**batch).logits
-            losses = question_losses(logits, batch["labels"], is_decoder_only(model)).tolist()
+            try:
+                with accelerator.autocast():
+                    losses = question_losses(model, batch, at_once)
+            except torch.OutOfMemoryError as error:
+                raise ConfigError(
+                    f"measuring losses for the second pass does not fit into the GPU's memory, {at_once} questions at "
+                    "once: lower training.studies_per_batch (a step stays as large) and run the same command again"
+                ) from error
             found = {row["qa_id"]: loss for row, loss in zip(rows, losses, strict=True)}
             store.append([{"key": content_key(batch=number, size=size), "losses": found}])
     accelerator.wait_for_everyone()

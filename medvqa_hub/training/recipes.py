@@ -27,6 +27,7 @@ from medvqa_hub.families.table import FAMILIES, ModelFamily, find_family
 FOLDER = Path(__file__).parent / "recipes"
 METRICS = ("loss", "bleu_1", "bleu_2", "bleu_3", "bleu_4", "rouge_l", "cider", "bert_score")
 SCHEDULERS = ("constant", "constant_with_warmup", "linear", "cosine", "polynomial", "inverse_sqrt", "plateau")
+TO_ZERO = ("linear", "cosine", "polynomial")  # schedulers
 EPOCH = "epoch"  # a value of selection.every
 # What changes neither the weights nor the curve: it may differ when a run goes on.
 FREE = ("data.workers", "training.save_every", "training.keep_checkpoints", "selection.bert_score_device")
@@ -282,6 +283,11 @@ def _check_together(recipe: Recipe) -> None:
         raise ConfigError(
             "data.validation_split is null, so selection.metric must be loss and training.scheduler not plateau: "
             "nothing would be measured"
+        )
+    if training.hard_negatives and training.scheduler in TO_ZERO:
+        raise ConfigError(
+            f"training.hard_negatives is true and training.scheduler {training.scheduler}, which ends at the rate 0: "
+            "the second pass goes on at the rate that is reached, and would learn nothing; take plateau or constant"
         )
     if recipe.scst is not None and recipe.reward is None:
         raise ConfigError("scst is set without reward: add a section reward, such as reward: {name: rouge_l}")

@@ -276,8 +276,14 @@ def _train_in(out: Path, prepared: Prepared, init: Path | None, log: Any, say: S
         say(f"trained {prepared.steps} steps; the best model, of step {best['step']}, is in {out / 'best'}")
 
 
-def _run_phase(out: Path, prepared: Prepared, init: Path | None, log: Any, say: Say) -> Any:
-    """Train into `out`, from its last checkpoint or from `init`; returns the trainer, with the last step's model."""
+def _run_phase(
+    out: Path, prepared: Prepared, init: Path | None, log: Any, say: Say, optimizer_of: Path | None = None
+) -> Any:
+    """Train into `out`, from its last checkpoint or from `init`; returns the trainer, with the last step's model.
+
+    Args:
+        optimizer_of: checkpoint whose optimizer and rates a phase without one of its own starts with; None: new ones.
+    """
     from accelerate import PartialState
 
     recipe, processes = prepared.recipe, PartialState()
@@ -294,6 +300,7 @@ def _run_phase(out: Path, prepared: Prepared, init: Path | None, log: Any, say: 
     seed = recipe.training.seed
     model, processor = recipe.open_model(start, prepared.texts(), seed, scratch=out)
     trainer = _make_trainer(model, processor, prepared, out, log)
+    trainer.optimizer_of = optimizer_of
     if step < prepared.steps:
         trainer.train(resume_from_checkpoint=str(last) if last else None)
     elif not whole:
@@ -325,7 +332,7 @@ def _pass_over_hard_negatives(out: Path, prepared: Prepared, trainer: Any, say: 
     recipe = hard_negatives.second_pass_recipe(prepared.recipe, questions)
     second = dataclasses.replace(prepared, recipe=recipe, train=questions, steps=recipe.training.max_steps)
     with _opened_log(folder) as log:
-        _run_phase(folder, second, last, log, say)
+        _run_phase(folder, second, last, log, say, optimizer_of=last)
     if trainer.args.should_save:
         checkpoints.take_better(folder, out, prepared.recipe.selection.metric != "loss", prepared.governance)
 

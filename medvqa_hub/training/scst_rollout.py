@@ -50,6 +50,11 @@ class Prompts:
         parts = (self.input_ids, self.attention_mask, self.study_index)
         return Prompts(*(torch.cat([part] * times) for part in parts))
 
+    def chosen(self, rows: torch.Tensor) -> "Prompts":
+        """Some of the questions, without columns that are padding in all of them."""
+        used = self.attention_mask[rows].any(0)
+        return Prompts(self.input_ids[rows][:, used], self.attention_mask[rows][:, used], self.study_index[rows])
+
 
 @dataclass(frozen=True)
 class Answers:
@@ -62,6 +67,11 @@ class Answers:
 
     tokens: torch.Tensor
     mask: torch.Tensor
+
+    def chosen(self, rows: torch.Tensor) -> "Answers":
+        """Some of the answers, as wide as the longest of them."""
+        width = int(self.mask[rows].sum(1).max())
+        return Answers(self.tokens[rows, :width], self.mask[rows, :width])
 
     def ids(self) -> list[list[int]]:
         """Each answer's tokens, for decoding."""

@@ -115,6 +115,7 @@ class SupervisedTrainer(Trainer):
             model._hf_peft_config_loaded = False
         self.remove_callback(PrinterCallback)
         self.add_callback(_Moments())
+        self.optimizer_of: Path | None = None  # checkpoint whose optimizer and rates to start with
         self._noted: dict[str, list[float]] = defaultdict(list)
         self._questions_seen, self._clock, self._last_line = 0, time.monotonic(), time.monotonic()
         self._waited, self._lines, self._warned = 0.0, 0, False
@@ -144,7 +145,15 @@ class SupervisedTrainer(Trainer):
                 self.model if model is None else model, training.learning_rates, training.weight_decay
             )
             self.optimizer = torch.optim.AdamW(groups, betas=tuple(training.betas))
+            if self.optimizer_of is not None:
+                self._take_optimizer(self.optimizer_of / "optimizer.pt")
         return self.optimizer
+
+    def _take_optimizer(self, path: Path) -> None:
+        """Go on with the moments and rates of a saved optimizer; its rates are those that the scheduler starts from."""
+        self.optimizer.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
+        for group in self.optimizer.param_groups:
+            group.pop("initial_lr", None)
 
     def create_scheduler(self, *args: Any, **kwargs: Any) -> Any:
         """As Trainer; arguments that the scheduler does not take are an error of the recipe."""

@@ -6,13 +6,21 @@ import numpy as np
 import pytest
 import torch
 from builds import build_release
+from scst_models import MODELS, make
 from training_runs import fast_recipe, recipe, study_rows
 
+from medvqa_core.errors import ConfigError
 from medvqa_core.governance import Governance
+from medvqa_hub.families.table import image_inputs
 from medvqa_hub.training import checkpoints, hard_negatives
 from medvqa_hub.training.hard_negatives import near_mean, question_losses, second_pass_recipe
 from medvqa_hub.training.run import train
 from medvqa_hub.training.study_batches import StudyQuestions
+
+SECOND_PASS = {
+    "training__hard_negatives": True, "training__scheduler": "constant", "training__max_steps": 2,
+    "data__train_studies": 4, "data__questions_per_study": 8,
+}  # fmt: skip
 
 
 def test_chosen_are_those_within_half_a_standard_deviation_of_the_mean():
@@ -25,14 +33,76 @@ def test_chosen_are_those_within_half_a_standard_deviation_of_the_mean():
     assert near_mean({"a": 2.0, "b": 2.0}) == {"a", "b"}
 
 
-def test_loss_of_each_question_by_hand():
-    logits = torch.tensor([[[0.0, 0.0], [1.0, 0.0], [0.0, 0.0]], [[0.0, 3.0], [0.0, 0.0], [0.0, 0.0]]])
-    labels = torch.tensor([[-100, 0, 0], [1, -100, -100]])
-    log2, likely = np.log(2), -np.log(np.e / (np.e + 1))
-    found = question_losses(logits, labels, shifted=False)
-    assert found.tolist() == pytest.approx([(likely + log2) / 2, -np.log(np.exp(3) / (np.exp(3) + 1))], abs=1e-6)
-    shifted = question_losses(logits[:1], labels[:1], shifted=True)
-    assert shifted.tolist() == pytest.approx([(log2 + likely) / 2], abs=1e-6)
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("at_once", [1, 2, 3, 50])
+def test_losses_are_the_models_own_one_by_one_however_many_go_together(name, at_once):
+    model, processor, batch = make(name)
+    batch.pop("rows")
+    expected = []
+    for row in range(3):
+        alone = {key: value if key in image_inputs(batch) else value[[row]] for key, value in batch.items()}
+        expected.append(model(**alone).loss.item())
+    assert question_losses(model, batch, at_once) == pytest.approx(expected, rel=1e-4)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_logits_are_made_of_the_answers_alone_and_of_few_questions_at_once(name):
+    model, processor, batch = make(name)
+    batch.pop("rows")
+    made = []
+    hook = model.get_output_embeddings().register_forward_hook(lambda *args: made.append(args[2].shape))
+    question_losses(model, batch, 2)
+    hook.remove()
+    assert sorted(shape[0] for shape in made) == [1, 2]
+    longest = int((batch["labels"] != -100).sum(1).max())
+    assert max(shape[1] for shape in made) <= longest < batch["labels"].shape[1] + (name != "swin_ved")
+
+
+def test_running_out_of_memory_is_one_line(build, tmp_path, monkeypatch):
+    def full(*args):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB")
+
+    monkeypatch.setattr(hard_negatives, "question_losses", full)
+    settings = fast_recipe(**SECOND_PASS)
+    with pytest.raises(ConfigError, match="does not fit into the GPU's memory.*lower training.studies_per_batch"):
+        train(settings, build.workspace.root, tmp_path / "out", build.tree)
+
+
+def test_the_second_pass_goes_on_with_optimizer_and_rate(build, tmp_path, monkeypatch):
+    """The rate that a plateau had lowered stays low, and the moments are not those of a new optimizer."""
+    from medvqa_hub.training.trainer import SupervisedTrainer
+
+    seen = []
+    real = SupervisedTrainer.training_step
+
+    def watched(self, *args):
+        groups = self.optimizer.param_groups
+        moments = [int(state["step"]) for state in self.optimizer.state.values()]
+        seen.append((self.out.name, self.state.global_step, groups[0]["lr"], max(moments, default=0)))
+        return real(self, *args)
+
+    monkeypatch.setattr(SupervisedTrainer, "training_step", watched)
+    plateau = {"patience": 0, "factor": 0.5, "threshold": 0.9}
+    arguments = {f"training__scheduler_arguments.{name}": value for name, value in plateau.items()}
+    settings = fast_recipe(
+        **{
+            **SECOND_PASS,
+            "training__scheduler": "plateau",
+            "training__max_steps": 3,
+            "selection__every": 1,
+            **arguments,
+        }
+    )
+    train(settings, build.workspace.root, tmp_path / "out", build.tree)
+    first = [entry for entry in seen if entry[0] == "out"]
+    second = [entry for entry in seen if entry[0] == checkpoints.SECOND_PASS]
+    assert first[0][2] > first[-1][2]
+    assert second[0][1:] == (0, first[-1][2] / 2, 3)  # lowered once more after the last step; three steps' moments
+
+
+def test_a_schedule_that_ends_at_zero_is_refused():
+    with pytest.raises(ConfigError, match="cosine, which ends at the rate 0"):
+        fast_recipe(training__hard_negatives=True)
 
 
 def test_the_pass_is_long_enough_to_show_each_question_once():
@@ -48,9 +118,7 @@ def build(tmp_path_factory):
 
 
 def test_a_pass_that_stops_goes_on_and_measures_nothing_twice(build, tmp_path, monkeypatch):
-    settings = fast_recipe(
-        training__hard_negatives=True, training__max_steps=2, data__train_studies=4, data__questions_per_study=8
-    )
+    settings = fast_recipe(**SECOND_PASS)
     real, calls = hard_negatives.question_losses, []
 
     def counted(*args):
