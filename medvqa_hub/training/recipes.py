@@ -26,7 +26,7 @@ from medvqa_hub.families.table import FAMILIES, ModelFamily, find_family
 
 FOLDER = Path(__file__).parent / "recipes"
 METRICS = ("loss", "bleu_1", "bleu_2", "bleu_3", "bleu_4", "rouge_l", "cider", "bert_score")
-SCHEDULERS = ("constant", "constant_with_warmup", "linear", "cosine", "polynomial", "inverse_sqrt", "plateau")
+SCHEDULERS = ("constant", "constant_with_warmup", "linear", "cosine", "polynomial", "inverse_sqrt", "plateau", "step")
 TO_ZERO = ("linear", "cosine", "polynomial")  # schedulers
 EPOCH = "epoch"  # a value of selection.every
 # What changes neither the weights nor the curve: it may differ when a run goes on.
@@ -39,6 +39,7 @@ class DataSettings:
 
     questions_per_study: int | None = value(8, int, low=1, optional=True)  # null: all of a study's questions
     questions_per_study_policy: str = value("take_all", str, choices=("take_all", "error"))
+    one_by_one: bool = value(False, bool)  # a question is drawn by itself, and counts as a study of its own
     train_split: str = value("train", str)
     validation_split: str | None = value("validation", str, optional=True)
     train_studies: int | None = value(None, int, low=1, optional=True)  # the first so many; null: all
@@ -62,7 +63,9 @@ class TrainingSettings:
     weight_decay: float = value(0.0, float, low=0)
     betas: list = value([0.9, 0.999], list)
     scheduler: str = value("constant", str, choices=SCHEDULERS)
-    scheduler_arguments: dict = value({}, dict)  # such as patience and factor of plateau
+    scheduler_arguments: dict = value({}, dict)  # such as patience and factor of plateau, gamma (an epoch) of step
+    plateau_metric: str | None = value(None, str, choices=METRICS, optional=True)  # null: selection.metric
+    rest_frozen: bool = value(True, bool)  # false: frozen groups keep dropout and drop-path, as the release's did
     warmup_steps: int = value(0, int, low=0)
     max_grad_norm: float = value(1.0, float, low=0)  # 0: no clipping
     precision: str = value("float32", str, choices=("float32", "bfloat16"))
@@ -283,6 +286,10 @@ def _check_together(recipe: Recipe) -> None:
         raise ConfigError(
             "data.validation_split is null, so selection.metric must be loss and training.scheduler not plateau: "
             "nothing would be measured"
+        )
+    if training.plateau_metric not in (None, "loss", selection.metric, *selection.metrics):
+        raise ConfigError(
+            f"training.plateau_metric {training.plateau_metric} is not measured; add it to selection.metrics"
         )
     if training.hard_negatives and training.scheduler in TO_ZERO:
         raise ConfigError(

@@ -70,11 +70,19 @@ class Prepared:
         """Lines about data and steps, for `--dry-run` and the start of a run."""
         training, wanted = self.recipe.training, self.recipe.data.questions_per_study
         short = int((self.train.counts < wanted).sum()) if wanted else 0
-        lines = [
-            f"training: {len(self.train):,} studies with {self.train.counts.sum():,} questions",
-            f"{self.steps:,} steps of {training.studies_per_step} studies x {wanted or 'all'} questions, in batches of "
-            f"{training.studies_per_batch} studies",
-        ]
+        studies = len(set(self.train.studies.tolist()))
+        lines = [f"training: {studies:,} studies with {self.train.counts.sum():,} questions"]
+        if self.recipe.data.one_by_one:
+            short = 0
+            lines.append(
+                f"{self.steps:,} steps of {training.studies_per_step} questions, in batches of "
+                f"{training.studies_per_batch}"
+            )
+        else:
+            lines.append(
+                f"{self.steps:,} steps of {training.studies_per_step} studies x {wanted or 'all'} questions, "
+                f"in batches of {training.studies_per_batch} studies"
+            )
         if self.validation is not None:
             lines.insert(1, f"validation: {len(self.validation):,} studies")
         lines += [
@@ -119,7 +127,8 @@ def train(
     from medvqa_hub.training.study_batches import without_worker_traceback
     from medvqa_hub.training.trainer import check_machine, uses_cpu
 
-    check_machine(recipe)
+    if not dry_run:
+        check_machine(recipe)
     processes = PartialState(cpu=uses_cpu())
     batches_per_process(recipe, processes.num_processes)
     if not processes.is_main_process:
@@ -201,6 +210,8 @@ def _prepare(recipe: Recipe, data: Path, image_root: Path | None, init: Path | N
     rows = load_data(data, image_root, recipe.data)
     known, side = recipe.family.view_is_known(recipe.model), recipe.data.image_side
     questions = StudyQuestions(rows.train, f"split {recipe.data.train_split}", known, image_side=side)
+    if recipe.data.one_by_one:
+        questions = questions.one_by_one()
     validation = None
     if rows.validation is not None:
         split = f"split {recipe.data.validation_split}"
@@ -321,7 +332,7 @@ def _pass_over_hard_negatives(out: Path, prepared: Prepared, trainer: Any, say: 
     _, last = checkpoints.complete_checkpoints(out)[-1]
     folder = make_folder(out / checkpoints.SECOND_PASS)
     losses = hard_negatives.measure_losses(
-        trainer.model, trainer.processing_class, prepared.train, prepared.recipe, trainer.accelerator, folder,
+        trainer.model, trainer.processing_class, prepared.train.grouped, prepared.recipe, trainer.accelerator, folder,
         checkpoints.fingerprint_of_model(last), prepared.governance,
     )  # fmt: skip
     chosen = hard_negatives.near_mean(losses)
@@ -329,6 +340,8 @@ def _pass_over_hard_negatives(out: Path, prepared: Prepared, trainer: Any, say: 
     questions = StudyQuestions(
         prepared.train.rows, "the hard questions", prepared.train.view_is_known, chosen, prepared.train.image_side
     )
+    if prepared.recipe.data.one_by_one:
+        questions = questions.one_by_one()
     recipe = hard_negatives.second_pass_recipe(prepared.recipe, questions)
     second = dataclasses.replace(prepared, recipe=recipe, train=questions, steps=recipe.training.max_steps)
     with _opened_log(folder) as log:

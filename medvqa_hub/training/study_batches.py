@@ -14,6 +14,7 @@ a step, studies with similar numbers and lengths of questions are put into the s
 as a whole, whose gradient is what counts, stays a plain random sample.
 """
 
+import copy
 import os
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -66,6 +67,7 @@ class StudyQuestions:
         image_side: int | None = FILM_SIDE,
     ) -> None:
         self.rows, self.view_is_known, self.image_side = rows, view_is_known, image_side
+        self.grouped = self  # by study, where these are `one_by_one`
         self._stored = rows.with_format("arrow")  # rows as they are stored: images not decoded
         self.skipped: Counter[str] = Counter()
         positions, lengths, counts, ids = [], [], [], []
@@ -90,6 +92,14 @@ class StudyQuestions:
         self._positions, self._lengths = np.concatenate(positions), np.concatenate(lengths)
         self.counts = counts[self.studies]
         self._starts = np.concatenate([[0], np.cumsum(self.counts)])
+
+    def one_by_one(self) -> "StudyQuestions":
+        """The same questions, each as a study of its own with its study's images: an epoch shows every one once."""
+        single = copy.copy(self)
+        single.studies, single.study_ids = np.repeat(self.studies, self.counts), np.repeat(self.study_ids, self.counts)
+        single.counts = np.ones(len(single.studies), int)
+        single._starts = np.arange(len(single.studies) + 1)
+        return single
 
     def __len__(self) -> int:
         return len(self.studies)

@@ -82,7 +82,7 @@ class SupervisedTrainer(Trainer):
     ) -> None:
         self.recipe, self.out, self.governance, self.training_log = recipe, out, governance, log
         family, data, training = recipe.family, recipe.data, recipe.training
-        self.train_questions = as_questions(train_rows, f"split {data.train_split}", recipe)
+        self.train_questions = as_questions(train_rows, f"split {data.train_split}", recipe, data.one_by_one)
         self.steps = steps_of(recipe, len(self.train_questions))
         arguments = make_arguments(recipe, out, len(self.train_questions), validates=validation_rows is not None)
         self.workers = choose_workers(data.workers)
@@ -156,8 +156,10 @@ class SupervisedTrainer(Trainer):
             group.pop("initial_lr", None)
 
     def create_scheduler(self, *args: Any, **kwargs: Any) -> Any:
-        """As Trainer; arguments that the scheduler does not take are an error of the recipe."""
+        """As Trainer, and `step`; arguments that the scheduler does not take are an error of the recipe."""
         try:
+            if self.recipe.training.scheduler == "step" and self.lr_scheduler is None:
+                self.lr_scheduler = self._decay_by_epoch(**self.recipe.training.scheduler_arguments)
             return super().create_scheduler(*args, **kwargs)
         except (TypeError, ValueError) as error:
             training = self.recipe.training
@@ -165,6 +167,10 @@ class SupervisedTrainer(Trainer):
                 f"training.scheduler_arguments {training.scheduler_arguments} do not fit the scheduler "
                 f"{training.scheduler}: {error}"
             ) from error
+
+    def _decay_by_epoch(self, gamma: float = 0.8) -> torch.optim.lr_scheduler.LRScheduler:
+        epoch = steps_of_epoch(self.recipe, len(self.train_questions))
+        return torch.optim.lr_scheduler.StepLR(self.optimizer, epoch, gamma)
 
     def training_step(self, model: Any, inputs: dict[str, Any], num_items_in_batch: Any = None) -> torch.Tensor:
         """One batch forward and backward; its random numbers depend on the batch's number alone."""
@@ -191,7 +197,7 @@ class SupervisedTrainer(Trainer):
 
     def rest_frozen_groups(self) -> None:
         """Put frozen groups into evaluation mode; Trainer puts the whole model into training mode before each batch."""
-        for module in self._frozen:
+        for module in self._frozen if self.recipe.training.rest_frozen else ():
             module.eval()
 
     def check_number(self, loss: torch.Tensor, rows: list[dict[str, Any]], what: str = "the loss") -> None:
@@ -214,6 +220,14 @@ class SupervisedTrainer(Trainer):
         self.log(dict(metrics))
         self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
         self._start_clock()  # what ran in between took time that is not training's
+        return metrics
+
+    def _evaluate(self, trial: Any, ignore_keys_for_eval: Any, skip_scheduler: bool = False) -> dict[str, float]:
+        """As Trainer; a plateau is one of `training.plateau_metric`, which may be another than what is best by."""
+        metrics = super()._evaluate(trial, ignore_keys_for_eval, skip_scheduler=True)
+        training = self.recipe.training
+        if training.scheduler == "plateau" and not skip_scheduler:
+            self.lr_scheduler.step(metrics[f"eval_{training.plateau_metric or self.recipe.selection.metric}"])
         return metrics
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
@@ -371,7 +385,10 @@ def make_arguments(recipe: Recipe, out: Path, studies: int, validates: bool) -> 
     greater = selection.metric != "loss"
     scheduler, arguments = training.scheduler, dict(training.scheduler_arguments)
     if scheduler == "plateau":
-        scheduler, arguments = "reduce_lr_on_plateau", {"mode": "max" if greater else "min", **arguments}
+        mode = "min" if (training.plateau_metric or selection.metric) == "loss" else "max"
+        scheduler, arguments = "reduce_lr_on_plateau", {"mode": mode, **arguments}
+    if scheduler == "step":  # made by the trainer
+        scheduler, arguments = "constant", {}
     every = min(selection.every or NEVER, NEVER) if selection.every != EPOCH else steps_of_epoch(recipe, studies)
     return TrainingArguments(
         output_dir=str(out),
@@ -415,12 +432,13 @@ def keep_unpacked(model: Any) -> None:
             module.support_avx512bf16_for_cpu = False
 
 
-def as_questions(rows: Any, what: str, recipe: Recipe) -> StudyQuestions:
+def as_questions(rows: Any, what: str, recipe: Recipe, one_by_one: bool = False) -> StudyQuestions:
     """What can be asked about `rows`; a StudyQuestions is returned as it is."""
     if isinstance(rows, StudyQuestions):
         return rows
     known = recipe.family.view_is_known(recipe.model)
-    return StudyQuestions(rows, what, known, image_side=recipe.data.image_side)
+    questions = StudyQuestions(rows, what, known, image_side=recipe.data.image_side)
+    return questions.one_by_one() if one_by_one else questions
 
 
 def _name(group: Mapping[str, Any]) -> str:

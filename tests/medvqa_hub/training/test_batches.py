@@ -151,6 +151,18 @@ def test_rows_of_another_configuration_or_without_images_are_refused():
         StudyQuestions(paths, "split train")
 
 
+def test_one_by_one_every_question_is_shown_once_an_epoch_with_its_studys_images():
+    questions = questions_of([3, 5, 1, 4]).one_by_one()
+    assert len(questions) == 13
+    batches = StudyBatches(questions, lambda members, seed: {"members": members}, 2, 13, 13, 8)
+    for epoch in range(2):
+        shown = [(row["study_id"], int(place)) for row, places in batches[epoch]["members"] for place in places]
+        assert sorted(shown) == [
+            (FIRST_STUDY + study, place) for study, count in enumerate([3, 5, 1, 4]) for place in range(count)
+        ]
+    assert len(questions.grouped) == 4
+
+
 def test_chosen_questions_only():
     questions = StudyQuestions(study_rows([3, 3]), "split train", only={f"s{FIRST_STUDY}-edema-1"})
     assert len(questions) == 1 and list(questions.of(0)) == [1]

@@ -6,7 +6,15 @@ import pytest
 import yaml
 
 from medvqa_core.errors import ConfigError, InputError
-from medvqa_hub.training.recipes import FOLDER, SECTIONS, differences, load_recipe, make_recipe, shipped_recipes
+from medvqa_hub.training.recipes import (
+    FOLDER,
+    SECTIONS,
+    differences,
+    load_recipe,
+    make_recipe,
+    shipped_recipes,
+    steps_of,
+)
 
 STAGES = [f"{size}swin-ved-stage{stage}" for size in ("", "tiny-") for stage in (1, 2, 3)]
 
@@ -49,6 +57,36 @@ def test_full_recipes_have_the_papers_effective_batch_and_schedule(name, questio
     )
     # The schedule's patience counts validations: as in the paper, one an epoch.
     assert recipe.selection.metric == "bert_score" and recipe.selection.every == "epoch"
+
+
+@pytest.mark.parametrize(
+    ("name", "questions", "rate", "epochs", "steps"),
+    [
+        ("swin-ved-stage1-released", 256, 3e-6, 30, 370_055),
+        ("swin-ved-stage2-released", 256, 3e-6, 30, 370_055),
+        ("swin-ved-stage3-released", 12, 5e-5, 1, 263_150),
+        ("blip2-multiview-released", 128, 3e-4, 30, 740_109),
+    ],
+)
+def test_released_recipes_draw_single_questions_and_take_the_releases_steps(name, questions, rate, epochs, steps):
+    recipe = load_recipe(name)
+    training, selection = recipe.training, recipe.selection
+    assert recipe.data.one_by_one and training.studies_per_step == questions
+    assert {value for value in training.learning_rates.values() if value} == {rate}
+    assert training.epochs == epochs and steps_of(recipe, 3_157_795) == steps  # the questions of Table 1
+    assert training.max_grad_norm == 0 and training.weight_decay == 0
+    assert (selection.metric, selection.beams, selection.every) == ("bert_score", 2, "epoch")
+    assert recipe.data.validation_split == "validation"  # the release selected by its test split
+    if recipe.scst is None:
+        assert (training.scheduler, training.plateau_metric) == ("plateau", "loss")
+    else:
+        assert (training.scheduler, training.scheduler_arguments) == ("step", {"gamma": 0.8})
+        assert (recipe.scst.normalize, recipe.scst.alpha, recipe.scst.gamma) == ("token", 0.6, 0.4)
+
+
+def test_a_plateau_of_what_is_not_measured_is_refused():
+    with pytest.raises(ConfigError, match="plateau_metric cider is not measured"):
+        load_recipe("swin-ved-stage1", ["training.plateau_metric=cider"])
 
 
 def test_stage_3_has_the_papers_weights():

@@ -15,7 +15,8 @@ from medvqa_hub.families.table import governance_of, write_governance
 from medvqa_hub.training import checkpoints
 from medvqa_hub.training import run as run_module
 from medvqa_hub.training.checkpoints import TrainingLog, read_log
-from medvqa_hub.training.run import train
+from medvqa_hub.training.recipes import DataSettings
+from medvqa_hub.training.run import load_data, train
 
 
 @pytest.fixture(scope="module")
@@ -236,6 +237,19 @@ def test_damaged_and_foreign_weights_are_refused(build, stage_1, tmp_path):
     # transformers would take none of these weights and go on with random ones
     with pytest.raises(ConfigError, match=r"model.pretrained_encoder .* lacks \d+ weights"):
         go(build, tmp_path / "3", fast_recipe(model__pretrained_encoder=str(stage_1 / "best")))
+
+
+@pytest.mark.parametrize("name", ["swin-ved-stage3", "swin-ved-stage2-released"])
+def test_a_dry_run_of_a_full_recipe_needs_no_gpu_and_says_how_many_steps(build, tmp_path, capsys, name):
+    arguments = ["train", "swin-ved", "--recipe", name, "--data", str(build.workspace.root), "--out", str(tmp_path)]
+    assert run([*arguments, "--image-root", str(build.tree), "--dry-run"]) == 0
+    said = capsys.readouterr().out
+    questions = sum(len(row) for row in load_data(build.workspace.root, build.tree, DataSettings()).train["questions"])
+    if name.endswith("released"):
+        assert f"{-(-30 * questions // 256)} steps of 256 questions, in batches of 8" in said
+    else:
+        assert "steps of 4 studies x 8 questions" in said
+    assert not any(tmp_path.iterdir())
 
 
 def test_a_damaged_image_is_one_line_from_a_worker_too(build, tmp_path):

@@ -210,6 +210,39 @@ def test_workers_are_chosen_by_cores_and_processes_unless_the_recipe_says(monkey
     assert choose_workers(None) == 16
 
 
+def test_a_plateau_may_be_of_another_metric_than_the_best_model(tmp_path):
+    log = TrainingLog(tmp_path)
+    training = {
+        "scheduler": "plateau", "plateau_metric": "loss", "max_steps": 3, "learning_rates": {"decoder": 1e-3},
+        "scheduler_arguments": {"patience": 0, "factor": 0.5},
+    }  # fmt: skip
+    selection = {"every": 1, "metric": "rouge_l", "metrics": ["loss"], "max_new_tokens": 2, "studies_per_batch": 2}
+    trainer = make_trainer(tmp_path, log=log, training=training, selection=selection)
+    trainer.train()
+    log.close()
+    assert all(line["eval_loss"] > 0 for line in read_log(tmp_path) if "eval_rouge_l" in line)
+    # ROUGE-L of an untrained model stays 0, which would have halved the rate; its loss falls at each step.
+    assert trainer.optimizer.param_groups[0]["lr"] == 1e-3
+
+
+def test_steps_down_by_epoch(tmp_path):
+    training = {"scheduler": "step", "scheduler_arguments": {"gamma": 0.5}, "max_steps": 5, "studies_per_step": 2}
+    training |= {"studies_per_batch": 2, "learning_rates": {"decoder": 1e-3}}
+    trainer = make_trainer(tmp_path, None, training=training)  # six studies: three steps an epoch
+    rates, step = [], trainer.training_step
+    trainer.training_step = lambda *args: (rates.append(trainer.optimizer.param_groups[0]["lr"]), step(*args))[1]
+    trainer.train()
+    assert rates == pytest.approx([1e-3, 1e-3, 1e-3, 5e-4, 5e-4])
+
+
+def test_frozen_groups_rest_unless_the_recipe_says(tmp_path):
+    for rest in (True, False):
+        training = {"learning_rates": {"decoder": 1e-3}, "max_steps": 1, "rest_frozen": rest}
+        trainer = make_trainer(tmp_path / str(rest), None, training=training)
+        trainer.train()
+        assert trainer.model.model.encoder.training is not rest
+
+
 def test_plateau_lowers_every_groups_rate(tmp_path):
     rates = {"encoder": 1e-5, "decoder": 2e-5}
     training = {
