@@ -122,15 +122,17 @@ def phantom(
 def preannotate(
     pages: Annotated[Path, typer.Option(help="Folder of restored pages, as meddqa esra --out writes it.")],
     out: Annotated[Path, typer.Option(help="Folder for annotations.csv with the drafts.")],
-    image_type: Annotated[str, typer.Option(help="pdf, photo or screenshot: what the images are.")] = "photo",
+    image_type: Annotated[
+        str | None, typer.Option(help="pdf, photo or screenshot for all images. Default: as each looks.")
+    ] = None,
+    image_types: Annotated[
+        Path | None, typer.Option(help="CSV with img_path,image_type: the type of each image that it names.")
+    ] = None,
 ) -> None:
     """Draft key-values and table rows from restored pages, for people to correct (paper, Section 4.2)."""
-    from rjua_meddqa.schema import IMAGE_TYPES
     from rjua_meddqa.steps.annotating import preannotate as write
 
-    if image_type not in IMAGE_TYPES:
-        raise ConfigError(f"image type {image_type!r} is unknown; allowed: {', '.join(IMAGE_TYPES)}")
-    _echo_lines(write(pages, out, image_type))
+    _echo_lines(write(pages, out, image_type, image_types))
 
 
 @app.command()

@@ -141,13 +141,16 @@ def meddqa(
         MeddqaProfile, typer.Option(help="released: equal to the authors' script; ours: its rules mended.")
     ] = MeddqaProfile.ours,
     units: Annotated[RougeUnits, typer.Option(help="What our ROUGE-L counts.")] = RougeUnits.characters,
+    pages: Annotated[
+        Path | None, typer.Option(help="Folder of meddqa esra --out: images read there are not read again.")
+    ] = None,
     retry_failed: Annotated[bool, typer.Option(help="Ask failed questions again.")] = False,
 ) -> None:
     """Answer questions about report images and print the paper's Tables 5 to 7; a stopped run goes on."""
     from medvqa_hub.evaluation.meddqa.evaluating import MeddqaOptions, evaluate_meddqa
     from medvqa_hub.evaluation.meddqa.printing import print_meddqa
 
-    options = MeddqaOptions(model, data, out, image_root, workers, units.value, retry_failed, profile.value)
+    options = MeddqaOptions(model, data, out, image_root, workers, units.value, retry_failed, profile.value, pages)
     print_meddqa(evaluate_meddqa(options), out)
 
 

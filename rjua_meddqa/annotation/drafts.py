@@ -59,17 +59,24 @@ def draft(restored: "RestoredText") -> Draft:
     return Draft(key_values, tuple(map(quadruplet, rows)), rows)
 
 
-def draft_annotation(page: "Page", idx: str, img_path: str, image_type: str) -> Annotation:
+def draft_annotation(page: "Page", idx: str, img_path: str, image_type: str | None = None) -> Annotation:
     """A page's draft as a row of the annotation file.
 
     Args:
-        image_type: pdf | photo | screenshot; nothing on the page tells it.
+        image_type: pdf | photo | screenshot; None: what the image looks like.
     """
     drafted = draft(page.restored)
     report_type = LABORATORY if drafted.table else _report_type([box.text for box in page.boxes])
     reasons = {REASONS: json.dumps([row.is_normal_reason for row in drafted.rows], ensure_ascii=False)}
     return Annotation(
-        idx, img_path, drafted.key_values, drafted.table, report_type, image_type, page.quality, extra=reasons
+        idx,
+        img_path,
+        drafted.key_values,
+        drafted.table,
+        report_type,
+        image_type or page.image_type,
+        "high" if page.quality == "high" else "low",  # annotators know no unreadable
+        extra=reasons,
     )
 
 

@@ -6,6 +6,7 @@ line, in the order of the images) and `manifest.json`. Images that cannot be rea
 
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,13 +19,13 @@ from medvqa_core.store import RecordStore
 from rjua_meddqa.restoration.images import find_images
 from rjua_meddqa.restoration.ocr import OcrEngine, boxes_from_json, boxes_to_json
 from rjua_meddqa.restoration.page_layout import lay_out
-from rjua_meddqa.restoration.quality import judge_type
-from rjua_meddqa.restoration.readings import Reading, fill_cache, open_cache, read_report, reading_key
+from rjua_meddqa.restoration.quality import UNREADABLE, judge_type
+from rjua_meddqa.restoration.readings import CACHE_KIND, Reading, fill_cache, open_cache, read_report, reading_key
 from rjua_meddqa.schema import Box, RestoredText
 
 KIND = "meddqa-pages"
 READINGS, PAGES = "readings.jsonl", "pages.jsonl"
-_PLAIN_FIELDS = ("width", "height", "direction", "angle", "quality", "quality_reason")
+_PLAIN_FIELDS = ("width", "height", "direction", "angle", "quality", "quality_reason", "image_type")
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,8 @@ class Page:
         original_boxes: the same boxes in the same order, in pixels of the original image.
         direction: degrees clockwise by which the image was turned to be upright: 0, 90, 180 or 270.
         angle: degrees, clockwise, of the skew that was taken away after that.
-        quality: high | low, with the reason (paper, Appendix B).
+        quality: high | low, with the reason (paper, Appendix B), or unreadable, of whatever type the image is.
+        image_type: pdf | photo | screenshot: what the image looks like, or what it was said to be.
         restored: lines and text (ESRA).
     """
 
@@ -51,6 +53,7 @@ class Page:
     angle: float
     quality: str
     quality_reason: str
+    image_type: str
     restored: RestoredText
 
 
@@ -65,13 +68,13 @@ class FolderResult:
 
 
 def restore_page(
-    path: Path, engine: OcrEngine, cache: RecordStore | None = None, *, image_type: str = "photo", **esra: Any
+    path: Path, engine: OcrEngine, cache: RecordStore | None = None, *, image_type: str | None = None, **esra: Any
 ) -> Page:
     """Read, rectify, judge and restore one image.
 
     Args:
         cache: an open store of readings (`readings.open_cache`); without one, nothing is kept.
-        image_type: photo | pdf | screenshot; only photos can be of low quality.
+        image_type: photo | pdf | screenshot, None: as it looks; of those said not to be photos, none is of low quality.
         esra: parameters of `page_layout.lay_out`: r, l, layout, join_wraps.
 
     Raises:
@@ -87,13 +90,15 @@ def restore_page(
     return page_of(path.name, reading, image_type=image_type, **esra)
 
 
-def page_of(image: str, reading: Reading, *, image_type: str = "photo", **esra: Any) -> Page:
+def page_of(image: str, reading: Reading, *, image_type: str | None = None, **esra: Any) -> Page:
     """The page of a reading, with the parameters of `restore_page`."""
     boxes = tuple(boxes_from_json(reading["boxes"], image))
     originals = tuple(boxes_from_json(reading["original_boxes"], image))
     fields = {name: reading[name] for name in _PLAIN_FIELDS}
-    if (judged := judge_type(image_type)) is not None:
-        fields["quality"], fields["quality_reason"] = judged
+    if image_type is not None:
+        fields["image_type"] = image_type
+        if (judged := judge_type(image_type)) is not None and fields["quality"] != UNREADABLE:
+            fields["quality"], fields["quality_reason"] = judged
     return Page(
         image, boxes=boxes, original_boxes=originals, restored=lay_out(boxes, reading["on_picture"], **esra), **fields
     )
@@ -106,6 +111,7 @@ def restore_folder(
     workers: int = 1,
     *,
     governance: Governance = Governance.SHARE_ALIKE,
+    known: Path | None = None,
     **esra: Any,
 ) -> FolderResult:
     """Restore every image of a folder (or of a list); a killed run goes on where it was.
@@ -115,6 +121,7 @@ def restore_folder(
         out: folder for the cache, the pages and the manifest.
         workers: processes that read at the same time.
         governance: class of the images.
+        known: folder of an earlier run; images that it has read, by their content, are not read again.
         esra: parameters of `page_layout.lay_out`: r, l, layout, join_wraps.
 
     Returns:
@@ -129,7 +136,8 @@ def restore_folder(
     make_folder(out)
     empty = []
     with open_cache(out / READINGS, governance) as cache:
-        readings = fill_cache(paths, engine, cache, workers)
+        with _known_readings(known, governance) as earlier:
+            readings = fill_cache(paths, engine, cache, workers, earlier)
         with atomic_file(out / PAGES, "w", private=governance.private) as file:
             for path, key in readings.keys.items():
                 page = page_of(path.name, cache.get(key), **esra)
@@ -140,6 +148,18 @@ def restore_folder(
     result = FolderResult(len(readings.keys), readings.read_now, tuple(empty), failed)
     _write_manifest(out, engine, governance, result, esra)
     return result
+
+
+@contextmanager
+def _known_readings(folder: Path | None, governance: Governance) -> Iterator[RecordStore | None]:
+    """The readings of an earlier run, open for reading."""
+    if folder is None:
+        yield None
+        return
+    if not (folder / READINGS).is_file():
+        raise InputError(f"{folder / READINGS}: no such file; run: medvqa-hub meddqa esra --images … --out {folder}")
+    with RecordStore(folder / READINGS, CACHE_KIND, governance, None, read_only=True) as store:
+        yield store
 
 
 def read_pages(out: Path) -> Iterator[Page]:

@@ -19,10 +19,11 @@ from medvqa_core.governance import Governance
 from medvqa_core.progress import track
 from medvqa_core.store import RecordStore, content_key
 from rjua_meddqa.restoration.images import open_report
+from rjua_meddqa.restoration.levelling import mean_slope
 from rjua_meddqa.restoration.ocr import OcrEngine, boxes_from_json, boxes_to_json
 from rjua_meddqa.restoration.outline import load_cv2
 from rjua_meddqa.restoration.pictures import boxes_on_pictures
-from rjua_meddqa.restoration.quality import judge_quality
+from rjua_meddqa.restoration.quality import find_type, judge_quality, judge_readable
 from rjua_meddqa.restoration.rectify import RECTIFY_VERSION, rectify
 
 CACHE_KIND = "ocr"
@@ -48,7 +49,6 @@ def read_report(path: Path, engine: OcrEngine) -> Reading:
     """Open, read, rectify and judge one image. Raises InputError where that is not possible."""
     image = open_report(path)
     page = rectify(image.pixels, engine)
-    quality, reason = judge_quality(page)
     originals = [
         replace(box, points=tuple((x * image.factor, y * image.factor) for x, y in box.points))
         for box in page.original_boxes
@@ -56,6 +56,7 @@ def read_report(path: Path, engine: OcrEngine) -> Reading:
     written = {"boxes": boxes_to_json(page.boxes), "original_boxes": boxes_to_json(originals)}
     for boxes in written.values():  # an engine's mistake is this image's failure, and never gets into the cache
         boxes_from_json(boxes, f"{path} as {engine.name} reads it")
+    quality, reason = judge_readable(image.pixels, page.original_boxes) or judge_quality(page)
     return {
         "width": image.width,
         "height": image.height,
@@ -63,6 +64,7 @@ def read_report(path: Path, engine: OcrEngine) -> Reading:
         "angle": round(page.angle, 2),
         "quality": quality,
         "quality_reason": reason,
+        "image_type": find_type(image.pixels, mean_slope(page.original_boxes) if not page.direction else 1.0),
         "on_picture": boxes_on_pictures(image.pixels, page.original_boxes),
         **written,
     }
@@ -77,8 +79,13 @@ class Readings:
     read_now: int
 
 
-def fill_cache(paths: Sequence[Path], engine: OcrEngine, cache: RecordStore, workers: int = 1) -> Readings:
+def fill_cache(
+    paths: Sequence[Path], engine: OcrEngine, cache: RecordStore, workers: int = 1, known: RecordStore | None = None
+) -> Readings:
     """Read the images that are not in the cache yet. One that cannot be read stops nothing.
+
+    Args:
+        known: readings of an earlier run elsewhere; those of these images are copied, not made again.
 
     Raises:
         InputError: no image can be read.
@@ -94,7 +101,9 @@ def fill_cache(paths: Sequence[Path], engine: OcrEngine, cache: RecordStore, wor
             failed[path] = one_line(error)
     todo: dict[str, Path] = {}
     for path, key in keys.items():
-        if key not in cache:
+        if key not in cache and known is not None and key in known:
+            cache.append([{**known.get(key), "key": key}])
+        elif key not in cache:
             todo.setdefault(key, path)  # the same image twice is read once
     broken: dict[str, str] = {}
     for key, reading in track(read_reports(todo, engine, workers), "Reading images", total=len(todo)):

@@ -23,7 +23,7 @@ from rjua_meddqa.schema import Box, Point
 if TYPE_CHECKING:
     from PIL import Image
 
-RECTIFY_VERSION = 4  # part of the key of cached readings: raise it with every change of what comes out
+RECTIFY_VERSION = 5  # part of the key of cached readings: raise it with every change of what comes out
 SURE_SCORE = 0.85  # mean score of upright text; the five report images have 0.97 or more, upside down 0.71 or less
 TURN_GAIN = 1.1  # times as many sure characters must be read before a page is turned
 MIN_ANGLE = 0.3  # degrees; what OCR boxes are sure of

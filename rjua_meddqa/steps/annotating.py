@@ -20,24 +20,34 @@ from rjua_meddqa.data_folder import (
     open_folder,
     record_part,
 )
-from rjua_meddqa.released import read_annotations, write_annotations
+from rjua_meddqa.released import read_annotations, read_cells, write_annotations
 from rjua_meddqa.restoration.pages import Page, read_pages
+from rjua_meddqa.restoration.quality import judge_type
 
+TYPE_COLUMNS = ("img_path", "image_type")
 DRAFT, CORRECTED = "draft", "label studio"  # where annotations come from, in the manifest
 LABELSTUDIO_KIND, TASKS, CONFIG = "meddqa-labelstudio", "tasks.json", "labelling_config.xml"
 
 
-def preannotate(pages: Path, out: Path, image_type: str) -> Iterator[str]:
+def preannotate(pages: Path, out: Path, image_type: str | None = None, types: Path | None = None) -> Iterator[str]:
     """Draft the annotation of every restored page into `out/annotations.csv`.
 
+    Args:
+        image_type: pdf | photo | screenshot for all images; None: as each looks.
+        types: CSV with the columns img_path and image_type, for the images that it names.
+
     Raises:
+        ConfigError: a type that is unknown.
         InputError: there are no restored pages in `pages`.
         OutputError: `out` holds annotations that are no drafts: people's work is not written over.
     """
     _refuse_corrected(out)
     governance = _class_of_pages(pages)
+    named = _read_types(types) if types is not None else {}
+    for given in {image_type, *named.values()} - {None}:
+        judge_type(given)  # raises for an unknown one
     annotations = [
-        draft_annotation(page, str(number), page.image, image_type)
+        draft_annotation(page, str(number), page.image, named.get(page.image, image_type))
         for number, page in enumerate(track(read_pages(pages), "drafts"), start=1)
     ]
     counts = {
@@ -146,6 +156,11 @@ def _report_lines(report: CheckReport, shown: int) -> Iterator[str]:
         yield f"{finding.img_path} {finding.where}: {finding.message} [{finding.kind}]"
     if len(report.findings) > shown:
         yield f"… {len(report.findings) - shown:,} more; --out writes all of them"
+
+
+def _read_types(path: Path) -> dict[str, str]:
+    """{file name: type} of a CSV. Raises InputError where it cannot be read or has other columns."""
+    return {Path(cells["img_path"]).name: cells["image_type"].strip() for _, cells in read_cells(path, TYPE_COLUMNS)}
 
 
 def _refuse_corrected(out: Path) -> None:

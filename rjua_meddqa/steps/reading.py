@@ -13,7 +13,7 @@ from rjua_meddqa.restoration.images import find_images
 from rjua_meddqa.restoration.ocr import RapidOcrEngine, read_boxes, write_boxes
 from rjua_meddqa.restoration.page_layout import lay_out
 from rjua_meddqa.restoration.pages import PAGES, READINGS, Page, page_of, restore_folder, restore_page
-from rjua_meddqa.restoration.quality import judge_type
+from rjua_meddqa.restoration.quality import UNREADABLE, judge_type
 from rjua_meddqa.restoration.readings import Readings, fill_cache, open_cache
 
 BOXES, BOXES_KIND = "boxes", "meddqa-boxes"
@@ -70,7 +70,8 @@ def judge_images(
             annotation = known.get(page.image)
             quality, reason = page.quality, page.quality_reason
             if annotation:
-                quality, reason = judge_type(annotation.image_type) or (quality, reason)
+                by_type = judge_type(annotation.image_type) if quality != UNREADABLE else None
+                quality, reason = by_type or (quality, reason)
                 compared += 1
                 agreed += quality == annotation.image_quality
             differs = annotation is not None and quality != annotation.image_quality

@@ -24,7 +24,7 @@ def font():
 
 def page_of(boxes, size, originals=None, image="page.png") -> Page:
     boxes = tuple(boxes)
-    return Page(image, *size, boxes, tuple(originals or boxes), 0, 0.0, "high", "", restore(boxes))
+    return Page(image, *size, boxes, tuple(originals or boxes), 0, 0.0, "high", "", "pdf", restore(boxes))
 
 
 def white(path, size):

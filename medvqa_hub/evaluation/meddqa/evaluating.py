@@ -39,6 +39,8 @@ class MeddqaOptions:
         units: of our ROUGE-L: characters or words (jieba).
         retry_failed: ask failed questions again.
         profile: of the scores: ours, or released (equal to the authors' script).
+        pages: folder that `meddqa esra --out` wrote: images that were read there are not read again. `out` itself may
+            be such a folder.
     """
 
     model: str
@@ -49,6 +51,7 @@ class MeddqaOptions:
     units: str = "characters"
     retry_failed: bool = False
     profile: str = OURS
+    pages: Path | None = None
 
 
 def evaluate_meddqa(options: MeddqaOptions) -> dict[str, Any]:
@@ -175,7 +178,7 @@ def _restore(
         InputError: no image is there, or not one of them can be read.
     """
     from rjua_meddqa.restoration.ocr import RapidOcrEngine
-    from rjua_meddqa.restoration.pages import read_pages, restore_folder
+    from rjua_meddqa.restoration.pages import READINGS, read_pages, restore_folder
 
     if not engine.reads_pages:
         return ImageSet()
@@ -183,7 +186,8 @@ def _restore(
     if not paths:
         raise InputError(f"{options.data}: not one of its images is there; pass --image-root")
     folder = options.out / PAGES_FOLDER
-    done = restore_folder(paths, folder, RapidOcrEngine(), options.workers, governance=governance)
+    known = options.pages or (options.out if (options.out / READINGS).is_file() else None)
+    done = restore_folder(paths, folder, RapidOcrEngine(), options.workers, governance=governance, known=known)
     images = {path.name: path for path in paths}  # restore_folder refuses two of a name
     pages = {images[page.image]: page for page in read_pages(folder)}
     return ImageSet(pages, {images[name]: reason for name, reason in done.failed})

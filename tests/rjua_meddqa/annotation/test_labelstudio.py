@@ -222,7 +222,7 @@ def pages(tmp_path):
     boxes = [box("项目", 0, 40), box("结果", 200, 40), box("参考值", 300, 40), box("性别：男", 0, 0)]
     boxes += [box("尿酸", 0, 80), box("470", 200, 80), box("155-428", 300, 80)]
     restored = page(boxes)
-    written = Page("a b.png", 400, 200, tuple(boxes), tuple(boxes), 0, 0.0, "low", "why", restored)
+    written = Page("a b.png", 400, 200, tuple(boxes), tuple(boxes), 0, 0.0, "low", "why", "screenshot", restored)
     (folder / "pages.jsonl").write_text(json.dumps(to_json(written), ensure_ascii=False) + "\n", encoding="utf-8")
     (folder / "manifest.json").write_text(json.dumps({"kind": "meddqa-pages", "governance": "open"}), encoding="utf-8")
     return folder
@@ -246,6 +246,12 @@ def test_from_pages_through_label_studio_and_back(pages, tmp_path, capsys):
     assert (tmp_path / "final" / "annotations.csv").read_bytes() == (
         tmp_path / "drafts" / "annotations.csv"
     ).read_bytes()
+    # the type of an image: as it looks, or named in a file
+    types = tmp_path / "types.csv"
+    types.write_text("img_path,image_type\nimages/a b.png,pdf\n", encoding="utf-8")
+    for options, expected in (([], "screenshot"), (["--image-types", str(types)], "pdf")):
+        assert run(["meddqa", "preannotate", "--pages", str(pages), "--out", drafts, *options]) == 0
+        assert read_annotations(tmp_path / "drafts" / "annotations.csv")[0].image_type == expected
     # drafts may be drafted again, corrected annotations are not written over
     assert run(["meddqa", "preannotate", "--pages", str(pages), "--out", drafts]) == 0
     assert run(["meddqa", "preannotate", "--pages", str(pages), "--out", final]) == 1

@@ -21,12 +21,13 @@ from rjua_meddqa.restoration import images
 from rjua_meddqa.restoration.pages import (
     READINGS,
     from_json,
+    page_of,
     read_pages,
     restore_folder,
     restore_page,
     to_json,
 )
-from rjua_meddqa.restoration.readings import open_cache, reading_key
+from rjua_meddqa.restoration.readings import open_cache, read_report, reading_key
 from rjua_meddqa.steps import reading as steps
 
 
@@ -84,10 +85,16 @@ def test_pages_survive_json(tmp_path):
             from_json(broken, "x")
 
 
-def test_the_kind_of_image_overrides_the_sensors(tmp_path):
+def test_the_kind_of_image_overrides_the_sensors_but_no_unreadable_page(tmp_path):
     Image.new("RGB", (200, 100), "white").save(tmp_path / "a.png")
-    assert restore_page(tmp_path / "a.png", WordEngine()).quality == "low"
-    assert restore_page(tmp_path / "a.png", WordEngine(), image_type="pdf").quality == "high"
+    for image_type in (None, "photo", "pdf"):
+        page = restore_page(tmp_path / "a.png", WordEngine(), image_type=image_type)
+        assert (page.quality, page.quality_reason) == ("unreadable", "no text was read")
+    reading = read_report(tmp_path / "a.png", WordEngine()) | {"quality": "low", "quality_reason": "skewed"}
+    assert page_of("a.png", reading).quality == page_of("a.png", reading, image_type="photo").quality == "low"
+    assert page_of("a.png", reading, image_type="pdf").quality == "high"
+    with pytest.raises(ConfigError, match="image type 'scan' is unknown"):
+        page_of("a.png", reading, image_type="scan")
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -336,3 +343,17 @@ def test_item_and_result_of_the_real_tables_are_on_one_line(real_data, tmp_path,
     checks = [check for page in read_pages(tmp_path) for check in check_rows(page.restored.lines, tables[page.image])]
     missing = [f"{check.row.item}: {check.reason}" for check in checks if check.found is None]
     assert len(checks) >= 1 and len(missing) / len(checks) <= 3 / 52, missing
+
+
+def test_images_of_an_earlier_run_elsewhere_are_not_read_again(tmp_path):
+    paths = write_images(tmp_path, 2)
+    engine = WordEngine()
+    restore_folder(paths, tmp_path / "first", engine)
+    assert engine.readings == 2
+    done = restore_folder(paths, tmp_path / "second", engine, known=tmp_path / "first")
+    assert done.read_now == 0 and engine.readings == 2
+    assert list(read_pages(tmp_path / "second")) == list(read_pages(tmp_path / "first"))
+    draw_words(rows=3).save(paths[0])  # another image of the same name is another image
+    assert restore_folder(paths, tmp_path / "third", engine, known=tmp_path / "first").read_now == 1
+    with pytest.raises(InputError, match="meddqa esra"):
+        restore_folder(paths, tmp_path / "fourth", engine, known=tmp_path / "none")

@@ -1,0 +1,73 @@
+"""How much of what looks like print in an image was read, and how much of the page is too bright to hold any.
+
+A spot is letter-like when it is darker than the paper around it, as high as the letters that were read or somewhat
+smaller, and has others of its kind beside it. What moire covers or blur closes leaves spots that no box covers. Glare
+leaves nothing: there, the page is white in large areas without text, and darker elsewhere.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rjua_meddqa.restoration.outline import load_cv2
+from rjua_meddqa.schema import Box
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+SIDE = 1600  # pixels of the longer side that spots are searched at
+CONTRAST = 9  # grey levels that ink is darker than the mean around it
+SMALLEST, LARGEST = 0.35, 1.6  # heights of a spot, in heights of the read text
+FEWEST = 30  # spots; fewer say nothing
+WHITE, NOT_WHITE = 252, 246  # grey levels of a blown-out area, and of paper that is not
+WASHED_SIDE = 12  # of the shorter side: the smallest blown-out square
+NEIGHBOURS = 2  # other spots within two heights in its row
+
+
+def share_read(image: "Image.Image", boxes: Sequence[Box]) -> float:
+    """Share, 0 to 1, of the letter-like spots of `image` (RGB) that lie in `boxes`; 1 where there are too few spots."""
+    if not boxes:
+        return 0.0
+    cv2 = load_cv2()
+    scale = max(1.0, max(image.size) / SIDE)
+    size = max(1, round(image.width / scale)), max(1, round(image.height / scale))
+    grey = cv2.GaussianBlur(np.asarray(image.convert("L").resize(size, reducing_gap=2.0)), (3, 3), 0)
+    text = max(6.0, float(np.median([min(box.height, box.width) for box in boxes])) / scale)
+    around = cv2.blur(grey, (2 * round(text) + 1,) * 2)
+    ink = (around.astype(int) - grey > CONTRAST).astype(np.uint8)
+    _, _, stats, centres = cv2.connectedComponentsWithStats(ink)
+    width, height = stats[:, 2], stats[:, 3]
+    fits = (height >= SMALLEST * text) & (height <= LARGEST * text) & (width <= 2 * LARGEST * text) & (width >= 2)
+    spots = centres[fits]
+    spots = spots[[_has_neighbours(spot, spots, text) for spot in spots]] if len(spots) else spots
+    if len(spots) < FEWEST:
+        return 1.0
+    covered = np.zeros(len(spots), dtype=bool)
+    for box in boxes:
+        left, right, top, bottom = (value / scale for value in (box.left, box.right, box.top, box.bottom))
+        inside = (spots[:, 0] >= left - 2) & (spots[:, 0] <= right + 2)
+        covered |= inside & (spots[:, 1] >= top - 2) & (spots[:, 1] <= bottom + 2)
+    return float(covered.mean())
+
+
+def share_washed_out(image: "Image.Image", boxes: Sequence[Box]) -> float:
+    """Share of `image` (RGB) in large white areas without text, where the rest of the paper is not white; else 0."""
+    cv2 = load_cv2()
+    scale = max(1.0, max(image.size) / (SIDE / 4))
+    size = max(1, round(image.width / scale)), max(1, round(image.height / scale))
+    grey = np.asarray(image.convert("L").resize(size, reducing_gap=2.0))
+    side = max(3, min(size) // WASHED_SIDE)
+    white = cv2.morphologyEx((grey >= WHITE).astype(np.uint8), cv2.MORPH_OPEN, np.ones((side, side), np.uint8)) > 0
+    paper = grey[~white & (grey > 0.6 * grey.max())]
+    middles = np.array([((b.left + b.right) / 2, (b.top + b.bottom) / 2) for b in boxes]).reshape(-1, 2) / scale
+    x, y = np.clip(middles.astype(int), 0, (size[0] - 1, size[1] - 1)).T
+    inside = int(white[y, x].sum())
+    if not paper.size or float(np.median(paper)) > NOT_WHITE or inside > 0.1 * len(boxes):
+        return 0.0
+    return float(white.mean())
+
+
+def _has_neighbours(spot: np.ndarray, spots: np.ndarray, text: float) -> bool:
+    near = np.abs(spots - spot)
+    return int(((near[:, 0] < 2 * text) & (near[:, 1] < 0.5 * text)).sum()) > NEIGHBOURS
