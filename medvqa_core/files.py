@@ -172,14 +172,15 @@ def _empty(folder: Path) -> None:
             path.unlink()
 
 
-def join_under(root: Path, relative: str, where: str) -> Path:
+def join_under(root: Path, relative: str, where: str, store: Path | None = None) -> Path:
     """`root / relative`, refused if it is absolute, climbs out by `..`, or leads out through a symbolic link.
 
     Args:
         where: file and row the path was read from, for the message.
+        store: a second folder that links may lead into, named by the user: where git-annex or DVC keep the files.
 
     Raises:
-        InputError: the path leaves `root`.
+        InputError: the path leaves `root` (and `store`).
     """
     parts = Path(relative).parts
     if not parts or Path(relative).is_absolute() or ".." in parts or "\\" in relative or "\0" in relative:
@@ -188,9 +189,11 @@ def join_under(root: Path, relative: str, where: str) -> Path:
         )
     path = root / relative
     # not Path.resolve: it raises RuntimeError for links that go round in circles
-    if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root)):
+    target = Path(os.path.realpath(path))
+    if not any(target.is_relative_to(os.path.realpath(place)) for place in (root, store) if place is not None):
+        roots = f"{root} and {store}" if store else str(root)
         raise InputError(
-            f"{where}: path {relative!r} leads out of {root} through a symbolic link; "
+            f"{where}: path {relative!r} leads out of {roots} through a symbolic link; "
             "move the file below the root, or mount its disk there"
         )
     return path

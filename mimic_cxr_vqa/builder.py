@@ -16,10 +16,11 @@ import datasets
 import numpy as np
 import pyarrow as pa
 from datasets.builder import Key
+from datasets.exceptions import DatasetGenerationError
 
 from medvqa_core.dataset_class import describe_dataset
 from medvqa_core.errors import ConfigError, InputError, MedvqaError, one_line
-from medvqa_core.files import make_folder
+from medvqa_core.files import make_folder, writing
 from medvqa_core.loading_error import LoadingError
 from mimic_cxr_vqa import release as releases
 from mimic_cxr_vqa.authors_csv import ReplyFilter
@@ -42,6 +43,8 @@ class MimicCxrVqaConfig(datasets.BuilderConfig):
     Attributes:
         image_root: folder of MIMIC-CXR-JPG (or of another source's images). With it `images` decodes to PIL images when
             a row is read; without it `images` holds the paths. Default: the variable MIMIC_CXR_JPG_ROOT.
+        image_store: a second folder that links below image_root may lead into: where git-annex or DVC keep the files.
+            Default: the variable MIMIC_CXR_JPG_STORE.
         missing_images: `error`, `skip` the row, or `none` in the image's place; counted in the log.
         failed_answers: `drop` or `keep` the authors' rows whose reply could not be parsed (answer "error").
         duplicates: of a question that occurs twice keep the `first` row and count the others, or raise an `error`.
@@ -51,6 +54,7 @@ class MimicCxrVqaConfig(datasets.BuilderConfig):
     """
 
     image_root: str | None = None
+    image_store: str | None = None
     missing_images: str = "error"
     failed_answers: str = "drop"
     duplicates: str | None = None
@@ -71,12 +75,14 @@ class MimicCxrVqa(datasets.ArrowBasedBuilder):
     DEFAULT_WRITER_BATCH_SIZE = ROWS_PER_TABLE
 
     def __init__(
-        self, cache_dir=None, dataset_name="mimic_cxr_vqa", config_name=None, data_dir=None, image_root=None, **kwargs
-    ) -> None:
+        self, cache_dir=None, dataset_name="mimic_cxr_vqa", config_name=None, data_dir=None, image_root=None,
+        image_store=None, **kwargs,
+    ) -> None:  # fmt: skip
         if config_name == "sample":
             data_dir = image_root = SAMPLE_DIR
         self.release = releases.open_release(Path(data_dir) if data_dir else releases.find_default_release())
         image_root = image_root or os.environ.get(releases.IMAGE_VARIABLE)
+        image_store = image_store or os.environ.get(releases.STORE_VARIABLE)
         self.images: ImageFiles | None = None
         self.patients: dict[str, np.ndarray] = {}  # split -> its patients, as far as read
         if kwargs.get("data_files"):
@@ -87,6 +93,7 @@ class MimicCxrVqa(datasets.ArrowBasedBuilder):
             config_name=config_name,
             data_dir=os.path.abspath(self.release.folder),
             image_root=os.path.abspath(image_root) if image_root else None,
+            image_store=os.path.abspath(image_store) if image_root and image_store else None,
             fingerprint=self.release.fingerprint,
             **kwargs,
         )
@@ -116,7 +123,8 @@ class MimicCxrVqa(datasets.ArrowBasedBuilder):
             )
         if self.config.image_root:
             prefix = releases.find_image_prefix(Path(self.config.image_root))
-            self.images = ImageFiles(prefix, self.config.missing_images)
+            store = Path(self.config.image_store) if self.config.image_store else None
+            self.images = ImageFiles(prefix, self.config.missing_images, store)
         generators = []
         for split, files in self.release.files.items():
             studies = self.release.studies.get(split) or [None] * len(files)
@@ -189,7 +197,15 @@ class MimicCxrVqa(datasets.ArrowBasedBuilder):
                 "these rows come from the cache: images that have come or gone since are not noticed; "
                 "download_mode='force_redownload' looks again"
             )
-        super().download_and_prepare(*args, **kwargs)
+        try:
+            with writing(self._output_dir):
+                super().download_and_prepare(*args, **kwargs)
+        except DatasetGenerationError as error:
+            failed_write = error.__cause__  # `datasets` wraps what goes wrong while it writes
+            if isinstance(error, MedvqaError) or not isinstance(failed_write, OSError):
+                raise
+            with writing(self._output_dir):
+                raise failed_write from None
 
     def as_dataset(self, split=None, **kwargs):
         return super().as_dataset(split=_hub_split(split), **kwargs)

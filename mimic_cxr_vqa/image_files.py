@@ -26,6 +26,7 @@ class ImageFiles:
     Args:
         root: folder that the paths in rows start from.
         policy: one of POLICIES.
+        store: a second folder that links below `root` may lead into (git-annex, DVC).
 
     Attributes:
         counts: `images` looked at, `missing` among them, `rows_skipped`.
@@ -35,12 +36,14 @@ class ImageFiles:
         InputError: `root` is not a folder.
     """
 
-    def __init__(self, root: Path, policy: str) -> None:
+    def __init__(self, root: Path, policy: str, store: Path | None = None) -> None:
         if policy not in POLICIES:
             raise ConfigError(f"missing_images={policy!r}: allowed are {', '.join(POLICIES)}")
         if not root.is_dir():
             raise InputError(f"image root {root}: no such folder; pass image_root=… (the folder that holds files/)")
-        self.root, self.policy = root, policy
+        if store is not None and not store.is_dir():
+            raise InputError(f"image store {store}: no such folder; pass image_store=… (where the images' links lead)")
+        self.root, self.policy, self.store = root, policy, store
         self.counts: Counter[str] = Counter()
         self._known: dict[str, str | None] = {}  # path in rows -> file, None where missing
 
@@ -70,9 +73,17 @@ class ImageFiles:
             rows = rows.filter(pa.array(complete))
         return rows
 
+    def _locate(self, path: str) -> Path:
+        try:
+            return join_under(self.root, path, f"image {path}", self.store)
+        except InputError as error:
+            if self.store is None and (self.root / path).is_symlink():
+                raise InputError(f"{error}, or pass image_store=… (the folder that such links lead into)") from None
+            raise
+
     def _find(self, path: str) -> str | None:
         if path not in self._known:
-            file = join_under(self.root, path, f"image {path}")
+            file = self._locate(path)
             problem = check_image(file)
             if problem and self.policy == "error":
                 raise InputError(

@@ -27,11 +27,12 @@ from mimic_cxr_vqa.parquet_files import count_rows, iterate_parquet
 from mimic_cxr_vqa.row_checks import RowChecks
 from mimic_cxr_vqa.schema import SPLITS
 from mimic_cxr_vqa.sources import check_splits, check_unique
-from mimic_cxr_vqa.workspace import FORMAT, RELEASE_KIND, Workspace
+from mimic_cxr_vqa.workspace import FORMAT, QUESTIONS_KIND, RELEASE_KIND, Workspace
 
 _log = logging.getLogger(__name__)
 RELEASE_VARIABLE = "MIMIC_CXR_VQA_DIR"
 IMAGE_VARIABLE = "MIMIC_CXR_JPG_ROOT"
+STORE_VARIABLE = "MIMIC_CXR_JPG_STORE"
 CSV_KIND = "authors-csv"
 _RELEASED_NAME = "generated_questions_answers_"
 _SPLIT_PREFIXES = {"train": "train", "validate": "val", "test": "test"}  # of the authors' file names
@@ -105,6 +106,8 @@ def open_release(folder: Path) -> Release:
             f"{folder}: no such folder; build a dataset with medvqa-hub cxr, or name the folder of a release"
         )
     workspace = Workspace(folder)
+    if folder.name == workspace.questions.name and (folder / MANIFEST).exists() and _kind(folder) == QUESTIONS_KIND:
+        return _open_questions(Workspace(folder.parent))  # named itself: no release beside it is meant
     for place in (folder, workspace.release):
         if (place / MANIFEST).exists() and _kind(place) == RELEASE_KIND:
             return _open_parquet(place)

@@ -22,11 +22,11 @@ from medvqa_core.errors import ConfigError, InputError
 from medvqa_core.files import atomic_folder
 from medvqa_core.json_files import write_manifest
 from medvqa_core.progress import track
-from medvqa_core.runs.predictions import Prediction, PredictionStore
+from medvqa_core.runs.predictions import PredictionStore
 from mimic_cxr_vqa.answer_types import answer_types
 from mimic_cxr_vqa.card import CARD, content_digest, write_card
 from mimic_cxr_vqa.class_floor import describe_files
-from mimic_cxr_vqa.generation.answer_keys import answer_keys, hex_keys, open_answers
+from mimic_cxr_vqa.generation.answer_keys import answer_keys, hex_keys, lint_of, open_answers
 from mimic_cxr_vqa.parquet_files import WRITING, iterate_parquet, read_table
 from mimic_cxr_vqa.schema import PROVENANCE_TYPE, QA_SCHEMA, SPLITS, STUDY_SCHEMA
 from mimic_cxr_vqa.workspace import FORMAT, RELEASE_KIND, Workspace
@@ -103,23 +103,25 @@ def _collect_answers(keys: pa.Table, store: PredictionStore, flagged: str) -> tu
     schema = pa.schema([("answer", pa.string()), ("attempts", pa.int8()), ("lint", pa.list_(pa.string()))])
     batches = []
     for start in track(range(0, len(keys), ROWS_PER_BATCH), "Collecting answers"):
-        rows = [_answer_of(store.find(key), flagged, counts) for key in hex_keys(keys, start, ROWS_PER_BATCH)]
+        rows = [_answer_of(store, key, flagged, counts) for key in hex_keys(keys, start, ROWS_PER_BATCH)]
         batches.append(_as_batch(rows, schema))
     return pa.Table.from_batches(batches, schema), counts
 
 
-def _answer_of(found: Prediction | None, flagged: str, counts: Counter) -> tuple:
+def _answer_of(store: PredictionStore, key: str, flagged: str, counts: Counter) -> tuple:
     """Answer, attempts and lint rules of one question; the first two null where it has no answer to release."""
+    found = store.find(key)
     if found is None:
         counts["missing"] += 1
     elif found.error is not None:
         counts["failed"] += 1
-    elif found.details["lint"] and flagged == "drop":
+    elif lint_of(found, store) and flagged == "drop":
         counts["flagged_dropped"] += 1
     else:
-        counts["flagged"] += bool(found.details["lint"])
+        rules = lint_of(found, store)
+        counts["flagged"] += bool(rules)
         counts["rows"] += 1
-        return found.answer, found.details["attempts"], found.details["lint"]
+        return found.answer, found.details["attempts"], rules
     return None, None, []
 
 

@@ -20,7 +20,7 @@ from medvqa_core.files import atomic_file
 from medvqa_core.governance import Governance
 from medvqa_core.json_files import plain
 from medvqa_core.progress import track
-from medvqa_core.runs.predictions import ANSWERS, PredictionStore
+from medvqa_core.runs.predictions import ANSWERS, Prediction, PredictionStore
 from medvqa_core.store import content_key
 from mimic_cxr_vqa.generation.engines import AS_CONTEXT, AS_TEXT, IMPRESSION, AnswerRequest, check_settings
 from mimic_cxr_vqa.parquet_files import iterate_parquet
@@ -108,6 +108,17 @@ def answer_keys(workspace: Workspace, settings: Mapping[str, Any], save: bool = 
         with atomic_file(workspace.answer_keys, private=True) as file:
             pq.write_table(table.replace_schema_metadata({_MADE_FROM: json.dumps(made_from)}), file)
     return table
+
+
+def lint_of(found: Prediction, store: PredictionStore) -> list[str]:
+    """The lint rules that a kept answer breaks. Raises InputError where its record is not whole."""
+    rules, attempts = found.details.get("lint"), found.details.get("attempts")
+    if not isinstance(rules, list) or not isinstance(attempts, int):
+        raise InputError(
+            f"{store.path}: the record of {found.id} lacks its lint rules or attempts; remove its line, the question "
+            "is asked again"
+        )
+    return rules
 
 
 def hex_keys(keys: pa.Table, start: int = 0, length: int | None = None) -> list[str]:

@@ -20,7 +20,7 @@ from medvqa_core.llm.engines import Engine, Reply
 from medvqa_core.progress import track
 from medvqa_core.runs.asking import ask_all
 from medvqa_core.runs.predictions import ANSWERS, PredictionStore
-from mimic_cxr_vqa.generation.answer_keys import answer_keys, hex_keys, iterate_requests, open_answers
+from mimic_cxr_vqa.generation.answer_keys import answer_keys, hex_keys, iterate_requests, lint_of, open_answers
 from mimic_cxr_vqa.generation.engines import (
     ANSWER_FROM,
     IMPRESSION,
@@ -116,5 +116,5 @@ def _count(store: PredictionStore, keys: pa.Table) -> Counter:
                 counts["failed"] += 1
             else:
                 counts["answered"] += 1
-                counts["flagged"] += bool(found.details["lint"])
+                counts["flagged"] += bool(lint_of(found, store))
     return counts

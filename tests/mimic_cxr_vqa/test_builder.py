@@ -1,6 +1,7 @@
 """load_dataset("mimic_cxr_vqa", …): the configurations, images and their policies, the default release, the cache."""
 
 import csv
+import errno
 import json
 import os
 import re
@@ -21,7 +22,7 @@ from paths import REPOSITORY
 
 import mimic_cxr_vqa
 from medvqa_core.dataset_class import governance_of_dataset
-from medvqa_core.errors import ConfigError, InputError
+from medvqa_core.errors import ConfigError, InputError, OutputError, one_line
 from medvqa_core.governance import Governance
 from medvqa_core.loading_error import LoadingError
 from mimic_cxr_vqa.release import export_authors_csv, open_release, record_last_release
@@ -491,3 +492,38 @@ def test_all_images_gone_is_said_in_our_words(sharded, tmp_path, processes):
     options = {"data_dir": str(sharded.workspace.root), "image_root": str(tmp_path), "missing_images": "skip"}
     with pytest.raises(LoadingError, match="train: all rows are left out, none has its images below .*files; check"):
         load_dataset(NAME, **options, num_proc=processes)
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_a_full_disk_is_said_in_one_line(sharded, tmp_path, monkeypatch, number):
+    def fail(*_args, **_kwargs):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("datasets.arrow_writer.ArrowWriter.write_table", fail)
+    with pytest.raises(OutputError, match="cannot write .*: .*; the disk .*: free some space") as caught:
+        load_dataset(NAME, data_dir=str(sharded.workspace.root), cache_dir=str(tmp_path))
+    assert caught.value.__suppress_context__ or caught.value.__cause__ is not None
+    assert "\n" not in one_line(caught.value)
+
+
+def test_the_questions_folder_itself_is_a_data_dir(sharded):
+    workspace = sharded.workspace
+    rows = load_dataset(NAME, "questions", data_dir=str(workspace.questions), split="train")
+    assert len(rows) == len(load_dataset(NAME, "questions", data_dir=str(workspace.root), split="train"))
+    with pytest.raises(LoadingError, match="has questions but no release with answers"):
+        load_dataset(NAME, data_dir=str(workspace.questions))
+
+
+def test_images_behind_links_into_a_named_store(own_copy, tmp_path, monkeypatch):
+    objects, linked = tmp_path / "objects", tmp_path / "linked"
+    shutil.copytree(own_copy.tree / "files", objects)
+    for path in objects.rglob("*.jpg"):
+        link = linked / "files" / path.relative_to(objects)
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(path)
+    options = {"data_dir": str(own_copy.workspace.root), "image_root": str(linked), "split": "test"}
+    with pytest.raises(LoadingError, match="leads out of .*image_store"):
+        load_dataset(NAME, missing_images="skip", **options)
+    assert load_dataset(NAME, image_store=str(objects), **options)[0]["images"][0].size == (64, 64)
+    monkeypatch.setenv("MIMIC_CXR_JPG_STORE", str(objects))
+    assert load_dataset(NAME, **options)[0]["images"][0].size == (64, 64)

@@ -112,6 +112,36 @@ def test_a_link_that_stays_inside_is_fine(root):
     assert table["images"][0].as_py()[0]["path"] == str(root / "link.jpg")
 
 
+@pytest.mark.parametrize("policy", ["error", "skip", "none"])
+def test_links_into_a_named_store_are_followed(root, policy):
+    """git-annex and DVC: the tree is links into a folder of objects; what was not fetched is a link to nothing."""
+    store = root.parent / "objects"
+    store.mkdir()
+    (store / "k1").write_bytes((root / "a.jpg").read_bytes())
+    (root / "annexed.jpg").symlink_to("../objects/k1")
+    (root / "elsewhere.jpg").symlink_to("/etc/hosts")
+    with pytest.raises(InputError, match=r"leads out of .*, or pass image_store=… \(the folder that such links"):
+        ImageFiles(root, policy).resolve(rows_with(["annexed.jpg"]))
+    images = ImageFiles(root, policy, store)
+    assert images.resolve(rows_with(["annexed.jpg"]))["images"][0].as_py()[0]["path"] == str(root / "annexed.jpg")
+    with pytest.raises(InputError, match="leads out of .* and .*objects through a symbolic link"):
+        images.resolve(rows_with(["elsewhere.jpg"]))
+    with pytest.raises(InputError, match="leaves its root"):
+        images.resolve(rows_with(["../objects/k1"]))
+
+
+def test_what_the_store_has_not_is_a_missing_image(root):
+    store = root.parent / "objects"
+    store.mkdir()
+    (root / "annexed.jpg").symlink_to("../objects/not-fetched")
+    table = ImageFiles(root, "none", store).resolve(rows_with(["annexed.jpg", "a.jpg"]))
+    assert [image and image["path"] for image in table["images"][0].as_py()] == [None, str(root / "a.jpg")]
+    with pytest.raises(InputError, match="annexed.jpg is absent"):
+        ImageFiles(root, "error", store).resolve(rows_with(["annexed.jpg"]))
+    with pytest.raises(InputError, match="image store .*nowhere: no such folder"):
+        ImageFiles(root, "none", root / "nowhere")
+
+
 def test_every_file_is_looked_at_once(root, monkeypatch):
     seen = []
     monkeypatch.setattr("mimic_cxr_vqa.image_files.check_image", lambda file: seen.append(file.name))

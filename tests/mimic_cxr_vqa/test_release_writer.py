@@ -13,6 +13,7 @@ from medvqa_core.errors import ConfigError, InputError, OutputError
 from medvqa_core.governance import Governance
 from medvqa_core.store import RecordStore
 from mimic_cxr_vqa.generation.answer_keys import answer_keys, hex_keys, iterate_requests, request_key
+from mimic_cxr_vqa.generation.answers import count_answers
 from mimic_cxr_vqa.generation.extractive import ExtractiveEngine
 from mimic_cxr_vqa.release import open_release
 from mimic_cxr_vqa.release_writer import write_release
@@ -175,6 +176,17 @@ def test_questions_drawn_anew_meanwhile_are_noticed(workspace, monkeypatch):
     with pytest.raises(InputError, match="drawn anew while the release was written"):
         write_release(workspace)
     assert open_release(workspace.root).fingerprint == before
+
+
+@pytest.mark.parametrize("field", ["error", "answer", "lint", "attempts"])
+def test_a_record_that_lacks_a_field_is_named(workspace, field):
+    lines = workspace.answers.read_text().splitlines(keepends=True)
+    record = json.loads(lines[3])
+    del record[field]
+    workspace.answers.write_text("".join([*lines[:3], json.dumps(record) + "\n", *lines[4:]]))
+    for step in (write_release, count_answers):
+        with pytest.raises(InputError, match="remove its line"):
+            step(workspace)
 
 
 def test_a_store_of_something_else_is_named(workspace):
