@@ -7,6 +7,7 @@ names of the shipped recipes, underscores are hyphens, as is usual there.
 What else a model must offer is the same for all:
 
     processor(text=questions), .batch_decode(sequences), .tokenizer      prompts, answers as text
+                                     it may say max_images, image_size, resize_size: what need not be decoded
     model.encode(**image inputs)                                         features of studies, once for all questions
     model(**prompts, study_index, encoder_outputs or image inputs, labels, num_items_in_batch)    .logits, .loss
     model.generate(**prompts, study_index, encoder_outputs, …)           answers as token ids

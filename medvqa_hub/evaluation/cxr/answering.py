@@ -95,7 +95,7 @@ class StudyAnswerer:
         try:
             most = getattr(self.processor, "max_images", None)  # no image is decoded that the model does not take
             # What the released models' files were shrunk to, and never below what the processor resizes to.
-            side = max(FILM_SIDE, getattr(self.processor, "resize_size", 0), self.processor.image_size)
+            side = max(FILM_SIDE, *(getattr(self.processor, name, 0) for name in ("resize_size", "image_size")))
             images = [[read_image(path, side) for path in study.images[:most]] for study in studies]
             return dict(self.family.collate(self.processor, images, [list(study.views[:most]) for study in studies]))
         except (ValueError, OSError, InputError) as error:
