@@ -124,5 +124,5 @@ def _key(item: str) -> str:
 
 def _split(item: str) -> tuple[str, str]:
     """`总蛋白(tp)` -> 总蛋白, tp."""
-    match = re.fullmatch(r"(.*[\u4e00-\u9fff)\-])\(([^()\u4e00-\u9fff]+(?:\([^()]*\))?)\)?", item)
+    match = re.fullmatch(r"(.*[^(])\(([^()\u4e00-\u9fff]+(?:\([^()]*\))?)\)?", item)
     return (match[1], match[2]) if match else (item, "")

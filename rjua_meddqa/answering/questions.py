@@ -20,6 +20,7 @@ class DocumentQuestion:
         id: `img_path` and the number of the question in its file.
         image: its file; None where there is none.
         quality: high | low: the annotation's where there is one, else the question's; None where it says neither.
+        absent: how what the page does not hold was chosen, for questions made to be unanswerable ("nearest").
         is_laboratory: whether the report has a table (the paper's Table 7 splits by it).
     """
 
@@ -34,6 +35,7 @@ class DocumentQuestion:
     is_laboratory: bool
     context: str = ""
     unanswerable: bool = False
+    absent: str = ""
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,7 @@ def load_questions(data: Path, image_root: Path | None = None) -> QuestionSet:
                 is_laboratory=annotation.report_type.strip() == LABORATORY if annotation else bool(_is_table(question)),
                 context=context,
                 unanswerable=unanswerable,
+                absent=str(getattr(question, "extra", {}).get("absent", "")) if unanswerable else "",
             )
         )
     source = folder.manifest.get("source", "the authors' release")

@@ -1,17 +1,21 @@
 """What a report does not hold: keys and items for questions whose answer is 无, which hallucination is measured on.
 
+Nearest first: a page with 总胆红素 is asked for 直接胆红素, not for 睾酮. Who takes a neighbour's value is wrong there.
+
 A candidate is refused if it, one of its synonyms, or one of its parts (a name with its abbreviation in brackets) stands
 in any key, value or item of the annotation, or the other way round. What the annotation leaves out is not known here.
 """
 
 import random
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
+from rjua_meddqa.answering.items import item_score
 from rjua_meddqa.generation.templates import Templates
 from rjua_meddqa.schema import Annotation
 from rjua_meddqa.terms import KEYS, Terms, fold
 
+NAMES_COMPARED = 40
 _BRACKETS = re.compile(r"[()\[\]]")
 
 
@@ -26,26 +30,45 @@ class AbsentTerms:
         self._items = {item: _parts([item]) for item in dict.fromkeys(filter(None, items))}
 
     def keys(self, annotation: Annotation, draw: random.Random) -> Iterator[str]:
-        """Keys that the report has under no name, in an order drawn, each once."""
-        return _absent(self._keys, annotation, draw)
+        """Keys that the report has under no name, those nearest to its own first, each once."""
+        return _absent(self._keys, annotation, [key for key, _ in annotation.key_values], draw)
 
     def items(self, annotation: Annotation, draw: random.Random) -> Iterator[str]:
-        """Table items that the report does not hold, in an order drawn, each once."""
-        return _absent(self._items, annotation, draw)
+        """Table items that the report does not hold, those nearest to its own first, each once."""
+        return _absent(self._items, annotation, [row.item for row in annotation.table], draw)
 
 
-def _absent(candidates: dict[str, frozenset[str]], annotation: Annotation, draw: random.Random) -> Iterator[str]:
+def _absent(
+    candidates: dict[str, frozenset[str]], annotation: Annotation, near: Sequence[str], draw: random.Random
+) -> Iterator[str]:
     """Checks a candidate when it is asked for: thousands of them against every image would take minutes."""
     names = _parts([key for key, _ in annotation.key_values] + [row.item for row in annotation.table])
     text = "\n".join(fold(value) for _, value in annotation.key_values)
-    for candidate in draw.sample(list(candidates), len(candidates)):
+    for candidate in _nearest_first(candidates, near, draw):
         parts = candidates[candidate]
+        if any(item_score(candidate, name) for name in near):
+            continue  # another spelling of what is there
         if not any(part in text or any(part in name or name in part for name in names) for part in parts):
             yield candidate
 
 
+def _nearest_first(candidates: Iterable[str], near: Sequence[str], draw: random.Random) -> list[str]:
+    """Candidates by the share of characters that they have in common with the nearest of `near`; ties are drawn.
+
+    Of a long report some names are drawn: all of them against all candidates would take minutes.
+    """
+    letters = [frozenset(fold(name)) for name in draw.sample(list(near), min(len(near), NAMES_COMPARED))]
+
+    def nearness(candidate: str) -> float:
+        own = frozenset(fold(candidate))
+        return max((len(own & other) / len(own | other) for other in letters if other), default=0.0)
+
+    drawn = draw.sample(list(candidates), len(list(candidates)))
+    return sorted(drawn, key=lambda candidate: -nearness(candidate))
+
+
 def _parts(names: Sequence[str]) -> frozenset[str]:
-    """Folded names whole, and split at their brackets; a single letter in brackets says nothing by itself."""
+    """Folded names whole, and split at their brackets; a single Latin letter in brackets says nothing by itself."""
     folded = [fold(name) for name in names]
-    parts = {part for name in folded for part in _BRACKETS.split(name) if len(part) > 1}
+    parts = {part for name in folded for part in _BRACKETS.split(name) if len(part) > 1 or part > "\u4e00"}
     return frozenset(parts.union(filter(None, folded)))

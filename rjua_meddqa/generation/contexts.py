@@ -119,6 +119,10 @@ class ContextBase:
         """The text of `context` as an option."""
         return self._options[context.idx]
 
+    def has_option(self, context: Context) -> bool:
+        """Whether the text of `context` as an option is another than its title."""
+        return self._options[context.idx] != context.title
+
     def nearest(self, contexts: Sequence[Context]) -> list[Context]:
         """All other contexts of the first one's kind, those first whose titles are nearest to any of `contexts`.
 

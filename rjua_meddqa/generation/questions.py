@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from medvqa_core.errors import ConfigError
+from medvqa_core.errors import ConfigError, InputError
 from rjua_meddqa import answers
 from rjua_meddqa.generation.absent import AbsentTerms
 from rjua_meddqa.generation.templates import (
@@ -31,6 +31,7 @@ from rjua_meddqa.terms import KEYS, RANGES, RESULTS, Terms, fold
 
 RELEASED, SENTENCE = ANSWER_STYLES = ("released", "sentence")
 PAIRS = 5  # of keys per image, as released; the released draws may repeat a pair, ours do not
+NEAREST = "nearest"  # how what an image does not hold is chosen, see `absent.py`
 UNANSWERABLE_FORMS = ("single_entity", "result_cell", "range_cell")
 
 
@@ -88,7 +89,14 @@ class QuestionGenerator:
 
         A key (item) that stands there twice with different values, an empty one, and a row whose `is_normal` cannot be
         read are not asked about; `skipped` counts them.
+
+        Raises:
+            InputError: the annotation names no image.
         """
+        if not annotation.img_path.strip():
+            raise InputError(
+                f"annotation {annotation.idx!r}: img_path is empty; questions would be about no image: name it"
+            )
         keys = self._unique(annotation.key_values, "key")
         rows = self._unique([(row.item, row) for row in annotation.table], "item")
         return [
@@ -200,7 +208,8 @@ class QuestionGenerator:
             is_table=int(bool(annotation.table) or annotation.report_type.strip() == LABORATORY),
             image_quality=annotation.image_quality,
             answer_length=answers.answer_length(answer),
-            extra={"template": template.name, "keys": list(subjects), "unanswerable": unanswerable},
+            extra={"template": template.name, "keys": list(subjects), "unanswerable": unanswerable}
+            | ({"absent": NEAREST} if unanswerable else {}),
         )
 
     def _of(self, about: str) -> list[Template]:

@@ -10,9 +10,10 @@ with the columns
     wrong     optional: wrong options, separated by ";", in place of neighbouring titles
     question  optional: the question's stem, in place of the usual one of the task
 
-A multiple-choice question has one correct option and wrong ones: the three nearest titles of the same kind, none of
-them correct for this image. Its passage holds the descriptions of the contexts behind the options. The short answer is
-all correct options of (image, task), those that the report states included.
+A multiple-choice question has one correct option and two to four wrong ones, as many as the released questions have:
+texts of the nearest titles of the same kind, as long as the correct one and as much a title or a sentence as it is,
+none of them true of this image in any task. The short answer is all correct options of (image, task), those that the
+report states included. All questions of (image, task) come with one passage: the descriptions behind their options.
 """
 
 import random
@@ -39,7 +40,11 @@ from rjua_meddqa.schema import (
 
 REQUIRED_COLUMNS = ("img_path", "task", "title")
 COLUMNS = (*REQUIRED_COLUMNS, "option", "wrong", "question")
-NEIGHBOURS = 3  # wrong options (paper, Section 4.3.2)
+RELEASED_SIZES = (3, 4, 5, 5, 5, 5, 5, 5)  # options of the released multiple-choice questions
+FEWEST_WRONG, MOST_WRONG = 2, 4
+NEIGHBOURS = 3  # distracting facts of a passage without multiple choice (paper, Section 4.3.2)
+LENGTHS = (0.5, 2.0)  # of a wrong option to the correct one; shorter than that by few characters does not show
+FEW_CHARACTERS = 4
 STEMS = {
     DISEASE: "根据检验报告中的异常指标，进行相应的疾病诊断",
     ADVICE: "根据检验报告中的异常指标，给出和疾病相关的诊疗建议",
@@ -67,7 +72,14 @@ class _Choice:
     finding: Finding
     text: str
     wrong: tuple[str, ...]
-    contexts: tuple[Context, ...]  # of the correct option, then of the wrong ones
+
+
+@dataclass
+class _Truth:
+    """What is true of an image, over all tasks: no wrong option may say it."""
+
+    titles: set[str]
+    texts: set[str]
 
 
 def read_findings(path: Path) -> list[Finding]:
@@ -101,15 +113,21 @@ class ReasoningGenerator:
     Args:
         annotations: of the images; image type and quality come from them.
         seed: of the letters; how often each letter is correct does not depend on it.
+        options: of a multiple-choice question, 3 to 5; None draws as many as the released questions have.
 
     Attributes:
         counts: rows that could not be used, by reason: `unknown_image`, `unknown_title`, `no_title_and_no_option`,
-            `repeated_option`, `no_wrong_option`; and `fewer_than_3_wrong_options` for questions asked with fewer.
+            `repeated_option`; `too_few_wrong_options` for those without multiple choice, `fewer_options` for questions
+            with fewer than were to be.
         problems: the first rows that could not be used, named.
     """
 
-    def __init__(self, base: ContextBase, annotations: Iterable[Annotation], seed: int = 0) -> None:
-        self.base, self.seed = base, seed
+    def __init__(
+        self, base: ContextBase, annotations: Iterable[Annotation], seed: int = 0, options: int | None = None
+    ) -> None:
+        self.base, self.seed, self.options = base, seed, options
+        self._truths: dict[str, _Truth] = {}
+        self._written: dict[str, list[str]] = {}  # context idx -> options that experts wrote for it
         self.images = {annotation.img_path: annotation for annotation in annotations}
         self.counts: Counter[str] = Counter()
         self.problems: list[str] = []
@@ -117,8 +135,26 @@ class ReasoningGenerator:
     def questions(self, findings: Sequence[Finding]) -> list[ReasoningQuestion]:
         """Multiple-choice questions first, then short answers, each by image, task and order of the findings."""
         groups = self._group(findings)
-        choices = [choice for group in groups for choice in self._choices(group)]
-        return [*self._letter(choices), *(self._short_answer(group) for group in groups)]
+        self._learn(groups)
+        choices: list[tuple[_Choice, list[Context]]] = []
+        answers = []
+        for group in groups:
+            made = list(self._choices(group))
+            passage = self._passage(group, [context for _, wrong in made for context in wrong])
+            choices += [(choice, passage) for choice, _ in made]
+            answers.append(self._short_answer(group, passage))
+        return [*self._letter(choices), *answers]
+
+    def _learn(self, groups: Sequence[list[_Used]]) -> None:
+        """What is true of each image, and the options that experts wrote for each context."""
+        self._truths, self._written = {}, {}
+        for finding, context in (used for group in groups for used in group):
+            truth = self._truths.setdefault(finding.img_path, _Truth(set(), set()))
+            truth.texts |= {self._text(finding, context), finding.title} - {""}
+            if context is not None:
+                truth.titles.add(context.title)
+                if finding.option:
+                    self._written.setdefault(context.idx, []).append(finding.option)
 
     def _group(self, findings: Sequence[Finding]) -> list[list[_Used]]:
         """Findings with their contexts by (image, task), sorted; what cannot be used is counted."""
@@ -139,40 +175,65 @@ class ReasoningGenerator:
                 group[text] = finding, context
         return [list(group.values()) for _, group in sorted(groups.items()) if group]
 
-    def _choices(self, group: list[_Used]) -> Iterator[_Choice]:
-        """A choice for each correct option that comes from a context."""
-        correct = {self._text(finding, context) for finding, context in group}
+    def _choices(self, group: list[_Used]) -> Iterator[tuple[_Choice, list[Context]]]:
+        """A choice for each correct option that comes from a context, and the contexts of its wrong options."""
         for finding, context in group:
             if context is None:
                 continue
+            text, truth = self._text(finding, context), self._truths[finding.img_path]
+            size = self.options or self._draw("size", finding, text).choice(RELEASED_SIZES)
             if finding.wrong:
-                neighbours = []
-                wrong = [text for text in dict.fromkeys(finding.wrong) if text not in correct]
+                said = truth.texts | truth.titles
+                wrong = [(other, None) for other in dict.fromkeys(finding.wrong) if other not in said][:MOST_WRONG]
+                size = len(wrong) + 1
             else:
-                neighbours = self._distractors(context, group)
-                wrong = [self.base.option(neighbour) for neighbour in neighbours]
-            if not wrong:
-                self._skip("no_wrong_option", finding, "the base has no other title of this kind")
+                wrong = self._distractors(finding, context, text)[: size - 1]
+            if len(wrong) < FEWEST_WRONG:
+                self._skip("too_few_wrong_options", finding, f"{text!r} needs two wrong options of its kind and length")
                 continue
-            if len(wrong) < NEIGHBOURS:
-                self.counts["fewer_than_3_wrong_options"] += 1
-            yield _Choice(finding, self._text(finding, context), tuple(wrong), (context, *neighbours))
+            if len(wrong) < size - 1:
+                self.counts["fewer_options"] += 1
+            choice = _Choice(finding, text, tuple(other for other, _ in wrong))
+            yield choice, [source for _, source in wrong if source is not None]
 
-    def _distractors(self, context: Context, group: list[_Used]) -> list[Context]:
-        """The contexts nearest to `context` that are not correct for the image and read differently from each other."""
-        correct = [other for _, other in group]
-        taken = {self._text(finding, other) for finding, other in group}
-        found: list[Context] = []
+    def _distractors(self, finding: Finding, context: Context, text: str) -> list[tuple[str, Context]]:
+        """(text, context) of wrong options, nearest titles first: of the same kind, written alike and as long.
+
+        An option that experts wrote stands among such, a title among titles; what is true of the image is left out.
+        """
+        truth = self._truths[finding.img_path]
+        taken = truth.texts | {text}
+        found: list[tuple[str, Context]] = []
         for near in self.base.nearest([context]):
-            if near not in correct and self.base.option(near) not in taken and len(found) < NEIGHBOURS:
-                taken.add(self.base.option(near))
-                found.append(near)
+            if near.title in truth.titles or near.title in truth.texts:
+                continue
+            texts = self._written.get(near.idx, [])
+            if not finding.option:
+                texts = [self.base.option(near)] if self.base.has_option(near) == self.base.has_option(context) else []
+            elif self.base.has_option(near):
+                texts = [*texts, self.base.option(near)]
+            fitting = [other for other in texts if other not in taken and _is_as_long(other, text)]
+            if fitting:
+                found.append((min(fitting), near))
+                taken.add(found[-1][0])
         return found
 
-    def _letter(self, choices: list[_Choice]) -> Iterator[ReasoningQuestion]:
+    def _passage(self, group: list[_Used], wrong: Sequence[Context]) -> list[Context]:
+        """The contexts that all questions of a group come with, in an order that says nothing."""
+        own = [context for _, context in group if context is not None]
+        if own and not wrong:
+            truth = self._truths[group[0][0].img_path]
+            wrong = [near for near in self.base.nearest(own) if near.title not in truth.titles][:NEIGHBOURS]
+        passage = sorted(dict.fromkeys((*own, *wrong)), key=_by_idx)
+        return self._draw("passage", group[0][0], "").sample(passage, len(passage))
+
+    def _draw(self, what: str, finding: Finding, text: str) -> random.Random:
+        return random.Random("\0".join((str(self.seed), what, finding.img_path, finding.task, text)))
+
+    def _letter(self, choices: Sequence[tuple[_Choice, list[Context]]]) -> Iterator[ReasoningQuestion]:
         """Give out letters: among questions with n options every n in a row have each letter correct once."""
         of_size: Counter[int] = Counter()
-        for choice in choices:
+        for choice, passage in choices:
             size = len(choice.wrong) + 1
             block, place = divmod(of_size[size], size)
             of_size[size] += 1
@@ -182,14 +243,10 @@ class ReasoningGenerator:
             order.insert(right, 0)  # 0 is the correct option
             texts = (choice.text, *choice.wrong)
             options = [f"{ascii_uppercase[letter]}.{texts[option]}" for letter, option in enumerate(order)]
-            passage = [choice.contexts[option] for option in order if option < len(choice.contexts)]
             stem = f"问题:{_stem(choice.finding)}\n选项:{ANSWER_SEPARATOR.join(options)}\n"
             yield self._ask(choice.finding, stem, options[right], MULTIPLE_CHOICE, passage)
 
-    def _short_answer(self, group: list[_Used]) -> ReasoningQuestion:
-        contexts = [context for _, context in group if context is not None]
-        distractors = self._distractors(contexts[0], group) if contexts else []
-        passage = sorted(dict.fromkeys((*contexts, *distractors)), key=_by_idx)
+    def _short_answer(self, group: list[_Used], passage: Sequence[Context]) -> ReasoningQuestion:
         finding = next((finding for finding, _ in group if finding.question), group[0][0])
         answer = ANSWER_SEPARATOR.join(self._text(*used) for used in group)
         return self._ask(finding, f"问题:{_stem(finding)}\n", answer, SHORT_ANSWER, passage)
@@ -204,7 +261,7 @@ class ReasoningGenerator:
             answer=answer,
             task=finding.task,
             answer_type=answer_type,
-            context="".join(f"{number}.{context.description}\n" for number, context in enumerate(passage, start=1)),
+            context=_write_passage(passage),
             image_type=image.image_type,
             image_quality=image.image_quality,
             context_id=ANSWER_SEPARATOR.join(context.idx for context in sorted(passage, key=_by_idx)),
@@ -222,6 +279,19 @@ class ReasoningGenerator:
 
 def _stem(finding: Finding) -> str:
     return finding.question or STEMS[finding.task]
+
+
+def _write_passage(passage: Sequence[Context]) -> str:
+    """Descriptions as released: numbered, one alone without its number."""
+    if len(passage) == 1:
+        return f"{passage[0].description}\n"
+    return "".join(f"{number}.{context.description}\n" for number, context in enumerate(passage, start=1))
+
+
+def _is_as_long(wrong: str, correct: str) -> bool:
+    """Whether two options differ in length by no more than tells nothing."""
+    low, high = LENGTHS
+    return low <= len(wrong) / len(correct) <= high or abs(len(wrong) - len(correct)) <= FEW_CHARACTERS
 
 
 def _identify(finding: Finding) -> tuple[str, str, str]:

@@ -91,6 +91,7 @@ def evaluate_meddqa(options: MeddqaOptions) -> dict[str, Any]:
             "images": len(by_image(asked)),
             "missing_images": len({row.img_path for row in asked if row.image is None}),
             "unreadable_images": len(images.unreadable),
+            "absent": sorted({row.absent for row in asked if row.unanswerable}),
             "without_quality": sum(row.quality is None for row in asked),
         },
         **figures,

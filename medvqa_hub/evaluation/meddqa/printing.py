@@ -93,7 +93,10 @@ def _lines(results: dict[str, Any], out: Path) -> Iterator[str]:
     )
     yield f"answers of nothing (无): {_said(hallucination)}"
     if hallucination["marked"]["unanswerable"]:
-        yield f"made to be unanswerable: {_said(hallucination['marked'])}"
+        how = (
+            "keys and items nearest to those of the page" if data["absent"] == ["nearest"] else "as the file marks them"
+        )
+        yield f"made to be unanswerable ({how}): {_said(hallucination['marked'])}"
     failures = sorted(results["failures"].items(), key=lambda entry: -entry[1])
     for reason, count in failures[:REASONS_SHOWN]:
         yield f"failed: {reason}: {count:,} questions"

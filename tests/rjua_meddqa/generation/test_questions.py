@@ -10,6 +10,7 @@ from meddqa_data import ANNOTATIONS, BLOOD, NORMAL, SCAN, write_folder
 
 from medvqa_core.errors import ConfigError, InputError
 from medvqa_hub.cli import run
+from rjua_meddqa.answering.items import item_score
 from rjua_meddqa.generation.questions import Options, QuestionGenerator
 from rjua_meddqa.generation.templates import fill, load_templates
 from rjua_meddqa.released import read_annotations, read_questions
@@ -182,7 +183,8 @@ def test_unanswerable_questions_are_about_what_no_part_of_the_report_holds():
     assert len(set(names)) == 6
     held = [key for key, _ in BLOOD.key_values] + [row.item for row in BLOOD.table]
     assert not {TERMS.canonical(KEYS, name) for name in names} & {TERMS.canonical(KEYS, name) for name in held}
-    assert not any(part in name for name in names for part in ("钾", "钠", "诊断", "年龄"))
+    assert not any(part in name for name in names for part in ("钾", "钠", "临床诊断", "年龄"))
+    assert {q.extra["absent"] for q in asked} == {"nearest"}
     assert sum(not q.extra["unanswerable"] for q in questions) == 4
 
 
@@ -192,6 +194,22 @@ def test_unanswerable_questions_end_with_the_terms(tmp_path):
     assert len(names) == len(set(names)) == 500 - generator.skipped["no_absent_term_left"]
     assert "印象" not in names  # the report has it under another name
     assert "病史" not in names  # its text speaks of it
+
+
+def test_unanswerable_items_are_the_nearest_that_the_page_lacks():
+    """Each asks for a sibling; nothing that is another spelling of what is there."""
+    rows = tuple(TableRow(name, "1", "0-2", "是") for name in ("总胆红素(TBIL)", "凝血酶原时间", "甘油三脂(TG)"))
+    questions = generate(replace(BLOOD, table=rows), unanswerable=9, forms="single_entity", corpus=ANNOTATIONS)
+    items = [q.extra["keys"][0] for q in questions if q.extra.get("absent") and q.task == "table_qa"]
+    assert len(items) == 6
+    near = ("胆红素", "凝血", "胆汁酸")
+    assert sum(any(part in item for part in near) for item in items) >= 4
+    assert not any(item_score(item, row.item) for item in items for row in rows)
+
+
+def test_an_annotation_without_an_image_is_refused():
+    with pytest.raises(InputError, match="annotation '1': img_path is empty"):
+        generate(replace(BLOOD, idx="1", img_path=" "))
 
 
 @pytest.mark.parametrize("options", [{"answers": "long"}, {"pairs": -1}, {"unanswerable": -1}])

@@ -8,7 +8,7 @@ from datasets import load_dataset
 from meddqa_data import ANNOTATIONS, CONTEXT_ROWS, context_cells, write_contexts, write_folder
 from scipy.stats import chisquare
 
-import rjua_meddqa  # noqa: F401 - registers the builder
+import rjua_meddqa
 from medvqa_core.errors import InputError
 from medvqa_hub.cli import run
 from rjua_meddqa.generation.contexts import ContextBase, NgramEncoder
@@ -21,8 +21,8 @@ def finding(img_path="blood.png", task=DISEASE, title="", option="", wrong=(), q
     return Finding(img_path, task, title, option, tuple(wrong), question)
 
 
-def generator(rows=CONTEXT_ROWS, annotations=ANNOTATIONS, seed=0) -> ReasoningGenerator:
-    return ReasoningGenerator(ContextBase(context_cells(rows), NgramEncoder()), annotations, seed)
+def generator(rows=CONTEXT_ROWS, annotations=ANNOTATIONS, seed=0, options=4) -> ReasoningGenerator:
+    return ReasoningGenerator(ContextBase(context_cells(rows), NgramEncoder()), annotations, seed, options)
 
 
 def split_options(question) -> dict[str, str]:
@@ -44,14 +44,14 @@ def test_a_choice_and_a_short_answer_by_hand():
     assert sorted(options.values()) == ["低钙血症", "低钠血症", "低钾血症", "高钾血症"]
     assert choice.answer == next(f"{letter}.{text}" for letter, text in options.items() if text == "低钾血症")
     assert choice.question.startswith("问题:根据检验报告中的异常指标，进行相应的疾病诊断\n选项:A.")
-    described = {row[1]: row[3] for row in CONTEXT_ROWS[:5]}
-    passage = [f"{n}.{described[text]}" for n, text in enumerate(options.values(), start=1)]
-    assert choice.context == "\n".join(passage) + "\n"
+    described = {row[3] for row in CONTEXT_ROWS[:5] if row[1] in options.values()}
+    lines = choice.context.splitlines()
+    assert [line[:2] for line in lines] == ["1.", "2.", "3.", "4."] and {line[2:] for line in lines} == described
     assert (choice.answer_type, choice.context_id) == (MULTIPLE_CHOICE, "1;2;3;4")
     assert (choice.image_type, choice.image_quality) == ("photo", "low")
     assert (short.answer_type, short.answer, short.context_id) == (SHORT_ANSWER, "低钾血症", "1;2;3;4")
     assert short.question == "问题:根据检验报告中的异常指标，进行相应的疾病诊断\n"
-    assert short.context == "1.钾低于3.5\n2.钠低于137\n3.钙低于2.1\n4.钾高于5.3\n"
+    assert short.context == choice.context
 
 
 def test_the_short_answer_joins_all_correct_options_and_what_the_report_states():
@@ -79,20 +79,83 @@ def test_experts_options_and_question_take_the_place_of_titles():
     assert sorted(split_options(choice).values()) == ["M1c", "T2aN0M0", "T3bN1Mx"]
     assert choice.question.startswith("问题:TNM分期是什么？\n选项:") and choice.context_id == "8"
     assert (short.question, short.answer) == ("问题:TNM分期是什么？\n", "T3bN1Mx")
-    assert made.counts == {"fewer_than_3_wrong_options": 1}
+    assert made.counts.total() == 0 and choice.context == short.context == "T3b 侵犯精囊\n"  # one fact has no number
 
 
 def test_fewer_neighbours_make_fewer_options_and_are_counted():
+    made = generator(options=5)
+    rows = [("1", "低钾", "检查-疾病", "a"), ("2", "低钠", "检查-疾病", "b"), ("3", "低钙", "检查-疾病", "c")]
+    made = generator(rows, options=5)
+    choice, _ = made.questions([finding(title="低钾")])
+    assert sorted(split_options(choice).values()) == ["低钙", "低钠", "低钾"]
+    assert made.counts == {"fewer_options": 1}
+
+
+@pytest.mark.parametrize("wrong", [(), ("低钠血症",)])
+def test_one_wrong_option_makes_no_choice_but_a_short_answer(wrong):
     made = generator()
-    choice, _ = made.questions([finding(task=ADVICE, title="低钾血症")])
-    assert sorted(split_options(choice).values()) == ["低钠血症", "低钾血症"]
-    assert made.counts == {"fewer_than_3_wrong_options": 1}
+    (short,) = made.questions([finding(task=ADVICE, title="低钾血症", wrong=wrong)])
+    assert short.answer_type == SHORT_ANSWER and made.counts == {"too_few_wrong_options": 1}
 
 
-def test_no_neighbour_makes_no_choice_but_a_short_answer():
-    made = generator(CONTEXT_ROWS[:6])
-    (short,) = made.questions([finding(task=ADVICE, title="低钾血症")])
-    assert short.answer_type == SHORT_ANSWER and made.counts == {"no_wrong_option": 1}
+def test_as_many_options_as_the_released_questions_have():
+    findings, annotations = many(400)
+    rows = [*CONTEXT_ROWS[:5], *((str(n), f"低{n}血症", "检查-疾病", "x") for n in range(20, 26))]
+    made = generator(rows, annotations, options=None).questions(findings)
+    sizes = Counter(len(split_options(q)) for q in made if q.answer_type == MULTIPLE_CHOICE)
+    assert set(sizes) == {3, 4, 5} and sizes[5] > sizes[3] + sizes[4]
+
+
+def test_what_is_true_of_the_page_in_another_task_is_no_wrong_option():
+    """低钠血症 is a finding of this page: neither its title nor its advice may stand as a wrong option."""
+    rows = [(str(n), f"低{name}血症", "检查-疾病", "x") for n, name in enumerate("钾钠钙镁磷", start=1)]
+    rows += [(str(n), f"低{name}血症", "疾病-建议", "y") for n, name in enumerate("钾钠钙镁磷", start=6)]
+    asked = [finding(title="低钾血症"), finding(title="低钠血症"), finding(task=ADVICE, title="低钾血症")]
+    for question in generator(rows, options=5).questions(asked):
+        if question.answer_type == MULTIPLE_CHOICE and question.task == ADVICE:
+            assert "低钠血症" not in split_options(question).values()
+    wrong = ("低钠血症", "低镁血症", "低磷血症")  # experts' wrong options are true somewhere too
+    asked = [finding(title="低钾血症", wrong=wrong), finding(task=ADVICE, title="低钠血症")]
+    (choice,) = (q for q in generator(rows).questions(asked) if (q.task, q.answer_type) == (DISEASE, MULTIPLE_CHOICE))
+    assert sorted(split_options(choice).values()) == ["低磷血症", "低钾血症", "低镁血症"]
+
+
+def test_all_questions_of_a_page_and_task_come_with_one_passage():
+    asked = [finding(title="低钾血症"), finding(title="低钠血症")]
+    questions = generator().questions(asked)
+    assert len(questions) == 3 and len({(q.context, q.context_id) for q in questions}) == 1
+
+
+def test_advice_written_by_experts_stands_among_such_advice_as_long():
+    """Among titles it would give itself away, as the only sentence or the longest text."""
+    rows = [(str(n), f"低{name}血症", "疾病-建议", "y") for n, name in enumerate("钾钠钙镁磷", start=1)]
+    images = [Annotation(str(n), f"{n}.png", (), (), "Laboratory", "pdf", "high") for n in range(5)]
+    written = [
+        "多吃富含钾的食物、口服补钾",
+        "减少水的摄入、静脉补钠盐",
+        "口服钙剂和维生素D制剂",
+        "静脉补镁、复查电解质水平",
+        "复查",
+    ]
+    asked = [
+        finding(f"{n}.png", ADVICE, f"低{name}血症", text)
+        for n, (name, text) in enumerate(zip("钾钠钙镁磷", written, strict=True))
+    ]
+    made = generator(rows, images, options=5)
+    choices = {q.img_path: split_options(q) for q in made.questions(asked) if q.answer_type == MULTIPLE_CHOICE}
+    assert set(choices) == {"0.png", "1.png", "2.png", "3.png"}  # nothing is as short as 复查
+    assert all(set(options.values()) == set(written[:4]) for options in choices.values())
+    alone = generator(rows, images)
+    (short,) = alone.questions(asked[:1])  # only titles are left: no multiple choice
+    assert short.answer_type == SHORT_ANSWER and alone.counts == {"too_few_wrong_options": 1}
+
+
+def test_length_does_not_tell_the_answer_of_the_bundled_sample():
+    questions = read_reasoning(rjua_meddqa.SAMPLE_DIR / "reasoning.jsonl")
+    chosen = [q for q in questions if q.answer_type == MULTIPLE_CHOICE]
+    for pick in (max, min):
+        right = sum(pick(split_options(q).values(), key=len) == q.answer.split(".", 1)[1] for q in chosen)
+        assert right <= 0.5 * len(chosen)
 
 
 @pytest.mark.parametrize(
@@ -194,7 +257,7 @@ def test_a_broken_line_is_named(change, expected, tmp_path):
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("img_path,task\n", "column title is missing"),
+        ("img_path,task\n", "title are missing"),
         ("img_path,task,title\n,disease_qa,甲\n", "row 1: no img_path"),
         ("img_path,task,title\na.png,table_qa,甲\n", "task 'table_qa' is unknown; allowed: disease_qa"),
         ("img_path,task,title,option\na.png,disease_qa,甲,乙;丙\n", "give each option a row of its own"),
