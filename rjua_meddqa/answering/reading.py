@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
+from rjua_meddqa.annotation.items import item_score
 from rjua_meddqa.annotation.report_words import fold, is_known_key, similarity
-from rjua_meddqa.answering.items import item_score
 from rjua_meddqa.schema import MISSING, TableRow
 from rjua_meddqa.terms import KEYS, RANGES, RESULTS, Terms, load_terms
 

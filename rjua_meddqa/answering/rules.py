@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from medvqa_core.errors import InputError
 from rjua_meddqa.annotation.drafts import Draft, draft
-from rjua_meddqa.answering.items import find_row
+from rjua_meddqa.annotation.items import find_row
 from rjua_meddqa.answering.reading import (
     RANGE,
     RESULT,

@@ -10,7 +10,7 @@ import random
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from rjua_meddqa.answering.items import item_score
+from rjua_meddqa.annotation.items import item_score
 from rjua_meddqa.generation.templates import Templates
 from rjua_meddqa.schema import Annotation
 from rjua_meddqa.terms import KEYS, Terms, fold

@@ -2,5 +2,5 @@
 
 from pathlib import Path
 
-_FILE = Path(__file__).parents[1] / "rjua_meddqa" / "answering" / "siblings.txt"
+_FILE = Path(__file__).parents[1] / "rjua_meddqa" / "annotation" / "siblings.txt"
 SIBLINGS = tuple(tuple(line.split()) for line in _FILE.read_text(encoding="utf-8").splitlines())

@@ -10,7 +10,7 @@ from meddqa_data import ANNOTATIONS, BLOOD, NORMAL, SCAN, write_folder
 
 from medvqa_core.errors import ConfigError, InputError
 from medvqa_hub.cli import run
-from rjua_meddqa.answering.items import item_score
+from rjua_meddqa.annotation.items import item_score
 from rjua_meddqa.generation.questions import Options, QuestionGenerator
 from rjua_meddqa.generation.templates import fill, load_templates
 from rjua_meddqa.released import read_annotations, read_questions

@@ -5,7 +5,7 @@ from meddqa_siblings import SIBLINGS
 
 from rjua_meddqa import SAMPLE_DIR
 from rjua_meddqa.annotation.drafts import Draft
-from rjua_meddqa.answering.items import find_row, item_score
+from rjua_meddqa.annotation.items import find_row, item_score
 from rjua_meddqa.answering.leave_one_out import LeaveOneOut, leave_one_out, leave_one_out_of_all
 from rjua_meddqa.answering.rules import answer_from_draft
 from rjua_meddqa.phantom.panels import PANELS
