@@ -28,6 +28,7 @@ from mimic_cxr_vqa.workspace import Workspace
 
 _SCHEMA = pa.schema([("qa_id", pa.string()), ("key", pa.binary(16))])
 _MADE_FROM = b"made_from"  # name of the metadata
+_KEY_VERSION = 1  # of `request_key`: other keys than these are made anew
 
 
 def open_answers(workspace: Workspace, governance: Governance) -> PredictionStore:
@@ -94,7 +95,7 @@ def answer_keys(workspace: Workspace, settings: Mapping[str, Any], save: bool = 
         OutputError: the keys cannot be written.
     """
     digests = {name: digest_file(workspace.questions / f"{name}.parquet") for name in ("questions", "studies")}
-    made_from = {**digests, "settings": plain(dict(settings))}
+    made_from = {"version": _KEY_VERSION, **digests, "settings": plain(dict(settings))}
     kept = _read(workspace, made_from)
     if kept is not None:
         return kept

@@ -109,6 +109,12 @@ def test_keys_that_are_absent_or_damaged_are_made_anew(built, workspace, kept):
     assert workspace.answer_keys.stat().st_mode & 0o077 == 0
 
 
+def test_keys_that_an_earlier_way_of_making_them_left_are_not_used(workspace, monkeypatch):
+    monkeypatch.setattr("mimic_cxr_vqa.generation.answer_keys._KEY_VERSION", 2)
+    monkeypatch.setattr("mimic_cxr_vqa.generation.answer_keys.request_key", lambda request, settings: "0" * 32)
+    assert set(hex_keys(answer_keys(workspace, ExtractiveEngine().settings, save=False))) == {"0" * 32}
+
+
 def test_keys_of_other_settings_are_not_used(workspace):
     settings = {**ExtractiveEngine().settings, "seed": 1}
     other, kept = answer_keys(workspace, settings), workspace.answer_keys.read_bytes()
