@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from medvqa_core.errors import OutputError
+from mimic_cxr_vqa.sources.table import SOURCES, SourceOptions, read_source
 
 app = typer.Typer(no_args_is_help=True, help="MIMIC-CXR-VQA: from radiology reports to a dataset.")
 
@@ -15,10 +16,8 @@ Out = Annotated[Path, typer.Option(help="Folder that the dataset is built in.")]
 Data = Annotated[Path, typer.Option(help="A release, the folder it was built in, or the authors' CSV files.")]
 
 
-class SourceName(StrEnum):
-    physionet = "physionet"
-    phantom = "phantom"
-    openi = "openi"
+SourceName = StrEnum("SourceName", list(SOURCES))
+PHYSIONET = SourceName("physionet")
 
 
 class Flagged(StrEnum):
@@ -78,7 +77,7 @@ def shrink(
 def questions(
     root: Annotated[Path, typer.Option(help="Folder of the source (MIMIC-CXR-JPG, phantom tree or Open-i CSVs).")],
     out: Out,
-    source: Annotated[SourceName, typer.Option(help="Where the studies come from.")] = SourceName.physionet,
+    source: Annotated[SourceName, typer.Option(help="Where the studies come from.")] = PHYSIONET,
     reports: Annotated[Path | None, typer.Option(help="Folder of MIMIC-CXR or its reports zip; default: root.")] = None,
     labeler: Annotated[str, typer.Option(help="Label table: chexpert or negbio.")] = "chexpert",
     labels: Annotated[
@@ -95,15 +94,8 @@ def questions(
     from mimic_cxr_vqa.generation.question_writer import write_questions
     from mimic_cxr_vqa.workspace import Workspace
 
-    if source is SourceName.openi:
-        from mimic_cxr_vqa.sources.openi import read_studies
-
-        study_set = read_studies(root, labels.value)
-    else:
-        from mimic_cxr_vqa.sources.physionet import read_studies
-
-        study_set = read_studies(root, reports, labeler, encoding, sections, studies)
-    manifest = write_questions(study_set, Workspace(out), seed)
+    options = SourceOptions(reports, labeler, labels.value, encoding, sections, studies)
+    manifest = write_questions(read_source(source.value, root, options), Workspace(out), seed)
     _echo_counts(manifest["counts"])
     typer.echo(f"governance class: {manifest['governance']}; next: medvqa-hub cxr answer --out {_quote(out)}")
 

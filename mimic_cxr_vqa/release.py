@@ -26,7 +26,7 @@ from mimic_cxr_vqa.class_floor import class_of_csv, class_of_tables, describe_fi
 from mimic_cxr_vqa.parquet_files import count_rows, iterate_parquet
 from mimic_cxr_vqa.row_checks import RowChecks
 from mimic_cxr_vqa.schema import SPLITS
-from mimic_cxr_vqa.sources import check_splits, check_unique
+from mimic_cxr_vqa.sources.study_set import check_splits, check_unique
 from mimic_cxr_vqa.workspace import FORMAT, QUESTIONS_KIND, RELEASE_KIND, Workspace
 
 _log = logging.getLogger(__name__)

@@ -20,7 +20,7 @@ from mimic_cxr_vqa.class_floor import describe_files
 from mimic_cxr_vqa.generation.questions import STUDIES_PER_BATCH, eligible_studies, question_batches
 from mimic_cxr_vqa.parquet_files import WRITING
 from mimic_cxr_vqa.schema import CHEXPERT_LABELS, LABEL_VALUES, QUESTION_SCHEMA, SPLITS
-from mimic_cxr_vqa.sources import StudySet
+from mimic_cxr_vqa.sources.study_set import StudySet
 from mimic_cxr_vqa.workspace import FORMAT, QUESTIONS_KIND, Workspace
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from medvqa_core.csv_files import read_csv
 from medvqa_core.errors import InputError, show
-from mimic_cxr_vqa.sources import check_unique
+from mimic_cxr_vqa.sources.study_set import check_unique
 
 _STUDY_ID = re.compile(r"s?(\d{1,18})")
 

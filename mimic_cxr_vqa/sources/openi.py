@@ -29,8 +29,9 @@ from medvqa_core.progress import track
 from mimic_cxr_vqa.labeling.labels import combine, label_text
 from mimic_cxr_vqa.reports import is_title
 from mimic_cxr_vqa.schema import CHEXPERT_LABELS, NO_FINDING, STUDY_SCHEMA
-from mimic_cxr_vqa.sources import StudySet
 from mimic_cxr_vqa.sources.openi_labels import labels_of
+from mimic_cxr_vqa.sources.study_set import StudySet
+from mimic_cxr_vqa.sources.table import SourceOptions
 
 GOVERNANCE = Governance.NO_DERIVATIVES
 LABEL_SOURCES = ("text", "mesh", "both")
@@ -122,6 +123,11 @@ def read_studies(root: Path, labels: str = "text") -> StudySet:
         **{f"labels with {kind}": counts.total() for kind, counts in found.disagreements.items()},
     }
     return StudySet("openi", found.governance, found.table, notes)
+
+
+def read(root: Path, options: SourceOptions) -> StudySet:
+    """See `sources/table.py`."""
+    return read_studies(root, options.labels)
 
 
 def split_of(uid: int) -> str:

@@ -12,7 +12,7 @@ from medvqa_core.llm.engines import Reply
 from mimic_cxr_vqa.generation.answer_keys import iterate_requests
 from mimic_cxr_vqa.generation.engines import AnswerRequest
 from mimic_cxr_vqa.generation.question_writer import write_questions
-from mimic_cxr_vqa.sources import StudySet
+from mimic_cxr_vqa.sources.study_set import StudySet
 from mimic_cxr_vqa.workspace import Workspace
 
 STUDIES = 6

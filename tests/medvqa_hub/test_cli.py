@@ -13,7 +13,7 @@ import pytest
 from medvqa_hub.cli import run
 
 GROUPS = {
-    "cxr": ["phantom", "questions", "answer", "status", "release", "export-csv", "stats", "agreement"],
+    "cxr": ["phantom", "shrink", "questions", "answer", "status", "release", "export-csv", "stats", "agreement"],
     "meddqa": [
         *("ocr", "esra", "quality", "picture", "phantom"),
         *("preannotate", "check", "labelstudio-export", "labelstudio-import"),

@@ -11,7 +11,7 @@ from medvqa_core.errors import InputError, OutputError
 from medvqa_core.governance import Governance
 from mimic_cxr_vqa.generation.question_writer import write_questions
 from mimic_cxr_vqa.parquet_files import iterate_parquet, read_table
-from mimic_cxr_vqa.sources import StudySet
+from mimic_cxr_vqa.sources.study_set import StudySet
 from mimic_cxr_vqa.workspace import Workspace
 
 STUDIES = study_table(
