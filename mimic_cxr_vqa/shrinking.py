@@ -27,7 +27,7 @@ from medvqa_core.governance import Governance, parse, refuse_lowering
 from medvqa_core.json_files import read_object, write_json
 from medvqa_core.progress import track
 from mimic_cxr_vqa.images import FILM_SIDE, read_film
-from mimic_cxr_vqa.sources.study_set import openi
+from mimic_cxr_vqa.sources import openi
 
 KIND, MARKER, PHANTOM = "shrunk-images", "shrunk.json", "phantom.json"
 FORMATS = {".jpg": "JPEG", ".jpeg": "JPEG", ".png": "PNG"}

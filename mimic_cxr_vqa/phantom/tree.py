@@ -31,7 +31,7 @@ from mimic_cxr_vqa.phantom.drawing import draw
 from mimic_cxr_vqa.phantom.reports import write_report
 from mimic_cxr_vqa.phantom.specs import StudySpec, sample_studies, stream
 from mimic_cxr_vqa.schema import CHEXPERT_LABELS, canonical_view
-from mimic_cxr_vqa.sources.study_set import physionet
+from mimic_cxr_vqa.sources import physionet
 
 MARKER, UNFINISHED = "phantom.json", "phantom-unfinished.json"
 REPORTS_ZIP = "mimic-cxr-reports.zip"
