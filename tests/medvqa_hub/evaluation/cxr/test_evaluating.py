@@ -156,7 +156,7 @@ def test_failures_and_empty_references_are_counted_and_never_answers(build):
         (["--data", "{tmp}"], "no release there"),
         (["--encoder", "{tmp}/none"], "none"),
         (["--baseline", "computed"], "needs --encoder"),
-        (["--baseline", "{tmp}/none", "--encoder", "minilm"], "No such file"),
+        (["--baseline", "{tmp}/none", "--encoder", "minilm"], "no such file"),
         (["--baseline", "computed", "--profile", "paper"], "published baseline"),
         (["--launch", "--cpu --num_processes two"], "invalid int value"),
     ],
