@@ -35,6 +35,7 @@ class Blip2MultiView(ModelFamily):
     name = "blip2_multiview"
     title = "BLIP-2-MultiView"
     settings = Blip2MultiViewSettings
+    keeps_its_base = True
     groups = {
         "lora": r"\.lora_",
         "q_formers": r"branches\..*(qformer|query_tokens)",

@@ -61,6 +61,7 @@ class ModelFamily(ABC):
             or without one, is frozen: it takes no gradient, and it runs as in evaluation, without dropout or dropped
             paths, so that a frozen encoder's features are those that it was trained to give.
         augments: whether its processor can augment images.
+        keeps_its_base: whether most of it is never trained, so that a checkpoint to go on from holds the rest alone.
     """
 
     name: ClassVar[str]
@@ -68,6 +69,7 @@ class ModelFamily(ABC):
     settings: ClassVar[type]
     groups: ClassVar[Mapping[str, str]]
     augments: ClassVar[bool] = False
+    keeps_its_base: ClassVar[bool] = False
 
     def register(self) -> None:
         """Make transformers' Auto classes know the model: importing its package does."""

@@ -5,7 +5,8 @@
       run.json               what the run was made from: data, checkpoint that it started from, governance class
       governance.json        the class, for whoever takes the folder
       training_log.jsonl     a line per logged step or validation
-      checkpoint-000500/     weights, processor, optimizer, scheduler, Trainer's state; all to go on from here
+      checkpoint-000500/     weights, processor, optimizer, scheduler, Trainer's state; all to go on from here; of a
+                             model that is mostly frozen the trained weights alone, and a fingerprint of the others
       best/                  weights and processor of the best validation so far: what evaluation and --init take
       hard_negatives/        the second pass, where the recipe asks for one: losses, and the same again
       finished.json          written last
@@ -19,6 +20,7 @@ with it.
 """
 
 import fcntl
+import hashlib
 import json
 import os
 import re
@@ -29,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from medvqa_core.digests import digest_file
-from medvqa_core.errors import InputError, OutputError
+from medvqa_core.errors import ConfigError, InputError, OutputError
 from medvqa_core.files import MANIFEST, atomic_folder, writing
 from medvqa_core.governance import Governance
 from medvqa_core.json_files import read_object, write_manifest
@@ -37,6 +39,7 @@ from medvqa_core.store import content_key
 from medvqa_hub.families.table import ANOTHER, BEST_FOLDER, write_governance
 
 CHECKPOINT, BEST = "training-checkpoint", "trained-model"  # kinds, in the manifests
+TRAINED = "trained.safetensors"  # in place of a whole model
 RECIPE, RUN, LOG, FINISHED = "recipe.yaml", "run.json", "training_log.jsonl", "finished.json"
 SECOND_PASS = "hard_negatives"  # folder of the pass over hard questions, a run of its own
 _NAME = re.compile(r"checkpoint-(\d+)")
@@ -72,6 +75,48 @@ def writing_weights(path: Path) -> Iterator[None]:
         raise OutputError(
             f"cannot write {path}: {error}; free some space (or check the path) and run the same command again"
         ) from error
+
+
+def save_trained(model: Any, folder: Path) -> None:
+    """Write what of `model` takes gradients, and nothing else, to TRAINED in `folder`."""
+    from safetensors.torch import save_file
+
+    trained = {name: value for name, value in model.named_parameters() if value.requires_grad}
+    save_file({name: value.detach().cpu().contiguous() for name, value in trained.items()}, folder / TRAINED)
+
+
+def load_trained(model: Any, checkpoint: Path, base: str) -> None:
+    """Put the trained weights of `checkpoint` into `model`, whose other weights have the fingerprint `base`.
+
+    Raises:
+        ConfigError: the checkpoint was trained on another base, or other parts were trained.
+    """
+    from safetensors.torch import load_file
+
+    found = read_object(checkpoint / MANIFEST, ANOTHER).get("base")
+    if found != base:
+        raise ConfigError(
+            f"{checkpoint} holds the trained weights of a model whose other weights were different (fingerprint "
+            f"{found}, now {base}): go on with the same model.from_blip2 or --init, or choose another --out"
+        )
+    weights = load_file(checkpoint / TRAINED)
+    trained = {name for name, value in model.named_parameters() if value.requires_grad}
+    if trained != set(weights):
+        some = ", ".join(sorted(trained ^ set(weights))[:3])
+        raise ConfigError(f"{checkpoint} was trained in other parts of the model ({some}, …): choose another --out")
+    model.load_state_dict(weights, strict=False)
+
+
+def fingerprint_of_base(model: Any) -> str:
+    """32 hex digits that change with any weight of `model` that takes no gradient."""
+    import torch
+
+    digest = hashlib.blake2b(digest_size=16)
+    for name, value in sorted(model.named_parameters()):
+        if not value.requires_grad:
+            digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
+            digest.update(value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
+    return digest.hexdigest()
 
 
 def save_state(state: dict[str, Any], path: Path) -> None:

@@ -115,6 +115,7 @@ class SupervisedTrainer(Trainer):
             model._hf_peft_config_loaded = False
         self.remove_callback(PrinterCallback)
         self.add_callback(_Moments())
+        self._base: str | None = None  # fingerprint of what is not trained
         self.optimizer_of: Path | None = None  # checkpoint whose optimizer and rates to start with
         self._noted: dict[str, list[float]] = defaultdict(list)
         self._questions_seen, self._clock, self._last_line = 0, time.monotonic(), time.monotonic()
@@ -307,7 +308,8 @@ class SupervisedTrainer(Trainer):
             return
         step = self.state.global_step
         state = replace(self.state, log_history=[])
-        self._write(checkpoints.checkpoint_folder(self.out, step), checkpoints.CHECKPOINT, {"step": step}, state)
+        details = {"step": step} | ({"base": self._base_fingerprint()} if self._keeps_base() else {})
+        self._write(checkpoints.checkpoint_folder(self.out, step), checkpoints.CHECKPOINT, details, state)
         checkpoints.remove_old(self.out, self.recipe.training.keep_checkpoints)
 
     def _write(self, path: Path, kind: str, details: dict[str, Any], state: Any) -> None:
@@ -317,7 +319,10 @@ class SupervisedTrainer(Trainer):
             # they load as well.
             as_they_are = {"save_original_format": False} if getattr(model, "is_quantized", False) else {}
             model.config.governance = str(self.governance)  # for whoever has the weights without this folder
-            model.save_pretrained(folder, **as_they_are)
+            if kind == checkpoints.CHECKPOINT and self._keeps_base():
+                checkpoints.save_trained(model, folder)
+            else:
+                model.save_pretrained(folder, **as_they_are)
             self.processing_class.save_pretrained(folder)
             if state is not None:
                 checkpoints.save_state(self.optimizer.state_dict(), folder / "optimizer.pt")
@@ -337,11 +342,27 @@ class SupervisedTrainer(Trainer):
 
     def load_weights(self, checkpoint: Path) -> None:
         """Take a checkpoint's weights without going on from it."""
-        super()._load_from_checkpoint(str(checkpoint))
+        if (checkpoint / checkpoints.TRAINED).exists():
+            checkpoints.load_trained(self.model, checkpoint, self._base_fingerprint())
+        else:
+            super()._load_from_checkpoint(str(checkpoint))
+
+    def _keeps_base(self) -> bool:
+        """Whether checkpoints hold the trained weights alone; the second pass and quantised bases need whole ones."""
+        special = hasattr(self.model, "peft_config") or getattr(self.model, "is_quantized", False)
+        return self.recipe.family.keeps_its_base and not special and not self.recipe.training.hard_negatives
+
+    def _base_fingerprint(self) -> str:
+        if self._base is None:
+            self._base = checkpoints.fingerprint_of_base(self.accelerator.unwrap_model(self.model))
+        return self._base
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
         """As Trainer; quantised weights, which load while a model is made, are those of the checkpoint already."""
         if getattr(self.model, "is_quantized", False) and not hasattr(self.model, "peft_config"):
+            return
+        if (Path(resume_from_checkpoint) / checkpoints.TRAINED).exists():
+            checkpoints.load_trained(self.model, Path(resume_from_checkpoint), self._base_fingerprint())
             return
         super()._load_from_checkpoint(resume_from_checkpoint, model)
 

@@ -7,9 +7,11 @@ import torch
 from blip2_multiview import Blip2MultiViewForConditionalGeneration, Blip2MultiViewProcessor
 from blip2_multiview_models import make_plain_blip2
 from builds import build_release
+from safetensors.torch import load_file
 from training_runs import fast_recipe, weights
 
 from medvqa_core.errors import ConfigError
+from medvqa_hub.training import checkpoints
 from medvqa_hub.training.checkpoints import complete_checkpoints
 from medvqa_hub.training.run import train
 
@@ -34,7 +36,7 @@ def go(build, out, recipe):
 def test_branches_and_prefix_move_and_nothing_else(build, tmp_path):
     out = go(build, tmp_path / "out", settings())
     before, _ = settings().open_model(None, _texts(build))
-    before, after = before.state_dict(), weights(out / "checkpoint-000002")
+    before, after = before.state_dict(), weights(out / "best")
     moved = {name for name, value in after.items() if not torch.equal(value, before[name])}
     assert moved
     assert all("branches" in name or "prefix_embeddings" in name for name in moved), moved
@@ -58,8 +60,35 @@ def test_a_stopped_run_goes_on_to_the_same_weights(build, tmp_path, monkeypatch)
     with pytest.raises(KeyboardInterrupt):
         go(build, tmp_path / "out", settings(training__save_every=1))
     out = go(build, tmp_path / "out", settings(training__save_every=1))
-    ours, theirs = weights(out / "checkpoint-000002"), weights(whole / "checkpoint-000002")
+    ours, theirs = weights(out / "best"), weights(whole / "best")
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+
+
+def test_a_checkpoint_holds_what_is_trained_and_goes_on_with_the_same_base_alone(build, tmp_path):
+    short, longer = (settings(training__save_every=1, training__max_steps=steps) for steps in (1, 2))
+    out = go(build, tmp_path / "out", short)
+    checkpoint = out / "checkpoint-000001"
+    trained = load_file(checkpoint / "trained.safetensors")
+    assert trained and all("branches" in name or "prefix_embeddings" in name for name in trained)
+    assert not list(checkpoint.glob("model*.safetensors")) and not (checkpoint / "config.json").exists()
+    whole = weights(out / "best")
+    assert set(trained) < set(whole) and all(torch.equal(value, whole[name]) for name, value in trained.items())
+    # A frozen weight that differs in one bit, under the same names and shapes, is another base.
+    model, _ = longer.open_model(None, _texts(build))
+    freeze = longer.family.freeze_groups
+    freeze(model, longer.training.learning_rates)
+    base = json.loads((checkpoint / "manifest.json").read_text())["base"]
+    assert checkpoints.fingerprint_of_base(model) == base
+    checkpoints.load_trained(model, checkpoint, base)
+    with torch.no_grad():
+        next(value for value in model.parameters() if not value.requires_grad).view(-1)[0] += 1e-3
+    other = checkpoints.fingerprint_of_base(model)
+    assert other != base
+    with pytest.raises(ConfigError, match="other weights were different .*go on with the same model.from_blip2"):
+        checkpoints.load_trained(model, checkpoint, other)
+    freeze(model, {**longer.training.learning_rates, "prefix": 0.0})
+    with pytest.raises(ConfigError, match="trained in other parts"):
+        checkpoints.load_trained(model, checkpoint, base)
 
 
 def test_lora_trains_adapters_and_the_best_model_is_whole(build, tmp_path, monkeypatch):
