@@ -27,6 +27,7 @@ from mimic_cxr_vqa.answer_types import answer_types
 from mimic_cxr_vqa.card import CARD, content_digest, write_card
 from mimic_cxr_vqa.class_floor import describe_files
 from mimic_cxr_vqa.generation.answer_keys import answer_keys, hex_keys, lint_of, open_answers
+from mimic_cxr_vqa.generation.flags import LABEL_CONFLICT, flags_of
 from mimic_cxr_vqa.parquet_files import WRITING, iterate_parquet, read_table
 from mimic_cxr_vqa.schema import PROVENANCE_TYPE, QA_SCHEMA, SPLITS, STUDY_SCHEMA
 from mimic_cxr_vqa.workspace import FORMAT, RELEASE_KIND, Workspace
@@ -68,7 +69,7 @@ def write_release(
     if not counts["rows"]:
         raise InputError(f"{workspace.answers}: no question has an answer to release ({dict(counts)})")
     with atomic_folder(workspace.release, RELEASE_KIND, governance.private) as folder:
-        splits = _write_shards(workspace, answers, settings, folder, rows_per_shard)
+        splits, flags = _write_shards(workspace, answers, settings, folder, rows_per_shard)
         if describe_questions(workspace) != drawn:  # answers stand beside questions by their order
             raise InputError(f"{workspace.questions}: drawn anew while the release was written; run answer and release")
         manifest = {
@@ -80,7 +81,7 @@ def write_release(
             "seed": questions["seed"],
             "answers": settings,
             "questions": drawn,
-            "counts": {**questions["counts"], **{name: counts[name] for name in sorted(counts)}},
+            "counts": {**questions["counts"], **{name: counts[name] for name in sorted(counts)}, **flags},
             "label_counts": questions["label_counts"],
             "section_rules": questions.get("section_rules", {}),
             "splits": splits,
@@ -134,27 +135,30 @@ def _as_batch(rows: list[tuple], schema: pa.Schema) -> pa.RecordBatch:
 
 def _write_shards(
     workspace: Workspace, answers: pa.Table, settings: Mapping[str, Any], folder: Path, rows_per_shard: int
-) -> dict[str, dict[str, int]]:
-    """Write the shards of every split; returns rows, studies and shards per split."""
+) -> tuple[dict[str, dict[str, int]], dict[str, int]]:
+    """Write the shards of every split; returns rows, studies and shards per split, and how many rows carry a flag."""
     studies = read_table(workspace.questions / "studies.parquet")
     writers: dict[str, _SplitWriter] = {}
-    start = 0
+    start, flags = 0, {"label_conflicts": 0, "warned": 0}
     batches = iterate_parquet(workspace.questions / "questions.parquet", ROWS_PER_BATCH)
     for questions in track(batches, "Writing shards", total=-(-len(answers) // ROWS_PER_BATCH)):
-        rows = _qa_rows(questions, answers.slice(start, len(questions)), settings)
+        rows = _qa_rows(questions, answers.slice(start, len(questions)), settings, flags)
         start += len(questions)
         for split in pc.unique(rows["split"]).to_pylist():
             if split not in writers:
                 writers[split] = _SplitWriter(folder, split, studies, rows_per_shard)
             writers[split].write(rows.filter(pc.equal(rows["split"], split)))
-    return {split: writers[split].finish() for split in SPLITS if split in writers}
+    return {split: writers[split].finish() for split in SPLITS if split in writers}, flags
 
 
-def _qa_rows(questions: pa.RecordBatch, answers: pa.Table, settings: Mapping[str, Any]) -> pa.Table:
-    """QA rows of the questions that have an answer."""
+def _qa_rows(
+    questions: pa.RecordBatch, answers: pa.Table, settings: Mapping[str, Any], flags: dict[str, int]
+) -> pa.Table:
+    """QA rows of the questions that have an answer; rows that carry a flag are added up in `flags`."""
     has_answer = pc.is_valid(answers["answer"])
     questions = pa.Table.from_batches([questions]).filter(has_answer)
     answers = answers.filter(has_answer).combine_chunks()
+    answers = answers.set_column(answers.column_names.index("lint"), "lint", _with_flags(questions, answers, flags))
     constant = {f.name: pa.scalar(settings[f.name], f.type) for f in PROVENANCE_TYPE if f.name in settings}
     columns = [
         pa.repeat(constant[f.name], len(answers)) if f.name in constant else answers[f.name].combine_chunks()
@@ -166,6 +170,18 @@ def _qa_rows(questions: pa.RecordBatch, answers: pa.Table, settings: Mapping[str
         "provenance": pa.StructArray.from_arrays(columns, fields=list(PROVENANCE_TYPE)),
     }
     return pa.table([made[n] if n in made else questions[n] for n in QA_SCHEMA.names], schema=QA_SCHEMA)
+
+
+def _with_flags(questions: pa.Table, answers: pa.Table, counts: dict[str, int]) -> pa.ListArray:
+    """The rules that each answer breaks, and what else is known against it (`flags`)."""
+    columns = (answers["answer"], questions["category"], questions["label_value"], answers["lint"])
+    lint = []
+    for answer, category, label_value, broken in zip(*(column.to_pylist() for column in columns), strict=True):
+        flags = flags_of(answer, category, label_value)
+        counts["label_conflicts"] += LABEL_CONFLICT in flags
+        counts["warned"] += any(flag != LABEL_CONFLICT for flag in flags)
+        lint.append([*broken, *flags])
+    return pa.array(lint, PROVENANCE_TYPE.field("lint").type)
 
 
 class _SplitWriter:

@@ -10,10 +10,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from medvqa_core.errors import InputError
+from mimic_cxr_vqa.generation.flags import LABEL_CONFLICT, has_conflict
 from mimic_cxr_vqa.schema import CHEXPERT_LABELS, LABEL_VALUES, LABELS_TYPE, QA_SCHEMA, STUDY_SCHEMA
 
-QUESTION_FIELDS = ("qa_id", "category", "label_value", "question", "answer", "answer_type")
-QUESTIONS_TYPE = pa.list_(pa.struct([QA_SCHEMA.field(name) for name in QUESTION_FIELDS]))
+_COPIED = ("qa_id", "category", "label_value", "question", "answer", "answer_type")
+QUESTION_FIELDS = (*_COPIED, LABEL_CONFLICT)  # the last: whether the answer contradicts its label, as far as is known
+QUESTIONS_TYPE = pa.list_(pa.struct([*(QA_SCHEMA.field(name) for name in _COPIED), (LABEL_CONFLICT, pa.bool_())]))
 STUDY_ROW_SCHEMA = pa.schema(
     [
         *[STUDY_SCHEMA.field(name) for name in STUDY_SCHEMA.names if name != "images"],
@@ -73,7 +75,8 @@ def group_by_study(rows: pa.Table, studies: pa.Table | None) -> pa.Table:
     starts = _first_rows(ids)
     offsets = pa.array(np.concatenate([starts, [len(ids)]]).astype(np.int32))
     first = rows.take(pa.array(starts))
-    fields = [rows[name].combine_chunks() for name in QUESTION_FIELDS]
+    fields = [rows[name].combine_chunks() for name in _COPIED]
+    fields.append(has_conflict(rows["provenance"].combine_chunks()))
     questions = pa.StructArray.from_arrays(fields, fields=list(QUESTIONS_TYPE.value_type))
     columns = {name: first[name] for name in ("subject_id", "study_id", "split", "indication", "images", "views")}
     columns["questions"] = pa.ListArray.from_arrays(offsets, questions)

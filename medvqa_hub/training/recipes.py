@@ -44,6 +44,7 @@ class DataSettings:
     validation_split: str | None = value("validation", str, optional=True)
     train_studies: int | None = value(None, int, low=1, optional=True)  # the first so many; null: all
     missing_images: str = value("error", str, choices=("error", "skip", "none"))
+    label_conflicts: str = value("keep", str, choices=("keep", "leave_out"))  # answers that contradict their label
     augment: bool = value(False, bool)  # the released augmentation, where the family has one
     image_side: int | None = value(512, int, low=1, optional=True)  # shorter side that images are shrunk to
     workers: int | None = value(0, int, low=0, optional=True)  # processes that read images; null: by cores

@@ -30,8 +30,8 @@ from medvqa_core.metrics.bleu import bleu_scores
 from medvqa_core.metrics.cider import DocumentFrequencies, cider_scores
 from medvqa_core.metrics.rouge import rouge_scores
 from medvqa_core.progress import track
-from medvqa_hub.evaluation.cxr.finding_accuracy import UNDECIDED, answer_polarity
 from medvqa_hub.training.recipes import RewardSettings
+from mimic_cxr_vqa.labeling.answer_polarity import UNDECIDED, answer_polarity
 from mimic_cxr_vqa.schema import HEART
 
 Reward = Callable[..., list[float | None]]

@@ -209,7 +209,8 @@ def _prepare(recipe: Recipe, data: Path, image_root: Path | None, init: Path | N
 
     rows = load_data(data, image_root, recipe.data)
     known, side = recipe.family.view_is_known(recipe.model), recipe.data.image_side
-    questions = StudyQuestions(rows.train, f"split {recipe.data.train_split}", known, image_side=side)
+    split, conflicts = f"split {recipe.data.train_split}", recipe.data.label_conflicts
+    questions = StudyQuestions(rows.train, split, known, image_side=side, label_conflicts=conflicts)
     if recipe.data.one_by_one:
         questions = questions.one_by_one()
     validation = None

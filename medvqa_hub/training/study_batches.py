@@ -31,6 +31,7 @@ from torch.utils.data import DataLoader, Dataset
 from medvqa_core.errors import ConfigError, InputError, MedvqaError
 from medvqa_core.progress import track
 from medvqa_hub.families.table import ModelFamily
+from mimic_cxr_vqa.generation.flags import LABEL_CONFLICT
 from mimic_cxr_vqa.images import FILM_SIDE, read_film
 
 ROWS_AT_ONCE = 1_000
@@ -46,6 +47,7 @@ class StudyQuestions:
         view_is_known: tells whether the model can use an image of a view name; None: all.
         only: qa_ids to keep; None: all.
         image_side: what the shorter side of images is shrunk to while they are decoded; None: nothing.
+        label_conflicts: `leave_out` the questions whose answer contradicts their label, or `keep` them.
 
     Attributes:
         rows, view_is_known: as given.
@@ -65,9 +67,11 @@ class StudyQuestions:
         view_is_known: Callable[[str | None], bool] | None = None,
         only: Collection[str] | None = None,
         image_side: int | None = FILM_SIDE,
+        label_conflicts: str = "keep",
     ) -> None:
         self.rows, self.view_is_known, self.image_side = rows, view_is_known, image_side
         self.grouped = self  # by study, where these are `one_by_one`
+        self._leave_out_conflicts = label_conflicts == "leave_out"
         self._stored = rows.with_format("arrow")  # rows as they are stored: images not decoded
         self.skipped: Counter[str] = Counter()
         positions, lengths, counts, ids = [], [], [], []
@@ -141,6 +145,11 @@ class StudyQuestions:
         asked = pc.greater(pc.utf8_length(pc.utf8_trim_whitespace(question)), 0).to_numpy(zero_copy_only=False)
         usable = said & asked
         self.skipped["questions_without_answer"] += int((~usable).sum())
+        names = [questions.type.field(i).name for i in range(questions.type.num_fields)]
+        if self._leave_out_conflicts and LABEL_CONFLICT in names:
+            conflict = pc.fill_null(pc.struct_field(questions, LABEL_CONFLICT), False).to_numpy(zero_copy_only=False)
+            self.skipped["questions_with_label_conflict"] += int((usable & conflict).sum())
+            usable &= ~conflict
         if only is not None:
             ids = pc.struct_field(questions, "qa_id").to_pylist()
             usable &= np.fromiter((qa_id in only for qa_id in ids), bool, len(ids))

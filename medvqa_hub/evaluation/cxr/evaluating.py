@@ -30,7 +30,7 @@ from medvqa_core.runs.predictions import FILE, Prediction
 from medvqa_hub.evaluation.cxr.answering import GenerationSettings, StudyAnswerer
 from medvqa_hub.evaluation.cxr.charts import draw_chart
 from medvqa_hub.evaluation.cxr.examples import draw_examples
-from medvqa_hub.evaluation.cxr.finding_accuracy import answer_polarity, score_findings
+from medvqa_hub.evaluation.cxr.finding_accuracy import answer_polarity, score_findings, without_conflicts
 from medvqa_hub.evaluation.cxr.generating import ProcessGroup, digest_images, generate_predictions
 from medvqa_hub.evaluation.cxr.radiology import add_radiology, open_radiology
 from medvqa_hub.evaluation.cxr.studies import Study, blank_images, load_studies, shuffle_images
@@ -201,6 +201,7 @@ def score(
         "by_category": _by(chosen, "category", CATEGORIES, texts),
         "by_label": _by(chosen, "label_value", tuple(LABEL_VALUES.values()), texts),
         "findings": score_findings(answers, rows),
+        "findings_without_conflicts": score_findings(*without_conflicts(answers, rows)),
         "ceiling": score_findings(references, rows),
     }
     places = {row: place for place, row in enumerate(scored)}

@@ -6,11 +6,7 @@ The rule
    categories ask whether the finding is there ("What evidence of Edema is present?" too: the answer may be none).
    Heart's label says only that the report has the word "heart". `uncertain` and `not_mentioned` rows have no truth to
    compare with: how their answers spread is counted, nothing is scored.
-2. What an answer says (`answer_polarity`): a leading "Yes" or "No" is set aside, and the rest is read like a report by
-   `mimic_cxr_vqa.labeling.mentions` (words of the finding, negation and doubt around them). If the rest speaks of
-   the category it decides; else a doubt ("possibly"); else the leading word; else a denial without a name ("none is
-   seen"). If leading word and rest contradict each other, or nothing speaks, the answer is `undecided`.
-   No Finding is positive where nothing is wrong, as its label: "Yes, there is an effusion" is negative.
+2. What an answer says is read by `mimic_cxr_vqa.labeling.answer_polarity`: positive, negative, uncertain or undecided.
 3. An answer is right if its polarity is the label. `uncertain` and `undecided` answers are wrong, and counted. A row
    whose answer failed (None) is not scored, and counted.
 4. `accuracy` is the share of right rows. `balanced_accuracy` is the mean, over the categories that have both labels,
@@ -18,63 +14,22 @@ The rule
    `majority` is the accuracy of answering every category with its commoner label.
 
 A right answer can be read wrongly and a reference answer can contradict its label, so the references are scored by the
-same rule: that is a model's ceiling.
+same rule: that is a model's ceiling. Rows whose reference contradicts its label (`label_conflict`) can be left out
+(`without_conflicts`).
 """
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from statistics import fmean
 from typing import Any
 
-from medvqa_core.errors import ConfigError, InputError
-from mimic_cxr_vqa.labeling.mentions import NEGATIVE, NOT_MENTIONED, POSITIVE, UNCERTAIN, Analysis, analyse
-from mimic_cxr_vqa.schema import CATEGORIES, HEART, LABEL_VALUES, NO_FINDING
+from medvqa_core.errors import InputError
+from mimic_cxr_vqa.labeling.answer_polarity import UNDECIDED, answer_polarity
+from mimic_cxr_vqa.labeling.mentions import NEGATIVE, POSITIVE, UNCERTAIN
+from mimic_cxr_vqa.schema import CATEGORIES, HEART, LABEL_VALUES
 
-UNDECIDED = "undecided"
 POLARITIES = (POSITIVE, NEGATIVE, UNCERTAIN, UNDECIDED)
 SCORED_LABELS = (POSITIVE, NEGATIVE)
-
-_OPPOSITE = {POSITIVE: NEGATIVE, NEGATIVE: POSITIVE}
-_LEAD = re.compile(r"\W*(yes|no)\W*?(?:[,.;:!]\s*|$)", re.IGNORECASE)  # "No," but not "No effusion is seen"
-# A model with a vocabulary of words writes "and / or", where a reference has "and/or".
-_SLASH = re.compile(r" ?/ ?")
-_CANNOT_SAY = re.compile(r"\bcan ?not be confirmed (?:n?or|and) (?:excluded|ruled out)\b", re.IGNORECASE)
-_DENIED = re.compile(
-    r"\b(?:none|nothing|absent|negative)\b|\bno (?:such )?(?:evidence|signs?|indications?|abnormal\w*|findings?)\b|"
-    r"\bnot (?:\w+ )?(?:seen|present|visible|evident|identified|observed|detected|apparent)\b",
-    re.IGNORECASE,
-)
-_DOUBTED = re.compile(r"\bpossibl[ey]\b|\buncertain\b|\bequivocal\b|\bindeterminate\b|\bmaybe\b", re.IGNORECASE)
-_ALL_NORMAL = re.compile(r"\b(?:normal|unremarkable|clear)\b", re.IGNORECASE)
-_ABNORMAL = re.compile(r"\babnormal\w*|\bfindings?\b", re.IGNORECASE)
-
-
-@lru_cache(maxsize=1 << 16)  # references are read again with every condition, and answers repeat
-def answer_polarity(answer: str, category: str) -> str:
-    """`positive`, `negative`, `uncertain` or `undecided`: what `answer` says of `category` (rule 2 of the module).
-
-    Raises:
-        ConfigError: `category` is none of the 15, or Heart, whose label says nothing of a finding.
-    """
-    if category not in CATEGORIES or category == HEART:
-        allowed = ", ".join(name for name in CATEGORIES if name != HEART)
-        raise ConfigError(f"category {category!r} has no polarity to read; allowed: {allowed}")
-    answer = _SLASH.sub("/", answer)
-    if _CANNOT_SAY.search(answer):
-        return UNCERTAIN
-    lead = _LEAD.match(answer)
-    rest = answer[lead.end() :] if lead else answer
-    said = _leading_word(lead[1], category) if lead else None
-    found = _no_finding(analyse(rest), rest) if category == NO_FINDING else analyse(rest).polarity(category)
-    if found == NOT_MENTIONED and _DOUBTED.search(rest):
-        return UNCERTAIN
-    if found == NOT_MENTIONED:
-        return said or (NEGATIVE if category != NO_FINDING and _DENIED.search(rest) else UNDECIDED)
-    if said and found == _OPPOSITE[said]:
-        return UNDECIDED
-    return found
 
 
 def score_findings(answers: Sequence[str | None], rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -115,26 +70,6 @@ def score_findings(answers: Sequence[str | None], rows: Sequence[Mapping[str, An
     }
 
 
-def _leading_word(word: str, category: str) -> str:
-    """What "yes" or "no" says: every question but those of No Finding asks for what its label calls positive."""
-    yes = word.lower() == "yes"
-    return POSITIVE if yes != (category == NO_FINDING) else NEGATIVE
-
-
-def _no_finding(analysis: Analysis, text: str) -> str:
-    """No Finding: the abnormalities that are named decide; without any, the words "abnormal", "findings", "normal"."""
-    if analysis.abnormal(POSITIVE):
-        return NEGATIVE
-    if analysis.abnormal(UNCERTAIN):
-        return UNCERTAIN
-    if _DENIED.search(text) or _ALL_NORMAL.search(_ABNORMAL.sub("", text)):
-        return POSITIVE
-    if _ABNORMAL.search(text):
-        return NEGATIVE
-    denied = any(mention.polarity == NEGATIVE for found in analysis.mentions.values() for mention in found)
-    return POSITIVE if denied else NOT_MENTIONED  # "no effusion or pneumothorax"
-
-
 def _rows_of(counts: Counter, label: str) -> int:
     """Scored rows with that label."""
     return sum(counts[label, polarity] for polarity in POLARITIES)
@@ -156,3 +91,11 @@ def _score(counts: Counter) -> dict[str, Any]:
         "undecided": sum(counts[label, UNDECIDED] for label in SCORED_LABELS),
         "failed": sum(counts[label, None] for label in SCORED_LABELS),
     }
+
+
+def without_conflicts(
+    answers: Sequence[str | None], rows: Sequence[Mapping[str, Any]]
+) -> tuple[list[str | None], list[Mapping[str, Any]]]:
+    """`answers` and `rows` without the rows that carry the flag `label_conflict`."""
+    kept = [(answer, row) for answer, row in zip(answers, rows, strict=True) if not row.get("label_conflict")]
+    return [answer for answer, _ in kept], [row for _, row in kept]

@@ -260,3 +260,15 @@ def test_seeds_differ_for_neighbours_and_fit_every_generator():
     seeds = [derive_seed(0, 2, number) for number in range(1000)] + [derive_seed(1, 2, 0)]
     assert len(set(seeds)) == 1001
     assert all(0 <= seed < 2**62 for seed in seeds)
+
+
+def test_questions_whose_answer_contradicts_their_label_are_left_out_on_request():
+    rows = study_rows([2, 2])
+    flagged = rows.to_list()
+    for study in flagged:
+        for number, question in enumerate(study["questions"]):
+            question["label_conflict"] = number == 0
+    rows = Dataset.from_list(flagged, features=None)
+    assert StudyQuestions(rows, "split train").counts.tolist() == [2, 2]
+    left = StudyQuestions(rows, "split train", label_conflicts="leave_out")
+    assert left.counts.tolist() == [1, 1] and left.skipped["questions_with_label_conflict"] == 2
