@@ -76,6 +76,8 @@ QUESTION_SCHEMA = pa.schema(
     ]
 )
 
+LABEL_CONFLICT = "label_conflict"  # in a row's `provenance.lint`: the answer says the opposite of its label
+
 PROVENANCE_TYPE = pa.struct(
     [
         ("engine", pa.string()),

@@ -10,8 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from medvqa_core.errors import InputError
-from mimic_cxr_vqa.generation.flags import LABEL_CONFLICT, has_conflict
-from mimic_cxr_vqa.schema import CHEXPERT_LABELS, LABEL_VALUES, LABELS_TYPE, QA_SCHEMA, STUDY_SCHEMA
+from mimic_cxr_vqa.schema import CHEXPERT_LABELS, LABEL_CONFLICT, LABEL_VALUES, LABELS_TYPE, QA_SCHEMA, STUDY_SCHEMA
 
 _COPIED = ("qa_id", "category", "label_value", "question", "answer", "answer_type")
 QUESTION_FIELDS = (*_COPIED, LABEL_CONFLICT)  # the last: whether the answer contradicts its label, as far as is known
@@ -90,6 +89,15 @@ def group_by_study(rows: pa.Table, studies: pa.Table | None) -> pa.Table:
             raise InputError(f"study {missing} has questions but no row in the studies table; build the release again")
         columns.update({name: studies[name].take(found) for name in ("findings", "impression", "labels")})
     return pa.table([columns[name] for name in STUDY_ROW_SCHEMA.names], schema=STUDY_ROW_SCHEMA)
+
+
+def has_conflict(provenance: pa.StructArray) -> pa.BooleanArray:
+    """Which rows carry `label_conflict`, from their `provenance` column."""
+    lint = pc.struct_field(provenance, "lint")
+    found = np.zeros(len(provenance), bool)
+    hits = pc.fill_null(pc.equal(pc.list_flatten(lint), LABEL_CONFLICT), False)
+    found[pc.list_parent_indices(lint).filter(hits).to_numpy()] = True
+    return pa.array(found)
 
 
 def _first_rows(ids: np.ndarray) -> np.ndarray:

@@ -31,8 +31,8 @@ from torch.utils.data import DataLoader, Dataset
 from medvqa_core.errors import ConfigError, InputError, MedvqaError
 from medvqa_core.progress import track
 from medvqa_hub.families.table import ModelFamily
-from mimic_cxr_vqa.generation.flags import LABEL_CONFLICT
 from mimic_cxr_vqa.images import FILM_SIDE, read_film
+from mimic_cxr_vqa.schema import LABEL_CONFLICT
 
 ROWS_AT_ONCE = 1_000
 MOST_WORKERS = 16  # that read images; more only cost memory

@@ -6,14 +6,9 @@ what its label affirms, or affirms what it denies. Training and finding accuracy
 
 from functools import lru_cache
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from mimic_cxr_vqa.generation.lint import warnings
 from mimic_cxr_vqa.labeling.answer_polarity import contradicts
-
-LABEL_CONFLICT = "label_conflict"
+from mimic_cxr_vqa.schema import LABEL_CONFLICT
 
 
 @lru_cache(maxsize=1 << 16)  # answers repeat
@@ -21,12 +16,3 @@ def flags_of(answer: str, category: str, label_value: str) -> tuple[str, ...]:
     """The flags of one row, warnings first."""
     conflict = (LABEL_CONFLICT,) if contradicts(answer, category, label_value) else ()
     return (*warnings(answer), *conflict)
-
-
-def has_conflict(provenance: pa.StructArray) -> pa.BooleanArray:
-    """Which rows carry `label_conflict`, from their `provenance` column."""
-    lint = pc.struct_field(provenance, "lint")
-    found = np.zeros(len(provenance), bool)
-    hits = pc.fill_null(pc.equal(pc.list_flatten(lint), LABEL_CONFLICT), False)
-    found[pc.list_parent_indices(lint).filter(hits).to_numpy()] = True
-    return pa.array(found)

@@ -6,13 +6,13 @@ import pytest
 from medvqa_hub.evaluation.cxr.finding_accuracy import score_findings, without_conflicts
 from mimic_cxr_vqa.generation.answers import answer_questions
 from mimic_cxr_vqa.generation.extractive import ExtractiveEngine
-from mimic_cxr_vqa.generation.flags import LABEL_CONFLICT, flags_of, has_conflict
+from mimic_cxr_vqa.generation.flags import flags_of
 from mimic_cxr_vqa.generation.question_writer import write_questions
 from mimic_cxr_vqa.release import open_release
 from mimic_cxr_vqa.release_writer import write_release
-from mimic_cxr_vqa.schema import PROVENANCE_TYPE
+from mimic_cxr_vqa.schema import LABEL_CONFLICT, PROVENANCE_TYPE
 from mimic_cxr_vqa.sources.openi import PROJECTIONS, REPORTS, read_studies
-from mimic_cxr_vqa.study_rows import group_by_study
+from mimic_cxr_vqa.study_rows import group_by_study, has_conflict
 from mimic_cxr_vqa.workspace import Workspace
 
 
