@@ -241,6 +241,29 @@ def stats(
         typer.echo(f"statistics.json and figure2.png: {out}")
 
 
+@app.command()
+def figures(
+    out: Annotated[Path, typer.Option(help="Folder for the pictures.")],
+    results: Annotated[list[Path] | None, typer.Option(help="results.json of an evaluation; once for each.")] = None,
+    data: Annotated[Path | None, typer.Option(help="Folder with annotations and reasoning questions.")] = None,
+    boxes: Annotated[Path | None, typer.Option(help="Boxes of one page as JSON, as ocr writes them.")] = None,
+) -> None:
+    """Draw the paper's Figures 5 (models by task), 6 (diseases) and 7 (line discount), those with data."""
+    from rjua_meddqa.steps.drawing import draw_figures
+
+    _echo_lines(draw_figures(out, results or (), data, boxes))
+
+
+@app.command()
+def leave_one_out(
+    data: Data, pages: Annotated[Path, typer.Option(help="Folder of restored pages, as esra writes it.")]
+) -> None:
+    """Take each table item from its page and ask esra-rules for it: how often another item's value comes back."""
+    from rjua_meddqa.steps.drawing import measure_leave_one_out
+
+    _echo_lines(measure_leave_one_out(data, pages))
+
+
 def _echo_lines(lines: Iterable[str]) -> None:
     for line in lines:
         typer.echo(line)

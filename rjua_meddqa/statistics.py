@@ -1,8 +1,9 @@
 """The numbers of an annotation set: Tables 2 and 3 of the paper and the counts and picture of its Figure 2.
 
 Table 2: images and key-value pairs by image type and quality; table rows are added. Table 3: contexts and their mean
-length in characters by kind; by report type too where the context file has a column `report_type` (Laboratory or
-Clinical), which the released one has not. Figure 2: images by report type. Questions by task and answer type are added.
+length in characters by report type and kind. The report type is what a column `report_type` of the context file says,
+which the released one has not; else that of the reports whose questions come with the context; else, for a kind that
+the paper has for one type alone, that one. Figure 2: images by report type. Questions are counted by task and type.
 """
 
 from collections import Counter
@@ -17,7 +18,7 @@ from rjua_meddqa.data_folder import ANNOTATIONS, CONTEXTS, QUESTIONS, REASONING,
 from rjua_meddqa.generation.contexts import KINDS
 from rjua_meddqa.generation.reasoning_file import read_reasoning
 from rjua_meddqa.released import read_annotations, read_cells, read_questions
-from rjua_meddqa.schema import CONTEXT_COLUMNS, IMAGE_QUALITIES, IMAGE_TYPES, Annotation
+from rjua_meddqa.schema import ANSWER_SEPARATOR, CONTEXT_COLUMNS, IMAGE_QUALITIES, IMAGE_TYPES, LABORATORY, Annotation
 
 IMAGE_TYPE_NAMES = {"photo": "Photo", "pdf": "PDF", "screenshot": "Screenshot"}  # in the order of Table 2
 UNNAMED = "(none)"  # a report type or a context kind that is empty
@@ -36,6 +37,9 @@ CJK_FONTS = (
     "PingFang SC",
     "Heiti SC",
 )
+CLINICAL = "Clinical"
+# Kinds that the paper's Table 3 has for one report type alone.
+ONLY_IN = {"检查-状态": LABORATORY, "疾病-建议": LABORATORY, "疾病-检查": CLINICAL, "疾病-治疗": CLINICAL}
 BAR_COLOUR = "#0072B2"
 
 
@@ -100,12 +104,14 @@ def summarise(
     annotations: Iterable[Annotation],
     contexts: Iterable[Mapping[str, str]] = (),
     questions: Iterable[tuple[str, str]] = (),
+    used_in: Mapping[str, set[str]] | None = None,
 ) -> Statistics:
     """Count annotations, contexts and questions.
 
     Args:
         contexts: cells of the context file by column; `report_type` is read where it is there.
         questions: (task, answer type) of each question.
+        used_in: Laboratory and Clinical by the idx of a context that questions about such reports come with.
     """
     images: dict[tuple[str, str], list[Annotation]] = {}
     for annotation in annotations:
@@ -117,7 +123,8 @@ def summarise(
             untitled += 1
             continue
         kind = cells["context_type"].strip() or UNNAMED
-        lengths.setdefault((cells.get("report_type", "").strip(), kind), []).append(len(cells["description"].strip()))
+        report = cells.get("report_type", "").strip() or _report_type(kind, (used_in or {}).get(cells["idx"].strip()))
+        lengths.setdefault((report, kind), []).append(len(cells["description"].strip()))
     reports = Counter(a.report_type.strip() or UNNAMED for members in images.values() for a in members)
     return Statistics(
         images={
@@ -150,11 +157,16 @@ def summarise_folder(folder: DataFolder, annotations: Iterable[Annotation] | Non
         contexts = [cells for _, cells in read_cells(folder.file(CONTEXTS), CONTEXT_COLUMNS)]
     if QUESTIONS in folder.files:
         questions += [(row.task, row.answer_type) for row in read_questions(folder.file(QUESTIONS))]
+    annotations = list(read_annotations(folder.file(ANNOTATIONS)) if annotations is None else annotations)
+    used_in: dict[str, set[str]] = {}
     if REASONING in folder.files:
-        questions += [(row.task, row.answer_type) for row in read_reasoning(folder.file(REASONING))]
-    if annotations is None:
-        annotations = read_annotations(folder.file(ANNOTATIONS))
-    return summarise(annotations, contexts, questions)
+        asked = read_reasoning(folder.file(REASONING))
+        questions += [(row.task, row.answer_type) for row in asked]
+        types = {a.img_path: LABORATORY if a.report_type.strip() == LABORATORY else CLINICAL for a in annotations}
+        for row in asked:
+            for idx in filter(None, map(str.strip, row.context_id.split(ANSWER_SEPARATOR))):
+                used_in.setdefault(idx, set()).update({types[row.img_path]} if row.img_path in types else ())
+    return summarise(annotations, contexts, questions, used_in)
 
 
 def format_tables(stats: Statistics) -> str:
@@ -237,6 +249,13 @@ def write_statistics(stats: Statistics, folder: Path) -> None:
 def _count_images(annotations: list[Annotation]) -> ImageCounts:
     pairs = sum(len(annotation.key_values) for annotation in annotations)
     return ImageCounts(len(annotations), pairs, sum(len(annotation.table) for annotation in annotations))
+
+
+def _report_type(kind: str, used_in: set[str] | None) -> str:
+    """The one report type that a context belongs to; "" where it serves both, or nothing says."""
+    if used_in:
+        return " and ".join(sorted(used_in, reverse=True))
+    return ONLY_IN.get(kind, "")
 
 
 def _add_images(rows: Iterable[ImageCounts]) -> ImageCounts:

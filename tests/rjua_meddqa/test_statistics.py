@@ -68,7 +68,12 @@ def test_tables_as_text():
     )
     lines = [line.split() for line in text.splitlines()]
     assert ["Photo", "Low", "1", "4", "3"] in lines and ["Overall", "3", "7", "5"] in lines
-    assert ["-", "Examination-Disease", "1", "3.0"] in lines and ["-", "Disease-Examination", "1", "1.0"] in lines
+    assert ["-", "Examination-Disease", "1", "3.0"] in lines and [
+        "Clinical",
+        "Disease-Examination",
+        "1",
+        "1.0",
+    ] in lines
     assert ["Overall", "2", "2.0"] in lines and ["entity_qa", "single_entity", "1"] in lines
     assert text.isascii()
 
@@ -124,11 +129,12 @@ def test_a_folder_without_annotations_is_an_error(tmp_path):
 def test_the_released_samples(real_data):
     stats = summarise_folder(open_folder(real_data / "rjua_samples"))
     assert stats.report_types == {"Laboratory": 3, "MRI": 1, "Pathology": 1}
-    assert {kind: counts.contexts for (_, kind), counts in stats.contexts.items()} == {
-        "检查-疾病": 18,
-        "疾病-状态": 1,
-        "疾病-建议": 15,
-        "疾病-治疗": 3,
+    assert {group: counts.contexts for group, counts in stats.contexts.items()} == {
+        ("Laboratory", "检查-疾病"): 15,
+        ("Laboratory", "疾病-建议"): 15,
+        ("", "检查-疾病"): 3,  # in no question of the sample
+        ("Clinical", "疾病-状态"): 1,
+        ("Clinical", "疾病-治疗"): 3,
     }
     assert sum(counts.table_rows for counts in stats.images.values()) == 52
     assert stats.questions["entity_qa", "single_entity"] == 46
@@ -139,3 +145,10 @@ def test_contexts_without_a_title_are_left_out_and_counted():
     assert stats.contexts == {("", "检查-疾病"): ContextCounts(1, 3.0)}
     assert stats.to_json()["untitled_contexts"] == 1
     assert "contexts without a title, left out: 1" in format_tables(stats)
+
+
+def test_the_report_type_of_a_context_is_that_of_the_reports_it_is_used_for():
+    contexts = [{**cells(kind, "三个字"), "idx": str(n)} for n, kind in enumerate(("检查-疾病",) * 3 + ("疾病-治疗",))]
+    stats = summarise([BLOOD], contexts, used_in={"0": {"Laboratory"}, "1": {"Laboratory", "Clinical"}})
+    found = {report for report, _ in stats.contexts}
+    assert found == {"Laboratory", "Laboratory and Clinical", "", "Clinical"}

@@ -1,0 +1,147 @@
+"""Figures 5, 6 and 7 of the paper, drawn from files that our commands write.
+
+Figure 5: the results of several models across the five tasks, a radar chart; from `results.json` of their evaluations.
+Figure 6: the diseases asked for most often, laboratory reports left, clinical ones right; from the reasoning questions.
+Figure 7: what the line discount r does to the restored text of a page, a panel for each r; from the page's boxes.
+"""
+
+import json
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from medvqa_core.errors import InputError
+from medvqa_core.files import atomic_file
+from rjua_meddqa import fonts
+from rjua_meddqa.generation.reasoning_file import ReasoningQuestion
+from rjua_meddqa.restoration.esra import restore
+from rjua_meddqa.schema import ANSWER_SEPARATOR, DISEASE, LABORATORY, SHORT_ANSWER, Annotation, Box
+from rjua_meddqa.statistics import find_font
+
+AXES = {  # Figure 5: a task and the column of Table 5 that stands for it
+    "Entity": "entity_rouge_l",
+    "Table": "table_accuracy",
+    "TableNR": "table_nr_accuracy",
+    "MC": "mc_accuracy",
+    "SA": "sa_rouge_l",
+}
+TOP = 25
+DISCOUNTS = (0.0, 0.15, 0.5, 1.0)
+PANEL_LINES, PANEL_WIDTH = 60, 100  # characters of a restored page that a panel of Figure 7 shows
+
+
+def read_results(path: Path) -> tuple[str, dict[str, float | None]]:
+    """(name of the model and the profile, Table 5) of a `results.json` of `medvqa-hub evaluate meddqa`.
+
+    Raises:
+        InputError: the file is missing or holds no such results.
+    """
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+        name, scores = record["model"]["name"], record["scores"]
+        row = {axis: scores["table_5"][column] for axis, column in AXES.items()}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(
+            f"{path}: no results of an evaluation ({error!r}); make them: medvqa-hub evaluate meddqa"
+        ) from None
+    return f"{name} ({scores.get('profile', 'ours')})", row
+
+
+def plot_models(rows: Mapping[str, Mapping[str, float | None]], path: Path) -> None:
+    """Draw Figure 5 as a PNG: a line for each model; a task that it was not asked has no point.
+
+    Args:
+        rows: {model: {axis of AXES: 0 to 1, None where there is no figure}}.
+
+    Raises:
+        InputError: there is no model, or none has a figure.
+        OutputError: `path` cannot be written.
+    """
+    if not any(value is not None for row in rows.values() for value in row.values()):
+        raise InputError("no results to draw; give results.json files with figures in Table 5")
+    figure, axes = _figure(7, 6, projection="polar")
+    angles = [2 * math.pi * place / len(AXES) for place in range(len(AXES))]
+    for name, row in rows.items():
+        points = [(angle, row[axis]) for angle, axis in zip(angles, AXES, strict=True) if row[axis] is not None]
+        whole = [*points, points[0]] if len(points) == len(AXES) else points
+        axes.plot(*zip(*whole, strict=True), marker="o", label=name)
+    axes.set_xticks(angles, list(AXES))
+    axes.set_ylim(0, 1)
+    axes.legend(loc="upper left", bbox_to_anchor=(1.05, 1.0), fontsize=8)
+    _save(figure, path)
+
+
+def count_diseases(
+    questions: Iterable[ReasoningQuestion], annotations: Iterable[Annotation]
+) -> tuple[Counter[str], Counter[str]]:
+    """Reports by disease, of laboratory and of clinical reports: each part of a short answer about diseases counts.
+
+    Questions about images without an annotation are left out: nothing says what kind of report they are.
+    """
+    kinds = {annotation.img_path: annotation.report_type.strip() == LABORATORY for annotation in annotations}
+    found: dict[bool, set[tuple[str, str]]] = {True: set(), False: set()}
+    for question in questions:
+        if question.task == DISEASE and question.answer_type == SHORT_ANSWER and question.img_path in kinds:
+            parts = filter(None, map(str.strip, question.answer.split(ANSWER_SEPARATOR)))
+            found[kinds[question.img_path]] |= {(question.img_path, part) for part in parts}
+    laboratory, clinical = (Counter(disease for _, disease in found[kind]) for kind in (True, False))
+    return laboratory, clinical
+
+
+def plot_diseases(laboratory: Counter[str], clinical: Counter[str], path: Path) -> None:
+    """Draw Figure 6 as a PNG, the `TOP` most frequent diseases of each. Raises OutputError."""
+    tops = [sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))[:TOP] for counts in (laboratory, clinical)]
+    figure, both = _figure(11, 1.2 + 0.26 * max(1, *map(len, tops)), columns=2)
+    for axes, title, top in zip(both, ("Laboratory reports", "Clinical reports"), tops, strict=True):
+        names = [name for name, _ in top]
+        axes.barh(range(len(top)), [count for _, count in top], 0.7)
+        axes.set_yticks(range(len(top)), _labels(names), fontfamily=find_font("".join(names)) or "DejaVu Sans")
+        axes.invert_yaxis()
+        axes.set_title(f"{title}: {sum((laboratory, clinical)[title[0] == 'C'].values()):,}")
+    _save(figure, path)
+
+
+def plot_discounts(boxes: Sequence[Box], path: Path, discounts: Sequence[float] = DISCOUNTS) -> None:
+    """Draw Figure 7 as a PNG: the text restored from `boxes` with each r, and its number of lines.
+
+    Raises:
+        InputError: there are no boxes.
+        ConfigError: there is no Chinese font.
+        OutputError: `path` cannot be written.
+    """
+    from matplotlib.font_manager import FontProperties
+
+    if not boxes:
+        raise InputError("no boxes; give those of a page with text: medvqa-hub meddqa ocr writes them")
+    texts = [restore(boxes, r=discount).text for discount in discounts]
+    figure, panels = _figure(5.0 * len(texts), 8, columns=len(texts))
+    font = FontProperties(fname=str(fonts.find_font()), size=5)
+    for axes, discount, text in zip(panels, discounts, texts, strict=True):
+        lines = text.splitlines()
+        shown = "\n".join(line[:PANEL_WIDTH] for line in lines[:PANEL_LINES]).replace("$", r"\$")
+        axes.text(0, 1, shown, fontproperties=font, va="top")
+        axes.set_title(f"r = {discount:g}: {len(lines)} lines", fontsize=9)
+        axes.set_axis_off()
+    _save(figure, path)
+
+
+def _figure(width: float, height: float, columns: int = 1, **settings: Any) -> tuple[Any, Any]:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), dpi=150, layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure, figure.subplots(1, columns, subplot_kw=settings)
+
+
+def _labels(names: Sequence[str]) -> list[str]:
+    """Names as labels; without a font for them as code points."""
+    texts = names if find_font("".join(names)) else [n.encode("ascii", "backslashreplace").decode() for n in names]
+    return [text.replace("$", r"\$") for text in texts]
+
+
+def _save(figure: Any, path: Path) -> None:
+    with atomic_file(path) as file:
+        figure.savefig(file, format="png")
