@@ -70,7 +70,7 @@ class MeddqaScores:
     """`record` is what is printed and written; `samples` has `accuracy` and `rouge_l` of every row."""
 
     record: dict[str, Any]
-    samples: dict[str, list[float | None]]
+    samples: dict[str, Sequence[float | None]]
 
 
 def score_meddqa(
@@ -117,12 +117,13 @@ def score_meddqa(
         raise InputError(f"image quality {sorted(unknown)[0]!r} is unknown; allowed: {', '.join(QUALITIES)}")
     rouge_of = _released_rouge if profile == RELEASED else partial(_rouge, find_units(units))
     accuracy = soft_accuracy_scores(predictions, answers, answer_types, profile).samples["soft_accuracy"]
-    rouge = [
-        None if score is None else 0.0 if is_failed(prediction) else rouge_of(prediction, answer)
-        for prediction, answer, score in zip(predictions, answers, accuracy, strict=True)
-    ]
-    samples = {"accuracy": accuracy, "rouge_l": rouge}
     failed = [is_failed(prediction) for prediction in predictions]
+    texts = [prediction or "" for prediction in predictions]
+    rouge = [
+        None if score is None else 0.0 if failed[row] else rouge_of(texts[row], answers[row])
+        for row, score in enumerate(accuracy)
+    ]
+    samples: dict[str, Sequence[float | None]] = {"accuracy": accuracy, "rouge_l": rouge}
     columns = [_column(task, answer_type) for task, answer_type in zip(tasks, answer_types, strict=True)]
 
     def summary(rows: Iterable[int]) -> dict[str, Any]:
@@ -137,7 +138,10 @@ def score_meddqa(
 
     by_column = _group(columns)
     by_quality = _group(list(zip(columns, qualities, strict=True)))
-    names = [(REPORTS.get(report), REASONING_TASKS.get(task)) for report, task in zip(reports, tasks, strict=True)]
+    names = [
+        (REPORTS[report] if report is not None else None, REASONING_TASKS.get(task))
+        for report, task in zip(reports, tasks, strict=True)
+    ]
     by_report = _group([(column, *name) for column, name in zip(columns, names, strict=True)])
     record = {
         "table_5": {f"{column}_{name}": summary(by_column.get(column, []))[name] for column, name in TABLE_5},
@@ -155,7 +159,7 @@ def score_meddqa(
             for (task, answer_type), rows in _group(list(zip(tasks, answer_types, strict=True))).items()
         },
         "all": summary(range(len(predictions))),
-        "hallucination": _hallucination(predictions, answers, failed, marks),
+        "hallucination": _hallucination(texts, answers, failed, marks),
         "profile": profile,
         "rules": RULES[profile],
         "units": "white space" if profile == RELEASED else units,
@@ -191,7 +195,7 @@ def _group(keys: Sequence) -> dict[Any, list[int]]:
 
 
 def _hallucination(
-    predictions: Sequence[str | None], answers: Sequence[str], failed: Sequence[bool], marks: Sequence[bool]
+    predictions: Sequence[str], answers: Sequence[str], failed: Sequence[bool], marks: Sequence[bool]
 ) -> dict[str, Any]:
     """On unanswerable questions the share that says something else; on the others the share that abstains."""
     rows = [row for row, answer in enumerate(answers) if (answer or "").strip()]

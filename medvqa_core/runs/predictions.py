@@ -103,9 +103,8 @@ class PredictionStore:
 
     def is_open(self, key: str, retry_failed: bool = False) -> bool:
         """Whether the request is still to be made: not yet, or (with `retry_failed`) without success."""
-        if key not in self._store:
-            return True
-        return retry_failed and self.find(key).error is not None
+        found = self.find(key) if retry_failed else None
+        return key not in self._store or (found is not None and found.error is not None)
 
     def append(self, predictions: Iterable[Prediction]) -> None:
         """Write `predictions` with one sync; they count once this returns. Raises OutputError."""
