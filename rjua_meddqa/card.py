@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import hub_cards
+from medvqa_core.digests import digest_file
 from medvqa_core.files import atomic_file
 from medvqa_core.governance import Governance
 from rjua_meddqa.data_folder import ANNOTATIONS, CONTEXTS, IMAGES, QUESTIONS, REASONING, DataFolder
@@ -54,7 +55,13 @@ def write_card(folder: DataFolder, annotations: Iterable[Annotation] | None = No
         task_categories=["visual-question-answering", "document-question-answering"],
         tags=["medical", "medical reports", "ocr", f"governance-{folder.governance}"],
         configs=[
-            {"config_name": part, "data_files": [{"split": SPLIT, "path": folder.files[part].name}]} for part in parts
+            {
+                "config_name": part,
+                # plain load_dataset(folder) caches under the folder's last name and a hash of these lines
+                "description": f"content {digest_file(folder.files[part])[:16]}",
+                "data_files": [{"split": SPLIT, "path": folder.files[part].name}],
+            }
+            for part in parts
         ],
     )
     card = DatasetCard.from_template(

@@ -19,7 +19,7 @@ from medvqa_core.governance import Governance
 from medvqa_core.loading_error import LoadingError
 from medvqa_hub.cli import run
 from rjua_meddqa.card import write_card
-from rjua_meddqa.data_folder import open_folder
+from rjua_meddqa.data_folder import SAMPLE_DIR, open_folder
 from rjua_meddqa.released import read_questions, write_annotations, write_questions
 
 NAME = "rjua_meddqa"
@@ -257,6 +257,19 @@ def test_plain_load_dataset_reads_the_questions_by_the_card(own_copy, tmp_path):
     assert rows["question"] == [question.question for question in questions]
     rows = load_dataset(str(own_copy), "reasoning", split="test", cache_dir=str(tmp_path / "cache"))
     assert len(rows) == 2
+
+
+def test_plain_load_dataset_serves_every_folder_its_own_rows(tmp_path):
+    """Two folders of the same name in one cache, and one that is written again."""
+    options = {"name": "questions", "split": "test", "cache_dir": str(tmp_path / "cache")}
+    shutil.copytree(SAMPLE_DIR, tmp_path / "a" / "data")
+    shutil.copytree(SAMPLE_DIR, tmp_path / "b" / "data")
+    every = load_dataset(str(tmp_path / "a" / "data"), **options)
+    for kept in (7, 5):
+        folder = tmp_path / "b" / "data"
+        write_questions(read_questions(SAMPLE_DIR / "questions.jsonl")[:kept], folder / "questions.jsonl")
+        write_card(open_folder(folder))
+        assert len(load_dataset(str(folder), **options)) == kept < len(every)
 
 
 @pytest.mark.parametrize(
