@@ -8,7 +8,7 @@ import os
 from medvqa_core.load_dataset_hook import register_builder
 
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
-register_builder("mimic_cxr_vqa", "mimic_cxr_vqa.builder", version="1")
+register_builder("mimic_cxr_vqa", "mimic_cxr_vqa.builder", version="2")
 
 __all__ = ["MimicCxrVqa", "SAMPLE_DIR", "open_release"]
 

@@ -208,9 +208,11 @@ class MimicCxrVqa(datasets.ArrowBasedBuilder):
                 raise failed_write from None
 
     def as_dataset(self, split=None, **kwargs):
+        self.info.description = self._info().description  # the class as it is now, whatever the cache says
         return super().as_dataset(split=_hub_split(split), **kwargs)
 
     def as_streaming_dataset(self, split=None, **kwargs):
+        self.info.description = self._info().description
         return super().as_streaming_dataset(split=_hub_split(split), **kwargs)
 
 

@@ -191,3 +191,14 @@ def test_rows_that_cannot_be_read_are_errors(tmp_path, content, message):
         (tmp_path / "a.csv").write_bytes(content)
     with pytest.raises(InputError, match=rf"a\.csv.*{message}"):
         list(iterate_cells(tmp_path / "a.csv", ["id"]))
+
+
+def test_the_reader_is_given_no_python_function(tmp_path, monkeypatch):
+    """Its threads may let go of one while the interpreter shuts down, which aborts the process."""
+    used = []
+    open_csv = csv_files.csv.open_csv
+    monkeypatch.setattr(
+        csv_files.csv, "open_csv", lambda *a, **options: used.append(options) or open_csv(*a, **options)
+    )
+    assert len(read_csv(save(tmp_path / "a.csv", b"n,text\n1,a\n"), COLUMNS)) == 1
+    assert [options["parse_options"].invalid_row_handler for options in used] == [None]

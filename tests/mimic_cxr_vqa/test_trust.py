@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from datasets import load_dataset
 
 import mimic_cxr_vqa  # noqa: F401 - registers the builder
 from medvqa_core import verified_files
+from medvqa_core.dataset_class import governance_of_dataset
 from medvqa_core.digests import digest_file
 from medvqa_core.errors import GovernanceError, InputError, MedvqaError
 from medvqa_core.governance import Governance
@@ -207,6 +209,21 @@ def test_a_release_of_openi_from_before_has_the_stricter_class(workspace):
     edit(workspace.release, governance="open")
     with pytest.raises(GovernanceError, match="source 'openi' makes it no-derivatives"):
         open_release(workspace.release)
+
+
+def test_a_word_in_the_cache_is_not_believed(workspace, tmp_path):
+    edit(workspace.release, governance="share-alike", source="openi")
+    options = {"data_dir": str(workspace.release), "cache_dir": str(tmp_path / "cache")}
+    load_dataset(NAME, **options)
+    (cached,) = (tmp_path / "cache").rglob("dataset_info.json")
+    for word in ("share-alike", "open"):
+        cached.write_text(re.sub(r"governance class: [a-z-]+", f"governance class: {word}", cached.read_text()))
+        for streaming in (False, True):
+            rows = load_dataset(NAME, split="train", streaming=streaming, **options)
+            assert governance_of_dataset(rows) is Governance.NO_DERIVATIVES
+            assert rows.info.description.count("governance class") == 1
+            with pytest.raises(GovernanceError, match="no-derivatives and does not go to the Hub"):
+                rows.push_to_hub("me/rows")
 
 
 @pytest.fixture
