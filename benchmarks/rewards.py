@@ -55,6 +55,9 @@ CONFIGURATIONS = {
         *reward(0.7, 0.3), *rates(1e-4, 1e-4), "training.max_steps=150", TOKEN, TWICE, COSINE, "scst.alpha=0.8",
         "scst.gamma=0.2",
     ],
+    "b3f7-answer-enc-cos-1e-4-100-s2": [
+        *reward(0.3, 0.7), *rates(1e-4, 1e-4), "training.max_steps=100", TWICE, COSINE,
+    ],
     "b8f2-answer-enc-cos-1e-4-100-s2": [
         *reward(0.8, 0.2), *rates(1e-4, 1e-4), "training.max_steps=100", TWICE, COSINE,
     ],
