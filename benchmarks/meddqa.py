@@ -3,7 +3,8 @@
 Per group of reports: annotated table rows whose item and result were read, and stand on one line (rule: `row_check`),
 filled key-values and table rows that the drafts hold (rule: `draft_check`), soft accuracies of `esra-rules` by task. On
 the released sample also: `is_normal` recomputed from result and range where these decide it, and released questions
-that a generated one covers. No page's text goes into the result file. The tables of docs/meddqa.md are made from it.
+that a generated one covers. Hard synthetic pages by kind of difficulty: `meddqa_hard`. No page's text goes into the
+result file. The tables of docs/meddqa.md are made from it.
 
 Run: python benchmarks/meddqa.py [--samples FOLDER] [--work FOLDER]; with a work folder a stopped run goes on.
 """
@@ -17,6 +18,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from meddqa_hard import REPORTS, SEEDS, make_hard_table, make_planted_table, measure_hard
 from question_reader import QuestionReader, cover
 from row_check import check_rows, count_read
 from timing import write_result
@@ -40,7 +42,7 @@ REAL_DATA = Path(os.environ.get("MEDVQA_REAL_DATA", Path(__file__).parents[2] / 
 SAMPLES = REAL_DATA / "rjua_samples"
 DOCS = Path(__file__).parent.parent / "docs" / "meddqa.md"
 PARTS = ("released", "synthetic")
-SYNTHETIC, SEED = 60, 2026  # another seed than the bundled sample's
+SYNTHETIC, SEED = 30, 2026  # another seed than the bundled sample's
 TARGETS = {
     "rows_on_one_line": 49,
     "key_values_found": 23,
@@ -56,9 +58,7 @@ def measure(data: Path, out: Path, kind: Callable[[Annotation], str], workers: i
     Args:
         out: folder for pages and predictions; what is there already is not made again.
     """
-    evaluate_meddqa(MeddqaOptions("esra-rules", data, out, workers=workers))
-    pages = {page.image: page for page in read_pages(out / PAGES_FOLDER)}
-    scored = [json.loads(line) for line in (out / SCORED).read_text(encoding="utf-8").split("\n") if line]
+    pages, scored = answer(data, out, workers)
     groups: dict[str, list[Annotation]] = {}
     for annotation in read_annotations(open_folder(data).file(ANNOTATIONS)):
         groups.setdefault(kind(annotation), []).append(annotation)
@@ -67,6 +67,13 @@ def measure(data: Path, out: Path, kind: Callable[[Annotation], str], workers: i
         "all": count(whole, pages, scored),
         "groups": {name: count(group, pages, scored) for name, group in sorted(groups.items())},
     }
+
+
+def answer(data: Path, out: Path, workers: int) -> tuple[dict[str, Page], list[dict[str, Any]]]:
+    """The restored pages of a folder by image, and its questions with answers and scores."""
+    evaluate_meddqa(MeddqaOptions("esra-rules", data, out, workers=workers))
+    pages = {page.image: page for page in read_pages(out / PAGES_FOLDER)}
+    return pages, [json.loads(line) for line in (out / SCORED).read_text(encoding="utf-8").split("\n") if line]
 
 
 def count(annotations: list[Annotation], pages: dict[str, Page], scored: list[dict[str, Any]]) -> dict[str, Any]:
@@ -135,7 +142,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         figures = run(options.samples, options.work or Path(scratch))
     write_result("meddqa", figures)
-    if all(part in figures for part in PARTS):
+    if all(part in figures for part in (*PARTS, "hard")):
         DOCS.write_text(replace_tables(DOCS.read_text(encoding="utf-8"), figures), encoding="utf-8")
 
 
@@ -157,6 +164,15 @@ def run(samples: Path, work: Path) -> dict[str, Any]:
     else:
         figures["synthetic"] = measure(work / "reports", work / "synthetic", kind_of, workers=2)
         show(f"{SYNTHETIC} synthetic reports", figures["synthetic"])
+        figures["hard"] = {}
+        for name, seed in SEEDS.items():
+            data = work / f"hard_{name}_reports"
+            write_phantom(data, REPORTS, seed, hard=True)
+            pages, scored = answer(data, work / f"hard_{name}", workers=2)
+            annotations = read_annotations(open_folder(data).file(ANNOTATIONS))
+            figures["hard"][name] = measure_hard(data, annotations, pages, scored)
+            print(f"{REPORTS} hard reports, {name}\n{make_hard_table(figures['hard'][name])}")
+        print(make_planted_table(figures["hard"]))
     return figures
 
 
@@ -189,11 +205,14 @@ def make_table(figures: dict[str, Any]) -> str:
 
 def replace_tables(text: str, figures: dict[str, Any]) -> str:
     """`text` with what stands between the markers of each set of reports replaced by its table."""
-    for part in PARTS:
+    tables = {part: make_table(figures[part]) for part in PARTS}
+    tables |= {f"hard {name}": make_hard_table(found) for name, found in figures["hard"].items()}
+    tables["planted errors"] = make_planted_table(figures["hard"])
+    for part, table in tables.items():
         start, end = f"<!-- {part}: python benchmarks/meddqa.py -->\n", f"<!-- end of {part} -->"
         before, rest = text.split(start)
         _, after = rest.split(end)
-        text = f"{before}{start}{make_table(figures[part])}{end}{after}"
+        text = f"{before}{start}{table}{end}{after}"
     return text
 
 

@@ -59,9 +59,11 @@ class Tables:
     used: set[Cell]
 
 
-def read_tables(cells: Sequence[Cell]) -> Tables:
-    """The tables of a page."""
+def read_tables(cells: Sequence[Cell], without_header: bool = True) -> Tables:
+    """The tables of a page; `without_header`: also one whose header is not on the picture."""
     headers = find_headers(cells)
+    if not headers and not without_header:
+        return Tables([], [], set())
     if not headers:
         rows_found, used = read_headerless(cells)
         return Tables(rows_found, [], used)

@@ -6,8 +6,9 @@ users extend.
 
 import re
 import unicodedata
+from collections import Counter
 from difflib import SequenceMatcher
-from functools import cache
+from functools import cache, lru_cache
 
 INDEX, ITEM, CODE, RESULT, FLAG, RANGE, UNIT, OTHER = (
     "index",
@@ -138,6 +139,7 @@ def is_section(key: str) -> bool:
     return bool(_SECTION.search(key))
 
 
+@lru_cache(maxsize=4096)
 def header_roles(text: str) -> list[tuple[str, str]] | None:
     """(word, role) of a text that is nothing but header words (`NO项目`, `参考区间`, `结果 单位`); else None."""
     apart = [HEADER_WORDS.get(fold(piece)) for piece in text.split()]
@@ -152,10 +154,27 @@ def header_roles(text: str) -> list[tuple[str, str]] | None:
     if parts is not None:
         return [(part, HEADER_WORDS[part]) for part in parts]
     if 4 <= len(word) <= 8:
-        best = max(HEADER_WORDS, key=lambda known: similarity(word, known))
-        if similarity(word, best) >= SIMILAR:
-            return [(best, HEADER_WORDS[best])]
+        alike = [(similarity(word, known), known) for known in _can_be_alike(word)]
+        best = max(alike, key=lambda entry: entry[0], default=(0.0, ""))
+        if best[0] >= SIMILAR:
+            return [(best[1], HEADER_WORDS[best[1]])]
     return None
+
+
+def _can_be_alike(word: str) -> list[str]:
+    """Header words that have enough characters in common with `word` to be as similar as SIMILAR."""
+    letters = Counter(word)
+    sharing = dict.fromkeys(known for letter in letters for known in _words_by_letter().get(letter, ()))
+    return [known for known in sharing if 2 * (letters & Counter(known)).total() >= SIMILAR * (len(word) + len(known))]
+
+
+@cache
+def _words_by_letter() -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for word in HEADER_WORDS:
+        for letter in set(word):
+            found.setdefault(letter, []).append(word)
+    return found
 
 
 def similarity(one: str, other: str) -> float:

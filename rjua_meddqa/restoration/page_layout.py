@@ -71,7 +71,7 @@ def join_rows(lines: Sequence[Sequence[Box]]) -> tuple[tuple[Box, ...], ...]:
     line_of = [number for number, line in enumerate(lines) for _ in line]
     rows: dict[int, dict[int, list[list[list[int]]]]] = {}  # line: table: its rows, each a list of boxes per cell
     taken: set[int] = set()
-    for table, columns in read_tables(merge_spaced_words(cells_of(boxes))).places:
+    for table, columns in read_tables(merge_spaced_words(cells_of(boxes)), without_header=False).places:
         if words.RESULT in columns:
             own = line_of[columns[words.RESULT][0].box]
             cells = [_unique((cell.box for cell in _in_order(column)), taken) for column in columns.values()]
