@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from page_text import PageText, compare_page
-from planted import measure_planted
+from planted import PLANTS, measure_planted
 from row_check import check_rows
 
 from medvqa_core.metrics.scores import mean
@@ -144,14 +144,13 @@ def make_hard_table(figures: dict[str, Any]) -> str:
 
 def make_planted_table(figures: dict[str, dict[str, Any]]) -> str:
     """The Markdown table of planted errors: found and false alarms by seed."""
-    names = list(next(iter(figures.values()))["planted"])
     lines = [
-        "| error | " + " | ".join(f"{seed.replace('_', '-')}: found | recall | precision" for seed in figures) + " |",
-        "|---" * (1 + 3 * len(figures)) + "|",
+        "| error | " + " | ".join(f"{seed.replace('_', '-')}: found | recall | precision" for seed in SEEDS) + " |",
+        "|---" * (1 + 3 * len(SEEDS)) + "|",
     ]
-    for name in (*names, "all"):
+    for name in (*PLANTS, "all"):
         cells = []
-        for part in figures.values():
+        for part in (figures[seed] for seed in SEEDS):
             tallies = list(part["planted"].values()) if name == "all" else [part["planted"][name]]
             planted, found, false = (sum(t[key] for t in tallies) for key in ("planted", "found", "false"))
             cells += [f"{found} of {planted}", _ratio(found, planted), _ratio(found, found + false)]
