@@ -26,6 +26,8 @@ IMAGES = (  # every kind of image, both qualities, tables of one and two columns
     "report0010.png",
 )
 PICTURED = "report0004.jpg"
+REASONED = "report0003.png"  # a table with results inside and outside their ranges
+ROWS_SHOWN = 8
 OCR_MODULES = ("rapidocr", "onnxruntime", "cv2")
 UNANSWERABLE = 2  # questions per image
 DATA, EVALUATION, PICTURE = "data", "evaluation", "page.png"
@@ -114,6 +116,10 @@ def _compare_drafts(data: Path, pages: dict[str, Any], console: Console) -> None
         f"{total.rows_with_verdict}",
         highlight=False,
     )
+    console.print(f"the rows of {REASONED}, each verdict with its reason:", highlight=False)
+    for row in draft(pages[REASONED].restored).rows[:ROWS_SHOWN]:
+        line = f"  {row.item} {row.result} {row.is_normal}: {row.is_normal_reason}"
+        console.print(line, highlight=False, markup=False, no_wrap=True, overflow="ellipsis")
 
 
 def _make_questions(data: Path, console: Console) -> None:

@@ -38,7 +38,14 @@ def test_images_become_text_drafts_questions_scores_and_a_picture(tmp_path, monk
     assert results["scores"]["all"]["accuracy"] > 0.9 and results["governance"] == "open"
     assert results["scores"]["hallucination"]["marked"]["unanswerable"] == 2 * len(IMAGES)
     printed = " ".join("\n".join(lines).split())
-    for said in ("6 pages (6 read now)", f"{ROWS} of {ROWS} table rows", "Table 5", "Table 6"):
+    for said in (
+        "6 pages (6 read now)",
+        f"{ROWS} of {ROWS} table rows",
+        "否(偏高): ",
+        " is above ",
+        "Table 5",
+        "Table 6",
+    ):
         assert said in printed
     assert max(map(len, lines[:-1])) <= 80  # the last names the picture's path, or the fonts looked for
     if has_font():
