@@ -83,3 +83,11 @@ def test_the_command_draws_what_it_is_given(tmp_path, capsys, font):
     assert {path.name for path in out.iterdir()} == {"figure5.png", "figure6.png", "figure7.png"}
     assert run(f"meddqa figures --out {out}".split()) == 1
     assert "give --results, --data or --boxes" in capsys.readouterr().err
+
+
+def test_the_command_that_measures_leave_one_out(tmp_path, capsys):
+    from meddqa_data import write_folder
+
+    data = write_folder(tmp_path / "data")
+    assert run(f"meddqa leave-one-out --data {data} --pages {tmp_path / 'nowhere'}".split()) == 1
+    assert "nowhere" in capsys.readouterr().err
