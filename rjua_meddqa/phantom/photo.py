@@ -14,6 +14,7 @@ import numpy as np
 from PIL import Image, ImageFilter
 
 from rjua_meddqa.phantom.sheet import MARGIN
+from rjua_meddqa.restoration.transform import homography
 from rjua_meddqa.schema import Box, Point
 
 STEEPEST = 15.0  # degrees between opposite edges of a page of high quality
@@ -75,15 +76,6 @@ def judge_corners(corners: Sequence[Point], size: tuple[int, int]) -> str:
         _angle_between(top_left, top_right, bottom_left, bottom_right),
     ]
     return "low" if visible < FEWEST_CORNERS or max(angles) > STEEPEST else "high"
-
-
-def homography(source: Sequence[Point], target: Sequence[Point]) -> np.ndarray:
-    """The (3, 3) matrix that takes four `source` points to four `target` points."""
-    rows = []
-    for (x, y), (u, v) in zip(source, target, strict=True):
-        rows += [[x, y, 1, 0, 0, 0, -u * x, -u * y], [0, 0, 0, x, y, 1, -v * x, -v * y]]
-    values = np.linalg.solve(np.array(rows, dtype=float), np.array(target, dtype=float).reshape(-1))
-    return np.append(values, 1.0).reshape(3, 3)
 
 
 def turn(image: Image.Image, boxes: Sequence[Box], degrees: int) -> tuple[Image.Image, list[Box]]:

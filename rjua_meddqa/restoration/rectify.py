@@ -14,10 +14,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from rjua_meddqa.restoration.levelling import Levelling, fit_levelling, mean_slope, measure_slopes
 from rjua_meddqa.restoration.ocr import OcrEngine
 from rjua_meddqa.restoration.outline import Outline, find_outline
-from rjua_meddqa.restoration.transform import Transform
+from rjua_meddqa.restoration.transform import Transform, homography
 from rjua_meddqa.schema import Box, Point
 
 if TYPE_CHECKING:
@@ -171,21 +173,15 @@ def from_corners(corners: Sequence[Point]) -> Transform | None:
 
     The page is as wide and as high as the longer of the two sides that face each other.
     """
-    import numpy as np
-
     top, right, bottom, left = (math.dist(corners[i], corners[(i + 1) % 4]) for i in range(4))
     width, height = round(max(top, bottom)), round(max(left, right))
     if min(width, height) < 1:
         return None
-    equations, values = [], []
-    for (x, y), (u, v) in zip(corners, ((0, 0), (width, 0), (width, height), (0, height)), strict=True):
-        equations += [[x, y, 1, 0, 0, 0, -u * x, -u * y], [0, 0, 0, x, y, 1, -v * x, -v * y]]
-        values += [u, v]
     try:
-        a, b, c, d, e, f, g, h = (float(value) for value in np.linalg.solve(equations, values))
+        matrix = homography(corners, ((0, 0), (width, 0), (width, height), (0, height)))
     except np.linalg.LinAlgError:  # three corners on a line
         return None
-    return Transform(((a, b, c), (d, e, f), (g, h, 1.0)), width, height)
+    return Transform(tuple(map(tuple, matrix.tolist())), width, height)
 
 
 def steepest_edge(transform: Transform) -> float:

@@ -1,8 +1,10 @@
 """The way between the pixels of an image as it was given and those of its rectified page: one 3 x 3 homography."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from rjua_meddqa.schema import Box, Point
 
@@ -30,11 +32,11 @@ class Transform:
 
     def forward(self, points: Iterable[Point]) -> tuple[Point, ...]:
         """Points of the original on the rectified page."""
-        return _map(self.rows, points)
+        return _map(np.array(self.rows), points)
 
     def inverse(self, points: Iterable[Point]) -> tuple[Point, ...]:
         """Points of the rectified page on the original: `inverse(forward(p))` is p."""
-        return _map(invert(self.rows), points)
+        return _map(np.linalg.inv(self.rows), points)
 
     def move(self, box: Box) -> Box:
         """A box of the original on the rectified page."""
@@ -46,7 +48,7 @@ class Transform:
 
     def then(self, following: "Transform") -> "Transform":
         """This transform and after it `following`."""
-        return Transform(multiply(following.rows, self.rows), following.width, following.height)
+        return Transform(_rows(np.array(following.rows) @ np.array(self.rows)), following.width, following.height)
 
     def warp(self, image: "Image.Image") -> "Image.Image":
         """The rectified page of `image`; white where the image has nothing."""
@@ -54,9 +56,8 @@ class Transform:
 
         if self.is_identity and image.size == (self.width, self.height):
             return image
-        back = invert(self.rows)
-        scale = back[2][2]  # Pillow wants the last coefficient to be 1
-        coefficients = [value / scale for row in back for value in row][:8]
+        back = np.linalg.inv(self.rows)
+        coefficients = (back / back[2, 2]).reshape(-1)[:8].tolist()  # Pillow wants the last one to be 1
         return image.transform(
             (self.width, self.height),
             Image.Transform.PERSPECTIVE,
@@ -66,27 +67,22 @@ class Transform:
         )
 
 
-def multiply(a: Rows, b: Rows) -> Rows:
-    """The matrix product a b."""
-    return tuple(tuple(sum(a[i][k] * b[k][j] for k in range(3)) for j in range(3)) for i in range(3))
+def homography(source: Sequence[Point], target: Sequence[Point]) -> np.ndarray:
+    """The (3, 3) matrix that takes four `source` points to four `target` points.
+
+    Raises numpy's LinAlgError where three of them lie on a line.
+    """
+    rows = []
+    for (x, y), (u, v) in zip(source, target, strict=True):
+        rows += [[x, y, 1, 0, 0, 0, -u * x, -u * y], [0, 0, 0, x, y, 1, -v * x, -v * y]]
+    values = np.linalg.solve(np.array(rows, dtype=float), np.array(target, dtype=float).reshape(-1))
+    return np.append(values, 1.0).reshape(3, 3)
 
 
-def invert(rows: Rows) -> Rows:
-    """The inverse of a 3 x 3 matrix, by its adjugate."""
-    (a, b, c), (d, e, f), (g, h, i) = rows
-    adjugate = (
-        (e * i - f * h, c * h - b * i, b * f - c * e),
-        (f * g - d * i, a * i - c * g, c * d - a * f),
-        (d * h - e * g, b * g - a * h, a * e - b * d),
-    )
-    determinant = a * adjugate[0][0] + b * adjugate[1][0] + c * adjugate[2][0]
-    return tuple(tuple(value / determinant for value in row) for row in adjugate)
+def _rows(matrix: np.ndarray) -> Rows:
+    return tuple(tuple(row) for row in matrix.tolist())
 
 
-def _map(rows: Rows, points: Iterable[Point]) -> tuple[Point, ...]:
-    (a, b, c), (d, e, f), (g, h, i) = rows
-    mapped = []
-    for x, y in points:
-        w = g * x + h * y + i
-        mapped.append(((a * x + b * y + c) / w, (d * x + e * y + f) / w))
-    return tuple(mapped)
+def _map(matrix: np.ndarray, points: Iterable[Point]) -> tuple[Point, ...]:
+    homogeneous = np.array([(x, y, 1.0) for x, y in points]).reshape(-1, 3) @ matrix.T
+    return tuple(map(tuple, (homogeneous[:, :2] / homogeneous[:, 2:]).tolist()))

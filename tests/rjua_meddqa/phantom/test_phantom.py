@@ -17,9 +17,10 @@ from rjua_meddqa.generation.reasoning_file import read_reasoning
 from rjua_meddqa.phantom.contexts import contexts, option
 from rjua_meddqa.phantom.folder import draw_page, write_phantom
 from rjua_meddqa.phantom.panels import PANELS, SERUM, SHARES, SPECIMENS, WHOLES, Item
-from rjua_meddqa.phantom.photo import Effects, homography, judge_corners, photograph, turn
+from rjua_meddqa.phantom.photo import Effects, judge_corners, photograph, turn
 from rjua_meddqa.phantom.report import MEN_ONLY, draw_report
 from rjua_meddqa.released import read_annotations, read_questions
+from rjua_meddqa.restoration.transform import homography
 from rjua_meddqa.schema import HIGH, LABORATORY, LOW, MISSING, NORMAL, UNDECIDED, Box
 
 
