@@ -45,7 +45,7 @@ def answer_grouped(model: SwinVedForConditionalGeneration, pixels: torch.Tensor,
 def answer_one_by_one(
     model: SwinVedForConditionalGeneration, pixels: torch.Tensor, ids: torch.Tensor, mask: torch.Tensor
 ) -> torch.Tensor:
-    """Each question by itself, images encoded anew, no cache, (questions, NEW_TOKENS)."""
+    """Each question by itself, images encoded again, no cache, (questions, NEW_TOKENS)."""
     rows = []
     for row, row_mask in zip(ids, mask.bool(), strict=True):
         rows.append(_generate(model, row[row_mask][None], None, pixel_values=pixels, use_cache=False))

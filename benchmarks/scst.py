@@ -100,7 +100,7 @@ def step_of_baseline(model: SwinVedForConditionalGeneration, batch: dict[str, to
 def write_one_by_one(
     model: SwinVedForConditionalGeneration, tokens: torch.Tensor, pixels: torch.Tensor, sample: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """NEW_TOKENS tokens after a prompt (1, tokens), the whole text read anew for each; and their log-probability."""
+    """NEW_TOKENS tokens after a prompt (1, tokens), the whole text read again for each; and their log-probability."""
     encoded = model.encode(pixels)
     total = torch.zeros((), device=tokens.device)
     for _ in range(NEW_TOKENS):

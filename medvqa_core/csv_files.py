@@ -80,7 +80,7 @@ def iterate_cells(path: Path, columns: Sequence[str], first: int = 1) -> Iterato
         header = [name.strip() for name in next(reader, [])]
         missing = [name for name in columns if name not in header]
         if missing or len(set(header)) < len(header):
-            problem = f"columns {', '.join(missing)} are missing" if missing else "a column stands there twice"
+            problem = f"columns {', '.join(missing)} are missing" if missing else "a column occurs twice"
             raise InputError(f"{path}: {problem}; found: {', '.join(header) or 'none'}")
         rows = (cells for cells in reader if cells)
         for number, cells in enumerate(rows, start=first):

@@ -158,7 +158,7 @@ def _open_alone(path: Path, flags: int, target: Path) -> int:
             if os.path.samestat(os.fstat(descriptor), os.stat(path)):
                 return descriptor
         except FileNotFoundError:
-            pass  # another process finished with it between our opening and locking: open anew
+            pass  # another process finished with it between our opening and locking: open again
         os.close(descriptor)
         if flags & os.O_DIRECTORY:
             path.mkdir(exist_ok=True)

@@ -48,7 +48,7 @@ def write_release(
 
     Raises:
         ConfigError: `flagged` or `rows_per_shard` is not allowed.
-        InputError: questions have no answer yet, no question has one, or the questions were drawn anew meanwhile.
+        InputError: questions have no answer yet, no question has one, or the questions were drawn again meanwhile.
         OutputError: the folder cannot be written.
     """
     if flagged not in ("keep", "drop"):
@@ -71,7 +71,7 @@ def write_release(
     with atomic_folder(workspace.release, RELEASE_KIND, governance.private) as folder:
         splits, flags = _write_shards(workspace, answers, settings, folder, rows_per_shard)
         if describe_questions(workspace) != drawn:  # answers stand beside questions by their order
-            raise InputError(f"{workspace.questions}: drawn anew while the release was written; run answer and release")
+            raise InputError(f"{workspace.questions}: drawn again while releasing; run answer and release")
         manifest = {
             "kind": RELEASE_KIND,
             "format": FORMAT,

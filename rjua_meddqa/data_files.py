@@ -36,7 +36,7 @@ def read_mapping(path: Path) -> dict[str, Any]:
         else:
             content = yaml.load(text, Loader=_StrictLoader)
     except (ValueError, yaml.YAMLError, RecursionError) as error:
-        raise InputError(f"{path}: does not parse ({' '.join(str(error).split())}); mend the file") from None
+        raise InputError(f"{path}: does not parse ({' '.join(str(error).split())}); correct the file") from None
     if not isinstance(content, dict) or not all(isinstance(name, str) for name in content):
         raise InputError(f"{path}: expected a mapping from names, found {type(content).__name__}; see the bundled file")
     return content
@@ -59,4 +59,4 @@ def _strict_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _refuse_repeated(names: list[str]) -> None:
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:
-        raise ValueError(f"{', '.join(map(repr, repeated))} stands there twice")
+        raise ValueError(f"{', '.join(map(repr, repeated))} occurs twice")

@@ -82,7 +82,7 @@ def write_annotations(annotations: Sequence[Annotation], path: Path) -> None:
 
 
 def parse_key_values(cell: str, where: str) -> tuple[tuple[str, str], ...]:
-    """(key, value) of a `kv` cell in the order of the file; a key that stands there twice is there twice.
+    """(key, value) of a `kv` cell in the order of the file; a key that occurs twice is there twice.
 
     Raises:
         InputError: `cell` is not the literal of a dict of texts or numbers.

@@ -138,7 +138,7 @@ class Annotation:
     """All that people wrote down about one report image.
 
     Attributes:
-        key_values: (key, value) in the order of the file; a key that stands there twice is there twice.
+        key_values: (key, value) in the order of the file; a key that occurs twice is there twice.
         extra: columns of the file that are not ours, by name; they survive a round trip.
         raw: cells as the file has them, by column, so that what was not changed is written back to the letter.
     """

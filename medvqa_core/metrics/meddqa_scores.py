@@ -1,6 +1,6 @@
 """RJUA-MedDQA: accuracy and ROUGE-L by task and answer type, Tables 5 to 7, the hallucination rate.
 
-Two profiles (`soft_accuracy.py`): `released`, equal to the authors' script, and `ours`, the same rules mended, with
+Two profiles (`soft_accuracy.py`): `released`, equal to the authors' script, and `ours`, the same rules corrected, with
 ROUGE-L on characters or words. Every record says which.
 
 An unanswerable question is one whose answer is 无. A prediction hallucinates there if it says something else: it
@@ -55,7 +55,7 @@ TABLE_7 = tuple(
 QUALITIES = ("high", "low")
 RULES = {
     RELEASED: "the authors' script: first two parts of multi answers, ROUGE-L of the package rouge between white space",
-    OURS: "the authors' rules mended: every part counts, signs alike in every width; ROUGE-L F1",
+    OURS: "the authors' rules corrected: every part counts, signs alike in every width; ROUGE-L F1",
 }
 ROUGE_BETA = 1.0  # plain F1
 

@@ -4,7 +4,7 @@
 judged by their first two parts (0.5 each, what a single part cannot exceed), `;;` in a multiple-choice reply is taken
 out before its parts are counted, blanks count, 、 is no comma and ＞ no >.
 
-`ours` is the same rules mended: every part of a multi answer counts its share, empty parts do not, blanks around parts
+`ours` is the same rules corrected: every part of a multi answer counts its share, empty parts and blanks around parts
 do not; `~`, `-`, `--` and every other dash are alike, as are `…` and `...`, full-width and half-width signs.
 
 By answer type:

@@ -138,7 +138,7 @@ def meddqa(
     image_root: Annotated[Path | None, typer.Option(help="Folder of the images; default: images/ of the data.")] = None,
     workers: Annotated[int, typer.Option(help="Processes that read images.")] = 1,
     profile: Annotated[
-        MeddqaProfile, typer.Option(help="released: equal to the authors' script; ours: its rules mended.")
+        MeddqaProfile, typer.Option(help="released: equal to the authors' script; ours: its rules corrected.")
     ] = MeddqaProfile.ours,
     units: Annotated[RougeUnits, typer.Option(help="What our ROUGE-L counts.")] = RougeUnits.characters,
     pages: Annotated[

@@ -13,7 +13,7 @@ from medvqa_core.json_files import plain
 from medvqa_core.settings import value
 from medvqa_hub.families.table import ModelFamily, as_config_error, refuse_missing_weights, refuse_other_sizes
 
-# These change how a checkpoint trains, not what its weights mean: a recipe may set them anew.
+# These change how a checkpoint trains, not what its weights mean: a recipe may set them again.
 _RETRAINABLE = ("dropout", "drop_path_rate", "_dropout_prob", "dropout_rate")
 _SIZES = (
     "image_size", "patch_size", "embed_dim", "depths", "num_heads", "window_size", "num_hidden_layers", "hidden_size",

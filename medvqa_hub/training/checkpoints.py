@@ -163,7 +163,7 @@ def settle_best(out: Path, keep: bool) -> None:
     """Bring `best` (and the second pass) into order before a run starts (keep=False) or goes on (keep=True).
 
     A run that goes on gets it back if it was killed in the instant between moving it aside and the new one's rename; a
-    run that starts anew must not measure itself against what another one left before its first checkpoint.
+    run that starts again must not measure itself against what another one left before its first checkpoint.
     """
     aside, best = out / f".{BEST_FOLDER}.replaced", out / BEST_FOLDER
     with writing(best):

@@ -9,7 +9,7 @@ processes or workers changes it. So a run that goes on at step 700 asks for the 
 an uninterrupted run would have had, and two processes that take every second batch work through what one would.
 
 The stream of studies is one shuffled epoch after another, cut into steps of `studies_per_step`; a step may straddle two
-epochs, so no study is left out. A study's Q questions are drawn anew every epoch from (seed, epoch, study_id). Within
+epochs, so no study is left out. A study's Q questions are drawn again every epoch from (seed, epoch, study_id). Within
 a step, studies with similar numbers and lengths of questions are put into the same batch, which saves padding. The step
 as a whole, whose gradient is what counts, stays a plain random sample.
 """

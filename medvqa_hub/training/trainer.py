@@ -444,7 +444,7 @@ def make_arguments(recipe: Recipe, out: Path, studies: int, validates: bool) -> 
 
 
 def keep_unpacked(model: Any) -> None:
-    """Keep bitsandbytes from packing 4-bit weights anew when they are first used on a CPU.
+    """Keep bitsandbytes from packing 4-bit weights again when they are first used on a CPU.
 
     It rounds their scales to bfloat16, and a checkpoint written after that has other weights than the model had.
     """

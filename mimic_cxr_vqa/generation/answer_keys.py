@@ -28,7 +28,7 @@ from mimic_cxr_vqa.workspace import Workspace
 
 _SCHEMA = pa.schema([("qa_id", pa.string()), ("key", pa.binary(16))])
 _MADE_FROM = b"made_from"  # name of the metadata
-_KEY_VERSION = 1  # of `request_key`: other keys than these are made anew
+_KEY_VERSION = 1  # of `request_key`: other keys than these are made again
 
 
 def open_answers(workspace: Workspace, governance: Governance) -> PredictionStore:
@@ -133,7 +133,7 @@ def _read(workspace: Workspace, made_from: Mapping[str, Any]) -> pa.Table | None
         return None
     try:
         table = pq.read_table(workspace.answer_keys)
-    except (OSError, pa.ArrowInvalid):  # nothing is lost: they are made anew
+    except (OSError, pa.ArrowInvalid):  # nothing is lost: they are made again
         return None
     found = (table.schema.metadata or {}).get(_MADE_FROM)
     if found is None or json.loads(found) != made_from:

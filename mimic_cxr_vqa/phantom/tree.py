@@ -130,7 +130,7 @@ def _refuse_other_parameters(root: Path, parameters: dict) -> None:
         path = root / name
         if not path.exists():
             continue
-        found = read_json(path, f"delete the folder {root} and write it anew")
+        found = read_json(path, f"delete the folder {root} and write it again")
         differing = [key for key in parameters if not isinstance(found, dict) or found.get(key) != parameters[key]]
         if differing:
             key = differing[0]

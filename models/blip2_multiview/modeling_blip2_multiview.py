@@ -379,7 +379,7 @@ class Blip2MultiViewForConditionalGeneration(Blip2MultiViewPreTrainedModel, Gene
             wanted = labels.flatten().to(logits.device, torch.long)
             loss = nn.functional.cross_entropy(logits, wanted, reduction=reduction)
             loss = loss if num_items_in_batch is None else loss / num_items_in_batch
-            # Made anew, because a tuple of it takes the order in which the values were set: the loss comes first.
+            # Made again, because a tuple of it takes the order in which the values were set: the loss comes first.
             outputs = Seq2SeqLMOutput(loss=loss, **outputs)
         return outputs
 

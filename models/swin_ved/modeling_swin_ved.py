@@ -259,7 +259,7 @@ class SwinVedForConditionalGeneration(SwinVedPreTrainedModel, GenerationMixin):
         if labels is not None:
             vocab_size = self.config.decoder.vocab_size
             loss = self.loss_function(logits=outputs.logits, labels=labels, vocab_size=vocab_size, **kwargs)
-            # Made anew, because a tuple of it takes the order in which the values were set: the loss comes first.
+            # Made again, because a tuple of it takes the order in which the values were set: the loss comes first.
             outputs = CausalLMOutputWithCrossAttentions(loss=loss, **outputs)
         return outputs
 

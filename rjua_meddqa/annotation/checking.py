@@ -36,7 +36,7 @@ KINDS = {
     "unknown_value": "a value that is none of the allowed ones",
     "missing_key": "a key or an item name is empty",
     "missing_value": "a value, result, range or judgement is empty (无 is a value)",
-    "duplicate_key": "a key or an item stands there twice",
+    "duplicate_key": "a key or an item occurs twice",
     "row_length": "a table row has not four fields",
     "count_mismatch": "table and report type disagree",
     "not_on_page": "the page does not hold this value, date or number beside its key or item",

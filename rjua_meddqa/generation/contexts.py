@@ -83,7 +83,7 @@ class ContextBase:
         skipped: rows left out, by reason (`no_title`, `no_description`).
 
     Raises:
-        InputError: an idx or (kind, title) stands there twice, a kind is unknown, or a title or an option holds a ";",
+        InputError: an idx or (kind, title) occurs twice, a kind is unknown, or a title or an option holds a ";",
             which separates options.
     """
 
@@ -104,7 +104,7 @@ class ContextBase:
                     f"{context.context_type!r}; give one another title"
                 )
             if context.idx in self._options:
-                raise InputError(f"{where}: idx {context.idx!r} stands there twice; number the contexts anew")
+                raise InputError(f"{where}: idx {context.idx!r} occurs twice; number the contexts again")
             self._options[context.idx] = option or context.title
             self.contexts.append(context)
         self._encoder = encoder

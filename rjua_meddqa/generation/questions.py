@@ -87,7 +87,7 @@ class QuestionGenerator:
     def questions(self, annotation: Annotation) -> list[Question]:
         """The questions about one image, in the order: keys, pairs of keys, rows, tables, unanswerable ones.
 
-        A key (item) that stands there twice with different values, an empty one, and a row whose `is_normal` cannot be
+        A key (item) that occurs twice with different values, an empty one, and a row whose `is_normal` cannot be
         read are not asked about; `skipped` counts them.
 
         Raises:

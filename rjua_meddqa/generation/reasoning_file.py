@@ -53,7 +53,7 @@ def _read_line(line: str, where: str) -> ReasoningQuestion:
     try:
         record = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{where}: not valid JSON ({error}); mend or remove the line") from None
+        raise InputError(f"{where}: not valid JSON ({error}); correct or remove the line") from None
     for name in REASONING_COLUMNS:
         if not isinstance(record, dict) or not isinstance(record.get(name), str):
             raise InputError(f"{where}: no text in {name!r}; a question has {', '.join(REASONING_COLUMNS)}")

@@ -161,7 +161,7 @@ SERUM = "血清"  # the specimen of the other panels
 
 
 def draw_rows(items: Sequence[Item], draw: random.Random) -> list[TableRow]:
-    """A row for each item, drawn anew until no part is more than its whole."""
+    """A row for each item, drawn again until no part is more than its whole."""
     while True:
         rows = [item.draw(draw) for item in items]
         if _is_possible(rows):

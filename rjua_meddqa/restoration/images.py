@@ -72,7 +72,7 @@ def open_report(path: Path) -> ReportImage:
         raise InputError(f"{path}: no image that can be read; allowed are PNG, JPEG, TIFF, BMP, WebP and GIF") from None
     except PILLOW_ERRORS as error:
         raise InputError(
-            f"{path}: the image cannot be read ({one_line(error)}); get it anew or leave it out"
+            f"{path}: the image cannot be read ({one_line(error)}); get it again or leave it out"
         ) from error
     if orientation in _TURNS:
         pixels = pixels.transpose(Image.Transpose[_TURNS[orientation]])
@@ -105,7 +105,7 @@ def _refuse_foreign_kinds(path: Path) -> None:
     except OSError as error:
         raise InputError(f"{path}: cannot be opened ({error.strerror}); check the path") from None
     if not start:
-        raise InputError(f"{path}: an empty file; get it anew or leave it out")
+        raise InputError(f"{path}: an empty file; get it again or leave it out")
     for position, mark, what in FOREIGN_KINDS:
         if start[position : position + len(mark)] == mark:
             raise InputError(f"{path} is {what}")

@@ -172,7 +172,7 @@ def read_pages(out: Path) -> Iterator[Page]:
             try:
                 values = json.loads(line)
             except ValueError as error:
-                raise InputError(f"{path}, line {number}: not valid JSON ({error}); make it anew") from None
+                raise InputError(f"{path}, line {number}: not valid JSON ({error}); make it again") from None
             yield from_json(values, f"{path}, line {number}")
 
 
@@ -203,7 +203,7 @@ def from_json(values: dict[str, Any], where: str) -> Page:
             **{name: values[name] for name in _PLAIN_FIELDS},
         )
     except (KeyError, TypeError, IndexError) as error:
-        raise InputError(f"{where}: not a restored page ({error!r}); make it anew: medvqa-hub meddqa esra") from None
+        raise InputError(f"{where}: not a restored page ({error!r}); make it again: medvqa-hub meddqa esra") from None
 
 
 def _write_manifest(

@@ -1,4 +1,4 @@
-"""RJUA-MedDQA's released scoring, written anew for the tests from what is known of its rules and slips.
+"""RJUA-MedDQA's released scoring, written again for the tests from what is known of its rules and slips.
 
 Soft accuracy by task and type; ROUGE-L as the package `rouge` counts it: sentences at ".", words between white space,
 different words only, the union of longest common subsequences over sentences.

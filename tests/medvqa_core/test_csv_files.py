@@ -179,7 +179,7 @@ def test_cells_come_as_text_with_the_number_of_their_row(tmp_path):
     [
         (None, "no such file"),
         (b"", "columns id are missing; found: none"),
-        (b"id,id\n", "a column stands there twice"),
+        (b"id,id\n", "a column occurs twice"),
         (b"id,b\n1,2\n1,2,3\n", "row 2: 3 fields where the header has 2"),
         (b"id,b\n1\n", "row 1: 1 fields where the header has 2"),
         (b'id,b\n1,"x\n', "line 2: not readable as CSV .*cut off"),

@@ -59,11 +59,11 @@ def test_a_value_that_json_cannot_hold_leaves_the_old_file(tmp_path):
 def test_a_file_that_cannot_be_read_is_named_with_the_remedy(tmp_path, content, problem):
     if content is not None:
         (tmp_path / "a").write_bytes(content)
-    with pytest.raises(InputError, match=rf"a: {problem}.*; make it anew"):
-        read_json(tmp_path / "a", "make it anew")
-    with pytest.raises(InputError, match=r"expected a JSON object, found list; make it anew"):
+    with pytest.raises(InputError, match=rf"a: {problem}.*; make it again"):
+        read_json(tmp_path / "a", "make it again")
+    with pytest.raises(InputError, match=r"expected a JSON object, found list; make it again"):
         (tmp_path / "a").write_bytes(b"[]")
-        read_object(tmp_path / "a", "make it anew")
+        read_object(tmp_path / "a", "make it again")
 
 
 def test_a_manifest_is_checked(tmp_path):

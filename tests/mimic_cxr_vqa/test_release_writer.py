@@ -179,7 +179,7 @@ def test_questions_drawn_anew_meanwhile_are_noticed(workspace, monkeypatch):
 
     monkeypatch.setattr(release_writer, "_write_shards", write_and_draw)
     before = open_release(workspace.root).fingerprint
-    with pytest.raises(InputError, match="drawn anew while the release was written"):
+    with pytest.raises(InputError, match="drawn again while releasing"):
         write_release(workspace)
     assert open_release(workspace.root).fingerprint == before
 

@@ -157,7 +157,7 @@ def test_broken_rows_stop_or_are_counted(write):
     ("content", "problem"),
     [
         ("idx,img_path,kv\r\n", "columns table, report_type, image_type, image_quality are missing"),
-        ("idx,idx,img_path,kv,table,report_type,image_type,image_quality\r\n", "stands there twice"),
+        ("idx,idx,img_path,kv,table,report_type,image_type,image_quality\r\n", "occurs twice"),
         (HEADER + "1,a.png,,,CT,pdf\r\n", "row 1: 6 fields where the header has 7"),
         (HEADER + '1,"a\r\n', "line 2: not readable as CSV"),
         (b"\xff\xfe1", "line 1: byte 0xff is not UTF-8"),

@@ -90,7 +90,7 @@ def test_json_is_read_too(tmp_path):
         ("keys:\n  报告结论: [病理诊断]\n", "'病理诊断' is given for '报告结论' and stands for '印象' already"),
         ("keys:\n  病理诊断: [病理意见]\n", "'病理诊断' is given for '病理诊断' and stands for '印象' already"),
         ("keys:\n  甲: [乙]\n  丙: [乙]\n", "'乙' is given for '丙' and stands for '甲' already"),
-        ("keys:\n  甲: [乙]\n  甲: [丙]\n", "'甲' stands there twice"),
+        ("keys:\n  甲: [乙]\n  甲: [丙]\n", "'甲' occurs twice"),
         ("units:\n  克: [g]\n", "section 'units' is unknown; allowed: keys, results, ranges"),
         ("keys: [甲, 乙]\n", "no mapping from a term"),
         ("keys:\n  甲: 乙\n", "expected a list of texts"),
@@ -118,5 +118,5 @@ def test_a_missing_file_is_a_clear_error(tmp_path):
 def test_json_with_a_name_twice_is_refused(tmp_path):
     mine = tmp_path / "mine.json"
     mine.write_text('{"keys": {"甲": ["乙"], "甲": ["丙"]}}', encoding="utf-8")
-    with pytest.raises(InputError, match="stands there twice"):
+    with pytest.raises(InputError, match="occurs twice"):
         load_terms(mine)

@@ -11,7 +11,7 @@
     OUT/baseline.csv               BERTScore's baseline              (--baseline computed)
 
 With --radiology, results and scored rows have RadEval's scores too. The results hold metrics and counts, no text.
-Scores are always made anew from the predictions.
+Scores are always made again from the predictions.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """Text scores of answers against references: the Table 4 row over all rows, and the same scores of any part of them.
 
 The metrics are `medvqa_core.metrics`'; here is only what an evaluation needs besides: BERTScore's encoder loaded once
-for all sets of answers, its baseline, and tables by category. Over a part, BLEU is computed anew (it is no mean of
+for all sets of answers, its baseline, and tables by category. Over a part, BLEU is computed again (it is no mean of
 rows), the other scores are means of the rows' own; CIDEr weighs words over all rows.
 """
 

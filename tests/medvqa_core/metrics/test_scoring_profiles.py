@@ -1,4 +1,4 @@
-"""The two profiles: `released` to the digit, by a second implementation and the package rouge; what `ours` mends."""
+"""The two profiles: `released` to the digit, by a second implementation and the package rouge; what `ours` corrects."""
 
 import json
 
@@ -33,9 +33,9 @@ def test_every_score_of_the_released_profile_is_the_scripts():
     assert scores.samples["accuracy"] == [expected_accuracy(*case) for case in made]
     assert scores.samples["rouge_l"] == [expected_rouge_l(prediction, answer) for prediction, answer, _ in made]
     assert scores.record["profile"] == "released" and "script" in scores.record["rules"]
-    mended = score_meddqa(predictions, answers, tasks, types)
-    assert mended.record["profile"] == "ours"
-    differ = sum(a != b for a, b in zip(scores.samples["accuracy"], mended.samples["accuracy"], strict=True))
+    corrected = score_meddqa(predictions, answers, tasks, types)
+    assert corrected.record["profile"] == "ours"
+    differ = sum(a != b for a, b in zip(scores.samples["accuracy"], corrected.samples["accuracy"], strict=True))
     assert differ > 50  # the cases do tell the two apart
 
 

@@ -102,7 +102,7 @@ def test_contexts_without_title_or_description_are_counted_and_left_out():
     ("row", "expected"),
     [
         (("9", "甲", "检查-疾病", "d"), "contexts 1 and 9 are both '甲' of kind '检查-疾病'"),
-        (("1", "乙", "检查-疾病", "d"), "idx '1' stands there twice"),
+        (("1", "乙", "检查-疾病", "d"), "idx '1' occurs twice"),
         (("9", "乙", "检查", "d"), "context_type '检查' is unknown; allowed: 检查-疾病"),
         (("9", "乙;丙", "检查-疾病", "d"), "title '乙;丙' holds ';'"),
         (("9;10", "乙", "检查-疾病", "d"), "idx '9;10' holds ';'"),

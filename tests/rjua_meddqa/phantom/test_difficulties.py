@@ -39,7 +39,7 @@ def test_every_difficulty_has_its_pages_and_none_two_kinds_of_report():
 
 
 def test_a_verdict_by_groups_is_that_of_the_patients_own_group():
-    """Recomputed here from the printed limits and the printed sex and age, by rules written down anew."""
+    """Recomputed here from the printed limits and the printed sex and age, by rules written down again."""
     seen = Counter()
     for report in hard_reports(Difficulty.GROUPS):
         header = dict(report.header)

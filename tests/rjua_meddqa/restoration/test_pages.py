@@ -297,7 +297,7 @@ def test_the_commands_one_after_the_other(tmp_path, capsys, word_engine):
     printed = capsys.readouterr().out
     assert "page0.png: high" in printed and "; annotated as low" in printed
     assert "page1.png: high (a pdf, no photo)" in printed and "same as annotated: 1 of 2" in printed
-    assert (out / "pages.jsonl").read_bytes() == pages  # judging does not restore anew
+    assert (out / "pages.jsonl").read_bytes() == pages  # judging does not restore again
     assert run(f"meddqa esra --images {folder}/page0.png".split()) == 0
     assert capsys.readouterr().out.split() == WORDS[:3]
 

@@ -1,4 +1,4 @@
-"""`evaluate` module: soft accuracy by RJUA-MedDQA's rules, as released or mended."""
+"""`evaluate` module: soft accuracy by RJUA-MedDQA's rules, as released or corrected."""
 
 import datasets
 import evaluate
@@ -13,7 +13,7 @@ Args:
     predictions: predicted answers; None for a question without one (it counts as wrong).
     references: annotated answers, parts joined by ";".
     answer_types: single_entity, multi_entity, single_span, multi_span, single_nr, multi_nr, MC or SA, one each.
-    profile: "released", equal to the authors' script, or "ours", the same rules mended (the default).
+    profile: "released", equal to the authors' script, or "ours", the same rules corrected (the default).
     samples: also return the value of each pair.
 Examples:
     >>> from medvqa_core import metrics

@@ -140,9 +140,9 @@ def test_another_error_stops_the_run_and_keeps_what_was_answered(data, tmp_path,
     with pytest.raises(ConfigError, match="port 1"):
         evaluate(data, tmp_path / "out")
     assert not (tmp_path / "out" / "results.json").exists()
-    mended = install(monkeypatch, ScriptedEngine(lambda request: "正常"))
+    corrected = install(monkeypatch, ScriptedEngine(lambda request: "正常"))
     evaluate(data, tmp_path / "out")
-    assert {id.split("-")[0] for id in mended.asked} == {"scan.png"}
+    assert {id.split("-")[0] for id in corrected.asked} == {"scan.png"}
     assert len(broken.asked) == len(load_questions(data).rows)
 
 
