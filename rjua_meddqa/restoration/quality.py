@@ -118,5 +118,5 @@ def edge_angle(outline: Outline) -> float:
 def text_spread(page: "RectifiedPage") -> float:
     """Degrees between the most different slopes that the fitted text has at the four corners of the page."""
     width, height = page.transform.width, page.transform.height
-    slopes = [page.levelling.slope(x, y) for x in (0, width) for y in (0, height)]
+    slopes = [page.dewarping.slope(x, y) for x in (0, width) for y in (0, height)]
     return math.degrees(math.atan(max(slopes)) - math.atan(min(slopes)))

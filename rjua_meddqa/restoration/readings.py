@@ -18,8 +18,8 @@ from medvqa_core.errors import ConfigError, InputError, MedvqaError, one_line
 from medvqa_core.governance import Governance
 from medvqa_core.progress import track
 from medvqa_core.store import RecordStore, content_key
+from rjua_meddqa.restoration.dewarping import mean_slope
 from rjua_meddqa.restoration.images import open_report
-from rjua_meddqa.restoration.levelling import mean_slope
 from rjua_meddqa.restoration.ocr import OcrEngine, boxes_from_json, boxes_to_json
 from rjua_meddqa.restoration.outline import load_cv2
 from rjua_meddqa.restoration.pictures import boxes_on_pictures

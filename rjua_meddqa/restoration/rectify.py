@@ -6,7 +6,7 @@
    the text level; and a crop to the paper where its outline was found, text beside it included.
 3. After a large change of shape the page is read again. The earlier reading stays if that was better: a page is never
    made worse.
-4. Levelling of what is curled (module levelling).
+4. Dewarping of what is curled (module dewarping).
 """
 
 import math
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rjua_meddqa.restoration.levelling import Levelling, fit_levelling, mean_slope, measure_slopes
+from rjua_meddqa.restoration.dewarping import Dewarping, fit_dewarping, mean_slope, measure_slopes
 from rjua_meddqa.restoration.ocr import OcrEngine
 from rjua_meddqa.restoration.outline import Outline, find_outline
 from rjua_meddqa.restoration.transform import Transform, homography
@@ -41,7 +41,7 @@ class RectifiedPage:
 
     Attributes:
         boxes: on the rectified, levelled page. original_boxes: the same in pixels of the image that was given.
-        transform: from the image to the rectified page, before levelling.
+        transform: from the image to the rectified page, before dewarping.
         direction: degrees clockwise that the image was turned by. angle: degrees of skew, clockwise, taken away.
         outline: of the paper in the turned image; None where paper fills it.
         readings: how often the engine was asked.
@@ -50,7 +50,7 @@ class RectifiedPage:
     boxes: tuple[Box, ...]
     original_boxes: tuple[Box, ...]
     transform: Transform
-    levelling: Levelling
+    dewarping: Dewarping
     direction: int
     angle: float
     outline: Outline | None
@@ -73,12 +73,12 @@ def rectify(image: "Image.Image", engine: OcrEngine) -> RectifiedPage:
             originals = [turn.then(shape).move_back(box) for box in again]
     transform = turn.then(shape)
     boxes = [transform.move(box) for box in originals]
-    levelling = fit_levelling(boxes, transform.width, transform.height)
+    dewarping = fit_dewarping(boxes, transform.width, transform.height)
     return RectifiedPage(
-        tuple(levelling.move(box) for box in boxes),
+        tuple(dewarping.move(box) for box in boxes),
         tuple(originals),
         transform,
-        levelling,
+        dewarping,
         direction,
         angle_of(shape),
         outline,

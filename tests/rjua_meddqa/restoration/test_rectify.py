@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from meddqa_words import SIZE, TABLE_COLOUR, WORDS, WordEngine, draw_words, photograph
 from PIL import Image, ImageDraw
 
+from rjua_meddqa.restoration.dewarping import Dewarping, fit_dewarping, mean_slope
 from rjua_meddqa.restoration.esra import restore
-from rjua_meddqa.restoration.levelling import Levelling, fit_levelling, mean_slope
 from rjua_meddqa.restoration.outline import find_outline
 from rjua_meddqa.restoration.rectify import (
     angle_of,
@@ -56,9 +56,9 @@ coefficient = st.floats(-0.2, 0.2)
 
 
 @given(points, st.tuples(coefficient, coefficient, coefficient, coefficient, coefficient))
-def test_levelling_there_and_back_is_nothing(some, coefficients):
-    levelling = Levelling(2000, 1500, coefficients)
-    for (x, y), (u, v) in zip(some, levelling.inverse(levelling.forward(some)), strict=True):
+def test_dewarping_there_and_back_is_nothing(some, coefficients):
+    dewarping = Dewarping(2000, 1500, coefficients)
+    for (x, y), (u, v) in zip(some, dewarping.inverse(dewarping.forward(some)), strict=True):
         assert x == u and math.isclose(y, v, abs_tol=1e-4)
 
 
@@ -222,9 +222,9 @@ def test_what_leaves_the_text_outside_is_no_page():
     assert find_outline(photo, []) is not None and find_outline(photo, [far]) is None
 
 
-def curled(draw_noise: float = 0.0) -> tuple[list[Box], Levelling]:
+def curled(draw_noise: float = 0.0) -> tuple[list[Box], Dewarping]:
     """The boxes of a page whose lines bend down to the right, more so at its foot."""
-    bend = Levelling(WIDTH, HEIGHT, (0.01, 0.12, 0.05, 0.05, 0.03))
+    bend = Dewarping(WIDTH, HEIGHT, (0.01, 0.12, 0.05, 0.05, 0.03))
     noise = np.random.default_rng(0)
     boxes = []
     for box in WordEngine().read(draw_words()):
@@ -236,16 +236,16 @@ def curled(draw_noise: float = 0.0) -> tuple[list[Box], Levelling]:
 @pytest.mark.parametrize("noise", [0.0, 0.4])
 def test_curled_lines_are_levelled(noise):
     boxes, bend = curled(noise)
-    found = fit_levelling(boxes, WIDTH, HEIGHT)
+    found = fit_dewarping(boxes, WIDTH, HEIGHT)
     levelled = [found.move(box) for box in boxes]
     assert mean_slope(levelled) < 0.3 * mean_slope(boxes) + 0.02 * noise
     np.testing.assert_allclose(found.coefficients[:2], bend.coefficients[:2], atol=0.02 + 0.03 * noise)
     assert [" ".join(text.split()) for text in restore(levelled).text.split("\n")] == LINES
 
 
-def test_levelling_leaves_level_pages_and_few_boxes_alone():
+def test_dewarping_leaves_level_pages_and_few_boxes_alone():
     level = WordEngine().read(draw_words())
-    assert not any(fit_levelling(level, WIDTH, HEIGHT).coefficients)
+    assert not any(fit_dewarping(level, WIDTH, HEIGHT).coefficients)
     boxes, _ = curled()
-    assert not any(fit_levelling(boxes[:8], WIDTH, HEIGHT).coefficients)
-    assert not any(fit_levelling([], WIDTH, HEIGHT).coefficients)
+    assert not any(fit_dewarping(boxes[:8], WIDTH, HEIGHT).coefficients)
+    assert not any(fit_dewarping([], WIDTH, HEIGHT).coefficients)

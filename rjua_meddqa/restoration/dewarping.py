@@ -1,4 +1,4 @@
-"""Levelling a curled page: boxes are shifted up or down until the lines of text run level.
+"""Dewarping a curled page: boxes are shifted up or down until the lines of text run level.
 
 A page that is held in the hand bends, and then no rotation or perspective makes all its lines level at once. The slope
 of the text, dy/dx, is measured on every long box and fitted by a field that is smooth over the page,
@@ -6,7 +6,7 @@ of the text, dy/dx, is measured on every long box and fitted by a field that is 
     s(x, y) = a0 + a1 x + a2 y + a3 x^2 + a4 x y,
 
 with x and y from the middle of the page in units of its width. Following a line of text from the middle to x moves it
-by g(x, y), the integral of s over x; levelling is y' = y - g(x, y).
+by g(x, y), the integral of s over x; dewarping is y' = y - g(x, y).
 """
 
 import math
@@ -19,14 +19,14 @@ from rjua_meddqa.schema import Box, Point
 
 LONG = 3.0  # times its height: the shortest box whose slope means something
 MIN_BOXES = 12  # of that length; fewer cannot hold up five coefficients
-MIN_GAIN = 0.2  # share of the mean slope that levelling must take away
+MIN_GAIN = 0.2  # share of the mean slope that dewarping must take away
 MIN_SLOPE = math.tan(math.radians(0.4))  # mean slope of text below which a page is level enough
 MAX_SQUEEZE = 0.4  # |dg/dy|; from 1 on, lines would change places
 INVERSE_ROUNDS = 60  # the error falls by MAX_SQUEEZE each
 
 
 @dataclass(frozen=True, slots=True)
-class Levelling:
+class Dewarping:
     """y' = y - g(x, y) on a page of `width` x `height` pixels; all coefficients 0 is no change."""
 
     width: float
@@ -45,7 +45,7 @@ class Levelling:
         return replace(box, points=self.forward(box.points))
 
     def slope(self, x: float, y: float) -> float:
-        """dy/dx of the text at (x, y) before levelling."""
+        """dy/dx of the text at (x, y) before dewarping."""
         a0, a1, a2, a3, a4 = self.coefficients
         u, v = self._units(x, y)
         return a0 + a1 * u + a2 * v + a3 * u * u + a4 * u * v
@@ -89,9 +89,9 @@ def mean_slope(boxes: Sequence[Box]) -> float:
     return sum(abs(slope) * length for _, _, slope, length in measured) / total if total else 0.0
 
 
-def fit_levelling(boxes: Sequence[Box], width: int, height: int) -> Levelling:
-    """The levelling of a page; without change where the page is level, the text too little or the gain too small."""
-    none = Levelling(width, height)
+def fit_dewarping(boxes: Sequence[Box], width: int, height: int) -> Dewarping:
+    """The dewarping of a page; without change where the page is level, the text too little or the gain too small."""
+    none = Dewarping(width, height)
     measured = measure_slopes(boxes)
     before = mean_slope(boxes)
     if len(measured) < MIN_BOXES or before < MIN_SLOPE:
@@ -108,7 +108,7 @@ def fit_levelling(boxes: Sequence[Box], width: int, height: int) -> Levelling:
         )
         residual = np.abs(terms @ found - slope)
         weights = length / np.maximum(residual, 0.005)
-    levelling = Levelling(width, height, tuple(float(value) for value in found))
-    after = mean_slope([levelling.move(box) for box in boxes])
-    good = after <= (1 - MIN_GAIN) * before and levelling.squeeze() <= MAX_SQUEEZE
-    return levelling if good else none
+    dewarping = Dewarping(width, height, tuple(float(value) for value in found))
+    after = mean_slope([dewarping.move(box) for box in boxes])
+    good = after <= (1 - MIN_GAIN) * before and dewarping.squeeze() <= MAX_SQUEEZE
+    return dewarping if good else none
