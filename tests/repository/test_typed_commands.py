@@ -1,0 +1,131 @@
+"""Every command line of docs and models/README.md, typed in the order of the page, on what the lines before made.
+
+A line is run as it stands, but for what a test cannot have: SUBSTITUTIONS puts drawn data in place of the reader's own
+and adds tiny recipes, READER_S_OWN makes what the page leaves to the reader (photos, corrected drafts, ratings).
+"""
+
+import json
+import re
+import shlex
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from paths import REPOSITORY
+
+from medvqa_hub.cli import run
+from mimic_cxr_vqa.phantom.tree import write_phantom
+from rjua_meddqa import SAMPLE_DIR, fonts
+
+pytestmark = pytest.mark.slow
+PAGES = [*sorted(f"docs/{path.name}" for path in (REPOSITORY / "docs").glob("*.md")), "models/README.md"]
+SHORT = (
+    "--set training.epochs=null --set training.max_steps=1 --set training.studies_per_step=2"
+    " --set training.studies_per_batch=2 --set data.questions_per_study=2 --set selection.every=1"
+    " --set selection.studies=2 --set selection.questions_per_study=2 --set selection.max_new_tokens=4"
+)
+SUBSTITUTIONS = (  # pattern in a line -> what is typed instead; the order counts
+    (r"/data/mimic-cxr(-jpg)?", "tree"),
+    (r"train swin-ved --stage (\d)", rf"train swin-ved --recipe tiny-swin-ved-stage\1 {SHORT}"),
+    (r"(--recipe tiny-swin-ved-stage3)", r"\1 --set scst.max_new_tokens=4 --set reward.name=rouge_l"),
+    (r"train swin-ved --recipe (released|paper)-", rf"train swin-ved {SHORT} --recipe \1-"),
+    (r"train blip2-multiview(?! --recipe)", f"train blip2-multiview --recipe tiny-blip2-multiview {SHORT}"),
+    (r"--num_processes 8", "--cpu --num_processes 1"),
+    (r"evaluate cxr", "evaluate cxr --split train --limit 6 --max-new-tokens 4"),
+    (r"--reports 50", "--reports 1"),
+)
+NOT_TYPED = {  # first words of a line -> why it is left out
+    "make demo": "the demo has a test of its own",
+    "make test": "these are the tests",
+    "pip install": "tests do not use the network",
+}
+
+
+def lines_of(page: str) -> list[str]:
+    """The lines of a page's bash blocks, continued ones joined."""
+    text = (REPOSITORY / page).read_text(encoding="utf-8")
+    blocks = re.findall(r"```(?:bash|console|sh)\n(.*?)```", text, re.DOTALL)
+    lines = "\n".join(blocks).replace("\\\n", " ").splitlines()
+    return [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
+
+
+def typed(line: str) -> list[str]:
+    """The words of a line after substitution."""
+    for pattern, replacement in SUBSTITUTIONS:
+        line = re.sub(pattern, replacement, line)
+    return shlex.split(line, comments=True)
+
+
+# What a reader has, or does between two lines: made when a line first names it.
+def _photos(place: Path) -> None:
+    place.mkdir()
+    for number, name in enumerate(("one.jpg", "two.png")):
+        shutil.copy(SAMPLE_DIR / "images" / ("report0004.jpg", "report0002.png")[number], place / name)
+
+
+def _corrected(place: Path) -> None:
+    shutil.copytree(place.parent / "drafts", place)  # nothing was to correct
+
+
+def _export(place: Path) -> None:
+    tasks = json.loads((place.parent / "tasks" / "tasks.json").read_text(encoding="utf-8"))
+    for task in tasks:
+        task["annotations"] = [{"result": task["predictions"][0]["result"]}]
+    place.write_text(json.dumps(tasks), encoding="utf-8")
+
+
+def _findings(place: Path) -> None:
+    shutil.copy(SAMPLE_DIR / "contexts.csv", place.parent / "corrected")  # the context base beside the annotations
+    place.write_text((SAMPLE_DIR / "findings.csv").read_text(encoding="utf-8").replace("report0002.png", "two.png"))
+
+
+def _ratings(place: Path) -> None:
+    rows = [f"{rater},{item},Correct" for rater in "ab" for item in (1, 2, 3)]
+    place.write_text("\n".join(["rater,item,correctness", *rows]) + "\n", encoding="utf-8")
+
+
+READER_S_OWN: dict[str, Callable[[Path], None]] = {
+    "tree": lambda place: None,  # drawn once, below
+    "photos": _photos,
+    "corrected": _corrected,
+    "export.json": _export,
+    "findings.csv": _findings,
+    "ratings.csv": _ratings,
+}
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory) -> Path:
+    place = tmp_path_factory.mktemp("drawn") / "tree"
+    write_phantom(place, 24, seed=0, size=64)
+    return place
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_s_lines_run_in_their_order(page, tree, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (tmp_path / "tree").symlink_to(tree)
+    for line in lines_of(page):
+        if line.startswith(tuple(NOT_TYPED)):
+            continue
+        words = typed(line)
+        assert words[0] == "medvqa-hub", f"{page}: {line!r} is no line that this test can type"
+        outputs = {words[i + 1] for i, word in enumerate(words[:-1]) if word == "--out"}
+        for name, make in READER_S_OWN.items():
+            named = any(word == name or word.startswith(f"{name}/") for word in words)
+            if named and name not in outputs and not (tmp_path / name).exists():
+                make(tmp_path / name)
+        if "phantom" in words and "meddqa" in words and not _has_font():
+            continue  # the page says that it needs one
+        assert run(words[1:]) == 0, f"{page}: {line}\n{capsys.readouterr().err[-2000:]}"
+
+
+def _has_font() -> bool:
+    from medvqa_core.errors import ConfigError
+
+    try:
+        return fonts.find_font().is_file()
+    except ConfigError:
+        return False
