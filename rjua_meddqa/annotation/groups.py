@@ -93,7 +93,7 @@ def patient_of(key_values: Iterable[tuple[str, str]]) -> Patient:
 
 def excludes(label: str, patient: Patient) -> bool:
     """Whether the group that `label` names cannot be that of `patient`; never where one of the two says nothing."""
-    sex = sex_of(label) or ("女" if _phase(label) or _PREGNANT.search(label) else "")
+    sex = _sex_meant(label)
     if sex and patient.sex and sex != patient.sex:
         return True
     if patient.age is not None and any(not _overlap(reach, patient.age) for reach in _reaches(label)):
@@ -105,6 +105,24 @@ def excludes(label: str, patient: Patient) -> bool:
         return True
     weeks = _weeks(label)
     return weeks is not None and patient.weeks is not None and not _overlap(weeks, patient.weeks)
+
+
+def unsaid(label: str, patient: Patient) -> str:
+    """What a page leaves open about its patient, who may not be in the one group that `label` names; "" for nothing.
+
+    Where a cell has a range for men alone, or for one phase alone, there is no other group to agree with it.
+    """
+    if _sex_meant(label) and not patient.sex:
+        return "sex"
+    if _PREGNANT.search(label) and not patient.is_pregnant:
+        return "pregnancy"
+    if _phase(label) and not patient.phase:
+        return "phase"
+    return "age" if _reaches(label) and patient.age is None else ""
+
+
+def _sex_meant(label: str) -> str:
+    return sex_of(label) or ("女" if _phase(label) or _PREGNANT.search(label) else "")
 
 
 def sex_of(text: str) -> str:

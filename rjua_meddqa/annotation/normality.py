@@ -8,7 +8,7 @@ import re
 from math import inf
 from typing import NamedTuple
 
-from rjua_meddqa.annotation.groups import ANYONE, Patient, excludes
+from rjua_meddqa.annotation.groups import ANYONE, Patient, excludes, unsaid
 from rjua_meddqa.annotation.number_text import is_dilution
 from rjua_meddqa.annotation.ranges import LabelledInterval, ParsedRange, parse_number, parse_range, plain, read_unit
 from rjua_meddqa.schema import ABNORMAL, HIGH, LOW, MISSING, NORMAL, UNDECIDED
@@ -22,6 +22,11 @@ _FLAG_WORDS |= {"L": LOW, "LL": LOW, "偏低": LOW, "降低": LOW, "低": LOW}
 _LOW_STATES = ("缺乏", "不足", "缺陷", "低下", "偏低", "降低", "减低", "减少")
 _NORMAL_STATES = ("正常", "充足", "充分", "理想", "合适", "适宜", "健康成人", "可接受", "阴性")
 _HIGH_STATES = ("边缘升高", "升高", "偏高", "增高", "过量", "过高", "中毒", "增多")
+
+# A range with such a name holds those who are not well, or nobody knows; 高危人群 are people with a range of their own
+_NOT_WELL = re.compile(r"阳性|可疑|临界|灰区|异常|感染|危急|警戒|[高中极]危(?!人群)|低危|病|炎|癌")
+_STRAY_STROKE = re.compile(r"\s*[lI|｜丨](?=[\d.])")  # a table's line or a 1: 2.5 or 12.5
+_GROUPED = re.compile(r"(?<![\d.,])([1-9]\d{0,2}),(?=\d{3}(?![\d,.]))")
 
 _NEGATIVE = {
     "阴性",
@@ -73,16 +78,30 @@ def judge(result: str, reference: str, flag: str = "", unit: str = "", patient: 
         return Judgement(UNDECIDED, "no result")
     if is_blank(reference):
         return Judgement(UNDECIDED, "no range")
+    if _STRAY_STROKE.match(result) or _STRAY_STROKE.match(reference):
+        return Judgement(UNDECIDED, "a number begins with a stroke: the line of a table, or a one")
+    judgement = _judge_text(result, reference, unit, patient)
+    with_points = [_GROUPED.sub(r"\1.", plain(text)) for text in (result, reference)]
+    if with_points != [plain(result), plain(reference)] and re.search(r"\d\.\d", result + " " + reference):
+        # 1,015 beside 1.005-1.030 is 1015, or 1.015 with a slip
+        other = _judge_text(*with_points, unit, patient)
+        if other.verdict != judgement.verdict:
+            return Judgement(UNDECIDED, "a comma before three digits may be a decimal point")
+    judgement = _weigh(judgement, arrow or arrow_of_range or _direction(flag))
+    if judgement.verdict == NORMAL and "*" in (result.strip()[-1:], flag.strip()):
+        return Judgement(UNDECIDED, f"an asterisk marks the result: {judgement.reason}")
+    return judgement
+
+
+def _judge_text(result: str, reference: str, unit: str, patient: Patient) -> Judgement:
     parsed = parse_range(reference, unit)
     if parsed.doubts:
         if parsed.is_only_cut() and (band := _band_of(result, parsed)):
             return band
         return Judgement(UNDECIDED, f"the range is doubtful: {'; '.join(parsed.doubts)}")
     if parsed.intervals:
-        judgement = _judge_number(result, reference, unit, parsed, patient)
-    else:
-        judgement = _judge_words(result, reference)
-    return _weigh(judgement, arrow or arrow_of_range or _direction(flag))
+        return _judge_number(result, reference, unit, parsed, patient)
+    return _judge_words(result, reference)
 
 
 def _band_of(result: str, parsed: ParsedRange) -> Judgement | None:
@@ -132,12 +151,21 @@ def _judge_number(result: str, reference: str, unit: str, parsed: ParsedRange, p
     if not entries:
         groups = ", ".join(entry.label for entry in parsed.intervals)
         return Judgement(UNDECIDED, f"the patient is in none of the groups: {groups}")
+    missing = unsaid(entries[0].label, patient) if len(entries) == 1 else ""
+    judgement = _judge_by_numbers(result, reference, unit, parsed.unit, entries)
+    # outside of the only age that a cell names is abnormal as far as it says; within it is normal for that age alone
+    if missing and (judgement.verdict == NORMAL or missing != "age"):
+        return Judgement(UNDECIDED, f"the page does not say the patient's {missing}: {entries[0].label}")
+    return judgement
+
+
+def _judge_by_numbers(result: str, reference: str, unit: str, unit_of_range: str, entries: Entries) -> Judgement:
     number = parse_number(result)
     if number is None:
-        label = parsed.intervals[0].label or parsed.unit  # 阴性(<1.0), <1.0(阴性)
-        if len(parsed.intervals) == 1 and polarity(result) and polarity(label):
+        label = entries[0].label or unit_of_range  # 阴性(<1.0), <1.0(阴性)
+        if len(entries) == 1 and polarity(result) and polarity(label) == "negative":
             return _judge_words(result, label)
-        return _judge_span(parse_range(result), unit, parsed.unit, entries)
+        return _judge_span(parse_range(result), unit, unit_of_range, entries)
     if is_dilution(result) != is_dilution(reference):
         return Judgement(UNDECIDED, "one of result and range is a dilution")
     sign, value, own_unit, _ = number
@@ -145,7 +173,7 @@ def _judge_number(result: str, reference: str, unit: str, parsed: ParsedRange, p
         return Judgement(UNDECIDED, f"a number that is called {own_unit}")
     if own_unit and unit and not _same_scale(read_unit(own_unit), read_unit(unit)):
         return Judgement(UNDECIDED, f"units differ: {own_unit} and {unit}")
-    return _judge_value(sign, value, read_unit(own_unit or unit), parsed.unit, entries)
+    return _judge_value(sign, value, read_unit(own_unit or unit), unit_of_range, entries)
 
 
 def _judge_span(result: ParsedRange, unit: str, unit_of_range: str, entries: Entries) -> Judgement:
@@ -166,7 +194,12 @@ def _judge_value(sign: str, value: float, unit: str, unit_of_range: str, entries
         return Judgement(UNDECIDED, f"the range counts in {unit_of_range}, the result may not")
     if unit.startswith("%") and not unit_of_range and all(entry.interval.high <= 1 for entry in entries):
         return Judgement(UNDECIDED, "the result is in per cent, the range may be a fraction")
+    if not unit and unit_of_range.startswith("%") and 0 < value <= 1 < min(entry.interval.low for entry in entries):
+        return Judgement(UNDECIDED, "the range is in per cent, the result may be a fraction")
     states = [_state(entry.label) for entry in entries]
+    not_well = [entry for entry in entries if _NOT_WELL.search(entry.label)]
+    if not_well and (NORMAL not in states or any(_is_in_doubt(entry, value) for entry in not_well)):
+        return Judgement(UNDECIDED, f"{not_well[0].label!r} is no name of those who are well")
     if NORMAL in states or (any(states) and all(states)):
         return _judge_by_states(sign, value, entries, states)
     verdicts = {_compare(sign, value, entry) for entry in entries}
@@ -176,6 +209,11 @@ def _judge_value(sign: str, value: float, unit: str, unit_of_range: str, entries
     verdict = verdicts.pop()
     where = {HIGH: "above", LOW: "below", NORMAL: "in"}.get(verdict, "not comparable with")
     return Judgement(verdict, f"{sign}{value:g} is {where} {shown}")
+
+
+def _is_in_doubt(entry: LabelledInterval, value: float) -> bool:
+    """Whether a value lies in a range between normal and not: 0.9-1.1可疑."""
+    return bool(re.search("可疑|临界|灰区", entry.label)) and entry.interval.holds(value)
 
 
 def _judge_by_states(sign: str, value: float, entries: Entries, states: list[str]) -> Judgement:
@@ -232,6 +270,8 @@ def _judge_words(result: str, reference: str) -> Judgement:
     if re.search(r"\d|见|详|附|报告|说明", plain(reference)):
         return Judgement(UNDECIDED, "no range of numbers and no word to expect")
     words = re.split(r"[、,;/~]|(?<=[\u4e00-\u9fff])-|或|至", plain(reference))
+    if {"positive", "negative"} <= {polarity(word) for word in words if word.strip() != "弱阳性"}:
+        return Judgement(UNDECIDED, "a list of what may be found, and no word to expect")
     if plain(result) in (plain(reference), *(word.strip() for word in words)):
         return Judgement(NORMAL, "the word that is expected")
     return Judgement(UNDECIDED, "words that cannot be compared")

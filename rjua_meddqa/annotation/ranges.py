@@ -30,6 +30,7 @@ _RANGE = re.compile(
     rf"|(?P<before>(?<![\d.A-Za-z/^]){NUMBER})\s*[^\d\s<>≤≥~:;,-]{{0,8}}?(?P<word>以下|以内|以上)"
 )
 _ORDINAL = re.compile(r"\d\s*(?:型|期|级)|\d+\s*°C")
+_LOST_UNIT = re.compile(r"\d\s?/[Ll](?![Pp])|\d\s?9/d[Ll]|\d{2}1U/|\d\s1U/")  # 115-1509/L, 0-401U/L
 _CUT_OFF = "the range is cut off"
 _SUFFIXES = ("103", "106", "109", "1012", "10")  # what a unit such as 10^9/L leaves at the end of a bound
 
@@ -94,6 +95,8 @@ def parse_range(text: str, unit: str = "") -> ParsedRange:
     if runs_into_a_power(text):
         doubts.append("a bound runs into the digits of its unit")
     masked = write_out(text)
+    if _LOST_UNIT.search(masked):
+        doubts.append("a bound may end in a letter of its unit: 9/L for g/L, 1U/L for IU/L")
     aged = _mask_groups(masked)
     if not _RANGE.search(aged) and "岁" in aged:
         return ParsedRange((), "", slips, (*doubts, "ages, and no range"))
@@ -120,7 +123,7 @@ def parse_range(text: str, unit: str = "") -> ParsedRange:
     intervals = tuple(
         LabelledInterval(label, piece.interval, piece.text) for label, piece in zip(labels, pieces, strict=True)
     )
-    doubts += [*found, *_run_in_bounds(intervals, read_unit(own))]
+    doubts += [*found, *_run_in_bounds(intervals, read_unit(own)), *_lost_points(intervals)]
     return ParsedRange(intervals, read_unit(own), slips, tuple(dict.fromkeys(doubts)))
 
 
@@ -197,6 +200,15 @@ def _run_in_bounds(intervals: tuple[LabelledInterval, ...], unit: str) -> list[s
             rest = written[0].removesuffix(suffix) if written else ""
             if written and rest != written[0] and re.fullmatch(NUMBER, rest) and float(rest) > entry.interval.low:
                 return [f"{entry.text}: the bound may end in the digits of its unit"]
+    return []
+
+
+def _lost_points(intervals: tuple[LabelledInterval, ...]) -> list[str]:
+    """A doubt where a whole upper bound, far from a lower one with decimals, is a bound with a point too: 3.5-95."""
+    for entry in intervals:
+        match = re.fullmatch(r"\d+\.\d+\D+(\d+[1-9])", entry.text)
+        if match and entry.interval.high / 10 > entry.interval.low > entry.interval.high / 30:
+            return [f"{entry.text}: the bound may have lost its point"]
     return []
 
 
