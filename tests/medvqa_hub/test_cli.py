@@ -17,7 +17,7 @@ GROUPS = {
     "meddqa": [
         *("ocr", "esra", "quality", "picture", "phantom"),
         *("preannotate", "check", "labelstudio-export", "labelstudio-import"),
-        *("generate", "reasoning", "stats"),
+        *("generate", "reasoning", "stats", "figures", "leave-one-out"),
     ],
     "train": ["swin-ved", "blip2-multiview", "tokenizer"],
     "evaluate": ["cxr", "meddqa"],

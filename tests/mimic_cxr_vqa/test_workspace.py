@@ -32,6 +32,7 @@ def test_the_manifest_counts_and_carries_on(tmp_path):
     assert manifest["counts"] == {
         "studies": 4,
         "studies_without_findings": 2,
+        "studies_without_a_stated_label": 0,
         "studies_with_questions": 2,
         "questions": 16,
         "unmapped_terms": 7,

@@ -93,10 +93,9 @@ def _lines(results: dict[str, Any], out: Path) -> Iterator[str]:
     )
     yield f"answers of nothing (无): {_said(hallucination)}"
     if hallucination["marked"]["unanswerable"]:
-        how = (
-            "keys and items nearest to those of the page" if data["absent"] == ["nearest"] else "as the file marks them"
-        )
-        yield f"made to be unanswerable ({how}): {_said(hallucination['marked'])}"
+        nearest = data["absent"] == ["nearest"]
+        yield f"made to be unanswerable, {'by the nearest names' if nearest else 'as the file marks them'}:"
+        yield f"  {_said(hallucination['marked'])}"
     failures = sorted(results["failures"].items(), key=lambda entry: -entry[1])
     for reason, count in failures[:REASONS_SHOWN]:
         yield f"failed: {reason}: {count:,} questions"
