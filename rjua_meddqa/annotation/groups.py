@@ -46,6 +46,18 @@ _EXPECTING = re.compile(r"宫内孕|早孕|中孕|晚孕|孕妇|孕期|孕检|�
 _IN_DOUBT = re.compile(r"[?？]|待查|待排|可能|终止|产后|流产|不孕|备孕|孕前|非孕|未孕|宫外|异位|史")
 
 
+_KNOWN = re.compile(  # words that a group of well people is named with
+    "|".join(word for word, _ in _STAGES)
+    + r"|年龄|[男女]性?|卵泡|滤泡|排卵|黄体|绝经|[非未]?(?:怀?孕|妊娠)|妇女?|[早中晚]期?|期|[前后]|高峰"
+    r"|正常|健康|充足|充分|理想|合适|适宜|可接受|阴性|人群|人|者|组|水平|值|参考|范围|区间|年龄|及|或|和|以[上下内]"
+    r"|血清|血浆|全血|[静动]脉血|末梢血|尿液?|\b(?:male|female|adult|normal|negative|neg|age|years?|[mfy])\b",
+    re.IGNORECASE,
+)
+_CONDITION = re.compile(
+    r"[高极低中]+危(?=人群)|空腹|餐后|随机|[立卧站坐]位|[不非]?吸烟|[上下]午|[晨早晚]|\b[AP]M\b|\d+\s*(?:h|小时|[时点])"
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Patient:
     """What a page says about its patient; "" or None where it says nothing.
@@ -119,6 +131,18 @@ def unsaid(label: str, patient: Patient) -> str:
     if _phase(label) and not patient.phase:
         return "phase"
     return "age" if _reaches(label) and patient.age is None else ""
+
+
+def is_understood(label: str, is_alone: bool) -> bool:
+    """Whether every word of a label is known to name well people: 超重, 高风险 and 保护性 are not.
+
+    Args:
+        is_alone: whether the cell has this range only; else conditions (空腹, 卧位, 高危人群) may tell ranges apart.
+    """
+    patterns = (WEEKS, AGE, _KNOWN) if is_alone else (WEEKS, AGE, _CONDITION, _KNOWN)
+    for pattern in patterns:
+        label = pattern.sub(" ", label)
+    return not re.search(r"\w", label)
 
 
 def _sex_meant(label: str) -> str:

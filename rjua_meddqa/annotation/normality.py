@@ -8,7 +8,7 @@ import re
 from math import inf
 from typing import NamedTuple
 
-from rjua_meddqa.annotation.groups import ANYONE, Patient, excludes, unsaid
+from rjua_meddqa.annotation.groups import ANYONE, Patient, excludes, is_understood, unsaid
 from rjua_meddqa.annotation.number_text import is_dilution
 from rjua_meddqa.annotation.ranges import LabelledInterval, ParsedRange, parse_number, parse_range, plain, read_unit
 from rjua_meddqa.schema import ABNORMAL, HIGH, LOW, MISSING, NORMAL, UNDECIDED
@@ -23,8 +23,12 @@ _LOW_STATES = ("缺乏", "不足", "缺陷", "低下", "偏低", "降低", "减�
 _NORMAL_STATES = ("正常", "充足", "充分", "理想", "合适", "适宜", "健康成人", "可接受", "阴性")
 _HIGH_STATES = ("边缘升高", "升高", "偏高", "增高", "过量", "过高", "中毒", "增多")
 
-# A range with such a name holds those who are not well, or nobody knows; 高危人群 are people with a range of their own
-_NOT_WELL = re.compile(r"阳性|可疑|临界|灰区|异常|感染|危急|警戒|[高中极]危(?!人群)|低危|病|炎|癌")
+_IN_DOUBT = re.compile("可疑|临界|灰区")  # 0.9-1.1可疑
+_NO_UNIT = re.compile(r"[\u4e00-\u9fff?!]")
+_UNITS_IN_CHINESE = re.compile(
+    "国际单位|单位|视野|毫升|微升|毫克|微克|毫米|厘米|毫秒|秒钟?|分钟?|小时|[个次万亿度升克天日]"
+)
+_LIKE_A_DIGIT = ("S", "B", "Z", "I", "O")  # 1S may be 15
 _STRAY_STROKE = re.compile(r"\s*[lI|｜丨](?=[\d.])")  # a table's line or a 1: 2.5 or 12.5
 _GROUPED = re.compile(r"(?<![\d.,])([1-9]\d{0,2}),(?=\d{3}(?![\d,.]))")
 
@@ -173,6 +177,16 @@ def _judge_by_numbers(result: str, reference: str, unit: str, unit_of_range: str
         return Judgement(UNDECIDED, f"a number that is called {own_unit}")
     if own_unit and unit and not _same_scale(read_unit(own_unit), read_unit(unit)):
         return Judgement(UNDECIDED, f"units differ: {own_unit} and {unit}")
+    own_unit = "" if polarity(own_unit) else own_unit
+    is_letter = own_unit in _LIKE_A_DIGIT and own_unit.lower() not in (unit_of_range.lower(), unit.lower())
+    if is_letter or _NO_UNIT.search(_UNITS_IN_CHINESE.sub("", own_unit)):
+        return Judgement(UNDECIDED, f"{own_unit!r} behind the result is no unit")
+    if (
+        not (own_unit or unit)
+        and unit_of_range.startswith("%")
+        and 0 < value <= 1 < min(entry.interval.low for entry in entries)
+    ):
+        return Judgement(UNDECIDED, "the range is in per cent, the result may be a fraction")
     return _judge_value(sign, value, read_unit(own_unit or unit), unit_of_range, entries)
 
 
@@ -194,14 +208,12 @@ def _judge_value(sign: str, value: float, unit: str, unit_of_range: str, entries
         return Judgement(UNDECIDED, f"the range counts in {unit_of_range}, the result may not")
     if unit.startswith("%") and not unit_of_range and all(entry.interval.high <= 1 for entry in entries):
         return Judgement(UNDECIDED, "the result is in per cent, the range may be a fraction")
-    if not unit and unit_of_range.startswith("%") and 0 < value <= 1 < min(entry.interval.low for entry in entries):
-        return Judgement(UNDECIDED, "the range is in per cent, the result may be a fraction")
     states = [_state(entry.label) for entry in entries]
-    not_well = [entry for entry in entries if _NOT_WELL.search(entry.label)]
-    if not_well and (NORMAL not in states or any(_is_in_doubt(entry, value) for entry in not_well)):
-        return Judgement(UNDECIDED, f"{not_well[0].label!r} is no name of those who are well")
     if NORMAL in states or (any(states) and all(states)):
         return _judge_by_states(sign, value, entries, states)
+    for entry in entries:
+        if not is_understood(entry.label, is_alone=len(entries) == 1):
+            return Judgement(UNDECIDED, f"{entry.label!r} may be no name of those who are well")
     verdicts = {_compare(sign, value, entry) for entry in entries}
     shown = "; ".join(f"{entry.label} {entry.text}".strip() for entry in entries)
     if len(verdicts) > 1:
@@ -211,13 +223,10 @@ def _judge_value(sign: str, value: float, unit: str, unit_of_range: str, entries
     return Judgement(verdict, f"{sign}{value:g} is {where} {shown}")
 
 
-def _is_in_doubt(entry: LabelledInterval, value: float) -> bool:
-    """Whether a value lies in a range between normal and not: 0.9-1.1可疑."""
-    return bool(re.search("可疑|临界|灰区", entry.label)) and entry.interval.holds(value)
-
-
 def _judge_by_states(sign: str, value: float, entries: Entries, states: list[str]) -> Judgement:
     """By ranges that are named after what they mean; those called normal decide alone where they agree."""
+    if any(_IN_DOUBT.search(entry.label) and entry.interval.holds(value) for entry in entries):
+        return Judgement(UNDECIDED, "in a range between normal and not")
     normal = {_compare(sign, value, entry) for entry, state in zip(entries, states, strict=True) if state == NORMAL}
     if len(normal) == 1:
         return Judgement(normal.pop(), "by the range called normal")
@@ -267,7 +276,7 @@ def _judge_words(result: str, reference: str) -> Judgement:
     if found and expected:
         same = found == expected
         return Judgement(NORMAL if same else ABNORMAL, f"{found}, expected {expected}")
-    if re.search(r"\d|见|详|附|报告|说明", plain(reference)):
+    if re.search(r"\d|见|详|附|报告|说明|[ABO]型?[、,/]", plain(reference)):
         return Judgement(UNDECIDED, "no range of numbers and no word to expect")
     words = re.split(r"[、,;/~]|(?<=[\u4e00-\u9fff])-|或|至", plain(reference))
     if {"positive", "negative"} <= {polarity(word) for word in words if word.strip() != "弱阳性"}:

@@ -95,6 +95,8 @@ def parse_range(text: str, unit: str = "") -> ParsedRange:
     if runs_into_a_power(text):
         doubts.append("a bound runs into the digits of its unit")
     masked = write_out(text)
+    if re.search(r"\d\.[A-Za-z]", masked):
+        doubts.append("a letter behind a point")
     if _LOST_UNIT.search(masked):
         doubts.append("a bound may end in a letter of its unit: 9/L for g/L, 1U/L for IU/L")
     aged = _mask_groups(masked)

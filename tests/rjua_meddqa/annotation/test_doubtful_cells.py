@@ -39,6 +39,15 @@ def test_a_range_for_one_group_alone_needs_a_page_that_names_it(result, referenc
         ("1.0", "<0.9阴性 0.9-1.1可疑 >1.1阳性", UNDECIDED),
         ("1.8", "<0.9阴性 0.9-1.1可疑 >1.1阳性", HIGH),
         ("2", "健康人群:<3.4 高危人群:<2.59", NORMAL),
+        ("26", "超重:24-28", UNDECIDED),
+        ("35", "超重:>24 肥胖:>28", UNDECIDED),
+        ("95", "轻度:60-89 中度:30-59", UNDECIDED),
+        ("1:500", "高风险≥1:270", UNDECIDED),
+        ("8", "保护性抗体≥10", UNDECIDED),
+        ("5.8", "空腹<6.1", UNDECIDED),
+        ("12", "空腹:3.9-6.1 餐后:<7.8", HIGH),
+        ("110", "六十岁以上:107-141", UNDECIDED),
+        ("140", "健康人群:130-175", NORMAL),
     ],
 )
 def test_a_range_of_those_who_are_not_well_makes_nothing_normal(result, reference, verdict):
@@ -66,6 +75,14 @@ def test_a_range_of_those_who_are_not_well_makes_nothing_normal(result, referenc
         ("5.2 *", "3.5-9.5", UNDECIDED),
         ("12.8 *", "3.5-9.5", HIGH),
         ("阴性", "阴性/阳性", UNDECIDED),
+        ("A型", "A型、B型、O型、AB型", UNDECIDED),
+        ("5.2", "3.S-9.5", UNDECIDED),
+        ("1S", "11-14.5", UNDECIDED),  # 15
+        ("13S", "11-14.5s", NORMAL),
+        ("5.2(溶血)", "3.5-9.5", UNDECIDED),
+        ("5.2?", "3.5-9.5", UNDECIDED),
+        ("5.2秒", "3.5-9.5", NORMAL),
+        ("8个/HP", "0-5", HIGH),
         ("弱阳性", "阴性/弱阳性", NORMAL),
     ],
 )
