@@ -1,4 +1,4 @@
-"""Every command line of docs and models/README.md, typed in the order of the page, on what the lines before made.
+"""Every command line of the README and docs, typed in the order of the page, on what the lines before made.
 
 A line is run as it stands, but for what a test cannot have: SUBSTITUTIONS puts drawn data in place of the reader's own
 and adds tiny recipes, READER_S_OWN makes what the page leaves to the reader (photos, corrected drafts, ratings).
@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from chat_server import ChatServerDouble, completion
 from paths import REPOSITORY
 
 from medvqa_hub.cli import run
@@ -19,7 +20,7 @@ from mimic_cxr_vqa.phantom.tree import write_phantom
 from rjua_meddqa import SAMPLE_DIR, fonts
 
 pytestmark = pytest.mark.slow
-PAGES = [*sorted(f"docs/{path.name}" for path in (REPOSITORY / "docs").glob("*.md")), "models/README.md"]
+PAGES = ["README.md", *sorted(f"docs/{path.name}" for path in (REPOSITORY / "docs").glob("*.md")), "models/README.md"]
 SHORT = (
     "--set training.epochs=null --set training.max_steps=1 --set training.studies_per_step=2"
     " --set training.studies_per_batch=2 --set data.questions_per_study=2 --set selection.every=1"
@@ -107,10 +108,15 @@ def test_a_page_s_lines_run_in_their_order(page, tree, tmp_path, monkeypatch, ca
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     (tmp_path / "tree").symlink_to(tree)
+    with ChatServerDouble(lambda body: completion('{"answer": "No."}')) as double:
+        _type_lines(page, tmp_path, double.endpoint, capsys)
+
+
+def _type_lines(page, tmp_path, server, capsys):
     for line in lines_of(page):
         if line.startswith(tuple(NOT_TYPED)):
             continue
-        words = typed(line)
+        words = typed(line.replace("http://127.0.0.1:8000/v1", server))
         assert words[0] == "medvqa-hub", f"{page}: {line!r} is no line that this test can type"
         outputs = {words[i + 1] for i, word in enumerate(words[:-1]) if word == "--out"}
         for name, make in READER_S_OWN.items():
