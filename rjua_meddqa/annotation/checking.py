@@ -135,14 +135,16 @@ def _report(
     twice = {idx for idx, count in Counter(part.idx for part in parts).items() if count > 1}
     decided = agreeing = 0
     for part in parts:
-        found = [*_check_values(part), *_check_key_values(part), *_check_table(part)]
+        page = page_of(part.img_path) if page_of is not None else None
+        # an annotation that contradicts its page, or leaves out what the page says, is judged for nobody else
+        patient = patient_of([*part.key_values, *(page.draft.key_values if page is not None else ())])
+        found = [*_check_values(part), *_check_key_values(part), *_check_table(part, patient)]
         if part.idx in twice:
             found.append(("duplicate_key", "idx", f"idx {part.idx!r} stands in several rows"))
-        if page_of is not None and (page := page_of(part.img_path)) is not None:
+        if page is not None:
             rows = [TableRow(*row) for row in part.table if len(row) == FIELDS_OF_A_ROW]
             found += check_page(part.key_values, rows, page)
         findings += [Finding(part.idx, part.img_path, *entry) for entry in found]
-        patient = patient_of(part.key_values)
         verdicts = [
             (judge(row[1], row[2], patient=patient).verdict, read_is_normal(row[3]))
             for row in part.table
@@ -208,9 +210,8 @@ def _check_key_values(part: _Parts) -> list[tuple[str, str, str]]:
     return found
 
 
-def _check_table(part: _Parts) -> list[tuple[str, str, str]]:
+def _check_table(part: _Parts, patient: Patient) -> list[tuple[str, str, str]]:
     found = []
-    patient = patient_of(part.key_values)
     is_laboratory = part.values["report_type"].strip() == LABORATORY
     if is_laboratory != bool(part.table):
         found.append(("count_mismatch", "table", f"report_type {part.values['report_type']!r}, {len(part.table)} rows"))

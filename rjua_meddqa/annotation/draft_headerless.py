@@ -2,42 +2,63 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from rjua_meddqa.annotation.cells import Cell, is_arrow, rows, tokens
+from rjua_meddqa.annotation.cells import Cell, in_row, is_arrow, rows, tokens
 from rjua_meddqa.annotation.draft_rows import printed_row
 from rjua_meddqa.annotation.normality import polarity
 from rjua_meddqa.annotation.ranges import parse_number, parse_range
 from rjua_meddqa.schema import PrintedRow
 
+_RANGE = 2  # place of the range in a row
 FEWEST_ROWS = 3  # with a range each: fewer are more likely measurements in a text
 _DATE = re.compile(r"\d{4}[-/.年]\d{1,2}|\d{1,2}:\d{2}")
 _NAMED_RANGE = re.compile(r"\s*(?:参考|正常|标准|生物参考)(?:值|范围|区间|值范围)?\s*[:：](.+)", re.DOTALL)
 _NAME = re.compile(r"[\u4e00-\u9fffA-Za-zα-ωΑ-Ω]")
 
 
+@dataclass
+class _Entry:
+    """A row: [item, result, range, unit, flags], its cells, and that of the result."""
+
+    texts: list[str]
+    cells: list[Cell]
+    result: Cell
+    is_one_line: bool = True
+
+    def add(self, place: int, text: str, cell: Cell) -> None:
+        self.texts[place] = text
+        self.cells.append(cell)
+        if place == _RANGE:
+            self.is_one_line = in_row(cell, self.result)
+
+
 def read_headerless(cells: Sequence[Cell]) -> tuple[list[PrintedRow], set[Cell]]:
     """Rows that look like those of a laboratory table, and their cells; nothing where too few have a range."""
-    found: list[tuple[list[str], list[Cell]]] = []
+    found: list[_Entry] = []
     places: list[int] = []  # of a name among those of its row: tables may stand side by side
+    above = 0  # entries of the row above
     for row in rows(cells):
         entries = _read_row(row)
         found += entries
         places += range(len(entries))
         for cell in row:
             named = _NAMED_RANGE.match(cell.text)
-            if named and found and not found[-1][0][2] and parse_range(named[1]).intervals:
-                found[-1][0][2] = named[1].strip()
-                found[-1][1].append(cell)
-    if sum(bool(texts[2]) for texts, _ in found) < FEWEST_ROWS:
+            if named and found and not found[-1].texts[2] and parse_range(named[1]).intervals:
+                found[-1].add(_RANGE, named[1].strip(), cell)
+                # below its row, as on telephones; the only one in there, and no name without a result in between
+                found[-1].is_one_line |= not entries and above == 1
+        above = len(entries)
+    if sum(bool(entry.texts[2]) for entry in found) < FEWEST_ROWS:
         return [], set()
     order = sorted(range(len(found)), key=places.__getitem__)
-    table = [printed_row(*found[number][0]) for number in order]
-    return table, {cell for _, used in found for cell in used}
+    table = [printed_row(*found[number].texts, found[number].is_one_line) for number in order]
+    return table, {cell for entry in found for cell in entry.cells}
 
 
-def _read_row(row: list[Cell]) -> list[tuple[list[str], list[Cell]]]:
-    """([item, result, range, unit, flags], cells) for every name that a number follows in a row of the page."""
-    found: list[tuple[list[str], list[Cell]]] = []
+def _read_row(row: list[Cell]) -> list[_Entry]:
+    """An entry for every name that a number follows in a row of the page."""
+    found: list[_Entry] = []
     name: Cell | None = None
     for cell in row:
         pieces = tokens(cell) if any(map(is_arrow, cell.text)) or parse_number(cell.text) is None else [cell]
@@ -47,16 +68,14 @@ def _read_row(row: list[Cell]) -> list[tuple[list[str], list[Cell]]]:
         for piece in pieces:
             if is_arrow(piece.text):
                 if found:
-                    found[-1][0][4] += piece.text
+                    found[-1].texts[4] += piece.text
             elif name is not None and _is_result(piece.text):
-                found.append(([name.text, piece.text, "", "", ""], [name, cell]))
+                found.append(_Entry([name.text, piece.text, "", "", ""], [name, cell], cell))
                 name = None
-            elif found and not found[-1][0][2] and (parse_range(piece.text).intervals or polarity(piece.text)):
-                found[-1][0][2] = piece.text
-                found[-1][1].append(cell)
-            elif found and not found[-1][0][3] and re.fullmatch(r"[^\u4e00-\u9fff]{1,12}", piece.text):
-                found[-1][0][3] = piece.text
-                found[-1][1].append(cell)
+            elif found and not found[-1].texts[2] and (parse_range(piece.text).intervals or polarity(piece.text)):
+                found[-1].add(_RANGE, piece.text, cell)
+            elif found and not found[-1].texts[3] and re.fullmatch(r"[^\u4e00-\u9fff]{1,12}", piece.text):
+                found[-1].add(3, piece.text, cell)
     return found
 
 

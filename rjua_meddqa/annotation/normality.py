@@ -28,7 +28,7 @@ _NO_UNIT = re.compile(r"[\u4e00-\u9fff?!]")
 _UNITS_IN_CHINESE = re.compile(
     "国际单位|单位|视野|毫升|微升|毫克|微克|毫米|厘米|毫秒|秒钟?|分钟?|小时|[个次万亿度升克天日]"
 )
-_LIKE_A_DIGIT = ("S", "B", "Z", "I", "O")  # 1S may be 15
+_LONE_LETTERS = ("S", "B", "Z", "I", "O", "A")  # 1S may be 15; A says abnormal
 _STRAY_STROKE = re.compile(r"\s*[lI|｜丨](?=[\d.])")  # a table's line or a 1: 2.5 or 12.5
 _GROUPED = re.compile(r"(?<![\d.,])([1-9]\d{0,2}),(?=\d{3}(?![\d,.]))")
 
@@ -178,7 +178,7 @@ def _judge_by_numbers(result: str, reference: str, unit: str, unit_of_range: str
     if own_unit and unit and not _same_scale(read_unit(own_unit), read_unit(unit)):
         return Judgement(UNDECIDED, f"units differ: {own_unit} and {unit}")
     own_unit = "" if polarity(own_unit) else own_unit
-    is_letter = own_unit in _LIKE_A_DIGIT and own_unit.lower() not in (unit_of_range.lower(), unit.lower())
+    is_letter = own_unit in _LONE_LETTERS and own_unit.lower() not in (unit_of_range.lower(), unit.lower())
     if is_letter or _NO_UNIT.search(_UNITS_IN_CHINESE.sub("", own_unit)):
         return Judgement(UNDECIDED, f"{own_unit!r} behind the result is no unit")
     if (

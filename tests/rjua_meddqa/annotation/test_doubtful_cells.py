@@ -80,6 +80,7 @@ def test_a_range_of_those_who_are_not_well_makes_nothing_normal(result, referenc
         ("1S", "11-14.5", UNDECIDED),  # 15
         ("13S", "11-14.5s", NORMAL),
         ("5.2(溶血)", "3.5-9.5", UNDECIDED),
+        ("5.2 A", "3.5-9.5", UNDECIDED),
         ("5.2?", "3.5-9.5", UNDECIDED),
         ("5.2秒", "3.5-9.5", NORMAL),
         ("8个/HP", "0-5", HIGH),

@@ -367,6 +367,17 @@ def test_ranges_below_their_row_as_on_telephones():
     assert table(lines(rows)) == SIMPLE_ROWS
 
 
+def test_a_range_below_a_row_that_it_may_not_belong_to_gives_no_verdict():
+    names = [[(0, "尿酸"), (300, "300")], [(0, "肌酐")], [(0, "参考值：155-428")]]  # the result of 肌酐 was not read
+    known = [[(0, name), (300, "5"), (450, "0-9")] for name in ("钾", "钠", "氯")]
+    drafted = draft(page(lines(known + names)))
+    assert drafted.table[-1] == TableRow("尿酸", "300", "155-428", UNDECIDED)
+    assert "different lines" in drafted.rows[-1].is_normal_reason
+    beside = [[(0, "尿酸"), (200, "300"), (500, "肌酐"), (700, "60")], [(0, "参考值：155-428")]]
+    drafted = draft(page(lines(known + beside)))
+    assert all(row.is_normal == UNDECIDED for row in drafted.rows if row.range == "155-428")
+
+
 def test_findings_below_their_heading():
     rows = [
         [(0, "超声所见：")],

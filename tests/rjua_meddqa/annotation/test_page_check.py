@@ -3,10 +3,11 @@
 import pytest
 from meddqa_boxes import box, lines
 
+from rjua_meddqa.annotation.checking import check_annotations
 from rjua_meddqa.annotation.drafts import Draft
 from rjua_meddqa.annotation.page_check import PageText, check_page, page_text
 from rjua_meddqa.restoration.page_layout import lay_out
-from rjua_meddqa.schema import NORMAL, TableRow
+from rjua_meddqa.schema import NORMAL, Annotation, TableRow
 
 FIELDS = [(0, "姓名："), (200, "性别：男"), (400, "采样时间：2023-04-17")]
 TABLE = [
@@ -74,3 +75,13 @@ def test_spellings_of_signs_and_wrapped_words_raise_no_alarm():
     rows = (TableRow("总胆红素", "12.5", "5.0～21.0", NORMAL), ROWS[1])
     assert found((("临床诊断", "前列腺增生，尿频（夜间）"),), rows, page) == []
     assert found((("临床诊断", "前列腺增生，尿频（夜间）3次"),), rows, page) == [("not_on_page", "kv 1")]
+
+
+@pytest.mark.parametrize(("sex", "kinds"), [({}, ["contradiction"]), ({"性别": "女"}, ["not_on_page"])])
+def test_a_verdict_is_checked_for_the_patient_that_the_page_names(sex, kinds):
+    """Left out by the annotation, the page's 性别 counts; where the two contradict each other, neither does."""
+    row = [(0, "肌酐"), (300, "100"), (450, "男:57-111 女:41-81")]
+    page = page_text(lay_out(lines([FIELDS]) + lines([TABLE[0], row], top=60)))
+    rows = (TableRow("肌酐", "100", "男:57-111 女:41-81", "否(偏高)"),)
+    annotation = Annotation("1", "a.png", tuple(sex.items()), rows, "Laboratory", "pdf", "high")
+    assert [finding.kind for finding in check_annotations([annotation], lambda _: page).findings] == kinds
