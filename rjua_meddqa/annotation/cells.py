@@ -11,7 +11,6 @@ from rjua_meddqa.schema import Box
 
 LONG_BOX = 3  # times its height: shorter boxes tell little about a slope
 FEWEST_LONG_BOXES = 5
-LEAST_SLOPE = 0.003  # 0.2 degrees: what an engine's corners tell apart
 SAME_ROW = 0.5  # of the height: how far the middles of two cells of a row may be apart
 _CJK = re.compile(r"[\u4e00-\u9fff]")
 _ARROWS = "↑↓⬆⬇"
@@ -59,8 +58,6 @@ def level(cells: Sequence[Cell], boxes: Sequence[Box]) -> list[Cell]:
         if box.points[1][0] - box.points[0][0] > LONG_BOX * box.height
     ]
     slope = median(slopes) if len(slopes) >= FEWEST_LONG_BOXES else 0.0
-    if not LEAST_SLOPE < abs(slope) < 1:
-        return list(cells)
     return [replace(cell, y=cell.y - slope * (cell.left + cell.right) / 2) for cell in cells]
 
 
@@ -106,7 +103,7 @@ def rows(cells: Iterable[Cell]) -> list[list[Cell]]:
     for cell in sorted(cells, key=lambda cell: (cell.y, cell.left)):
         for row in reversed(found[-3:]):
             nearest = min(row, key=lambda other: max(other.left - cell.right, cell.left - other.right))
-            if in_row(cell, nearest) and overlap(cell, nearest) < 0.3 * min(width(cell), width(nearest)):
+            if in_row(cell, nearest):
                 row.append(cell)
                 break
         else:

@@ -8,14 +8,13 @@ from itertools import pairwise
 from statistics import median
 
 from rjua_meddqa.annotation import report_words as words
-from rjua_meddqa.annotation.cells import Cell, is_arrow, overlap, part, rows, tokens, width
+from rjua_meddqa.annotation.cells import Cell, is_arrow, overlap, part, rows, tokens
 from rjua_meddqa.annotation.draft_headerless import FEWEST_ROWS
-from rjua_meddqa.annotation.normality import split_arrow
 from rjua_meddqa.annotation.ranges import parse_number, parse_range
 
 _DATE = re.compile(r"\d{4}\s*[-/.年]?\s*\d{1,2}|\d{1,2}:\d{2}")
 # where a unit ends, or a number before a name
-_END_OF_CELL = re.compile(r"/(?:mL|ml|dL|dl|L|l|h|HP|LP)|%|(?<=\d)(?=[\u4e00-\u9fff])|(?<=[A-Za-z])(?=[\u4e00-\u9fff])")
+_END_OF_CELL = re.compile(r"/(?:mL|ml|dL|dl|L|l|h|HP|LP)|%|(?<=\d)(?=[\u4e00-\u9fff])")
 _UNIT = r"(?:[×xX*]?10[\^*]\d{1,2})?[A-Za-zμ%/]+"
 # what tells where one cell ends and the next begins, by the roles of their columns
 _JOINT = {
@@ -28,11 +27,10 @@ Header = list[tuple[str, Cell]]  # (role, cell) from left to right
 
 @dataclass
 class Column:
-    """One column of a table: its role and where its header stands; `last` is the cell that was put there last."""
+    """One column of a table: its role and where its header stands."""
 
     role: str
     header: Cell
-    last: Cell | None = None
 
 
 @dataclass
@@ -93,16 +91,9 @@ def cells_of_table(
 
 
 def _is_under(cell: Cell, heads: list[Cell]) -> bool:
-    """Whether `cell` lies below a header row, which may be crooked: its height is taken where the cell stands."""
-    middle = (cell.left + cell.right) / 2
-    left = max((head for head in heads if head.left <= middle), key=lambda head: head.left, default=None)
-    right = min((head for head in heads if head.left > middle), key=lambda head: head.left, default=None)
-    if left is None or right is None:
-        y = (left or right).y
-    else:
-        share = (middle - left.left) / (right.left - left.left)
-        y = left.y + share * (right.y - left.y)
-    return cell.y > y + 0.5 * max(head.height for head in heads)
+    """Whether `cell` lies below a header row, which may be crooked: its nearest word counts."""
+    nearest = max(heads, key=lambda head: overlap(cell, head))
+    return cell.y > nearest.y + 0.5 * max(head.height for head in heads)
 
 
 def holds(cell: Cell, head: Cell) -> bool:
@@ -146,7 +137,7 @@ def add_unread_headers(group: Group, cells: Sequence[Cell]) -> None:
         if role in heads or before is None or (role == words.RESULT and after is None):
             continue
         end = after.left if after is not None else right + 12 * before.height
-        found = [c for c in cells if before.right < c.left and c.right < end and fits(split_arrow(c.text)[0])]
+        found = [c for c in cells if before.right < c.left and c.right < end and fits(c.text)]
         if len(found) >= FEWEST_ROWS:
             left, right_edge = median(cell.left for cell in found), median(cell.right for cell in found)
             header = Cell("", left, right_edge, before.y, before.height)
@@ -174,7 +165,6 @@ def fill(groups: list[Group], cells: Sequence[Cell]) -> None:
                     group.of(words.FLAG).append(piece)
                     continue
                 group.of(column.role).append(piece)
-                column.last = piece
 
 
 def _cut_at_border(piece: Cell, groups: list[Group]) -> list[Cell]:
@@ -213,11 +203,8 @@ def _place(cell: Cell, pieces: list[Cell], columns: list[tuple[Group, Column]]) 
     """(group, column, piece) for the words of a cell; neighbours in the same column become one piece again."""
     placed: list[tuple[Group, Column, Cell]] = []
     for piece in pieces:
-        if is_arrow(piece.text):
-            candidates = [entry for entry in columns if entry[1].role in (words.RESULT, words.FLAG)] or columns
-        else:
-            is_number = piece.text.strip(".、)").isdigit()
-            candidates = [entry for entry in columns if is_number or entry[1].role != words.INDEX]
+        is_number = piece.text.strip(".、)").isdigit()
+        candidates = [entry for entry in columns if is_number or entry[1].role != words.INDEX]
         group, column = min(candidates, key=lambda entry: _distance(piece, entry[1]))
         if placed and placed[-1][1] is column and not is_arrow(piece.text) and not is_arrow(placed[-1][2].text):
             before = placed.pop()[2]
@@ -229,11 +216,5 @@ def _place(cell: Cell, pieces: list[Cell], columns: list[tuple[Group, Column]]) 
 
 
 def _distance(cell: Cell, column: Column) -> float:
-    """How far `cell` is from standing under a header: below 0 where it does; else the gap, also to the cell above."""
-    shared = overlap(cell, column.header)
-    if shared > 0:
-        return -shared / min(width(cell), width(column.header))
-    gaps = [-shared]
-    if column.last is not None:
-        gaps.append(max(-overlap(cell, column.last), 0.0))
-    return min(gaps)
+    """How far `cell` is from standing under a header: below 0 where it does."""
+    return -overlap(cell, column.header)

@@ -20,7 +20,6 @@ FARTHEST_LINE = 1.3  # heights between the lines of one value
 TITLE = 1.12  # times the usual width of letters
 CENTRED = 0.06  # of the text's width: how far the middle of a title may be from its middle
 ALIGNED = 0.5  # heights by which edges of one column differ
-NEXT_ROW = 2.5  # heights between the middles of two rows of fields
 _BARE_KEY = re.compile(r"[\u4e00-\u9fff]{2,8}")
 _TITLE_TEXT = re.compile(r"[A-Z\d-]{0,4}[\u4e00-\u9fff]{4,}")  # digits are wider than half a Chinese character
 _COLON = re.compile(r"(?<!\d)[:：]|[:：](?!\d)")  # 12:30 is a time
@@ -94,8 +93,8 @@ def find_titles(cells: Sequence[Cell]) -> set[Cell]:
 
 
 def _keys_by_place(cells: Sequence[Cell]) -> set[Cell]:
-    """Words in columns of keys without colons that are keys by their place: below or above a known key, in its row or
-    the next one, and with a value that begins where that of a known key does."""
+    """Words in columns of keys without colons that are keys by their place: below or above a known key, and with a
+    value that begins where that of a known key does."""
     known = {cell for cell in cells if words.fold(cell.text) in words.known_keys() and not _COLON.search(cell.text)}
     offsets = [
         value.left - key.left for key in known if (value := _next_in_row(key, cells)) is not None and value not in known
@@ -106,17 +105,12 @@ def _keys_by_place(cells: Sequence[Cell]) -> set[Cell]:
         if (
             cell not in known
             and _BARE_KEY.fullmatch(cell.text)
-            and any(abs(cell.left - key.left) < ALIGNED * cell.height and _is_in_band(cell, key) for key in known)
+            and any(abs(cell.left - key.left) < ALIGNED * cell.height for key in known)
             and value is not None
             and any(abs(value.left - cell.left - offset) < ALIGNED * cell.height for offset in offsets)
         ):
             found.add(cell)
     return found
-
-
-def _is_in_band(cell: Cell, key: Cell) -> bool:
-    """Whether `cell` stands in the row of a known key or in the next one."""
-    return abs(cell.y - key.y) < NEXT_ROW * max(cell.height, key.height)
 
 
 def _next_in_row(cell: Cell, cells: Sequence[Cell]) -> Cell | None:
@@ -139,9 +133,7 @@ def _lines_above_their_key(cells: Sequence[Cell]) -> dict[Cell, tuple[Cell, ...]
     texts = [cell for cell in cells if _split(cell, None)[0][0] is None]
     found: dict[Cell, tuple[Cell, ...]] = {}
     for key in keys:
-        near = [
-            text for text in texts if _is_left_of(key, text) and text.left - key.right < FARTHEST_VALUE * key.height
-        ]
+        near = [text for text in texts if _is_left_of(key, text)]
         near = [text for text in near if abs(text.y - key.y) < 0.9 * max(key.height, text.height)]
         if not near:
             continue

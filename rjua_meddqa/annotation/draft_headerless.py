@@ -12,7 +12,6 @@ from rjua_meddqa.schema import PrintedRow
 
 _RANGE = 2  # place of the range in a row
 FEWEST_ROWS = 3  # with a range each: fewer are more likely measurements in a text
-_DATE = re.compile(r"\d{4}[-/.年]\d{1,2}|\d{1,2}:\d{2}")
 _NAMED_RANGE = re.compile(r"\s*(?:参考|正常|标准|生物参考)(?:值|范围|区间|值范围)?\s*[:：](.+)", re.DOTALL)
 _NAME = re.compile(r"[\u4e00-\u9fffA-Za-zα-ωΑ-Ω]")
 
@@ -84,10 +83,10 @@ def _is_result(text: str) -> bool:
 
 
 def _is_name(text: str) -> bool:
-    """A text that can name a measurement: it has a letter, is no number with its unit, no range, no date, no key."""
-    if not _NAME.search(text) or _DATE.search(text) or re.search(r"[:：]", text):
+    """A text that can name a measurement: it has a letter, is no range, no unit, no key."""
+    if not _NAME.search(text) or re.search(r"[:：]", text):
         return False
-    return len(text) <= 40 and not parse_range(text).intervals and parse_number(text) is None and not _is_unit(text)
+    return not parse_range(text).intervals and not _is_unit(text)
 
 
 def _is_unit(text: str) -> bool:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from rjua_meddqa.annotation import report_words as words
 from rjua_meddqa.annotation.cells import Cell, rows
 
-WIDEST_SPACE = 6  # heights between the characters of one word
 _SHORT = re.compile(r"[\u4e00-\u9fff]{1,2}")
 _HEAD = re.compile(r"([\u4e00-\u9fff]{1,3})\s*(?:[:：]|$)")
 
@@ -32,7 +31,7 @@ def merge_spaced_words(cells: Sequence[Cell]) -> list[Cell]:
 
 def _belong_together(cell: Cell, following: Cell) -> bool:
     head = _HEAD.match(following.text)
-    if not head or not _SHORT.fullmatch(cell.text) or following.left - cell.right > WIDEST_SPACE * cell.height:
+    if not head or not _SHORT.fullmatch(cell.text):
         return False
     alone = {words.fold(cell.text), words.fold(head[1])} & (words.HEADER_WORDS.keys() | words.known_keys())
     word = words.fold(cell.text + head[1])

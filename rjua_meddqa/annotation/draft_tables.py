@@ -13,7 +13,7 @@ from itertools import pairwise
 from statistics import median
 
 from rjua_meddqa.annotation import report_words as words
-from rjua_meddqa.annotation.cells import Cell, in_row, join_cells, overlap, rows, width
+from rjua_meddqa.annotation.cells import Cell, in_row, join_cells, rows
 from rjua_meddqa.annotation.draft_columns import (
     Group,
     add_unread_headers,
@@ -117,7 +117,8 @@ def _encloses(cells: list[Cell], anchor: Cell) -> bool:
 
 def _rows_of(group: Group) -> list[_Row]:
     """Rows around results; then what wraps goes to the row it belongs to."""
-    anchors = [_merge(cells) for cells in rows(group.of(words.RESULT))]
+    printed = [_merge(cells) for cells in rows(group.of(words.RESULT))]
+    anchors = list(printed)
     for run in _runs(group.of(words.RANGE), anchors):  # a range beside a name, without a result
         is_named = any(in_row(run[0], name) for name in group.of(words.ITEM))
         # a cell's lines stand around its result or begin beside it; those that end there begin with another row's range
@@ -126,8 +127,7 @@ def _rows_of(group: Group) -> list[_Row]:
             anchors.append(run[0])
     table = [_Row(anchor, {}) for anchor in sorted(anchors, key=lambda anchor: anchor.y)]
     for row in table:
-        is_result = any(overlap(row.anchor, cell) > 0 and cell.y == row.anchor.y for cell in group.of(words.RESULT))
-        row.cells[words.RESULT] = [row.anchor] if is_result else []
+        row.cells[words.RESULT] = [row.anchor] if row.anchor in printed else []
     for role in (words.ITEM, words.RANGE, words.UNIT, words.FLAG):
         _share_out(group.of(role), role, table)
     return [row for row in table if row.cells.get(words.ITEM)]
@@ -159,8 +159,8 @@ def _share_out(cells: list[Cell], role: str, table: list[_Row]) -> None:
         for cell in run:
             own = [row for row in beside if in_row(cell, row.anchor, 0.6)]
             if own:
-                owner = min(own, key=lambda row: abs(row.anchor.y - cell.y))
-            elif role == words.ITEM and not (owner and _goes_on(owner.cells[role][-1], cell, table)):
+                owner = own[0]
+            elif role == words.ITEM:
                 owner = None  # a name without a result, such as the title of a panel
             if owner is not None:
                 owner.cells.setdefault(role, []).append(cell)
@@ -187,22 +187,6 @@ def _runs(cells: list[Cell], anchors: list[Cell]) -> list[list[Cell]]:
         else:
             found.append([cell])
     return found
-
-
-def _goes_on(line: Cell, following: Cell, table: list[_Row]) -> bool:
-    """Whether a name goes on below; else the text is a name without a result, such as the title of a panel.
-
-    It goes on where a bracket is open or begins, or where its line is full: as wide as names get, and either reaching
-    the next column or set closer than rows are.
-    """
-    opens = sum(map(line.text.count, "(（")) > sum(map(line.text.count, ")）"))
-    if opens or following.text.lstrip().startswith(("(", "（")):
-        return True
-    names = [cell for row in table for cell in row.cells.get(words.ITEM, [])]
-    if line.right < max(cell.right for cell in names) - 2 * line.height or width(following) >= width(line):
-        return False
-    next_column = min(row.anchor.left for row in table)
-    return next_column - line.right < 2.5 * line.height
 
 
 def _numbering(names: list[str], group: Group) -> list[str]:
