@@ -49,7 +49,7 @@ _IN_DOUBT = re.compile(r"[?？]|待查|待排|可能|终止|产后|流产|不孕
 _KNOWN = re.compile(  # words that a group of well people is named with
     "|".join(word for word, _ in _STAGES)
     + r"|年龄|[男女]性?|卵泡|滤泡|排卵|黄体|绝经|[非未]?(?:怀?孕|妊娠)|妇女?|[早中晚]期?|期|[前后]|高峰"
-    r"|正常|健康|充足|充分|理想|合适|适宜|可接受|阴性|人群|人|者|组|水平|值|参考|范围|区间|年龄|及|或|和|以[上下内]"
+    r"|空腹|正常|健康|充足|充分|理想|合适|适宜|可接受|阴性|人群|人|者|组|水平|值|参考|范围|区间|年龄|及|或|和|以[上下内]"
     r"|血清|血浆|全血|[静动]脉血|末梢血|尿液?|\b(?:male|female|adult|normal|negative|neg|age|years?|[mfy])\b",
     re.IGNORECASE,
 )
@@ -65,7 +65,7 @@ class Patient:
     Attributes:
         sex: 男 or 女.
         age: in years: 50岁 is (50, 51).
-        phase: 卵泡, 排卵, 黄体 or 绝经.
+        phase: 卵泡, 排卵, 黄体, 绝经 or 未绝经.
         is_pregnant: True where the page says so; pages do not say the contrary.
         weeks: of the pregnancy.
     """
@@ -111,7 +111,7 @@ def excludes(label: str, patient: Patient) -> bool:
     if patient.age is not None and any(not _overlap(reach, patient.age) for reach in _reaches(label)):
         return True
     phase = _phase(label)
-    if phase and ((patient.phase and phase != patient.phase) or patient.is_pregnant):
+    if phase and ((patient.phase and _differ(phase, patient.phase)) or patient.is_pregnant):
         return True
     if patient.is_pregnant and _NOT_PREGNANT.search(label):
         return True
@@ -197,7 +197,14 @@ def _reach(match: re.Match[str]) -> Span:
     return float(age), age + 1.0
 
 
+def _differ(one: str, other: str) -> bool:
+    """Whether nobody is in both phases; 未绝经 is all but 绝经."""
+    return "绝经" in (one, other) if "未绝经" in (one, other) and one != other else one != other
+
+
 def _phase(text: str) -> str:
+    if re.search("未绝经|绝经[之以]?前", text):
+        return "未绝经"
     return next((phase for word, phase in _PHASES if word in text), "")
 
 

@@ -24,11 +24,11 @@ _NORMAL_STATES = ("正常", "充足", "充分", "理想", "合适", "适宜", "�
 _HIGH_STATES = ("边缘升高", "升高", "偏高", "增高", "过量", "过高", "中毒", "增多")
 
 _IN_DOUBT = re.compile("可疑|临界|灰区")  # 0.9-1.1可疑
-_NO_UNIT = re.compile(r"[\u4e00-\u9fff?!]")
+_NO_UNIT = re.compile(r"[\u4e00-\u9fff?!=]|^/[Ll](?![Pp])")
 _UNITS_IN_CHINESE = re.compile(
     "国际单位|单位|视野|毫升|微升|毫克|微克|毫米|厘米|毫秒|秒钟?|分钟?|小时|[个次万亿度升克天日]"
 )
-_LONE_LETTERS = ("S", "B", "Z", "I", "O", "A")  # 1S may be 15; A says abnormal
+_LIKE_DIGITS = set("ABDEGIOQSZelo")  # 1S may be 15, 5OO may be 500; an A says abnormal
 _STRAY_STROKE = re.compile(r"\s*[lI|｜丨](?=[\d.])")  # a table's line or a 1: 2.5 or 12.5
 _GROUPED = re.compile(r"(?<![\d.,])([1-9]\d{0,2}),(?=\d{3}(?![\d,.]))")
 
@@ -178,9 +178,10 @@ def _judge_by_numbers(result: str, reference: str, unit: str, unit_of_range: str
     if own_unit and unit and not _same_scale(read_unit(own_unit), read_unit(unit)):
         return Judgement(UNDECIDED, f"units differ: {own_unit} and {unit}")
     own_unit = "" if polarity(own_unit) else own_unit
-    is_letter = own_unit in _LONE_LETTERS and own_unit.lower() not in (unit_of_range.lower(), unit.lower())
-    if is_letter or _NO_UNIT.search(_UNITS_IN_CHINESE.sub("", own_unit)):
+    if not _is_unit(own_unit, unit_of_range or read_unit(unit)) or plain(result).count("(") != plain(result).count(")"):
         return Judgement(UNDECIDED, f"{own_unit!r} behind the result is no unit")
+    if unit_of_range != read_unit(unit) and not _is_unit(unit_of_range, "S"):
+        return Judgement(UNDECIDED, f"{unit_of_range!r} behind the range is no unit")
     if (
         not (own_unit or unit)
         and unit_of_range.startswith("%")
@@ -188,6 +189,15 @@ def _judge_by_numbers(result: str, reference: str, unit: str, unit_of_range: str
     ):
         return Judgement(UNDECIDED, "the range is in per cent, the result may be a fraction")
     return _judge_value(sign, value, read_unit(own_unit or unit), unit_of_range, entries)
+
+
+def _is_unit(text: str, other: str) -> bool:
+    """Whether what stands behind a number can be a unit, `other` being one: no mark, no note, no misread digits."""
+    text = _UNITS_IN_CHINESE.sub("s", text)
+    if not text or text.lower() == other.lower():
+        return True
+    has_letter = re.search(r"[A-Za-zα-ωΑ-Ω%‰°]", text)
+    return bool(has_letter) and not _NO_UNIT.search(text) and not set(text) <= _LIKE_DIGITS
 
 
 def _judge_span(result: ParsedRange, unit: str, unit_of_range: str, entries: Entries) -> Judgement:

@@ -133,7 +133,7 @@ def parse_number(text: str) -> tuple[str, float, str, tuple[str, ...]] | None:
     """(comparison sign or "", number, unit, slips) of a result (`<0.01`, `1:320`, `16.8秒`), else None."""
     text, slips = repair_number_slips(plain(text))
     match = re.fullmatch(rf"(?P<sign>[<>≤≥]?)\s*(?P<number>{_SIGNED})(?P<unit>\D*)", write_out(text))
-    if not match or re.search(r"[<>≤≥~+±]|^\.|-$", match["unit"]) or runs_into_a_power(text):
+    if not match or re.search(r"[<>≤≥~+±]|^\s*\.|-$", match["unit"]) or runs_into_a_power(text):
         return None
     return match["sign"], float(match["number"]), unit_of(match["unit"]), slips
 
