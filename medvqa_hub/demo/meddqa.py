@@ -5,6 +5,7 @@ OUT/evaluation/   restored pages, predictions, scored questions, results
 OUT/page.png      one page: its boxes beside the restored text
 """
 
+import json
 import shutil
 from importlib.util import find_spec
 from pathlib import Path
@@ -27,7 +28,7 @@ IMAGES = (  # every kind of image, both qualities, tables of one and two columns
 )
 PICTURED = "report0004.jpg"
 REASONED = "report0003.png"  # a table with results inside and outside their ranges
-ROWS_SHOWN = 8
+LINES_SHOWN, ROWS_SHOWN = 10, 8
 OCR_MODULES = ("rapidocr", "onnxruntime", "cv2")
 UNANSWERABLE = 2  # questions per image
 DATA, EVALUATION, PICTURE = "data", "evaluation", "page.png"
@@ -116,10 +117,17 @@ def _compare_drafts(data: Path, pages: dict[str, Any], console: Console) -> None
         f"{total.rows_with_verdict}",
         highlight=False,
     )
-    console.print(f"the rows of {REASONED}, each verdict with its reason:", highlight=False)
-    for row in draft(pages[REASONED].restored).rows[:ROWS_SHOWN]:
-        line = f"  {row.item} {row.result} {row.is_normal}: {row.is_normal_reason}"
-        console.print(line, highlight=False, markup=False, no_wrap=True, overflow="ellipsis")
+    restored = pages[REASONED].restored
+    _print_lines(console, f"the text of {REASONED}, as restored:", restored.text.splitlines()[:LINES_SHOWN])
+    rows = draft(restored).rows[:ROWS_SHOWN]
+    verdicts = [f"{row.item} {row.result} {row.is_normal}: {row.is_normal_reason}" for row in rows]
+    _print_lines(console, "its draft, each verdict with its reason:", verdicts)
+
+
+def _print_lines(console: Console, title: str, lines: list[str]) -> None:
+    console.print(title, highlight=False)
+    for line in lines:
+        console.print(f"  {line}", highlight=False, markup=False, no_wrap=True, overflow="ellipsis")
 
 
 def _make_questions(data: Path, console: Console) -> None:
@@ -136,12 +144,18 @@ def _make_questions(data: Path, console: Console) -> None:
 
 
 def _answer_questions(out: Path, console: Console) -> dict[str, Any]:
-    from medvqa_hub.evaluation.meddqa.evaluating import MeddqaOptions, evaluate_meddqa
+    from medvqa_hub.evaluation.meddqa.evaluating import SCORED, MeddqaOptions, evaluate_meddqa
     from medvqa_hub.evaluation.meddqa.printing import print_tables
+    from rjua_meddqa.schema import MISSING
 
     console.print(Rule("Scores: esra-rules answers from the restored text alone"))
     results = evaluate_meddqa(MeddqaOptions("esra-rules", out / DATA, out / EVALUATION))
     print_tables(results, console)
+    rows = map(json.loads, (out / EVALUATION / SCORED).read_text(encoding="utf-8").splitlines())
+    refused = next((row for row in rows if row["unanswerable"] and row["prediction"] == MISSING), None)
+    if refused is not None:
+        asked = f"{refused['img_path']}: {refused['question']} -> {refused['prediction']}"
+        _print_lines(console, "a question about what the page does not hold, refused:", [asked])
     return results
 
 

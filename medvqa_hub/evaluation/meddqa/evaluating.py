@@ -134,6 +134,7 @@ def score(
         {
             "id": row.id,
             **{name: getattr(row, name) for name in ("img_path", "task", "answer_type", "question", "answer")},
+            "unanswerable": row.unanswerable,
             "prediction": prediction.answer,
             "error": prediction.error,
             **{name: values[place] for name, values in scores.samples.items()},

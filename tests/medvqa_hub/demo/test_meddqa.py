@@ -43,6 +43,9 @@ def test_images_become_text_drafts_questions_scores_and_a_picture(tmp_path, monk
         f"{ROWS} of {ROWS} table rows",
         "否(偏高): ",
         " is above ",
+        "the text of report0003.png, as restored:",
+        "refused: report",
+        "-> 无",
         "Table 5",
         "Table 6",
     ):
