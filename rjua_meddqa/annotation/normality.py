@@ -175,6 +175,8 @@ def _judge_by_numbers(result: str, reference: str, unit: str, unit_of_range: str
     sign, value, own_unit, _ = number
     if polarity(own_unit) in ("positive", "undecided"):
         return Judgement(UNDECIDED, f"a number that is called {own_unit}")
+    if value < 0 and all(entry.interval.low >= 0 for entry in entries):
+        return Judgement(UNDECIDED, "a dash before the result, where none is below 0")
     if own_unit and unit and not _same_scale(read_unit(own_unit), read_unit(unit)):
         return Judgement(UNDECIDED, f"units differ: {own_unit} and {unit}")
     own_unit = "" if polarity(own_unit) else own_unit

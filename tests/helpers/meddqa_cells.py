@@ -31,3 +31,13 @@ def read_cases(name: str) -> list[CellCase]:
     lines = (FOLDER / name).read_text(encoding="utf-8").splitlines()[1:]
     cells = [[cell.strip() for cell in line.split("|")] for line in lines]
     return [CellCase(*line[:5], VERDICTS[line[5]]) for line in cells]
+
+
+def read_second_cases() -> list[tuple[str, str, Judgement]]:
+    """(line, expected letter, judgement) of `second_reader.txt`; a `?`: abnormal, or undecided."""
+    found = []
+    for line in (FOLDER / "second_reader.txt").read_text(encoding="utf-8").splitlines()[1:]:
+        result, reference, unit, page, letter = (cell.strip() for cell in line.split(" | "))
+        values = [tuple(entry.split("=")) for entry in page.split(",") if entry]
+        found.append((line, letter, judge(result, reference, unit=unit, patient=patient_of(values))))
+    return found

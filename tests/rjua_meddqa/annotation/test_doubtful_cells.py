@@ -93,6 +93,7 @@ def test_a_range_of_those_who_are_not_well_makes_nothing_normal(result, referenc
         ("5.2×", "3.5-9.5", UNDECIDED),
         ("5.2", "3.5-9.5E", UNDECIDED),
         ("13", "11-14.5S", NORMAL),
+        ("-5.2", "3.5-9.5", UNDECIDED),
         ("5.2?", "3.5-9.5", UNDECIDED),
         ("5.2秒", "3.5-9.5", NORMAL),
         ("8个/HP", "0-5", HIGH),
