@@ -60,7 +60,7 @@ def read_fields(cells: Sequence[Cell]) -> list[tuple[str, str]]:
             if any(cell in lines for lines in beside.values()):
                 continue
             placed = [(_clean_key(cell.text), cell)] if cell in by_place else None
-            for key, piece in placed or _split(cell, _section_of(cell, fields)):
+            for key, piece in placed or _split(cell, _section_of(fields)):
                 if key is not None:
                     fields.append(Field(key, piece, list(beside.get(cell, ()))))
                     owners.update(dict.fromkeys((piece, *fields[-1].pieces), fields[-1]))
@@ -126,8 +126,8 @@ def _is_key_alone(cell: Cell) -> bool:
 def _lines_above_their_key(cells: Sequence[Cell]) -> dict[Cell, tuple[Cell, ...]]:
     """{key: lines of its value that stand higher than itself}, for keys in the middle beside a text of several lines.
 
-    From the line nearest to the key upwards, as long as lines are set close, begin at the same place, have nothing left
-    of them, and are nearer to this key than to the one above it.
+    From the line nearest to the key upwards, as long as lines are set close, begin at the same place, and are nearer to
+    this key than to the one above it.
     """
     keys = [cell for cell in cells if _is_key_alone(cell)]
     texts = [cell for cell in cells if _split(cell, None)[0][0] is None]
@@ -140,7 +140,7 @@ def _lines_above_their_key(cells: Sequence[Cell]) -> dict[Cell, tuple[Cell, ...]
         line = min(near, key=lambda text: (round(text.left / key.height), abs(text.y - key.y)))
         others = [other for other in keys if other.y < key.y and overlap(other, key) > 0]
         above = [line] if line.y < key.y and not in_row(line, key) else []
-        while (line := _line_above(line, texts, cells)) is not None and line.left > key.right - key.height:
+        while (line := _line_above(line, texts)) is not None and line.left > key.right - key.height:
             if any(abs(line.y - other.y) <= key.y - line.y for other in others):
                 break
             if not in_row(line, key):
@@ -149,21 +149,18 @@ def _lines_above_their_key(cells: Sequence[Cell]) -> dict[Cell, tuple[Cell, ...]
     return {key: lines for key, lines in found.items() if lines}
 
 
-def _line_above(line: Cell, texts: Sequence[Cell], cells: Sequence[Cell]) -> Cell | None:
+def _line_above(line: Cell, texts: Sequence[Cell]) -> Cell | None:
     """The line of the same text above `line`; the first line of a paragraph may be indented."""
     for text in sorted(texts, key=lambda text: -text.y):
         is_close = text.y < line.y and not in_row(text, line) and line.top - text.bottom < 0.9 * line.height
         if is_close and abs(text.left - line.left) < 2.5 * line.height:
-            is_first = not any(_is_left_of(other, text) and in_row(other, text, 0.7) for other in cells)
-            return text if is_first else None
+            return text
     return None
 
 
-def _section_of(cell: Cell, fields: list[Field]) -> Field | None:
-    """The section above, or left in the row, whose running text `cell` goes on with if it is no field itself."""
-    section = fields[-1] if fields and words.is_section(fields[-1].key) else None
-    is_left = section is not None and in_row(cell, section.cell) and cell.left <= section.cell.left
-    return None if is_left else section
+def _section_of(fields: list[Field]) -> Field | None:
+    """The section whose running text goes on with what is no field itself."""
+    return fields[-1] if fields and words.is_section(fields[-1].key) else None
 
 
 def _with_colons(cell: Cell) -> Cell:
@@ -211,10 +208,8 @@ def _key_before(cell: Cell, start: int, end: int, section: Field | None, is_late
     for offset in range(1, len(candidate) - 1):  # the longest known key at the end, after a value
         tail = candidate[offset:]
         is_inside_text = section is not None and not candidate[offset - 1].isspace()
-        if words.fold(tail) in words.known_keys() and not tail[0].isspace() and not is_inside_text:
+        if words.fold(tail) in words.known_keys() and not is_inside_text:
             return begin + offset, end
-    if is_later and words.is_known_key(candidate):
-        return begin, end
     if is_later:
         word = candidate.split()[-1]
         is_separate = len(word) < len(candidate) and len(word) >= 2
@@ -301,7 +296,7 @@ def _owner(piece: Cell, fields: list[Field], owners: dict[Cell, Field | None]) -
         over != owner_over.cell or words.is_section(owner_over.key) or _heads_a_column(over, owner_over)
     ):
         return owner_over
-    section = fields[-1] if fields and words.is_section(fields[-1].key) else None
+    section = _section_of(fields)
     if section is None:
         return None
     last = section.pieces[-1] if section.pieces else section.cell
