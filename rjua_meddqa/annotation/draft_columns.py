@@ -12,7 +12,6 @@ from rjua_meddqa.annotation.cells import Cell, is_arrow, overlap, part, rows, to
 from rjua_meddqa.annotation.draft_headerless import FEWEST_ROWS
 from rjua_meddqa.annotation.ranges import parse_number, parse_range
 
-_DATE = re.compile(r"\d{4}\s*[-/.年]?\s*\d{1,2}|\d{1,2}:\d{2}")
 # where a unit ends, or a number before a name
 _END_OF_CELL = re.compile(r"/(?:mL|ml|dL|dl|L|l|h|HP|LP)|%|(?<=\d)(?=[\u4e00-\u9fff])")
 _UNIT = r"(?:[×xX*]?10[\^*]\d{1,2})?[A-Za-zμ%/]+"
@@ -104,7 +103,7 @@ def _is_footer(text: str) -> bool:
     """Whether `text` begins with a report's field. `年龄：<40` is a range by age, 采样：2023-04-13 a field."""
     match = re.match(r"\s*([^:：]{2,10})[:：](.*)", text, re.DOTALL)
     if match and words.is_known_key(match[1]):
-        return bool(_DATE.search(match[2])) or not parse_range(match[2]).intervals
+        return not parse_range(match[2]).intervals
     if words.fold(text) in words.known_keys() - words.HEADER_WORDS.keys():
         return True
     return bool(words.BOILERPLATE.search(text)) or bool(re.match(r"\s*(?:备注|注|说明)\s*[:：]", text))

@@ -121,8 +121,8 @@ def _rows_of(group: Group) -> list[_Row]:
     anchors = list(printed)
     for run in _runs(group.of(words.RANGE), anchors):  # a range beside a name, without a result
         is_named = any(in_row(run[0], name) for name in group.of(words.ITEM))
-        # a cell's lines stand around its result or begin beside it; those that end there begin with another row's range
-        results = [anchor for anchor in anchors if _encloses(run, anchor) or in_row(run[0], anchor, 0.8)]
+        # a cell's lines begin beside its result; those that end there begin with another row's range
+        results = [anchor for anchor in anchors if in_row(run[0], anchor, 0.8)]
         if is_named and all(in_row(run[-1], result) and not in_row(run[0], result, 0.8) for result in results):
             anchors.append(run[0])
     table = [_Row(anchor, {}) for anchor in sorted(anchors, key=lambda anchor: anchor.y)]
@@ -202,10 +202,7 @@ def _numbering(names: list[str], group: Group) -> list[str]:
         return [""] * len(names)
     expected = Counter(int(match[1]) - row for row, match in enumerate(numbers) if match).most_common(1)
     offset = expected[0][0] if expected else 0
-    return [
-        match[0] if match and (int(match[1]) == row + offset or match[0][-1].isspace()) else ""
-        for row, match in enumerate(numbers)
-    ]
+    return [match[0] if match and int(match[1]) == row + offset else "" for row, match in enumerate(numbers)]
 
 
 def _unit_spelling(units: list[str]) -> dict[str, str]:

@@ -90,6 +90,18 @@ def test_signs_about_a_header_word():
     assert header_roles("[结果]") == header_roles("结果")
 
 
+def test_a_single_long_box_is_no_measure_of_tilt():
+    """Made up: taken for the page's tilt, one crooked line would move the far columns by a row."""
+    head = [(0, "项目"), (600, "结果"), (900, "参考值")]
+    table = [[(0, "尿酸"), (600, "4"), (900, "3-9")], [(0, "尿素"), (600, "5"), (900, "4-8")]]
+    crooked = box("检验科地址见背面", 0, 260)
+    points = tuple((x, y + 0.03 * x) for x, y in crooked.points)
+    assert rows([*lines([head, *table]), type(crooked)(points, crooked.text)]) == [
+        ("尿酸", "4", "3-9"),
+        ("尿素", "5", "4-8"),
+    ]
+
+
 def test_an_unknown_heading_ends_the_findings():
     """Made up: a heading that no list has, as far left as the first one."""
     form = [[(0, "检查所见：")], [(0, "膀胱壁光滑。")], [(0, "随访计划：")], [(0, "三个月后复查。")]]
