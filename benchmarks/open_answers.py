@@ -1,6 +1,6 @@
 """Labels and answers of the Indiana collection, checked without the code that made them: the figures of docs/cxr.md.
 
-    python benchmarks/open_answers.py ../shared/data/iu_cxr [--answer-from findings+impression] [--labels both]
+    python benchmarks/open_answers.py FOLDER [--answer-from findings+impression] [--labels both]
 
 Studies are split by a hash of their uid: rules were made from the 60% of `development` alone. The checker reads an
 answer's surface: it denies where it begins with "No," or says "no ..." or "not seen" of what it was asked for, and a
