@@ -58,6 +58,7 @@ class ChatReply:
         reasoning: a reasoning model's thoughts, apart from its answer.
         retry: whether the same request may well succeed later (a busy or restarting server).
         refused: whether the server did not take the request at all (status 400, 422, …).
+        denied: whether it may take no request at all now (status 401, 403, 404).
     """
 
     text: str | None
@@ -67,6 +68,7 @@ class ChatReply:
     reasoning: str | None = None
     retry: bool = False
     refused: bool = False
+    denied: bool = False
 
     def __post_init__(self) -> None:
         if (self.text is None) == (self.error is None):

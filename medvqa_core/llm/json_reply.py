@@ -10,13 +10,15 @@ from typing import Any
 
 from medvqa_core.errors import MedvqaError
 
-_DECODER = json.JSONDecoder(parse_constant=lambda name: None)  # NaN and Infinity are no answers
-_THOUGHTS = re.compile(r"<(think|thinking)>.*?</\1>", re.DOTALL | re.IGNORECASE)
+_OPENS = re.compile(r"<(think|thinking)>", re.IGNORECASE)
+_ENDS = {name: re.compile(rf"</{name}>", re.IGNORECASE) for name in ("think", "thinking")}
 _OPEN_THOUGHT = re.compile(r"<(?:think|thinking)>.*\Z", re.DOTALL | re.IGNORECASE)
 _REFUSAL = re.compile(
     r"\b(?:i(?:['’]m| am) (?:sorry|unable|not able)|i (?:can(?:no|['’])t|won['’]t|must decline)|as an ai\b)",
     re.IGNORECASE,
 )
+_BEGINS = re.compile(r'\{\s*(?:["}]|\Z)')  # a brace before anything else begins no object
+MOST_BROKEN = 1000  # objects of a reply that do not decode; each takes time in the length of the reply
 MAX_CHARACTERS = 200_000  # no reply that we ask for comes near; bounds the search in nonsense
 
 
@@ -24,10 +26,27 @@ class ReplyError(MedvqaError):
     """A reply that cannot be used; the message says what was wrong with it and quotes nothing of it."""
 
 
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object whose names differ: of a name that stands there twice nobody can say which value is meant."""
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found and found[name] != value:
+            raise ReplyError("a name stands twice in the JSON object, with different values")
+        found[name] = value
+    return found
+
+
+# NaN and Infinity are no answers
+_DECODER = json.JSONDecoder(parse_constant=lambda name: None, object_pairs_hook=_once)
+
+
 def split_reasoning(text: str) -> tuple[str | None, str]:
     """A reply's thoughts (`<think>…</think>`) and what is left. Thoughts that never end are all thoughts."""
-    thoughts = [match.group(0) for match in _THOUGHTS.finditer(text)]
-    rest = _THOUGHTS.sub("", text)
+    spans = _thoughts(text)
+    thoughts = [text[start:end] for start, end in spans]
+    rest = "".join(
+        text[end:start] for end, start in zip([0, *(e for _, e in spans)], [*(s for s, _ in spans), None], strict=True)
+    )
     still_open = _OPEN_THOUGHT.search(rest)
     if still_open:
         thoughts.append(still_open.group(0))
@@ -38,6 +57,20 @@ def split_reasoning(text: str) -> tuple[str | None, str]:
         thought, _, rest = re.split(r"(</think(?:ing)?>)", rest, maxsplit=1, flags=re.IGNORECASE)
         thoughts.append(thought)
     return "\n".join(thoughts) or None, rest.strip()
+
+
+def _thoughts(text: str) -> list[tuple[int, int]]:
+    """Where thoughts begin and end; each text is looked through once, whatever a reply repeats."""
+    spans, position, endless = [], 0, set()
+    while begin := _OPENS.search(text, position):
+        position, name = begin.end(), begin[1].lower()
+        end = _ENDS[name].search(text, position) if name not in endless else None
+        if end is None:
+            endless.add(name)
+        else:
+            position = end.end()
+            spans.append((begin.start(), position))
+    return spans
 
 
 def read_object(text: str) -> dict[str, Any]:
@@ -63,14 +96,18 @@ def read_object(text: str) -> dict[str, Any]:
 
 def _last_object(text: str) -> tuple[dict[str, Any] | None, int, bool]:
     """The last object that decodes, where it ends, and whether another one begins after it and never ends."""
-    found, position, is_cut = None, 0, False
-    while (start := text.find("{", position)) >= 0:
+    found, position, is_cut, last = None, 0, False, len(text.rstrip())
+    failed = 0
+    while begin := _BEGINS.search(text, position):
+        start = begin.start()
         try:
             value, position = _DECODER.raw_decode(text, start)
         except json.JSONDecodeError as error:
             # An object that runs to the end of the text is cut; a brace in prose fails right where it stands.
-            is_cut = is_cut or (_looks_like_object(text, start) and _reaches_end(text, error))
-            position = start + 1
+            is_cut = is_cut or (_looks_like_object(text, start) and _reaches_end(last, error))
+            position, failed = start + 1, failed + 1
+            if failed == MOST_BROKEN:
+                raise ReplyError(f"broken JSON objects, {failed} of them") from None
         except RecursionError:
             raise ReplyError("the JSON object is nested too deeply") from None
         else:
@@ -82,8 +119,8 @@ def _looks_like_object(text: str, start: int) -> bool:
     return re.match(r'\{\s*(?:"|\Z)', text[start : start + 64]) is not None
 
 
-def _reaches_end(text: str, error: json.JSONDecodeError) -> bool:
-    return error.pos >= len(text.rstrip()) or error.msg.startswith(("Unterminated string", "Invalid \\uXXXX"))
+def _reaches_end(last: int, error: json.JSONDecodeError) -> bool:
+    return error.pos >= last or error.msg.startswith(("Unterminated string", "Invalid \\uXXXX"))
 
 
 def read_text(found: dict[str, Any], name: str) -> str:

@@ -2,30 +2,34 @@
 
 What the server takes (a JSON schema, a seed) is probed once with a harmless request and recorded; what it refuses is
 not sent. Busy and broken answers are tried again with growing pauses, and a server that is gone is waited for; a
-request that the server refuses is that request's failure. Logs and errors hold statuses and lengths, never texts.
+request that the server refuses is that request's failure, unless it refuses plain ones too (it needs a token, or came
+back with another model): that ends the run. Logs and errors hold statuses and lengths, never texts.
 """
 
 import asyncio
-import base64
-import json
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import aiohttp
 
+from medvqa_core.attestation import Attestation
 from medvqa_core.errors import ConfigError, MedvqaError
-from medvqa_core.llm.chat import LENGTH, ChatReply, ChatRequest, Message, Usage
-from medvqa_core.llm.json_reply import split_reasoning
+from medvqa_core.llm.chat import ChatReply, ChatRequest, Message
+from medvqa_core.llm.completions import Dialect, parse_json, read_completion, reason_of, request_body
 from medvqa_core.llm.loopback import loopback_socket
 from medvqa_core.llm.slots import Slots
 
 BUSY = {408, 409, 425, 429, 500, 502, 503, 504, 529}
+DENIED = {401, 403, 404}  # of whoever asks, or of a model that is not there: seldom of one request
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0  # seconds
 TRIES = 6  # of one request that fails while the server answers others
 CONNECT_SECONDS, READ_SECONDS = 10.0, 600.0
+LONGEST_BODY = 64 << 20  # bytes of an answer, unpacked; no reply that we ask for comes near
+COMPLETIONS = "/chat/completions"
 _PROBE_SCHEMA = {
     "type": "object",
     "properties": {"number": {"type": "integer"}},
@@ -39,51 +43,56 @@ class ServerError(MedvqaError):
     """The server is gone, or takes no request of this kind; what was answered before is kept."""
 
 
-@dataclass(frozen=True)
-class Dialect:
-    """What one server takes beyond messages, model, max_tokens and temperature.
-
-    Attributes:
-        schema: `enforced`, `ignored` (taken without a word), or `refused` (not sent).
-        seed: whether `seed` is taken.
-    """
-
-    schema: str
-    seed: bool
-
-
-@dataclass
+@dataclass(eq=False)  # each is itself: pools keep them in sets
 class ChatServer:
     """A server at `endpoint` (`http://127.0.0.1:8000/v1`); use it within `async with`.
 
     Args:
-        model: name as the server knows it; None takes the only one it lists.
+        model: name as the server knows it; without one, the only one that it lists.
         slots: most requests at once; adapts below that.
         wait: seconds that a server which stopped answering is waited for.
         loopback_only: refuse to connect to anything but this machine, whatever a name resolves to.
+        attestation: names the machine, where it is another one and the texts are credentialed; carried along only.
 
     Raises:
-        ConfigError: the address is none, or the server has no such model.
-        ServerError: it cannot be reached for `wait` seconds, or refuses plain requests.
+        ConfigError: the address is none, or no model is named where the server does not list exactly one.
+        GovernanceError: `loopback_only`, and the address is another machine's.
+        ServerError: it cannot be reached for `wait` seconds, or refuses plain requests (a model that it does not have).
     """
 
     endpoint: str
-    model: str | None = None
+    model: str = ""
     slots: int = 64
     wait: float = 600.0
     loopback_only: bool = True
-    api_key: str | None = field(default=None, repr=False)
+    attestation: Attestation | None = None
     dialect: Dialect | None = None
     description: dict[str, Any] = field(default_factory=dict)
+    kind: ClassVar[str] = "server"
+
+    @property
+    def revision(self) -> str:
+        """Who serves the model, and whether a schema is enforced. The server has to be met before."""
+        return f"{self.description['served_by']}, schema {self.description['schema']}"
+
+    @property
+    def in_flight(self) -> int:
+        """Groups under way: enough that one which takes long keeps no slot of the server empty."""
+        return 4 * self.slots
+
+    @asynccontextmanager
+    async def seat(self) -> AsyncIterator["ChatServer"]:
+        """A slot of the server, for requests one after another."""
+        async with self.free.one():
+            yield self
 
     async def __aenter__(self) -> "ChatServer":
         if not self.endpoint.startswith(("http://", "https://")):
             raise ConfigError(f"server {self.endpoint!r}: an address is needed, such as http://127.0.0.1:8000/v1")
         # trust_env stays off: proxy variables would carry even loopback traffic to another machine
         connector = aiohttp.TCPConnector(limit=0, socket_factory=loopback_socket if self.loopback_only else None)
-        headers = {"Authorization": f"Bearer {self.api_key}"} if self.api_key else {}
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=READ_SECONDS)
-        self._session = aiohttp.ClientSession(connector=connector, headers=headers, timeout=timeout, trust_env=False)
+        self._session = aiohttp.ClientSession(connector=connector, timeout=timeout, trust_env=False)
         self.free = Slots(self.slots)
         self._last_sign_of_life = time.monotonic()
         try:
@@ -107,23 +116,40 @@ class ChatServer:
         asyncio.run(open_and_close())
 
     async def chat(self, request: ChatRequest) -> ChatReply:
-        """One reply; holds no slot itself, so that whoever asks several times in a row keeps one (`free.one()`).
+        """One reply; holds no slot itself, so that whoever asks several times in a row keeps one (`seat`).
 
         Raises:
-            ServerError: the server is gone for longer than `wait`.
+            ServerError: the server is gone for longer than `wait`, or refuses everybody (status 401, 403, 404).
         """
         assert self.dialect is not None, "use the server within `async with`"
-        pause, tries, started = FIRST_PAUSE, 0, time.monotonic()
+        return await self.ask(COMPLETIONS, request_body(request, self.model, self.dialect), read_completion)
+
+    async def ask(self, path: str, body: Mapping[str, Any], read: Callable[[Any], ChatReply]) -> ChatReply:
+        """What `read` makes of the server's answer to `body`, sent to `path`; waits and ends as `chat` does."""
+        reply = await self._ask(path, body, read)
+        if reply.denied:
+            plain = await self._ask(COMPLETIONS, self._plain_body(), read_completion)
+            if plain.denied:
+                raise ServerError(
+                    f"{self.endpoint} refuses a plain request too, {plain.error}; everything answered before is kept: "
+                    f"see that it serves {self.model!r} and asks for no token, and run the same command"
+                )
+        return reply
+
+    async def _ask(self, path: str, body: Mapping[str, Any], read: Callable[[Any], ChatReply]) -> ChatReply:
+        pause, tries, failing_since = FIRST_PAUSE, 0, None
         while True:
-            reply = await self._post(self._body(request, self.dialect))
+            reply = await self._post(path, body, read)
             tries += 1
             self.free.report(busy=reply.retry)
+            now = time.monotonic()
             if not reply.retry:
-                self._last_sign_of_life = time.monotonic()
+                self._last_sign_of_life = now
                 return reply
-            if tries >= TRIES and self._last_sign_of_life > started:  # it answers others: this request breaks it
+            failing_since = failing_since or now  # a server that nobody asked before was not silent
+            if tries >= TRIES and self._last_sign_of_life > failing_since:  # it answers others: this one breaks it
                 return replace(reply, error=f"{reply.error}, {tries} times while others were answered", retry=False)
-            silent = time.monotonic() - self._last_sign_of_life
+            silent = now - max(self._last_sign_of_life, failing_since)
             if silent > self.wait:
                 raise ServerError(
                     f"{self.endpoint} has answered nothing for {silent:.0f} s ({reply.error}); everything answered "
@@ -132,13 +158,22 @@ class ChatServer:
             await asyncio.sleep(pause * random.uniform(0.5, 1.0))
             pause = min(2 * pause, LONGEST_PAUSE)
 
+    async def is_there(self) -> bool:
+        """Whether the server answers a harmless request now."""
+        reply = await self._post(COMPLETIONS, self._plain_body(), read_completion)
+        return not reply.retry and not reply.refused
+
+    def _plain_body(self) -> dict[str, Any]:
+        assert self.dialect is not None, "meet the server first"
+        return request_body(_PROBE, self.model, self.dialect)
+
     async def _meet(self) -> None:
         """Find the model and the dialect; wait for a server that is still loading."""
-        if self.model is None:
+        if not self.model:
             self.model = await self._only_model()
         for dialect in (Dialect("enforced", True), Dialect("refused", True), Dialect("refused", False)):
             self.dialect = dialect
-            reply = await self.chat(_PROBE)
+            reply = await self._ask(COMPLETIONS, self._plain_body(), read_completion)
             if not reply.refused:  # whatever the model said to it
                 if dialect.schema != "refused" and not _has_number(reply.text):
                     self.dialect = replace(dialect, schema="ignored")
@@ -146,55 +181,43 @@ class ChatServer:
         else:
             raise ServerError(f"{self.endpoint} refuses a plain request: {reply.error}; check --model and its log")
         self.description |= {"model": self.model, "schema": self.dialect.schema, "seed": self.dialect.seed}
-        status, body = await self._get("/models")
-        listed = body.get("data") if isinstance(body, dict) and status == 200 else None
-        owners = {str(item.get("owned_by")) for item in listed or [] if isinstance(item, dict) and item.get("owned_by")}
+        status, body = await self._get("/models", patient=False)  # some servers fail at it and answer all the same
+        owners = {str(item.get("owned_by")) for item in _listed(body) if status == 200 and item.get("owned_by")}
         self.description["served_by"] = ", ".join(sorted(owners)) or "unknown server"
 
     async def _only_model(self) -> str:
         status, body = await self._get("/models")
-        names = [item.get("id") for item in body.get("data", [])] if isinstance(body, dict) else []
+        names = [item.get("id") for item in _listed(body)]
         if len(names) != 1:
             listed = ", ".join(map(str, names)) or f"none (status {status})"
             raise ConfigError(f"{self.endpoint} lists these models: {listed}; name one with --model")
         return str(names[0])
 
-    async def _get(self, path: str) -> tuple[int, Any]:
+    async def _get(self, path: str, patient: bool = True) -> tuple[int, Any]:
+        """Status and body; a busy server is waited for, unless a failure is an answer too."""
         deadline, pause = time.monotonic() + self.wait, FIRST_PAUSE
         while True:
             try:
                 async with self._session.get(self.endpoint.rstrip("/") + path, allow_redirects=False) as response:
-                    if response.status not in BUSY:
-                        return response.status, _parse(await response.read())
+                    if response.status not in BUSY or not patient:
+                        return response.status, parse_json(await _read(response))
                     problem = f"status {response.status}"
             except aiohttp.InvalidURL:
                 raise ConfigError(f"server {self.endpoint!r} is no address; such as http://127.0.0.1:8000/v1") from None
             except (aiohttp.ClientError, TimeoutError, ConnectionError) as error:
                 problem = type(error).__name__
+                if not patient:
+                    return 0, None
             if time.monotonic() > deadline:
                 raise ServerError(f"{self.endpoint} cannot be reached ({problem}); start the server, or see --wait")
             await asyncio.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
 
-    def _body(self, request: ChatRequest, dialect: Dialect) -> dict[str, Any]:
-        body: dict[str, Any] = {
-            "model": self.model,
-            "messages": [_message(message) for message in request.messages],
-            "max_tokens": request.max_tokens,
-            "temperature": request.temperature,
-        }
-        if dialect.seed:
-            body["seed"] = request.seed
-        if request.schema is not None and dialect.schema != "refused":
-            schema = {"name": "reply", "schema": dict(request.schema), "strict": True}
-            body["response_format"] = {"type": "json_schema", "json_schema": schema}
-        return body
-
-    async def _post(self, body: Mapping[str, Any]) -> ChatReply:
-        address = self.endpoint.rstrip("/") + "/chat/completions"
+    async def _post(self, path: str, body: Mapping[str, Any], read: Callable[[Any], ChatReply]) -> ChatReply:
+        address = self.endpoint.rstrip("/") + path
         try:
             async with self._session.post(address, json=body, allow_redirects=False) as response:
-                content = await response.read()
+                content = await _read(response)
                 status = response.status
         except aiohttp.InvalidURL:
             raise ConfigError(f"server {self.endpoint!r} is no address; such as http://127.0.0.1:8000/v1") from None
@@ -203,70 +226,31 @@ class ChatServer:
         if status in BUSY:
             return ChatReply(None, f"status {status}", retry=True)
         if status != 200:
-            reason = _reason(_parse(content))
-            return ChatReply(None, f"refused with status {status}: {reason}", refused=True)
-        return read_completion(_parse(content))
+            reason = reason_of(parse_json(content))
+            return ChatReply(None, f"refused with status {status}: {reason}", refused=True, denied=status in DENIED)
+        if content is None:
+            return ChatReply(None, f"an answer of more than {LONGEST_BODY:,} bytes")
+        return read(parse_json(content))
 
 
-def read_completion(body: Any) -> ChatReply:
-    """A `chat.completion` object as a reply; what is cut by the token limit is an error named so."""
-    try:
-        choice = body["choices"][0]
-        message = choice["message"]
-        content = message.get("content")
-        finish = choice.get("finish_reason")
-    except (TypeError, KeyError, IndexError, AttributeError):
-        return ChatReply(None, "the server's reply is no chat completion")
-    usage = _usage(body.get("usage"))
-    thoughts = message.get("reasoning_content") or message.get("reasoning")
-    if not isinstance(content, str) or not content.strip():
-        why = "cut by the token limit within its thoughts" if finish == LENGTH else "empty reply"
-        return ChatReply(None, why, finish, usage, thoughts)
-    inner, text = split_reasoning(content)
-    if finish == LENGTH:
-        return ChatReply(
-            None, f"finish_reason=length: cut after {usage.completion or 'its last'} tokens", finish, usage
-        )
-    if not text:
-        return ChatReply(None, "nothing but thoughts", finish, usage, thoughts or inner)
-    return ChatReply(text, None, finish, usage, thoughts or inner)
+async def _read(response: aiohttp.ClientResponse) -> bytes | None:
+    """The body; None where it is longer than anything we ask for: it is not read to its end."""
+    parts, size = [], 0
+    async for part in response.content.iter_chunked(1 << 20):
+        parts.append(part)
+        size += len(part)
+        if size > LONGEST_BODY:
+            response.close()
+            return None
+    return b"".join(parts)
 
 
-def _message(message: Message) -> dict[str, Any]:
-    if not message.images:
-        return {"role": message.role, "content": message.text}
-    parts: list[dict[str, Any]] = []
-    for image in message.images:
-        data = base64.b64encode(image.data).decode("ascii")
-        parts.append({"type": "image_url", "image_url": {"url": f"data:{image.media_type};base64,{data}"}})
-    return {"role": message.role, "content": [*parts, {"type": "text", "text": message.text}]}
-
-
-def _usage(usage: Any) -> Usage:
-    if not isinstance(usage, dict):
-        return Usage()
-    details = usage.get("prompt_tokens_details")
-    cached = details.get("cached_tokens") if isinstance(details, dict) else None
-    counts = (usage.get("prompt_tokens"), cached, usage.get("completion_tokens"))
-    return Usage(*(count if isinstance(count, int) else None for count in counts))
-
-
-def _parse(content: bytes) -> Any:
-    try:
-        return json.loads(content)
-    except (ValueError, RecursionError):
-        return None
-
-
-def _reason(body: Any) -> str:
-    """What a server says of a refusal, if it is short: a long message may quote the request."""
-    error = body.get("error", body.get("detail")) if isinstance(body, dict) else None
-    message = error.get("message") if isinstance(error, dict) else error
-    if isinstance(message, str) and message and len(message) <= 200:
-        return message
-    return "no reason given" if not message else "a long reason; see the server's log"
+def _listed(body: Any) -> list[dict[str, Any]]:
+    """The entries of a list of models; none where it is no such list."""
+    data = body.get("data") if isinstance(body, dict) else None
+    return [item for item in data if isinstance(item, dict)] if isinstance(data, list) else []
 
 
 def _has_number(text: str | None) -> bool:
-    found = _parse((text or "").encode())
+    found = parse_json((text or "").encode())
     return isinstance(found, dict) and isinstance(found.get("number"), int)

@@ -24,6 +24,8 @@ class ChatServerDouble:
     Attributes:
         requests: bodies of all chat requests, in the order of arrival.
         most_at_once: the most requests that were under way together.
+        decide: answers bodies to `/v1/systemone`; None: the server has no typed decisions.
+        decisions: their bodies, in the order of arrival.
     """
 
     reply: Callable[[dict[str, Any]], Any]
@@ -31,6 +33,8 @@ class ChatServerDouble:
     models: tuple[str, ...] = ("tiny",)
     requests: list[dict[str, Any]] = field(default_factory=list)
     most_at_once: int = 0
+    decide: Callable[[dict[str, Any]], Any] | None = None
+    decisions: list[dict[str, Any]] = field(default_factory=list)
     _under_way: int = 0
 
     def __enter__(self) -> "ChatServerDouble":
@@ -54,6 +58,8 @@ class ChatServerDouble:
         app = web.Application(client_max_size=64 * 2**20)
         app.router.add_post("/v1/chat/completions", self._chat)
         app.router.add_get("/v1/models", self._models)
+        if self.decide is not None:
+            app.router.add_post("/v1/systemone", self._systemone)
         runner = web.AppRunner(app)
         self._loop.run_until_complete(runner.setup())
         site = web.TCPSite(runner, "127.0.0.1", 0)
@@ -68,6 +74,10 @@ class ChatServerDouble:
         return web.json_response(
             {"object": "list", "data": [{"id": name, "owned_by": "double"} for name in self.models]}
         )
+
+    async def _systemone(self, request: web.Request) -> web.Response:
+        self.decisions.append(json.loads(await request.read()))
+        return web.json_response(self.decide(self.decisions[-1]))
 
     async def _chat(self, request: web.Request) -> web.Response:
         body = json.loads(await request.read())

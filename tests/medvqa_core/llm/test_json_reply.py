@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from medvqa_core.llm import json_reply
 from medvqa_core.llm.json_reply import ReplyError, read_object, read_text, split_reasoning
 
 ANSWER = {"question": "Is Edema observed?", "answer": "No edema is seen."}
@@ -87,3 +88,28 @@ def test_any_text_is_read_or_refused(text):
         assert isinstance(read_object(text), dict)
     except ReplyError as error:
         assert str(error)
+
+
+@pytest.mark.parametrize("text", ['{"answer": "yes", "answer": "no"}', '{"a": {"n": 1, "n": 2}, "answer": "yes"}'])
+def test_a_name_with_two_values_is_no_answer(text):
+    with pytest.raises(ReplyError, match="stands twice"):
+        read_object(text)
+    assert read_object('{"answer": "yes", "answer": "yes"}') == {"answer": "yes"}
+
+
+@pytest.mark.parametrize("unit", ["{", '{"', '{"a":1 ', "<think>", "<thinking><think>"])
+def test_repeated_beginnings_are_given_up_after_one_look_not_after_one_each(unit, monkeypatch):
+    """Each look costs the length of the reply: 190,000 of them froze a run for half a minute."""
+    looks = []
+    decode = json_reply._DECODER.raw_decode
+    monkeypatch.setattr(json_reply._DECODER, "raw_decode", lambda *at: (looks.append(at), decode(*at))[1])
+    with pytest.raises(ReplyError):
+        read_object(unit * (190_000 // len(unit)))
+    assert len(looks) <= json_reply.MOST_BROKEN
+
+
+def test_thoughts_are_told_apart_whatever_their_names():
+    assert split_reasoning("<think>a<thinking>b</think>c<THINKING>d</thinking>e") == (
+        "<think>a<thinking>b</think>\n<THINKING>d</thinking>", "ce",
+    )  # fmt: skip
+    assert split_reasoning("x<think>a<thinking>b</thinking>c") == ("<thinking>b</thinking>\n<think>ac", "x")

@@ -108,6 +108,30 @@ def test_a_request_that_the_server_refuses_is_that_request_s_failure():
     assert good.text == "fine"
 
 
+@pytest.mark.parametrize("status", [401, 403, 404])
+def test_a_server_that_refuses_everybody_ends_in_one_line_and_one_refused_request_fails_alone(status):
+    def denies(body):
+        if body["messages"][-1]["content"] == "u":
+            return status, {"error": {"message": "The model `tiny` does not exist."}}
+        return obedient(body)
+
+    other = ChatRequest((Message("user", "other"),))
+    with ChatServerDouble(denies) as double:
+        _, (denied, good) = ask(double, REQUEST, other)
+        assert denied.error == f"refused with status {status}: The model `tiny` does not exist." and good.text == "fine"
+
+        def restarted(body):
+            met = len(double.requests) == before + 1
+            return obedient(body) if met else (status, {"detail": "no"})
+
+        before, double.reply = len(double.requests), restarted
+        with pytest.raises(
+            ServerError, match=f"a plain request too, refused with status {status}: no; everything .* kept"
+        ):
+            ask(double, other, wait=60)
+        assert len(double.requests) == before + 3, "nothing is asked again and again"
+
+
 def test_one_request_that_breaks_a_server_which_answers_others_fails_alone():
     async def run(double):
         async with ChatServer(double.endpoint, wait=60) as server:
@@ -222,3 +246,39 @@ def test_slots_halve_when_busy_recover_slowly_and_are_served_in_order():
         assert slots.held == 0
 
     asyncio.run(run())
+
+
+def test_a_server_that_fails_to_list_its_models_is_used_all_the_same(monkeypatch):
+    """`transformers serve` does where there is no cache of the Hub."""
+    from aiohttp import web
+
+    async def fails(_, __):
+        return web.json_response({}, status=500)
+
+    monkeypatch.setattr(ChatServerDouble, "_models", fails)
+    with ChatServerDouble(obedient) as double:
+        server, (reply,) = ask(double, REQUEST, model="tiny")
+    assert reply.text == "fine" and server.description["served_by"] == "unknown server"
+
+
+def test_a_body_beyond_the_bound_is_not_read_to_its_end(monkeypatch):
+    monkeypatch.setattr(servers, "LONGEST_BODY", 10_000)
+    with ChatServerDouble(lambda body: completion("x" * (5 if is_probe(body) else 20_000))) as double:
+        _, (reply,) = ask(double, REQUEST)
+    assert reply.text is None and reply.error == "an answer of more than 10,000 bytes"
+
+
+@pytest.mark.parametrize("content, reason", [("bad \ud800", "half characters"), ("x" * 200_001, "at most 200000")])
+def test_what_no_file_can_hold_and_endless_texts_are_no_replies(content, reason):
+    reply = read_completion(completion(content))
+    assert reply.text is None and reason in reply.error
+
+
+@pytest.mark.parametrize("listed", [None, 5, ["tiny"], [{"id": "a"}, {"id": "b"}]])
+def test_a_list_of_models_that_is_none_asks_for_the_name(listed, monkeypatch):
+    async def answer(self, path, patient=True):
+        return 200, {"data": listed}
+
+    monkeypatch.setattr(ChatServer, "_get", answer)
+    with pytest.raises(ConfigError, match="name one with --model"):
+        ChatServer("http://127.0.0.1:1/v1").meet()

@@ -1,0 +1,116 @@
+"""Batch files: requests to a language model that some other machine answers, and its results.
+
+The format that vLLM's `run-batch` and hosted batch services read and write: a line
+`{"custom_id", "method": "POST", "url": "/v1/chat/completions", "body"}` a request, and a line
+`{"custom_id", "response": {"status_code", "body"}, "error"}` a result, in any order.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from medvqa_core.errors import InputError
+from medvqa_core.files import writing
+from medvqa_core.llm.chat import ChatReply, ChatRequest
+from medvqa_core.llm.server import BUSY, DENIED, Dialect, read_completion, request_body
+
+PLAIN = Dialect("enforced", True)  # what is asked for; whether the machine keeps to it shows in the replies
+
+
+@dataclass(frozen=True)
+class Result:
+    """A line of results.
+
+    Attributes:
+        custom_id: of the request; None where the line cannot be read.
+        reply: what came back; None where nothing did and the request is to be sent again.
+    """
+
+    line: int
+    custom_id: str | None
+    reply: ChatReply | None
+
+
+class BatchWriter:
+    """Batch files of so many requests each, made in a folder as they are needed; use within `with`.
+
+    Args:
+        private: give the files mode 0600, and say in their names that they are credentialed.
+        most: requests of a file; hosted services take 50,000.
+
+    Raises:
+        OutputError: a file cannot be written.
+    """
+
+    def __init__(self, folder: Path, private: bool, most: int) -> None:
+        self._folder, self._private, self._most = folder, private, most
+        self._file: IO[bytes] | None = None
+        self._lines = self.files = 0
+
+    def __enter__(self) -> "BatchWriter":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._file is not None:
+            with writing(self._folder):
+                self._file.close()
+
+    def write(self, custom_id: str, request: ChatRequest, model: str) -> None:
+        """Append a request."""
+        if self._file is None or self._lines == self._most:
+            self.__exit__()
+            self.files, self._lines = self.files + 1, 0
+            path = self._folder / f"{'CREDENTIALED-' if self._private else ''}batch-{self.files:04d}.jsonl"
+            with writing(path):
+                self._file = open(path, "wb")  # noqa: SIM115 - closed by __exit__ or the next file
+                if self._private:
+                    path.chmod(0o600)
+        with writing(self._folder):
+            self._file.write(request_line(custom_id, request, model))
+        self._lines += 1
+
+
+def request_line(custom_id: str, request: ChatRequest, model: str) -> bytes:
+    """One request, with its newline."""
+    body = request_body(request, model, PLAIN)
+    line = {"custom_id": custom_id, "method": "POST", "url": "/v1/chat/completions", "body": body}
+    return json.dumps(line, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n"
+
+
+def read_results(path: Path) -> Iterator[Result]:
+    """The results in a file, one after another; a line that is cut or no result has no `custom_id`.
+
+    Raises:
+        InputError: the file cannot be read.
+    """
+    try:
+        with open(path, "rb") as file:
+            for number, line in enumerate(file, start=1):
+                if line.strip():
+                    yield _read(number, line)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror or error}); check the path") from None
+
+
+def _read(number: int, line: bytes) -> Result:
+    try:
+        found = json.loads(line)
+        custom_id, response = found["custom_id"], found.get("response")
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return Result(number, None, None)
+    if not isinstance(custom_id, str):
+        return Result(number, None, None)
+    return Result(number, custom_id, _reply(response, found.get("error")))
+
+
+def _reply(response: Any, error: Any) -> ChatReply | None:
+    if error or not isinstance(response, dict):
+        return None
+    status = response.get("status_code", 200)
+    if status in BUSY | DENIED or not isinstance(status, int):
+        return None
+    if status != 200:
+        return ChatReply(None, f"refused with status {status}", refused=True)
+    return read_completion(response.get("body"))

@@ -1,0 +1,120 @@
+"""What is sent to `/chat/completions` and what is read from its answers, in the dialects of the servers there are."""
+
+import base64
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from medvqa_core.llm.chat import LENGTH, ChatReply, ChatRequest, Message, Usage
+from medvqa_core.llm.json_reply import MAX_CHARACTERS, split_reasoning
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """What one server takes beyond messages, model, max_tokens and temperature.
+
+    Attributes:
+        schema: `enforced`, `ignored` (taken without a word), or `refused` (not sent).
+        seed: whether `seed` is taken.
+    """
+
+    schema: str
+    seed: bool
+
+
+def request_body(request: ChatRequest, model: str, dialect: Dialect) -> dict[str, Any]:
+    """The body of a POST to `/chat/completions`, in what `dialect` takes."""
+    body: dict[str, Any] = {
+        "model": model,
+        "messages": [_message(message) for message in request.messages],
+        "max_tokens": request.max_tokens,
+        "temperature": request.temperature,
+    }
+    if dialect.seed:
+        body["seed"] = request.seed
+    if request.schema is not None and dialect.schema != "refused":
+        schema = {"name": "reply", "schema": dict(request.schema), "strict": True}
+        body["response_format"] = {"type": "json_schema", "json_schema": schema}
+    return body
+
+
+def read_completion(body: Any) -> ChatReply:
+    """A `chat.completion` object as a reply; what is cut by the token limit is an error named so."""
+    try:
+        choice = body["choices"][0]
+        message = choice["message"]
+        content = message.get("content")
+        finish = choice.get("finish_reason")
+    except (TypeError, KeyError, IndexError, AttributeError):
+        return ChatReply(None, "the server's reply is no chat completion")
+    usage = _usage(body.get("usage"))
+    thoughts = message.get("reasoning_content") or message.get("reasoning")
+    return as_reply(content, finish, usage, thoughts)
+
+
+def as_reply(content: Any, finish: str | None, usage: Usage, thoughts: str | None = None) -> ChatReply:
+    """What a model wrote as a reply: its thoughts apart, and an error where it was cut or wrote nothing.
+
+    Args:
+        finish: why it ended; LENGTH where the token limit cut it.
+        thoughts: where the server kept them apart already.
+    """
+    if not isinstance(content, str) or not content.strip():
+        why = "cut by the token limit within its thoughts" if finish == LENGTH else "empty reply"
+        return ChatReply(None, why, finish, usage, thoughts)
+    if len(content) > MAX_CHARACTERS:
+        return ChatReply(
+            None, f"a reply of {len(content)} characters; at most {MAX_CHARACTERS} are read", finish, usage
+        )
+    if not is_unicode(content):
+        return ChatReply(None, "a reply with half characters: no text", finish, usage)
+    thoughts = thoughts if isinstance(thoughts, str) and is_unicode(thoughts) else None
+    inner, text = split_reasoning(content)
+    if finish == LENGTH:
+        return ChatReply(
+            None, f"finish_reason=length: cut after {usage.completion or 'its last'} tokens", finish, usage
+        )
+    if not text:
+        return ChatReply(None, "nothing but thoughts", finish, usage, thoughts or inner)
+    return ChatReply(text, None, finish, usage, thoughts or inner)
+
+
+def is_unicode(text: str) -> bool:
+    """Whether a text can be written: JSON may name half of a character (`\\ud800`), files cannot hold it."""
+    return not any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def _message(message: Message) -> dict[str, Any]:
+    if not message.images:
+        return {"role": message.role, "content": message.text}
+    parts: list[dict[str, Any]] = []
+    for image in message.images:
+        data = base64.b64encode(image.data).decode("ascii")
+        parts.append({"type": "image_url", "image_url": {"url": f"data:{image.media_type};base64,{data}"}})
+    return {"role": message.role, "content": [*parts, {"type": "text", "text": message.text}]}
+
+
+def _usage(usage: Any) -> Usage:
+    if not isinstance(usage, dict):
+        return Usage()
+    details = usage.get("prompt_tokens_details")
+    cached = details.get("cached_tokens") if isinstance(details, dict) else None
+    counts = (usage.get("prompt_tokens"), cached, usage.get("completion_tokens"))
+    return Usage(*(count if isinstance(count, int) else None for count in counts))
+
+
+def parse_json(content: bytes | None) -> Any:
+    """What a body holds; None where it is no JSON, or there is none."""
+    try:
+        return json.loads(content or b"")
+    except (ValueError, RecursionError):
+        return None
+
+
+def reason_of(body: Any) -> str:
+    """What a server says of a refusal, if it is short: a long message may quote the request."""
+    error = body.get("error", body.get("detail")) if isinstance(body, dict) else None
+    message = error.get("message") if isinstance(error, dict) else error
+    if isinstance(message, str) and message and len(message) <= 200:
+        return message
+    return "no reason given" if not message else "a long reason; see the server's log"

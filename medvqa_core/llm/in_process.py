@@ -1,0 +1,267 @@
+"""A language model in this process, behind the same interface as a server: `--engine transformers:FOLDER_OR_ID`.
+
+Requests that wait are answered together. A text model on a GPU runs them by transformers' continuous batching, which
+reads what requests share once; else they are padded in batches of like length: on a CPU that was faster
+(benchmarks/llm_gpu.py), and image-text models have nothing else. Greedy replies are the same one at a time and
+together, up to rounding; requests with a temperature are generated alone, so that their seed alone decides.
+"""
+
+import asyncio
+import io
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from medvqa_core.attestation import Attestation
+from medvqa_core.errors import ConfigError
+from medvqa_core.llm.chat import LENGTH, STOP, ChatReply, ChatRequest, Image, Message, Usage
+from medvqa_core.llm.completions import as_reply
+from medvqa_core.llm.loading import LoadedModel, load_model
+from medvqa_core.llm.slots import Slots
+
+GATHER_SECONDS = 0.005  # how long a batch waits for requests that are on their way
+BATCHES = 4  # of the slots: replies of like length end together, and the next batch is full
+
+
+@dataclass
+class _Job:
+    """A request that waits, as the model reads it."""
+
+    request: ChatRequest
+    text: str
+    ids: list[int]  # of the text alone; what images add is known when they are read
+    images: tuple[Image, ...]
+    reply: asyncio.Future[ChatReply]
+
+
+@dataclass
+class InProcessModel:
+    """A ChatModel over a loaded one.
+
+    Args:
+        slots: requests at once.
+        continuous: None for the way that the module's docstring says.
+    """
+
+    loaded: LoadedModel
+    slots: int = 64
+    continuous: bool | None = None
+    kind: ClassVar[str] = "transformers"
+    endpoint: ClassVar[None] = None
+    attestation: ClassVar[Attestation | None] = None
+    _waiting: list[_Job] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        on_one_gpu = self.loaded.model.device.type == "cuda" and len(_devices(self.loaded.model)) == 1
+        if self.continuous is None:
+            self.continuous = on_one_gpu and not self.loaded.takes_images
+        self.model, self.revision = self.loaded.name, self.loaded.revision
+        self.batch = self.slots if self.continuous else max(1, self.slots // BATCHES)
+        way = "continuous" if self.continuous else "by length"
+        self.description = {"model": self.model, "schema": "ignored", "batching": way, **self.loaded.description}
+
+    @property
+    def in_flight(self) -> int:
+        """Groups under way: enough that one which takes long keeps no slot empty."""
+        return 4 * self.slots
+
+    @asynccontextmanager
+    async def seat(self) -> AsyncIterator["InProcessModel"]:
+        """A slot, for requests one after another."""
+        async with self._free.one():
+            yield self
+
+    async def __aenter__(self) -> "InProcessModel":
+        self._free, self._arrived = Slots(self.slots), asyncio.Event()
+        self._waiting.clear()
+        self._together = None
+        if self.continuous:
+            from medvqa_core.llm.continuous import ContinuousBatching
+
+            self._together = ContinuousBatching(self.loaded)
+        self._worker = asyncio.ensure_future(self._work())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._worker.cancel()
+        await asyncio.gather(self._worker, return_exceptions=True)
+        if self._together is not None:
+            await asyncio.to_thread(self._together.close)
+
+    async def chat(self, request: ChatRequest) -> ChatReply:
+        """One reply.
+
+        Raises:
+            ConfigError: the request has images and the model takes none.
+            MedvqaError: the model stopped working.
+        """
+        images = tuple(image for message in request.messages for image in message.images)
+        if images and not self.loaded.takes_images:
+            raise ConfigError(f"model {self.model!r} takes no images; an image-text model is needed")
+        text = self._render(request.messages)
+        job = _Job(request, text, self._tokens(text), images, asyncio.get_running_loop().create_future())
+        if refusal := self._refuse_long(len(job.ids), request):
+            return refusal
+        if self._together is not None and request.temperature == 0:
+            tokens = await self._together.generate(job.ids, request.max_tokens)
+            return tokens if isinstance(tokens, ChatReply) else self._read(tokens, len(job.ids), request)
+        if self._worker.done():
+            self._worker.result()  # raises what stopped it
+        self._waiting.append(job)
+        self._arrived.set()
+        return await job.reply
+
+    def count_tokens(self, request: ChatRequest) -> int:
+        """Tokens of the texts that a request makes the model read."""
+        return len(self._tokens(self._render(request.messages)))
+
+    async def _work(self) -> None:
+        """Answer what waits, a batch at a time, for as long as the model is open."""
+        try:
+            while True:
+                await self._arrived.wait()
+                await asyncio.sleep(GATHER_SECONDS)
+                batch = self._next_batch()
+                replies = await asyncio.to_thread(self._answer, batch)
+                for job, reply in zip(batch, replies, strict=True):
+                    if not job.reply.done():
+                        job.reply.set_result(reply)
+        except Exception as error:
+            for job in [*batch, *self._waiting]:
+                if not job.reply.done():
+                    job.reply.set_exception(error)
+            raise
+
+    def _next_batch(self) -> list[_Job]:
+        """Of those that wait, the one that waits longest and the nearest to it in length; a sampled one alone."""
+        first = self._waiting[0]
+        if first.request.temperature > 0:
+            batch = [first]
+        else:
+            alike = [
+                job for job in self._waiting if job.request.temperature == 0 and len(job.images) == len(first.images)
+            ]
+            nearest = sorted(alike, key=lambda job: abs(len(job.ids) - len(first.ids)))[: self.batch]
+            batch = sorted(nearest, key=lambda job: len(job.ids))
+        chosen = set(map(id, batch))
+        self._waiting = [job for job in self._waiting if id(job) not in chosen]
+        if not self._waiting:
+            self._arrived.clear()
+        return batch
+
+    def _answer(self, batch: Sequence[_Job]) -> list[ChatReply]:
+        """Replies to a batch; where the GPU's memory is too small for it, to its halves."""
+        import torch
+
+        try:
+            return self._generate(batch)
+        except torch.OutOfMemoryError:
+            if len(batch) == 1:
+                raise ConfigError(
+                    f"model {self.model!r}: the GPU's memory is too small for one request; try --load-in 4bit"
+                ) from None
+        torch.cuda.empty_cache()
+        half = self.batch = len(batch) // 2
+        return [*self._answer(batch[:half]), *self._answer(batch[half:])]
+
+    def _generate(self, batch: Sequence[_Job]) -> list[ChatReply]:
+        import torch
+
+        replies: dict[int, ChatReply] = {}
+        read, places = self._read_images(batch, replies)
+        if read:
+            inputs = self._inputs([batch[place] for place in places], read)
+            lengths = inputs["attention_mask"].sum(1).tolist()
+            refused = {p: self._refuse_long(n, batch[p].request) for p, n in zip(places, lengths, strict=True)}
+            if any(refused.values()):  # images took more than there is room for: the others go on without it
+                replies |= {place: reply for place, reply in refused.items() if reply}
+                kept = [n for n, place in enumerate(places) if not refused[place]]
+                places, read = [places[n] for n in kept], [read[n] for n in kept]
+                lengths = [lengths[n] for n in kept]
+                inputs = self._inputs([batch[place] for place in places], read) if places else {}
+        if places:
+            first = batch[places[0]].request
+            limit = max(batch[place].request.max_tokens for place in places)
+            sampling: dict[str, Any] = {"do_sample": False}
+            if first.temperature > 0:
+                sampling = {"do_sample": True, "temperature": first.temperature, "top_k": 0, "top_p": 1.0}
+            with torch.inference_mode(), torch.random.fork_rng(_devices(self.loaded.model)):
+                torch.manual_seed(first.seed)
+                made = self.loaded.model.generate(**inputs, max_new_tokens=limit, **sampling)
+            rows = made[:, inputs["input_ids"].shape[1] :].tolist()
+            for place, row, length in zip(places, rows, lengths, strict=True):
+                replies[place] = self._read(row, length, batch[place].request)
+        return [replies[place] for place in range(len(batch))]
+
+    def _read_images(self, batch: Sequence[_Job], replies: dict[int, ChatReply]) -> tuple[list[list[Any]], list[int]]:
+        """Each request's pictures, and its place in the batch; one with a broken image is answered by an error."""
+        from PIL import Image as Pictures
+
+        from medvqa_core.pillow_errors import PILLOW_ERRORS
+
+        read, places = [], []
+        for place, job in enumerate(batch):
+            try:
+                read.append([Pictures.open(io.BytesIO(image.data)).convert("RGB") for image in job.images])
+                places.append(place)
+            except PILLOW_ERRORS as error:
+                replies[place] = ChatReply(None, f"an image cannot be read ({type(error).__name__})", refused=True)
+        return read, places
+
+    def _inputs(self, jobs: Sequence[_Job], pictures: Sequence[list[Any]]) -> dict[str, Any]:
+        """Padded on the left, on the model's device."""
+        if any(pictures):
+            texts = [job.text for job in jobs]
+            special = not texts[0].startswith(self.loaded.tokenizer.bos_token or "\0")
+            made = self.loaded.processor(
+                text=texts,
+                images=list(pictures),
+                padding=True,
+                padding_side="left",
+                add_special_tokens=special,
+                return_tensors="pt",
+            )
+        else:
+            made = self.loaded.tokenizer.pad({"input_ids": [job.ids for job in jobs]}, return_tensors="pt")
+        return dict(made.to(self.loaded.model.device))
+
+    def _render(self, messages: Sequence[Message]) -> str:
+        """The messages in the model's chat template; a system text goes before the user's where it takes none."""
+        if not self.loaded.system_role:
+            system = "\n\n".join(message.text for message in messages if message.role == "system")
+            said = [message for message in messages if message.role != "system"]
+            messages = [Message(said[0].role, f"{system}\n\n{said[0].text}".strip(), said[0].images), *said[1:]]
+        listed: list[dict[str, Any]] = []
+        for message in messages:
+            parts = [*({"type": "image"} for _ in message.images), {"type": "text", "text": message.text}]
+            listed.append({"role": message.role, "content": parts if self.loaded.takes_images else message.text})
+        return self.loaded.processor.apply_chat_template(listed, tokenize=False, add_generation_prompt=True)
+
+    def _tokens(self, text: str) -> list[int]:
+        return self.loaded.tokenizer(text, add_special_tokens=False)["input_ids"]
+
+    def _refuse_long(self, tokens: int, request: ChatRequest) -> ChatReply | None:
+        positions = self.loaded.positions
+        if positions is None or tokens + request.max_tokens <= positions:
+            return None
+        error = f"{tokens} tokens and {request.max_tokens} for the reply; the model has {positions} positions"
+        return ChatReply(None, error, refused=True)
+
+    def _read(self, tokens: Sequence[int], prompt: int, request: ChatRequest) -> ChatReply:
+        """A row of generated tokens as a reply, cut at its end token or at the request's own limit."""
+        written = list(tokens[: request.max_tokens])
+        end = next((n for n, token in enumerate(written) if token in self.loaded.end_ids), None)
+        written = written if end is None else written[: end + 1]
+        text = self.loaded.tokenizer.decode(written, skip_special_tokens=True).strip()
+        return as_reply(text, LENGTH if end is None else STOP, Usage(prompt, None, len(written)))
+
+
+def load_in_process(where: str, slots: int = 64, load_in: str | None = None) -> InProcessModel:
+    """The model at `where`, ready to be entered. Raises ConfigError, as `load_model`."""
+    return InProcessModel(load_model(where, load_in), slots)
+
+
+def _devices(model: Any) -> list[int]:
+    """The GPUs that a model lies on."""
+    return sorted({p.device.index or 0 for p in model.parameters() if p.device.type == "cuda"})

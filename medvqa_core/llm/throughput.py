@@ -1,0 +1,77 @@
+"""What a run has got out of a language model so far: for the progress line, and to say how long the rest takes."""
+
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from medvqa_core.llm.chat import ChatReply, ChatRequest
+from medvqa_core.llm.chat_model import ChatModel, Seat
+
+
+@dataclass
+class Throughput:
+    """Counts since the first request; tokens as the model counts them, None where it does not.
+
+    Attributes:
+        prompt, cached, completion: tokens read, of these found in a cache, and written.
+        answered, flagged, failed: set by whoever reads the replies.
+    """
+
+    requests: int = 0
+    prompt: int = 0
+    cached: int | None = None
+    completion: int = 0
+    answered: int = 0
+    flagged: int = 0
+    failed: int = 0
+    started: float | None = None
+    ended: float = field(default_factory=time.monotonic)
+
+    def add(self, reply: ChatReply) -> None:
+        """Count a reply."""
+        self.requests += 1
+        self.prompt += reply.usage.prompt or 0
+        self.completion += reply.usage.completion or 0
+        if reply.usage.cached is not None:
+            self.cached = (self.cached or 0) + reply.usage.cached
+        self.ended = time.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        """From the first request to the last reply."""
+        return max(self.ended - self.started, 1e-9) if self.started is not None else 0.0
+
+    def __str__(self) -> str:
+        if not self.seconds:
+            return ""
+        done = self.answered + self.failed
+        said = [f"{done / self.seconds:.1f} answers/s"]
+        if self.prompt or self.completion:
+            said.append(f"{(self.prompt + self.completion) / self.seconds:,.0f} tokens/s")
+        if self.cached is not None and self.prompt:
+            said.append(f"{self.cached / self.prompt:.0%} cached")
+        return ", ".join([*said, f"{self.flagged:,} flagged", f"{self.failed:,} failed"])
+
+
+class CountedSeat:
+    """A seat whose replies are counted."""
+
+    def __init__(self, seat: Seat, counts: Throughput) -> None:
+        self._seat, self._counts = seat, counts
+
+    async def chat(self, request: ChatRequest) -> ChatReply:
+        """The seat's reply."""
+        if self._counts.started is None:
+            self._counts.started = time.monotonic()
+        reply = await self._seat.chat(request)
+        self._counts.add(reply)
+        return reply
+
+
+@asynccontextmanager
+async def counted_seat(model: ChatModel, counts: Throughput) -> AsyncIterator[Any]:
+    """A seat at `model` whose replies are added to `counts`."""
+    async with model.seat() as seat:
+        yield CountedSeat(seat, counts)

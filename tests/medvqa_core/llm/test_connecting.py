@@ -1,0 +1,184 @@
+"""Which model `--engine` names, and what credentialed texts may be sent to."""
+
+import json
+
+import pytest
+from chat_server import ChatServerDouble, completion, is_probe
+
+from medvqa_core.errors import ConfigError, GovernanceError, InputError, MedvqaError
+from medvqa_core.folder_class import write_governance
+from medvqa_core.governance import Governance
+from medvqa_core.llm.connecting import class_of_engines, connect_model, names_a_model
+from medvqa_core.llm.options import connect, refuse_model_options, seconds_of
+from medvqa_core.llm.record import FILE, ModelRecord
+
+ATTESTATION = """\
+person: Jane Doe
+hosts: ["http://127.0.0.1:{port}"]
+agreement: PhysioNet DUA 1.5.0
+third_parties: false
+zero_retention: true
+"""
+
+
+def test_credentialed_texts_go_to_a_server_that_the_user_runs_and_to_no_forwarded_model():
+    with ChatServerDouble(lambda body: completion("{}"), models=("gpt-oss:120b-cloud",)) as double:
+        with pytest.raises(GovernanceError, match="--i-run-this-server"):
+            connect_model(f"server:{double.endpoint}", Governance.CREDENTIALED)
+        assert not double.requests
+        with pytest.raises(GovernanceError, match="forwards to a cloud"):
+            connect_model(f"server:{double.endpoint}", Governance.CREDENTIALED, own_server=True)
+        assert not [body for body in double.requests if not is_probe(body)]
+    with pytest.raises(GovernanceError, match="would send credentialed text"):
+        connect_model("server:http://203.0.113.7/v1", Governance.CREDENTIALED, own_server=True)
+
+
+@pytest.mark.parametrize(
+    "name", ["gpt-oss:120b-cloud", "GPT-OSS:120B-Cloud ", "deepseek-v3.1:671b-cloud", "kimi:cloud"]
+)
+def test_forwarded_models_are_refused_before_anything_is_sent(name):
+    with ChatServerDouble(lambda body: completion("{}")) as double:
+        with pytest.raises(GovernanceError, match="forwards to a cloud"):
+            connect_model(f"server:{double.endpoint}", Governance.CREDENTIALED, name, own_server=True)
+        assert not double.requests
+        connect_model(f"server:{double.endpoint}", Governance.OPEN, name)
+
+
+@pytest.mark.parametrize(
+    "endpoint",
+    [
+        "http://[::1].evil.com/v1",
+        "http://localhost.evil.com/v1",
+        "http://127.0.0.1.evil.com/v1",
+        "http://127.0.0.1@evil.com/v1",
+        "http://me:secret@evil.com#127.0.0.1/v1",
+        "http://2130706433/v1",  # 127.0.0.1 as one number: what it means is the resolver's choice
+        "http://0x7f.1/v1",
+        "http://127.1/v1",
+        "http://0.0.0.0:8000/v1",
+        "http://ollama.com/v1",
+        "http://10.0.0.1\\@127.0.0.1/v1",
+    ],
+)
+def test_addresses_that_only_look_local_are_not_contacted(endpoint, monkeypatch):
+    monkeypatch.setattr("socket.socket.connect", lambda *_: pytest.fail("connected"))
+    with pytest.raises(GovernanceError, match="would send credentialed text"):
+        connect_model(f"server:{endpoint}", Governance.CREDENTIALED, "m", own_server=True)
+
+
+def test_a_redirect_or_a_proxy_takes_no_text_along(monkeypatch):
+    """A server that sends its callers elsewhere gets no second request, and proxy variables are not read."""
+    elsewhere = ChatServerDouble(lambda body: completion("{}"))
+    with elsewhere, ChatServerDouble(lambda body: (307, None)) as double:
+        monkeypatch.setenv("http_proxy", elsewhere.endpoint.removesuffix("/v1"))
+        monkeypatch.setenv("ALL_PROXY", elsewhere.endpoint.removesuffix("/v1"))
+        double.reply = lambda body: (307, "{}")
+        with pytest.raises(MedvqaError, match="status 307"):
+            connect_model(f"server:{double.endpoint}", Governance.CREDENTIALED, "m", own_server=True, wait=1)
+        assert double.requests and not elsewhere.requests
+
+
+def test_the_user_s_word_for_a_server_is_asked_once_for_an_address_and_a_model(tmp_path):
+    path = tmp_path / FILE
+    with ChatServerDouble(lambda body: completion("{}"), models=("a",)) as double:
+        engine = f"server:{double.endpoint}"
+        with pytest.raises(GovernanceError, match="--i-run-this-server"):
+            connect_model(engine, Governance.CREDENTIALED, record=path)
+        assert not path.exists()
+        connect_model(engine, Governance.CREDENTIALED, own_server=True, record=path)
+        before = path.read_bytes()
+        connect_model(engine, Governance.CREDENTIALED, record=path)
+        assert path.read_bytes() == before and path.stat().st_mode & 0o077 == 0
+        (entry,) = ModelRecord(path).entries
+        assert entry["address"] == double.endpoint.split("/")[2] and entry["own_server"] and entry["model"] == "a"
+        assert entry["governance"] == "credentialed" and entry["schema"] == "ignored" and len(entry["date"]) == 10
+        double.models = ("b",)  # another model at the same address: asked again
+        with pytest.raises(GovernanceError, match="--i-run-this-server"):
+            connect_model(engine, Governance.CREDENTIALED, record=path)
+
+
+def test_what_was_said_of_open_texts_or_by_a_broken_file_counts_for_nothing(tmp_path):
+    path = tmp_path / FILE
+    with ChatServerDouble(lambda body: completion("{}")) as double:
+        engine = f"server:{double.endpoint}"
+        connect_model(engine, Governance.OPEN, own_server=True, record=path)
+        with pytest.raises(GovernanceError, match="--i-run-this-server"):
+            connect_model(engine, Governance.CREDENTIALED, record=path)
+    path.write_text('{"entries": 3}')
+    with pytest.raises(InputError, match="no list of entries"):
+        connect_model(engine, Governance.OPEN, record=path)
+
+
+def test_an_attestation_is_kept_by_its_digest(tmp_path):
+    with ChatServerDouble(lambda body: completion("{}")) as double:
+        said = tmp_path / "attestation.yaml"
+        said.write_text(ATTESTATION.format(port=double.port))
+        model = connect(f"server:{double.endpoint}", Governance.CREDENTIALED, attestation=said, record=tmp_path / FILE)
+        assert model.attestation.person == "Jane Doe"
+        (entry,) = ModelRecord(tmp_path / FILE).entries
+        assert entry["attestation"] == model.attestation.digest and entry["own_server"] is False
+        said.write_text(ATTESTATION.format(port=1))
+        with pytest.raises(GovernanceError, match="--i-run-this-server"):
+            connect(f"server:{double.endpoint}", Governance.CREDENTIALED, attestation=said)
+
+
+def test_another_spelling_is_named():
+    for engine in ("vllm:x", ["server:http://a", "transformers:b"], ["server:http://a", "server:http://a"]):
+        assert names_a_model(engine)
+        with pytest.raises(ConfigError, match="language models are spelled server:URL or transformers:FOLDER_OR_ID"):
+            connect_model(engine, Governance.OPEN)
+    with pytest.raises(ConfigError, match="--load-in 4bit is of transformers:"):
+        connect_model("server:http://a", Governance.OPEN, load_in="4bit")
+
+
+@pytest.mark.parametrize("text, seconds", [("90s", 90), ("10m", 600), ("1.5h", 5400), ("600", 600), (" 5m ", 300)])
+def test_times_have_units(text, seconds):
+    assert seconds_of(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "m", "10 min", "-5s", "1e3", "٣s"])
+def test_what_is_no_time(text):
+    with pytest.raises(ConfigError, match="90s, 10m or 2h"):
+        seconds_of(text)
+
+
+def test_options_of_models_with_another_engine():
+    refuse_model_options("rules", model=None, load_in=None, own_server=False)
+    with pytest.raises(ConfigError, match="--load-in, --model are of language models .* not of 'rules'"):
+        refuse_model_options("rules", load_in="4bit", model="x")
+
+
+def test_a_word_in_a_file_that_others_could_have_written_is_asked_again(tmp_path):
+    """Unpacked or cloned folders bring files of mode 0644: their word is somebody else's."""
+    with ChatServerDouble(lambda body: completion("{}"), models=("a",)) as double:
+        engine, path = f"server:{double.endpoint}", tmp_path / FILE
+        connect_model(engine, Governance.CREDENTIALED, own_server=True, record=path)
+        connect_model(engine, Governance.OPEN, record=path)
+        assert path.stat().st_mode & 0o077 == 0
+        connect_model(engine, Governance.CREDENTIALED, record=path)
+        path.chmod(0o644)
+        with pytest.raises(GovernanceError, match="--i-run-this-server"):
+            connect_model(engine, Governance.CREDENTIALED, record=path)
+
+
+@pytest.mark.parametrize("place", ["model", "base"])
+def test_what_learned_of_stricter_texts_writes_nothing_of_a_weaker_class(place, tmp_path):
+    for name in ("model", "base"):
+        (tmp_path / name).mkdir()
+    adapter = {"peft_type": "LORA", "base_model_name_or_path": str(tmp_path / "base")}
+    (tmp_path / "model" / "adapter_config.json").write_text(json.dumps(adapter))
+    write_governance(tmp_path / "model", Governance.OPEN)
+    write_governance(tmp_path / place, Governance.CREDENTIALED)
+    engine = f"transformers:{tmp_path / 'model'}"
+    assert class_of_engines(engine) is Governance.CREDENTIALED
+    with pytest.raises(GovernanceError, match="can be raised, never lowered"):
+        connect_model(engine, Governance.SHARE_ALIKE)
+    with pytest.raises(ConfigError, match="cannot be loaded"):  # let through, and there is nothing in it
+        connect_model(engine, Governance.CREDENTIALED)
+
+
+@pytest.mark.parametrize("more", [{"peft_type": "PROMPT_TUNING"}, {"peft_type": "LORA", "megatron_config": {"a": 1}}])
+def test_adapters_that_would_be_left_out_or_import_code_are_refused(more, tmp_path):
+    (tmp_path / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": "/nowhere", **more}))
+    with pytest.raises(ConfigError, match="allowed is plain LORA"):
+        connect_model(f"transformers:{tmp_path}", Governance.OPEN)

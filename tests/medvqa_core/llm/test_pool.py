@@ -1,0 +1,139 @@
+"""Servers that share the work: each study keeps one, one that is gone loses its studies, all gone is one clear line."""
+
+import asyncio
+import time
+
+import pytest
+from chat_server import ChatServerDouble, completion, is_probe
+
+from medvqa_core.errors import ConfigError
+from medvqa_core.governance import Governance
+from medvqa_core.llm import pool as pools
+from medvqa_core.llm import server as servers
+from medvqa_core.llm.chat import ChatRequest, Message
+from medvqa_core.llm.connecting import connect_model
+from medvqa_core.llm.pool import ServerPool
+from medvqa_core.llm.server import ServerError
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch):
+    monkeypatch.setattr(servers, "FIRST_PAUSE", 0.001)
+    monkeypatch.setattr(servers, "LONGEST_PAUSE", 0.01)
+    monkeypatch.setattr(pools, "FIRST_LOOK", 0.01)
+    monkeypatch.setattr(pools, "PATIENCE", 0.1)
+
+
+def fine(body):
+    return completion('{"number": 1}' if is_probe(body) else body["messages"][-1]["content"])
+
+
+def connect(*doubles, **settings):
+    return connect_model([f"server:{double.endpoint}" for double in doubles], Governance.OPEN, **settings)
+
+
+def texts_of(double):
+    return [body["messages"][-1]["content"] for body in double.requests if not is_probe(body)]
+
+
+async def ask_study(model, study, questions=4):
+    async with model.seat() as seat:
+        return [(await seat.chat(ChatRequest((Message("user", f"{study}/{n}"),)))).text for n in range(questions)]
+
+
+def ask(model, studies, meanwhile=None):
+    async def run():
+        async with model:
+            extra = [meanwhile()] if meanwhile else []
+            found = await asyncio.gather(*(ask_study(model, n) for n in range(studies)), *extra)
+            return found[:studies]
+
+    return asyncio.run(run())
+
+
+def test_studies_are_spread_and_each_stays_with_its_server():
+    with ChatServerDouble(fine, latency=0.005) as a, ChatServerDouble(fine, latency=0.005) as b:
+        model = connect(a, b, slots=2)
+        assert isinstance(model, ServerPool) and model.in_flight == 16
+        found = ask(model, 20)
+    assert found == [[f"{study}/{n}" for n in range(4)] for study in range(20)]
+    studies = [{text.split("/")[0] for text in texts_of(double)} for double in (a, b)]
+    assert not studies[0] & studies[1] and min(map(len, studies)) >= 6
+    assert max(a.most_at_once, b.most_at_once) == 2
+
+
+def test_what_rows_say_does_not_tell_which_server_answered():
+    with ChatServerDouble(fine) as a, ChatServerDouble(fine) as b:
+        one, two = connect(a), connect(a, b)
+        assert (one.kind, one.model, one.revision) == (two.kind, two.model, two.revision)
+
+
+def test_the_slower_server_gets_fewer_studies():
+    with ChatServerDouble(fine, latency=0.002) as fast, ChatServerDouble(fine, latency=0.05) as slow:
+        ask(connect(fast, slow, slots=2), 30)
+    assert len(texts_of(fast)) > 3 * len(texts_of(slow))
+
+
+def test_the_studies_of_a_server_that_is_gone_go_to_the_others_and_nothing_is_lost():
+    def dies(body):
+        if is_probe(body) and len(b.requests) < 2:
+            return fine(body)
+        return (503, "{}") if len(b.requests) > 8 else fine(body)
+
+    with ChatServerDouble(fine, latency=0.002) as a, ChatServerDouble(dies, latency=0.002) as b:
+        found = ask(connect(a, b, slots=3, wait=5), 20)
+    assert found == [[f"{study}/{n}" for n in range(4)] for study in range(20)]
+    assert len(set(texts_of(a))) > 60
+
+
+def test_a_server_that_comes_back_takes_part_again():
+    down = {"until": time.monotonic() + 3600}
+
+    def restarts(body):
+        if len(b.requests) > 4 and time.monotonic() < down["until"]:
+            down["until"] = min(down["until"], time.monotonic() + 0.4)
+            return 503, "{}"
+        return fine(body)
+
+    with ChatServerDouble(fine, latency=0.02) as a, ChatServerDouble(restarts, latency=0.001) as b:
+        found = ask(connect(a, b, slots=1, wait=5), 40)
+        after = len(texts_of(b))
+    assert found == [[f"{study}/{n}" for n in range(4)] for study in range(40)]
+    assert after > 40, "the quick one does most of the work once it is back"
+
+
+def test_all_gone_are_waited_for_then_one_line():
+    def gone(body):
+        return fine(body) if is_probe(body) and dead["alive"] else (503, "{}")
+
+    dead = {"alive": True}
+    with ChatServerDouble(gone) as a, ChatServerDouble(gone) as b:
+        model = connect(a, b, wait=0.3)
+        dead["alive"] = False
+        started = time.monotonic()
+        with pytest.raises(ServerError, match=r"none of 127.0.0.1:\d+, 127.0.0.1:\d+ has answered for 0 s; everything"):
+            ask(model, 3)
+        assert 0.3 <= time.monotonic() - started < 5
+
+
+def test_all_gone_and_one_back_in_time():
+    broken = {"until": 0.0}
+
+    def gone(body):
+        return (503, "{}") if time.monotonic() < broken["until"] else fine(body)
+
+    with ChatServerDouble(gone) as a, ChatServerDouble(gone) as b:
+        model = connect(a, b, wait=5)
+        broken["until"] = time.monotonic() + 0.5
+        assert ask(model, 4) == [[f"{study}/{n}" for n in range(4)] for study in range(4)]
+
+
+def test_unlike_servers_are_refused():
+    def no_schema(body):
+        return (400, "{}") if "response_format" in body else fine(body)
+
+    with ChatServerDouble(fine) as a, ChatServerDouble(no_schema) as b, ChatServerDouble(fine, models=("x",)) as c:
+        with pytest.raises(ConfigError, match="schema enforced, seed True.*schema refused.*have to be alike"):
+            connect(a, b)
+        with pytest.raises(ConfigError, match="serves tiny .* serves x "):
+            connect(a, c)
