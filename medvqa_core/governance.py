@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from enum import StrEnum
 
 from medvqa_core.addresses import host_of, is_loopback
+from medvqa_core.attestation import Attestation
 from medvqa_core.errors import GovernanceError
 
 
@@ -69,17 +70,23 @@ def refuse_lowering(current: Governance, wanted: Governance, what: str) -> Gover
     return wanted
 
 
-def refuse_remote(governance: Governance, endpoint: str | None, what: str) -> None:
-    """Let credentialed text go to in-process engines (`endpoint` None) and loopback servers only.
+def refuse_remote(
+    governance: Governance, endpoint: str | None, what: str, attestation: Attestation | None = None
+) -> None:
+    """Let credentialed text go to in-process engines (`endpoint` None), loopback servers and attested hosts only.
 
     Raises:
-        GovernanceError: `governance` is `credentialed` and `endpoint` names another machine.
+        GovernanceError: `governance` is `credentialed` and `endpoint` names another machine that nobody attests.
     """
     if governance is not Governance.CREDENTIALED or endpoint is None or is_loopback(endpoint):
         return
+    if attestation is not None and attestation.covers(endpoint):
+        return
+    unnamed = "the attestation does not name it; " if attestation is not None else ""
     raise GovernanceError(
-        f"{what} would send credentialed text to {host_of(endpoint) or repr(endpoint)}: allowed are in-process "
-        "engines and servers on 127.0.0.1, localhost or [::1]; run the model on this machine"
+        f"{what} would send credentialed text to {host_of(endpoint) or repr(endpoint)}: {unnamed}allowed are "
+        "in-process engines, servers on 127.0.0.1, localhost or [::1], and hosts that --attestation FILE names; run "
+        "the model on this machine"
     )
 
 

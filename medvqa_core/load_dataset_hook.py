@@ -17,6 +17,9 @@ _GUARDS = {
     "transformers.utils.hub": "guard_saved_parts",
     "transformers.modeling_utils": "guard_model",
     "transformers.trainer": "guard_trainer",
+    "transformers.integrations.peft": "guard_adapters",
+    "peft.peft_model": "guard_adapters",
+    "trl.trainer.grpo_trainer": "guard_completions",
 }
 _BUILDERS: dict[str, tuple[str, str]] = {}  # dataset name -> (builder module, version)
 

@@ -4,15 +4,17 @@ and the work is short. Of several processes only the first speaks."""
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sized
+from collections.abc import Callable, Iterable, Iterator, Sized
 from typing import TypeVar
 
 T = TypeVar("T")
 PLAIN_INTERVAL = 10.0  # seconds between lines where there is no terminal
 
 
-def track(items: Iterable[T], description: str, total: int | None = None) -> Iterator[T]:
-    """Yield `items`, showing how many are done, the rate and the time left.
+def track(
+    items: Iterable[T], description: str, total: int | None = None, note: Callable[[], object] | None = None
+) -> Iterator[T]:
+    """Yield `items`, showing how many are done, the rate, the time left, and what `note` says.
 
     A terminal gets a bar; a log file gets one line every 10 s, so that short work leaves no line at all. A process
     whose RANK (torchrun, accelerate) is not 0 shows nothing.
@@ -22,21 +24,28 @@ def track(items: Iterable[T], description: str, total: int | None = None) -> Ite
         return
     total = len(items) if total is None and isinstance(items, Sized) else total
     if sys.stderr.isatty():
-        yield from _track_on_terminal(items, description, total)
+        yield from _track_on_terminal(items, description, total, note)
     else:
-        yield from _track_in_lines(items, description, total)
+        yield from _track_in_lines(items, description, total, note)
 
 
-def _track_on_terminal(items: Iterable[T], description: str, total: int | None) -> Iterator[T]:
+def _track_on_terminal(
+    items: Iterable[T], description: str, total: int | None, note: Callable[[], object] | None
+) -> Iterator[T]:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True)) as bar:
-        yield from bar.track(items, description=description, total=total)
+    with Progress(*columns, TextColumn("{task.fields[note]}"), console=Console(stderr=True)) as bar:
+        task = bar.add_task(description, total=total, note="")
+        for item in items:
+            yield item
+            bar.update(task, advance=1, note=str(note()) if note else "")
 
 
-def _track_in_lines(items: Iterable[T], description: str, total: int | None) -> Iterator[T]:
+def _track_in_lines(
+    items: Iterable[T], description: str, total: int | None, note: Callable[[], object] | None
+) -> Iterator[T]:
     start = last = time.monotonic()
     for done, item in enumerate(items):
         yield item
@@ -45,7 +54,8 @@ def _track_in_lines(items: Iterable[T], description: str, total: int | None) -> 
             last = now
             rate = (done + 1) / (now - start)
             left = f", {(total - done - 1) / rate:.0f} s left" if total else ""
-            print(f"{description}: {done + 1}/{total or '?'}, {_show_rate(rate)}{left}", file=sys.stderr)
+            more = f"; {note()}" if note else ""
+            print(f"{description}: {done + 1}/{total or '?'}, {_show_rate(rate)}{left}{more}", file=sys.stderr)
 
 
 def _show_rate(rate: float) -> str:

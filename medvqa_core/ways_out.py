@@ -2,22 +2,27 @@
 
 `Dataset`, `DatasetDict`, `IterableDataset`: `push_to_hub`; `save_to_disk` and `to_*` where the target is not a local
 file. Models, tokenizers and processors: `push_to_hub`, and what `save_pretrained(push_to_hub=True)` does. `Trainer`:
-every upload. Each asks for the class first and refuses `no-derivatives` and `credentialed` content before a byte
-leaves. What does not say its class is credentialed.
+every upload; TRL's GRPOTrainer: the repository for its completions. Each asks for the class first and refuses
+`no-derivatives` and `credentialed` content before a byte leaves. What does not say its class is credentialed. A model
+that takes an adapter in takes on the adapter's class: merged or not, it has learned what the adapter did.
 
 Also here: where `datasets` joins rows of several origins, the description has to say what the strictest of them is.
 
 Not guarded: other programs, and whoever uploads files by `huggingface_hub` itself.
 """
 
+import inspect
 import io
 from collections.abc import Callable
 from os import PathLike, fspath
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import wrapt
 
 from medvqa_core.dataset_class import describe_dataset, governance_of_dataset, governance_of_splits, stated_class
+from medvqa_core.folder_class import governance_of
 from medvqa_core.governance import Governance, parse, refuse_publishing, strictest
 
 HUB = "the Hub"
@@ -149,13 +154,59 @@ def guard_saved_parts(module: Any) -> None:
         wrapt.wrap_function_wrapper(module, f"PushToHubMixin.{method}", refuse)
 
 
+def guard_adapters(module: Any) -> None:
+    """Both ways to load an adapter: peft's own, and that of transformers' models."""
+
+    def load(wrapped: Callable, instance: Any, args: tuple, kwargs: dict) -> Any:
+        loaded = wrapped(*args, **kwargs)
+        given = inspect.signature(wrapped).bind(*args, **kwargs).arguments
+        source = given.get("model_id") or given.get("peft_model_id")
+        # Without a folder its weights came from elsewhere, and do not say.
+        adapter = governance_of(Path(source)) if source and Path(source).is_dir() else Governance.CREDENTIALED
+        own = _class_of_weights(instance)
+        if own is not None:  # a model that does not say is credentialed as it is
+            getattr(instance, "config", instance).governance = str(strictest([own, adapter]))
+        return loaded
+
+    for name in ("PeftModel", "PeftAdapterMixin"):
+        if hasattr(module, name) and "load_adapter" in vars(getattr(module, name)):
+            wrapt.wrap_function_wrapper(module, f"{name}.load_adapter", load)
+
+
 def guard_trainer(module: Any) -> None:
     def refuse(wrapped: Callable, instance: Any, args: tuple, kwargs: dict) -> Any:
         refuse_publishing(class_of_trainer(instance), f"{_name(instance.model)} of this {_name(instance)}", HUB)
+        model = instance.accelerator.unwrap_model(instance.model)
+        if hasattr(type(model), "refuse_upload"):  # ours know of more than a class
+            model.refuse_upload()
         return wrapped(*args, **kwargs)
 
     for method in ("init_hf_repo", "push_to_hub", "_push_from_checkpoint"):
         wrapt.wrap_function_wrapper(module, f"Trainer.{method}", refuse)
+    wrapt.wrap_function_wrapper(module, "Trainer.create_model_card", _with_model_s_own_card)
+
+
+def _with_model_s_own_card(wrapped: Callable, instance: Any, args: tuple, kwargs: dict) -> Any:
+    """Our models write their card themselves, the same for `Trainer.push_to_hub` as for `model.push_to_hub`."""
+    result = wrapped(*args, **kwargs)
+    model = instance.accelerator.unwrap_model(instance.model)
+    if hasattr(type(model), "write_card") and instance.is_world_process_zero():
+        output = Path(instance.args.output_dir)
+        model.write_card(output, instance.hub_model_id or output.name)
+    return result
+
+
+def guard_completions(module: Any) -> None:
+    """GRPOTrainer sends prompts, images and answers to the repository that `log_completions_hub_repo` names."""
+
+    def refuse(wrapped: Callable, instance: Any, args: tuple, kwargs: dict) -> Any:
+        given = inspect.signature(wrapped).bind(*args, **kwargs).arguments
+        if getattr(given.get("args"), "log_completions_hub_repo", None) is not None:
+            parts = SimpleNamespace(**{name: given.get(name) for name in ("model", "train_dataset", "eval_dataset")})
+            refuse_publishing(class_of_trainer(parts), f"the completions of this {_name(instance)}", HUB)
+        return wrapped(*args, **kwargs)
+
+    wrapt.wrap_function_wrapper(module, "GRPOTrainer.__init__", refuse)
 
 
 def class_of_trainer(trainer: Any) -> Governance:

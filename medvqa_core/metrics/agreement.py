@@ -19,7 +19,7 @@ the table can be reproduced, not as an alternative:
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -43,7 +43,7 @@ class Agreement:
     ac2_published: float | None
     raw_agreement: float  # share of equal pairs of ratings, averaged over items
     weighted_agreement: float
-    intervals: dict[str, tuple[float, float] | None]  # 95%, percentile bootstrap over items
+    intervals: dict[str, tuple[float, float] | None]  # 95%, percentile bootstrap over items, or over their clusters
     items: int  # with at least one rating
     items_rated_twice: int  # with at least two: those that agreement is measured on
     raters: int
@@ -77,6 +77,7 @@ def measure_agreement(
     resamples: int = RESAMPLES,
     seed: int = 0,
     dimension: str = "ratings",
+    clusters: Mapping[Item, Hashable] | None = None,
 ) -> Agreement:
     """Agreement on one dimension.
 
@@ -85,6 +86,7 @@ def measure_agreement(
         order: all categories that could be chosen, worst first; also those that nobody chose.
         resamples: of the bootstrap; 0 leaves the intervals out.
         dimension: its name, for messages.
+        clusters: what items belong together (answers about one study): the bootstrap draws these; None: items.
 
     Raises:
         InputError: a category that is not in `order`, or no item with two ratings.
@@ -117,7 +119,7 @@ def measure_agreement(
         **{name: _or_none(value) for name, value in values.items()},
         raw_agreement=float(raw),
         weighted_agreement=float(weighted),
-        intervals=_bootstrap(observed, shares, matrix, resamples, seed),
+        intervals=_bootstrap(observed, shares, matrix, resamples, seed, _members(rows, clusters)),
         items=len(rows),
         items_rated_twice=int((counts.sum(1) >= 2).sum()),
         raters=len({rater for rater, _ in ratings}),
@@ -159,16 +161,29 @@ def _coefficients(observed: np.ndarray, shares: np.ndarray, weights: np.ndarray)
         }
 
 
+def _members(rows: Mapping[Any, int], clusters: Mapping[Any, Hashable] | None) -> list[np.ndarray]:
+    """The rows of each cluster; without clusters every row is one."""
+    members: dict[Hashable, list[int]] = {}
+    for item, row in rows.items():
+        members.setdefault(row if clusters is None else clusters[item], []).append(row)
+    return [np.array(together) for together in members.values()]
+
+
 def _bootstrap(
-    observed: np.ndarray, shares: np.ndarray, weights: np.ndarray, resamples: int, seed: int
+    observed: np.ndarray,
+    shares: np.ndarray,
+    weights: np.ndarray,
+    resamples: int,
+    seed: int,
+    members: Sequence[np.ndarray],
 ) -> dict[str, tuple[float, float] | None]:
-    """95% percentile intervals over resampled items; resamples in which a coefficient is undefined are left out."""
+    """95% percentile intervals over resampled clusters; resamples where a coefficient is undefined are left out."""
     if not resamples:
         return {}
     generator = np.random.default_rng(seed)
     values: dict[str, list[float]] = {name: [] for name in COEFFICIENTS}
     for _ in range(resamples):
-        drawn = generator.integers(0, len(shares), len(shares))
+        drawn = np.concatenate([members[place] for place in generator.integers(0, len(members), len(members))])
         if np.isnan(observed[drawn, 0]).all():
             continue
         for name, value in _coefficients(np.nanmean(observed[drawn], 0), shares[drawn].mean(0), weights).items():

@@ -44,21 +44,28 @@ def bleu_scores(
     matched_sum, guessed_sum = [0] * ORDER, [0] * ORDER
     length_sum = closest_sum = 0
     for prediction, texts in zip(predictions, check_pairs(predictions, references), strict=True):
-        words = split_words(prediction, tokenizer)
-        reference_words = [split_words(text, tokenizer) for text in texts]
-        matched = _count_matches(words, reference_words)
-        guessed = [max(0, len(words) - n) for n in range(ORDER)]
-        closest = min((abs(len(r) - len(words)), len(r)) for r in reference_words)[1]
-        for n, value in enumerate(_combine(matched, guessed, len(words), closest)):
+        matched, guessed, length, closest = count_pair(prediction, texts, tokenizer)
+        for n, value in enumerate(combine_counts(matched, guessed, length, closest)):
             samples[n].append(value)
         for n in range(ORDER):
             matched_sum[n] += matched[n]
             guessed_sum[n] += guessed[n]
-        length_sum += len(words)
+        length_sum += length
         closest_sum += closest
-    corpus = _combine(matched_sum, guessed_sum, length_sum, closest_sum)
+    corpus = combine_counts(matched_sum, guessed_sum, length_sum, closest_sum)
     names = [f"bleu_{n}" for n in range(1, ORDER + 1)]
     return Scores(dict(zip(names, corpus, strict=True)), dict(zip(names, samples, strict=True)))
+
+
+def count_pair(
+    prediction: str, references: Sequence[str], tokenizer: Tokenizer = tokenize
+) -> tuple[list[int], list[int], int, int]:
+    """What BLEU sums: matched and guessed n-grams of each length, words, words of the closest reference."""
+    words = split_words(prediction, tokenizer)
+    reference_words = [split_words(text, tokenizer) for text in references]
+    guessed = [max(0, len(words) - n) for n in range(ORDER)]
+    closest = min((abs(len(r) - len(words)), len(r)) for r in reference_words)[1]
+    return _count_matches(words, reference_words), guessed, len(words), closest
 
 
 def _count_matches(words: list[str], references: list[list[str]]) -> list[int]:
@@ -70,7 +77,7 @@ def _count_matches(words: list[str], references: list[list[str]]) -> list[int]:
     return matched
 
 
-def _combine(matched: list[int], guessed: list[int], length: int, closest: int) -> list[float]:
+def combine_counts(matched: Sequence[float], guessed: Sequence[float], length: float, closest: float) -> list[float]:
     """BLEU-1..4 from counts: geometric means of the precisions times the brevity penalty."""
     values, product = [], 1.0
     for n in range(ORDER):

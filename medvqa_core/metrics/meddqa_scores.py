@@ -1,4 +1,4 @@
-"""RJUA-MedDQA: accuracy and ROUGE-L by task and answer type, Tables 5 to 7, the hallucination rate.
+"""RJUA-MedDQA: accuracy and ROUGE-L by task and answer type, Tables 5 to 8, the hallucination rate.
 
 Two profiles (`soft_accuracy.py`): `released`, equal to the authors' script, and `ours`, the same rules corrected, with
 ROUGE-L on characters or words. Every record says which.
@@ -16,8 +16,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from medvqa_core.errors import InputError
 from medvqa_core.metrics.chinese import find_units, map_punctuation, map_released
+from medvqa_core.metrics.paired import bootstrap, interval, mean_score
 from medvqa_core.metrics.released_rouge import released_rouge_l
 from medvqa_core.metrics.rouge import rouge_l
 from medvqa_core.metrics.scores import mean
@@ -52,6 +55,11 @@ TABLE_7 = tuple(
     for report in REPORTS.values()
     for task in REASONING_TASKS.values()
 )
+TABLE_8 = tuple(  # of one run, with context or without; the paper's table holds two
+    (column, metric, report)
+    for column, metric in (("mc", "accuracy"), ("sa", "rouge_l"))
+    for report in REPORTS.values()
+)
 QUALITIES = ("high", "low")
 RULES = {
     RELEASED: "the authors' script: first two parts of multi answers, ROUGE-L of the package rouge between white space",
@@ -83,6 +91,7 @@ def score_meddqa(
     unanswerable: Sequence[bool] | None = None,
     profile: str = OURS,
     laboratory: Sequence[bool | None] | None = None,
+    images: Sequence[str] | None = None,
 ) -> MeddqaScores:
     """Score predictions; all columns have one entry a question, as in the released files.
 
@@ -93,6 +102,7 @@ def score_meddqa(
         unanswerable: which questions were made to have no answer, for the hallucination rate on these alone.
         profile: "ours" or "released".
         laboratory: whether the report is a laboratory one or a clinical one, None where unknown, for Table 7.
+        images: the image of each question, for 95% intervals of every column of the tables (bootstrap over images).
 
     Raises:
         InputError: no rows, columns of different length, an unknown answer type or quality.
@@ -110,6 +120,7 @@ def score_meddqa(
         image_qualities=qualities,
         unanswerable=marks,
         laboratory=reports,
+        **({} if images is None else {"images": images}),
     )
     qualities = [quality and quality.strip().lower() for quality in qualities]  # the released files write both cases
     unknown = set(filter(None, qualities)) - set(QUALITIES)
@@ -124,7 +135,7 @@ def score_meddqa(
         for row, score in enumerate(accuracy)
     ]
     samples: dict[str, Sequence[float | None]] = {"accuracy": accuracy, "rouge_l": rouge}
-    columns = [_column(task, answer_type) for task, answer_type in zip(tasks, answer_types, strict=True)]
+    columns = [column_of(task, answer_type) for task, answer_type in zip(tasks, answer_types, strict=True)]
 
     def summary(rows: Iterable[int]) -> dict[str, Any]:
         rows = list(rows)
@@ -143,28 +154,63 @@ def score_meddqa(
         for report, task in zip(reports, tasks, strict=True)
     ]
     by_report = _group([(column, *name) for column, name in zip(columns, names, strict=True)])
-    record = {
-        "table_5": {f"{column}_{name}": summary(by_column.get(column, []))[name] for column, name in TABLE_5},
+    by_kind = _group([(column, name[0]) for column, name in zip(columns, names, strict=True)])
+    tables: dict[str, dict[str, tuple[str, list[int]]]] = {  # table -> column -> (metric, its rows)
+        "table_5": {f"{column}_{metric}": (metric, by_column.get(column, [])) for column, metric in TABLE_5},
         "table_6": {
-            f"{column}_{name}_{quality}": summary(by_quality.get((column, quality), []))[name]
-            for column, name in TABLE_6
+            f"{column}_{metric}_{quality}": (metric, by_quality.get((column, quality), []))
+            for column, metric in TABLE_6
             for quality in QUALITIES
         },
         "table_7": {
-            f"{column}_{metric}_{report}_{task}": summary(by_report.get((column, report, task), []))[metric]
+            f"{column}_{metric}_{report}_{task}": (metric, by_report.get((column, report, task), []))
             for column, metric, report, task in TABLE_7
         },
+        "table_8": {
+            f"{column}_{metric}_{report}": (metric, by_kind.get((column, report), []))
+            for column, metric, report in TABLE_8
+        },
+    }
+    record = {
+        **{
+            name: {column: summary(rows)[metric] for column, (metric, rows) in table.items()}
+            for name, table in tables.items()
+        },
+        "intervals": _intervals(tables, samples, images) if images is not None else None,
         "by_task": {
             f"{task}/{answer_type}": summary(rows)
             for (task, answer_type), rows in _group(list(zip(tasks, answer_types, strict=True))).items()
         },
         "all": summary(range(len(predictions))),
-        "hallucination": _hallucination(texts, answers, failed, marks),
+        "hallucination": _hallucination(texts, answers, failed, marks, columns),
         "profile": profile,
         "rules": RULES[profile],
         "units": "white space" if profile == RELEASED else units,
     }
     return MeddqaScores(record, samples)
+
+
+def _intervals(
+    tables: dict[str, dict[str, tuple[str, list[int]]]],
+    samples: dict[str, Sequence[float | None]],
+    images: Sequence[str],
+) -> dict[str, dict[str, tuple[float, float] | None]]:
+    """95% of the bootstrapped means of each column; None where fewer than two images have questions of it."""
+    places = {image: place for place, image in enumerate(dict.fromkeys(images))}
+    sums = {}
+    for name, table in tables.items():
+        for column, (metric, rows) in table.items():
+            counted = sums[name, column] = np.zeros((len(places), 2))
+            for row in rows:
+                score = samples[metric][row]
+                if score is not None:
+                    counted[places[images[row]]] += (score, 1)
+    drawn = bootstrap(list(sums.values()), mean_score)
+    found: dict[str, dict[str, tuple[float, float] | None]] = {name: {} for name in tables}
+    for (name, column), values in zip(sums, drawn, strict=True):
+        has_two = (sums[name, column][:, 1] > 0).sum() >= 2
+        found[name][column] = interval(values) if has_two else None
+    return found
 
 
 def abstains(prediction: str) -> bool:
@@ -181,7 +227,8 @@ def _rouge(tokenizer: Any, prediction: str, answer: str) -> float:
     return rouge_l(tokenizer(prediction), [tokenizer(answer)], ROUGE_BETA)
 
 
-def _column(task: str, answer_type: str) -> str | None:
+def column_of(task: str, answer_type: str) -> str | None:
+    """The column of Table 5 that a question belongs to; None where it has none."""
     if task in REASONING_TASKS:
         return {MULTIPLE_CHOICE: "mc", SHORT_ANSWER: "sa"}.get(answer_type)
     return COLUMNS.get(task)
@@ -195,9 +242,16 @@ def _group(keys: Sequence) -> dict[Any, list[int]]:
 
 
 def _hallucination(
-    predictions: Sequence[str], answers: Sequence[str], failed: Sequence[bool], marks: Sequence[bool]
+    predictions: Sequence[str],
+    answers: Sequence[str],
+    failed: Sequence[bool],
+    marks: Sequence[bool],
+    columns: Sequence[str | None],
 ) -> dict[str, Any]:
-    """On unanswerable questions the share that says something else; on the others the share that abstains."""
+    """On unanswerable questions the share that says something else; on the others the share that abstains.
+
+    Also for entity and table questions alone, as the paper counts (Section 5.4).
+    """
     rows = [row for row, answer in enumerate(answers) if (answer or "").strip()]
     is_unanswerable = {row: marks[row] or answers[row].strip() == NOTHING for row in rows}
     answerable = [abstains(predictions[row]) for row in rows if not is_unanswerable[row] and not failed[row]]
@@ -215,5 +269,9 @@ def _hallucination(
     return {
         **count([row for row in rows if is_unanswerable[row]]),
         "marked": count([row for row in rows if marks[row]]),
+        **{
+            column: count([row for row in rows if is_unanswerable[row] and columns[row] == column])
+            for column in ("entity", "table")
+        },
         "abstained_on_answerable": answerable.count(True) / len(answerable) if answerable else None,
     }

@@ -117,7 +117,7 @@ def collect_ratings(
             ratings = sheet.ratings.setdefault(dimension, {})
             if who in ratings:
                 raise InputError(f"{place}: rater {who[0]!r} judged item {who[1]!r} twice on {dimension}")
-            ratings[who] = _find_category(value, known[dimension], f"{place}, {dimension}")
+            ratings[who] = find_category(value, known[dimension], f"{place}, {dimension}")
             sheet.orders[dimension] = known[dimension]
     if not sheet.ratings:
         unordered = (
@@ -136,7 +136,8 @@ def parse_order(text: str) -> tuple[str, tuple[str, ...]]:
     return name.strip().lower(), order
 
 
-def _find_category(value: str, order: tuple[str, ...], place: str) -> str:
+def find_category(value: str, order: tuple[str, ...], place: str) -> str:
+    """The category of `order` that a cell means, whatever its case. Raises InputError where it means none."""
     folded = value.lower()
     for wanted in (folded, _SYNONYMS.get(folded)):
         for category in order:

@@ -41,6 +41,7 @@ def ask_all(
     review: Review[R] | None = None,
     attempts: int = 1,
     session: AbstractAsyncContextManager[Any] | None = None,
+    note: Callable[[], object] | None = None,
 ) -> int:
     """Ask every request that has no record in `store` yet, and record what becomes of it.
 
@@ -53,6 +54,7 @@ def ask_all(
         retry_failed: ask those again whose record is a failure.
         review: looks at each reply; its details become part of the record.
         attempts: how often a request is asked at most, the first time included.
+        note: what else the progress line says.
         session: what the engine holds open while it is asked (connections to a server); entered on the run's loop.
 
     Returns:
@@ -66,7 +68,7 @@ def ask_all(
 
     def open_groups() -> Iterator[dict[str, R]]:
         nonlocal asked
-        for group in track(groups, description, total=total):
+        for group in track(groups, description, total, note):
             todo = {key: request for key, request in group.items() if store.is_open(key, retry_failed)}
             if todo:
                 asked += len(todo)

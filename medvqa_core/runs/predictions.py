@@ -10,6 +10,7 @@ dataset is made of (`qa_id`). Several processes write a file each (`part_path`);
 the one that counts.
 """
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +18,7 @@ from typing import Any
 
 from medvqa_core.errors import InputError
 from medvqa_core.files import writing
-from medvqa_core.governance import Governance
+from medvqa_core.governance import Governance, parse, refuse_lowering
 from medvqa_core.llm.engines import Reply
 from medvqa_core.store import RecordStore, content_key
 
@@ -131,6 +132,26 @@ class PredictionStore:
                 f"{self.path}: the record of key {record.get('key')!r} holds neither an answer nor an error; "
                 "remove its line, it is made again"
             ) from None
+
+
+def stated_class(path: Path) -> Governance | None:
+    """The class that the first line of a file of predictions states; None where there is no such line.
+
+    Raises:
+        GovernanceError: it is unknown.
+    """
+    try:
+        with open(path, "rb") as lines:
+            header = json.loads(lines.readline())
+    except (OSError, ValueError):
+        return None
+    return parse(str(header.get("governance", "")), str(path)) if isinstance(header, dict) else None
+
+
+def check_stated(run: Path, stated: object) -> Governance:
+    """The class that the results of a run state. Raises GovernanceError where its predictions are of a stricter one."""
+    governance = parse(str(stated), str(run))
+    return refuse_lowering(stated_class(run / FILE) or Governance.OPEN, governance, str(run / FILE))
 
 
 def part_path(path: Path, process: int) -> Path:

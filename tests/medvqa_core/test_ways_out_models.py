@@ -11,6 +11,7 @@ from transformers import BertConfig, BertForSequenceClassification, PreTrainedTo
 import mimic_cxr_vqa  # noqa: F401 - registers the builder, and with it the guards
 from medvqa_core.dataset_class import declare
 from medvqa_core.errors import GovernanceError
+from medvqa_core.folder_class import write_governance
 from medvqa_core.governance import Governance
 
 
@@ -136,3 +137,25 @@ except Exception as error:
 def test_models_are_guarded_in_a_script_that_only_imports_a_dataset():
     done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=False)
     assert done.stdout.strip() == "GovernanceError", done.stderr
+
+
+@pytest.mark.parametrize("how", ["peft", "transformers", "merged"])
+@pytest.mark.parametrize(
+    ("base", "adapter", "refused"),
+    [("open", "open", False), ("open", "credentialed", True), ("open", None, True), (None, "open", True),
+     ("no-derivatives", "open", True)],
+)  # fmt: skip
+def test_a_model_takes_on_the_class_of_an_adapter_that_it_loads(how, base, adapter, refused, tmp_path):
+    from peft import LoraConfig, PeftModel, get_peft_model
+
+    get_peft_model(small(), LoraConfig(r=1, target_modules=["query"])).save_pretrained(tmp_path)
+    if adapter is not None:
+        write_governance(tmp_path, Governance(adapter))
+    model = small(base)
+    if how == "transformers":
+        model.load_adapter(str(tmp_path))
+    else:
+        model = PeftModel.from_pretrained(model, tmp_path)
+        model = model.merge_and_unload() if how == "merged" else model
+    with pytest.raises(GovernanceError if refused else AssertionError):
+        model.push_to_hub("me/model")

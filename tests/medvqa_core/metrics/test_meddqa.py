@@ -168,6 +168,8 @@ def test_hallucination_rate():
         "rate": 0.5,
         "abstained_on_answerable": 0.5,
         "marked": {"unanswerable": 0, "answered": 0, "hallucinated": 0, "rate": None},
+        "entity": {"unanswerable": 0, "answered": 0, "hallucinated": 0, "rate": None},
+        "table": {"unanswerable": 5, "answered": 4, "hallucinated": 2, "rate": 0.5},
     }
     marks = [True, True, False, True, False, False, False]
     columns = (predictions, answers, ["table_qa"] * 7, ["single_span"] * 7)
@@ -209,3 +211,34 @@ def test_the_released_answers_score_one_against_themselves(real_data, settings):
     assert all(value == pytest.approx(1) for value in record["table_5"].values())
     nothing = score_meddqa([None] * len(questions), **columns, **settings).record
     assert nothing["all"]["accuracy"] == 0 and nothing["all"]["failed"] == len(questions)
+
+
+def test_intervals_are_over_images_not_questions():
+    """Two images, one all right and one all wrong: a resample has 0, 1/2 or 1, and 95% of them reach both ends."""
+    predictions, answers = ["1"] * 50 + ["2"] * 50, ["1"] * 100
+    images = ["a.png"] * 50 + ["b.png"] * 50
+    columns = [["table_qa"] * 100, ["single_span"] * 100]
+    found = score_meddqa(predictions, answers, *columns, images=images).record
+    assert found["table_5"]["table_accuracy"] == 0.5
+    assert found["intervals"]["table_5"]["table_accuracy"] == (0.0, 1.0)  # over questions it would be 0.40 to 0.60
+    assert found["intervals"]["table_5"]["entity_accuracy"] is None
+    one = score_meddqa(predictions, answers, *columns, images=["a.png"] * 100).record
+    assert one["intervals"]["table_5"]["table_accuracy"] is None  # one image says nothing of the others
+    assert score_meddqa(predictions, answers, *columns).record["intervals"] is None
+
+
+def test_table_8_is_by_kind_of_report():
+    """By hand: laboratory choices one of two, clinical none; the clinical short answer is right."""
+    scored = score_meddqa(
+        ["A.x", "B.y", "A.x", "补钾"],
+        ["A.x", "A.x", "B.y", "补钾"],
+        ["disease_qa", "advice_qa", "advice_qa", "status_qa"],
+        ["MC", "MC", "MC", "SA"],
+        laboratory=[True, True, False, False],
+    )
+    assert scored.record["table_8"] == {
+        "mc_accuracy_laboratory": 0.5,
+        "mc_accuracy_clinical": 0.0,
+        "sa_rouge_l_laboratory": None,
+        "sa_rouge_l_clinical": 1.0,
+    }

@@ -1,0 +1,63 @@
+"""Rows as conversations, in the form that TRL's trainers read: the columns `images`, and `prompt` with `completion` or
+`messages`.
+
+    prompt      [{"role": "user", "content": [{"type": "image"}, …, {"type": "text", "text": question}]}]
+    completion  [{"role": "assistant", "content": [{"type": "text", "text": answer}]}]
+    messages    the same, question after question: the images stand before the first
+
+There are as many image parts as the row has images. A content is stored as JSON: as an Arrow struct, every image part
+would come back with a `"text": None` that TRL does not expect.
+"""
+
+import json
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import pyarrow as pa
+from datasets import Features, Json, List, Value
+
+MESSAGES = List({"role": Value("string"), "content": Json()})
+_MESSAGES_TYPE = Features({"messages": MESSAGES}).arrow_schema.field("messages").type
+_USER, _ASSISTANT = "user", "assistant"
+
+
+def prompts(questions: Iterable[str], images: Iterable[int]) -> pa.ListArray:
+    """A user's message for each question, with so many image parts before its text."""
+    return _single_messages(_USER, [_content(text, count) for text, count in zip(questions, images, strict=True)])
+
+
+def completions(answers: Iterable[str]) -> pa.ListArray:
+    """An assistant's message for each answer."""
+    return _single_messages(_ASSISTANT, [_content(answer) for answer in answers])
+
+
+def conversations(
+    questions: Sequence[str], answers: Sequence[str], offsets: np.ndarray, images: Sequence[int]
+) -> pa.ListArray:
+    """A conversation of several questions, each with its answer, per row.
+
+    Args:
+        questions, answers: of all rows, one after the other.
+        offsets: (rows + 1,) where each row's questions start, and the end.
+        images: of each row; their parts stand in its first question.
+    """
+    counts = np.zeros(len(questions), int)
+    counts[offsets[:-1]] = images
+    turns = zip(questions, answers, counts.tolist(), strict=True)
+    contents = [part for question, answer, count in turns for part in (_content(question, count), _content(answer))]
+    return _messages([_USER, _ASSISTANT] * len(questions), contents, 2 * offsets)
+
+
+def _content(text: str, images: int = 0) -> str:
+    return json.dumps([{"type": "image"}] * images + [{"type": "text", "text": text}], ensure_ascii=False)
+
+
+def _single_messages(role: str, contents: list[str]) -> pa.ListArray:
+    return _messages([role] * len(contents), contents, np.arange(len(contents) + 1))
+
+
+def _messages(roles: list[str], contents: list[str], offsets: np.ndarray) -> pa.ListArray:
+    message = _MESSAGES_TYPE.value_type
+    stored = pa.ExtensionArray.from_storage(message.field("content").type, pa.array(contents, pa.string()))
+    structs = pa.StructArray.from_arrays([pa.array(roles, pa.string()), stored], fields=list(message))
+    return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), structs, type=_MESSAGES_TYPE)

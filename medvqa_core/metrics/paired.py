@@ -1,0 +1,120 @@
+"""Two or more systems on the same questions: bootstrap intervals and paired permutation tests, over whole units.
+
+A unit is what questions share: a study, an image. Questions about one image rise and fall together, so units are drawn,
+not questions. Each system is an array of sums, a row per unit, and a function that turns sums into a score: a mean is
+(sum of values, number of values), BLEU is its counts of n-grams and lengths. The same units are drawn for all systems.
+
+    interval     percentile bootstrap (Efron and Tibshirani 1993, ch. 13): units drawn with replacement
+    p_value      paired permutation (approximate randomisation, Noreen 1989): each unit's sums change sides or not, all
+                 equally likely if the systems do not differ; two-sided; all 2^n exchanges where they are few
+    holm         p values of several comparisons made together (Holm 1979)
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+
+from medvqa_core.errors import InputError
+
+Score = Callable[[np.ndarray], float | None]  # of sums (k,); None where there is nothing to score
+CHUNK = 64  # resamples at once
+EXACT_UNITS = 12  # up to so many units all exchanges are tried
+TOLERANCE = 1e-12  # sums in another order differ by this much
+
+
+def mean_score(sums: np.ndarray) -> float | None:
+    """The mean behind (sum, number)."""
+    return float(sums[0] / sums[1]) if sums[1] else None
+
+
+def bootstrap(systems: Sequence[np.ndarray], score: Score, resamples: int = 2000, seed: int = 0) -> list[np.ndarray]:
+    """The score of each system in each resample of the units; NaN where a resample has nothing to score.
+
+    Args:
+        systems: per system its sums (units, k), aligned.
+
+    Raises:
+        InputError: no units, or the systems have different ones.
+    """
+    units = _check(systems)
+    rng = np.random.default_rng(seed)
+    made = [np.empty(resamples) for _ in systems]
+    for start in range(0, resamples, CHUNK):
+        size = min(CHUNK, resamples - start)
+        drawn = [np.bincount(rng.integers(0, units, units), minlength=units) for _ in range(size)]
+        weights = np.stack(drawn).astype(float)
+        for values, sums in zip(made, systems, strict=True):
+            values[start : start + size] = _scores(weights @ sums, score)
+    return made
+
+
+def interval(values: np.ndarray, level: float = 0.95) -> tuple[float, float] | None:
+    """The percentile interval of bootstrapped scores; None where most resamples have none."""
+    there = values[~np.isnan(values)]
+    if len(there) < len(values) / 2:
+        return None
+    low, high = np.quantile(there, [(1 - level) / 2, (1 + level) / 2])
+    return float(low), float(high)
+
+
+def p_value(
+    first: np.ndarray, second: np.ndarray, score: Score, resamples: int = 10_000, seed: int = 0
+) -> float | None:
+    """How often exchanged units differ at least as much as the systems do; None where one has no score.
+
+    Where exchanges are drawn, the observed one counts as one of them, so that no p is 0 (Davison and Hinkley 1997).
+    """
+    units = _check([first, second])
+    observed = _difference(first.sum(0), second.sum(0), score)
+    if observed is None:
+        return None
+    total_first, total_second, change = first.sum(0), second.sum(0), second - first
+    exact = units <= EXACT_UNITS
+    hits = made = 0
+    for exchanged in _every_exchange(units) if exact else _drawn_exchanges(units, resamples, seed):
+        for moved in exchanged @ change:
+            difference = _difference(total_first + moved, total_second - moved, score)
+            hits += difference is not None and abs(difference) >= abs(observed) - TOLERANCE
+            made += 1
+    return hits / made if exact else (hits + 1) / (made + 1)
+
+
+def holm(values: Sequence[float | None]) -> list[float | None]:
+    """Each p value as it stands among all of them; None stays None and is not counted."""
+    order = sorted((value, place) for place, value in enumerate(values) if value is not None)
+    adjusted: list[float | None] = [None] * len(values)
+    largest = 0.0
+    for rank, (value, place) in enumerate(order):
+        largest = max(largest, min(1.0, value * (len(order) - rank)))
+        adjusted[place] = largest
+    return adjusted
+
+
+def _check(systems: Sequence[np.ndarray]) -> int:
+    shapes = {np.shape(sums) for sums in systems}
+    if len(shapes) != 1:
+        raise InputError(f"the systems have sums of shapes {sorted(shapes)}; they must be of the same units")
+    units = shapes.pop()[0]
+    if not units:
+        raise InputError("no units to compare on; give at least one study or image")
+    return units
+
+
+def _scores(totals: np.ndarray, score: Score) -> list[float]:
+    return [float("nan") if (value := score(sums)) is None else value for sums in totals]
+
+
+def _difference(first: np.ndarray, second: np.ndarray, score: Score) -> float | None:
+    values = score(first), score(second)
+    return None if values[0] is None or values[1] is None else values[1] - values[0]
+
+
+def _every_exchange(units: int) -> Iterator[np.ndarray]:
+    numbers = np.arange(2**units)
+    yield ((numbers[:, None] >> np.arange(units)) & 1).astype(float)
+
+
+def _drawn_exchanges(units: int, resamples: int, seed: int) -> Iterator[np.ndarray]:
+    rng = np.random.default_rng(seed)
+    for start in range(0, resamples, CHUNK):
+        yield rng.integers(0, 2, (min(CHUNK, resamples - start), units)).astype(float)

@@ -1,0 +1,126 @@
+"""Parts of a run on several machines, and how they become the one file that a single machine would have written.
+
+Shard i of n takes every n-th group (study), beginning with the i-th, and writes a file of its own beside the one that
+counts. Merging goes through the questions in their order and takes each record from wherever it lies, so that the
+merged file has the bytes of a run on one machine, whichever shard was ready first.
+"""
+
+import os
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, TypeVar
+
+from medvqa_core.errors import ConfigError, InputError
+from medvqa_core.files import PARTIAL_SUFFIX, writing
+from medvqa_core.governance import Governance
+from medvqa_core.runs.predictions import ANSWERS, Prediction, PredictionStore
+
+G = TypeVar("G")
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Part `number` of `of`; numbers begin at 1."""
+
+    number: int
+    of: int
+
+    def of_groups(self, groups: Iterable[G]) -> Iterator[G]:
+        """This part's of `groups`."""
+        return islice(groups, self.number - 1, None, self.of)
+
+    def path(self, whole: Path) -> Path:
+        """`answers.shard-2-of-4.jsonl`: this part's file beside `answers.jsonl`; that file itself for the only part."""
+        if self.of == 1:
+            return whole
+        return whole.with_name(f"{whole.stem}.shard-{self.number}-of-{self.of}{whole.suffix}")
+
+
+WHOLE = Shard(1, 1)
+
+
+def parse_shard(text: str) -> Shard:
+    """`--shard i/n`. Raises ConfigError unless 1 <= i <= n."""
+    found = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text, re.ASCII)
+    if not found or not 1 <= int(found[1]) <= int(found[2]):
+        raise ConfigError(f"--shard {text!r}: expected i/n with 1 <= i <= n, such as 2/8 for the second of eight parts")
+    return Shard(int(found[1]), int(found[2]))
+
+
+def shard_files(whole: Path) -> list[Path]:
+    """The shards' files beside `whole`, by number."""
+    found = {}
+    for path in whole.parent.glob(f"{whole.stem}.shard-*{whole.suffix}"):
+        if name := re.fullmatch(rf"{re.escape(whole.stem)}\.shard-(\d+)-of-(\d+){re.escape(whole.suffix)}", path.name):
+            found[path] = (int(name[1]), int(name[2]))
+    return sorted(found, key=lambda path: found[path])
+
+
+def merge_in_order(
+    path: Path, sources: Sequence[Path], order: Iterable[Sequence[str]], governance: Governance, kind: str = ANSWERS
+) -> Counter:
+    """Write the records of `sources` (and of `path`, where it exists) to `path`, in the order of their keys.
+
+    Where several have a record of the same key, an answer counts before a failure, then the first in this order:
+    `path`, `sources`. The sources stay as they are. A kill leaves `path` as it was, or whole.
+
+    Args:
+        order: content keys of all questions, some thousand at a time.
+
+    Returns:
+        `merged` (records), `open` (keys without any), `differing` (keys with several different records), `foreign`
+        (records whose key is none of `order`: they are left out).
+
+    Raises:
+        ConfigError: the sources were made with different settings.
+        GovernanceError, InputError, OutputError: as `RecordStore`.
+    """
+    counts = Counter(merged=0, open=0, differing=0, foreign=0)
+    partial = path.with_name(path.name + PARTIAL_SUFFIX)
+    with ExitStack() as stack:
+        settings = settings_of(sources, governance, kind)
+        stores = [stack.enter_context(PredictionStore(path, governance, settings, kind=kind))]  # holds the lock
+        for source in sources:
+            if not path.samefile(source):
+                stores.append(PredictionStore(source, governance, settings, read_only=True, kind=kind))
+                stack.callback(stores[-1].close)
+        with writing(partial):
+            partial.unlink(missing_ok=True)  # what a killed run left
+        found_in: Counter[Path] = Counter()
+        with PredictionStore(partial, governance, settings, kind=kind) as merged:
+            for keys in order:
+                records = [_choose(key, stores, counts, found_in) for key in keys]
+                merged.append(record for record in records if record is not None)
+            counts["merged"] = len(merged)
+        counts["foreign"] = sum(len(store) - found_in[store.path] for store in stores)
+        with writing(path):
+            os.replace(partial, path)
+    return counts
+
+
+def settings_of(sources: Sequence[Path], governance: Governance, kind: str = ANSWERS) -> Mapping[str, Any]:
+    """What the first of `sources` was made with; another one's differing settings are an error when it is opened.
+
+    Raises:
+        InputError: there is none.
+    """
+    if not sources:
+        raise InputError("there are no parts to merge; answer with --shard i/n first, or name the parts' files")
+    with PredictionStore(sources[0], governance, read_only=True, kind=kind) as first:
+        return first.settings
+
+
+def _choose(key: str, stores: Sequence[PredictionStore], counts: Counter, found_in: Counter[Path]) -> Prediction | None:
+    found = {store.path: record for store in stores if (record := store.find(key)) is not None}
+    found_in.update(found.keys())
+    if not found:
+        counts["open"] += 1
+        return None
+    records = list(found.values())
+    counts["differing"] += any(record != records[0] for record in records)
+    return next((record for record in records if record.error is None), records[0])

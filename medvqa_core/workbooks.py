@@ -1,0 +1,55 @@
+"""XLSX files of other people's programs, read row by row within bounds (extra `sheets`)."""
+
+import zipfile
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from medvqa_core.errors import ConfigError, InputError
+
+LARGEST = 1 << 29  # bytes of all parts, unpacked: far beyond a sheet of answers, and what memory takes
+MOST_ROWS = 1 << 20  # of a sheet in Excel
+
+
+def workbook_rows(path: Path, sheet: str | None = None) -> Iterator[tuple[Any, ...]]:
+    """The rows of a workbook as openpyxl's cells, as many in each as in the first one.
+
+    A formula is its text, of `data_type` "f"; what a program could not work out is of "e".
+
+    Args:
+        sheet: its name; the active one where there is none of that name.
+
+    Raises:
+        ConfigError: openpyxl is missing.
+        InputError: not readable as XLSX, or larger when unpacked than any sheet of answers.
+    """
+    try:
+        import openpyxl
+        from openpyxl.cell.read_only import EMPTY_CELL
+    except ImportError:
+        raise ConfigError(f"{path}: reading XLSX needs openpyxl: pip install 'medvqa-hub[sheets]'") from None
+    try:
+        with zipfile.ZipFile(path) as parts:  # never unpacks more of a part than is stated here
+            size = sum(part.file_size for part in parts.infolist())
+        if size > LARGEST:
+            raise InputError(f"{path}: {size:,} bytes when unpacked; at most {LARGEST:,} are read; save it as CSV")
+        book = openpyxl.load_workbook(path, read_only=True)
+        table = book[sheet] if sheet in book.sheetnames else book.active
+        table.reset_dimensions()  # what the file says of its size is not believed
+        width = 0
+        for row in islice(table.iter_rows(), MOST_ROWS):
+            width = width or len(row)
+            yield (*row, *[EMPTY_CELL] * (width - len(row)))
+    except (
+        AttributeError,
+        IndexError,
+        KeyError,
+        OSError,
+        SyntaxError,
+        TypeError,
+        ValueError,
+        zipfile.BadZipFile,
+        openpyxl.utils.exceptions.InvalidFileException,
+    ) as error:
+        raise InputError(f"{path}: cannot be read as XLSX ({type(error).__name__}); save the sheet again") from None
