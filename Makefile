@@ -29,12 +29,13 @@ benchmarks: $(INSTALLED)
 	$(BIN)/python benchmarks/scst.py
 	$(BIN)/python benchmarks/esra.py
 	$(BIN)/python benchmarks/meddqa.py
+	$(BIN)/python benchmarks/explore.py
 	$(BIN)/python benchmarks/learning.py
 	$(BIN)/python benchmarks/readme.py
 
 sample: $(INSTALLED)
 	$(BIN)/python -m mimic_cxr_vqa.sample_writer mimic_cxr_vqa/sample
-	$(BIN)/python -m rjua_meddqa.sample_writer rjua_meddqa/sample  # needs a Chinese font: fonts-noto-cjk
+	$(BIN)/python -m rjua_meddqa.sample_writer rjua_meddqa/sample
 
 clean:
 	rm -rf .venv build dist *.egg-info out/demo
