@@ -1,16 +1,43 @@
 """`medvqa-hub cxr …`: the steps from a source of studies to a release. Heavy imports wait until a step runs."""
 
 import shlex
+from contextlib import nullcontext
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from medvqa_core.errors import OutputError
+from medvqa_core.errors import ConfigError, OutputError
+from medvqa_core.llm.options import (
+    DEFAULT_SLOTS,
+    DEFAULT_WAIT,
+    AttestationFile,
+    LoadInBits,
+    ModelName,
+    OwnServer,
+    Slots,
+    Wait,
+    engine_option,
+    refuse_model_options,
+)
+from mimic_cxr_vqa.cli_batches import batch_export, batch_import
+from mimic_cxr_vqa.cli_recipe import rebuild, recipe
 from mimic_cxr_vqa.sources.table import SOURCES, SourceOptions, read_source
+from mimic_cxr_vqa.validation import commands as validation
+
+if TYPE_CHECKING:
+    from mimic_cxr_vqa.generation.engines import Engine
+    from mimic_cxr_vqa.workspace import Workspace
 
 app = typer.Typer(no_args_is_help=True, help="MIMIC-CXR-VQA: from radiology reports to a dataset.")
+app.command("batch-export")(batch_export)
+app.command("batch-import")(batch_import)
+app.command()(recipe)
+app.command()(rebuild)
+app.command("judge")(validation.judge)
+app.command("table3")(validation.table3)
+app.add_typer(validation.review_app, name="review")
 
 Out = Annotated[Path, typer.Option(help="Folder that the dataset is built in.")]
 Data = Annotated[Path, typer.Option(help="A release, the folder it was built in, or the authors' CSV files.")]
@@ -95,7 +122,8 @@ def questions(
     from mimic_cxr_vqa.workspace import Workspace
 
     options = SourceOptions(reports, labeler, labels.value, encoding, sections, studies)
-    manifest = write_questions(read_source(source.value, root, options), Workspace(out), seed)
+    studies_read = read_source(source.value, root, options)
+    manifest = write_questions(studies_read, Workspace(out), seed, options.described())
     _echo_counts(manifest["counts"])
     typer.echo(f"governance class: {manifest['governance']}; next: medvqa-hub cxr answer --out {_quote(out)}")
 
@@ -103,48 +131,122 @@ def questions(
 @app.command()
 def answer(
     out: Out,
-    engine: Annotated[
-        str, typer.Option(help="extractive (rules, no model), or server:URL (an OpenAI-compatible server).")
-    ] = "extractive",
-    model: Annotated[str | None, typer.Option(help="Model of the server; needed where it has several.")] = None,
+    engine: Annotated[list[str] | None, engine_option("extractive (rules, no model; the default)")] = None,
+    model: ModelName = None,
     prompt_file: Annotated[Path | None, typer.Option(help="Prompts of your own in place of the bundled ones.")] = None,
     questions_per_request: Annotated[
         str, typer.Option(help="1 (as in the paper), more, or all of a study's questions in one request.")
     ] = "1",
-    slots: Annotated[int, typer.Option(help="Most requests at a server at once.", min=1)] = 64,
-    wait: Annotated[float, typer.Option(help="Seconds that a server which is gone is waited for.")] = 600.0,
-    i_run_this_server: Annotated[
-        bool, typer.Option("--i-run-this-server", help="Credentialed texts: the server is yours, its model runs here.")
-    ] = False,
+    slots: Slots = DEFAULT_SLOTS,
+    wait: Wait = DEFAULT_WAIT,
+    load_in: LoadInBits = None,
+    i_run_this_server: OwnServer = False,
+    attestation: AttestationFile = None,
     limit: Annotated[int | None, typer.Option(help="Answer the first so many studies only.", min=1)] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what is left to ask, and ask nothing.")] = False,
+    probe: Annotated[
+        int | None, typer.Option(help="Answer so many studies and say how long the rest takes.", min=1)
+    ] = None,
     retry_failed: Annotated[bool, typer.Option(help="Ask failed questions again.")] = False,
     answer_from: Annotated[
         AnswerFrom, typer.Option(help="Sections that are answered from; the paper's is findings.")
     ] = AnswerFrom.findings,
+    shard: Annotated[str, typer.Option(help="i/n: this machine's part of the studies; see cxr merge.")] = "1/1",
+    ray: Annotated[
+        str | None, typer.Option(help="Spread studies over a Ray cluster: local, auto or ray://HOST:PORT (extra ray).")
+    ] = None,
+    ray_workers: Annotated[int | None, typer.Option(help="Workers there; default: one an --engine.", min=1)] = None,
+    ray_gpus: Annotated[float, typer.Option(help="GPUs of each worker, for transformers:… engines.")] = 0.0,
 ) -> None:
     """Answer the questions; a stopped run goes on where it was."""
+    from medvqa_core.llm.connecting import names_a_model
     from medvqa_core.llm.engines import load_engine
+    from medvqa_core.llm.options import one_engine
+    from medvqa_core.llm.record import FILE
+    from medvqa_core.runs.shards import parse_shard
     from mimic_cxr_vqa.generation.answers import answer_questions
+    from mimic_cxr_vqa.generation.chosen_engine import ChosenEngine
     from mimic_cxr_vqa.generation.engines import ENGINES
-    from mimic_cxr_vqa.generation.language_model import connect, count_of
-    from mimic_cxr_vqa.generation.prompts import read_prompt
+    from mimic_cxr_vqa.generation.language_model import count_of
+    from mimic_cxr_vqa.generation.prompts import Prompt, read_prompt
     from mimic_cxr_vqa.workspace import Workspace
 
-    workspace = Workspace(out)
-    kind, _, endpoint = engine.partition(":")
-    if kind == "server":
-        prompt = read_prompt(prompt_file) if prompt_file else None
-        size = count_of(questions_per_request)
-        chosen = connect(endpoint, workspace.governance(), model, prompt, size, slots, wait, i_run_this_server)
+    workspace, part, engines = Workspace(out), parse_shard(shard), engine or ["extractive"]
+    if not names_a_model(engines):
+        load_engine(ENGINES, one_engine(engines))  # an unknown name is said before anything is read
+    chosen = ChosenEngine(engines, workspace.governance())
+    if names_a_model(engines):
+        chosen = ChosenEngine(
+            engines,
+            workspace.governance(),
+            read_prompt(prompt_file) if prompt_file else Prompt(),
+            count_of(questions_per_request),
+            model,
+            slots,
+            wait,
+            i_run_this_server,
+            attestation,
+            load_in,
+            workspace.root / FILE,
+        )
     else:
-        chosen = load_engine(ENGINES, engine)
-    counts = answer_questions(workspace, chosen, retry_failed, limit=limit, answer_from=answer_from.value)
+        several = questions_per_request != "1"
+        given = {"model": model, "prompt_file": prompt_file, "questions_per_request": several, "load_in": load_in}
+        refuse_model_options(engines[0], **given, i_run_this_server=i_run_this_server, attestation=attestation)
+    if dry_run or probe:
+        _estimate(workspace, chosen.make(), answer_from.value, retry_failed, probe or 0)
+        return
+    made = chosen.on_ray(ray, ray_workers, ray_gpus) if ray else nullcontext(chosen.make())
+    with made as ready:
+        counts = answer_questions(
+            workspace, ready, retry_failed, limit=limit, answer_from=answer_from.value, shard=part
+        )
     if not counts["asked"]:
         typer.echo("every question has an answer already; nothing was asked")
     _echo_counts(counts)
     if counts["failed"]:
         typer.echo("failed questions are left out of a release; ask them again with --retry-failed")
-    typer.echo(f"next: medvqa-hub cxr release --out {_quote(out)}")
+    if part.of > 1:
+        typer.echo(f"part {shard}: {part.path(workspace.answers)}; when all are done: medvqa-hub cxr merge --out …")
+    else:
+        typer.echo(f"next: medvqa-hub cxr release --out {_quote(out)}")
+
+
+def _estimate(workspace: "Workspace", engine: "Engine", answer_from: str, retry_failed: bool, probe: int) -> None:
+    """Say what is left to ask; with a probe, answer so many studies first and say how long the rest takes."""
+    from mimic_cxr_vqa.generation.answers import answer_questions
+    from mimic_cxr_vqa.generation.estimating import rest_of, say_rest, say_time
+    from mimic_cxr_vqa.generation.language_model import LanguageModel
+
+    if probe and not isinstance(engine, LanguageModel):
+        raise ConfigError(f"--probe measures a language model; engine {engine.name!r} is none")
+    before = rest_of(workspace, engine, answer_from, retry_failed, probe)
+    typer.echo(say_rest(before))
+    if not probe:
+        typer.echo("nothing was asked")
+        return
+    if before.studies:
+        answer_questions(workspace, engine, retry_failed, limit=before.last_probed, answer_from=answer_from)
+    after = rest_of(workspace, engine, answer_from, False)
+    for line in say_time(engine, before, after):
+        typer.echo(line)
+    typer.echo("what the probe answered is kept; the same command without --probe goes on")
+
+
+@app.command()
+def merge(
+    out: Out,
+    parts: Annotated[
+        list[Path] | None, typer.Argument(help="Files of answers; default: the parts that lie in OUT.")
+    ] = None,
+) -> None:
+    """Join the parts that `answer --shard i/n` wrote: the very bytes that one machine would have written."""
+    from mimic_cxr_vqa.generation.answers import merge_answers
+    from mimic_cxr_vqa.workspace import Workspace
+
+    workspace = Workspace(out)
+    _echo_counts(merge_answers(workspace, parts or ()))
+    typer.echo(f"answers: {workspace.answers}; the parts stay as they are and can be deleted")
 
 
 @app.command()
@@ -158,6 +260,10 @@ def status(out: Out) -> None:
     workspace = Workspace(out)
     _echo_counts(workspace.manifest()["counts"])
     _echo_counts(count_answers(workspace))
+    if workspace.answers.exists():
+        from mimic_cxr_vqa.answer_statistics import format_statistics, statistics_of_workspace
+
+        typer.echo(f"\n{format_statistics(statistics_of_workspace(workspace, workspace.governance()))}")
     if not workspace.release.exists():
         typer.echo("release: not written yet")
     elif describe_questions(workspace) != open_release(workspace.release).manifest.get("questions"):
@@ -208,6 +314,7 @@ def stats(
     out: Annotated[Path | None, typer.Option(help="Folder for statistics.json and figure1.png.")] = None,
 ) -> None:
     """Print Tables 1 and 2 of the paper for a release; with --out also write them as JSON and draw Figure 1."""
+    from mimic_cxr_vqa.answer_statistics import format_statistics, statistics_of_rows
     from mimic_cxr_vqa.authors_csv import ReplyFilter
     from mimic_cxr_vqa.release import open_release
     from mimic_cxr_vqa.statistics import format_section_rules, format_tables, summarise, write_statistics
@@ -216,12 +323,18 @@ def stats(
     replies = ReplyFilter()
     statistics = summarise(replies.keep(release.iterate_all()), release.manifest.get("label_counts"))
     typer.echo(format_tables(statistics))
+    answers = statistics_of_rows(ReplyFilter().keep(release.iterate_all()))
+    typer.echo(format_statistics(answers))
     if rules := format_section_rules(release.manifest.get("section_rules", {})):
         typer.echo(rules)
+    if table3 := release.manifest.get("validation"):
+        from mimic_cxr_vqa.validation.table3_text import format_table3
+
+        typer.echo(f"Table 3: what a judge and people say of the answers\n\n{format_table3(table3)}\n")
     if replies.left_out:
         typer.echo(f"{replies.left_out:,} rows left out: their reply could not be parsed")
     if out is not None:
-        write_statistics(statistics, out)
+        write_statistics(statistics, out, {"answers": answers.to_json()})
         typer.echo(f"statistics.json and figure1.png: {out}")
 
 

@@ -3,7 +3,8 @@
     release/qa/<split>-00000-of-00003.parquet        QA_SCHEMA, a study's rows together
     release/studies/<split>-00000-of-00003.parquet   STUDY_SCHEMA, the studies of the qa shard of the same number
     release/README.md       card; its metadata lets plain `load_dataset(folder)` read the shards
-    release/manifest.json   governance class, provenance, counts, size and sha256 of every file
+    release/croissant.json  the same for data catalogues
+    release/manifest.json   governance class, provenance, counts, Table 3 if made, size and sha256 of every file
 
 Images are referred to, never copied. The same inputs give the same bytes.
 """
@@ -17,23 +18,29 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from hub_cards.croissant import FILE as CROISSANT
 from medvqa_core.digests import digest_file
 from medvqa_core.errors import ConfigError, InputError
 from medvqa_core.files import atomic_folder
-from medvqa_core.json_files import write_manifest
+from medvqa_core.json_files import read_object, write_manifest
+from medvqa_core.llm.record import FILE, ModelRecord
 from medvqa_core.progress import track
 from medvqa_core.runs.predictions import PredictionStore
 from mimic_cxr_vqa.answer_types import answer_types
 from mimic_cxr_vqa.card import CARD, content_digest, write_card
 from mimic_cxr_vqa.class_floor import describe_files
+from mimic_cxr_vqa.croissant import write_croissant
 from mimic_cxr_vqa.generation.answer_keys import answer_keys, hex_keys, lint_of, open_answers
 from mimic_cxr_vqa.generation.flags import LABEL_CONFLICT, flags_of
 from mimic_cxr_vqa.parquet_files import WRITING, iterate_parquet, read_table
 from mimic_cxr_vqa.schema import PROVENANCE_TYPE, QA_SCHEMA, SPLITS, STUDY_SCHEMA
+from mimic_cxr_vqa.statistics import summarise
 from mimic_cxr_vqa.workspace import FORMAT, RELEASE_KIND, Workspace
 
 ROWS_PER_SHARD = 250_000
 ROWS_PER_BATCH = 65_536
+ROWS_PER_GROUP, STUDIES_PER_GROUP = 16_384, 2_048  # of Parquet: what is decoded for one row or study
+DEFAULTS = {"flagged": "keep", "allow_missing": False, "rows_per_shard": ROWS_PER_SHARD}
 
 
 def write_release(
@@ -85,12 +92,42 @@ def write_release(
             "label_counts": questions["label_counts"],
             "section_rules": questions.get("section_rules", {}),
             "splits": splits,
+            **_language_models(workspace),
+            **_validation(workspace),
+            **_asked_otherwise(flagged=flagged, allow_missing=allow_missing, rows_per_shard=rows_per_shard),
         }
         shards = describe_files(folder, folder.rglob("*.parquet"))
-        write_card(folder, manifest, content_digest(shards))
-        manifest["files"] = shards | describe_files(folder, [folder / CARD])
+        content = content_digest(shards)
+        rows = (batch for path in sorted(folder.glob("qa/*")) for batch in iterate_parquet(path))
+        statistics = summarise(track(rows, "Counting rows"), manifest["label_counts"]).to_json()
+        write_card(folder, manifest, content, statistics)
+        write_croissant(folder, manifest, shards, f"urn:medvqa-hub:mimic_cxr_vqa:{content}")
+        manifest["files"] = shards | describe_files(folder, [folder / CARD, folder / CROISSANT])
         write_manifest(folder, manifest, sort_keys=True)
     return manifest
+
+
+def _language_models(workspace: Workspace) -> dict[str, Any]:
+    """What the language models said of themselves, and what was said of their servers, without their addresses."""
+    record = workspace.root / FILE
+    if not record.exists():
+        return {}
+    entries = ModelRecord(record).entries
+    return {"language_models": [{k: v for k, v in entry.items() if k != "address"} for entry in entries]}
+
+
+def _asked_otherwise(**options: Any) -> dict[str, Any]:
+    """The options of `write_release` that are not its defaults, for whoever rebuilds the release."""
+    changed = {name: value for name, value in options.items() if value != DEFAULTS[name]}
+    return {"written_with": changed} if changed else {}
+
+
+def _validation(workspace: Workspace) -> dict[str, Any]:
+    """Table 3 (`cxr table3`) of these very answers; nothing where there is none, or where it is of earlier ones."""
+    if not workspace.table3.exists():
+        return {}
+    found = read_object(workspace.table3, "run medvqa-hub cxr table3 again, or delete it")
+    return {"validation": found} if found.get("answers") == digest_file(workspace.answers) else {}
 
 
 def describe_questions(workspace: Workspace) -> str:
@@ -222,8 +259,9 @@ class _SplitWriter:
             pc.index_in(pc.unique(rows["study_id"]), self._studies["study_id"].combine_chunks())
         )
         number = self._counts["shards"]
-        pq.write_table(rows, self._path("qa", number), **WRITING, row_group_size=ROWS_PER_BATCH)
-        pq.write_table(studies.cast(STUDY_SCHEMA), self._path("studies", number), **WRITING)
+        pq.write_table(rows, self._path("qa", number), **WRITING, row_group_size=ROWS_PER_GROUP)
+        studies = studies.cast(STUDY_SCHEMA)
+        pq.write_table(studies, self._path("studies", number), **WRITING, row_group_size=STUDIES_PER_GROUP)
         for name, value in (("rows", len(rows)), ("studies", len(studies)), ("shards", 1)):
             self._counts[name] += value
 

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -132,8 +133,8 @@ def format_tables(stats: Statistics) -> str:
         labels = f"{stats.labels[value]:,}" if stats.labels else "-"
         table_2.append([number, labels, meaning, f"{stats.questions[value]:,}"])
     return (
-        f"Table 1: images and question-answer pairs\n\n{_align(table_1, left=(0,))}\n\n"
-        f"Table 2: CheXpert label values and generated questions\n\n{_align(table_2, left=(2,))}\n"
+        f"Table 1: images and question-answer pairs\n\n{align(table_1, left=(0,))}\n\n"
+        f"Table 2: CheXpert label values and generated questions\n\n{align(table_2, left=(2,))}\n"
     )
 
 
@@ -143,7 +144,7 @@ def format_section_rules(counts: Mapping[str, int]) -> str:
     Empty for a source whose sections come apart (Open-i) and for the authors' files.
     """
     rows = [["Section rule", "Reports"], *([rule, f"{counts[rule]:,}"] for rule in RULES if rule in counts)]
-    return f"Reports by the rules that found their sections\n\n{_align(rows, left=(0,))}\n" if counts else ""
+    return f"Reports by the rules that found their sections\n\n{align(rows, left=(0,))}\n" if counts else ""
 
 
 def plot_distribution(stats: Statistics, path: Path) -> None:
@@ -180,9 +181,9 @@ def plot_distribution(stats: Statistics, path: Path) -> None:
         figure.savefig(file, format="png")
 
 
-def write_statistics(stats: Statistics, folder: Path) -> None:
-    """Write `statistics.json` and `figure1.png` to `folder`. Raises OutputError where that is not possible."""
-    write_json(folder / "statistics.json", stats.to_json(), ensure_ascii=True, end="")
+def write_statistics(stats: Statistics, folder: Path, more: Mapping[str, Any] | None = None) -> None:
+    """Write `statistics.json` (with `more`) and `figure1.png` to `folder`. Raises OutputError if it cannot."""
+    write_json(folder / "statistics.json", {**stats.to_json(), **(more or {})}, ensure_ascii=True, end="")
     plot_distribution(stats, folder / "figure1.png")
 
 
@@ -225,7 +226,8 @@ def _total_labels(label_counts: LabelCounts) -> dict[str, int]:
     return totals
 
 
-def _align(rows: list[list[str]], left: tuple[int, ...]) -> str:
+def align(rows: list[list[str]], left: tuple[int, ...]) -> str:
+    """Rows of cells as a plain table with a line under its head; columns in `left` are aligned there."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = []
     for row in rows:

@@ -7,19 +7,22 @@ are, when an answer is asked for again, and where the answers lie.
 
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import replace
+from functools import partial
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from medvqa_core.governance import refuse_remote
 from medvqa_core.llm.engines import Engine, Reply
+from medvqa_core.llm.throughput import Throughput
 from medvqa_core.progress import track
 from medvqa_core.runs.asking import ask_all
 from medvqa_core.runs.predictions import ANSWERS, PredictionStore
+from medvqa_core.runs.shards import WHOLE, Shard, merge_in_order, settings_of, shard_files
 from mimic_cxr_vqa.generation.answer_keys import answer_keys, hex_keys, iterate_requests, lint_of, open_answers
 from mimic_cxr_vqa.generation.engines import (
     ANSWER_FROM,
@@ -29,9 +32,9 @@ from mimic_cxr_vqa.generation.engines import (
     check_settings,
 )
 from mimic_cxr_vqa.generation.lint import lint
+from mimic_cxr_vqa.generation.reasking import MAX_ATTEMPTS, ask_again
 from mimic_cxr_vqa.workspace import Workspace
 
-MAX_ATTEMPTS = 3  # the first try and at most two re-asks with the violation named
 STUDIES_PER_SYNC = 64
 ROWS_AT_ONCE = 65_536
 
@@ -43,6 +46,7 @@ def answer_questions(
     in_flight: int | None = None,
     limit: int | None = None,
     answer_from: str = ANSWER_FROM[0],
+    shard: Shard = WHOLE,
 ) -> Counter:
     """Ask `engine` every question that has no record yet.
 
@@ -51,35 +55,39 @@ def answer_questions(
         in_flight: studies that may be under way at once; None: as many as the engine says.
         limit: ask about the first so many studies only.
         answer_from: the sections that are answered from, one of `ANSWER_FROM`.
+        shard: the studies that are asked about here, and the file that takes their answers.
 
     Returns:
-        Counts over all questions: `answered`, `flagged` (answered, but breaking a lint rule), `failed`, and `asked`
-        now.
+        Counts over all questions (of the shard): `answered`, `flagged` (answered, but breaking a lint rule), `failed`,
+        and `asked` now.
 
     Raises:
         GovernanceError: credentialed text would leave the machine.
         ConfigError: the answers there were made by another engine or with other settings.
     """
     governance = workspace.governance()
-    refuse_remote(governance, engine.endpoint, f"engine {engine.name}")
+    refuse_remote(governance, engine.endpoint, f"engine {engine.name}", getattr(engine, "attestation", None))
     settings = check_settings(answer_from_settings(engine.settings, answer_from), f"engine {engine.name}")
-    with PredictionStore(workspace.answers, governance, settings, kind=ANSWERS) as store:
-        keys = answer_keys(workspace, settings)
+    counts: Throughput | None = getattr(engine, "counts", None)
+    with PredictionStore(shard.path(workspace.answers), governance, settings, kind=ANSWERS) as store:
+        keys = answer_keys(workspace, settings, save=shard == WHOLE)  # parts run side by side: none writes for all
+        studies = islice(iterate_requests(workspace, settings.get(IMPRESSION)), limit)
         asked = ask_all(
-            _by_key(islice(iterate_requests(workspace, settings.get(IMPRESSION)), limit), keys),
+            shard.of_groups(_by_key(studies, keys)),
             engine.answer,
             store,
             in_flight=in_flight or engine.in_flight,
             description="Answering studies",
-            total=min(limit or sys.maxsize, workspace.studies_with_questions()),
+            total=min(limit or sys.maxsize, workspace.studies_with_questions()) // shard.of,
             groups_per_sync=STUDIES_PER_SYNC,
             retry_failed=retry_failed,
-            review=_review,
+            review=partial(_review, counts=counts),
             attempts=MAX_ATTEMPTS,
             session=engine if isinstance(engine, AbstractAsyncContextManager) else None,
+            note=(lambda: counts) if counts else None,
         )
-        counts = _count(store, keys)
-    return Counter(asked=asked, **{name: counts[name] for name in ("answered", "flagged", "failed")})
+        found = _count(store, keys)
+    return Counter(asked=asked, **{name: found[name] for name in ("answered", "flagged", "failed")})
 
 
 def count_answers(workspace: Workspace) -> Counter:
@@ -91,6 +99,30 @@ def count_answers(workspace: Workspace) -> Counter:
         return _count(store, answer_keys(workspace, store.settings, save=False))
 
 
+def merge_answers(workspace: Workspace, parts: Sequence[Path] = ()) -> Counter:
+    """Join the answers of several machines in `answers.jsonl`: the bytes that one machine would have written.
+
+    Args:
+        parts: files of answers; without any, the shards' files that lie in the workspace.
+
+    Returns:
+        Counts, as `merge_in_order`.
+
+    Raises:
+        ConfigError: parts were made by different engines or with different settings.
+        GovernanceError: a part is of a stricter class than the questions.
+        InputError: there is no part, or one has a broken line.
+        OutputError: the answers cannot be written.
+    """
+    governance = workspace.governance()
+    sources = list(parts) or shard_files(workspace.answers)
+    settings = check_settings(settings_of(sources, governance), str(sources[0]))
+    keys = answer_keys(workspace, settings)
+    chunks = (hex_keys(keys, start, ROWS_AT_ONCE) for start in range(0, len(keys), ROWS_AT_ONCE))
+    total = -(-len(keys) // ROWS_AT_ONCE)
+    return merge_in_order(workspace.answers, sources, track(chunks, "Merging answers", total=total), governance)
+
+
 def _by_key(studies: Iterable[list[AnswerRequest]], keys: pa.Table) -> Iterator[dict[str, AnswerRequest]]:
     start = 0
     for study in studies:
@@ -98,10 +130,16 @@ def _by_key(studies: Iterable[list[AnswerRequest]], keys: pa.Table) -> Iterator[
         start += len(study)
 
 
-def _review(request: AnswerRequest, reply: Reply, attempt: int) -> tuple[dict[str, Any], AnswerRequest | None]:
-    """An answer that breaks a lint rule is asked for again, with the rule named."""
+def _review(
+    request: AnswerRequest, reply: Reply, attempt: int, counts: Throughput | None = None
+) -> tuple[dict[str, Any], AnswerRequest | None]:
+    """An answer that breaks a lint rule, or a reply that cannot be read, is asked for again with the reason named."""
     broken = lint(reply.answer) if reply.answer is not None else []
-    again = replace(request, violations=tuple(broken)) if broken else None
+    again = ask_again(request, reply.error, broken, attempt)
+    if counts is not None and again is None:
+        counts.failed += reply.answer is None
+        counts.answered += reply.answer is not None
+        counts.flagged += bool(broken)
     return {"attempts": attempt, "lint": broken}, again
 
 

@@ -20,7 +20,9 @@ class AnswerRequest:
         findings: the text to answer from; never empty for a question that the pipeline made.
         impression: what the report concludes where that is not part of `findings`: no source of answers, but nothing
             that it affirms need be denied because the findings are silent.
-        violations: lint rules that the previous reply broke (`lint.lint`); non-empty on a re-ask.
+        violations: lint rules that the previous reply broke (`lint.lint`), on a re-ask for them.
+        failure: why nothing could be read of the previous reply (a key of `reasking.UNREAD`), on a re-ask for that.
+        attempt: which time the question is asked.
     """
 
     qa_id: str
@@ -31,6 +33,8 @@ class AnswerRequest:
     findings: str
     violations: tuple[str, ...] = ()
     impression: str | None = None
+    failure: str | None = None
+    attempt: int = 1
 
     @property
     def id(self) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from medvqa_core.digests import digest
 from medvqa_core.errors import ConfigError
-from mimic_cxr_vqa.generation.lint import RULES
+from mimic_cxr_vqa.generation.reasking import TEXTS
 
 PARTS = ("indication", "findings", "question")
 _MARK = "=== user ==="  # in a prompt file: the system prompt above it, the user prompt below
@@ -80,12 +80,15 @@ class Prompt:
     @property
     def version(self) -> str:
         """Digest of the texts, with the name that people read in front."""
-        texts = "\0".join((self.system, self.user, self.system_many, _RETRY))
+        texts = "\0".join((self.system, self.user, self.system_many, TEXTS))
         name = "ours" if self == Prompt() else "file"
         return f"{name}-{digest(texts)[:12]}"
 
-    def fill(self, indication: str | None, findings: str, questions: Sequence[str], violations: Sequence[str]) -> str:
-        """The user message; several questions are numbered. Filled in one pass: braces in a report mean nothing."""
+    def fill(self, indication: str | None, findings: str, questions: Sequence[str], again: str = "") -> str:
+        """The user message; several questions are numbered, and `again` comes last.
+
+        Filled in one pass: braces in a report mean nothing.
+        """
         asked = (
             questions[0] if len(questions) == 1 else "\n" + "\n".join(f"{n}. {q}" for n, q in enumerate(questions, 1))
         )
@@ -94,24 +97,7 @@ class Prompt:
         for part in PARTS:
             before, _, rest = rest.partition("{" + part + "}")
             pieces += [before, values[part]]
-        text = "".join(pieces) + rest
-        return text + _RETRY.format(rules="; ".join(map(_say, violations))) if violations else text
-
-
-_RETRY = "\n\nAn earlier answer to this broke these rules: {rules}. Keep them this time."
-_FAMILIES = {
-    "prohibited": 'do not use "{word}" or its forms',
-    "report_reference": "speak of the image, not of a report ({word})",
-    "verb": 'do not write "{word}"',
-}
-
-
-def _say(rule: str) -> str:
-    family, _, word = rule.partition(":")
-    return _FAMILIES[family].format(word=word) if family in _FAMILIES else f"the answer was {rule}"
-
-
-assert all(rule.partition(":")[0] in _FAMILIES for rule, _ in RULES)
+        return "".join(pieces) + rest + again
 
 
 def read_prompt(path: Path) -> Prompt:

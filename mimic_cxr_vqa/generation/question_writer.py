@@ -5,7 +5,7 @@ seed and the counts on to every later step.
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -24,8 +24,13 @@ from mimic_cxr_vqa.sources.study_set import StudySet
 from mimic_cxr_vqa.workspace import FORMAT, QUESTIONS_KIND, Workspace
 
 
-def write_questions(study_set: StudySet, workspace: Workspace, seed: int) -> dict[str, Any]:
+def write_questions(
+    study_set: StudySet, workspace: Workspace, seed: int, read_with: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     """Write the studies and their questions; returns the manifest. Replaces what an earlier run left.
+
+    Args:
+        read_with: how the source was read (`SourceOptions.described`), for whoever rebuilds the questions.
 
     Raises:
         InputError: no study has a findings section, so there is nothing to ask about.
@@ -65,6 +70,7 @@ def write_questions(study_set: StudySet, workspace: Workspace, seed: int) -> dic
             "questions_per_split": {split: per_split[split] for split in SPLITS if per_split[split]},
             "label_counts": count_labels([studies]),
             "section_rules": dict(study_set.section_rules),
+            **({"read_with": dict(read_with)} if read_with is not None else {}),
         }
         manifest["files"] = describe_files(folder, folder.glob("*.parquet"))
         write_manifest(folder, manifest, sort_keys=True)

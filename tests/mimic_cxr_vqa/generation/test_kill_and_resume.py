@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-KILLS = 10
+KILLS = int(os.environ.get("KILLS", "10"))
 CHAIN = """
 import sys
 from medvqa_hub.cli import run

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from medvqa_core.errors import ConfigError
 from medvqa_core.llm import server as servers
+from medvqa_core.llm.connecting import connect_model
 from medvqa_core.llm.json_reply import ReplyError
 from medvqa_core.llm.server import ChatServer
 from mimic_cxr_vqa.generation.engines import AnswerRequest
@@ -53,15 +54,15 @@ def test_the_prompt_carries_every_rule_of_the_appendix_and_the_question_last():
         assert word in SYSTEM
     words = [rule.partition(":")[2] for rule, _ in RULES if rule.startswith("prohibited:")]
     assert len(words) == 17 and all(word in SYSTEM for word in words)
-    filled = Prompt().fill("Cough.", "Lungs {clear}: {question}.", ["Is Edema observed?"], ())
+    filled = Prompt().fill("Cough.", "Lungs {clear}: {question}.", ["Is Edema observed?"])
     assert filled == "indication: Cough.\nradiograph: Lungs {clear}: {question}.\nquestion: Is Edema observed?"
-    assert Prompt().fill(None, "f", ["q"], ()).startswith(f"indication: {NO_INDICATION}\n")
+    assert Prompt().fill(None, "f", ["q"]).startswith(f"indication: {NO_INDICATION}\n")
     assert "numbered" in SYSTEM_MANY and SYSTEM_MANY != SYSTEM
 
 
 def test_prompt_version_is_pinned():
     """A change of wording is a change of the dataset: answers of two wordings are not mixed. Change this on purpose."""
-    assert Prompt().version == "ours-5cfbf69a2d63"
+    assert Prompt().version == "ours-baa6e36ad3bf"
     assert Prompt(user="findings: {findings}").version != Prompt().version
 
 
@@ -190,7 +191,7 @@ def test_prompt_files(tmp_path):
     path.write_text("Be brief.\n=== user ===\nI: {indication}\nF: {findings}\nQ: {question}\n")
     prompt = read_prompt(path)
     assert prompt.system == "Be brief." and prompt.version.startswith("file-")
-    assert prompt.fill("i", "f", ["q"], ()) == "I: i\nF: f\nQ: q"
+    assert prompt.fill("i", "f", ["q"]) == "I: i\nF: f\nQ: q"
     for text in ("no mark", "s\n=== user ===\n{findings}", "s\n=== user ===\n{question} {findings} {indication}"):
         path.write_text(text)
         with pytest.raises(ConfigError, match="prompt file"):
@@ -235,6 +236,9 @@ def test_a_server_s_answers_become_a_release_with_their_provenance(tmp_path, cap
     rows = [row for batch in open_release(workspace.release).iterate_all() for row in batch.to_pylist()]
     assert len(rows) == workspace.manifest()["counts"]["questions"] and first < len(asked) <= len(rows)
     assert all(row["answer"] == f"Seen: {row['question']}" for row in rows)
+    (described,) = open_release(workspace.release).manifest["language_models"]
+    assert (described["served_by"], described["schema"], described["seed"]) == ("double", "enforced", True)
+    assert "address" not in described and described["own_server"] is False
     provenance = rows[0]["provenance"]
     assert (provenance["engine"], provenance["model"]) == ("server", "tiny")
     assert provenance["revision"] == "double, schema enforced"
@@ -243,7 +247,6 @@ def test_a_server_s_answers_become_a_release_with_their_provenance(tmp_path, cap
 
 def test_answers_that_break_a_rule_are_asked_for_again_and_failures_are_counted(tmp_path):
     from mimic_cxr_vqa.generation.answers import answer_questions
-    from mimic_cxr_vqa.generation.language_model import connect
 
     workspace = write_workspace(tmp_path, 3)
 
@@ -258,23 +261,131 @@ def test_answers_that_break_a_rule_are_asked_for_again_and_failures_are_counted(
         return completion(json.dumps({"answer": "No new edema."}))
 
     with ChatServerDouble(reply) as double:
-        engine = connect(double.endpoint, workspace.governance(), wait=1)
+        engine = LanguageModel(connect_model(f"server:{double.endpoint}", workspace.governance(), wait=1))
         counts = answer_questions(workspace, engine)
     assert counts["flagged"] == 0 and counts["failed"] > 0
     assert counts["answered"] + counts["failed"] == counts["asked"] == workspace.manifest()["counts"]["questions"]
 
 
-def test_credentialed_texts_go_to_a_server_that_the_user_runs_and_to_no_forwarded_model():
-    from medvqa_core.errors import GovernanceError
-    from medvqa_core.governance import Governance
-    from mimic_cxr_vqa.generation.language_model import connect
+@pytest.mark.parametrize("size", [1, ALL])
+def test_a_reply_that_cannot_be_read_is_asked_for_again_alone_with_the_reason_named(tmp_path, size):
+    from mimic_cxr_vqa.generation.answers import answer_questions
 
-    with ChatServerDouble(good, models=("gpt-oss:120b-cloud",)) as double:
-        with pytest.raises(GovernanceError, match="--i-run-this-server"):
-            connect(double.endpoint, Governance.CREDENTIALED)
-        assert not double.requests
-        with pytest.raises(GovernanceError, match="forwards to a cloud"):
-            connect(double.endpoint, Governance.CREDENTIALED, own_server=True)
-        assert not [body for body in double.requests if not is_probe(body)]
-    with pytest.raises(GovernanceError, match="would send credentialed text"):
-        connect("http://203.0.113.7/v1", Governance.CREDENTIALED, own_server=True)
+    workspace = write_workspace(tmp_path, 3)
+
+    def reply(body):
+        user = body["messages"][-1]["content"]
+        question, _, again = user.partition("question: ")[2].partition("\n\n")
+        if is_probe(body):
+            return good(body)
+        if question.startswith("\n"):
+            return completion("nothing for the many")
+        if "Effusion" in question:
+            return 400, {"error": "too long"}
+        texts = {"": "I cannot help with that.", "it refused": '{"answer": "No', "was cut off": '{"answer": "Clear."}'}
+        return completion(next(text for said, text in reversed(texts.items()) if said in again))
+
+    with ChatServerDouble(reply) as double:
+        engine = LanguageModel(connect_model(f"server:{double.endpoint}", workspace.governance(), wait=1))
+        engine.questions_per_request = size
+        counts = answer_questions(workspace, engine)
+    records = [json.loads(line) for line in workspace.answers.read_text().splitlines()[1:]]
+    outcomes = {(record["answer"], record["error"], record["attempts"]) for record in records}
+    assert outcomes == {("Clear.", None, 3), (None, "refused with status 400: too long", 1)}
+    assert (counts["answered"], counts["failed"]) == (engine.counts.answered, engine.counts.failed)
+    many = sum("\n1. " in body["messages"][-1]["content"] for body in double.requests)
+    studies = workspace.studies_with_questions() if size == ALL else 0
+    assert many == studies and len(double.requests) == 1 + many + 3 * counts["answered"] + counts["failed"]
+
+
+def test_a_server_that_lost_its_model_ends_the_run_in_one_line_with_everything_kept(tmp_path, capsys):
+    from medvqa_hub.cli import run
+    from mimic_cxr_vqa.generation.answers import count_answers
+
+    workspace = write_workspace(tmp_path)
+    questions = workspace.manifest()["counts"]["questions"]
+    with ChatServerDouble(good) as double:
+        command = ["cxr", "answer", "--out", str(workspace.root), "--engine", f"server:{double.endpoint}"]
+        command += ["--model", "tiny", "--slots", "2"]
+        assert run([*command, "--limit", "2"]) == 0
+        met = len(double.requests)
+        kept = count_answers(workspace)["answered"]
+
+        def another_model(body):
+            is_first = len(double.requests) <= met + 2  # the probe and one question
+            return good(body) if is_first else (404, {"error": {"message": "The model `tiny` does not exist."}})
+
+        double.reply = another_model
+        capsys.readouterr()
+        assert run(command) == 1
+        (line,) = [line for line in capsys.readouterr().err.splitlines() if "refuses" in line]
+        assert "404: The model `tiny` does not exist." in line and "everything answered before is kept" in line
+        counts = count_answers(workspace)
+        assert counts["answered"] >= kept > 0 and counts["failed"] == 0 and counts["open"] > 0
+        double.reply = good
+        assert run(command) == 0
+    assert count_answers(workspace) == {"answered": questions, "flagged": 0, "failed": 0, "open": 0}
+
+
+def test_options_of_a_server_are_refused_with_another_engine(tmp_path, capsys):
+    from medvqa_hub.cli import run
+
+    workspace = write_workspace(tmp_path, 2)
+    for option in (["--model", "x"], ["--prompt-file", "p.txt"], ["--questions-per-request", "all"]):
+        assert run(["cxr", "answer", "--out", str(workspace.root), *option]) == 1
+        assert "of language models" in (error := capsys.readouterr().err) and "not of 'extractive'" in error
+    assert not workspace.answers.exists()
+
+
+def test_a_dry_run_counts_and_asks_nothing_and_a_probe_says_how_long_the_rest_takes(tmp_path, capsys):
+    from medvqa_hub.cli import run
+    from mimic_cxr_vqa.generation.answers import count_answers
+
+    workspace = write_workspace(tmp_path)
+    questions = workspace.manifest()["counts"]["questions"]
+    with ChatServerDouble(good, latency=0.01) as double:
+        command = ["cxr", "answer", "--out", str(workspace.root), "--engine", f"server:{double.endpoint}"]
+        assert run([*command, "--dry-run", "--questions-per-request", "all"]) == 0
+        said = capsys.readouterr().out
+        studies = workspace.studies_with_questions()
+        assert f"to ask: {questions:,} questions about {studies} studies in {studies} requests" in said
+        assert all(map(is_probe, double.requests)) and not workspace.answers.exists()
+        assert run([*command, "--dry-run", "--probe", "2"]) == 0
+        said = capsys.readouterr().out
+        asked = len([body for body in double.requests if not is_probe(body)])
+        assert f"in {questions} requests; tokens are known after --probe 50" in said
+        assert f"probe: {asked} questions in " in said and "60% cached, 0 flagged, 0 failed" in said
+        left = questions - asked
+        assert f"the rest: {left} questions, {107 * left:,} tokens, 0.0 hours; 0.0 GPU hours with one GPU" in said
+        assert "fewer studies were probed than the 64 slots" in said
+        assert count_answers(workspace)["answered"] == asked, "what a probe answers is kept"
+        assert run([*command, "--probe", "2"]) == 0 and run(command) == 0
+        assert len([body for body in double.requests if not is_probe(body)]) == questions
+    assert run(["cxr", "answer", "--out", str(tmp_path / "cxr"), "--probe", "2"]) == 1
+    assert "measures a language model" in capsys.readouterr().err
+
+
+def test_the_progress_line_says_what_comes_out_of_the_model(tmp_path, capsys, monkeypatch):
+    from medvqa_core import progress
+    from medvqa_hub.cli import run
+
+    monkeypatch.setattr(progress, "PLAIN_INTERVAL", 0.0)
+    workspace = write_workspace(tmp_path, 3)
+    with ChatServerDouble(good) as double:
+        command = ["cxr", "answer", "--out", str(workspace.root), "--engine", f"server:{double.endpoint}"]
+        assert run([*command, "--slots", "1", "--limit", "2"]) == 0
+    assert "Answering studies: " in capsys.readouterr().err
+
+
+def test_throughput_counts_what_models_say_and_invents_nothing():
+    from medvqa_core.llm.chat import ChatReply, Usage
+    from medvqa_core.llm.throughput import Throughput
+
+    counts = Throughput(started=10.0)
+    assert str(Throughput()) == ""
+    counts.add(ChatReply("a", usage=Usage(100, None, 20)))
+    counts.answered, counts.ended = 1, 14.0
+    assert str(counts) == "0.2 answers/s, 30 tokens/s, 0 flagged, 0 failed"
+    counts.add(ChatReply(None, "no", usage=Usage(100, 50, None)))
+    counts.failed, counts.ended = 1, 14.0
+    assert str(counts) == "0.5 answers/s, 55 tokens/s, 25% cached, 0 flagged, 1 failed"

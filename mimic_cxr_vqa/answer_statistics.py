@@ -1,0 +1,144 @@
+"""What an owner of many answers wants to know of them, by category: length, open and closed, rules that they break,
+answers that contradict their label, and why questions have none.
+
+`cxr stats` takes the rows of a release, `cxr status` the answers of a build that is under way.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from medvqa_core.governance import Governance
+from medvqa_core.progress import track
+from mimic_cxr_vqa.answer_types import CLOSED, answer_type
+from mimic_cxr_vqa.generation.answer_keys import answer_keys, hex_keys, lint_of, open_answers
+from mimic_cxr_vqa.generation.flags import flags_of
+from mimic_cxr_vqa.parquet_files import iterate_parquet
+from mimic_cxr_vqa.schema import CATEGORIES, LABEL_CONFLICT
+from mimic_cxr_vqa.statistics import align
+from mimic_cxr_vqa.workspace import Workspace
+
+WARNING = "relative:"  # words of comparison beyond the rules: noted, nothing is broken
+ALL = "all"
+_DIGITS = str.maketrans("0123456789", "##########")
+
+
+@dataclass
+class AnswerCounts:
+    """Of one category.
+
+    Attributes:
+        words: of all answers together; runs between white space.
+        rules: how many answers break each rule of `generation.lint`; one answer may break several.
+        contradicting: answers that deny what their label affirms, or affirm what it denies.
+        reasons: why questions have no answer; digits as #, so that like failures stand together.
+    """
+
+    answers: int = 0
+    closed: int = 0
+    words: int = 0
+    longest: int = 0
+    flagged: int = 0
+    contradicting: int = 0
+    rules: Counter[str] = field(default_factory=Counter)
+    reasons: Counter[str] = field(default_factory=Counter)
+
+    def add(self, answer: str, lint: Iterable[str]) -> None:
+        """Count one answer with what its provenance notes against it."""
+        words, noted = len(answer.split()), list(lint)
+        broken = [rule for rule in noted if rule != LABEL_CONFLICT and not rule.startswith(WARNING)]
+        self.answers, self.words, self.longest = self.answers + 1, self.words + words, max(self.longest, words)
+        self.closed += answer_type(answer) == CLOSED
+        self.flagged += bool(broken)
+        self.contradicting += LABEL_CONFLICT in noted
+        self.rules.update(rule for rule in noted if rule != LABEL_CONFLICT)
+
+    def fail(self, reason: str) -> None:
+        """Count a question without an answer."""
+        self.reasons[reason.translate(_DIGITS)] += 1
+
+
+@dataclass
+class AnswerStatistics:
+    """Counts by category, the 15 and `all`, and the distinct words (lower case, punctuation at the ends cut off)."""
+
+    categories: dict[str, AnswerCounts] = field(default_factory=lambda: {n: AnswerCounts() for n in (*CATEGORIES, ALL)})
+    vocabulary: set[str] = field(default_factory=set)
+
+    def add(self, category: str, answer: str | None, lint: Iterable[str], reason: str = "") -> None:
+        """Count one question: its answer, or the reason why it has none."""
+        for counts in (self.categories[category], self.categories[ALL]):
+            if answer is None:
+                counts.fail(reason)
+            else:
+                counts.add(answer, lint)
+        self.vocabulary.update(word.strip(".,;:!?()[]\"'") for word in (answer or "").lower().split())
+        self.vocabulary.discard("")
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return {
+            "distinct_words": len(self.vocabulary),
+            "categories": {
+                name: {**vars(c), "rules": dict(c.rules), "reasons": dict(c.reasons)}
+                for name, c in self.categories.items()
+            },
+        }
+
+
+def statistics_of_rows(batches: Iterable[pa.Table | pa.RecordBatch]) -> AnswerStatistics:
+    """Of rows of `schema.QA_SCHEMA`; rows without provenance (the authors' files) break no rule that is known."""
+    found = AnswerStatistics()
+    for batch in track(batches, "Counting answers"):
+        lint: list[list[str]] = [[]] * len(batch)
+        if "provenance" in batch.schema.names:
+            lint = [(row or {}).get("lint") or [] for row in batch["provenance"].to_pylist()]
+        for category, answer, noted in zip(
+            batch["category"].to_pylist(), batch["answer"].to_pylist(), lint, strict=True
+        ):
+            found.add(category, answer, noted)
+    return found
+
+
+def statistics_of_workspace(workspace: Workspace, governance: Governance) -> AnswerStatistics:
+    """Of the answers that a build has so far, failures among them. Raises InputError where there are none."""
+    found = AnswerStatistics()
+    with open_answers(workspace, governance) as store:
+        keys = hex_keys(answer_keys(workspace, store.settings, save=False))
+        for key, (category, label) in track(zip(keys, _labels(workspace), strict=True), "Counting", total=len(keys)):
+            record = store.find(key)
+            if record is not None and record.answer is not None:
+                noted = [*lint_of(record, store), *flags_of(record.answer, category, label)]
+                found.add(category, record.answer, noted)
+            elif record is not None:
+                found.add(category, None, (), record.error or "")
+    return found
+
+
+def format_statistics(found: AnswerStatistics) -> str:
+    """A table by category, the rules that are broken most and the commonest reasons, as plain text."""
+    heads = ["Category", "Answers", "Words", "Longest", "Open", "Closed", "Flagged", "Contradict", "Failed"]
+    rows = [heads]
+    for name, counts in found.categories.items():
+        mean = f"{counts.words / counts.answers:.1f}" if counts.answers else "-"
+        shown = (counts.answers - counts.closed, counts.closed, counts.flagged, counts.contradicting)
+        failed = sum(counts.reasons.values())
+        rows.append([name, f"{counts.answers:,}", mean, str(counts.longest), *(f"{n:,}" for n in (*shown, failed))])
+    whole = found.categories[ALL]
+    text = [f"Answers by category\n\n{align(rows, left=(0,))}\n\ndistinct words: {len(found.vocabulary):,}"]
+    for title, counted, by in (("Rule", whole.rules, "rules"), ("No answer because", whole.reasons, "reasons")):
+        listed = [[title, "Questions", "Mostly in"]]
+        for name, count in counted.most_common(12):
+            most = max(CATEGORIES, key=lambda category: getattr(found.categories[category], by)[name])
+            listed.append([name, f"{count:,}", most])
+        if len(listed) > 1:
+            text.append(align(listed, left=(0, 2)))
+    return "\n\n".join(text) + "\n"
+
+
+def _labels(workspace: Workspace) -> Iterator[tuple[str, str]]:
+    for batch in iterate_parquet(workspace.questions / "questions.parquet", columns=["category", "label_value"]):
+        yield from zip(batch["category"].to_pylist(), batch["label_value"].to_pylist(), strict=True)

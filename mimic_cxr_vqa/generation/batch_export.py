@@ -1,0 +1,141 @@
+"""Answers by machines without a server, the way out: what is still to be asked, as batch files.
+
+`<out>/batches/requests.jsonl` keeps what each request asked (its questions and their content keys), so that results
+come back in any order, from any machine, doubled or partial. What has no answer, and what reasking.py
+asks again, goes into the next export; so exporting and importing (batch_import.py) in turns ends where asking a server
+would.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from medvqa_core.files import atomic_folder, writing
+from medvqa_core.json_files import write_manifest
+from medvqa_core.llm.batch_files import BatchWriter
+from medvqa_core.progress import track
+from medvqa_core.runs.predictions import ANSWERS, PredictionStore
+from medvqa_core.store import RecordStore, content_key
+from mimic_cxr_vqa.generation.answer_keys import answer_keys, hex_keys, iterate_requests, lint_of
+from mimic_cxr_vqa.generation.engines import AnswerRequest, check_settings
+from mimic_cxr_vqa.generation.language_model import compose
+from mimic_cxr_vqa.generation.prompts import Prompt
+from mimic_cxr_vqa.generation.reasking import ask_again
+from mimic_cxr_vqa.workspace import Workspace
+
+KIND = "batch"
+REQUESTS = "batch requests"  # kind of store
+AT_ONCE = 256  # requests or results between two syncs
+_WARNING = """\
+These files hold credentialed text (PhysioNet Credentialed Health Data Use Agreement 1.5.0).
+They may be answered on machines of your own, or where nothing is kept and no third party sees them; they are not for
+hosted services without such terms. Delete them when their results are imported.
+"""
+
+
+@dataclass(frozen=True)
+class BatchOptions:
+    """How questions are put into batch files.
+
+    Attributes:
+        model: name that the machine knows the model by.
+        questions_per_request: 1, more, or 0 for all of a study's.
+        requests_per_file: hosted services take 50,000.
+    """
+
+    model: str
+    prompt: Prompt = Prompt()
+    questions_per_request: int = 1
+    requests_per_file: int = 50_000
+    temperature: float = 0.0
+    seed: int = 0
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What the answers depend on, as the rows' provenance keeps it."""
+        return {
+            "engine": KIND,
+            "model": self.model,
+            "revision": "batch files, schema asked for",
+            "prompt_version": f"{self.prompt.version}, questions per request: {self.questions_per_request or 'all'}",
+            "temperature": self.temperature,
+            "seed": self.seed,
+        }
+
+
+def export_batch(workspace: Workspace, folder: Path, options: BatchOptions, limit: int | None = None) -> Counter:
+    """Write what is still to be asked as batch files into `folder`.
+
+    Args:
+        limit: of the first so many studies that have something to ask.
+
+    Returns:
+        `requests`, `questions` in them, and `files`.
+
+    Raises:
+        ConfigError: the answers there are by another engine or with other settings.
+        OutputError: the folder holds something else, or cannot be written.
+    """
+    governance = workspace.governance()
+    settings = check_settings(options.settings, f"engine {KIND}")
+    counts = Counter(requests=0, questions=0, files=0)
+    with ExitStack() as stack:
+        store = stack.enter_context(PredictionStore(workspace.answers, governance, settings, kind=ANSWERS))
+        index = stack.enter_context(RecordStore(index_path(workspace), REQUESTS, governance, settings))
+        out = stack.enter_context(atomic_folder(folder, KIND, governance.private))
+        writer = stack.enter_context(BatchWriter(out, governance.private, options.requests_per_file))
+        pending: list[dict[str, Any]] = []
+        for group, attempt in _to_ask(workspace, store, options, limit):
+            keys, requests = [key for key, _ in group], [request for _, request in group]
+            custom_id = content_key(keys=keys, attempt=attempt)
+            asked = compose(options.prompt, requests, options.temperature, options.seed)
+            writer.write(custom_id, asked, options.model)
+            counts += Counter(requests=1, questions=len(group))
+            if custom_id not in index:
+                questions = [[key, request.qa_id, request.question] for key, request in group]
+                pending.append({"key": custom_id, "attempt": attempt, "asked": questions})
+            if len(pending) >= AT_ONCE:
+                index.append(pending)
+                pending.clear()
+        index.append(pending)  # before the files appear: a file without its index could not be imported
+        counts["files"] = writer.files
+        if governance.private:
+            with writing(out):
+                (out / "CREDENTIALED.txt").write_text(_WARNING, encoding="utf-8")
+        write_manifest(out, {"kind": KIND, "governance": str(governance), "settings": settings, "counts": dict(counts)})
+    return counts
+
+
+def _to_ask(
+    workspace: Workspace, store: PredictionStore, options: BatchOptions, limit: int | None
+) -> Iterator[tuple[list[tuple[str, AnswerRequest]], int]]:
+    """Groups of (key, request) that go into one request each, and which attempt it is.
+
+    Questions that were never answered go together, `questions_per_request` at a time; those whose reply could not be
+    read or broke a rule go alone, with the reason named.
+    """
+    keys, start, studies = answer_keys(workspace, store.settings), 0, 0
+    for study in track(iterate_requests(workspace), "Exporting", total=workspace.studies_with_questions()):
+        by_key = dict(zip(hex_keys(keys, start, len(study)), study, strict=True))
+        start += len(study)
+        new, again = [], []
+        for key, request in by_key.items():
+            found = store.find(key)
+            if found is None:
+                new.append((key, request))
+            elif asked := ask_again(request, found.error, lint_of(found, store), found.details["attempts"]):
+                again.append(([(key, asked)], asked.attempt))
+        size = options.questions_per_request or max(1, len(new))
+        yield from ((new[first : first + size], 1) for first in range(0, len(new), size))
+        yield from again
+        studies += bool(new or again)
+        if studies == limit:
+            return
+
+
+def index_path(workspace: Workspace) -> Path:
+    """What each exported request asked."""
+    return workspace.root / "batches" / "requests.jsonl"

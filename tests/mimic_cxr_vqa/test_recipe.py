@@ -1,0 +1,143 @@
+"""A recipe holds nothing that may not be shared, and makes the same bytes again from one's own copy of the source."""
+
+import json
+import shutil
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from medvqa_core.digests import digest_file
+from medvqa_core.errors import InputError
+from medvqa_core.json_files import read_object, write_json
+from medvqa_hub.cli import run
+from mimic_cxr_vqa.recipe import COLUMNS, read_recipe
+from mimic_cxr_vqa.workspace import Workspace
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A drawn tree, a release of it in small shards, and its recipe."""
+    folder = tmp_path_factory.mktemp("recipe")
+    for line in (
+        f"phantom --out {folder}/tree --studies 12 --size 64",
+        f"questions --source phantom --root {folder}/tree --out {folder}/cxr --seed 3",
+        f"answer --out {folder}/cxr",
+        f"release --out {folder}/cxr --flagged drop --rows-per-shard 200",
+        f"recipe --out {folder}/cxr --to {folder}/recipe",
+    ):
+        assert run(["cxr", *line.split()]) == 0
+    return folder
+
+
+@pytest.fixture
+def recipe(made, tmp_path):
+    """A copy that a test may change."""
+    return shutil.copytree(made / "recipe", tmp_path / "recipe")
+
+
+def rebuild(recipe, made, out, *options):
+    return run(["cxr", "rebuild", str(recipe), "--root", str(made / "tree"), "--out", str(out), *options])
+
+
+def edit_tree(made, tmp_path, change):
+    """The source with one report changed, as somebody else's copy may be."""
+    tree = shutil.copytree(made / "tree", tmp_path / "tree")
+    report = sorted(tree.rglob("s*.txt"))[0]
+    report.write_text(change(report.read_text()))
+    return tmp_path
+
+
+def test_it_makes_the_same_bytes_again(made, tmp_path, capsys):
+    assert rebuild(made / "recipe", made, tmp_path / "out") == 0
+    assert "every file has the recipe's sha256" in capsys.readouterr().out
+    for path in sorted((made / "cxr" / "release").rglob("*.*")):
+        again = tmp_path / "out" / "release" / path.relative_to(made / "cxr" / "release")
+        assert again.read_bytes() == path.read_bytes(), path
+
+
+def test_it_holds_no_answer_label_or_report(made):
+    release = Workspace(made / "cxr").release
+    answers = {a for p in release.glob("qa/*.parquet") for a in pq.read_table(p)["answer"].to_pylist() if len(a) > 12}
+    studies = [row for p in release.glob("studies/*.parquet") for row in pq.read_table(p).to_pylist()]
+    everything = b"".join(path.read_bytes() for path in (made / "recipe").rglob("*") if path.is_file())
+    tables = [pq.read_table(path) for path in (made / "recipe" / "questions").glob("*.parquet")]
+    texts = " ".join(str(value) for table in tables for row in table.to_pylist() for value in row.values())
+    assert {tuple(table.schema.names) for table in tables} == {COLUMNS}
+    assert not [answer for answer in answers if answer in texts or answer.encode() in everything]
+    assert not [study for study in studies if study["findings"] and study["findings"][:40].encode() in everything]
+
+
+def test_another_copy_of_the_source_is_told_apart_by_shard(made, tmp_path, capsys):
+    other = edit_tree(made, tmp_path, lambda text: text.replace("FINDINGS:", "FINDINGS: Mild edema."))
+    assert rebuild(made / "recipe", other, tmp_path / "out") == 1
+    said = capsys.readouterr().out
+    assert "questions/studies.parquet" in said and "release/qa/" in said and "files are not the recipe's" in said
+    shards = len(list((made / "cxr" / "release").rglob("*.parquet")))
+    assert 2 <= said.count("release/") < shards + 1, "only the shards of that study differ"
+
+
+def test_missing_questions_are_counted(made, tmp_path, capsys):
+    other = edit_tree(made, tmp_path, lambda text: text.partition("FINDINGS:")[0])
+    assert rebuild(made / "recipe", other, tmp_path / "out") == 1
+    assert "questions of 1 studies are missing here, such as s" in capsys.readouterr().out
+
+
+def test_the_same_files_and_the_same_engine_are_asked_for(made, tmp_path, recipe, capsys):
+    ids = tmp_path / "ids.txt"
+    ids.write_text("1\n")
+    assert rebuild(recipe, made, tmp_path / "out", "--studies", str(ids)) == 1
+    assert "the recipe used none; rebuild with the same file" in capsys.readouterr().err
+    manifest = read_object(recipe / "manifest.json", "")
+    manifest["answers"]["model"] = "another"
+    write_json(recipe / "manifest.json", manifest)
+    assert rebuild(recipe, made, tmp_path / "out") == 1
+    assert "the engine is not the recipe's: model" in capsys.readouterr().err
+
+
+def test_a_recipe_that_was_changed_is_refused(recipe):
+    def describe(path):
+        manifest = read_object(recipe / "manifest.json", "")
+        entry = {"bytes": path.stat().st_size, "sha256": digest_file(path)}
+        write_json(recipe / "manifest.json", manifest | {"files": manifest["files"] | {name: entry}})
+
+    path = sorted((recipe / "questions").glob("*.parquet"))[0]
+    name = f"questions/{path.name}"
+    rows = pq.read_table(path)
+    path.rename(tmp := path.with_suffix(".gone"))
+    with pytest.raises(InputError, match="cannot be read"):
+        read_recipe(recipe)
+    tmp.rename(path)
+    pq.write_table(rows.slice(1), path)
+    with pytest.raises(InputError, match="not what the recipe describes"):
+        read_recipe(recipe)
+    hostile = [
+        (rows.append_column("answer", pa.array(["Mild edema."] * len(rows))), "columns"),
+        (replaced(rows, "question", "There is mild edema."), "no question of this dataset"),
+        (replaced(rows, "category", "Mild edema"), "no category"),
+        (replaced(rows, "qa_id", "s1-edema-1 mild edema"), "no id of a question"),
+        (replaced(rows, "split", None), "no split"),
+    ]
+    for table, said in hostile:
+        pq.write_table(table, path)
+        describe(path)
+        with pytest.raises(InputError, match=said):
+            read_recipe(recipe)
+    pq.write_table(rows, path)
+    describe(path)
+    assert read_recipe(recipe)["kind"] == "recipe"
+
+
+def replaced(rows, column, value):
+    field = rows.schema.field(column)
+    values = pa.array([value, *rows[column].to_pylist()[1:]], field.type)
+    return rows.set_column(rows.schema.get_field_index(column), column, values)
+
+
+def test_what_is_needed_for_it_is_said(made, tmp_path, capsys):
+    workspace = shutil.copytree(made / "cxr", tmp_path / "cxr")
+    manifest = json.loads((workspace / "questions" / "manifest.json").read_text())
+    del manifest["read_with"]
+    write_json(workspace / "questions" / "manifest.json", manifest)
+    assert run(["cxr", "recipe", "--out", str(workspace), "--to", str(tmp_path / "recipe")]) == 1
+    assert "does not say how its source was read" in capsys.readouterr().err
