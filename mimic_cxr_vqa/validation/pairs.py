@@ -1,0 +1,107 @@
+"""The question-answer pairs of a build: each with the text that it was answered from, a study's together."""
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
+from itertools import chain
+
+from medvqa_core.digests import digest
+from medvqa_core.errors import ConfigError, InputError
+from mimic_cxr_vqa.generation.answer_keys import answer_keys, hex_keys, iterate_requests, open_answers
+from mimic_cxr_vqa.generation.engines import AS_CONTEXT, IMPRESSION, AnswerRequest
+from mimic_cxr_vqa.parquet_files import iterate_parquet
+from mimic_cxr_vqa.workspace import Workspace
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A question and its answer.
+
+    Attributes:
+        request: what was asked: question, category, indication, findings; its impression where the writer knew it.
+        answer: the answer that is kept.
+        label_value: of the question's category (`schema.LABEL_VALUES`).
+        images: paths relative to the image root.
+    """
+
+    request: AnswerRequest
+    answer: str
+    label_value: str
+    images: tuple[str, ...]
+
+    @property
+    def id(self) -> str:
+        """The qa_id."""
+        return self.request.qa_id
+
+
+def iterate_pairs(workspace: Workspace, studies: Collection[int] | None = None) -> Iterator[list[Pair]]:
+    """The answered questions of one study after another; failed and open questions are left out.
+
+    Args:
+        studies: ids of the studies wanted; None: all.
+
+    Raises:
+        InputError: nothing is answered yet, or the files cannot be read.
+    """
+    with open_answers(workspace, workspace.governance()) as store:
+        knows_impression = store.settings.get(IMPRESSION) == AS_CONTEXT
+        keys = answer_keys(workspace, store.settings, save=False)
+        columns = _label_and_images(workspace)
+        start = 0
+        for requests in iterate_requests(workspace, store.settings.get(IMPRESSION)):
+            first, start = start, start + len(requests)
+            rows = [next(columns) for _ in requests]
+            if studies is not None and requests[0].study_id not in studies:
+                continue
+            study = []
+            for key, request, (label_value, images) in zip(
+                hex_keys(keys, first, len(requests)), requests, rows, strict=True
+            ):
+                found = store.find(key)
+                if found is not None and found.answer is not None:
+                    study.append(Pair(_as_known(request, knows_impression), found.answer, label_value, tuple(images)))
+            if study:
+                yield study
+
+
+def sample_studies(workspace: Workspace, reports: int, seed: int) -> list[int]:
+    """`reports` studies at random among those with questions (all, where there are fewer), in the order of their ids.
+
+    A larger sample of the same seed holds the smaller one, so that what was judged is not judged again.
+
+    Raises:
+        ConfigError: fewer than one report.
+    """
+    if reports < 1:
+        raise ConfigError(f"a sample of {reports} reports; at least 1")
+    ids: dict[int, None] = {}
+    for batch in iterate_parquet(workspace.questions / "questions.parquet", columns=["study_id"]):
+        ids |= dict.fromkeys(batch["study_id"].to_pylist())
+    drawn = sorted(ids, key=lambda study_id: digest(f"{seed}/{study_id}"))[:reports]
+    return sorted(drawn)
+
+
+def writer_settings(workspace: Workspace) -> dict:
+    """The settings of the engine that wrote the answers. Raises InputError where nothing is answered yet."""
+    with open_answers(workspace, workspace.governance()) as store:
+        return dict(store.settings)
+
+
+def check_some(pairs: list[Pair], workspace: Workspace) -> list[Pair]:
+    """`pairs`, if there are any. Raises InputError otherwise."""
+    if not pairs:
+        raise InputError(
+            f"{workspace.root}: none of the chosen studies has an answer; run: medvqa-hub cxr answer --out "
+            f"{workspace.root}"
+        )
+    return pairs
+
+
+def _as_known(request: AnswerRequest, knows_impression: bool) -> AnswerRequest:
+    return request if knows_impression or request.impression is None else replace(request, impression=None)
+
+
+def _label_and_images(workspace: Workspace) -> Iterator[tuple[str, list[str]]]:
+    names = ["label_value", "images"]
+    batches = iterate_parquet(workspace.questions / "questions.parquet", columns=names)
+    return chain.from_iterable(zip(*(batch[name].to_pylist() for name in names), strict=True) for batch in batches)
