@@ -1,9 +1,9 @@
 """The `datasets` builder behind `load_dataset("mimic_cxr_vqa", name, data_dir=…, image_root=…)`.
 
 Configurations: `default` (a row per question with its answer), `studies` (a row per study, its images once, all its
-questions), `questions` (a row per question, no answers), `sample` (bundled, synthetic). What a folder holds is
-`release.py`'s business; this file turns it into tables with features, resolves images, and checks what only shows
-over a whole split.
+questions), `questions` (a row per question, no answers), `chat` (conversations, as TRL's trainers read them), `sample`
+(bundled, synthetic). What a folder holds is `release.py`'s business; this file turns it into tables with features,
+resolves images, and checks what only shows over a whole split.
 """
 
 import os
@@ -25,6 +25,7 @@ from medvqa_core.loading_error import LoadingError
 from mimic_cxr_vqa import release as releases
 from mimic_cxr_vqa.authors_csv import ReplyFilter
 from mimic_cxr_vqa.card import HUB_SPLITS
+from mimic_cxr_vqa.chat_rows import TURNS, answered, chat_features, chat_rows
 from mimic_cxr_vqa.image_files import ImageFiles
 from mimic_cxr_vqa.parquet_files import read_table
 from mimic_cxr_vqa.row_checks import RowChecks, check_policy
@@ -34,6 +35,7 @@ from mimic_cxr_vqa.workspace import SAMPLE_DIR
 
 logger = datasets.logging.get_logger(__name__)
 ROWS_PER_TABLE = 16_384
+CHAT = "chat"
 
 
 @dataclass
@@ -49,6 +51,7 @@ class MimicCxrVqaConfig(datasets.BuilderConfig):
         failed_answers: `drop` or `keep` the authors' rows whose reply could not be parsed (answer "error").
         duplicates: of a question that occurs twice keep the `first` row and count the others, or raise an `error`.
             Default: `first` for the authors' files, `error` for a release of ours.
+        turns: of the configuration `chat`: a conversation per `question`, or per `study` with all its questions.
         fingerprint: of the release's content, so that a rebuilt release is not served from the cache. Set by the
             builder.
     """
@@ -58,6 +61,7 @@ class MimicCxrVqaConfig(datasets.BuilderConfig):
     missing_images: str = "error"
     failed_answers: str = "drop"
     duplicates: str | None = None
+    turns: str = "question"
     fingerprint: str = ""
 
 
@@ -69,6 +73,7 @@ class MimicCxrVqa(datasets.ArrowBasedBuilder):
         MimicCxrVqaConfig(name="default", description="A row per question with its answer."),
         MimicCxrVqaConfig(name="studies", description="A row per study with its images and all its questions."),
         MimicCxrVqaConfig(name="questions", description="A row per question, without answers."),
+        MimicCxrVqaConfig(name="chat", description="A conversation per question or study, for TRL's trainers."),
         MimicCxrVqaConfig(name="sample", description="Bundled synthetic studies: no credentials, no patient."),
     ]
     DEFAULT_CONFIG_NAME = "default"
@@ -102,12 +107,30 @@ class MimicCxrVqa(datasets.ArrowBasedBuilder):
         if self.config.failed_answers not in ("drop", "keep"):
             raise ConfigError(f"failed_answers={self.config.failed_answers!r}: allowed are drop and keep")
         check_policy(self.config.duplicates or self.release.duplicates)
+        self._check_chat()
+
+    def _check_chat(self) -> None:
+        if self.config.turns not in TURNS:
+            raise ConfigError(f"turns={self.config.turns!r}: allowed are {' and '.join(TURNS)}")
+        if self.config.name != CHAT:
+            if self.config.turns != TURNS[0]:
+                raise ConfigError(f"turns={self.config.turns!r} is for the configuration {CHAT!r}: load that one")
+            return
+        if not self.config.image_root:
+            raise ConfigError(
+                f"the configuration {CHAT!r} has images in its conversations: pass image_root=…, the folder that image "
+                f"paths start from, or set {releases.IMAGE_VARIABLE}"
+            )
+        if self.config.missing_images == "none":
+            raise ConfigError(f"missing_images='none': the configuration {CHAT!r} takes 'error' and 'skip' only")
 
     def _info(self) -> datasets.DatasetInfo:
         source = self.release.manifest.get("source", "the authors' release")
         schema = {"studies": STUDY_ROW_SCHEMA, "questions": QUESTION_SCHEMA}.get(self.config.name, QA_SCHEMA)
         features = datasets.Features.from_arrow_schema(schema)
-        if self.config.image_root:
+        if self.config.name == CHAT:
+            features = chat_features(self.config.turns)
+        elif self.config.image_root:
             features["images"] = datasets.List(datasets.Image())
             features["image_paths"] = datasets.List(datasets.Value("string"))
         return datasets.DatasetInfo(
@@ -136,7 +159,7 @@ class MimicCxrVqa(datasets.ArrowBasedBuilder):
         # of this pass: a stream can be read many times, and in part
         checks = RowChecks(self.patients, self.config.duplicates or self.release.duplicates)
         where = ", ".join(file for file, _ in shards)
-        tables, replies = 0, ReplyFilter()
+        tables, unanswered, replies = 0, 0, ReplyFilter()
         try:
             for shard, (file, studies) in enumerate(shards):
                 rows = self.release.iterate(split, Path(file))
@@ -145,7 +168,12 @@ class MimicCxrVqa(datasets.ArrowBasedBuilder):
                 rows = map(checks.add, rows)
                 for number, table in enumerate(self._tables(rows, studies)):
                     tables += 1
-                    yield Key(shard, number), self.images.resolve(table) if self.images else table
+                    if self.images:
+                        table = self.images.resolve(table)
+                    if self.config.name == CHAT:
+                        unanswered += len(table) - len(table := answered(table))
+                        table = chat_rows(table, self.config.turns)
+                    yield Key(shard, number), table
             if not tables:
                 raise InputError(f"{where}: no row in it; remove the file or copy it again")
             checks.finish_split(split, where)
@@ -163,6 +191,8 @@ class MimicCxrVqa(datasets.ArrowBasedBuilder):
                 f"{HUB_SPLITS[split]}: {checks.left_out} rows left out: their question stands there before "
                 "(duplicates='error' makes it an error)"
             )
+        if unanswered:
+            logger.warning(f"{HUB_SPLITS[split]}: {unanswered} rows without an answer left out")
         if self.images:
             if self.images.counts["missing"]:
                 logger.warning(f"{HUB_SPLITS[split]}: missing images: {dict(self.images.counts)}")
@@ -177,6 +207,8 @@ class MimicCxrVqa(datasets.ArrowBasedBuilder):
         elif self.config.name == "questions":
             for batch in rows:
                 yield pa.Table.from_batches([batch.select(QUESTION_SCHEMA.names)])
+        elif self.config.turns == "study":
+            yield from whole_studies(rows)
         else:
             for batch in rows:
                 yield pa.Table.from_batches([batch])

@@ -30,10 +30,11 @@ def content_digest(files: Mapping[str, Mapping[str, Any]]) -> str:
     return digest("\n".join(lines))[:16]
 
 
-def write_card(folder: Path, manifest: dict[str, Any], content: str) -> None:
+def write_card(folder: Path, manifest: dict[str, Any], content: str, statistics: Mapping[str, Any]) -> None:
     """Write `<folder>/README.md` for a release with this manifest.
 
     Args:
+        statistics: of `Statistics.to_json`: the paper's Tables 1 and 2, and the numbers of its Figure 1.
         content: of `content_digest`. Plain `load_dataset(folder)` caches under the folder's last name and a hash of the
             card's configurations: with the content in them, every release has a cache of its own.
     """
@@ -58,5 +59,31 @@ def write_card(folder: Path, manifest: dict[str, Any], content: str) -> None:
             for config, table in (("default", "qa"), ("studies", "studies"))
         ],
     )
-    card = DatasetCard.from_template(data, template_path=str(hub_cards.template_path("mimic_cxr_vqa")), **manifest)
+    template = str(hub_cards.template_path("mimic_cxr_vqa"))
+    judged = _judged(manifest.get("validation"))
+    card = DatasetCard.from_template(data, template_path=template, statistics=statistics, judged=judged, **manifest)
     (folder / CARD).write_text(str(card).rstrip() + "\n", encoding="utf-8")
+
+
+def _judged(found: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Table 3 (`validation/table3.py`) as cells: who rated, and a row per category of each dimension."""
+    if not found:
+        return None
+    people, sample = found.get("people"), found.get("sample")
+    who = [f"{people['raters']} people rated {people['items']} answers."] if people else []
+    who += [f"The judge `{found['judge']['name']}` rated {sample['pairs']:,} answers."] if sample else []
+    raters = list(next(iter(found["dimensions"].values()))["people"] or {})
+    head = ["dimension", "category", "judge", "95%", "corrected", "95%", *raters]
+    rows = [head, ["---"] * len(head)]
+    for dimension, part in found["dimensions"].items():
+        large, rated = part["large_scale"] or {}, part["people"] or {}
+        for category in large or next(iter(rated.values()), {}):
+            row = large.get(category) or {}
+            cells = [*_share(row, "share"), *_share(row.get("corrected"), "rate")]
+            rows.append([dimension, category, *cells, *(f"{rated[name][category]:.1%}" for name in raters)])
+    return {"who": " ".join(who), "rows": rows}
+
+
+def _share(row: Mapping[str, float] | None, name: str) -> tuple[str, str]:
+    """A share and its interval."""
+    return (f"{row[name]:.1%}", f"{100 * row['low']:.1f}-{100 * row['high']:.1f}") if row else ("-", "-")

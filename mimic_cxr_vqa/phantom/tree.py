@@ -14,8 +14,12 @@ the same parameters, which `phantom-unfinished.json` holds meanwhile: whole file
 import csv
 import gzip
 import io
+import signal
 import zipfile
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -36,6 +40,7 @@ from mimic_cxr_vqa.sources import physionet
 MARKER, UNFINISHED = "phantom.json", "phantom-unfinished.json"
 REPORTS_ZIP = "mimic-cxr-reports.zip"
 SMALLEST_SIZE = 64  # pixels; below, a rib is less than one pixel wide
+STUDIES_PER_TASK = 20  # that a process is given at a time
 _VERSION = 1
 _JPEG_QUALITY = 90
 _ZIP_DATE = (2000, 1, 1, 0, 0, 0)
@@ -56,13 +61,17 @@ _METADATA_COLUMNS = (
 )
 
 
-def write_phantom(root: Path, studies: int, seed: int = 0, size: int = 512, reports: str = "folder") -> dict:
+def write_phantom(
+    root: Path, studies: int, seed: int = 0, size: int = 512, reports: str = "folder", processes: int = 1
+) -> dict:
     """Write `studies` phantom studies below `root`, or finish a run that was stopped.
 
     Args:
         root: folder of the tree; made if needed.
         size: height and width of the pictures in pixels.
         reports: `folder` (one text file beside each study's folder) or `zip` (one archive, as PhysioNet ships them).
+        processes: that draw; the files are the same for any number. Where processes are not forked (macOS, Windows), a
+            script that asks for more than one guards its start with `if __name__ == "__main__"`.
 
     Returns:
         The marker's content and the counts `patients`, `images`, `drawn` (images of this run) and `kept` (found whole).
@@ -80,7 +89,7 @@ def write_phantom(root: Path, studies: int, seed: int = 0, size: int = 512, repo
             (root / MARKER).unlink()  # somebody deleted files: the tree is not complete until they are back
     if not (root / MARKER).exists():
         _write_json(root / UNFINISHED, parameters)
-    counts = _write_studies(root, parameters)
+    counts = _write_studies(root, parameters, processes)
     for name, columns, rows in _tables(size):
         _write_table(_table_path(root, name), columns, rows, sample_studies(studies, seed))
     if reports == "zip":
@@ -157,28 +166,52 @@ def _table_path(root: Path, name: str) -> Path:
     return root / f"mimic-cxr-2.0.0-{name}.csv.gz"
 
 
-def _write_studies(root: Path, parameters: dict) -> dict[str, int]:
+def _write_studies(root: Path, parameters: dict, processes: int) -> dict[str, int]:
     """Pictures and, with reports="folder", texts that are not there yet."""
-    counts = {"patients": 0, "images": 0, "drawn": 0, "kept": 0}
-    last_subject = None
     specs = sample_studies(parameters["studies"], parameters["seed"])
-    for spec in track(specs, "Drawing phantom studies", total=parameters["studies"]):
-        counts["patients"] += spec.subject_id != last_subject
-        last_subject = spec.subject_id
-        if parameters["reports"] == "folder" and not _is_whole(root / report_path(spec)):
+    size = 1 if processes == 1 else STUDIES_PER_TASK
+    tasks = iter(lambda: list(islice(specs, size)), [])
+    write = partial(_write_some, root, parameters["size"], parameters["reports"] == "folder")
+    subjects: set[int] = set()
+    drawn = kept = 0
+    done = map(write, tasks) if processes == 1 else _write_together(write, tasks, processes)
+    for of_subjects, new, old in track(done, "Drawing phantom studies", -(-parameters["studies"] // size)):
+        subjects |= of_subjects
+        drawn, kept = drawn + new, kept + old
+    return {"patients": len(subjects), "images": drawn + kept, "drawn": drawn, "kept": kept}
+
+
+def _write_together(write: Callable, tasks: Iterable[list[StudySpec]], processes: int) -> Iterator[tuple]:
+    """Run the tasks in several processes; tasks that did not begin are given up when this one is stopped."""
+    with ProcessPoolExecutor(processes, initializer=_leave_ctrl_c) as pool:
+        try:
+            yield from pool.map(write, tasks)
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _leave_ctrl_c() -> None:
+    """To the process that started this one."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _write_some(root: Path, size: int, texts: bool, specs: list[StudySpec]) -> tuple[set[int], int, int]:
+    """Write what is missing of some studies: their patients, how many images were drawn, and how many were there."""
+    drawn = kept = 0
+    for spec in specs:
+        if texts and not _is_whole(root / report_path(spec)):
             with atomic_file(root / report_path(spec)) as file:
                 file.write(write_report(spec).text.encode())
         for number, (dicom_id, view) in enumerate(zip(spec.dicom_ids, spec.views, strict=True)):
             path = root / image_path(spec, dicom_id)
-            counts["images"] += 1
             if _is_whole(path):
-                counts["kept"] += 1
+                kept += 1
                 continue
-            pixels = draw(spec, view, parameters["size"], stream(spec.seed, f"picture {number}", spec.study_id))
+            pixels = draw(spec, view, size, stream(spec.seed, f"picture {number}", spec.study_id))
             with atomic_file(path) as file:
                 file.write(_encode_jpeg(pixels))
-            counts["drawn"] += 1
-    return counts
+            drawn += 1
+    return {spec.subject_id for spec in specs}, drawn, kept
 
 
 def _encode_jpeg(pixels: np.ndarray) -> bytes:

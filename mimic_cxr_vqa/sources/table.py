@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from medvqa_core.digests import digest_file
 from medvqa_core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -40,6 +41,12 @@ class SourceOptions:
     encoding: str = "utf-8"
     sections: Path | None = None
     studies: Path | None = None
+
+    def described(self) -> dict[str, str | None]:
+        """What decides about the studies, without a path: files by their sha256."""
+        files = {name: getattr(self, name) for name in ("sections", "studies")}
+        digests = {name: None if path is None else digest_file(path) for name, path in files.items()}
+        return {"labeler": self.labeler, "labels": self.labels, "encoding": self.encoding, **digests}
 
 
 def read_source(name: str, root: Path, options: SourceOptions) -> "StudySet":

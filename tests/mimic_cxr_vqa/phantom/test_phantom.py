@@ -141,6 +141,12 @@ def test_seed_changes_pictures_and_texts(written, tmp_path):
     assert not {n for n in first if n.endswith(".jpg")} & {n for n in second if n.endswith(".jpg")}
 
 
+def test_several_processes_write_the_same_bytes(written, tmp_path, monkeypatch):
+    monkeypatch.setattr(phantom, "STUDIES_PER_TASK", 3)  # 20 studies: seven tasks, patients in two of them
+    assert write_phantom(tmp_path, 20, seed=5, size=64, processes=2) == written[1]
+    assert tree(tmp_path) == tree(written[0])
+
+
 def test_killed_run_resumes_to_the_same_bytes(written, tmp_path, monkeypatch):
     whole = tree(written[0])
     calls = iter(range(100))

@@ -1,0 +1,96 @@
+"""`croissant.json` of a release: what its files and columns are, and the responsible-AI fields, from its manifest."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from hub_cards.croissant import FILE, Records, describe
+from medvqa_core.governance import Governance
+from medvqa_core.json_files import write_json
+from mimic_cxr_vqa.schema import QA_SCHEMA, STUDY_SCHEMA
+
+LICENSE_LINKS = {
+    Governance.OPEN: "https://www.apache.org/licenses/LICENSE-2.0",
+    Governance.SHARE_ALIKE: "https://creativecommons.org/licenses/by-nc-sa/4.0/",
+    Governance.NO_DERIVATIVES: "https://creativecommons.org/licenses/by-nc-nd/4.0/",
+    Governance.CREDENTIALED: "https://physionet.org/content/mimic-cxr/view-license/2.1.0/",
+}
+_PEOPLE = {
+    Governance.OPEN: "None: images are drawn and reports generated; no patient is behind any row.",
+    Governance.NO_DERIVATIVES: "Derived from de-identified radiology reports of Open-i; adaptations are not shared.",
+}
+_CREDENTIALED = (
+    "Derived from de-identified radiology reports of patients. Rows stay with people who have signed the source's data "
+    "use agreement; nobody may try to identify a patient, and models trained on the rows can repeat report text."
+)
+CITATION = (
+    "MIMIC-CXR-VQA: A Medical Visual Question Answering Dataset Constructed with LLaMA-based Annotations. Under "
+    "review, MIDL 2026. Not the template-based dataset of the same name (Bae et al., EHRXQA)."
+)
+
+
+def write_croissant(folder: Path, manifest: Mapping[str, Any], shards: Mapping[str, Any], url: str) -> None:
+    """Write `<folder>/croissant.json`.
+
+    Args:
+        shards: name -> bytes and sha256 (`class_floor.describe_files`).
+        url: where the dataset stands; a URN of its content where it stands nowhere.
+    """
+    governance = Governance(manifest["governance"])
+    counts, answers = manifest["counts"], manifest["answers"]
+    about = {
+        "name": "mimic_cxr_vqa",
+        "description": f"{counts['rows']:,} question-answer pairs about chest radiographs in 15 categories, built from "
+        f"{manifest['source']}. This is not the template-based dataset of the same name (Bae et al., EHRXQA).",
+        "license": LICENSE_LINKS[governance],
+        "url": url,
+        "citeAs": CITATION,
+    }
+    tables = {
+        "qa": Records("qa/*.parquet", "A row per question with its answer.", _fields(QA_SCHEMA)),
+        "studies": Records("studies/*.parquet", "A row per study with its report's sections.", _fields(STUDY_SCHEMA)),
+    }
+    write_json(folder / FILE, describe(about, shards, tables, _rai(manifest, governance, answers)))
+
+
+def _rai(manifest: Mapping[str, Any], governance: Governance, answers: Mapping[str, Any]) -> dict[str, str]:
+    judged = manifest.get("validation")
+    return {
+        "dataCollection": f"Radiology reports, labels and image paths of the source {manifest['source']}; nothing was "
+        "collected anew.",
+        "dataCollectionType": "Secondary Data Analysis",
+        "dataPreprocessingProtocol": "Reports are split into sections; studies without findings are left out. "
+        f"Questions are drawn with seed {manifest['seed']}: six for every stated label, four of not-mentioned "
+        "categories for every positive label.",
+        "dataAnnotationProtocol": f"Answers are written from the report by {answers['engine']}, model "
+        f"{answers['model']} (revision {answers['revision']}), prompt {answers['prompt_version']}; wording rules that "
+        "an answer breaks stand beside it.",
+        "machineAnnotationTools": f"{answers['engine']}: {answers['model']}",
+        "dataAnnotationAnalysis": "Judged and reviewed: the results with their intervals stand in the card."
+        if judged
+        else "Not judged by people: this release carries no review.",
+        "dataBiases": "Labels are those of an automatic labeler on one source's reports; categories and label values "
+        "are as frequent as there. What a report leaves out is asked about as not mentioned.",
+        "dataLimitations": "English; 15 categories; one source. Answers say what the report says, not what the image "
+        "shows. Not for clinical use.",
+        "dataUseCases": "Training and evaluating visual question answering on chest radiographs, in research.",
+        "dataSocialImpact": "A model that answers fluently can be wrong; used in care without testing it can harm.",
+        "personalSensitiveInformation": _PEOPLE.get(governance, _CREDENTIALED),
+        "dataReleaseMaintenancePlan": "A release is rebuilt from its source by the same commands; files are compared "
+        "by their sha256.",
+    }
+
+
+def _fields(schema: pa.Schema) -> dict[str, tuple[str, bool]]:
+    """Columns that Croissant's plain types can say: numbers, texts and lists of texts."""
+    found = {}
+    for field in schema:
+        repeated = pa.types.is_list(field.type)
+        value = field.type.value_type if repeated else field.type
+        if pa.types.is_integer(value):
+            found[field.name] = ("int", repeated)
+        elif pa.types.is_string(value):
+            found[field.name] = ("text", repeated)
+    return found
