@@ -2,7 +2,8 @@
 
 Configurations: `entity`, `table`, `table_nr` (image-content questions by task), `questions` (all of them, those of
 users' templates included), `reasoning_mc`, `reasoning_sa` (clinical reasoning), `annotations` (a row per image),
-`contexts`, and `sample` (all questions of the bundled synthetic reports). There is one split, `test`: the data is a
+`contexts`, `chat` (all questions as conversations, as TRL's trainers read them), and `sample` (all questions of the
+bundled synthetic reports). There is one split, `test`: the data is a
 benchmark. Images stay where they are; a row refers to its file, which is decoded when the row is read.
 """
 
@@ -24,6 +25,7 @@ from medvqa_core.errors import ConfigError, InputError, MedvqaError, one_line
 from medvqa_core.loading_error import LoadingError
 from medvqa_core.pillow_errors import PILLOW_ERRORS
 from rjua_meddqa import data_folder as folders
+from rjua_meddqa.chat_rows import CHAT_FEATURES, chat_rows
 from rjua_meddqa.data_folder import SAMPLE_DIR
 from rjua_meddqa.generation.reasoning_file import read_reasoning
 from rjua_meddqa.released import read_annotations, read_contexts, read_questions
@@ -32,7 +34,7 @@ from rjua_meddqa.schema import ENTITY, MULTIPLE_CHOICE, SHORT_ANSWER, TABLE, TAB
 logger = datasets.logging.get_logger(__name__)
 ROWS_PER_TABLE = 1000
 POLICIES = ("error", "skip", "none")
-QUESTIONS, SAMPLE = "questions", "sample"
+QUESTIONS, SAMPLE, CHAT = "questions", "sample", "chat"
 CONTENT = {"entity": ENTITY, "table": TABLE, "table_nr": TABLE_NR}
 REASONING = {"reasoning_mc": MULTIPLE_CHOICE, "reasoning_sa": SHORT_ANSWER}
 
@@ -50,8 +52,10 @@ _FEATURES = {
     **dict.fromkeys(REASONING, _REASONING | _IMAGE),
     "annotations": _ANNOTATION | _IMAGE,
     "contexts": {name: _TEXT for name in ("idx", "title", "context_type", "description")},
+    CHAT: CHAT_FEATURES,
     SAMPLE: _CONTENT | _REASONING | _IMAGE,
 }
+_QUESTION_COLUMNS = (*_CONTENT, *_REASONING, "image_type", "image_quality")  # of either kind of question
 
 
 @dataclass
@@ -107,6 +111,8 @@ class RjuaMeddqa(datasets.ArrowBasedBuilder):
         )
         if self.config.missing_images not in POLICIES:
             raise ConfigError(f"missing_images={self.config.missing_images!r}: allowed are {', '.join(POLICIES)}")
+        if config_name == CHAT and self.config.missing_images == "none":
+            raise ConfigError(f"missing_images='none': the configuration {CHAT!r} takes 'error' and 'skip' only")
 
     def _fingerprint(self, missing_images: str) -> str:
         """What cached rows depend on: the folder's files, and which images are there where rows may go without."""
@@ -139,7 +145,7 @@ class RjuaMeddqa(datasets.ArrowBasedBuilder):
                 batch = list(islice(rows, ROWS_PER_TABLE))
                 if not batch and number == 0:
                     raise InputError(self._say_nothing_there(name))
-                yield Key(0, number), pa.Table.from_pylist(batch, schema=schema)
+                yield Key(0, number), chat_rows(batch) if name == CHAT else pa.Table.from_pylist(batch, schema=schema)
                 if len(batch) < ROWS_PER_TABLE:
                     break
         except MedvqaError as error:
@@ -166,13 +172,13 @@ class RjuaMeddqa(datasets.ArrowBasedBuilder):
             yield from map(asdict, read_contexts(self.folder.file(folders.CONTEXTS)))
         elif name == "annotations":
             yield from self._annotation_rows()
-        if name in CONTENT or name in (QUESTIONS, SAMPLE):
+        if name in CONTENT or name in (QUESTIONS, SAMPLE) or name == CHAT and folders.QUESTIONS in self.folder.files:
             for question in read_questions(self.folder.file(folders.QUESTIONS)):
                 if question.task == CONTENT.get(name, question.task):
                     columns = {column: getattr(question, column) for column in _CONTENT if column != "unanswerable"}
                     row = columns | {"unanswerable": bool(question.extra.get("unanswerable", False))}
                     yield self._complete(row | _image_columns(question))
-        if name in REASONING or name == SAMPLE:
+        if name in REASONING or name == SAMPLE or name == CHAT and folders.REASONING in self.folder.files:
             for question in read_reasoning(self.folder.file(folders.REASONING)):
                 if question.answer_type == REASONING.get(name, question.answer_type):
                     yield self._complete(asdict(question) | _image_columns(question))
@@ -188,7 +194,8 @@ class RjuaMeddqa(datasets.ArrowBasedBuilder):
 
     def _complete(self, row: dict[str, Any]) -> dict[str, Any]:
         """`row` with None in the columns that its kind of question does not have."""
-        return {column: row.get(column) for column in self.info.features if column != "image"}
+        columns = _QUESTION_COLUMNS if self.config.name == CHAT else self.info.features
+        return {column: row.get(column) for column in columns if column != "image"}
 
     def _say_nothing_there(self, name: str) -> str:
         if self.skipped:

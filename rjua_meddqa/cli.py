@@ -2,12 +2,30 @@
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from medvqa_core.errors import ConfigError
+from medvqa_core.files import make_folder
 from medvqa_core.governance import Governance
+from medvqa_core.llm.options import (
+    DEFAULT_SLOTS,
+    DEFAULT_WAIT,
+    AttestationFile,
+    LoadInBits,
+    ModelName,
+    OwnServer,
+    Slots,
+    Wait,
+    connect,
+    engine_option,
+    refuse_model_options,
+)
+from medvqa_core.llm.record import FILE as RECORD
+
+if TYPE_CHECKING:
+    from medvqa_core.llm.chat_model import ChatModel
 
 app = typer.Typer(
     no_args_is_help=True, help="RJUA-MedDQA: from photographed reports to text, annotation and questions."
@@ -90,10 +108,10 @@ def picture(
     image: Annotated[Path, typer.Option(help="A report image.")],
     out: Annotated[Path, typer.Option(help="The PNG file to write.")],
     font: Annotated[
-        Path | None, typer.Option(help="A font with Chinese characters; default: one is looked for.")
+        Path | None, typer.Option(help="A font with Chinese characters; default: the system's, or the bundled one.")
     ] = None,
 ) -> None:
-    """Draw a report with its boxes beside the restored text. Needs a Chinese font."""
+    """Draw a report with its boxes beside the restored text."""
     from rjua_meddqa.page_picture import picture_image
 
     typer.echo(f"picture: {picture_image(image, out, font)}")
@@ -106,11 +124,11 @@ def phantom(
     seed: Annotated[int, typer.Option(help="The same seed draws the same reports.")] = 0,
     font: Annotated[
         list[Path] | None,
-        typer.Option(help="A font with Chinese characters; hard pages use several. Default: they are looked for."),
+        typer.Option(help="A font with Chinese characters; hard pages use several. Default: those there are."),
     ] = None,
     hard: Annotated[bool, typer.Option(help="Pages as hard to read as real ones, each difficulty named.")] = False,
 ) -> None:
-    """Draw synthetic Chinese reports with exact annotation, boxes and questions. Needs a Chinese font."""
+    """Draw synthetic Chinese reports with exact annotation, boxes and questions."""
     from rjua_meddqa.phantom.folder import write_phantom
 
     manifest = write_phantom(out, reports, seed, font, hard)
@@ -128,11 +146,29 @@ def preannotate(
     image_types: Annotated[
         Path | None, typer.Option(help="CSV with img_path,image_type: the type of each image that it names.")
     ] = None,
+    engine: Annotated[list[str] | None, engine_option("by rule (the default)")] = None,
+    model: ModelName = None,
+    slots: Slots = DEFAULT_SLOTS,
+    wait: Wait = DEFAULT_WAIT,
+    load_in: LoadInBits = None,
+    i_run_this_server: OwnServer = False,
+    attestation: AttestationFile = None,
+    retry_failed: Annotated[bool, typer.Option(help="Ask the model for failed pages again.")] = False,
+    compare: Annotated[
+        Path | None, typer.Option(help="Folder with annotations of these images, to measure the drafts by.")
+    ] = None,
 ) -> None:
     """Draft key-values and table rows from restored pages, for people to correct (paper, Section 4.2)."""
     from rjua_meddqa.steps.annotating import preannotate as write
 
-    _echo_lines(write(pages, out, image_type, image_types))
+    def connected(governance: Governance) -> "ChatModel":
+        word = {"own_server": i_run_this_server, "attestation": attestation, "load_in": load_in}
+        return connect(engine or (), governance, model, slots, wait, record=make_folder(out) / RECORD, **word)
+
+    if not engine:
+        words = {"i_run_this_server": i_run_this_server, "attestation": attestation, "load_in": load_in}
+        refuse_model_options("rules", model=model, retry_failed=retry_failed, **words)
+    _echo_lines(write(pages, out, image_type, image_types, connected if engine else None, compare, retry_failed))
 
 
 @app.command()
@@ -256,12 +292,28 @@ def figures(
 
 @app.command()
 def leave_one_out(
-    data: Data, pages: Annotated[Path, typer.Option(help="Folder of restored pages, as esra writes it.")]
+    data: Data,
+    pages: Annotated[Path, typer.Option(help="Folder of restored pages, as esra writes it.")],
+    engine: Annotated[list[str] | None, engine_option("esra-rules (the default)")] = None,
+    model: ModelName = None,
+    out: Annotated[Path | None, typer.Option(help="Folder of a model's answers.")] = None,
+    slots: Slots = DEFAULT_SLOTS,
+    wait: Wait = DEFAULT_WAIT,
+    load_in: LoadInBits = None,
+    i_run_this_server: OwnServer = False,
+    attestation: AttestationFile = None,
 ) -> None:
-    """Take each table item from its page and ask esra-rules for it: how often another item's value comes back."""
+    """Take each table item from its page and ask for it: how often another item's value comes back."""
     from rjua_meddqa.steps.drawing import measure_leave_one_out
 
-    _echo_lines(measure_leave_one_out(data, pages))
+    word = {"own_server": i_run_this_server, "attestation": attestation, "load_in": load_in}
+
+    def connected(governance: Governance) -> "ChatModel":
+        return connect(engine or (), governance, model, slots, wait, record=make_folder(out or Path()) / RECORD, **word)
+
+    if not engine:
+        refuse_model_options("esra-rules", model=model, out=out, **word)
+    _echo_lines(measure_leave_one_out(data, pages, connected if engine else None, out))
 
 
 def _echo_lines(lines: Iterable[str]) -> None:

@@ -49,11 +49,16 @@ def read_results(path: Path) -> tuple[str, dict[str, float | None]]:
     return f"{name} ({scores.get('profile', 'ours')})", row
 
 
-def plot_models(rows: Mapping[str, Mapping[str, float | None]], path: Path) -> None:
+def plot_models(
+    rows: Mapping[str, Mapping[str, float | None]],
+    path: Path,
+    others: Mapping[str, Mapping[str, float | None]] | None = None,
+) -> None:
     """Draw Figure 5 as a PNG: a line for each model; a task that it was not asked has no point.
 
     Args:
         rows: {model: {axis of AXES: 0 to 1, None where there is no figure}}.
+        others: the same of other data, such as the paper's: thin broken lines, names in italics that say so.
 
     Raises:
         InputError: there is no model, or none has a figure.
@@ -63,13 +68,19 @@ def plot_models(rows: Mapping[str, Mapping[str, float | None]], path: Path) -> N
         raise InputError("no results to draw; give results.json files with figures in Table 5")
     figure, axes = _figure(7, 6, projection="polar")
     angles = [2 * math.pi * place / len(AXES) for place in range(len(AXES))]
-    for name, row in rows.items():
+    for name, row in [*rows.items(), *(others or {}).items()]:
         points = [(angle, row[axis]) for angle, axis in zip(angles, AXES, strict=True) if row[axis] is not None]
+        if not points:
+            continue
         whole = [*points, points[0]] if len(points) == len(AXES) else points
-        axes.plot(*zip(*whole, strict=True), marker="o", label=name)
+        is_other = name not in rows
+        look = {"linestyle": ":", "linewidth": 1.0} if is_other else {"marker": "o"}
+        axes.plot(*zip(*whole, strict=True), label=f"{name} (other data)" if is_other else name, **look)
     axes.set_xticks(angles, list(AXES))
     axes.set_ylim(0, 1)
-    axes.legend(loc="upper left", bbox_to_anchor=(1.05, 1.0), fontsize=8)
+    legend = axes.legend(loc="upper left", bbox_to_anchor=(1.05, 1.0), fontsize=8)
+    for text in legend.get_texts():
+        text.set_fontstyle("italic" if text.get_text().endswith("(other data)") else "normal")
     _save(figure, path)
 
 

@@ -1,4 +1,7 @@
-"""Fonts with Chinese characters: found on the system (Debian's `fonts-noto-cjk`, `fonts-wqy-microhei`), or named."""
+"""Fonts with Chinese characters: named, found on the system (Debian's `fonts-noto-cjk`, …), or the bundled one.
+
+The bundled font has the characters that drawn reports and the sample use, no others (`font_writer.py`).
+"""
 
 import functools
 import itertools
@@ -24,30 +27,24 @@ FONT_NAMES = (
     "wqy-zenhei",
     "PingFang",
 )
+BUNDLED = Path(__file__).parent / "font" / "MedVQAReportSans-Regular.otf"
 OTHER_FONT_NAMES = ("NotoSerifCJK-Regular", "NotoSansCJK-Bold", "SourceHanSerifSC-Regular")  # for hard pages
 
 
 def find_font(font: Path | None = None) -> Path:
-    """`font` itself, or the first Chinese font of FONT_NAMES below the usual folders.
+    """`font` itself, or the first Chinese font of FONT_NAMES below the usual folders, or the bundled one.
 
     Raises:
-        ConfigError: no such file, one without Chinese characters, or none found.
+        ConfigError: no such file, or one without Chinese characters.
     """
-    if font is not None:
-        if not font.is_file():
-            raise ConfigError(f"font {font}: no such file; pass a .ttf, .otf or .ttc file with Chinese characters")
-        if not _has_chinese(font):
-            raise ConfigError(f"font {font}: it has no Chinese characters; name another file with --font")
-        return font
-    files = _font_files()
-    for name in FONT_NAMES:
-        for path in files:
-            if path.stem == name:
-                return path
-    raise ConfigError(
-        f"no Chinese font below {', '.join(FONT_FOLDERS[:3])}; install the Debian package fonts-noto-cjk "
-        "(or fonts-wqy-microhei), or name a font file with --font"
-    )
+    if font is None:
+        files = _font_files()
+        return next((path for name in FONT_NAMES for path in files if path.stem == name), BUNDLED)
+    if not font.is_file():
+        raise ConfigError(f"font {font}: no such file; pass a .ttf, .otf or .ttc file with Chinese characters")
+    if not _has_chinese(font):
+        raise ConfigError(f"font {font}: it has no Chinese characters; name another file with --font")
+    return font
 
 
 def find_fonts(named: Sequence[Path] = ()) -> list[Path]:
@@ -58,6 +55,8 @@ def find_fonts(named: Sequence[Path] = ()) -> list[Path]:
     if named:
         return [find_font(font) for font in named]
     first = find_font()
+    if first == BUNDLED:
+        return [BUNDLED]
     files = [path for path in _font_files() if path.stem in (*FONT_NAMES, *OTHER_FONT_NAMES)]
     return [first, *sorted({path.stem: path for path in files if path.stem != first.stem}.values())]
 
@@ -71,6 +70,14 @@ def _has_chinese(font: Path) -> bool:
     """Whether two characters look different: what a font has not, it draws as the same empty box."""
     masks = [bytes(load_font(font, 32).getmask(character)) for character in "检验"]
     return masks[0] != masks[1]
+
+
+def lacking(font: Path, text: str) -> str:
+    """The characters of `text` that the bundled font has no form of, and draws as boxes; "" for any other font."""
+    if font != BUNDLED:
+        return ""
+    box = bytes(load_font(font, 32).getmask("\U0010fffd"))
+    return "".join(sorted({c for c in text if c.isprintable() and bytes(load_font(font, 32).getmask(c)) == box}))
 
 
 @functools.cache

@@ -5,13 +5,14 @@ in a grid as in a terminal, a Chinese character as wide as two others: what line
 """
 
 import re
+import sys
 import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from medvqa_core.files import atomic_file
-from rjua_meddqa.fonts import find_font, load_font
+from rjua_meddqa.fonts import find_font, lacking, load_font
 from rjua_meddqa.schema import Box
 
 if TYPE_CHECKING:
@@ -34,15 +35,23 @@ def write_page_picture(page: "Page", image: Path, path: Path, font: Path | None 
 
     Args:
         image: the file that the page was restored from.
-        font: a font with Chinese characters; None looks for one, see `phantom_sheet.find_font`.
+        font: a font with Chinese characters; None looks for one, see `fonts.find_font`. Where only the bundled one is
+            there, characters that it lacks are boxes, and standard error says how many.
 
     Raises:
-        ConfigError: there is no font with Chinese characters.
+        ConfigError: `font` is none with Chinese characters.
         InputError: the image cannot be read.
         OutputError: `path` cannot be written.
     """
     from PIL import Image
 
+    font = find_font(font)
+    if boxes := lacking(font, page.restored.text):
+        print(
+            f"{len(boxes)} characters of {image.name} are drawn as boxes: the bundled font lacks them; install "
+            "fonts-noto-cjk, or name a font with --font",
+            file=sys.stderr,
+        )
     picture = draw_page_picture(page, image, font).quantize(
         PALETTE, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE
     )

@@ -59,13 +59,16 @@ def draft(restored: "RestoredText") -> Draft:
     return Draft(key_values, tuple(map(quadruplet, rows)), rows)
 
 
-def draft_annotation(page: "Page", idx: str, img_path: str, image_type: str | None = None) -> Annotation:
+def draft_annotation(
+    page: "Page", idx: str, img_path: str, image_type: str | None = None, drafted: Draft | None = None
+) -> Annotation:
     """A page's draft as a row of the annotation file.
 
     Args:
         image_type: pdf | photo | screenshot; None: what the image looks like.
+        drafted: made by whatever else drafts; None: by rule.
     """
-    drafted = draft(page.restored)
+    drafted = drafted or draft(page.restored)
     report_type = LABORATORY if drafted.table else _report_type([box.text for box in page.boxes])
     reasons = {REASONS: json.dumps([row.is_normal_reason for row in drafted.rows], ensure_ascii=False)}
     return Annotation(

@@ -1,7 +1,7 @@
 """The questions of a folder of RJUA-MedDQA data, image-content and clinical-reasoning ones, as one list of rows."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from medvqa_core.errors import InputError
@@ -9,7 +9,7 @@ from medvqa_core.governance import Governance
 from rjua_meddqa import data_folder as folders
 from rjua_meddqa.generation.reasoning_file import read_reasoning
 from rjua_meddqa.released import read_annotations, read_questions
-from rjua_meddqa.schema import IMAGE_QUALITIES, LABORATORY
+from rjua_meddqa.schema import IMAGE_QUALITIES, LABORATORY, Annotation
 
 
 @dataclass(frozen=True)
@@ -40,12 +40,13 @@ class DocumentQuestion:
 
 @dataclass(frozen=True)
 class QuestionSet:
-    """All questions of a folder, and what is known of the folder."""
+    """All questions of a folder, and what is known of the folder; annotations by `img_path`, where it has any."""
 
     rows: tuple[DocumentQuestion, ...]
     governance: Governance
     fingerprint: str
     source: str
+    annotations: Mapping[str, Annotation] = field(default_factory=dict)
 
 
 def load_questions(data: Path, image_root: Path | None = None) -> QuestionSet:
@@ -89,7 +90,7 @@ def load_questions(data: Path, image_root: Path | None = None) -> QuestionSet:
             )
         )
     source = folder.manifest.get("source", "the authors' release")
-    return QuestionSet(tuple(rows), folder.governance, folder.fingerprint(), source)
+    return QuestionSet(tuple(rows), folder.governance, folder.fingerprint(), source, annotations)
 
 
 def by_image(rows: Sequence[DocumentQuestion]) -> dict[str, list[DocumentQuestion]]:

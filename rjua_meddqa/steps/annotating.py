@@ -1,18 +1,25 @@
 """What the commands preannotate, check, labelstudio-export and labelstudio-import do, and the lines they print."""
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 from medvqa_core.errors import InputError, OutputError
 from medvqa_core.files import atomic_folder, make_folder
 from medvqa_core.governance import Governance, strictest
 from medvqa_core.json_files import find_manifest, read_json, read_manifest, write_json, write_manifest
+from medvqa_core.llm.chat_model import ChatModel
 from medvqa_core.progress import track
+from medvqa_core.runs.asking import ask_all
+from medvqa_core.runs.predictions import PredictionStore
 from rjua_meddqa.annotation.checking import CheckReport, check_annotations, check_file
-from rjua_meddqa.annotation.drafts import draft_annotation
+from rjua_meddqa.annotation.draft_check import DraftCheck, check_draft
+from rjua_meddqa.annotation.drafts import Draft, draft, draft_annotation
 from rjua_meddqa.annotation.labelstudio import annotations_of, keep_unchanged, labelling_config, task_of
 from rjua_meddqa.annotation.page_check import page_text
+from rjua_meddqa.answering.drafting import DROPPED, DraftingModel, DraftRequest, draft_from_reply
 from rjua_meddqa.data_folder import (
     ANNOTATIONS,
     IMAGES,
@@ -26,15 +33,26 @@ from rjua_meddqa.restoration.quality import judge_type
 
 TYPE_COLUMNS = ("img_path", "image_type")
 DRAFT, CORRECTED = "draft", "label studio"  # where annotations come from, in the manifest
+MODEL_DRAFTS = "model_drafts.jsonl"  # what a language model said of each page
 LABELSTUDIO_KIND, TASKS, CONFIG = "meddqa-labelstudio", "tasks.json", "labelling_config.xml"
 
 
-def preannotate(pages: Path, out: Path, image_type: str | None = None, types: Path | None = None) -> Iterator[str]:
+def preannotate(
+    pages: Path,
+    out: Path,
+    image_type: str | None = None,
+    types: Path | None = None,
+    connect: Callable[[Governance], ChatModel] | None = None,
+    compare: Path | None = None,
+    retry_failed: bool = False,
+) -> Iterator[str]:
     """Draft the annotation of every restored page into `out/annotations.csv`.
 
     Args:
         image_type: pdf | photo | screenshot for all images; None: as each looks.
         types: CSV with the columns img_path and image_type, for the images that it names.
+        connect: the class of the pages -> a language model that drafts in place of the rules.
+        compare: folder with annotations of the same images: how much of them rules and model drafted.
 
     Raises:
         ConfigError: a type that is unknown.
@@ -46,20 +64,88 @@ def preannotate(pages: Path, out: Path, image_type: str | None = None, types: Pa
     named = _read_types(types) if types is not None else {}
     for given in {image_type, *named.values()} - {None}:
         judge_type(given)  # raises for an unknown one
+    drafts, details = None, {}
+    if connect is not None:
+        drafts, details = draft_by_model(connect(governance), list(read_pages(pages)), out, governance, retry_failed)
     annotations = [
-        draft_annotation(page, str(number), page.image, named.get(page.image, image_type))
+        draft_annotation(
+            page, str(number), page.image, named.get(page.image, image_type), drafts and drafts[page.image]
+        )
         for number, page in enumerate(track(read_pages(pages), "drafts"), start=1)
+        if drafts is None or page.image in drafts
     ]
     counts = {
         "annotations": len(annotations),
         "key_values": sum(len(annotation.key_values) for annotation in annotations),
         "table_rows": sum(len(annotation.table) for annotation in annotations),
         "empty": sum(not annotation.key_values and not annotation.table for annotation in annotations),
+        **details.get("counts", {}),
     }
-    record_part(make_folder(out), ANNOTATIONS, governance, {"source": DRAFT, "counts": counts})
+    part = {"source": DRAFT, "counts": counts, **({"model": details["model"]} if details else {})}
+    record_part(make_folder(out), ANNOTATIONS, governance, part)
     write_annotations(annotations, out / OUR_NAMES[ANNOTATIONS])
     yield _counts(counts)
+    yield from (f"left out: {reason}" for reason in details.get("failures", ()))
+    if compare is not None:
+        yield from compare_drafts(pages, compare, drafts)
     yield f"drafts: {out / OUR_NAMES[ANNOTATIONS]} ({governance}); people correct them: meddqa labelstudio-export"
+
+
+def draft_by_model(
+    model: ChatModel, pages: list[Page], out: Path, governance: Governance, retry_failed: bool
+) -> tuple[dict[str, Draft], dict[str, Any]]:
+    """Drafts by image of those pages that the model drafted, and what to say of the rest; resumed by content."""
+    drafter = DraftingModel(model)
+    drafts: dict[str, Draft] = {}
+    dropped: Counter[str] = Counter(dict.fromkeys(DROPPED, 0))
+    failures = []
+    with PredictionStore(make_folder(out) / MODEL_DRAFTS, governance, drafter.settings) as store:
+        keys = {page.image: store.key(text=page.restored.text) for page in pages}
+        ask_all(
+            ({keys[page.image]: DraftRequest(page.image, page)} for page in pages),
+            drafter.answer,
+            store,
+            in_flight=model.in_flight,
+            description="Drafting, page by page",
+            total=len(pages),
+            retry_failed=retry_failed,
+            session=model,
+        )
+        for page in pages:
+            found = store.find(keys[page.image])
+            if found is None or found.answer is None:
+                failures.append(f"{page.image}: {found.error if found else 'not asked'}")
+                continue
+            drafts[page.image], lost = draft_from_reply(found.answer, page)
+            dropped += lost
+    counts = {"failed_pages": len(failures), **{name: dropped[name] for name in DROPPED}}
+    return drafts, {"counts": counts, "failures": failures, "model": drafter.settings}
+
+
+def compare_drafts(pages: Path, data: Path, drafts: Mapping[str, Draft] | None) -> Iterator[str]:
+    """How much of the annotations the rules drafted, and beside it the model, on the same pages; a failure drafts none.
+
+    Raises:
+        InputError: not one page has an annotation there.
+    """
+    annotations = {Path(a.img_path).name: a for a in read_annotations(open_folder(data).file(ANNOTATIONS))}
+    rules, model, compared = DraftCheck(), DraftCheck(), 0
+    for page in read_pages(pages):
+        annotation = annotations.get(page.image)
+        if annotation is not None:
+            compared += 1
+            rules += check_draft(draft(page.restored), annotation)
+            if drafts is not None:
+                model += check_draft(drafts.get(page.image, Draft((), ())), annotation)
+    if not compared:
+        raise InputError(f"{data}: no annotation of any page in {pages}")
+    yield f"compared with the annotations of {compared:,} pages:"
+    for name, found in (("rules", rules), *((("model", model),) if drafts is not None else ())):
+        yield (
+            f"  {name}: key-values {found.key_values_found:,} of {found.key_values:,}, rows {found.rows_found:,} of "
+            f"{found.rows:,} ({found.drafted_rows:,} drafted), ranges {found.rows_with_range:,}, verdicts as annotated "
+            f"{found.rows_with_verdict:,}"
+        )
 
 
 def check(data: Path, pages: Path | None, out: Path | None, shown: int) -> tuple[Iterator[str], int]:

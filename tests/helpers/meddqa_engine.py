@@ -40,6 +40,7 @@ class ScriptedEngine:
     name = "scripted"
     tasks = frozenset((*CONTENT_TASKS, *REASONING_TASKS))
     reads_pages = False
+    asking: dict = {}
 
     def __init__(
         self,
@@ -56,6 +57,9 @@ class ScriptedEngine:
     @property
     def asked(self) -> list[str]:
         return [request.id for call in self.calls for request in call]
+
+    def asked_as(self, request) -> dict:
+        return {}
 
     async def answer(self, requests) -> list[Reply]:
         self.calls.append(list(requests))

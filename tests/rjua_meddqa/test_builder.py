@@ -242,7 +242,7 @@ def test_it_works_from_any_folder_and_importing_stays_light(folder, tmp_path):
 
 def test_public_names():
     assert rjua_meddqa.RjuaMeddqa.__name__ == "RjuaMeddqa"
-    assert set(rjua_meddqa.RjuaMeddqa.builder_configs) == {*CONFIGS, "sample"}
+    assert set(rjua_meddqa.RjuaMeddqa.builder_configs) == {*CONFIGS, "chat", "sample"}
     with pytest.raises(AttributeError, match="it has RjuaMeddqa, SAMPLE_DIR"):
         rjua_meddqa.Builder  # noqa: B018
 

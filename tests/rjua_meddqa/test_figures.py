@@ -7,7 +7,7 @@ import pytest
 from meddqa_boxes import box
 from PIL import Image
 
-from medvqa_core.errors import ConfigError, InputError
+from medvqa_core.errors import InputError
 from medvqa_core.metrics.meddqa_scores import score_meddqa
 from medvqa_hub.cli import run
 from rjua_meddqa import SAMPLE_DIR
@@ -19,10 +19,7 @@ from rjua_meddqa.schema import Annotation
 
 @pytest.fixture
 def font():
-    try:
-        return find_font()
-    except ConfigError as error:
-        pytest.skip(str(error))
+    return find_font()
 
 
 def result_file(path, name="esra-rules"):

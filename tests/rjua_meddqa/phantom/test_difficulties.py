@@ -20,10 +20,7 @@ NUMBERS = r"(\d+(?:\.\d+)?)-(\d+(?:\.\d+)?)"
 
 @pytest.fixture(scope="module")
 def font():
-    try:
-        return find_font()
-    except ConfigError as error:
-        pytest.skip(str(error))
+    return find_font()
 
 
 def hard_reports(flag, count=120):

@@ -12,7 +12,7 @@ from PIL import Image
 
 from medvqa_core.errors import ConfigError, OutputError
 from rjua_meddqa.annotation.normality import judge
-from rjua_meddqa.fonts import find_font
+from rjua_meddqa.fonts import BUNDLED, find_font, find_fonts, lacking
 from rjua_meddqa.generation.reasoning_file import read_reasoning
 from rjua_meddqa.phantom.contexts import contexts, option
 from rjua_meddqa.phantom.folder import draw_page, write_phantom
@@ -26,10 +26,7 @@ from rjua_meddqa.schema import HIGH, LABORATORY, LOW, MISSING, NORMAL, UNDECIDED
 
 @pytest.fixture(scope="module")
 def font():
-    try:
-        return find_font()
-    except ConfigError as error:
-        pytest.skip(str(error))
+    return find_font()
 
 
 def reports(count: int):
@@ -188,10 +185,18 @@ def test_a_font_that_is_not_there_is_named(tmp_path):
         find_font(tmp_path / "none.ttf")
 
 
-def test_no_font_at_all_names_the_package(monkeypatch, tmp_path):
+def test_without_a_font_of_the_system_the_bundled_one_draws_every_report(monkeypatch, tmp_path):
     monkeypatch.setattr("rjua_meddqa.fonts.FONT_FOLDERS", (str(tmp_path),) * 3)
-    with pytest.raises(ConfigError, match="fonts-noto-cjk"):
-        find_font()
+    assert find_font() == BUNDLED and find_fonts() == [BUNDLED]
+    pages = [draw_page(11, n, BUNDLED, hard) for hard in (False, True) for n in range(1, 26)]
+    printed = "".join(box.text for page in pages for box in page.boxes)
+    assert len(set(printed)) > 300
+    assert lacking(BUNDLED, printed) in ("", "⁹")  # which Noto Sans CJK itself has not, and draws as a box
+
+
+def test_a_character_that_the_bundled_font_lacks_is_known():
+    assert lacking(BUNDLED, "检验龘𠮷") == "龘𠮷"
+    assert lacking(Path("another.otf"), "龘") == ""
 
 
 def test_laboratory_reports_have_tables_and_clinical_ones_sections():

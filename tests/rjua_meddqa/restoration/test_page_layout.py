@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from meddqa_boxes import box, lines
 from PIL import Image, ImageDraw, ImageFilter
 
-from medvqa_core.errors import ConfigError
 from rjua_meddqa.annotation.drafts import draft
 from rjua_meddqa.fonts import find_font
 from rjua_meddqa.phantom.difficulties import Difficulty
@@ -29,16 +28,7 @@ TOP_ALIGNED = [
     box("428", 300, 100),
     box("208-420", 450, 100),
 ]
-CENTRED = [
-    box("低密度脂蛋白胆", 0, 40),
-    box("2.49", 300, 52),
-    box("男:2.1-", 450, 40),
-    box("固醇(LDL-C)", 0, 64),
-    box("3.4mmol/L", 450, 64),
-    box("尿酸(UA)", 0, 100),
-    box("428", 300, 100),
-    box("208-420", 450, 100),
-]
+CENTRED = [TOP_ALIGNED[0], box("2.49", 300, 52), *TOP_ALIGNED[2:]]  # the result between the two lines of its name
 
 
 def words_of(text):
@@ -112,10 +102,7 @@ def test_every_box_is_in_one_line_once(boxes, on_picture):
 
 @pytest.fixture(scope="module")
 def font():
-    try:
-        return find_font()
-    except ConfigError as error:
-        pytest.skip(str(error))
+    return find_font()
 
 
 def test_letters_burned_into_a_picture_are_told_from_text(font):

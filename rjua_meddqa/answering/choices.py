@@ -1,0 +1,96 @@
+"""Multiple choice: the options of a question, and which of them a reply names, by letter, by text or by both.
+
+A question holds its options as the released ones do: 选项:A.text;B.text, letters in order though not without gaps. What
+a reply chose is written back as the options are ("B.text"), several of them in the options' order with ";" between.
+"""
+
+import re
+import unicodedata
+from dataclasses import dataclass
+
+from medvqa_core.llm.json_reply import ReplyError
+from rjua_meddqa.schema import ANSWER_SEPARATOR
+
+LETTER, TEXT, BOTH = FORMS = ("letter", "text", "letter and text")
+_OPTIONS = re.compile(r"选项\s*[:：]")
+_OPTION = re.compile(r"(?:^|[;；\n])\s*([A-Z])\s*[.．、:：]\s*")
+# A letter alone: 维生素D and T3b are none. What stands before it says that it is a choice.
+_CHOSEN = re.compile(
+    r"(?:选项|选择|应选|选|为|是)\s*(?:应该?)?(?:是|为)?\s*[:：]?\s*[(（\[【“\"'*]*([A-Z](?:\s*[,，、;；和与及]\s*[A-Z])*)"
+    r"(?![A-Za-z0-9])(?!\s*(?:型|期|级|超|族))"
+)
+_LEADING = re.compile(
+    r"^[\s(（\[【“\"'*]*([A-Z](?:\s*[,，、;；和与及]\s*[A-Z])*)(?![A-Za-z0-9\-])(?!\s*(?:型|期|级|超|族))"
+)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What a reply chose, as the options are written, and how it said so: one of FORMS."""
+
+    answer: str
+    form: str
+
+
+def read_options(question: str) -> dict[str, str]:
+    """{letter: text} of a question, in its order; empty where it has no options."""
+    found = _OPTIONS.search(question)
+    if found is None:
+        return {}
+    _, *pieces = _OPTION.split(question[found.end() :].strip())
+    return {letter: text.strip() for letter, text in zip(pieces[::2], pieces[1::2], strict=True)}
+
+
+def read_choice(text: str, question: str) -> Choice:
+    """The option or options that `text` names.
+
+    Raises:
+        ReplyError: it names none, a letter that is no option, or a letter and the text of different options.
+    """
+    options = read_options(question)
+    if not options:
+        raise ReplyError("the question has no options that can be read")
+    by_text, rest = _find_texts(_plain(text), options)
+    letters = _find_letters(rest)
+    strange = [letter for letter in letters if letter not in options]
+    if strange:
+        raise ReplyError(f"the reply chooses {strange[0]!r}; the options are {', '.join(options)}")
+    if letters and by_text and not set(letters) <= set(by_text):
+        raise ReplyError("the reply gives the letter of one option and the text of another")
+    chosen = set(letters) or set(by_text)  # an explanation may quote the text of options that were not chosen
+    if not chosen:
+        raise ReplyError("the reply names no option")
+    form = BOTH if letters and by_text else LETTER if letters else TEXT
+    answer = ANSWER_SEPARATOR.join(f"{letter}.{options[letter]}" for letter in options if letter in chosen)
+    return Choice(answer, form)
+
+
+def _find_texts(text: str, options: dict[str, str]) -> tuple[list[str], str]:
+    """Options whose text stands in `text`, longest first, each taken out so that a shorter one within it is none."""
+    found, rest = [], text
+    for letter, option in sorted(options.items(), key=lambda entry: -len(entry[1])):
+        pattern = _pattern(option)
+        if pattern is not None and pattern.search(rest):
+            found.append(letter)
+            rest = pattern.sub("\u25a1", rest)  # a sign that is no letter, where the text stood
+    return found, rest
+
+
+def _pattern(option: str) -> "re.Pattern[str] | None":
+    """`option` whatever its signs: white space and punctuation between its characters count for nothing."""
+    characters = [re.escape(character) for character in _plain(option) if character.isalnum()]
+    return re.compile(r"[\W_]*".join(characters), re.IGNORECASE) if characters else None
+
+
+def _plain(text: str) -> str:
+    return unicodedata.normalize("NFKC", text).strip()
+
+
+def _find_letters(text: str) -> list[str]:
+    """The letters that a reply begins with, else those that it calls its choice, the last time it does."""
+    leading = _LEADING.match(text)
+    if leading is not None:
+        lines = [_LEADING.match(line) for line in re.split(r"\n|[;；]", text)]
+        return sorted({letter for match in lines if match for letter in re.findall("[A-Z]", match[1])})
+    chosen = _CHOSEN.findall(text)
+    return sorted(set(re.findall("[A-Z]", chosen[-1]))) if chosen else []
