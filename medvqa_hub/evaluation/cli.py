@@ -6,6 +6,20 @@ from typing import Annotated
 
 import typer
 
+from medvqa_core.errors import ConfigError
+from medvqa_core.llm.options import (
+    DEFAULT_SLOTS,
+    DEFAULT_WAIT,
+    AttestationFile,
+    LoadInBits,
+    ModelName,
+    OwnServer,
+    Slots,
+    Wait,
+    engine_option,
+    one_engine,
+    refuse_model_options,
+)
 from medvqa_hub.training.cli import Launch
 
 app = typer.Typer(no_args_is_help=True, help="Score a model: predictions first, then tables from them.")
@@ -31,6 +45,17 @@ class RougeUnits(StrEnum):
     words = "words"
 
 
+class MeddqaInput(StrEnum):
+    image = "image"
+    esra = "esra"
+    both = "image+esra"
+
+
+class Context(StrEnum):
+    yes = "yes"
+    no = "no"
+
+
 class MeddqaProfile(StrEnum):
     ours = "ours"
     released = "released"
@@ -44,9 +69,17 @@ def _group() -> None:
 @app.command()
 def cxr(
     context: typer.Context,
-    model: Annotated[str, typer.Option(help="Checkpoint folder, output folder of train, or Hub repository.")],
     data: Annotated[Path, typer.Option(help="A release, the folder it was built in, or the authors' CSV files.")],
     out: Annotated[Path, typer.Option(help="Folder for predictions, results, chart and examples.")],
+    model: Annotated[
+        str | None,
+        typer.Option(help="Checkpoint folder, output folder of train, or Hub repository; of --engine: the model."),
+    ] = None,
+    layout: Annotated[
+        str | None,
+        typer.Option(help="The data are a public set as published: vqa-rad, slake, medical-diff-vqa or rexvqa."),
+    ] = None,
+    engine: Annotated[list[str] | None, engine_option()] = None,
     split: Annotated[str, typer.Option(help="train, validate or test.")] = "test",
     image_root: Annotated[Path | None, typer.Option(help="Folder of the images; default: MIMIC_CXR_JPG_ROOT.")] = None,
     limit: Annotated[int | None, typer.Option(help="The first so many studies only.")] = None,
@@ -78,7 +111,7 @@ def cxr(
         MissingImages, typer.Option(help="Stop at a missing image, or leave its study out.")
     ] = MissingImages.error,
     failed: Annotated[
-        FailedAnswers, typer.Option(help="Leave failed answers out of the text scores, or score them as empty.")
+        FailedAnswers, typer.Option(help="Leave failed answers out of the scores, or score them as empty.")
     ] = FailedAnswers.exclude,
     examples: Annotated[int, typer.Option(help="Studies pictured with their answers; 0: no picture.")] = 4,
     scored: Annotated[
@@ -87,6 +120,24 @@ def cxr(
     radiology: Annotated[
         bool, typer.Option("--radiology", help="Also RadGraph, CheXbert and the challenge's score (extra radiology).")
     ] = False,
+    predictions: Annotated[
+        Path | None,
+        typer.Option(help="Score answers made elsewhere: JSON lines, CSV, lmms-eval's samples, VLMEvalKit's file."),
+    ] = None,
+    indication: Annotated[
+        bool, typer.Option("--indication", help="Tell the model of --engine why the examination was made.")
+    ] = False,
+    bare_question: Annotated[
+        bool, typer.Option("--bare-question", help="Ask --engine as train vlm trains: images and question, no more.")
+    ] = False,
+    image_side: Annotated[
+        int, typer.Option(min=32, help="Images for --engine: grey, shorter side at most so many pixels.")
+    ] = 512,
+    slots: Slots = DEFAULT_SLOTS,
+    wait: Wait = DEFAULT_WAIT,
+    load_in: LoadInBits = None,
+    i_run_this_server: OwnServer = False,
+    attestation: AttestationFile = None,
     launch: Launch = None,
 ) -> None:
     """Answer a split's questions and print the paper's Table 4 row; a stopped run goes on where it was."""
@@ -124,6 +175,19 @@ def cxr(
             examples=examples,
             scored=scored,
             radiology=radiology,
+            layout=layout,
+            engine=tuple(engine or ()),
+            predictions=predictions,
+            indication=indication,
+            bare_question=bare_question,
+            image_side=image_side,
+            connection={
+                "slots": slots,
+                "wait": wait,
+                "own_server": i_run_this_server,
+                "attestation": attestation,
+                "load_in": load_in,
+            },
         )
     )
     if results:
@@ -134,7 +198,30 @@ def cxr(
 def meddqa(
     data: Annotated[Path, typer.Option(help="Folder with questions.jsonl and images/, or the authors' release.")],
     out: Annotated[Path, typer.Option(help="Folder for predictions, results and restored pages.")],
-    model: Annotated[str, typer.Option(help="esra-rules: restored text and rules, no model.")] = "esra-rules",
+    engine: Annotated[
+        list[str] | None, engine_option("esra-rules (restored text and rules, no model; the default)")
+    ] = None,
+    model: ModelName = None,
+    input: Annotated[
+        MeddqaInput, typer.Option(help="What a model sees: the image, the restored text (ESRA), or both.")
+    ] = MeddqaInput.image,
+    context: Annotated[
+        Context, typer.Option(help="Whether clinical-reasoning questions come with their passage.")
+    ] = Context.yes,
+    shots: Annotated[int, typer.Option(min=0, help="Examples of the same task, from other images.")] = 0,
+    shots_seed: Annotated[int, typer.Option(help="Seed that draws the examples.")] = 0,
+    prompt: Annotated[str, typer.Option(help="ours, paper (context and question alone), or a file.")] = "ours",
+    longest_side: Annotated[int, typer.Option(help="Pixels of an image's longest side as it is sent.")] = 1536,
+    max_tokens: Annotated[int, typer.Option(min=1, help="Of a reply, thoughts included.")] = 1024,
+    slots: Slots = DEFAULT_SLOTS,
+    wait: Wait = DEFAULT_WAIT,
+    load_in: LoadInBits = None,
+    i_run_this_server: OwnServer = False,
+    attestation: AttestationFile = None,
+    predictions: Annotated[
+        Path | None,
+        typer.Option(help="Score answers made elsewhere: JSON lines, CSV, lmms-eval's samples, VLMEvalKit's file."),
+    ] = None,
     image_root: Annotated[Path | None, typer.Option(help="Folder of the images; default: images/ of the data.")] = None,
     workers: Annotated[int, typer.Option(help="Processes that read images.")] = 1,
     profile: Annotated[
@@ -147,11 +234,54 @@ def meddqa(
     retry_failed: Annotated[bool, typer.Option(help="Ask failed questions again.")] = False,
 ) -> None:
     """Answer questions about report images and print the paper's Tables 5 to 7; a stopped run goes on."""
+    from medvqa_core.llm.connecting import names_a_model
     from medvqa_hub.evaluation.meddqa.evaluating import MeddqaOptions, evaluate_meddqa
+    from medvqa_hub.evaluation.meddqa.models import ModelOptions
     from medvqa_hub.evaluation.meddqa.printing import print_meddqa
 
-    options = MeddqaOptions(model, data, out, image_root, workers, units.value, retry_failed, profile.value, pages)
+    word = {"i_run_this_server": i_run_this_server, "attestation": attestation, "load_in": load_in}
+    if engine and names_a_model(engine):
+        connection = {"slots": slots, "wait": wait, "load_in": load_in, "attestation": attestation}
+        asking = ModelOptions(
+            engine,
+            input.value,
+            context is Context.yes,
+            shots,
+            shots_seed,
+            prompt,
+            longest_side,
+            max_tokens,
+            {**connection, "own_server": i_run_this_server},
+        )
+        named = model or ""
+    else:
+        asking, named = None, one_engine(engine) if engine else model or "esra-rules"
+        given = {"input": input is not MeddqaInput.image, "context": context is Context.no, "shots": shots}
+        given |= {"prompt": prompt != "ours", "model": engine and model}
+        refuse_model_options(named, **given, **word)
+    if predictions is not None and (engine or model):
+        raise ConfigError("--predictions are answers already: leave --engine and --model out")
+    options = MeddqaOptions(
+        named, data, out, image_root, workers, units.value, retry_failed, profile.value, pages, asking, predictions
+    )
     print_meddqa(evaluate_meddqa(options), out)
+
+
+@app.command("meddqa-report")
+def meddqa_report(
+    runs: Annotated[list[Path], typer.Argument(help="Folders that evaluate meddqa wrote.")],
+    out: Annotated[Path, typer.Option(help="Folder for tables.md, tables.csv, figure5.png and page.html.")],
+    data: Annotated[Path | None, typer.Option(help="The runs' data, for pictures of wrong answers.")] = None,
+    image_root: Annotated[Path | None, typer.Option(help="Folder of the images; default: images/ of the data.")] = None,
+    pages: Annotated[
+        Path | None, typer.Option(help="Restored pages, to find the places by; default: those of each run.")
+    ] = None,
+) -> None:
+    """Tables 5 to 8 and Figure 5 of any number of runs beside the paper's rows, and one page with errors by cause."""
+    from medvqa_hub.evaluation.meddqa.page import write_report
+
+    for line in write_report(runs, out, data, image_root, pages):
+        typer.echo(line)
 
 
 def _spell_out(context: typer.Context) -> list[str]:
@@ -163,6 +293,8 @@ def _spell_out(context: typer.Context) -> list[str]:
             continue
         if isinstance(value, bool):
             arguments += option.opts[:1] if value else option.secondary_opts[:1]
+        elif isinstance(value, list | tuple):
+            arguments += [part for item in value for part in (option.opts[0], str(item))]
         else:
             arguments += [option.opts[0], str(value)]
     return arguments

@@ -26,7 +26,8 @@ def draw_chart(results: Sequence[dict[str, Any]], path: Path, private: bool = Fa
     from matplotlib.figure import Figure
 
     first = results[0]
-    findings = first["findings"]["by_category"]
+    part = "findings" if "findings" in first else "short_answers"
+    findings = first[part]["by_category"]
     categories = [name for name, scores in findings.items() if scores["rows"]]
     figure = Figure(figsize=(12, 1.6 + 0.42 * max(len(categories), 8)), dpi=130, layout="constrained")
     FigureCanvasAgg(figure)
@@ -37,14 +38,20 @@ def draw_chart(results: Sequence[dict[str, Any]], path: Path, private: bool = Fa
     left.set_title("Answers against the references", fontsize=11)
     left.set_xlabel("Score (scales differ between metrics)")
 
-    rows = [[r["findings"]["by_category"].get(name, {}).get("accuracy") for name in categories] for r in results]
+    rows = [[r[part]["by_category"].get(name, {}).get("accuracy") for name in categories] for r in results]
     labels = [f"{name} ({findings[name]['rows']:,})" for name in categories]
     _bars(right, labels, rows, results)
     for place, name in enumerate(categories):
-        commoner = findings[name]["majority"]
+        commoner = findings[name].get("majority")
+        if commoner is None:
+            continue
         right.plot([commoner, commoner], [place - 0.42, place + 0.42], color="black", linewidth=1.6, zorder=3)
     right.set_xlim(0, 1.02)
-    right.set_title("Finding accuracy by category (rows); black: the commoner label", fontsize=11)
+    titles = {
+        "findings": "Finding accuracy by category (rows); black: the commoner label",
+        "short_answers": "Right answers by category (rows)",
+    }
+    right.set_title(titles[part], fontsize=11)
     handles, texts = right.get_legend_handles_labels()
     figure.legend(handles, texts, loc="outside lower center", ncols=len(results), frameon=False)
     with atomic_file(path, private=private) as file:

@@ -14,9 +14,8 @@ With --radiology, results and scored rows have RadEval's scores too. The results
 Scores are always made again from the predictions.
 """
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
-from functools import cache
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -27,19 +26,21 @@ from medvqa_core.governance import Governance, strictest
 from medvqa_core.json_files import write_json, write_json_lines
 from medvqa_core.metrics.bert_score import PAPER_LAYER
 from medvqa_core.runs.predictions import FILE, Prediction
-from medvqa_hub.evaluation.cxr.answering import GenerationSettings, StudyAnswerer
+from medvqa_hub.evaluation.cxr.answer_sources import AnswerSource, open_source
+from medvqa_hub.evaluation.cxr.answering import GenerationSettings
 from medvqa_hub.evaluation.cxr.charts import draw_chart
+from medvqa_hub.evaluation.cxr.evaluation_data import EvaluationData, open_data
 from medvqa_hub.evaluation.cxr.examples import draw_examples
 from medvqa_hub.evaluation.cxr.finding_accuracy import answer_polarity, score_findings, without_conflicts
-from medvqa_hub.evaluation.cxr.generating import ProcessGroup, digest_images, generate_predictions
+from medvqa_hub.evaluation.cxr.generating import ProcessGroup, digest_images
 from medvqa_hub.evaluation.cxr.radiology import add_radiology, open_radiology
-from medvqa_hub.evaluation.cxr.studies import Study, blank_images, load_studies, shuffle_images
+from medvqa_hub.evaluation.cxr.short_answers import chosen_option, score_rows, score_short
+from medvqa_hub.evaluation.cxr.studies import Study, blank_images, shuffle_images
 from medvqa_hub.evaluation.cxr.text_scores import COMPUTED, TextScorer, TextScores
-from medvqa_hub.families.table import Checkpoint, open_checkpoint
-from mimic_cxr_vqa.release import Release, open_release
+from mimic_cxr_vqa.answer_types import CLOSED, OPEN
+from mimic_cxr_vqa.images import FILM_SIDE
 from mimic_cxr_vqa.schema import CATEGORIES, HEART, LABEL_VALUES
 
-SPLIT_ALIASES = {"validation": "validate", "val": "validate"}
 FAILED_POLICIES = ("exclude", "empty")
 FORMAT = 2
 
@@ -49,18 +50,27 @@ class CxrOptions:
     """What to evaluate, and how.
 
     Attributes:
-        model: checkpoint folder or Hub repository.
-        data: a release, the workspace that it was built in, or the authors' CSV files.
+        model: checkpoint folder or Hub repository; with `engine` the name of its model.
+        data: a release, the workspace that it was built in, or the authors' CSV files; with `layout` the folder of a
+            public dataset.
+        layout: name of that dataset, see `layouts.table`.
+        engine: an image-text model in place of a checkpoint, as `connect_model` spells it; several servers share the
+            work.
+        predictions: a file of answers that were made elsewhere, see `answer_files`; images are not needed then.
+        indication, image_side: of its prompt, see `StudyPrompt`.
+        bare_question: ask as `train vlm` trains, the question and nothing else.
+        connection: arguments of `medvqa_core.llm.options.connect`.
         limit: the first so many studies only.
         shuffle_images, blank_images: also evaluate with these controls.
         profile, encoder, layer, baseline: of the text scores, see `TextScorer`; a baseline is computed from the split's
             references.
-        failed: rows whose answer failed are left out of the text scores (`exclude`) or scored as empty answers.
+        failed: rows whose answer failed are left out of the scores (`exclude`) or scored as empty answers, which are
+            wrong.
         scored: also write every row with its texts and scores.
         radiology: also score with RadGraph and CheXbert, and the challenge's score.
     """
 
-    model: str
+    model: str | None
     data: Path
     out: Path
     split: str = "test"
@@ -81,6 +91,13 @@ class CxrOptions:
     examples: int = 4
     scored: bool = False
     radiology: bool = False
+    layout: str | None = None
+    engine: Sequence[str] = ()
+    predictions: Path | None = None
+    indication: bool = False
+    bare_question: bool = False
+    image_side: int = FILM_SIDE
+    connection: Mapping[str, Any] = field(default_factory=dict)
 
 
 def evaluate_cxr(options: CxrOptions) -> list[dict[str, Any]]:
@@ -98,31 +115,19 @@ def evaluate_cxr(options: CxrOptions) -> list[dict[str, Any]]:
     if options.failed not in FAILED_POLICIES:
         raise ConfigError(f"failed is {options.failed!r}; allowed are {' and '.join(FAILED_POLICIES)}")
     group = ProcessGroup()
-    release = open_release(options.data)
-    checkpoint = open_checkpoint(options.model)
-    conditions = _conditions(options, release)
+    data = open_data(options)
+    conditions = _conditions(options, data.studies)
     references = [row["answer"] or "" for study in conditions["own"] for row in study.rows]
     scoring = (options.profile, options.encoder, options.layer, options.baseline, references, group.device)
     scorer = TextScorer(*scoring) if group.is_first else None
     radiology = open_radiology() if options.radiology and group.is_first else None
-    governance = strictest([release.governance, checkpoint.governance])
+    source = open_source(options, data.studies, data.governance, data.style, group)
+    governance = strictest([data.governance, source.governance])
     make_folder(options.out, governance.private)
-    settings = {"model": checkpoint.fingerprint, **asdict(options.generation)}
-    open_model = cache(lambda: StudyAnswerer(checkpoint, options.generation, group.device))  # once for all conditions
     digests = digest_images(conditions["own"])  # the controls have no images but these
     answered = []
     for name, studies in conditions.items():
-        predictions, counts = generate_predictions(
-            studies,
-            options.out / FILE,
-            governance,
-            settings,
-            open_model,
-            options.questions_per_batch,
-            options.retry_failed,
-            digests,
-            group,
-        )
+        predictions, counts = source.predict(studies, options.out / FILE, governance, digests)
         answered.append((name, studies, predictions, counts))
     if scorer is None:
         return []
@@ -130,7 +135,7 @@ def evaluate_cxr(options: CxrOptions) -> list[dict[str, Any]]:
         scorer.write_baseline(options.out / "baseline.csv")
     results, scored = [], []
     for name, studies, predictions, counts in answered:
-        described = _describe(options, checkpoint, release, governance, studies, name)
+        described = _describe(options, source, data, governance, studies, name)
         metrics, rows = score(studies, predictions, scorer, options.failed)
         results.append({**described, **metrics, "asked_now": dict(counts)})
         scored.append(rows)
@@ -164,9 +169,10 @@ def score(
 
     Returns:
         Metrics: `table_4` (the row), `scored_with`, `counts`, `by_category` and `by_label` (rows, text scores),
-        `findings` and `ceiling` (finding accuracy of the answers, and of the references). Rows: `qa_id`, `study_id`,
-        `category`, `label_value`, `question`, `reference`, `answer`, `error`, `polarity` (None for a failure and for
-        Heart), and a value of each text score, None where the row has none.
+        `findings` and `ceiling` (finding accuracy of the answers, and of the references); of public datasets, whose
+        rows have no label, `short_answers` in place of the last four. Rows: `qa_id`, `study_id`, `category`,
+        `label_value`, `question`, `reference`, `answer`, `error`, `polarity` (None for a failure and for Heart), and a
+        value of each text score, None where the row has none.
 
     Raises:
         InputError: no row has both an answer and a reference.
@@ -191,37 +197,66 @@ def score(
             f"nothing can be scored: of {len(rows)} questions {counts['failed']} failed and "
             f"{counts['without_reference']} have no reference answer; see {FILE}"
         )
-    texts = scorer.score([spoken[i] for i in scored], [rows[i]["answer"] for i in scored])
+    texts = scorer.score([_in_words(spoken[i], rows[i]) for i in scored], [_reference(rows[i]) for i in scored])
     chosen = [rows[i] for i in scored]
-    references = [row["answer"] if has else None for row, has in zip(rows, has_reference, strict=True)]
-    metrics = {
+    metrics: dict[str, Any] = {
         "table_4": texts.whole.row,
         "scored_with": {**scorer.description(texts), "failed_answers": failed},
         "counts": counts,
-        "by_category": _by(chosen, "category", CATEGORIES, texts),
-        "by_label": _by(chosen, "label_value", tuple(LABEL_VALUES.values()), texts),
-        "findings": score_findings(answers, rows),
-        "findings_without_conflicts": score_findings(*without_conflicts(answers, rows)),
-        "ceiling": score_findings(references, rows),
     }
+    if any(row["label_value"] for row in rows):
+        references = [row["answer"] if has else None for row, has in zip(rows, has_reference, strict=True)]
+        metrics |= {
+            "by_category": _by(chosen, "category", CATEGORIES, texts),
+            "by_label": _by(chosen, "label_value", tuple(LABEL_VALUES.values()), texts),
+            "findings": score_findings(spoken, rows),
+            "findings_without_conflicts": score_findings(*without_conflicts(spoken, rows)),
+            "ceiling": score_findings(references, rows),
+        }
+    else:
+        metrics |= {
+            "by_category": _by(chosen, "category", sorted({row["category"] for row in chosen}), texts),
+            "by_answer_type": _by(chosen, "answer_type", (CLOSED, OPEN), texts),
+            "short_answers": score_short(spoken, rows),
+        }
     places = {row: place for place, row in enumerate(scored)}
     ids = [study.study_id for study in studies for _ in study.rows]
     return metrics, [_scored_row(ids[i], rows[i], found[i], texts, places.get(i)) for i in range(len(rows))]
 
 
+def _reference(row: dict[str, Any]) -> str:
+    """What the text scores compare with: of a question with options the text of the right one."""
+    return row["options"][row["answer"]] if row.get("options") else row["answer"]
+
+
+def _in_words(answer: str, row: dict[str, Any]) -> str:
+    """The answer as the text scores read it: of a question with options the text of the one that it chooses."""
+    letter = chosen_option(answer, row["options"]) if row.get("options") else None
+    return row["options"][letter] if letter else answer
+
+
 def _scored_row(
-    study_id: int, row: dict[str, Any], prediction: Prediction, texts: TextScores, place: int | None
+    study_id: int | str, row: dict[str, Any], prediction: Prediction, texts: TextScores, place: int | None
 ) -> dict[str, Any]:
     """A row of scored.jsonl; `place` is the row's among the scored ones."""
-    readable = prediction.answer is not None and row["category"] != HEART
+    answer = prediction.answer
+    of_answer: dict[str, Any] = {}
+    if row["label_value"]:
+        readable = answer is not None and row["category"] != HEART
+        of_answer["polarity"] = answer_polarity(answer, row["category"]) if readable else None
+    else:
+        (of_answer,) = score_rows([answer], [row])
+        of_answer["answer_type"] = row["answer_type"]
+        if row.get("options"):
+            of_answer |= {"right_option": row["answer"], "in_words": None if answer is None else _in_words(answer, row)}
     return {
         "qa_id": row["qa_id"],
         "study_id": study_id,
         **{name: row[name] for name in ("category", "label_value", "question")},
-        "reference": row["answer"],
-        "answer": prediction.answer,
+        "reference": _reference(row),
+        "answer": answer,
         "error": prediction.error,
-        "polarity": answer_polarity(prediction.answer, row["category"]) if readable else None,
+        **of_answer,
         **{name: None if place is None else values[place] for name, values in texts.whole.samples.items()},
     }
 
@@ -232,12 +267,8 @@ def _by(rows: Sequence[dict], column: str, values: Sequence[str], texts: TextSco
     return {value: {"rows": len(of), **texts.of(of)} for value, of in places.items() if of}
 
 
-def _conditions(options: CxrOptions, release: Release) -> dict[str, list[Study]]:
+def _conditions(options: CxrOptions, studies: list[Study]) -> dict[str, list[Study]]:
     """What the images are -> the studies with those images."""
-    split = SPLIT_ALIASES.get(options.split, options.split)
-    studies = load_studies(release, split, options.image_root, options.limit, options.missing_images)
-    if any(path is None for study in studies for path in study.images):
-        raise ConfigError("no images: pass --image-root (the folder that holds files/), or set MIMIC_CXR_JPG_ROOT")
     conditions = {"own": studies}
     if options.shuffle_images:
         conditions[f"shuffled (seed {options.shuffle_seed})"] = shuffle_images(studies, options.shuffle_seed)
@@ -248,8 +279,8 @@ def _conditions(options: CxrOptions, release: Release) -> dict[str, list[Study]]
 
 def _describe(
     options: CxrOptions,
-    checkpoint: Checkpoint,
-    release: Release,
+    source: AnswerSource,
+    data: EvaluationData,
     governance: Governance,
     studies: Sequence[Study],
     images: str,
@@ -259,15 +290,14 @@ def _describe(
         "format": FORMAT,
         "governance": str(governance),
         "images": images,
-        "model": {"name": checkpoint.name, "kind": checkpoint.kind, "fingerprint": checkpoint.fingerprint},
+        "model": dict(source.model),
         "data": {
-            "source": release.manifest.get("source", "the authors' release"),
-            "fingerprint": release.fingerprint,
+            **data.described,
             "split": studies[0].split,
             "studies": len(studies),
             "questions": sum(len(study.rows) for study in studies),
             "limit": options.limit,
         },
-        "generation": asdict(options.generation),
+        "generation": dict(source.generation),
         "libraries": {name: version(name) for name in ("torch", "transformers", "medvqa-hub")},
     }

@@ -46,6 +46,7 @@ def draw_examples(
 def _card(study: Study, predictions: Sequence[Prediction], rng: random.Random) -> dict:
     """A study as the contact sheet takes it; its categories in random order, as it shows the first ones."""
     order = rng.sample(CATEGORIES, len(CATEGORIES))
+    order += sorted({row["category"] for row in study.rows} - set(CATEGORIES))  # of public datasets
     pairs = sorted(zip(study.rows, predictions, strict=True), key=lambda pair: order.index(pair[0]["category"]))
     shown = list(zip(study.images, study.views, strict=True))[:IMAGES_SHOWN]
     readable = [(image, view) for path, view in shown if (image := _read(path)) is not None]
@@ -68,4 +69,10 @@ def _read(path: Path | None) -> Image.Image | None:
 
 def _question(row: dict, prediction: Prediction) -> dict:
     said = f"Model: {prediction.answer or '(nothing)'}" if prediction.error is None else "Failed: no answer"
-    return {**row, "question": f"{row['question']} Reference: {row['answer'] or '(none)'}", "answer": said}
+    stated = row["label_value"] or row["answer_type"]
+    return {
+        **row,
+        "label_value": stated,
+        "question": f"{row['question']} Reference: {row['answer'] or '(none)'}",
+        "answer": said,
+    }

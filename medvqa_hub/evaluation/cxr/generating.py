@@ -58,18 +58,30 @@ def digest_images(studies: Sequence[Study]) -> dict[Path, str]:
     return digest_files([path for study in studies for path in study.images if path is not None], "Reading images")
 
 
-def request_keys(studies: Sequence[Study], settings: dict[str, Any], digests: Mapping[Path, str]) -> list[list[str]]:
+def request_keys(
+    studies: Sequence[Study],
+    settings: Mapping[str, Any],
+    digests: Mapping[Path, str],
+    content: Callable[[Study, Mapping[str, Any]], Mapping[str, Any]] | None = None,
+) -> list[list[str]]:
     """The content key of every question of every study: of the images' content, their views, and the question's text.
 
     Args:
         digests: of the studies' images, from `digest_images`.
+        content: what else the answer to a row depends on.
     """
     keys = []
     for study in studies:
         images = [BLANK if path is None else digests[path] for path in study.images]
         keys.append(
             [
-                prediction_key(settings, images=images, views=list(study.views), question=row["question"])
+                prediction_key(
+                    settings,
+                    images=images,
+                    views=list(study.views),
+                    question=row["question"],
+                    **(content(study, row) if content else {}),
+                )
                 for row in study.rows
             ]
         )

@@ -17,12 +17,17 @@ def print_results(results: Sequence[dict[str, Any]], out: Path) -> None:
     console = Console()
     first = results[0]
     say(console, _what_was_done(results))
+    say_file_counts(console, first)
     console.print(_text_table("Table 4 row", {r["images"]: r["table_4"] for r in results}, first["table_4"]))
-    console.print(_conditions_table(results))
+    labelled = "findings" in first
+    console.print(_conditions_table(results) if labelled else _short_table(results))
     names = [name for name in BREAKDOWN if first["table_4"].get(name) is not None]
-    for part in ("by_label", "by_category"):
+    for part in ("by_label" if labelled else "by_answer_type", "by_category"):
         console.print(_text_table(f"{part.replace('_', ' ').capitalize()}, own images", first[part], ["rows", *names]))
-    console.print(_findings_table(first["findings"]["by_category"]))
+    if labelled:
+        console.print(_findings_table(first["findings"]["by_category"]))
+    else:
+        console.print(_short_by_category(first["short_answers"]["by_category"]))
     if "radiology" in first:
         console.print(_radiology_table(results))
     if first["scored_with"].get("baseline_source"):
@@ -59,6 +64,23 @@ def _conditions_table(results: Sequence[dict[str, Any]]) -> Table:
         names = ("accuracy", "balanced_accuracy", "uncertain", "undecided", "rows")
         table.add_row(head, *(number(found[name]) for name in names))
     table.add_row("commoner label", number(results[0]["findings"]["majority"]))
+    return table
+
+
+def _short_table(results: Sequence[dict[str, Any]]) -> Table:
+    """Of public datasets: right answers, one row per condition of the images."""
+    names = ("closed_accuracy", "open_recall", "exact", "rows", "failed")
+    table = make_table("Right answers", "closed accuracy", "open recall", "exact", "rows", "failed")
+    for result in results:
+        table.add_row(result["images"], *(number(result["short_answers"][name]) for name in names))
+    return table
+
+
+def _short_by_category(by_category: dict[str, dict[str, Any]]) -> Table:
+    table = make_table("Right answers by category, own images", "rows", "accuracy", "closed", "recall", "exact")
+    for category, found in by_category.items():
+        names = ("rows", "accuracy", "closed_accuracy", "open_recall", "exact")
+        table.add_row(category, *(number(found[name]) for name in names))
     return table
 
 
@@ -99,3 +121,15 @@ def number(value: float | int | None) -> str:
     if value is None:
         return "-"
     return f"{value:,}" if isinstance(value, int) else f"{value:.4f}"
+
+
+def say_file_counts(console: Console, result: dict[str, Any]) -> None:
+    """What a file of predictions lacked, and which ids."""
+    file = result.get("generation", result["model"]).get("file")
+    if file is None:
+        return
+    said = ", ".join(f"{name}: {count:,}" for name, count in file["counts"].items())
+    say(console, f"the file's {said}")
+    for kind, ids in file["named"].items():
+        if ids:
+            say(console, f"  {kind}: {', '.join(ids)}{', …' if file['counts'][kind] > len(ids) else ''}")

@@ -23,15 +23,20 @@ class Study:
     """Attributes:
     images: the files in the order of the release; None stands for a blank image.
     views: ViewPosition of each image, as the source spells it.
-    rows: the questions: `qa_id`, `category`, `label_value`, `question`, `answer` (the reference).
+    rows: the questions: `qa_id`, `category`, `label_value`, `question`, `answer` (the reference); of public sets
+        `answer_type` in place of the label, and `options` (letter -> text) where there are some.
+    indication: why the examination was made, where that is known.
+    captions: what each image is called in a prompt; empty: by its view.
     """
 
-    study_id: int
-    subject_id: int
+    study_id: int | str
+    subject_id: int | str
     split: str
     images: tuple[Path | None, ...]
     views: tuple[str | None, ...]
     rows: tuple[dict, ...]
+    indication: str | None = None
+    captions: tuple[str, ...] = ()
 
 
 def load_studies(
@@ -80,6 +85,7 @@ def _iterate(release: Release, split: str, image_root: Path | str | None, missin
             tuple(images),
             tuple(row["views"]),
             tuple(row["questions"]),
+            row["indication"],
         )
 
 
@@ -114,5 +120,5 @@ def shuffle_images(studies: Sequence[Study], seed: int) -> list[Study]:
     for place, index in enumerate(circle):
         giver = studies[circle[(place + step) % len(circle)]]
         assert giver.subject_id != studies[index].subject_id
-        exchanged[index] = replace(studies[index], images=giver.images, views=giver.views)
+        exchanged[index] = replace(studies[index], images=giver.images, views=giver.views, captions=giver.captions)
     return exchanged

@@ -7,22 +7,34 @@ OUT/scored.jsonl         every question with answer, prediction and scores, to s
 """
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from medvqa_core.errors import ConfigError, InputError
 from medvqa_core.files import make_folder
-from medvqa_core.governance import Governance, refuse_remote
+from medvqa_core.governance import Governance, refuse_lowering, refuse_remote
 from medvqa_core.json_files import write_json, write_json_lines
 from medvqa_core.llm.engines import load_engine
+from medvqa_core.metrics.meddqa_scores import COLUMNS
 from medvqa_core.metrics.scores import mean
 from medvqa_core.metrics.soft_accuracy import ANSWER_TYPES, OURS, check_profile
 from medvqa_core.runs.predictions import FILE, Prediction
+from medvqa_hub.evaluation.answer_files import RecordedAnswers, read_answer_file
 from medvqa_hub.evaluation.meddqa.answering import ImageSet, answer_questions
+from medvqa_hub.evaluation.meddqa.models import (
+    ModelOptions,
+    connect_document_model,
+    count_choices,
+    describe_shots,
+    draw_examples,
+    name_of,
+)
+from rjua_meddqa.answering.causes import CAUSES, cause_of
 from rjua_meddqa.answering.engines import ENGINES, DocumentEngine
-from rjua_meddqa.answering.questions import DocumentQuestion, by_image, load_questions
+from rjua_meddqa.answering.questions import DocumentQuestion, QuestionSet, by_image, load_questions
+from rjua_meddqa.schema import Annotation
 
 PAGES_FOLDER, RESULTS, SCORED = "pages", "results.json", "scored.jsonl"
 FORMAT = 1
@@ -33,7 +45,7 @@ class MeddqaOptions:
     """What to evaluate, and how.
 
     Attributes:
-        model: name of an engine, see `meddqa_engines`.
+        model: name of an engine (`rjua_meddqa.answering.engines.ENGINES`), or of a model at a server.
         data: folder with questions.jsonl and images/, or the authors' release.
         workers: processes that read images.
         units: of our ROUGE-L: characters or words (jieba).
@@ -41,6 +53,8 @@ class MeddqaOptions:
         profile: of the scores: ours, or released (equal to the authors' script).
         pages: folder that `meddqa esra --out` wrote: images that were read there are not read again. `out` itself may
             be such a folder.
+        asking: how a language model is asked; None: `model` is one of our own engines.
+        predictions: a file of answers that were made elsewhere, in the place of an engine.
     """
 
     model: str
@@ -52,6 +66,8 @@ class MeddqaOptions:
     retry_failed: bool = False
     profile: str = OURS
     pages: Path | None = None
+    asking: ModelOptions | None = None
+    predictions: Path | None = None
 
 
 def evaluate_meddqa(options: MeddqaOptions) -> dict[str, Any]:
@@ -66,24 +82,33 @@ def evaluate_meddqa(options: MeddqaOptions) -> dict[str, Any]:
     if options.workers < 1:
         raise ConfigError(f"{options.workers} workers; at least 1 is needed")
     check_profile(options.profile)
-    engine = load_engine(ENGINES, options.model)
+    rules = load_engine(ENGINES, options.model) if options.asking is None and options.predictions is None else None
     questions = load_questions(options.data, options.image_root)
-    refuse_remote(questions.governance, engine.endpoint, f"engine {engine.name}")
-    asked = tuple(row for row in questions.rows if row.task in engine.tasks)
+    recorded = options.predictions and _read_predictions(options.predictions, questions)
+    engine = (
+        recorded or rules or connect_document_model(options.asking, options.model, questions.governance, options.out)
+    )
+    attestation = getattr(engine, "attestation", None)
+    refuse_remote(questions.governance, engine.endpoint, f"engine {engine.name}", attestation)
+    shows_context = engine.asking.get("context", True)
+    rows = questions.rows if shows_context else tuple(replace(row, context="") for row in questions.rows)
+    asked = tuple(row for row in rows if row.task in engine.tasks)
     if not asked:
         raise InputError(f"{options.data}: no question of a task that {engine.name} answers: {', '.join(engine.tasks)}")
     _refuse_unscorable(asked, options.data)
     make_folder(options.out, questions.governance.private)
-    images = _restore(engine, asked, questions.governance, options)
+    images = ImageSet(needed=False) if recorded else _restore(engine, asked, questions.governance, options)
+    shots = draw_examples(engine, asked, images, options.asking)
     predictions, new = answer_questions(
-        engine, asked, images, options.out / FILE, questions.governance, options.retry_failed
+        engine, asked, images, options.out / FILE, questions.governance, options.retry_failed, shots
     )
     figures, scored = score(asked, predictions, options.units, options.profile)
+    errors = find_causes(scored, asked, questions.annotations, images)
     results = {
         "kind": "meddqa-evaluation",
         "format": FORMAT,
         "governance": str(questions.governance),
-        "model": {"name": engine.name, **engine.settings},
+        "model": {"name": name_of(engine), **engine.settings, **engine.asking, **describe_shots(shots, options.asking)},
         "data": {
             "source": questions.source,
             "fingerprint": questions.fingerprint,
@@ -95,6 +120,8 @@ def evaluate_meddqa(options: MeddqaOptions) -> dict[str, Any]:
             "without_quality": sum(row.quality is None for row in asked),
         },
         **figures,
+        "errors": errors,
+        **({"choices": count_choices(predictions)} if options.asking is not None else {}),
     }
     write_json_lines(options.out / SCORED, scored, private=questions.governance.private)
     write_json(options.out / RESULTS, results, private=questions.governance.private)
@@ -128,14 +155,17 @@ def score(
         [row.unanswerable for row in asked],
         profile,
         [row.is_laboratory for row in asked],
+        [row.img_path for row in asked],
     )
     failures = Counter(p.error for p in predictions if p.error is not None)
     scored = [
         {
             "id": row.id,
+            "image": row.img_path,
             **{name: getattr(row, name) for name in ("img_path", "task", "answer_type", "question", "answer")},
             "unanswerable": row.unanswerable,
             "prediction": prediction.answer,
+            "failed": prediction.answer is None,
             "error": prediction.error,
             **{name: values[place] for name, values in scores.samples.items()},
         }
@@ -158,6 +188,39 @@ def score(
         for image, rows in of_image.items()
     }
     return {"scores": scores.record, "by_image": images, "counts": counts, "failures": dict(failures)}, scored
+
+
+def _read_predictions(path: Path, questions: QuestionSet) -> RecordedAnswers:
+    """The answers of a file as an engine. Raises GovernanceError where the file is of a stricter class."""
+    file = read_answer_file(path, {row.id: row.answer for row in questions.rows})
+    if file.governance is not None:
+        refuse_lowering(file.governance, questions.governance, str(path))
+    return RecordedAnswers(file, frozenset(row.task for row in questions.rows))
+
+
+def find_causes(
+    scored: Sequence[dict[str, Any]],
+    asked: Sequence[DocumentQuestion],
+    annotations: Mapping[str, Annotation],
+    images: ImageSet,
+) -> dict[str, dict[str, int]]:
+    """Say in each wrong row of `scored` why it is wrong; how often each cause is, by Table 5's column.
+
+    Without an annotation of its page a row has no cause. Failed answers have a reason of their own.
+    """
+    counts: dict[str, Counter[str]] = {"entity": Counter(), "table": Counter()}
+    for row, question in zip(scored, asked, strict=True):
+        annotation = annotations.get(question.img_path)
+        column = COLUMNS.get(question.task)
+        if row["failed"] or row["accuracy"] in (None, 1.0) or annotation is None or column not in counts:
+            continue
+        page = images.pages.get(question.image)  # type: ignore[call-overload]
+        text = None if page is None else page.restored.text
+        kind = question.answer_type
+        said = row["prediction"]
+        row["cause"] = cause_of(question.question, question.answer, question.task, kind, said, annotation, text)
+        counts[column][row["cause"]] += 1
+    return {column: {cause: found[cause] for cause in CAUSES if found[cause]} for column, found in counts.items()}
 
 
 def _refuse_unscorable(asked: Sequence[DocumentQuestion], data: Path) -> None:

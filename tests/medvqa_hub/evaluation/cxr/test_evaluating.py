@@ -18,7 +18,7 @@ from medvqa_core.metrics.caption_row import score_row
 from medvqa_core.metrics.radiology import RadiologyScorer
 from medvqa_core.runs.predictions import Prediction
 from medvqa_hub.cli import run
-from medvqa_hub.evaluation.cxr import evaluating as evaluation
+from medvqa_hub.evaluation.cxr import answer_sources
 from medvqa_hub.evaluation.cxr.answering import GenerationSettings, StudyAnswerer
 from medvqa_hub.evaluation.cxr.evaluating import CxrOptions, evaluate_cxr, score
 from medvqa_hub.evaluation.cxr.finding_accuracy import answer_polarity
@@ -81,7 +81,7 @@ def test_a_whole_evaluation_with_both_controls_and_a_free_second_run(build, swin
         raise AssertionError("the model was loaded although every prediction is there")
 
     before = (out / "predictions.jsonl").read_bytes()
-    monkeypatch.setattr(evaluation, "StudyAnswerer", never)
+    monkeypatch.setattr(answer_sources, "StudyAnswerer", never)
     assert run(arguments) == 0
     assert "the model was not loaded" in capsys.readouterr().out
     assert (out / "predictions.jsonl").read_bytes() == before
@@ -322,11 +322,11 @@ def test_bfloat16_needs_a_gpu_to_answer_and_none_to_score(build, swin_ved, tmp_p
     assert "error: --bf16 needs a GPU, and none is found" in capsys.readouterr().err
     assert not list((tmp_path / "out").iterdir()), "predictions without answers"
 
-    class OnGpu(evaluation.StudyAnswerer):
+    class OnGpu(StudyAnswerer):
         def __init__(self, checkpoint, settings, device):
             super().__init__(checkpoint, GenerationSettings(settings.num_beams, settings.max_new_tokens), device)
 
-    monkeypatch.setattr(evaluation, "StudyAnswerer", OnGpu)
+    monkeypatch.setattr(answer_sources, "StudyAnswerer", OnGpu)
     assert run(arguments) == 0
     monkeypatch.undo()
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
@@ -337,7 +337,7 @@ def test_bfloat16_needs_a_gpu_to_answer_and_none_to_score(build, swin_ved, tmp_p
 def test_radiology_scores_are_added_to_results_and_rows(build, swin_ved, tmp_path, capsys, monkeypatch):
     install(monkeypatch)
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)  # as RadEval needs it for CheXbert
-    monkeypatch.setattr(evaluation, "StudyAnswerer", lambda c, s, _: StudyAnswerer(c, s, "cpu"))
+    monkeypatch.setattr(answer_sources, "StudyAnswerer", lambda c, s, _: StudyAnswerer(c, s, "cpu"))
     few = ["--limit", "2", "--beams", "1", "--examples", "0", "--blank-images", "--scored"]
     arguments = command(build, swin_ved, tmp_path / "out", *few)
     assert run(arguments) == 0

@@ -1,0 +1,97 @@
+"""What a model without training on this dataset is told: the views of a study, the question, how to answer.
+
+A study's images stand before the text of every question about it, in the order of the release, and the question comes
+last: requests about one study begin alike, so that a server's prefix and image caches pay for them once.
+
+The image rule: grey, the shorter side at most `side` pixels, never enlarged, PNG. These are the pixels that our own
+models read (`mimic_cxr_vqa.images.read_film`), so that rows of one table saw the same.
+"""
+
+import io
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from medvqa_core.digests import digest
+from medvqa_core.llm.chat import ChatRequest, Image, Message
+from medvqa_hub.evaluation.cxr.answering import read_image
+from medvqa_hub.evaluation.cxr.studies import Study
+from mimic_cxr_vqa.images import FILM_SIDE
+from mimic_cxr_vqa.schema import canonical_view
+
+SYSTEM = (
+    "You are a radiologist. You are shown the radiographs of one study and asked about them. "
+    "Judge by these images alone. Answer the question directly in one or two plain sentences, without a preamble; "
+    "if the finding is absent, say so."
+)
+SYSTEM_SHORT = (
+    "You are a radiologist. You are shown one or more medical images and asked about them. Judge by these images "
+    "alone. Answer with a word or a short phrase, without a preamble; answer yes-or-no questions with yes or no."
+)
+SYSTEM_CHOICE = (
+    "You are a radiologist. You are shown the radiographs of one study and a question with options. Judge by these "
+    "images alone. Answer with the letter of the best option and nothing else."
+)
+BARE = "bare"  # the images and the question, no other word: what a model was trained on by `train vlm`
+STYLES = {"sentence": SYSTEM, "short": SYSTEM_SHORT, "choice": SYSTEM_CHOICE, BARE: ""}  # how a dataset's answers look
+
+
+@dataclass(frozen=True)
+class StudyPrompt:
+    """How studies are put to a model.
+
+    Attributes:
+        style: one of STYLES.
+        indication: whether the reason for the examination is told.
+        side: of the image rule, in pixels.
+    """
+
+    style: str = "sentence"
+    indication: bool = False
+    side: int = FILM_SIDE
+    max_tokens: int = 256
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What answers depend on, for their keys and for provenance."""
+        return {
+            "prompt": f"{self.style} {digest(STYLES[self.style])[:8]}",
+            "indication": self.indication,
+            "image_rule": f"grey, shorter side at most {self.side} pixels, PNG",
+            "max_tokens": self.max_tokens,
+            "temperature": 0.0,
+        }
+
+    def encode(self, study: Study) -> tuple[Image, ...]:
+        """The study's images as they are sent. Raises InputError where one cannot be read."""
+        return tuple(_as_png(read_image(path, self.side)) for path in study.images)
+
+    def request(self, study: Study, images: tuple[Image, ...], row: Mapping[str, Any]) -> ChatRequest:
+        """The request for one question of `study`, whose images are encoded already."""
+        system = (Message("system", STYLES[self.style]),) if STYLES[self.style] else ()
+        return ChatRequest((*system, Message("user", self.text(study, row), images)), max_tokens=self.max_tokens)
+
+    def text(self, study: Study, row: Mapping[str, Any]) -> str:
+        """The text below the images."""
+        if self.style == BARE:
+            return row["question"]
+        names = study.captions or tuple(view_name(view) for view in study.views)
+        lines = [f"Image {number}: {name}." for number, name in enumerate(names, start=1)]
+        if self.indication and (study.indication or "").strip():
+            lines.append(f"Indication: {study.indication.strip()}")
+        lines.append(f"Question: {row['question']}")
+        lines += [f"{letter}. {option}" for letter, option in (row.get("options") or {}).items()]
+        return "\n".join(lines)
+
+
+def view_name(view: str | None) -> str:
+    """`AP view`, `PA view`, `LAT view`, another view as the source spells it, or what is said where it spells none."""
+    if not view or not view.strip():
+        return "view not stated"
+    return f"{canonical_view(view) or view.strip()} view"
+
+
+def _as_png(image: Any) -> Image:
+    file = io.BytesIO()
+    image.save(file, "PNG", compress_level=1)
+    return Image(file.getvalue(), "image/png")

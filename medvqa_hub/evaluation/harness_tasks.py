@@ -1,0 +1,143 @@
+"""Both datasets as tasks of another harness (harness/lmms_eval): what a model is shown, and our scores of its replies.
+
+A document is a row of the dataset's configuration with its images not decoded. What is shown is what `evaluate
+--engine` shows: the same texts, the same pixels. A reply becomes a record; a measure is computed from all records of a
+run by the code that `evaluate` uses, so that `evaluate --predictions` on the harness's own log gives the same figures.
+A reply that is a harness's failure text is a failure.
+"""
+
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+from medvqa_core.metrics.meddqa_scores import TABLE_5, score_meddqa
+from medvqa_core.runs.predictions import Prediction
+from medvqa_hub.evaluation.answer_files import FAILED, is_failure
+from medvqa_hub.evaluation.cxr.evaluating import score
+from medvqa_hub.evaluation.cxr.prompts import STYLES, StudyPrompt
+from medvqa_hub.evaluation.cxr.studies import Study
+from medvqa_hub.evaluation.cxr.text_scores import TextScorer
+from mimic_cxr_vqa.images import read_film
+from rjua_meddqa.answering.engines import DocumentRequest
+from rjua_meddqa.answering.page_images import ImageRule
+from rjua_meddqa.answering.prompts import DocumentPrompt
+
+CXR_TEXT_SCORES = ("bleu_1", "bleu_2", "bleu_3", "bleu_4", "rouge_l", "cider")
+CXR_MEASURES = (*CXR_TEXT_SCORES, "finding_accuracy", "failed")
+MEDDQA_MEASURES = (*(f"{column}_{name}" for column, name in TABLE_5), "failed")
+_CXR_ROW = ("qa_id", "category", "label_value", "question", "answer")
+
+Message = dict[str, Any]
+
+
+def without_decoding(dataset: Any, column: str) -> Any:
+    """`dataset` with the images of `column` as paths: they are read by our rule, once they are asked about."""
+    from datasets import Image as ImageFeature
+    from datasets import List
+
+    listed = isinstance(dataset.features[column], List)
+    plain = ImageFeature(decode=False)
+    return dataset.cast_column(column, List(plain) if listed else plain)
+
+
+def number_rows(dataset: Any) -> Any:
+    """RJUA-MedDQA's rows with the ids that `load_questions` gives them."""
+    return without_decoding(dataset, "image").map(
+        lambda row, place: {"id": f"{row['img_path']}-{place + 1}"}, with_indices=True
+    )
+
+
+def cxr_images(doc: dict[str, Any]) -> list[Image.Image]:
+    """The study's images by the rule of `StudyPrompt`, in three channels."""
+    sources = (image["bytes"] or Path(image["path"]) for image in doc["images"])
+    return [read_film(source, StudyPrompt().side).convert("RGB") for source in sources]
+
+
+def cxr_text(doc: dict[str, Any]) -> str:
+    """The text below the images."""
+    study = Study(doc["study_id"], doc["subject_id"], doc["split"], (), tuple(doc["views"]), ())
+    return StudyPrompt().text(study, doc)
+
+
+def cxr_messages(doc: dict[str, Any]) -> list[Message]:
+    """System text, and the images before the question."""
+    return _messages(STYLES["sentence"], cxr_images(doc), cxr_text(doc))
+
+
+def cxr_record(doc: dict[str, Any], replies: Sequence[Any]) -> dict[str, dict[str, Any]]:
+    """A record of the reply, the same for every measure."""
+    record = {
+        **_said(doc["qa_id"], replies),
+        "study_id": doc["study_id"],
+        "row": {name: doc[name] for name in _CXR_ROW},
+    }
+    return dict.fromkeys(CXR_MEASURES, record)
+
+
+def cxr_measure(records: Sequence[dict[str, Any]], name: str) -> float | None:
+    """A measure of CXR_MEASURES over all records of a run.
+
+    Raises:
+        InputError: nothing can be scored: every reply failed.
+    """
+    if name == "failed":
+        return float(sum(record["reply"] is None for record in records))
+    row = {"label_conflict": None}
+    study = Study("all", "all", "", (), (), tuple({**record["row"], **row} for record in records))
+    found, _ = score([study], [[_prediction(record) for record in records]], TextScorer())
+    return found["findings"]["accuracy"] if name == "finding_accuracy" else found["table_4"][name]
+
+
+def meddqa_images(doc: dict[str, Any]) -> list[Image.Image]:
+    """The page by the rule of `ImageRule`."""
+    encoded = ImageRule().encode(Path(doc["image"]["path"]))
+    return [Image.open(io.BytesIO(encoded.data)).convert("RGB")]
+
+
+def meddqa_text(doc: dict[str, Any]) -> str:
+    """Instruction, context and question."""
+    request = DocumentRequest(
+        doc["id"], Path(doc["img_path"]), doc["question"], doc["task"], doc["answer_type"], doc.get("context") or ""
+    )
+    return DocumentPrompt().user_text(request)
+
+
+def meddqa_messages(doc: dict[str, Any]) -> list[Message]:
+    """System text, and the page before the question."""
+    return _messages(DocumentPrompt().system, meddqa_images(doc), meddqa_text(doc))
+
+
+def meddqa_record(doc: dict[str, Any], replies: Sequence[Any]) -> dict[str, dict[str, Any]]:
+    """A record of the reply, the same for every measure; the reply is scored as it stands."""
+    names = ("answer", "task", "answer_type", "image_quality")
+    record = {**_said(doc["id"], replies), "row": {name: doc[name] for name in names}}
+    return dict.fromkeys(MEDDQA_MEASURES, record)
+
+
+def meddqa_measure(records: Sequence[dict[str, Any]], name: str) -> float | None:
+    """A measure of MEDDQA_MEASURES over all records of a run; None where it has no question."""
+    if name == "failed":
+        return float(sum(record["reply"] is None for record in records))
+    columns = [[record["row"][column] for record in records] for column in ("answer", "task", "answer_type")]
+    return score_meddqa([record["reply"] for record in records], *columns).record["table_5"][name]
+
+
+def _messages(system: str, images: Sequence[Image.Image], text: str) -> list[Message]:
+    shown = [{"type": "image", "url": image} for image in images]
+    return [
+        {"role": "system", "content": [{"type": "text", "text": system}]},
+        {"role": "user", "content": [*shown, {"type": "text", "text": text}]},
+    ]
+
+
+def _said(id: str, replies: Sequence[Any]) -> dict[str, Any]:
+    """The id, and the reply; None where the harness failed."""
+    text = str(replies[0]).strip()
+    return {"id": id, "reply": None if is_failure(text) else text}
+
+
+def _prediction(record: dict[str, Any]) -> Prediction:
+    return Prediction(record["id"], record["id"], record["reply"], None if record["reply"] is not None else FAILED)

@@ -1,0 +1,116 @@
+"""A language or image-text model as the engine of an evaluation: connected, with its prompt, input and examples."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from medvqa_core.errors import ConfigError, InputError
+from medvqa_core.files import make_folder
+from medvqa_core.governance import Governance
+from medvqa_core.llm.options import connect
+from medvqa_core.llm.record import FILE as RECORD
+from medvqa_core.runs.predictions import Prediction
+from medvqa_hub.evaluation.meddqa.answering import ImageSet, digest_readable
+from rjua_meddqa.answering.choices import FORMS
+from rjua_meddqa.answering.engines import DocumentEngine
+from rjua_meddqa.answering.language_model import IMAGE, INPUTS, MAX_TOKENS, DocumentModel
+from rjua_meddqa.answering.page_images import LONGEST_SIDE, ImageRule
+from rjua_meddqa.answering.prompts import OURS, find_prompt
+from rjua_meddqa.answering.questions import DocumentQuestion
+from rjua_meddqa.answering.shots import draw_shots
+
+Shots = Mapping[str, Sequence[DocumentQuestion]]
+
+
+@dataclass(frozen=True)
+class ModelOptions:
+    """How a model is asked.
+
+    Attributes:
+        engine: as `medvqa_core.llm.connecting` spells it; several servers share the work, image by image.
+        input: one of `INPUTS`.
+        context: whether clinical-reasoning questions come with their passage.
+        shots, shots_seed: examples before each question, and the seed that draws them.
+        prompt: ours, paper, or a file.
+        longest_side: pixels of an image as it is sent.
+        connection: more arguments of `medvqa_core.llm.options.connect`.
+    """
+
+    engine: str | Sequence[str]
+    input: str = IMAGE
+    context: bool = True
+    shots: int = 0
+    shots_seed: int = 0
+    prompt: str = OURS
+    longest_side: int = LONGEST_SIDE
+    max_tokens: int = MAX_TOKENS
+    connection: Mapping[str, Any] = field(default_factory=dict)
+
+
+def connect_document_model(
+    options: ModelOptions, model: str | None, governance: Governance, out: Path
+) -> DocumentModel:
+    """The engine that asks the model. Raises ConfigError, GovernanceError and ServerError, as `connect_model` does.
+
+    Args:
+        out: folder where what is said of a server is kept.
+    """
+    if options.input not in INPUTS:
+        raise ConfigError(f"--input {options.input!r}: allowed are {', '.join(INPUTS)}")
+    prompt, rule = find_prompt(options.prompt), ImageRule(options.longest_side)
+    make_folder(out, governance.private)
+    connected = connect(options.engine, governance, model, record=out / RECORD, **options.connection)
+    return DocumentModel(connected, prompt, options.input, options.context, rule, options.max_tokens)
+
+
+def draw_examples(
+    engine: DocumentEngine, asked: Sequence[DocumentQuestion], images: ImageSet, options: ModelOptions | None
+) -> Shots:
+    """The examples of each question, by its id; an image that cannot be read is no example's.
+
+    Raises:
+        ConfigError: fewer than none are asked for.
+    """
+    if options is None or not options.shots or not isinstance(engine, DocumentModel):
+        return {}
+    content = digest_readable(asked, images)
+    while True:
+        shots = draw_shots(asked, options.shots, options.shots_seed, content)
+        broken = []
+        for path in {shot.image for found in shots.values() for shot in found if shot.image is not None}:
+            try:
+                engine.keep(path)
+            except InputError:  # its own questions fail with the reason
+                broken.append(path)
+        if not broken:
+            return shots
+        content = {path: found for path, found in content.items() if path not in broken}
+
+
+def describe_shots(shots: Shots, options: ModelOptions | None) -> dict[str, Any]:
+    """What results say of the examples: how many were wanted, how many questions got so many, and which they were."""
+    if options is None:
+        return {}
+    if not options.shots:
+        return {"shots": 0}
+    given = Counter(len(found) for found in shots.values())
+    shown = sorted({shot.id for found in shots.values() for shot in found})
+    return {
+        "shots": options.shots,
+        "shots_seed": options.shots_seed,
+        "shots_given": {str(count): questions for count, questions in sorted(given.items())},
+        "shots_shown": shown,
+    }
+
+
+def count_choices(predictions: Sequence[Prediction]) -> dict[str, int]:
+    """How often a multiple-choice reply gave the option's letter, its text, or both."""
+    said = Counter(prediction.details.get("taken") for prediction in predictions)
+    return {form: said[form] for form in FORMS}
+
+
+def name_of(engine: DocumentEngine) -> str:
+    """What a table calls the run: the engine of ours, or the model and what it sees."""
+    return f"{engine.model.model} ({engine.input})" if isinstance(engine, DocumentModel) else engine.name

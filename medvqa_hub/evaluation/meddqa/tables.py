@@ -1,0 +1,186 @@
+"""Tables 5 to 8 in the paper's shape from the results of any number of runs, the paper's own rows beside them.
+
+A table is heads and rows of cells, as Markdown, CSV and HTML write it. The paper's rows are set in italics and say that
+they are of other data: its 2,000 reports, of which ten are released.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from medvqa_core.errors import InputError
+from medvqa_core.json_files import read_object
+from medvqa_hub.evaluation.meddqa import paper_rows as paper
+
+KIND, RESULTS = "meddqa-evaluation", "results.json"
+OTHER_DATA = "other data"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A method's cells, each (value, interval or None); value None where there is none."""
+
+    method: str
+    cells: tuple[tuple[float | None, Sequence[float] | None], ...]
+    is_paper: bool = False
+    signed: tuple[int, ...] = ()  # places of differences
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table: heads in two lines (group, head), and its rows, ours first."""
+
+    title: str
+    heads: tuple[tuple[str, str], ...]
+    rows: tuple[Row, ...]
+
+
+def read_run(place: Path) -> dict[str, Any]:
+    """The results of a run, from its folder or from the file itself.
+
+    Raises:
+        InputError: they are missing, or of something else than `evaluate meddqa`.
+    """
+    path = place / RESULTS if place.is_dir() else place
+    results = read_object(path, "make it: medvqa-hub evaluate meddqa")
+    scores = results.get("scores")
+    if results.get("kind") != KIND or not isinstance(scores, dict) or "table_8" not in scores:
+        raise InputError(f"{path}: no results of evaluate meddqa, or older ones; evaluate again, answers are kept")
+    return results | {"folder": str(path.parent)}
+
+
+def names_of(runs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What the tables call the runs: model and input, and what else tells two of the same name apart."""
+    names = [str(run["model"]["name"]) for run in runs]
+    shown = []
+    for run, name in zip(runs, names, strict=True):
+        model, more = run["model"], []
+        if names.count(name) > 1 or model.get("shots"):
+            more += [f"{model['shots']} shots"] if model.get("shots") else []
+        if model.get("context") is False:
+            more.append("Q")
+        if names.count(name) > 1 and str(model.get("prompt_version", "ours")).partition("-")[0] != "ours":
+            more.append(f"prompt {model['prompt_version']}")
+        shown.append(", ".join([name, *more]))
+    return [
+        name if shown.count(name) == 1 else f"{name} [{Path(run['folder']).name}]"
+        for run, name in zip(runs, shown, strict=True)
+    ]
+
+
+def build_tables(runs: Sequence[Mapping[str, Any]]) -> list[Table]:
+    """Tables 5, 6, 7 and 8, and the hallucination rates of Section 5.4."""
+    shapes = (
+        ("Table 5: five tasks", paper.TABLE_5, paper.ROWS_5),
+        ("Table 6: image quality", paper.TABLE_6, paper.ROWS_6),
+        ("Table 7: clinical reasoning (D disease, S status, A advice)", paper.TABLE_7, paper.ROWS_7),
+    )
+    names = names_of(runs)
+    tables = [
+        Table(
+            title,
+            tuple((group, head) for _, group, head in columns),
+            (
+                *(
+                    Row(name, tuple(_cell(run, path) for path, _, _ in columns))
+                    for name, run in zip(names, runs, strict=True)
+                ),
+                *(Row(method, tuple((value, None) for value in row), True) for method, row in rows.items()),
+            ),
+        )
+        for title, columns, rows in shapes
+    ]
+    return [*tables, _table_8(runs), _hallucination(names, runs)]
+
+
+def _table_8(runs: Sequence[Mapping[str, Any]]) -> Table:
+    """A row for each model that was asked with and without context, everything else the same."""
+    pairs: dict[tuple[str, ...], dict[bool, Mapping[str, Any]]] = {}
+    for run in runs:
+        model = run["model"]
+        if "context" in model:
+            same = ("name", "engine", "input", "prompt_version", "shots", "shots_seed", "images")
+            key = (*(str(model.get(field)) for field in same), run["data"]["fingerprint"])
+            pairs.setdefault(key, {})[model["context"]] = run
+    heads = tuple((group, head) for _, group, _ in paper.TABLE_8 for head in ("Q", "C+Q", "Δ"))
+    signed = tuple(range(2, len(heads), 3))
+    rows = []
+    for pair in pairs.values():
+        if set(pair) == {True, False}:
+            cells: list[tuple[float | None, Sequence[float] | None]] = []
+            for path, _, _ in paper.TABLE_8:
+                without, with_context = _cell(pair[False], path), _cell(pair[True], path)
+                both = without[0] is not None and with_context[0] is not None
+                cells += [without, with_context, (with_context[0] - without[0] if both else None, None)]
+            rows.append(Row(pair[True]["model"]["name"], tuple(cells), signed=signed))
+    for method, values in paper.ROWS_8.items():
+        rows.append(Row(method, tuple((value, None) for triple in values for value in triple), True, signed))
+    return Table("Table 8: without context (Q) and with it (C+Q)", heads, tuple(rows))
+
+
+def _hallucination(names: Sequence[str], runs: Sequence[Mapping[str, Any]]) -> Table:
+    """Shares of unanswerable questions that got an answer; failed ones count nowhere."""
+    heads = tuple((column, head) for column in ("Entity", "Table") for head in ("asked", "hallucinated", "rate"))
+    rows = []
+    for name, run in zip(names, runs, strict=True):
+        found = [run["scores"]["hallucination"][column] for column in ("entity", "table")]
+        cells = [(one[field], None) for one in found for field in ("answered", "hallucinated", "rate")]
+        rows.append(Row(name, tuple(cells)))
+    for method, counts in paper.HALLUCINATED.items():
+        both = [counts[column] for column in ("entity", "table")]
+        cells = [(value, None) for wrong, asked in both for value in (asked, wrong, wrong / asked)]
+        rows.append(Row(method, tuple(cells), True))
+    return Table("Hallucination on unanswerable questions (Section 5.4)", heads, tuple(rows))
+
+
+def _cell(run: Mapping[str, Any], path: str) -> tuple[float | None, Sequence[float] | None]:
+    table, _, column = path.partition(".")
+    intervals = run["scores"].get("intervals") or {}
+    return run["scores"][table].get(column), (intervals.get(table) or {}).get(column)
+
+
+def show(value: float | None, is_signed: bool = False) -> str:
+    """A cell's figure: counts whole, shares with two places as the paper prints them, - where there is none."""
+    if value is None:
+        return "-"
+    return str(value) if isinstance(value, int) else f"{value:+.2f}" if is_signed else f"{value:.2f}"
+
+
+def show_interval(interval: Sequence[float] | None) -> str:
+    return "" if interval is None else f"{interval[0]:.2f}–{interval[1]:.2f}"
+
+
+def to_markdown(tables: Iterable[Table]) -> str:
+    """The tables as Markdown; the paper's rows in italics."""
+    pieces = []
+    for table in tables:
+        heads = ["Method", *(f"{group} {head}".strip() for group, head in table.heads)]
+        lines = [f"### {table.title}", "", _line(heads), _line("---" for _ in heads)]
+        for row in table.rows:
+            cells = []
+            for place, (value, interval) in enumerate(row.cells):
+                between = f" ({show_interval(interval)})" if interval else ""
+                cells.append(show(value, place in row.signed) + between)
+            named = [row.method + (f" ({OTHER_DATA})" if row.is_paper else ""), *cells]
+            lines.append(_line(f"*{cell}*" if row.is_paper and cell != "-" else cell for cell in named))
+        pieces.append("\n".join(lines))
+    note = f"In brackets 95% intervals, bootstrap over images. In italics, of other data: {paper.SOURCE}."
+    return "\n\n".join([*pieces, note]) + "\n"
+
+
+def to_records(tables: Iterable[Table]) -> list[tuple[str, ...]]:
+    """A line for each cell: table, method, source, group, head, value, low, high."""
+    lines: list[tuple[str, ...]] = [("table", "method", "source", "group", "head", "value", "low", "high")]
+    for table in tables:
+        for row in table.rows:
+            for (group, head), (value, interval) in zip(table.heads, row.cells, strict=True):
+                source = paper.SOURCE if row.is_paper else "this run"
+                ends = ("", "") if interval is None else tuple(f"{end:.6f}" for end in interval)
+                shown = "" if value is None else f"{value:.6g}"
+                lines.append((table.title, row.method, source, group, head, shown, *ends))
+    return lines
+
+
+def _line(cells: Iterable[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"

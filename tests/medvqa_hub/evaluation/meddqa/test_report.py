@@ -1,0 +1,137 @@
+"""Runs as one table and one page: the paper's shape, its rows marked, pairs of Table 8, wrong answers pictured."""
+
+import csv
+import io
+import json
+import re
+
+import pytest
+from meddqa_server import build_told_apart, evaluate, knowing, question_of, serve
+from paths import REAL_DATA
+from PIL import Image
+
+from medvqa_core.errors import InputError
+from medvqa_hub.cli import run
+from medvqa_hub.evaluation.meddqa import paper_rows as paper
+from medvqa_hub.evaluation.meddqa.page import write_report
+from medvqa_hub.evaluation.meddqa.tables import build_tables, read_run, show
+
+SEED = REAL_DATA.parent / "seeds" / "004_97aa4403a3948ca2.txt"
+
+
+def wrong(body: dict) -> str:
+    """A model that gives another row's result, and HTML."""
+    question = question_of(body)
+    return "140" if "钾" in question else "<script>alert(1)</script>"
+
+
+@pytest.fixture
+def data(tmp_path):
+    return build_told_apart(tmp_path / "data")
+
+
+@pytest.fixture
+def runs(data, tmp_path):
+    """A perfect model with context and without, and one that is wrong."""
+    with serve(knowing(data)) as server:
+        evaluate(data, tmp_path / "with", server, model="perfect")
+        evaluate(data, tmp_path / "without", server, model="perfect", context=False)
+    with serve(wrong) as server:
+        evaluate(data, tmp_path / "wrong", server, model="wrong")
+    return [tmp_path / name for name in ("with", "without", "wrong")]
+
+
+def test_the_papers_rows_are_those_of_the_paper():
+    if not SEED.exists():
+        pytest.skip(f"the paper's text is not at {SEED}")
+    text = SEED.read_text(encoding="utf-8", errors="replace")
+    printed = {
+        tuple(map(float, re.findall(r"\d\.\d+|(?<=\s)0(?=\s)", line.partition(" ")[2]))) for line in text.splitlines()
+    }
+    for rows in (paper.ROWS_5, paper.ROWS_6, paper.ROWS_7):
+        for method, row in rows.items():
+            assert tuple(map(float, row)) in printed, method
+    for method, triples in paper.ROWS_8.items():
+        assert tuple(value for triple in triples for value in triple) in printed, method
+    assert all(len(row) == len(paper.TABLE_5) for row in paper.ROWS_5.values())
+    assert all(len(row) == len(paper.TABLE_6) for row in paper.ROWS_6.values())
+    assert all(len(row) == len(paper.TABLE_7) for row in paper.ROWS_7.values())
+
+
+def test_tables_hold_the_runs_and_the_papers_rows_in_italics(runs, tmp_path):
+    (markdown, said) = write_report(runs, tmp_path / "out")
+    lines = markdown.splitlines()
+    assert (
+        "| perfect (image) | 1.00 (1.00–1.00) | 1.00 (1.00–1.00) | 1.00 (1.00–1.00) | 1.00 (1.00–1.00) | "
+        "1.00 (1.00–1.00) | 1.00 (1.00–1.00) | 1.00 |" in lines
+    )  # one image has the short answer: no interval
+    assert any(line.startswith("| *GPT-4v-[API] (other data)* | *0.45* | *0.38* |") for line in lines)
+    assert "page.html" in said
+    cells = list(csv.DictReader(io.StringIO((tmp_path / "out" / "tables.csv").read_text(encoding="utf-8"))))
+    assert {cell["source"] for cell in cells} == {"this run", paper.SOURCE}
+    mine = [cell for cell in cells if cell["method"] == "perfect (image)" and "Table 5" in cell["table"]]
+    assert [cell["value"] for cell in mine] == ["1"] * 7
+
+
+def test_table_8_pairs_the_runs_that_differ_in_their_context_alone(runs):
+    results = [read_run(run) for run in runs]
+    table = build_tables(results)[3]
+    ours = [row for row in table.rows if not row.is_paper]
+    assert [row.method for row in ours] == ["perfect (image)"]
+    values = [value for value, _ in ours[0].cells]
+    assert values == [1.0, 1.0, 0.0, 1.0, 1.0, 0.0, 1.0, 1.0, 0.0, None, None, None]
+    assert build_tables(results[1:])[3].rows[0].is_paper  # one of a pair is none
+    other = results[1] | {"model": results[1]["model"] | {"shots": 3}}
+    assert build_tables([results[0], other])[3].rows[0].is_paper
+
+
+def test_the_page_needs_no_other_file_and_runs_no_text_of_a_model(runs, data, tmp_path):
+    write_report(runs, tmp_path / "out", data)
+    page = (tmp_path / "out" / "page.html").read_text(encoding="utf-8")
+    assert not re.search(r"(?:src|href)=['\"](?!data:)", page) and "<script" not in page
+    assert "&lt;script&gt;alert(1)" in page and "data:image/jpeg;base64," in page
+    assert "wrong row: " in page and "perfect (image)" in page
+    causes = json.loads((runs[2] / "results.json").read_text(encoding="utf-8"))["errors"]
+    assert causes["table"]["wrong row"] > 0 and causes["entity"]["hallucinated"] > 0
+    shown = re.findall(r"<h3>([a-z ]+): (\d+) of (\d+)</h3>", page)
+    assert shown and all(int(number) == min(int(total), 10) for _, number, total in shown)
+
+
+def test_a_case_is_cut_out_around_what_was_asked_for(tmp_path):
+    """The page's box of the key stands at 400 of 1,000 pixels: the crop holds it and not the whole page."""
+    from meddqa_data import BLOOD
+
+    from medvqa_core.governance import Governance
+    from medvqa_hub.evaluation.meddqa.cases import choose_cases
+    from rjua_meddqa.answering.questions import DocumentQuestion, QuestionSet
+    from rjua_meddqa.restoration.pages import Page
+    from rjua_meddqa.schema import Box, RestoredText
+
+    path = tmp_path / "blood.png"
+    picture = Image.new("RGB", (500, 1000), "white")
+    picture.paste((255, 0, 0), (0, 400, 500, 420))
+    picture.save(path)
+    box = Box(((10, 400), (100, 400), (100, 420), (10, 420)), "年龄：41岁")
+    page = Page("blood.png", 500, 1000, (box,), (box,), 0, 0.0, "high", "", "pdf", RestoredText(((box,),), box.text))
+    row = DocumentQuestion("1", "blood.png", path, "年龄是什么？", "41岁", "entity_qa", "single_entity", "high", True)
+    questions = QuestionSet((row,), Governance.OPEN, "", "", {"blood.png": BLOOD})
+    scored = {"img_path": "blood.png", "cause": "misread", "task": "entity_qa", "answer_type": "single_entity"}
+    scored |= {"question": row.question, "answer": "41岁", "prediction": "47岁"}
+    ((case,),) = choose_cases([scored], questions, {"blood.png": page}).values()
+    crop = Image.open(io.BytesIO(case.picture))
+    assert not case.is_whole_page and crop.width == 500 and 20 < crop.height < 200
+    assert min(crop.getpixel((250, crop.height // 2))[:1]) > 200 > crop.getpixel((250, crop.height // 2))[1]
+    ((whole,),) = choose_cases([scored], questions, {}).values()
+    assert whole.is_whole_page
+
+
+def test_counts_are_whole_and_differences_signed():
+    assert [show(None), show(1), show(1.0), show(0.0, True)] == ["-", "1", "1.00", "+0.00"]
+
+
+def test_what_is_no_run_is_named(tmp_path, capsys):
+    (tmp_path / "results.json").write_text('{"kind": "cxr-evaluation"}')
+    with pytest.raises(InputError, match="no results of evaluate meddqa"):
+        read_run(tmp_path)
+    assert run(["evaluate", "meddqa-report", str(tmp_path / "none"), "--out", str(tmp_path / "out")]) == 1
+    assert "medvqa-hub evaluate meddqa" in capsys.readouterr().err
