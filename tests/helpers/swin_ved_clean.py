@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 # -I leaves out the current folder and PYTHONPATH; the finder stops what is installed in this environment.
-_PREAMBLE = """
+PREAMBLE = """
 import sys
 class Blocked:
     def find_spec(self, name, path=None, target=None):
@@ -26,7 +26,7 @@ def run_clean(code: str, folder: Path, cache: Path) -> str:
     """Run `code` in `folder` with a module cache of its own; its standard output. Fails where the code fails."""
     environment = {**os.environ, "HF_HOME": str(cache), "HF_HUB_OFFLINE": "1"}
     done = subprocess.run(
-        [sys.executable, "-I", "-c", _PREAMBLE + code], cwd=folder, env=environment, capture_output=True, text=True
+        [sys.executable, "-I", "-c", PREAMBLE + code], cwd=folder, env=environment, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -1,9 +1,7 @@
 """BLIP-2-MultiView, checkpoints: round trips, the Hub copy without us, the card."""
 
 import json
-import re
 
-import jinja2
 import pytest
 import torch
 from blip2_multiview import (
@@ -26,8 +24,6 @@ from transformers import (
     AutoModelForImageTextToText,
     AutoProcessor,
 )
-
-from hub_cards import template_path
 
 IMAGES = ("pixel_values", "image_study", "image_view")
 
@@ -175,28 +171,6 @@ for folder in ({str(saved)!r}, "again"):
 print("equal")
 """
     assert run_without_us(code, tmp_path).splitlines()[-1] == "equal"
-
-
-def render_card(**values) -> str:
-    environment = jinja2.Environment(undefined=jinja2.StrictUndefined)
-    defaults = {"card_data": "license: apache-2.0", "title": "tiny", "base_model": None, "governance": "open"}
-    values = {**defaults, "training": None, "scores": {}, **values}
-    return environment.from_string(template_path("blip2_multiview").read_text()).render(**values)
-
-
-def test_snippet_of_the_card_runs_without_this_package(saved, tmp_path):
-    card = render_card(repository=str(saved))
-    make_image(1).save(tmp_path / "frontal.jpg")
-    make_image(2).save(tmp_path / "lateral.jpg")
-    (snippet,) = re.findall(r"```python\n(.*?)```", card, re.DOTALL)
-    assert run_without_us(snippet, tmp_path).count("answer:") == 2
-
-
-def test_card_names_base_model_scores_and_governance():
-    card = render_card(repository="x/y", base_model="a/b", scores={"BLEU-1": 0.1357}, governance="credentialed")
-    assert "Started from `a/b`." in card
-    assert "| BLEU-1 | 0.1357 |" in card
-    assert "no upload to any public or private Hub repository" in card
 
 
 def test_checkpoint_of_another_class_is_refused(tmp_path):
