@@ -1,0 +1,158 @@
+"""`medvqa-hub push dataset`: releases of class `open`, and of `share-alike` with their licence and attribution.
+
+Rows go, images do not. `no-derivatives` and `credentialed` releases are refused, to private and gated repositories too:
+what may be shared of them is their recipe (`push recipe`).
+"""
+
+import re
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from hub_cards.croissant import FILE as CROISSANT
+from medvqa_core.content_floor import check_floor
+from medvqa_core.errors import GovernanceError, InputError
+from medvqa_core.files import MANIFEST
+from medvqa_core.governance import Governance, refuse_publishing
+from medvqa_core.json_files import read_object
+from medvqa_hub.publishing.model_folder import as_json, without_places
+from medvqa_hub.publishing.push import DATASET, Pushed, PushPlan, push_folder
+from medvqa_hub.publishing.scanning import scan
+from medvqa_hub.publishing.showing import show_push
+from medvqa_hub.publishing.staging import staged
+
+CARD = "README.md"
+_AGAIN = "write the release again"
+_SHARD = re.compile(r"(qa|studies)/(train|validate|test)-\d{5}-of-\d{5}\.parquet")
+_FROM_THE_HUB = """## From the Hub
+
+```python
+from datasets import load_dataset
+
+rows = load_dataset("{repo_id}"{name}, split="{split}")
+```
+
+Rows refer to images by path and carry none.{attribution}
+
+## Use
+"""
+_ATTRIBUTION = (
+    " Derived from RJUA-MedDQA (Jin et al., KDD 2024, CC BY-NC-SA 4.0), changed by medvqa-hub as described here; "
+    "whoever passes it on names both and keeps the licence."
+)
+
+
+@dataclass(frozen=True)
+class _Release:
+    """What of a folder is pushed: files without the card, and the card."""
+
+    governance: Governance
+    files: dict[str, Path | bytes]
+    card: str
+
+
+def push_dataset(
+    folder: Path,
+    repo_id: str,
+    public: bool | None = None,
+    version: str | None = None,
+    dry_run: bool = False,
+    hub: Any = None,
+    say: Callable[[str], None] = print,
+) -> Pushed | None:
+    """Check, stage, scan and push a release; with `dry_run` show what would be pushed, and its card.
+
+    Args:
+        folder: a release of MIMIC-CXR-VQA or the workspace that it was built in, or a folder of RJUA-MedDQA data.
+        public, version: see `PushPlan`.
+
+    Raises:
+        GovernanceError: the release is of another class, says less than its content demands, or the scan found
+            something.
+        InputError: there is no release, or it is not what its manifest describes.
+        OutputError: see `push_folder`.
+    """
+    from rjua_meddqa.data_folder import KIND
+
+    manifest = read_object(folder / MANIFEST, _AGAIN) if (folder / MANIFEST).is_file() else {}
+    release = _read_meddqa(folder, repo_id) if manifest.get("kind") == KIND else _read_cxr(folder, repo_id)
+    plan = PushPlan(repo_id, DATASET, release.governance, public=public, version=version)
+    with staged({**release.files, CARD: release.card.encode()}, DATASET, release.governance) as staging:
+        scan(staging)
+        if dry_run:
+            show_push(staging, plan, release.card, say)
+            return None
+        return push_folder(staging, plan, hub, say)
+
+
+def _read_cxr(folder: Path, repo_id: str) -> _Release:
+    """A release of MIMIC-CXR-VQA; its shards have the columns of the schema and no others."""
+    from mimic_cxr_vqa.card import content_digest, write_card
+    from mimic_cxr_vqa.class_floor import describe_files
+    from mimic_cxr_vqa.croissant import write_croissant
+    from mimic_cxr_vqa.release import open_release
+    from mimic_cxr_vqa.schema import QA_SCHEMA, STUDY_SCHEMA
+    from mimic_cxr_vqa.statistics import summarise
+
+    release = open_release(folder)
+    refuse_publishing(release.governance, str(folder), "the Hub")
+    if release.kind != "parquet":
+        raise InputError(f"{folder} holds no release of Parquet shards; write one with medvqa-hub cxr release")
+    manifest, files = without_places(release.manifest), {}
+    for name in manifest["files"]:
+        if name in (CARD, CROISSANT):
+            continue
+        if not _SHARD.fullmatch(name):
+            raise GovernanceError(
+                f"{release.folder}: {name} is no shard of a release; only shards are pushed; {_AGAIN}"
+            )
+        schema = QA_SCHEMA if name.startswith("qa/") else STUDY_SCHEMA
+        if pq.read_schema(release.folder / name).names != schema.names:
+            raise GovernanceError(f"{release.folder / name} has other columns than a release; {_AGAIN}")
+        files[name] = release.folder / name
+    shards = {name: manifest["files"][name] for name in files}
+    statistics = summarise(release.iterate_all(), manifest.get("label_counts")).to_json()
+    with tempfile.TemporaryDirectory() as made:
+        path = Path(made)
+        write_card(path, manifest, content_digest(shards), statistics)
+        card = _with_hub_section((path / CARD).read_text(encoding="utf-8"), repo_id, "", next(iter(release.files)))
+        (path / CARD).write_text(card, encoding="utf-8")
+        write_croissant(path, manifest, shards, f"https://huggingface.co/datasets/{repo_id}")
+        described = describe_files(path, [path / CARD, path / CROISSANT])
+        manifest = {**manifest, "files": {**shards, **described}}
+        croissant = (path / CROISSANT).read_bytes()
+    return _Release(release.governance, {**files, CROISSANT: croissant, MANIFEST: as_json(manifest)}, card)
+
+
+def _read_meddqa(folder: Path, repo_id: str) -> _Release:
+    """A folder of RJUA-MedDQA data: its texts; open only what was drawn."""
+    from rjua_meddqa import card as cards
+    from rjua_meddqa.data_folder import OUR_NAMES, open_folder
+
+    found = open_folder(folder)
+    drawn = "phantom" in found.manifest and found.source == "synthetic reports"
+    floor = Governance.OPEN if drawn else Governance.SHARE_ALIKE
+    governance = check_floor(found.governance, floor, str(folder), f"the source {found.source!r}")
+    refuse_publishing(governance, str(folder), "the Hub")
+    other = [path.name for part, path in found.files.items() if path.name != OUR_NAMES[part]]
+    if other or not found.files:
+        raise InputError(f"{folder}: {', '.join(other) or 'no data'}; pushed are {', '.join(OUR_NAMES.values())}")
+    files: dict[str, Path | bytes] = {path.name: path for path in found.files.values()}
+    files[MANIFEST] = as_json(without_places(found.manifest))
+    with staged(files, DATASET, governance) as folder_of_texts:
+        cards.write_card(open_folder(folder_of_texts))
+        card = (folder_of_texts / CARD).read_text(encoding="utf-8")
+    names = [part for part in (cards.QUESTIONS, cards.REASONING) if part in found.files]
+    name = f', "{names[0]}"' if names else ""
+    return _Release(governance, files, _with_hub_section(card, repo_id, name, cards.SPLIT, governance))
+
+
+def _with_hub_section(card: str, repo_id: str, name: str, split: str, governance: Governance = Governance.OPEN) -> str:
+    attribution = _ATTRIBUTION if governance is Governance.SHARE_ALIKE else ""
+    split = "validation" if split == "validate" else split
+    section = _FROM_THE_HUB.format(repo_id=repo_id, name=name, split=split, attribution=attribution)
+    return card.replace("## Use\n", section, 1)

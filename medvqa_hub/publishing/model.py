@@ -1,0 +1,152 @@
+"""`medvqa-hub push model`: what is checked before anything leaves, and what is sent.
+
+Weights of class `open` and `share-alike` go; `no-derivatives` never do. `credentialed` ones go where somebody signs
+for it in words, behind a gate that is opened by hand, private unless asked otherwise, with a memorisation check.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from medvqa_core.errors import ConfigError, GovernanceError
+from medvqa_core.governance import Governance
+from medvqa_core.runs.predictions import FILE
+from medvqa_hub.families.table import find_model_folder
+from medvqa_hub.publishing.foreign_folder import foreign_files, is_foreign, open_foreign_folder
+from medvqa_hub.publishing.licences import (
+    NOTICE,
+    Licence,
+    check_llama,
+    check_llama_base,
+    licence_of_foreign,
+    licence_of_model,
+    llama_of,
+    llama_of_base,
+)
+from medvqa_hub.publishing.memorisation import Memorisation, check_predictions, report_phrases
+from medvqa_hub.publishing.model_card import CARD, write_model_card
+from medvqa_hub.publishing.model_folder import ModelFolder, files_of, open_model_folder
+from medvqa_hub.publishing.push import MODEL, Pushed, PushPlan, push_folder
+from medvqa_hub.publishing.results import eval_results, read_results
+from medvqa_hub.publishing.scanning import scan
+from medvqa_hub.publishing.showing import show_push
+from medvqa_hub.publishing.staging import staged
+
+NOTICE_FILE, EVAL_RESULTS = "NOTICE.txt", ".eval_results/mimic_cxr_vqa.yaml"
+SHORTEST = 20  # letters of an acknowledgement: it is a sentence
+
+
+@dataclass(frozen=True)
+class ModelPush:
+    """What to push, and how.
+
+    Attributes:
+        folder: of a model, or the output of a training run.
+        scores: output of `medvqa-hub evaluate cxr` of this model.
+        workspace: that the training data was built in: for the memorisation check.
+        acknowledgement: by which somebody answers for pushing what was trained on credentialed data.
+        dataset_id: repository of the dataset that the scores are on, for `.eval_results`.
+        public, version: see `PushPlan`.
+        base_model: repository of the model that an adapter belongs to, where its folder names one of this machine.
+    """
+
+    folder: Path
+    repo_id: str
+    scores: Path | None = None
+    workspace: Path | None = None
+    acknowledgement: str | None = None
+    dataset_id: str | None = None
+    public: bool | None = None
+    version: str | None = None
+    base_model: str | None = None
+
+
+def push_model(
+    options: ModelPush, dry_run: bool = False, hub: Any = None, say: Callable[[str], None] = print
+) -> Pushed | None:
+    """Check, stage, scan and push a model; with `dry_run` show what would be pushed, and its card.
+
+    Raises:
+        ConfigError: options are missing, or do not fit each other.
+        GovernanceError: the model's class, a licence or the scan forbids it.
+        InputError: the folder, the scores or the workspace is not there or does not fit.
+        OutputError: see `push_folder`.
+    """
+    folder = find_model_folder(options.folder)
+    if is_foreign(folder):
+        model = open_foreign_folder(folder, options.base_model)
+    else:
+        model = open_model_folder(folder)
+        if options.base_model is not None:
+            raise ConfigError("--base-model is for models that are not of a family of ours")
+    plan = PushPlan(
+        options.repo_id,
+        MODEL,
+        model.governance,
+        gated=model.governance is Governance.CREDENTIALED,
+        public=options.public,
+        version=options.version,
+    )
+    licence, llamas = _license(model, options.repo_id)
+    if model.governance is Governance.CREDENTIALED:
+        _refuse_without_words(options)
+    results = read_results(options.scores, model.checkpoint.fingerprint) if options.scores is not None else None
+    memorisation = _check_memory(options, model) if options.workspace is not None else None
+    phrases = report_phrases(options.workspace) if plan.gated and options.workspace is not None else None
+    files = foreign_files(model) if model.foreign else files_of(model)
+    card = write_model_card(model, options.repo_id, licence, results, memorisation, options.acknowledgement)
+    files[CARD] = card.encode()
+    if llamas:
+        files[NOTICE_FILE] = "".join(NOTICE.format(version=version) for version in llamas).encode()
+    if results is not None and options.dataset_id is not None:
+        files[EVAL_RESULTS] = eval_results(results, options.dataset_id)
+    with staged(files, MODEL, model.governance) as folder:
+        scan(folder, phrases)
+        if dry_run:
+            show_push(folder, plan, card, say)
+            return None
+        return push_folder(folder, plan, hub, say)
+
+
+def _license(model: ModelFolder, repo_id: str) -> tuple[Licence, list[str]]:
+    """The licence, and the versions of the Llamas in it: that wrote the answers, that the model was made from."""
+    data = [stage.get("data", {}) for stage in model.stages]
+    llama = llama_of((found.get("source"), found.get("answers", {}).get("model")) for found in data)
+    base = llama_of_base(model.base, model.config) if model.foreign else None
+    if model.foreign:
+        licence = licence_of_foreign(model.governance, model.base, llama, base)
+    else:
+        licence = licence_of_model(model.governance, llama)
+    check_llama(llama, repo_id)
+    check_llama_base(base, repo_id)
+    return licence, sorted({version for version in (llama, base) if version})
+
+
+def _refuse_without_words(options: ModelPush) -> None:
+    if len((options.acknowledgement or "").strip()) < SHORTEST:
+        raise GovernanceError(
+            f"{options.folder} was trained on credentialed data, or does not say on what: weights can repeat it, and "
+            "PhysioNet asks that models derived from MIMIC be shared there. To push it all the same, behind a gate, "
+            "say in a sentence why you may: --acknowledge-credentialed-training TEXT"
+        )
+    missing = [name for name, path in (("--scores", options.scores), ("--workspace", options.workspace)) if not path]
+    if missing:
+        raise ConfigError(
+            f"{' and '.join(missing)}: weights trained on credentialed data go with a memorisation check; name the "
+            "output of medvqa-hub evaluate cxr and the folder that the training data was built in"
+        )
+
+
+def _check_memory(options: ModelPush, model: ModelFolder) -> Memorisation:
+    from mimic_cxr_vqa.release import open_release
+
+    if options.scores is None or options.workspace is None:
+        raise ConfigError("--workspace is for the memorisation check, which needs the model's answers: pass --scores")
+    built = open_release(options.workspace).fingerprint
+    if model.data_fingerprints and built not in model.data_fingerprints:
+        raise ConfigError(
+            f"{options.workspace} holds other data (content {built}) than the model was trained on "
+            f"({', '.join(sorted(model.data_fingerprints))}): name the folder that its training data was built in"
+        )
+    return check_predictions(options.scores / FILE, options.workspace, model.checkpoint.fingerprint, model.governance)

@@ -1,0 +1,164 @@
+"""The card of a model: what its folder, its evaluation and the memorisation check say. Nothing in it is typed by hand.
+
+The page is `hub_cards/model.md.jinja`, which each family's template extends.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import hub_cards
+from medvqa_core.governance import Governance
+from medvqa_hub.families.table import Checkpoint, find_family
+from medvqa_hub.publishing.licences import Licence, licence_of_model, llama_of_base, llama_of_stages
+from medvqa_hub.publishing.memorisation import Memorisation
+from medvqa_hub.publishing.model_folder import RECIPE, ModelFolder, weights_in
+from medvqa_hub.publishing.phrases import PHRASE
+from medvqa_hub.publishing.results import describe_results
+from medvqa_hub.training.history import read_stages
+
+CARD = "README.md"
+REPOSITORY = "OWNER/NAME"  # in a card that has no repository yet; `publishing_*.py` of the models puts the name in
+_STAGES = {
+    1: "1: decoder", 2: "2: all", 3: "3: self-critical", "sft": "reference answers (SFT)", "grpo": "rewards (GRPO)",
+}  # fmt: skip
+
+
+def write_model_card(
+    model: ModelFolder,
+    repo_id: str,
+    licence: Licence,
+    results: list[dict[str, Any]] | None = None,
+    memorisation: Memorisation | None = None,
+    acknowledgement: str | None = None,
+    has_recipe: bool | None = None,
+) -> str:
+    """The card's text; the same for the same model and figures.
+
+    Args:
+        results: of `read_results`; None: not evaluated.
+        acknowledgement: of who pushes weights that were trained on credentialed data.
+        has_recipe: whether the recipe goes with the weights; None: where it lies in the folder.
+    """
+    kind = model.checkpoint.kind
+    if model.foreign:
+        title = f"{repo_id.partition('/')[2]}: {_describe_foreign(model)}"
+        template, values = "image_text", _foreign_values(model)
+        bases = {model.base: None} if model.base else {}
+    else:
+        template = kind if hub_cards.template_path(kind).exists() else "model"  # a family may do without its own
+        title, values = find_family(kind).title, _family_values(model)
+        bases = dict.fromkeys(stage["base"] for stage in model.stages if stage.get("base"))
+    return hub_cards.render(
+        template,
+        _metadata(model, licence, [base for base in bases if "/" in base]),
+        title=f"{title} for medical visual question answering",
+        repository=repo_id,
+        package=kind,
+        command="vlm" if model.foreign else kind.replace("_", "-"),
+        base_models=list(bases),
+        llama=licence.llama,
+        results=describe_results(results) if results else None,
+        stages=[_describe_stage(stage) for stage in model.stages],
+        has_recipe=(model.checkpoint.folder / RECIPE).is_file() if has_recipe is None else has_recipe,
+        governance=str(model.governance),
+        acknowledgement=acknowledgement,
+        memorisation=memorisation,
+        longest_runs=None if memorisation is None else _show_runs(memorisation),
+        parameters=count_parameters(model.checkpoint.folder),
+        **values,
+    )
+
+
+def _family_values(model: ModelFolder) -> dict[str, Any]:
+    from transformers import AutoConfig
+
+    family = find_family(model.checkpoint.kind)
+    family.register()
+    return family.card_values(AutoConfig.from_pretrained(model.checkpoint.folder))
+
+
+def _describe_foreign(model: ModelFolder) -> str:
+    return f"an adapter of {model.base}" if model.is_adapter else model.base or model.checkpoint.kind
+
+
+def _foreign_values(model: ModelFolder) -> dict[str, Any]:
+    return {
+        "base": model.base,
+        "adapter": model.is_adapter,
+        "kind": model.checkpoint.kind,
+        "rank": model.config.get("r"),
+        "llama_base": llama_of_base(model.base, model.config),
+        "trained": bool(model.stages),
+    }
+
+
+def write_folder_card(folder: Path, kind: str, governance: Governance) -> None:
+    """Write the card of a model that training has just saved, for `model.push_to_hub` and `Trainer.push_to_hub`.
+
+    There is none where only `medvqa-hub push model` may push: it asks for an acknowledgement, or a name and a notice.
+    """
+    stages = read_stages(folder)
+    adapter = (folder / "adapter_config.json").exists()  # not a whole model
+    if adapter or not governance.publishable or llama_of_stages(stages) is not None:
+        return
+    model = ModelFolder(Checkpoint(str(folder), folder, kind, "", governance), governance, stages, {})
+    card = write_model_card(model, REPOSITORY, licence_of_model(governance, None), has_recipe=True)
+    (folder / CARD).write_text(card, encoding="utf-8")
+
+
+def _metadata(model: ModelFolder, licence: Licence, bases: list[str]) -> dict[str, Any]:
+    metadata: dict[str, Any] = dict(licence.card)
+    metadata["language"] = "en"
+    metadata["library_name"] = "peft" if model.is_adapter else "transformers"
+    metadata["pipeline_tag"] = "image-text-to-text"
+    if bases:
+        metadata["base_model"] = bases
+    if bases and model.foreign:
+        metadata["base_model_relation"] = "adapter" if model.is_adapter else "finetune"
+    metadata["tags"] = ["medical", "radiology", "chest-x-ray", "visual-question-answering"]
+    metadata["tags"] += [*([] if model.foreign else ["custom_code"]), f"governance-{model.governance}"]
+    if model.governance is Governance.CREDENTIALED:
+        metadata["inference"] = False  # nobody else's machine answers
+    return metadata
+
+
+def _describe_stage(stage: dict[str, Any]) -> dict[str, str]:
+    """A row of "How it was made"; what is not known is a dash."""
+    data, answers = stage.get("data", {}), stage.get("data", {}).get("answers", {})
+    name = _STAGES.get(stage.get("stage"), "-")
+    if stage.get("reward"):
+        name += f", reward `{stage['reward']}`"
+    who = f"{answers.get('engine', '-')}, `{answers['model']}`" if answers.get("model") else answers.get("engine", "-")
+    seconds = stage.get("seconds")
+    return {
+        "name": name,
+        "data": f"{data.get('source', '-')} (`{data.get('fingerprint', '-')}`)",
+        "amount": f"{data.get('studies', 0):,}, {data.get('questions', 0):,}",
+        "answers": who,
+        "steps": f"{stage['steps']:,}" if "steps" in stage else "-",
+        "hours": "-" if seconds is None else f"{seconds / 3600:.2f}" if seconds >= 36 else "under 0.01",
+        "hardware": stage.get("hardware", "-"),
+    }
+
+
+def _show_runs(memorisation: Memorisation) -> dict[str, str]:
+    """The lengths of the longest runs, for people."""
+    sides = {"training": memorisation.longest, "held_out": memorisation.longest_held_out}
+    return {
+        side: ", ".join(map(str, filter(None, runs))) or f"none of {PHRASE} or more" for side, runs in sides.items()
+    }
+
+
+def count_parameters(folder: Path) -> int:
+    """Numbers in the weight files, by their headers."""
+    from math import prod
+
+    from safetensors import safe_open
+
+    total = 0
+    for name in weights_in(folder):
+        if not name.endswith(".safetensors"):
+            continue
+        with safe_open(folder / name, "pt") as weights:
+            total += sum(prod(weights.get_slice(key).get_shape()) for key in weights.keys())  # noqa: SIM118
+    return total

@@ -1,0 +1,100 @@
+"""What `medvqa-hub evaluate cxr` measured of a model, as the card and `.eval_results` show it."""
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from medvqa_core.errors import InputError
+from medvqa_core.json_files import read_object
+from medvqa_hub.evaluation.cxr.charts import metric_name
+from medvqa_hub.evaluation.exporting import result_entries
+
+FILES = {"": "results.json", "-shuffled": "results-shuffled.json", "-blank": "results-blank.json"}
+IMAGES = {"own": "the study's own", "shuffled": "another patient's", "blank": "none (blank)"}
+BREAKDOWN = ("bleu_4", "rouge_l", "bertscore")
+_AGAIN = "run medvqa-hub evaluate cxr again"
+
+
+def read_results(folder: Path, fingerprint: str) -> list[dict[str, Any]]:
+    """The results of a folder of scores, own images first.
+
+    Raises:
+        InputError: there are none, or they are of another model than the one with this fingerprint.
+    """
+    found = [read_object(folder / name, _AGAIN) for name in FILES.values() if (folder / name).is_file()]
+    if not found or not (folder / FILES[""]).is_file():
+        raise InputError(f"{folder}: no {FILES['']} there; name the output folder of medvqa-hub evaluate cxr")
+    for result in found:
+        of = (result.get("model") or {}).get("fingerprint")
+        if not is_of(of, fingerprint):
+            raise InputError(
+                f"{folder} has the scores of another model (fingerprint {of}, this one's is {fingerprint}): evaluate "
+                "the model that is pushed"
+            )
+    return found
+
+
+def is_of(said: str | None, fingerprint: str) -> bool:
+    """Whether a run names the model with this fingerprint.
+
+    A run of an engine says more: `weights … + adapter weights …, float32, …`; asked for is what comes last of the first
+    part, the adapter where there is one.
+    """
+    return (said or "").partition(",")[0].endswith(fingerprint)
+
+
+def describe_results(results: list[dict[str, Any]]) -> dict[str, Any]:
+    """The values of the card's section "Measured"."""
+    own = results[0]
+    names = [name for name, value in own["table_4"].items() if value is not None]
+    breakdown = [name for name in BREAKDOWN if name in names]
+    by_finding = own["findings"]["by_category"]
+    with_, libraries = own["scored_with"], own["libraries"]
+    return {
+        **{name: own["data"][name] for name in ("split", "source", "fingerprint", "studies", "questions")},
+        "answered": own["counts"]["answered"],
+        "failed": own["counts"]["failed"],
+        "failed_answers": "left out of the text scores"
+        if with_["failed_answers"] == "exclude"
+        else "scored as empty answers",
+        "profile": with_.get("profile", "default"),
+        "versions": ", ".join(f"{name} {version}" for name, version in sorted(libraries.items())),
+        "metrics": [metric_name(name) for name in names],
+        "conditions": [
+            {
+                "images": IMAGES.get(result["images"].split()[0], result["images"]),
+                "scores": [_show(result["table_4"][name]) for name in names],
+                "accuracy": _show(result["findings"]["accuracy"]),
+                "balanced": _show(result["findings"]["balanced_accuracy"]),
+            }
+            for result in results
+        ],
+        "majority": _show(own["findings"]["majority"]),
+        "category_metrics": [metric_name(name) for name in breakdown],
+        "categories": [
+            {
+                "name": category,
+                "rows": scores["rows"],
+                "scores": [_show(scores.get(name)) for name in breakdown],
+                "accuracy": _show(by_finding[category]["accuracy"]) if category in by_finding else _show(None),
+            }
+            for category, scores in own["by_category"].items()
+        ],
+    }
+
+
+def _show(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4f}"
+
+
+def eval_results(results: list[dict[str, Any]], dataset_id: str) -> bytes:
+    """`.eval_results/…yaml` of the own images' figures, for the Hub's tables.
+
+    Args:
+        dataset_id: the repository of the dataset that the scores are on.
+    """
+    from huggingface_hub import eval_result_entries_to_yaml
+
+    entries = eval_result_entries_to_yaml(result_entries(results[0], dataset_id))
+    return yaml.safe_dump(entries, sort_keys=False, allow_unicode=True).encode()

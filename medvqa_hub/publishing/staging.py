@@ -1,0 +1,102 @@
+"""The staging folder: exactly the files that go to the Hub, each named by the code that put it there.
+
+Nothing is picked up by a pattern from a folder that people work in: what is not named does not go. A file is linked or
+copied from its place, never through a symbolic link.
+"""
+
+import hashlib
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from medvqa_core.errors import InputError
+from medvqa_core.files import writing
+from medvqa_core.governance import Governance
+from medvqa_core.json_files import write_json
+
+MARK = "medvqa_hub.json"  # in every repository that this package pushes to: kind and governance class
+_CHUNK = 1 << 20
+
+
+@dataclass(frozen=True)
+class StagedFile:
+    """Attributes:
+    size: in bytes.
+    sha256: what the Hub states of large files.
+    git_oid: what it states of small ones.
+    """
+
+    size: int
+    sha256: str
+    git_oid: str
+
+    def is_same(self, stated: Any) -> bool:
+        """Whether a RepoFile of the Hub's is this content."""
+        return stated.lfs.sha256 == self.sha256 if stated.lfs is not None else stated.blob_id == self.git_oid
+
+
+@contextmanager
+def staged(files: Mapping[str, Path | bytes], kind: str, governance: Governance) -> Iterator[Path]:
+    """Yield a folder of its owner's with `files` (name in the repository -> file, or content) and the mark.
+
+    Raises:
+        InputError: a name leaves the folder, or a file is missing, a link or no regular file.
+        OutputError: the folder cannot be written.
+    """
+    with tempfile.TemporaryDirectory(prefix="medvqa-push-") as made:
+        folder = Path(made)
+        for name, source in files.items():
+            if Path(name).is_absolute() or ".." in Path(name).parts or name == MARK:
+                raise InputError(f"{name!r} is no name for a file of a repository")
+            target = folder / name
+            with writing(target):
+                target.parent.mkdir(parents=True, exist_ok=True)
+                if isinstance(source, bytes):
+                    target.write_bytes(source)
+                else:
+                    _take(source, target)
+        write_json(folder / MARK, {"kind": kind, "governance": str(governance), "format": 1})
+        yield folder
+
+
+def _take(source: Path, target: Path) -> None:
+    """Link, or else copy, a regular file."""
+    try:
+        mode = source.lstat().st_mode
+    except OSError as error:
+        raise InputError(f"{source}: {error.strerror}; build the folder again") from None
+    if not stat.S_ISREG(mode):
+        what = "a symbolic link" if stat.S_ISLNK(mode) else "no regular file"
+        raise InputError(f"{source} is {what}: only files that lie in the folder itself are pushed; copy it there")
+    try:
+        os.link(source, target)
+    except OSError:  # another disk
+        shutil.copyfile(source, target, follow_symlinks=False)
+
+
+def describe_staging(folder: Path) -> dict[str, StagedFile]:
+    """path -> size and hashes of every file in `folder`. Raises InputError where something is no regular file."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        if path.is_symlink() or not (path.is_dir() or path.is_file()):
+            raise InputError(f"{path}: no regular file; only such are pushed")
+        if path.is_file():
+            found[path.relative_to(folder).as_posix()] = _describe(path)
+    return found
+
+
+def _describe(path: Path) -> StagedFile:
+    """Both hashes in one reading."""
+    size = path.stat().st_size
+    whole, git = hashlib.sha256(), hashlib.sha1(f"blob {size}\0".encode(), usedforsecurity=False)
+    with open(path, "rb") as file:
+        while chunk := file.read(_CHUNK):
+            whole.update(chunk)
+            git.update(chunk)
+    return StagedFile(size, whole.hexdigest(), git.hexdigest())

@@ -1,0 +1,63 @@
+"""A recipe reaches the Hub with its ids and nothing else; another reads it from there and rebuilds the rows."""
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from huggingface_hub import snapshot_download
+
+from medvqa_core.errors import GovernanceError, InputError
+from medvqa_core.json_files import read_object, write_json
+from medvqa_hub.cli import run
+from medvqa_hub.publishing.recipe import push_recipe
+from medvqa_hub.publishing.scanning import scan
+from mimic_cxr_vqa.generation.question_writer import write_questions
+from mimic_cxr_vqa.recipe import write_recipe
+from mimic_cxr_vqa.sources.physionet import read_studies
+from mimic_cxr_vqa.sources.table import SourceOptions
+from mimic_cxr_vqa.workspace import Workspace
+
+
+@pytest.fixture
+def recipe(built, tmp_path):
+    workspace = Workspace(tmp_path / "cxr")
+    write_questions(read_studies(built.tree), workspace, 1, SourceOptions().described())
+    for step in ("answer", "release"):
+        assert run(["cxr", step, "--out", str(workspace.root)]) == 0
+    write_recipe(workspace, tmp_path / "recipe")
+    return tmp_path / "recipe"
+
+
+def test_pushed_fetched_and_rebuilt(recipe, built, hub, api, tmp_path, capsys):
+    pushed = push_recipe(recipe, "me/recipe", hub=api, say=lambda line: None)
+    assert pushed.tag == "v1.0.0"
+    got = snapshot_download(
+        "me/recipe", repo_type="dataset", revision="v1.0.0", local_dir=tmp_path / "got", endpoint=hub.endpoint,
+        token=hub.token,
+    )  # fmt: skip
+    assert run(["cxr", "rebuild", got, "--root", str(built.tree), "--out", str(tmp_path / "again")]) == 0
+    assert "every file has the recipe's sha256" in capsys.readouterr().out
+
+
+def test_a_dry_run_sends_nothing(recipe, hub, capsys):
+    assert run(["push", "recipe", str(recipe), "--repo-id", "me/recipe", "--dry-run"]) == 0
+    said = capsys.readouterr().out
+    assert "dry run: nothing is sent" in said and "medvqa-hub cxr rebuild RECIPE" in said
+
+
+def test_a_release_is_no_recipe_and_a_class_is_obeyed(recipe, built, api):
+    with pytest.raises(InputError, match="not a recipe manifest"):
+        push_recipe(built.workspace.release, "me/recipe", hub=api)
+    write_json(recipe / "manifest.json", read_object(recipe / "manifest.json", "") | {"governance": "credentialed"})
+    with pytest.raises(GovernanceError, match="does not go to the Hub"):
+        push_recipe(recipe, "me/recipe", hub=api)
+
+
+def test_ids_of_mimic_s_range_pass_in_a_recipe_s_tables_alone(tmp_path):
+    table = pa.table({"qa_id": ["s50414267-edema-1"], "study_id": [50414267]})
+    pq.write_table(table, tmp_path / "train.parquet")
+    scan(tmp_path, ids_of={"train.parquet"})
+    with pytest.raises(GovernanceError, match="id of MIMIC's range"):
+        scan(tmp_path)
+    (tmp_path / "notes.md").write_text("s50414267")
+    with pytest.raises(GovernanceError, match="notes.md"):
+        scan(tmp_path, ids_of={"train.parquet"})
