@@ -52,6 +52,16 @@ class SwinVed(ModelFamily):
         """See ModelFamily; views say nothing to SwinVED, and of a study's images it takes the first, as released."""
         return processor(images=images, truncate_images=True, augment=augment, seed=seed, **words)
 
+    def card_values(self, config: Any) -> dict[str, Any]:
+        """See ModelFamily."""
+        return {
+            "max_images": config.max_images,
+            "image_size": config.encoder.image_size,
+            "tokens_per_image": config.tokens_per_image,
+            "decoder_layers": config.decoder.num_hidden_layers,
+            "vocab_size": config.decoder.vocab_size,
+        }
+
     def new(self, settings: SwinVedSettings, texts: Iterable[str], scratch: Path | None) -> tuple[Any, Any]:
         """See ModelFamily; `texts` are read where there is no `settings.tokenizer`."""
         import swin_ved

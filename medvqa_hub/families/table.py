@@ -12,7 +12,8 @@ What else a model must offer is the same for all:
     model(**prompts, study_index, encoder_outputs or image inputs, labels, num_items_in_batch)    .logits, .loss
     model.generate(**prompts, study_index, encoder_outputs, …)           answers as token ids
 
-Below the table is what the folder of a saved model says without loading it: `open_checkpoint`, `governance_of`.
+Below the table is what the folder of a saved model says without loading it: `open_checkpoint`, and `governance_of` of
+`medvqa_core.folder_class`.
 """
 
 import contextlib
@@ -28,8 +29,11 @@ from typing import Any, ClassVar
 
 from medvqa_core.digests import digest_files
 from medvqa_core.errors import ConfigError, InputError, one_line
-from medvqa_core.governance import Governance, parse
-from medvqa_core.json_files import read_json, read_object, write_json
+from medvqa_core.folder_class import GOVERNANCE, governance_of, write_governance
+from medvqa_core.governance import Governance
+from medvqa_core.json_files import read_json, read_object
+
+__all__ = ["GOVERNANCE", "governance_of", "write_governance"]  # of folder_class; what trains and loads takes them here
 
 # Name -> module and class of the family. One more model is its file and a line here.
 FAMILIES = {
@@ -37,8 +41,7 @@ FAMILIES = {
     "blip2_multiview": "medvqa_hub.families.blip2_multiview:Blip2MultiView",
 }
 WORDS = ("input_ids", "attention_mask", "labels", "study_index", "rows", "number")  # of a batch; the rest are images
-GOVERNANCE, BEST_FOLDER = "governance.json", "best"  # in the folder of a model, and of a training run
-GOVERNANCE_FORMAT = 2  # of governance.json; the first named no format
+BEST_FOLDER = "best"  # in the folder of a training run
 ANOTHER = "choose another folder"  # the remedy for one that cannot be read
 # What the answers depend on; the rest of the folder (trainer state, logs, cards) may change without changing them.
 _FILES = (
@@ -108,6 +111,10 @@ class ModelFamily(ABC):
     def view_is_known(self, settings: Any) -> Callable[[str | None], bool] | None:
         """Tells whether the model can use an image of a view; None: all of them."""
         return None
+
+    def card_values(self, config: Any) -> dict[str, Any]:
+        """What the model's card template, `hub_cards/NAME.md.jinja`, asks of a configuration beside what all ask."""
+        return {}
 
     def open(
         self, settings: Any, init: Path | None, texts: Iterable[str], seed: int = 0, scratch: Path | None = None
@@ -247,30 +254,6 @@ def find_model_folder(path: Path) -> Path:
     )
 
 
-def write_governance(folder: Path, governance: Governance) -> None:
-    """Write the class beside what it is about."""
-    write_json(folder / GOVERNANCE, {"governance": str(governance), "format": GOVERNANCE_FORMAT}, indent=None)
-
-
-def governance_of(folder: Path) -> Governance:
-    """The class that a model folder carries; `credentialed` where it does not say, since nothing stricter exists.
-
-    Files without a format are older than the class `no-derivatives`: what they call `share-alike` learned from Open-i.
-
-    Raises:
-        GovernanceError: the class is unknown.
-        InputError: the file cannot be read.
-    """
-    path = folder / GOVERNANCE
-    if not path.exists():
-        return Governance.CREDENTIALED
-    found = read_object(path, ANOTHER)
-    governance = parse(str(found.get("governance")), str(path))
-    if governance is Governance.SHARE_ALIKE and "format" not in found:
-        return Governance.NO_DERIVATIVES
-    return governance
-
-
 def refuse_other_sizes(folder: Path, wrong: Sequence[str]) -> None:
     """Raise a ConfigError if there is anything `wrong` about the sizes of the folder's model."""
     if wrong:
@@ -323,7 +306,7 @@ def open_checkpoint(model: str) -> Checkpoint:
         InputError: there is none, it is of another kind, it has no safetensors weights, or its processor is missing.
     """
     folder = Path(model).expanduser()
-    folder = find_model_folder(folder) if folder.is_dir() else _fetch(model)
+    folder = find_model_folder(folder) if folder.is_dir() else fetch_model(model)
     kind = _model_type(folder)
     if kind not in FAMILIES:
         raise InputError(
@@ -344,14 +327,19 @@ def open_checkpoint(model: str) -> Checkpoint:
     return Checkpoint(str(model), folder, kind, fingerprint, governance_of(folder))
 
 
-def _fetch(model: str) -> Path:
+def fetch_model(model: str) -> Path:
+    """Folder with the files of a repository on the Hub: weights in safetensors, configuration, processor; no code.
+
+    Raises:
+        InputError: `model` is neither a folder nor a repository that can be read.
+    """
     if Path(model).is_absolute() or model.startswith(".") or model.count("/") != 1:
         raise InputError(f"model {model}: no such folder, and no repository name (owner/name) either")
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
     try:
-        return Path(snapshot_download(model, allow_patterns=[*_FILES, "*.json"]))
+        return Path(snapshot_download(model, allow_patterns=[*_FILES, "*.json", "*.jinja"]))
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
         raise InputError(f"model {model}: no such folder, and not to be had from the Hub ({one_line(error)})") from None
 

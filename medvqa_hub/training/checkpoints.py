@@ -37,6 +37,7 @@ from medvqa_core.governance import Governance
 from medvqa_core.json_files import read_object, write_manifest
 from medvqa_core.store import content_key
 from medvqa_hub.families.table import ANOTHER, BEST_FOLDER, write_governance
+from medvqa_hub.training.history import HISTORY
 
 CHECKPOINT, BEST = "training-checkpoint", "trained-model"  # kinds, in the manifests
 TRAINED = "trained.safetensors"  # in place of a whole model
@@ -176,8 +177,9 @@ def settle_best(out: Path, keep: bool) -> None:
 
 
 def fingerprint_of_model(folder: Path) -> str:
-    """32 hex digits that change with the folder's weights and configuration."""
-    names = sorted(path for path in folder.iterdir() if path.suffix in (".json", ".safetensors", ".yaml"))
+    """32 hex digits that change with the folder's weights and configuration; how long it took does not count."""
+    kinds = (".json", ".safetensors", ".yaml")
+    names = sorted(path for path in folder.iterdir() if path.suffix in kinds and path.name != HISTORY)
     return content_key(files=[(path.name, digest_file(path, "blake2b")) for path in names])
 
 

@@ -1,5 +1,6 @@
 """`medvqa-hub train …`. Heavy imports wait until a command runs."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -59,6 +60,42 @@ for family in FAMILIES:
 
 
 @app.command()
+def vlm(
+    model: Annotated[str, typer.Option(help="Any image-text model: a folder, a run's folder, or a Hub repository.")],
+    data: Data,
+    out: Out,
+    stage: Annotated[str | None, typer.Option(help="Recipe of a stage: sft (supervised) or grpo (by rewards).")] = None,
+    recipe: RecipeName = None,
+    turns: Annotated[
+        str | None, typer.Option(help="A conversation per question, or per study with all of its.")
+    ] = None,
+    image_root: ImageRoot = None,
+    model_class: Annotated[
+        str | None,
+        typer.Option(help="Governance class of the model where its folder does not say: open for public ones."),
+    ] = None,
+    set_: Set = None,
+    launch: Launch = None,
+    dry_run: DryRun = False,
+) -> None:
+    """Train any image-text model by TRL (extra `trl`): supervised or by rewards, whole or by an adapter."""
+    from medvqa_hub.training.vlm.recipe import STAGES, load_vlm_recipe
+
+    if (stage is None) == (recipe is None) or stage not in (None, *STAGES):
+        raise typer.BadParameter(f"pass one of --stage ({' or '.join(STAGES)}) and --recipe")
+    name = recipe or f"vlm-{stage}"
+    overrides = [*([f"data.turns={turns}"] if turns else []), *(set_ or ())]
+    resolved = load_vlm_recipe(name, overrides)
+    if launch is not None and not dry_run:
+        options = {"model": model, "data": data, "out": out, "image-root": image_root, "model-class": model_class}
+        _launch(launch, "vlm", name, options, overrides)
+        return
+    from medvqa_hub.training.vlm.run import train_vlm
+
+    train_vlm(resolved, model, data, out, image_root, model_class, dry_run, typer.echo)
+
+
+@app.command()
 def tokenizer(
     data: Data,
     out: Annotated[Path, typer.Option(help="Folder for the tokenizer.")],
@@ -92,17 +129,23 @@ def _train(
         command = recipe.model.kind.replace("_", "-")
         raise ConfigError(f"recipe {name!r} trains {recipe.model.kind!r}: run medvqa-hub train {command} …")
     if launch is not None and not dry_run:
-        from medvqa_hub.training.launching import hand_over
-
-        arguments = ["train", kind.replace("_", "-"), "--recipe", name, "--data", str(data), "--out", str(out)]
-        for option, value in (("--image-root", image_root), ("--init", init)):
-            arguments += [option, str(value)] if value is not None else []
-        for override in overrides or ():
-            arguments += ["--set", override]
-        code = hand_over(launch, arguments)
-        if code:
-            raise typer.Exit(code)
+        options = {"data": data, "out": out, "image-root": image_root, "init": init}
+        _launch(launch, kind.replace("_", "-"), name, options, overrides or ())
         return
     from medvqa_hub.training.run import train
 
     train(recipe, data, out, image_root, init, dry_run, typer.echo)
+
+
+def _launch(launch: str, command: str, recipe: str, options: dict[str, object], overrides: Sequence[str]) -> None:
+    """Run `train COMMAND` in several processes."""
+    from medvqa_hub.training.launching import hand_over
+
+    arguments = ["train", command, "--recipe", recipe]
+    for option, value in options.items():
+        arguments += [f"--{option}", str(value)] if value is not None else []
+    for override in overrides:
+        arguments += ["--set", override]
+    code = hand_over(launch, arguments)
+    if code:
+        raise typer.Exit(code)

@@ -154,9 +154,9 @@ SECTIONS = {
 }  # fmt: skip
 
 
-def shipped_recipes() -> list[str]:
+def shipped_recipes(folder: Path = FOLDER) -> list[str]:
     """Names of the recipes that come with the package."""
-    return sorted(path.stem for path in FOLDER.glob("*.yaml"))
+    return sorted(path.stem for path in folder.glob("*.yaml"))
 
 
 def load_recipe(name_or_path: str, overrides: Iterable[str] = ()) -> Recipe:
@@ -166,10 +166,16 @@ def load_recipe(name_or_path: str, overrides: Iterable[str] = ()) -> Recipe:
         InputError: no such recipe, or it is not YAML.
         ConfigError: an unknown key, a value out of range, or an override that is no `section.key=value`.
     """
-    path = FOLDER / f"{name_or_path}.yaml" if name_or_path in shipped_recipes() else Path(name_or_path)
+    return make_recipe(read_values(name_or_path, overrides))
+
+
+def read_values(name_or_path: str, overrides: Iterable[str] = (), folder: Path = FOLDER) -> dict[str, Any]:
+    """What a recipe says, with overrides: one of those in `folder` by name, or a YAML file. Raises as `load_recipe`."""
+    shipped = shipped_recipes(folder)
+    path = folder / f"{name_or_path}.yaml" if name_or_path in shipped else Path(name_or_path)
     if not path.is_file():
         raise InputError(
-            f"recipe {name_or_path!r} is neither a file nor a shipped recipe; shipped: {', '.join(shipped_recipes())}"
+            f"recipe {name_or_path!r} is neither a file nor a shipped recipe; shipped: {', '.join(shipped)}"
         )
     try:
         text = path.read_text(encoding="utf-8")
@@ -180,7 +186,7 @@ def load_recipe(name_or_path: str, overrides: Iterable[str] = ()) -> Recipe:
         raise InputError(f"{path}: expected sections such as model and training, found {type(values).__name__}")
     for override in overrides:
         _override(values, override)
-    return make_recipe(values)
+    return values
 
 
 def make_recipe(values: Mapping[str, Any]) -> Recipe:

@@ -8,10 +8,12 @@ reward once per batch with the sampled and the greedy answers together, so that 
 each answer that both have in common, once.
 
 Shipped: `bert_score` (F1, the paper's), `rouge_l`, `bleu_4` (of each sentence), `cider` (document frequencies of the
-training references, 0 to 10), `finding`, and weighted sums such as "bert_score:0.3+finding:0.7". BERTScore sees little
-difference between an answer and its negation; `finding` looks at nothing else: 1 where the answer says of the row's
-category what the reference says (positive, negative or uncertain, `finding_accuracy`), 0 where it does not, and 0.5
-where the reference says nothing of it: Heart's rows, whose label is about a word, and references that are undecided.
+training references, 0 to 10), `finding`, `finding_accuracy`, and weighted sums such as "bert_score:0.3+finding:0.7".
+BERTScore sees little difference between an answer and its negation; `finding` looks at nothing else: 1 where the answer
+says of the row's category what the reference says (positive, negative or uncertain), 0 where it does not, and 0.5 where
+the reference says nothing of it: Heart's rows, whose label is about a word, and references that are undecided.
+`finding_accuracy` asks the label in place of the reference: 1 where the answer says of the category what the row's
+label says, 0 where not; rows without a truth (labels other than positive and negative, Heart) cannot be scored.
 
 Policy, the same for all: a reference without a letter or digit cannot be scored (None); an empty completion is scored
 as the metric scores it, 0 or (BERTScore rescaled) below, since an empty answer is a bad one, not a missing one.
@@ -30,6 +32,7 @@ from medvqa_core.metrics.bleu import bleu_scores
 from medvqa_core.metrics.cider import DocumentFrequencies, cider_scores
 from medvqa_core.metrics.rouge import rouge_scores
 from medvqa_core.progress import track
+from medvqa_hub.evaluation.cxr.finding_accuracy import SCORED_LABELS
 from medvqa_hub.training.recipes import RewardSettings
 from mimic_cxr_vqa.labeling.answer_polarity import UNDECIDED, answer_polarity
 from mimic_cxr_vqa.schema import HEART
@@ -198,6 +201,24 @@ def _finding(context: _Context) -> Reward:
     return reward
 
 
+def _finding_accuracy(context: _Context) -> Reward:
+    def reward(completions: Sequence[str], answer: Sequence[str], **columns: Sequence) -> list[float | None]:
+        if not {"category", "label_value"} <= set(columns):
+            raise InputError(
+                "reward 'finding_accuracy' needs the rows' columns category and label_value; build the release again, "
+                "or leave the reward out"
+            )
+        rows = zip(completions, columns["category"], columns["label_value"], strict=True)
+        return [
+            float(answer_polarity(completion, category) == label)
+            if category != HEART and label in SCORED_LABELS
+            else None
+            for completion, category, label in rows
+        ]
+
+    return reward
+
+
 def _agreement(completion: str, reference: str, category: str) -> float:
     """1.0 where both say the same of `category`, 0.0 where not, 0.5 where the reference says nothing of it."""
     if category == HEART:
@@ -212,4 +233,5 @@ FACTORIES: dict[str, Callable[[_Context], Reward]] = {
     "bleu_4": _bleu_4,
     "cider": _cider,
     "finding": _finding,
+    "finding_accuracy": _finding_accuracy,
 }

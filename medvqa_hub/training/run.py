@@ -23,7 +23,7 @@ from medvqa_hub.families.table import (
     governance_of,
     write_governance,
 )
-from medvqa_hub.training import checkpoints
+from medvqa_hub.training import checkpoints, history
 from medvqa_hub.training.recipes import DataSettings, Recipe, batches_per_process, differences, steps_of
 
 Say = Callable[[str], None]
@@ -65,6 +65,7 @@ class Prepared:
     governance: Governance
     texts: Callable[[], Any]
     steps: int
+    stages: list[dict[str, Any]]  # of training, this one last (`history`)
 
     def describe(self) -> list[str]:
         """Lines about data and steps, for `--dry-run` and the start of a run."""
@@ -132,11 +133,11 @@ def train(
     processes = PartialState(cpu=uses_cpu())
     batches_per_process(recipe, processes.num_processes)
     if not processes.is_main_process:
-        say = _say_nothing
+        say = say_nothing
     record = _make_record(recipe, data, init)
     if not dry_run:
-        _refuse_another_run(out, record, init)
-        if _is_finished(out, say):
+        refuse_another_run(out, record, init)
+        if is_finished(out, say):
             return out
     with processes.main_process_first():  # the others find the rows in the cache
         prepared = _prepare(recipe, data, image_root, init)
@@ -146,17 +147,17 @@ def train(
         say(line)
     if dry_run:
         return out
-    with _opened_log(make_folder(out)) as log, without_worker_traceback():
+    with opened_log(make_folder(out)) as log, without_worker_traceback():
         if processes.is_main_process:
-            _refuse_another_run(out, record, init)  # nobody else writes here any more
-            _open_folder(out, recipe, record, prepared.governance)
+            refuse_another_run(out, record, init)  # nobody else writes here any more
+            open_folder(out, recipe, record, prepared.governance)
         processes.wait_for_everyone()
         _train_in(out, prepared, init, log, say)
     return out
 
 
 @contextmanager
-def _opened_log(folder: Path) -> Iterator[Any]:
+def opened_log(folder: Path) -> Iterator[Any]:
     """The log in `folder`, which locks it; None on processes other than the first."""
     from accelerate import PartialState
 
@@ -176,10 +177,10 @@ def _make_record(recipe: Recipe, data: Path, init: Path | None) -> dict[str, Any
     return {"recipe": recipe.to_dict(), "data": open_release(data).fingerprint, "init": started}
 
 
-def _refuse_another_run(out: Path, record: dict[str, Any], init: Path | None) -> None:
+def refuse_another_run(out: Path, record: dict[str, Any], init: Path | None) -> None:
     """Raise a ConfigError where `out` holds another run that has ended, or got as far as a checkpoint."""
     if init is not None and find_model_folder(init).resolve().is_relative_to(out.resolve()):
-        raise ConfigError(f"--init {init} lies in --out {out}, whose models are replaced: choose another --out")
+        raise ConfigError(f"the checkpoint {init} lies in --out {out}, whose models are replaced: choose another --out")
     began = (out / checkpoints.FINISHED).exists() or checkpoints.complete_checkpoints(out)
     if not began or not (out / checkpoints.RUN).exists():
         return
@@ -188,14 +189,14 @@ def _refuse_another_run(out: Path, record: dict[str, Any], init: Path | None) ->
     if before.get("data") != record["data"]:
         differing.append("the data's content")
     if before.get("init") != record["init"]:
-        differing.append("the checkpoint passed as --init")
+        differing.append("the checkpoint that it starts from")
     if differing:
         raise ConfigError(
             f"{out} was started differently: {'; '.join(differing)}. Go on with the same, or choose another folder"
         )
 
 
-def _is_finished(out: Path, say: Say) -> bool:
+def is_finished(out: Path, say: Say) -> bool:
     """Whether the run in `out` has ended."""
     if not (out / checkpoints.FINISHED).exists():
         return False
@@ -206,6 +207,7 @@ def _is_finished(out: Path, say: Say) -> bool:
 
 def _prepare(recipe: Recipe, data: Path, image_root: Path | None, init: Path | None) -> Prepared:
     from medvqa_hub.training.study_batches import StudyQuestions
+    from mimic_cxr_vqa.release import open_release
 
     rows = load_data(data, image_root, recipe.data)
     known, side = recipe.family.view_is_known(recipe.model), recipe.data.image_side
@@ -220,7 +222,12 @@ def _prepare(recipe: Recipe, data: Path, image_root: Path | None, init: Path | N
     governance = rows.governance
     if init is not None:
         governance = strictest([governance, governance_of(find_model_folder(init))])
-    return Prepared(recipe, questions, validation, governance, rows.texts, steps_of(recipe, len(questions)))
+    stages = history.describe_stage(
+        recipe, open_release(data), len(set(questions.studies.tolist())), int(questions.counts.sum()),
+        None if init is None else find_model_folder(init),
+    )  # fmt: skip
+    steps = steps_of(recipe, len(questions))
+    return Prepared(recipe, questions, validation, governance, rows.texts, steps, stages)
 
 
 def load_data(data: Path, image_root: Path | None, settings: DataSettings, images: bool = True) -> TrainingData:
@@ -265,7 +272,7 @@ def load_data(data: Path, image_root: Path | None, settings: DataSettings, image
     return TrainingData(train, validation, governance_of_dataset(train), release.fingerprint, release.folder)
 
 
-def _open_folder(out: Path, recipe: Recipe, record: dict[str, Any], governance: Governance) -> None:
+def open_folder(out: Path, recipe: Any, record: dict[str, Any], governance: Governance) -> None:
     """Make `out` this run's folder, or check that its class is not lowered."""
     make_folder(out, governance.private)
     if (out / GOVERNANCE).exists():
@@ -313,6 +320,10 @@ def _run_phase(
     model, processor = recipe.open_model(start, prepared.texts(), seed, scratch=out)
     trainer = _make_trainer(model, processor, prepared, out, log)
     trainer.optimizer_of = optimizer_of
+    trainer.stages = prepared.stages
+    before = last or optimizer_of
+    if before is not None:
+        trainer.seconds_before = history.seconds_so_far(before)
     if step < prepared.steps:
         trainer.train(resume_from_checkpoint=str(last) if last else None)
     elif not whole:
@@ -345,7 +356,7 @@ def _pass_over_hard_negatives(out: Path, prepared: Prepared, trainer: Any, say: 
         questions = questions.one_by_one()
     recipe = hard_negatives.second_pass_recipe(prepared.recipe, questions)
     second = dataclasses.replace(prepared, recipe=recipe, train=questions, steps=recipe.training.max_steps)
-    with _opened_log(folder) as log:
+    with opened_log(folder) as log:
         _run_phase(folder, second, last, log, say, optimizer_of=last)
     if trainer.args.should_save:
         checkpoints.take_better(folder, out, prepared.recipe.selection.metric != "loss", prepared.governance)
@@ -362,5 +373,5 @@ def _make_trainer(model: Any, processor: Any, prepared: Prepared, out: Path, log
     return SupervisedTrainer(*arguments)
 
 
-def _say_nothing(line: str) -> None:
+def say_nothing(line: str) -> None:
     pass

@@ -28,8 +28,10 @@ from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArgu
 from medvqa_core.errors import ConfigError, MedvqaError
 from medvqa_core.governance import Governance
 from medvqa_core.json_files import read_object
+from medvqa_core.llm.loading import keep_unpacked
 from medvqa_hub.families.table import ANOTHER, BEST_FOLDER, frozen_modules
-from medvqa_hub.training import checkpoints
+from medvqa_hub.publishing.model_card import write_folder_card
+from medvqa_hub.training import checkpoints, history
 from medvqa_hub.training.recipes import EPOCH, Recipe, batches_per_process, steps_of, steps_of_epoch
 from medvqa_hub.training.study_batches import (
     EveryNth,
@@ -117,6 +119,8 @@ class SupervisedTrainer(Trainer):
         self.add_callback(_Moments())
         self._base: str | None = None  # fingerprint of what is not trained
         self.optimizer_of: Path | None = None  # checkpoint whose optimizer and rates to start with
+        self.stages: list[dict[str, Any]] = []  # of training, this one last (`history`)
+        self.seconds_before, self._began = 0.0, time.monotonic()
         self._noted: dict[str, list[float]] = defaultdict(list)
         self._questions_seen, self._clock, self._last_line = 0, time.monotonic(), time.monotonic()
         self._waited, self._lines, self._warned = 0.0, 0, False
@@ -302,6 +306,28 @@ class SupervisedTrainer(Trainer):
             details = {"step": self.state.global_step, **details}
             self._write(self.out / BEST_FOLDER, checkpoints.BEST, details, None)
 
+    def push_to_hub(self, repo_id: str | None = None, *, token: str | None = None, **options: Any) -> Any:
+        """Push the best model, as `medvqa-hub push model` does: the same checks, order and card.
+
+        Args:
+            repo_id: OWNER/NAME; default: `hub_model_id` of the arguments.
+            token: of the Hub; default: this machine's.
+            options: of `publishing.model.ModelPush`.
+
+        Raises:
+            ConfigError: there is no name.
+            GovernanceError: the class of the model, or of what it was trained on, forbids it.
+        """
+        from huggingface_hub import HfApi
+
+        from medvqa_hub.publishing.model import ModelPush, push_model
+
+        name = repo_id or self.args.hub_model_id
+        if name is None:
+            raise ConfigError("push_to_hub: no repository; pass repo_id='OWNER/NAME'")
+        hub = options.pop("hub", None) or HfApi(token=token)
+        return push_model(ModelPush(self.out / BEST_FOLDER, name, **options), hub=hub)
+
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         """A checkpoint to go on from; it appears whole, and older ones go."""
         if not self.args.should_save:
@@ -324,6 +350,10 @@ class SupervisedTrainer(Trainer):
             else:
                 model.save_pretrained(folder, **as_they_are)
             self.processing_class.save_pretrained(folder)
+            seconds = self.seconds_before + time.monotonic() - self._began
+            history.write_stages(folder, self.stages, self.state.global_step, seconds, self.args.world_size)
+            if kind == checkpoints.BEST:
+                write_folder_card(folder, self.recipe.model.kind, self.governance)
             if state is not None:
                 checkpoints.save_state(self.optimizer.state_dict(), folder / "optimizer.pt")
                 checkpoints.save_state(self.lr_scheduler.state_dict(), folder / "scheduler.pt")
@@ -389,7 +419,12 @@ def uses_cpu() -> bool:
 
 def check_machine(recipe: Recipe) -> None:
     """Raise a ConfigError if the recipe wants what this machine has not."""
-    if recipe.training.precision == "bfloat16" and uses_cpu():
+    check_precision(recipe.training.precision)
+
+
+def check_precision(precision: str) -> None:
+    """Raise a ConfigError where a recipe's `training.precision` needs a GPU and there is none."""
+    if precision == "bfloat16" and uses_cpu():
         raise ConfigError(
             "training.precision is bfloat16, which needs a GPU, and none is found; use --set training.precision=float32"
         )
@@ -441,16 +476,6 @@ def make_arguments(recipe: Recipe, out: Path, studies: int, validates: bool) -> 
         disable_tqdm=True,
         log_level="error",
     )
-
-
-def keep_unpacked(model: Any) -> None:
-    """Keep bitsandbytes from packing 4-bit weights again when they are first used on a CPU.
-
-    It rounds their scales to bfloat16, and a checkpoint written after that has other weights than the model had.
-    """
-    for module in model.modules():
-        if hasattr(module, "support_avx512bf16_for_cpu"):
-            module.support_avx512bf16_for_cpu = False
 
 
 def as_questions(rows: Any, what: str, recipe: Recipe, one_by_one: bool = False) -> StudyQuestions:

@@ -12,6 +12,9 @@ from medvqa_core.errors import ConfigError, GovernanceError, InputError, OutputE
 from medvqa_core.governance import Governance
 from medvqa_hub.cli import run
 from medvqa_hub.families.table import governance_of, write_governance
+from medvqa_hub.publishing.licences import licence_of_model
+from medvqa_hub.publishing.model_card import write_model_card
+from medvqa_hub.publishing.model_folder import open_model_folder
 from medvqa_hub.training import checkpoints
 from medvqa_hub.training import run as run_module
 from medvqa_hub.training.checkpoints import TrainingLog, read_log
@@ -69,6 +72,13 @@ def test_three_stages_from_the_command_line(build, stage_1, tmp_path, capsys):
     assert (tmp_path / "3" / "finished.json").exists()
     assert run([*arguments, "--out", str(tmp_path / "3")]) == 0
     assert "finished already, after 2 steps" in capsys.readouterr().out
+
+
+def test_the_best_model_has_the_card_that_the_command_writes(stage_1):
+    model = open_model_folder(stage_1)
+    card = write_model_card(model, "OWNER/NAME", licence_of_model(model.governance, None))
+    assert (stage_1 / "best" / "README.md").read_text(encoding="utf-8") == card
+    assert "1: decoder" in card and "`recipe.yaml`" in card
 
 
 def test_the_best_model_loads_by_the_auto_classes_and_answers(stage_1):
@@ -172,7 +182,7 @@ def test_another_recipe_in_the_same_folder_lists_what_differs(build, whole):
     assert "training.scheduler was 'plateau', now 'constant'" in str(caught.value)
     other = whole.parent / "other"
     shutil.copytree(whole / "best", other)
-    with pytest.raises(ConfigError, match="the checkpoint passed as --init"):
+    with pytest.raises(ConfigError, match="the checkpoint that it starts from"):
         go(build, whole, PLATEAU, init=other)
 
 

@@ -1,0 +1,160 @@
+"""The model that is trained: any image-text model that transformers loads, whole or with an adapter, in 4 or 8 bits.
+
+Nothing but safetensors is read, and no code that comes with a model is run. A model whose folder says no governance
+class counts as credentialed, as everywhere here; `--model-class` says it for those that are public.
+"""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from medvqa_core.errors import ConfigError, InputError
+from medvqa_core.governance import Governance, parse, refuse_lowering
+from medvqa_core.json_files import read_object
+from medvqa_hub.families.table import (
+    ANOTHER,
+    GOVERNANCE,
+    as_config_error,
+    fetch_model,
+    find_model_folder,
+    governance_of,
+    refuse_missing_weights,
+)
+from medvqa_hub.training.checkpoints import fingerprint_of_model
+from medvqa_hub.training.vlm.recipe import BITS, LoraSettings, VlmRecipe
+
+ADAPTER = "adapter_config.json"
+# How transformers' image-text models call their image encoders.
+VISION = re.compile(r"(^|.*\.)(vision_tower|vision_model|vision_encoder|visual|image_encoder)(\..*|$)")
+
+
+@dataclass(frozen=True)
+class StartModel:
+    """What a run starts from.
+
+    Attributes:
+        name: what the user called it: a folder or a repository on the Hub.
+        folder: with its files.
+        base: where the weights are that an adapter in `folder` belongs to; None: `folder` holds a whole model.
+        governance: class of what the model has seen.
+    """
+
+    name: str
+    folder: Path
+    base: str | None
+    governance: Governance
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes with the weights and configuration."""
+        return fingerprint_of_model(self.folder)
+
+
+def find_start(model: str, stated: Governance | str | None = None) -> StartModel:
+    """Look at `model`: a folder, the output folder of a run, or a repository on the Hub.
+
+    Args:
+        stated: its class, where its folder does not say.
+
+    Raises:
+        InputError: there is none.
+        GovernanceError: `stated` is weaker than what the folder says.
+    """
+    path = Path(model).expanduser()
+    folder = find_model_folder(path) if path.is_dir() else fetch_model(model)
+    base = None
+    if (folder / ADAPTER).is_file():
+        base = read_object(folder / ADAPTER, ANOTHER).get("base_model_name_or_path")
+        if not base:
+            raise InputError(f"{folder / ADAPTER} names no base model; train the adapter again, or name a whole model")
+    return StartModel(model, folder, base, _class_of(folder, stated))
+
+
+def _class_of(folder: Path, stated: Governance | str | None) -> Governance:
+    wanted = None if stated is None else parse(stated, "--model-class")
+    in_config = None
+    if not (folder / GOVERNANCE).exists() and (folder / "config.json").is_file():
+        in_config = read_object(folder / "config.json", ANOTHER).get("governance")
+    if in_config is None and wanted is not None and not (folder / GOVERNANCE).exists():
+        return wanted
+    said = governance_of(folder) if in_config is None else parse(in_config, str(folder / "config.json"))
+    return said if wanted is None else refuse_lowering(said, wanted, f"the model in {folder}")
+
+
+def load_model(start: StartModel, recipe: VlmRecipe) -> tuple[Any, Any]:
+    """Model, ready to train, and processor. New adapters are drawn from `training.seed`.
+
+    Raises:
+        ConfigError: it cannot be loaded, is no image-text model, has no chat template, or the recipe does not fit it.
+    """
+    import torch
+    from transformers import AutoModelForImageTextToText, AutoProcessor, ProcessorMixin
+
+    options: dict[str, Any] = {"dtype": getattr(torch, recipe.training.precision)}
+    if recipe.lora is not None and recipe.lora.quantize is not None:
+        options["quantization_config"] = _quantization(recipe.lora.quantize, options["dtype"])
+    torch.manual_seed(recipe.training.seed)
+    with as_config_error():
+        processor = AutoProcessor.from_pretrained(start.folder, trust_remote_code=False)
+        if not isinstance(processor, ProcessorMixin):
+            raise ConfigError(
+                f"{start.name} has a {type(processor).__name__} and no image processor: it reads no images"
+            )
+        if processor.chat_template is None:
+            raise ConfigError(
+                f"{start.name} has no chat template: take a model that was tuned to answer (-Instruct, -it)"
+            )
+        model, info = AutoModelForImageTextToText.from_pretrained(
+            start.base or start.folder,
+            use_safetensors=True,
+            trust_remote_code=False,
+            output_loading_info=True,
+            **options,
+        )
+    refuse_missing_weights(start.base or start.folder, info["missing_keys"])
+    if recipe.lora is not None:
+        return _with_adapter(model, start, recipe.lora), processor
+    if start.base is not None:
+        raise ConfigError(
+            f"{start.folder} holds an adapter, and the recipe trains all weights: take a recipe with a section lora, "
+            "or merge the adapter into its base first (peft: merge_and_unload)"
+        )
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_(recipe.training.vision or not VISION.match(name))
+    return model, processor
+
+
+def _quantization(quantize: str, dtype: Any) -> Any:
+    from transformers import BitsAndBytesConfig
+
+    if BITS[quantize] == 8:
+        return BitsAndBytesConfig(load_in_8bit=True)
+    return BitsAndBytesConfig(
+        load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True, bnb_4bit_compute_dtype=dtype
+    )
+
+
+def _with_adapter(model: Any, start: StartModel, settings: LoraSettings) -> Any:
+    """`model` with a new adapter, or with that of `start`, to be trained on."""
+    from peft import LoraConfig, PeftModel, get_peft_model
+
+    wanted = {"r": settings.rank, "lora_alpha": settings.alpha, "lora_dropout": settings.dropout}
+    with as_config_error():
+        if start.base is not None:
+            found = read_object(start.folder / ADAPTER, ANOTHER)
+            wrong = [
+                f"{name} {found.get(name)}, not {value}" for name, value in wanted.items() if found.get(name) != value
+            ]
+            if wrong:
+                raise ConfigError(
+                    f"the adapter in {start.folder} has {'; '.join(wrong)}: set the section lora as it is"
+                )
+            return PeftModel.from_pretrained(model, start.folder, is_trainable=True, use_safetensors=True)
+        adapter = LoraConfig(
+            **wanted,
+            target_modules=settings.targets,
+            exclude_modules=None if settings.vision else VISION.pattern,
+            task_type="CAUSAL_LM",
+        )
+        return get_peft_model(model, adapter)

@@ -1,0 +1,109 @@
+"""The rows that an image-text model is trained on: chosen from the configuration `chat`, with films of a moderate size.
+
+TRL's trainers read the configuration as it is. What is done here is to leave rows out, and to decode a film of 2544 x
+3056 pixels at about `data.image_side`: models that take any size would make thousands of tokens of it.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from medvqa_core.dataset_class import governance_of_dataset
+from medvqa_core.errors import InputError
+from medvqa_core.governance import Governance
+from medvqa_hub.training.vlm.recipe import VlmData
+from mimic_cxr_vqa.images import read_film
+from mimic_cxr_vqa.labeling.answer_polarity import contradicts
+
+
+@dataclass(frozen=True)
+class VlmRows:
+    """Attributes:
+    train, validation: rows of the configuration `chat`; the second may be None.
+    left_out: reason -> rows of the training split that are not trained on.
+    """
+
+    train: Any
+    validation: Any | None
+    governance: Governance
+    left_out: dict[str, int]
+
+
+def load_rows(data: Path, image_root: Path | None, settings: VlmData) -> VlmRows:
+    """The splits that `settings` names.
+
+    Raises:
+        InputError: no release, no such split, a missing image, no image root, or no row is left.
+    """
+    from datasets import load_dataset
+    from datasets.utils.logging import disable_progress_bar
+
+    import mimic_cxr_vqa  # noqa: F401 - registers the builder
+
+    disable_progress_bar()
+    options = {"image_root": str(image_root)} if image_root else {}
+    splits = load_dataset(
+        "mimic_cxr_vqa",
+        "chat",
+        data_dir=str(data),
+        missing_images=settings.missing_images,
+        turns=settings.turns,
+        **options,
+    )
+
+    def choose(name: str, studies: int | None) -> tuple[Any, dict[str, int]]:
+        name = "validation" if name == "validate" else name
+        if name not in splits:
+            raise InputError(f"{data} has no split {name!r}; it has {', '.join(splits)}")
+        rows, left_out = _choose_rows(splits[name], settings, studies)
+        if not len(rows):
+            raise InputError(f"{data}, split {name}: no row is left of {len(splits[name]):,}; left out: {left_out}")
+        return with_films(rows, settings.image_side), left_out
+
+    train, left_out = choose(settings.train_split, settings.train_studies)
+    validation = None
+    if settings.validation_split is not None:
+        validation, _ = choose(settings.validation_split, settings.validation_studies)
+    return VlmRows(train, validation, governance_of_dataset(train), left_out)
+
+
+def _choose_rows(rows: Any, settings: VlmData, studies: int | None) -> tuple[Any, dict[str, int]]:
+    """The rows that are wanted, and how many are left out by reason. Rows of whole studies are left as they are."""
+    left_out: dict[str, int] = {}
+    kept = np.ones(len(rows), bool)
+
+    def keep(reason: str, wanted: np.ndarray) -> None:
+        left_out[reason] = int((kept & ~wanted).sum())
+        np.logical_and(kept, wanted, out=kept)
+
+    ids = np.array(rows.with_format("numpy")["study_id"][:])
+    if studies is not None:
+        first = dict.fromkeys(ids.tolist())
+        keep("other studies", np.isin(ids, list(first)[:studies]))
+    for column, chosen in (("category", settings.categories), ("label_value", settings.label_values)):
+        if chosen is not None:
+            _refuse_whole_studies(settings, f"data.{column}")
+            keep(f"other {column.replace('_', ' ')}", np.isin(np.array(rows[column][:]), chosen))
+    if settings.label_conflicts == "leave_out":
+        _refuse_whole_studies(settings, "data.label_conflicts")
+        said = zip(rows["ground_truth"], rows["category"], rows["label_value"], strict=True)
+        keep("label conflicts", np.array([not contradicts(*answer) for answer in said], bool))
+    return rows.select(np.flatnonzero(kept)), left_out
+
+
+def _refuse_whole_studies(settings: VlmData, what: str) -> None:
+    if settings.turns == "study":
+        raise InputError(f"{what} chooses questions, and data.turns is 'study', which takes all of a study's")
+
+
+def with_films(rows: Any, side: int | None) -> Any:
+    """`rows` whose images are read as grey films, their shorter side at most `side` pixels (None: their own)."""
+    from datasets import Image, List
+
+    def read(batch: dict[str, list]) -> dict[str, list]:
+        films = [[read_film(image["bytes"] or Path(image["path"]), side) for image in row] for row in batch["images"]]
+        return batch | {"images": films}
+
+    return rows.cast_column("images", List(Image(decode=False))).with_transform(read)
