@@ -1,0 +1,104 @@
+"""Rating a review sample in the page: blinded items in the rater's own order, each rating on disk before it counts.
+
+What a rater gets is what `items.json` holds, and how far they are; neither key nor other raters' ratings. The ratings
+lie where `cxr review import` takes them from.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from medvqa_core.errors import InputError
+from medvqa_core.governance import Governance
+from mimic_cxr_vqa.validation.dimensions import DIMENSIONS
+from mimic_cxr_vqa.validation.review import Review
+
+LONGEST_COMMENT = 4000  # characters
+
+
+class ReviewView:
+    """A sample as its raters see it.
+
+    Args:
+        rater: the only one who rates here; None: each of the sample's may.
+
+    Raises:
+        InputError: the sample has no such rater.
+    """
+
+    def __init__(self, review: Review, rater: str | None = None) -> None:
+        if rater is not None and rater not in review.raters:
+            raise InputError(f"{review.folder}: no rater {rater!r}; it has {', '.join(review.raters)}")
+        self._review = review
+        self._raters = review.raters if rater is None else (rater,)
+
+    @property
+    def governance(self) -> Governance:
+        return self._review.governance
+
+    def describe(self) -> dict[str, Any]:
+        """Raters, and what is rated how."""
+        return {
+            "folder": self._review.folder.name,
+            "items": len(self._review.items),
+            "raters": list(self._raters),
+            "dimensions": [
+                {
+                    "name": dimension.name,
+                    "title": dimension.title,
+                    "asks": dimension.asks,
+                    "categories": [{"name": name, "means": means} for name, means in dimension.meanings.items()],
+                }
+                for dimension in DIMENSIONS.values()
+            ],
+        }
+
+    def item(self, rater: str, number: int | None = None) -> dict[str, Any]:
+        """The item of a number (from 1) in the rater's order; without one, the first that is not rated in full.
+
+        Raises:
+            InputError: an unknown rater or number.
+        """
+        order, ratings = self._order(rater), self._review.ratings(rater)
+        done = [len(ratings.get(item, {})) == len(DIMENSIONS) for item in order]
+        if number is None:
+            number = done.index(False) + 1 if False in done else len(order)
+        if not 1 <= number <= len(order):
+            raise InputError(f"item {number}: the sample has 1 to {len(order)}")
+        item = self._review.item(order[number - 1])
+        return {
+            "number": number,
+            "item": item.item,
+            "done": done,
+            **{name: getattr(item, name) for name in ("indication", "findings", "question", "answer")},
+            "images": len(item.images),
+            "ratings": ratings.get(item.item, {}),
+            "comment": self._review.comments(rater).get(item.item, ""),
+        }
+
+    def save(self, rater: str, item: str, ratings: Mapping[str, str], comment: str | None) -> dict[str, Any]:
+        """Keep what a rater says of an item; returns what is kept of it, and whether that is all.
+
+        Raises:
+            InputError: an unknown rater, item, dimension or category, or too long a comment.
+            OutputError: it cannot be written.
+        """
+        self._order(rater)
+        if comment is not None and len(comment) > LONGEST_COMMENT:
+            raise InputError(f"the comment has {len(comment):,} characters; at most {LONGEST_COMMENT:,} are kept")
+        self._review.save_rating(rater, item, ratings, comment)
+        kept = self._review.ratings(rater)[item]
+        return {"ratings": kept, "is_done": len(kept) == len(DIMENSIONS)}
+
+    def image(self, rater: str, item: str, number: int) -> Path:
+        """An item's image file. Raises InputError where there is none."""
+        self._order(rater)
+        paths = self._review.image_paths(item)
+        if not 0 <= number < len(paths):
+            raise InputError(f"{item} has {len(paths)} images, none of number {number}")
+        return paths[number]
+
+    def _order(self, rater: str) -> tuple[str, ...]:
+        if rater not in self._raters:
+            raise InputError(f"rater {rater!r} does not rate here; {', '.join(self._raters)} may")
+        return self._review.order(rater)

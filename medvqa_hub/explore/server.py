@@ -1,0 +1,177 @@
+"""The explorer's server: gradio's, with our page in place of its own, bound to this machine.
+
+    GET  /                    the page; its query is its state
+    GET  /static/NAME         scripts and style, of this package
+    GET  /api/about           what was opened, and its class
+    GET  /api/studies, /api/study, /image               (studies.py)
+    GET  /api/reports, /api/report, /page_image; POST /api/save_report               (reports.py)
+    GET  /api/review_item, /review_image; POST /api/save_rating                      (reviewing.py)
+    POST /gradio_api/call/ask, GET /gradio_api/call/ask/EVENT: gradio's queue         (asking.py)
+
+gradio brings the server, the queue that engines are asked through, and the Hub's Spaces. The page is plain HTML and
+scripts: gradio's own page asks for 34 files before it shows a word, and has neither windowed images nor rows that are
+read when they are scrolled to (benchmarks/explore.py measures both).
+"""
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from medvqa_core.errors import InputError, MedvqaError, one_line
+from medvqa_hub.explore.asking import Asker, Question
+from medvqa_hub.explore.guarding import Guard
+from medvqa_hub.explore.opening import Opened
+from medvqa_hub.explore.pictures import Picture, read_picture
+from medvqa_hub.explore.reports import LARGEST_SIDE, ReportView
+from medvqa_hub.explore.reviewing import ReviewView
+from medvqa_hub.explore.row_filters import RowFilter
+from medvqa_hub.explore.studies import StudyView
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+STATIC = Path(__file__).parent / "static"
+MEDIA_TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+QUIET = {"GRADIO_ANALYTICS_ENABLED": "False", "HF_HUB_DISABLE_TELEMETRY": "1", "DO_NOT_TRACK": "1"}
+
+
+def make_server(opened: Opened, key: str | None = None, hosts: tuple[str, ...] = ()) -> "FastAPI":
+    """The server of a page, not started yet.
+
+    Args:
+        key: what a browser has to know (`guarding.Guard`).
+        hosts: names that it is called by besides this machine's.
+    """
+    os.environ.update(QUIET)  # before gradio is imported: it reads them then
+    from fastapi import Request
+    from fastapi.responses import JSONResponse, Response
+    from gradio import Server
+
+    class GuardedServer(Server):
+        def build_middleware_stack(self):
+            return Guard(super().build_middleware_stack(), key, hosts)  # outside of all that gradio adds
+
+    server = GuardedServer(title="medvqa-hub", openapi_url=None, docs_url=None, redoc_url=None)
+
+    @server.exception_handler(MedvqaError)
+    def explain(_: Request, error: MedvqaError) -> JSONResponse:
+        return JSONResponse({"error": one_line(error)}, 400)
+
+    @server.get("/")
+    def page() -> Response:
+        return Response((STATIC / "page.html").read_bytes(), media_type="text/html")
+
+    @server.get("/static/{name}")
+    def static(name: str) -> Response:
+        file = next((file for file in STATIC.iterdir() if file.name == name and file.suffix in MEDIA_TYPES), None)
+        return Response(file.read_bytes(), media_type=MEDIA_TYPES[file.suffix]) if file else Response(status_code=404)
+
+    @server.get("/api/about")
+    def about() -> dict[str, Any]:
+        return opened.about()
+
+    if opened.studies is not None:
+        _serve_studies(server, opened.studies)
+    if opened.reports is not None:
+        _serve_reports(server, opened.reports)
+    if opened.review is not None:
+        _serve_review(server, opened.review)
+    if opened.ask is not None:
+        _serve_ask(server, opened.ask)
+    return server
+
+
+def _serve_studies(server: "FastAPI", view: StudyView) -> None:
+    from fastapi import Depends
+    from fastapi.responses import Response
+
+    def filter_of(
+        split: str = "",
+        category: str = "",
+        label: str = "",
+        flag: str = "",
+        q: str = "",
+        difference: str = "",
+        verdict: str = "",
+    ) -> RowFilter:
+        names = (name or None for name in (split, category, label, flag))
+        return RowFilter(*names, text=q.strip(), difference=difference or None, verdict=verdict or None)
+
+    @server.get("/api/studies")
+    def studies(at: int = 0, wanted: RowFilter = Depends(filter_of)) -> dict[str, Any]:  # noqa: B008 - FastAPI's way
+        return view.page(wanted, at)
+
+    @server.get("/api/study")
+    def study(study: int, wanted: RowFilter = Depends(filter_of)) -> dict[str, Any]:  # noqa: B008
+        return view.study(study, wanted)
+
+    @server.get("/image")
+    def image(study: int, number: int = 0, side: int | None = None) -> Response:
+        return _send(read_picture(view.images.file(view.image_path(study, number)), check_side(side)))
+
+
+def _serve_reports(server: "FastAPI", view: ReportView) -> None:
+    from fastapi import Body
+    from fastapi.responses import Response
+
+    @server.get("/api/reports")
+    def reports(text: str = "", status: str = "", at: int = 0) -> dict[str, Any]:
+        return view.page(text, status, at)
+
+    @server.get("/api/report")
+    def report(path: str) -> dict[str, Any]:
+        return view.report(path)
+
+    @server.post("/api/save_report")
+    def save_report(path: str = Body(), annotation: dict[str, Any] = Body()) -> dict[str, Any]:  # noqa: B008
+        return view.save(path, annotation)
+
+    @server.get("/page_image")
+    def page_image(path: str, side: int | None = None) -> Response:
+        return _send(view.picture(path, check_side(side) or LARGEST_SIDE))
+
+
+def _serve_review(server: "FastAPI", view: ReviewView) -> None:
+    from fastapi import Body
+    from fastapi.responses import Response
+
+    @server.get("/api/review_item")
+    def review_item(rater: str, number: int | None = None) -> dict[str, Any]:
+        return view.item(rater, number)
+
+    @server.post("/api/save_rating")
+    def save_rating(
+        rater: str = Body(),
+        item: str = Body(),
+        ratings: dict[str, str] = Body(),  # noqa: B008
+        comment: str | None = Body(None),
+    ) -> dict[str, Any]:
+        return view.save(rater, item, ratings, comment)
+
+    @server.get("/review_image")
+    def review_image(rater: str, item: str, number: int, side: int | None = None) -> Response:
+        return _send(read_picture(view.image(rater, item, number), check_side(side)))
+
+
+def _serve_ask(server: Any, asker: Asker) -> None:
+    @server.api(name="ask", concurrency_limit=1, api_visibility="undocumented")
+    async def ask(question: str) -> str:
+        try:
+            asked = Question(**json.loads(question))
+        except (ValueError, TypeError):
+            return json.dumps({"answer": None, "error": "no question of this page"})
+        return json.dumps(await asker.ask(asked))
+
+
+def check_side(side: int | None) -> int | None:
+    """`side` of a shrunk image. Raises InputError where it is out of range."""
+    if side is not None and not 16 <= side <= 2048:
+        raise InputError(f"side={side}: allowed are 16 to 2048 pixels")
+    return side
+
+
+def _send(picture: Picture) -> Any:
+    from fastapi.responses import Response
+
+    return Response(picture.data, media_type=picture.media_type)

@@ -1,0 +1,108 @@
+"""Verdicts of judges on a release's answers (`cxr judge`), found by the content of what was judged.
+
+A verdict counts for the very texts that it was given on: an answer that was written again has none until it is judged
+again. What a judge failed at is a failure here too.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from medvqa_core.governance import Governance
+from medvqa_hub.explore.runs import class_of_store
+from mimic_cxr_vqa.generation.answer_keys import answered_from
+from mimic_cxr_vqa.generation.engines import AS_CONTEXT, IMPRESSION, AnswerRequest
+from mimic_cxr_vqa.release import Release
+from mimic_cxr_vqa.validation.dimensions import BEST, DIMENSIONS, Verdict
+from mimic_cxr_vqa.validation.judging import VERDICTS, JudgeRequest, open_verdicts, read_verdict, request_key
+from mimic_cxr_vqa.validation.pairs import Pair
+from mimic_cxr_vqa.workspace import Workspace
+
+FAULTED, FAULTLESS, FAILED = "faulted", "faultless", "failed"
+# what rows can be looked for: name -> words
+CHOICES = {
+    FAULTED: "a judge faults it",
+    FAULTLESS: "judged best in all four",
+    **{f"{d.name}:{c}": f"{d.title}: {c}" for d in DIMENSIONS.values() for c in d.categories if c != d.best},
+    FAILED: "no verdict came",
+}
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What a judge says of an answer: a verdict, or why there is none."""
+
+    judge: str
+    verdict: Verdict | None
+    error: str | None
+
+    def to_json(self) -> dict[str, Any]:
+        faults = [] if self.verdict is None else [DIMENSIONS[n].title + ": " + c for n, c in _faults(self.verdict)]
+        return {"judge": self.judge, "faults": faults, "error": self.error}
+
+
+class JudgeView:
+    """One judge's verdicts on a release's rows, all in memory.
+
+    Raises:
+        InputError: the file of verdicts is damaged.
+    """
+
+    def __init__(self, file: Path, release: Release) -> None:
+        self.name = file.parent.name
+        self.governance: Governance = class_of_store(file)
+        self._store = open_verdicts(file, self.governance)
+        self._found = {found.key: found for found in self._store.predictions()}
+        self._ids = {found.id for found in self._found.values()}
+        self._impression = release.manifest.get("answers", {}).get(IMPRESSION)
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def has(self, qa_id: str) -> bool:
+        """Whether an answer to the question was judged at some time."""
+        return qa_id in self._ids
+
+    def find(self, row: dict[str, Any], category: str, study: dict[str, Any]) -> Judged | None:
+        """What the judge says of a row's answer; None where it has not judged it as it is now.
+
+        Args:
+            row: with qa_id, question, answer. study: of STUDY_SCHEMA.
+        """
+        if row["qa_id"] not in self._ids:
+            return None
+        findings, impression = answered_from(study["findings"] or "", study["impression"], self._impression)
+        known = impression if self._impression == AS_CONTEXT else None
+        request = AnswerRequest(
+            row["qa_id"],
+            study["study_id"],
+            category,
+            row["question"],
+            study["indication"],
+            findings,
+            impression=known,
+        )
+        found = self._found.get(request_key(self._store, JudgeRequest(Pair(request, row["answer"], "", ()))))
+        return Judged(self.name, read_verdict(self._store, found), found.error) if found is not None else None
+
+
+def judges_of(release: Release) -> tuple[JudgeView, ...]:
+    """The judges of the build that a release lies in."""
+    folder = Workspace(release.folder.parent).judge
+    return tuple(JudgeView(file, release) for file in sorted(folder.glob(f"*/{VERDICTS}")))
+
+
+def is_such(choice: str, judged: list[Judged]) -> bool:
+    """Whether one of the judges says of an answer what `choice` (of CHOICES) looks for."""
+    if choice == FAILED:
+        return any(one.verdict is None for one in judged)
+    verdicts = [one.verdict for one in judged if one.verdict is not None]
+    if choice == FAULTLESS:
+        return bool(verdicts) and all(not _faults(verdict) for verdict in verdicts)
+    if choice == FAULTED:
+        return any(_faults(verdict) for verdict in verdicts)
+    return any(choice in (f"{name}:{category}" for name, category in verdict.items()) for verdict in verdicts)
+
+
+def _faults(verdict: Verdict) -> list[tuple[str, str]]:
+    return [(name, category) for name, category in verdict.items() if category != BEST[name]]

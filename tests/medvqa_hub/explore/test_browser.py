@@ -1,0 +1,207 @@
+"""The page in a real browser: open, filter, page, link, correct, rate, ask, reload; and what it asks for is counted."""
+
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+pytest.importorskip("gradio")
+
+from builds import build_release
+from explorer_page import Watched, chromium, serve
+
+from medvqa_hub.cli import run
+from medvqa_hub.explore.opening import Asked, open_folders
+from mimic_cxr_vqa.validation.dimensions import DIMENSIONS
+from mimic_cxr_vqa.validation.review import open_review
+from rjua_meddqa import SAMPLE_DIR as REPORTS
+from rjua_meddqa.released import read_annotations
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def browser(address):  # started last: playwright has an event loop in this thread, and a build wants its own
+    with chromium() as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A folder with a build, a review of it, and corrections to come."""
+    place = tmp_path_factory.mktemp("explorer")
+    build = build_release(place, studies=30)
+    options = ["--items", "3", "--raters", "2", "--image-root", str(build.tree)]
+    assert run(["cxr", "review", "export", "--out", str(build.workspace.root), *options]) == 0
+    return place
+
+
+@pytest.fixture(scope="module")
+def address(place):
+    asked = Asked(image_root=place / "tree", corrections=place / "corrected")
+    with serve(open_folders([place / "cxr", place / "cxr" / "review", REPORTS], asked), "the-key") as started:
+        yield started
+
+
+@pytest.fixture
+def watched(browser, address):
+    opened = Watched(browser, address)
+    yield opened
+    opened.context.close()
+    assert not opened.problems
+    ours = urlsplit(address).netloc
+    foreign = [
+        url for url in opened.requests if not url.startswith(("data:", "blob:")) and urlsplit(url).netloc != ours
+    ]
+    assert opened.requests and foreign == []
+
+
+def studies_of(page):
+    return page.eval_on_selector_all(".studies li", "items => items.map((item) => item.dataset.study)")
+
+
+def test_a_release_is_looked_at(watched):
+    page = watched.page
+    page.wait_for_selector(".question")
+    assert page.inner_text(".class") == "open"
+    assert "the-key" not in page.url
+    first = studies_of(page)
+    assert len(first) == 20
+    page.click("text=Next →")
+    watched.wait(lambda: studies_of(page)[0] != first[0])
+    assert not set(first) & set(studies_of(page))
+    page.go_back()
+    watched.wait(lambda: studies_of(page) == first)
+
+    page.select_option("select[aria-label=Category]", "Edema")
+    page.select_option("select[aria-label=Label]", "positive")
+    watched.wait(lambda: len(studies_of(page)) < 20)
+    wanted = ".category:not(.dim) .chip"
+    watched.wait(lambda: page.locator(wanted).all_inner_texts() == ["positive"])
+    assert page.inner_text(".category:not(.dim) h2").startswith("Edema")
+    page.fill("input[type=search]", "zebra stripes")
+    page.press("input[type=search]", "Enter")
+    page.wait_for_selector("text=No study has a question like that.")
+    page.click("text=Clear filters")
+    watched.wait(lambda: len(studies_of(page)) == 20)
+
+
+def test_keys_window_and_links_bring_back_the_state(watched, browser, address):
+    page = watched.page
+    page.wait_for_selector(".stage:not(.loading) img")
+    for key in ("j", "j", "]", "+", "i"):
+        page.keyboard.press(key)
+        page.wait_for_timeout(60)
+    watched.wait(lambda: "invert" in watched.state)
+    state = parse_qs(watched.state.lstrip("?"))
+    assert state["zoom"] == ["1.4"] and state["invert"] == ["1"] and "study" in state
+    style = page.get_attribute(".stage img", "style")
+    assert "scale(1.4)" in style and "url(" in style
+    page.reload()
+    page.wait_for_selector(".stage:not(.loading) img")
+    assert page.get_attribute(".stage img", "style") == style
+    assert page.inner_text("h1") == f"Study {state['study'][0]}"
+    page.keyboard.press("0")
+    watched.wait(lambda: "zoom" not in watched.state)
+
+    other = Watched(browser, address)  # the link in another browser, by its key
+    other.open(watched.state.lstrip("?"))
+    other.page.wait_for_selector("h1")
+    assert other.page.inner_text("h1") == f"Study {state['study'][0]}"
+    other.context.close()
+
+
+def test_without_the_key_the_page_says_what_to_do(browser, address):
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(address.split("?")[0])
+    assert "has the key" in page.inner_text("body")
+    context.close()
+
+
+def test_boxes_and_text_point_at_each_other_and_a_correction_is_saved(watched, place):
+    page = watched.page
+    watched.open("view=reports&report=report0005.jpg")
+    page.wait_for_selector(".boxes polygon")
+    piece = page.locator(".piece", has_text="38岁")
+    piece.hover()
+    assert page.locator(".boxes polygon.on").count() == 1
+    page.mouse.move(0, 0)
+    page.locator(".boxes polygon").nth(3).hover()
+    assert page.locator(".piece.on").count() == 1
+    first = page.locator(".rows tbody tr").first
+    first.locator("textarea").nth(1).fill("99.9")
+    page.keyboard.press("Control+Enter")
+    page.wait_for_selector(".findings >> text=99.9")  # what the check says of it
+    (row,) = read_annotations(place / "corrected" / "annotations.csv")
+    assert row.img_path == "report0005.jpg" and row.table[0].result == "99.9"
+    page.reload()
+    page.wait_for_selector(".rows tbody tr")
+    assert page.locator(".rows tbody tr").first.locator("textarea").nth(1).input_value() == "99.9"
+    assert page.locator("[data-report='report0005.jpg'] .state").inner_text() == "saved"
+
+
+def test_a_rater_rates_with_the_keys_and_goes_on_after_a_reload(watched, place):
+    page = watched.page
+    review = open_review(place / "cxr" / "review")
+    watched.open("view=review")
+    page.click("button:has-text('rater-2')")
+    page.wait_for_selector("fieldset.active")
+    item = review.order("rater-2")[0]
+    for number, dimension in enumerate(DIMENSIONS.values(), start=1):
+        page.keyboard.press("2")
+        watched.wait(lambda number=number: len(review.ratings("rater-2").get(item, {})) == number)
+        assert review.ratings("rater-2")[item][dimension.name] == dimension.categories[1]
+    watched.wait(lambda: "1 of 3" in page.inner_text(".progress"))
+    page.keyboard.press("Enter")
+    page.wait_for_selector("h1:has-text('Item 2 of 3')")
+    page.keyboard.press("1")
+    watched.wait(lambda: len(review.ratings("rater-2")) == 2)
+    watched.open("view=review&rater=rater-2")
+    page.wait_for_selector("h1:has-text('Item 2 of 3')")
+    assert page.locator("fieldset input:checked").count() == 1
+
+
+def test_an_engine_is_asked_through_the_queue(watched):
+    page = watched.page
+    page.wait_for_selector(".question")
+    page.keyboard.press("a")
+    page.wait_for_selector(".suggested button")
+    page.locator(".suggested button").first.click()
+    page.wait_for_selector(".talk .quiet-text:has-text(' s')")
+    said = page.locator(".talk .answer").all_inner_texts()
+    assert len(said) == 2 and said[0] == said[1].removeprefix("reference").strip()  # the same rules made the release
+    watched.open("view=ask&of=report&report=report0005.jpg")
+    page.fill("textarea", "该报告中年龄是什么？")
+    page.keyboard.press("Control+Enter")
+    page.wait_for_selector(".talk .answer:has-text('38岁')")
+    assert "of=report" in watched.state
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 900, 1440])
+def test_every_part_fits_and_can_be_read(browser, address, theme, width):
+    shown = Watched(browser, address, viewport={"width": width, "height": 860}, color_scheme=theme)
+    for view, ready in (("studies", ".question"), ("reports", ".piece"), ("review", ".choose"), ("ask", ".suggested")):
+        shown.open(f"view={view}")
+        shown.page.wait_for_selector(ready)
+        assert shown.page.evaluate("document.documentElement.scrollWidth") <= width, view
+        assert shown.page.evaluate(CONTRAST) == [], view
+    assert not shown.problems
+    shown.context.close()
+
+
+# Texts whose contrast with what lies behind them is below 4.5 to 1 (WCAG 2, AA); but what is disabled or dimmed.
+CONTRAST = """() => {
+  const light = (c) => { const [r, g, b] = c.map((v) => (v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4); return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+  const rgba = (text) => { const v = text.match(/[\\d.]+/g).map(Number); return [v.slice(0, 3), v[3] ?? 1]; };
+  const behind = (e) => { for (; e; e = e.parentElement) { const [c, a] = rgba(getComputedStyle(e).backgroundColor); if (a === 1) return c; } return [255, 255, 255]; };
+  const found = [];
+  for (const e of document.querySelectorAll("body *")) {
+    const own = [...e.childNodes].some((n) => n.nodeType === 3 && n.data.trim());
+    if (!own || !e.offsetParent || e.closest(":disabled, .dim, .stage, [aria-busy=true], noscript, option")) continue;
+    const [a, b] = [light(rgba(getComputedStyle(e).color)[0]), light(behind(e))];
+    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    if (ratio < 4.5) found.push([e.className, e.textContent.slice(0, 30), ratio.toFixed(2)]);
+  }
+  return found;
+}"""  # noqa: E501 - a script

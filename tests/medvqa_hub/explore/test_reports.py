@@ -1,0 +1,123 @@
+"""Report pages and corrections: what is saved is what the other commands read, and what was not changed stays."""
+
+import json
+
+import pytest
+
+from medvqa_core.errors import InputError
+from medvqa_hub.cli import run
+from medvqa_hub.explore.opening import Asked, open_folders
+from rjua_meddqa import SAMPLE_DIR
+from rjua_meddqa.annotation.drafts import REASONS
+from rjua_meddqa.released import read_annotations
+from rjua_meddqa.restoration.pages import PAGES, to_json
+
+REPORT = "report0005.jpg"
+
+
+@pytest.fixture
+def opened(tmp_path):
+    return open_folders([SAMPLE_DIR], Asked(corrections=tmp_path / "corrected")).reports
+
+
+def test_boxes_and_text_belong_together(opened):
+    for line in opened.page()["reports"]:
+        page = opened.report(line["path"])["page"]
+        linked = [box for pieces in page["lines"] for _, box in pieces if box is not None]
+        assert sorted(linked) == list(range(len(page["boxes"])))  # every box once
+        for pieces in page["lines"]:
+            for text, box in pieces:
+                assert text.strip() == "" if box is None else text == page["boxes"][box]["text"]
+
+
+def test_a_correction_is_what_check_and_load_read(opened, tmp_path, capsys):
+    before = opened.report(REPORT)
+    given = dict(before["annotation"])
+    given["table"] = [list(row) for row in given["table"]]
+    given["table"][0][1] = "99.9"
+    given["table"][0][3] = "否(偏高)"
+    after = opened.save(REPORT, given)
+    assert after["status"] == "saved" and after["annotation"]["table"] == given["table"]
+    kinds = {finding["kind"] for finding in after["findings"]}
+    assert "not_on_page" in kinds  # the page does not hold 99.9: the check says so at once
+
+    corrected = tmp_path / "corrected"
+    (row,) = read_annotations(corrected / "annotations.csv")
+    original = next(row for row in read_annotations(SAMPLE_DIR / "annotations.csv") if row.img_path == REPORT)
+    assert row.table[0].result == "99.9" and row.key_values == original.key_values
+    assert row.raw["kv"] == original.raw["kv"]  # to the letter
+    assert run(["meddqa", "check", "--data", str(corrected)]) == 0
+    assert "annotations: 1" in capsys.readouterr().out
+    manifest = json.loads((corrected / "manifest.json").read_text())
+    assert manifest["governance"] == "open" and manifest["annotations"]["source"] == "explorer"
+
+
+def test_corrections_go_on_where_they_stopped(opened, tmp_path):
+    for path in (REPORT, "report0003.png"):
+        opened.save(path, opened.report(path)["annotation"])
+    again = open_folders([SAMPLE_DIR], Asked(corrections=tmp_path / "corrected")).reports
+    assert [again.report(path)["status"] for path in (REPORT, "report0003.png", "report0004.jpg")] == [
+        "saved",
+        "saved",
+        "annotated",
+    ]
+    assert again.page(status="saved")["total"] == 2 and again.page(status="open")["total"] == 12
+    again.save(REPORT, again.report(REPORT)["annotation"])
+    assert len(read_annotations(tmp_path / "corrected" / "annotations.csv")) == 2  # in its place, not once more
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"table": [["a", "b", "c"]]},
+        {"table": [["a", "b", "c", "normal"]]},
+        {"table": "[]"},
+        {"key_values": [["k", 5]]},
+        {"key_values": [["k", "v" * 30_000]]},
+        {"image_type": "scan"},
+        {"report_type": " "},
+        {"image_quality": None},
+    ],
+)
+def test_what_is_no_annotation_is_refused_and_nothing_written(opened, change, tmp_path):
+    with pytest.raises(InputError):
+        opened.save(REPORT, opened.report(REPORT)["annotation"] | change)
+    assert not (tmp_path / "corrected").exists()
+
+
+@pytest.mark.parametrize("path", ["../annotations.csv", "/etc/passwd", "nothing.png", "", "images/../manifest.json"])
+def test_only_the_folder_s_reports_are_served(opened, path):
+    for look in (opened.report, opened.picture, opened.file):
+        with pytest.raises(InputError):
+            look(path)
+
+
+def test_people_s_work_is_not_written_over(tmp_path):
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / "theirs" / "annotations.csv").write_bytes((SAMPLE_DIR / "annotations.csv").read_bytes())
+    with pytest.raises(InputError, match="not saved here"):
+        open_folders([SAMPLE_DIR], Asked(corrections=tmp_path / "theirs"))
+    with pytest.raises(InputError, match="corrections FOLDER"):
+        open_folders([SAMPLE_DIR]).reports.save(REPORT, {})
+
+
+def test_pages_alone_are_drafted_and_a_changed_row_loses_its_reason(tmp_path):
+    sample = open_folders([SAMPLE_DIR]).reports
+    pages = tmp_path / "pages"
+    pages.mkdir()
+    (pages / PAGES).write_text(
+        json.dumps(to_json(sample.restored(REPORT)), ensure_ascii=False) + "\n", encoding="utf-8"
+    )
+    (pages / "manifest.json").write_text(json.dumps({"kind": "meddqa-pages", "governance": "share-alike"}))
+    asked = Asked(report_images=SAMPLE_DIR / "images", corrections=tmp_path / "out")
+    opened = open_folders([pages], asked)
+    assert str(opened.governance) == "share-alike"
+    report = opened.reports.report(REPORT)
+    assert report["status"] == "draft" and all(report["annotation"]["reasons"])
+    given = {**report["annotation"], "table": [list(row) for row in report["annotation"]["table"]]}
+    given["table"][0][3] = "无法判断"
+    opened.reports.save(REPORT, given)
+    (row,) = read_annotations(tmp_path / "out" / "annotations.csv")
+    reasons = json.loads(row.extra[REASONS])
+    assert reasons[0] == "" and reasons[1:] == report["annotation"]["reasons"][1:]
+    assert opened.reports.picture(REPORT).media_type == "image/jpeg"
