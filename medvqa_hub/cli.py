@@ -12,13 +12,21 @@ from typing import Annotated
 import typer
 
 from medvqa_core.errors import MedvqaError, one_line
+from medvqa_core.governance import Governance
+from medvqa_core.llm.options import AttestationFile, LoadInBits, ModelName, OwnServer, Wait, connect, engine_option
 from medvqa_hub.evaluation.cli import app as evaluate_app
+from medvqa_hub.evaluation.export_cli import app as export_app
+from medvqa_hub.publishing.cli import app as push_app
+from medvqa_hub.publishing.publish_cli import app as publish_app
 from medvqa_hub.training.cli import app as train_app
 from medvqa_hub.training.launching import refuse_lone_process
 from mimic_cxr_vqa.cli import app as cxr_app
 from rjua_meddqa.cli import app as meddqa_app
 
 STOPPED = "stopped; run the same command again to go on"
+# Threads of one step that wait for each other sleep. By default OpenMP has them spin, and on a machine that is busy
+# otherwise they take the cores that they wait for: a step of 0.2 s took 10 (benchmarks/busy_machine.py).
+THREADS_THAT_WAIT = {"OMP_WAIT_POLICY": "PASSIVE"}
 
 # Plain tracebacks: the decorated ones can print local variables, and those may be report text.
 app = typer.Typer(
@@ -31,14 +39,26 @@ app.add_typer(cxr_app, name="cxr")
 app.add_typer(meddqa_app, name="meddqa")
 app.add_typer(train_app, name="train")
 app.add_typer(evaluate_app, name="evaluate")
+app.add_typer(push_app, name="push")
+app.add_typer(publish_app, name="publish")
+app.add_typer(export_app, name="export")
 
 
 @app.command()
 def doctor(
     mimic_root: Annotated[Path | None, typer.Option(help="Folder of MIMIC-CXR-JPG to check.")] = None,
     reports: Annotated[Path | None, typer.Option(help="Folder of MIMIC-CXR or its reports zip.")] = None,
+    publish: Annotated[
+        Path | None, typer.Option(help="Folder of publish physionet: say what stands in its way, and nothing else.")
+    ] = None,
 ) -> None:
     """Say what is there, what is missing and what to do about it."""
+    if publish is not None:
+        from medvqa_hub.publishing.submission import obstacles, show
+
+        if not show(obstacles(publish), typer.echo):
+            raise typer.Exit(1)
+        return
     from medvqa_hub.doctor import examine
 
     if not examine(mimic_root, reports):
@@ -51,7 +71,7 @@ def demo(
     studies: Annotated[int, typer.Option(help="Number of synthetic studies.")] = 120,
     seed: Annotated[int, typer.Option(help="Seed of the studies and their questions.")] = 0,
     training_studies: Annotated[
-        int, typer.Option(min=0, help="Small studies to train on, about 5 minutes; 0: no training.")
+        int, typer.Option(min=0, help="Small studies to train on, some minutes; 0: no training.")
     ] = 3_000,
     reports: Annotated[bool, typer.Option(help="Also read the bundled Chinese report images.")] = True,
 ) -> None:
@@ -61,9 +81,97 @@ def demo(
     run_demo(out, studies, seed, training_studies, reports)
 
 
+@app.command()
+def compare(
+    runs: Annotated[
+        list[Path], typer.Argument(help="Folders that evaluate wrote with --scored, or a scored-….jsonl of one.")
+    ],
+    out: Annotated[Path | None, typer.Option(help="Folder for comparison.csv and comparison.png.")] = None,
+    resamples: Annotated[int, typer.Option(help="Bootstrap resamples; five times as many for a test.", min=1)] = 2000,
+    seed: Annotated[int, typer.Option(help="Seed of the draws.")] = 0,
+    common: Annotated[
+        bool, typer.Option("--common", help="Compare on the questions that all runs have, not refuse the others.")
+    ] = False,
+) -> None:
+    """Compare evaluations on the same questions: one table with 95% intervals, and paired tests."""
+    from medvqa_hub.evaluation.comparing import compare_runs
+    from medvqa_hub.evaluation.comparing_tables import print_comparison, write_comparison
+
+    made = compare_runs(runs, resamples, seed, common)
+    print_comparison(made)
+    if out is not None:
+        write_comparison(made, out)
+        typer.echo(f"comparison.csv and comparison.png: {out}")
+
+
+@app.command()
+def explore(
+    folders: Annotated[
+        list[Path] | None,
+        typer.Argument(help="What to look at: a release, annotated reports, restored pages. Without: the samples."),
+    ] = None,
+    predictions: Annotated[
+        list[Path] | None,
+        typer.Option(help="Folder of evaluate cxr --out: its answers beside the reference. Repeatable."),
+    ] = None,
+    image_root: Annotated[
+        Path | None, typer.Option(help="Folder of the radiographs; default: MIMIC_CXR_JPG_ROOT.")
+    ] = None,
+    report_images: Annotated[
+        Path | None, typer.Option(help="Folder of the report images; default: with the annotations.")
+    ] = None,
+    corrections: Annotated[Path | None, typer.Option(help="Folder that corrected annotations are saved in.")] = None,
+    rater: Annotated[str | None, typer.Option(help="The only one who rates a review sample here.")] = None,
+    engine: Annotated[list[str] | None, engine_option()] = None,
+    model: ModelName = None,
+    wait: Wait = "10s",
+    i_run_this_server: OwnServer = False,
+    attestation: AttestationFile = None,
+    load_in: LoadInBits = None,
+    port: Annotated[int | None, typer.Option(help="Port on 127.0.0.1; default: the first free one from 7860.")] = None,
+    browser: Annotated[bool, typer.Option(help="Open the page in the browser.")] = False,
+) -> None:
+    """Look at releases, answers and report pages in the browser: correct, rate, ask; for this machine alone."""
+    from medvqa_hub.explore.opening import Asked
+    from medvqa_hub.explore.serving import explore as serve
+
+    options = {"wait": wait, "own_server": i_run_this_server, "attestation": attestation, "load_in": load_in}
+    connected = (lambda governance: connect(engine, governance, model, **options)) if engine else None
+    asked = Asked(tuple(predictions or ()), image_root, report_images, corrections, rater, connected)
+    serve(folders or (), asked, port, browser)
+
+
+@app.command()
+def purge(
+    governance: Annotated[Governance, typer.Option("--class", help="Class of the rows to remove.")],
+    folders: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            help="Workspaces, predictions, or folders above them. The cache of datasets is always searched."
+        ),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Remove; without it, only list.")] = False,
+) -> None:
+    """List and remove caches, intermediates and Arrow copies of rows of a class; never the source itself."""
+    from medvqa_hub.purging.purge import datasets_cache, remove, show, survey
+
+    if not governance.private:
+        raise typer.BadParameter("rows of other classes may stay; allowed: credentialed", param_hint="--class")
+    cache = datasets_cache()
+    roots = [*([cache] if cache.is_dir() else []), *(folders or ())]
+    found = survey(roots, governance)
+    show(found, governance, typer.echo)
+    if not yes:
+        typer.echo("nothing was removed; add --yes to remove these files")
+        return
+    removed = remove(found, roots)
+    typer.echo(f"{removed:,} files removed: deleted, not overwritten; snapshots and backups are not reached")
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point: runs the command and exits with its code."""
-    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+    for name, value in {"HF_HUB_DISABLE_TELEMETRY": "1", **THREADS_THAT_WAIT}.items():
+        os.environ.setdefault(name, value)  # read when torch is first imported, which is later
     sys.exit(run(arguments))
 
 

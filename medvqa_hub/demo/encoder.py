@@ -111,7 +111,11 @@ def _decode(data: TrainingData, split: str, processor: Any) -> _Studies:
 
 
 class _LabelHead(nn.Module):
-    """For each label, attention over all tokens of a study's images, then a weighted sum."""
+    """For each label, attention over all tokens of a study's images, then a weighted sum.
+
+    Weights that start at 0.3 in place of 0.02 learn the labels in half of the steps, but the decoder then finds less of
+    them in the features: what counts is the finding accuracy of stage 2, not the head's AUC.
+    """
 
     def __init__(self, width: int, labels: int) -> None:
         super().__init__()
@@ -175,7 +179,7 @@ def _fit(
     head = _LabelHead(encoder.config.hidden_size, len(CHEXPERT_LABELS))
     parameters = [*encoder.parameters(), *head.parameters()]
     optimizer = torch.optim.AdamW(
-        parameters, settings.learning_rate, betas=(0.9, 0.98), weight_decay=settings.weight_decay
+        parameters, settings.learning_rate, betas=(0.9, 0.98), weight_decay=settings.weight_decay, fused=True
     )
     size = settings.studies_per_step
     epochs = [rng.permutation(len(train.images)) for _ in range(settings.epochs)]

@@ -14,7 +14,6 @@ from typing import Any
 from rich.console import Console
 from rich.rule import Rule
 
-from medvqa_core.errors import ConfigError
 from medvqa_core.files import atomic_folder
 from medvqa_core.json_files import read_manifest, write_manifest
 
@@ -160,12 +159,7 @@ def _answer_questions(out: Path, console: Console) -> dict[str, Any]:
 
 
 def _draw_page(out: Path, page: Any, console: Console) -> None:
-    """The picture needs a Chinese font; without one the demo says so and ends well."""
     from rjua_meddqa.page_picture import write_page_picture
 
-    try:
-        picture = write_page_picture(page, out / DATA / "images" / page.image, out / PICTURE)
-    except ConfigError as error:
-        console.print(f"no picture of a page: {error}", markup=False, highlight=False)
-    else:
-        console.print(f"{'a page, its boxes beside its text':36}{picture}", highlight=False, soft_wrap=True)
+    picture = write_page_picture(page, out / DATA / "images" / page.image, out / PICTURE)
+    console.print(f"{'a page, its boxes beside its text':36}{picture}", highlight=False, soft_wrap=True)

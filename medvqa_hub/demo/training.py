@@ -9,6 +9,7 @@ Everything goes on where it stopped, and does nothing where it is finished.
 """
 
 import importlib.util
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -65,7 +66,7 @@ def make_release(out: Path, studies: int, seed: int) -> tuple[Path, Path]:
     from mimic_cxr_vqa.workspace import Workspace
 
     tree, workspace = out / "phantom", Workspace(out / "cxr")
-    write_phantom(tree, studies, seed=seed, size=IMAGE_SIZE)
+    write_phantom(tree, studies, seed=seed, size=IMAGE_SIZE, processes=os.cpu_count() or 1)
     write_questions(read_studies(tree), workspace, seed)
     answer_questions(workspace, ExtractiveEngine())
     write_release(workspace)

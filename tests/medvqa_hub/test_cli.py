@@ -13,19 +13,28 @@ import pytest
 from medvqa_hub.cli import run
 
 GROUPS = {
-    "cxr": ["phantom", "shrink", "questions", "answer", "status", "release", "export-csv", "stats", "agreement"],
+    "cxr": [
+        *("phantom", "shrink", "questions", "answer", "batch-export", "batch-import", "merge", "status", "release"),
+        *("judge", "review", "table3", "export-csv", "stats", "agreement", "recipe", "rebuild"),
+    ],
     "meddqa": [
         *("ocr", "esra", "quality", "picture", "phantom"),
         *("preannotate", "check", "labelstudio-export", "labelstudio-import"),
         *("generate", "reasoning", "stats", "figures", "leave-one-out"),
     ],
-    "train": ["swin-ved", "blip2-multiview", "tokenizer"],
-    "evaluate": ["cxr", "meddqa"],
+    "train": ["swin-ved", "blip2-multiview", "vlm", "tokenizer"],
+    "evaluate": ["cxr", "meddqa", "meddqa-report"],
+    "push": ["model", "dataset", "recipe"],
+    "publish": ["physionet"],
+    "export": ["vlmevalkit", "eval-results"],
 }
 COMMANDS = [
     [],
     ["demo"],
     ["doctor"],
+    ["explore"],
+    ["compare"],
+    ["purge"],
     *[[group] for group in GROUPS],
     *[[group, name] for group, names in GROUPS.items() for name in names],
 ]
@@ -205,7 +214,13 @@ def test_demo_tells_the_whole_story(tmp_path, capsys):
     assert run(["demo", "--out", str(out), "--studies", "12", "--training-studies", "0", "--no-reports"]) == 0
     printed = capsys.readouterr().out
     assert "Table 1" in printed and "contact_sheet.png" in printed
+    beginning, first, _ = printed.partition("1. 12 synthetic studies")
+    assert first and "1 to 5: 12 synthetic studies become a dataset" in beginning and "Ctrl-C" in beginning
+    assert "6 to 8" not in beginning and "9:" not in beginning  # what was left out is not announced
+    assert "FINAL REPORT" in beginning
+    assert "dry run: nothing is sent to me/mimic-cxr-vqa-phantom (dataset)" in printed
     for name in (
+        "first_study.jpg",
         "contact_sheet.png",
         "figure1.png",
         "statistics.json",
