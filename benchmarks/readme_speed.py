@@ -6,7 +6,7 @@ from typing import Any
 from medvqa_core.json_files import read_json
 
 NAMES = ("questions", "loading", "images", "generation_swin_ved", "generation_blip2_multiview")
-LATER_NAMES = ("scst", "reward", "training_input", "esra")
+LATER_NAMES = ("scst", "reward", "training_input", "esra", "explore")
 RESULTS = Path(__file__).parent / "results"
 
 
@@ -38,6 +38,7 @@ def make_speed() -> str:
         f"| {tower['together_ms']} ms | one call per image: {tower['one_by_one_ms']} ms | **{tower['ratio']}x** |",
         *_training_rows(),
         *_page_rows(),
+        *_explorer_rows(),
         "",
         f"{_machines()} Files of MIMIC-CXR-JPG have 1.5 MB on average. The fast image path differs from the exact one "
         f"by at most {noisy['fast_max_difference']} grey levels (mean {noisy['fast_mean_difference']}); `exact=True` "
@@ -77,6 +78,18 @@ def _page_rows() -> list[str]:
         f"| {pipeline['images']} report images read, rectified, restored | {pipeline['median_seconds_per_page']} s a "
         f"page (median), peak {pipeline['peak_memory_mib']} MiB | the second time, from the cache: "
         f"{pipeline['second_run_seconds']} s in all | **{pipeline['cached_ratio']}x** |",
+    ]
+
+
+def _explorer_rows() -> list[str]:
+    explore = _read("explore")
+    return [
+        f"| first page of {explore['rows']:,} rows in the explorer, from opening the release (`explore.py`) "
+        f"| {explore['first_page_seconds']} s, peak {explore['peak_gib']} GiB | the same rows by `load_dataset`: "
+        f"{explore['datasets_first_rows_seconds']} s | {bold(explore['ratio'], 1)} |",
+        f"| … a page of 20 studies and its first study, anywhere in the release "
+        f"| {explore['page_and_study_ms']['median']} ms, at most {explore['page_and_study_ms']['most']} ms "
+        f"| one study's rows by `Dataset.filter`: {explore['datasets_study_ms']} ms | **{explore['ratio_study']}x** |",
     ]
 
 
