@@ -115,8 +115,8 @@ def test_a_long_text_takes_time_in_proportion() -> None:
     for piece in ("_", "XXXX ", "no ", "effusion, ", "a", "heart is ", "stable ", ", ", "opacity versus ", " "):
         start = time.process_time()
         analyse(piece * (100_000 // len(piece)))
-        # measured: below 0.6 s; without a bound on the clause some of these take minutes
-        assert time.process_time() - start < 5
+        # measured: below 0.6 s; without a bound on the clause some of these take minutes, also on a fast machine
+        assert time.process_time() - start < 30
 
 
 @needs_real_data
