@@ -19,7 +19,6 @@ from medvqa_core.llm.options import (
     Slots,
     Wait,
     engine_option,
-    refuse_model_options,
 )
 from mimic_cxr_vqa.cli_batches import batch_export, batch_import
 from mimic_cxr_vqa.cli_recipe import rebuild, recipe
@@ -159,44 +158,34 @@ def answer(
     ray_gpus: Annotated[float, typer.Option(help="GPUs of each worker, for transformers:… engines.")] = 0.0,
 ) -> None:
     """Answer the questions; a stopped run goes on where it was."""
-    from medvqa_core.llm.connecting import names_a_model
-    from medvqa_core.llm.engines import load_engine
-    from medvqa_core.llm.options import one_engine
     from medvqa_core.llm.record import FILE
     from medvqa_core.runs.shards import parse_shard
     from mimic_cxr_vqa.generation.answers import answer_questions
     from mimic_cxr_vqa.generation.chosen_engine import ChosenEngine
-    from mimic_cxr_vqa.generation.engines import ENGINES
-    from mimic_cxr_vqa.generation.language_model import count_of
-    from mimic_cxr_vqa.generation.prompts import Prompt, read_prompt
     from mimic_cxr_vqa.workspace import Workspace
 
-    workspace, part, engines = Workspace(out), parse_shard(shard), engine or ["extractive"]
-    if not names_a_model(engines):
-        load_engine(ENGINES, one_engine(engines))  # an unknown name is said before anything is read
-    chosen = ChosenEngine(engines, workspace.governance())
-    if names_a_model(engines):
-        chosen = ChosenEngine(
-            engines,
-            workspace.governance(),
-            read_prompt(prompt_file) if prompt_file else Prompt(),
-            count_of(questions_per_request),
-            model,
-            slots,
-            wait,
-            i_run_this_server,
-            attestation,
-            load_in,
-            workspace.root / FILE,
-        )
-    else:
-        several = questions_per_request != "1"
-        given = {"model": model, "prompt_file": prompt_file, "questions_per_request": several, "load_in": load_in}
-        refuse_model_options(engines[0], **given, i_run_this_server=i_run_this_server, attestation=attestation)
+    workspace, part = Workspace(out), parse_shard(shard)
     if dry_run or probe:
-        _estimate(workspace, chosen.make(), answer_from.value, retry_failed, probe or 0)
+        _refuse_with_estimates(part.of > 1, limit is not None, ray is not None and probe is not None)
+    if ray is None and (ray_workers is not None or ray_gpus):
+        raise ConfigError("--ray-workers and --ray-gpus are of --ray: name the cluster too, or leave them out")
+    chosen = ChosenEngine.choose(
+        engine or ["extractive"],
+        prompt_file=prompt_file,
+        questions_per_request=questions_per_request,
+        model=model,
+        slots=slots,
+        wait=wait,
+        load_in=load_in,
+        own_server=i_run_this_server,
+        attestation=attestation,
+        record=workspace.root / FILE,
+    )
+    governance = workspace.governance()
+    if dry_run or probe:
+        _estimate(workspace, chosen.make(governance), answer_from.value, retry_failed, probe or 0)
         return
-    made = chosen.on_ray(ray, ray_workers, ray_gpus) if ray else nullcontext(chosen.make())
+    made = chosen.on_ray(governance, ray, ray_workers, ray_gpus) if ray else nullcontext(chosen.make(governance))
     with made as ready:
         counts = answer_questions(
             workspace, ready, retry_failed, limit=limit, answer_from=answer_from.value, shard=part
@@ -210,6 +199,15 @@ def answer(
         typer.echo(f"part {shard}: {part.path(workspace.answers)}; when all are done: medvqa-hub cxr merge --out …")
     else:
         typer.echo(f"next: medvqa-hub cxr release --out {_quote(out)}")
+
+
+def _refuse_with_estimates(shard: bool, limit: bool, ray: bool) -> None:
+    """Raise ConfigError for what an estimate leaves aside: it is of all studies, asked from here."""
+    typed = [name for name, given in (("--shard", shard), ("--limit", limit), ("--ray", ray)) if given]
+    if typed:
+        raise ConfigError(
+            f"{', '.join(typed)}: --dry-run and --probe tell of all studies, asked from here; leave it out"
+        )
 
 
 def _estimate(workspace: "Workspace", engine: "Engine", answer_from: str, retry_failed: bool, probe: int) -> None:

@@ -1,6 +1,5 @@
 """`medvqa-hub cxr recipe` and `rebuild`: what may be shared of a release, and making the release again from it."""
 
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -52,31 +51,24 @@ def rebuild(
     """Make a recipe's release again from one's own copy of the source, and name each file that differs."""
     from medvqa_core.llm.record import FILE
     from mimic_cxr_vqa.generation.chosen_engine import ChosenEngine
-    from mimic_cxr_vqa.generation.language_model import count_of
-    from mimic_cxr_vqa.generation.prompts import Prompt, read_prompt
-    from mimic_cxr_vqa.recipe import read_recipe
+    from mimic_cxr_vqa.recipe import default_engine, read_recipe
     from mimic_cxr_vqa.recipe import rebuild as rebuild_recipe
     from mimic_cxr_vqa.workspace import Workspace
 
-    workspace, engines = Workspace(out), engine or [read_recipe(recipe)["answers"]["engine"]]
-
-    @contextmanager
-    def make_engine():
-        yield ChosenEngine(
-            engines,
-            workspace.governance(),
-            read_prompt(prompt_file) if prompt_file else Prompt(),
-            count_of(questions_per_request),
-            model,
-            slots,
-            wait,
-            i_run_this_server,
-            attestation,
-            load_in,
-            workspace.root / FILE,
-        ).make()
-
-    changed = rebuild_recipe(recipe, root, workspace, make_engine, reports, sections, studies, typer.echo)
+    workspace = Workspace(out)
+    chosen = ChosenEngine.choose(
+        engine or [default_engine(read_recipe(recipe))],
+        prompt_file=prompt_file,
+        questions_per_request=questions_per_request,
+        model=model,
+        slots=slots,
+        wait=wait,
+        load_in=load_in,
+        own_server=i_run_this_server,
+        attestation=attestation,
+        record=workspace.root / FILE,
+    )
+    changed = rebuild_recipe(recipe, root, workspace, chosen.make, reports, sections, studies, typer.echo)
     if changed:
         typer.echo(f"built in {out}, but {len(changed)} files are not the recipe's: {', '.join(changed)}")
         raise typer.Exit(1)

@@ -11,7 +11,6 @@ versions of this package and of pyarrow; answers of a language model also depend
 """
 
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -27,10 +26,11 @@ from medvqa_core.files import atomic_folder
 from medvqa_core.governance import Governance
 from medvqa_core.json_files import plain, read_manifest, write_json, write_manifest
 from medvqa_core.llm.engines import Engine
+from medvqa_core.llm.options import SPELLED
 from mimic_cxr_vqa.card import CARD, LICENSES
 from mimic_cxr_vqa.class_floor import describe_files
 from mimic_cxr_vqa.generation.answers import answer_questions
-from mimic_cxr_vqa.generation.engines import ANSWER_FROM, AS_TEXT, IMPRESSION, answer_from_settings
+from mimic_cxr_vqa.generation.engines import ANSWER_FROM, AS_TEXT, ENGINES, IMPRESSION, answer_from_settings
 from mimic_cxr_vqa.generation.question_writer import write_questions
 from mimic_cxr_vqa.parquet_files import WRITING, read_table
 from mimic_cxr_vqa.question_list import QUESTION_SLUGS, QUESTION_TEXTS
@@ -112,6 +112,23 @@ def read_recipe(folder: Path) -> dict[str, Any]:
     return manifest
 
 
+def default_engine(manifest: Mapping[str, Any]) -> str:
+    """The engine that a rebuild asks where the user names none: the recipe's, where it is one of ours that asks nobody.
+
+    A recipe is somebody else's word: no text goes to a model or an address because a recipe names it.
+
+    Raises:
+        ConfigError: the recipe's answers are by a language model, which the user has to name.
+    """
+    answers = manifest["answers"]
+    if answers.get("engine") in ENGINES:
+        return answers["engine"]
+    raise ConfigError(
+        f"the recipe's answers are by engine {answers.get('engine')!r}, model {answers.get('model')!r}: say with "
+        f"--engine where that model is for you: {SPELLED}"
+    )
+
+
 def _check_questions(path: Path) -> None:
     """Nothing but ids and the dataset's own words stands in a recipe: no column and no text can carry anything else."""
     if tuple(pq.read_schema(path).names) != COLUMNS:
@@ -128,7 +145,7 @@ def rebuild(
     recipe: Path,
     root: Path,
     workspace: Workspace,
-    make_engine: Callable[[], AbstractContextManager[Engine]],
+    make_engine: Callable[[Governance], Engine],
     reports: Path | None = None,
     sections: Path | None = None,
     studies: Path | None = None,
@@ -138,7 +155,7 @@ def rebuild(
 
     Args:
         root, reports, sections, studies: as `SourceOptions`; the files have to be those that the recipe names.
-        make_engine: makes the engine; its settings have to be the recipe's.
+        make_engine: makes the engine for texts of a class; its settings have to be the recipe's.
 
     Returns:
         What differs from the recipe: tables and shards by name; empty where all bytes are the same.
@@ -160,9 +177,9 @@ def rebuild(
         say(line)
     settings = dict(wanted["answers"])
     answer_from = ANSWER_FROM[settings.get(IMPRESSION) == AS_TEXT]
-    with make_engine() as engine:
-        _refuse_other_settings(answer_from_settings(engine.settings, answer_from), settings)
-        answer_questions(workspace, engine, answer_from=answer_from)
+    engine = make_engine(workspace.governance())
+    _refuse_other_settings(answer_from_settings(engine.settings, answer_from), settings)
+    answer_questions(workspace, engine, answer_from=answer_from)
     release = write_release(workspace, **wanted["written_with"])
     made = {name: described["sha256"] for name, described in release["files"].items() if name.endswith(".parquet")}
     names = sorted(wanted["shards"].keys() | made.keys())

@@ -3,54 +3,108 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from medvqa_core.attestation import read_attestation
+from medvqa_core.errors import ConfigError
 from medvqa_core.governance import Governance
 from medvqa_core.llm.connecting import SERVER, names_a_model
-from medvqa_core.llm.engines import Engine, load_engine
-from medvqa_core.llm.options import DEFAULT_SLOTS, DEFAULT_WAIT, LoadIn, connect, one_engine
+from medvqa_core.llm.engines import Engine
+from medvqa_core.llm.options import (
+    DEFAULT_SLOTS,
+    DEFAULT_WAIT,
+    SPELLED,
+    LoadIn,
+    connect,
+    one_engine,
+    refuse_model_options,
+)
 from medvqa_core.runs.ray_workers import RayEngine
 from mimic_cxr_vqa.generation.engines import ENGINES
-from mimic_cxr_vqa.generation.language_model import LanguageModel
-from mimic_cxr_vqa.generation.prompts import Prompt
+from mimic_cxr_vqa.generation.language_model import LanguageModel, count_of
+from mimic_cxr_vqa.generation.prompts import Prompt, read_prompt
 
 
 @dataclass(frozen=True)
 class ChosenEngine:
-    """What `cxr answer` was told about its engine; the fields are those of `medvqa_core.llm.options.connect`.
+    """What a command was told about its engine; make it with `choose`.
 
     Attributes:
         prompt, questions_per_request: of a language model, as `LanguageModel`.
+        connection: of a language model, the arguments of `medvqa_core.llm.options.connect` that follow the class.
     """
 
     engines: Sequence[str]
-    governance: Governance
-    prompt: Prompt = Prompt()
-    questions_per_request: int = 1
-    model: str | None = None
-    slots: int = DEFAULT_SLOTS
-    wait: str = DEFAULT_WAIT
-    own_server: bool = False
-    attestation: Path | None = None
-    load_in: LoadIn | None = None
-    record: Path | None = None
+    prompt: Prompt
+    questions_per_request: int
+    connection: dict[str, Any]
 
-    def make(self) -> Engine:
-        """The engine, ready. Raises as `connect` and `load_engine`."""
+    @classmethod
+    def choose(
+        cls,
+        engines: Sequence[str],
+        *,
+        prompt_file: Path | None = None,
+        questions_per_request: str = "1",
+        model: str | None = None,
+        slots: int = DEFAULT_SLOTS,
+        wait: str = DEFAULT_WAIT,
+        load_in: LoadIn | None = None,
+        own_server: bool = False,
+        attestation: Path | None = None,
+        record: Path | None = None,
+    ) -> "ChosenEngine":
+        """The options of a command, checked as far as they can be before an engine is made.
+
+        Args:
+            engines: as typed: one of `ENGINES`, or language models.
+            model, slots, wait, load_in, own_server, attestation, record: as `medvqa_core.llm.options.connect`.
+
+        Raises:
+            ConfigError: the engine is unknown, options of language models come with another engine, or one of them
+                is spelled wrongly.
+            InputError: the prompt file cannot be read.
+        """
+        connection = {"model": model, "slots": slots, "wait": wait, "load_in": load_in}
+        connection |= {"own_server": own_server, "attestation": attestation, "record": record}
+        if names_a_model(engines):
+            prompt = read_prompt(prompt_file) if prompt_file else Prompt()
+            return cls(engines, prompt, count_of(questions_per_request), connection)
+        name = one_engine(engines)
+        if name not in ENGINES:
+            raise ConfigError(f"engine {name!r} is unknown; available: {', '.join(ENGINES)}, {SPELLED}")
+        refuse_model_options(
+            name,
+            model=model,
+            prompt_file=prompt_file,
+            questions_per_request=questions_per_request != "1",
+            slots=slots != DEFAULT_SLOTS,
+            wait=wait != DEFAULT_WAIT,
+            load_in=load_in,
+            i_run_this_server=own_server,
+            attestation=attestation,
+        )
+        return cls(engines, Prompt(), 1, {})
+
+    def make(self, governance: Governance) -> Engine:
+        """The engine, ready for texts of a class. Raises as `connect`."""
         if not names_a_model(self.engines):
-            return load_engine(ENGINES, one_engine(self.engines))
-        word: dict[str, Any] = {"own_server": self.own_server, "attestation": self.attestation, "record": self.record}
-        model = connect(self.engines, self.governance, self.model, self.slots, self.wait, load_in=self.load_in, **word)
-        return LanguageModel(model, self.prompt, self.questions_per_request)
+            return ENGINES[self.engines[0]]()
+        return LanguageModel(
+            connect(self.engines, governance, **self.connection), self.prompt, self.questions_per_request
+        )
 
-    def make_for(self, worker: int) -> Engine:
+    def make_for(self, governance: Governance, worker: int) -> Engine:
         """The engine of a worker: of several servers, one."""
-        return replace(self, engines=[self.engines[worker % len(self.engines)]], record=None).make()
+        return self._only(self.engines[worker % len(self.engines)], record=None).make(governance)
+
+    def _only(self, engine: str, **connection: Any) -> "ChosenEngine":
+        return replace(self, engines=[engine], connection={**self.connection, **connection} if self.connection else {})
 
     @contextmanager
-    def on_ray(self, address: str, workers: int | None, gpus: float) -> Iterator[Engine]:
+    def on_ray(self, governance: Governance, address: str, workers: int | None, gpus: float) -> Iterator[Engine]:
         """The engine as workers of a Ray cluster.
 
         Args:
@@ -58,14 +112,19 @@ class ChosenEngine:
 
         Raises:
             GovernanceError: credentialed texts, and the cluster is neither this machine nor named by the attestation.
-            ConfigError: Ray cannot be used, or the workers' engines differ.
+            ConfigError: Ray cannot be used, the workers' engines differ, or there are more engines than workers.
         """
+        count = workers or len(self.engines)
+        if count < len(self.engines):
+            raise ConfigError(
+                f"--ray-workers {count}: {len(self.engines)} engines need a worker each; name fewer engines"
+            )
         chosen = self
         if self.engines[0].startswith(f"{SERVER}:"):
             for name in self.engines:  # refused here, or the user's word for it is kept: workers need not ask for it
-                replace(self, engines=[name]).make()
-            chosen = replace(self, own_server=True)
-        attestation = read_attestation(self.attestation) if self.attestation else None
-        count = workers or len(self.engines)
-        with RayEngine(chosen.make_for, address, count, self.governance, gpus, attestation) as engine:
+                self._only(name).make(governance)
+            chosen = replace(self, connection={**self.connection, "own_server": True})
+        file = self.connection.get("attestation")
+        attestation = read_attestation(file) if file else None
+        with RayEngine(partial(chosen.make_for, governance), address, count, governance, gpus, attestation) as engine:
             yield engine

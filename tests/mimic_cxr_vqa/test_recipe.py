@@ -6,6 +6,7 @@ import shutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from chat_server import ChatServerDouble, completion
 
 from medvqa_core.digests import digest_file
 from medvqa_core.errors import InputError
@@ -93,6 +94,24 @@ def test_the_same_files_and_the_same_engine_are_asked_for(made, tmp_path, recipe
     write_json(recipe / "manifest.json", manifest)
     assert rebuild(recipe, made, tmp_path / "out") == 1
     assert "the engine is not the recipe's: model" in capsys.readouterr().err
+
+
+def test_no_text_goes_where_a_recipe_says(made, tmp_path, recipe, capsys):
+    """Its engine may be an address, a model of the Hub, or a real recipe's kind of model: the user names his own."""
+    manifest = read_object(recipe / "manifest.json", "")
+    asked = []
+    with ChatServerDouble(lambda body: asked.append(body) or completion('{"answer": "Clear."}')) as double:
+        for named in (f"server:{double.endpoint}", "transformers:somebody/model", "server", None):
+            manifest["answers"] |= {"engine": named, "model": "m"}
+            write_json(recipe / "manifest.json", manifest)
+            assert rebuild(recipe, made, tmp_path / "out") == 1
+            assert f"answers are by engine {named!r}, model 'm': say with --engine" in capsys.readouterr().err
+    assert not asked and not (tmp_path / "out").exists()
+
+
+def test_options_of_a_model_are_refused_where_the_recipe_has_none(made, tmp_path, recipe, capsys):
+    assert rebuild(recipe, made, tmp_path / "out", "--model", "m") == 1
+    assert "--model is of language models" in capsys.readouterr().err and not (tmp_path / "out").exists()
 
 
 def test_a_recipe_that_was_changed_is_refused(recipe):

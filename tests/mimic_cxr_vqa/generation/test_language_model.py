@@ -331,10 +331,27 @@ def test_options_of_a_server_are_refused_with_another_engine(tmp_path, capsys):
     from medvqa_hub.cli import run
 
     workspace = write_workspace(tmp_path, 2)
-    for option in (["--model", "x"], ["--prompt-file", "p.txt"], ["--questions-per-request", "all"]):
+    options = ["--model x", "--prompt-file p.txt", "--questions-per-request all", "--slots 2", "--wait 1s"]
+    for option in map(str.split, [*options, "--load-in 4bit", "--i-run-this-server", "--attestation a.txt"]):
         assert run(["cxr", "answer", "--out", str(workspace.root), *option]) == 1
         assert "of language models" in (error := capsys.readouterr().err) and "not of 'extractive'" in error
     assert not workspace.answers.exists()
+
+
+def test_what_a_run_would_leave_aside_is_refused_before_anything_is_read(tmp_path, capsys):
+    from medvqa_hub.cli import run
+
+    server = "--engine server:http://127.0.0.1:1/v1"
+    for options, said in (
+        ("--engine gpt", "engine 'gpt' is unknown; available: extractive, server:URL"),
+        ("--engine extractive --engine extractive", "only servers share the work"),
+        (f"{server} --questions-per-request none", "allowed are 1, more, or all"),
+        ("--dry-run --shard 1/2 --limit 3", "--shard, --limit: --dry-run and --probe tell of all studies"),
+        (f"{server} --probe 2 --ray local", "--ray: --dry-run and --probe tell of all studies"),
+        ("--ray-workers 2", "--ray-workers and --ray-gpus are of --ray"),
+    ):
+        assert run(["cxr", "answer", "--out", str(tmp_path / "absent"), *options.split()]) == 1
+        assert said in capsys.readouterr().err
 
 
 def test_a_dry_run_counts_and_asks_nothing_and_a_probe_says_how_long_the_rest_takes(tmp_path, capsys):

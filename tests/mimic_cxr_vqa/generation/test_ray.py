@@ -19,6 +19,7 @@ from medvqa_core.errors import ConfigError, GovernanceError
 from medvqa_core.governance import Governance
 from medvqa_core.runs.ray_workers import RayEngine
 from mimic_cxr_vqa.generation.answers import answer_questions
+from mimic_cxr_vqa.generation.chosen_engine import ChosenEngine
 
 HELPERS = Path(__file__).parents[2] / "helpers"
 STUDIES = 24
@@ -135,6 +136,15 @@ def test_credentialed_texts_go_to_no_other_cluster(monkeypatch):
         RayEngine(lambda number: ScriptedEngine(), "auto", 2, Governance.CREDENTIALED, 0, named)
     with pytest.raises(GovernanceError, match="would go to the Ray cluster 'ray://10.0.0.1:10001'"):
         RayEngine(lambda number: ScriptedEngine(), "ray://10.0.0.1:10001", 2, Governance.CREDENTIALED)
+
+
+def test_an_engine_that_no_worker_would_ask_is_refused():
+    chosen = ChosenEngine.choose(["server:http://127.0.0.1:1/v1", "server:http://127.0.0.1:2/v1"])
+    with (
+        pytest.raises(ConfigError, match="--ray-workers 1: 2 engines need a worker each"),
+        chosen.on_ray(Governance.OPEN, "local", 1, 0.0),
+    ):
+        pass
 
 
 def test_without_ray_the_extra_is_named(monkeypatch):
