@@ -8,6 +8,7 @@ from pathlib import Path
 from PIL import Image, ImageChops, ImageDraw
 
 from rjua_meddqa.fonts import load_font
+from rjua_meddqa.phantom import raised_digits
 from rjua_meddqa.schema import Box
 
 INK, PAPER = 25, 255
@@ -43,7 +44,7 @@ class Sheet:
 
     def measure(self, text: str, size: int) -> float:
         """Width of `text` in pixels."""
-        return load_font(self.font, size).getlength(text)
+        return raised_digits.measure(text, self.font, size)
 
     def text(self, x: float, text: str, size: int, dy: float = 0, row: Hashable = None) -> float:
         """Put `text` at (x, y + dy); returns where it ends. Texts put at one y are one row, unless `row` says else."""
@@ -124,12 +125,12 @@ class Sheet:
         return image, boxes
 
     def _draw_text(self, pen: ImageDraw.ImageDraw, text: _Text) -> Box:
-        font = load_font(self.font, text.size)
         is_burned_in = any(
             x <= text.x < x + picture.width and y <= text.y < y + picture.height for x, y, picture in self._pictures
         )
-        pen.text((text.x, text.y), text.text, font=font, fill=BURNED_IN if is_burned_in else INK)
-        return _rectangle(pen.textbbox((text.x, text.y), text.text, font=font), text.text)
+        fill = BURNED_IN if is_burned_in else INK
+        edges = raised_digits.draw_text(pen, text.x, text.y, text.text, self.font, text.size, fill)
+        return _rectangle(edges, text.text)
 
     def _draw_up(self, image: Image.Image, text: _Text) -> Box:
         font = load_font(self.font, text.size)

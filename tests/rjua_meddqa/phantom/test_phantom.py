@@ -191,7 +191,7 @@ def test_without_a_font_of_the_system_the_bundled_one_draws_every_report(monkeyp
     pages = [draw_page(11, n, BUNDLED, hard) for hard in (False, True) for n in range(1, 26)]
     printed = "".join(box.text for page in pages for box in page.boxes)
     assert len(set(printed)) > 300
-    assert lacking(BUNDLED, printed) in ("", "⁹")  # which Noto Sans CJK itself has not, and draws as a box
+    assert lacking(BUNDLED, printed) in ("", "⁹")  # which Noto Sans CJK itself has not: `raised_digits` draws it
 
 
 def test_a_character_that_the_bundled_font_lacks_is_known():
