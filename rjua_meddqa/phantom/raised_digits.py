@@ -1,4 +1,4 @@
-"""Draws the raised digits that Noto Sans CJK lacks (10⁹/L) as smaller digits, raised. Text without them is drawn as it is.
+"""Draws the raised digits that Noto Sans CJK lacks (10⁹/L) as smaller digits, raised; other text is drawn as it is.
 
 Unicode has ¹ ² ³ in another block than the rest, and the font has those three and ⁴.
 """
