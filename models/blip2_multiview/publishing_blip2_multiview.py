@@ -6,6 +6,9 @@ that learned from reports can reproduce them. Whoever knows better says so: `mod
 
 The card that goes with them is the README.md of the folder that they were loaded from, where it is theirs still: a
 folder of training, the same weights, the same class. Otherwise it says what the configuration says, and no more.
+
+This file stands in the folder of every model of ours, the same to the letter: the Hub copies one model's folder alone,
+and the guard goes with it. Change one, and copy it to the others; a test compares them.
 """
 
 import hashlib
@@ -34,6 +37,7 @@ class GuardedPush:
     """
 
     config: Any
+    title: str = ""  # what people call the model
     name_or_path: str = ""  # where the weights were loaded from
 
     def push_to_hub(self, *args: Any, **kwargs: Any) -> Any:
@@ -67,6 +71,7 @@ class GuardedPush:
         made = "RJUA-MedDQA (Jin et al., KDD 2024), under its licence: the same terms, no commercial use"
         return PLAIN_CARD.format(
             name=type(self).__name__,
+            title=self.title,
             repository=repo_id,
             governance=governance,
             licence=LICENCES[governance],
@@ -99,6 +104,7 @@ def _digest(folder: Any) -> list[tuple[str, str]]:
     return found
 
 
+# The text of a card: its lines of Python are for its readers, nothing here runs them.
 PLAIN_CARD = """---
 license: {licence}
 language: en
@@ -112,7 +118,7 @@ tags:
 - governance-{governance}
 ---
 
-# {name}: BLIP-2-MultiView for medical visual question answering
+# {name}: {title} for medical visual question answering
 
 Not for clinical use. Answers can be fluent and wrong.
 

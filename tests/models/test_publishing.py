@@ -1,14 +1,18 @@
 """Weights without the right to be uploaded stay, also where nothing but the model's own code is there."""
 
 import importlib
+import inspect
 import json
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from blip2_multiview_models import make_model
 from swin_ved_tiny import tiny_model
+
+from medvqa_hub.families.table import find_family
 
 MODELS: dict[str, Callable[[], Any]] = {"swin_ved": tiny_model, "blip2_multiview": make_model}
 
@@ -42,6 +46,21 @@ def test_restricted_weights_are_not_uploaded(kind, governance, tmp_path):
 
 def guard_of(kind: str) -> type:
     return importlib.import_module(f"{kind}.publishing_{kind}").GuardedPush
+
+
+def test_the_guards_are_the_same_file():
+    """Each goes to the Hub with its own model's folder, and none may be behind the others."""
+    files = {kind: Path(inspect.getfile(guard_of(kind))) for kind in MODELS}
+    assert len(set(files.values())) == len(MODELS)
+    assert len({path.read_bytes() for path in files.values()}) == 1
+
+
+def test_a_plain_card_has_the_name_that_people_know(kind, tmp_path):
+    model = MODELS[kind]()
+    model.config.governance = "open"
+    model.write_card(tmp_path, "me/model")
+    title = f"# {type(model).__name__}: {find_family(kind).title} for medical visual question answering"
+    assert title in (tmp_path / "README.md").read_text().splitlines()
 
 
 def test_the_models_own_guard_needs_nothing_else(kind):

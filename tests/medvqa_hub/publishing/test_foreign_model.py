@@ -109,7 +109,8 @@ def of_hub(adapter, tmp_path, base, answers=None):
     copy = shutil.copytree(adapter, tmp_path / base.replace("/", "-"))
     owner, _, name = base.partition("/")
     config = json.loads((copy / "best" / "adapter_config.json").read_text())
-    config["base_model_name_or_path"] = f"/home/me/.cache/huggingface/hub/models--{owner}--{name}/snapshots/0123abcd"
+    cached = tmp_path / "hub" / f"models--{owner}--{name}" / "snapshots" / "0123abcd"
+    config["base_model_name_or_path"] = str(cached)
     (copy / "best" / "adapter_config.json").write_text(json.dumps(config))
     history = json.loads((copy / "best" / "training.json").read_text())
     history["stages"][-1]["base"] = base
