@@ -6,6 +6,7 @@ from rich.console import Console
 
 from medvqa_hub.publishing.dataset import push_dataset
 from medvqa_hub.publishing.model import ModelPush, push_model
+from medvqa_hub.publishing.sending import Push
 
 OWNER = "me"
 
@@ -20,9 +21,9 @@ def show_pushes(console: Console, release: Path, learning: Path | None) -> None:
     def say(line: str) -> None:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 
-    push_dataset(release, f"{OWNER}/mimic-cxr-vqa-phantom", dry_run=True, say=say)
+    push_dataset(Push(release, f"{OWNER}/mimic-cxr-vqa-phantom"), dry_run=True, say=say)
     if learning is not None:
         scores = learning / "scores3"
-        options = ModelPush(learning / "stage3", f"{OWNER}/swin-ved-phantom", scores, learning / "cxr")
+        options = ModelPush(learning / "stage3", f"{OWNER}/swin-ved-phantom", scores=scores, workspace=learning / "cxr")
         push_model(options, dry_run=True, say=say)
     say("To send it: the same without --dry-run (medvqa-hub push dataset …, medvqa-hub push model …).")

@@ -41,9 +41,8 @@ def model(
     """Push a trained model: weights, code, processor and a card of what was measured."""
     from medvqa_hub.publishing.model import ModelPush, push_model
 
-    options = ModelPush(
-        folder, repo_id, scores, workspace, acknowledge_credentialed_training, dataset_id, public, version, base_model
-    )
+    words = acknowledge_credentialed_training
+    options = ModelPush(folder, repo_id, public, version, scores, workspace, words, dataset_id, base_model)
     push_model(options, dry_run, say=typer.echo)
 
 
@@ -57,8 +56,9 @@ def dataset(
 ) -> None:
     """Push the rows of a release that may be handed on: open, or share-alike with licence and attribution."""
     from medvqa_hub.publishing.dataset import push_dataset
+    from medvqa_hub.publishing.sending import Push
 
-    push_dataset(folder, repo_id, public, version, dry_run, say=typer.echo)
+    push_dataset(Push(folder, repo_id, public, version), dry_run, say=typer.echo)
 
 
 @app.command()
@@ -71,5 +71,6 @@ def recipe(
 ) -> None:
     """Push what may be shared of rows that may not: questions, ids, settings and hashes to rebuild them."""
     from medvqa_hub.publishing.recipe import push_recipe
+    from medvqa_hub.publishing.sending import Push
 
-    push_recipe(folder, repo_id, public, version, dry_run, say=typer.echo)
+    push_recipe(Push(folder, repo_id, public, version), dry_run, say=typer.echo)

@@ -20,12 +20,10 @@ from medvqa_core.files import MANIFEST
 from medvqa_core.governance import Governance, refuse_publishing
 from medvqa_core.json_files import read_object
 from medvqa_hub.publishing.model_folder import as_json, without_places
-from medvqa_hub.publishing.push import DATASET, Pushed, PushPlan, push_folder
-from medvqa_hub.publishing.scanning import scan
-from medvqa_hub.publishing.showing import show_push
-from medvqa_hub.publishing.staging import staged
+from medvqa_hub.publishing.push import DATASET, Pushed, PushPlan
+from medvqa_hub.publishing.sending import Push, send
+from medvqa_hub.publishing.staging import CARD, staged
 
-CARD = "README.md"
 _AGAIN = "write the release again"
 _SHARD = re.compile(r"(qa|studies)/(train|validate|test)-\d{5}-of-\d{5}\.parquet")
 _FROM_THE_HUB = """## From the Hub
@@ -56,37 +54,27 @@ class _Release:
 
 
 def push_dataset(
-    folder: Path,
-    repo_id: str,
-    public: bool | None = None,
-    version: str | None = None,
-    dry_run: bool = False,
-    hub: Any = None,
-    say: Callable[[str], None] = print,
+    options: Push, dry_run: bool = False, hub: Any = None, say: Callable[[str], None] = print
 ) -> Pushed | None:
     """Check, stage, scan and push a release; with `dry_run` show what would be pushed, and its card.
 
     Args:
-        folder: a release of MIMIC-CXR-VQA or the workspace that it was built in, or a folder of RJUA-MedDQA data.
-        public, version: see `PushPlan`.
+        options: their folder is a release of MIMIC-CXR-VQA or the workspace that it was built in, or a folder of
+            RJUA-MedDQA data.
 
     Raises:
+        ConfigError, OutputError: see `send`.
         GovernanceError: the release is of another class, says less than its content demands, or the scan found
             something.
         InputError: there is no release, or it is not what its manifest describes.
-        OutputError: see `push_folder`.
     """
     from rjua_meddqa.data_folder import KIND
 
+    folder, repo_id = options.folder, options.repo_id
     manifest = read_object(folder / MANIFEST, _AGAIN) if (folder / MANIFEST).is_file() else {}
     release = _read_meddqa(folder, repo_id) if manifest.get("kind") == KIND else _read_cxr(folder, repo_id)
-    plan = PushPlan(repo_id, DATASET, release.governance, public=public, version=version)
-    with staged({**release.files, CARD: release.card.encode()}, DATASET, release.governance) as staging:
-        scan(staging)
-        if dry_run:
-            show_push(staging, plan, release.card, say)
-            return None
-        return push_folder(staging, plan, hub, say)
+    plan = PushPlan(repo_id, DATASET, release.governance, public=options.public, version=options.version)
+    return send({**release.files, CARD: release.card.encode()}, plan, dry_run, hub, say)
 
 
 def _read_cxr(folder: Path, repo_id: str) -> _Release:

@@ -25,40 +25,35 @@ from medvqa_hub.publishing.licences import (
     llama_of_base,
 )
 from medvqa_hub.publishing.memorisation import Memorisation, check_predictions, report_phrases
-from medvqa_hub.publishing.model_card import CARD, write_model_card
+from medvqa_hub.publishing.model_card import write_model_card
 from medvqa_hub.publishing.model_folder import ModelFolder, files_of, open_model_folder
-from medvqa_hub.publishing.push import MODEL, Pushed, PushPlan, push_folder
+from medvqa_hub.publishing.push import MODEL, Pushed, PushPlan
 from medvqa_hub.publishing.results import eval_results, read_results
-from medvqa_hub.publishing.scanning import scan
-from medvqa_hub.publishing.showing import show_push
-from medvqa_hub.publishing.staging import staged
+from medvqa_hub.publishing.sending import Push, send
+from medvqa_hub.publishing.staging import CARD
 
 NOTICE_FILE, EVAL_RESULTS = "NOTICE.txt", ".eval_results/mimic_cxr_vqa.yaml"
 SHORTEST = 20  # letters of an acknowledgement: it is a sentence
 
 
 @dataclass(frozen=True)
-class ModelPush:
+class ModelPush(Push):
     """What to push, and how.
 
     Attributes:
         folder: of a model, or the output of a training run.
+        repo_id, public, version: see `PushPlan`.
         scores: output of `medvqa-hub evaluate cxr` of this model.
         workspace: that the training data was built in: for the memorisation check.
         acknowledgement: by which somebody answers for pushing what was trained on credentialed data.
         dataset_id: repository of the dataset that the scores are on, for `.eval_results`.
-        public, version: see `PushPlan`.
         base_model: repository of the model that an adapter belongs to, where its folder names one of this machine.
     """
 
-    folder: Path
-    repo_id: str
     scores: Path | None = None
     workspace: Path | None = None
     acknowledgement: str | None = None
     dataset_id: str | None = None
-    public: bool | None = None
-    version: str | None = None
     base_model: str | None = None
 
 
@@ -101,12 +96,7 @@ def push_model(
         files[NOTICE_FILE] = "".join(NOTICE.format(version=version) for version in llamas).encode()
     if results is not None and options.dataset_id is not None:
         files[EVAL_RESULTS] = eval_results(results, options.dataset_id)
-    with staged(files, MODEL, model.governance) as folder:
-        scan(folder, phrases)
-        if dry_run:
-            show_push(folder, plan, card, say)
-            return None
-        return push_folder(folder, plan, hub, say)
+    return send(files, plan, dry_run, hub, say, phrases)
 
 
 def _license(model: ModelFolder, repo_id: str) -> tuple[Licence, list[str]]:

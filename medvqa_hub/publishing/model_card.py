@@ -14,9 +14,9 @@ from medvqa_hub.publishing.memorisation import Memorisation
 from medvqa_hub.publishing.model_folder import RECIPE, ModelFolder, weights_in
 from medvqa_hub.publishing.phrases import PHRASE
 from medvqa_hub.publishing.results import describe_results
+from medvqa_hub.publishing.staging import CARD
 from medvqa_hub.training.history import read_stages
 
-CARD = "README.md"
 REPOSITORY = "OWNER/NAME"  # in a card that has no repository yet; `publishing_*.py` of the models puts the name in
 _STAGES = {
     1: "1: decoder", 2: "2: all", 3: "3: self-critical", "sft": "reference answers (SFT)", "grpo": "rewards (GRPO)",

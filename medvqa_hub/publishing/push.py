@@ -36,12 +36,13 @@ class PushPlan:
 
     Attributes:
         repo_id: `owner/name`.
-        repo_type: MODEL or DATASET.
+        repo_type: MODEL or DATASET, as the Hub calls it.
         governance: class of what is pushed. Whether it may be pushed at all is decided before (`refuse_publishing`).
         gated: readers have to be let in one by one.
         public: True: visible when all is done. False: private from the first step on. None: a new repository stays
             private, an old one what it is.
         version: `X.Y.Z`, for the tag; None: that of the same content, else 1.0.0, then 1.1.0, …
+        of_kind: what it holds, where the Hub has no type for that.
     """
 
     repo_id: str
@@ -50,6 +51,12 @@ class PushPlan:
     gated: bool = False
     public: bool | None = None
     version: str | None = None
+    of_kind: str | None = None
+
+    @property
+    def kind(self) -> str:
+        """What the repository's mark says that it holds."""
+        return self.of_kind or self.repo_type
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"\w[\w.-]*/\w[\w.-]*", self.repo_id):
@@ -169,7 +176,7 @@ class _Remote:
                 "choose another name"
             )
         mark = json.loads(self.read(MARK, head))
-        if mark.get("kind") != self._plan.repo_type:
+        if mark.get("kind") != self._plan.kind:
             raise ConfigError(f"{self._plan.repo_id} holds a {mark.get('kind')}: choose another name")
         before = parse(str(mark.get("governance")), f"{self._plan.repo_id}/{MARK}")
         refuse_lowering(before, governance, self._plan.repo_id)

@@ -20,6 +20,7 @@ from medvqa_core.files import writing
 from medvqa_core.governance import Governance
 from medvqa_core.json_files import write_json
 
+CARD = "README.md"
 MARK = "medvqa_hub.json"  # in every repository that this package pushes to: kind and governance class
 _CHUNK = 1 << 20
 

@@ -19,12 +19,13 @@ from pushing import run_stranger
 from medvqa_core.errors import GovernanceError, InputError, MedvqaError
 from medvqa_hub.cli import run
 from medvqa_hub.publishing.dataset import push_dataset
+from medvqa_hub.publishing.sending import Push
 from medvqa_hub.publishing.staging import MARK
 from rjua_meddqa import SAMPLE_DIR
 
 
 def push(hub, api, folder, repo_id="me/rows", **options):
-    return push_dataset(folder, repo_id, hub=api, say=lambda line: None, **options)
+    return push_dataset(Push(folder, repo_id, **options), hub=api, say=lambda line: None)
 
 
 @pytest.fixture

@@ -5,11 +5,13 @@ import pyarrow.parquet as pq
 import pytest
 from huggingface_hub import snapshot_download
 
-from medvqa_core.errors import GovernanceError, InputError
+from medvqa_core.errors import ConfigError, GovernanceError, InputError
 from medvqa_core.json_files import read_object, write_json
 from medvqa_hub.cli import run
+from medvqa_hub.publishing.dataset import push_dataset
 from medvqa_hub.publishing.recipe import push_recipe
 from medvqa_hub.publishing.scanning import scan
+from medvqa_hub.publishing.sending import Push
 from mimic_cxr_vqa.generation.question_writer import write_questions
 from mimic_cxr_vqa.recipe import write_recipe
 from mimic_cxr_vqa.sources.physionet import read_studies
@@ -28,14 +30,24 @@ def recipe(built, tmp_path):
 
 
 def test_pushed_fetched_and_rebuilt(recipe, built, hub, api, tmp_path, capsys):
-    pushed = push_recipe(recipe, "me/recipe", hub=api, say=lambda line: None)
-    assert pushed.tag == "v1.0.0"
+    options = Push(recipe, "me/recipe")
+    for _ in range(2):  # the same command goes on after a kill, and does nothing where all is done
+        assert push_recipe(options, hub=api, say=lambda line: None).tag == "v1.0.0"
     got = snapshot_download(
         "me/recipe", repo_type="dataset", revision="v1.0.0", local_dir=tmp_path / "got", endpoint=hub.endpoint,
         token=hub.token,
     )  # fmt: skip
     assert run(["cxr", "rebuild", got, "--root", str(built.tree), "--out", str(tmp_path / "again")]) == 0
     assert "every file has the recipe's sha256" in capsys.readouterr().out
+
+
+def test_a_recipe_and_a_dataset_do_not_overwrite_each_other(recipe, built, hub, api):
+    push_recipe(Push(recipe, "me/recipe"), hub=api, say=lambda line: None)
+    with pytest.raises(ConfigError, match="me/recipe holds a recipe: choose another name"):
+        push_dataset(Push(built.workspace.release, "me/recipe"), hub=api, say=lambda line: None)
+    push_dataset(Push(built.workspace.release, "me/rows"), hub=api, say=lambda line: None)
+    with pytest.raises(ConfigError, match="me/rows holds a dataset: choose another name"):
+        push_recipe(Push(recipe, "me/rows"), hub=api, say=lambda line: None)
 
 
 def test_a_dry_run_sends_nothing(recipe, hub, capsys):
@@ -46,10 +58,10 @@ def test_a_dry_run_sends_nothing(recipe, hub, capsys):
 
 def test_a_release_is_no_recipe_and_a_class_is_obeyed(recipe, built, api):
     with pytest.raises(InputError, match="not a recipe manifest"):
-        push_recipe(built.workspace.release, "me/recipe", hub=api)
+        push_recipe(Push(built.workspace.release, "me/recipe"), hub=api)
     write_json(recipe / "manifest.json", read_object(recipe / "manifest.json", "") | {"governance": "credentialed"})
     with pytest.raises(GovernanceError, match="does not go to the Hub"):
-        push_recipe(recipe, "me/recipe", hub=api)
+        push_recipe(Push(recipe, "me/recipe"), hub=api)
 
 
 def test_ids_of_mimic_s_range_pass_in_a_recipe_s_tables_alone(tmp_path):
