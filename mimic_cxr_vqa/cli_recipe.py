@@ -51,8 +51,8 @@ def rebuild(
     """Make a recipe's release again from one's own copy of the source, and name each file that differs."""
     from medvqa_core.llm.record import FILE
     from mimic_cxr_vqa.generation.chosen_engine import ChosenEngine
-    from mimic_cxr_vqa.recipe import default_engine, read_recipe
     from mimic_cxr_vqa.recipe import rebuild as rebuild_recipe
+    from mimic_cxr_vqa.recipe_check import default_engine, read_recipe
     from mimic_cxr_vqa.workspace import Workspace
 
     workspace = Workspace(out)

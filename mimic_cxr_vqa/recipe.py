@@ -24,27 +24,21 @@ from medvqa_core.digests import digest_file
 from medvqa_core.errors import ConfigError, InputError
 from medvqa_core.files import atomic_folder
 from medvqa_core.governance import Governance
-from medvqa_core.json_files import plain, read_manifest, write_json, write_manifest
+from medvqa_core.json_files import plain, write_json, write_manifest
 from medvqa_core.llm.engines import Engine
-from medvqa_core.llm.options import SPELLED
 from mimic_cxr_vqa.card import CARD, LICENSES
 from mimic_cxr_vqa.class_floor import describe_files
 from mimic_cxr_vqa.generation.answers import answer_questions
-from mimic_cxr_vqa.generation.engines import ANSWER_FROM, AS_TEXT, ENGINES, IMPRESSION, answer_from_settings
+from mimic_cxr_vqa.generation.engines import ANSWER_FROM, AS_TEXT, IMPRESSION, answer_from_settings
 from mimic_cxr_vqa.generation.question_writer import write_questions
 from mimic_cxr_vqa.parquet_files import WRITING, read_table
-from mimic_cxr_vqa.question_list import QUESTION_SLUGS, QUESTION_TEXTS
+from mimic_cxr_vqa.recipe_check import FORMAT, KIND, QUESTIONS, SCHEMA, STATISTICS, VERSIONS, read_recipe
 from mimic_cxr_vqa.release import open_release
 from mimic_cxr_vqa.release_writer import describe_questions, write_release
-from mimic_cxr_vqa.schema import CATEGORIES, SPLITS
+from mimic_cxr_vqa.schema import SPLITS
 from mimic_cxr_vqa.sources.table import SourceOptions, read_source
 from mimic_cxr_vqa.statistics import summarise
 from mimic_cxr_vqa.workspace import TABLES, Workspace
-
-KIND, FORMAT = "recipe", 1
-QA_ID = rf"^s[0-9]{{1,18}}-(?:{'|'.join(QUESTION_SLUGS.to_pylist())})$"
-COLUMNS = ("qa_id", "study_id", "split", "category", "question")
-_REMEDY = "name a folder that medvqa-hub cxr recipe wrote, or that a recipe's repository holds"
 
 
 def write_recipe(workspace: Workspace, folder: Path) -> dict[str, Any]:
@@ -62,15 +56,15 @@ def write_recipe(workspace: Workspace, folder: Path) -> dict[str, Any]:
             f"{workspace.questions}: does not say how its source was read (an earlier version drew it); run "
             "medvqa-hub cxr questions, answer (nothing is asked twice) and release again"
         )
-    table = read_table(workspace.questions / "questions.parquet").select(COLUMNS)
+    table = _questions_of(workspace)
     with atomic_folder(folder, KIND) as out:
         (out / "questions").mkdir()
         for split in SPLITS:
             rows = table.filter(pc.equal(table["split"], split))
             if len(rows):
-                pq.write_table(rows, out / "questions" / f"{split}.parquet", **WRITING)
+                pq.write_table(rows, out / QUESTIONS[split], **WRITING)
         statistics = summarise(release.iterate_all(), release.manifest.get("label_counts"))
-        write_json(out / "statistics.json", statistics.to_json())
+        write_json(out / STATISTICS, statistics.to_json())
         manifest = {
             "kind": KIND,
             "format": FORMAT,
@@ -83,7 +77,7 @@ def write_recipe(workspace: Workspace, folder: Path) -> dict[str, Any]:
             "written_with": release.manifest.get("written_with", {}),
             "counts": release.manifest["counts"],
             "splits": release.manifest["splits"],
-            "versions": {name: version(name) for name in ("medvqa-hub", "pyarrow")},
+            "versions": {name: version(name) for name in VERSIONS},
             "tables": {name: digest_file(workspace.questions / name) for name in TABLES},
             "shards": {
                 name: described["sha256"]
@@ -95,50 +89,6 @@ def write_recipe(workspace: Workspace, folder: Path) -> dict[str, Any]:
         manifest["files"] = describe_files(out, [path for path in out.rglob("*") if path.is_file()])
         write_manifest(out, manifest, sort_keys=True)
     return manifest
-
-
-def read_recipe(folder: Path) -> dict[str, Any]:
-    """The manifest of a recipe, checked.
-
-    Raises:
-        InputError: it is none, a file is missing or changed, or a table has other columns than a recipe's.
-    """
-    manifest = read_manifest(folder, _REMEDY, KIND, FORMAT, ("read_with", "answers", "tables", "shards", "files"))
-    for name, described in manifest["files"].items():
-        if digest_file(folder / name) != described["sha256"]:
-            raise InputError(f"{folder / name}: its content is not what the recipe describes; get it again")
-        if name.endswith(".parquet"):
-            _check_questions(folder / name)
-    return manifest
-
-
-def default_engine(manifest: Mapping[str, Any]) -> str:
-    """The engine that a rebuild asks where the user names none: the recipe's, where it is one of ours that asks nobody.
-
-    A recipe is somebody else's word: no text goes to a model or an address because a recipe names it.
-
-    Raises:
-        ConfigError: the recipe's answers are by a language model, which the user has to name.
-    """
-    answers = manifest["answers"]
-    if answers.get("engine") in ENGINES:
-        return answers["engine"]
-    raise ConfigError(
-        f"the recipe's answers are by engine {answers.get('engine')!r}, model {answers.get('model')!r}: say with "
-        f"--engine where that model is for you: {SPELLED}"
-    )
-
-
-def _check_questions(path: Path) -> None:
-    """Nothing but ids and the dataset's own words stands in a recipe: no column and no text can carry anything else."""
-    if tuple(pq.read_schema(path).names) != COLUMNS:
-        raise InputError(f"{path}: a recipe's questions have the columns {', '.join(COLUMNS)}, no others")
-    rows = read_table(path)
-    for name, allowed in (("split", SPLITS), ("category", CATEGORIES), ("question", QUESTION_TEXTS)):
-        if not pc.all(pc.is_in(rows[name], pa.array(allowed)), skip_nulls=False, min_count=0).as_py():
-            raise InputError(f"{path}: column {name} holds what is no {name} of this dataset; write the recipe again")
-    if not pc.all(pc.match_substring_regex(rows["qa_id"], QA_ID), skip_nulls=False, min_count=0).as_py():
-        raise InputError(f"{path}: column qa_id holds what is no id of a question; write the recipe again")
 
 
 def rebuild(
@@ -211,10 +161,15 @@ def _options(read_with: Mapping[str, Any], reports: Path | None, *files: Path | 
     return options
 
 
+def _questions_of(workspace: Workspace) -> pa.Table:
+    """The columns that a recipe has, without what else the file may carry."""
+    return read_table(workspace.questions / "questions.parquet").select(SCHEMA.names).cast(SCHEMA)
+
+
 def _question_differences(recipe: Path, workspace: Workspace) -> list[str]:
     """How the drawn questions differ from the recipe's, in counts and first ids."""
-    wanted = pa.concat_tables(read_table(path) for path in sorted((recipe / "questions").glob("*.parquet")))
-    found = read_table(workspace.questions / "questions.parquet").select(COLUMNS)
+    wanted = pa.concat_tables(read_table(recipe / name) for name in QUESTIONS.values() if (recipe / name).exists())
+    found = _questions_of(workspace)
     lines = []
     for what, rows, others in (("missing here", wanted, found), ("not in the recipe", found, wanted)):
         only = rows.filter(pc.invert(pc.is_in(rows["qa_id"], others["qa_id"].combine_chunks())))

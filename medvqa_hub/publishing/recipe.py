@@ -22,7 +22,7 @@ def push_recipe(
         GovernanceError: the folder says a class that is not handed on, or the scan finds what must not leave.
         InputError: it is no recipe, or was changed.
     """
-    from mimic_cxr_vqa.recipe import KIND, read_recipe
+    from mimic_cxr_vqa.recipe_check import KIND, read_recipe
 
     folder = options.folder
     manifest = read_recipe(folder)

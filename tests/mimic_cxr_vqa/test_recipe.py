@@ -1,6 +1,7 @@
 """A recipe holds nothing that may not be shared, and makes the same bytes again from one's own copy of the source."""
 
 import json
+import re
 import shutil
 
 import pyarrow as pa
@@ -8,11 +9,11 @@ import pyarrow.parquet as pq
 import pytest
 from chat_server import ChatServerDouble, completion
 
-from medvqa_core.digests import digest_file
+from medvqa_core.digests import digest, digest_file
 from medvqa_core.errors import InputError
 from medvqa_core.json_files import read_object, write_json
 from medvqa_hub.cli import run
-from mimic_cxr_vqa.recipe import COLUMNS, read_recipe
+from mimic_cxr_vqa.recipe_check import SCHEMA, read_recipe
 from mimic_cxr_vqa.workspace import Workspace
 
 
@@ -64,7 +65,7 @@ def test_it_holds_no_answer_label_or_report(made):
     everything = b"".join(path.read_bytes() for path in (made / "recipe").rglob("*") if path.is_file())
     tables = [pq.read_table(path) for path in (made / "recipe" / "questions").glob("*.parquet")]
     texts = " ".join(str(value) for table in tables for row in table.to_pylist() for value in row.values())
-    assert {tuple(table.schema.names) for table in tables} == {COLUMNS}
+    assert all(table.schema.equals(SCHEMA, check_metadata=True) for table in tables)
     assert not [answer for answer in answers if answer in texts or answer.encode() in everything]
     assert not [study for study in studies if study["findings"] and study["findings"][:40].encode() in everything]
 
@@ -124,9 +125,14 @@ def test_a_recipe_that_was_changed_is_refused(recipe):
     name = f"questions/{path.name}"
     rows = pq.read_table(path)
     path.rename(tmp := path.with_suffix(".gone"))
+    with pytest.raises(InputError, match="is missing"):
+        read_recipe(recipe)
+    path.write_bytes(b"PAR1")
+    describe(path)
     with pytest.raises(InputError, match="cannot be read"):
         read_recipe(recipe)
     tmp.rename(path)
+    describe(path)
     pq.write_table(rows.slice(1), path)
     with pytest.raises(InputError, match="not what the recipe describes"):
         read_recipe(recipe)
@@ -136,6 +142,11 @@ def test_a_recipe_that_was_changed_is_refused(recipe):
         (replaced(rows, "category", "Mild edema"), "no category"),
         (replaced(rows, "qa_id", "s1-edema-1 mild edema"), "no id of a question"),
         (replaced(rows, "split", None), "no split"),
+        (replaced(rows, "qa_id", "s1-edema-1"), "no id of a question"),  # of another study
+        (retyped(rows, "study_id", pa.string()), "columns"),
+        (retyped(rows, "qa_id", pa.large_string()), "columns"),
+        (rows.replace_schema_metadata({"findings": "There is mild edema."}), "metadata"),
+        (described_field(rows, "question", {"findings": "There is mild edema."}), "metadata"),
     ]
     for table, said in hostile:
         pq.write_table(table, path)
@@ -145,6 +156,16 @@ def test_a_recipe_that_was_changed_is_refused(recipe):
     pq.write_table(rows, path)
     describe(path)
     assert read_recipe(recipe)["kind"] == "recipe"
+
+
+def retyped(rows, column, type):
+    place = rows.schema.get_field_index(column)
+    return rows.set_column(place, pa.field(column, type), rows[column].cast(type))
+
+
+def described_field(rows, column, metadata):
+    place = rows.schema.get_field_index(column)
+    return rows.set_column(place, rows.schema.field(column).with_metadata(metadata), rows[column])
 
 
 def replaced(rows, column, value):
@@ -160,3 +181,66 @@ def test_what_is_needed_for_it_is_said(made, tmp_path, capsys):
     write_json(workspace / "questions" / "manifest.json", manifest)
     assert run(["cxr", "recipe", "--out", str(workspace), "--to", str(tmp_path / "recipe")]) == 1
     assert "does not say how its source was read" in capsys.readouterr().err
+
+
+def edited(recipe, **fields):
+    manifest = read_object(recipe / "manifest.json", "")
+    write_json(recipe / "manifest.json", manifest | fields)
+
+
+@pytest.mark.parametrize(
+    "name", ["../secret.parquet", "{tmp}/secret.parquet", "questions/../../secret.parquet", "answers.csv"]
+)
+def test_a_recipe_names_its_own_files_only(recipe, tmp_path, name):
+    """A file elsewhere is not even read: whether its content is known would be told otherwise."""
+    (tmp_path / "secret.parquet").write_bytes(b"secret")
+    (recipe / "answers.csv").write_bytes(b"secret")
+    name = name.format(tmp=tmp_path)
+    files = read_object(recipe / "manifest.json", "")["files"]
+    edited(recipe, files=files | {name: {"bytes": 6, "sha256": digest(b"secret")}})
+    with pytest.raises(InputError, match="no file of a recipe"):
+        read_recipe(recipe)
+
+
+def test_what_is_no_regular_file_is_not_read(recipe, tmp_path):
+    card = recipe / "README.md"
+    card.unlink()
+    card.symlink_to("/dev/null")  # of other devices and pipes a read never ends
+    with pytest.raises(InputError, match="README.md: is missing or no regular file"):
+        read_recipe(recipe)
+    card.unlink()
+    card.symlink_to(tmp_path / "secret")
+    (tmp_path / "secret").write_text("of the user's own")
+    with pytest.raises(InputError, match="not what the recipe describes") as told:
+        read_recipe(recipe)
+    assert "own" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"written_with": {"workspace": "elsewhere"}},
+        {"written_with": {"unknown": 1}},
+        {"written_with": {"rows_per_shard": "many"}},
+        {"written_with": None},
+        {"read_with": {"labeler": ["chexpert"]}},
+        {"read_with": {"reports": "/somewhere"}},
+        {"read_with": {"studies": 7}},
+        {"source": ["phantom"]},
+        {"source": "elsewhere"},
+        {"seed": "one"},
+        {"tables": {}},
+        {"tables": {"studies.parquet": 1, "questions.parquet": 2}},
+        {"shards": {"\x1b[2J": "0" * 64}},
+        {"versions": {"no-such-package": "1"}},
+        {"versions": None},
+        {"files": {"README.md": "x"}},
+        {"notes": "There is mild edema."},
+    ],
+)
+def test_a_manifest_that_says_something_else_is_refused_by_name(recipe, made, tmp_path, fields, capsys):
+    edited(recipe, **fields)
+    assert rebuild(recipe, made, tmp_path / "out") == 1
+    error = capsys.readouterr().err
+    assert re.search(f"manifest.json: '?{next(iter(fields))}'? is ", error) and "\x1b" not in error
+    assert not (tmp_path / "out").exists()
