@@ -13,7 +13,15 @@ import typer
 
 from medvqa_core.errors import MedvqaError, one_line
 from medvqa_core.governance import Governance
-from medvqa_core.llm.options import AttestationFile, LoadInBits, ModelName, OwnServer, Wait, connect, engine_option
+from medvqa_core.llm.options import (
+    AttestationFile,
+    LoadInBits,
+    OwnServer,
+    Wait,
+    connect,
+    engine_option,
+    refuse_model_options,
+)
 from medvqa_hub.evaluation.cli import app as evaluate_app
 from medvqa_hub.evaluation.export_cli import app as export_app
 from medvqa_hub.publishing.cli import app as push_app
@@ -123,11 +131,17 @@ def explore(
     corrections: Annotated[Path | None, typer.Option(help="Folder that corrected annotations are saved in.")] = None,
     rater: Annotated[str | None, typer.Option(help="The only one who rates a review sample here.")] = None,
     engine: Annotated[list[str] | None, engine_option()] = None,
-    model: ModelName = None,
+    model: Annotated[
+        str | None,
+        typer.Option(help="With --engine: the server's model. Without: folder of a checkpoint of our own models."),
+    ] = None,
     wait: Wait = "10s",
     i_run_this_server: OwnServer = False,
     attestation: AttestationFile = None,
     load_in: LoadInBits = None,
+    image_class: Annotated[
+        Governance, typer.Option(help="Class of images that are brought to Ask; a picture does not say it itself.")
+    ] = Governance.CREDENTIALED,
     port: Annotated[int | None, typer.Option(help="Port on 127.0.0.1; default: the first free one from 7860.")] = None,
     browser: Annotated[bool, typer.Option(help="Open the page in the browser.")] = False,
 ) -> None:
@@ -136,8 +150,13 @@ def explore(
     from medvqa_hub.explore.serving import explore as serve
 
     options = {"wait": wait, "own_server": i_run_this_server, "attestation": attestation, "load_in": load_in}
+    if not engine:
+        refuse_model_options(str(model), i_run_this_server=i_run_this_server, attestation=attestation, load_in=load_in)
     connected = (lambda governance: connect(engine, governance, model, **options)) if engine else None
-    asked = Asked(tuple(predictions or ()), image_root, report_images, corrections, rater, connected)
+    checkpoint = Path(model) if model and not engine else None
+    asked = Asked(
+        tuple(predictions or ()), image_root, report_images, corrections, rater, connected, checkpoint, image_class
+    )
     serve(folders or (), asked, port, browser)
 
 

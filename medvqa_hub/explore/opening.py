@@ -5,7 +5,7 @@ a folder with annotations, or of `meddqa preannotate`      report pages (rjua_me
 a folder of `meddqa esra --out`                            the restored pages of those reports
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,9 +13,9 @@ from typing import Any
 from medvqa_core.errors import InputError
 from medvqa_core.governance import Governance, strictest
 from medvqa_core.json_files import find_manifest
-from medvqa_core.llm.chat_model import ChatModel
 from medvqa_hub.explore.asking import Asker
 from medvqa_hub.explore.corrections import Corrections
+from medvqa_hub.explore.page_models import Connect, open_models
 from medvqa_hub.explore.pictures import image_root_of
 from medvqa_hub.explore.report_pages import BoxPages, PageSource, RestoredPages
 from medvqa_hub.explore.reports import ReportView, annotations_by_path
@@ -45,6 +45,8 @@ class Asked:
         corrections: where corrected annotations are saved.
         rater: the only one who rates; None: each of the sample's raters may.
         connect: makes the model that is asked, for data of a class; None: rules alone answer.
+        checkpoint: folder of a checkpoint of ours that is asked.
+        image_class: of images that people bring to the page.
     """
 
     predictions: Sequence[Path] = ()
@@ -52,7 +54,9 @@ class Asked:
     report_images: Path | None = None
     corrections: Path | None = None
     rater: str | None = None
-    connect: Callable[[Governance], ChatModel] | None = None
+    connect: Connect | None = None
+    checkpoint: Path | None = None
+    image_class: Governance = Governance.CREDENTIALED
 
 
 @dataclass(frozen=True)
@@ -96,10 +100,10 @@ def open_folders(folders: Sequence[Path], asked: Asked | None = None) -> Opened:
     pages = _open_reports(found.get(REPORTS), found.get(PAGES), asked)
     review = ReviewView(open_review(found[REVIEW]), asked.rater) if REVIEW in found else None
     opened = Opened(studies, pages, review)
-    if studies is None and pages is None:
-        return opened
-    model = asked.connect(opened.governance) if asked.connect is not None else None
-    return replace(opened, ask=Asker(studies, pages, opened.governance, model))
+    if studies is None and pages is None and asked.connect is None and asked.checkpoint is None:
+        return opened  # nothing to ask about, and nobody
+    models = open_models(opened.governance, asked.connect, asked.checkpoint, asked.image_class)
+    return replace(opened, ask=Asker(studies, pages, opened.governance, models))
 
 
 def kind_of(folder: Path) -> str:

@@ -6,6 +6,7 @@
     GET  /api/studies, /api/study, /image               (studies.py)
     GET  /api/reports, /api/report, /page_image; POST /api/save_report               (reports.py)
     GET  /api/review_item, /review_image; POST /api/save_rating                      (reviewing.py)
+    POST /api/upload          an image for Ask, where a model takes any                      (uploads.py)
     POST /gradio_api/call/ask, GET /gradio_api/call/ask/EVENT: gradio's queue         (asking.py)
 
 gradio brings the server, the queue that engines are asked through, and the Hub's Spaces. The page is plain HTML and
@@ -13,6 +14,7 @@ scripts: gradio's own page asks for 34 files before it shows a word, and has nei
 read when they are scrolled to (benchmarks/explore.py measures both).
 """
 
+import asyncio
 import json
 import os
 from pathlib import Path
@@ -27,6 +29,7 @@ from medvqa_hub.explore.reports import LARGEST_SIDE, ReportView
 from medvqa_hub.explore.reviewing import ReviewView
 from medvqa_hub.explore.row_filters import RowFilter
 from medvqa_hub.explore.studies import StudyView
+from medvqa_hub.explore.uploads import MOST_BYTES
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -162,6 +165,26 @@ def _serve_ask(server: Any, asker: Asker) -> None:
         except (ValueError, TypeError):
             return json.dumps({"answer": None, "error": "no question of this page"})
         return json.dumps(await asker.ask(asked))
+
+    if asker.uploads is None:
+        return
+    from fastapi import Request
+
+    @server.post("/api/upload")
+    async def upload(request: Request) -> dict[str, str]:
+        return {"name": await asyncio.to_thread(asker.uploads.add, await _read_bounded(request))}
+
+
+async def _read_bounded(request: Any) -> bytes:
+    """The body, as it is: no form, which would go to a file. Raises InputError where it is larger than an upload."""
+    data = bytearray()
+    async for chunk in request.stream():
+        data += chunk
+        if len(data) > MOST_BYTES:
+            break
+    if len(data) > MOST_BYTES:
+        raise InputError(f"the image has more than {MOST_BYTES >> 20} MiB; save it smaller")
+    return bytes(data)
 
 
 def check_side(side: int | None) -> int | None:

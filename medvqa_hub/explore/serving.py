@@ -2,6 +2,8 @@
 
 import os
 import secrets
+import signal
+import sys
 import time
 import webbrowser
 from collections.abc import Sequence
@@ -25,6 +27,7 @@ def explore(folders: Sequence[Path], asked: Asked, port: int | None, open_browse
         ConfigError: the extra `app` is not installed, or the port is taken.
         InputError, GovernanceError: as `opening.open_folders`.
     """
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # an orderly end: no file stays behind
     opened = open_folders(folders, asked)
     typer.echo(f"{opened.governance} data, served on {HOST} only")
     key = new_key(opened.governance)

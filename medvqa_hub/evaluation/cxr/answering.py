@@ -72,9 +72,12 @@ class StudyAnswerer:
             )
         try:
             self.model, report = AutoModelForImageTextToText.from_pretrained(
-                checkpoint.folder, dtype=getattr(torch, settings.dtype), output_loading_info=True
+                checkpoint.folder,
+                dtype=getattr(torch, settings.dtype),
+                output_loading_info=True,
+                local_files_only=True,  # `open_checkpoint` has fetched what may be fetched
             )
-            self.processor = AutoProcessor.from_pretrained(checkpoint.folder)
+            self.processor = AutoProcessor.from_pretrained(checkpoint.folder, local_files_only=True)
             if hasattr(self.processor, "check_config"):
                 self.processor.check_config(self.model.config)
         except (OSError, ValueError, TypeError, RuntimeError, SafetensorError) as error:

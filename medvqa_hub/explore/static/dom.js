@@ -43,10 +43,20 @@ export function say(text, isError = false) {
 // An answer of the server as JSON; what it says went wrong is thrown, and shown by whoever asked.
 export async function ask(path, parameters = {}, body = null) {
   const query = new URLSearchParams(Object.entries(parameters).filter(([, value]) => value !== "" && value != null));
-  const options = body === null ? {} : { method: "POST", body: JSON.stringify(body), headers: { "content-type": "application/json" } };
+  return read(`${path}${query.size ? "?" : ""}${query}`, body === null ? {} : post(JSON.stringify(body), "application/json"));
+}
+
+// A file, as it is.
+export function send(path, file) {
+  return read(path, post(file, "application/octet-stream"));
+}
+
+const post = (body, type) => ({ method: "POST", body, headers: { "content-type": type } });
+
+async function read(address, options) {
   let answer;
   try {
-    answer = await fetch(`${path}${query.size ? "?" : ""}${query}`, options);
+    answer = await fetch(address, options);
   } catch {
     throw new Error("The explorer does not answer: was it stopped?");
   }

@@ -30,10 +30,12 @@ export class Viewer {
     this.image.alt = alt;
     this.stage.classList.add("loading");
     this.stage.classList.remove("failed");
-    const small = new Image();
-    small.onload = () => this.source === source && !this.isWhole && this.put(small);
     this.isWhole = false;
-    small.src = `${source}&side=512`;
+    if (!source.startsWith("blob:")) { // what the browser has itself is there at once
+      const small = new Image();
+      small.onload = () => this.source === source && !this.isWhole && this.put(small);
+      small.src = `${source}&side=512`;
+    }
     const whole = new Image();
     whole.onload = () => { if (this.source === source) { this.isWhole = true; this.put(whole); } };
     whole.onerror = () => this.source === source && this.fail(source);

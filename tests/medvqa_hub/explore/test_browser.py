@@ -7,12 +7,15 @@ import pytest
 pytest.importorskip("gradio")
 
 from builds import build_release
+from chat_server import ChatServerDouble, completion
 from explorer_page import Watched, chromium, serve
 
+from medvqa_core.llm.connecting import connect_model
 from medvqa_hub.cli import run
 from medvqa_hub.explore.opening import Asked, open_folders
 from mimic_cxr_vqa.validation.dimensions import DIMENSIONS
 from mimic_cxr_vqa.validation.review import open_review
+from mimic_cxr_vqa.workspace import SAMPLE_DIR
 from rjua_meddqa import SAMPLE_DIR as REPORTS
 from rjua_meddqa.released import read_annotations
 
@@ -20,7 +23,9 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def browser(address):  # started last: playwright has an event loop in this thread, and a build wants its own
+def browser(
+    address, with_model
+):  # started last: playwright has an event loop in this thread, and a build wants its own
     with chromium() as started:
         yield started
 
@@ -40,6 +45,15 @@ def address(place):
     asked = Asked(image_root=place / "tree", corrections=place / "corrected")
     with serve(open_folders([place / "cxr", place / "cxr" / "review", REPORTS], asked), "the-key") as started:
         yield started
+
+
+@pytest.fixture(scope="module")
+def with_model():
+    """The samples with a model that may see images that people bring."""
+    with ChatServerDouble(lambda body: completion("Yes, on the left.")) as double:
+        connect = lambda governance: connect_model(f"server:{double.endpoint}", governance, own_server=True)  # noqa: E731
+        with serve(open_folders([], Asked(connect=connect))) as started:
+            yield started
 
 
 @pytest.fixture
@@ -175,6 +189,36 @@ def test_an_engine_is_asked_through_the_queue(watched):
     page.keyboard.press("Control+Enter")
     page.wait_for_selector(".talk .answer:has-text('38岁')")
     assert "of=report" in watched.state
+
+
+@pytest.mark.parametrize(("theme", "width"), [("light", 390), ("dark", 1440)])
+def test_an_image_of_one_s_own_is_asked_about(browser, with_model, tmp_path, theme, width):
+    """Chosen, shown from the browser's own memory, asked about; a file that is none says why."""
+    film, text = next(SAMPLE_DIR.rglob("*.jpg")), tmp_path / "notes.png"
+    text.write_text("no image")
+    shown = Watched(browser, with_model, viewport={"width": width, "height": 860}, color_scheme=theme)
+    page = shown.page
+    shown.open("view=ask&of=image")
+    page.wait_for_selector(".bring")
+    assert "counts as credentialed" in page.inner_text(".asking")
+    page.set_input_files("input[type=file]", text)
+    page.wait_for_selector("#message.error:has-text('PNG')")
+    assert [problem for problem in shown.problems if "400" not in problem] == []
+    shown.problems.clear()  # the browser notes the refusal
+    page.set_input_files("input[type=file]", film)
+    page.wait_for_selector(".stage:not(.loading) img[src^='blob:']")
+    assert page.inner_text("h1") == film.name
+    page.select_option("select[aria-label='It is']", "radiograph PA")
+    page.fill("textarea", "Is there a pleural effusion?")
+    page.keyboard.press("Control+Enter")
+    page.wait_for_selector(".talk .answer:has-text('on the left')")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert page.evaluate(CONTRAST) == []
+    shown.open("view=ask&of=study")
+    page.wait_for_selector(".suggested button")
+    assert not shown.problems
+    assert all(url.startswith((with_model, "blob:", "data:")) for url in shown.requests)
+    shown.context.close()
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

@@ -1,5 +1,7 @@
 """The attacker first: other hosts' names, other pages, other users, other files. Each is tried against the server."""
 
+from types import SimpleNamespace
+
 import pytest
 
 pytest.importorskip("gradio")
@@ -7,9 +9,13 @@ pytest.importorskip("gradio")
 from fastapi.testclient import TestClient
 
 from medvqa_core.governance import Governance
-from medvqa_hub.explore.opening import open_folders
+from medvqa_hub.explore import server, uploads
+from medvqa_hub.explore.asking import Asker
+from medvqa_hub.explore.opening import Opened, open_folders
+from medvqa_hub.explore.page_models import PageModels
 from medvqa_hub.explore.server import make_server
 from medvqa_hub.explore.serving import new_key
+from mimic_cxr_vqa.workspace import SAMPLE_DIR
 
 OURS = "http://127.0.0.1:7860"
 IMAGE = "/image?study=95000001&number=0"
@@ -134,3 +140,24 @@ def test_what_may_not_be_handed_on_is_locked():
     assert keys[Governance.OPEN] is None and keys[Governance.SHARE_ALIKE] is None
     locked = [keys[Governance.NO_DERIVATIVES], keys[Governance.CREDENTIALED], new_key(Governance.CREDENTIALED)]
     assert all(len(key) >= 32 for key in locked) and len(set(locked)) == 3
+
+
+def test_images_are_taken_from_our_own_page_alone_and_bounded(opened, monkeypatch):
+    models = PageModels(chat_for_images=SimpleNamespace(model="tiny"))
+    asker = Asker(opened.studies, opened.reports, Governance.OPEN, models)
+    taking = TestClient(make_server(Opened(ask=asker), "the-key"), base_url=OURS)
+    film = next(SAMPLE_DIR.rglob("*.jpg")).read_bytes()
+    assert taking.post("/api/upload", content=film).status_code == 403  # without the key
+    taking.get("/?key=the-key")
+    assert taking.post("/api/upload", content=film).json()["name"]
+    for headers in ({"origin": "https://evil.example"}, {"sec-fetch-site": "cross-site"}):
+        assert taking.post("/api/upload", content=film, headers=headers).status_code == 403
+    assert taking.post("/api/upload", content=b"<svg/>").status_code == 400
+    for module in (server, uploads):
+        monkeypatch.setattr(module, "MOST_BYTES", 1 << 20)
+    refused = taking.post("/api/upload", content=film + bytes(1 << 20))
+    assert refused.status_code == 400 and "more than 1 MiB" in refused.json()["error"]
+
+
+def test_without_a_model_no_image_is_taken(client):
+    assert client.post("/api/upload", content=b"x").status_code == 404
