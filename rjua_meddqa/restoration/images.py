@@ -4,8 +4,7 @@ Upright means turned as the camera's EXIF note says. "Pixels of the original ima
 of the image as a viewer shows it, after that turn.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -57,7 +56,7 @@ def open_report(path: Path) -> ReportImage:
 
     _refuse_foreign_kinds(path)
     try:
-        with _own_size_limit(), Image.open(path) as image:
+        with _OWN_SIZE_LIMIT, Image.open(path) as image:
             if getattr(image, "n_frames", 1) > 1 and image.format != "MPO":  # phones add a preview as second frame
                 raise InputError(f"{path}: {image.n_frames} pages in one image; save each as a file of its own")
             width, height = image.size
@@ -111,17 +110,33 @@ def _refuse_foreign_kinds(path: Path) -> None:
             raise InputError(f"{path} is {what}")
 
 
-@contextmanager
-def _own_size_limit() -> Iterator[None]:
-    """Pillow's limit counts the pixels before a JPEG is reduced; ours counts the bytes that are really decoded."""
-    from PIL import Image
+class _OwnSizeLimit:
+    """Pillow's limit counts the pixels before a JPEG is reduced; ours counts the bytes that are really decoded.
 
-    limit = Image.MAX_IMAGE_PIXELS
-    Image.MAX_IMAGE_PIXELS = None
-    try:
-        yield
-    finally:
-        Image.MAX_IMAGE_PIXELS = limit
+    The limit is the process's, and threads read images at once: the last one that is done puts it back.
+    """
+
+    def __init__(self) -> None:
+        self._lock, self._inside, self._limit = threading.Lock(), 0, None
+
+    def __enter__(self) -> None:
+        from PIL import Image
+
+        with self._lock:
+            if self._inside == 0:
+                self._limit, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, None
+            self._inside += 1
+
+    def __exit__(self, *problem: object) -> None:
+        from PIL import Image
+
+        with self._lock:
+            self._inside -= 1
+            if self._inside == 0:
+                Image.MAX_IMAGE_PIXELS = self._limit
+
+
+_OWN_SIZE_LIMIT = _OwnSizeLimit()
 
 
 def _factor(size: tuple[int, int]) -> int:

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from contextlib import ExitStack
 
 import cv2
 import numpy as np
@@ -11,7 +12,7 @@ from rapidocr.inference_engine.onnxruntime import ONNXRuntimeError
 
 from medvqa_core.errors import ConfigError, InputError
 from rjua_meddqa.restoration import images, ocr
-from rjua_meddqa.restoration.images import find_images, open_report
+from rjua_meddqa.restoration.images import _OWN_SIZE_LIMIT, find_images, open_report
 from rjua_meddqa.restoration.ocr import RapidOcrEngine, boxes_from_json, boxes_to_json, read_boxes, write_boxes
 from rjua_meddqa.restoration.outline import load_cv2
 from rjua_meddqa.schema import Box
@@ -317,3 +318,16 @@ def test_written_boxes_are_plain_json(tmp_path):
     assert json.loads((tmp_path / "page.json").read_text(encoding="utf-8")) == [
         {"points": [[1.5, 2.25], [30.0, 2.0], [30.0, 12.0], [1.0, 12.5]], "text": "总胆红素 7.6", "score": 0.98765}
     ]
+
+
+def test_pillow_s_own_limit_is_back_once_the_last_reader_is_done():
+    """Two threads that read at once may leave in either order: the limit is not lost."""
+    limit = Image.MAX_IMAGE_PIXELS
+    assert limit is not None
+    first, second = ExitStack(), ExitStack()
+    first.enter_context(_OWN_SIZE_LIMIT)
+    second.enter_context(_OWN_SIZE_LIMIT)
+    first.close()
+    assert Image.MAX_IMAGE_PIXELS is None
+    second.close()
+    assert limit == Image.MAX_IMAGE_PIXELS
