@@ -141,9 +141,10 @@ def weights_in(folder: Path) -> list[str]:
     if not (folder / INDEX).exists():
         return [WEIGHTS]
     shards = read_object(folder / INDEX, _SAVE_AGAIN).get("weight_map")
-    if not isinstance(shards, dict) or any("/" in str(name) for name in shards.values()):
-        raise InputError(f"{folder / INDEX}: no weight_map of files in the folder; {_SAVE_AGAIN}")
-    return [INDEX, *sorted(set(shards.values()))]
+    names = shards.values() if isinstance(shards, dict) else [None]
+    if not all(isinstance(name, str) and "/" not in name and name.endswith(".safetensors") for name in names):
+        raise InputError(f"{folder / INDEX}: no weight_map of safetensors files in the folder; {_SAVE_AGAIN}")
+    return [INDEX, *sorted(set(names))]
 
 
 def code_of(kind: str) -> list[Path]:

@@ -24,7 +24,7 @@ from medvqa_core.digests import digest_file
 from medvqa_core.errors import InputError
 from medvqa_core.files import MANIFEST
 from medvqa_core.json_files import read_manifest
-from medvqa_hub.publishing.scanning import holds_image_text
+from medvqa_hub.publishing.marks import holds_image_text
 
 KIND, FORMAT = "physionet", 1
 TEXTS, TODO, FILES = "texts.md", "TODO.md", "files"

@@ -73,6 +73,16 @@ def test_only_named_files_go(folders, hub, api, tmp_path):
     assert b"class SwinVed" in files["modeling_swin_ved.py"]
 
 
+@pytest.mark.parametrize("shard", ["notes.md", "../model.safetensors", 3])
+def test_an_index_names_weights_and_nothing_else(shard, folders, hub, api, tmp_path):
+    folder = shutil.copytree(folders["swin_ved"], tmp_path / "model")
+    (folder / "notes.md").write_text("The patient has an effusion.")
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": shard}}))
+    with pytest.raises(InputError, match="no weight_map of safetensors files"):
+        push(hub, api, folder)
+    assert not hub.requests
+
+
 def test_places_of_this_machine_stay_here(folders, hub, api, tmp_path):
     folder = shutil.copytree(folders["swin_ved"], tmp_path / "model")
     config = json.loads((folder / "config.json").read_text())

@@ -46,7 +46,8 @@ def table(tmp_path, **columns) -> None:
 
 IMAGES = {
     "png": picture("PNG"), "jpeg": picture("JPEG"), "exif": picture("JPEG", exif=exif()), "gif": picture("GIF"),
-    "dicom": b"\x00" * 128 + b"DICM" + b"\x02\x00",
+    "dicom": b"\x00" * 128 + b"DICM" + b"\x02\x00", "webp": picture("WEBP"), "lossless": picture("WEBP", lossless=True),
+    "bare jpeg": picture("JPEG")[:2] + picture("JPEG")[20:],  # without the mark of JFIF
 }  # fmt: skip
 
 
@@ -58,9 +59,11 @@ def test_images_in_weights_and_texts(image, tmp_path):
         scan(tmp_path)
 
 
-@pytest.mark.parametrize("image", ["png", "jpeg", "exif", "gif"])
-def test_images_as_text(image, tmp_path):
-    (tmp_path / "config.json").write_text(json.dumps({"icon": base64.b64encode(IMAGES[image]).decode()}))
+@pytest.mark.parametrize("escaped", [False, True])
+@pytest.mark.parametrize("image", IMAGES)
+def test_images_as_text(image, escaped, tmp_path):
+    text = json.dumps({"icon": base64.b64encode(IMAGES[image]).decode()})
+    (tmp_path / "config.json").write_text(text.replace("/", "\\/") if escaped else text)
     with pytest.raises(GovernanceError, match="config.json is not pushed: it holds an image as text"):
         scan(tmp_path)
 
@@ -76,6 +79,19 @@ def test_images_as_text(image, tmp_path):
         ("notes.pdf", b"%PDF-1.7"),
         ("vocab.txt", b"\x1f\x8b\x08packed"),
         ("README.md", "Überraschung".encode("latin-1")),
+        ("README.md", REPORT.encode("utf-16")),
+        ("README.md", REPORT.encode("utf-16-le")),  # without a mark it reads as UTF-8, a NUL after each letter
+        ("README.md", REPORT.encode("utf-32-be")),
+        ("rows.PARQUET", b"PAR1"),
+        ("config.Json", b"{}"),
+        ("rows.jsonl.gz", b"text"),
+        ("README.md", b"A card." + archive(b"text")),
+        ("config.json", b'{"a": '),
+        ("config.json", b"[" * 100_000),
+        ("rows.jsonl", b'{"a": 1}\n{"b": '),
+        ("rows.parquet", b"PAR1 and no table"),
+        ("model.safetensors", b"\xff" * 8 + b"as long as nothing"),
+        ("model.safetensors", b"short"),
     ],
 )
 def test_what_is_no_kind_of_file_that_is_pushed(name, content, tmp_path):
@@ -95,6 +111,12 @@ def test_what_is_no_kind_of_file_that_is_pushed(name, content, tmp_path):
         {"note": [["files/p10/p10000032/s50414267/a.jpg"]]},
         {"note": pa.array(["s50414267"]).dictionary_encode()},
         {"study_id": [95000001, 50414267]},
+        {"note": ["S50414267"]},
+        {"note": pa.array([b"x" * 16], pa.binary(16))},
+        {"note": pa.array([["files/p10000032/a.jpg"]], pa.list_(pa.string(), 1))},
+        {"note": pa.array([[("study", "s50414267")]], pa.map_(pa.string(), pa.string()))},
+        {"note": pa.array(["s50414267"], pa.string_view())},
+        {"note": pa.array([[0, 255, 3]], pa.list_(pa.uint8()))},
         {"subject_id": [19999999]},
     ],
 )
@@ -108,7 +130,8 @@ def test_what_a_table_must_not_hold(content, tmp_path):
     "content",
     [
         "patient p10000032", "patient 10000032", '{"vocab": {"50414267": 4}}', f"files/p10/p{19999999}/s{59999999}/x",
-        "subject_id: 18765432\n",
+        "subject_id: 18765432\n", "S50414267", "10000032,10000033,", "study_50414267", "study-50414267",
+        "50414267_AP.jpg",
     ],
 )  # fmt: skip
 def test_ids_in_texts(content, tmp_path):
@@ -133,8 +156,63 @@ def test_sentences_of_reports_are_found_and_not_quoted(name, tmp_path):
     scan(tmp_path)  # without a workspace nobody knows that it is one
 
 
+def test_what_stands_behind_the_weights(tmp_path):
+    """A zip archive is read from its end: appended to weights it is both."""
+    save_file({"w": torch.ones(2)}, tmp_path / "model.safetensors")
+    with open(tmp_path / "model.safetensors", "ab") as file:
+        file.write(archive(REPORT.encode()))
+    with pytest.raises(GovernanceError, match="model.safetensors is not pushed"):
+        scan(tmp_path)
+
+
+@pytest.mark.parametrize("where", ["metadata", "name"])
+def test_sentences_in_the_header_of_weights(where, tmp_path):
+    name, metadata = (REPORT, None) if where == "name" else ("w", {"example": REPORT})
+    save_file({name: torch.ones(2)}, tmp_path / "model.safetensors", metadata=metadata)
+    with pytest.raises(GovernanceError, match=r"model.safetensors is not pushed: 1[0-9] words in a row"):
+        scan(tmp_path, Phrases([REPORT]))
+
+
+def noted(place: str) -> pa.Schema:
+    """A schema with a note where readers of a table do not look."""
+    note = {"example": REPORT}
+    inner = pa.field("images", pa.list_(pa.field("item", pa.string(), metadata=note if place == "inner" else None)))
+    return pa.schema([inner.with_metadata(note) if place == "field" else inner], note if place == "schema" else None)
+
+
+@pytest.mark.parametrize("place", ["schema", "field", "inner", "footer"])
+def test_notes_beside_the_columns_of_a_table(place, tmp_path):
+    table = pa.table({"images": [["a.jpg"]]})
+    with pq.ParquetWriter(tmp_path / "rows.parquet", noted(place)) as file:
+        file.write_table(table.cast(noted(place)))
+        if place == "footer":
+            file.add_key_value_metadata({"example": REPORT})
+    with pytest.raises(GovernanceError, match="rows.parquet is not pushed: it carries notes"):
+        scan(tmp_path, ids_of={"rows.parquet"})
+
+
+@pytest.mark.parametrize("name", ["config.json", "rows.jsonl"])
+@pytest.mark.parametrize("hidden", ["s50414267", REPORT])
+def test_escapes_hide_nothing(name, hidden, tmp_path):
+    escaped = "".join(f"\\u{ord(letter):04x}" for letter in hidden)
+    (tmp_path / name).write_text(f'{{"a": ["{escaped}"]}}')
+    with pytest.raises(GovernanceError, match=f"{name} is not pushed"):
+        scan(tmp_path, Phrases([REPORT]))
+
+
+def test_a_sentence_and_an_id_in_a_very_long_line(tmp_path):
+    filler = "word " * 400_000
+    for found in (REPORT, "s50414267"):
+        (tmp_path / "README.md").write_text(f"{filler}{found} {filler}")
+        with pytest.raises(GovernanceError, match="README.md is not pushed"):
+            scan(tmp_path, Phrases([REPORT]))
+
+
 def test_good_files_pass(tmp_path):
-    (tmp_path / "README.md").write_text("12,345,678 parameters, p95000001, s95000012, 3.10000032, 20260101, 50,414,267")
+    (tmp_path / "README.md").write_text(
+        "12,345,678 parameters, p95000001, s95000012, 3.10000032, 20260101, 50,414,267, "
+        "10000032-1234-4abc-8def-0123456789ab"
+    )
     index = {"metadata": {"total_size": 15345678, "total_parameters": 51234567}, "weight_map": {}}
     (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index, indent=2))
     (tmp_path / "config.json").write_text(

@@ -1,0 +1,81 @@
+"""The last look at a Parquet file: plain columns of numbers and texts, and nothing beside them."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from medvqa_core.content_floor import floor_of_columns
+from medvqa_core.governance import Governance
+from medvqa_hub.publishing.marks import found, holds_image_text, holds_named_id
+
+_OF_PARQUET = {b"ARROW:schema", b"PARQUET:field_id"}  # notes that the format makes itself
+_PLAIN = (
+    pa.types.is_boolean, pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_temporal,
+    pa.types.is_null,
+)  # fmt: skip
+_TEXT = (pa.types.is_string, pa.types.is_large_string)
+_LISTS = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
+
+
+def scan_table(path: Path, name: str, may_hold_ids: bool) -> None:
+    """Look through a table.
+
+    Args:
+        may_hold_ids: ids of MIMIC's range are what it is for.
+
+    Raises:
+        GovernanceError: it holds images, ids, columns of other kinds, or notes beside its columns; or is no table.
+    """
+    try:
+        with pq.ParquetFile(path) as table:
+            if set(table.metadata.metadata or ()) - _OF_PARQUET or _has_notes(table.schema_arrow):
+                raise found(name, "it carries notes beside its columns (key-value metadata), which no step writes")
+            for batch in table.iter_batches(batch_size=65_536):
+                columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+                if not may_hold_ids and floor_of_columns(columns) is Governance.CREDENTIALED:
+                    raise found(name, "it holds a patient or study id of MIMIC's range")
+                for column, values, listed in _leaves(columns.items()):
+                    _scan_leaf(column, values, listed, name, may_hold_ids)
+    except (pa.ArrowInvalid, OSError):
+        raise found(name, "it is no Parquet file that can be read") from None
+
+
+def _has_notes(schema: pa.Schema) -> bool:
+    return bool(schema.metadata) or any(map(_is_noted, schema))
+
+
+def _is_noted(field: pa.Field) -> bool:
+    inner = [field.type.field(i) for i in range(field.type.num_fields)]
+    return bool(set(field.metadata or ()) - _OF_PARQUET) or any(map(_is_noted, inner))
+
+
+def _leaves(columns: Iterable[tuple[str, Any]], listed: bool = False) -> Iterator[tuple[str, pa.Array, bool]]:
+    """Columns with what lists, structs and dictionaries are made of, and whether a list was around them."""
+    for name, values in columns:
+        if pa.types.is_dictionary(values.type):
+            values = values.cast(values.type.value_type)
+        if any(is_kind(values.type) for is_kind in _LISTS):
+            yield from _leaves([(name, pc.list_flatten(values))], True)
+        elif pa.types.is_struct(values.type):
+            fields = [values.type.field(i).name for i in range(values.type.num_fields)]
+            yield from _leaves(((f"{name}.{field}", pc.struct_field(values, field)) for field in fields), listed)
+        else:
+            yield name, values, listed
+
+
+def _scan_leaf(column: str, values: pa.Array, listed: bool, name: str, may_hold_ids: bool) -> None:
+    if any(is_kind(values.type) for is_kind in _TEXT):
+        if not may_hold_ids and holds_named_id(values):
+            raise found(name, f"its column {column} holds a patient or study id of MIMIC's range")
+        if holds_image_text(values):
+            raise found(name, f"its column {column} holds an image as text")
+    elif listed or not any(is_kind(values.type) for is_kind in _PLAIN):
+        raise found(
+            name,
+            f"its column {column} holds {'lists of ' if listed else ''}{values.type}: bytes may be images, and rows "
+            "refer to those, they carry none",
+        )
