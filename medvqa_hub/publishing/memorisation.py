@@ -14,7 +14,7 @@ It finds what is said again word for word to the questions that were asked. It s
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +51,7 @@ class Memorisation:
     """The result of `check`; shares are of the answers' distinct phrases.
 
     Attributes:
+        asked: questions that the answers are to, and `cut` of their answers at the limit of tokens; 0: not told.
         longest: words in the longest verbatim runs of answers in training reports, longest first; 0: below 8.
         longest_held_out: the same in held-out reports.
     """
@@ -65,6 +66,8 @@ class Memorisation:
     of_one_patient: float
     longest: tuple[int, ...]
     longest_held_out: tuple[int, ...]
+    asked: int = 0
+    cut: int = 0
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -131,7 +134,7 @@ def check_predictions(predictions: Path, workspace: Path, fingerprint: str, gove
 
     Raises:
         InputError: a file is missing or cannot be read, the predictions are of another model, or there is nothing to
-            compare.
+            compare, or most questions have no answer.
         GovernanceError: the workspace's class is below its floor.
     """
     governance = strictest([governance, Workspace(workspace).governance()])
@@ -142,12 +145,19 @@ def check_predictions(predictions: Path, workspace: Path, fingerprint: str, gove
                 f"{predictions} holds the answers of another model (fingerprint {said}, this "
                 f"one's is {fingerprint}): run medvqa-hub evaluate cxr with this one"
             )
-        spoken = [(prediction.id, prediction.answer) for prediction in store.predictions() if prediction.answer]
+        made = list(store.predictions())
+    spoken = [(prediction.id, prediction.answer) for prediction in made if prediction.answer]
+    if 2 * len(spoken) < len(made):
+        raise InputError(
+            f"{predictions} has answers to {len(spoken)} of {len(made)} questions: too few to tell what the model "
+            "remembers; run medvqa-hub evaluate cxr again with --retry-failed"
+        )
     asked = {_study_of(id, predictions) for id, _ in spoken}
     rows = _read_reports(workspace)
     training = [row for row in rows if row["split"] == TRAIN]
     held_out = [row for row in rows if row["split"] != TRAIN and row["study_id"] not in asked]
-    return check([answer for _, answer in spoken], _side(training), _side(held_out))
+    found = check([answer for _, answer in spoken], _side(training), _side(held_out))
+    return replace(found, asked=len(made), cut=sum(bool(prediction.details.get("truncated")) for prediction in made))
 
 
 def report_phrases(workspace: Path) -> Phrases:

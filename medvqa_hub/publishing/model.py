@@ -13,6 +13,7 @@ from medvqa_core.errors import ConfigError, GovernanceError
 from medvqa_core.governance import Governance
 from medvqa_core.runs.predictions import FILE
 from medvqa_hub.families.table import find_model_folder
+from medvqa_hub.publishing.check_conditions import refuse_muffled
 from medvqa_hub.publishing.foreign_folder import foreign_files, is_foreign, open_foreign_folder
 from medvqa_hub.publishing.licences import (
     NOTICE,
@@ -87,7 +88,7 @@ def push_model(
     if model.governance is Governance.CREDENTIALED:
         _refuse_without_words(options)
     results = read_results(options.scores, model.checkpoint.fingerprint) if options.scores is not None else None
-    memorisation = _check_memory(options, model) if options.workspace is not None else None
+    memorisation = _check_memory(options, model, results) if options.workspace is not None else None
     phrases = report_phrases(options.workspace) if plan.gated and options.workspace is not None else None
     files = foreign_files(model) if model.foreign else files_of(model)
     card = write_model_card(model, options.repo_id, licence, results, memorisation, options.acknowledgement)
@@ -128,10 +129,10 @@ def _refuse_without_words(options: ModelPush) -> None:
         )
 
 
-def _check_memory(options: ModelPush, model: ModelFolder) -> Memorisation:
+def _check_memory(options: ModelPush, model: ModelFolder, results: list[dict[str, Any]] | None) -> Memorisation:
     from mimic_cxr_vqa.release import open_release
 
-    if options.scores is None or options.workspace is None:
+    if options.scores is None or options.workspace is None or results is None:
         raise ConfigError("--workspace is for the memorisation check, which needs the model's answers: pass --scores")
     built = open_release(options.workspace).fingerprint
     if model.data_fingerprints and built not in model.data_fingerprints:
@@ -139,4 +140,6 @@ def _check_memory(options: ModelPush, model: ModelFolder) -> Memorisation:
             f"{options.workspace} holds other data (content {built}) than the model was trained on "
             f"({', '.join(sorted(model.data_fingerprints))}): name the folder that its training data was built in"
         )
+    for result in results:
+        refuse_muffled(model, result.get("generation") or {})
     return check_predictions(options.scores / FILE, options.workspace, model.checkpoint.fingerprint, model.governance)

@@ -117,5 +117,16 @@ def test_predictions_of_a_workspace(tmp_path, built):
     assert found.in_training == 1.0 and max(found.longest) > 8
     assert found.training_reports == sum(row["split"] == "train" for row in rows)
     assert found.held_out_reports == sum(row["split"] != "train" for row in rows) - 1
+    assert (found.asked, found.cut) == (6, 0)
     with pytest.raises(InputError, match="holds the answers of another model"):
         check_predictions(path, built.workspace.root, "0" * 32, Governance.OPEN)
+
+
+def test_most_questions_have_to_be_answered(tmp_path, built):
+    """Failures say nothing: a run that failed nearly everywhere shows no memory."""
+    path = tmp_path / "predictions.jsonl"
+    with PredictionStore(path, Governance.OPEN, {"model": "f" * 32}) as store:
+        store.append([Prediction(store.key(n=0), "s1-edema-1", text(0, 20), details={"truncated": True})])
+        store.append([Prediction(store.key(n=n), f"s1-edema-{n}", None, "no room") for n in range(1, 4)])
+    with pytest.raises(InputError, match="has answers to 1 of 4 questions: too few to tell"):
+        check_predictions(path, built.workspace.root, "f" * 32, Governance.OPEN)

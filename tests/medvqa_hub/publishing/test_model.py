@@ -278,7 +278,7 @@ def credentialed(build, tmp_path):
     data = {"source": "physionet", "fingerprint": release.fingerprint}
     folder = save_model(tmp_path / "model", governance="credentialed", texts=texts_of(release), **data)
     arguments = ["evaluate", "cxr", "--model", str(folder), "--data", str(workspace), "--image-root", str(build.tree)]
-    arguments += ["--out", str(tmp_path / "scores"), "--split", "train", "--limit", "6", "--max-new-tokens", "16"]
+    arguments += ["--out", str(tmp_path / "scores"), "--split", "train", "--limit", "6", "--max-new-tokens", "32"]
     assert run([*arguments, "--encoder", "none", "--blank-images"]) == 0
     return {"folder": folder, "scores": tmp_path / "scores", "workspace": workspace}
 
@@ -314,6 +314,33 @@ def test_weights_of_credentialed_training_go_behind_a_gate_with_their_check(sign
     push(hub, api, signed["folder"], **options, public=True)
     with pytest.raises(GatedRepoError):
         reader.hf_hub_download("me/model", "model.safetensors", cache_dir=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "message"),
+    [
+        ("scores/results.json", {"generation": {"max_new_tokens": 9}}, "were cut at 9 tokens"),
+        ("scores/results-blank.json", {"generation": {"max_new_tokens": 1}}, "were cut at 1 tokens"),
+        ("model/generation_config.json", {"max_new_tokens": 1}, r"answering freely \(max_new_tokens 1\)"),
+        ("model/generation_config.json", {"no_repeat_ngram_size": 2, "bad_words_ids": [[3]]}, "bad_words_ids, no_rep"),
+        ("model/generation_config.json", {"eos_token_id": [1, 2, 3, 4]}, "4 tokens that end an answer"),
+    ],
+)
+def test_a_check_that_could_not_hear_the_model_is_none(name, fields, message, signed, hub, api, tmp_path):
+    """The settings go with the weights; whoever gets both drops the settings."""
+    for part in ("scores", "folder"):
+        shutil.copytree(signed[part], tmp_path / ("model" if part == "folder" else part))
+    path = tmp_path / name
+    path.write_text(json.dumps(json.loads(path.read_text()) | fields))
+    same = open_checkpoint(str(tmp_path / "model")).fingerprint  # as after an evaluation of this very folder
+    for found in (tmp_path / "scores").glob("results*.json"):
+        values = json.loads(found.read_text())
+        found.write_text(json.dumps(values | {"model": values["model"] | {"fingerprint": same}}))
+    options = {**signed, "scores": tmp_path / "scores", "acknowledgement": WORDS}
+    del options["folder"]
+    with pytest.raises(InputError, match=message):
+        push(hub, api, tmp_path / "model", **options)
+    assert not hub.requests
 
 
 @pytest.mark.parametrize(
