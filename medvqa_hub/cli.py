@@ -116,7 +116,10 @@ def compare(
 def explore(
     folders: Annotated[
         list[Path] | None,
-        typer.Argument(help="What to look at: a release, annotated reports, restored pages. Without: the samples."),
+        typer.Argument(
+            help="What to look at: a release, the authors' CSV files, annotated reports, restored pages. Without: the "
+            "samples."
+        ),
     ] = None,
     predictions: Annotated[
         list[Path] | None,

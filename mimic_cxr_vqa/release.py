@@ -111,7 +111,7 @@ def open_release(folder: Path) -> Release:
     for place in (folder, workspace.release):
         if (place / MANIFEST).exists() and _kind(place) == RELEASE_KIND:
             return _open_parquet(place)
-    found = _csv_files(folder)
+    found = find_csv_files(folder)
     if found:
         return _open_csv(folder, found)
     if (workspace.questions / MANIFEST).exists():
@@ -273,7 +273,7 @@ def _release(
     )
 
 
-def _csv_files(folder: Path) -> dict[str, list[Path]]:
+def find_csv_files(folder: Path) -> dict[str, list[Path]]:
     """`train*.csv`, `val*.csv`, `test*.csv`, plain or gzipped; several files of a split are read in order of name.
 
     The authors' scripts name them `generated_questions_answers_train_all.csv` too.

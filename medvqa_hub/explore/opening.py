@@ -1,6 +1,7 @@
 """From folders that a user names to what the page shows of them: each folder says itself what it is.
 
 a release, or the folder that it was built in              studies (mimic_cxr_vqa)
+the authors' CSV files, or one of them                     the same, laid out anew (authors_files.py)
 a folder with annotations, or of `meddqa preannotate`      report pages (rjua_meddqa)
 a folder of `meddqa esra --out`                            the restored pages of those reports
 """
@@ -14,6 +15,7 @@ from medvqa_core.errors import InputError
 from medvqa_core.governance import Governance, strictest
 from medvqa_core.json_files import find_manifest
 from medvqa_hub.explore.asking import Asker
+from medvqa_hub.explore.authors_files import find_release, lay_out
 from medvqa_hub.explore.corrections import Corrections
 from medvqa_hub.explore.page_models import Connect, open_models
 from medvqa_hub.explore.pictures import image_root_of
@@ -24,7 +26,6 @@ from medvqa_hub.explore.row_index import index_rows
 from medvqa_hub.explore.runs import open_runs
 from medvqa_hub.explore.studies import StudyView
 from medvqa_hub.explore.verdicts import judges_of
-from mimic_cxr_vqa.release import open_release
 from mimic_cxr_vqa.validation.review import KIND as REVIEW_KIND
 from mimic_cxr_vqa.validation.review import open_review
 from mimic_cxr_vqa.workspace import SAMPLE_DIR
@@ -108,6 +109,8 @@ def open_folders(folders: Sequence[Path], asked: Asked | None = None) -> Opened:
 
 def kind_of(folder: Path) -> str:
     """RELEASE, PAGES, REPORTS or REVIEW. Raises InputError where a folder is missing or its manifest broken."""
+    if folder.is_file():
+        return RELEASE  # one of the authors' CSV files, or an error
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder; name a release, annotated reports, restored pages or a review")
     kinds = {PAGES_KIND: PAGES, REVIEW_KIND: REVIEW}
@@ -116,10 +119,14 @@ def kind_of(folder: Path) -> str:
     return REPORTS if reports.ANNOTATIONS in reports.open_folder(folder).files else RELEASE
 
 
-def _open_studies(folder: Path, asked: Asked) -> StudyView:
-    release = open_release(folder)
+def _open_studies(place: Path, asked: Asked) -> StudyView:
+    release = find_release(place)
     images = image_root_of(release, asked.image_root, beside=release.folder == SAMPLE_DIR)
-    return StudyView(index_rows(release), images, open_runs(asked.predictions), judges_of(release))
+    judges, scratch = judges_of(release), None
+    if release.kind == "csv":
+        scratch = lay_out(release)
+        release = scratch.release
+    return StudyView(index_rows(release), images, open_runs(asked.predictions), judges, scratch)
 
 
 def _open_reports(annotated: Path | None, restored: Path | None, asked: Asked) -> ReportView | None:

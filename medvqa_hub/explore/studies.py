@@ -20,12 +20,21 @@ PROVENANCE = ("engine", "model", "revision")  # of the answers, in the manifest
 
 
 class StudyView:
-    """A release as the page sees it; used by several threads."""
+    """A release as the page sees it; used by several threads.
+
+    Args:
+        scratch: what has to stay for as long as the page: where the rows lie, if that is temporary.
+    """
 
     def __init__(
-        self, index: RowIndex, images: ImageRoot, runs: tuple[Run, ...] = (), judges: tuple[JudgeView, ...] = ()
+        self,
+        index: RowIndex,
+        images: ImageRoot,
+        runs: tuple[Run, ...] = (),
+        judges: tuple[JudgeView, ...] = (),
+        scratch: object = None,
     ) -> None:
-        self.index, self.images, self.runs, self.judges = index, images, runs, judges
+        self.index, self.images, self.runs, self.judges, self._scratch = index, images, runs, judges, scratch
         self._reader = RowReader(index)
         self._filterer = Filterer(index, self._says_so)
 
