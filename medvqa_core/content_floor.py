@@ -5,7 +5,8 @@ weaker word is an error. The ids: MIMIC's patients are 10,000,000 to 19,999,999,
 those of drawn studies start at 90,000,000, those of Open-i end at 3,999.
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -39,6 +40,11 @@ def floor_of_columns(columns: Mapping[str, pa.ChunkedArray | pa.Array]) -> Gover
         if found:
             return Governance.CREDENTIALED
     return Governance.OPEN
+
+
+def floor_of_ids(ids: Iterable[str]) -> Governance:
+    """The class that ids of questions (`s50414267-edema-1`) demand; `open` where none is of MIMIC's range."""
+    return Governance.CREDENTIALED if any(re.search(_ID_TEXT, id) for id in ids) else Governance.OPEN
 
 
 def check_floor(stated: Governance, floor: Governance, what: str, reason: str) -> Governance:

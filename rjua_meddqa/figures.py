@@ -53,12 +53,14 @@ def plot_models(
     rows: Mapping[str, Mapping[str, float | None]],
     path: Path,
     others: Mapping[str, Mapping[str, float | None]] | None = None,
+    private: bool = False,
 ) -> None:
     """Draw Figure 5 as a PNG: a line for each model; a task that it was not asked has no point.
 
     Args:
         rows: {model: {axis of AXES: 0 to 1, None where there is no figure}}.
         others: the same of other data, such as the paper's: thin broken lines, names in italics that say so.
+        private: give the file mode 0600 (credentialed data).
 
     Raises:
         InputError: there is no model, or none has a figure.
@@ -81,7 +83,7 @@ def plot_models(
     legend = axes.legend(loc="upper left", bbox_to_anchor=(1.05, 1.0), fontsize=8)
     for text in legend.get_texts():
         text.set_fontstyle("italic" if text.get_text().endswith("(other data)") else "normal")
-    _save(figure, path)
+    _save(figure, path, private)
 
 
 def count_diseases(
@@ -153,6 +155,6 @@ def _labels(names: Sequence[str]) -> list[str]:
     return [text.replace("$", r"\$") for text in texts]
 
 
-def _save(figure: Any, path: Path) -> None:
-    with atomic_file(path) as file:
+def _save(figure: Any, path: Path, private: bool = False) -> None:
+    with atomic_file(path, private=private) as file:
         figure.savefig(file, format="png")

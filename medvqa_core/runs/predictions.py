@@ -11,11 +11,13 @@ the one that counts.
 """
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from medvqa_core.content_floor import check_floor, floor_of_ids
 from medvqa_core.errors import InputError
 from medvqa_core.files import writing
 from medvqa_core.governance import Governance, parse, refuse_lowering
@@ -24,6 +26,7 @@ from medvqa_core.store import RecordStore, content_key
 
 PREDICTIONS, ANSWERS = "predictions", "answers"  # kinds of file
 FILE = "predictions.jsonl"
+_ID = re.compile(r'"id": ?"([^"]*)"')
 _ID_NAMES = {PREDICTIONS: "id", ANSWERS: "qa_id"}
 
 
@@ -149,9 +152,27 @@ def stated_class(path: Path) -> Governance | None:
 
 
 def check_stated(run: Path, stated: object) -> Governance:
-    """The class that the results of a run state. Raises GovernanceError where its predictions are of a stricter one."""
-    governance = parse(str(stated), str(run))
-    return refuse_lowering(stated_class(run / FILE) or Governance.OPEN, governance, str(run / FILE))
+    """The class that the results of a run state.
+
+    Words that are edited in both places undo nothing where the questions' ids are MIMIC's. What a model of a stricter
+    class said of open studies has those words alone.
+
+    Raises:
+        GovernanceError: its predictions are of a stricter one, by what they say or by their ids.
+    """
+    path = run / FILE
+    governance = refuse_lowering(stated_class(path) or Governance.OPEN, parse(str(stated), str(run)), str(path))
+    return check_floor(governance, floor_of_ids(_ids_in(path)), str(run), f"an id of MIMIC's range in {FILE}")
+
+
+def _ids_in(path: Path) -> Iterator[str]:
+    """The ids in the lines of a file of predictions; none where there is no file."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as lines:
+            for line in lines:
+                yield from _ID.findall(line)
+    except FileNotFoundError:
+        return
 
 
 def part_path(path: Path, process: int) -> Path:

@@ -8,10 +8,15 @@
 
 What a harness writes in place of an answer is a failure; so is a question that the file does not have, or has with
 several answers. Ids that no question has are counted and named, and otherwise ignored.
+
+The class of what is made of a file is that of the data at least. A file makes it stricter: by the class in its first
+line, by that of `results.json` beside it where it is a file of a run of ours, and by ids of MIMIC's range. Of a file
+that says nothing more, nobody but its owner knows which model wrote it, and on what that was trained.
 """
 
 import csv
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,10 +24,12 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
+from medvqa_core.content_floor import floor_of_ids
 from medvqa_core.csv_files import CELL_LIMIT, iterate_cells
 from medvqa_core.digests import digest_file
 from medvqa_core.errors import InputError, one_line
 from medvqa_core.governance import Governance, parse, strictest
+from medvqa_core.json_files import read_object
 from medvqa_core.llm.completions import is_unicode
 from medvqa_core.llm.engines import Reply
 from medvqa_core.workbooks import workbook_rows
@@ -41,6 +48,8 @@ FAILURES = ("ERROR",)  # RJUA-MedDQA's scripts
 NO_ANSWER, FAILED = "the file has no answer to this question", "the harness's request failed"
 NAMED = 5
 KIND = "predictions"
+RESULTS = "results.json"
+_OF_A_RUN = re.compile(r"predictions\.jsonl|scored(-[a-z]+)?\.jsonl")
 
 
 @dataclass(frozen=True)
@@ -50,7 +59,7 @@ class AnswerFile:
     counts: rows of the file; questions that are `missing` in it or `doubled` there; rows of `unknown` ids; a
         harness's `failures`.
     named: the first ids of each kind.
-    governance: the class that the file states; None where it states none.
+    governance: the class that the file states, its run or its ids; None where they state none.
     """
 
     path: Path
@@ -71,10 +80,10 @@ def read_answer_file(path: Path, references: Mapping[str, str | None]) -> Answer
     Raises:
         InputError: no such file, not readable as any of the kinds, or of other questions altogether.
         ConfigError: XLSX, and openpyxl is missing.
-        GovernanceError: the file states a class that is unknown.
+        GovernanceError: the file, or the results beside it, state a class that is unknown.
     """
     ids, found, unknown, rows = list(references), {}, [], 0
-    stated: list[Governance] = []
+    stated = _classes_beside(path)
     for row in _rows(path):
         if "store" in row and "governance" in row:  # the header of our predictions
             stated.append(parse(str(row["governance"]), str(path)))  # files that were joined have several
@@ -90,6 +99,8 @@ def read_answer_file(path: Path, references: Mapping[str, str | None]) -> Answer
             f"{path}: none of its {rows} rows is about these questions (ids such as {unknown[:1] or 'none'}; the "
             f"questions have {ids[:1]}); is it of this dataset and split?"
         )
+    if floor_of_ids([*found, *unknown]) is not Governance.OPEN:
+        stated.append(Governance.CREDENTIALED)
     doubled = [id for id, replies in found.items() if len(replies) > 1]
     replies = {id: _one_of(found.get(id, [])) for id in ids}
     missing = [id for id in ids if id not in found]
@@ -98,6 +109,14 @@ def read_answer_file(path: Path, references: Mapping[str, str | None]) -> Answer
     counts = {"rows": rows, **{kind: len(of) for kind, of in named.items()}}
     first = {kind: of[:NAMED] for kind, of in named.items()}
     return AnswerFile(path, digest_file(path)[:16], replies, counts, first, strictest(stated) if stated else None)
+
+
+def _classes_beside(path: Path) -> list[Governance]:
+    """What the results of a run of ours say of its files, of which only the predictions have a first line."""
+    results = path.parent / RESULTS
+    if not _OF_A_RUN.fullmatch(path.name) or not results.is_file():
+        return []
+    return [parse(str(read_object(results, "restore the run's folder").get("governance")), str(results))]
 
 
 class RecordedAnswers:

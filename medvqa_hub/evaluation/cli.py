@@ -22,6 +22,10 @@ from medvqa_core.llm.options import (
 )
 from medvqa_hub.training.cli import Launch
 
+_PREDICTIONS = (
+    "Score answers made elsewhere: JSON lines, CSV, lmms-eval's samples, VLMEvalKit's file. What is written has the "
+    "data's governance class, or a stricter one that the file states; a file cannot lower it."
+)
 app = typer.Typer(no_args_is_help=True, help="Score a model: predictions first, then tables from them.")
 
 
@@ -122,7 +126,7 @@ def cxr(
     ] = False,
     predictions: Annotated[
         Path | None,
-        typer.Option(help="Score answers made elsewhere: JSON lines, CSV, lmms-eval's samples, VLMEvalKit's file."),
+        typer.Option(help=_PREDICTIONS),
     ] = None,
     indication: Annotated[
         bool, typer.Option("--indication", help="Tell the model of --engine why the examination was made.")
@@ -220,7 +224,7 @@ def meddqa(
     attestation: AttestationFile = None,
     predictions: Annotated[
         Path | None,
-        typer.Option(help="Score answers made elsewhere: JSON lines, CSV, lmms-eval's samples, VLMEvalKit's file."),
+        typer.Option(help=_PREDICTIONS),
     ] = None,
     image_root: Annotated[Path | None, typer.Option(help="Folder of the images; default: images/ of the data.")] = None,
     workers: Annotated[int, typer.Option(help="Processes that read images.")] = 1,

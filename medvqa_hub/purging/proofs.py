@@ -36,6 +36,7 @@ KINDS = {
     "authors-csv": ("train.csv", "val.csv", "test.csv"),
     "batch": ("batch-????.jsonl", "CREDENTIALED-batch-????.jsonl", "CREDENTIALED.txt"),
     "vlmevalkit-tsv": ("*.tsv",),
+    "meddqa-report": ("tables.md", "tables.csv", "figure5.png", "page.html"),
     "review": (
         "items.json", "key.json", "ratings.csv", "ratings/*.json", "images/item-*", "for_raters/*/sheet.csv",
         "for_raters/*/sheet.xlsx", "for_raters/*/tasks.json", "for_raters/*/labelling.xml",

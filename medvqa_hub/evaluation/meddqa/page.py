@@ -3,6 +3,7 @@
 OUT/tables.md, tables.csv   Tables 5 to 8 and the hallucination rates, the paper's rows beside them
 OUT/figure5.png             the radar chart
 OUT/page.html               all of it, the errors by cause, and up to ten cases of each as pictures
+OUT/manifest.json           kind and governance class: the strictest of the runs and of the data
 """
 
 import csv
@@ -12,9 +13,10 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from medvqa_core.errors import ConfigError
+from medvqa_core.errors import ConfigError, OutputError
 from medvqa_core.files import atomic_file, make_folder
 from medvqa_core.governance import Governance, strictest
+from medvqa_core.json_files import find_manifest, write_manifest
 from medvqa_core.runs.predictions import check_stated
 from medvqa_hub.evaluation.meddqa import paper_rows as paper
 from medvqa_hub.evaluation.meddqa.cases import Case, as_data_uri, choose_cases, read_scored
@@ -35,6 +37,7 @@ from rjua_meddqa.answering.questions import load_questions
 from rjua_meddqa.figures import AXES, plot_models
 from rjua_meddqa.restoration.pages import Page, read_pages
 
+KIND, FORMAT = "meddqa-report", 1
 SCORED, PAGES = "scored.jsonl", "pages"
 TABLES_MD, TABLES_CSV, FIGURE, PAGE = "tables.md", "tables.csv", "figure5.png", "page.html"
 
@@ -66,7 +69,7 @@ def write_report(
     Raises:
         ConfigError: no run.
         InputError: a run has no results; the data cannot be read.
-        OutputError: `out` cannot be written.
+        OutputError: `out` cannot be written, or holds the result of another step.
     """
     if not runs:
         raise ConfigError("no run to report on; name folders that evaluate meddqa wrote")
@@ -77,12 +80,18 @@ def write_report(
         governance = strictest((governance, questions.governance))
     tables, names = build_tables(results), names_of(results)
     make_folder(out, governance.private)
+    if find_manifest(out, "choose another folder").get("kind", KIND) != KIND:
+        raise OutputError(f"{out} holds the result of another step; choose another folder")
+    manifest = {"kind": KIND, "format": FORMAT, "governance": str(governance)}
+    write_manifest(out, manifest, private=governance.private)  # before what it is about
     _write(out / TABLES_MD, to_markdown(tables), governance)
     text = io.StringIO(newline="")
     csv.writer(text).writerows(to_records(tables))
     _write(out / TABLES_CSV, text.getvalue(), governance)
     others = {method: _axes_of(row) for method, row in paper.ROWS_5.items()}
-    plot_models({name: _axes(run) for name, run in zip(names, results, strict=True)}, out / FIGURE, others)
+    plot_models(
+        {name: _axes(run) for name, run in zip(names, results, strict=True)}, out / FIGURE, others, governance.private
+    )
     sections = []
     for name, run in zip(names, results, strict=True):
         cases = {}
@@ -90,7 +99,7 @@ def write_report(
             found = _pages_by_image(pages or Path(run["folder"]) / PAGES)
             cases = choose_cases(read_scored(Path(run["folder"]) / SCORED), questions, found)
         sections.append(_run_section(name, run, cases))
-    _write(out / PAGE, _page(tables, names, results, (out / FIGURE).read_bytes(), sections), governance)
+    _write(out / PAGE, _page(tables, names, results, (out / FIGURE).read_bytes(), sections, governance), governance)
     return [to_markdown(tables), f"tables, figure and page: {out / PAGE} ({governance})"]
 
 
@@ -113,13 +122,19 @@ def _write(path: Path, text: str, governance: Governance) -> None:
 
 
 def _page(
-    tables: Iterable[Table], names: Sequence[str], runs: Sequence[Mapping[str, Any]], figure: bytes, sections: list[str]
+    tables: Iterable[Table],
+    names: Sequence[str],
+    runs: Sequence[Mapping[str, Any]],
+    figure: bytes,
+    sections: list[str],
+    governance: Governance,
 ) -> str:
     parts = [
         "<!doctype html><html lang='en'><meta charset='utf-8'>",
         "<meta name='viewport' content='width=device-width, initial-scale=1'>",
         f"<title>RJUA-MedDQA: {escape(', '.join(names))}</title><style>{STYLE}</style>",
         "<h1>RJUA-MedDQA</h1>",
+        f"<p>Governance class: {governance}</p>",
         _runs_table(names, runs),
         f"<p>Small figures are 95% intervals, bootstrap over images. <span class='paper'>Rows in italics are of "
         f"{OTHER_DATA}: {escape(paper.SOURCE)}.</span></p>",

@@ -2,6 +2,8 @@
 
 import csv
 import json
+import shutil
+import stat
 from pathlib import Path
 
 import pytest
@@ -9,7 +11,7 @@ from builds import Build, build_release
 from openpyxl import Workbook
 
 from medvqa_core import workbooks
-from medvqa_core.errors import InputError
+from medvqa_core.errors import GovernanceError, InputError
 from medvqa_core.governance import Governance
 from medvqa_core.runs.predictions import FILE, Prediction, PredictionStore
 from medvqa_hub.cli import run
@@ -227,3 +229,48 @@ def test_a_workbook_that_unpacks_beyond_the_bound_is_not_opened(tmp_path, monkey
     monkeypatch.setattr(workbooks, "LARGEST", 1000)
     with pytest.raises(InputError, match="when unpacked; at most 1,000"):
         read_answer_file(tmp_path / "a.xlsx", REFERENCES)
+
+
+def test_an_id_of_mimic_s_range_makes_a_file_credentialed(tmp_path):
+    rows = [{"id": "a", "answer": "yes"}, {"id": "s50414267-edema-1", "answer": "no"}]
+    assert read_answer_file(lines(tmp_path / "a.jsonl", rows), REFERENCES).governance is Governance.CREDENTIALED
+    rows[1]["id"] = "s95000001-edema-1"
+    assert read_answer_file(lines(tmp_path / "b.jsonl", rows), REFERENCES).governance is None
+
+
+@pytest.mark.parametrize("name", ["scored.jsonl", "scored-shuffled.jsonl", "predictions.jsonl"])
+def test_a_file_of_a_run_has_the_class_that_its_results_state(name, tmp_path):
+    """`scored.jsonl` states none itself: what a model of a stricter class wrote was open to the next evaluation."""
+    path = lines(tmp_path / name, [{"id": "a", "answer": "yes"}])
+    for stated in ("no-derivatives", "credentialed"):
+        (tmp_path / "results.json").write_text(json.dumps({"governance": stated}))
+        assert read_answer_file(path, REFERENCES).governance == stated
+    (tmp_path / "results.json").write_text(json.dumps({"governance": "public"}))
+    with pytest.raises(GovernanceError, match="governance class 'public' is unknown"):
+        read_answer_file(path, REFERENCES)
+    (tmp_path / "results.json").write_text("[]")
+    with pytest.raises(InputError, match=r"results\.json"):
+        read_answer_file(path, REFERENCES)
+    path.rename(tmp_path / "mine.jsonl")  # somebody's own file beside a run is not the run's
+    assert read_answer_file(tmp_path / "mine.jsonl", REFERENCES).governance is None
+
+
+@pytest.mark.parametrize("stated", [None, "open", "credentialed"])
+def test_results_are_never_of_a_weaker_class_than_the_data(stated, build, tmp_path):
+    """A file without a word, or with a milder one, has the data's; a stricter one counts."""
+    data = shutil.copytree(build.workspace.root, tmp_path / "cxr")
+    for part in ("questions", "release"):
+        path = data / part / "manifest.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"governance": "no-derivatives"}))
+    studies = load_studies(open_release(data), "test", None)
+    rows = [{"id": row["qa_id"], "answer": "No."} for study in studies for row in study.rows]
+    header = {"store": 1, "kind": "predictions", "governance": stated, "settings": {}}
+    path = lines(tmp_path / "a.jsonl", [header, *rows] if stated else rows)
+    words = ["--data", str(data), "--predictions", str(path), "--encoder", "none", "--examples", "0"]
+    assert run(["evaluate", "cxr", *words, "--out", str(tmp_path / "out")]) == 0
+    found = json.loads((tmp_path / "out" / "results.json").read_text())["governance"]
+    assert found == ("credentialed" if stated == "credentialed" else "no-derivatives")
+    with PredictionStore(tmp_path / "out" / FILE, Governance(found), read_only=True):
+        pass
+    others = stat.S_IMODE((tmp_path / "out" / "results.json").stat().st_mode) & 0o077
+    assert (others == 0) == (found == "credentialed")

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -140,6 +141,16 @@ def test_results_that_say_less_than_their_predictions_are_refused(cxr_runs, tmp_
     header, rest = (run / FILE).read_text(encoding="utf-8").split("\n", 1)
     (run / FILE).write_text(json.dumps(json.loads(header) | {"governance": "credentialed"}) + "\n" + rest)
     with pytest.raises(GovernanceError, match="credentialed and cannot become open"):
+        compare_runs([run, cxr_runs[1]]).governance  # noqa: B018
+
+
+def test_both_words_edited_do_not_lower_what_the_ids_demand(cxr_runs, tmp_path):
+    """Header and results say `open`; the questions are MIMIC's. Of other ids nobody else knows the class."""
+    run = shutil.copytree(cxr_runs[0], tmp_path / "run")
+    text = (run / FILE).read_text()
+    assert compare_runs([run, cxr_runs[1]]).governance == "open"
+    (run / FILE).write_text(re.sub(r'"s9[0-9]{7}-', '"s50414267-', text, count=1))
+    with pytest.raises(GovernanceError, match="an id of MIMIC's range in predictions.jsonl makes it credentialed"):
         compare_runs([run, cxr_runs[1]]).governance  # noqa: B018
 
 

@@ -4,17 +4,20 @@ import csv
 import io
 import json
 import re
+import stat
 
 import pytest
 from meddqa_server import build_told_apart, evaluate, knowing, question_of, serve
 from paths import REAL_DATA
 from PIL import Image
 
-from medvqa_core.errors import InputError
+from medvqa_core.errors import InputError, OutputError
+from medvqa_core.governance import Governance
 from medvqa_hub.cli import run
 from medvqa_hub.evaluation.meddqa import paper_rows as paper
 from medvqa_hub.evaluation.meddqa.page import write_report
 from medvqa_hub.evaluation.meddqa.tables import build_tables, read_run, show
+from rjua_meddqa.data_folder import record_part
 
 SEED = REAL_DATA.parent / "seeds" / "004_97aa4403a3948ca2.txt"
 
@@ -97,11 +100,29 @@ def test_the_page_needs_no_other_file_and_runs_no_text_of_a_model(runs, data, tm
     assert shown and all(int(number) == min(int(total), 10) for _, number, total in shown)
 
 
+@pytest.mark.parametrize("stated", ["open", "credentialed"])
+def test_a_report_states_its_class_and_its_files_are_as_private_as_it(stated, runs, data, tmp_path):
+    results = json.loads((runs[1] / "results.json").read_text())
+    (runs[1] / "results.json").write_text(json.dumps(results | {"governance": stated}))
+    out = tmp_path / "out"
+    for _ in range(2):  # written again in place
+        write_report(runs[:2], out)
+    assert json.loads((out / "manifest.json").read_text())["governance"] == stated
+    assert f"Governance class: {stated}" in (out / "page.html").read_text(encoding="utf-8")
+    paths = [out, *out.iterdir()]
+    assert {path.name for path in paths[1:]} == {"manifest.json", "tables.md", "tables.csv", "figure5.png", "page.html"}
+    assert {stat.S_IMODE(path.stat().st_mode) & 0o077 == 0 for path in paths} == {stated == "credentialed"}
+    with pytest.raises(OutputError, match="of kind 'meddqa-report'"):
+        record_part(out, "questions", Governance.CREDENTIALED, {})
+    (out / "manifest.json").write_text(json.dumps({"kind": "meddqa", "format": 1, "governance": stated}))
+    with pytest.raises(OutputError, match="holds the result of another step"):
+        write_report(runs[:2], out)
+
+
 def test_a_case_is_cut_out_around_what_was_asked_for(tmp_path):
     """The page's box of the key stands at 400 of 1,000 pixels: the crop holds it and not the whole page."""
     from meddqa_data import BLOOD
 
-    from medvqa_core.governance import Governance
     from medvqa_hub.evaluation.meddqa.cases import choose_cases
     from rjua_meddqa.answering.questions import DocumentQuestion, QuestionSet
     from rjua_meddqa.restoration.pages import Page
