@@ -68,7 +68,7 @@ def plot_models(
     """
     if not any(value is not None for row in rows.values() for value in row.values()):
         raise InputError("no results to draw; give results.json files with figures in Table 5")
-    figure, axes = _figure(7, 6, projection="polar")
+    figure, axes = _figure(9, 6, projection="polar")
     angles = [2 * math.pi * place / len(AXES) for place in range(len(AXES))]
     for name, row in [*rows.items(), *(others or {}).items()]:
         points = [(angle, row[axis]) for angle, axis in zip(angles, AXES, strict=True) if row[axis] is not None]
@@ -76,11 +76,18 @@ def plot_models(
             continue
         whole = [*points, points[0]] if len(points) == len(AXES) else points
         is_other = name not in rows
-        look = {"linestyle": ":", "linewidth": 1.0} if is_other else {"marker": "o"}
+        look = {"linestyle": ":", "linewidth": 1.0} if is_other else {"marker": "o", "clip_on": False}
         axes.plot(*zip(*whole, strict=True), label=f"{name} (other data)" if is_other else name, **look)
     axes.set_xticks(angles, list(AXES))
+    axes.tick_params(axis="x", pad=16)  # clear of a point at 1.0
+    figure.get_layout_engine().set(rect=(0.07, 0, 0.93, 1))  # the layout does not count these names
     axes.set_ylim(0, 1)
-    legend = axes.legend(loc="upper left", bbox_to_anchor=(1.05, 1.0), fontsize=8)
+    rings = [0.2, 0.4, 0.6, 0.8, 1.0]
+    axes.set_yticks(rings, [""] * len(rings))
+    for ring in rings:  # over the lines, between two tasks
+        box = {"facecolor": "white", "edgecolor": "none", "pad": 1}
+        axes.text(math.pi / len(AXES), ring, ring, fontsize=8, color="0.35", ha="center", va="center", bbox=box)
+    legend = figure.legend(loc="outside right upper", fontsize=8)
     for text in legend.get_texts():
         text.set_fontstyle("italic" if text.get_text().endswith("(other data)") else "normal")
     _save(figure, path, private)

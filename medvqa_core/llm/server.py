@@ -7,6 +7,7 @@ back with another model): that ends the run. Logs and errors hold statuses and l
 """
 
 import asyncio
+import logging
 import random
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -23,9 +24,11 @@ from medvqa_core.llm.completions import Dialect, parse_json, read_completion, re
 from medvqa_core.llm.loopback import loopback_socket
 from medvqa_core.llm.slots import Slots
 
+_log = logging.getLogger(__name__)
 BUSY = {408, 409, 425, 429, 500, 502, 503, 504, 529}
 DENIED = {401, 403, 404}  # of whoever asks, or of a model that is not there: seldom of one request
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0  # seconds
+SILENCE = 5.0  # seconds without any answer, after which it is said that a server is waited for
 TRIES = 6  # of one request that fails while the server answers others
 CONNECT_SECONDS, READ_SECONDS = 10.0, 600.0
 LONGEST_BODY = 64 << 20  # bytes of an answer, unpacked; no reply that we ask for comes near
@@ -69,6 +72,7 @@ class ChatServer:
     dialect: Dialect | None = None
     description: dict[str, Any] = field(default_factory=dict)
     kind: ClassVar[str] = "server"
+    _has_said_it_waits: bool = field(default=False, init=False, repr=False)
 
     @property
     def revision(self) -> str:
@@ -155,6 +159,8 @@ class ChatServer:
                     f"{self.endpoint} has answered nothing for {silent:.0f} s ({reply.error}); everything answered "
                     "before is kept: start the server again and run the same command"
                 )
+            if silent > SILENCE:
+                self._say_that_it_waits(reply.error)
             await asyncio.sleep(pause * random.uniform(0.5, 1.0))
             pause = min(2 * pause, LONGEST_PAUSE)
 
@@ -210,8 +216,15 @@ class ChatServer:
                     return 0, None
             if time.monotonic() > deadline:
                 raise ServerError(f"{self.endpoint} cannot be reached ({problem}); start the server, or see --wait")
+            self._say_that_it_waits(problem)
             await asyncio.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
+
+    def _say_that_it_waits(self, problem: str) -> None:
+        """Once: whoever forgot to start the server should not look at nothing for minutes."""
+        if not self._has_said_it_waits:
+            self._has_said_it_waits = True
+            _log.warning("%s: %s; waiting up to %.0f s for it (--wait)", self.endpoint, problem, self.wait)
 
     async def _post(self, path: str, body: Mapping[str, Any], read: Callable[[Any], ChatReply]) -> ChatReply:
         address = self.endpoint.rstrip("/") + path

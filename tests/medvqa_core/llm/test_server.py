@@ -161,6 +161,23 @@ def test_a_server_that_stays_away_ends_in_one_line_and_one_that_is_away_at_first
         asyncio.run(_meet(endpoint, wait=0.05))
 
 
+def test_that_a_server_is_waited_for_is_said_once(monkeypatch, caplog):
+    monkeypatch.setattr(servers, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(servers, "SILENCE", 0.0)
+    with ChatServerDouble(obedient) as double:
+        endpoint = double.endpoint
+        double.reply = lambda body: obedient(body) if is_probe(body) else (503, {})
+        with pytest.raises(ServerError):
+            ask(double, REQUEST, wait=0.1)
+        (said,) = caplog.messages
+        assert "status 503; waiting up to 0 s for it (--wait)" in said
+    caplog.clear()
+    with pytest.raises(ServerError):
+        asyncio.run(_meet(endpoint, wait=0.05))
+    (said,) = caplog.messages
+    assert said.startswith(endpoint) and "ClientConnectorError; waiting" in said
+
+
 async def _meet(endpoint, **settings):
     async with ChatServer(endpoint, **settings):
         pass
