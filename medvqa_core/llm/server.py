@@ -160,7 +160,7 @@ class ChatServer:
                     "before is kept: start the server again and run the same command"
                 )
             if silent > SILENCE:
-                self._say_that_it_waits(reply.error)
+                self._say_that_it_waits(reply.error or "no answer")
             await asyncio.sleep(pause * random.uniform(0.5, 1.0))
             pause = min(2 * pause, LONGEST_PAUSE)
 
