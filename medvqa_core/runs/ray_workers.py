@@ -17,7 +17,7 @@ from typing import Any
 
 from medvqa_core.addresses import host_of
 from medvqa_core.attestation import Attestation
-from medvqa_core.errors import ConfigError, GovernanceError, MedvqaError, one_line
+from medvqa_core.errors import ConfigError, GovernanceError, one_line
 from medvqa_core.governance import Governance
 from medvqa_core.llm.engines import Engine, Reply
 
@@ -68,7 +68,8 @@ class RayEngine:
         attestation: names the hosts of clusters that may have credentialed texts.
 
     Raises:
-        ConfigError: the extra `ray` is missing, the cluster cannot be reached, or the workers' engines differ.
+        ConfigError: the extra `ray` is missing, the cluster cannot be reached, a worker is lost for good, or the
+            workers' engines differ.
         GovernanceError: credentialed texts, and the cluster is not this machine alone.
         What `make_engine` raises.
     """
@@ -97,7 +98,7 @@ class RayEngine:
 
     def __enter__(self) -> "RayEngine":
         ray = self._ray
-        _start(ray, self._address)
+        self._start()
         # An actor with async methods answers many requests at once; Ray asks again what a dead one left.
         options = {"max_restarts": -1, "max_task_retries": -1, "max_concurrency": 4096, "num_gpus": self._gpus}
         actor = ray.remote(num_cpus=0 if self._address == LOCAL else 1)(Worker)
@@ -126,8 +127,8 @@ class RayEngine:
         self._busy[number] += 1
         try:
             return await self._workers[number].answer.remote(list(requests))
-        except self._ray.exceptions.RayTaskError as error:
-            raise _cause(error) from None
+        except self._ray.exceptions.RayError as error:
+            raise self._raised(error) from error
         finally:
             self._busy[number] -= 1
 
@@ -142,13 +143,33 @@ class RayEngine:
             raise ConfigError("--ray needs the extra ray: pip install 'medvqa-hub[ray]'") from None
         return ray
 
+    def _start(self) -> None:
+        local = {"include_dashboard": False} if self._address == LOCAL else {}
+        ray = self._ray
+        try:
+            ray.init(address=self._address, log_to_driver=False, logging_level="ERROR", **local)
+        except Exception as error:  # Ray raises bare ones too, where a machine is too busy to start it
+            raise ConfigError(
+                f"--ray {self._address}: cannot be used ({one_line(error)}); allowed are {LOCAL}, auto where a cluster "
+                "runs on this machine, and ray://HOST:PORT"
+            ) from None
+
     def _get(self, reference: Any) -> Any:
         try:
             return self._ray.get(reference)
-        except self._ray.exceptions.RayTaskError as error:
-            raise _cause(error) from None
         except self._ray.exceptions.RayError as error:
-            raise _cause(error) from None
+            raise self._raised(error) from error
+
+    def _raised(self, error: Any) -> Exception:
+        """What a worker raised, to be raised here; of Ray's own troubles an error that a user can read."""
+        cause = getattr(error, "cause", None)
+        if isinstance(cause, Exception) and not isinstance(cause, self._ray.exceptions.RayError):
+            return cause
+        said = str(cause or error).strip().partition("\n")[0]
+        return ConfigError(
+            f"--ray {self._address}: a worker was lost ({type(cause or error).__name__}: {said}); what is answered is "
+            "kept, the same command goes on"
+        )
 
 
 def _demand_a_token() -> None:
@@ -164,19 +185,3 @@ def _demand_a_token() -> None:
     if "ray" in sys.modules:
         raise ConfigError("ray was imported before its processes could be locked: set RAY_AUTH_MODE=token and a token")
     os.environ["RAY_AUTH_MODE"], os.environ["RAY_AUTH_TOKEN"] = "token", secrets.token_hex(32)
-
-
-def _start(ray: Any, address: str) -> None:
-    local = {"include_dashboard": False} if address == LOCAL else {}
-    try:
-        ray.init(address=address, log_to_driver=False, logging_level="ERROR", **local)
-    except (ConnectionError, RuntimeError, ValueError) as error:
-        raise ConfigError(f"Ray at {address!r} cannot be used: {one_line(error)}") from None
-
-
-def _cause(error: Any) -> BaseException:
-    """What a worker raised; for others than ours, an error that a user can read."""
-    cause = getattr(error, "cause", None)
-    if isinstance(cause, MedvqaError):
-        return cause
-    return cause if isinstance(cause, Exception) else ConfigError(f"a Ray worker cannot work: {one_line(error)}")

@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from chat_server import ChatServerDouble, completion, is_probe, last_line
 from scripted_engine import ScriptedEngine, build
 
 from medvqa_core.attestation import Attestation
-from medvqa_core.errors import ConfigError, GovernanceError
+from medvqa_core.errors import ConfigError, GovernanceError, InputError
 from medvqa_core.governance import Governance
 from medvqa_core.runs.ray_workers import RayEngine
 from mimic_cxr_vqa.generation.answers import answer_questions
@@ -96,12 +97,15 @@ def test_a_stranger_who_reaches_the_port_is_not_heard(workspace):
     process = start(workspace.root, "stranger", stdin=subprocess.PIPE)
     assert process.stdout.readline() == "go\n"
     address = process.stdout.readline().strip()
-    code = f"import ray; ray.init(address={address!r}, log_to_driver=False); print('in')"
-    foreign = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "0" * 64, "RAY_py_gcs_connect_timeout_s": "2"}
-    environment = {**os.environ, **foreign}
-    stranger = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
+    code = f"from ray._raylet import GcsClient; GcsClient(address={address!r}).get_all_node_info()"  # as ray.init asks
+    plain = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+    strangers = [
+        subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True, env=plain | key)
+        for key in ({"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "0" * 64}, {})
+    ]
+    for stranger in strangers:
+        assert "InvalidAuthToken" in stranger.communicate(timeout=300)[1] and stranger.returncode
     process.communicate("\n", timeout=300)
-    assert stranger.returncode != 0 and "in" not in stranger.stdout.splitlines()
     assert process.returncode == 0
 
 
@@ -136,6 +140,27 @@ def test_credentialed_texts_go_to_no_other_cluster(monkeypatch):
         RayEngine(lambda number: ScriptedEngine(), "auto", 2, Governance.CREDENTIALED, 0, named)
     with pytest.raises(GovernanceError, match="would go to the Ray cluster 'ray://10.0.0.1:10001'"):
         RayEngine(lambda number: ScriptedEngine(), "ray://10.0.0.1:10001", 2, Governance.CREDENTIALED)
+
+
+@needs_ray
+def test_what_ray_itself_raises_is_said_in_a_line(monkeypatch):
+    monkeypatch.setitem(os.environ, "RAY_AUTH_MODE", "token")
+    monkeypatch.setitem(os.environ, "RAY_AUTH_TOKEN", "0")
+    from ray.exceptions import ActorDiedError, RayTaskError
+
+    engine = RayEngine(lambda number: ScriptedEngine(), "local", 1, Governance.OPEN)
+    foreign = ValueError(threading.Lock())  # cannot be sent from a worker
+    for error, said in (
+        (
+            RayTaskError("answer", "a long\ntraceback", foreign),
+            "RayError: Exception builtins.ValueError isn't serializ",
+        ),
+        (ActorDiedError(), "ActorDiedError: The actor died unexpectedly before finishing this task."),
+    ):
+        found = engine._raised(error)
+        assert isinstance(found, ConfigError) and str(found).startswith(f"--ray local: a worker was lost ({said}")
+        assert str(found).endswith("the same command goes on") and "\n" not in str(found)
+    assert engine._raised(RayTaskError("answer", "", own := InputError("no such study"))) is own
 
 
 def test_an_engine_that_no_worker_would_ask_is_refused():
