@@ -7,6 +7,7 @@ from safetensors only, a folder that exists is read without asking the Hub for a
 import json
 import logging
 import os
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -66,6 +67,7 @@ def load_model(where: str, load_in: str | None = None) -> LoadedModel:
     huggingface_hub.constants.HF_HUB_DISABLE_TELEMETRY = True  # it may have been imported before
     logging.getLogger("bitsandbytes").setLevel(logging.ERROR)  # says at every layer what it casts
     base, adapter = _split_adapter(where)
+    announce_fetch(base, f"base model of the adapter {adapter}" if adapter else "model")
     device = "cuda" if torch.cuda.is_available() else "cpu"
     config = _load(_auto("AutoConfig"), base, where)
     takes_images = _takes_images(config, where)
@@ -103,6 +105,20 @@ def load_model(where: str, load_in: str | None = None) -> LoadedModel:
     if load_in:
         _try_it(loaded, load_in)
     return loaded
+
+
+def announce_fetch(model: str, what: str) -> None:
+    """Say in a line, before anything is asked for, that `model` is no folder and comes from the Hub.
+
+    Args:
+        what: it is, such as "model".
+    """
+    if not Path(model).is_dir():
+        print(
+            f"{what}: {model} is no folder on this machine: it is taken from the cache of the Hub, or fetched from "
+            "there (HF_HUB_OFFLINE=1 forbids it)",
+            file=sys.stderr,
+        )
 
 
 def keep_unpacked(model: Any) -> None:

@@ -32,6 +32,7 @@ from medvqa_core.errors import ConfigError, InputError, one_line
 from medvqa_core.folder_class import GOVERNANCE, governance_of, write_governance
 from medvqa_core.governance import Governance
 from medvqa_core.json_files import read_json, read_object
+from medvqa_core.llm.loading import announce_fetch
 
 __all__ = ["GOVERNANCE", "governance_of", "write_governance"]  # of folder_class; what trains and loads takes them here
 
@@ -338,6 +339,7 @@ def fetch_model(model: str) -> Path:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
+    announce_fetch(model, "model")
     try:
         return Path(snapshot_download(model, allow_patterns=[*_FILES, "*.json", "*.jinja"]))
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:

@@ -12,6 +12,7 @@ from typing import Any
 from medvqa_core.errors import ConfigError, InputError
 from medvqa_core.governance import Governance, parse, refuse_lowering
 from medvqa_core.json_files import read_object
+from medvqa_core.llm.loading import announce_fetch
 from medvqa_hub.families.table import (
     ANOTHER,
     GOVERNANCE,
@@ -105,6 +106,8 @@ def load_model(start: StartModel, recipe: VlmRecipe) -> tuple[Any, Any]:
             raise ConfigError(
                 f"{start.name} has no chat template: take a model that was tuned to answer (-Instruct, -it)"
             )
+        if start.base is not None:
+            announce_fetch(start.base, f"base model of the adapter {start.folder}")
         model, info = AutoModelForImageTextToText.from_pretrained(
             start.base or start.folder,
             use_safetensors=True,

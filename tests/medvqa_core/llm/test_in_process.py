@@ -10,6 +10,7 @@ from tiny_language_models import write_image_text_model, write_text_model
 
 from medvqa_core.errors import ConfigError
 from medvqa_core.governance import Governance
+from medvqa_core.llm import loading
 from medvqa_core.llm.chat import ChatRequest, Image, Message
 from medvqa_core.llm.connecting import connect_model
 from medvqa_core.llm.in_process import InProcessModel, load_in_process
@@ -234,6 +235,25 @@ def test_a_folder_is_read_without_asking_the_hub(text_folder, monkeypatch):
     model = connect_model(f"transformers:{text_folder.name}", Governance.CREDENTIALED)
     assert model.endpoint is None and model.model == text_folder.name
     assert huggingface_hub.constants.HF_HUB_DISABLE_TELEMETRY is True
+
+
+@pytest.mark.parametrize("as_base", [False, True])
+def test_what_comes_from_the_hub_is_said_before_it_is_asked_for(as_base, text_folder, tmp_path, monkeypatch, capsys):
+    """An adapter's base too, which nobody named on the command line."""
+    where, said = "someone/model", []
+    if as_base:
+        where = str(tmp_path)
+        settings = {"peft_type": "LORA", "base_model_name_or_path": "someone/model"}
+        (tmp_path / "adapter_config.json").write_text(json.dumps(settings))
+    monkeypatch.setattr(loading, "_load", lambda *_, **__: said.append(capsys.readouterr().err) or 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        load_in_process(where)
+    (first,) = said
+    assert "someone/model is no folder on this machine: it is taken from the cache of the Hub, or fetched" in first
+    assert first.startswith(f"base model of the adapter {where}: " if as_base else "model: ")
+    with pytest.raises(ZeroDivisionError):
+        load_in_process(str(text_folder))
+    assert said[1] == ""
 
 
 def test_a_model_that_breaks_stops_the_run_and_does_not_hang(text_folder, monkeypatch):
