@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from rjua_meddqa.annotation.cells import Cell, in_row, is_arrow, rows, tokens
 from rjua_meddqa.annotation.draft_rows import printed_row
-from rjua_meddqa.annotation.normality import polarity
 from rjua_meddqa.annotation.ranges import parse_number, parse_range
+from rjua_meddqa.annotation.word_results import polarity
 from rjua_meddqa.schema import PrintedRow
 
 _RANGE = 2  # place of the range in a row

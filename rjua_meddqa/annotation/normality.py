@@ -11,6 +11,8 @@ from typing import NamedTuple
 from rjua_meddqa.annotation.groups import ANYONE, Patient, excludes, is_understood, unsaid
 from rjua_meddqa.annotation.number_text import is_dilution
 from rjua_meddqa.annotation.ranges import LabelledInterval, ParsedRange, parse_number, parse_range, plain, read_unit
+from rjua_meddqa.annotation.result_units import is_unit, same_scale
+from rjua_meddqa.annotation.word_results import judge_words, polarity
 from rjua_meddqa.schema import ABNORMAL, HIGH, LOW, MISSING, NORMAL, UNDECIDED
 
 _ARROWS = {"↑": HIGH, "⬆": HIGH, "▲": HIGH, "△": HIGH, "↓": LOW, "⬇": LOW, "▼": LOW, "▽": LOW}
@@ -24,31 +26,8 @@ _NORMAL_STATES = ("正常", "充足", "充分", "理想", "合适", "适宜", "�
 _HIGH_STATES = ("边缘升高", "升高", "偏高", "增高", "过量", "过高", "中毒", "增多")
 
 _IN_DOUBT = re.compile("可疑|临界|灰区")  # 0.9-1.1可疑
-_NO_UNIT = re.compile(r"[\u4e00-\u9fff?!=]|^/[Ll](?![Pp])")
-_UNITS_IN_CHINESE = re.compile(
-    "国际单位|单位|视野|毫升|微升|毫克|微克|毫米|厘米|毫秒|秒钟?|分钟?|小时|[个次万亿度升克天日]"
-)
-_LIKE_DIGITS = set("ABDEGIOQSZelo")  # 1S may be 15, 5OO may be 500; an A says abnormal
 _STRAY_STROKE = re.compile(r"\s*[lI|｜丨](?=[\d.])")  # a table's line or a 1: 2.5 or 12.5
 _GROUPED = re.compile(r"(?<![\d.,])([1-9]\d{0,2}),(?=\d{3}(?![\d,.]))")
-
-_NEGATIVE = {
-    "阴性",
-    "-",
-    "neg",
-    "negative",
-    "未检出",
-    "未见",
-    "未发现",
-    "阴",
-    "n",
-    "无反应",
-    "nonreactive",
-    "non-reactive",
-}
-_POSITIVE = {"阳性", "弱阳性", "强阳性", "+", "++", "+++", "++++", "1+", "2+", "3+", "4+", "+1", "+2", "+3", "+4"}
-_POSITIVE |= {"pos", "positive", "检出", "阳", "有反应", "reactive"}
-_BETWEEN = {"±", "+-", "+/-", "-/+", "可疑", "弱反应", "trace"}
 
 # <5.0×10^2IU/mL is 500; ×10^9/L, where nothing but the volume follows, is a unit of both result and range
 _POWER_OF_A_NUMBER = re.compile(r"(?:×10\^-?\d+|E[+-]?\d+)(?!\d)(?!/|$)")
@@ -105,7 +84,7 @@ def _judge_text(result: str, reference: str, unit: str, patient: Patient) -> Jud
         return Judgement(UNDECIDED, f"the range is doubtful: {'; '.join(parsed.doubts)}")
     if parsed.intervals:
         return _judge_number(result, reference, unit, parsed, patient)
-    return _judge_words(result, reference)
+    return Judgement(*judge_words(result, reference))
 
 
 def _band_of(result: str, parsed: ParsedRange) -> Judgement | None:
@@ -168,7 +147,7 @@ def _judge_by_numbers(result: str, reference: str, unit: str, unit_of_range: str
     if number is None:
         label = entries[0].label or unit_of_range  # 阴性(<1.0), <1.0(阴性)
         if len(entries) == 1 and polarity(result) and polarity(label) == "negative":
-            return _judge_words(result, label)
+            return Judgement(*judge_words(result, label))
         return _judge_span(parse_range(result), unit, unit_of_range, entries)
     if is_dilution(result) != is_dilution(reference):
         return Judgement(UNDECIDED, "one of result and range is a dilution")
@@ -177,12 +156,12 @@ def _judge_by_numbers(result: str, reference: str, unit: str, unit_of_range: str
         return Judgement(UNDECIDED, f"a number that is called {own_unit}")
     if value < 0 and all(entry.interval.low >= 0 for entry in entries):
         return Judgement(UNDECIDED, "a dash before the result, where none is below 0")
-    if own_unit and unit and not _same_scale(read_unit(own_unit), read_unit(unit)):
+    if own_unit and unit and not same_scale(read_unit(own_unit), read_unit(unit)):
         return Judgement(UNDECIDED, f"units differ: {own_unit} and {unit}")
     own_unit = "" if polarity(own_unit) else own_unit
-    if not _is_unit(own_unit, unit_of_range or read_unit(unit)) or plain(result).count("(") != plain(result).count(")"):
+    if not is_unit(own_unit, unit_of_range or read_unit(unit)) or plain(result).count("(") != plain(result).count(")"):
         return Judgement(UNDECIDED, f"{own_unit!r} behind the result is no unit")
-    if unit_of_range != read_unit(unit) and not _is_unit(unit_of_range, "S"):
+    if unit_of_range != read_unit(unit) and not is_unit(unit_of_range, "S"):
         return Judgement(UNDECIDED, f"{unit_of_range!r} behind the range is no unit")
     if (
         not (own_unit or unit)
@@ -191,15 +170,6 @@ def _judge_by_numbers(result: str, reference: str, unit: str, unit_of_range: str
     ):
         return Judgement(UNDECIDED, "the range is in per cent, the result may be a fraction")
     return _judge_value(sign, value, read_unit(own_unit or unit), unit_of_range, entries)
-
-
-def _is_unit(text: str, other: str) -> bool:
-    """Whether what stands behind a number can be a unit, `other` being one: no mark, no note, no misread digits."""
-    text = _UNITS_IN_CHINESE.sub("s", text)
-    if not text or text.lower() == other.lower():
-        return True
-    has_letter = re.search(r"[A-Za-zα-ωΑ-Ω%‰°]", text)
-    return bool(has_letter) and not _NO_UNIT.search(text) and not set(text) <= _LIKE_DIGITS
 
 
 def _judge_span(result: ParsedRange, unit: str, unit_of_range: str, entries: Entries) -> Judgement:
@@ -214,7 +184,7 @@ def _judge_span(result: ParsedRange, unit: str, unit_of_range: str, entries: Ent
 
 
 def _judge_value(sign: str, value: float, unit: str, unit_of_range: str, entries: Entries) -> Judgement:
-    if not _same_scale(unit, unit_of_range):
+    if not same_scale(unit, unit_of_range):
         return Judgement(UNDECIDED, f"units differ: {unit or 'none'} and {unit_of_range or 'none'}")
     if not unit and _POWER_OF_A_NUMBER.match(unit_of_range):
         return Judgement(UNDECIDED, f"the range counts in {unit_of_range}, the result may not")
@@ -276,50 +246,3 @@ def _state(label: str) -> str:
         if any(label.startswith(state) or label.endswith(state) for state in states):
             return verdict
     return ""
-
-
-def _judge_words(result: str, reference: str) -> Judgement:
-    """Results in words: 阴性 against 阴性, 淡黄色 against 淡黄色-黄色."""
-    if result == reference == "-":
-        return Judgement(UNDECIDED, "two dashes may say that nothing is there")
-    found, expected = polarity(result), polarity(reference)
-    if "undecided" in (found, expected):
-        return Judgement(UNDECIDED, "neither negative nor positive")
-    if found and expected:
-        same = found == expected
-        return Judgement(NORMAL if same else ABNORMAL, f"{found}, expected {expected}")
-    if re.search(r"\d|见|详|附|报告|说明|[ABO]型?[、,/]", plain(reference)):
-        return Judgement(UNDECIDED, "no range of numbers and no word to expect")
-    words = re.split(r"[、,;/~]|(?<=[\u4e00-\u9fff])-|或|至", plain(reference))
-    if {"positive", "negative"} <= {polarity(word) for word in words if word.strip() != "弱阳性"}:
-        return Judgement(UNDECIDED, "a list of what may be found, and no word to expect")
-    if plain(result) in (plain(reference), *(word.strip() for word in words)):
-        return Judgement(NORMAL, "the word that is expected")
-    return Judgement(UNDECIDED, "words that cannot be compared")
-
-
-def polarity(text: str) -> str:
-    """negative, positive, undecided (±) or "" for a text that is none of them; `阴性(-)` and `(+)` are read."""
-    text = "".join(plain(text).split()).lower()
-    parts = [part for part in re.split(r"[()\[\]]", text) if part]
-    polarities = set()
-    for part in parts:
-        if part in _NEGATIVE:
-            polarities.add("negative")
-        elif part in _POSITIVE:
-            polarities.add("positive")
-        elif part in _BETWEEN:
-            polarities.add("undecided")
-        else:
-            return ""
-    return polarities.pop() if len(polarities) == 1 else "undecided" if polarities else ""
-
-
-def _same_scale(unit: str, unit_of_range: str) -> bool:
-    """Whether result and range can be compared: where both have a unit it is the same, powers of ten included."""
-    if not unit or not unit_of_range:
-        return "×10^" not in unit
-    one, other = (
-        text.lower().replace("μ", "u").replace("mcg", "ug").replace("秒", "s") for text in (unit, unit_of_range)
-    )
-    return other == one or (other.startswith(one) and "×10^" not in other.removeprefix(one))
