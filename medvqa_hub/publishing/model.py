@@ -32,6 +32,7 @@ from medvqa_hub.publishing.push import MODEL, Pushed, PushPlan
 from medvqa_hub.publishing.results import eval_results, read_results
 from medvqa_hub.publishing.sending import Push, send
 from medvqa_hub.publishing.staging import CARD
+from medvqa_hub.training.history import REPORTS
 
 NOTICE_FILE, EVAL_RESULTS = "NOTICE.txt", ".eval_results/mimic_cxr_vqa.yaml"
 SHORTEST = 20  # letters of an acknowledgement: it is a sentence
@@ -84,6 +85,7 @@ def push_model(
         public=options.public,
         version=options.version,
     )
+    _refuse_reports(model)
     licence, llamas = _license(model, options.repo_id)
     if model.governance is Governance.CREDENTIALED:
         _refuse_without_words(options)
@@ -98,6 +100,15 @@ def push_model(
     if results is not None and options.dataset_id is not None:
         files[EVAL_RESULTS] = eval_results(results, options.dataset_id)
     return send(files, plan, dry_run, hub, say, phrases)
+
+
+def _refuse_reports(model: ModelFolder) -> None:
+    """The card below is about radiographs, and would say of these weights what is not so."""
+    if any(stage.get("data", {}).get("dataset") == REPORTS for stage in model.stages):
+        raise ConfigError(
+            f"{model.checkpoint.name} was trained on questions about report images; push model writes the card of "
+            "models of radiographs: take the README.md that training left beside the weights"
+        )
 
 
 def _license(model: ModelFolder, repo_id: str) -> tuple[Licence, list[str]]:

@@ -62,7 +62,12 @@ for family in FAMILIES:
 @app.command()
 def vlm(
     model: Annotated[str, typer.Option(help="Any image-text model: a folder, a run's folder, or a Hub repository.")],
-    data: Data,
+    data: Annotated[
+        Path,
+        typer.Option(
+            help="A release, the folder it was built in, the authors' CSV files, or a folder of report questions."
+        ),
+    ],
     out: Out,
     stage: Annotated[str | None, typer.Option(help="Recipe of a stage: sft (supervised) or grpo (by rewards).")] = None,
     recipe: RecipeName = None,

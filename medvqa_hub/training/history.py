@@ -14,6 +14,7 @@ from typing import Any
 from medvqa_core.json_files import read_object, write_json
 
 HISTORY, STAGES = "training.json", "stages"
+REPORTS = "rjua_meddqa"  # `dataset` of a stage whose data were report images; of studies there is none
 _REMEDY = "train the model again, or remove the file (its history is then unknown)"
 _CACHED = re.compile(r"models--([^/]+?)--([^/]+)/snapshots/[0-9a-f]+/?$")  # where a repository's files are kept
 

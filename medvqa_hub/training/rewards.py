@@ -14,6 +14,8 @@ says of the row's category what the reference says (positive, negative or uncert
 the reference says nothing of it: Heart's rows, whose label is about a word, and references that are undecided.
 `finding_accuracy` asks the label in place of the reference: 1 where the answer says of the category what the row's
 label says, 0 where not; rows without a truth (labels other than positive and negative, Heart) cannot be scored.
+`soft_accuracy` is RJUA-MedDQA's: a share for each part of the reference that stands in the answer, by its answer type.
+`character_rouge_l` is its ROUGE-L, of Chinese answers: to `rouge_l` a Chinese sentence is one word.
 
 Policy, the same for all: a reference without a letter or digit cannot be scored (None); an empty completion is scored
 as the metric scores it, 0 or (BERTScore rescaled) below, since an empty answer is a bad one, not a missing one.
@@ -29,8 +31,11 @@ from medvqa_core.errors import ConfigError, InputError
 from medvqa_core.metrics.answer_text import spaced, words
 from medvqa_core.metrics.bert_score import PAPER_BASELINE, PAPER_ENCODER, PAPER_LAYER, BertScorer
 from medvqa_core.metrics.bleu import bleu_scores
+from medvqa_core.metrics.chinese import find_units
 from medvqa_core.metrics.cider import DocumentFrequencies, cider_scores
-from medvqa_core.metrics.rouge import rouge_scores
+from medvqa_core.metrics.meddqa_scores import ROUGE_BETA
+from medvqa_core.metrics.rouge import rouge_l, rouge_scores
+from medvqa_core.metrics.soft_accuracy import ANSWER_TYPES, is_failed, soft_accuracy
 from medvqa_core.progress import track
 from medvqa_hub.evaluation.cxr.finding_accuracy import SCORED_LABELS
 from medvqa_hub.training.recipes import RewardSettings
@@ -120,6 +125,18 @@ def weighted_sum(values: Mapping[str, float | None], weights: Mapping[str, float
     return sum(weight * values[name] for name, weight in weights.items())
 
 
+def refuse_missing_columns(name: str, columns: Iterable[str]) -> None:
+    """Raise an InputError if a reward of the sum `name` needs columns that rows with `columns` do not have."""
+    columns = set(columns)
+    for reward in parse_reward_name(name):
+        needed = sorted(COLUMNS.get(reward, ()))
+        if not columns.issuperset(needed):
+            raise InputError(
+                f"reward {reward!r} needs the rows' column{'s' * (len(needed) > 1)} {' and '.join(needed)}: finding "
+                "and finding_accuracy are about studies, soft_accuracy about report images; choose another reward"
+            )
+
+
 def check_rewards(values: Sequence[float | None], answers: Sequence[str], name: str) -> None:
     """Check what a reward function returned, before anything is trained with it.
 
@@ -191,11 +208,7 @@ def _bleu_4(context: _Context) -> Reward:
 
 def _finding(context: _Context) -> Reward:
     def reward(completions: Sequence[str], answer: Sequence[str], **columns: Sequence) -> list[float | None]:
-        if "category" not in columns:
-            raise InputError(
-                "reward 'finding' needs the rows' column category, which says what an answer is about; build the "
-                "release again, or leave the reward out"
-            )
+        refuse_missing_columns("finding", columns)
         return [_agreement(*row) for row in zip(completions, answer, columns["category"], strict=True)]
 
     return reward
@@ -203,11 +216,7 @@ def _finding(context: _Context) -> Reward:
 
 def _finding_accuracy(context: _Context) -> Reward:
     def reward(completions: Sequence[str], answer: Sequence[str], **columns: Sequence) -> list[float | None]:
-        if not {"category", "label_value"} <= set(columns):
-            raise InputError(
-                "reward 'finding_accuracy' needs the rows' columns category and label_value; build the release again, "
-                "or leave the reward out"
-            )
+        refuse_missing_columns("finding_accuracy", columns)
         rows = zip(completions, columns["category"], columns["label_value"], strict=True)
         return [
             float(answer_polarity(completion, category) == label)
@@ -215,6 +224,27 @@ def _finding_accuracy(context: _Context) -> Reward:
             else None
             for completion, category, label in rows
         ]
+
+    return reward
+
+
+def _soft_accuracy(context: _Context) -> Reward:
+    def reward(completions: Sequence[str], answer: Sequence[str], **columns: Sequence) -> list[float | None]:
+        refuse_missing_columns("soft_accuracy", columns)
+        return [
+            (0.0 if is_failed(said) else soft_accuracy(said, truth, kind)) if kind in ANSWER_TYPES else None
+            for said, truth, kind in zip(completions, answer, columns["answer_type"], strict=True)
+        ]
+
+    return reward
+
+
+def _character_rouge_l(context: _Context) -> Reward:
+    units = find_units("characters")
+
+    def reward(completions: Sequence[str], answer: Sequence[str], **columns: Sequence) -> list[float | None]:
+        pairs = zip(completions, answer, strict=True)
+        return [rouge_l(units(said), [units(truth)], ROUGE_BETA) for said, truth in pairs]
 
     return reward
 
@@ -234,4 +264,12 @@ FACTORIES: dict[str, Callable[[_Context], Reward]] = {
     "cider": _cider,
     "finding": _finding,
     "finding_accuracy": _finding_accuracy,
+    "soft_accuracy": _soft_accuracy,
+    "character_rouge_l": _character_rouge_l,
+}
+# Columns of the rows that a reward reads besides the reference.
+COLUMNS = {
+    "finding": {"category"},
+    "finding_accuracy": {"category", "label_value"},
+    "soft_accuracy": {"task", "answer_type"},  # a release of studies has the second, with other values
 }

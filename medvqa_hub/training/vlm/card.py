@@ -6,11 +6,14 @@ from medvqa_core.governance import Governance
 from medvqa_hub.training.vlm.recipe import VlmRecipe
 
 
-def write_card(folder: Path, recipe: VlmRecipe, governance: Governance, base: str, step: int) -> None:
+def write_card(
+    folder: Path, recipe: VlmRecipe, governance: Governance, base: str, step: int, reports: bool = False
+) -> None:
     """Write README.md; it takes the place of the one that peft leaves beside an adapter.
 
     Args:
         base: what the user called the model that was trained.
+        reports: whether it learned of report images, not of studies.
     """
     from huggingface_hub import ModelCard, ModelCardData
 
@@ -22,7 +25,7 @@ def write_card(folder: Path, recipe: VlmRecipe, governance: Governance, base: st
         base_model=repository,
         library_name="transformers" if recipe.lora is None else "peft",
         pipeline_tag="image-text-to-text",
-        tags=["medical", "radiology", "visual-question-answering", f"governance-{governance}"],
+        tags=["medical", *([] if reports else ["radiology"]), "visual-question-answering", f"governance-{governance}"],
     )
     card = ModelCard.from_template(
         data,
@@ -33,5 +36,6 @@ def write_card(folder: Path, recipe: VlmRecipe, governance: Governance, base: st
         stage=recipe.training.stage,
         reward=recipe.reward and recipe.reward.name,
         step=step,
+        reports=reports,
     )
     (folder / "README.md").write_text(str(card).rstrip() + "\n", encoding="utf-8")

@@ -45,7 +45,8 @@ class VlmData:
     label_values: list | None = value(None, list, optional=True)
     missing_images: str = value("error", str, choices=("error", "skip"))
     label_conflicts: str = value("keep", str, choices=("keep", "leave_out"))  # answers that contradict their label
-    image_side: int | None = value(512, int, low=1, optional=True)  # shorter side that images are shrunk to
+    image_side: int | None = value(512, int, low=1, optional=True)  # shorter side that radiographs are shrunk to
+    report_side: int = value(1536, int, low=28)  # longest side of report images, as `evaluate meddqa` sends them
     workers: int = value(0, int, low=0)  # processes that read images
 
 

@@ -13,9 +13,11 @@ import numpy as np
 from medvqa_core.dataset_class import governance_of_dataset
 from medvqa_core.errors import InputError
 from medvqa_core.governance import Governance
+from medvqa_hub.training.history import describe_data
 from medvqa_hub.training.vlm.recipe import VlmData
 from mimic_cxr_vqa.images import read_film
 from mimic_cxr_vqa.labeling.answer_polarity import contradicts
+from mimic_cxr_vqa.release import open_release
 
 
 @dataclass(frozen=True)
@@ -23,12 +25,14 @@ class VlmRows:
     """Attributes:
     train, validation: rows of the configuration `chat`; the second may be None.
     left_out: reason -> rows of the training split that are not trained on.
+    described: what a model's history says of the data.
     """
 
     train: Any
     validation: Any | None
     governance: Governance
     left_out: dict[str, int]
+    described: dict[str, Any]
 
 
 def load_rows(data: Path, image_root: Path | None, settings: VlmData) -> VlmRows:
@@ -66,7 +70,10 @@ def load_rows(data: Path, image_root: Path | None, settings: VlmData) -> VlmRows
     validation = None
     if settings.validation_split is not None:
         validation, _ = choose(settings.validation_split, settings.validation_studies)
-    return VlmRows(train, validation, governance_of_dataset(train), left_out)
+    plain = train.with_format(None)
+    asked = sum(map(len, plain["ground_truth"])) if settings.turns == "study" else len(plain)
+    described = describe_data(open_release(data), len(set(plain["study_id"])), asked)
+    return VlmRows(train, validation, governance_of_dataset(train), left_out, described)
 
 
 def _choose_rows(rows: Any, settings: VlmData, studies: int | None) -> tuple[Any, dict[str, int]]:

@@ -17,12 +17,13 @@ from medvqa_core.governance import Governance, strictest
 from medvqa_core.json_files import read_object, write_json
 from medvqa_hub.families.table import ANOTHER, BEST_FOLDER
 from medvqa_hub.training import checkpoints, history
-from medvqa_hub.training.rewards import make_reward
+from medvqa_hub.training.rewards import make_reward, refuse_missing_columns
 from medvqa_hub.training.run import Say, is_finished, open_folder, opened_log, refuse_another_run, say_nothing
 from medvqa_hub.training.vlm.model import StartModel, find_start, load_model
 from medvqa_hub.training.vlm.recipe import GRPO, VlmRecipe, batches_of_process, steps_of_run
 from medvqa_hub.training.vlm.rewards import REFERENCE, AnswerReward
-from medvqa_hub.training.vlm.rows import VlmRows, load_rows
+from medvqa_hub.training.vlm.rows import VlmRows
+from medvqa_hub.training.vlm.sources import fingerprint_of, open_rows
 
 ADD_TRL = "train vlm needs TRL, which is not installed: pip install 'medvqa-hub[trl]'"
 
@@ -81,7 +82,7 @@ def train_vlm(
 
     Args:
         model: a folder (a model's, an adapter's, a run's), or a repository on the Hub.
-        data: a release, the folder it was built in, or the authors' CSV files.
+        data: a release, the folder it was built in, the authors' CSV files, or a folder of RJUA-MedDQA.
         model_class: governance class of `model`, where its folder does not say.
         dry_run: say what would be done and stop; needs neither GPU nor TRL.
 
@@ -111,10 +112,10 @@ def train_vlm(
         if is_finished(out, say):
             return out
     with processes.main_process_first():  # the others find the rows in the cache
-        rows = load_rows(data, image_root, recipe.data)
-    run = VlmRun(
-        recipe, start, rows, steps_of_run(recipe, len(rows.train)), _describe_stages(recipe, data, start, rows)
-    )
+        rows = open_rows(data, image_root, recipe.data)
+    if recipe.reward is not None:
+        refuse_missing_columns(recipe.reward.name, rows.train.column_names)
+    run = VlmRun(recipe, start, rows, steps_of_run(recipe, len(rows.train)), _describe_stages(recipe, start, rows))
     for line in [recipe.to_yaml()] * dry_run + run.describe():
         say(line)
     if dry_run:
@@ -130,24 +131,17 @@ def train_vlm(
 
 def _make_record(recipe: VlmRecipe, data: Path, start: StartModel) -> dict[str, Any]:
     """What must be the same when a run goes on."""
-    from mimic_cxr_vqa.release import open_release
-
-    return {"recipe": recipe.to_dict(), "data": open_release(data).fingerprint, "init": start.fingerprint}
+    return {"recipe": recipe.to_dict(), "data": fingerprint_of(data), "init": start.fingerprint}
 
 
-def _describe_stages(recipe: VlmRecipe, data: Path, start: StartModel, rows: VlmRows) -> list[dict[str, Any]]:
+def _describe_stages(recipe: VlmRecipe, start: StartModel, rows: VlmRows) -> list[dict[str, Any]]:
     """The stages that the starting model tells of, and this run's: with the class of its rows."""
-    from mimic_cxr_vqa.release import open_release
-
-    plain = rows.train.with_format(None)
-    asked = sum(map(len, plain[REFERENCE])) if recipe.data.turns == "study" else len(plain)
-    described = history.describe_data(open_release(data), len(set(plain["study_id"])), asked)
     stage = {
         "kind": "vlm",
         "stage": recipe.training.stage,
         "reward": recipe.reward and recipe.reward.name,
         "base": history.name_of(start.base or start.name),
-        "data": {**described, "governance": str(rows.governance)},
+        "data": {**rows.described, "governance": str(rows.governance)},
     }
     return [*history.read_stages(start.folder), stage]
 

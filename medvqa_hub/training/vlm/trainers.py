@@ -146,7 +146,8 @@ class RunFolder:
             self.processing_class.save_pretrained(folder)
             seconds = self._before + time.monotonic() - self._began
             history.write_stages(folder, self.stages, self.state.global_step, seconds, self.args.world_size)
-            write_card(folder, self.recipe, self.governance, self.base_name, details["step"])
+            reports = bool(self.stages) and self.stages[-1]["data"].get("dataset") == history.REPORTS
+            write_card(folder, self.recipe, self.governance, self.base_name, details["step"], reports)
             if kind == checkpoints.CHECKPOINT:
                 checkpoints.save_state(self.optimizer.state_dict(), folder / "optimizer.pt")
                 checkpoints.save_state(self.lr_scheduler.state_dict(), folder / "scheduler.pt")
