@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from medvqa_core.errors import InputError
 from medvqa_core.files import writing
+from medvqa_core.json_lines import parse_line, read_lines
 from medvqa_core.llm.chat import ChatReply, ChatRequest
 from medvqa_core.llm.server import BUSY, DENIED, Dialect, read_completion, request_body
 
@@ -28,7 +28,6 @@ class Result:
         reply: what came back; None where nothing did and the request is to be sent again.
     """
 
-    line: int
     custom_id: str | None
     reply: ChatReply | None
 
@@ -83,26 +82,17 @@ def read_results(path: Path) -> Iterator[Result]:
     """The results in a file, one after another; a line that is cut or no result has no `custom_id`.
 
     Raises:
-        InputError: the file cannot be read.
+        InputError: as `json_lines`: the file cannot be read, a line is too long, or says two things under one name.
     """
-    try:
-        with open(path, "rb") as file:
-            for number, line in enumerate(file, start=1):
-                if line.strip():
-                    yield _read(number, line)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror or error}); check the path") from None
+    for number, line in read_lines(path):
+        yield _read(parse_line(line, f"{path}, line {number}"))
 
 
-def _read(number: int, line: bytes) -> Result:
-    try:
-        found = json.loads(line)
-        custom_id, response = found["custom_id"], found.get("response")
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return Result(number, None, None)
+def _read(found: Any) -> Result:
+    custom_id = found.get("custom_id") if isinstance(found, dict) else None
     if not isinstance(custom_id, str):
-        return Result(number, None, None)
-    return Result(number, custom_id, _reply(response, found.get("error")))
+        return Result(None, None)
+    return Result(custom_id, _reply(found.get("response"), found.get("error")))
 
 
 def _reply(response: Any, error: Any) -> ChatReply | None:

@@ -9,6 +9,7 @@ import re
 from typing import Any
 
 from medvqa_core.errors import MedvqaError
+from medvqa_core.json_lines import RepeatedNameError, once
 
 _OPENS = re.compile(r"<(think|thinking)>", re.IGNORECASE)
 _ENDS = {name: re.compile(rf"</{name}>", re.IGNORECASE) for name in ("think", "thinking")}
@@ -26,18 +27,8 @@ class ReplyError(MedvqaError):
     """A reply that cannot be used; the message says what was wrong with it and quotes nothing of it."""
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object whose names differ: of a name that stands there twice nobody can say which value is meant."""
-    found: dict[str, Any] = {}
-    for name, value in pairs:
-        if name in found and found[name] != value:
-            raise ReplyError("a name stands twice in the JSON object, with different values")
-        found[name] = value
-    return found
-
-
 # NaN and Infinity are no answers
-_DECODER = json.JSONDecoder(parse_constant=lambda name: None, object_pairs_hook=_once)
+_DECODER = json.JSONDecoder(parse_constant=lambda name: None, object_pairs_hook=once)
 
 
 def split_reasoning(text: str) -> tuple[str | None, str]:
@@ -108,6 +99,8 @@ def _last_object(text: str) -> tuple[dict[str, Any] | None, int, bool]:
             position, failed = start + 1, failed + 1
             if failed == MOST_BROKEN:
                 raise ReplyError(f"broken JSON objects, {failed} of them") from None
+        except RepeatedNameError:
+            raise ReplyError("a name stands twice in the JSON object, with different values") from None
         except RecursionError:
             raise ReplyError("the JSON object is nested too deeply") from None
         else:

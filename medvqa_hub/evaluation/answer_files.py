@@ -15,7 +15,6 @@ that says nothing more, nobody but its owner knows which model wrote it, and on 
 """
 
 import csv
-import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,6 +29,7 @@ from medvqa_core.digests import digest_file
 from medvqa_core.errors import InputError, one_line
 from medvqa_core.governance import Governance, parse, strictest
 from medvqa_core.json_files import read_object
+from medvqa_core.json_lines import parse_line, read_lines
 from medvqa_core.llm.completions import is_unicode
 from medvqa_core.llm.engines import Reply
 from medvqa_core.workbooks import workbook_rows
@@ -216,17 +216,11 @@ def _rows(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _json_rows(path: Path) -> Iterator[dict[str, Any]]:
-    with _opened(path) as file:
-        for number, line in enumerate(file, start=1):
-            if not line.strip():
-                continue
-            try:
-                row = json.loads(line)
-            except (ValueError, RecursionError):
-                row = None
-            if not isinstance(row, dict):
-                raise InputError(f"{path}, line {number}: no JSON object; a prediction is one a line")
-            yield row
+    for number, line in read_lines(path):
+        row = parse_line(line.decode("utf-8", "surrogateescape"), f"{path}, line {number}")
+        if not isinstance(row, dict):
+            raise InputError(f"{path}, line {number}: no JSON object; a prediction is one a line")
+        yield row
 
 
 def _tab_rows(path: Path) -> Iterator[dict[str, Any]]:

@@ -1,9 +1,8 @@
 """Answers by machines without a server, the way out: what is still to be asked, as batch files.
 
 `<out>/batches/requests.jsonl` keeps what each request asked (its questions and their content keys), so that results
-come back in any order, from any machine, doubled or partial. What has no answer, and what reasking.py
-asks again, goes into the next export; so exporting and importing (batch_import.py) in turns ends where asking a server
-would.
+come back in any order, from any machine, doubled or partial. What has no answer, and what reasking.py asks again, goes
+into the next export; so exporting and importing (batch_import.py) in turns ends where asking a server would.
 """
 
 from collections import Counter
@@ -21,12 +20,13 @@ from medvqa_core.runs.predictions import ANSWERS, PredictionStore
 from medvqa_core.store import RecordStore, content_key
 from mimic_cxr_vqa.generation.answer_keys import answer_keys, hex_keys, iterate_requests, lint_of
 from mimic_cxr_vqa.generation.engines import AnswerRequest, check_settings
-from mimic_cxr_vqa.generation.language_model import compose
+from mimic_cxr_vqa.generation.language_model import answer_settings, compose
 from mimic_cxr_vqa.generation.prompts import Prompt
 from mimic_cxr_vqa.generation.reasking import ask_again
 from mimic_cxr_vqa.workspace import Workspace
 
 KIND = "batch"
+REVISION = "batch files, schema asked for"  # nobody says what answers them
 REQUESTS = "batch requests"  # kind of store
 AT_ONCE = 256  # requests or results between two syncs
 _WARNING = """\
@@ -50,20 +50,11 @@ class BatchOptions:
     prompt: Prompt = Prompt()
     questions_per_request: int = 1
     requests_per_file: int = 50_000
-    temperature: float = 0.0
-    seed: int = 0
 
     @property
     def settings(self) -> dict[str, Any]:
         """What the answers depend on, as the rows' provenance keeps it."""
-        return {
-            "engine": KIND,
-            "model": self.model,
-            "revision": "batch files, schema asked for",
-            "prompt_version": f"{self.prompt.version}, questions per request: {self.questions_per_request or 'all'}",
-            "temperature": self.temperature,
-            "seed": self.seed,
-        }
+        return answer_settings(KIND, self.model, REVISION, self.prompt, self.questions_per_request)
 
 
 def export_batch(workspace: Workspace, folder: Path, options: BatchOptions, limit: int | None = None) -> Counter:
@@ -91,7 +82,7 @@ def export_batch(workspace: Workspace, folder: Path, options: BatchOptions, limi
         for group, attempt in _to_ask(workspace, store, options, limit):
             keys, requests = [key for key, _ in group], [request for _, request in group]
             custom_id = content_key(keys=keys, attempt=attempt)
-            asked = compose(options.prompt, requests, options.temperature, options.seed)
+            asked = compose(options.prompt, requests)
             writer.write(custom_id, asked, options.model)
             counts += Counter(requests=1, questions=len(group))
             if custom_id not in index:

@@ -35,14 +35,14 @@ def import_batch(workspace: Workspace, files: Sequence[Path], answered_by: str, 
 
     Returns:
         Of the results: `taken`, `doubled` (taken before), `unknown` (of no request that was exported here),
-        `unreadable` lines, `unanswered` (the machine was busy, failed, or does not have the
-        model: exported again); of all questions: `answered`,
-        `flagged`, `failed` and `open`.
+        `unreadable` lines, `unanswered` (the machine was busy, failed, or does not have the model: exported again); of
+        all questions: `answered`, `flagged`, `failed` and `open`.
 
     Raises:
         ConfigError: it is not said who answered.
         GovernanceError: credentialed texts, and the machine was not the user's own.
-        InputError: nothing was exported here, or a file cannot be read.
+        InputError: nothing was exported here, or a file cannot be read (`read_results`); what was taken of it before
+            stays, and is not taken twice.
         OutputError: the answers cannot be written.
     """
     governance = workspace.governance()

@@ -42,15 +42,10 @@ class LanguageModel(AsksModel):
     @property
     def settings(self) -> dict[str, Any]:
         """What the answers depend on, as the rows' provenance keeps it. A server has to be met before."""
-        per_request = self.questions_per_request or "all"
-        return {
-            "engine": self.name,
-            "model": self.model.model,
-            "revision": self.model.revision,
-            "prompt_version": f"{self.prompt.version}, questions per request: {per_request}",
-            "temperature": self.temperature,
-            "seed": self.seed,
-        }
+        model = self.model
+        return answer_settings(
+            self.name, model.model, model.revision, self.prompt, self.questions_per_request, self.temperature, self.seed
+        )
 
     async def answer(self, requests: Sequence[AnswerRequest]) -> list[Reply]:
         """Replies to a study's questions, in their order; the study keeps one seat all the while."""
@@ -76,6 +71,26 @@ class LanguageModel(AsksModel):
     def compose(self, requests: Sequence[AnswerRequest]) -> ChatRequest:
         """The request that asks about `requests`, which are one study's."""
         return compose(self.prompt, requests, self.temperature, self.seed)
+
+
+def answer_settings(
+    engine: str,
+    model: str,
+    revision: str,
+    prompt: Prompt,
+    questions_per_request: int = 1,
+    temperature: float = 0.0,
+    seed: int = 0,
+) -> dict[str, Any]:
+    """What answers of a language model depend on besides the question (`engines.SETTINGS`), as rows keep it."""
+    return {
+        "engine": engine,
+        "model": model,
+        "revision": revision,
+        "prompt_version": f"{prompt.version}, questions per request: {questions_per_request or 'all'}",
+        "temperature": temperature,
+        "seed": seed,
+    }
 
 
 def compose(prompt: Prompt, requests: Sequence[AnswerRequest], temperature: float = 0.0, seed: int = 0) -> ChatRequest:

@@ -10,7 +10,7 @@ import pytest
 from builds import Build, build_release
 from openpyxl import Workbook
 
-from medvqa_core import workbooks
+from medvqa_core import json_lines, workbooks
 from medvqa_core.errors import GovernanceError, InputError
 from medvqa_core.governance import Governance
 from medvqa_core.runs.predictions import FILE, Prediction, PredictionStore
@@ -145,6 +145,17 @@ def test_our_own_predictions_keep_their_failures_and_their_class(tmp_path):
 def test_unusable_files_say_why(rows, expected, tmp_path):
     with pytest.raises(InputError, match=expected):
         read_answer_file(lines(tmp_path / "a.jsonl", rows), REFERENCES)
+
+
+def test_a_line_without_end_and_one_of_two_meanings_are_named(tmp_path, monkeypatch):
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"id": "a", "answer": "yes"}\n\n{"qa_id": "b", "answer": "yes", "answer": "no"}\n')
+    with pytest.raises(InputError, match=r"a.jsonl, line 3: 'answer' stands twice in an object, with different values"):
+        read_answer_file(path, REFERENCES)
+    monkeypatch.setattr(json_lines, "LONGEST_LINE", 100)
+    path.write_text('{"id": "a", "answer": "yes"}\n{"id": "b", "answer": "' + 80 * "no " + '"}\n')
+    with pytest.raises(InputError, match="a.jsonl, line 2: longer than 100 bytes"):
+        read_answer_file(path, REFERENCES)
 
 
 def test_unknown_and_broken_formats_say_why(tmp_path):

@@ -1,18 +1,15 @@
 """Batch files out, results back: any order, doubled, partial, broken; the release is the same each time."""
 
 import json
-import os
 import random
-import shutil
-import signal
-import subprocess
-import sys
 from collections import Counter
 
 import pytest
 from chat_server import completion, last_line
+from kills import killed_copies
 from scripted_engine import STUDIES, ScriptedEngine, build, records_of
 
+from medvqa_core import json_lines
 from medvqa_core.errors import ConfigError, GovernanceError, InputError
 from medvqa_core.governance import Governance
 from mimic_cxr_vqa.generation.answers import answer_questions
@@ -20,6 +17,7 @@ from mimic_cxr_vqa.generation.batch_export import BatchOptions, export_batch
 from mimic_cxr_vqa.generation.batch_import import import_batch
 from mimic_cxr_vqa.generation.language_model import ALL
 from mimic_cxr_vqa.release_writer import write_release
+from mimic_cxr_vqa.workspace import Workspace
 
 QUESTIONS = 6 * STUDIES
 ONE, TOGETHER = BatchOptions("m"), BatchOptions("m", questions_per_request=ALL)
@@ -105,6 +103,23 @@ def test_doubled_partial_unknown_and_broken_results_are_counted_and_the_rest_is_
     again = import_batch(workspace, [path], "node-7")
     assert (again["taken"], again["doubled"]) == (0, 12)
     assert export_batch(workspace, folder, ONE)["questions"] == QUESTIONS - 11, "what is too long stays so"
+
+
+def test_a_line_without_end_and_one_of_two_meanings_are_named_and_cost_nothing(tmp_path, monkeypatch):
+    workspace, folder = build(tmp_path / "w", studies=1), tmp_path / "batch"
+    export_batch(workspace, folder, ONE)
+    lines = [json.dumps(result(request)) for request in requests_in(folder)]
+    path = tmp_path / "r.jsonl"
+    path.write_text("\n".join([*lines[:2], lines[2][:-1] + ', "custom_id": "another"}']))
+    with pytest.raises(InputError, match=r"r.jsonl, line 3: 'custom_id' stands twice in an object, with different"):
+        import_batch(workspace, [path], "node-7")
+    monkeypatch.setattr(json_lines, "LONGEST_LINE", len(lines[0]) + 100)
+    path.write_text("\n".join([*lines[:2], "\0" * (len(lines[0]) + 101)]))
+    with pytest.raises(InputError, match=rf"r.jsonl, line 3: longer than {len(lines[0]) + 100:,} bytes, the most"):
+        import_batch(workspace, [path], "node-7")
+    path.write_text("\n".join([*lines, lines[0][:-1] + ', "error": null}']))  # twice the same: one meaning
+    counts = import_batch(workspace, [path], "node-7")
+    assert (counts["taken"], counts["doubled"], counts["open"]) == (6, 1, 0)
 
 
 def test_broken_rules_are_named_in_the_next_export_and_three_attempts_are_all(tmp_path):
@@ -202,40 +217,31 @@ def test_as_typed(tmp_path, capsys):
     assert run(["cxr", "release", *out]) == 0
 
 
-KILLS = int(os.environ.get("KILLS", "8"))  # each costs a second or two
 IMPORT = """
 import sys
 from pathlib import Path
+from kills import kill_at_each_write
 from mimic_cxr_vqa.generation import batch_import
 from mimic_cxr_vqa.workspace import Workspace
 batch_import.AT_ONCE = 2
-print("go", flush=True)
-batch_import.import_batch(Workspace(Path(sys.argv[1])), [Path(sys.argv[2])], "node-7")
+source, copies, results = sys.argv[1:]
+kill_at_each_write(lambda f: batch_import.import_batch(Workspace(f), [Path(results)], "node-7"), source, copies)
 """
 
 
 @pytest.mark.slow
 def test_a_killed_import_leaves_the_same_bytes(tmp_path):
-    source = build(tmp_path / "source")
+    source = build(tmp_path / "source", studies=2)
     export_batch(source, tmp_path / "batch", ONE)
     path = write_results(tmp_path / "r.jsonl", [result(request) for request in requests_in(tmp_path / "batch")])
-    whole = tmp_path / "whole"
-    shutil.copytree(source.root, whole)
-    subprocess.run([sys.executable, "-c", IMPORT, whole, path], check=True, stdout=subprocess.DEVNULL)
-    expected = (whole / "answers.jsonl").read_bytes()
-    assert expected.count(b"\n") == QUESTIONS + 1
-    killed, moments = tmp_path / "killed", random.Random(0)
-    for kill in range(KILLS):
-        if kill % 4 == 0:  # killed four times running, and begun anew
-            shutil.rmtree(killed, ignore_errors=True)
-            shutil.copytree(source.root, killed)
-        process = subprocess.Popen([sys.executable, "-c", IMPORT, killed, path], stdout=subprocess.PIPE)
-        process.stdout.readline()
-        try:
-            process.wait(moments.uniform(0, 0.2))
-        except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGKILL)
-            process.wait()
-        if kill % 4 == 3:
-            subprocess.run([sys.executable, "-c", IMPORT, killed, path], check=True, stdout=subprocess.DEVNULL)
-            assert (killed / "answers.jsonl").read_bytes() == expected
+    copies = killed_copies(IMPORT, source.root, tmp_path / "copies", path)
+    import_batch(source, [path], "node-7")
+    expected = source.answers.read_bytes()
+    struck = set()
+    for folder in copies:
+        workspace = Workspace(folder)
+        struck.add(len(workspace.answers.read_bytes().splitlines()))
+        import_batch(workspace, [path], "node-7")
+        assert workspace.answers.read_bytes() == expected
+        assert (folder / "batches" / "imports.jsonl").read_bytes().count(b"\n") == 2, "noted once"
+    assert struck == set(range(1, 14)), "from the export's header to the last of 12 answers, torn ones counted"

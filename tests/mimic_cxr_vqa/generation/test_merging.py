@@ -1,13 +1,7 @@
 """Answers of several machines become the bytes of one machine's, whatever was ready first, killed or done twice."""
 
-import os
-import random
-import shutil
-import signal
-import subprocess
-import sys
-
 import pytest
+from kills import killed_copies
 from scripted_engine import STUDIES, ScriptedEngine, build, records_of
 
 from medvqa_core.errors import ConfigError, GovernanceError, InputError
@@ -15,6 +9,7 @@ from medvqa_core.governance import Governance
 from medvqa_core.llm.engines import Reply
 from medvqa_core.runs.shards import Shard, parse_shard, shard_files
 from mimic_cxr_vqa.generation.answers import answer_questions, merge_answers
+from mimic_cxr_vqa.workspace import Workspace
 
 
 @pytest.fixture
@@ -102,14 +97,12 @@ def test_files_of_parts_are_found_by_number(tmp_path):
     assert names == ["answers.shard-2-of-12.jsonl", "answers.shard-10-of-12.jsonl"]
 
 
-KILLS = int(os.environ.get("KILLS", "6"))  # each costs a second or two
 MERGE = """
 import sys
-from pathlib import Path
+from kills import kill_at_each_write
 from mimic_cxr_vqa.generation.answers import merge_answers
 from mimic_cxr_vqa.workspace import Workspace
-print("go", flush=True)
-merge_answers(Workspace(Path(sys.argv[1])))
+kill_at_each_write(lambda folder: merge_answers(Workspace(folder)), *sys.argv[1:])
 """
 
 
@@ -118,18 +111,13 @@ def test_a_killed_merge_loses_nothing(tmp_path, whole):
     source = build(tmp_path / "source")
     for number in (1, 2):
         answer_questions(source, ScriptedEngine(), shard=Shard(number, 2))
-    moments = random.Random(0)
-    for kill in range(KILLS):
-        folder = tmp_path / f"killed-{kill}"
-        shutil.copytree(source.root, folder)
-        process = subprocess.Popen([sys.executable, "-c", MERGE, folder], stdout=subprocess.PIPE)
-        process.stdout.readline()
-        try:
-            process.wait(moments.uniform(0, 0.3))
-        except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGKILL)
-            process.wait()
+    header = whole[: whole.index(b"\n") + 1]
+    copies = killed_copies(MERGE, source.root, tmp_path / "copies")
+    left = []
+    for folder in copies:
         answers = folder / "answers.jsonl"
-        assert not answers.exists() or answers.read_bytes() in (whole, whole[: whole.index(b"\n") + 1], b"")
-        subprocess.run([sys.executable, "-c", MERGE, folder], check=True, stdout=subprocess.DEVNULL)
+        left.append(answers.read_bytes() if answers.exists() else b"")
+        assert left[-1] == whole or header.startswith(left[-1])
+        merge_answers(Workspace(folder))
         assert answers.read_bytes() == whole
+    assert whole in left and b"" in left and header in left, "struck before, at and after the rename"
