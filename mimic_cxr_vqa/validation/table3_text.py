@@ -28,7 +28,8 @@ def format_table3(found: Mapping[str, Any]) -> str:
         )
         for row in rows
     ]
-    return "\n".join([line.rstrip() for line in lines] + ["", *_agreement(found), "", *_notes(found)])
+    parts = ([line.rstrip() for line in lines], _agreement(found), _notes(found))
+    return "\n\n".join("\n".join(part) for part in parts if part)
 
 
 def _judged(found: Mapping[str, Any]) -> bool:
