@@ -7,7 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from medvqa_core.digests import digest
+
 FILE = "croissant.json"
+LAYOUT = "1.0.0"  # of the files that we write; a version names it, and the content behind it
 CONFORMS = ("http://mlcommons.org/croissant/1.0", "http://mlcommons.org/croissant/RAI/1.0")
 _CONTEXT: dict[str, Any] = {
     "@language": "en",
@@ -47,7 +50,8 @@ _CONTEXT: dict[str, Any] = {
     "subField": "cr:subField",
     "transform": "cr:transform",
 }
-_MIME = {".parquet": "application/x-parquet", ".jsonl": "application/jsonlines"}
+_LINES = "application/jsonlines"
+_MIME = {".parquet": "application/x-parquet", ".jsonl": _LINES, ".json": _LINES, ".csv": "text/csv"}
 _TYPES = {"int": "sc:Integer", "float": "sc:Float", "bool": "sc:Boolean", "text": "sc:Text"}
 
 
@@ -65,13 +69,22 @@ class Records:
     fields: Mapping[str, tuple[str, bool]]
 
 
+def content_digest(files: Mapping[str, Mapping[str, Any]]) -> str:
+    """16 hex digits of what files hold (their `sha256`), wherever their folder lies."""
+    return digest("\n".join(f"{name} {described['sha256']}" for name, described in sorted(files.items())))[:16]
+
+
 def describe(
     about: Mapping[str, str],
     files: Mapping[str, Mapping[str, Any]],
     tables: Mapping[str, Records],
     rai: Mapping[str, str],
 ) -> dict[str, Any]:
-    """The JSON-LD of a dataset.
+    """The JSON-LD of a dataset; the same for the same content.
+
+    Its version is LAYOUT with the content behind it, as SemVer writes a build: other content is another version. When
+    a folder was made or published no file of ours says, since the same content has the same bytes; whoever publishes
+    it adds `datePublished` and `creator`.
 
     Args:
         about: `name`, `description`, `license`, `url`, `citeAs`.
@@ -83,6 +96,7 @@ def describe(
         "@type": "sc:Dataset",
         "conformsTo": list(CONFORMS),
         **about,
+        "version": f"{LAYOUT}+{content_digest(files)}",
         **{f"rai:{name}": text for name, text in rai.items()},
         "distribution": [_file(name, described) for name, described in sorted(files.items())]
         + [_files(name, table) for name, table in tables.items()],

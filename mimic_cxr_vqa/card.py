@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import hub_cards
-from medvqa_core.digests import digest
 from medvqa_core.governance import Governance
 
 LICENSES = {
@@ -24,19 +23,14 @@ HUB_SPLITS = {"train": "train", "validate": "validation", "test": "test"}  # the
 CARD = "README.md"
 
 
-def content_digest(files: Mapping[str, Mapping[str, Any]]) -> str:
-    """16 hex digits of what the shards hold (`class_floor.describe_files`), wherever the folder lies."""
-    lines = [f"{name} {described['sha256']}" for name, described in sorted(files.items())]
-    return digest("\n".join(lines))[:16]
-
-
 def write_card(folder: Path, manifest: dict[str, Any], content: str, statistics: Mapping[str, Any]) -> None:
     """Write `<folder>/README.md` for a release with this manifest.
 
     Args:
         statistics: of `Statistics.to_json`: the paper's Tables 1 and 2, and the numbers of its Figure 1.
-        content: of `content_digest`. Plain `load_dataset(folder)` caches under the folder's last name and a hash of the
-            card's configurations: with the content in them, every release has a cache of its own.
+        content: of `hub_cards.croissant.content_digest`. Plain `load_dataset(folder)` caches under the folder's last
+            name and a hash of the card's configurations: with the content in them, every release has a cache of its
+            own.
     """
     from huggingface_hub import DatasetCard, DatasetCardData
 

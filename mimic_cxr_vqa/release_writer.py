@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from hub_cards.croissant import FILE as CROISSANT
+from hub_cards.croissant import content_digest
 from medvqa_core.digests import digest_file
 from medvqa_core.errors import ConfigError, InputError
 from medvqa_core.files import atomic_folder
@@ -27,7 +28,7 @@ from medvqa_core.llm.record import FILE, ModelRecord
 from medvqa_core.progress import track
 from medvqa_core.runs.predictions import PredictionStore
 from mimic_cxr_vqa.answer_types import answer_types
-from mimic_cxr_vqa.card import CARD, content_digest, write_card
+from mimic_cxr_vqa.card import CARD, write_card
 from mimic_cxr_vqa.class_floor import describe_files
 from mimic_cxr_vqa.croissant import write_croissant
 from mimic_cxr_vqa.generation.answer_keys import answer_keys, hex_keys, lint_of, open_answers

@@ -7,6 +7,7 @@ import hub_cards
 from medvqa_core.digests import digest_file
 from medvqa_core.files import atomic_file
 from medvqa_core.governance import Governance
+from rjua_meddqa.croissant import write_croissant
 from rjua_meddqa.data_folder import ANNOTATIONS, CONTEXTS, IMAGES, QUESTIONS, REASONING, DataFolder
 from rjua_meddqa.schema import Annotation
 from rjua_meddqa.statistics import summarise_folder
@@ -28,18 +29,21 @@ CONFIGURATIONS = {
 }
 
 
-def write_card(folder: DataFolder, annotations: Iterable[Annotation] | None = None) -> Path | None:
-    """Write `README.md` into a data folder.
+def write_card(
+    folder: DataFolder, annotations: Iterable[Annotation] | None = None, url: str | None = None
+) -> Path | None:
+    """Write `README.md` and `croissant.json` into a data folder.
 
     Args:
         annotations: of the images that the data is about; default: those in the folder.
+        url: where the dataset stands; default: a URN of its content.
 
     Returns:
         The card; None where the folder has a `README.md` of somebody else, which stays as it is.
 
     Raises:
         InputError: the folder has no annotations, or a file cannot be read.
-        OutputError: the card cannot be written.
+        OutputError: they cannot be written.
     """
     from huggingface_hub import DatasetCard, DatasetCardData
 
@@ -79,4 +83,5 @@ def write_card(folder: DataFolder, annotations: Iterable[Annotation] | None = No
     )
     with atomic_file(path, "w") as file:
         file.write(str(card).rstrip() + "\n")
+    write_croissant(folder, url)
     return path

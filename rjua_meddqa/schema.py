@@ -30,6 +30,17 @@ QUESTION_COLUMNS = (
     "is_table",
     "image_quality",
 )
+REASONING_COLUMNS = (
+    "img_path",
+    "question",
+    "answer",
+    "task",
+    "answer_type",
+    "context",
+    "image_type",
+    "image_quality",
+    "context_id",
+)
 CONTEXT_COLUMNS = ("idx", "title", "context_type", "description")
 
 ENTITY, TABLE, TABLE_NR = "entity_qa", "table_qa", "table_nr_qa"

@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from hub_cards.croissant import FILE as CROISSANT
+from hub_cards.croissant import content_digest
 from medvqa_core.content_floor import check_floor
 from medvqa_core.errors import GovernanceError, InputError
 from medvqa_core.files import MANIFEST
@@ -79,7 +80,7 @@ def push_dataset(
 
 def _read_cxr(folder: Path, repo_id: str) -> _Release:
     """A release of MIMIC-CXR-VQA; its shards have the columns of the schema and no others."""
-    from mimic_cxr_vqa.card import content_digest, write_card
+    from mimic_cxr_vqa.card import write_card
     from mimic_cxr_vqa.class_floor import describe_files
     from mimic_cxr_vqa.croissant import write_croissant
     from mimic_cxr_vqa.release import open_release
@@ -109,7 +110,7 @@ def _read_cxr(folder: Path, repo_id: str) -> _Release:
         write_card(path, manifest, content_digest(shards), statistics)
         card = _with_hub_section((path / CARD).read_text(encoding="utf-8"), repo_id, "", next(iter(release.files)))
         (path / CARD).write_text(card, encoding="utf-8")
-        write_croissant(path, manifest, shards, f"https://huggingface.co/datasets/{repo_id}")
+        write_croissant(path, manifest, shards, _page_of(repo_id))
         described = describe_files(path, [path / CARD, path / CROISSANT])
         manifest = {**manifest, "files": {**shards, **described}}
         croissant = (path / CROISSANT).read_bytes()
@@ -132,11 +133,16 @@ def _read_meddqa(folder: Path, repo_id: str) -> _Release:
     files: dict[str, Path | bytes] = {path.name: path for path in found.files.values()}
     files[MANIFEST] = as_json(without_places(found.manifest))
     with staged(files, DATASET, governance) as folder_of_texts:
-        cards.write_card(open_folder(folder_of_texts))
+        cards.write_card(open_folder(folder_of_texts), url=_page_of(repo_id))
+        files[CROISSANT] = (folder_of_texts / CROISSANT).read_bytes()
         card = (folder_of_texts / CARD).read_text(encoding="utf-8")
     names = [part for part in (cards.QUESTIONS, cards.REASONING) if part in found.files]
     name = f', "{names[0]}"' if names else ""
     return _Release(governance, files, _with_hub_section(card, repo_id, name, cards.SPLIT, governance))
+
+
+def _page_of(repo_id: str) -> str:
+    return f"https://huggingface.co/datasets/{repo_id}"
 
 
 def _with_hub_section(card: str, repo_id: str, name: str, split: str, governance: Governance = Governance.OPEN) -> str:

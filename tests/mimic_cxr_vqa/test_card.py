@@ -97,6 +97,8 @@ def test_croissant_describes_every_shard_and_column(release, folder):
     objects = {one["@id"]: one for one in found["distribution"] if one["@type"] == "cr:FileObject"}
     shards = {str(path.relative_to(place)) for path in place.rglob("*.parquet")}
     assert objects.keys() == shards
+    assert re.fullmatch(r"1\.0\.0\+[0-9a-f]{16}", found["version"])
+    assert found["version"].partition("+")[2] in (place / "README.md").read_text()  # the content that the card names
     for name, one in objects.items():
         assert one["sha256"] == digest_file(place / name)
         assert one["contentSize"] == f"{(place / name).stat().st_size} B"

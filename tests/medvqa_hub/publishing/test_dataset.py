@@ -1,6 +1,7 @@
 """`push dataset`: what loads from the Hub afterwards, and every release that does not go, however it is dressed up."""
 
 import base64
+import hashlib
 import io
 import json
 import re
@@ -212,9 +213,16 @@ def test_drawn_report_data_go_without_their_images(reports, hub, api):
         "contexts.csv",
         "manifest.json",
         "README.md",
+        "croissant.json",
         MARK,
     }
     assert set(files) == names
+    croissant = json.loads(files["croissant.json"])
+    assert croissant["url"] == "https://huggingface.co/datasets/me/rows"
+    described = {one["@id"]: one["sha256"] for one in croissant["distribution"] if "sha256" in one}
+    assert described == {
+        name: hashlib.sha256(files[name]).hexdigest() for name in names if name.endswith((".csv", ".jsonl"))
+    }
     card = files["README.md"].decode()
     assert (
         yaml.safe_load(card.split("---\n")[1])["license"] == "apache-2.0"
