@@ -1,5 +1,7 @@
-"""`medvqa-hub cxr judge|review|table3`: what a judge and people say of the answers. Heavy imports
-wait until a step runs."""
+"""`medvqa-hub cxr judge|review|table3`: what a judge and people say of the answers.
+
+Heavy imports wait until a step runs.
+"""
 
 import shlex
 from enum import StrEnum
@@ -49,7 +51,7 @@ def judge(
     seed: Annotated[int, typer.Option(help="The same seed draws the same reports.")] = 0,
     probe: Annotated[bool, typer.Option("--probe", help="Plant errors, and count which the judge notices.")] = False,
     per_kind: Annotated[int, typer.Option(help="With --probe: planted errors of each kind.", min=1)] = 100,
-    max_tokens: Annotated[int, typer.Option(help="Of a reply, thoughts included.", min=1)] = 4096,
+    max_tokens: Annotated[int | None, typer.Option(help="Of a reply, thoughts included; default: 4096.", min=1)] = None,
     slots: Slots = DEFAULT_SLOTS,
     wait: Wait = DEFAULT_WAIT,
     load_in: LoadInBits = None,
@@ -62,30 +64,43 @@ def judge(
     from medvqa_core.llm.record import FILE
     from mimic_cxr_vqa.validation.decision_judge import DecisionJudge
     from mimic_cxr_vqa.validation.families import family_warning
+    from mimic_cxr_vqa.validation.judges import JUDGES
     from mimic_cxr_vqa.validation.judging import Sample, judge_sample
-    from mimic_cxr_vqa.validation.model_judge import ModelJudge
+    from mimic_cxr_vqa.validation.model_judge import MAX_TOKENS, ModelJudge
     from mimic_cxr_vqa.validation.pairs import writer_settings
     from mimic_cxr_vqa.validation.probing import run_probe
-    from mimic_cxr_vqa.validation.rule_judge import RuleJudge
     from mimic_cxr_vqa.workspace import Workspace
 
-    workspace, engines = Workspace(out), engine or [RuleJudge.name]
+    workspace, engines = Workspace(out), engine or ["rules"]
     if names_a_model(engines):
+        if judge_protocol is Protocol.systemone and max_tokens:
+            raise ConfigError("--max-tokens is of --judge-protocol chat: with systemone no text is generated")
         record = workspace.judge / FILE
         connected = connect(
             engines, workspace.governance(), model, slots, wait, i_run_this_server, attestation, load_in, record
         )
-        chosen = DecisionJudge(connected) if judge_protocol is Protocol.systemone else ModelJudge(connected, max_tokens)
+        if judge_protocol is Protocol.systemone:
+            chosen = DecisionJudge(connected)
+        else:
+            chosen = ModelJudge(connected, max_tokens or MAX_TOKENS)
         warning = family_warning(str(writer_settings(workspace)["model"]), connected.model)
         if warning:
             typer.echo(warning, err=True)
-    elif one_engine(engines) == RuleJudge.name:
-        other = judge_protocol if judge_protocol is not Protocol.chat else None
-        given = {"model": model, "judge_protocol": other, "load_in": load_in, "attestation": attestation}
-        refuse_model_options(RuleJudge.name, **given, i_run_this_server=i_run_this_server)
-        chosen = RuleJudge()
+    elif (name := one_engine(engines)) in JUDGES:
+        refuse_model_options(
+            name,
+            model=model,
+            judge_protocol=judge_protocol is not Protocol.chat,
+            max_tokens=max_tokens,
+            slots=slots != DEFAULT_SLOTS,
+            wait=wait != DEFAULT_WAIT,
+            load_in=load_in,
+            i_run_this_server=i_run_this_server,
+            attestation=attestation,
+        )
+        chosen = JUDGES[name]()
     else:
-        raise ConfigError(f"--engine {engines[0]!r}: allowed are rules, {SPELLED}")
+        raise ConfigError(f"--engine {name!r}: allowed are {', '.join(JUDGES)}, {SPELLED}")
     sample = Sample(sample_reports, seed)
     if probe:
         typer.echo(run_probe(workspace, chosen, sample, per_kind, retry_failed))

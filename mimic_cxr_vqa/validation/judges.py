@@ -1,6 +1,6 @@
 """What judges question-answer pairs, whatever does it (rules, a language model, a typed-decision server)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -54,3 +54,12 @@ class Judge(Protocol):
             reverse: show the categories in the opposite order, to see whether the order decides.
         """
         ...
+
+
+def _rules() -> Judge:
+    from mimic_cxr_vqa.validation.rule_judge import RuleJudge
+
+    return RuleJudge()
+
+
+JUDGES: dict[str, Callable[[], Judge]] = {"rules": _rules}  # those that ask no language model, by `--engine`

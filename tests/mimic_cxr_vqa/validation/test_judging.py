@@ -291,3 +291,19 @@ def test_a_dimension_that_is_rated_twice_is_no_verdict():
     twice |= {name.upper(): category for name, category in best.items()}
     with pytest.raises(ReplyError, match="stands twice"):
         read_reply(json.dumps(twice))
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (
+            "--max-tokens 99 --slots 2 --judge-protocol systemone",
+            "--judge-protocol, --max-tokens, --slots are of",
+        ),
+        ("--engine server:http://127.0.0.1:1/v1 --judge-protocol systemone --max-tokens 99", "no text is generated"),
+        ("--engine rule", "--engine 'rule': allowed are rules, server:URL"),
+    ],
+)
+def test_options_that_a_judge_would_leave_aside_are_refused(options, said, tmp_path, capsys):
+    assert run(["cxr", "judge", "--out", str(tmp_path / "absent"), *options.split()]) == 1
+    assert said in capsys.readouterr().err
