@@ -18,7 +18,7 @@ from medvqa_core.governance import Governance
 SUBJECTS, STUDIES = range(10_000_000, 20_000_000), range(50_000_000, 60_000_000)
 ID_COLUMNS = {"subject_id": SUBJECTS, "patient_id": SUBJECTS, "study_id": STUDIES}
 # the same ids as text: p10000032, s50414267-edema-1, p10/p10000032/s50414267/….jpg
-_TEXT_COLUMNS = ("patient_id", "subject_id", "study_id", "qa_id", "images", "image_paths", "image_path")
+TEXT_COLUMNS = ("patient_id", "subject_id", "study_id", "qa_id", "images", "image_paths", "image_path")
 _ID_TEXT = r"(^|[/,\s])(p1[0-9]{7}|s5[0-9]{7})($|[^0-9])"
 
 OPENI = "openi"
@@ -36,10 +36,17 @@ def floor_of_columns(columns: Mapping[str, pa.ChunkedArray | pa.Array]) -> Gover
         if name in ID_COLUMNS and pa.types.is_integer(values.type):
             found = _holds_id(values, ID_COLUMNS[name])
         else:
-            found = name in _TEXT_COLUMNS and _holds_id_text(values)
+            found = (name in TEXT_COLUMNS or is_image(values.type)) and _holds_id_text(values)
         if found:
             return Governance.CREDENTIALED
     return Governance.OPEN
+
+
+def is_image(kind: pa.DataType) -> bool:
+    """Whether values of a column, or of lists in it, are images as `datasets` stores them, whatever its name."""
+    while pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        kind = kind.value_type
+    return pa.types.is_struct(kind) and {"bytes", "path"} <= {kind.field(i).name for i in range(kind.num_fields)}
 
 
 def floor_of_ids(ids: Iterable[str]) -> Governance:

@@ -10,10 +10,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from medvqa_core.content_floor import ID_COLUMNS, floor_of_columns
+from medvqa_core.content_floor import ID_COLUMNS, TEXT_COLUMNS, floor_of_columns, is_image
 from medvqa_core.governance import Governance, parse, refuse_lowering, strictest
 
 _LINE = "governance class: "
+_NAMES = {*ID_COLUMNS, *TEXT_COLUMNS}
 
 
 def describe_dataset(what: str, governance: Governance) -> str:
@@ -33,7 +34,9 @@ def governance_of_dataset(dataset: Any) -> Governance:
     A dataset that does not say is `credentialed`: the strictest guess cannot leak.
     """
     stated = stated_class(dataset.info.description)
-    return Governance.CREDENTIALED if stated is None else strictest([stated, floor_of_dataset(dataset)])
+    if stated in (None, Governance.CREDENTIALED):  # nothing is stricter: no row need be looked at
+        return Governance.CREDENTIALED
+    return strictest([stated, floor_of_dataset(dataset)])
 
 
 def governance_of_splits(datasets: Iterable[Any]) -> Governance:
@@ -59,6 +62,35 @@ def floor_of_dataset(dataset: Any) -> Governance:
     table = getattr(dataset, "data", None)
     if table is not None:
         return floor_of_columns({name: table.column(name) for name in table.column_names})
-    ids = [name for name in getattr(dataset, "column_names", None) or () if name in (*ID_COLUMNS, "qa_id")]
-    rows = list(dataset.with_format(None).select_columns(ids).take(1)) if ids else []
-    return floor_of_columns({name: pa.array([row[name] for row in rows]) for name in ids})
+    return floor_of_columns(_first_row(dataset))
+
+
+def _first_row(stream: Any) -> dict[str, pa.Array]:
+    """What a stream's first row says of its origin: ids, and where its images lie; no image is decoded for it.
+
+    After a `map` nothing is known of the columns before a row is there: its images are decoded then, and name a file.
+    """
+    plain = stream.with_format(None)
+    if plain.features is not None:
+        kept = [field.name for field in plain.features.arrow_schema if field.name in _NAMES or is_image(field.type)]
+        plain = plain.decode(False).select_columns(kept) if kept else None
+    found: dict[str, pa.Array] = {}
+    for row in () if plain is None else plain.take(1):
+        for name, value in row.items():
+            value = _as_stored(value)
+            if name in _NAMES or (isinstance(value, dict | list) and _has_path(value)):
+                found[name] = pa.array([value])
+    return found
+
+
+def _as_stored(value: Any) -> Any:
+    """A value with its decoded images as references to their files."""
+    if isinstance(value, list):
+        return [_as_stored(part) for part in value]
+    return {"bytes": None, "path": str(value.filename)} if hasattr(value, "filename") else value
+
+
+def _has_path(value: Any) -> bool:
+    if isinstance(value, list):
+        return any(map(_has_path, value))
+    return isinstance(value, dict) and {"bytes", "path"} <= value.keys()

@@ -40,7 +40,7 @@ def ask_all(
     retry_failed: bool = False,
     review: Review[R] | None = None,
     attempts: int = 1,
-    session: AbstractAsyncContextManager[Any] | None = None,
+    session: object = None,
     note: Callable[[], object] | None = None,
 ) -> int:
     """Ask every request that has no record in `store` yet, and record what becomes of it.
@@ -55,7 +55,8 @@ def ask_all(
         review: looks at each reply; its details become part of the record.
         attempts: how often a request is asked at most, the first time included.
         note: what else the progress line says.
-        session: what the engine holds open while it is asked (connections to a server); entered on the run's loop.
+        session: what is held open while the engine is asked (the engine itself, with its connections to a server): an
+            asynchronous context manager is entered on the run's loop, anything else needs nothing.
 
     Returns:
         How many requests were asked now, however often each.
@@ -78,7 +79,7 @@ def ask_all(
         return await _ask_group(group, answer, review, attempts)
 
     async def run() -> None:
-        async with session or nullcontext():
+        async with session if isinstance(session, AbstractAsyncContextManager) else nullcontext():
             await _keep_in_flight(open_groups(), ask, store, in_flight, groups_per_sync)
 
     asyncio.run(run())

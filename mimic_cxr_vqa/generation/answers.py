@@ -8,7 +8,6 @@ are, when an answer is asked for again, and where the answers lie.
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -83,7 +82,7 @@ def answer_questions(
             retry_failed=retry_failed,
             review=partial(_review, counts=counts),
             attempts=MAX_ATTEMPTS,
-            session=engine if isinstance(engine, AbstractAsyncContextManager) else None,
+            session=engine,
             note=(lambda: counts) if counts else None,
         )
         found = _count(store, keys)

@@ -11,7 +11,6 @@ judged again, nothing else is. A reply that cannot be read is a failure, never a
 import json
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict, dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -151,7 +150,7 @@ def judge_all(
             groups_per_sync=STUDIES_PER_SYNC,
             retry_failed=retry_failed,
             review=lambda request, reply, attempt: (getattr(reply, "details", {}), None),
-            session=judge if isinstance(judge, AbstractAsyncContextManager) else None,
+            session=judge,
         )
 
 

@@ -110,6 +110,13 @@ def replies(rows) -> list[str]:
     return [kinds[place % len(kinds)].format(row["answer"]) for place, row in enumerate(rows)]
 
 
+def evaluated(dataset, data, log, out, *more) -> dict:
+    """The results of `evaluate --predictions` on a log."""
+    options = ["--data", data, "--predictions", log, "--out", out, *more]
+    assert run(["evaluate", dataset, *map(str, options)]) == 0
+    return json.loads((out / "results.json").read_text())
+
+
 def test_cxr_figures_are_those_of_evaluate_on_the_log(rows, utils, tmp_path):
     said = replies(rows[0])
     made = [(text, utils.cxr_process_results(doc, [text])) for doc, text in zip(rows[0], said, strict=True)]
@@ -117,18 +124,7 @@ def test_cxr_figures_are_those_of_evaluate_on_the_log(rows, utils, tmp_path):
         name: getattr(utils, f"cxr_{name}")([record[name] for _, record in made]) for name in utils.tasks.CXR_MEASURES
     }
     log = log_of(tmp_path / "samples.jsonl", rows[0], made)
-    arguments = [
-        "--data",
-        str(CXR_SAMPLE),
-        "--split",
-        "test",
-        "--predictions",
-        str(log),
-        "--out",
-        str(tmp_path / "out"),
-    ]
-    assert run(["evaluate", "cxr", *arguments]) == 0
-    results = json.loads((tmp_path / "out" / "results.json").read_text())
+    results = evaluated("cxr", CXR_SAMPLE, log, tmp_path / "out", "--split", "test")
     assert measured["failed"] == results["counts"]["failed"] == len([text for text in said if text.startswith("[")])
     assert measured["finding_accuracy"] == results["findings"]["accuracy"]
     for name in utils.tasks.CXR_TEXT_SCORES:
@@ -141,9 +137,7 @@ def test_meddqa_figures_are_those_of_evaluate_on_the_log(rows, utils, tmp_path):
     said = replies(rows[1])
     made = [(text, utils.meddqa_process_results(doc, [text])) for doc, text in zip(rows[1], said, strict=True)]
     log = log_of(tmp_path / "samples.jsonl", rows[1], made)
-    arguments = ["--data", str(MEDDQA_SAMPLE), "--predictions", str(log), "--out", str(tmp_path / "out")]
-    assert run(["evaluate", "meddqa", *arguments]) == 0
-    results = json.loads((tmp_path / "out" / "results.json").read_text())
+    results = evaluated("meddqa", MEDDQA_SAMPLE, log, tmp_path / "out")
     for name in utils.tasks.MEDDQA_MEASURES:
         measured = getattr(utils, f"meddqa_{name}")([record[name] for _, record in made])
         expected = results["counts"]["failed"] if name == "failed" else results["scores"]["table_5"][name]
@@ -161,18 +155,7 @@ def test_lmms_eval_runs_a_task_to_its_scores(tmp_path):
     (log,) = tmp_path.rglob(f"*_samples_{task}.jsonl")
     (written,) = tmp_path.rglob("*_results.json")
     theirs = json.loads(written.read_text())["results"][task]
-    arguments = [
-        "--data",
-        str(CXR_SAMPLE),
-        "--split",
-        "test",
-        "--predictions",
-        str(log),
-        "--out",
-        str(tmp_path / "out"),
-    ]
-    assert run(["evaluate", "cxr", *arguments]) == 0
-    ours = json.loads((tmp_path / "out" / "results.json").read_text())["table_4"]
+    ours = evaluated("cxr", CXR_SAMPLE, log, tmp_path / "out", "--split", "test")["table_4"]
     assert {name: theirs[f"{name},none"] for name in ours if f"{name},none" in theirs} == pytest.approx(
         {name: value for name, value in ours.items() if f"{name},none" in theirs}
     )

@@ -9,7 +9,16 @@ import sys
 import datasets
 import fsspec
 import pytest
-from datasets import Dataset, DatasetDict, IterableDatasetDict, concatenate_datasets, interleave_datasets
+from datasets import (
+    Dataset,
+    DatasetDict,
+    Features,
+    Image,
+    IterableDatasetDict,
+    List,
+    concatenate_datasets,
+    interleave_datasets,
+)
 
 import mimic_cxr_vqa  # noqa: F401 - registers the builder, and with it the guards
 from medvqa_core.dataset_class import declare, describe_dataset, governance_of_dataset
@@ -199,6 +208,31 @@ def test_ids_of_mimic_are_credentialed_whatever_is_said(columns):
     assert governance_of_dataset(rows) is CREDENTIALED
     with pytest.raises(GovernanceError):
         rows.push_to_hub("me/rows")
+
+
+IMAGES = {"images": [[{"path": "/data/files/p10/p10000032/s50414267/a.jpg", "bytes": None}]]}
+
+
+@pytest.mark.parametrize("columns", MIMIC_ROWS[-3:-2] + [{"qa_id": [["s50414267-edema-1"]]}, IMAGES])
+@pytest.mark.parametrize("mapped", [False, True])
+def test_a_stream_s_first_row_demands_as_much(columns, mapped):
+    """As chat rows have them: lists of ids, images that name their files; also after a map, of whose columns nothing
+    is known."""
+    features = Features({"images": List(Image(decode=False))}) if columns is IMAGES else None
+    rows = Dataset.from_dict(columns, features=features).to_iterable_dataset()
+    rows = rows.map(lambda row: row | {"more": 1}) if mapped else rows
+    rows.info.description = describe_dataset("all mine", OPEN)
+    assert governance_of_dataset(rows) is CREDENTIALED
+    with pytest.raises(GovernanceError, match="is credentialed and cannot become open"):
+        declare(rows, OPEN)
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+def test_images_name_their_origin_under_any_name(streaming):
+    rows = Dataset.from_dict(IMAGES, features=Features({"images": List(Image())})).rename_column("images", "films")
+    rows = rows.to_iterable_dataset() if streaming else rows
+    with pytest.raises(GovernanceError, match="is credentialed and cannot become open"):
+        declare(rows, OPEN)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -153,7 +152,7 @@ def ask_studies(
             total=len(studies),
             retry_failed=retry_failed,
             review=lambda _request, reply, _attempt: (getattr(reply, "details", {}), None),
-            session=engine if isinstance(engine, AbstractAsyncContextManager) else None,
+            session=engine,
         )
         found = [[store.find(key) for key in of_study] for of_study in keys]
     return found, Counter(asked=asked, seconds=round(time.monotonic() - started, 1), processes=1)

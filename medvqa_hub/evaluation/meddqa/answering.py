@@ -10,7 +10,6 @@ A failure is a record without an answer, scores 0, and is asked again with `retr
 """
 
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -92,7 +91,7 @@ def answer_questions(
             groups_per_sync=max(1, engine.in_flight // GROUPS_A_SYNC),
             retry_failed=retry_failed,
             review=details_of,
-            session=engine if isinstance(engine, AbstractAsyncContextManager) else None,
+            session=engine,
         )
         return [replace(store.find(keys[row.id]), id=row.id) for row in asked], new
 

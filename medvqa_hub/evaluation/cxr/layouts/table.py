@@ -150,6 +150,13 @@ def group_by_image(rows: Sequence[tuple[str, dict]], split: str, root: Path, whe
     ]
 
 
+def row_of(record: Mapping[str, Any], qa_id: str, category: str, where: str) -> dict[str, Any]:
+    """A row of a record that calls question, answer and answer type as VQA-RAD and SLAKE do. Raises InputError."""
+    answer = str(record["answer"])  # a few are numbers
+    kind = answer_type_of(record["answer_type"], where)
+    return make_row(qa_id, str(record[category]).strip(), str(record["question"]), answer, kind)
+
+
 def make_row(qa_id: str, category: str, question: str, answer: str, answer_type: str, **more: Any) -> dict[str, Any]:
     """A row as `Study.rows` holds it."""
     said: Mapping[str, Any] = {"qa_id": qa_id, "category": category, "label_value": None}
