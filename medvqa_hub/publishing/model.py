@@ -89,6 +89,8 @@ def push_model(
     licence, llamas = _license(model, options.repo_id)
     if model.governance is Governance.CREDENTIALED:
         _refuse_without_words(options)
+    if options.dataset_id is not None and options.scores is None:
+        raise ConfigError("--dataset-id says what the scores are on: pass --scores too, or leave it out")
     results = read_results(options.scores, model.checkpoint.fingerprint) if options.scores is not None else None
     memorisation = _check_memory(options, model, results) if options.workspace is not None else None
     phrases = report_phrases(options.workspace) if plan.gated and options.workspace is not None else None

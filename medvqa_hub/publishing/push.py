@@ -87,7 +87,8 @@ def push_folder(staging: Path, plan: PushPlan, hub: Any = None, say: Callable[[s
 
     Raises:
         ConfigError: the repository holds something else, or the version has other content.
-        GovernanceError: the repository is of a stricter class, or the gate does not take.
+        GovernanceError: the repository is of a stricter class, or of a weaker one and public without that being asked
+            for; or the gate does not take.
         OutputError: the Hub refuses, cannot be reached, or holds other bytes than were sent.
     """
     if hub is None:
@@ -165,7 +166,8 @@ class _Remote:
         return patiently(fetch)
 
     def refuse_foreign(self, governance: Governance) -> None:
-        """Raise where the repository is not this command's, or of a stricter class than `governance`."""
+        """Raise where the repository is not this command's, of a stricter class than `governance`, or of a weaker one
+        and public, and nobody says that it is to stay so."""
         head = self.info().sha
         found = self.files(head)
         if not found:
@@ -180,6 +182,11 @@ class _Remote:
             raise ConfigError(f"{self._plan.repo_id} holds a {mark.get('kind')}: choose another name")
         before = parse(str(mark.get("governance")), f"{self._plan.repo_id}/{MARK}")
         refuse_lowering(before, governance, self._plan.repo_id)
+        if before is not governance and self._plan.public is None and not self.info().private:
+            raise GovernanceError(
+                f"{self._plan.repo_id} is public, as {before}; what is pushed now is {governance}: say --public or "
+                "--private, or choose another name"
+            )
 
     def close_gate(self) -> None:
         """Have readers let in one by one, and read back that it is so."""

@@ -49,8 +49,11 @@ KINDS = {
 # kind in the header of a store -> what the same step writes beside it
 BESIDE = {
     "answers": ("answer_keys.parquet", "table3.json", "language_model.json"),
-    "predictions": ("scored.jsonl", "scored-*.jsonl", "results.json", "baseline.csv", "sample.json", "probe.json"),
-}
+    "predictions": (
+        "scored.jsonl", "scored-*.jsonl", "results.json", "results-*.json", "baseline.csv", "chart.png", "examples.png",
+        "examples-*.png", "sample.json", "probe.json",
+    ),
+}  # fmt: skip
 SHRUNK, IMAGES = "shrunk.json", (".jpg", ".jpeg", ".png")
 _OF_MIMIC = re.compile(r"(^|/)p1\d{7}/s5\d{7}/[^/]+$")
 _TABLES = re.compile(

@@ -59,6 +59,12 @@ def test_a_pushed_model_is_complete_and_its_own(kind, folders, hub, api):
     assert hub.model("me/model").gated is False
 
 
+def test_a_dataset_without_scores_is_an_error(folders, hub, api):
+    with pytest.raises(ConfigError, match="--dataset-id says what the scores are on: pass --scores too"):
+        push(hub, api, folders["swin_ved"], dataset_id="me/cxr")
+    assert not hub.requests
+
+
 def test_only_named_files_go(folders, hub, api, tmp_path):
     """Whatever else lies in the folder stays there: notes, reports, archives, code that somebody changed."""
     folder = shutil.copytree(folders["swin_ved"], tmp_path / "model")

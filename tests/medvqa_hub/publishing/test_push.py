@@ -125,10 +125,16 @@ def test_a_gate_that_falls_when_the_repository_is_shown(hub, api):
 def test_a_public_repository_without_a_gate_gets_one_before_anything_is_sent(hub, api):
     push(api, public=True)
     assert hub.model(NAME).visibility == "public"
+    files, strict = {**FILES, "config.json": b"[]"}, {"governance": Governance.CREDENTIALED, "gated": True}
+    before = hub.model(NAME).head
+    with pytest.raises(GovernanceError, match="me/model is public, as open; .* say --public or --private"):
+        push(api, files, **strict)
+    assert (hub.model(NAME).head, hub.model(NAME).gated) == (before, False)
     gated = []
     hub.on_request = lambda number, method, path: gated.append((path, hub.model(NAME).gated))
-    push(api, {**FILES, "config.json": b"[]"}, governance=Governance.CREDENTIALED, gated=True)
+    push(api, files, **strict, public=True)
     assert all(gate == "manual" for path, gate in gated if "commit" in path or "preupload" in path)
+    push(api, {**files, "config.json": b"{}"}, **strict)
     assert hub.model(NAME).visibility == "public"  # nobody asked to change it
 
 

@@ -149,15 +149,15 @@ def test_stores_go_by_their_first_line(tmp_path):
     write_store(scores / "predictions.jsonl", governance=CREDENTIALED, kind="predictions")
     write_store(scores / "drawn" / "predictions.jsonl", governance=OPEN, kind="predictions")
     for folder in (scores, scores / "drawn"):
-        for name in ("scored.jsonl", "results.json", "figure.png"):
+        for name in ("scored.jsonl", "results.json", "results-blank.json", "examples.png", "figure.png"):
             (folder / name).write_text('{"governance": "credentialed"}')
     (scores / "other.jsonl").write_text(
         '{"store": 1, "kind": "x", "governance": "open"}\n{"governance": "credentialed"}'
     )
-    assert purge(scores) == 3
+    assert purge(scores) == 5
     assert files_below(scores) == {
         "figure.png", "other.jsonl", "drawn/predictions.jsonl", "drawn/scored.jsonl", "drawn/results.json",
-        "drawn/figure.png",
+        "drawn/figure.png", "drawn/results-blank.json", "drawn/examples.png",
     }  # fmt: skip
 
 
