@@ -13,6 +13,7 @@ from medvqa_hub.evaluation.exporting import result_entries
 FILES = {"": "results.json", "-shuffled": "results-shuffled.json", "-blank": "results-blank.json"}
 IMAGES = {"own": "the study's own", "shuffled": "another patient's", "blank": "none (blank)"}
 BREAKDOWN = ("bleu_4", "rouge_l", "bertscore")
+_PARTS = ("data", "table_4", "counts", "findings", "by_category", "scored_with", "libraries", "images")
 _AGAIN = "run medvqa-hub evaluate cxr again"
 
 
@@ -20,19 +21,26 @@ def read_results(folder: Path, fingerprint: str) -> list[dict[str, Any]]:
     """The results of a folder of scores, own images first.
 
     Raises:
-        InputError: there are none, or they are of another model than the one with this fingerprint.
+        InputError: there are none, they are of another model than the one with this fingerprint, or on other questions
+            than the dataset's.
     """
-    found = [read_object(folder / name, _AGAIN) for name in FILES.values() if (folder / name).is_file()]
+    found = {name: read_object(folder / name, _AGAIN) for name in FILES.values() if (folder / name).is_file()}
     if not found or not (folder / FILES[""]).is_file():
         raise InputError(f"{folder}: no {FILES['']} there; name the output folder of medvqa-hub evaluate cxr")
-    for result in found:
+    for name, result in found.items():
         of = (result.get("model") or {}).get("fingerprint")
         if not is_of(of, fingerprint):
             raise InputError(
                 f"{folder} has the scores of another model (fingerprint {of}, this one's is {fingerprint}): evaluate "
                 "the model that is pushed"
             )
-    return found
+        missing = [part for part in _PARTS if part not in result]
+        if missing:
+            raise InputError(
+                f"{folder / name} has no {missing[0]}: the card shows scores on MIMIC-CXR-VQA's questions, by category "
+                "and finding; name the output of medvqa-hub evaluate cxr --data, without --layout"
+            )
+    return list(found.values())
 
 
 def is_of(said: str | None, fingerprint: str) -> bool:

@@ -65,6 +65,18 @@ def test_a_dataset_without_scores_is_an_error(folders, hub, api):
     assert not hub.requests
 
 
+@pytest.mark.parametrize("missing", ["findings", "table_4"])
+def test_scores_on_other_questions_are_refused_by_name(missing, folders, hub, api, tmp_path):
+    """Public sets have no labels to find, and report pages no Table 4: the card has no place for either."""
+    fingerprint = open_checkpoint(str(folders["swin_ved"])).fingerprint
+    parts = ("data", "table_4", "counts", "findings", "by_category", "scored_with", "libraries", "images")
+    result = {part: {} for part in parts if part != missing} | {"model": {"fingerprint": fingerprint}}
+    (tmp_path / "results.json").write_text(json.dumps(result))
+    with pytest.raises(InputError, match=f"results.json has no {missing}: .* medvqa-hub evaluate cxr --data"):
+        push(hub, api, folders["swin_ved"], scores=tmp_path)
+    assert not hub.requests
+
+
 def test_only_named_files_go(folders, hub, api, tmp_path):
     """Whatever else lies in the folder stays there: notes, reports, archives, code that somebody changed."""
     folder = shutil.copytree(folders["swin_ved"], tmp_path / "model")
