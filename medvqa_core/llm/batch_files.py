@@ -14,7 +14,8 @@ from typing import IO, Any
 from medvqa_core.files import writing
 from medvqa_core.json_lines import parse_line, read_lines
 from medvqa_core.llm.chat import ChatReply, ChatRequest
-from medvqa_core.llm.server import BUSY, DENIED, Dialect, read_completion, request_body
+from medvqa_core.llm.completions import Dialect, read_completion, request_body
+from medvqa_core.llm.server import BUSY, DENIED
 
 PLAIN = Dialect("enforced", True)  # what is asked for; whether the machine keeps to it shows in the replies
 
@@ -99,7 +100,7 @@ def _reply(response: Any, error: Any) -> ChatReply | None:
     if error or not isinstance(response, dict):
         return None
     status = response.get("status_code", 200)
-    if status in BUSY | DENIED or not isinstance(status, int):
+    if type(status) is not int or not 200 <= status < 600 or status in BUSY | DENIED:
         return None
     if status != 200:
         return ChatReply(None, f"refused with status {status}", refused=True)

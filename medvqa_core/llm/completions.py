@@ -52,13 +52,14 @@ def read_completion(body: Any) -> ChatReply:
     return as_reply(content, finish, usage, thoughts)
 
 
-def as_reply(content: Any, finish: str | None, usage: Usage, thoughts: str | None = None) -> ChatReply:
+def as_reply(content: Any, finish: str | None, usage: Usage, thoughts: Any = None) -> ChatReply:
     """What a model wrote as a reply: its thoughts apart, and an error where it was cut or wrote nothing.
 
     Args:
         finish: why it ended; LENGTH where the token limit cut it.
-        thoughts: where the server kept them apart already.
+        thoughts: where the server kept them apart already; what is no text is not kept.
     """
+    thoughts = thoughts if isinstance(thoughts, str) and is_unicode(thoughts) else None
     if not isinstance(content, str) or not content.strip():
         why = "cut by the token limit within its thoughts" if finish == LENGTH else "empty reply"
         return ChatReply(None, why, finish, usage, thoughts)
@@ -68,7 +69,6 @@ def as_reply(content: Any, finish: str | None, usage: Usage, thoughts: str | Non
         )
     if not is_unicode(content):
         return ChatReply(None, "a reply with half characters: no text", finish, usage)
-    thoughts = thoughts if isinstance(thoughts, str) and is_unicode(thoughts) else None
     inner, text = split_reasoning(content)
     if finish == LENGTH:
         return ChatReply(
@@ -112,9 +112,12 @@ def parse_json(content: bytes | None) -> Any:
 
 
 def reason_of(body: Any) -> str:
-    """What a server says of a refusal, if it is short: a long message may quote the request."""
+    """What a server says of a refusal, in a line, if it is short: a long message may quote the request."""
     error = body.get("error", body.get("detail")) if isinstance(body, dict) else None
     message = error.get("message") if isinstance(error, dict) else error
-    if isinstance(message, str) and message and len(message) <= 200:
-        return message
-    return "no reason given" if not message else "a long reason; see the server's log"
+    if not message:
+        return "no reason given"
+    line = " ".join(message.split()) if isinstance(message, str) else ""
+    if line and len(line) <= 200 and line.isprintable():  # no half characters, and nothing that steers a terminal
+        return line
+    return "a reason that cannot be shown; see the server's log"

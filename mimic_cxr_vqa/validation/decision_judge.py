@@ -83,7 +83,10 @@ def read_decisions(answers: Mapping[str, Any]) -> Judged:
         if not isinstance(shares, dict) or set(shares) != set(dimension.categories):
             return Judged(None, f"{name}: no probabilities of its categories")
         values = list(shares.values())
-        if not all(isinstance(value, float | int) for value in values) or not abs(sum(values) - 1) <= _TOLERANCE:
+        if (
+            not all(type(value) in (float, int) and value >= 0 for value in values)
+            or not abs(sum(values) - 1) <= _TOLERANCE
+        ):
             return Judged(None, f"{name}: its probabilities do not add up to 1")
         if answer.get("choice") not in dimension.categories:
             return Judged(None, f"{name}: the choice is none of its categories")

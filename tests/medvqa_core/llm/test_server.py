@@ -8,7 +8,8 @@ from chat_server import ChatServerDouble, completion, is_probe
 from medvqa_core.errors import ConfigError, GovernanceError
 from medvqa_core.llm import server as servers
 from medvqa_core.llm.chat import ChatRequest, Image, Message, Usage
-from medvqa_core.llm.server import ChatServer, Dialect, ServerError, read_completion
+from medvqa_core.llm.completions import Dialect, read_completion, reason_of
+from medvqa_core.llm.server import ChatServer, ServerError
 from medvqa_core.llm.slots import Slots
 
 REQUEST = ChatRequest((Message("system", "s"), Message("user", "u")), schema={"type": "object"}, seed=3)
@@ -235,6 +236,28 @@ def test_thoughts_are_kept_apart_from_the_answer():
     reply = read_completion(completion("<think>hm</think>No."))
     assert reply.text == "No." and "hm" in reply.reasoning
     assert read_completion(completion("No.", reasoning_content="hm")).reasoning == "hm"
+
+
+@pytest.mark.parametrize("content", ["No.", ""])
+@pytest.mark.parametrize("thoughts", ["half a \ud800", {"a": "hm"}, ["hm"], 7])
+def test_thoughts_that_are_no_text_are_not_kept(content, thoughts):
+    assert read_completion(completion(content, reasoning_content=thoughts)).reasoning is None
+
+
+@pytest.mark.parametrize(
+    ("message", "said"),
+    [
+        ("too long:\n 4096 tokens", "too long: 4096 tokens"),
+        ("a " * 200, "a reason that cannot be shown; see the server's log"),
+        ("\x1b[2J", "a reason that cannot be shown; see the server's log"),
+        ("\ud800", "a reason that cannot be shown; see the server's log"),
+        (None, "no reason given"),
+        (7, "a reason that cannot be shown; see the server's log"),
+    ],
+)
+def test_of_a_refusal_only_what_can_be_shown_is_said(message, said):
+    for body in ({"error": {"message": message}}, {"error": message}, {"detail": message}):
+        assert reason_of(body) == said
 
 
 def test_slots_halve_when_busy_recover_slowly_and_are_served_in_order():

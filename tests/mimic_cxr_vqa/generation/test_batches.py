@@ -122,6 +122,15 @@ def test_a_line_without_end_and_one_of_two_meanings_are_named_and_cost_nothing(t
     assert (counts["taken"], counts["doubled"], counts["open"]) == (6, 1, 0)
 
 
+@pytest.mark.parametrize("status", [[], {}, "200", None, True, 200.5, -1])
+def test_a_result_with_a_status_that_is_none_stays_open(status, tmp_path):
+    workspace, folder = build(tmp_path / "w", studies=1), tmp_path / "batch"
+    export_batch(workspace, folder, ONE, limit=1)
+    lines = [result(request, status=status) for request in requests_in(folder)]
+    counts = import_batch(workspace, [write_results(tmp_path / "r.jsonl", lines)], "node-7")
+    assert (counts["unanswered"], counts["open"]) == (6, 6)
+
+
 def test_broken_rules_are_named_in_the_next_export_and_three_attempts_are_all(tmp_path):
     workspace, folder = build(tmp_path / "w", studies=1), tmp_path / "batch"
     for attempt in range(1, 4):

@@ -253,6 +253,12 @@ def pairs_answer(build, body):
     return max((answer for answer in answers if body["state"].endswith(f"\nanswer: {answer}")), key=len)
 
 
+def give_and_take(shares, much):
+    """Shares that add up as before, one of them below zero."""
+    one, other = list(shares)[:2]
+    shares[one], shares[other] = shares[one] - much, shares[other] + much
+
+
 @pytest.mark.parametrize(
     "spoil, reason",
     [
@@ -260,6 +266,7 @@ def pairs_answer(build, body):
         (lambda answers: answers["relevance"]["probabilities"].popitem(), "relevance: no probabilities"),
         (lambda answers: answers["relevance"]["probabilities"].update(Essential=0.9), "do not add up"),
         (lambda answers: answers["relevance"]["probabilities"].update(Essential="much"), "do not add up"),
+        (lambda answers: give_and_take(answers["relevance"]["probabilities"], 2.0), "do not add up"),
         (lambda answers: answers["relevance"]["probabilities"].update(Essential=float("nan")), "do not add up"),
         (lambda answers: answers["relevance"].update(choice="Fine"), "the choice is none"),
     ],
