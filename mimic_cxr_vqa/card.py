@@ -18,8 +18,7 @@ LICENSES = {
     },
 }
 HUB_SPLITS = {"train": "train", "validate": "validation", "test": "test"}  # the names that `datasets` users expect
-
-
+SOURCE_TITLES = {"phantom": "synthetic studies", "openi": "Open-i", "physionet": "MIMIC-CXR"}  # for people
 CARD = "README.md"
 
 
@@ -34,9 +33,10 @@ def write_card(folder: Path, manifest: dict[str, Any], content: str, statistics:
     """
     from huggingface_hub import DatasetCard, DatasetCardData
 
+    title = SOURCE_TITLES.get(manifest["source"], manifest["source"])
     data = DatasetCardData(
         **LICENSES[Governance(manifest["governance"])],
-        pretty_name=f"MIMIC-CXR-VQA ({manifest['source']})",
+        pretty_name=f"MIMIC-CXR-VQA ({title})",
         language="en",
         task_categories=["visual-question-answering"],
         tags=["medical", "radiology", "chest-x-ray", f"governance-{manifest['governance']}"],
@@ -55,7 +55,8 @@ def write_card(folder: Path, manifest: dict[str, Any], content: str, statistics:
     )
     template = str(hub_cards.template_path("mimic_cxr_vqa"))
     judged = _judged(manifest.get("validation"))
-    card = DatasetCard.from_template(data, template_path=template, statistics=statistics, judged=judged, **manifest)
+    texts = {"statistics": statistics, "judged": judged, "source_title": title}
+    card = DatasetCard.from_template(data, template_path=template, **texts, **manifest)
     (folder / CARD).write_text(str(card).rstrip() + "\n", encoding="utf-8")
 
 
