@@ -125,8 +125,8 @@ def train(
 
     disable_progress_bar()  # one for each file that is read or written
     logging.getLogger("bitsandbytes").setLevel(logging.ERROR)  # says what it lacks whenever it is imported
+    from medvqa_hub.training.arguments import check_machine, uses_cpu
     from medvqa_hub.training.study_batches import without_worker_traceback
-    from medvqa_hub.training.trainer import check_machine, uses_cpu
 
     if not dry_run:
         check_machine(recipe)

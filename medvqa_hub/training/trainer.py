@@ -5,34 +5,31 @@ What differs from Trainer:
   numbers of a step (dropout) are seeded from (seed, n) too. So a run that goes on needs no saved generator, and any
   number of processes computes the same steps: the same batches, the loss a mean over all target tokens of the step.
 - Every parameter group has its learning rate; one without is frozen and runs as in evaluation.
-- Validation is a loss and scores of generated answers; the best model is written to `best` at once.
+- Validation is a loss and scores of generated answers; the best model is written to `best` at once (`saving.py`).
 - A loss that is no number stops the run and names the step and the questions.
 
 For subclasses: override `compute_loss`, and `note` metrics to see their means in the log.
 """
 
-import copy
-import os
 import sys
 import time
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch.utils.data import DataLoader
-from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
+from transformers import PrinterCallback, Trainer
 
 from medvqa_core.errors import ConfigError, MedvqaError
 from medvqa_core.governance import Governance
-from medvqa_core.json_files import read_object
 from medvqa_core.llm.loading import keep_unpacked
-from medvqa_hub.families.table import ANOTHER, BEST_FOLDER, frozen_modules
-from medvqa_hub.publishing.model_card import write_folder_card
-from medvqa_hub.training import checkpoints, history
-from medvqa_hub.training.recipes import EPOCH, Recipe, batches_per_process, steps_of, steps_of_epoch
+from medvqa_hub.families.table import frozen_modules
+from medvqa_hub.training import checkpoints
+from medvqa_hub.training.arguments import Moments, make_arguments
+from medvqa_hub.training.recipes import Recipe, batches_per_process, steps_of, steps_of_epoch
+from medvqa_hub.training.saving import SavesRun
 from medvqa_hub.training.study_batches import (
     EveryNth,
     StudyBatches,
@@ -46,14 +43,13 @@ from medvqa_hub.training.validation import Validation
 
 LINE_INTERVAL = 10.0  # seconds between lines of progress
 MUCH_WAITING = 0.1  # share of the time, spent on waiting for batches, that is worth a warning
-NEVER = 10**12  # steps
 
 
 class TrainingError(MedvqaError):
     """Training cannot go on: its numbers are broken."""
 
 
-class SupervisedTrainer(Trainer):
+class SupervisedTrainer(SavesRun, Trainer):
     """Trains on the negative log-likelihood of the answers.
 
     Args:
@@ -116,11 +112,9 @@ class SupervisedTrainer(Trainer):
         if quantised:
             model._hf_peft_config_loaded = False
         self.remove_callback(PrinterCallback)
-        self.add_callback(_Moments())
-        self._base: str | None = None  # fingerprint of what is not trained
+        self.add_callback(Moments())
+        self.prepare_saving()
         self.optimizer_of: Path | None = None  # checkpoint whose optimizer and rates to start with
-        self.stages: list[dict[str, Any]] = []  # of training, this one last (`history`)
-        self.seconds_before, self._began = 0.0, time.monotonic()
         self._noted: dict[str, list[float]] = defaultdict(list)
         self._questions_seen, self._clock, self._last_line = 0, time.monotonic(), time.monotonic()
         self._waited, self._lines, self._warned = 0.0, 0, False
@@ -284,198 +278,6 @@ class SupervisedTrainer(Trainer):
         shown = {name: value for name, value in logs.items() if not name.startswith("learning_rate")}
         metrics = ", ".join(f"{name} {value:.4g}" for name, value in shown.items())
         print(f"step {step}/{self.steps}: {metrics}", file=sys.stderr)
-
-    def _init_training_state(self, *args: Any, **kwargs: Any) -> tuple[int, int]:
-        """As Trainer; the best model on disk may be newer than the checkpoint that the run goes on from."""
-        result = super()._init_training_state(*args, **kwargs)
-        manifest = self.out / BEST_FOLDER / checkpoints.MANIFEST
-        if manifest.exists():
-            best = read_object(manifest, ANOTHER)
-            self.state.best_metric, self.state.best_global_step = best["value"], best["step"]
-        return result
-
-    def _determine_best_metric(self, metrics: dict[str, float], trial: Any) -> bool:
-        is_best = super()._determine_best_metric(metrics, trial)
-        if is_best:
-            self.save_best({"metric": self.recipe.selection.metric, "value": self.state.best_metric})
-        return is_best
-
-    def save_best(self, details: dict[str, Any]) -> None:
-        """Write the model as it is to `best`."""
-        if self.args.should_save:
-            details = {"step": self.state.global_step, **details}
-            self._write(self.out / BEST_FOLDER, checkpoints.BEST, details, None)
-
-    def push_to_hub(self, repo_id: str | None = None, *, token: str | None = None, **options: Any) -> Any:
-        """Push the best model, as `medvqa-hub push model` does: the same checks, order and card.
-
-        Args:
-            repo_id: OWNER/NAME; default: `hub_model_id` of the arguments.
-            token: of the Hub; default: this machine's.
-            options: of `publishing.model.ModelPush`.
-
-        Raises:
-            ConfigError: there is no name.
-            GovernanceError: the class of the model, or of what it was trained on, forbids it.
-        """
-        from huggingface_hub import HfApi
-
-        from medvqa_hub.publishing.model import ModelPush, push_model
-
-        name = repo_id or self.args.hub_model_id
-        if name is None:
-            raise ConfigError("push_to_hub: no repository; pass repo_id='OWNER/NAME'")
-        hub = options.pop("hub", None) or HfApi(token=token)
-        return push_model(ModelPush(self.out / BEST_FOLDER, name, **options), hub=hub)
-
-    def _save_checkpoint(self, model: Any, trial: Any) -> None:
-        """A checkpoint to go on from; it appears whole, and older ones go."""
-        if not self.args.should_save:
-            return
-        step = self.state.global_step
-        state = replace(self.state, log_history=[])
-        details = {"step": step} | ({"base": self._base_fingerprint()} if self._keeps_base() else {})
-        self._write(checkpoints.checkpoint_folder(self.out, step), checkpoints.CHECKPOINT, details, state)
-        checkpoints.remove_old(self.out, self.recipe.training.keep_checkpoints)
-
-    def _write(self, path: Path, kind: str, details: dict[str, Any], state: Any) -> None:
-        with checkpoints.writing_folder(path, kind, self.governance, self.recipe.to_yaml(), details) as folder:
-            model = self._model_to_save(kind)
-            # transformers cannot turn quantised weights that it has loaded back into their original format; as they are
-            # they load as well.
-            as_they_are = {"save_original_format": False} if getattr(model, "is_quantized", False) else {}
-            model.config.governance = str(self.governance)  # for whoever has the weights without this folder
-            if kind == checkpoints.CHECKPOINT and self._keeps_base():
-                checkpoints.save_trained(model, folder)
-            else:
-                model.save_pretrained(folder, **as_they_are)
-            self.processing_class.save_pretrained(folder)
-            seconds = self.seconds_before + time.monotonic() - self._began
-            history.write_stages(folder, self.stages, self.state.global_step, seconds, self.args.world_size)
-            if kind == checkpoints.BEST:
-                write_folder_card(folder, self.recipe.model.kind, self.governance)
-            if state is not None:
-                checkpoints.save_state(self.optimizer.state_dict(), folder / "optimizer.pt")
-                checkpoints.save_state(self.lr_scheduler.state_dict(), folder / "scheduler.pt")
-                state.save_to_json(str(folder / "trainer_state.json"))
-
-    def _model_to_save(self, kind: str) -> Any:
-        """The model; the best one of a LoRA run is whole, its adapter merged, unless its base is quantised."""
-        model = self.accelerator.unwrap_model(self.model)
-        if (
-            kind == checkpoints.BEST
-            and hasattr(model, "merge_and_unload")
-            and not getattr(model, "is_quantized", False)
-        ):
-            return copy.deepcopy(model).merge_and_unload()
-        return model
-
-    def load_weights(self, checkpoint: Path) -> None:
-        """Take a checkpoint's weights without going on from it."""
-        if (checkpoint / checkpoints.TRAINED).exists():
-            checkpoints.load_trained(self.model, checkpoint, self._base_fingerprint())
-        else:
-            super()._load_from_checkpoint(str(checkpoint))
-
-    def _keeps_base(self) -> bool:
-        """Whether checkpoints hold the trained weights alone; the second pass and quantised bases need whole ones."""
-        special = hasattr(self.model, "peft_config") or getattr(self.model, "is_quantized", False)
-        return self.recipe.family.keeps_its_base and not special and not self.recipe.training.hard_negatives
-
-    def _base_fingerprint(self) -> str:
-        if self._base is None:
-            self._base = checkpoints.fingerprint_of_base(self.accelerator.unwrap_model(self.model))
-        return self._base
-
-    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
-        """As Trainer; quantised weights, which load while a model is made, are those of the checkpoint already."""
-        if getattr(self.model, "is_quantized", False) and not hasattr(self.model, "peft_config"):
-            return
-        if (Path(resume_from_checkpoint) / checkpoints.TRAINED).exists():
-            checkpoints.load_trained(self.model, Path(resume_from_checkpoint), self._base_fingerprint())
-            return
-        super()._load_from_checkpoint(resume_from_checkpoint, model)
-
-    def _load_rng_state(self, checkpoint: str | None) -> None:
-        """Nothing: every batch seeds its own."""
-
-
-class _Moments(TrainerCallback):
-    """When to log, validate and save, beyond Trainer's intervals."""
-
-    def on_step_end(self, args: TrainingArguments, state: Any, control: Any, **kwargs: Any) -> Any:
-        if state.global_step >= state.max_steps:
-            control.should_save = True
-            control.should_evaluate = args.metric_for_best_model is not None
-        # A checkpoint does not keep the losses since the last line, so a line ends there: a resumed run has the same.
-        control.should_log = control.should_log or control.should_save or control.should_evaluate
-        return control
-
-
-def uses_cpu() -> bool:
-    """Whether training runs on the CPU: there is no GPU, or accelerate was launched with --cpu."""
-    return not torch.cuda.is_available() or os.environ.get("ACCELERATE_USE_CPU", "").lower() == "true"
-
-
-def check_machine(recipe: Recipe) -> None:
-    """Raise a ConfigError if the recipe wants what this machine has not."""
-    check_precision(recipe.training.precision)
-
-
-def check_precision(precision: str) -> None:
-    """Raise a ConfigError where a recipe's `training.precision` needs a GPU and there is none."""
-    if precision == "bfloat16" and uses_cpu():
-        raise ConfigError(
-            "training.precision is bfloat16, which needs a GPU, and none is found; use --set training.precision=float32"
-        )
-
-
-def make_arguments(recipe: Recipe, out: Path, studies: int, validates: bool) -> TrainingArguments:
-    """transformers' arguments for `recipe`, over `studies` usable studies.
-
-    Raises:
-        ConfigError: bfloat16 is asked for and there is no GPU.
-    """
-    check_machine(recipe)
-    training, selection = recipe.training, recipe.selection
-    greater = selection.metric != "loss"
-    scheduler, arguments = training.scheduler, dict(training.scheduler_arguments)
-    if scheduler == "plateau":
-        mode = "min" if (training.plateau_metric or selection.metric) == "loss" else "max"
-        scheduler, arguments = "reduce_lr_on_plateau", {"mode": mode, **arguments}
-    if scheduler == "step":  # made by the trainer
-        scheduler, arguments = "constant", {}
-    every = min(selection.every or NEVER, NEVER) if selection.every != EPOCH else steps_of_epoch(recipe, studies)
-    return TrainingArguments(
-        output_dir=str(out),
-        max_steps=steps_of(recipe, studies),
-        per_device_train_batch_size=1,  # a batch is one item of StudyBatches
-        learning_rate=max(training.learning_rates.values()),
-        weight_decay=training.weight_decay,
-        lr_scheduler_type=scheduler,
-        lr_scheduler_kwargs=arguments,
-        warmup_steps=training.warmup_steps,
-        max_grad_norm=training.max_grad_norm,
-        bf16=training.precision == "bfloat16",
-        activation_checkpointing=training.gradient_checkpointing,
-        logging_strategy="steps",
-        logging_steps=training.log_every,
-        logging_nan_inf_filter=False,
-        eval_strategy="steps" if validates else "no",
-        eval_steps=every,
-        save_strategy="steps",
-        save_steps=training.save_every,
-        metric_for_best_model=f"eval_{selection.metric}" if validates else None,
-        greater_is_better=greater,
-        average_tokens_across_devices=True,
-        remove_unused_columns=False,
-        ddp_find_unused_parameters=False,
-        seed=training.seed,
-        use_cpu=uses_cpu(),
-        report_to="none",
-        disable_tqdm=True,
-        log_level="error",
-    )
 
 
 def as_questions(rows: Any, what: str, recipe: Recipe, one_by_one: bool = False) -> StudyQuestions:

@@ -97,7 +97,7 @@ def train_vlm(
 
     if not dry_run and importlib.util.find_spec("trl") is None:
         raise ConfigError(ADD_TRL)
-    from medvqa_hub.training.trainer import check_precision, uses_cpu
+    from medvqa_hub.training.arguments import check_precision, uses_cpu
 
     if not dry_run:
         check_precision(recipe.training.precision)

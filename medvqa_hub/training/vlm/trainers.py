@@ -23,14 +23,16 @@ from typing import Any
 import numpy as np
 import torch
 from torch.utils.data import Sampler
-from transformers import PrinterCallback, TrainerCallback
+from transformers import PrinterCallback
 from trl import GRPOConfig, GRPOTrainer, SFTConfig, SFTTrainer
 
 from medvqa_core.governance import Governance
+from medvqa_core.llm.loading import keep_unpacked
 from medvqa_hub.families.table import BEST_FOLDER
 from medvqa_hub.training import checkpoints, history
+from medvqa_hub.training.arguments import NEVER, Moments, check_precision, uses_cpu
 from medvqa_hub.training.study_batches import derive_seed
-from medvqa_hub.training.trainer import LINE_INTERVAL, NEVER, check_precision, keep_unpacked, uses_cpu
+from medvqa_hub.training.trainer import LINE_INTERVAL
 from medvqa_hub.training.vlm.card import write_card
 from medvqa_hub.training.vlm.recipe import GRPO, VlmRecipe, batches_of_process
 from medvqa_hub.training.vlm.rewards import AnswerReward
@@ -175,19 +177,11 @@ class VlmGrpoTrainer(RunFolder, GRPOTrainer):
     """By rewards."""
 
 
-class _Log(TrainerCallback):
+class _Log(Moments):
     """Writes the numbers of a run: every line to its log, one in ten seconds to standard error."""
 
     def __init__(self, log: Any, epoch_of_step: float) -> None:
         self._log, self._epoch_of_step, self._shown = log, epoch_of_step, time.monotonic()
-
-    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> Any:
-        if state.global_step >= state.max_steps:
-            control.should_save = True
-            control.should_evaluate = args.metric_for_best_model is not None
-        # A checkpoint does not keep the numbers since the last line, so a line ends there: a resumed run has the same.
-        control.should_log = control.should_log or control.should_save or control.should_evaluate
-        return control
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any], **kwargs: Any) -> None:
         if self._log is None or "train_runtime" in logs:
