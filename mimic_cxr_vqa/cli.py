@@ -1,42 +1,23 @@
 """`medvqa-hub cxr …`: the steps from a source of studies to a release. Heavy imports wait until a step runs."""
 
-import shlex
-from contextlib import nullcontext
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from medvqa_core.errors import ConfigError, OutputError
-from medvqa_core.llm.options import (
-    DEFAULT_SLOTS,
-    DEFAULT_WAIT,
-    AttestationFile,
-    LoadInBits,
-    ModelName,
-    OwnServer,
-    Slots,
-    Wait,
-    engine_option,
-)
+from medvqa_core.errors import OutputError
+from mimic_cxr_vqa.cli_answers import answer, merge
 from mimic_cxr_vqa.cli_batches import batch_export, batch_import
+from mimic_cxr_vqa.cli_output import echo_counts, quote
 from mimic_cxr_vqa.cli_recipe import rebuild, recipe
 from mimic_cxr_vqa.sources.table import SOURCES, SourceOptions, read_source
 from mimic_cxr_vqa.validation import commands as validation
 
 if TYPE_CHECKING:
-    from mimic_cxr_vqa.generation.engines import Engine
-    from mimic_cxr_vqa.workspace import Workspace
+    pass
 
 app = typer.Typer(no_args_is_help=True, help="MIMIC-CXR-VQA: from radiology reports to a dataset.")
-app.command("batch-export")(batch_export)
-app.command("batch-import")(batch_import)
-app.command()(recipe)
-app.command()(rebuild)
-app.command("judge")(validation.judge)
-app.command("table3")(validation.table3)
-app.add_typer(validation.review_app, name="review")
 
 Out = Annotated[Path, typer.Option(help="Folder that the dataset is built in.")]
 Data = Annotated[Path, typer.Option(help="A release, the folder it was built in, or the authors' CSV files.")]
@@ -57,11 +38,6 @@ class Labels(StrEnum):
     both = "both"
 
 
-class AnswerFrom(StrEnum):
-    findings = "findings"
-    both = "findings+impression"
-
-
 class ReportStore(StrEnum):
     folder = "folder"
     zip = "zip"
@@ -80,7 +56,7 @@ def phantom(
 
     write_phantom(out, studies, seed=seed, size=size, reports=reports.value)
     typer.echo(
-        f"{studies} studies in {out}; next: medvqa-hub cxr questions --source phantom --root {_quote(out)} --out …"
+        f"{studies} studies in {out}; next: medvqa-hub cxr questions --source phantom --root {quote(out)} --out …"
     )
 
 
@@ -95,8 +71,8 @@ def shrink(
     from mimic_cxr_vqa.shrinking import shrink_tree
 
     manifest = shrink_tree(root, out, size, workers)
-    _echo_counts(manifest["counts"])
-    typer.echo(f"governance class: {manifest['governance']}; train with --image-root {_quote(out)}")
+    echo_counts(manifest["counts"])
+    typer.echo(f"governance class: {manifest['governance']}; train with --image-root {quote(out)}")
 
 
 @app.command()
@@ -123,128 +99,14 @@ def questions(
     options = SourceOptions(reports, labeler, labels.value, encoding, sections, studies)
     studies_read = read_source(source.value, root, options)
     manifest = write_questions(studies_read, Workspace(out), seed, options.described())
-    _echo_counts(manifest["counts"])
-    typer.echo(f"governance class: {manifest['governance']}; next: medvqa-hub cxr answer --out {_quote(out)}")
+    echo_counts(manifest["counts"])
+    typer.echo(f"governance class: {manifest['governance']}; next: medvqa-hub cxr answer --out {quote(out)}")
 
 
-@app.command()
-def answer(
-    out: Out,
-    engine: Annotated[list[str] | None, engine_option("extractive (rules, no model; the default)")] = None,
-    model: ModelName = None,
-    prompt_file: Annotated[Path | None, typer.Option(help="Prompts of your own in place of the bundled ones.")] = None,
-    questions_per_request: Annotated[
-        str, typer.Option(help="1 (as in the paper), more, or all of a study's questions in one request.")
-    ] = "1",
-    slots: Slots = DEFAULT_SLOTS,
-    wait: Wait = DEFAULT_WAIT,
-    load_in: LoadInBits = None,
-    i_run_this_server: OwnServer = False,
-    attestation: AttestationFile = None,
-    limit: Annotated[int | None, typer.Option(help="Answer the first so many studies only.", min=1)] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what is left to ask, and ask nothing.")] = False,
-    probe: Annotated[
-        int | None, typer.Option(help="Answer so many studies and say how long the rest takes.", min=1)
-    ] = None,
-    retry_failed: Annotated[bool, typer.Option(help="Ask failed questions again.")] = False,
-    answer_from: Annotated[
-        AnswerFrom, typer.Option(help="Sections that are answered from; the paper's is findings.")
-    ] = AnswerFrom.findings,
-    shard: Annotated[str, typer.Option(help="i/n: this machine's part of the studies; see cxr merge.")] = "1/1",
-    ray: Annotated[
-        str | None, typer.Option(help="Spread studies over a Ray cluster: local, auto or ray://HOST:PORT (extra ray).")
-    ] = None,
-    ray_workers: Annotated[int | None, typer.Option(help="Workers there; default: one an --engine.", min=1)] = None,
-    ray_gpus: Annotated[float, typer.Option(help="GPUs of each worker, for transformers:… engines.")] = 0.0,
-) -> None:
-    """Answer the questions; a stopped run goes on where it was."""
-    from medvqa_core.llm.record import FILE
-    from medvqa_core.runs.shards import parse_shard
-    from mimic_cxr_vqa.generation.answers import answer_questions
-    from mimic_cxr_vqa.generation.chosen_engine import ChosenEngine
-    from mimic_cxr_vqa.workspace import Workspace
-
-    workspace, part = Workspace(out), parse_shard(shard)
-    if dry_run or probe:
-        _refuse_with_estimates(part.of > 1, limit is not None, ray is not None and probe is not None)
-    if ray is None and (ray_workers is not None or ray_gpus):
-        raise ConfigError("--ray-workers and --ray-gpus are of --ray: name the cluster too, or leave them out")
-    chosen = ChosenEngine.choose(
-        engine or ["extractive"],
-        prompt_file=prompt_file,
-        questions_per_request=questions_per_request,
-        model=model,
-        slots=slots,
-        wait=wait,
-        load_in=load_in,
-        own_server=i_run_this_server,
-        attestation=attestation,
-        record=workspace.root / FILE,
-    )
-    governance = workspace.governance()
-    if dry_run or probe:
-        _estimate(workspace, chosen.make(governance), answer_from.value, retry_failed, probe or 0)
-        return
-    made = chosen.on_ray(governance, ray, ray_workers, ray_gpus) if ray else nullcontext(chosen.make(governance))
-    with made as ready:
-        counts = answer_questions(
-            workspace, ready, retry_failed, limit=limit, answer_from=answer_from.value, shard=part
-        )
-    if not counts["asked"]:
-        typer.echo("every question has an answer already; nothing was asked")
-    _echo_counts(counts)
-    if counts["failed"]:
-        typer.echo("failed questions are left out of a release; ask them again with --retry-failed")
-    if part.of > 1:
-        typer.echo(f"part {shard}: {part.path(workspace.answers)}; when all are done: medvqa-hub cxr merge --out …")
-    else:
-        typer.echo(f"next: medvqa-hub cxr release --out {_quote(out)}")
-
-
-def _refuse_with_estimates(shard: bool, limit: bool, ray: bool) -> None:
-    """Raise ConfigError for what an estimate leaves aside: it is of all studies, asked from here."""
-    typed = [name for name, given in (("--shard", shard), ("--limit", limit), ("--ray", ray)) if given]
-    if typed:
-        raise ConfigError(
-            f"{', '.join(typed)}: --dry-run and --probe tell of all studies, asked from here; leave it out"
-        )
-
-
-def _estimate(workspace: "Workspace", engine: "Engine", answer_from: str, retry_failed: bool, probe: int) -> None:
-    """Say what is left to ask; with a probe, answer so many studies first and say how long the rest takes."""
-    from mimic_cxr_vqa.generation.answers import answer_questions
-    from mimic_cxr_vqa.generation.estimating import rest_of, say_rest, say_time
-    from mimic_cxr_vqa.generation.language_model import LanguageModel
-
-    if probe and not isinstance(engine, LanguageModel):
-        raise ConfigError(f"--probe measures a language model; engine {engine.name!r} is none")
-    before = rest_of(workspace, engine, answer_from, retry_failed, probe)
-    typer.echo(say_rest(before))
-    if not probe:
-        typer.echo("nothing was asked")
-        return
-    if before.studies:
-        answer_questions(workspace, engine, retry_failed, limit=before.last_probed, answer_from=answer_from)
-    after = rest_of(workspace, engine, answer_from, False)
-    for line in say_time(engine, before, after):
-        typer.echo(line)
-    typer.echo("what the probe answered is kept; the same command without --probe goes on")
-
-
-@app.command()
-def merge(
-    out: Out,
-    parts: Annotated[
-        list[Path] | None, typer.Argument(help="Files of answers; default: the parts that lie in OUT.")
-    ] = None,
-) -> None:
-    """Join the parts that `answer --shard i/n` wrote: the very bytes that one machine would have written."""
-    from mimic_cxr_vqa.generation.answers import merge_answers
-    from mimic_cxr_vqa.workspace import Workspace
-
-    workspace = Workspace(out)
-    _echo_counts(merge_answers(workspace, parts or ()))
-    typer.echo(f"answers: {workspace.answers}; the parts stay as they are and can be deleted")
+app.command()(answer)
+app.command("batch-export")(batch_export)
+app.command("batch-import")(batch_import)
+app.command()(merge)
 
 
 @app.command()
@@ -256,8 +118,8 @@ def status(out: Out) -> None:
     from mimic_cxr_vqa.workspace import Workspace
 
     workspace = Workspace(out)
-    _echo_counts(workspace.manifest()["counts"])
-    _echo_counts(count_answers(workspace))
+    echo_counts(workspace.manifest()["counts"])
+    echo_counts(count_answers(workspace))
     if workspace.answers.exists():
         from mimic_cxr_vqa.answer_statistics import format_statistics, statistics_of_workspace
 
@@ -284,7 +146,7 @@ def release(
 
     workspace = Workspace(out)
     manifest = write_release(workspace, flagged.value, allow_missing, rows_per_shard)
-    _echo_counts(manifest["counts"])
+    echo_counts(manifest["counts"])
     typer.echo(f"release: {workspace.release} ({manifest['governance']})")
     try:
         record_last_release(workspace.release)
@@ -302,7 +164,7 @@ def export_csv(
     from mimic_cxr_vqa.release import export_authors_csv, open_release
 
     rows = export_authors_csv(open_release(data), out)
-    _echo_counts(rows)
+    echo_counts(rows)
     typer.echo(f"authors' layout: {out}")
 
 
@@ -369,10 +231,8 @@ def agreement(
         typer.echo(f"written: {json_file}")
 
 
-def _quote(path: Path) -> str:
-    """`path` as a shell takes it back."""
-    return shlex.quote(str(path))
-
-
-def _echo_counts(counts: dict[str, int]) -> None:
-    typer.echo(", ".join(f"{name.replace('_', ' ')}: {value:,}" for name, value in counts.items()))
+app.command("judge")(validation.judge)
+app.command("table3")(validation.table3)
+app.command()(recipe)
+app.command()(rebuild)
+app.add_typer(validation.review_app, name="review")

@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from mimic_cxr_vqa.cli_output import echo_counts
+
 
 def batch_export(
     out: Annotated[Path, typer.Option(help="Folder that the dataset is built in.")],
@@ -52,6 +54,6 @@ def batch_import(
     from mimic_cxr_vqa.workspace import Workspace
 
     counts = import_batch(Workspace(out), results, answered_by, i_run_this_server)
-    typer.echo(", ".join(f"{name}: {value:,}" for name, value in counts.items()))
+    echo_counts(counts)
     if counts["open"] or counts["failed"] or counts["flagged"]:
         typer.echo("what is open, failed or broke a wording rule goes into the next batch-export, three times at most")

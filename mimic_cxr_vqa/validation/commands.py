@@ -3,7 +3,6 @@
 Heavy imports wait until a step runs.
 """
 
-import shlex
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -26,6 +25,7 @@ from medvqa_core.llm.options import (
     one_engine,
     refuse_model_options,
 )
+from mimic_cxr_vqa.cli_output import list_counts, quote
 
 review_app = typer.Typer(no_args_is_help=True, help="A sample of answers for people to rate: out, and back in.")
 
@@ -106,10 +106,10 @@ def judge(
         typer.echo(run_probe(workspace, chosen, sample, per_kind, retry_failed))
         return
     counts = judge_sample(workspace, chosen, sample, retry_failed)
-    typer.echo(f"judge {chosen.name}: {_list(counts)}")
+    typer.echo(f"judge {chosen.name}: {list_counts(counts)}")
     if counts["failed"]:
         typer.echo("failed verdicts count nowhere; ask again with --retry-failed")
-    typer.echo(f"next: medvqa-hub cxr review export --out {_quote(out)} --stratify {chosen.name}")
+    typer.echo(f"next: medvqa-hub cxr review export --out {quote(out)} --stratify {chosen.name}")
 
 
 def table3(
@@ -171,9 +171,9 @@ def review_export(
         stratum_of,
         image_prefix=find_image_prefix(image_root) if image_root else None,
     )
-    typer.echo(f"{items} of {sum(strata.values()):,} pairs ({_list(strata)}), {raters} raters")
+    typer.echo(f"{items} of {sum(strata.values()):,} pairs ({list_counts(strata)}), {raters} raters")
     typer.echo(f"hand out {workspace.review / FOR_RATERS}/rater-1 and so on; keep {workspace.review / 'key.json'}")
-    typer.echo(f"next: medvqa-hub cxr review import --out {_quote(out)} SHEET…")
+    typer.echo(f"next: medvqa-hub cxr review import --out {quote(out)} SHEET…")
 
 
 @review_app.command("import")
@@ -198,14 +198,5 @@ def review_import(
             f"{len(refused)} problems, named above; nothing was taken: correct the sheets and import again"
         )
     done = {rater: len(review.ratings(rater)) for rater in review.raters}
-    typer.echo(f"rated items: {_list(done)}, of {len(review.items)}")
-    typer.echo(f"next: medvqa-hub cxr agreement {_quote(review.folder / RATINGS_CSV)}, medvqa-hub cxr table3")
-
-
-def _list(counts: dict[str, int]) -> str:
-    return ", ".join(f"{name}: {count:,}" for name, count in counts.items())
-
-
-def _quote(path: Path) -> str:
-    """`path` as a shell takes it back."""
-    return shlex.quote(str(path))
+    typer.echo(f"rated items: {list_counts(done)}, of {len(review.items)}")
+    typer.echo(f"next: medvqa-hub cxr agreement {quote(review.folder / RATINGS_CSV)}, medvqa-hub cxr table3")
