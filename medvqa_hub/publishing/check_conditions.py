@@ -19,8 +19,14 @@ MOST_ENDS = 2  # tokens that end an answer: [EOS] and [PAD]
 _LIMITS = ("max_new_tokens", "max_tokens")  # of a checkpoint of ours, of an engine
 _HARMLESS = {  # they hold nothing back
     "_from_model_config", "bos_token_id", "decoder_start_token_id", "do_sample", "early_stopping", "num_beams",
-    "output_attentions", "output_hidden_states", "pad_token_id", "transformers_version", "use_cache",
+    "output_attentions", "output_hidden_states", "pad_token_id", "temperature", "top_k", "top_p", "transformers_version",
+    "use_cache",
 }  # fmt: skip
+
+
+def _is_off(key: str, value: Any) -> bool:
+    """Whether a setting has the value that does nothing."""
+    return not value or (key.endswith("penalty") and value == 1)
 
 
 def refuse_muffled(model: ModelFolder, generation: Mapping[str, Any]) -> None:
@@ -43,9 +49,9 @@ def refuse_muffled(model: ModelFolder, generation: Mapping[str, Any]) -> None:
     path = model.checkpoint.folder / SETTINGS
     if model.foreign or not path.exists():
         return
-    settings = {key: value for key, value in read_object(path, again).items() if value is not None}
+    settings = read_object(path, again)
     ends, most = settings.pop("eos_token_id", None), settings.pop("max_new_tokens", None)
-    held_back = sorted(settings.keys() - _HARMLESS)
+    held_back = sorted(key for key, value in settings.items() if key not in _HARMLESS and not _is_off(key, value))
     if most is not None and most < LEAST_TOKENS:
         held_back.append(f"max_new_tokens {most}")
     if isinstance(ends, list) and len(ends) > MOST_ENDS:

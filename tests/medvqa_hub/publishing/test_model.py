@@ -19,6 +19,7 @@ from transformers import AutoModelForImageTextToText
 from medvqa_core.errors import ConfigError, GovernanceError, InputError
 from medvqa_hub.cli import run
 from medvqa_hub.families.table import open_checkpoint
+from medvqa_hub.publishing.check_conditions import refuse_muffled
 from medvqa_hub.publishing.model import ModelPush, push_model
 from medvqa_hub.publishing.staging import MARK
 from medvqa_hub.training.trainer import SupervisedTrainer
@@ -332,6 +333,18 @@ def test_weights_of_credentialed_training_go_behind_a_gate_with_their_check(sign
     push(hub, api, signed["folder"], **options, public=True)
     with pytest.raises(GatedRepoError):
         reader.hf_hub_download("me/model", "model.safetensors", cache_dir=tmp_path)
+
+
+def test_settings_that_do_nothing_hold_nothing_back(tmp_path):
+    path = tmp_path / "generation_config.json"
+    path.write_text(
+        json.dumps({"repetition_penalty": 1.0, "no_repeat_ngram_size": 0, "bad_words_ids": None, "top_k": 9})
+    )
+    model = SimpleNamespace(foreign=False, checkpoint=SimpleNamespace(folder=tmp_path))
+    refuse_muffled(model, {"max_new_tokens": None})
+    path.write_text(json.dumps({"repetition_penalty": 1.2}))
+    with pytest.raises(InputError, match="repetition_penalty"):
+        refuse_muffled(model, {"max_new_tokens": 32})
 
 
 @pytest.mark.parametrize(
