@@ -19,8 +19,8 @@ MOST_ENDS = 2  # tokens that end an answer: [EOS] and [PAD]
 _LIMITS = ("max_new_tokens", "max_tokens")  # of a checkpoint of ours, of an engine
 _HARMLESS = {  # they hold nothing back
     "_from_model_config", "bos_token_id", "decoder_start_token_id", "do_sample", "early_stopping", "num_beams",
-    "output_attentions", "output_hidden_states", "pad_token_id", "temperature", "top_k", "top_p", "transformers_version",
-    "use_cache",
+    "output_attentions", "output_hidden_states", "pad_token_id", "temperature", "top_k", "top_p",
+    "transformers_version", "use_cache",
 }  # fmt: skip
 
 
