@@ -106,7 +106,7 @@ def score_row(
         else:
             parts.append(meteor.meteor_scores(predictions, lists, words_of))
     else:
-        notes.append("METEOR left out: it needs Java; the profile 'paper' has it")
+        notes.append("METEOR left out: the profile 'paper' has it, and needs Java")
     if scorer:
         parts.append(bert_scores(predictions, lists, scorer))
     values, samples, unscorable = _merge(parts)
