@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -13,9 +13,6 @@ from mimic_cxr_vqa.cli_output import echo_counts, quote
 from mimic_cxr_vqa.cli_recipe import rebuild, recipe
 from mimic_cxr_vqa.sources.table import SOURCES, SourceOptions, read_source
 from mimic_cxr_vqa.validation import commands as validation
-
-if TYPE_CHECKING:
-    pass
 
 app = typer.Typer(no_args_is_help=True, help="MIMIC-CXR-VQA: from radiology reports to a dataset.")
 

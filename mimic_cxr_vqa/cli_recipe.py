@@ -28,7 +28,7 @@ def recipe(
 
     manifest = write_recipe(Workspace(out), to)
     typer.echo(f"recipe of {manifest['counts']['rows']:,} rows ({manifest['rows_governance']}): {to}")
-    typer.echo("it holds no answer, label, report or image; others rebuild the rows with medvqa-hub cxr rebuild")
+    typer.echo("it holds no answer, label, report or image; its README.md says how others make the rows again")
 
 
 def rebuild(
@@ -52,12 +52,12 @@ def rebuild(
     from medvqa_core.llm.record import FILE
     from mimic_cxr_vqa.generation.chosen_engine import ChosenEngine
     from mimic_cxr_vqa.recipe import rebuild as rebuild_recipe
-    from mimic_cxr_vqa.recipe_check import default_engine, read_recipe
+    from mimic_cxr_vqa.recipe_check import choose_engines, read_recipe
     from mimic_cxr_vqa.workspace import Workspace
 
     workspace = Workspace(out)
     chosen = ChosenEngine.choose(
-        engine or [default_engine(read_recipe(recipe))],
+        choose_engines(read_recipe(recipe), engine or ()),
         prompt_file=prompt_file,
         questions_per_request=questions_per_request,
         model=model,

@@ -5,7 +5,7 @@ an answer or a report along; and nothing in it names a file, an address or a mod
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from medvqa_core.files import MANIFEST
 from medvqa_core.json_files import read_manifest
 from medvqa_core.llm.options import SPELLED
 from mimic_cxr_vqa.card import CARD
+from mimic_cxr_vqa.generation.batch_export import KIND as BATCH
 from mimic_cxr_vqa.generation.engines import ENGINES
 from mimic_cxr_vqa.parquet_files import read_table
 from mimic_cxr_vqa.question_list import QUESTION_SLUGS, QUESTION_TEXTS
@@ -58,17 +59,25 @@ def read_recipe(folder: Path) -> dict[str, Any]:
     return manifest
 
 
-def default_engine(manifest: Mapping[str, Any]) -> str:
-    """The engine of a rebuild where the user names none: the recipe's, where it is one of ours and no language model.
+def choose_engines(manifest: Mapping[str, Any], named: Sequence[str]) -> Sequence[str]:
+    """The engines of a rebuild: those that the user names, else the recipe's, where it is no language model.
 
     No text goes to a model or an address because a recipe names it.
 
     Raises:
-        ConfigError: the recipe's answers are by a language model, which the user has to name.
+        ConfigError: the answers are by a language model, which the user has to name; or they came in batch files.
     """
     answers = manifest["answers"]
+    if answers.get("engine") == BATCH:
+        raise ConfigError(
+            f"the recipe's answers, by model {answers.get('model')!r}, came in batch files, which no --engine makes "
+            "again: medvqa-hub cxr questions, batch-export, batch-import and release do, with the sha256 of its shards "
+            "in the recipe's manifest.json to compare with"
+        )
+    if named:
+        return named
     if answers.get("engine") in ENGINES:
-        return answers["engine"]
+        return [answers["engine"]]
     raise ConfigError(
         f"the recipe's answers are by engine {answers.get('engine')!r}, model {answers.get('model')!r}: say with "
         f"--engine where that model is for you: {SPELLED}"

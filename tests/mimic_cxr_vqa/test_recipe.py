@@ -13,6 +13,7 @@ from medvqa_core.digests import digest, digest_file
 from medvqa_core.errors import InputError
 from medvqa_core.json_files import read_object, write_json
 from medvqa_hub.cli import run
+from mimic_cxr_vqa.recipe import _write_card
 from mimic_cxr_vqa.recipe_check import SCHEMA, read_recipe
 from mimic_cxr_vqa.workspace import Workspace
 
@@ -108,6 +109,31 @@ def test_no_text_goes_where_a_recipe_says(made, tmp_path, recipe, capsys):
             assert rebuild(recipe, made, tmp_path / "out") == 1
             assert f"answers are by engine {named!r}, model 'm': say with --engine" in capsys.readouterr().err
     assert not asked and not (tmp_path / "out").exists()
+
+
+def test_answers_of_batch_files_are_made_again_by_batch_files(made, tmp_path, recipe, capsys):
+    answers = read_object(recipe / "manifest.json", "")["answers"] | {"engine": "batch", "model": "m"}
+    write_json(recipe / "manifest.json", read_object(recipe / "manifest.json", "") | {"answers": answers})
+    for engine in ([], ["--engine", "server:http://127.0.0.1:1/v1"]):
+        assert rebuild(recipe, made, tmp_path / "out", *engine) == 1
+        assert "by model 'm', came in batch files" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("engine", "said"),
+    [
+        ("extractive", "--out out/cxr\n```\n\n`RECIPE` is"),
+        ("server", "--out out/cxr --engine ENGINE\n```\n\n`RECIPE` is"),
+        ("batch", "The answers came in batch files: `medvqa-hub cxr questions`"),
+    ],
+)
+def test_the_card_says_how_its_rows_are_made_again(recipe, engine, said):
+    manifest = read_object(recipe / "manifest.json", "")
+    _write_card(recipe, manifest | {"answers": manifest["answers"] | {"engine": engine}})
+    card = (recipe / "README.md").read_text()
+    assert said in card and ("cxr rebuild" in card) == (engine != "batch")
+    assert ("`ENGINE` is where" in card) == (engine == "server") and "\n\n| split |" in card
 
 
 def test_options_of_a_model_are_refused_where_the_recipe_has_none(made, tmp_path, recipe, capsys):
