@@ -54,7 +54,8 @@ def need(piece: Piece) -> Path:
     if piece.path is None:
         places = ", ".join(map(str, piece.looked_for))
         raise InputError(
-            f"{piece.name} not found; looked for {places}; get it from {piece.source} (credentialed access)"
+            f"{piece.name} not found; looked for {places}; get it from {piece.source} (credentialed access), "
+            "or draw synthetic studies: medvqa-hub cxr phantom --out FOLDER"
         )
     return piece.path
 
