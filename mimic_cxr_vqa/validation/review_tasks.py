@@ -90,10 +90,12 @@ def read_export(path: Path) -> Iterator[tuple[str, dict[str, str]]]:
             or not isinstance(data.get("rater"), str)
         ):
             raise InputError(f"{place}: no item and rater; only tasks of `cxr review export` can be read")
-        for annotation in task.get("annotations") or []:
-            cells = {"rater": data["rater"], "item": data["item"], **_choices(annotation, place)}
-            if not annotation.get("was_cancelled"):
-                yield place, cells
+        annotations = task.get("annotations") or []
+        if not isinstance(annotations, list):
+            raise InputError(f"{place}: no list of annotations; {_REMEDY}")
+        for annotation in annotations:
+            if not (isinstance(annotation, dict) and annotation.get("was_cancelled")):
+                yield place, {"rater": data["rater"], "item": data["item"], **_choices(annotation, place)}
 
 
 def _choices(annotation: Any, place: str) -> dict[str, str]:
@@ -112,5 +114,7 @@ def _choices(annotation: Any, place: str) -> dict[str, str]:
             raise InputError(f"{place}: {name} is damaged; {_REMEDY}")
         if name in DIMENSIONS and len(texts) > 1:
             raise InputError(f"{place}: {len(texts)} choices of {name}; one is allowed")
+        if name in cells:
+            raise InputError(f"{place}: {name} is given twice in one annotation; correct it in Label Studio")
         cells[name] = " ".join(texts)
     return cells

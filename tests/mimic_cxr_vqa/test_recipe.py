@@ -111,6 +111,35 @@ def test_no_text_goes_where_a_recipe_says(made, tmp_path, recipe, capsys):
     assert not asked and not (tmp_path / "out").exists()
 
 
+def test_a_language_model_s_rows_are_made_again_where_the_user_has_the_model(made, tmp_path, capsys):
+    """At another address than the recipe's; another prompt is another engine."""
+    studies = tmp_path / "studies.txt"
+    studies.write_text(sorted(path.stem for path in (made / "tree").rglob("s*.txt"))[0][1:])
+    asked = ["--studies", str(studies), "--questions-per-request", "all", "--engine"]
+    with ChatServerDouble(answer_alike) as first, ChatServerDouble(answer_alike) as second:
+        for line in (
+            f"questions --source phantom --root {made}/tree --studies {studies} --out {tmp_path}/cxr",
+            f"answer --out {tmp_path}/cxr --engine server:{first.endpoint} --questions-per-request all",
+            f"release --out {tmp_path}/cxr",
+            f"recipe --out {tmp_path}/cxr --to {tmp_path}/recipe",
+        ):
+            assert run(["cxr", *line.split()]) == 0
+        recipe, met = tmp_path / "recipe", len(first.requests)
+        assert rebuild(recipe, made, tmp_path / "out", *asked, f"server:{second.endpoint}") == 0
+        assert "every file has the recipe's sha256" in capsys.readouterr().out
+        assert len(first.requests) == met and not list(recipe.rglob("*language_model*"))
+        assert rebuild(recipe, made, tmp_path / "again", *asked[:2], "--engine", f"server:{second.endpoint}") == 1
+        assert "questions per request: 1', not " in capsys.readouterr().err
+    assert first.endpoint.encode() not in b"".join(p.read_bytes() for p in recipe.rglob("*") if p.is_file())
+
+
+def answer_alike(body):
+    numbered = body["messages"][-1]["content"].partition("question: \n1. ")[2].count("\n") + 1
+    return completion(
+        json.dumps({"answers": [{"number": n, "answer": "It is clear."} for n in range(1, numbered + 1)]})
+    )
+
+
 def test_answers_of_batch_files_are_made_again_by_batch_files(made, tmp_path, recipe, capsys):
     answers = read_object(recipe / "manifest.json", "")["answers"] | {"engine": "batch", "model": "m"}
     write_json(recipe / "manifest.json", read_object(recipe / "manifest.json", "") | {"answers": answers})

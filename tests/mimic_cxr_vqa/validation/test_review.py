@@ -198,6 +198,42 @@ def test_label_studio_exports_come_back(review, tmp_path):
     assert review.ratings("rater-1") == same(review, WORST)
 
 
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (lambda task: task.update(data={"item": "item-001"}), "task 2: no item and rater"),
+        (lambda task: task.update(annotations=7), "task 2: no list of annotations"),
+        (lambda task: task.update(annotations=["x"]), "task 2: the annotation has no result list"),
+        (lambda task: task["annotations"][0].pop("result"), "task 2: the annotation has no result list"),
+        (lambda task: task["annotations"][0]["result"][0].pop("value"), "task 2: correctness is damaged"),
+        (lambda task: choices(task)[0].append("Incorrect"), "task 2: 2 choices of correctness"),
+        (
+            lambda task: task["annotations"][0]["result"].append(task["annotations"][0]["result"][0]),
+            "task 2: correctness is given twice",
+        ),
+    ],
+)
+def test_a_damaged_export_is_refused_by_its_task(review, tmp_path, damage, said):
+    tasks = label_studio(review, "rater-1", same(review))
+    damage(tasks[1])
+    path = tmp_path / "export.json"
+    path.write_text(json.dumps(tasks))
+    with pytest.raises(InputError, match=said):
+        import_ratings(review, [path])
+    assert review.ratings("rater-1") == {}
+
+
+def test_a_cancelled_annotation_is_not_read(review, tmp_path):
+    tasks = label_studio(review, "rater-1", same(review))
+    tasks[0]["annotations"].append({"was_cancelled": True})
+    (tmp_path / "export.json").write_text(json.dumps(tasks))
+    assert not import_ratings(review, [tmp_path / "export.json"]).problems
+
+
+def choices(task):
+    return [entry["value"]["choices"] for entry in task["annotations"][0]["result"]]
+
+
 def test_every_missing_doubled_and_unknown_rating_is_named_and_nothing_is_taken(review, tmp_path):
     verdicts = same(review)
     del verdicts["item-003"]
