@@ -47,7 +47,9 @@ def answer(
     i_run_this_server: OwnServer = False,
     attestation: AttestationFile = None,
     limit: Annotated[int | None, typer.Option(help="Answer the first so many studies only.", min=1)] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what is left to ask, and ask nothing.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what is left to ask, and ask nothing but what --probe does.")
+    ] = False,
     probe: Annotated[
         int | None, typer.Option(help="Answer so many studies and say how long the rest takes.", min=1)
     ] = None,

@@ -13,6 +13,7 @@ rater has an order of their own. `open_review(folder)` is the way in for sheets,
 """
 
 import fcntl
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from medvqa_core.errors import InputError, show
-from medvqa_core.files import join_under, make_folder, writing
+from medvqa_core.files import MANIFEST, join_under, make_folder, writing
 from medvqa_core.governance import Governance, parse
 from medvqa_core.json_files import read_json, read_manifest, read_object, write_json
 from mimic_cxr_vqa.validation.dimensions import DIMENSIONS, Verdict, find_problems
@@ -56,6 +57,9 @@ class KeyEntry:
     study_id: int
     stratum: str
     inclusion_probability: float
+
+
+_RATER = r"\w[\w.-]{0,63}"
 
 
 class Review:
@@ -176,6 +180,9 @@ def open_review(folder: Path) -> Review:
         GovernanceError: it names no governance class.
     """
     manifest = read_manifest(folder, _REMEDY, KIND, FORMAT, ("orders", "strata"))
+    for rater in manifest["orders"]:
+        if not re.fullmatch(_RATER, rater):  # a sample may come from elsewhere, and files are named by it
+            raise InputError(f"{folder / MANIFEST}: {show(rater)} is no name of a rater; {_REMEDY}")
     found = read_json(folder / ITEMS, _REMEDY)
     try:
         items = tuple(ReviewItem(**{**entry, "images": tuple(entry["images"])}) for entry in found)

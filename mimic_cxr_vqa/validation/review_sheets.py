@@ -100,6 +100,9 @@ def read_sheet(path: Path) -> Iterator[tuple[str, dict[str, str]]]:
 def _xlsx_rows(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
     rows = [["" if cell.value is None else str(cell.value) for cell in row] for row in workbook_rows(path, "ratings")]
     header = [name.strip() for name in rows[0]] if rows else []
+    doubled = [name for name in (*READ, COMMENT) if header.count(name) > 1]
+    if doubled:
+        raise InputError(f"{path}: column {doubled[0]!r} occurs twice; keep one")
     missing = [name for name in READ if name not in header]
     if missing:
         raise InputError(f"{path}: columns {', '.join(missing)} are missing; found: {', '.join(header) or 'none'}")

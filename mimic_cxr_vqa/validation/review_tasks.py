@@ -114,7 +114,7 @@ def _choices(annotation: Any, place: str) -> dict[str, str]:
             raise InputError(f"{place}: {name} is damaged; {_REMEDY}")
         if name in DIMENSIONS and len(texts) > 1:
             raise InputError(f"{place}: {len(texts)} choices of {name}; one is allowed")
-        if name in cells:
+        if name in cells and name in DIMENSIONS:
             raise InputError(f"{place}: {name} is given twice in one annotation; correct it in Label Studio")
-        cells[name] = " ".join(texts)
+        cells[name] = " ".join([cells[name], *texts] if name in cells else texts)
     return cells

@@ -223,11 +223,35 @@ def test_a_damaged_export_is_refused_by_its_task(review, tmp_path, damage, said)
     assert review.ratings("rater-1") == {}
 
 
-def test_a_cancelled_annotation_is_not_read(review, tmp_path):
+def test_a_cancelled_annotation_is_not_read_and_every_comment_is(review, tmp_path):
     tasks = label_studio(review, "rater-1", same(review))
     tasks[0]["annotations"].append({"was_cancelled": True})
+    remarks = [{"from_name": "comment", "value": {"text": text}} for text in (["dark", "film"], "ask again")]
+    tasks[0]["annotations"][0]["result"] += remarks
     (tmp_path / "export.json").write_text(json.dumps(tasks))
-    assert not import_ratings(review, [tmp_path / "export.json"]).problems
+    found = import_ratings(review, [tmp_path / "export.json"])
+    assert not found.problems
+    assert found.comments["rater-1"][tasks[0]["data"]["item"]] == "dark film ask again"
+
+
+def test_a_rater_s_name_is_no_path(review):
+    """A sample may come from elsewhere, and a rater's file is written under that name."""
+    manifest = json.loads((review.folder / "manifest.json").read_text())
+    for name in ("../../elsewhere", "a/b", "..", "", ".hidden"):
+        orders = {name: manifest["orders"]["rater-1"]}
+        (review.folder / "manifest.json").write_text(json.dumps(manifest | {"orders": orders}))
+        with pytest.raises(InputError, match="is no name of a rater"):
+            open_review(review.folder)
+
+
+def test_a_doubled_column_of_a_workbook_is_named(review, tmp_path):
+    book = openpyxl.load_workbook(sheet(review, "rater-1", "xlsx"))
+    column = book["ratings"].max_column + 1
+    for row, text in enumerate(("relevance", "Incorrect and Misleading"), start=1):
+        book["ratings"].cell(row, column).value = text
+    book.save(tmp_path / "doubled.xlsx")
+    with pytest.raises(InputError, match="doubled.xlsx: column 'relevance' occurs twice"):
+        import_ratings(review, [tmp_path / "doubled.xlsx"])
 
 
 def choices(task):
