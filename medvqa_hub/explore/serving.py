@@ -27,7 +27,8 @@ def explore(folders: Sequence[Path], asked: Asked, port: int | None, open_browse
         ConfigError: the extra `app` is not installed, or the port is taken.
         InputError, GovernanceError: as `opening.open_folders`.
     """
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # an orderly end: no file stays behind
+    for number in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):  # an orderly end: no file stays behind
+        signal.signal(number, lambda ended, _: sys.exit(128 + ended))
     opened = open_folders(folders, asked)
     typer.echo(f"{opened.governance} data, served on {HOST} only")
     key = new_key(opened.governance)

@@ -1,7 +1,11 @@
 """The authors' CSV files in the explorer: the rows of the release they were written from, and nothing left behind."""
 
 import gc
+import os
+import signal
 import stat
+import subprocess
+import sys
 
 import pytest
 from authors_files import CANONICAL, HEADER, save
@@ -81,3 +85,16 @@ def test_what_was_laid_out_is_its_owner_s_and_goes_with_the_page(exported):
     del studies
     gc.collect()
     assert not folder.exists()
+
+
+@pytest.mark.slow
+def test_an_explorer_that_is_ended_leaves_nothing(exported, tmp_path):
+    pytest.importorskip("gradio")
+    command = [sys.executable, "-m", "medvqa_hub.cli", "explore", str(exported)]
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as started:
+        assert any(line.startswith("open http") for line in started.stdout)
+        assert list(tmp_path.glob("medvqa-explore-*/*.parquet"))
+        started.terminate()
+        assert started.wait(60) == 128 + signal.SIGTERM
+    assert not list(tmp_path.glob("medvqa-*"))
