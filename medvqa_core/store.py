@@ -19,6 +19,7 @@ from typing import Any
 from medvqa_core.errors import ConfigError, InputError, OutputError
 from medvqa_core.files import make_folder, writing
 from medvqa_core.governance import Governance, parse, refuse_lowering
+from medvqa_core.json_lines import once
 
 STORE_VERSION = 1
 _HEADER_PREFIX = b'{"store": '
@@ -199,7 +200,7 @@ class RecordStore:
         self._file.seek(offset)
         line = self._file.readline()
         try:
-            record = json.loads(line)
+            record = json.loads(line, object_pairs_hook=once)
         except ValueError as error:
             raise InputError(f"{self._name_line(offset)}: not valid JSON ({error}); {_remedy(offset)}") from None
         if not isinstance(record, dict):
