@@ -47,11 +47,13 @@ def make_folder(path: Path, private: bool = False) -> Path:
 
 
 @contextmanager
-def atomic_file(path: Path, mode: str = "wb", private: bool = False) -> Iterator[IO]:
+def atomic_file(path: Path, mode: str = "wb", private: bool = False, synced: bool = True) -> Iterator[IO]:
     """Open a partial file beside `path`; on success sync it and rename it to `path`, on failure remove it.
 
     Args:
         private: give the file mode 0600 (credentialed data).
+        synced: False for one of thousands of small files that a later run looks into before it believes them: whole
+            after a kill all the same, perhaps not after the machine itself has stopped.
 
     Raises:
         OutputError: the folder cannot be written, the disk is full, another process writes the same file, …
@@ -68,9 +70,11 @@ def atomic_file(path: Path, mode: str = "wb", private: bool = False) -> Iterator
                 os.fchmod(descriptor, 0o600)
             yield file
             file.flush()
-            os.fsync(descriptor)
+            if synced:
+                os.fsync(descriptor)
             os.replace(partial, path)  # before the lock goes with the descriptor
-            _sync_folder(path.parent)
+            if synced:
+                _sync_folder(path.parent)
     except BaseException:
         partial.unlink(missing_ok=True)
         raise

@@ -143,7 +143,7 @@ class SupervisedTrainer(SavesRun, Trainer):
             groups = self.recipe.family.optimizer_groups(
                 self.model if model is None else model, training.learning_rates, training.weight_decay
             )
-            self.optimizer = torch.optim.AdamW(groups, betas=tuple(training.betas))
+            self.optimizer = torch.optim.AdamW(groups, betas=tuple(training.betas), fused=True)
             if self.optimizer_of is not None:
                 self._take_optimizer(self.optimizer_of / "optimizer.pt")
         return self.optimizer

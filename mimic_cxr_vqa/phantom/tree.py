@@ -208,7 +208,7 @@ def _write_some(root: Path, size: int, texts: bool, specs: list[StudySpec]) -> t
                 kept += 1
                 continue
             pixels = draw(spec, view, size, stream(spec.seed, f"picture {number}", spec.study_id))
-            with atomic_file(path) as file:
+            with atomic_file(path, synced=False) as file:  # `_is_whole` decodes it
                 file.write(_encode_jpeg(pixels))
             drawn += 1
     return {spec.subject_id for spec in specs}, drawn, kept
