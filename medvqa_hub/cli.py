@@ -185,6 +185,8 @@ def purge(
     roots = [*([cache] if cache.is_dir() else []), *(folders or ())]
     found = survey(roots, governance)
     show(found, governance, typer.echo)
+    if not found.files:
+        return
     if not yes:
         typer.echo("nothing was removed; add --yes to remove these files")
         return

@@ -175,7 +175,8 @@ def _write_studies(root: Path, parameters: dict, processes: int) -> dict[str, in
     subjects: set[int] = set()
     drawn = kept = 0
     done = map(write, tasks) if processes == 1 else _write_together(write, tasks, processes)
-    for of_subjects, new, old in track(done, "Drawing phantom studies", -(-parameters["studies"] // size)):
+    what = "Drawing phantom studies" + (f", {size} at a time" if size > 1 else "")
+    for of_subjects, new, old in track(done, what, -(-parameters["studies"] // size)):
         subjects |= of_subjects
         drawn, kept = drawn + new, kept + old
     return {"patients": len(subjects), "images": drawn + kept, "drawn": drawn, "kept": kept}
