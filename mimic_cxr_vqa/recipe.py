@@ -183,7 +183,20 @@ def _other_versions(wanted: Mapping[str, str]) -> str:
     return ", ".join(f"{name} {other}" for name, other in wanted.items() if version(name) != other)
 
 
-def _write_card(folder: Path, manifest: dict[str, Any]) -> None:
+def refuse_other_card(recipe: Path, manifest: Mapping[str, Any]) -> None:
+    """Raise InputError unless the card is the one that belongs to a manifest: any text could stand in another."""
+    if CARD not in manifest["files"] or (recipe / CARD).read_bytes() != _card_of(recipe, manifest).encode():
+        raise InputError(
+            f"{recipe / CARD} is not the card that this version writes for this recipe: it is not pushed with words of "
+            "its own; write the recipe again, and add them to the repository by hand"
+        )
+
+
+def _write_card(folder: Path, manifest: Mapping[str, Any]) -> None:
+    (folder / CARD).write_text(_card_of(folder, manifest), encoding="utf-8")
+
+
+def _card_of(folder: Path, manifest: Mapping[str, Any]) -> str:
     from huggingface_hub import DatasetCard, DatasetCardData
 
     data = DatasetCardData(
@@ -204,4 +217,4 @@ def _write_card(folder: Path, manifest: dict[str, Any]) -> None:
     )
     template = str(hub_cards.template_path("mimic_cxr_vqa_recipe"))
     card = DatasetCard.from_template(data, template_path=template, **manifest)
-    (folder / CARD).write_text(str(card).rstrip() + "\n", encoding="utf-8")
+    return str(card).rstrip() + "\n"

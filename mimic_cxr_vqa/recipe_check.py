@@ -1,7 +1,8 @@
 """What a recipe may hold, checked before any of it is believed: it comes from somebody else, and is handed on.
 
 Ids, the dataset's own words, settings, counts and hashes. No other field, file, column or metadata, which could carry
-an answer or a report along; and nothing in it names a file, an address or a model that is read or asked.
+an answer or a report along; and nothing in it names a file, an address or a model that is read or asked. The card is
+checked where it is handed on (`push recipe`): to be the one that this version writes.
 """
 
 import re
@@ -16,16 +17,18 @@ import pyarrow.parquet as pq
 from medvqa_core.digests import digest_file
 from medvqa_core.errors import ConfigError, InputError
 from medvqa_core.files import MANIFEST
-from medvqa_core.json_files import read_manifest
+from medvqa_core.governance import Governance
+from medvqa_core.json_files import read_manifest, read_object
 from medvqa_core.llm.options import SPELLED
 from mimic_cxr_vqa.card import CARD
 from mimic_cxr_vqa.generation.batch_export import KIND as BATCH
-from mimic_cxr_vqa.generation.engines import ENGINES
+from mimic_cxr_vqa.generation.engines import ENGINES, IMPRESSION, SETTINGS
 from mimic_cxr_vqa.parquet_files import read_table
 from mimic_cxr_vqa.question_list import QUESTION_SLUGS, QUESTION_TEXTS
 from mimic_cxr_vqa.release_writer import DEFAULTS
 from mimic_cxr_vqa.schema import CATEGORIES, QUESTION_SCHEMA, SPLITS
 from mimic_cxr_vqa.sources.table import SOURCES
+from mimic_cxr_vqa.statistics import TABLE_2_ROWS, SplitCounts
 from mimic_cxr_vqa.workspace import TABLES
 
 KIND, FORMAT = "recipe", 1
@@ -36,6 +39,11 @@ FILES = (CARD, STATISTICS, *QUESTIONS.values())  # besides the manifest
 VERSIONS = ("medvqa-hub", "pyarrow")
 _QA_ID = rf"^s(?P<study>[0-9]{{1,18}})-(?:{'|'.join(QUESTION_SLUGS.to_pylist())})$"
 _SHARD = rf"(?:qa|studies)/(?:{'|'.join(SPLITS)})-[0-9]{{5}}-of-[0-9]{{5}}\.parquet"
+_WORD, _LONGEST = r"[\w.+-]{1,64}", 200  # a name; characters of a setting: a report is longer
+_COUNTED = {  # every name in the statistics
+    "table_1", "table_2", "figure_1", *SPLITS, "all", *SplitCounts.__annotations__, "labels", "questions",
+    *TABLE_2_ROWS, *CATEGORIES,
+}  # fmt: skip
 _REMEDY = "name a folder that medvqa-hub cxr recipe wrote, or that a recipe's repository holds"
 
 
@@ -56,6 +64,8 @@ def read_recipe(folder: Path) -> dict[str, Any]:
             raise InputError(f"{folder / name}: its content is not what the recipe describes; get it again")
         if name in QUESTIONS.values():
             _check_questions(folder / name)
+        if name == STATISTICS and not _is_counts(read_object(folder / name, _REMEDY)):
+            raise InputError(f"{folder / name}: it holds more than counts by the names of Tables 1 and 2; {_REMEDY}")
     return manifest
 
 
@@ -125,10 +135,37 @@ def _is_hashes(value: Any, name: str) -> bool:
     return isinstance(value, dict) and all(re.fullmatch(name, key) and _is_hash(of) for key, of in value.items())
 
 
+def _is_counts(value: Any) -> bool:
+    if isinstance(value, dict):
+        return value.keys() <= _COUNTED and all(map(_is_counts, value.values()))
+    return value is None or type(value) is int
+
+
+def _is_word(value: Any) -> bool:
+    return isinstance(value, str) and re.fullmatch(_WORD, value) is not None
+
+
+def _is_setting(value: Any) -> bool:
+    if isinstance(value, str):
+        return len(value) <= _LONGEST and value.isprintable()
+    return value is None or type(value) in (int, float)
+
+
+def _is_answers(value: Any) -> bool:
+    return isinstance(value, dict) and value.keys() <= {*SETTINGS, IMPRESSION} and all(map(_is_setting, value.values()))
+
+
+def _is_splits(value: Any) -> bool:
+    return isinstance(value, dict) and value.keys() <= set(SPLITS) and all(
+        isinstance(of, dict) and of.keys() == {"rows", "shards", "studies"} and all(type(n) is int for n in of.values())
+        for of in value.values()
+    )  # fmt: skip
+
+
 def _is_read_with(value: Any) -> bool:
     if not isinstance(value, dict) or value.keys() != {"labeler", "labels", "encoding", "sections", "studies"}:
         return False
-    texts = all(isinstance(value[name], str) for name in ("labeler", "labels", "encoding"))
+    texts = all(_is_word(value[name]) for name in ("labeler", "labels", "encoding"))
     return texts and all(value[name] is None or _is_hash(value[name]) for name in ("sections", "studies"))
 
 
@@ -138,7 +175,11 @@ def _is_written_with(value: Any) -> bool:
 
 def _is_files(value: Any) -> bool:
     described = isinstance(value, dict) and all(
-        isinstance(of, dict) and _is_hash(of.get("sha256")) for of in value.values()
+        isinstance(of, dict)
+        and of.keys() == {"bytes", "sha256"}
+        and type(of["bytes"]) is int
+        and _is_hash(of["sha256"])
+        for of in value.values()
     )
     return described and bool(value.keys() & set(QUESTIONS.values()))
 
@@ -151,14 +192,14 @@ def _is_versions(value: Any) -> bool:
 
 _STATED = ("kind", "format", "governance")  # which read_manifest checks
 _FIELDS: dict[str, Callable[[Any], bool]] = {
-    "rows_governance": lambda value: isinstance(value, str),
+    "rows_governance": lambda value: isinstance(value, str) and value in set(Governance),
     "source": lambda value: isinstance(value, str) and value in SOURCES,
     "read_with": _is_read_with,
     "seed": lambda value: type(value) is int,
-    "answers": lambda value: isinstance(value, dict),
+    "answers": _is_answers,
     "written_with": _is_written_with,
-    "counts": lambda value: isinstance(value, dict) and all(type(count) is int for count in value.values()),
-    "splits": lambda value: isinstance(value, dict) and value.keys() <= set(SPLITS),
+    "counts": lambda value: isinstance(value, dict) and all(_is_word(n) and type(value[n]) is int for n in value),
+    "splits": _is_splits,
     "versions": _is_versions,
     "tables": lambda value: _is_hashes(value, r"\w+\.parquet") and value.keys() == set(TABLES),
     "shards": lambda value: _is_hashes(value, _SHARD),

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-STOP, LENGTH = "stop", "length"  # why a model ended; any other reason is kept as the server spells it
+STOP, LENGTH = "stop", "length"  # why a model ended; any other reason is kept as the server says it, in small letters
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,10 @@ from typing import Any
 from medvqa_core.llm.chat import LENGTH, ChatReply, ChatRequest, Message, Usage
 from medvqa_core.llm.json_reply import MAX_CHARACTERS, split_reasoning
 
+# What servers call a reply that was broken off, by a filter or by a fault: its text may look whole and be half.
+BROKEN_OFF = frozenset({"abort", "aborted", "cancelled", "content_filter", "error", "insufficient_system_resource"})
+_AT_LENGTH = frozenset({LENGTH, "max_tokens", "model_length"})  # spellings of the token limit
+
 
 @dataclass(frozen=True)
 class Dialect:
@@ -39,15 +43,18 @@ def request_body(request: ChatRequest, model: str, dialect: Dialect) -> dict[str
 
 
 def read_completion(body: Any) -> ChatReply:
-    """A `chat.completion` object as a reply; what is cut by the token limit is an error named so."""
+    """A `chat.completion` object as a reply; what was cut by the token limit or broken off is an error named so."""
     try:
         choice = body["choices"][0]
         message = choice["message"]
         content = message.get("content")
-        finish = choice.get("finish_reason")
+        finish = _finish(choice.get("finish_reason"))
+        failed = bool(body.get("error") or choice.get("error"))
     except (TypeError, KeyError, IndexError, AttributeError):
         return ChatReply(None, "the server's reply is no chat completion")
     usage = _usage(body.get("usage"))
+    if failed:
+        return ChatReply(None, "the server reports an error beside its reply", finish, usage)
     thoughts = message.get("reasoning_content") or message.get("reasoning")
     return as_reply(content, finish, usage, thoughts)
 
@@ -56,10 +63,12 @@ def as_reply(content: Any, finish: str | None, usage: Usage, thoughts: Any = Non
     """What a model wrote as a reply: its thoughts apart, and an error where it was cut or wrote nothing.
 
     Args:
-        finish: why it ended; LENGTH where the token limit cut it.
+        finish: why it ended; LENGTH where the token limit cut it, one of BROKEN_OFF where it is no whole reply.
         thoughts: where the server kept them apart already; what is no text is not kept.
     """
     thoughts = thoughts if isinstance(thoughts, str) and is_unicode(thoughts) else None
+    if finish in BROKEN_OFF:
+        return ChatReply(None, f"finish_reason={finish}: the server broke the reply off", finish, usage, thoughts)
     if not isinstance(content, str) or not content.strip():
         why = "cut by the token limit within its thoughts" if finish == LENGTH else "empty reply"
         return ChatReply(None, why, finish, usage, thoughts)
@@ -82,6 +91,12 @@ def as_reply(content: Any, finish: str | None, usage: Usage, thoughts: Any = Non
 def is_unicode(text: str) -> bool:
     """Whether a text can be written: JSON may name half of a character (`\\ud800`), files cannot hold it."""
     return not any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def _finish(stated: Any) -> str | None:
+    """Why a reply ended, in one spelling; None where it is not said in a word."""
+    word = stated.strip().lower() if isinstance(stated, str) else None
+    return LENGTH if word in _AT_LENGTH else word
 
 
 def _message(message: Message) -> dict[str, Any]:

@@ -14,20 +14,22 @@ def push_recipe(
 ) -> Pushed | None:
     """Check, stage, scan and push a recipe; with `dry_run` show what would be pushed.
 
-    The study ids of a recipe are MIMIC's, and are what it is for; `read_recipe` has checked that its tables hold
-    nothing beside ids and the dataset's own words.
+    The study ids of a recipe are MIMIC's, and are what it is for; `read_recipe` has checked that it holds
+    nothing beside ids, the dataset's own words, settings and counts, and its card is the one that belongs to these.
 
     Raises:
         ConfigError, OutputError: see `send`.
         GovernanceError: the folder says a class that is not handed on, or the scan finds what must not leave.
-        InputError: it is no recipe, or was changed.
+        InputError: it is no recipe, holds more than one does, or was changed.
     """
+    from mimic_cxr_vqa.recipe import refuse_other_card
     from mimic_cxr_vqa.recipe_check import KIND, read_recipe
 
     folder = options.folder
     manifest = read_recipe(folder)
     governance = parse(manifest["governance"], str(folder))
     refuse_publishing(governance, f"recipe {folder}", "the Hub")
+    refuse_other_card(folder, manifest)
     plan = PushPlan(options.repo_id, DATASET, governance, False, options.public, options.version, KIND)
     names = [MANIFEST, *sorted(manifest["files"])]
     tables = {name for name in names if name.endswith(".parquet")}

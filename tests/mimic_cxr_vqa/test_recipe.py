@@ -290,6 +290,17 @@ def test_what_is_no_regular_file_is_not_read(recipe, tmp_path):
         {"versions": {"no-such-package": "1"}},
         {"versions": None},
         {"files": {"README.md": "x"}},
+        {"files": {"questions/train.parquet": {"bytes": 1, "sha256": "0" * 64, "note": "There is mild edema."}}},
+        {"answers": {"engine": "extractive", "note": "There is mild edema."}},
+        {"answers": {"engine": "extractive", "model": "There is mild edema. " * 10}},
+        {"splits": {"train": {"rows": 1, "shards": 1, "studies": 1, "note": "There is mild edema."}}},
+        {"splits": {"train": {"rows": "There is mild edema.", "shards": 1, "studies": 1}}},
+        {"counts": {"There is mild edema.": 1}},
+        {"rows_governance": "There is mild edema."},
+        {
+            "read_with": dict.fromkeys(("labeler", "labels", "encoding"), "Mild edema.")
+            | {"sections": None, "studies": None}
+        },
         {"notes": "There is mild edema."},
     ],
 )
@@ -299,3 +310,14 @@ def test_a_manifest_that_says_something_else_is_refused_by_name(recipe, made, tm
     error = capsys.readouterr().err
     assert re.search(f"manifest.json: '?{next(iter(fields))}'? is ", error) and "\x1b" not in error
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("held", [{"table_1": "There is mild edema."}, {"There is mild edema.": 1}, {"all": [1]}])
+def test_the_statistics_hold_counts_alone(recipe, held):
+    path = recipe / "statistics.json"
+    write_json(path, read_object(path, "") | held)
+    files = read_object(recipe / "manifest.json", "")["files"]
+    edited(recipe, files=files | {path.name: {"bytes": path.stat().st_size, "sha256": digest_file(path)}})
+    with pytest.raises(InputError, match=r"statistics.json: it holds more than counts") as told:
+        read_recipe(recipe)
+    assert "edema" not in str(told.value)

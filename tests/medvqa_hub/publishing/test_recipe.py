@@ -5,6 +5,7 @@ import pyarrow.parquet as pq
 import pytest
 from huggingface_hub import snapshot_download
 
+from medvqa_core.digests import digest_file
 from medvqa_core.errors import ConfigError, GovernanceError, InputError
 from medvqa_core.json_files import read_object, write_json
 from medvqa_hub.cli import run
@@ -62,6 +63,20 @@ def test_a_release_is_no_recipe_and_a_class_is_obeyed(recipe, built, api):
     write_json(recipe / "manifest.json", read_object(recipe / "manifest.json", "") | {"governance": "credentialed"})
     with pytest.raises(GovernanceError, match="does not go to the Hub"):
         push_recipe(Push(recipe, "me/recipe"), hub=api)
+
+
+def test_a_card_with_words_of_its_own_is_not_pushed(recipe, api):
+    """Nothing here knows the reports that such words could come from."""
+    manifest, card = read_object(recipe / "manifest.json", ""), recipe / "README.md"
+    card.write_text(card.read_text() + "\nSuch as: there is a small left effusion with adjacent atelectasis.\n")
+    described = {"bytes": card.stat().st_size, "sha256": digest_file(card)}
+    for files in (
+        manifest["files"] | {card.name: described},
+        {n: d for n, d in manifest["files"].items() if n != card.name},
+    ):
+        write_json(recipe / "manifest.json", manifest | {"files": files})
+        with pytest.raises(InputError, match="README.md is not the card that this version writes"):
+            push_recipe(Push(recipe, "me/recipe"), dry_run=True, hub=api)
 
 
 def test_ids_of_mimic_s_range_pass_in_a_recipe_s_tables_alone(tmp_path):
