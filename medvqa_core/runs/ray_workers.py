@@ -22,6 +22,8 @@ from medvqa_core.governance import Governance
 from medvqa_core.llm.engines import Engine, Reply
 
 LOCAL = "local"
+_CLIENT = "ray://"
+_ALLOWED = f"allowed are {LOCAL}, auto where a cluster runs on this machine, and {_CLIENT}HOST:PORT"
 
 
 class Worker:
@@ -68,8 +70,8 @@ class RayEngine:
         attestation: names the hosts of clusters that may have credentialed texts.
 
     Raises:
-        ConfigError: the extra `ray` is missing, the cluster cannot be reached, a worker is lost for good, or the
-            workers' engines differ.
+        ConfigError: no address of a cluster, the extra `ray` is missing, the cluster cannot be reached, a worker is
+            lost for good, or the workers' engines differ.
         GovernanceError: credentialed texts, and the cluster is not this machine alone.
         What `make_engine` raises.
     """
@@ -85,6 +87,9 @@ class RayEngine:
         gpus: float = 0.0,
         attestation: Attestation | None = None,
     ) -> None:
+        if address.partition("://")[1] and not address.startswith(_CLIENT):
+            # `NAME://` has Ray import a package NAME, which goes wherever it likes with what stands behind it
+            raise ConfigError(f"--ray {address}: no address of a cluster; {_ALLOWED}")
         scheme = "https" if os.environ.get("RAY_USE_TLS") == "1" else "http"  # Ray speaks in the clear otherwise
         named = attestation is not None and attestation.covers(f"{scheme}://{host_of(address)}")
         if governance is Governance.CREDENTIALED and address != LOCAL and not named:
@@ -149,10 +154,7 @@ class RayEngine:
         try:
             ray.init(address=self._address, log_to_driver=False, logging_level="ERROR", **local)
         except Exception as error:  # Ray raises bare ones too, where a machine is too busy to start it
-            raise ConfigError(
-                f"--ray {self._address}: cannot be used ({one_line(error)}); allowed are {LOCAL}, auto where a cluster "
-                "runs on this machine, and ray://HOST:PORT"
-            ) from None
+            raise ConfigError(f"--ray {self._address}: cannot be used ({one_line(error)}); {_ALLOWED}") from None
 
     def _get(self, reference: Any) -> Any:
         try:

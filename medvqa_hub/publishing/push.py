@@ -177,7 +177,7 @@ class _Remote:
                 f"{self._plan.repo_id} holds {len(found)} files that this command did not put there ({min(found)}, …): "
                 "choose another name"
             )
-        mark = json.loads(self.read(MARK, head))
+        mark = self._read_mark(head)
         if mark.get("kind") != self._plan.kind:
             raise ConfigError(f"{self._plan.repo_id} holds a {mark.get('kind')}: choose another name")
         before = parse(str(mark.get("governance")), f"{self._plan.repo_id}/{MARK}")
@@ -187,6 +187,18 @@ class _Remote:
                 f"{self._plan.repo_id} is public, as {before}; what is pushed now is {governance}: say --public or "
                 "--private, or choose another name"
             )
+
+    def _read_mark(self, head: str) -> dict[str, Any]:
+        try:
+            mark = json.loads(self.read(MARK, head))
+        except (ValueError, RecursionError):
+            mark = None
+        if not isinstance(mark, dict):
+            raise ConfigError(
+                f"{self._plan.repo_id}/{MARK} is not what this command writes, so that nobody knows the class of what "
+                "lies there: put the file of its last version back, or choose another name"
+            )
+        return mark
 
     def close_gate(self) -> None:
         """Have readers let in one by one, and read back that it is so."""

@@ -152,6 +152,16 @@ def test_somebody_else_s_repository_is_left_alone(hub, api):
     assert hub.model(NAME).files == {"notes.md": b"mine"}
 
 
+@pytest.mark.parametrize("content", [b"no JSON", b"[]", b"\xff", b"[" * 100_000])
+def test_a_repository_whose_mark_cannot_be_read_is_left_alone(hub, api, content):
+    push(api)
+    api.upload_file(path_or_fileobj=content, path_in_repo=MARK, repo_id=NAME)
+    head = hub.model(NAME).head
+    with pytest.raises(ConfigError, match="me/model/medvqa_hub.json is not what this command writes"):
+        push(api)
+    assert hub.model(NAME).head == head
+
+
 def test_an_empty_repository_that_exists_is_taken_and_stays_what_it_is(hub, api):
     api.create_repo(NAME, private=False)
     push(api)

@@ -142,6 +142,14 @@ def test_credentialed_texts_go_to_no_other_cluster(monkeypatch):
         RayEngine(lambda number: ScriptedEngine(), "ray://10.0.0.1:10001", 2, Governance.CREDENTIALED)
 
 
+def test_an_attested_name_behind_another_scheme_is_no_cluster_of_that_name():
+    """`anyscale://cluster.example` has Ray import `anyscale`, whose service may call a cluster so."""
+    clear = Attestation("A", (("http", "cluster.example", None),), "own", "0")
+    for address in ("anyscale://cluster.example:1", "://cluster.example", "ray+x://cluster.example:1"):
+        with pytest.raises(ConfigError, match="no address of a cluster; allowed are local, auto"):
+            RayEngine(lambda number: ScriptedEngine(), address, 2, Governance.CREDENTIALED, 0, clear)
+
+
 @needs_ray
 def test_what_ray_itself_raises_is_said_in_a_line(monkeypatch):
     monkeypatch.setitem(os.environ, "RAY_AUTH_MODE", "token")
