@@ -22,6 +22,13 @@ _CHOSEN = re.compile(
 _LEADING = re.compile(
     r"^[\s(（\[【“\"'*]*([A-Z](?:\s*[,，、;；和与及]\s*[A-Z])*)(?![A-Za-z0-9\-])(?!\s*(?:型|期|级|超|族))"
 )
+_LETTERS = r"[(（\[【“\"'*]*[A-Z](?:\s*[,，、;；和与及]\s*[A-Z])*(?![A-Za-z0-9])"
+# 不选A, 不是A, 排除A, 除了A: whatever else a reply says, these are not its choice
+_DENIED = re.compile(rf"(?:不(?:能|应该?|该|可以?)?(?:选择?|是|为)|并?非|排除了?|除了?)\s*(?:选项)?\s*{_LETTERS}")
+# A不对，选B: A is none where the reply names another; alone it may answer which of them is wrong
+_CALLED_WRONG = re.compile(
+    rf"{_LETTERS}[)）\]】”\"'*]*\s*(?:选?项)?\s*(?:[是为都均])*\s*(?:不对|不正确|不符|错误?|有误|不选|排除)"
+)
 
 
 @dataclass(frozen=True)
@@ -88,6 +95,12 @@ def _plain(text: str) -> str:
 
 def _find_letters(text: str) -> list[str]:
     """The letters that a reply begins with, else those that it calls its choice, the last time it does."""
+    text = _DENIED.sub("", text)
+    others = _CALLED_WRONG.sub("", text).lstrip("，,。.、；;：: ")
+    return _named_letters(others) or _named_letters(text)
+
+
+def _named_letters(text: str) -> list[str]:
     leading = _LEADING.match(text)
     if leading is not None:
         lines = [_LEADING.match(line) for line in re.split(r"\n|[;；]", text)]

@@ -35,6 +35,13 @@ def test_options_are_read_as_the_released_files_write_them():
         ("答案：B. 化疗，内分泌治疗，盆腔淋巴结清扫术", B, BOTH),
         ("A.骨靶向治疗不对，前列腺没有骨转移。\n答案：E", E, LETTER),
         ("A,B", f"{A};{B}", LETTER),
+        ("不是A，而是B", B, LETTER),
+        ("A不对，选B", B, LETTER),
+        ("A项错误，B项正确", B, LETTER),
+        ("**A**不正确，**B**", B, LETTER),
+        ("排除A、B，选E", E, LETTER),
+        ("应选A，不是B", A, LETTER),
+        ("A错误", A, LETTER),  # where it is asked which of them is wrong
         ("A.骨靶向治疗;F.补充维生素D", f"{A};{F}", BOTH),
     ],
 )
@@ -47,6 +54,8 @@ def test_the_option_that_a_reply_names(text, answer, form):
     "text, why",
     [
         ("不知道", "names no option"),
+        ("不选A", "names no option"),
+        ("除了A都可以", "names no option"),
         ("维生素D", "names no option"),
         ("T3b期，D-二聚体升高", "names no option"),
         ("C", "chooses 'C'; the options are A, B, E, F"),

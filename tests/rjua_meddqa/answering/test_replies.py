@@ -52,6 +52,15 @@ def test_an_answer_is_what_the_sentence_says(text, question, answer_type, answer
         ("结果为5.0，正常范围3.5-5.5，所以正常", "正常"),
         ("有可能异常，也有可能正常，因此无法判断", "无法判断"),
         ("41岁", None),
+        ("不是异常", "正常"),
+        ("并非异常，而是正常", "正常"),
+        ("不属于异常", "正常"),
+        ("不是正常", "异常"),
+        ("不能算正常", "异常"),
+        ("没有偏高，而是偏低", "异常"),
+        ("不偏高，也不偏低", None),
+        ("不一定正常", None),
+        ("不能说异常", None),
     ],
 )
 def test_a_verdict_is_read_with_its_denials(text, verdict):
