@@ -198,7 +198,7 @@ def _tables(files: Path) -> Iterator[Obstacle]:
 
 
 def _table(csv_file: Path, parquet: Path) -> Iterator[Obstacle]:
-    """Columns are the listed ones, both files have the same ids in the same order, and no text is an image."""
+    """Columns are the listed ones, both files have the same rows in the same order, and no text is an image."""
     try:
         with pq.ParquetFile(parquet) as table:
             names = table.schema_arrow.names
@@ -206,20 +206,34 @@ def _table(csv_file: Path, parquet: Path) -> Iterator[Obstacle]:
                 extra = ", ".join(sorted(set(names) ^ set(COLUMNS))) or "their order"
                 yield Obstacle(parquet.name, f"has other columns than a submission's: {extra}")
                 return
-            ids = []
-            for batch in table.iter_batches():
-                ids += batch.column("qa_id").to_pylist()
-                for column in ("question", "answer"):
+            for batch in table.iter_batches(columns=["question", "answer"]):
+                for column in batch.schema.names:
                     if holds_image_text(batch.column(column)):
                         yield Obstacle(parquet.name, f"column {column} holds an image as text")
-        with gzip.open(csv_file, "rt", encoding="utf-8", newline="") as file:
-            rows = csv.reader(file)
-            if next(rows, None) != list(COLUMNS):
-                yield Obstacle(csv_file.name, "has other columns than a submission's")
-            elif [row[0] for row in rows] != ids:
-                yield Obstacle(csv_file.name, f"has other rows than {parquet.name}")
+            with gzip.open(csv_file, "rt", encoding="utf-8", newline="") as file:
+                rows = csv.reader(file)
+                if next(rows, None) != list(COLUMNS):
+                    yield Obstacle(csv_file.name, "has other columns than a submission's")
+                elif not _are_same(rows, table):
+                    yield Obstacle(csv_file.name, f"has other rows than {parquet.name}")
     except (OSError, EOFError, ValueError, IndexError, pa.ArrowException, csv.Error) as error:
         yield Obstacle(parquet.stem, f"cannot be read ({error})")
+
+
+def _are_same(rows: Iterator[list[str]], table: pq.ParquetFile) -> bool:
+    """Whether the lines of a CSV file say what a table's rows do, cell by cell."""
+    for batch in table.iter_batches():
+        for values in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            cells = next(rows, None)
+            if cells is None or len(cells) != len(values) or not all(map(_says, cells, values)):
+                return False
+    return next(rows, None) is None
+
+
+def _says(cell: str, value: Any) -> bool:
+    if isinstance(value, float):
+        return float(cell) == value
+    return cell == (";".join(value) if isinstance(value, list) else "" if value is None else str(value))
 
 
 def show(found: list[Obstacle], say: Any = print) -> bool:

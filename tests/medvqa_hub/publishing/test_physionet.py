@@ -297,6 +297,21 @@ def test_an_image_as_text_in_a_table(folder):
 
 def test_csv_and_parquet_that_differ(folder):
     assert "test.csv.gz: has other rows than test.parquet" in change_table(folder, lambda t: t.slice(1))
+    path = folder / "files" / "validate.csv.gz"
+    whole = gzip.decompress(path.read_bytes())
+    line = whole.splitlines()[1]
+    for edited in (
+        whole.replace(line, line.replace(b'"validate"', b'"train"')),
+        whole.replace(line, line + b',"a sentence of its report"'),
+        whole + line + b"\n",
+    ):
+        assert edited != whole
+        path.write_bytes(gzip.compress(edited))
+        sum_again(folder)
+        assert "validate.csv.gz: has other rows than validate.parquet" in in_the_way(folder)
+    path.write_bytes(gzip.compress(whole))
+    sum_again(folder)
+    assert "validate" not in in_the_way(folder)
     (folder / "files" / "train.csv.gz").unlink()
     sum_again(folder)
     assert "train: is there as CSV or as Parquet alone" in in_the_way(folder)
