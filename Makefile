@@ -30,6 +30,7 @@ benchmarks: $(INSTALLED)
 	$(BIN)/python benchmarks/esra.py
 	$(BIN)/python benchmarks/meddqa.py
 	$(BIN)/python benchmarks/explore.py
+	$(BIN)/python benchmarks/chat_rows.py
 	$(BIN)/python benchmarks/learning.py
 	$(BIN)/python benchmarks/readme.py
 

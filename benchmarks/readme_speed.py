@@ -6,7 +6,7 @@ from typing import Any
 from medvqa_core.json_files import read_json
 
 NAMES = ("questions", "loading", "images", "generation_swin_ved", "generation_blip2_multiview")
-LATER_NAMES = ("scst", "reward", "training_input", "esra", "explore")
+LATER_NAMES = ("scst", "reward", "training_input", "esra", "explore", "chat_rows")
 RESULTS = Path(__file__).parent / "results"
 
 
@@ -39,6 +39,7 @@ def make_speed() -> str:
         *_training_rows(),
         *_page_rows(),
         *_explorer_rows(),
+        _chat_row(),
         "",
         f"{_machines()} Files of MIMIC-CXR-JPG have 1.5 MB on average. The fast image path differs from the exact one "
         f"by at most {noisy['fast_max_difference']} grey levels (mean {noisy['fast_mean_difference']}); `exact=True` "
@@ -91,6 +92,16 @@ def _explorer_rows() -> list[str]:
         f"| {explore['page_and_study_ms']['median']} ms, at most {explore['page_and_study_ms']['most']} ms "
         f"| one study's rows by `Dataset.filter`: {explore['datasets_study_ms']} ms | **{explore['ratio_study']}x** |",
     ]
+
+
+def _chat_row() -> str:
+    found = _read("chat_rows")
+    ours, copies = found["chat"], found["map"]
+    return (
+        f"| {ours['rows']:,} chat rows of {ours['studies']:,} studies, loaded (`chat_rows.py`) | {ours['cache_mib']:g} "
+        f"MiB of cache, peak {ours['peak_memory_mib']} MiB | a `map` that embeds the images, cache of {copies['rows']:,} "
+        f"rows: {copies['cache_mib']} MiB | **{found['cache_ratio']}x** a row |"
+    )
 
 
 def _machines() -> str:

@@ -85,6 +85,10 @@ class RjuaMeddqa(datasets.ArrowBasedBuilder):
     ) -> None:
         if kwargs.get("data_files"):
             raise ConfigError("data_files is not used by this dataset: pass data_dir=… (a folder)")
+        if "turns" in kwargs:
+            raise ConfigError(
+                "turns is of mimic_cxr_vqa, whose studies have many questions; leave it out: here a row is a question"
+            )
         if config_name == SAMPLE:
             data_dir, image_root = SAMPLE_DIR, None
         if config_name is None:

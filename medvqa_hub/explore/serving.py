@@ -40,8 +40,8 @@ def explore(folders: Sequence[Path], asked: Asked, port: int | None, open_browse
         time.sleep(3600)
 
 
-def launch(server: Any, port: int | None = None, host: str = HOST) -> int:
-    """Start a server in the background; returns its port.
+def launch(server: Any, port: int | None = None, host: str = HOST, chosen_by: str = "--port") -> int:
+    """Start a server in the background; returns its port. `chosen_by` is how a user names another one.
 
     Raises:
         ConfigError: the port is taken, or none is free.
@@ -62,8 +62,9 @@ def launch(server: Any, port: int | None = None, host: str = HOST) -> int:
             prevent_thread_lock=True,
             _frontend=False,  # it would look for gradio's own page at our address
         )
-    except OSError as error:
-        raise ConfigError(f"port {port}: {error}; choose another with --port") from None
+    except OSError:  # gradio's words name a variable of its own, which is overridden here
+        which = "none of the usual ports is free" if port is None else f"port {port} is taken, or not yours to use"
+        raise ConfigError(f"{which}; choose another with {chosen_by}") from None
     return server.get_blocks().server_port
 
 

@@ -43,6 +43,11 @@ def test_streaming_gives_the_same_rows():
     assert next(iter(load(streaming=True))) == load()[0]
 
 
+def test_turns_are_of_studies():
+    with pytest.raises(ConfigError, match="turns is of mimic_cxr_vqa"):
+        load(turns="study")
+
+
 def test_the_class_travels():
     assert governance_of_dataset(load()) is open_folder(SAMPLE_DIR).governance
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -15,7 +16,7 @@ pytest.importorskip("gradio")
 
 from medvqa_core.errors import GovernanceError
 from medvqa_core.governance import Governance
-from medvqa_hub.explore.public import serve_publicly
+from medvqa_hub.explore.public import serve_publicly, serve_samples
 from medvqa_hub.explore.server import make_server
 
 
@@ -23,6 +24,17 @@ from medvqa_hub.explore.server import make_server
 def test_nothing_but_open_data_is_served_to_everyone(governance):
     with pytest.raises(GovernanceError, match="open data only"):
         serve_publicly(SimpleNamespace(governance=governance))
+
+
+def test_a_port_that_cannot_be_had_is_said_in_a_line(monkeypatch):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        for asked, said in ((str(port), rf"port {port} is taken.* PORT=NUMBER"), ("80 80", "PORT is '80 80'")):
+            monkeypatch.setenv("PORT", asked)
+            with pytest.raises(SystemExit, match=said):
+                serve_samples()
 
 
 def test_the_space_s_own_name_is_answered_and_no_other():
