@@ -99,8 +99,8 @@ def _chat_row() -> str:
     ours, copies = found["chat"], found["map"]
     return (
         f"| {ours['rows']:,} chat rows of {ours['studies']:,} studies, loaded (`chat_rows.py`) | {ours['cache_mib']:g} "
-        f"MiB of cache, peak {ours['peak_memory_mib']} MiB | a `map` that embeds the images, cache of {copies['rows']:,} "
-        f"rows: {copies['cache_mib']} MiB | **{found['cache_ratio']}x** a row |"
+        f"MiB of cache, peak {ours['peak_memory_mib']} MiB | a `map` that embeds the images, cache of "
+        f"{copies['rows']:,} rows: {copies['cache_mib']} MiB | **{found['cache_ratio']}x** a row |"
     )
 
 
