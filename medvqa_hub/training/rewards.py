@@ -14,6 +14,7 @@ says of the row's category what the reference says (positive, negative or uncert
 the reference says nothing of it: Heart's rows, whose label is about a word, and references that are undecided.
 `finding_accuracy` asks the label in place of the reference: 1 where the answer says of the category what the row's
 label says, 0 where not; rows without a truth (labels other than positive and negative, Heart) cannot be scored.
+`label` is the same with 0.5 for rows without a truth: in a sum they keep the rest of their reward.
 `soft_accuracy` is RJUA-MedDQA's: a share for each part of the reference that stands in the answer, by its answer type.
 `character_rouge_l` is its ROUGE-L, of Chinese answers: to `rouge_l` a Chinese sentence is one word.
 
@@ -132,8 +133,8 @@ def refuse_missing_columns(name: str, columns: Iterable[str]) -> None:
         needed = sorted(COLUMNS.get(reward, ()))
         if not columns.issuperset(needed):
             raise InputError(
-                f"reward {reward!r} needs the rows' column{'s' * (len(needed) > 1)} {' and '.join(needed)}: finding "
-                "and finding_accuracy are about studies, soft_accuracy about report images; choose another reward"
+                f"reward {reward!r} needs the rows' column{'s' * (len(needed) > 1)} {' and '.join(needed)}: finding, "
+                "finding_accuracy and label are about studies, soft_accuracy about report images; choose another reward"
             )
 
 
@@ -228,6 +229,16 @@ def _finding_accuracy(context: _Context) -> Reward:
     return reward
 
 
+def _label(context: _Context) -> Reward:
+    by_label = _finding_accuracy(context)
+
+    def reward(completions: Sequence[str], answer: Sequence[str], **columns: Sequence) -> list[float | None]:
+        refuse_missing_columns("label", columns)
+        return [0.5 if value is None else value for value in by_label(completions, answer, **columns)]
+
+    return reward
+
+
 def _soft_accuracy(context: _Context) -> Reward:
     def reward(completions: Sequence[str], answer: Sequence[str], **columns: Sequence) -> list[float | None]:
         refuse_missing_columns("soft_accuracy", columns)
@@ -264,6 +275,7 @@ FACTORIES: dict[str, Callable[[_Context], Reward]] = {
     "cider": _cider,
     "finding": _finding,
     "finding_accuracy": _finding_accuracy,
+    "label": _label,
     "soft_accuracy": _soft_accuracy,
     "character_rouge_l": _character_rouge_l,
 }
@@ -271,5 +283,6 @@ FACTORIES: dict[str, Callable[[_Context], Reward]] = {
 COLUMNS = {
     "finding": {"category"},
     "finding_accuracy": {"category", "label_value"},
+    "label": {"category", "label_value"},
     "soft_accuracy": {"task", "answer_type"},  # a release of studies has the second, with other values
 }

@@ -70,6 +70,9 @@ def test_finding_accuracy_asks_what_the_label_says():
     assert score(answers, answer=["reference"] * 6, **columns) == [1.0, 0.0, 0.0, 0.0, None, None]
     heart = {"category": ["Heart"], "label_value": ["positive"]}
     assert score(["The heart is large."], answer=["The heart is large."], **heart) == [None]
+    label = make_reward("label")  # the same, and 0.5 where the label says nothing
+    assert label(answers, answer=["reference"] * 6, **columns) == [1.0, 0.0, 0.0, 0.0, 0.5, 0.5]
+    assert label(["The heart is large."], answer=["The heart is large."], **heart) == [0.5]
     with pytest.raises(InputError, match="columns category and label_value"):
         score(["x"], answer=["y"], category=["Edema"])
 
