@@ -12,7 +12,7 @@ studies of the validation split, with seed 0; the first STUDIES of the test spli
 is of MiniLM's layer 5, the reward's of layer 6.
 
 Run: python benchmarks/label_reward.py --seed 0 [--out out/label_reward]
-Seeds may run side by side; what is there already is not made again. Results are added to `results/label_reward.json`.
+Seeds may run side by side once the studies are drawn; what is there already is not made again. Results are added to `results/label_reward.json`.
 """
 
 import argparse
@@ -49,7 +49,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("out/label_reward"))
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
-    release, tree = make_release(given.out / "data", DRAWN, DATA_SEED)
+    release, tree = given.out / "data" / "cxr" / "release", given.out / "data" / "phantom"
+    if not release.exists():
+        make_release(given.out / "data", DRAWN, DATA_SEED)
     folder = given.out / f"seed{given.seed}"
     train_to_stage_2(folder, release, tree, given.seed)
     for way in ("stage2", *WAYS):
