@@ -11,7 +11,7 @@ demo: $(INSTALLED)
 	$(BIN)/medvqa-hub demo
 
 test: $(INSTALLED)
-	$(BIN)/pytest -n auto
+	$(BIN)/pytest -n auto --dist worksteal
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .

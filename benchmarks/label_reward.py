@@ -12,7 +12,8 @@ studies of the validation split, with seed 0; the first STUDIES of the test spli
 is of MiniLM's layer 5, the reward's of layer 6.
 
 Run: python benchmarks/label_reward.py --seed 0 [--out out/label_reward]
-Seeds may run side by side once the studies are drawn; what is there already is not made again. Results are added to `results/label_reward.json`.
+Seeds may run side by side once the studies are drawn; what is there already is not made again. Results are added to
+`results/label_reward.json`.
 """
 
 import argparse
