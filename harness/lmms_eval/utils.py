@@ -8,7 +8,7 @@ from medvqa_hub.evaluation import harness_tasks as tasks
 
 
 def cxr_process_docs(dataset):
-    return tasks.without_decoding(dataset, "images")
+    return tasks.cxr_documents(dataset)
 
 
 def cxr_doc_to_visual(doc):

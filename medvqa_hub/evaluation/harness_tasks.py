@@ -7,12 +7,16 @@ A reply that is a harness's failure text is a failure.
 """
 
 import io
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from PIL import Image
 
+from medvqa_core.dataset_class import governance_of_dataset
+from medvqa_core.errors import GovernanceError
+from medvqa_core.governance import Governance
 from medvqa_core.metrics.meddqa_scores import TABLE_5, score_meddqa
 from medvqa_core.runs.predictions import Prediction
 from medvqa_hub.evaluation.answer_files import FAILED, is_failure
@@ -28,9 +32,25 @@ from rjua_meddqa.answering.prompts import DocumentPrompt
 CXR_TEXT_SCORES = ("bleu_1", "bleu_2", "bleu_3", "bleu_4", "rouge_l", "cider")
 CXR_MEASURES = (*CXR_TEXT_SCORES, "finding_accuracy", "failed")
 MEDDQA_MEASURES = (*(f"{column}_{name}" for column, name in TABLE_5), "failed")
+OWN_MODEL = "MEDVQA_HUB_I_RUN_THIS_MODEL"  # the user's word, as --i-run-this-server is elsewhere: 1
 _CXR_ROW = ("qa_id", "category", "label_value", "question", "answer")
 
 Message = dict[str, Any]
+
+
+def cxr_documents(dataset: Any) -> Any:
+    """MIMIC-CXR-VQA's rows, if they may be shown to whatever model the harness asks.
+
+    Raises:
+        GovernanceError: they are credentialed, and the user did not say that the model is theirs: a harness asks
+            hosted models as readily as local ones, and does not tell its tasks which.
+    """
+    if governance_of_dataset(dataset) is Governance.CREDENTIALED and os.environ.get(OWN_MODEL) != "1":
+        raise GovernanceError(
+            "these rows are credentialed, and the harness may send them to a hosted model: if the one that it asks "
+            f"runs on a machine of yours that may have them, say so with {OWN_MODEL}=1 in its environment"
+        )
+    return without_decoding(dataset, "images")
 
 
 def without_decoding(dataset: Any, column: str) -> Any:

@@ -14,6 +14,7 @@ import pytest
 import yaml
 from paths import REPOSITORY
 
+from medvqa_core.errors import GovernanceError
 from medvqa_hub.cli import run
 from medvqa_hub.evaluation.answer_files import read_answer_file
 from rjua_meddqa import SAMPLE_DIR as MEDDQA_SAMPLE
@@ -165,3 +166,17 @@ def test_a_log_without_ids_is_read_by_position_and_checked(rows, tmp_path):
     references = {row["qa_id"]: row["answer"] for row in rows[0]}
     log = log_of(tmp_path / "samples.jsonl", rows[0], [("No.", {})] * len(rows[0]))
     assert read_answer_file(log, references).counts["missing"] == 0
+
+
+def test_credentialed_rows_are_given_with_the_user_s_word_alone(utils, monkeypatch, tmp_path):
+    from datasets import load_dataset
+
+    monkeypatch.delenv("MEDVQA_HUB_I_RUN_THIS_MODEL", raising=False)
+    rows = load_dataset("mimic_cxr_vqa", "sample", split="test", cache_dir=str(tmp_path))
+    utils.cxr_process_docs(rows)  # drawn: nobody's
+    for description in ("governance class: credentialed", ""):  # what does not say is credentialed
+        rows.info.description = description
+        with pytest.raises(GovernanceError, match="MEDVQA_HUB_I_RUN_THIS_MODEL=1 in its environment"):
+            utils.cxr_process_docs(rows)
+    monkeypatch.setenv("MEDVQA_HUB_I_RUN_THIS_MODEL", "1")
+    assert utils.cxr_process_docs(rows)[0]["images"][0].keys() == {"bytes", "path"}
