@@ -337,3 +337,9 @@ def test_texts_that_cannot_be_read(folder, text):
 def test_another_folder_is_none(built):
     with pytest.raises(InputError, match="publish physionet"):
         obstacles(built.workspace.release)
+
+
+def test_a_cell_says_what_a_value_is():
+    for cell, value in (("PA;AP", ["PA", "AP"]), ("", ["PA", None]), ("", []), ("", None), ("0", 0.0), ("3", 3)):
+        assert submission._says(cell, value)
+        assert not submission._says("7", value)
