@@ -4,6 +4,7 @@ from itertools import product
 from types import SimpleNamespace
 
 import pytest
+from datasets import Dataset
 
 from medvqa_core.addresses import is_loopback_peer
 from medvqa_core.dataset_class import describe_dataset, governance_of_dataset
@@ -201,8 +202,9 @@ def test_other_text_may_go_anywhere(governance, endpoint):
 
 @pytest.mark.parametrize("governance", Governance)
 def test_a_dataset_carries_its_class_in_its_description(governance):
-    description = describe_dataset("rows of /data\nwith a line break", governance)
-    assert governance_of_dataset(SimpleNamespace(info=SimpleNamespace(description=description))) is governance
+    dataset = Dataset.from_dict({"question": ["Is there edema?"]})
+    dataset.info.description = describe_dataset("rows of /data\nwith a line break", governance)
+    assert governance_of_dataset(dataset) is governance
 
 
 @pytest.mark.parametrize("description", [None, "", "someone's dataset", "not a governance class: open"])

@@ -8,6 +8,8 @@ import json
 import re
 import shlex
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -35,9 +37,12 @@ SUBSTITUTIONS = (  # pattern in a line -> what is typed instead; the order count
     (r"train swin-ved --recipe (released|paper)-", rf"train swin-ved {SHORT} --recipe \1-"),
     (r"train blip2-multiview(?! --recipe)", f"train blip2-multiview --recipe tiny-blip2-multiview {SHORT}"),
     (r"--num_processes 8", "--cpu --num_processes 1"),
-    (r"evaluate cxr", "evaluate cxr --split train --limit 6 --max-new-tokens 4"),
+    (r"evaluate cxr --engine transformers:", "evaluate cxr --split train --limit 6 --engine transformers:"),
+    (r"evaluate cxr(?! --split)", "evaluate cxr --split train --limit 6 --max-new-tokens 4"),
     (r"--reports 50", "--reports 1"),
     (r"max_steps=60", "max_steps=1"),
+    (r"--recipe tiny-vlm-sft", "--recipe tiny-vlm-sft --set training.max_steps=50"),
+    (r"--studies 120 --size 64", "--studies 24 --size 64"),
 )
 NOT_TYPED = {  # first words of a line -> why it is left out
     "make demo": "the demo has a test of its own",
@@ -98,6 +103,14 @@ def _filled(place: Path) -> None:
         fill_xlsx(shutil.copy(folder / "sheet.xlsx", place / f"{folder.name}.xlsx"), verdicts)
 
 
+def _release_of_the_first_hour(place: Path) -> None:
+    lines = lines_of("docs/first_hour.md")
+    first = next(number for number, line in enumerate(lines) if line.startswith("medvqa-hub cxr phantom"))
+    for line in lines[first : first + 4]:
+        assert run(typed(line)[1:]) == 0, line
+    assert (place / "release").is_dir()
+
+
 def _answered(place: Path) -> None:
     """What some machine made of the exported batch files."""
     body = completion(json.dumps({"answer": "The lungs are clear."}))
@@ -116,6 +129,7 @@ READER_S_OWN: dict[str, Callable[[Path], None]] = {
     "ratings.csv": _ratings,
     "filled": _filled,
     "results.jsonl": _answered,
+    "out/hour/cxr": _release_of_the_first_hour,
 }
 
 
@@ -140,10 +154,13 @@ def _type_lines(page, tmp_path, server, capsys):
         if line.startswith(tuple(NOT_TYPED)):
             continue
         words = typed(line.replace("http://127.0.0.1:8000/v1", server))
-        assert words[0] == "medvqa-hub", f"{page}: {line!r} is no line that this test can type"
+        assert words[0] in ("medvqa-hub", "python"), f"{page}: {line!r} is no line that this test can type"
         outputs = {words[i + 1] for i, word in enumerate(words[:-1]) if word == "--out"}
         for name, make in READER_S_OWN.items():
             named = any(word == name or word.startswith(f"{name}/") for word in words)
             if named and name not in outputs and not (tmp_path / name).exists():
                 make(tmp_path / name)
-        assert run(words[1:]) == 0, f"{page}: {line}\n{capsys.readouterr().err[-2000:]}"
+        if words[0] == "python":
+            subprocess.run([sys.executable, REPOSITORY / words[1], *words[2:]], check=True)
+        else:
+            assert run(words[1:]) == 0, f"{page}: {line}\n{capsys.readouterr().err[-2000:]}"

@@ -99,8 +99,8 @@ def test_a_real_server_judges_in_chat_and_by_typed_decisions(served, tmp_path, c
     workspace = build(tmp_path / "cxr", studies=2)
     out = ["--out", str(workspace.root)]
     assert run(["cxr", "answer", *out]) == 0
-    judge = ["cxr", "judge", *out, "--engine", engine, "--model", model, "--wait", "60s", "--max-tokens", "12"]
-    assert run(judge) == 0
+    judge = ["cxr", "judge", *out, "--engine", engine, "--model", model, "--wait", "60s"]
+    assert run([*judge, "--max-tokens", "12"]) == 0
     assert "judged: 0, failed: 12" in capsys.readouterr().out
     assert run([*judge, "--judge-protocol", "systemone"]) == 0
     assert "judged: 12, failed: 0" in capsys.readouterr().out
