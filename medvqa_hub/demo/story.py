@@ -16,9 +16,9 @@ from mimic_cxr_vqa.schema import canonical_view
 IMAGE_SIZE = 384
 STUDIES_SHOWN = 4
 SECONDS = {
-    "dataset": "half a minute",
-    "training": "about seven minutes",
-    "reports": "half a minute",
+    "dataset": "ten seconds",
+    "training": "three and a half minutes",
+    "reports": "ten seconds",
     "checks": "seconds",
 }
 
