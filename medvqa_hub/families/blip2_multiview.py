@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from medvqa_core.errors import ConfigError
+from medvqa_core.hub_fetch import announce_fetch
 from medvqa_core.json_files import read_object
 from medvqa_core.settings import value
 from medvqa_hub.families.table import ANOTHER, ModelFamily, refuse_missing_weights, refuse_other_sizes
@@ -77,6 +78,7 @@ class Blip2MultiView(ModelFamily):
         }
         model_class = blip2_multiview.Blip2MultiViewForConditionalGeneration
         if settings.from_blip2 is not None:
+            announce_fetch(settings.from_blip2, "model.from_blip2")
             processor = blip2_multiview.Blip2MultiViewProcessor.from_blip2(settings.from_blip2, **limits)
             model = model_class.from_blip2(settings.from_blip2, dtype=getattr(torch, settings.dtype))
         elif settings.size == "tiny":

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from medvqa_core.errors import ConfigError
+from medvqa_core.hub_fetch import announce_fetch
 from medvqa_core.json_files import plain
 from medvqa_core.settings import value
 from medvqa_hub.families.table import ModelFamily, as_config_error, refuse_missing_weights, refuse_other_sizes
@@ -74,6 +75,7 @@ class SwinVed(ModelFamily):
             from transformers import SwinModel
 
             source = settings.pretrained_encoder
+            announce_fetch(source, "model.pretrained_encoder")
             encoder, report = SwinModel.from_pretrained(
                 source, config=config.encoder, add_pooling_layer=False, output_loading_info=True
             )

@@ -31,8 +31,8 @@ from medvqa_core.digests import digest_files
 from medvqa_core.errors import ConfigError, InputError, one_line
 from medvqa_core.folder_class import GOVERNANCE, governance_of, write_governance
 from medvqa_core.governance import Governance
+from medvqa_core.hub_fetch import announce_fetch
 from medvqa_core.json_files import read_json, read_object
-from medvqa_core.llm.loading import announce_fetch
 
 __all__ = ["GOVERNANCE", "governance_of", "write_governance"]  # of folder_class; what trains and loads takes them here
 

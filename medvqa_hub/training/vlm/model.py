@@ -11,8 +11,8 @@ from typing import Any
 
 from medvqa_core.errors import ConfigError, InputError
 from medvqa_core.governance import Governance, parse, refuse_lowering
+from medvqa_core.hub_fetch import announce_fetch
 from medvqa_core.json_files import read_object
-from medvqa_core.llm.loading import announce_fetch
 from medvqa_hub.families.table import (
     ANOTHER,
     GOVERNANCE,

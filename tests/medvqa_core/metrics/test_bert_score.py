@@ -154,11 +154,12 @@ def test_bad_baselines(baseline, message, tmp_path):
         BertScorer("minilm", LAYER, baseline=baseline, device="cpu")
 
 
-def test_encoders_that_cannot_be_loaded_say_what_to_do(tmp_path):
+def test_encoders_that_cannot_be_loaded_say_what_to_do(tmp_path, capsys):
     with pytest.raises(
         ConfigError, match=r"'distilbert-base-uncased' cannot be loaded \(HF_HUB_OFFLINE is set\).*minilm"
     ):
         BertScorer()
+    assert "encoder: distilbert-base-uncased is no folder on this machine" in capsys.readouterr().err
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(ConfigError, match=f"{tmp_path}"):
         BertScorer(str(tmp_path), 1)
