@@ -102,8 +102,9 @@ def time_steps(folder: Path) -> float:
     import torch
 
     from medvqa_hub.training.recipes import load_recipe
-    from medvqa_hub.training.run import load_data
-    from medvqa_hub.training.study_batches import StudyBatches, StudyCollator, StudyQuestions
+    from medvqa_hub.training.study_batches import StudyBatches, StudyCollator
+    from medvqa_hub.training.study_questions import StudyQuestions
+    from medvqa_hub.training.training_data import load_data
 
     recipe = load_recipe("tiny-swin-ved-stage2")
     data = load_data(folder / "cxr" / "release", folder / "phantom", recipe.data)

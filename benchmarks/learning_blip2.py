@@ -47,9 +47,9 @@ def overfit_blip2(release: Path, tree: Path, out: Path) -> dict[str, Any]:
 
     from medvqa_hub.training.checkpoints import TrainingLog
     from medvqa_hub.training.recipes import load_recipe
-    from medvqa_hub.training.run import load_data
-    from medvqa_hub.training.study_batches import StudyQuestions
+    from medvqa_hub.training.study_questions import StudyQuestions
     from medvqa_hub.training.trainer import SupervisedTrainer
+    from medvqa_hub.training.training_data import load_data
     from mimic_cxr_vqa.schema import canonical_view
 
     recipe = load_recipe("tiny-blip2-multiview", CHANGES)

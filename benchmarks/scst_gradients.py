@@ -16,10 +16,10 @@ from timing import write_result
 
 from medvqa_core.governance import Governance
 from medvqa_hub.training.recipes import load_recipe
-from medvqa_hub.training.run import load_data
 from medvqa_hub.training.scst import SCSTTrainer
 from medvqa_hub.training.scst_rollout import row_seed
 from medvqa_hub.training.scst_step import self_critical_loss
+from medvqa_hub.training.training_data import load_data
 
 BATCHES = 6
 

@@ -125,7 +125,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     from medvqa_hub.training.recipes import DataSettings
-    from medvqa_hub.training.run import load_data
+    from medvqa_hub.training.training_data import load_data
 
     data = load_data(args.data, None, DataSettings(validation_split=None), images=False)
     print(write_tiny_vlm(args.out, data.texts(), data.governance, args.seed))

@@ -28,7 +28,7 @@ from medvqa_hub.evaluation.cxr.finding_accuracy import score_findings
 from medvqa_hub.families.table import BEST_FOLDER
 from medvqa_hub.training.checkpoints import read_log
 from medvqa_hub.training.recipes import DataSettings
-from medvqa_hub.training.run import load_data
+from medvqa_hub.training.training_data import load_data
 from medvqa_hub.training.vlm.recipe import load_vlm_recipe
 from medvqa_hub.training.vlm.rows import load_rows
 from medvqa_hub.training.vlm.run import train_vlm

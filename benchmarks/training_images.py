@@ -31,7 +31,9 @@ from swin_ved import SwinVedConfig, SwinVedProcessor, train_tokenizer
 from timing import write_result
 
 from medvqa_hub.families.table import find_family
-from medvqa_hub.training.study_batches import EveryNth, StudyBatches, StudyCollator, StudyQuestions, load_batches
+from medvqa_hub.training.batch_loading import EveryNth, load_batches
+from medvqa_hub.training.study_batches import StudyBatches, StudyCollator
+from medvqa_hub.training.study_questions import StudyQuestions
 from mimic_cxr_vqa.shrinking import shrink_tree
 
 FILMS, NOISE, QUALITY = 8, 2.0, 95

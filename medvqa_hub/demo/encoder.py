@@ -32,7 +32,7 @@ from medvqa_core.files import MANIFEST, atomic_file, atomic_folder, writing
 from medvqa_core.json_files import plain, read_manifest, write_manifest
 from medvqa_core.progress import track
 from medvqa_hub.training.recipes import DataSettings, Recipe
-from medvqa_hub.training.run import TrainingData, load_data
+from medvqa_hub.training.training_data import TrainingData, load_data
 from mimic_cxr_vqa.schema import CHEXPERT_LABELS
 
 KIND = "swin-labels"

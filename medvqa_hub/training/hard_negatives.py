@@ -25,17 +25,12 @@ from medvqa_core.governance import Governance
 from medvqa_core.progress import track
 from medvqa_core.store import RecordStore, content_key
 from medvqa_hub.families.table import is_decoder_only
+from medvqa_hub.training.batch_loading import EveryNth, choose_workers, load_batches
 from medvqa_hub.training.recipes import Recipe
 from medvqa_hub.training.scst_loss import answer_log_probability, token_log_probabilities
 from medvqa_hub.training.scst_rollout import answer_logits, encode_images, read_prompts, read_references
-from medvqa_hub.training.study_batches import (
-    EveryNth,
-    StudiesInOrder,
-    StudyCollator,
-    StudyQuestions,
-    choose_workers,
-    load_batches,
-)
+from medvqa_hub.training.study_batches import StudiesInOrder, StudyCollator
+from medvqa_hub.training.study_questions import StudyQuestions
 
 KIND = "question-losses"
 MOST_AT_ONCE = 16  # questions of a study in one pass, where the recipe takes all

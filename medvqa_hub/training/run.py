@@ -4,55 +4,19 @@ The same command in the same folder goes on where it stopped, does nothing where
 recipe, data or starting checkpoint are others.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from medvqa_core.dataset_class import governance_of_dataset
-from medvqa_core.errors import ConfigError, InputError
-from medvqa_core.files import make_folder, writing
-from medvqa_core.governance import Governance, refuse_lowering, strictest
+from medvqa_core.files import make_folder
+from medvqa_core.governance import Governance, strictest
 from medvqa_core.json_files import read_object, write_json
-from medvqa_hub.families.table import (
-    ANOTHER,
-    BEST_FOLDER,
-    GOVERNANCE,
-    find_model_folder,
-    governance_of,
-    write_governance,
-)
+from medvqa_hub.families.table import ANOTHER, BEST_FOLDER, find_model_folder, governance_of
 from medvqa_hub.training import checkpoints, history
-from medvqa_hub.training.recipes import DataSettings, Recipe, batches_per_process, differences, steps_of
-
-Say = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class TrainingData:
-    """Splits to train and validate on.
-
-    Attributes:
-        train: rows of the `studies` configuration.
-        validation: the same, or None.
-        fingerprint: of the release.
-    """
-
-    train: Any
-    validation: Any | None
-    governance: Governance
-    fingerprint: str
-    folder: Path
-
-    def texts(self) -> Iterator[str]:
-        """Questions and answers of the training split; missing answers are left out."""
-        for batch in self.train.select_columns(["questions"]).with_format(None).iter(batch_size=1_000):
-            for questions in batch["questions"]:
-                for question in questions:
-                    yield question["question"]
-                    if question["answer"]:
-                        yield question["answer"]
+from medvqa_hub.training.recipes import Recipe, batches_per_process, steps_of
+from medvqa_hub.training.run_folder import Say, is_finished, open_folder, opened_log, refuse_another_run, say_nothing
+from medvqa_hub.training.training_data import load_data
 
 
 @dataclass(frozen=True)
@@ -126,7 +90,7 @@ def train(
     disable_progress_bar()  # one for each file that is read or written
     logging.getLogger("bitsandbytes").setLevel(logging.ERROR)  # says what it lacks whenever it is imported
     from medvqa_hub.training.arguments import check_machine, uses_cpu
-    from medvqa_hub.training.study_batches import without_worker_traceback
+    from medvqa_hub.training.batch_loading import without_worker_traceback
 
     if not dry_run:
         check_machine(recipe)
@@ -156,19 +120,6 @@ def train(
     return out
 
 
-@contextmanager
-def opened_log(folder: Path) -> Iterator[Any]:
-    """The log in `folder`, which locks it; None on processes other than the first."""
-    from accelerate import PartialState
-
-    log = checkpoints.TrainingLog(folder) if PartialState().is_main_process else None
-    try:
-        yield log
-    finally:
-        if log is not None:
-            log.close()
-
-
 def _make_record(recipe: Recipe, data: Path, init: Path | None) -> dict[str, Any]:
     """What must be the same when a run goes on."""
     from mimic_cxr_vqa.release import open_release
@@ -177,36 +128,8 @@ def _make_record(recipe: Recipe, data: Path, init: Path | None) -> dict[str, Any
     return {"recipe": recipe.to_dict(), "data": open_release(data).fingerprint, "init": started}
 
 
-def refuse_another_run(out: Path, record: dict[str, Any], init: Path | None) -> None:
-    """Raise a ConfigError where `out` holds another run that has ended, or got as far as a checkpoint."""
-    if init is not None and find_model_folder(init).resolve().is_relative_to(out.resolve()):
-        raise ConfigError(f"the checkpoint {init} lies in --out {out}, whose models are replaced: choose another --out")
-    began = (out / checkpoints.FINISHED).exists() or checkpoints.complete_checkpoints(out)
-    if not began or not (out / checkpoints.RUN).exists():
-        return
-    before = read_object(out / checkpoints.RUN, ANOTHER)
-    differing = differences(before.get("recipe", {}), record["recipe"])
-    if before.get("data") != record["data"]:
-        differing.append("the data's content")
-    if before.get("init") != record["init"]:
-        differing.append("the checkpoint that it starts from")
-    if differing:
-        raise ConfigError(
-            f"{out} was started differently: {'; '.join(differing)}. Go on with the same, or choose another folder"
-        )
-
-
-def is_finished(out: Path, say: Say) -> bool:
-    """Whether the run in `out` has ended."""
-    if not (out / checkpoints.FINISHED).exists():
-        return False
-    done = read_object(out / checkpoints.FINISHED, ANOTHER)
-    say(f"finished already, after {done['step']} steps; the best model is in {out / BEST_FOLDER}")
-    return True
-
-
 def _prepare(recipe: Recipe, data: Path, image_root: Path | None, init: Path | None) -> Prepared:
-    from medvqa_hub.training.study_batches import StudyQuestions
+    from medvqa_hub.training.study_questions import StudyQuestions
     from mimic_cxr_vqa.release import open_release
 
     rows = load_data(data, image_root, recipe.data)
@@ -228,59 +151,6 @@ def _prepare(recipe: Recipe, data: Path, image_root: Path | None, init: Path | N
     )  # fmt: skip
     steps = steps_of(recipe, len(questions))
     return Prepared(recipe, questions, validation, governance, rows.texts, steps, stages)
-
-
-def load_data(data: Path, image_root: Path | None, settings: DataSettings, images: bool = True) -> TrainingData:
-    """Load the splits that `settings` names.
-
-    Args:
-        data: a release, the folder it was built in, or the authors' CSV files.
-        image_root: folder of the images.
-        images: whether images are needed.
-
-    Raises:
-        InputError: no release, no such split, a missing image, or no image_root.
-    """
-    import os
-
-    from datasets import load_dataset
-    from datasets.utils.logging import disable_progress_bar
-
-    import mimic_cxr_vqa  # noqa: F401 - registers the builder
-    from mimic_cxr_vqa.release import IMAGE_VARIABLE, open_release
-
-    release = open_release(data)
-    root = image_root or os.environ.get(IMAGE_VARIABLE)
-    if images and not root:
-        raise InputError(
-            f"no images: pass --image-root, the folder that image paths start from, or set {IMAGE_VARIABLE}"
-        )
-    disable_progress_bar()
-    options = {"image_root": str(root), "missing_images": settings.missing_images} if images else {}
-    splits = load_dataset("mimic_cxr_vqa", "studies", data_dir=str(data), **options)
-
-    def choose(name: str) -> Any:
-        name = "validation" if name == "validate" else name
-        if name not in splits:
-            raise InputError(f"{data} has no split {name!r}; it has {', '.join(splits)}")
-        return splits[name]
-
-    train = choose(settings.train_split)
-    if settings.train_studies is not None:
-        train = train.select(range(min(settings.train_studies, len(train))))
-    validation = choose(settings.validation_split) if settings.validation_split is not None else None
-    return TrainingData(train, validation, governance_of_dataset(train), release.fingerprint, release.folder)
-
-
-def open_folder(out: Path, recipe: Any, record: dict[str, Any], governance: Governance) -> None:
-    """Make `out` this run's folder, or check that its class is not lowered."""
-    make_folder(out, governance.private)
-    if (out / GOVERNANCE).exists():
-        refuse_lowering(governance_of(out), governance, str(out))
-    with writing(out):
-        write_governance(out, governance)
-        (out / checkpoints.RECIPE).write_text(recipe.to_yaml(), encoding="utf-8")
-    write_json(out / checkpoints.RUN, record, indent=2, ensure_ascii=True)
 
 
 def _train_in(out: Path, prepared: Prepared, init: Path | None, log: Any, say: Say) -> None:
@@ -339,7 +209,7 @@ def _pass_over_hard_negatives(out: Path, prepared: Prepared, trainer: Any, say: 
     import dataclasses
 
     from medvqa_hub.training import hard_negatives
-    from medvqa_hub.training.study_batches import StudyQuestions
+    from medvqa_hub.training.study_questions import StudyQuestions
 
     _, last = checkpoints.complete_checkpoints(out)[-1]
     folder = make_folder(out / checkpoints.SECOND_PASS)
@@ -371,7 +241,3 @@ def _make_trainer(model: Any, processor: Any, prepared: Prepared, out: Path, log
     from medvqa_hub.training.trainer import SupervisedTrainer
 
     return SupervisedTrainer(*arguments)
-
-
-def say_nothing(line: str) -> None:
-    pass

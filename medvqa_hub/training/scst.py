@@ -22,7 +22,7 @@ from medvqa_hub.training.recipes import Recipe
 from medvqa_hub.training.rewards import Reward, make_reward
 from medvqa_hub.training.scst_rollout import row_seed, switch_off_dropout
 from medvqa_hub.training.scst_step import StepMetrics, self_critical_loss
-from medvqa_hub.training.study_batches import ROWS_AT_ONCE, StudyQuestions
+from medvqa_hub.training.study_questions import ROWS_AT_ONCE, StudyQuestions
 from medvqa_hub.training.trainer import SupervisedTrainer
 
 # Images are encoded and answers generated outside of the wrapped forward, which these could not follow.

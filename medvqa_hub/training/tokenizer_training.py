@@ -8,7 +8,7 @@ from medvqa_core.json_files import write_manifest
 from medvqa_hub.families.swin_ved import SwinVedSettings, train_tokenizer
 from medvqa_hub.families.table import write_governance
 from medvqa_hub.training.recipes import DataSettings
-from medvqa_hub.training.run import load_data
+from medvqa_hub.training.training_data import load_data
 
 KIND = "tokenizer"
 

@@ -28,17 +28,11 @@ from medvqa_core.llm.loading import keep_unpacked
 from medvqa_hub.families.table import frozen_modules
 from medvqa_hub.training import checkpoints
 from medvqa_hub.training.arguments import Moments, make_arguments
+from medvqa_hub.training.batch_loading import EveryNth, choose_workers, load_batches
 from medvqa_hub.training.recipes import Recipe, batches_per_process, steps_of, steps_of_epoch
 from medvqa_hub.training.saving import SavesRun
-from medvqa_hub.training.study_batches import (
-    EveryNth,
-    StudyBatches,
-    StudyCollator,
-    StudyQuestions,
-    choose_workers,
-    derive_seed,
-    load_batches,
-)
+from medvqa_hub.training.study_batches import StudyBatches, StudyCollator, derive_seed
+from medvqa_hub.training.study_questions import StudyQuestions
 from medvqa_hub.training.validation import Validation
 
 LINE_INTERVAL = 10.0  # seconds between lines of progress

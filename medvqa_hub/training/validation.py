@@ -10,8 +10,10 @@ import torch
 
 from medvqa_core.errors import ConfigError
 from medvqa_hub.families.table import ModelFamily, image_inputs
+from medvqa_hub.training.batch_loading import EveryNth, load_batches
 from medvqa_hub.training.recipes import SelectionSettings
-from medvqa_hub.training.study_batches import EveryNth, StudiesInOrder, StudyCollator, StudyQuestions, load_batches
+from medvqa_hub.training.study_batches import StudiesInOrder, StudyCollator
+from medvqa_hub.training.study_questions import StudyQuestions
 
 
 class Validation:

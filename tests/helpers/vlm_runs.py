@@ -8,7 +8,7 @@ from builds import Build
 from paths import REPOSITORY
 
 from medvqa_hub.training.recipes import DataSettings
-from medvqa_hub.training.run import load_data
+from medvqa_hub.training.training_data import load_data
 from medvqa_hub.training.vlm.recipe import VlmRecipe, load_vlm_recipe
 from medvqa_hub.training.vlm.run import train_vlm
 

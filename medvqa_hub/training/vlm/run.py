@@ -18,7 +18,7 @@ from medvqa_core.json_files import read_object, write_json
 from medvqa_hub.families.table import ANOTHER, BEST_FOLDER
 from medvqa_hub.training import checkpoints, history
 from medvqa_hub.training.rewards import make_reward, refuse_missing_columns
-from medvqa_hub.training.run import Say, is_finished, open_folder, opened_log, refuse_another_run, say_nothing
+from medvqa_hub.training.run_folder import Say, is_finished, open_folder, opened_log, refuse_another_run, say_nothing
 from medvqa_hub.training.vlm.model import StartModel, find_start, load_model
 from medvqa_hub.training.vlm.recipe import GRPO, VlmRecipe, batches_of_process, steps_of_run
 from medvqa_hub.training.vlm.rewards import REFERENCE, AnswerReward

@@ -13,15 +13,9 @@ from training_runs import FIRST_STUDY, study_rows
 
 from medvqa_core.errors import ConfigError, InputError
 from medvqa_hub.families.table import find_family
-from medvqa_hub.training.study_batches import (
-    EveryNth,
-    StudiesInOrder,
-    StudyBatches,
-    StudyCollator,
-    StudyQuestions,
-    derive_seed,
-    load_batches,
-)
+from medvqa_hub.training.batch_loading import EveryNth, load_batches
+from medvqa_hub.training.study_batches import StudiesInOrder, StudyBatches, StudyCollator, derive_seed
+from medvqa_hub.training.study_questions import StudyQuestions
 
 
 def questions_of(counts: list[int], **arguments) -> StudyQuestions:

@@ -141,6 +141,6 @@ def test_a_plain_blip2_is_where_the_full_recipe_starts(tmp_path):
 
 
 def _texts(build):
-    from medvqa_hub.training.run import load_data
+    from medvqa_hub.training.training_data import load_data
 
     return load_data(build.workspace.root, build.tree, settings().data).texts()

@@ -15,7 +15,7 @@ from medvqa_hub.families.table import image_inputs
 from medvqa_hub.training import checkpoints, hard_negatives
 from medvqa_hub.training.hard_negatives import near_mean, question_losses, second_pass_recipe
 from medvqa_hub.training.run import train
-from medvqa_hub.training.study_batches import StudyQuestions
+from medvqa_hub.training.study_questions import StudyQuestions
 
 SECOND_PASS = {
     "training__hard_negatives": True, "training__scheduler": "constant", "training__max_steps": 2,

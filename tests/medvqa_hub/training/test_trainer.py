@@ -12,9 +12,10 @@ from medvqa_core.errors import ConfigError, OutputError
 from medvqa_core.governance import Governance
 from medvqa_hub.families.table import FAMILIES, find_family, frozen_modules, governance_of
 from medvqa_hub.training import checkpoints
+from medvqa_hub.training.batch_loading import choose_workers
 from medvqa_hub.training.checkpoints import TrainingLog, read_log
 from medvqa_hub.training.recipes import batches_per_process, steps_of
-from medvqa_hub.training.study_batches import StudiesInOrder, choose_workers
+from medvqa_hub.training.study_batches import StudiesInOrder
 from medvqa_hub.training.trainer import SupervisedTrainer, TrainingError, make_arguments
 
 ROWS = study_rows([2, 3, 2, 4, 3, 2])

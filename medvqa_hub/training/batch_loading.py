@@ -1,0 +1,64 @@
+"""Batches in their order, their images decoded in processes beside: what comes between a batch's number and a step."""
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from medvqa_core.errors import MedvqaError
+
+MOST_WORKERS = 16  # that read images; more only cost memory
+
+
+def choose_workers(wanted: int | None) -> int:
+    """Processes that read images for each training process: `wanted`, or all of its cores but one."""
+    if wanted is not None:
+        return wanted
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    processes = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))  # set by torchrun and accelerate
+    return max(1, min(cores // processes - 1, MOST_WORKERS))
+
+
+def load_batches(batches: Dataset, numbers: Iterable[list[int]], workers: int) -> DataLoader:
+    """The batches of `numbers` (each in a list of its own) in their order; `workers` processes decode their images."""
+    return DataLoader(
+        batches,
+        batch_sampler=numbers,
+        collate_fn=take_only,
+        num_workers=workers,
+        pin_memory=torch.cuda.is_available(),
+    )
+
+
+@contextmanager
+def without_worker_traceback() -> Iterator[None]:
+    """Give an error of ours from a worker its own text again; DataLoader puts the worker's whole traceback there."""
+    try:
+        yield
+    except MedvqaError as error:
+        name = f"{type(error).__module__}.{type(error).__qualname__}: "
+        if "in DataLoader worker process" not in str(error) or name not in str(error):
+            raise
+        raise type(error)(str(error).rpartition(name)[2].strip()) from error
+
+
+class EveryNth:
+    """Batch sampler of one process: batches `first`, `first + every`, … of `total`, each a list of its number."""
+
+    def __init__(self, first: int, every: int, total: int) -> None:
+        self.numbers = range(first, total, every)
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        return ([number] for number in self.numbers)
+
+
+def take_only(items: list[dict[str, Any]]) -> dict[str, Any]:
+    """Collate function for a sampler of single, ready batches."""
+    (batch,) = items
+    return batch
