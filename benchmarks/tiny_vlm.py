@@ -61,7 +61,7 @@ def write_tiny_vlm(
         Qwen2Config,
     )
 
-    from medvqa_hub.families.table import write_governance
+    from medvqa_core.folder_class import write_governance
 
     torch.manual_seed(seed)
     tokenizer = _train_tokenizer(texts, vocabulary)

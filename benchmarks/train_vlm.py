@@ -25,7 +25,7 @@ from tiny_vlm import write_tiny_vlm
 
 from medvqa_hub.demo.training import make_release
 from medvqa_hub.evaluation.cxr.finding_accuracy import score_findings
-from medvqa_hub.families.table import BEST_FOLDER
+from medvqa_hub.families.folders import BEST_FOLDER
 from medvqa_hub.training.checkpoints import read_log
 from medvqa_hub.training.recipes import DataSettings
 from medvqa_hub.training.training_data import load_data

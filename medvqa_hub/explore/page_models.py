@@ -16,7 +16,8 @@ from medvqa_core.governance import Governance, strictest
 from medvqa_core.llm.chat_model import ChatModel
 from medvqa_hub.evaluation.cxr.answering import GenerationSettings, StudyAnswerer, UnusableStudyError
 from medvqa_hub.evaluation.cxr.asking import StudyReply, StudyRequest
-from medvqa_hub.families.table import find_family, open_checkpoint
+from medvqa_hub.families.checkpoint import open_checkpoint
+from medvqa_hub.families.table import find_family
 
 Connect = Callable[[Governance], ChatModel]
 

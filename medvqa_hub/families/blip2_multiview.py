@@ -12,7 +12,8 @@ from medvqa_core.errors import ConfigError
 from medvqa_core.hub_fetch import announce_fetch
 from medvqa_core.json_files import read_object
 from medvqa_core.settings import value
-from medvqa_hub.families.table import ANOTHER, ModelFamily, refuse_missing_weights, refuse_other_sizes
+from medvqa_hub.families.folders import ANOTHER, refuse_missing_weights, refuse_other_sizes
+from medvqa_hub.families.table import ModelFamily
 
 
 @dataclass(frozen=True)

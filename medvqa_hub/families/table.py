@@ -11,30 +11,19 @@ What else a model must offer is the same for all:
     model.encode(**image inputs)                                         features of studies, once for all questions
     model(**prompts, study_index, encoder_outputs or image inputs, labels, num_items_in_batch)    .logits, .loss
     model.generate(**prompts, study_index, encoder_outputs, …)           answers as token ids
-
-Below the table is what the folder of a saved model says without loading it: `open_checkpoint`, and `governance_of` of
-`medvqa_core.folder_class`.
 """
 
-import contextlib
-import hashlib
 import importlib
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
-from medvqa_core.digests import digest_files
-from medvqa_core.errors import ConfigError, InputError, one_line
-from medvqa_core.folder_class import GOVERNANCE, governance_of, write_governance
-from medvqa_core.governance import Governance
-from medvqa_core.hub_fetch import announce_fetch
-from medvqa_core.json_files import read_json, read_object
-
-__all__ = ["GOVERNANCE", "governance_of", "write_governance"]  # of folder_class; what trains and loads takes them here
+from medvqa_core.errors import ConfigError
+from medvqa_core.json_files import read_object
+from medvqa_hub.families.folders import ANOTHER, as_config_error, find_model_folder
 
 # Name -> module and class of the family. One more model is its file and a line here.
 FAMILIES = {
@@ -42,14 +31,6 @@ FAMILIES = {
     "blip2_multiview": "medvqa_hub.families.blip2_multiview:Blip2MultiView",
 }
 WORDS = ("input_ids", "attention_mask", "labels", "study_index", "rows", "number")  # of a batch; the rest are images
-BEST_FOLDER = "best"  # in the folder of a training run
-ANOTHER = "choose another folder"  # the remedy for one that cannot be read
-# What the answers depend on; the rest of the folder (trainer state, logs, cards) may change without changing them.
-_FILES = (
-    "*.safetensors", "config.json", "generation_config.json", "adapter_config.json", "processor_config.json",
-    "preprocessor_config.json", "tokenizer*.json", "special_tokens_map.json", "added_tokens.json", "vocab.*",
-    "merges.txt", "*.model",
-)  # fmt: skip
 NO_DECAY = re.compile(r"bias$|norm", re.IGNORECASE)
 
 
@@ -238,117 +219,3 @@ def frozen_modules(model: Any) -> list[Any]:
     if parameters and not any(parameter.requires_grad for parameter in parameters):
         return [model]
     return [module for child in model.children() for module in frozen_modules(child)]
-
-
-def find_model_folder(path: Path) -> Path:
-    """The folder with the weights: `path` itself, or the best model of a training run at `path`.
-
-    Raises:
-        InputError: there is neither.
-    """
-    for folder in (path, path / BEST_FOLDER):
-        if (folder / "config.json").is_file() or (folder / "adapter_config.json").is_file():
-            return folder
-    raise InputError(
-        f"{path}: no model there (looked for config.json and {BEST_FOLDER}/config.json); name a checkpoint's folder, "
-        "or the output folder of medvqa-hub train"
-    )
-
-
-def refuse_other_sizes(folder: Path, wrong: Sequence[str]) -> None:
-    """Raise a ConfigError if there is anything `wrong` about the sizes of the folder's model."""
-    if wrong:
-        raise ConfigError(
-            f"{folder} is another model than the recipe's: {'; '.join(wrong)}. Use the recipe that it was trained with "
-            "(its recipe.yaml says), or another checkpoint"
-        )
-
-
-def refuse_missing_weights(folder: str | Path, missing: Collection[str]) -> None:
-    """Raise a ConfigError if weights are `missing`; transformers would go on with random ones in their place."""
-    if missing:
-        some = ", ".join(sorted(missing)[:3])
-        raise ConfigError(f"{folder} lacks {len(missing)} weights ({some}, …): it is another model, or was cut short")
-
-
-@contextlib.contextmanager
-def as_config_error() -> Iterator[None]:
-    """What transformers, tokenizers and our models raise on a wrong folder or value, as an error for the user."""
-    from safetensors import SafetensorError
-
-    try:
-        yield
-    # RuntimeError is what transformers raises on weights of another size.
-    except (OSError, ValueError, TypeError, RuntimeError, SafetensorError) as error:
-        raise ConfigError(f"the model cannot be made: {one_line(error)}") from error
-
-
-@dataclass(frozen=True)
-class Checkpoint:
-    """Attributes:
-    name: what the user called it.
-    folder: where its files lie.
-    kind: the name of its family.
-    fingerprint: 32 hex digits of its weights, configuration, tokenizer and processor.
-    governance: class of the data that it was trained on; `credentialed` where its folder does not say.
-    """
-
-    name: str
-    folder: Path
-    kind: str
-    fingerprint: str
-    governance: Governance
-
-
-def open_checkpoint(model: str) -> Checkpoint:
-    """Look at a checkpoint: a folder that `save_pretrained` wrote, the best model of a run, or a repository on the Hub.
-
-    Raises:
-        InputError: there is none, it is of another kind, it has no safetensors weights, or its processor is missing.
-    """
-    folder = Path(model).expanduser()
-    folder = find_model_folder(folder) if folder.is_dir() else fetch_model(model)
-    kind = _model_type(folder)
-    if kind not in FAMILIES:
-        raise InputError(
-            f"{folder} is a model of type {kind!r}; evaluate cxr takes {' and '.join(FAMILIES)}: name the folder "
-            "of a checkpoint that medvqa-hub train wrote"
-        )
-    files = sorted({path for pattern in _FILES for path in folder.glob(pattern) if path.is_file()})
-    names = [path.name for path in files]
-    if not any(name.endswith(".safetensors") for name in names):
-        raise InputError(f"{folder} has a config.json and no *.safetensors weights; is the checkpoint complete?")
-    if not any(name.startswith("tokenizer") for name in names):
-        raise InputError(
-            f"{folder} has no tokenizer; save the processor into the same folder: processor.save_pretrained(folder)"
-        )
-    digests = digest_files(files, "Reading the checkpoint")
-    whole = "\n".join(f"{path.name} {digests[path]}" for path in files)
-    fingerprint = hashlib.blake2b(whole.encode(), digest_size=16).hexdigest()
-    return Checkpoint(str(model), folder, kind, fingerprint, governance_of(folder))
-
-
-def fetch_model(model: str) -> Path:
-    """Folder with the files of a repository on the Hub: weights in safetensors, configuration, processor; no code.
-
-    Raises:
-        InputError: `model` is neither a folder nor a repository that can be read.
-    """
-    if Path(model).is_absolute() or model.startswith(".") or model.count("/") != 1:
-        raise InputError(f"model {model}: no such folder, and no repository name (owner/name) either")
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
-
-    announce_fetch(model, "model")
-    try:
-        return Path(snapshot_download(model, allow_patterns=[*_FILES, "*.json", "*.jinja"]))
-    except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
-        raise InputError(f"model {model}: no such folder, and not to be had from the Hub ({one_line(error)})") from None
-
-
-def _model_type(folder: Path) -> str | None:
-    path = folder / "config.json"
-    if not path.exists():
-        raise InputError(f"{folder} has no config.json: it is no checkpoint; name the folder that holds it")
-    config = read_json(path, "copy the checkpoint again")
-    return config.get("model_type") if isinstance(config, dict) else None

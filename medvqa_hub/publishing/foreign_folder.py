@@ -14,7 +14,9 @@ from medvqa_core.folder_class import GOVERNANCE, governance_of
 from medvqa_core.governance import Governance, strictest
 from medvqa_core.json_files import read_object
 from medvqa_core.llm.loading import weights_of
-from medvqa_hub.families.table import ANOTHER, FAMILIES, Checkpoint
+from medvqa_hub.families.checkpoint import Checkpoint
+from medvqa_hub.families.folders import ANOTHER
+from medvqa_hub.families.table import FAMILIES
 from medvqa_hub.publishing.model_folder import (
     ADAPTER,
     ADAPTER_WEIGHTS,

@@ -8,7 +8,8 @@ from typing import Any
 
 import hub_cards
 from medvqa_core.governance import Governance
-from medvqa_hub.families.table import Checkpoint, find_family
+from medvqa_hub.families.checkpoint import Checkpoint
+from medvqa_hub.families.table import find_family
 from medvqa_hub.publishing.licences import Licence, licence_of_model, llama_of_base, llama_of_stages
 from medvqa_hub.publishing.memorisation import Memorisation
 from medvqa_hub.publishing.model_folder import RECIPE, ModelFolder, weights_in

@@ -18,7 +18,8 @@ from medvqa_core.files import MANIFEST
 from medvqa_core.folder_class import GOVERNANCE, GOVERNANCE_FORMAT, governance_of
 from medvqa_core.governance import Governance, parse, strictest
 from medvqa_core.json_files import read_object
-from medvqa_hub.families.table import BEST_FOLDER, Checkpoint, find_model_folder, open_checkpoint
+from medvqa_hub.families.checkpoint import Checkpoint, open_checkpoint
+from medvqa_hub.families.folders import BEST_FOLDER, find_model_folder
 from medvqa_hub.training.history import HISTORY, STAGES, read_stages
 
 ADAPTER, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"

@@ -33,10 +33,11 @@ from typing import Any
 from medvqa_core.digests import digest_file
 from medvqa_core.errors import ConfigError, InputError, OutputError
 from medvqa_core.files import MANIFEST, atomic_folder, writing
+from medvqa_core.folder_class import write_governance
 from medvqa_core.governance import Governance
 from medvqa_core.json_files import read_object, write_manifest
 from medvqa_core.store import content_key
-from medvqa_hub.families.table import ANOTHER, BEST_FOLDER, write_governance
+from medvqa_hub.families.folders import ANOTHER, BEST_FOLDER
 from medvqa_hub.training.history import HISTORY
 
 CHECKPOINT, BEST = "training-checkpoint", "trained-model"  # kinds, in the manifests

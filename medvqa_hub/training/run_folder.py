@@ -7,16 +7,10 @@ from typing import Any
 
 from medvqa_core.errors import ConfigError
 from medvqa_core.files import make_folder, writing
+from medvqa_core.folder_class import GOVERNANCE, governance_of, write_governance
 from medvqa_core.governance import Governance, refuse_lowering
 from medvqa_core.json_files import read_object, write_json
-from medvqa_hub.families.table import (
-    ANOTHER,
-    BEST_FOLDER,
-    GOVERNANCE,
-    find_model_folder,
-    governance_of,
-    write_governance,
-)
+from medvqa_hub.families.folders import ANOTHER, BEST_FOLDER, find_model_folder
 from medvqa_hub.training import checkpoints
 from medvqa_hub.training.recipes import differences
 

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from medvqa_core.files import atomic_folder
+from medvqa_core.folder_class import write_governance
 from medvqa_core.governance import Governance
 from medvqa_core.json_files import write_manifest
 from medvqa_hub.families.swin_ved import SwinVedSettings, train_tokenizer
-from medvqa_hub.families.table import write_governance
 from medvqa_hub.training.recipes import DataSettings
 from medvqa_hub.training.training_data import load_data
 

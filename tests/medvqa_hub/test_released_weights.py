@@ -18,7 +18,7 @@ from training_runs import fast_recipe
 
 from medvqa_hub.evaluation.cxr.answering import GenerationSettings, StudyAnswerer
 from medvqa_hub.evaluation.cxr.studies import load_studies
-from medvqa_hub.families.table import open_checkpoint
+from medvqa_hub.families.checkpoint import open_checkpoint
 from medvqa_hub.training.checkpoints import read_log
 from medvqa_hub.training.run import train
 from medvqa_hub.training.scst_rollout import encode_images, read_prompts, roll_out

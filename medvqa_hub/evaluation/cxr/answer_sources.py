@@ -23,7 +23,7 @@ from medvqa_hub.evaluation.cxr.asking import ChatReader, StudyEngine, ask_studie
 from medvqa_hub.evaluation.cxr.generating import ProcessGroup, generate_predictions
 from medvqa_hub.evaluation.cxr.prompts import BARE, StudyPrompt
 from medvqa_hub.evaluation.cxr.studies import Study
-from medvqa_hub.families.table import open_checkpoint
+from medvqa_hub.families.checkpoint import open_checkpoint
 
 if TYPE_CHECKING:
     from medvqa_hub.evaluation.cxr.evaluating import CxrOptions

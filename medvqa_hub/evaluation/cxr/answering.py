@@ -12,7 +12,8 @@ from PIL import Image
 
 from medvqa_core.errors import ConfigError, InputError, one_line
 from medvqa_hub.evaluation.cxr.studies import BLANK_GREY, BLANK_SIZE, Study
-from medvqa_hub.families.table import Checkpoint, find_family, is_decoder_only, through_first_eos
+from medvqa_hub.families.checkpoint import Checkpoint
+from medvqa_hub.families.table import find_family, is_decoder_only, through_first_eos
 from mimic_cxr_vqa.images import FILM_SIDE, read_film
 
 

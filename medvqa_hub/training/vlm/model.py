@@ -10,18 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from medvqa_core.errors import ConfigError, InputError
+from medvqa_core.folder_class import GOVERNANCE, governance_of
 from medvqa_core.governance import Governance, parse, refuse_lowering
 from medvqa_core.hub_fetch import announce_fetch
 from medvqa_core.json_files import read_object
-from medvqa_hub.families.table import (
-    ANOTHER,
-    GOVERNANCE,
-    as_config_error,
-    fetch_model,
-    find_model_folder,
-    governance_of,
-    refuse_missing_weights,
-)
+from medvqa_hub.families.checkpoint import fetch_model
+from medvqa_hub.families.folders import ANOTHER, as_config_error, find_model_folder, refuse_missing_weights
 from medvqa_hub.training.checkpoints import fingerprint_of_model
 from medvqa_hub.training.vlm.recipe import BITS, LoraSettings, VlmRecipe
 

@@ -21,7 +21,7 @@ from medvqa_hub.explore.opening import Asked, open_folders
 from medvqa_hub.explore.page_models import open_models
 from medvqa_hub.explore.row_filters import RowFilter
 from medvqa_hub.explore.uploads import KEPT, MOST_BYTES, Uploads
-from medvqa_hub.families import table
+from medvqa_hub.families import checkpoint
 from mimic_cxr_vqa.release import open_release
 from mimic_cxr_vqa.workspace import SAMPLE_DIR
 
@@ -146,7 +146,7 @@ def test_on_a_page_of_a_stricter_class_an_image_has_that_class(tmp_path):
 
 @pytest.mark.parametrize("save", [save_swin_ved, save_blip2])
 def test_a_checkpoint_of_ours_answers_about_a_study_and_about_its_image_alike(tmp_path, monkeypatch, save):
-    monkeypatch.setattr(table, "fetch_model", lambda model: pytest.fail("something was fetched"))
+    monkeypatch.setattr(checkpoint, "fetch_model", lambda model: pytest.fail("something was fetched"))
     folder = save(tmp_path / "run" / "best", texts_of(open_release(SAMPLE_DIR)))
     write_governance(folder, Governance.OPEN)
     opened = open_folders([SAMPLE_DIR], Asked(checkpoint=folder.parent))
@@ -168,7 +168,7 @@ def test_a_checkpoint_of_ours_answers_about_a_study_and_about_its_image_alike(tm
 
 
 def test_a_checkpoint_is_never_fetched(tmp_path, monkeypatch):
-    monkeypatch.setattr(table, "fetch_model", lambda model: pytest.fail("something was fetched"))
+    monkeypatch.setattr(checkpoint, "fetch_model", lambda model: pytest.fail("something was fetched"))
     for missing in ("owner/name", str(tmp_path / "none")):
         with pytest.raises(InputError, match="fetches nothing"):
             open_folders([SAMPLE_DIR], Asked(checkpoint=Path(missing)))

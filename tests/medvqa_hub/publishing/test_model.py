@@ -18,7 +18,7 @@ from transformers import AutoModelForImageTextToText
 
 from medvqa_core.errors import ConfigError, GovernanceError, InputError
 from medvqa_hub.cli import run
-from medvqa_hub.families.table import open_checkpoint
+from medvqa_hub.families.checkpoint import open_checkpoint
 from medvqa_hub.publishing.check_conditions import refuse_muffled
 from medvqa_hub.publishing.model import ModelPush, push_model
 from medvqa_hub.publishing.staging import MARK

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from medvqa_core.folder_class import GOVERNANCE, governance_of, write_governance
 from medvqa_core.governance import Governance
-from medvqa_hub.families.table import GOVERNANCE, governance_of, write_governance
 
 
 @pytest.mark.parametrize("governance", Governance)

@@ -9,9 +9,9 @@ from builds import build_release
 from training_runs import FAST, fast_recipe, weights, without_speed
 
 from medvqa_core.errors import ConfigError, GovernanceError, InputError, OutputError
+from medvqa_core.folder_class import governance_of, write_governance
 from medvqa_core.governance import Governance
 from medvqa_hub.cli import run
-from medvqa_hub.families.table import governance_of, write_governance
 from medvqa_hub.publishing.licences import licence_of_model
 from medvqa_hub.publishing.model_card import write_model_card
 from medvqa_hub.publishing.model_folder import open_model_folder

@@ -9,8 +9,9 @@ import torch
 from training_runs import FIRST_STUDY, recipe, study_rows, weights
 
 from medvqa_core.errors import ConfigError, OutputError
+from medvqa_core.folder_class import governance_of
 from medvqa_core.governance import Governance
-from medvqa_hub.families.table import FAMILIES, find_family, frozen_modules, governance_of
+from medvqa_hub.families.table import FAMILIES, find_family, frozen_modules
 from medvqa_hub.training import checkpoints
 from medvqa_hub.training.batch_loading import choose_workers
 from medvqa_hub.training.checkpoints import TrainingLog, read_log

@@ -10,9 +10,9 @@ from datasets import load_dataset
 from vlm_runs import run_vlm, vlm_recipe, weights, write_model
 
 from medvqa_core.errors import ConfigError, GovernanceError, InputError
+from medvqa_core.folder_class import governance_of
 from medvqa_core.governance import Governance
 from medvqa_hub.cli import run
-from medvqa_hub.families.table import governance_of
 from medvqa_hub.training.checkpoints import read_log
 from medvqa_hub.training.vlm import trainers
 from medvqa_hub.training.vlm.model import find_start, load_model

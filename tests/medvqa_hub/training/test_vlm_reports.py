@@ -8,10 +8,10 @@ from PIL import Image
 from vlm_runs import vlm_recipe, write_tiny_vlm
 
 from medvqa_core.errors import ConfigError, InputError
+from medvqa_core.folder_class import governance_of
 from medvqa_core.governance import Governance
 from medvqa_core.metrics.soft_accuracy import soft_accuracy
 from medvqa_hub.cli import run
-from medvqa_hub.families.table import governance_of
 from medvqa_hub.publishing.model import ModelPush, push_model
 from medvqa_hub.training.rewards import make_reward
 from medvqa_hub.training.vlm.report_rows import holds_reports

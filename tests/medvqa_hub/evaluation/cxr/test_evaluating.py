@@ -25,7 +25,7 @@ from medvqa_hub.evaluation.cxr.finding_accuracy import answer_polarity
 from medvqa_hub.evaluation.cxr.radiology import add_radiology
 from medvqa_hub.evaluation.cxr.studies import load_studies
 from medvqa_hub.evaluation.cxr.text_scores import TextScorer
-from medvqa_hub.families.table import open_checkpoint
+from medvqa_hub.families.checkpoint import open_checkpoint
 from mimic_cxr_vqa.release import open_release
 
 

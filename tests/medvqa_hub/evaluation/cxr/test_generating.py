@@ -24,7 +24,7 @@ from medvqa_core.governance import Governance
 from medvqa_hub.evaluation.cxr.answering import GenerationSettings, StudyAnswerer
 from medvqa_hub.evaluation.cxr.generating import ProcessGroup, generate_predictions
 from medvqa_hub.evaluation.cxr.studies import Study, blank_images, load_studies, shuffle_images
-from medvqa_hub.families.table import open_checkpoint
+from medvqa_hub.families.checkpoint import open_checkpoint
 from mimic_cxr_vqa.release import open_release
 
 GENERATION = GenerationSettings(max_new_tokens=8)
@@ -247,7 +247,7 @@ import sys
 from pathlib import Path
 from medvqa_core.governance import Governance
 from medvqa_hub.evaluation.cxr.answering import GenerationSettings, StudyAnswerer
-from medvqa_hub.families.table import open_checkpoint
+from medvqa_hub.families.checkpoint import open_checkpoint
 from medvqa_hub.evaluation.cxr.generating import ProcessGroup, generate_predictions
 from medvqa_hub.evaluation.cxr.studies import load_studies
 from mimic_cxr_vqa.release import open_release

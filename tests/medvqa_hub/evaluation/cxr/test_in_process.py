@@ -7,10 +7,10 @@ import pytest
 from evaluation_models import save_swin_ved, texts_of
 from tiny_language_models import write_image_text_model
 
+from medvqa_core.folder_class import write_governance
 from medvqa_core.governance import Governance
 from medvqa_hub.cli import run
 from medvqa_hub.evaluation.comparing import compare_runs
-from medvqa_hub.families.table import write_governance
 from mimic_cxr_vqa import SAMPLE_DIR
 from mimic_cxr_vqa.release import open_release
 

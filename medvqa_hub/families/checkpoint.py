@@ -1,0 +1,92 @@
+"""What a checkpoint says of itself without being loaded: its family, what its answers depend on, and its class."""
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from medvqa_core.digests import digest_files
+from medvqa_core.errors import InputError, one_line
+from medvqa_core.folder_class import governance_of
+from medvqa_core.governance import Governance
+from medvqa_core.hub_fetch import announce_fetch
+from medvqa_core.json_files import read_json
+from medvqa_hub.families.folders import find_model_folder
+from medvqa_hub.families.table import FAMILIES
+
+# What the answers depend on; the rest of the folder (trainer state, logs, cards) may change without changing them.
+_FILES = (
+    "*.safetensors", "config.json", "generation_config.json", "adapter_config.json", "processor_config.json",
+    "preprocessor_config.json", "tokenizer*.json", "special_tokens_map.json", "added_tokens.json", "vocab.*",
+    "merges.txt", "*.model",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Attributes:
+    name: what the user called it.
+    folder: where its files lie.
+    kind: the name of its family.
+    fingerprint: 32 hex digits of its weights, configuration, tokenizer and processor.
+    governance: class of the data that it was trained on; `credentialed` where its folder does not say.
+    """
+
+    name: str
+    folder: Path
+    kind: str
+    fingerprint: str
+    governance: Governance
+
+
+def open_checkpoint(model: str) -> Checkpoint:
+    """Look at a checkpoint: a folder that `save_pretrained` wrote, the best model of a run, or a repository on the Hub.
+
+    Raises:
+        InputError: there is none, it is of another kind, it has no safetensors weights, or its processor is missing.
+    """
+    folder = Path(model).expanduser()
+    folder = find_model_folder(folder) if folder.is_dir() else fetch_model(model)
+    kind = _model_type(folder)
+    if kind not in FAMILIES:
+        raise InputError(
+            f"{folder} is a model of type {kind!r}; evaluate cxr takes {' and '.join(FAMILIES)}: name the folder "
+            "of a checkpoint that medvqa-hub train wrote"
+        )
+    files = sorted({path for pattern in _FILES for path in folder.glob(pattern) if path.is_file()})
+    names = [path.name for path in files]
+    if not any(name.endswith(".safetensors") for name in names):
+        raise InputError(f"{folder} has a config.json and no *.safetensors weights; is the checkpoint complete?")
+    if not any(name.startswith("tokenizer") for name in names):
+        raise InputError(
+            f"{folder} has no tokenizer; save the processor into the same folder: processor.save_pretrained(folder)"
+        )
+    digests = digest_files(files, "Reading the checkpoint")
+    whole = "\n".join(f"{path.name} {digests[path]}" for path in files)
+    fingerprint = hashlib.blake2b(whole.encode(), digest_size=16).hexdigest()
+    return Checkpoint(str(model), folder, kind, fingerprint, governance_of(folder))
+
+
+def fetch_model(model: str) -> Path:
+    """Folder with the files of a repository on the Hub: weights in safetensors, configuration, processor; no code.
+
+    Raises:
+        InputError: `model` is neither a folder nor a repository that can be read.
+    """
+    if Path(model).is_absolute() or model.startswith(".") or model.count("/") != 1:
+        raise InputError(f"model {model}: no such folder, and no repository name (owner/name) either")
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+
+    announce_fetch(model, "model")
+    try:
+        return Path(snapshot_download(model, allow_patterns=[*_FILES, "*.json", "*.jinja"]))
+    except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
+        raise InputError(f"model {model}: no such folder, and not to be had from the Hub ({one_line(error)})") from None
+
+
+def _model_type(folder: Path) -> str | None:
+    path = folder / "config.json"
+    if not path.exists():
+        raise InputError(f"{folder} has no config.json: it is no checkpoint; name the folder that holds it")
+    config = read_json(path, "copy the checkpoint again")
+    return config.get("model_type") if isinstance(config, dict) else None
