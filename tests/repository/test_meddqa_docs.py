@@ -1,4 +1,4 @@
-"""docs/meddqa*.md: the commands and options there exist, links lead somewhere, the picture is small and open data."""
+"""docs/meddqa*.md: the commands there have their options, the picture is small and open data."""
 
 import re
 import shlex
@@ -36,12 +36,6 @@ def test_the_main_page_names_every_command_of_the_group():
     text = (DOCS / "meddqa.md").read_text(encoding="utf-8")
     commands = typer.main.get_command(app).commands["meddqa"].commands
     assert [name for name in commands if f"meddqa {name}" not in text] == []
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_linked_files_exist(page):
-    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
-        assert target.startswith("http") or (DOCS / target).exists(), target
 
 
 def test_the_picture_is_small():

@@ -1,0 +1,71 @@
+"""Every page: links and anchors lead somewhere, and what it types in the text (`medvqa-hub …`, `--option`) exists.
+
+Blocks of command lines are typed by test_typed_commands.py.
+"""
+
+import re
+import shlex
+from functools import cache
+from pathlib import Path
+
+import pytest
+import typer
+from paths import REPOSITORY
+
+from medvqa_hub.cli import app
+
+PAGES = [*REPOSITORY.glob("*.md"), *(page for place in ("docs", "models", "examples", "spaces", "harness")
+                                     for page in (REPOSITORY / place).rglob("*.md"))]  # fmt: skip
+NAMES = sorted(str(page.relative_to(REPOSITORY)) for page in PAGES)
+OF_OTHERS = {"--help", "--include_path", "--num_processes"}  # of every command, lmms-eval, accelerate
+
+
+def prose(path: Path) -> str:
+    return re.sub(r"```.*?```", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
+
+
+def anchors(path: Path) -> set[str]:
+    """As GitHub makes them: lower case, blanks as hyphens, other signs left out."""
+    headings = re.findall(r"^#+ (.*)$", prose(path), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-") for heading in headings}
+
+
+@cache
+def commands() -> dict[str, set[str]]:
+    """`cxr answer` and the like -> its options; a group has those of its commands."""
+    found: dict[str, set[str]] = {}
+
+    def walk(command, *words: str) -> set[str]:
+        options = {option for given in command.params for option in (*given.opts, *given.secondary_opts)}
+        for name, part in getattr(command, "commands", {}).items():
+            options |= walk(part, *words, name)
+        found[" ".join(words)] = options
+        return options
+
+    walk(typer.main.get_command(app))
+    return found
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_links_and_anchors_lead_somewhere(name):
+    page = REPOSITORY / name
+    for target in re.findall(r"\]\(([^)]+)\)", prose(page)):
+        if target.startswith("http"):
+            continue
+        file, _, anchor = target.partition("#")
+        linked = page.parent / file if file else page
+        assert linked.exists(), target
+        assert not anchor or anchor in anchors(linked), target
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_commands_and_options_in_the_text_exist(name):
+    text = prose(REPOSITORY / name)
+    for front, line in re.findall(r"`(medvqa-hub )?([a-z][^`]* [^`]+|(?<=medvqa-hub )[^`]+)`", text):
+        if not front and line.split()[0] not in commands():
+            continue
+        words = shlex.split(line)
+        command = next((" ".join(words[:n]) for n in (3, 2, 1) if " ".join(words[:n]) in commands()), None)
+        assert command, line
+        assert {word for word in words if word.startswith("--") and " " not in word} <= commands()[command], line
+    assert set(re.findall(r"(?<![\w-])--[a-z][\w-]*", text)) <= commands()[""] | OF_OTHERS
