@@ -72,6 +72,7 @@ def write_card(
         data,
         template_path=str(hub_cards.template_path("rjua_meddqa")),
         source=folder.source,
+        drafted=folder.drafted,
         governance=str(folder.governance),
         mark=MARK,
         statistics=statistics,

@@ -18,6 +18,7 @@ from medvqa_core.json_files import find_manifest, write_manifest
 SAMPLE_DIR = Path(__file__).parent / "sample"  # bundled synthetic reports, in the layout above
 KIND = "meddqa"  # what the manifest says the folder is
 ANNOTATIONS, QUESTIONS, REASONING, CONTEXTS = "annotations", "questions", "reasoning", "contexts"
+DRAFT = "draft"  # source of annotations, in the manifest: a program wrote them, and nobody has corrected them
 IMAGES = "images"
 OUR_NAMES = {
     ANNOTATIONS: "annotations.csv",
@@ -53,6 +54,14 @@ class DataFolder:
         """Where its images come from, in words."""
         unknown = "data of unnamed source" if self.manifest else "the authors' release"
         return self.manifest.get("source", unknown)
+
+    @property
+    def drafted(self) -> bool:
+        """Whether its annotations, or those that its questions were made of, are drafts that nobody has corrected."""
+        parts = {part: self.manifest.get(part) for part in (ANNOTATIONS, QUESTIONS, REASONING)}
+        found = {part: details for part, details in parts.items() if isinstance(details, dict)}
+        made_of = [details.get("source" if part == ANNOTATIONS else ANNOTATIONS) for part, details in found.items()]
+        return DRAFT in made_of
 
     def file(self, part: str) -> Path:
         """The file of `part`. Raises InputError where the folder has none."""

@@ -20,7 +20,7 @@ from medvqa_hub.explore.corrections import Corrections
 from medvqa_hub.explore.page_models import Connect, open_models
 from medvqa_hub.explore.pictures import image_root_of
 from medvqa_hub.explore.report_pages import BoxPages, PageSource, RestoredPages
-from medvqa_hub.explore.reports import ReportView, annotations_by_path
+from medvqa_hub.explore.reports import ANNOTATED, DRAFTED, ReportView, annotations_by_path
 from medvqa_hub.explore.reviewing import ReviewView
 from medvqa_hub.explore.row_index import index_rows
 from medvqa_hub.explore.runs import open_runs
@@ -135,16 +135,17 @@ def _open_reports(annotated: Path | None, restored: Path | None, asked: Asked) -
             raise InputError("--corrections are of reports: name a folder of annotations or of restored pages too")
         return None
     pages: list[PageSource] = [RestoredPages(restored)] if restored is not None else []
-    rows, roots, governance = {}, (), Governance.OPEN
+    rows, roots, governance, status = {}, (), Governance.OPEN, ANNOTATED
     if annotated is not None:
         folder = reports.open_folder(annotated)
         governance = folder.governance
         rows = annotations_by_path(folder, read_annotations(folder.file(reports.ANNOTATIONS)))
         roots = reports.image_roots(annotated)
+        status = DRAFTED if folder.drafted else ANNOTATED
         pages.append(BoxPages(annotated, governance))
     if asked.report_images is not None:
         roots = (*reports.image_roots(asked.report_images, asked.report_images), *roots)
     governance = strictest([governance, *(source.governance for source in pages)])
     corrections = Corrections(asked.corrections, governance) if asked.corrections is not None else None
     name = (annotated or restored).name
-    return ReportView(name, governance, rows, pages, roots, corrections)
+    return ReportView(name, governance, rows, pages, roots, corrections, status)

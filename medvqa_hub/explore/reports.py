@@ -34,6 +34,7 @@ class ReportView:
         annotations: of the folder, by `img_path`; may be empty.
         roots: folders that image paths start from.
         corrections: where what people correct is saved; None: nothing is saved.
+        given: what the folder's annotations are, ANNOTATED, or DRAFTED where nobody has corrected them.
     """
 
     def __init__(
@@ -44,7 +45,9 @@ class ReportView:
         pages: Sequence[PageSource],
         roots: tuple[Path, ...],
         corrections: Corrections | None = None,
+        given: str = ANNOTATED,
     ) -> None:
+        self._given = given
         self._name, self._annotations, self._pages = name, annotations, tuple(pages)
         self._roots, self._corrections = roots, corrections
         self.governance = strictest([governance, *(source.governance for source in pages)])
@@ -140,7 +143,7 @@ class ReportView:
         annotation = self._saved(path) or self._annotations.get(path)
         return {
             "path": path,
-            "status": SAVED if self._saved(path) else ANNOTATED if path in self._annotations else EMPTY,
+            "status": SAVED if self._saved(path) else self._given if path in self._annotations else EMPTY,
             "type": annotation.report_type if annotation else "",
             "quality": annotation.image_quality if annotation else "",
             "values": len(annotation.key_values) + len(annotation.table) if annotation else None,
@@ -155,7 +158,7 @@ class ReportView:
         if (saved := self._saved(path)) is not None:
             return saved, SAVED
         if path in self._annotations:
-            return self._annotations[path], ANNOTATED
+            return self._annotations[path], self._given
         if page is not None:
             return draft_annotation(page, str(self._paths.index(path) + 1), path), DRAFTED
         return None, EMPTY

@@ -22,6 +22,7 @@ from rjua_meddqa.annotation.page_check import page_text
 from rjua_meddqa.answering.drafting import DROPPED, DraftingModel, DraftRequest, draft_from_reply
 from rjua_meddqa.data_folder import (
     ANNOTATIONS,
+    DRAFT,
     IMAGES,
     OUR_NAMES,
     open_folder,
@@ -32,7 +33,7 @@ from rjua_meddqa.restoration.pages import Page, read_pages
 from rjua_meddqa.restoration.quality import judge_type
 
 TYPE_COLUMNS = ("img_path", "image_type")
-DRAFT, CORRECTED = "draft", "label studio"  # where annotations come from, in the manifest
+CORRECTED = "label studio"  # where annotations come from, in the manifest; or `DRAFT`
 MODEL_DRAFTS = "model_drafts.jsonl"  # what a language model said of each page
 LABELSTUDIO_KIND, TASKS, CONFIG = "meddqa-labelstudio", "tasks.json", "labelling_config.xml"
 

@@ -1,5 +1,6 @@
 """The steps `generate` and `reasoning`: from a data folder to question files, with class and settings beside them."""
 
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -12,9 +13,11 @@ from rjua_meddqa.card import CARD, write_card
 from rjua_meddqa.data_folder import (
     ANNOTATIONS,
     CONTEXTS,
+    DRAFT,
     OUR_NAMES,
     QUESTIONS,
     REASONING,
+    DataFolder,
     open_folder,
     record_part,
 )
@@ -64,6 +67,7 @@ def generate(
     _refuse_second_file(out, QUESTIONS)
     details = asdict(options) | {"canonical_keys": canonical_keys, "counts": dict(counts)}
     details |= {"terms": [path.name for path in terms], "templates": [path.name for path in templates]}
+    details |= _say_drafted(folder)
     record_part(make_folder(out), QUESTIONS, folder.governance, details, folder.source)
     write_questions(questions, out / OUR_NAMES[QUESTIONS])
     return counts, [*broken, *_write_card(out, annotations)]
@@ -93,10 +97,22 @@ def reason(data: Path, findings: Path, out: Path, encoder: str, seed: int) -> tu
         problems = "; ".join(generator.problems[:3]) or "it has no rows"
         raise InputError(f"{findings}: no question came out of it: {problems}")
     _refuse_second_file(out, REASONING)
-    details = {"encoder": encoder, "seed": seed, "counts": dict(counts)}
+    details = {"encoder": encoder, "seed": seed, "counts": dict(counts)} | _say_drafted(folder)
     record_part(make_folder(out), REASONING, folder.governance, details, folder.source)
     write_reasoning(questions, out / OUR_NAMES[REASONING])
     return counts, [*broken, *generator.problems, *_write_card(out, annotations)]
+
+
+def _say_drafted(folder: DataFolder) -> dict[str, str]:
+    """What the manifest keeps of annotations that nobody has corrected; says so."""
+    if not folder.drafted:
+        return {}
+    print(
+        f"{folder.root}: its annotations are drafts that nobody has corrected, and the answers come from them; correct "
+        "them first: medvqa-hub meddqa labelstudio-export, or explore",
+        file=sys.stderr,
+    )
+    return {ANNOTATIONS: DRAFT}
 
 
 def _read(path: Path) -> tuple[list[Annotation], list[str]]:

@@ -1,6 +1,7 @@
 """Report pages and corrections: what is saved is what the other commands read, and what was not changed stays."""
 
 import json
+import shutil
 
 import pytest
 
@@ -121,3 +122,15 @@ def test_pages_alone_are_drafted_and_a_changed_row_loses_its_reason(tmp_path):
     reasons = json.loads(row.extra[REASONS])
     assert reasons[0] == "" and reasons[1:] == report["annotation"]["reasons"][1:]
     assert opened.reports.picture(REPORT).media_type == "image/jpeg"
+
+
+def test_drafts_in_a_folder_are_shown_as_drafts(opened, tmp_path):
+    assert opened.page()["reports"][0]["status"] == opened.report(REPORT)["status"] == "annotated"
+    shutil.copytree(SAMPLE_DIR, tmp_path / "drafts")
+    manifest = json.loads((SAMPLE_DIR / "manifest.json").read_text(encoding="utf-8"))
+    manifest["annotations"] = {**manifest.get("annotations", {}), "source": "draft"}  # as `meddqa preannotate` says
+    (tmp_path / "drafts" / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+    drafts = open_folders([tmp_path / "drafts"], Asked(corrections=tmp_path / "again")).reports
+    assert drafts.page()["reports"][0]["status"] == drafts.report(REPORT)["status"] == "draft"
+    drafts.save(REPORT, drafts.report(REPORT)["annotation"])
+    assert drafts.report(REPORT)["status"] == "saved"

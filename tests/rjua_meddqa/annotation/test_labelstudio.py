@@ -5,6 +5,7 @@ import json
 import math
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from xml.etree import ElementTree
 
@@ -22,6 +23,7 @@ from rjua_meddqa.annotation.labelstudio import (
     labelling_config,
     task_of,
 )
+from rjua_meddqa.data_folder import open_folder
 from rjua_meddqa.released import read_annotations, write_annotations
 from rjua_meddqa.restoration.pages import Page, to_json
 from rjua_meddqa.schema import Annotation, TableRow
@@ -256,6 +258,26 @@ def test_from_pages_through_label_studio_and_back(pages, tmp_path, capsys):
     assert run(["meddqa", "preannotate", "--pages", str(pages), "--out", drafts]) == 0
     assert run(["meddqa", "preannotate", "--pages", str(pages), "--out", final]) == 1
     assert "no drafts" in capsys.readouterr().err
+
+
+def test_questions_of_drafts_are_said_to_be(pages, tmp_path, capsys):
+    drafts, tasks, final, asked, sure = (str(tmp_path / name) for name in ("drafts", "tasks", "final", "asked", "sure"))
+    assert run(["meddqa", "preannotate", "--pages", str(pages), "--out", drafts]) == 0
+    capsys.readouterr()
+    assert run(["meddqa", "generate", "--data", drafts, "--out", asked]) == 0
+    assert "drafts that nobody has corrected" in capsys.readouterr().err
+    assert open_folder(Path(drafts)).drafted and open_folder(Path(asked)).drafted
+    assert "drafts of a program that nobody has corrected" in (Path(asked) / "README.md").read_text(encoding="utf-8")
+    assert run(["meddqa", "labelstudio-export", "--data", drafts, "--pages", str(pages), "--out", tasks]) == 0
+    (made,) = json.loads((tmp_path / "tasks" / "tasks.json").read_text(encoding="utf-8"))
+    (tmp_path / "export.json").write_text(json.dumps([annotated(made)]), encoding="utf-8")
+    assert run(["meddqa", "labelstudio-import", "--export", str(tmp_path / "export.json"), "--out", final]) == 0
+    capsys.readouterr()
+    assert run(["meddqa", "generate", "--data", final, "--out", sure]) == 0
+    assert "nobody has corrected" not in capsys.readouterr().err + (Path(sure) / "README.md").read_text(
+        encoding="utf-8"
+    )
+    assert not open_folder(Path(sure)).drafted
 
 
 @pytest.mark.parametrize(
