@@ -48,11 +48,12 @@ def gradients() -> list[str]:
 def busy_machine() -> list[str]:
     found = read("busy_machine")
     ways = {"spinning": "{:.0f} ms a step", "asleep": "{:.0f} ms", "briefly": "{:.0f} ms"}
-    return [
+    rows = [
         f"| … | {form.format(found['milliseconds'][f'{way}, quiet'])} | {found['milliseconds'][f'{way}, busy']:.0f} ms "
         f"| {found['busy_over_quiet'][way]:.1f} |"
         for way, form in ways.items()
     ]
+    return [f"`benchmarks/busy_machine.py`, two cores (load {found['load_before']} when it began)", *rows]
 
 
 def training_images() -> list[str]:
