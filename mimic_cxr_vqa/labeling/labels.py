@@ -5,6 +5,7 @@ either denies is negative. No Finding follows CheXpert (Irvin et al. 2019): posi
 positive or uncertain, support devices aside; otherwise missing, never 0 or -1.
 """
 
+import re
 from collections.abc import Mapping
 
 from mimic_cxr_vqa.labeling.mentions import NEGATIVE, NOT_MENTIONED, POSITIVE, UNCERTAIN, analyse
@@ -12,6 +13,8 @@ from mimic_cxr_vqa.schema import CHEXPERT_LABELS, LABEL_VALUES, NO_FINDING
 
 Labels = dict[str, int | None]
 
+# A consolidation is a lung opacity; without one there may be another.
+_CONSOLIDATION = re.compile(r"\bconsol\w*", re.IGNORECASE)
 _VALUES = {name: value for value, name in LABEL_VALUES.items()}
 _STRONGEST_FIRST = (POSITIVE, UNCERTAIN, NEGATIVE)
 _PATHOLOGIES = tuple(label for label in CHEXPERT_LABELS if label not in (NO_FINDING, "Support Devices"))
@@ -20,14 +23,23 @@ _NAMES = {1: "positive", 0: "negative", -1: "uncertain", None: "silent"}
 
 def label_text(findings: str | None, impression: str | None) -> Labels:
     """The labels of one report; all None where it has no text."""
-    analyses = [analyse(text) for text in (findings, impression) if text and text.strip()]
+    texts = [text for text in (findings, impression) if text and text.strip()]
     labels: Labels = dict.fromkeys(CHEXPERT_LABELS)
     for label in CHEXPERT_LABELS:
         if label != NO_FINDING:
-            said = {analysis.polarity(label) for analysis in analyses}
+            said = {_polarity(text, label) for text in texts}
             labels[label] = _VALUES[next((p for p in _STRONGEST_FIRST if p in said), NOT_MENTIONED)]
-    labels[NO_FINDING] = _no_finding(labels) if any(analysis.sentences for analysis in analyses) else None
+    labels[NO_FINDING] = _no_finding(labels) if any(analyse(text).sentences for text in texts) else None
     return labels
+
+
+def _polarity(text: str, label: str) -> str:
+    """What one text says of a label: `Analysis.polarity`, but "no consolidation" denies no other lung opacity."""
+    found = analyse(text).polarity(label)
+    if label == "Lung Opacity" and found == NEGATIVE:
+        other = analyse(_CONSOLIDATION.sub("thing", text)).polarity(label)
+        return NEGATIVE if other == NEGATIVE else NOT_MENTIONED
+    return found
 
 
 def combine(text: Labels, annotated: Mapping[str, int | None]) -> tuple[Labels, dict[str, list[str]]]:

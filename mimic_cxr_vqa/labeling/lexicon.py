@@ -11,6 +11,23 @@ A blanked word (`XXXX`, `___`) may stand where a word was: "heart xxxx is normal
 
 _BLANK = r"(?:xxxx|_{2,})"
 
+
+def _slips(name: str) -> str:
+    """A pattern of `name` and of one slip behind its first letter: a letter left out, doubled, or two swapped.
+
+    A misspelt finding that is not read is answered as absent. Other letters in their place would make other words.
+    """
+    places = range(1, len(name))
+    forms = {name}
+    forms |= {name[:place] + name[place + 1 :] for place in places}
+    forms |= {name[:place] + name[place] + name[place:] for place in places}
+    forms |= {name[:place] + name[place + 1] + name[place] + name[place + 2 :] for place in places[:-1]}
+    return name[0] + "(?:" + "|".join(sorted((form[1:] for form in forms), key=len, reverse=True)) + ")"
+
+
+_EFFUSION, _PNEUMOTHORAX, _CARDIOMEGALY = map(_slips, ("effusion", "pneumothorax", "cardiomegaly"))
+_CONSOLIDATION, _PNEUMONIA = map(_slips, ("consolidation", "pneumonia"))
+
 _HEART = (
     r"(?:heart|cardiac|(?:cardio|cardiac)[- ]?(?:pericardial|mediastinal|pulmonary mediastinal)|cardiopericardial)"
     rf"(?: (?:and mediastinal|silhouettes?|size|contours?|shadow|outline|{_BLANK}))*"
@@ -42,11 +59,11 @@ _CLEAR_PLEURA = (
 FINDINGS: dict[str, tuple[str, ...]] = {
     "Atelectasis": (r"\batelect\w*", r"\b(?<!vertebral )collapsed?\b(?! of (?:the )?(?:vertebra|t\d|l\d))"),
     "Cardiomegaly": (
-        r"\bcardiomegaly",
+        rf"\b{_CARDIOMEGALY}\b",
         rf"\b{_LARGE}(?: (?:of|the|in|size|lv|overall|\w+ly))* {_HEART}",
         rf"\b{_HEART}:?{_BETWEEN}\b({_LARGE}|increased in size|increased)\b(?! (?:in the|since))",
     ),
-    "Consolidation": (r"\bconsolidat\w*",),
+    "Consolidation": (rf"\bconsolidat\w*|\b{_CONSOLIDATION}s?\b",),
     "Edema": (
         r"\b(?<!soft tissue )o?edema\w*",
         r"\bvascular (?:redistribution|engorgement|plethora|indistinctness)",
@@ -71,7 +88,7 @@ FINDINGS: dict[str, tuple[str, ...]] = {
         r"\b(?:carcinoma|malignan\w+|hamartomas?)\b",
     ),
     "Lung Opacity": (
-        r"\bopaci\w+|\binfiltrat\w*|\bconsolidat\w*",
+        rf"\bopaci\w+|\binfiltrat\w*|\bconsolidat\w*|\b{_CONSOLIDATION}s?\b",
         r"\bair ?-?space (?:disease|process|abnormalit\w+)",
         r"\b(?:increased|patchy|hazy|streaky|ill-defined|vague|linear|basilar|parenchymal|interstitial|lung)"
         r"(?: \w+)? densit(?:y|ies)",
@@ -85,7 +102,7 @@ FINDINGS: dict[str, tuple[str, ...]] = {
         r"\bperibronchial (?:cuffing|thickening)|\bbronchial wall thickening",
     ),
     "Pleural Effusion": (
-        r"\b(?<!pericardial )(?<!joint )effusions?\b",
+        rf"\b(?<!pericardial )(?<!joint ){_EFFUSION}s?\b",
         r"\bpleural (?:\w+ )?fluid|\bfluid in the (?:\w+ )?(?:fissure|pleura\w*)|\bh(?:ydro|emo)(?:pneumo)?thorax\b",
     ),
     "Pleural Other": (
@@ -95,10 +112,10 @@ FINDINGS: dict[str, tuple[str, ...]] = {
         r"\b(?:bi)?apical (?:cap|capping|thickening)",
     ),
     "Pneumonia": (
-        r"\b(?:broncho)?pneumonias?\b|\bpneumonic\b",
+        rf"\b(?:broncho)?{_PNEUMONIA}s?\b|\bpneumonic\b",
         r"\b(?<!granulomatous )infect(?:ions?|ious(?: process| etiology)?)\b",
     ),
-    "Pneumothorax": (r"\b(?:hydro|hemo)?pneumothora\w+", r"\bptx\b"),
+    "Pneumothorax": (rf"\b(?:hydro|hemo)?(?:pneumothora\w+|{_PNEUMOTHORAX}\b)", r"\bptx\b"),
     "Support Devices": (
         r"\b(?:pacemakers?|pacers?|aicd|icd|defibrillators?|picc|mediport|port-?a-?cath|chest port|infusaport|iabp)\b",
         r"\b(?:catheters?|tubes?|tracheostomy|drains?|stents?|cannulas?|stimulators?|prosthe(?:sis|ses|tic)|"

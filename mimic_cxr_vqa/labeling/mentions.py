@@ -33,6 +33,9 @@ _CUES = re.compile(
         not?\ (?:(?:significant(?:ly)?|interval|definite|appreciable|substantial|real|much|great)\ )*
             (?:changed?|increased?|decreased?|worsening|improvement|difference)
         |not\ (?:present|seen|visible|evident|identified)\ (?:on|in|at)\ (?:the\ )?(?:prior|previous|earlier)
+        |(?:partial|incomplete)\ (?:interval\ )?(?:resolution|clearance|clearing|removal)\ of
+        |(?:partially|partly|incompletely)\ (?:resolved|cleared|removed)
+        |(?:has|have|is|are)\ (?:partially|partly|incompletely)\ (?:resolved|cleared|been\ removed)
         |not\ previously\ {_SEEN}|without\ (?:(?:significant|interval)\ )*(?:change|increase)|not\ only
     )
     |(?P<doubt_behind>
@@ -40,6 +43,9 @@ _CUES = re.compile(
             (?:(?:entirely|completely|fully|definitely)\ )*(?:excluded|ruled\ out)
         |(?:is|are)\ (?:\w+\ )?(?:possible|suspected|questioned|questionable(?!\ for)|unlikely|in\ the\ differential)
         |(?:is|are)\ (?:also\ |not\ )?(?:a\ )?(?:consideration|possibility|concern)|should\ be\ considered|unlikely
+        |(?:has|have|is|are)\ (?:nearly|almost|mostly|largely)\ (?:(?:completely|entirely)\ )?
+            (?:resolved|cleared|disappeared|gone)
+        |(?<!\bit\ )(?:is|are)\ (?:difficult|hard|impossible)\ to\ (?:\w+\ )?(?:exclude|rule\ out)
         |(?:may|might|could)\ not\ be\ {_SEEN}|(?<=:\ )(?:possible|possibly|questionable|equivocal|uncertain)
     )
     |(?P<doubt>
@@ -47,6 +53,7 @@ _CUES = re.compile(
             (?:exclude|rule\ out)
         |(?:may|might|could|can|would)\ (?:also\ )?
             (?:be|represent|reflect|indicate|relate|suggest|have|correspond|obscure)\w*
+        |near(?:ly)?[-\ ]complete\ (?:interval\ )?(?:resolution|clearance|clearing)\ of
         |may|might|possibl[ey]|possibility|probabl[ey]|likely|potentially|perhaps|presumabl[ey]|presumed
         |suspicio(?:us|n)|suspect(?:ed)?
         |suggest\w*|concern(?:ing)?\ for|worrisome|questionabl[ey]|question\ of|equivocal
@@ -59,7 +66,7 @@ _CUES = re.compile(
     |(?P<denial_behind>
         (?:(?:is|are|was|were|has|have)\ )?(?:not|no\ longer)\ (?:definitely\ )?(?:been\ )?{_SEEN}
         |(?:has|have)\ (?:\w+\ )?(?:resolved|cleared|been\ removed|disappeared)
-        |(?:is|are)\ (?:absent|excluded|ruled\ out|(?:\w+\ )?negative(?!\ for))
+        |(?:is|are)\ (?:(?:also|now)\ )?(?:absent|gone|excluded|ruled\ out|(?:\w+\ )?negative(?!\ for))
         |(?:is|are|appears?)\ within\ (?:normal\ limits|limits\ of\ normal)
         |(?:was|were)\ (?:\w+\ )?removed|resolved|removed
         |(?<=:\ )(?:none|absent|negative|nil|no(?=\s*(?:[.,;]|$)))
@@ -89,6 +96,13 @@ _ELSEWHERE = re.compile(
 _HERE_TOO = re.compile(r"\b(?:again|still|persist\w*|remain\w*|redemonstrat\w+|unchanged|stable)\b")
 _EXCEPTION = re.compile(r"\b(?:except|aside from|apart from)\b", re.IGNORECASE)
 _SIZED_COMMA = re.compile(rf",\s*(?={_SIZE}\b)")
+# Another subject with a verb of its own, where the words before it have theirs: "a is larger, and the b has resolved".
+_VERB = r"(?:is|are|was|were|has|have|can|cannot|could|remains?|appears?|persists?)"
+_HAS_VERB = re.compile(rf"\b{_VERB}\b")
+_SUBJECT = re.compile(rf",? and (?P<known>the |left |right )?(?=(?:(?!(?:and|n?or|{_VERB})\b)[\w-]+ ){{1,4}}{_VERB}\b)")
+_NOT_EXCLUDED = re.compile(
+    r" (?:(?:is|are|can ?not|could not|not|be|to|difficult|hard|\w+ly) )+(?:excluded?|ruled? out)"
+)
 _LIST = re.compile(r"\b(?:n?or|and)\b")
 _ALTERNATIVE_BEHIND = re.compile(r"\s*,?\s*(?:and/or|or|/|versus|vs\.?)\s")
 _ALTERNATIVE_BEFORE = re.compile(r"\b(?:or|versus|vs\.?)(?: [\w-]+){0,2} $")
@@ -200,6 +214,7 @@ def _clause_mentions(clause: str, number: int, whole: bool) -> Iterator[Mention]
     """The mentions of one clause: at most one per category and polarity."""
     text = clause.lower()
     cues = list(_CUES.finditer(text))
+    subjects = [match for match in _SUBJECT.finditer(text) if _HAS_VERB.search(text, 0, match.start())]
     other_image = bool(_ELSEWHERE.search(text)) and not _HERE_TOO.search(text)
 
     def mention(category: str, found: str, span: tuple[int, int], elsewhere: bool, named: bool = True) -> Mention:
@@ -211,7 +226,7 @@ def _clause_mentions(clause: str, number: int, whole: bool) -> Iterator[Mention]
     for category, patterns in _FINDINGS:
         seen = set()
         for span in _spans(patterns, text):
-            found, compared = _decide(text, *span, cues)
+            found, compared = _decide(text, *span, cues, subjects)
             if found == POSITIVE and other_image and category != "Support Devices":
                 found = UNCERTAIN
             if found not in seen:
@@ -221,7 +236,7 @@ def _clause_mentions(clause: str, number: int, whole: bool) -> Iterator[Mention]
             named.add(category)
     for category, patterns in _SUSPICIOUS:
         for span in _spans(patterns, text):
-            found, compared = _decide(text, *span, cues)
+            found, compared = _decide(text, *span, cues, subjects)
             yield mention(category, NEGATIVE if found == NEGATIVE else UNCERTAIN, span, other_image or compared)
             named.add(category)
     for category, patterns in _NORMAL:
@@ -236,21 +251,37 @@ def _spans(patterns: Sequence[re.Pattern[str]], text: str) -> Iterator[tuple[int
             yield match.span(match.lastindex or 0)
 
 
-def _decide(text: str, start: int, end: int, cues: Sequence[re.Match[str]]) -> tuple[str, bool]:
-    """Polarity of the words at `start:end`, and whether only their change is spoken of ("no change in")."""
+def _decide(
+    text: str, start: int, end: int, cues: Sequence[re.Match[str]], subjects: Sequence[re.Match[str]]
+) -> tuple[str, bool]:
+    """Polarity of the words at `start:end`, and whether only their change is spoken of ("no change in").
+
+    Args:
+        subjects: where a subject with a verb of its own begins: a cue before it that denies stays there if the subject
+            is a known one ("no effusion is seen and the opacity has grown"), a cue behind never reaches over it.
+    """
     doubt = compared = False
+    behind = next((cue for cue in cues if cue.start() > end), None)
+    if behind and behind.lastgroup == "doubt_behind" and _NOT_EXCLUDED.fullmatch(text, end, behind.end()):
+        return UNCERTAIN, False  # "no effusion, pneumonia is not excluded"
     for cue in reversed(cues):  # nearest first
         if cue.end() > start:
             continue
+        if any(cue.end() <= subject.start() < start and subject["known"] for subject in subjects):
+            break
         if cue.lastgroup in ("end", "nothing") or _breaks(text, cue.end(), start):
             compared = cue.lastgroup == "nothing"
             break
-        if cue.lastgroup == "denial" or (cue.lastgroup == "denial_behind" and "no longer" in cue[0]):
+        if cue.lastgroup == "denial":
             return NEGATIVE, False
+        if cue.lastgroup == "denial_behind" and ("no longer" in cue[0] or not cue.start()):
+            return NEGATIVE, False  # "no longer enlarged heart", "resolved pneumothorax"
         doubt = doubt or cue.lastgroup == "doubt"
     for cue in cues:  # nearest first
         if cue.start() < end:
             continue
+        if any(end <= subject.start() < cue.start() for subject in subjects):
+            break
         between = text[end : cue.start()]
         if cue.lastgroup in ("end", "doubt", "denial", "nothing") or ("," in between and not _LIST.search(between)):
             break

@@ -5,7 +5,7 @@ The offline default. Its checks, each with a name that is kept beside the verdic
     polarity       affirms what the findings deny or do not hold, denies what they affirm, contradicts its "No,"
     certainty      affirms what they doubt, or doubts what they state
     ground         affirms or denies another finding against them
-    side, number, degree   not those that stand with the finding there
+    side, number, degree   not those that stand with the finding there; also a kind ("calcified") that is not there
     missing        leaves out a finding, or a side, site, size or number that stands with it
     change         speaks of a change or of another study
     silent         says nothing that could be read as an answer
@@ -41,7 +41,7 @@ from mimic_cxr_vqa.validation.dimensions import BEST, DIMENSIONS, Verdict
 from mimic_cxr_vqa.validation.judges import Judged
 from mimic_cxr_vqa.validation.pairs import Pair
 
-VERSION = "rules-1"
+VERSION = "rules-2"
 POLARITY, CERTAINTY, GROUND, MISSING, CHANGE, SILENT = "polarity", "certainty", "ground", "missing", "change", "silent"
 SIDE, NUMBER, DEGREE = "side", "number", "degree"
 
@@ -74,8 +74,26 @@ _DEGREES = {
     **{word: word for word in ("small", "large", "tiny", "trace", *_SEVERITIES)},
     **{f"{word}ly": word for word in _SEVERITIES},
 }
+# Kinds of a finding that nobody says of one without having seen them.
+_STATED_KINDS = frozenset(("calcified", "loculated", "layering", "healed", "displaced", "chronic", "multifocal"))
 _IN_IMAGE = re.compile(r" (?:in|on) (?:the|this) (?:radiograph|image)", re.IGNORECASE)
-_NUMBER = re.compile(r"\d+(?:\.\d+)?|\b(?:two|three|four|five|six|seven|eight|nine|ten)\b")
+_NUMBER = re.compile(r"\d+(?:\.\d+)?")
+_CARDINALS = ["two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
+_ORDINALS = ["third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth", "eleventh", "twelfth"]
+_DIGITS = {
+    word: str(number) for words, first in ((_CARDINALS, 2), (_ORDINALS, 3)) for number, word in enumerate(words, first)
+}
+# Other words for one place or device, as one who words freely writes them.
+_SAME = {
+    **dict.fromkeys(("bibasilar", "bibasal"), ("bilateral", "basilar")),
+    **dict.fromkeys(("basal", "base", "bases"), ("basilar",)),
+    "biapical": ("bilateral", "apical"),
+    **dict.fromkeys(("apex", "apices"), ("apical",)),
+    **dict.fromkeys(("both", "bilaterally"), ("bilateral",)),
+    **dict.fromkeys(("et", "ett"), ("endotracheal",)),
+    "ng": ("nasogastric",),
+}
+_ORDINAL_END = re.compile(r"(?<=\d)(?:st|nd|rd|th)\b")
 _QUOTED = 0.8  # share of a clause's words that make it a quote
 _PLEURAL = ("Pleural Effusion", "Pneumothorax")
 _LITTLE = frozenset(("a", "an", "the", "of", "in", "on", "at", "is", "are", "no", "and", "or", "with", "seen"))
@@ -199,10 +217,12 @@ def _judge_statements(reading: _Reading) -> Iterable[str]:
         words = _words(clause)
         if _wrong_side(words, report_words, reading, clause):
             yield SIDE
-        if {n for n in _NUMBER.findall(clause.lower())} - set(_NUMBER.findall(findings.lower())):
+        if set(filter(_NUMBER.fullmatch, words)) - set(report_words):
             yield NUMBER
         degrees = {_DEGREES[word] for word in words if word in _DEGREES}
         if degrees - {_DEGREES[word] for word in report_words if word in _DEGREES}:
+            yield DEGREE
+        if _STATED_KINDS & set(words) - set(report_words):
             yield DEGREE
         if any(_is_thinned(words, _words(whole)) for whole in _split(findings)):
             yield MISSING
@@ -326,7 +346,8 @@ def _details(mention: Mention) -> list[str]:
         else []
     )
     name = set(_words(noun_phrase(_bare(mention), article=False) or ""))
-    return [word for word in _words(phrase) if word not in _LITTLE and word not in name] + own
+    details = [word for word in _words(phrase) if word not in name] + own
+    return [word for word in details if word not in _LITTLE]
 
 
 def _bare(mention: Mention) -> Mention:
@@ -348,10 +369,12 @@ def _fold(clause: str) -> str:
 
 
 def _words(text: str) -> list[str]:
-    return re.findall(r"[a-z]+(?:-[a-z]+)*|\d+(?:\.\d+)?", text.lower())
+    """The words of `text` in lower case; numbers and ordinals in digits ("sixth", "6th": 6)."""
+    found = re.findall(r"[a-z]+(?:-[a-z]+)*|\d+(?:\.\d+)?", _ORDINAL_END.sub("", text.lower()))
+    return [_DIGITS.get(word, word) for word in found]
 
 
 def _singular(words: Iterable[str]) -> list[str]:
-    """Words in one form: "bases" and "base", "mildly" and "mild"."""
-    forms = (_DEGREES.get(word, word) for word in words)
+    """Words in one form: "bases" and "base", "mildly" and "mild", "bibasilar" and "both bases"."""
+    forms = (_DEGREES.get(form, form) for word in words for form in _SAME.get(word, (word,)))
     return [re.sub(r"(?<=[a-z]{3})(?:ies|es|s|y|is)$", "", word) for word in forms]

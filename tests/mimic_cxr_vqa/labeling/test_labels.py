@@ -99,3 +99,19 @@ def test_both_has_no_finding_only_where_nothing_was_found() -> None:
     assert combine(label_text("No effusion.", None), normal)[0]["No Finding"] == 1
     fracture = dict.fromkeys(CHEXPERT_LABELS) | {"Fracture": 1}
     assert combine(label_text("No effusion.", None), fracture)[0]["No Finding"] is None
+
+
+@pytest.mark.parametrize(
+    ("text", "opacity"),
+    [
+        ("No focal consolidation.", None),  # there may be another opacity
+        ("No focal lung consolidation or effusion.", None),
+        ("No consolidation, infiltrate or effusion.", 0),
+        ("The lungs are clear. No consolidation.", 0),
+        ("No consolidation. Hazy opacities.", 1),
+        ("Left consolidation.", 1),
+    ],
+)
+def test_without_a_consolidation_there_may_be_another_opacity(text, opacity):
+    assert label_text(text, None)["Lung Opacity"] == opacity
+    assert label_text(None, text)["Lung Opacity"] == opacity
