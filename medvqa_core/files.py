@@ -33,8 +33,12 @@ def writing(path: Path | str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        remedy = _REMEDIES.get(error.errno or 0, "check the path and run the same command again")
-        raise OutputError(f"cannot write {path}: {error.strerror or error}; {remedy}") from error
+        raise OutputError(f"cannot write {path}: {error.strerror or error}; {remedy_of(error)}") from error
+
+
+def remedy_of(error: OSError) -> str:
+    """What to do about what the operating system said."""
+    return _REMEDIES.get(error.errno or 0, "check the path and run the same command again")
 
 
 def make_folder(path: Path, private: bool = False) -> Path:
@@ -44,6 +48,14 @@ def make_folder(path: Path, private: bool = False) -> Path:
         if private:
             path.chmod(0o700)
     return path
+
+
+def follow(path: Path) -> Path:
+    """`path` with its links followed. Raises OutputError where they go round in circles."""
+    try:
+        return path.resolve()
+    except RuntimeError:  # pathlib's, of such links
+        raise OutputError(f"{path}: its symbolic links go round in circles; choose another folder") from None
 
 
 @contextmanager
@@ -94,7 +106,7 @@ def atomic_folder(path: Path, kind: str, private: bool = False) -> Iterator[Path
     Raises:
         OutputError: `path` holds something else, another process writes it, or it cannot be written.
     """
-    path = path.resolve()  # a link stays, its target is replaced on its own disk
+    path = follow(path)  # a link stays, its target is replaced on its own disk
     make_folder(path.parent)
     _refuse_other_content(path, kind)
     partial, replaced = (path.with_name(f".{path.name}{suffix}") for suffix in (PARTIAL_SUFFIX, ".replaced"))

@@ -1,17 +1,20 @@
 """The command `medvqa-hub`. Nothing heavy is imported until a command runs, so that every `--help` answers at once.
 
-Exit codes: 0 done, 1 an error that one line on standard error explains, 2 wrong usage, 130 stopped by Ctrl-C.
+Exit codes: 0 done, 1 an error that one line on standard error explains, 2 wrong usage, 130 stopped by Ctrl-C, 143 by
+SIGTERM.
 """
 
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
-from medvqa_core.errors import MedvqaError, one_line
+from medvqa_core.errors import ConfigError, MedvqaError, one_line
+from medvqa_core.files import remedy_of
 from medvqa_core.governance import Governance
 from medvqa_core.llm.options import (
     AttestationFile,
@@ -198,7 +201,34 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point: runs the command and exits with its code."""
     for name, value in {"HF_HUB_DISABLE_TELEMETRY": "1", **THREADS_THAT_WAIT}.items():
         os.environ.setdefault(name, value)  # read when torch is first imported, which is later
+    process, previous = os.getpid(), signal.getsignal(signal.SIGTERM)
+
+    def stop(number: int, _: object) -> NoReturn:
+        """An orderly end: without it, worker processes would outlive this one and wait for work for ever."""
+        if os.getpid() != process:  # a worker that was forked: nothing of it is to be put in order
+            os._exit(128 + number)
+        signal.signal(number, signal.SIG_IGN)  # a second one does not interrupt the end
+        raise Terminated(128 + number)
+
+    if previous is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, stop)
     sys.exit(run(arguments))
+
+
+class Terminated(SystemExit):
+    """SIGTERM, as batch systems and containers send it."""
+
+
+def refuse_other_bytes(arguments: Sequence[str]) -> None:
+    """Raise a ConfigError where an argument holds bytes that are no text here: files of rows could not name it."""
+    for argument in arguments:
+        try:
+            argument.encode("utf-8")
+        except UnicodeEncodeError:
+            raise ConfigError(
+                f"{ascii(argument)}: bytes that are no text in the locale {sys.getfilesystemencoding()}; set "
+                "PYTHONUTF8=1, or rename the file or folder in UTF-8"
+            ) from None
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
@@ -206,9 +236,10 @@ def run(arguments: Sequence[str] | None = None) -> int:
     try:
         if "MASTER_ADDR" in os.environ:  # of a process group
             refuse_lone_process(os.environ)
+        refuse_other_bytes(sys.argv[1:] if arguments is None else arguments)
         typer.main.get_command(app).main(args=arguments, prog_name="medvqa-hub")
     except SystemExit as done:
-        if done.code == 130:
+        if done.code == 130 or isinstance(done, Terminated):
             print(STOPPED, file=sys.stderr)
         return done.code or 0
     except KeyboardInterrupt:
@@ -216,6 +247,15 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return 130
     except MedvqaError as error:
         print(f"error: {one_line(error)}", file=sys.stderr)
+        return 1
+    except OSError as error:  # of the machine: a full disk behind standard output, a working folder that is gone
+        if error.errno is None or isinstance(error, ConnectionError):
+            raise
+        name = f"{error.filename}: " if error.filename else ""
+        print(f"error: {name}{error.strerror}; {remedy_of(error)}", file=sys.stderr)
+        return 1
+    except MemoryError as error:
+        print(f"error: out of memory ({one_line(error)}); give less at once, or use a larger machine", file=sys.stderr)
         return 1
     return 0
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from medvqa_core.errors import ConfigError, InputError
-from medvqa_core.files import MANIFEST, atomic_file, join_under, make_folder, writing
+from medvqa_core.files import MANIFEST, atomic_file, follow, join_under, make_folder, writing
 from medvqa_core.governance import Governance, parse, refuse_lowering
 from medvqa_core.json_files import read_object, write_json
 from medvqa_core.progress import track
@@ -58,7 +58,8 @@ def shrink_tree(root: Path, out: Path, size: int = FILM_SIDE, workers: int | Non
         raise ConfigError(f"size is {size}; allowed are 1 pixel and more")
     if not root.is_dir():
         raise InputError(f"{root}: no such folder; name the one that holds files/")
-    if out.resolve().is_relative_to(root.resolve()) or root.resolve().is_relative_to(out.resolve()):
+    target, source = follow(out), follow(root)
+    if target.is_relative_to(source) or source.is_relative_to(target):
         raise ConfigError(f"{out} and {root} lie in one another; choose a folder outside of the source's")
     paths = sorted(_images_below(root))
     if not paths:
@@ -70,8 +71,11 @@ def shrink_tree(root: Path, out: Path, size: int = FILM_SIDE, workers: int | Non
     work = partial(_shrink, root, out, size, governance.private)
     written, problems = 0, []
     with ProcessPoolExecutor(workers) as pool:
-        for done, failed in track(pool.map(work, tasks), f"Shrinking {len(paths):,} images", len(tasks)):
-            written, problems = written + done, problems + failed
+        try:
+            for done, failed in track(pool.map(work, tasks), f"Shrinking {len(paths):,} images", len(tasks)):
+                written, problems = written + done, problems + failed
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)  # a stopped run begins no further images
     if problems:
         raise InputError(
             f"{len(problems)} of {len(paths)} images cannot be shrunk, such as: {problems[0]}. The others are in "

@@ -22,6 +22,7 @@ from medvqa_core.llm.options import (
 )
 from medvqa_hub.training.cli import Launch
 
+LONGEST_SIDE = 1536  # that of rjua_meddqa.answering.page_images, which takes long to import
 _PREDICTIONS = (
     "Score answers made elsewhere: JSON lines, CSV, lmms-eval's samples, VLMEvalKit's file. What is written has the "
     "data's governance class, or a stricter one that the file states; a file cannot lower it."
@@ -117,7 +118,7 @@ def cxr(
     failed: Annotated[
         FailedAnswers, typer.Option(help="Leave failed answers out of the scores, or score them as empty.")
     ] = FailedAnswers.exclude,
-    examples: Annotated[int, typer.Option(help="Studies pictured with their answers; 0: no picture.")] = 4,
+    examples: Annotated[int, typer.Option(min=0, help="Studies pictured with their answers; 0: no picture.")] = 4,
     scored: Annotated[
         bool, typer.Option("--scored", help="Also write scored.jsonl: each question, answer, reference and its scores.")
     ] = False,
@@ -215,7 +216,7 @@ def meddqa(
     shots: Annotated[int, typer.Option(min=0, help="Examples of the same task, from other images.")] = 0,
     shots_seed: Annotated[int, typer.Option(help="Seed that draws the examples.")] = 0,
     prompt: Annotated[str, typer.Option(help="ours, paper (context and question alone), or a file.")] = "ours",
-    longest_side: Annotated[int, typer.Option(help="Pixels of an image's longest side as it is sent.")] = 1536,
+    longest_side: Annotated[int, typer.Option(help="Pixels of an image's longest side as it is sent.")] = LONGEST_SIDE,
     max_tokens: Annotated[int, typer.Option(min=1, help="Of a reply, thoughts included.")] = 1024,
     slots: Slots = DEFAULT_SLOTS,
     wait: Wait = DEFAULT_WAIT,
@@ -262,6 +263,7 @@ def meddqa(
         asking, named = None, one_engine(engine) if engine else model or "esra-rules"
         given = {"input": input is not MeddqaInput.image, "context": context is Context.no, "shots": shots}
         given |= {"prompt": prompt != "ours", "model": engine and model}
+        given |= {"longest_side": longest_side != LONGEST_SIDE}
         refuse_model_options(named, **given, **word)
     if predictions is not None and (engine or model):
         raise ConfigError("--predictions are answers already: leave --engine and --model out")

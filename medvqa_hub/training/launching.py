@@ -63,7 +63,13 @@ def refuse_lone_process(variables: Mapping[str, str]) -> None:
 def hand_over(launch: str, arguments: Sequence[str]) -> int:
     """Run `medvqa-hub ARGUMENTS` in every process; returns the exit code."""
     command, variables = make_command(launch, arguments)
-    code = subprocess.run(command, env={**os.environ, **variables}, check=False).returncode
+    process = subprocess.Popen(command, env={**os.environ, **variables})
+    try:
+        code = process.wait()
+    except BaseException:  # stopped: a launcher that is asked to end ends its processes, one that is killed leaves them
+        process.terminate()
+        process.wait()
+        raise
     return code if code >= 0 else 128 - code
 
 

@@ -55,7 +55,7 @@ class TrainingSettings:
     """`training`."""
 
     stage: int | None = value(None, int, low=1, high=3, optional=True)  # of the paper; says nothing by itself
-    seed: int = value(0, int, low=0)
+    seed: int = value(0, int, low=0, high=2**32 - 1)  # numpy's range
     epochs: float | None = value(1.0, float, above=0, optional=True)
     max_steps: int | None = value(None, int, low=1, optional=True)  # in place of epochs
     studies_per_step: int = value(8, int, low=1)

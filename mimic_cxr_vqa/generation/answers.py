@@ -70,7 +70,7 @@ def answer_questions(
     counts: Throughput | None = getattr(engine, "counts", None)
     with PredictionStore(shard.path(workspace.answers), governance, settings, kind=ANSWERS) as store:
         keys = answer_keys(workspace, settings, save=shard == WHOLE)  # parts run side by side: none writes for all
-        studies = islice(iterate_requests(workspace, settings.get(IMPRESSION)), limit)
+        studies = islice(iterate_requests(workspace, settings.get(IMPRESSION)), limit and min(limit, sys.maxsize))
         asked = ask_all(
             shard.of_groups(_by_key(studies, keys)),
             engine.answer,

@@ -40,6 +40,8 @@ from mimic_cxr_vqa.sources import physionet
 MARKER, UNFINISHED = "phantom.json", "phantom-unfinished.json"
 REPORTS_ZIP = "mimic-cxr-reports.zip"
 SMALLEST_SIZE = 64  # pixels; below, a rib is less than one pixel wide
+LARGEST_SIZE = 8192  # pixels; of real films some 3000, and drawing takes 40 bytes a pixel
+MOST_STUDIES = 4_999_999  # their ids have eight digits
 STUDIES_PER_TASK = 20  # that a process is given at a time
 _VERSION = 1
 _JPEG_QUALITY = 90
@@ -115,10 +117,10 @@ def report_path(spec: StudySpec) -> str:
 
 
 def _check_parameters(studies: int, seed: int, size: int, reports: str) -> dict:
-    if studies < 1:
-        raise ConfigError(f"phantom: studies is {studies}; at least 1 is needed")
-    if size < SMALLEST_SIZE:
-        raise ConfigError(f"phantom: size is {size} pixels; allowed are {SMALLEST_SIZE} and more")
+    if not 1 <= studies <= MOST_STUDIES:
+        raise ConfigError(f"phantom: studies is {studies}; allowed are 1 to {MOST_STUDIES:,}")
+    if not SMALLEST_SIZE <= size <= LARGEST_SIZE:
+        raise ConfigError(f"phantom: size is {size} pixels; allowed are {SMALLEST_SIZE} to {LARGEST_SIZE}")
     if seed < 0:
         raise ConfigError(f"phantom: seed is {seed}; allowed are 0 and more")
     if reports not in ("folder", "zip"):

@@ -1,5 +1,6 @@
 """The command line: help that answers at once, exit codes, one-line errors, the steps in order."""
 
+import errno
 import json
 import os
 import signal
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from medvqa_hub.cli import run
+from mimic_cxr_vqa.phantom.tree import write_phantom
 
 GROUPS = {
     "cxr": [
@@ -198,6 +200,86 @@ def test_ctrl_c_is_exit_code_130_and_the_run_goes_on(tmp_path):
     assert not (tmp_path / "tree" / "phantom.json").exists()
     assert subprocess.run(phantom, check=False).returncode == 0
     assert (tmp_path / "tree" / "phantom.json").exists()
+
+
+def test_sigterm_is_exit_code_143_and_leaves_no_process_behind(tmp_path):
+    shrink = [sys.executable, "-m", "medvqa_hub.cli", "cxr", "shrink", "--root", str(tmp_path / "tree")]
+    shrink += ["--out", str(tmp_path / "small"), "--size", "64", "--workers", "2"]
+    write_phantom(tmp_path / "tree", 1, size=64)
+    picture = next((tmp_path / "tree" / "files").glob("*/*/*/*.jpg"))
+    for number in range(2000):
+        os.link(picture, picture.with_name(f"{number}.jpg"))
+    process = subprocess.Popen(shrink, stderr=subprocess.PIPE, text=True)
+    wait_for(lambda: any((tmp_path / "small" / "files").glob("*/*/*/*.jpg")), process)
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=60)  # ends only when nobody holds standard error, no worker either
+    assert (process.returncode, err) == (143, "stopped; run the same command again to go on\n")
+    assert not (tmp_path / "small" / "manifest.json").exists()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["cxr", "answer", "--out", "here"], ["cxr", "stats", "--data", "here"], ["meddqa", "esra", "--images", "here"]],
+    ids=" ".join,
+)
+def test_a_working_folder_that_is_gone_is_said_in_a_line(arguments, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    tmp_path.rmdir()
+    assert run(arguments) == 1
+    assert capsys.readouterr().err.startswith("error: ")
+
+
+@pytest.mark.parametrize(
+    ("failure", "expected"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), "No space left on device; the disk is full: free some "),
+        (MemoryError("Unable to allocate 3.64 TiB"), "out of memory (Unable to allocate 3.64 TiB); "),
+    ],
+)
+def test_what_the_machine_lacks_is_said_in_a_line(failure, expected, monkeypatch, capsys):
+    monkeypatch.setattr("medvqa_hub.doctor.examine", fail_with(failure))
+    assert run(["doctor"]) == 1
+    assert capsys.readouterr().err.startswith(f"error: {expected}")
+
+
+@pytest.mark.parametrize("failure", [OSError("an error of a library"), ConnectionResetError(104, "reset")])
+def test_other_failures_keep_their_traceback(failure, monkeypatch):
+    monkeypatch.setattr("medvqa_hub.doctor.examine", fail_with(failure))
+    with pytest.raises(type(failure)):
+        run(["doctor"])
+
+
+def fail_with(failure: BaseException):
+    def fail(*_: object) -> None:
+        raise failure
+
+    return fail
+
+
+def test_names_that_are_no_text_are_refused_in_a_line(tmp_path, capsys):
+    folder = tmp_path / os.fsdecode("报告".encode("gbk"))
+    folder.mkdir()
+    assert run(["cxr", "questions", "--source", "phantom", "--root", str(folder), "--out", str(tmp_path / "out")]) == 1
+    err = capsys.readouterr().err
+    assert "\\udcb1" in err and "bytes that are no text" in err and "PYTHONUTF8=1" in err
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("folder", ["loop", "loop/below"])
+def test_links_that_go_round_in_circles_are_refused_in_a_line(folder, tmp_path, capsys):
+    (tmp_path / "loop").symlink_to("loop")
+    write_phantom(tmp_path / "tree", 1, size=64)
+    given = ["--root", str(tmp_path / "tree"), "--out", str(tmp_path / folder)]
+    for command in (["cxr", "questions", "--source", "phantom", *given], ["cxr", "shrink", *given]):
+        assert run(command) == 1
+        assert "links go round in circles" in capsys.readouterr().err
+
+
+def test_a_limit_beyond_every_study(tmp_path):
+    write_phantom(tmp_path / "tree", 1, size=64)
+    build = ["--out", str(tmp_path / "out")]
+    assert run(["cxr", "questions", "--source", "phantom", "--root", str(tmp_path / "tree"), *build]) == 0
+    assert run(["cxr", "answer", *build, "--limit", "9" * 23]) == 0
 
 
 def wait_for(condition, process: subprocess.Popen, seconds: float = 60) -> None:

@@ -114,6 +114,8 @@ def evaluate_cxr(options: CxrOptions) -> list[dict[str, Any]]:
     """
     if options.failed not in FAILED_POLICIES:
         raise ConfigError(f"failed is {options.failed!r}; allowed are {' and '.join(FAILED_POLICIES)}")
+    if options.examples < 0:
+        raise ConfigError(f"--examples is {options.examples}; allowed are 0 (no picture) and more studies")
     group = ProcessGroup()
     data = open_data(options)
     conditions = _conditions(options, data.studies)

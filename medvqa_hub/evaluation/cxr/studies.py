@@ -6,6 +6,7 @@ model that looks at its images answers worse with either; one that has learned t
 
 import os
 import random
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, islice
@@ -58,7 +59,7 @@ def load_studies(
     if split not in release.files:
         raise InputError(f"{release.folder} has no split {split!r}; it has {', '.join(release.files)}")
     image_root = image_root or os.environ.get(IMAGE_VARIABLE)
-    studies = list(islice(_iterate(release, split, image_root, missing_images), limit))
+    studies = list(islice(_iterate(release, split, image_root, missing_images), limit and min(limit, sys.maxsize)))
     if not studies:
         raise InputError(f"{release.folder}: no study of the {split} split is left to ask about")
     return studies

@@ -67,7 +67,7 @@ class VlmTraining:
     """`training`."""
 
     stage: str = value(SFT, str, choices=STAGES)
-    seed: int = value(0, int, low=0)
+    seed: int = value(0, int, low=0, high=2**32 - 1)  # numpy's range
     epochs: float | None = value(1.0, float, above=0, optional=True)
     max_steps: int | None = value(None, int, low=1, optional=True)  # in place of epochs
     rows_per_step: int = value(32, int, low=1)

@@ -5,6 +5,7 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -12,6 +13,7 @@ from builds import build_release
 from training_runs import FAST, weights, without_speed
 
 from medvqa_core.errors import ConfigError
+from medvqa_hub.training import launching
 from medvqa_hub.training.checkpoints import read_log
 from medvqa_hub.training.launching import make_command, refuse_lone_process
 
@@ -125,3 +127,23 @@ def test_only_a_lone_process_of_a_group_is_refused():
 def test_what_cannot_be_launched(launch, expected):
     with pytest.raises(ConfigError, match=expected):
         make_command(launch, ["train"])
+
+
+def test_a_stopped_hand_over_asks_its_launcher_to_end(tmp_path, monkeypatch):
+    ready, ended = tmp_path / "ready", tmp_path / "ended"
+    script = f"trap 'echo > {ended}; exit' TERM; echo > {ready}; while :; do sleep 0.05; done"
+    monkeypatch.setattr(launching, "make_command", lambda *_: (["sh", "-c", script], {}))
+
+    def stop_once_ready():
+        while not ready.exists():
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGUSR1)
+
+    previous = signal.signal(signal.SIGUSR1, lambda *_: sys.exit(143))
+    try:
+        threading.Thread(target=stop_once_ready).start()
+        with pytest.raises(SystemExit):
+            launching.hand_over("", [])
+    finally:
+        signal.signal(signal.SIGUSR1, previous)
+    assert ended.exists()

@@ -117,6 +117,7 @@ def test_overrides_change_one_key_and_take_numbers_as_people_write_them():
         ("training.max_steps=10", r"training.epochs is .* and training.max_steps 10: set one of them"),
         ("training.studies_per_batch=3", r"studies_per_step is 8; it must be a multiple of .*, 3"),
         ("training.seed=true", r"training.seed is True; allowed: a whole number"),
+        ("training.seed=4294967296", r"training.seed is 4294967296; .*at most 4294967295"),
         ("training.seed=1.5", r"training.seed is 1.5"),
         ("training.scheduler=plato", r"training.scheduler is 'plato'; allowed: 'constant'"),
         ("training.betas=[0.9]", r"training.betas is \[0.9\]"),

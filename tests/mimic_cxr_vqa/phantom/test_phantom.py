@@ -198,7 +198,9 @@ def test_other_parameters_in_the_folder_are_refused(tmp_path, key, there, asked,
     ("parameters", "message"),
     [
         ({"studies": 0}, "studies is 0"),
+        ({"studies": 5_000_000}, "studies is 5000000"),  # an id of nine digits
         ({"studies": 1, "size": 63}, "size is 63"),
+        ({"studies": 1, "size": 999_999}, "size is 999999"),
         ({"studies": 1, "seed": -1}, "seed is -1"),
         ({"studies": 1, "reports": "tar"}, "reports is 'tar'"),
     ],

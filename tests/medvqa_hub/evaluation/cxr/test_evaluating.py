@@ -99,6 +99,15 @@ def test_multi_view_through_the_command(build, blip2, tmp_path, capsys):
     assert not (tmp_path / "out" / "examples.png").exists()
 
 
+def test_numbers_that_no_run_can_have(build, tmp_path):
+    options = CxrOptions(str(tmp_path), build.workspace.release, tmp_path / "out", examples=-1)
+    with pytest.raises(ConfigError, match="--examples is -1"):
+        evaluate_cxr(options)
+    assert not (tmp_path / "out").exists()
+    release = open_release(build.workspace.release)
+    assert len(load_studies(release, "train", None, limit=10**23)) == len(load_studies(release, "train", None))
+
+
 def test_perfect_and_empty_answers_have_the_scores_they_should(build):
     studies = load_studies(open_release(build.workspace.release), "train", build.tree, limit=6)
     scorer = TextScorer()

@@ -238,6 +238,8 @@ def test_the_command_line(data, tmp_path, capsys):
     arguments = ["evaluate", "meddqa", "--data", str(data), "--out", str(tmp_path / "out")]
     assert run([*arguments, "--shots", "2"]) == 1
     assert "--shots is of language models" in capsys.readouterr().err
+    assert run([*arguments, "--longest-side", "-9"]) == 1
+    assert "--longest-side is of language models" in capsys.readouterr().err
     assert run([*arguments, "--engine", "esra-rules", "--model", "x"]) == 1
     assert "--model is of language models" in capsys.readouterr().err
     with serve(lambda body: "正常") as server:
