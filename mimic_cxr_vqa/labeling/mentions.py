@@ -34,8 +34,9 @@ _CUES = re.compile(
             (?:changed?|increased?|decreased?|worsening|improvement|difference)
         |not\ (?:present|seen|visible|evident|identified)\ (?:on|in|at)\ (?:the\ )?(?:prior|previous|earlier)
         |(?:partial|incomplete)\ (?:interval\ )?(?:resolution|clearance|clearing|removal)\ of
-        |(?:partially|partly|incompletely)\ (?:resolved|cleared|removed)
-        |(?:has|have|is|are)\ (?:partially|partly|incompletely)\ (?:resolved|cleared|been\ removed)
+        |(?:partially|partly|incompletely|hardly|barely|scarcely)\ (?:resolved|cleared|removed)
+        |(?:has|have|is|are)\ (?:partially|partly|incompletely|hardly|barely|scarcely)
+            \ (?:resolved|cleared|been\ removed)
         |not\ previously\ {_SEEN}|without\ (?:(?:significant|interval)\ )*(?:change|increase)|not\ only
     )
     |(?P<doubt_behind>
@@ -55,7 +56,7 @@ _CUES = re.compile(
             (?:be|represent|reflect|indicate|relate|suggest|have|correspond|obscure)\w*
         |near(?:ly)?[-\ ]complete\ (?:interval\ )?(?:resolution|clearance|clearing)\ of
         |may|might|possibl[ey]|possibility|probabl[ey]|likely|potentially|perhaps|presumabl[ey]|presumed
-        |suspicio(?:us|n)|suspect(?:ed)?
+        |suspicio(?:us|n)|suspect(?:ed)?|at\ most
         |suggest\w*|concern(?:ing)?\ for|worrisome|questionabl[ey]|question\ of|equivocal
         |versus|vs\.?|differential|rule\ out|r/o|borderline|consider|indeterminate|whether|less\ likely
         |most\ (?:consistent|compatible)\ with
@@ -65,10 +66,10 @@ _CUES = re.compile(
     )
     |(?P<denial_behind>
         (?:(?:is|are|was|were|has|have)\ )?(?:not|no\ longer)\ (?:definitely\ )?(?:been\ )?{_SEEN}
-        |(?:has|have)\ (?:\w+\ )?(?:resolved|cleared|been\ removed|disappeared)
+        |(?:has|have)\ (?:(?!not\b|never\b)\w+\ )?(?:resolved|cleared|been\ removed|disappeared)
         |(?:is|are)\ (?:(?:also|now)\ )?(?:absent|gone|excluded|ruled\ out|(?:\w+\ )?negative(?!\ for))
         |(?:is|are|appears?)\ within\ (?:normal\ limits|limits\ of\ normal)
-        |(?:was|were)\ (?:\w+\ )?removed|resolved|removed
+        |(?:was|were)\ (?:(?!not\b|never\b)\w+\ )?removed|resolved|removed
         |(?<=:\ )(?:none|absent|negative|nil|no(?=\s*(?:[.,;]|$)))
     )
     |(?P<denial>
@@ -79,7 +80,7 @@ _CUES = re.compile(
         which|where|who
         |(?<!compatible\ )(?<!consistent\ )
             with(?=\ (?:associated|bibasilar|bilateral|left|right|adjacent)\b|\ {_SIZE}\b)
-        |(?:there|and)\ (?:is|are|has)|{_SEEN}\ and|and(?=\ {_SIZE}\b)
+        |(?:there|and)\ (?:is|are|has)|{_SEEN}\ and|and(?=\ (?:(?:at\ most|only|just)\ )?{_SIZE}\b)
     )
     )(?!\w)""",
     re.VERBOSE,
@@ -103,6 +104,8 @@ _SUBJECT = re.compile(rf",? and (?P<known>the |left |right )?(?=(?:(?!(?:and|n?o
 _NOT_EXCLUDED = re.compile(
     r" (?:(?:is|are|can ?not|could not|not|be|to|difficult|hard|\w+ly) )+(?:excluded?|ruled? out)"
 )
+_CONTRACTION = re.compile(r"\b(?:is|are|was|were|has|have|does|do|did|ca|could)n['’]t\b")
+_ASIDE = re.compile(r", (?:however|in fact|of note|in the interval|meanwhile),")
 _LIST = re.compile(r"\b(?:n?or|and)\b")
 _ALTERNATIVE_BEHIND = re.compile(r"\s*,?\s*(?:and/or|or|/|versus|vs\.?)\s")
 _ALTERNATIVE_BEFORE = re.compile(r"\b(?:or|versus|vs\.?)(?: [\w-]+){0,2} $")
@@ -212,7 +215,7 @@ _SUSPICIOUS = tuple((category, _compile(patterns)) for category, patterns in SUS
 
 def _clause_mentions(clause: str, number: int, whole: bool) -> Iterator[Mention]:
     """The mentions of one clause: at most one per category and polarity."""
-    text = clause.lower()
+    text = _CONTRACTION.sub(lambda found: "not".rjust(len(found[0])), clause.lower())  # of one length: spans hold
     cues = list(_CUES.finditer(text))
     subjects = [match for match in _SUBJECT.finditer(text) if _HAS_VERB.search(text, 0, match.start())]
     other_image = bool(_ELSEWHERE.search(text)) and not _HERE_TOO.search(text)
@@ -282,7 +285,7 @@ def _decide(
             continue
         if any(end <= subject.start() < cue.start() for subject in subjects):
             break
-        between = text[end : cue.start()]
+        between = _ASIDE.sub("", text[end : cue.start()])
         if cue.lastgroup in ("end", "doubt", "denial", "nothing") or ("," in between and not _LIST.search(between)):
             break
         if cue.lastgroup == "denial_behind":

@@ -15,8 +15,8 @@ _LIST_NUMBER = re.compile(r"^\(?\d{1,2}[.)]\s+|^[-*•]\s+")
 LONGEST = 1000  # characters of a clause
 
 _CONTRAST = re.compile(
-    r"\s*;\s*|,?\s+(?:but|however|whereas|although|though|yet|while|except(?: for| that)?|aside from|"
-    r"apart from)\b,?\s+",
+    r"\s*;\s*|,?\s+(?:but|however(?!,\s+(?:is|are|was|were|has|have|remains?|appears?)\b)|whereas|although|though|yet|"
+    r"while|except(?: for| that)?|aside from|apart from)\b,?\s+",
     re.IGNORECASE,
 )
 _ORGAN_CLAUSE = re.compile(  # ", the lungs are": begins a clause if the words before it have a verb of their own

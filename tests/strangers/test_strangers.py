@@ -1,4 +1,4 @@
-"""Cases written by one who had not seen the rules, in halves: A has been mended from, B never."""
+"""Cases written by one who had not seen the rules, in halves: A has been mended from; of B three dangerous cases."""
 
 import pytest
 from strangers import ABSTAINED, LABELS, RIGHT, SETS, WRONG, count
@@ -8,7 +8,7 @@ from strangers import ABSTAINED, LABELS, RIGHT, SETS, WRONG, count
     ("name", "half", "right", "wrong"),
     [
         ("reports", "A", 85, 0),
-        ("reports", "B", 91, 6),
+        ("reports", "B", 94, 3),
         ("rows", "A", 40, 0),
         ("rows", "B", 39, 0),
         ("pairs", "A", 29, 1),
