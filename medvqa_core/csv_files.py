@@ -1,8 +1,8 @@
 """Reading CSV files, with errors that name the file, the row and the remedy.
 
 Large tables column by column (plain or gzipped; only the wanted columns are converted), small ones row by row as text.
-A row with another number of fields, a value that does not fit its column's type and bytes that are not UTF-8 are
-errors: none of them is skipped or guessed at.
+A row with another number of fields, a value that does not fit its column's type, bytes that are not UTF-8 and NUL
+bytes are errors: none of them is skipped or guessed at.
 """
 
 import csv as rows_of_text
@@ -12,13 +12,16 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import csv
 
 from medvqa_core.errors import InputError, show
 
 BLOCK_BYTES = 8 << 20
 CELL_LIMIT = 8 << 20  # characters; the standard library refuses cells of more than 128 KiB
+_NUL_REMEDY = "copy the file again from its source; if it is UTF-16, save it as UTF-8"
 # pyarrow's words for a row with another number of fields. A handler of such rows would tell the same, but the reader's
 # threads may let go of that Python function while the interpreter shuts down, which aborts the process.
 _WRONG_ROW = re.compile(r"Row #(\d+): Expected (\d+) columns, got (\d+)")
@@ -53,7 +56,11 @@ def iterate_csv(path: Path, columns: Mapping[str, pa.DataType]) -> Iterator[pa.R
                     quoted_strings_can_be_null=True,
                 ),
             )
-            yield from reader
+            first = 2  # row 1 is the header
+            for batch in reader:
+                _refuse_nul(path, batch, first)
+                first += len(batch)
+                yield batch
     except GeneratorExit:  # a stream left unfinished: at exit the names of the clause below may be gone already
         raise
     except FileNotFoundError:
@@ -110,19 +117,40 @@ def _decoded_lines(path: Path) -> Iterator[str]:
             raise InputError(
                 f"{path}, line {number}: byte {line[error.start]:#04x} is not UTF-8; save the file as UTF-8"
             ) from None
+        if b"\0" in line:
+            raise InputError(f"{path}, line {number}: holds a NUL byte; {_NUL_REMEDY}")
+
+
+def _refuse_nul(path: Path, batch: pa.RecordBatch, first: int) -> None:
+    """Raise InputError where a text of `batch`, whose first row has the number `first`, holds a NUL byte.
+
+    The bytes of a column are looked at together; row by row would cost as much as reading them.
+    """
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        texts = column.buffers()[-1] if pa.types.is_string(column.type) else None
+        if texts is None or not texts.size or np.frombuffer(texts, np.uint8).min() > 0:
+            continue
+        row = pc.index(pc.match_substring(column, "\0"), True).as_py()
+        if row >= 0:  # otherwise it is in the padding of the buffer
+            raise InputError(f"{path}, row {first + row}: column {name!r} holds a NUL byte; {_NUL_REMEDY}")
 
 
 def column_names(path: Path) -> list[str]:
     """The names in the header line. Raises InputError where the file is missing, empty or not UTF-8."""
     try:
         with gzip.open(path, "rb") if path.suffix == ".gz" else open(path, "rb") as file:
-            header = file.readline().decode("utf-8").strip("\ufeff\r\n")
+            line = file.readline()
+        header = line.decode("utf-8").strip("\ufeff\r\n")
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+    except UnicodeDecodeError:
+        raise InputError(f"{path}: the header line is not UTF-8 text; save the file as UTF-8") from None
+    except (OSError, EOFError, zlib.error) as error:
         raise InputError(
             f"{path}: cannot read the header line ({error}); copy the file again from its source"
         ) from None
+    if "\0" in header:  # UTF-16 without a mark, for one
+        raise InputError(f"{path}: the header line is not UTF-8 text (it holds a NUL byte); save the file as UTF-8")
     return [name.strip('"') for name in header.split(",")]
 
 

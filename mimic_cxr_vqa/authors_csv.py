@@ -81,7 +81,8 @@ def write_authors_csv(path: Path, batches: Iterable[pa.RecordBatch], private: bo
     """Write QA rows in the authors' layout; returns the number of rows. The file appears when it is complete.
 
     Raises:
-        InputError: a path or view holds what the layout cannot express: a comma, outer blanks, an empty path.
+        InputError: a path or view holds what the layout cannot express: a comma, outer blanks, an empty path; or a
+            text holds a NUL byte.
         OutputError: the file cannot be written.
     """
     index = 0
@@ -260,6 +261,9 @@ def _authors_row(index: int, row: dict) -> tuple[str, ...]:
             raise InputError(
                 f"{row['qa_id']}: {text!r} cannot stand in a list of the CSV layout, which commas separate; rename it"
             )
+    for name in ("question", "answer", "indication"):
+        if "\0" in (row[name] or ""):  # reading refuses it
+            raise InputError(f"{row['qa_id']}: {name} holds a NUL byte, which no CSV can carry; remove it")
     label = HEART.lower() if row["category"] == HEART else row["category"]
     return (
         str(index), f"p{row['subject_id']}", f"s{row['study_id']}", row["question"], row["answer"], label,

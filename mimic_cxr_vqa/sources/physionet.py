@@ -133,16 +133,19 @@ def open_reports(source: Path, encoding: str) -> Iterator[Callable[[str], str]]:
     """Yield a function from a report's path to its text, reading a folder or a zip in place.
 
     Raises:
-        InputError: the zip is truncated, a report is missing from it or is not in `encoding`.
+        InputError: the zip is truncated, a report is missing from it, is not in `encoding` or holds a NUL byte.
     """
 
     def decode(data: bytes, where: str) -> str:
         try:
-            return data.decode(encoding)
+            text = data.decode(encoding)
         except UnicodeDecodeError as error:
             raise InputError(
                 f"{where}: byte {error.start} is not {encoding}; convert the report, or pass --encoding latin-1"
             ) from None
+        if "\0" in text:
+            raise InputError(f"{where}: holds a NUL byte; {remedy}, or save it as {encoding}")
+        return text
 
     remedy = "copy the reports again (PhysioNet's MIMIC-CXR, mimic-cxr-reports.zip)"
     missing = f"no such report; {remedy}"

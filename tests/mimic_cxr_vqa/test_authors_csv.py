@@ -86,7 +86,9 @@ def test_a_canonical_file_comes_back_byte_for_byte(tmp_path):
     assert (tmp_path / "b.csv").read_bytes() == source.read_bytes()
 
 
-TEXTS = st.text(st.characters(exclude_categories=("Cs",)) | st.sampled_from(',"\n\r\t \0é'), max_size=15)
+TEXTS = st.text(
+    st.characters(exclude_categories=("Cs",), exclude_characters="\0") | st.sampled_from(',"\n\r\t é'), max_size=15
+)
 VIEWS = st.sampled_from(["PA", "AP", "LATERAL", "XTABLE LATERAL", None])
 PATHS = st.from_regex(r"p9/[a-z0-9é]{1,4}( [a-z])?\.jpg", fullmatch=True)
 
@@ -145,6 +147,16 @@ def test_what_the_layout_cannot_express_is_refused_and_leaves_no_file(tmp_path, 
     with pytest.raises(InputError, match="s95000001-edema-1: .*the CSV layout.*rename it"):
         write_authors_csv(tmp_path / "a.csv", [qa_batch(qa_row(1, "edema-9")), qa_batch(qa_row(**wrong))])
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("column", ["question", "answer", "indication"])
+def test_a_nul_byte_is_neither_written_nor_read(tmp_path, column):
+    with pytest.raises(InputError, match=f"s95000001-edema-1: {column} holds a NUL byte"):
+        write_authors_csv(tmp_path / "a.csv", [qa_batch(qa_row(**{column: "a\0b"}))])
+    assert list(tmp_path.iterdir()) == []
+    path = write_row(tmp_path / "a.csv", **{column: "a\0b"})
+    with pytest.raises(InputError, match=f"row 3: column '{column}' holds a NUL byte"):
+        read(path)
 
 
 def test_a_place_that_cannot_be_written_is_an_output_error(tmp_path):

@@ -48,6 +48,12 @@ def test_a_report_in_another_encoding_is_an_error_unless_it_is_named(tmp_path, i
     assert read_studies(tree, encoding="latin-1").studies["findings"][0].as_py() == "Opacité à droite."
 
 
+def test_a_report_with_a_nul_byte_is_an_error(tmp_path):
+    tree = write_tree(tmp_path / "tree", reports={**REPORTS, FIRST: "FINDINGS: Clear.\0"})
+    with pytest.raises(InputError, match=r"s95000001\.txt: holds a NUL byte; copy the reports again"):
+        read_studies(tree)
+
+
 def test_an_encoding_that_does_not_exist_is_an_error(tmp_path):
     with pytest.raises(ConfigError, match="encoding 'latin-one' is unknown; allowed"):
         read_studies(write_tree(tmp_path), encoding="latin-one")
