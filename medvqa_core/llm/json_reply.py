@@ -18,6 +18,10 @@ _REFUSAL = re.compile(
     r"\b(?:i(?:['’]m| am) (?:sorry|unable|not able)|i (?:can(?:no|['’])t|won['’]t|must decline)|as an ai\b)",
     re.IGNORECASE,
 )
+_REFUSAL_CHINESE = re.compile(
+    r"(?:抱歉|对不起)[^。\n]{0,20}(?:无法|不能|没法)|作为(?:一个|一名|一款)?\s*(?:AI|人工智能|大?语言模型)"
+    r"|\A我?(?:无法|不能|没法)(?:查看|看到|看清|识别|读取|访问|打开|提供|回答)"
+)
 _BEGINS = re.compile(r'\{\s*(?:["}]|\Z)')  # a brace before anything else begins no object
 MOST_BROKEN = 1000  # objects of a reply that do not decode; each takes time in the length of the reply
 MAX_CHARACTERS = 200_000  # no reply that we ask for comes near; bounds the search in nonsense
@@ -64,6 +68,11 @@ def _thoughts(text: str) -> list[tuple[int, int]]:
     return spans
 
 
+def is_refusal(text: str) -> bool:
+    """Whether a model says, in English or Chinese, that it will not or cannot answer."""
+    return bool(_REFUSAL.search(text) or _REFUSAL_CHINESE.search(text))
+
+
 def read_object(text: str) -> dict[str, Any]:
     """The last complete JSON object of `text`, thoughts left out.
 
@@ -80,7 +89,7 @@ def read_object(text: str) -> dict[str, Any]:
         return found
     if is_cut:
         raise ReplyError("the JSON object is cut off")
-    if _REFUSAL.search(rest):
+    if is_refusal(rest):
         raise ReplyError("the model refused")
     raise ReplyError(f"no JSON object in {len(rest)} characters")
 

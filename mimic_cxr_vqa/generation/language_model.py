@@ -14,13 +14,14 @@ from medvqa_core.llm.asks_model import AsksModel
 from medvqa_core.llm.chat import ChatReply, ChatRequest, Message
 from medvqa_core.llm.chat_model import ChatModel, Seat
 from medvqa_core.llm.engines import Reply
-from medvqa_core.llm.json_reply import ReplyError, read_object, read_text
+from medvqa_core.llm.json_reply import ReplyError, is_refusal, read_object, read_text
 from medvqa_core.llm.throughput import Throughput, counted_seat
 from mimic_cxr_vqa.generation.engines import AnswerRequest
 from mimic_cxr_vqa.generation.prompts import MANY_SCHEMA, ONE_SCHEMA, Prompt
 from mimic_cxr_vqa.generation.reasking import say_again
 
 TOKENS_AN_ANSWER = 256
+_NOTHING = ("", "na", "null", "error")  # without signs: "...", "N/A"; "error" is what the authors' data hold for none
 ALL = 0  # `questions_per_request`: all of a study's in one
 
 
@@ -141,7 +142,7 @@ def read_answer(text: str, question: str) -> str:
     """The answer to `question` in a reply to it alone.
 
     Raises:
-        ReplyError: no object, no text in it, an empty one, or the answer to another question.
+        ReplyError: no object, no text in it, one that says nothing, a refusal, or the answer to another question.
     """
     found = read_object(text)
     answer = read_text(found, "answer")
@@ -150,7 +151,19 @@ def read_answer(text: str, question: str) -> str:
     echoed = found.get("question")
     if isinstance(echoed, str) and echoed.strip() not in ("", question) and _words(echoed) != _words(question):
         raise ReplyError("the reply answers another question")
+    if _words(answer) == _words(question):
+        raise ReplyError("the answer is empty: it repeats the question")
+    if why := _why_none(answer):
+        raise ReplyError(why)
     return answer
+
+
+def _why_none(answer: str) -> str | None:
+    """Why a text says nothing of the image, as `reasking.UNREAD` words it; None where it may."""
+    if is_refusal(answer):
+        return "the model refused"
+    is_placeholder = answer.startswith("<") and answer.endswith(">")  # of the form that the prompt shows
+    return "the answer is empty: it says nothing" if is_placeholder or "".join(_words(answer)) in _NOTHING else None
 
 
 def read_answers(found: dict[str, Any], questions: int) -> dict[int, str]:
@@ -165,7 +178,7 @@ def read_answers(found: dict[str, Any], questions: int) -> dict[int, str]:
         if not isinstance(number, int) or isinstance(number, bool) or not 1 <= number <= questions:
             continue
         answer = entry.get("answer")
-        if number in texts or number in doubled or not isinstance(answer, str) or not answer.strip():
+        if number in texts or number in doubled or not isinstance(answer, str) or _why_none(answer.strip()):
             doubled.add(number)
             texts.pop(number, None)
         else:

@@ -66,13 +66,16 @@ def prompt_version() -> str:
 def read_reply(text: str) -> Verdict:
     """The verdict of a reply: its last JSON object, with exactly the four dimensions and a category of each.
 
-    Case and white space around a category do not count; nothing else is guessed.
+    A dimension may bear Table 3's title ("Answer Completeness", or with "_"). Case, white space and a full stop around
+    a category do not count; nothing else is guessed.
 
     Raises:
         ReplyError: no object, a dimension missing or unknown, or a category that is none.
     """
     given = read_object(text)
-    found = {name.strip().lower(): value for name, value in given.items()}
+    titles = {dimension.title.lower(): name for name, dimension in DIMENSIONS.items()}
+    plain = {name: " ".join(name.lower().replace("_", " ").split()) for name in given}
+    found = {titles.get(plain[name], plain[name]): value for name, value in given.items()}
     if len(found) < len(given):
         raise ReplyError("a dimension stands twice in the JSON object")
     verdict = {name: _find(value, DIMENSIONS.get(name)) for name, value in found.items()}
@@ -86,7 +89,7 @@ def _find(value: Any, dimension: Dimension | None) -> Any:
     if dimension is None or not isinstance(value, str):
         return str(value)
     by_name: Mapping[str, str] = {category.lower(): category for category in dimension.categories}
-    return by_name.get(" ".join(value.lower().split()), value)
+    return by_name.get(" ".join(value.lower().split()).removesuffix("."), value)
 
 
 def _describe(dimension: Dimension, reverse: bool) -> str:

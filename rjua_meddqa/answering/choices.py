@@ -19,15 +19,21 @@ _CHOSEN = re.compile(
     r"(?:选项|选择|应选|选|为|是)\s*(?:应该?)?(?:是|为)?\s*[:：]?\s*[(（\[【“\"'*]*([A-Z](?:\s*[,，、;；和与及]\s*[A-Z])*)"
     r"(?![A-Za-z0-9])(?!\s*(?:型|期|级|超|族))"
 )
+# "A patient with …" begins with an article
 _LEADING = re.compile(
-    r"^[\s(（\[【“\"'*]*([A-Z](?:\s*[,，、;；和与及]\s*[A-Z])*)(?![A-Za-z0-9\-])(?!\s*(?:型|期|级|超|族))"
+    r"^(?!A\s+(?!(?:is|and|or|because|since|as)\b)[a-z]{2})[\s(（\[【“\"'*]*([A-Z](?:\s*[,，、;；和与及]\s*[A-Z])*)(?![A-Za-z0-9\-])(?!\s*(?:型|期|级|超|族))"
 )
 _LETTERS = r"[(（\[【“\"'*]*[A-Z](?:\s*[,，、;；和与及]\s*[A-Z])*(?![A-Za-z0-9])"
 # 不选A, 不是A, 排除A, 除了A: whatever else a reply says, these are not its choice
 _DENIED = re.compile(rf"(?:不(?:能|应该?|该|可以?)?(?:选择?|是|为)|并?非|排除了?|除了?)\s*(?:选项)?\s*{_LETTERS}")
 # A不对，选B: A is none where the reply names another; alone it may answer which of them is wrong
 _CALLED_WRONG = re.compile(
-    rf"{_LETTERS}[)）\]】”\"'*]*\s*(?:选?项)?\s*(?:[是为都均])*\s*(?:不对|不正确|不符|错误?|有误|不选|排除)"
+    rf"{_LETTERS}[)）\]】”\"'*]*\s*(?:选?项)?\s*[:：]?\s*(?:[是为都均])*\s*(?:不对|不正确|不符|错误?|有误|不选|排除)"
+)
+# 不是恶性, 不能排除恶性: what stands before the text of an option that is not chosen
+_DENIES = re.compile(
+    r"(?:不(?:能|应该?|该)?(?:选择?|是|为|属于|考虑|支持|排除|除外)|并?非|排除了?|除了?|未(?:见|发现|提示)"
+    r"|没有(?:发现|见到)?|无(?:明显)?)\s*[“\"]?\Z"
 )
 
 
@@ -52,12 +58,14 @@ def read_choice(text: str, question: str) -> Choice:
     """The option or options that `text` names.
 
     Raises:
-        ReplyError: it names none, a letter that is no option, or a letter and the text of different options.
+        ReplyError: it names none or all of them, a letter that is no option, or a letter and the text of different
+            options.
     """
     options = read_options(question)
     if not options:
         raise ReplyError("the question has no options that can be read")
-    by_text, rest = _find_texts(_plain(text), options)
+    said = _plain(text)
+    by_text, rest = _find_texts(said.upper() if re.fullmatch(r"[\W_]*[a-z][\W_]*", said) else said, options)
     letters = _find_letters(rest)
     strange = [letter for letter in letters if letter not in options]
     if strange:
@@ -67,18 +75,25 @@ def read_choice(text: str, question: str) -> Choice:
     chosen = set(letters) or set(by_text)  # an explanation may quote the text of options that were not chosen
     if not chosen:
         raise ReplyError("the reply names no option")
+    if len(chosen) == len(options) > 2:
+        raise ReplyError("the reply names every option and chooses none")
     form = BOTH if letters and by_text else LETTER if letters else TEXT
     answer = ANSWER_SEPARATOR.join(f"{letter}.{options[letter]}" for letter in options if letter in chosen)
     return Choice(answer, form)
 
 
 def _find_texts(text: str, options: dict[str, str]) -> tuple[list[str], str]:
-    """Options whose text stands in `text`, longest first, each taken out so that a shorter one within it is none."""
+    """Options whose text stands in `text`, longest first, each taken out so that a shorter one within it is none.
+
+    A text that is denied wherever it stands is not found.
+    """
     found, rest = [], text
     for letter, option in sorted(options.items(), key=lambda entry: -len(entry[1])):
         pattern = _pattern(option)
-        if pattern is not None and pattern.search(rest):
-            found.append(letter)
+        places = [match.start() for match in pattern.finditer(rest)] if pattern is not None else []
+        if pattern is not None and places:
+            if not all(_DENIES.search(rest[max(0, place - 12) : place]) for place in places):
+                found.append(letter)
             rest = pattern.sub("\u25a1", rest)  # a sign that is no letter, where the text stood
     return found, rest
 

@@ -14,7 +14,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from medvqa_core.llm.json_reply import ReplyError, read_object
+from medvqa_core.llm.json_reply import ReplyError, is_refusal, read_object
 from rjua_meddqa.answering.choices import read_choice
 from rjua_meddqa.schema import ANSWER_SEPARATOR, MISSING, MULTIPLE_CHOICE
 
@@ -25,7 +25,10 @@ _MARK = re.compile(
 _FENCE = re.compile(r"\A```\w*\n(.*?)\n?```\Z", re.DOTALL)
 _QUOTES = ("“”", '""', "「」", "『』", "''", "‘’", "``")
 _NAMES = ("answer", "答案")
-_LINK = r"\s*(?:的?(?:具体)?(?:内容|文字|值|数值|结果)?\s*(?:分别)?(?:是|为)|[:：])\s*"
+_LINK = r"\s*(?:(?:对应)?的?(?:具体)?(?:内容|文字|值|数值|结果)?\s*(?:分别)?(?:是|为)[:：]?|[:：])\s*"
+_TAGGED = re.compile(r"\A<(\w+)>(.*)</\1>\Z", re.DOTALL)
+# a clause that takes back what stands before it: which of two values is meant is not ours to say
+_CORRECTS = re.compile(r"[，,。；;！!\n]\s*(?:更正\s*[:：为]|纠正\s*[:：]|不对\s*[，,。；;！!]|错了|看错|说错|写错)")
 _OPENING = re.compile(
     r"\A(?:(?:根据|依据|从)[^，,：:\n]{0,20}(?:图片|图像|报告|报告单|表格|文字|信息|内容)[^，,：:\n]{0,12}[，,：:]\s*)?"
     r"(?:可以?看出|可知|可得|显示)?[，,：:]?\s*"
@@ -33,7 +36,10 @@ _OPENING = re.compile(
 _STEM_END = re.compile(
     r"(?:对应的?(?:文字|内容|值))?(?:各自|分别)?(?:是什么|是多少|是谁|为多少|是否异常|是|为)?[\s?？。]*\Z"
 )
-_STEM_START = re.compile(r"\A(?:请问)?(?:(?:在?(?:这张|该|此|这份)?(?:图片|图像|图|报告单|报告)(?:里|中|上)?的?)?)")
+_PAGE = r"(?:图片|图像|图|报告单|报告)"
+_STEM_START = re.compile(  # 报告日期 is a key: 报告 alone is not taken off
+    rf"\A(?:请问)?(?:在?(?:(?:这张|该|此|这份){_PAGE}(?:里|中|上)?的?|{_PAGE}(?:里|中|上|的)的?))?"
+)
 _AND = re.compile(r"以及|和|与|及|、|,|，")
 
 # what a verdict is said with; what stands first is taken out of the sentence before the next is looked for
@@ -70,7 +76,7 @@ def take_answer(text: str, question: str, answer_type: str) -> Taken:
     """The answer in `text`, a reply without its thoughts.
 
     Raises:
-        ReplyError: there is none: nothing but a mark, no option, several verdicts.
+        ReplyError: there is none: nothing but a mark, no option, several verdicts, a refusal, a value taken back.
     """
     body, how = _unwrap(text)
     if not body:
@@ -81,6 +87,10 @@ def take_answer(text: str, question: str, answer_type: str) -> Taken:
     if answer_type == "single_nr":
         verdict = read_verdict(body)
         return Taken(verdict, VERDICT if verdict != body else how) if verdict else Taken(body, how)
+    if is_refusal(body):
+        raise ReplyError("the model refused")
+    if _CORRECTS.search(body):
+        raise ReplyError("the reply takes back what it said before")
     said = _after_restatement(body, question, is_multi=answer_type.startswith("multi"))
     return Taken(said, SENTENCE) if said and said != body else Taken(body, how)
 
@@ -120,6 +130,8 @@ def _unwrap(text: str) -> tuple[str, str]:
     body, how = text.strip(), WHOLE
     fenced = _FENCE.match(body)
     body = fenced[1].strip() if fenced else body
+    tagged = _TAGGED.match(body)
+    body = tagged[2].strip() if tagged else body
     if "{" in body:
         value = _object_value(body)
         if value is not None:
@@ -144,9 +156,11 @@ def _object_value(text: str) -> str | None:
     value = next((found[name] for name in _NAMES if name in found), None)
     if isinstance(value, list) and value and all(isinstance(part, str | int | float) for part in value):
         return ANSWER_SEPARATOR.join(map(str, value))
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
-        return None
-    return str(value).strip()
+    return str(value).strip() if _is_value(value) else None
+
+
+def _is_value(value: object) -> bool:
+    return isinstance(value, str | int | float) and not isinstance(value, bool)
 
 
 def _after_restatement(text: str, question: str, is_multi: bool) -> str | None:
@@ -157,7 +171,7 @@ def _after_restatement(text: str, question: str, is_multi: bool) -> str | None:
     body = _OPENING.sub("", text, count=1)
     parts = [part.strip() for part in _AND.split(stem) if part.strip()]
     if is_multi and len(parts) == 2:
-        values = _values_of(body, parts)
+        values = _values_of(body, parts) or (_values_of(body, parts[::-1]) or [])[::-1] or _named_values(body, parts)
         if values is not None:
             return ANSWER_SEPARATOR.join(values)
     framed = re.match(
@@ -175,6 +189,18 @@ def _values_of(text: str, names: list[str]) -> list[str] | None:
         re.DOTALL,
     )
     return [_bare(found["one"]), _bare(found["two"])] if found else None
+
+
+def _named_values(text: str, names: list[str]) -> list[str] | None:
+    """The texts under `names` in a JSON object; None where it has others, or where one is no text."""
+    if "{" not in text:
+        return None
+    try:
+        found = read_object(text)
+    except ReplyError:
+        return None
+    values = [str(found[name]).strip() for name in names if _is_value(found.get(name))]
+    return values if len(values) == len(names) == len(found) else None
 
 
 def _bare(value: str) -> str:

@@ -17,6 +17,7 @@ from mimic_cxr_vqa.generation.engines import AnswerRequest
 from mimic_cxr_vqa.generation.language_model import ALL, LanguageModel, read_answer, read_answers
 from mimic_cxr_vqa.generation.lint import RULES
 from mimic_cxr_vqa.generation.prompts import NO_INDICATION, SYSTEM, SYSTEM_MANY, Prompt, read_prompt
+from mimic_cxr_vqa.generation.reasking import UNREAD
 
 QUESTIONS = ("Is Edema observed?", "Can Edema be detected?", "Are there signs of Edema?")
 
@@ -406,3 +407,19 @@ def test_throughput_counts_what_models_say_and_invents_nothing():
     counts.add(ChatReply(None, "no", usage=Usage(100, 50, None)))
     counts.failed, counts.ended = 1, 14.0
     assert str(counts) == "0.5 answers/s, 55 tokens/s, 25% cached, 0 flagged, 1 failed"
+
+
+@pytest.mark.parametrize(
+    "answer", ["...", "N/A", "error", "<your answer>", QUESTIONS[0], "As an AI, I cannot see images."]
+)
+def test_what_says_nothing_is_no_answer_and_is_asked_again(answer):
+    with pytest.raises(ReplyError) as refused:
+        read_answer(json.dumps({"answer": answer}), QUESTIONS[0])
+    assert any(str(refused.value).startswith(start) for start in UNREAD), "reasking has no words for it"
+    if answer != QUESTIONS[0]:
+        assert read_answers({"answers": [{"number": 1, "answer": answer}]}, 1) == {}
+
+
+@pytest.mark.parametrize("answer", ["No.", "Yes", "Cardiomegaly.", "Nothing else is seen."])
+def test_a_short_answer_is_one(answer):
+    assert read_answer(json.dumps({"answer": answer}), QUESTIONS[0]) == answer

@@ -292,6 +292,15 @@ def test_a_server_without_typed_decisions_fails_by_name(build):
     assert "refused with status 404" in judged.error
 
 
+@pytest.mark.parametrize("spell", [str, str.lower, lambda title: title.replace(" ", "_").lower()])
+def test_a_dimension_may_bear_its_title_but_not_beside_its_name(spell):
+    worst = {name: dimension.categories[0] for name, dimension in DIMENSIONS.items()}
+    titled = {spell(DIMENSIONS[name].title): f"{category}." for name, category in worst.items()}
+    assert read_reply(json.dumps(titled)) == worst
+    with pytest.raises(ReplyError, match="stands twice"):
+        read_reply(json.dumps(titled | {"completeness": "Complete"}))
+
+
 def test_a_dimension_that_is_rated_twice_is_no_verdict():
     best = {name: dimension.best for name, dimension in DIMENSIONS.items()}
     twice = {**{name: dimension.categories[0] for name, dimension in DIMENSIONS.items()}}

@@ -24,6 +24,12 @@ RESULT = "总25羟基维生素D该检测指标的检查结果是多少?"
         ("病区名称：无\n诊断：膀胱肿瘤", TWO, "multi_entity", "无;膀胱肿瘤", SENTENCE),
         ("无;膀胱肿瘤", TWO, "multi_entity", "无;膀胱肿瘤", WHOLE),
         ("总25羟基维生素D该检测指标的检查结果是17.80。", RESULT, "single_span", "17.80", SENTENCE),
+        ("<answer>张三</answer>", NAME, "single_entity", "张三", WHOLE),
+        ("诊断是膀胱肿瘤，病区名称是泌尿外科。", TWO, "multi_entity", "泌尿外科;膀胱肿瘤", SENTENCE),
+        ('{"诊断": "膀胱肿瘤", "病区名称": "泌尿外科"}', TWO, "multi_entity", "泌尿外科;膀胱肿瘤", SENTENCE),
+        ("双肾大小，不对称，右肾积水", NAME, "single_entity", None, WHOLE),  # 不对称 takes nothing back
+        ("2021-05-13", "报告日期是什么？", "single_entity", "2021-05-13", WHOLE),
+        ("报告日期：2021-05-13", "报告日期是什么？", "single_entity", "2021-05-13", SENTENCE),
         # a value that holds what looks like a frame stays whole
         ("1.前列腺：大小是3.5cm。\n2.精囊：大小是2.5cm。", NAME, "single_entity", None, WHOLE),
         ("年龄是50岁", NAME, "single_entity", None, WHOLE),  # another key than the one asked for
@@ -35,6 +41,21 @@ RESULT = "总25羟基维生素D该检测指标的检查结果是多少?"
 def test_an_answer_is_what_the_sentence_says(text, question, answer_type, answer, how):
     taken = take_answer(text, question, answer_type)
     assert (taken.answer, taken.how) == (answer if answer is not None else text, how)
+
+
+@pytest.mark.parametrize(
+    "text, why",
+    [
+        ("抱歉，我无法查看图片。", "refused"),  # 无 in it would pass for the answer 无
+        ("作为AI语言模型，我不能提供诊断。", "refused"),
+        ("I'm sorry, I can't read this image.", "refused"),
+        ("李四。更正：张三", "takes back"),
+        ("李四，不对，是张三", "takes back"),
+    ],
+)
+def test_a_refusal_and_a_value_taken_back_are_no_answers(text, why):
+    with pytest.raises(ReplyError, match=why):
+        take_answer(text, NAME, "single_entity")
 
 
 @pytest.mark.parametrize(

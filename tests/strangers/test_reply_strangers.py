@@ -1,0 +1,46 @@
+"""Replies of models, frozen before any was read: half A has been mended from, half B has not."""
+
+import pytest
+from strangers import ABSTAINED, RIGHT, WRONG, count
+from strangers_replies import REPLIES
+
+from medvqa_core.llm.chat import ChatReply
+from medvqa_core.llm.engines import Reply
+from mimic_cxr_vqa.validation.dimensions import BEST
+from rjua_meddqa.answering.replies import Taken
+
+
+@pytest.mark.parametrize(
+    ("name", "half", "right", "wrong"),
+    [
+        ("meddqa", "A", 42, 1),
+        ("meddqa", "B", 31, 8),
+        ("judges", "A", 18, 0),
+        ("judges", "B", 20, 2),
+        ("answers", "A", 14, 1),
+        ("answers", "B", 12, 3),
+    ],
+)
+def test_few_replies_are_read_wrongly(name, half, right, wrong):
+    outcomes = REPLIES[name]()
+    found = count(outcomes, half)
+    assert found[WRONG] <= wrong, [outcome.shown for outcome in outcomes if outcome.result == WRONG]
+    assert found[RIGHT] >= right, found
+
+
+def test_the_counts_can_tell_right_from_wrong(monkeypatch):
+    """Readers that give one answer whatever the reply says are wrong on most of them."""
+    monkeypatch.setattr("strangers_replies.take_answer", lambda *_: Taken("2", "always"))
+    monkeypatch.setattr("strangers_replies.read_reply", lambda _: BEST)
+    monkeypatch.setattr("strangers_replies.read_one", lambda *_: Reply("A pneumothorax."))
+    for name, least in (("meddqa", 90), ("judges", 40), ("answers", 38)):
+        counts = count(REPLIES[name](), "A") + count(REPLIES[name](), "B")
+        assert counts[WRONG] >= least, (name, counts)
+
+
+def test_a_reader_of_nothing_is_never_wrong(monkeypatch):
+    monkeypatch.setattr("strangers_replies._said", lambda _: ChatReply(None, "nothing came"))
+    for name, size in (("meddqa", 100), ("judges", 60), ("answers", 40)):
+        counts = count(REPLIES[name](), "A") + count(REPLIES[name](), "B")
+        assert counts[WRONG] == 0 and counts[RIGHT] < counts[ABSTAINED]
+        assert counts[RIGHT] + counts[ABSTAINED] == size
