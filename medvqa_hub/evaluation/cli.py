@@ -100,7 +100,7 @@ def cxr(
         str | None,
         typer.Option(help="Encoder of BERTScore: a folder, a Hub id, minilm or none."),
     ] = None,
-    layer: Annotated[int, typer.Option(min=0, help="Hidden layer of that encoder.")] = 5,
+    layer: Annotated[int | None, typer.Option(min=0, help="Hidden layer of that encoder; default: 5.")] = None,
     baseline: Annotated[
         str | None,
         typer.Option(help="Rescale BERTScore: computed (from the split's references), a table LAYER,P,R,F, or none."),

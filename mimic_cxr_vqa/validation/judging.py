@@ -77,10 +77,10 @@ def judge_sample(workspace: Workspace, judge: Judge, sample: Sample, retry_faile
     studies = set(sample_studies(workspace, sample.sample_reports, sample.seed))
     reviewed = reviewed_answers(workspace)
     chosen = studies | {entry.study_id for entry in reviewed.values()}
-    make_folder(folder, private=governance.private)
-    write_json(folder / SAMPLE, asdict(sample))
 
     def wanted() -> Iterator[list[Pair]]:
+        # here the verdicts are locked: a judge that is refused must not rename the sample of the one at work
+        write_json(folder / SAMPLE, asdict(sample))
         for study in iterate_pairs(workspace, chosen):
             yield [pair for pair in study if pair.request.study_id in studies or pair.id in reviewed]
 

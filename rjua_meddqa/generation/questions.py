@@ -177,10 +177,16 @@ class QuestionGenerator:
         draw = self._random(annotation, "unanswerable")
         forms = UNANSWERABLE_FORMS if annotation.table else UNANSWERABLE_FORMS[:1]
         candidates = {KEY: self._absent.keys(annotation, draw), ROW: self._absent.items(annotation, draw)}
+        ended: set[str] = set()
         for number in range(self.options.unanswerable):
-            template = self.templates.by_name[forms[number % len(forms)]]
+            form = forms[number % len(forms)]
+            template = self.templates.by_name[form]
             name = next(candidates[template.about], None)
             if name is None:
+                ended.add(form)
+                if len(ended) == len(forms):  # the rest is known without counting up to it
+                    self.skipped["no_absent_term_left"] += self.options.unanswerable - number
+                    return
                 self.skipped["no_absent_term_left"] += 1
                 continue
             fields = {SUBJECTS[template.about][0]: name, "value": MISSING, "result": MISSING, "range": MISSING}

@@ -24,7 +24,6 @@ from medvqa_core.errors import ConfigError, InputError
 from medvqa_core.files import make_folder
 from medvqa_core.governance import Governance, strictest
 from medvqa_core.json_files import write_json, write_json_lines
-from medvqa_core.metrics.bert_score import PAPER_LAYER
 from medvqa_core.runs.predictions import FILE, Prediction
 from medvqa_hub.evaluation.cxr.answer_sources import AnswerSource, open_source
 from medvqa_hub.evaluation.cxr.answering import GenerationSettings
@@ -81,7 +80,7 @@ class CxrOptions:
     blank_images: bool = False
     profile: str = "default"
     encoder: str | None = None
-    layer: int = PAPER_LAYER
+    layer: int | None = None
     baseline: str | None = None
     generation: GenerationSettings = field(default_factory=GenerationSettings)
     questions_per_batch: int = 96

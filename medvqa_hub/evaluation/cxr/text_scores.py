@@ -47,15 +47,15 @@ class TextScorer:
     Args:
         profile: see `score_row`.
         encoder: see `score_row`.
-        layer: of the encoder.
+        layer: of the encoder; None: the paper's.
         baseline: what BERTScore is rescaled with: a table's file (`LAYER,P,R,F`), "computed" (random pairs of
             `sentences`), or "none". None is the profile's: the published one of `paper`, none of `default`.
         sentences: for a computed baseline; two evaluations compare only with the same baseline.
         device: of the encoder; None takes the current GPU, or the CPU.
 
     Raises:
-        ConfigError: the profile is unknown, the encoder or the baseline cannot be loaded, there is a baseline and no
-            encoder, or the profile fixes what was asked for.
+        ConfigError: the profile is unknown, the encoder or the baseline cannot be loaded, there is a layer or a
+            baseline and no encoder, or the profile fixes what was asked for.
         InputError: fewer than two different sentences for a computed baseline.
     """
 
@@ -63,7 +63,7 @@ class TextScorer:
         self,
         profile: str = "default",
         encoder: str | None = None,
-        layer: int = PAPER_LAYER,
+        layer: int | None = None,
         baseline: str | None = None,
         sentences: Sequence[str] = (),
         device: str | None = None,
@@ -72,7 +72,11 @@ class TextScorer:
             raise ConfigError("profile 'paper' has the published baseline; leave --baseline out, or use 'default'")
         file = None if baseline in (None, NO_BASELINE, COMPUTED) else Path(baseline)
         self.profile = profile
-        self.bert_scorer: BertScorer | None = load_scorer(profile, encoder, layer, file, device)
+        self.bert_scorer: BertScorer | None = load_scorer(
+            profile, encoder, PAPER_LAYER if layer is None else layer, file, device
+        )
+        if self.bert_scorer is None and layer is not None:
+            raise ConfigError(f"--layer {layer} is of BERTScore, which needs --encoder: a folder, an id or minilm")
         if self.bert_scorer is None and baseline not in (None, NO_BASELINE):
             raise ConfigError(
                 f"--baseline {baseline} is of BERTScore, which needs --encoder: a folder, an id or minilm"

@@ -15,6 +15,7 @@ from medvqa_core.errors import GovernanceError, InputError
 from medvqa_core.governance import Governance
 from medvqa_core.llm.json_reply import ReplyError
 from medvqa_core.llm.server import ChatServer
+from medvqa_core.runs.predictions import PredictionStore
 from medvqa_hub.cli import run
 from mimic_cxr_vqa.validation.decision_judge import DecisionJudge, read_decisions
 from mimic_cxr_vqa.validation.dimensions import BEST, DIMENSIONS, find_problems
@@ -133,6 +134,17 @@ def test_rules_over_the_command_line_and_again(build, capsys):
     assert {one.request.study_id for one, _ in nine} == studies
     assert set(sample_studies(build.workspace, 5, 0)) < studies != set(sample_studies(build.workspace, 9, 1))
     assert len(nine) == sum(map(len, iterate_pairs(build.workspace, studies)))
+
+
+def test_a_judge_that_is_refused_leaves_the_sample_of_the_one_at_work(build, capsys):
+    command = ["cxr", "judge", "--out", str(build.workspace.root), "--sample-reports"]
+    assert run([*command, "5"]) == 0
+    folder = build.workspace.judge / "rules"
+    settings = json.loads((folder / "verdicts.jsonl").read_text().splitlines()[0])["settings"]
+    with PredictionStore(folder / "verdicts.jsonl", Governance.OPEN, settings):  # as the one at work holds it
+        assert run([*command, "3"]) == 1
+    assert "is being written by another process" in capsys.readouterr().err
+    assert json.loads((folder / "sample.json").read_text())["sample_reports"] == 5
 
 
 def test_what_people_review_is_judged_too_and_half_of_it_may_be_what_the_judge_objects_to(build, capsys):

@@ -196,6 +196,12 @@ def test_unanswerable_questions_end_with_the_terms(tmp_path):
     assert "病史" not in names  # its text speaks of it
 
 
+def test_what_cannot_be_asked_is_counted_without_counting_up_to_it():
+    generator = QuestionGenerator(TEMPLATES, TERMS, Options(unanswerable=10**15))
+    asked = [q for annotation in (SCAN, BLOOD) for q in generator.questions(annotation) if q.extra["unanswerable"]]
+    assert 0 < len(asked) == 2 * 10**15 - generator.skipped["no_absent_term_left"]
+
+
 def test_unanswerable_items_are_the_nearest_that_the_page_lacks():
     """Each asks for a sibling; nothing that is another spelling of what is there."""
     rows = tuple(TableRow(name, "1", "0-2", "是") for name in ("总胆红素(TBIL)", "凝血酶原时间", "甘油三脂(TG)"))

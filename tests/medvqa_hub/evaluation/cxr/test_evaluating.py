@@ -441,6 +441,12 @@ def test_two_processes_score_what_one_does(build, swin_ved, tmp_path):
     assert not list((tmp_path / "two").glob("*.part-*"))
 
 
+def test_a_layer_without_an_encoder_is_refused():
+    for encoder in (None, "none"):
+        with pytest.raises(ConfigError, match="--layer 999 is of BERTScore, which needs --encoder"):
+            TextScorer(encoder=encoder, layer=999)
+
+
 def test_the_paper_s_profile_takes_no_other_encoder_s_scorer():
     for layer, baseline in ((6, None), (PAPER_LAYER, PAPER_BASELINE)):  # the second reads texts as they stand
         scorer = SimpleNamespace(layer=layer, baseline=baseline, text=None)
