@@ -26,7 +26,7 @@ _FENCE = re.compile(r"\A```\w*\n(.*?)\n?```\Z", re.DOTALL)
 _QUOTES = ("“”", '""', "「」", "『』", "''", "‘’", "``")
 _NAMES = ("answer", "答案")
 _LINK = r"\s*(?:(?:对应)?的?(?:具体)?(?:内容|文字|值|数值|结果)?\s*(?:分别)?(?:是|为)[:：]?|[:：])\s*"
-_TAGGED = re.compile(r"\A<(\w+)>(.*)</\1>\Z", re.DOTALL)
+_TAGGED = re.compile(rf"\A<({'|'.join(_NAMES)})>(.*)</\1>\Z", re.DOTALL)
 # a clause that takes back what stands before it: which of two values is meant is not ours to say
 _CORRECTS = re.compile(r"[，,。；;！!\n]\s*(?:更正\s*[:：为]|纠正\s*[:：]|不对\s*[，,。；;！!]|错了|看错|说错|写错)")
 _OPENING = re.compile(

@@ -25,6 +25,7 @@ RESULT = "总25羟基维生素D该检测指标的检查结果是多少?"
         ("无;膀胱肿瘤", TWO, "multi_entity", "无;膀胱肿瘤", WHOLE),
         ("总25羟基维生素D该检测指标的检查结果是17.80。", RESULT, "single_span", "17.80", SENTENCE),
         ("<answer>张三</answer>", NAME, "single_entity", "张三", WHOLE),
+        ("<b>张三</b>", NAME, "single_entity", None, WHOLE),  # a tag of no answer may stand on the page
         ("诊断是膀胱肿瘤，病区名称是泌尿外科。", TWO, "multi_entity", "泌尿外科;膀胱肿瘤", SENTENCE),
         ('{"诊断": "膀胱肿瘤", "病区名称": "泌尿外科"}', TWO, "multi_entity", "泌尿外科;膀胱肿瘤", SENTENCE),
         ("双肾大小，不对称，右肾积水", NAME, "single_entity", None, WHOLE),  # 不对称 takes nothing back
