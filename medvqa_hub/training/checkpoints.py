@@ -43,6 +43,7 @@ from medvqa_hub.training.history import HISTORY
 CHECKPOINT, BEST = "training-checkpoint", "trained-model"  # kinds, in the manifests
 TRAINED = "trained.safetensors"  # in place of a whole model
 RECIPE, RUN, LOG, FINISHED = "recipe.yaml", "run.json", "training_log.jsonl", "finished.json"
+TRAINER_STATE = "trainer_state.json"
 SECOND_PASS = "hard_negatives"  # folder of the pass over hard questions, a run of its own
 _NAME = re.compile(r"checkpoint-(\d+)")
 
@@ -62,6 +63,8 @@ def writing_folder(
         (partial / RECIPE).write_text(recipe, encoding="utf-8")
         write_governance(partial, governance)
         manifest = {"kind": kind, "governance": str(governance), **details}
+        if kind == CHECKPOINT:
+            manifest["sha256"] = {name: digest_file(partial / name) for name in _files_of_state(partial)}
         write_manifest(partial, manifest, indent=2, ensure_ascii=True)
 
 
@@ -151,6 +154,30 @@ def complete_checkpoints(out: Path) -> list[tuple[int, Path]]:
         if match and (path / MANIFEST).is_file() and read_object(path / MANIFEST, ANOTHER).get("kind") == CHECKPOINT:
             found.append((int(match[1]), path))
     return sorted(found)
+
+
+def refuse_changed(checkpoint: Path) -> None:
+    """Compare a checkpoint with what its manifest says of its files; those of earlier versions say nothing.
+
+    Raises:
+        InputError: a file has changed since it was written, or is gone.
+    """
+    stated = read_object(checkpoint / MANIFEST, ANOTHER).get("sha256", {})
+    for name, digest in stated.items():
+        path = checkpoint / name
+        if not path.is_file() or digest_file(path) != digest:
+            problem = "its content is not what was written" if path.is_file() else "is gone"
+            raise InputError(
+                f"{path}: {problem}; copy {checkpoint} again, or remove it and run the same command: it goes on from "
+                "an earlier checkpoint, or from the start"
+            )
+
+
+def _files_of_state(folder: Path) -> list[str]:
+    """Weights, optimizer, rates and Trainer's state: what may change without a word, by name."""
+    return sorted(
+        path.name for path in folder.iterdir() if path.suffix in (".safetensors", ".pt") or path.name == TRAINER_STATE
+    )
 
 
 def remove_old(out: Path, keep: int) -> None:

@@ -156,6 +156,8 @@ def _train_in(out: Path, run: VlmRun, log: Any, say: Say) -> None:
 
     found = checkpoints.complete_checkpoints(out)
     step, last = found[-1] if found else (0, None)
+    if last is not None:
+        checkpoints.refuse_changed(last)
     if log is not None:
         checkpoints.settle_best(out, keep=bool(found))
         log.cut_after(step)
