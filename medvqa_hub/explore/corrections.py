@@ -4,15 +4,18 @@
 to the letter of the file that it came from; a draft's reasons stay with the rows whose verdict was left as it was.
 """
 
+import fcntl
 import json
+import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from medvqa_core.errors import InputError, show
-from medvqa_core.files import make_folder
+from medvqa_core.files import make_folder, writing
 from medvqa_core.governance import Governance
 from rjua_meddqa.annotation.drafts import REASONS
 from rjua_meddqa.data_folder import ANNOTATIONS, OUR_NAMES, open_folder, record_part
@@ -35,11 +38,14 @@ class Corrections:
     def __init__(self, folder: Path, governance: Governance) -> None:
         self.folder, self._governance = folder, governance
         self._lock = threading.Lock()
-        self._rows: dict[str, Annotation] = {}
-        if folder.is_dir() and ANNOTATIONS in (found := open_folder(folder)).files:
-            if found.manifest.get(ANNOTATIONS, {}).get("source") != SOURCE:
-                raise InputError(f"{folder} holds annotations that were not saved here; name another folder")
-            self._rows = {row.img_path: row for row in read_annotations(found.file(ANNOTATIONS))}
+        self._rows = self._read()
+
+    def _read(self) -> dict[str, Annotation]:
+        if not self.folder.is_dir() or ANNOTATIONS not in (found := open_folder(self.folder)).files:
+            return {}
+        if found.manifest.get(ANNOTATIONS, {}).get("source") != SOURCE:
+            raise InputError(f"{self.folder} holds annotations that were not saved here; name another folder")
+        return {row.img_path: row for row in read_annotations(found.file(ANNOTATIONS))}
 
     def find(self, img_path: str) -> Annotation | None:
         """What was saved of a report."""
@@ -51,16 +57,49 @@ class Corrections:
     def save(self, annotation: Annotation) -> None:
         """Add a report's annotation or put it in the place of the one saved before; on disk when this returns.
 
+        Another explorer may save into the same folder: its reports are read again and kept.
+
         Raises:
+            InputError: another explorer saved this report after it was shown here.
             OutputError: the folder cannot be written.
         """
         with self._lock:
-            rows = {**self._rows, annotation.img_path: annotation}
             make_folder(self.folder, self._governance.private)
-            details = {"source": SOURCE, "counts": {"annotations": len(rows)}}
-            record_part(self.folder, ANNOTATIONS, self._governance, details)
-            write_annotations(list(rows.values()), self.folder / OUR_NAMES[ANNOTATIONS])
-            self._rows = rows
+            with _alone_in(self.folder):
+                self._save(annotation)
+
+    def _save(self, annotation: Annotation) -> None:
+        shown, self._rows = self._rows.get(annotation.img_path), self._read()
+        if _content(self._rows.get(annotation.img_path)) != _content(shown):
+            raise InputError(
+                f"{annotation.img_path}: another explorer saved this report meanwhile; nothing was overwritten: "
+                "load the page again, it shows what was saved"
+            )
+        rows = {**self._rows, annotation.img_path: annotation}
+        details = {"source": SOURCE, "counts": {"annotations": len(rows)}}
+        record_part(self.folder, ANNOTATIONS, self._governance, details)
+        write_annotations(list(rows.values()), self.folder / OUR_NAMES[ANNOTATIONS])
+        self._rows = self._read()
+
+
+def _content(annotation: Annotation | None) -> Annotation | None:
+    """Without empty columns, which a report has or not as the others in the file do."""
+    if annotation is None:
+        return None
+    return replace(annotation, extra={name: value for name, value in annotation.extra.items() if value})
+
+
+@contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """Wait until no other process saves into `folder`, for the moment that a save takes."""
+    with writing(folder):
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        with writing(folder):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def read_correction(given: Mapping[str, Any], before: Annotation) -> Annotation:
