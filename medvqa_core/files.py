@@ -38,7 +38,8 @@ def writing(path: Path | str) -> Iterator[None]:
 
 def remedy_of(error: OSError) -> str:
     """What to do about what the operating system said."""
-    return _REMEDIES.get(error.errno or 0, "check the path and run the same command again")
+    full = str(error).startswith("Not enough disk space")  # what `datasets` says, without a number
+    return _REMEDIES.get(errno.ENOSPC if full else error.errno or 0, "check the path and run the same command again")
 
 
 def make_folder(path: Path, private: bool = False) -> Path:

@@ -258,3 +258,8 @@ def test_leftovers_are_never_another_folder_of_the_user(tmp_path):
     write_result(path, "first")
     write_result(path, "second")
     assert len(list(tmp_path.rglob("thesis.tex"))) == 2
+
+
+def test_a_full_disk_that_datasets_found_is_called_one(tmp_path):
+    with pytest.raises(OutputError, match="the disk is full: free some space"), writing(tmp_path):
+        raise OSError("Not enough disk space. Needed: 1.00 MiB (download: 0 bytes, generated: 1.00 MiB)")
