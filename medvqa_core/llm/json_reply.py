@@ -21,6 +21,7 @@ _REFUSAL = re.compile(
 _REFUSAL_CHINESE = re.compile(
     r"(?:抱歉|对不起)[^。\n]{0,20}(?:无法|不能|没法)|作为(?:一个|一名|一款)?\s*(?:AI|人工智能|大?语言模型)"
     r"|\A我?(?:无法|不能|没法)(?:查看|看到|看清|识别|读取|访问|打开|提供|回答)"
+    r"|\A我?(?:无法|不能|没法)从[^，。\n]{0,20}(?:判断|确定|得知|得出|获取|看出)"
 )
 _BEGINS = re.compile(r'\{\s*(?:["}]|\Z)')  # a brace before anything else begins no object
 MOST_BROKEN = 1000  # objects of a reply that do not decode; each takes time in the length of the reply
@@ -74,7 +75,12 @@ def is_refusal(text: str) -> bool:
 
 
 def read_object(text: str) -> dict[str, Any]:
-    """The last complete JSON object of `text`, thoughts left out.
+    """The last complete JSON object of `text`, thoughts left out. Raises ReplyError, see `read_objects`."""
+    return read_objects(text)[-1]
+
+
+def read_objects(text: str) -> list[dict[str, Any]]:
+    """The complete JSON objects of `text` in their order, thoughts left out.
 
     Raises:
         ReplyError: empty; a refusal; cut off within an object; or no object at all.
@@ -84,9 +90,9 @@ def read_object(text: str) -> dict[str, Any]:
         raise ReplyError("empty reply" if not text.strip() else "nothing but thoughts")
     if len(rest) > MAX_CHARACTERS:
         raise ReplyError(f"a reply of {len(rest)} characters; at most {MAX_CHARACTERS} are read")
-    found, end, is_cut = _last_object(rest)
-    if found is not None and not is_cut:
-        return found
+    objects, is_cut = _find_objects(rest)
+    if objects and not is_cut:
+        return objects
     if is_cut:
         raise ReplyError("the JSON object is cut off")
     if is_refusal(rest):
@@ -94,9 +100,10 @@ def read_object(text: str) -> dict[str, Any]:
     raise ReplyError(f"no JSON object in {len(rest)} characters")
 
 
-def _last_object(text: str) -> tuple[dict[str, Any] | None, int, bool]:
-    """The last object that decodes, where it ends, and whether another one begins after it and never ends."""
-    found, position, is_cut, last = None, 0, False, len(text.rstrip())
+def _find_objects(text: str) -> tuple[list[dict[str, Any]], bool]:
+    """The objects that decode, and whether another one begins after them and never ends."""
+    objects: list[dict[str, Any]] = []
+    position, is_cut, last = 0, False, len(text.rstrip())
     failed = 0
     while begin := _BEGINS.search(text, position):
         start = begin.start()
@@ -113,8 +120,9 @@ def _last_object(text: str) -> tuple[dict[str, Any] | None, int, bool]:
         except RecursionError:
             raise ReplyError("the JSON object is nested too deeply") from None
         else:
-            found, is_cut = value, False
-    return found, position, is_cut
+            objects.append(value)
+            is_cut = False
+    return objects, is_cut
 
 
 def _looks_like_object(text: str, start: int) -> bool:

@@ -5,7 +5,8 @@ judged by their first two parts (0.5 each, what a single part cannot exceed), `;
 out before its parts are counted, blanks count, 、 is no comma and ＞ no >.
 
 `ours` is the same rules corrected: every part of a multi answer counts its share, empty parts and blanks around parts
-do not; `~`, `-`, `--` and every other dash are alike, as are `…` and `...`, full-width and half-width signs.
+do not; `~`, `-`, `--` and every other dash are alike, as are `…` and `...`, full-width and half-width signs; who names
+more options than are right is not right, and 无法 ("not able to") is no 无.
 
 By answer type:
 
@@ -19,6 +20,7 @@ The script stops with an error at both. It looks for the task name `fact`; the r
 is taken for it here.
 """
 
+import re
 from collections.abc import Sequence
 
 from medvqa_core.errors import ConfigError, InputError
@@ -33,8 +35,9 @@ ANSWER_TYPES = (*SINGLE_TYPES, *MULTI_TYPES, MULTI_NUMERICAL, MULTIPLE_CHOICE)
 RELEASED, OURS = PROFILES = ("released", "ours")
 
 NO_ABNORMAL = "无异常结果"
-NOTHING, UNDECIDED = "无", "无法判断"
+NOTHING, UNDECIDED, UNABLE = "无", "无法判断", "无法"
 CHOICES_ALLOWED = 2  # parts of a multiple-choice prediction
+_OPTION = re.compile(r"[A-Z](?:\s*[.．、:：]|\Z)")
 
 
 def soft_accuracy(prediction: str, answer: str, answer_type: str, profile: str = OURS) -> float:
@@ -76,14 +79,21 @@ def _released(prediction: str, answer: str, answer_type: str) -> float:
 
 def _ours(prediction: str, answer: str, answer_type: str) -> float:
     prediction, answer = fold_signs(prediction), fold_signs(answer).strip()
-    if answer_type == MULTIPLE_CHOICE and len(_parts(prediction)) > CHOICES_ALLOWED:
+    if answer_type == MULTIPLE_CHOICE and _names_too_many(prediction, answer):
         return 0.0
     if answer_type == MULTI_NUMERICAL and answer.strip(" .;") == NO_ABNORMAL:
-        return _says_nothing_abnormal(prediction)
+        return _says_nothing_abnormal(prediction.replace(UNABLE, UNDECIDED))
     parts = _parts(answer)
     if answer_type in (*MULTI_TYPES, MULTI_NUMERICAL) and parts:
         return sum(part in prediction for part in parts) / len(parts)
     return float(answer in prediction)
+
+
+def _names_too_many(prediction: str, answer: str) -> bool:
+    """More than two things, or more options than are right: who names two of four is right too often."""
+    parts = _parts(prediction)
+    options = sum(bool(_OPTION.match(part)) for part in parts)
+    return len(parts) > CHOICES_ALLOWED or options > max(1, len(_parts(answer)))
 
 
 def _says_nothing_abnormal(prediction: str) -> float:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from medvqa_core.digests import digest
-from medvqa_core.llm.json_reply import ReplyError, read_object
+from medvqa_core.llm.json_reply import ReplyError, read_objects
 from mimic_cxr_vqa.generation.prompts import NO_INDICATION
 from mimic_cxr_vqa.validation.dimensions import DIMENSIONS, Dimension, Verdict, find_problems
 from mimic_cxr_vqa.validation.pairs import Pair
@@ -64,15 +64,30 @@ def prompt_version() -> str:
 
 
 def read_reply(text: str) -> Verdict:
-    """The verdict of a reply: its last JSON object, with exactly the four dimensions and a category of each.
+    """The verdict of a reply: its JSON object, with exactly the four dimensions and a category of each.
+
+    Of several objects the last counts where the others are no verdicts, or say the same. One that says something else
+    may be a draft, or may stand in the answer under judgement, which a judge then quotes: the reply is not read.
 
     A dimension may bear Table 3's title ("Answer Completeness", or with "_"). Case, white space and a full stop around
     a category do not count; nothing else is guessed.
 
     Raises:
-        ReplyError: no object, a dimension missing or unknown, or a category that is none.
+        ReplyError: no object, a dimension missing or unknown, a category that is none, or two verdicts.
     """
-    given = read_object(text)
+    *others, last = read_objects(text)
+    verdict = _read_verdict(last)
+    for other in others:
+        try:
+            differs = _read_verdict(other) != verdict
+        except ReplyError:
+            continue
+        if differs:
+            raise ReplyError("the reply gives two verdicts that differ")
+    return verdict
+
+
+def _read_verdict(given: Mapping[str, Any]) -> Verdict:
     titles = {dimension.title.lower(): name for name, dimension in DIMENSIONS.items()}
     plain = {name: " ".join(name.lower().replace("_", " ").split()) for name in given}
     found = {titles.get(plain[name], plain[name]): value for name, value in given.items()}

@@ -30,6 +30,8 @@ _DENIED = re.compile(rf"(?:不(?:能|应该?|该|可以?)?(?:选择?|是|为)|�
 _CALLED_WRONG = re.compile(
     rf"{_LETTERS}[)）\]】”\"'*]*\s*(?:选?项)?\s*[:：]?\s*(?:[是为都均])*\s*(?:不对|不正确|不符|错误?|有误|不选|排除)"
 )
+# B或C, "A or B": chooses neither
+_LEFT_OPEN = re.compile(r"(?<![A-Za-z0-9])[A-Z]\s*(?:或者?|/|or)\s*(?:选项?)?\s*[A-Z](?![A-Za-z0-9])")
 # 不是恶性, 不能排除恶性: what stands before the text of an option that is not chosen
 _DENIES = re.compile(
     r"(?:不(?:能|应该?|该)?(?:选择?|是|为|属于|考虑|支持|排除|除外)|并?非|排除了?|除了?|未(?:见|发现|提示)"
@@ -58,13 +60,16 @@ def read_choice(text: str, question: str) -> Choice:
     """The option or options that `text` names.
 
     Raises:
-        ReplyError: it names none or all of them, a letter that is no option, or a letter and the text of different
-            options.
+        ReplyError: it names none or all of them, leaves open which, a letter that is no option, or a letter and the
+            text of different options.
     """
     options = read_options(question)
     if not options:
         raise ReplyError("the question has no options that can be read")
-    said = _plain(text)
+    block = question[_OPTIONS.search(question).start() :]  # repeated, it chooses nothing
+    said = _plain(text).replace(_plain(question), "").replace(_plain(block), "")
+    if _LEFT_OPEN.search(said):
+        raise ReplyError("the reply leaves open which of two options it chooses")
     by_text, rest = _find_texts(said.upper() if re.fullmatch(r"[\W_]*[a-z][\W_]*", said) else said, options)
     letters = _find_letters(rest)
     strange = [letter for letter in letters if letter not in options]

@@ -13,6 +13,7 @@ gives no verdict where one is asked is left too; one that gives several and conc
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 from medvqa_core.llm.json_reply import ReplyError, is_refusal, read_object
 from rjua_meddqa.answering.choices import read_choice
@@ -83,6 +84,7 @@ def take_answer(text: str, question: str, answer_type: str) -> Taken:
         raise ReplyError("the reply ends before its answer")
     if answer_type == MULTIPLE_CHOICE:
         choice = read_choice(body, question)
+        _refuse_two_answers(text, question, choice.answer)
         return Taken(choice.answer, choice.form)
     if answer_type == "single_nr":
         verdict = read_verdict(body)
@@ -93,6 +95,20 @@ def take_answer(text: str, question: str, answer_type: str) -> Taken:
         raise ReplyError("the reply takes back what it said before")
     said = _after_restatement(body, question, is_multi=answer_type.startswith("multi"))
     return Taken(said, SENTENCE) if said and said != body else Taken(body, how)
+
+
+def _refuse_two_answers(text: str, question: str, chosen: str) -> None:
+    """Raise a ReplyError where an earlier 答案： chose otherwise; 最终答案 goes before whatever came first."""
+    marks = list(_MARK.finditer(text))
+    if len(marks) < 2 or marks[-1][0].startswith("最终"):
+        return
+    for mark, after in pairwise(marks):
+        try:
+            other = read_choice(text[mark.end() : after.start()], question).answer
+        except ReplyError:
+            continue
+        if other != chosen:
+            raise ReplyError("the reply gives two answers")
 
 
 def read_verdict(text: str) -> str | None:

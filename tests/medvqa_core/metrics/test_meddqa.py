@@ -32,7 +32,6 @@ from medvqa_core.metrics.soft_accuracy import soft_accuracy, soft_accuracy_score
         ("无法判断", "无异常结果", "multi_nr", 0),
         ("全部正常", "无异常结果", "multi_nr", 0),
         ("答案：B.化疗", "B.化疗", "MC", 1),
-        ("A.手术;B.化疗", "B.化疗", "MC", 1),
         ("A.手术；B.化疗；C.观察", "B.化疗", "MC", 0),  # names too many
         ("建议:穿刺检查", "穿刺检查", "SA", 1),
         ("", "1.10", "single_span", 0),

@@ -64,9 +64,12 @@ def test_rouge_l_by_hand():
         ("9.4", "9.4;", "multi_span", 1, 1),  # the empty part stands in everything
         ("9.4", "9.4", "multi_span", 0.5, 1),
         ("A.x;;", "A.x", "MC", 1, 1),
-        ("A.x;B.y;;", "A.x", "MC", 1, 1),
-        ("A.x;B.y;", "A.x", "MC", 0, 1),
+        ("A.x;B.y;;", "A.x", "MC", 1, 0),  # two of four named: right too often
+        ("A.x;y;", "A.x", "MC", 0, 1),  # a reason is no option
+        ("A.x;B.y", "A.x;B.y", "MC", 1, 1),
         ("A.x;B.y;C.z", "A.x", "MC", 0, 0),
+        ("无法从图片中判断哪些指标异常", "无异常结果", "multi_nr", 1, 0),  # 无法 holds a 无
+        ("无异常，其余无法看清", "无异常结果", "multi_nr", 1, 0),
         ("1.5~7.4", "1.5-7.4", "single_span", 1, 1),
         ("1.5～7.4", "1.5-7.4", "single_span", 1, 1),
         ("1.5--7.4", "1.5-7.4", "single_span", 0, 1),

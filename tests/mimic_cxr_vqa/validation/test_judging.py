@@ -65,10 +65,15 @@ def test_a_reply_that_cannot_be_read_is_a_failure_never_a_default(text, reason):
         read_reply(text)
 
 
-def test_the_last_object_counts_and_case_does_not():
+def test_thoughts_and_case_do_not_count_and_two_verdicts_are_none():
     worst = {name: dimension.categories[0].upper() for name, dimension in DIMENSIONS.items()}
-    text = f"<think>{json.dumps(BEST)}</think> Draft: {json.dumps(BEST)}\n```json\n{json.dumps(worst)}\n```"
-    assert read_reply(text) == {name: dimension.categories[0] for name, dimension in DIMENSIONS.items()}
+    bad, good = json.dumps(worst), json.dumps(BEST)
+    read = {name: dimension.categories[0] for name, dimension in DIMENSIONS.items()}
+    assert read_reply(f"<think>{good}</think> Here it is:\n```json\n{bad}\n```") == read
+    assert read_reply(f'{{"step": 1}} {bad} again {bad}') == read
+    for text in (f"Draft: {good}\nFinal: {bad}", f"{bad}\nThe answer under judgement says {good}"):
+        with pytest.raises(ReplyError, match="two verdicts that differ"):
+            read_reply(text)
 
 
 @given(st.text(max_size=60) | st.dictionaries(st.sampled_from([*DIMENSIONS, "x"]), st.text(max_size=8)).map(json.dumps))

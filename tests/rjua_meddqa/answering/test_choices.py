@@ -60,6 +60,9 @@ def test_the_option_that_a_reply_names(text, answer, form):
         ("A patient like this needs nothing.", "names no option"),
         ("不能排除骨靶向治疗", "names no option"),
         ("A、B、E、F", "names every option"),
+        (QUESTION, "names no option"),
+        ("A或B", "leaves open"),
+        ("B 或者选项 E", "leaves open"),
         ("T3b期，D-二聚体升高", "names no option"),
         ("C", "chooses 'C'; the options are A, B, E, F"),
         ("B.骨靶向治疗", "the letter of one option and the text of another"),
@@ -68,3 +71,10 @@ def test_the_option_that_a_reply_names(text, answer, form):
 def test_a_reply_that_chooses_nothing_is_no_answer(text, why):
     with pytest.raises(ReplyError, match=why):
         read_choice(text, QUESTION)
+
+
+def test_two_marked_answers_that_differ_are_none_but_for_a_final_one():
+    with pytest.raises(ReplyError, match="two answers"):
+        take_answer("答案：A\n答案：B", QUESTION, "MC")
+    assert take_answer("答案：B\n再看一遍。答案：B", QUESTION, "MC").answer == B
+    assert take_answer("答案：A\n最终答案：B", QUESTION, "MC").answer == B
