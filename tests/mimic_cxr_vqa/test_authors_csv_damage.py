@@ -17,11 +17,12 @@ from mimic_cxr_vqa.authors_csv import COLUMNS, read_authors_csv
 PATHS_OUT = [
     "../x.jpg", "a/../x.jpg", "a/..", "..", "/etc/passwd", "a.jpg,/etc/passwd", "a.jpg, ../x.jpg", "a,b/../../x.jpg",
     "a.jpg,..", "..,a.jpg", "..\\x.jpg", "a\\b.jpg", "//x.jpg", " /x.jpg", ".. ", "a/.. ", "\u00a0/etc/passwd",
-    "\u2003../x.jpg", "\u00a0..\u00a0", "a.jpg,\u3000/x", "\x0b/x", "a\0.jpg", "\n../x", "a/./../../x", "./..",
+    "\u2003../x.jpg", "\u00a0..\u00a0", "a.jpg,\u3000/x", "\x0b/x", "\n../x", "a/./../../x", "./..",
 ]  # fmt: skip
 WRONG = [
     *[("image_path", path, "leaves its root; allowed are relative paths without") for path in PATHS_OUT],
     *[("image_path", path, "has an empty path") for path in [",", "a.jpg,", ",a.jpg", "a.jpg, ,b.jpg"]],
+    ("image_path", "a\0.jpg", "column 'image_path' holds a NUL byte"),
     ("patient_id", "90000001", "expected p and digits, such as p1"),
     ("patient_id", "s90000001", "expected p and digits"),
     ("patient_id", "p", "expected p and digits"),
