@@ -112,13 +112,14 @@ def _decoded_lines(path: Path) -> Iterator[str]:
     # not str.splitlines: it also ends lines at characters that cells may hold
     for number, line in enumerate(data.splitlines(keepends=True), start=1):
         try:
-            yield line.decode("utf-8-sig" if number == 1 else "utf-8")
+            text = line.decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError as error:
             raise InputError(
                 f"{path}, line {number}: byte {line[error.start]:#04x} is not UTF-8; save the file as UTF-8"
             ) from None
-        if b"\0" in line:
+        if "\0" in text:
             raise InputError(f"{path}, line {number}: holds a NUL byte; {_NUL_REMEDY}")
+        yield text
 
 
 def _refuse_nul(path: Path, batch: pa.RecordBatch, first: int) -> None:

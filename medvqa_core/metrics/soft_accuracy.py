@@ -70,7 +70,7 @@ def _released(prediction: str, answer: str, answer_type: str) -> float:
         return 0.5 * sum(part in prediction for part in parts[:2])
     if answer_type == MULTI_NUMERICAL:
         if NO_ABNORMAL in answer:
-            return _says_nothing_abnormal(prediction)
+            return float(NOTHING in prediction and UNDECIDED not in prediction)
         return sum(part in prediction for part in parts) / len(parts)
     if answer_type == MULTIPLE_CHOICE and len(prediction.replace(";;", "").split(";")) > CHOICES_ALLOWED:
         return 0.0
@@ -82,7 +82,7 @@ def _ours(prediction: str, answer: str, answer_type: str) -> float:
     if answer_type == MULTIPLE_CHOICE and _names_too_many(prediction, answer):
         return 0.0
     if answer_type == MULTI_NUMERICAL and answer.strip(" .;") == NO_ABNORMAL:
-        return _says_nothing_abnormal(prediction.replace(UNABLE, UNDECIDED))
+        return float(NOTHING in prediction and UNABLE not in prediction)
     parts = _parts(answer)
     if answer_type in (*MULTI_TYPES, MULTI_NUMERICAL) and parts:
         return sum(part in prediction for part in parts) / len(parts)
@@ -94,10 +94,6 @@ def _names_too_many(prediction: str, answer: str) -> bool:
     parts = _parts(prediction)
     options = sum(bool(_OPTION.match(part)) for part in parts)
     return len(parts) > CHOICES_ALLOWED or options > max(1, len(_parts(answer)))
-
-
-def _says_nothing_abnormal(prediction: str) -> float:
-    return float(NOTHING in prediction and UNDECIDED not in prediction)
 
 
 def _parts(text: str) -> list[str]:

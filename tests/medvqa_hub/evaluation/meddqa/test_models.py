@@ -12,7 +12,13 @@ from PIL import Image
 
 from medvqa_core.errors import ConfigError
 from medvqa_hub.cli import run
+from medvqa_hub.evaluation import cli
+from rjua_meddqa.answering import page_images
 from rjua_meddqa.answering.questions import load_questions
+
+
+def test_the_command_s_longest_side_is_the_one_that_images_are_sent_with():
+    assert cli.LONGEST_SIDE == page_images.LONGEST_SIDE
 
 
 @pytest.fixture
