@@ -29,7 +29,7 @@ from timing import write_result
 from medvqa_core.governance import Governance
 from medvqa_core.llm.connecting import connect_model
 from medvqa_core.llm.server import ChatServer
-from medvqa_hub.evaluation.cxr.asking import ChatReader, ask_studies
+from medvqa_hub.evaluation.cxr.engine_inference import ChatReader, ask_studies
 from medvqa_hub.evaluation.cxr.prompts import StudyPrompt
 from medvqa_hub.evaluation.cxr.studies import Study
 
@@ -115,9 +115,9 @@ async def ask_in_any_order(studies: list[Study], model: ChatServer) -> None:
 
     async def work() -> None:
         for study, row in todo:
-            async with model.seat() as seat:
+            async with model.session() as session:
                 images = await asyncio.to_thread(prompt.encode, study)
-                reply = await seat.chat(prompt.request(study, images, row))
+                reply = await session.chat(prompt.request(study, images, row))
                 assert reply.text == "No.", reply
 
     async with model:

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from medvqa_core.json_files import write_manifest
-from mimic_cxr_vqa.class_floor import describe_files
+from mimic_cxr_vqa.minimum_class import describe_files
 from mimic_cxr_vqa.parquet_files import WRITING
 from mimic_cxr_vqa.question_list import QUESTIONS
 from mimic_cxr_vqa.release_writer import ROWS_PER_GROUP, ROWS_PER_SHARD, STUDIES_PER_GROUP

@@ -20,14 +20,14 @@ from medvqa_core.json_files import write_json
 from mimic_cxr_vqa.generation.answers import answer_questions
 from mimic_cxr_vqa.generation.extractive import ExtractiveEngine
 from mimic_cxr_vqa.generation.question_writer import write_questions
+from mimic_cxr_vqa.judging.dimensions import BEST
+from mimic_cxr_vqa.judging.judges import Judged
+from mimic_cxr_vqa.judging.pairs import Pair, iterate_pairs
+from mimic_cxr_vqa.judging.probing import format_probe, measure_probe, plant_errors, probe_requests
+from mimic_cxr_vqa.judging.rule_judge import COSTS, POLARITY, RuleJudge, judge_by_rules
+from mimic_cxr_vqa.judging.run_judge import judge_all, open_verdicts
 from mimic_cxr_vqa.phantom.tree import write_phantom
 from mimic_cxr_vqa.sources import openi, physionet
-from mimic_cxr_vqa.validation.dimensions import BEST
-from mimic_cxr_vqa.validation.judges import Judged
-from mimic_cxr_vqa.validation.judging import judge_all, open_verdicts
-from mimic_cxr_vqa.validation.pairs import Pair, iterate_pairs
-from mimic_cxr_vqa.validation.probing import format_probe, measure_probe, plant_errors, probe_requests
-from mimic_cxr_vqa.validation.rule_judge import COSTS, POLARITY, RuleJudge, judge_by_rules
 from mimic_cxr_vqa.workspace import Workspace
 
 RESULT = Path(__file__).parent / "results" / "judge_probe.json"

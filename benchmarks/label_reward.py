@@ -26,8 +26,8 @@ from timing import RESULTS, write_result
 from medvqa_hub.demo.encoder import EncoderSettings
 from medvqa_hub.demo.learning import QUICK
 from medvqa_hub.demo.training import Story, make_release, train_encoder, train_stage
-from medvqa_hub.evaluation.cxr.answering import GenerationSettings
 from medvqa_hub.evaluation.cxr.evaluating import CxrOptions, evaluate_cxr
+from medvqa_hub.evaluation.cxr.model_inference import GenerationSettings
 from medvqa_hub.training.recipes import load_recipe
 from medvqa_hub.training.run import train
 
@@ -60,7 +60,7 @@ def main() -> None:
         if way != "stage2":
             shipped, changes, first = WAYS[way]
             recipe = load_recipe(shipped, [*ALONE, *changes, f"training.seed={given.seed}"])
-            train(recipe, release_of(data), folder / way, data / "phantom", folder / first, say=lambda line: None)
+            train(recipe, release_of(data), folder / way, data / "phantom", folder / first, log=lambda line: None)
         row = {"seed": given.seed, "way": way} | evaluate(
             folder / way / "best", folder / "scores" / f"{way}-fresh", given.out / "fresh"
         )
@@ -83,7 +83,7 @@ def train_to_stage_2(folder: Path, data: Path, seed: int) -> None:
     story = Story(release_of(data), data / "phantom", folder, EncoderSettings(epochs=6, seed=seed), changes)
     train_encoder(story)
     for stage in changes:
-        train_stage(story, stage, say=lambda line: None)
+        train_stage(story, stage, log=lambda line: None)
 
 
 def evaluate(model: Path, out: Path, drawn: Path) -> dict[str, float]:

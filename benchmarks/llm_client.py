@@ -191,7 +191,7 @@ def answer(server: Server, studies: list[list[Any]], slots: int, folder: Path, m
     """Ask everything as `cxr answer` does. `moments`: finished replies at which the server is killed and started."""
     from medvqa_core.governance import Governance
     from medvqa_core.llm.connecting import connect_model
-    from medvqa_core.runs.asking import ask_all
+    from medvqa_core.runs.inference import ask_all
     from medvqa_core.runs.predictions import ANSWERS, PredictionStore
     from mimic_cxr_vqa.generation.answers import STUDIES_PER_SYNC
     from mimic_cxr_vqa.generation.language_model import LanguageModel

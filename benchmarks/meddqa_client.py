@@ -29,9 +29,9 @@ from timing import write_result
 from medvqa_core.governance import Governance
 from medvqa_core.llm.connecting import connect_model
 from medvqa_core.runs.predictions import FILE
-from medvqa_hub.evaluation.meddqa.answering import ImageSet, answer_questions
-from rjua_meddqa.answering.language_model import DocumentModel
-from rjua_meddqa.answering.questions import DocumentQuestion
+from medvqa_hub.evaluation.meddqa.inference import ImageSet, answer_questions
+from rjua_meddqa.inference.language_model import DocumentModel
+from rjua_meddqa.inference.questions import DocumentQuestion
 
 ENCODE, ANSWER = 0.6, 0.3  # seconds: an image costs as much as two answers
 PAGE = (1100, 1500)  # pixels of the drawn pages

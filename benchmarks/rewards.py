@@ -20,8 +20,8 @@ from timing import RESULTS, write_result
 
 from medvqa_hub.demo.encoder import EncoderSettings
 from medvqa_hub.demo.training import Story, make_release, train_encoder, train_stage
-from medvqa_hub.evaluation.cxr.answering import GenerationSettings
 from medvqa_hub.evaluation.cxr.evaluating import CxrOptions, evaluate_cxr
+from medvqa_hub.evaluation.cxr.model_inference import GenerationSettings
 from medvqa_hub.training.recipes import load_recipe
 from medvqa_hub.training.run import train
 

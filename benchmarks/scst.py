@@ -166,7 +166,7 @@ def measure(device: str, rounds: int, timed: int) -> dict[str, Any]:
     return {**figures, "target": TARGETS[device], "rounds": rounds}
 
 
-def say(name: str, run: dict[str, Any]) -> None:
+def log(name: str, run: dict[str, Any]) -> None:
     """Print a comparison beside its target."""
     reached = run["ratio"] >= run["target"]
     print(
@@ -179,7 +179,7 @@ def say(name: str, run: dict[str, Any]) -> None:
 
 def main() -> None:
     run = measure("cpu", rounds=1, timed=1)
-    say("cpu_float32", run)
+    log("cpu_float32", run)
     write_result("scst", {**SIZES, "cpu_float32": run})
 
 

@@ -18,12 +18,12 @@ from typing import Any
 
 import torch
 from blip2_multiview import Blip2MultiViewConfig, Blip2MultiViewForConditionalGeneration
-from scst import QUESTIONS, SIZES, measure, say
+from scst import QUESTIONS, SIZES, log, measure
 from swin_ved import SwinVedConfig, SwinVedForConditionalGeneration
 from timing import write_result
 from torch.utils.flop_counter import FlopCounterMode
 
-from medvqa_hub.families.table import frozen_modules
+from medvqa_hub.families.registry import frozen_modules
 from medvqa_hub.training.recipes import Recipe, load_recipe
 from medvqa_hub.training.scst_rollout import switch_off_dropout
 from medvqa_hub.training.scst_step import self_critical_loss
@@ -185,7 +185,7 @@ def main() -> None:
     if not torch.cuda.is_available():
         sys.exit("no CUDA device: nothing was measured")
     run = measure("cuda", rounds=3, timed=QUESTIONS)
-    say("cuda_bfloat16", run)
+    log("cuda_bfloat16", run)
     figures = {**SIZES, "device": torch.cuda.get_device_name(), "cuda_bfloat16": run, "recipes": {}}
     for name, found in measure_recipes().items():
         print(f"{name}: {found}")

@@ -1,6 +1,6 @@
 """Training input, the images: from full-size films as before, from the same films as now, and from shrunk copies.
 
-Films of 2544 x 3056 pixels and 1.5 MB, the size of an average MIMIC-CXR-JPG file, reach SwinVED's training tensors
+Images of 2544 x 3056 pixels and 1.5 MB, the size of an average MIMIC-CXR-JPG file, reach SwinVED's training tensors
 (augmented, 384 x 384) through the trainer's own rows, collator and DataLoader:
 
 - `before`: decoded in full and augmented at that size (`data.image_side: null`),
@@ -30,8 +30,8 @@ from PIL import Image
 from swin_ved import SwinVedConfig, SwinVedProcessor, train_tokenizer
 from timing import write_result
 
-from medvqa_hub.families.table import find_family
-from medvqa_hub.training.batch_loading import EveryNth, load_batches
+from medvqa_hub.families.registry import find_family
+from medvqa_hub.training.batch_loading import ShardSampler, load_batches
 from medvqa_hub.training.study_batches import StudyBatches, StudyCollator
 from medvqa_hub.training.study_questions import StudyQuestions
 from mimic_cxr_vqa.shrinking import shrink_tree
@@ -86,7 +86,7 @@ class Way:
     def images_per_second(self, batches: int = 4) -> float:
         """With one worker, its start left out."""
         times = []
-        for _ in load_batches(self.batches, EveryNth(0, 1, batches + 1), 1):
+        for _ in load_batches(self.batches, ShardSampler(0, 1, batches + 1), 1):
             times.append(time.perf_counter())
         return batches * BATCH / (times[-1] - times[0])
 
@@ -102,7 +102,7 @@ class Way:
     def waiting(self) -> float:
         """Share of the time that a step of STEP_MS waits, with WORKERS workers."""
         waited = total = 0.0
-        batches = iter(load_batches(self.batches, EveryNth(0, 1, STEPS + 2), WORKERS))
+        batches = iter(load_batches(self.batches, ShardSampler(0, 1, STEPS + 2), WORKERS))
         for number in range(STEPS + 2):
             start = time.perf_counter()
             next(batches)

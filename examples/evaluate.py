@@ -3,8 +3,8 @@
 import sys
 from pathlib import Path
 
-from medvqa_hub.evaluation.cxr.answering import GenerationSettings
 from medvqa_hub.evaluation.cxr.evaluating import CxrOptions, evaluate_cxr
+from medvqa_hub.evaluation.cxr.model_inference import GenerationSettings
 
 out = Path(sys.argv[1])
 (result,) = evaluate_cxr(

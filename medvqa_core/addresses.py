@@ -32,7 +32,7 @@ def is_loopback_peer(address: str) -> bool:
         return False
 
 
-def host_of(endpoint: str) -> str:
+def parse_host(endpoint: str) -> str:
     """What an address names, without user name and password: for messages only."""
     authority = re.split(r"[/?#\\\s]", endpoint.partition("://")[2] or endpoint, maxsplit=1)[0]
     return authority.rpartition("@")[2]

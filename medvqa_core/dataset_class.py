@@ -10,8 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from medvqa_core.content_floor import ID_COLUMNS, TEXT_COLUMNS, floor_of_columns, is_image
-from medvqa_core.governance import Governance, parse, refuse_lowering, strictest
+from medvqa_core.governance import Governance, check_not_lowered, parse, strictest
+from medvqa_core.minimum_class import ID_COLUMNS, TEXT_COLUMNS, is_image, minimum_class_for_columns
 
 _LINE = "governance class: "
 _NAMES = {*ID_COLUMNS, *TEXT_COLUMNS}
@@ -28,7 +28,7 @@ def stated_class(description: str | None) -> Governance | None:
     return strictest(parse(name, "dataset description") for name in names) if names else None
 
 
-def governance_of_dataset(dataset: Any) -> Governance:
+def get_dataset_governance(dataset: Any) -> Governance:
     """The class of a `Dataset` or an `IterableDataset`: what it states, or what its rows' ids demand if that is more.
 
     A dataset that does not say is `credentialed`: the strictest guess cannot leak.
@@ -36,12 +36,12 @@ def governance_of_dataset(dataset: Any) -> Governance:
     stated = stated_class(dataset.info.description)
     if stated in (None, Governance.CREDENTIALED):  # nothing is stricter: no row need be looked at
         return Governance.CREDENTIALED
-    return strictest([stated, floor_of_dataset(dataset)])
+    return strictest([stated, minimum_class_for_dataset(dataset)])
 
 
-def governance_of_splits(datasets: Iterable[Any]) -> Governance:
+def get_splits_governance(datasets: Iterable[Any]) -> Governance:
     """The class of several datasets together, such as the splits of a `DatasetDict`."""
-    return strictest(map(governance_of_dataset, datasets))
+    return strictest(map(get_dataset_governance, datasets))
 
 
 def declare(dataset: Any, governance: Governance | str) -> Any:
@@ -52,17 +52,17 @@ def declare(dataset: Any, governance: Governance | str) -> Any:
     """
     governance = parse(governance, "declare")
     stated = stated_class(dataset.info.description) or Governance.OPEN
-    refuse_lowering(strictest([stated, floor_of_dataset(dataset)]), governance, "the dataset")
+    check_not_lowered(strictest([stated, minimum_class_for_dataset(dataset)]), governance, "the dataset")
     dataset.info.description = describe_dataset(dataset.info.description or "", governance)
     return dataset
 
 
-def floor_of_dataset(dataset: Any) -> Governance:
+def minimum_class_for_dataset(dataset: Any) -> Governance:
     """What the ids demand: of all rows of a `Dataset` (and those that its selection hides), of a stream's first row."""
     table = getattr(dataset, "data", None)
     if table is not None:
-        return floor_of_columns({name: table.column(name) for name in table.column_names})
-    return floor_of_columns(_first_row(dataset))
+        return minimum_class_for_columns({name: table.column(name) for name in table.column_names})
+    return minimum_class_for_columns(_first_row(dataset))
 
 
 def _first_row(stream: Any) -> dict[str, pa.Array]:

@@ -28,15 +28,15 @@ _REMEDIES = {
 
 
 @contextmanager
-def writing(path: Path | str) -> Iterator[None]:
+def output_errors(path: Path | str) -> Iterator[None]:
     """Turn every OSError of the block into an OutputError that names `path` and the remedy."""
     try:
         yield
     except OSError as error:
-        raise OutputError(f"cannot write {path}: {error.strerror or error}; {remedy_of(error)}") from error
+        raise OutputError(f"cannot write {path}: {error.strerror or error}; {suggest_remedy(error)}") from error
 
 
-def remedy_of(error: OSError) -> str:
+def suggest_remedy(error: OSError) -> str:
     """What to do about what the operating system said."""
     full = str(error).startswith("Not enough disk space")  # what `datasets` says, without a number
     return _REMEDIES.get(errno.ENOSPC if full else error.errno or 0, "check the path and run the same command again")
@@ -44,7 +44,7 @@ def remedy_of(error: OSError) -> str:
 
 def make_folder(path: Path, private: bool = False) -> Path:
     """Create `path` and its parents; a `private` one, new or not, is its owner's alone. Raises OutputError."""
-    with writing(path):
+    with output_errors(path):
         path.mkdir(parents=True, exist_ok=True)
         if private:
             path.chmod(0o700)
@@ -74,10 +74,13 @@ def atomic_file(path: Path, mode: str = "wb", private: bool = False, synced: boo
     make_folder(path.parent)
     partial = path.with_name(path.name + PARTIAL_SUFFIX)
     encoding = None if "b" in mode else "utf-8"
-    with writing(path):
+    with output_errors(path):
         descriptor = _open_alone(partial, os.O_RDWR | os.O_CREAT, path)
     try:
-        with writing(path), os.fdopen(descriptor, mode, encoding=encoding, newline=None if "b" in mode else "") as file:
+        with (
+            output_errors(path),
+            os.fdopen(descriptor, mode, encoding=encoding, newline=None if "b" in mode else "") as file,
+        ):
             file.truncate(0)
             if private:
                 os.fchmod(descriptor, 0o600)
@@ -111,11 +114,11 @@ def atomic_folder(path: Path, kind: str, private: bool = False) -> Iterator[Path
     make_folder(path.parent)
     _refuse_other_content(path, kind)
     partial, replaced = (path.with_name(f".{path.name}{suffix}") for suffix in (PARTIAL_SUFFIX, ".replaced"))
-    with writing(path):
+    with output_errors(path):
         partial.mkdir(mode=0o700 if private else 0o777, exist_ok=True)
         descriptor = _open_alone(partial, os.O_RDONLY | os.O_DIRECTORY, path)
     try:
-        with writing(path):
+        with output_errors(path):
             _restore(replaced, path)
             _empty(partial)  # what a killed run left
             yield partial
@@ -141,7 +144,7 @@ def _restore(replaced: Path, path: Path) -> None:
     """Deal with a folder that was moved aside by whoever stopped there: back to its place, or gone if that is taken."""
     if not replaced.exists():
         return
-    with writing(path):
+    with output_errors(path):
         if path.exists():
             shutil.rmtree(replaced)
         else:

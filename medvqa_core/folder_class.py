@@ -17,8 +17,8 @@ def write_governance(folder: Path, governance: Governance) -> None:
     write_json(folder / GOVERNANCE, {"governance": str(governance), "format": GOVERNANCE_FORMAT}, indent=None)
 
 
-def governance_of(folder: Path) -> Governance:
-    """The class that a model folder carries; `credentialed` where it does not say, since nothing stricter exists.
+def read_governance(folder: Path) -> Governance:
+    """The class that a model folder carries; `credentialed` where it does not state one, since nothing stricter exists.
 
     Raises:
         GovernanceError: the class is unknown.

@@ -11,7 +11,7 @@ guards at the ways out are in `ways_out.py`.
 from collections.abc import Iterable
 from enum import StrEnum
 
-from medvqa_core.addresses import host_of, is_loopback
+from medvqa_core.addresses import is_loopback, parse_host
 from medvqa_core.attestation import Attestation
 from medvqa_core.errors import GovernanceError
 
@@ -56,7 +56,7 @@ def strictest(classes: Iterable[Governance]) -> Governance:
     return max(classes, key=lambda c: c.level, default=Governance.CREDENTIALED)
 
 
-def refuse_lowering(current: Governance, wanted: Governance, what: str) -> Governance:
+def check_not_lowered(current: Governance, wanted: Governance, what: str) -> Governance:
     """Return `wanted` if it is at least as strict as `current`.
 
     Raises:
@@ -70,7 +70,7 @@ def refuse_lowering(current: Governance, wanted: Governance, what: str) -> Gover
     return wanted
 
 
-def refuse_remote(
+def check_endpoint_allowed(
     governance: Governance, endpoint: str | None, what: str, attestation: Attestation | None = None
 ) -> None:
     """Let credentialed text go to in-process engines (`endpoint` None), loopback servers and attested hosts only.
@@ -84,13 +84,13 @@ def refuse_remote(
         return
     unnamed = "the attestation does not name it; " if attestation is not None else ""
     raise GovernanceError(
-        f"{what} would send credentialed text to {host_of(endpoint) or repr(endpoint)}: {unnamed}allowed are "
+        f"{what} would send credentialed text to {parse_host(endpoint) or repr(endpoint)}: {unnamed}allowed are "
         "in-process engines, servers on 127.0.0.1, localhost or [::1], and hosts that --attestation FILE names; run "
         "the model on this machine"
     )
 
 
-def refuse_publishing(governance: Governance, what: str, where: str) -> None:
+def check_publishable(governance: Governance, what: str, where: str) -> None:
     """Let only `open` and `share-alike` content be handed on, to private repositories too.
 
     Raises:

@@ -34,7 +34,7 @@ def register_builder(name: str, module: str, version: str) -> None:
         for importer in ("datasets.load", "datasets.inspect"):  # the second has the function by its own name
             wrapt.register_post_import_hook(_wrap_factory, importer)
         for module_to_guard, guard in _GUARDS.items():
-            wrapt.register_post_import_hook(f"medvqa_core.ways_out:{guard}", module_to_guard)
+            wrapt.register_post_import_hook(f"medvqa_core.upload_guards:{guard}", module_to_guard)
     _BUILDERS[name] = (module, version)
 
 

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from medvqa_core.errors import ConfigError, InputError, OutputError
-from medvqa_core.files import make_folder, writing
-from medvqa_core.governance import Governance, parse, refuse_lowering
+from medvqa_core.files import make_folder, output_errors
+from medvqa_core.governance import Governance, check_not_lowered, parse
 from medvqa_core.json_lines import once
 
 STORE_VERSION = 1
@@ -141,7 +141,7 @@ class RecordStore:
 
     def _open_for_writing(self) -> None:
         make_folder(self.path.parent)
-        with writing(self.path):
+        with output_errors(self.path):
             self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             self._file = open(self.path, "rb")  # noqa: SIM115 - closed by close()
         try:
@@ -160,12 +160,12 @@ class RecordStore:
         self._write(_encode_line(header))
 
     def _cut_torn_line(self) -> None:
-        with writing(self.path):
+        with output_errors(self.path):
             os.ftruncate(self._descriptor, self._end)
 
     def _write(self, data: bytes) -> None:
         """Append `data` after the last whole line and sync it. Unbuffered: a failed write leaves nothing queued."""
-        with writing(self.path):
+        with output_errors(self.path):
             written = 0
             while written < len(data):
                 written += os.pwrite(self._descriptor, data[written:], self._end + written)
@@ -182,7 +182,7 @@ class RecordStore:
         settings = found.get("settings", {})
         current, wanted = parse(found.get("governance", ""), str(self.path)), Governance(header["governance"])
         renamed = (current, wanted) == (Governance.SHARE_ALIKE, Governance.NO_DERIVATIVES)  # Open-i's, in older files
-        raised = refuse_lowering(current, wanted, str(self.path)) is not current
+        raised = check_not_lowered(current, wanted, str(self.path)) is not current
         if raised and not renamed:
             raise ConfigError(
                 f"{self.path} was written as {current!s} data and the input is now {header['governance']}: "

@@ -14,23 +14,23 @@ from typing import Annotated, NoReturn
 import typer
 
 from medvqa_core.errors import ConfigError, MedvqaError, one_line
-from medvqa_core.files import remedy_of
+from medvqa_core.files import suggest_remedy
 from medvqa_core.governance import Governance
 from medvqa_core.llm.options import (
     AttestationFile,
     LoadInBits,
     OwnServer,
     Wait,
+    check_model_options,
     connect,
     engine_option,
-    refuse_model_options,
 )
 from medvqa_hub.evaluation.cli import app as evaluate_app
 from medvqa_hub.evaluation.export_cli import app as export_app
 from medvqa_hub.publishing.cli import app as push_app
 from medvqa_hub.publishing.publish_cli import app as publish_app
 from medvqa_hub.training.cli import app as train_app
-from medvqa_hub.training.launching import refuse_lone_process
+from medvqa_hub.training.launching import check_launcher
 from mimic_cxr_vqa.cli import app as cxr_app
 from rjua_meddqa.cli import app as meddqa_app
 
@@ -159,7 +159,7 @@ def explore(
 
     options = {"wait": wait, "own_server": i_run_this_server, "attestation": attestation, "load_in": load_in}
     if not engine:
-        refuse_model_options(str(model), i_run_this_server=i_run_this_server, attestation=attestation, load_in=load_in)
+        check_model_options(str(model), i_run_this_server=i_run_this_server, attestation=attestation, load_in=load_in)
     connected = (lambda governance: connect(engine, governance, model, **options)) if engine else None
     checkpoint = Path(model) if model and not engine else None
     asked = Asked(
@@ -219,7 +219,7 @@ class Terminated(SystemExit):
     """SIGTERM, as batch systems and containers send it."""
 
 
-def refuse_other_bytes(arguments: Sequence[str]) -> None:
+def check_arguments_are_utf8(arguments: Sequence[str]) -> None:
     """Raise a ConfigError where an argument holds bytes that are no text here: files of rows could not name it."""
     for argument in arguments:
         try:
@@ -235,8 +235,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command line; returns the exit code. Errors that a user can fix become one line on standard error."""
     try:
         if "MASTER_ADDR" in os.environ:  # of a process group
-            refuse_lone_process(os.environ)
-        refuse_other_bytes(sys.argv[1:] if arguments is None else arguments)
+            check_launcher(os.environ)
+        check_arguments_are_utf8(sys.argv[1:] if arguments is None else arguments)
         typer.main.get_command(app).main(args=arguments, prog_name="medvqa-hub")
     except SystemExit as done:
         if done.code == 130 or isinstance(done, Terminated):
@@ -252,7 +252,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         if error.errno is None or isinstance(error, ConnectionError):
             raise
         name = f"{error.filename}: " if error.filename else ""
-        print(f"error: {name}{error.strerror}; {remedy_of(error)}", file=sys.stderr)
+        print(f"error: {name}{error.strerror}; {suggest_remedy(error)}", file=sys.stderr)
         return 1
     except MemoryError as error:
         print(f"error: out of memory ({one_line(error)}); give less at once, or use a larger machine", file=sys.stderr)

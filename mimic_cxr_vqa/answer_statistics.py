@@ -14,8 +14,8 @@ import pyarrow as pa
 from medvqa_core.governance import Governance
 from medvqa_core.progress import track
 from mimic_cxr_vqa.answer_types import CLOSED, answer_type
-from mimic_cxr_vqa.generation.answer_keys import answer_keys, hex_keys, lint_of, open_answers
-from mimic_cxr_vqa.generation.flags import flags_of
+from mimic_cxr_vqa.generation.answer_keys import answer_keys, hex_keys, open_answers, read_lint
+from mimic_cxr_vqa.generation.flags import find_flags
 from mimic_cxr_vqa.parquet_files import iterate_parquet
 from mimic_cxr_vqa.schema import CATEGORIES, LABEL_CONFLICT
 from mimic_cxr_vqa.statistics import align
@@ -89,7 +89,7 @@ class AnswerStatistics:
         }
 
 
-def statistics_of_rows(batches: Iterable[pa.Table | pa.RecordBatch]) -> AnswerStatistics:
+def count_rows(batches: Iterable[pa.Table | pa.RecordBatch]) -> AnswerStatistics:
     """Of rows of `schema.QA_SCHEMA`; rows without provenance (the authors' files) break no rule that is known."""
     found = AnswerStatistics()
     for batch in track(batches, "Counting answers"):
@@ -103,7 +103,7 @@ def statistics_of_rows(batches: Iterable[pa.Table | pa.RecordBatch]) -> AnswerSt
     return found
 
 
-def statistics_of_workspace(workspace: Workspace, governance: Governance) -> AnswerStatistics:
+def count_workspace(workspace: Workspace, governance: Governance) -> AnswerStatistics:
     """Of the answers that a build has so far, failures among them. Raises InputError where there are none."""
     found = AnswerStatistics()
     with open_answers(workspace, governance) as store:
@@ -111,7 +111,7 @@ def statistics_of_workspace(workspace: Workspace, governance: Governance) -> Ans
         for key, (category, label) in track(zip(keys, _labels(workspace), strict=True), "Counting", total=len(keys)):
             record = store.find(key)
             if record is not None and record.answer is not None:
-                noted = [*lint_of(record, store), *flags_of(record.answer, category, label)]
+                noted = [*read_lint(record, store), *find_flags(record.answer, category, label)]
                 found.add(category, record.answer, noted)
             elif record is not None:
                 found.add(category, None, (), record.error or "")

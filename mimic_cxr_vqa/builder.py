@@ -20,7 +20,7 @@ from datasets.exceptions import DatasetGenerationError
 
 from medvqa_core.dataset_class import describe_dataset
 from medvqa_core.errors import ConfigError, InputError, MedvqaError, one_line
-from medvqa_core.files import make_folder, writing
+from medvqa_core.files import make_folder, output_errors
 from medvqa_core.loading_error import LoadingError
 from mimic_cxr_vqa import release as releases
 from mimic_cxr_vqa.authors_csv import ReplyFilter
@@ -230,13 +230,13 @@ class MimicCxrVqa(datasets.ArrowBasedBuilder):
                 "download_mode='force_redownload' looks again"
             )
         try:
-            with writing(self._output_dir):
+            with output_errors(self._output_dir):
                 super().download_and_prepare(*args, **kwargs)
         except DatasetGenerationError as error:
             failed_write = error.__cause__  # `datasets` wraps what goes wrong while it writes
             if isinstance(error, MedvqaError) or not isinstance(failed_write, OSError):
                 raise
-            with writing(self._output_dir):
+            with output_errors(self._output_dir):
                 raise failed_write from None
 
     def as_dataset(self, split=None, **kwargs):

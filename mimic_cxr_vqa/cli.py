@@ -10,9 +10,9 @@ from medvqa_core.errors import OutputError
 from mimic_cxr_vqa.cli_answers import answer, merge
 from mimic_cxr_vqa.cli_batches import batch_export, batch_import
 from mimic_cxr_vqa.cli_output import echo_counts, quote
-from mimic_cxr_vqa.cli_recipe import rebuild, recipe
-from mimic_cxr_vqa.sources.table import SOURCES, SourceOptions, read_source
-from mimic_cxr_vqa.validation import commands as validation
+from mimic_cxr_vqa.cli_rebuild import rebuild, recipe
+from mimic_cxr_vqa.judging import commands as validation
+from mimic_cxr_vqa.sources.registry import SOURCES, SourceOptions, read_source
 
 app = typer.Typer(no_args_is_help=True, help="MIMIC-CXR-VQA: from radiology reports to a dataset.")
 
@@ -118,9 +118,9 @@ def status(out: Out) -> None:
     echo_counts(workspace.manifest()["counts"])
     echo_counts(count_answers(workspace))
     if workspace.answers.exists():
-        from mimic_cxr_vqa.answer_statistics import format_statistics, statistics_of_workspace
+        from mimic_cxr_vqa.answer_statistics import count_workspace, format_statistics
 
-        typer.echo(f"\n{format_statistics(statistics_of_workspace(workspace, workspace.governance()))}")
+        typer.echo(f"\n{format_statistics(count_workspace(workspace, workspace.governance()))}")
     if not workspace.release.exists():
         typer.echo("release: not written yet")
     elif describe_questions(workspace) != open_release(workspace.release).manifest.get("questions"):
@@ -171,7 +171,7 @@ def stats(
     out: Annotated[Path | None, typer.Option(help="Folder for statistics.json and figure1.png.")] = None,
 ) -> None:
     """Print Tables 1 and 2 of the paper for a release; with --out also write them as JSON and draw Figure 1."""
-    from mimic_cxr_vqa.answer_statistics import format_statistics, statistics_of_rows
+    from mimic_cxr_vqa.answer_statistics import count_rows, format_statistics
     from mimic_cxr_vqa.authors_csv import ReplyFilter
     from mimic_cxr_vqa.release import open_release
     from mimic_cxr_vqa.statistics import format_section_rules, format_tables, summarise, write_statistics
@@ -180,12 +180,12 @@ def stats(
     replies = ReplyFilter()
     statistics = summarise(replies.keep(release.iterate_all()), release.manifest.get("label_counts"))
     typer.echo(format_tables(statistics))
-    answers = statistics_of_rows(ReplyFilter().keep(release.iterate_all()))
+    answers = count_rows(ReplyFilter().keep(release.iterate_all()))
     typer.echo(format_statistics(answers))
     if rules := format_section_rules(release.manifest.get("section_rules", {})):
         typer.echo(rules)
     if table3 := release.manifest.get("validation"):
-        from mimic_cxr_vqa.validation.table3_text import format_table3
+        from mimic_cxr_vqa.judging.table3_text import format_table3
 
         typer.echo(f"Table 3: what a judge and people say of the answers\n\n{format_table3(table3)}\n")
     if replies.left_out:

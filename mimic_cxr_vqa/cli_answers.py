@@ -120,20 +120,20 @@ def _refuse_with_estimates(shard: bool, limit: bool, ray: bool) -> None:
 def _estimate(workspace: "Workspace", engine: "Engine", answer_from: str, retry_failed: bool, probe: int) -> None:
     """Say what is left to ask; with a probe, answer so many studies first and say how long the rest takes."""
     from mimic_cxr_vqa.generation.answers import answer_questions
-    from mimic_cxr_vqa.generation.estimating import rest_of, say_rest, say_time
+    from mimic_cxr_vqa.generation.estimating import estimate_remaining, format_remaining, format_time_estimate
     from mimic_cxr_vqa.generation.language_model import LanguageModel
 
     if probe and not isinstance(engine, LanguageModel):
         raise ConfigError(f"--probe measures a language model; engine {engine.name!r} is none")
-    before = rest_of(workspace, engine, answer_from, retry_failed, probe)
-    typer.echo(say_rest(before))
+    before = estimate_remaining(workspace, engine, answer_from, retry_failed, probe)
+    typer.echo(format_remaining(before))
     if not probe:
         typer.echo("nothing was asked")
         return
     if before.studies:
         answer_questions(workspace, engine, retry_failed, limit=before.last_probed, answer_from=answer_from)
-    after = rest_of(workspace, engine, answer_from, False)
-    for line in say_time(engine, before, after):
+    after = estimate_remaining(workspace, engine, answer_from, False)
+    for line in format_time_estimate(engine, before, after):
         typer.echo(line)
     typer.echo("what the probe answered is kept; the same command without --probe goes on")
 

@@ -24,13 +24,13 @@ def batch_export(
     """Write what is still to be asked as batch files, for vLLM's run-batch or a hosted batch service."""
     from medvqa_core.governance import Governance
     from mimic_cxr_vqa.generation.batch_export import BatchOptions, export_batch
-    from mimic_cxr_vqa.generation.language_model import count_of
+    from mimic_cxr_vqa.generation.language_model import parse_question_count
     from mimic_cxr_vqa.generation.prompts import Prompt, read_prompt
     from mimic_cxr_vqa.workspace import Workspace
 
     workspace = Workspace(out)
     prompt = read_prompt(prompt_file) if prompt_file else Prompt()
-    options = BatchOptions(model, prompt, count_of(questions_per_request), requests_per_file)
+    options = BatchOptions(model, prompt, parse_question_count(questions_per_request), requests_per_file)
     counts = export_batch(workspace, to, options, limit)
     if not counts["requests"]:
         typer.echo("nothing is left to ask")

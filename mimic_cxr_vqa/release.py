@@ -22,7 +22,7 @@ from medvqa_core.governance import Governance
 from medvqa_core.json_files import read_json, read_manifest, read_object, write_json, write_manifest
 from medvqa_core.progress import track
 from mimic_cxr_vqa.authors_csv import read_authors_csv, write_authors_csv
-from mimic_cxr_vqa.class_floor import class_of_csv, class_of_tables, describe_files, refuse_changed
+from mimic_cxr_vqa.minimum_class import describe_files, get_csv_governance, get_tables_governance, refuse_changed
 from mimic_cxr_vqa.parquet_files import count_rows, iterate_parquet
 from mimic_cxr_vqa.row_checks import RowChecks
 from mimic_cxr_vqa.schema import SPLITS
@@ -216,7 +216,7 @@ def _open_parquet(folder: Path) -> Release:
                 f"{folder}: the {split} split has {rows} rows, the manifest says {described['rows']}; build it again"
             )
     tables = [path for table in ("studies", "qa") for paths in files(table).values() for path in paths]
-    governance = class_of_tables(manifest, tables, folder)
+    governance = get_tables_governance(manifest, tables, folder)
     key = (folder / MANIFEST).read_bytes()
     return _release(folder, "parquet", governance, manifest, files("qa"), files("studies"), key)
 
@@ -237,7 +237,7 @@ def _open_csv(folder: Path, found: dict[str, list[Path]]) -> Release:
     governance = Governance.CREDENTIALED
     if (folder / MANIFEST).exists():
         manifest = read_manifest(folder, "delete it if the files are the authors' release", CSV_KIND, FORMAT)
-        governance = class_of_csv(manifest, found, folder)
+        governance = get_csv_governance(manifest, found, folder)
     states = [
         f"{path.name} {path.stat().st_size} {path.stat().st_mtime_ns}" for paths in found.values() for path in paths
     ]

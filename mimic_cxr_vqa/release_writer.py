@@ -29,10 +29,10 @@ from medvqa_core.progress import track
 from medvqa_core.runs.predictions import PredictionStore
 from mimic_cxr_vqa.answer_types import answer_types
 from mimic_cxr_vqa.card import CARD, write_card
-from mimic_cxr_vqa.class_floor import describe_files
 from mimic_cxr_vqa.croissant import write_croissant
-from mimic_cxr_vqa.generation.answer_keys import answer_keys, hex_keys, lint_of, open_answers
-from mimic_cxr_vqa.generation.flags import LABEL_CONFLICT, flags_of
+from mimic_cxr_vqa.generation.answer_keys import answer_keys, hex_keys, open_answers, read_lint
+from mimic_cxr_vqa.generation.flags import LABEL_CONFLICT, find_flags
+from mimic_cxr_vqa.minimum_class import describe_files
 from mimic_cxr_vqa.parquet_files import WRITING, iterate_parquet, read_table
 from mimic_cxr_vqa.schema import PROVENANCE_TYPE, QA_SCHEMA, SPLITS, STUDY_SCHEMA
 from mimic_cxr_vqa.statistics import summarise
@@ -154,10 +154,10 @@ def _answer_of(store: PredictionStore, key: str, flagged: str, counts: Counter) 
         counts["missing"] += 1
     elif found.error is not None:
         counts["failed"] += 1
-    elif lint_of(found, store) and flagged == "drop":
+    elif read_lint(found, store) and flagged == "drop":
         counts["flagged_dropped"] += 1
     else:
-        rules = lint_of(found, store)
+        rules = read_lint(found, store)
         counts["flagged"] += bool(rules)
         counts["rows"] += 1
         return found.answer, found.details["attempts"], rules
@@ -215,7 +215,7 @@ def _with_flags(questions: pa.Table, answers: pa.Table, counts: dict[str, int]) 
     columns = (answers["answer"], questions["category"], questions["label_value"], answers["lint"])
     lint = []
     for answer, category, label_value, broken in zip(*(column.to_pylist() for column in columns), strict=True):
-        flags = flags_of(answer, category, label_value)
+        flags = find_flags(answer, category, label_value)
         counts["label_conflicts"] += LABEL_CONFLICT in flags
         counts["warned"] += any(flag != LABEL_CONFLICT for flag in flags)
         lint.append([*broken, *flags])

@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from medvqa_core.errors import ConfigError, InputError
-from medvqa_core.files import MANIFEST, atomic_file, follow, join_under, make_folder, writing
-from medvqa_core.governance import Governance, parse, refuse_lowering
+from medvqa_core.files import MANIFEST, atomic_file, follow, join_under, make_folder, output_errors
+from medvqa_core.governance import Governance, check_not_lowered, parse
 from medvqa_core.json_files import read_object, write_json
 from medvqa_core.progress import track
 from mimic_cxr_vqa.images import FILM_SIDE, read_film
@@ -64,7 +64,7 @@ def shrink_tree(root: Path, out: Path, size: int = FILM_SIDE, workers: int | Non
     paths = sorted(_images_below(root))
     if not paths:
         raise InputError(f"{root}: no {', '.join(FORMATS)} below it; name the folder that holds files/")
-    governance = governance_of_tree(root, paths)
+    governance = get_tree_governance(root, paths)
     settings = {"kind": KIND, "governance": str(governance), "size": size, "quality": QUALITY}
     _open_folder(out, settings)
     tasks = [paths[start : start + PER_TASK] for start in range(0, len(paths), PER_TASK)]
@@ -86,7 +86,7 @@ def shrink_tree(root: Path, out: Path, size: int = FILM_SIDE, workers: int | Non
     return manifest
 
 
-def governance_of_tree(root: Path, paths: list[str]) -> Governance:
+def get_tree_governance(root: Path, paths: list[str]) -> Governance:
     """The class of a tree's images: MIMIC's where a path has one of its ids, whatever the folder says of itself; else
     what a shrunk tree carries, a drawn one's or Open-i's; and `credentialed` where nothing tells."""
     if any(_MIMIC.search(path) for path in paths):
@@ -113,7 +113,7 @@ def _open_folder(out: Path, settings: dict[str, Any]) -> None:
     governance = Governance(settings["governance"])
     if (out / MARKER).exists():
         before = read_object(out / MARKER, REMEDY)
-        refuse_lowering(parse(str(before.get("governance")), str(out / MARKER)), governance, str(out))
+        check_not_lowered(parse(str(before.get("governance")), str(out / MARKER)), governance, str(out))
         differing = [name for name in ("size", "quality") if before.get(name) != settings[name]]
         if differing:
             name = differing[0]
@@ -121,7 +121,7 @@ def _open_folder(out: Path, settings: dict[str, Any]) -> None:
     elif out.exists() and any(out.iterdir()):
         raise ConfigError(f"{out} holds other things than shrunk images; choose an empty folder")
     make_folder(out)
-    with writing(out):
+    with output_errors(out):
         (out / MANIFEST).unlink(missing_ok=True)
         if governance.private:
             out.chmod(0o700)

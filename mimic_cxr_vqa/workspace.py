@@ -71,12 +71,12 @@ class Workspace:
             GovernanceError: the manifest names a class below that.
             InputError: a table is missing, or is not the one that the manifest describes.
         """
-        from mimic_cxr_vqa.class_floor import class_of_tables, refuse_changed
+        from mimic_cxr_vqa.minimum_class import get_tables_governance, refuse_changed
 
         manifest = self.manifest()
         described = manifest.get("files", {})  # not in manifests of old
         refuse_changed({self.questions / name: described[name]["sha256"] for name in described})
-        return class_of_tables(manifest, [self.questions / name for name in TABLES], self.questions)
+        return get_tables_governance(manifest, [self.questions / name for name in TABLES], self.questions)
 
     def studies_with_questions(self) -> int:
         """How many studies there are to answer."""

@@ -18,9 +18,9 @@ from medvqa_core.llm.options import (
     OwnServer,
     Slots,
     Wait,
+    check_model_options,
     connect,
     engine_option,
-    refuse_model_options,
 )
 from medvqa_core.llm.record import FILE as RECORD
 
@@ -53,7 +53,7 @@ def ocr(
     governance: Class = Governance.SHARE_ALIKE,
 ) -> None:
     """Read report images; boxes as JSON in pixels of the originals. A stopped run goes on where it was."""
-    from rjua_meddqa.steps.reading import read_images
+    from rjua_meddqa.commands.reading import read_images
 
     _echo_lines(read_images(images, out, workers, governance))
 
@@ -74,7 +74,7 @@ def esra(
     governance: Class = Governance.SHARE_ALIKE,
 ) -> None:
     """Restore report images to structured text (paper, Section 4.1)."""
-    from rjua_meddqa.steps.reading import print_boxes, print_image, restore_images
+    from rjua_meddqa.commands.reading import print_boxes, print_image, restore_images
 
     if (images is None) == (boxes is None):
         raise ConfigError("esra takes either --images or --boxes")
@@ -98,7 +98,7 @@ def quality(
     governance: Class = Governance.SHARE_ALIKE,
 ) -> None:
     """Tell photos of high from those of low quality, with the reason (paper, Appendix B)."""
-    from rjua_meddqa.steps.reading import judge_images
+    from rjua_meddqa.commands.reading import judge_images
 
     _echo_lines(judge_images(images, out, workers, governance, annotations))
 
@@ -159,7 +159,7 @@ def preannotate(
     ] = None,
 ) -> None:
     """Draft key-values and table rows from restored pages, for people to correct (paper, Section 4.2)."""
-    from rjua_meddqa.steps.annotating import preannotate as write
+    from rjua_meddqa.commands.annotating import preannotate as write
 
     def connected(governance: Governance) -> "ChatModel":
         word = {"own_server": i_run_this_server, "attestation": attestation, "load_in": load_in}
@@ -167,7 +167,7 @@ def preannotate(
 
     if not engine:
         words = {"i_run_this_server": i_run_this_server, "attestation": attestation, "load_in": load_in}
-        refuse_model_options("rules", model=model, retry_failed=retry_failed, **words)
+        check_model_options("rules", model=model, retry_failed=retry_failed, **words)
     _echo_lines(write(pages, out, image_type, image_types, connected if engine else None, compare, retry_failed))
 
 
@@ -180,7 +180,7 @@ def check(
     strict: Annotated[bool, typer.Option(help="Exit with 1 where there are findings.")] = False,
 ) -> None:
     """Check annotations for missing values, wrong counts and judgements that numbers contradict (Section 4.2.2)."""
-    from rjua_meddqa.steps.annotating import check as run_check
+    from rjua_meddqa.commands.annotating import check as run_check
 
     lines, findings = run_check(data, pages, out, shown)
     _echo_lines(lines)
@@ -198,7 +198,7 @@ def labelstudio_export(
     ] = "/data/local-files/?d=images/",
 ) -> None:
     """Write annotations or drafts as Label Studio tasks with boxes, text and drafts."""
-    from rjua_meddqa.steps.annotating import export_tasks
+    from rjua_meddqa.commands.annotating import export_tasks
 
     _echo_lines(export_tasks(data, pages, out, prefix))
 
@@ -213,7 +213,7 @@ def labelstudio_import(
     ] = None,
 ) -> None:
     """Read corrected annotations back from Label Studio and run the quality check on them."""
-    from rjua_meddqa.steps.annotating import import_tasks
+    from rjua_meddqa.commands.annotating import import_tasks
 
     _echo_lines(import_tasks(export, out, data))
 
@@ -233,8 +233,8 @@ def generate(
     templates: Annotated[list[Path] | None, typer.Option(help="Your templates, as templates.yaml.")] = None,
 ) -> None:
     """Make image-content questions from annotations (paper, Table 4)."""
+    from rjua_meddqa.commands.generating import generate as write
     from rjua_meddqa.generation.questions import Options
-    from rjua_meddqa.steps.generating import generate as write
 
     every = None if pairs == -1 else pairs
     options = Options(seed, forms, answers, every, synonyms, unanswerable)
@@ -254,7 +254,7 @@ def reasoning(
     seed: Annotated[int, typer.Option(help="Seed of the options' order.")] = 0,
 ) -> None:
     """Make multiple-choice and short-answer questions from the context base (paper, Section 4.3.2)."""
-    from rjua_meddqa.steps.generating import reason
+    from rjua_meddqa.commands.generating import reason
 
     counts, problems = reason(data, findings, out, encoder, seed)
     _echo_counts(counts, problems)
@@ -285,7 +285,7 @@ def figures(
     boxes: Annotated[Path | None, typer.Option(help="Boxes of one page as JSON, as ocr writes them.")] = None,
 ) -> None:
     """Draw the paper's Figures 5 (models by task), 6 (diseases) and 7 (line discount), those with data."""
-    from rjua_meddqa.steps.drawing import draw_figures
+    from rjua_meddqa.commands.drawing import draw_figures
 
     _echo_lines(draw_figures(out, results or (), data, boxes))
 
@@ -304,7 +304,7 @@ def leave_one_out(
     attestation: AttestationFile = None,
 ) -> None:
     """Take each table item from its page and ask for it: how often another item's value comes back."""
-    from rjua_meddqa.steps.drawing import measure_leave_one_out
+    from rjua_meddqa.commands.drawing import measure_leave_one_out
 
     word = {"own_server": i_run_this_server, "attestation": attestation, "load_in": load_in}
 
@@ -312,7 +312,7 @@ def leave_one_out(
         return connect(engine or (), governance, model, slots, wait, record=make_folder(out or Path()) / RECORD, **word)
 
     if not engine:
-        refuse_model_options("esra-rules", model=model, out=out, **word)
+        check_model_options("esra-rules", model=model, out=out, **word)
     _echo_lines(measure_leave_one_out(data, pages, connected if engine else None, out))
 
 

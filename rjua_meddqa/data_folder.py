@@ -12,7 +12,7 @@ from typing import Any
 
 from medvqa_core.errors import InputError, OutputError
 from medvqa_core.files import MANIFEST, join_under
-from medvqa_core.governance import Governance, refuse_lowering
+from medvqa_core.governance import Governance, check_not_lowered
 from medvqa_core.json_files import find_manifest, write_manifest
 
 SAMPLE_DIR = Path(__file__).parent / "sample"  # bundled synthetic reports, in the layout above
@@ -146,7 +146,7 @@ def record_part(root: Path, part: str, governance: Governance, details: dict[str
     if manifest.get("kind", KIND) != KIND:
         raise OutputError(f"{root} is of kind {manifest['kind']!r}, not {KIND!r}; choose another folder")
     if manifest or found.files or (root / IMAGES).is_dir():  # files without a manifest have a class too
-        refuse_lowering(found.governance, governance, f"the data in {root}")
+        check_not_lowered(found.governance, governance, f"the data in {root}")
     if source:
         manifest.setdefault("source", source)
     manifest |= {"kind": KIND, "governance": str(governance), part: details}

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from medvqa_core.files import writing
+from medvqa_core.files import output_errors
 from medvqa_core.json_lines import parse_line, read_lines
 from medvqa_core.llm.chat import ChatReply, ChatRequest
-from medvqa_core.llm.completions import Dialect, read_completion, request_body
+from medvqa_core.llm.completions import ServerCapabilities, read_completion, request_body
 from medvqa_core.llm.server import BUSY, DENIED
 
-PLAIN = Dialect("enforced", True)  # what is asked for; whether the machine keeps to it shows in the replies
+PLAIN = ServerCapabilities("enforced", True)  # what is asked for; whether the machine keeps to it shows in the replies
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class BatchWriter:
 
     def __exit__(self, *_: object) -> None:
         if self._file is not None:
-            with writing(self._folder):
+            with output_errors(self._folder):
                 self._file.close()
 
     def write(self, custom_id: str, request: ChatRequest, model: str) -> None:
@@ -63,11 +63,11 @@ class BatchWriter:
             self.__exit__()
             self.files, self._lines = self.files + 1, 0
             path = self._folder / f"{'CREDENTIALED-' if self._private else ''}batch-{self.files:04d}.jsonl"
-            with writing(path):
+            with output_errors(path):
                 self._file = open(path, "wb")  # noqa: SIM115 - closed by __exit__ or the next file
                 if self._private:
                     path.chmod(0o600)
-        with writing(self._folder):
+        with output_errors(self._folder):
             self._file.write(request_line(custom_id, request, model))
         self._lines += 1
 

@@ -8,7 +8,7 @@ from medvqa_core.attestation import Attestation
 from medvqa_core.llm.chat import ChatReply, ChatRequest
 
 
-class Seat(Protocol):
+class Session(Protocol):
     """One place at a model: requests made on it one after another find what they share (a report, an image) read."""
 
     async def chat(self, request: ChatRequest) -> ChatReply:
@@ -54,7 +54,7 @@ class ChatModel(Protocol):
     @property
     def in_flight(self) -> int: ...
 
-    def seat(self) -> AbstractAsyncContextManager[Seat]:
+    def session(self) -> AbstractAsyncContextManager[Session]:
         """A place, held for the length of the block; waits for a free one. A study or an image keeps one."""
         ...
 

@@ -1,4 +1,4 @@
-"""What is sent to `/chat/completions` and what is read from its answers, in the dialects of the servers there are."""
+"""What is sent to `/chat/completions` and what is read from its answers, as far as servers support it."""
 
 import base64
 import json
@@ -14,7 +14,7 @@ _AT_LENGTH = frozenset({LENGTH, "max_tokens", "model_length"})  # spellings of t
 
 
 @dataclass(frozen=True)
-class Dialect:
+class ServerCapabilities:
     """What one server takes beyond messages, model, max_tokens and temperature.
 
     Attributes:
@@ -26,17 +26,17 @@ class Dialect:
     seed: bool
 
 
-def request_body(request: ChatRequest, model: str, dialect: Dialect) -> dict[str, Any]:
-    """The body of a POST to `/chat/completions`, in what `dialect` takes."""
+def request_body(request: ChatRequest, model: str, capabilities: ServerCapabilities) -> dict[str, Any]:
+    """The body of a POST to `/chat/completions`, in what `capabilities` takes."""
     body: dict[str, Any] = {
         "model": model,
         "messages": [_message(message) for message in request.messages],
         "max_tokens": request.max_tokens,
         "temperature": request.temperature,
     }
-    if dialect.seed:
+    if capabilities.seed:
         body["seed"] = request.seed
-    if request.schema is not None and dialect.schema != "refused":
+    if request.schema is not None and capabilities.schema != "refused":
         schema = {"name": "reply", "schema": dict(request.schema), "strict": True}
         body["response_format"] = {"type": "json_schema", "json_schema": schema}
     return body
@@ -126,7 +126,7 @@ def parse_json(content: bytes | None) -> Any:
         return None
 
 
-def reason_of(body: Any) -> str:
+def parse_error_reason(body: Any) -> str:
     """What a server says of a refusal, in a line, if it is short: a long message may quote the request."""
     error = body.get("error", body.get("detail")) if isinstance(body, dict) else None
     message = error.get("message") if isinstance(error, dict) else error

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from medvqa_core.addresses import host_of, is_loopback
+from medvqa_core.addresses import is_loopback, parse_host
 from medvqa_core.attestation import Attestation
 from medvqa_core.errors import ConfigError, GovernanceError
-from medvqa_core.folder_class import GOVERNANCE, governance_of
-from medvqa_core.governance import Governance, refuse_lowering, refuse_remote, strictest
+from medvqa_core.folder_class import GOVERNANCE, read_governance
+from medvqa_core.governance import Governance, check_endpoint_allowed, check_not_lowered, strictest
 from medvqa_core.json_files import read_object
 from medvqa_core.llm.chat_model import ChatModel
 from medvqa_core.llm.loading import ADAPTER
@@ -20,7 +20,7 @@ SPELLINGS = ("server:URL", "transformers:FOLDER_OR_ID")
 CLOUD_SUFFIXES = ("-cloud", ":cloud")  # how Ollama names the models that it forwards
 
 
-def names_a_model(engine: str | Sequence[str]) -> bool:
+def is_model_engine(engine: str | Sequence[str]) -> bool:
     """Whether `engine` (one, or several to share the work) is spelled as a language model, not as a dataset's own."""
     return any(":" in name for name in _listed(engine))
 
@@ -63,8 +63,8 @@ def connect_model(
         from medvqa_core.llm.in_process import load_in_process
 
         # what a model has learned of credentialed texts may stand in its answers
-        refuse_lowering(
-            class_of_engines(engine), governance, f"the model of {kinds[0]}:{places[0]}, and what it writes,"
+        check_not_lowered(
+            get_engines_governance(engine), governance, f"the model of {kinds[0]}:{places[0]}, and what it writes,"
         )
         here = load_in_process(places[0], slots, load_in)
         if kept:
@@ -81,7 +81,7 @@ def connect_model(
     return servers[0] if len(servers) == 1 else ServerPool(servers, wait)
 
 
-def class_of_engines(engine: str | Sequence[str]) -> Governance:
+def get_engines_governance(engine: str | Sequence[str]) -> Governance:
     """The strictest class that folders of weights state, of an adapter's base too; a server and published weights say
     nothing. What such a model writes has at least this class.
 
@@ -94,7 +94,7 @@ def class_of_engines(engine: str | Sequence[str]) -> Governance:
         if (folder / ADAPTER).is_file():
             base = read_object(folder / ADAPTER, "save the adapter again").get("base_model_name_or_path")
             folders.append(Path(str(base)))
-    return strictest([Governance.OPEN, *(governance_of(path) for path in folders if (path / GOVERNANCE).is_file())])
+    return strictest([Governance.OPEN, *(read_governance(path) for path in folders if (path / GOVERNANCE).is_file())])
 
 
 def _meet_server(
@@ -109,15 +109,15 @@ def _meet_server(
 ) -> ChatServer:
     """A server, met once it is clear that it may have texts of this class."""
     credentialed = governance is Governance.CREDENTIALED
-    refuse_remote(governance, endpoint, "engine server", attestation)
-    here, host = is_loopback(endpoint), host_of(endpoint)
+    check_endpoint_allowed(governance, endpoint, "engine server", attestation)
+    here, host = is_loopback(endpoint), parse_host(endpoint)
     attested = credentialed and attestation is not None and attestation.covers(endpoint)
     needs_word = credentialed and not attested
     _refuse_forwarded(model, credentialed)
     if needs_word and not (own_server or (kept and kept.is_own(host, model))):
         raise _ask_for_word(host)
     server = ChatServer(endpoint, model or "", slots, wait, credentialed and here, attestation)
-    server.meet()
+    server.connect()
     _refuse_forwarded(server.model, credentialed)
     said = needs_word and (own_server or (kept is not None and kept.is_own(host, server.model)))
     if needs_word and not said:

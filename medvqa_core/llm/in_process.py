@@ -67,7 +67,7 @@ class InProcessModel:
         return 4 * self.slots
 
     @asynccontextmanager
-    async def seat(self) -> AsyncIterator["InProcessModel"]:
+    async def session(self) -> AsyncIterator["InProcessModel"]:
         """A slot, for requests one after another."""
         async with self._free.one():
             yield self

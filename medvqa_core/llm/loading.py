@@ -90,7 +90,7 @@ def load_model(where: str, load_in: str | None = None) -> LoadedModel:
     )
     text_config = config.get_text_config()
     dtype = str(model.dtype).removeprefix("torch.")
-    weights = weights_of(base, config) + (f" + adapter {weights_of(adapter)}" if adapter else "")
+    weights = identify_weights(base, config) + (f" + adapter {identify_weights(adapter)}" if adapter else "")
     loaded = LoadedModel(
         name=Path(where).resolve().name if Path(where).is_dir() else where,
         revision=f"{weights}, {load_in or dtype}, schema ignored",
@@ -219,7 +219,7 @@ def _takes_system(processor: Any, takes_images: bool, where: str) -> bool:
     raise ConfigError(f"model {where!r}: its chat template fails on a plain message ({problem})")
 
 
-def weights_of(place: str | Path, config: Any = None) -> str:
+def identify_weights(place: str | Path, config: Any = None) -> str:
     """What tells one set of weights from another: the Hub's commit, or a digest of a folder's files."""
     folder = Path(place)
     if not folder.is_dir():

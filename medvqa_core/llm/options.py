@@ -71,7 +71,7 @@ def connect(
         governance,
         model,
         slots=slots,
-        wait=seconds_of(wait),
+        wait=parse_duration(wait),
         own_server=own_server,
         attestation=read_attestation(attestation) if attestation else None,
         load_in=load_in.value if load_in else None,
@@ -79,7 +79,7 @@ def connect(
     )
 
 
-def seconds_of(text: str) -> float:
+def parse_duration(text: str) -> float:
     """`90s`, `10m`, `2h` or a plain number of seconds. Raises ConfigError."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", text.strip(), re.ASCII)
     if found is None:
@@ -87,7 +87,7 @@ def seconds_of(text: str) -> float:
     return float(found[1]) * _UNITS[found[2]]
 
 
-def refuse_model_options(engine: str, **given: Any) -> None:
+def check_model_options(engine: str, **given: Any) -> None:
     """Options of language models that come with another engine.
 
     Raises:

@@ -1,7 +1,7 @@
 """Several servers of one model as one: each study goes to the least busy, and to another where its server is gone.
 
 Servers that stop answering are looked at now and then and take part again once they answer. What rows say of their
-origin must not hang on which server was free, so that all have to serve the same model in the same dialect.
+origin must not hang on which server was free, so that all have to serve the same model in the same capabilities.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
-from medvqa_core.addresses import host_of, is_loopback
+from medvqa_core.addresses import is_loopback, parse_host
 from medvqa_core.attestation import Attestation
 from medvqa_core.errors import ConfigError
 from medvqa_core.llm.chat import ChatReply, ChatRequest
@@ -37,7 +37,7 @@ class ServerPool:
         self.servers, self.wait = tuple(servers), wait
         first = self.servers[0]
         for other in self.servers[1:]:
-            if (other.model, other.revision, other.dialect) != (first.model, first.revision, first.dialect):
+            if (other.model, other.revision, other.capabilities) != (first.model, first.revision, first.capabilities):
                 raise ConfigError(
                     f"{_say(first)}, {_say(other)}: servers that share the work have to be alike, so that no answer "
                     "depends on which of them was free"
@@ -65,14 +65,14 @@ class ServerPool:
         return sum(server.in_flight for server in self.servers)
 
     @asynccontextmanager
-    async def seat(self) -> AsyncIterator["PoolSeat"]:
+    async def session(self) -> AsyncIterator["PooledSession"]:
         """A slot of the least busy server, and of another one should that be gone."""
-        seat = PoolSeat(self)
+        session = PooledSession(self)
         try:
-            await seat.take()
-            yield seat
+            await session.take()
+            yield session
         finally:
-            await seat.leave()
+            await session.leave()
 
     async def __aenter__(self) -> "ServerPool":
         self.gone.clear()
@@ -103,7 +103,7 @@ class ServerPool:
                 left = None if there else self._all_gone_since + self.wait - time.monotonic()
                 await asyncio.wait_for(turn, left if left is None else max(left, 0.0))
             except TimeoutError:
-                names = ", ".join(host_of(server.endpoint) for server in self.servers)
+                names = ", ".join(parse_host(server.endpoint) for server in self.servers)
                 raise ServerError(
                     f"none of {names} has answered for {self.wait:.0f} s; everything answered before is kept: start "
                     "the servers again and run the same command"
@@ -118,7 +118,7 @@ class ServerPool:
                 turn.set_result(None)
                 how_many -= 1
 
-    def lose(self, server: ChatServer) -> None:
+    def mark_down(self, server: ChatServer) -> None:
         """Leave a server out until it answers again."""
         if server in self.gone:
             return
@@ -129,14 +129,14 @@ class ServerPool:
 
     async def _look_for(self, server: ChatServer) -> None:
         pause = FIRST_LOOK
-        while not await server.is_there():
+        while not await server.is_healthy():
             await asyncio.sleep(pause)
             pause = min(2 * pause, LONGEST_LOOK)
         self.gone.discard(server)
         self.wake(len(self._turns))
 
 
-class PoolSeat:
+class PooledSession:
     """A slot of one server at a time, kept while it answers."""
 
     def __init__(self, pool: ServerPool) -> None:
@@ -147,7 +147,7 @@ class PoolSeat:
         """A slot of the least busy server, in place of the one that is held."""
         await self.leave()
         server = await self._pool.free_server()
-        await self._held.enter_async_context(server.seat())
+        await self._held.enter_async_context(server.session())
         self._server = server
 
     async def leave(self) -> None:
@@ -160,13 +160,13 @@ class PoolSeat:
     async def chat(self, request: ChatRequest) -> ChatReply:
         """One reply, from another server where this one is gone. Raises ServerError where all are gone for long."""
         while True:
-            assert self._server is not None, "use the seat within `async with`"
+            assert self._server is not None, "use the session within `async with`"
             try:
                 return await self._server.chat(request)
             except ServerError:
-                self._pool.lose(self._server)
+                self._pool.mark_down(self._server)
                 await self.take()
 
 
 def _say(server: ChatServer) -> str:
-    return f"{host_of(server.endpoint)} serves {server.model} ({server.revision}, seed {server.description['seed']})"
+    return f"{parse_host(server.endpoint)} serves {server.model} ({server.revision}, seed {server.description['seed']})"

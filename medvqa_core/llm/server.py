@@ -20,7 +20,13 @@ import aiohttp
 from medvqa_core.attestation import Attestation
 from medvqa_core.errors import ConfigError, MedvqaError
 from medvqa_core.llm.chat import ChatReply, ChatRequest, Message
-from medvqa_core.llm.completions import Dialect, parse_json, read_completion, reason_of, request_body
+from medvqa_core.llm.completions import (
+    ServerCapabilities,
+    parse_error_reason,
+    parse_json,
+    read_completion,
+    request_body,
+)
 from medvqa_core.llm.loopback import loopback_socket
 from medvqa_core.llm.slots import Slots
 
@@ -69,7 +75,7 @@ class ChatServer:
     wait: float = 600.0
     loopback_only: bool = True
     attestation: Attestation | None = None
-    dialect: Dialect | None = None
+    capabilities: ServerCapabilities | None = None
     description: dict[str, Any] = field(default_factory=dict)
     kind: ClassVar[str] = "server"
     _has_said_it_waits: bool = field(default=False, init=False, repr=False)
@@ -85,7 +91,7 @@ class ChatServer:
         return 4 * self.slots
 
     @asynccontextmanager
-    async def seat(self) -> AsyncIterator["ChatServer"]:
+    async def session(self) -> AsyncIterator["ChatServer"]:
         """A slot of the server, for requests one after another."""
         async with self.free.one():
             yield self
@@ -100,7 +106,7 @@ class ChatServer:
         self.free = Slots(self.slots)
         self._last_sign_of_life = time.monotonic()
         try:
-            if self.dialect is None:
+            if self.capabilities is None:
                 await self._meet()
         except BaseException:
             await self._session.close()
@@ -110,8 +116,8 @@ class ChatServer:
     async def __aexit__(self, *_: object) -> None:
         await self._session.close()
 
-    def meet(self) -> None:
-        """Find out model and dialect before a run begins: they are part of its settings. Raises as the class does."""
+    def connect(self) -> None:
+        """Find out model and capabilities before a run begins: they are part of its settings."""
 
         async def open_and_close() -> None:
             async with self:
@@ -120,13 +126,13 @@ class ChatServer:
         asyncio.run(open_and_close())
 
     async def chat(self, request: ChatRequest) -> ChatReply:
-        """One reply; holds no slot itself, so that whoever asks several times in a row keeps one (`seat`).
+        """One reply; holds no slot itself, so that whoever asks several times in a row keeps one (`session`).
 
         Raises:
             ServerError: the server is gone for longer than `wait`, or refuses everybody (status 401, 403, 404).
         """
-        assert self.dialect is not None, "use the server within `async with`"
-        return await self.ask(COMPLETIONS, request_body(request, self.model, self.dialect), read_completion)
+        assert self.capabilities is not None, "use the server within `async with`"
+        return await self.ask(COMPLETIONS, request_body(request, self.model, self.capabilities), read_completion)
 
     async def ask(self, path: str, body: Mapping[str, Any], read: Callable[[Any], ChatReply]) -> ChatReply:
         """What `read` makes of the server's answer to `body`, sent to `path`; waits and ends as `chat` does."""
@@ -164,29 +170,33 @@ class ChatServer:
             await asyncio.sleep(pause * random.uniform(0.5, 1.0))
             pause = min(2 * pause, LONGEST_PAUSE)
 
-    async def is_there(self) -> bool:
+    async def is_healthy(self) -> bool:
         """Whether the server answers a harmless request now."""
         reply = await self._post(COMPLETIONS, self._plain_body(), read_completion)
         return not reply.retry and not reply.refused
 
     def _plain_body(self) -> dict[str, Any]:
-        assert self.dialect is not None, "meet the server first"
-        return request_body(_PROBE, self.model, self.dialect)
+        assert self.capabilities is not None, "meet the server first"
+        return request_body(_PROBE, self.model, self.capabilities)
 
     async def _meet(self) -> None:
-        """Find the model and the dialect; wait for a server that is still loading."""
+        """Find the model and the capabilities; wait for a server that is still loading."""
         if not self.model:
             self.model = await self._only_model()
-        for dialect in (Dialect("enforced", True), Dialect("refused", True), Dialect("refused", False)):
-            self.dialect = dialect
+        for capabilities in (
+            ServerCapabilities("enforced", True),
+            ServerCapabilities("refused", True),
+            ServerCapabilities("refused", False),
+        ):
+            self.capabilities = capabilities
             reply = await self._ask(COMPLETIONS, self._plain_body(), read_completion)
             if not reply.refused:  # whatever the model said to it
-                if dialect.schema != "refused" and not _has_number(reply.text):
-                    self.dialect = replace(dialect, schema="ignored")
+                if capabilities.schema != "refused" and not _has_number(reply.text):
+                    self.capabilities = replace(capabilities, schema="ignored")
                 break
         else:
             raise ServerError(f"{self.endpoint} refuses a plain request: {reply.error}; check --model and its log")
-        self.description |= {"model": self.model, "schema": self.dialect.schema, "seed": self.dialect.seed}
+        self.description |= {"model": self.model, "schema": self.capabilities.schema, "seed": self.capabilities.seed}
         status, body = await self._get("/models", patient=False)  # some servers fail at it and answer all the same
         owners = {str(item.get("owned_by")) for item in _listed(body) if status == 200 and item.get("owned_by")}
         self.description["served_by"] = ", ".join(sorted(owners)) or "unknown server"
@@ -239,7 +249,7 @@ class ChatServer:
         if status in BUSY:
             return ChatReply(None, f"status {status}", retry=True)
         if status != 200:
-            reason = reason_of(parse_json(content))
+            reason = parse_error_reason(parse_json(content))
             return ChatReply(None, f"refused with status {status}: {reason}", refused=True, denied=status in DENIED)
         if content is None:
             return ChatReply(None, f"an answer of more than {LONGEST_BODY:,} bytes")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from medvqa_core.llm.chat import ChatReply, ChatRequest
-from medvqa_core.llm.chat_model import ChatModel, Seat
+from medvqa_core.llm.chat_model import ChatModel, Session
 
 
 @dataclass
@@ -55,14 +55,14 @@ class Throughput:
         return ", ".join([*said, f"{self.flagged:,} flagged", f"{self.failed:,} failed"])
 
 
-class CountedSeat:
-    """A seat whose replies are counted."""
+class MeteredSession:
+    """A session whose replies are counted."""
 
-    def __init__(self, seat: Seat, counts: Throughput) -> None:
-        self._seat, self._counts = seat, counts
+    def __init__(self, session: Session, counts: Throughput) -> None:
+        self._seat, self._counts = session, counts
 
     async def chat(self, request: ChatRequest) -> ChatReply:
-        """The seat's reply."""
+        """The session's reply."""
         if self._counts.started is None:
             self._counts.started = time.monotonic()
         reply = await self._seat.chat(request)
@@ -71,7 +71,7 @@ class CountedSeat:
 
 
 @asynccontextmanager
-async def counted_seat(model: ChatModel, counts: Throughput) -> AsyncIterator[Any]:
-    """A seat at `model` whose replies are added to `counts`."""
-    async with model.seat() as seat:
-        yield CountedSeat(seat, counts)
+async def metered_session(model: ChatModel, counts: Throughput) -> AsyncIterator[Any]:
+    """A session at `model` whose replies are added to `counts`."""
+    async with model.session() as session:
+        yield MeteredSession(session, counts)

@@ -137,7 +137,7 @@ def _match(pairs: list[tuple[str, str]], states: dict[str, tuple[Any, Any]]) -> 
         recall = (best * referred_weights).sum(1) / referred_weights.sum(1)
         f1 = 2 * precision * recall / (precision + recall)
         triples = torch.stack([precision, recall, f1], dim=1)
-        # a text of zero-width characters, say, is not empty and yet has no tokens of its own
+        # a text of zero-width characters, log, is not empty and yet has no tokens of its own
         triples[predicted_weights.sum(1) == 0] = 0.0
         f1_of_nothing = torch.isnan(triples[:, 2]) & (precision + recall == 0)
         triples[f1_of_nothing, 2] = 0.0

@@ -2,7 +2,7 @@
 
 A judge that calls 95% of the answers correct is wrong on some of both kinds. Two corrections, for two designs:
 
-- `rate_of_cells`, and `post_stratified` for a yes-or-no verdict: people rated items drawn from the judged ones, at
+- `compute_rate`, and `post_stratified` for a yes-or-no verdict: people rated items drawn from the judged ones, at
   random or more of one verdict than of another (`cxr review export --stratify`). Among items of one verdict their
   sample is random, so rate = P(V=1) P(T=1|V=1) + P(V=0) P(T=1|V=0): no assumption that the judge is better than
   chance, and half the width of the plug-in. The default.
@@ -82,7 +82,7 @@ class Cell:
 def post_stratified(positive: int, judged: int, calibration: Calibration, seed: int = 0) -> Rate:
     """The share of truly positive items among `judged`, of which the judge calls `positive` so.
 
-    Two cells of `rate_of_cells`, the judge's two verdicts.
+    Two cells of `compute_rate`, the judge's two verdicts.
 
     Raises:
         InputError: counts that are impossible, or no rated item at all.
@@ -93,10 +93,10 @@ def post_stratified(positive: int, judged: int, calibration: Calibration, seed: 
         Cell(positive, found.true_positive + found.false_positive, found.true_positive),
         Cell(judged - positive, found.false_negative + found.true_negative, found.false_negative),
     )
-    return rate_of_cells(cells, judged_rate, seed=seed)
+    return compute_rate(cells, judged_rate, seed=seed)
 
 
-def rate_of_cells(
+def compute_rate(
     cells: Sequence[Cell],
     judged_rate: float,
     categories: int = 2,

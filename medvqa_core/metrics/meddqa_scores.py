@@ -135,7 +135,7 @@ def score_meddqa(
         for row, score in enumerate(accuracy)
     ]
     samples: dict[str, Sequence[float | None]] = {"accuracy": accuracy, "rouge_l": rouge}
-    columns = [column_of(task, answer_type) for task, answer_type in zip(tasks, answer_types, strict=True)]
+    columns = [find_column(task, answer_type) for task, answer_type in zip(tasks, answer_types, strict=True)]
 
     def summary(rows: Iterable[int]) -> dict[str, Any]:
         rows = list(rows)
@@ -227,7 +227,7 @@ def _rouge(tokenizer: Any, prediction: str, answer: str) -> float:
     return rouge_l(tokenizer(prediction), [tokenizer(answer)], ROUGE_BETA)
 
 
-def column_of(task: str, answer_type: str) -> str | None:
+def find_column(task: str, answer_type: str) -> str | None:
     """The column of Table 5 that a question belongs to; None where it has none."""
     if task in REASONING_TASKS:
         return {MULTIPLE_CHOICE: "mc", SHORT_ANSWER: "sa"}.get(answer_type)

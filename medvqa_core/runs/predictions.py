@@ -17,11 +17,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from medvqa_core.content_floor import check_floor, floor_of_ids
 from medvqa_core.errors import InputError
-from medvqa_core.files import writing
-from medvqa_core.governance import Governance, parse, refuse_lowering
+from medvqa_core.files import output_errors
+from medvqa_core.governance import Governance, check_not_lowered, parse
 from medvqa_core.llm.engines import Reply
+from medvqa_core.minimum_class import check_minimum_class, minimum_class_for_ids
 from medvqa_core.store import RecordStore, content_key
 
 PREDICTIONS, ANSWERS = "predictions", "answers"  # kinds of file
@@ -161,8 +161,10 @@ def check_stated(run: Path, stated: object) -> Governance:
         GovernanceError: its predictions are of a stricter one, by what they say or by their ids.
     """
     path = run / FILE
-    governance = refuse_lowering(stated_class(path) or Governance.OPEN, parse(str(stated), str(run)), str(path))
-    return check_floor(governance, floor_of_ids(_ids_in(path)), str(run), f"an id of MIMIC's range in {FILE}")
+    governance = check_not_lowered(stated_class(path) or Governance.OPEN, parse(str(stated), str(run)), str(path))
+    return check_minimum_class(
+        governance, minimum_class_for_ids(_ids_in(path)), str(run), f"an id of MIMIC's range in {FILE}"
+    )
 
 
 def _ids_in(path: Path) -> Iterator[str]:
@@ -196,6 +198,6 @@ def merge_parts(path: Path, governance: Governance, settings: Mapping[str, Any])
                 new = [p for p in source.predictions() if store.find(p.key) != p]
                 store.append(new)
                 moved += len(new)
-            with writing(part):
+            with output_errors(part):
                 part.unlink()
     return moved

@@ -15,7 +15,7 @@ from contextlib import AbstractAsyncContextManager
 from functools import cached_property
 from typing import Any
 
-from medvqa_core.addresses import host_of
+from medvqa_core.addresses import parse_host
 from medvqa_core.attestation import Attestation
 from medvqa_core.errors import ConfigError, GovernanceError, one_line
 from medvqa_core.governance import Governance
@@ -91,7 +91,7 @@ class RayEngine:
             # `NAME://` has Ray import a package NAME, which goes wherever it likes with what stands behind it
             raise ConfigError(f"--ray {address}: no address of a cluster; {_ALLOWED}")
         scheme = "https" if os.environ.get("RAY_USE_TLS") == "1" else "http"  # Ray speaks in the clear otherwise
-        named = attestation is not None and attestation.covers(f"{scheme}://{host_of(address)}")
+        named = attestation is not None and attestation.covers(f"{scheme}://{parse_host(address)}")
         if governance is Governance.CREDENTIALED and address != LOCAL and not named:
             raise GovernanceError(
                 f"credentialed texts would go to the Ray cluster {address!r}: allowed are --ray {LOCAL}, processes of "

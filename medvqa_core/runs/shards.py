@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from medvqa_core.errors import ConfigError, InputError
-from medvqa_core.files import PARTIAL_SUFFIX, writing
+from medvqa_core.files import PARTIAL_SUFFIX, output_errors
 from medvqa_core.governance import Governance
 from medvqa_core.runs.predictions import ANSWERS, Prediction, PredictionStore
 
@@ -30,7 +30,7 @@ class Shard:
     number: int
     of: int
 
-    def of_groups(self, groups: Iterable[G]) -> Iterator[G]:
+    def select_groups(self, groups: Iterable[G]) -> Iterator[G]:
         """This part's of `groups`."""
         return islice(groups, self.number - 1, None, self.of)
 
@@ -83,13 +83,13 @@ def merge_in_order(
     counts = Counter(merged=0, open=0, differing=0, foreign=0)
     partial = path.with_name(path.name + PARTIAL_SUFFIX)
     with ExitStack() as stack:
-        settings = settings_of(sources, governance, kind)
+        settings = read_shard_settings(sources, governance, kind)
         stores = [stack.enter_context(PredictionStore(path, governance, settings, kind=kind))]  # holds the lock
         for source in sources:
             if not path.samefile(source):
                 stores.append(PredictionStore(source, governance, settings, read_only=True, kind=kind))
                 stack.callback(stores[-1].close)
-        with writing(partial):
+        with output_errors(partial):
             partial.unlink(missing_ok=True)  # what a killed run left
         found_in: Counter[Path] = Counter()
         with PredictionStore(partial, governance, settings, kind=kind) as merged:
@@ -98,12 +98,12 @@ def merge_in_order(
                 merged.append(record for record in records if record is not None)
             counts["merged"] = len(merged)
         counts["foreign"] = sum(len(store) - found_in[store.path] for store in stores)
-        with writing(path):
+        with output_errors(path):
             os.replace(partial, path)
     return counts
 
 
-def settings_of(sources: Sequence[Path], governance: Governance, kind: str = ANSWERS) -> Mapping[str, Any]:
+def read_shard_settings(sources: Sequence[Path], governance: Governance, kind: str = ANSWERS) -> Mapping[str, Any]:
     """What the first of `sources` was made with; another one's differing settings are an error when it is opened.
 
     Raises:

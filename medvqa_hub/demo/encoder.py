@@ -28,7 +28,7 @@ import torch
 from torch import nn
 
 from medvqa_core.errors import ConfigError, InputError, one_line
-from medvqa_core.files import MANIFEST, atomic_file, atomic_folder, writing
+from medvqa_core.files import MANIFEST, atomic_file, atomic_folder, output_errors
 from medvqa_core.json_files import plain, read_manifest, write_manifest
 from medvqa_core.progress import track
 from medvqa_hub.training.recipes import DataSettings, Recipe
@@ -168,7 +168,7 @@ class _Unfinished:
         return state["losses"]
 
     def remove(self) -> None:
-        with writing(self.path):
+        with output_errors(self.path):
             self.path.unlink(missing_ok=True)
 
 

@@ -43,29 +43,29 @@ COLUMNS = {"bleu_4": "BLEU-4", "rouge_l": "ROUGE-L", "cider": "CIDEr", "bertscor
 def tell_how_it_learns(console: Console, out: Path, studies: int, seed: int) -> dict[str, Path]:
     """Draw, train, evaluate, print and plot; what was made and where it is."""
 
-    def say(line: str) -> None:
+    def log(line: str) -> None:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 
     console.print(Rule(f"6. {studies:,} small studies to learn from"))
     release, tree = make_release(out, studies, seed)
     story = _story(release, tree, out)
     if not has_text_encoder():
-        say(
+        log(
             "BERTScore's encoder is not installed (pip install 'medvqa-hub[encoder]'): stage 3 is rewarded with "
             "ROUGE-L, and the column BERTScore stays empty"
         )
     console.print(Rule("7. A tiny SwinVED: labels for its encoder, then the three stages"))
     made = train_encoder(story)
-    say(f"encoder: area under the ROC curve {made['validation_auc']} on the validation split, mean of the labels")
+    log(f"encoder: area under the ROC curve {made['validation_auc']} on the validation split, mean of the labels")
     results = {}
     for stage in STAGES:
-        train_stage(story, stage, say=lambda line, stage=stage: say(f"stage {stage}: {line}"))
+        train_stage(story, stage, log=lambda line, stage=stage: log(f"stage {stage}: {line}"))
         results[stage] = evaluate_stage(story, stage, shuffle=stage == 2)
     console.print(Rule("8. What it learned: the test split's patients, answered greedily"))
     console.print(_table(results))
-    say("Finding: share of answers that say of their finding what the label says; balanced: an answer that")
-    say("ignores the images gets 0.5. In the shuffled row each study got another patient's. Stage 3 is rewarded for")
-    say("likeness to the references: the text scores rise, and at this size the findings pay for it.")
+    log("Finding: share of answers that say of their finding what the label says; balanced: an answer that")
+    log("ignores the images gets 0.5. In the shuffled row each study got another patient's. Stage 3 is rewarded for")
+    log("likeness to the references: the text scores rise, and at this size the findings pay for it.")
     reward = recipe_of(story, 3).reward.name
     draw_curves([read_log(story.run_of(stage)) for stage in STAGES], reward, out / "curves.png")
     return {

@@ -130,8 +130,8 @@ def _print_lines(console: Console, title: str, lines: list[str]) -> None:
 
 
 def _make_questions(data: Path, console: Console) -> None:
+    from rjua_meddqa.commands.generating import generate
     from rjua_meddqa.generation.questions import Options
-    from rjua_meddqa.steps.generating import generate
 
     console.print(Rule("Questions from the annotation"))
     counts, _ = generate(data, data, Options(unanswerable=UNANSWERABLE))

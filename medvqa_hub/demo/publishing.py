@@ -18,12 +18,12 @@ def show_pushes(console: Console, release: Path, learning: Path | None) -> None:
         learning: folder of the demo's training; None: nothing was trained.
     """
 
-    def say(line: str) -> None:
+    def log(line: str) -> None:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 
-    push_dataset(Push(release, f"{OWNER}/mimic-cxr-vqa-phantom"), dry_run=True, say=say)
+    push_dataset(Push(release, f"{OWNER}/mimic-cxr-vqa-phantom"), dry_run=True, log=log)
     if learning is not None:
         scores = learning / "scores3"
         options = ModelPush(learning / "stage3", f"{OWNER}/swin-ved-phantom", scores=scores, workspace=learning / "cxr")
-        push_model(options, dry_run=True, say=say)
-    say("To send it: the same without --dry-run (medvqa-hub push dataset …, medvqa-hub push model …).")
+        push_model(options, dry_run=True, log=log)
+    log("To send it: the same without --dry-run (medvqa-hub push dataset …, medvqa-hub push model …).")

@@ -18,13 +18,13 @@ from medvqa_core.digests import digest
 from mimic_cxr_vqa.generation.engines import AnswerRequest
 from mimic_cxr_vqa.generation.extractive import answer_from
 from mimic_cxr_vqa.generation.prompts import NO_INDICATION
+from mimic_cxr_vqa.judging.dimensions import BEST
+from mimic_cxr_vqa.judging.error_injection import NEGATED, plant
+from mimic_cxr_vqa.judging.judge_prompt import PREAMBLE
+from mimic_cxr_vqa.judging.pairs import Pair
+from mimic_cxr_vqa.judging.rule_judge import judge_by_rules
 from mimic_cxr_vqa.labeling.mentions import analyse
 from mimic_cxr_vqa.question_list import QUESTIONS
-from mimic_cxr_vqa.validation.dimensions import BEST
-from mimic_cxr_vqa.validation.judge_prompt import PREAMBLE
-from mimic_cxr_vqa.validation.pairs import Pair
-from mimic_cxr_vqa.validation.planting import NEGATED, plant
-from mimic_cxr_vqa.validation.rule_judge import judge_by_rules
 
 MODEL = "scripted"
 ONE_WRONG_IN, ONE_MISSED_IN = 20, 5

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from medvqa_hub.demo.encoder import EncoderSettings, pretrain_encoder
-from medvqa_hub.evaluation.cxr.answering import GenerationSettings
 from medvqa_hub.evaluation.cxr.evaluating import CxrOptions, evaluate_cxr
+from medvqa_hub.evaluation.cxr.model_inference import GenerationSettings
 from medvqa_hub.training.recipes import Recipe, load_recipe
 from medvqa_hub.training.run import train
 
@@ -94,10 +94,10 @@ def train_encoder(story: Story) -> dict[str, Any]:
     return pretrain_encoder(recipe, story.data, story.image_root, story.out / "encoder", story.encoder)
 
 
-def train_stage(story: Story, stage: int, say: Callable[[str], None] = print) -> Path:
+def train_stage(story: Story, stage: int, log: Callable[[str], None] = print) -> Path:
     """One stage, from the best model of the one before; returns the run's folder."""
     init = None if stage == 1 else story.run_of(stage - 1)
-    return train(recipe_of(story, stage), story.data, story.run_of(stage), story.image_root, init, say=say)
+    return train(recipe_of(story, stage), story.data, story.run_of(stage), story.image_root, init, log=log)
 
 
 def evaluate_stage(story: Story, stage: int, split: str = "test", shuffle: bool = False) -> list[dict[str, Any]]:

@@ -18,20 +18,20 @@ from medvqa_hub.demo.scripted_server import MODEL, ScriptedServer
 from mimic_cxr_vqa.generation.answers import answer_questions
 from mimic_cxr_vqa.generation.language_model import LanguageModel
 from mimic_cxr_vqa.generation.question_writer import write_questions
+from mimic_cxr_vqa.judging.dimensions import DIMENSIONS, Verdict, is_flawless
+from mimic_cxr_vqa.judging.model_judge import ModelJudge
+from mimic_cxr_vqa.judging.pairs import Pair
+from mimic_cxr_vqa.judging.probing import run_probe
+from mimic_cxr_vqa.judging.review import FOR_RATERS, RATINGS, Review, open_review
+from mimic_cxr_vqa.judging.review_export import export_review
+from mimic_cxr_vqa.judging.review_import import import_ratings
+from mimic_cxr_vqa.judging.rule_judge import judge_by_rules
+from mimic_cxr_vqa.judging.run_judge import Sample, judge_sample, sampled_verdicts
+from mimic_cxr_vqa.judging.sampling import FLAWED, FLAWLESS
+from mimic_cxr_vqa.judging.table3 import measure_table3
+from mimic_cxr_vqa.judging.table3_text import format_table3
 from mimic_cxr_vqa.release_writer import write_release
 from mimic_cxr_vqa.sources.physionet import read_studies
-from mimic_cxr_vqa.validation.dimensions import DIMENSIONS, Verdict, is_flawless
-from mimic_cxr_vqa.validation.judging import Sample, judge_sample, sampled_verdicts
-from mimic_cxr_vqa.validation.model_judge import ModelJudge
-from mimic_cxr_vqa.validation.pairs import Pair
-from mimic_cxr_vqa.validation.probing import run_probe
-from mimic_cxr_vqa.validation.review import FOR_RATERS, RATINGS, Review, open_review
-from mimic_cxr_vqa.validation.review_export import export_review
-from mimic_cxr_vqa.validation.review_import import import_ratings
-from mimic_cxr_vqa.validation.rule_judge import judge_by_rules
-from mimic_cxr_vqa.validation.sampling import FLAWED, FLAWLESS
-from mimic_cxr_vqa.validation.table3 import measure_table3
-from mimic_cxr_vqa.validation.table3_text import format_table3
 from mimic_cxr_vqa.workspace import Workspace
 
 STUDIES = 40  # that the language model answers about
@@ -44,29 +44,29 @@ PLANTED = 20  # errors of each kind
 def tell_how_it_is_checked(console: Console, tree: Path, out: Path, seed: int) -> dict[str, Path]:
     """Answer, judge, review and count the first studies of `tree`; what was made and where it is."""
 
-    def say(line: str) -> None:
+    def log(line: str) -> None:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 
     workspace, sample = Workspace(out), Sample(SAMPLE_REPORTS, seed)
     console.print(Rule("10. A second act: a language model answers, a judge rates, people review"))
-    say("The server is a script on this machine that answers well, but for one answer in 20; the people are drawn.")
+    log("The server is a script on this machine that answers well, but for one answer in 20; the people are drawn.")
     write_questions(read_studies(tree), workspace, seed)
     with ScriptedServer() as server:
         model = connect_model(f"server:{server.endpoint}", workspace.governance(), MODEL)
         answered = answer_questions(workspace, LanguageModel(model), limit=STUDIES)
-        say(f"{answered['answered']:,} answers by {server.endpoint}, {answered['failed']} failed")
+        log(f"{answered['answered']:,} answers by {server.endpoint}, {answered['failed']} failed")
         judge = ModelJudge(model)
         judged = judge_sample(workspace, judge, sample)
         verdicts = dict(sampled_verdicts(workspace, judge.name))
         objected = sum(not is_flawless(verdict) for verdict in verdicts.values())
-        say(f"the judge rated {judged['judged']:,} of them and objected to {objected}; how good is it? Errors planted:")
-        say(run_probe(workspace, judge, sample, PLANTED))
+        log(f"the judge rated {judged['judged']:,} of them and objected to {objected}; how good is it? Errors planted:")
+        log(run_probe(workspace, judge, sample, PLANTED))
         review = _review(workspace, verdicts, judge.name, seed)
         judge_sample(workspace, judge, sample)  # what people rate, too
     found = measure_table3(workspace, judge.name)
     write_json(workspace.table3, found)
-    console.print(Rule("11. Table 3: what people and judge say, and the judge's rates corrected by the people"))
-    say(format_table3(found))
+    console.print(Rule("11. Table 3: what people and judge log, and the judge's rates corrected by the people"))
+    log(format_table3(found))
     write_release(workspace, allow_missing=True)
     return {
         "answers by the scripted model": workspace.release,

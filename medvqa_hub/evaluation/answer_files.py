@@ -23,7 +23,6 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from medvqa_core.content_floor import floor_of_ids
 from medvqa_core.csv_files import CELL_LIMIT, iterate_cells
 from medvqa_core.digests import digest_file
 from medvqa_core.errors import InputError, one_line
@@ -32,6 +31,7 @@ from medvqa_core.json_files import read_object
 from medvqa_core.json_lines import parse_line, read_lines
 from medvqa_core.llm.completions import is_unicode
 from medvqa_core.llm.engines import Reply
+from medvqa_core.minimum_class import minimum_class_for_ids
 from medvqa_core.workbooks import workbook_rows
 
 IDS = ("qa_id", "id", "question_id")
@@ -99,7 +99,7 @@ def read_answer_file(path: Path, references: Mapping[str, str | None]) -> Answer
             f"{path}: none of its {rows} rows is about these questions (ids such as {unknown[:1] or 'none'}; the "
             f"questions have {ids[:1]}); is it of this dataset and split?"
         )
-    if floor_of_ids([*found, *unknown]) is not Governance.OPEN:
+    if minimum_class_for_ids([*found, *unknown]) is not Governance.OPEN:
         stated.append(Governance.CREDENTIALED)
     doubled = [id for id, replies in found.items() if len(replies) > 1]
     replies = {id: _one_of(found.get(id, [])) for id in ids}

@@ -16,13 +16,13 @@ from medvqa_core.llm.options import (
     OwnServer,
     Slots,
     Wait,
+    check_model_options,
     engine_option,
     one_engine,
-    refuse_model_options,
 )
 from medvqa_hub.training.cli import Launch
 
-LONGEST_SIDE = 1536  # that of rjua_meddqa.answering.page_images, which takes long to import
+LONGEST_SIDE = 1536  # that of rjua_meddqa.inference.page_images, which takes long to import
 _PREDICTIONS = (
     "Score answers made elsewhere: JSON lines, CSV, lmms-eval's samples, VLMEvalKit's file. What is written has the "
     "data's governance class, or a stricter one that the file states; a file cannot lower it."
@@ -153,8 +153,8 @@ def cxr(
         if code:
             raise typer.Exit(code)
         return
-    from medvqa_hub.evaluation.cxr.answering import GenerationSettings
     from medvqa_hub.evaluation.cxr.evaluating import CxrOptions, evaluate_cxr
+    from medvqa_hub.evaluation.cxr.model_inference import GenerationSettings
     from medvqa_hub.evaluation.cxr.printing import print_results
 
     results = evaluate_cxr(
@@ -239,13 +239,13 @@ def meddqa(
     retry_failed: Annotated[bool, typer.Option(help="Ask failed questions again.")] = False,
 ) -> None:
     """Answer questions about report images and print the paper's Tables 5 to 7; a stopped run goes on."""
-    from medvqa_core.llm.connecting import names_a_model
+    from medvqa_core.llm.connecting import is_model_engine
     from medvqa_hub.evaluation.meddqa.evaluating import MeddqaOptions, evaluate_meddqa
     from medvqa_hub.evaluation.meddqa.models import ModelOptions
     from medvqa_hub.evaluation.meddqa.printing import print_meddqa
 
     word = {"i_run_this_server": i_run_this_server, "attestation": attestation, "load_in": load_in}
-    if engine and names_a_model(engine):
+    if engine and is_model_engine(engine):
         connection = {"slots": slots, "wait": wait, "load_in": load_in, "attestation": attestation}
         asking = ModelOptions(
             engine,
@@ -264,7 +264,7 @@ def meddqa(
         given = {"input": input is not MeddqaInput.image, "context": context is Context.no, "shots": shots}
         given |= {"prompt": prompt != "ours", "model": engine and model}
         given |= {"longest_side": longest_side != LONGEST_SIDE}
-        refuse_model_options(named, **given, **word)
+        check_model_options(named, **given, **word)
     if predictions is not None and (engine or model):
         raise ConfigError("--predictions are answers already: leave --engine and --model out")
     options = MeddqaOptions(

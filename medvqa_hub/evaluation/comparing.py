@@ -21,7 +21,7 @@ from medvqa_core.json_files import read_object
 from medvqa_core.metrics.answer_text import words
 from medvqa_core.metrics.bleu import ORDER, combine_counts, count_pair
 from medvqa_core.metrics.caption_row import COLUMNS as TEXT_COLUMNS
-from medvqa_core.metrics.meddqa_scores import TABLE_5, column_of
+from medvqa_core.metrics.meddqa_scores import TABLE_5, find_column
 from medvqa_core.metrics.paired import Score, bootstrap, holm, interval, mean_score, p_value
 from medvqa_core.progress import track
 from medvqa_core.runs.predictions import check_stated
@@ -244,7 +244,7 @@ def _of_column(column: str, name: str) -> Any:
     """A row of the column of Table 5; its score is None where the answer is empty."""
 
     def sums(row: Mapping[str, Any]) -> tuple[float, float] | None:
-        counts = column_of(row["task"], row["answer_type"]) == column and row[name] is not None
+        counts = find_column(row["task"], row["answer_type"]) == column and row[name] is not None
         return (row[name], 1.0) if counts else None
 
     return sums

@@ -10,7 +10,7 @@ from medvqa_core.metrics.caption_row import COLUMNS as TEXT_COLUMNS
 from medvqa_hub.evaluation.comparing import Comparison
 from medvqa_hub.evaluation.cxr.charts import COLOURS
 from medvqa_hub.evaluation.cxr.charts import metric_name as written
-from medvqa_hub.evaluation.cxr.printing import make_table, number, say
+from medvqa_hub.evaluation.cxr.printing import log, make_table, number
 
 CSV_FILE, PICTURE = "comparison.csv", "comparison.png"
 SMALL_P = 0.05
@@ -19,13 +19,13 @@ SMALL_P = 0.05
 def print_comparison(made: Comparison) -> None:
     """Print values with 95% intervals, then the tests of every pair, p values by Holm among the pairs of a metric."""
     console = Console()
-    say(
+    log(
         console,
         f"{len(made.runs)} runs on {made.questions:,} questions of {made.units:,} {_units(made)}; 95% intervals",
     )
     for place, run in enumerate(made.runs, start=1):
         failed = sum(row["error"] is not None for row in run.rows.values())
-        say(console, f"{place}: {run.name}, {failed:,} answers failed (they count as wrong)")
+        log(console, f"{place}: {run.name}, {failed:,} answers failed (they count as wrong)")
     table = make_table("Scores", *(str(place) for place in range(1, len(made.runs) + 1)))
     for name, scores in made.scores.items():
         table.add_row(metric_name(name), *(_with_interval(*score) for score in scores))

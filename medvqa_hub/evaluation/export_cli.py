@@ -28,7 +28,7 @@ def vlmevalkit(
     from medvqa_hub.evaluation.exporting import cxr_rows, meddqa_rows, write_tsv
 
     if meddqa:
-        from rjua_meddqa.answering.questions import load_questions
+        from rjua_meddqa.inference.questions import load_questions
 
         questions = load_questions(data, image_root)
         rows, governance = meddqa_rows(questions), questions.governance

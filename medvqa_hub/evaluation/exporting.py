@@ -21,7 +21,7 @@ from medvqa_core.governance import Governance
 from medvqa_core.json_files import read_object, write_manifest
 from medvqa_hub.evaluation.cxr.evaluation_data import EvaluationData
 from medvqa_hub.evaluation.cxr.prompts import StudyPrompt
-from rjua_meddqa.answering.questions import QuestionSet
+from rjua_meddqa.inference.questions import QuestionSet
 
 KIND, FORMAT = "vlmevalkit-tsv", 1
 FOLDER = ".eval_results"

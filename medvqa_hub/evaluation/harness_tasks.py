@@ -14,7 +14,7 @@ from typing import Any
 
 from PIL import Image
 
-from medvqa_core.dataset_class import governance_of_dataset
+from medvqa_core.dataset_class import get_dataset_governance
 from medvqa_core.errors import GovernanceError
 from medvqa_core.governance import Governance
 from medvqa_core.metrics.meddqa_scores import TABLE_5, score_meddqa
@@ -25,9 +25,9 @@ from medvqa_hub.evaluation.cxr.prompts import STYLES, StudyPrompt
 from medvqa_hub.evaluation.cxr.studies import Study
 from medvqa_hub.evaluation.cxr.text_scores import TextScorer
 from mimic_cxr_vqa.images import read_film
-from rjua_meddqa.answering.engines import DocumentRequest
-from rjua_meddqa.answering.page_images import ImageRule
-from rjua_meddqa.answering.prompts import DocumentPrompt
+from rjua_meddqa.inference.engines import DocumentRequest
+from rjua_meddqa.inference.page_images import ImageRule
+from rjua_meddqa.inference.prompts import DocumentPrompt
 
 CXR_TEXT_SCORES = ("bleu_1", "bleu_2", "bleu_3", "bleu_4", "rouge_l", "cider")
 CXR_MEASURES = (*CXR_TEXT_SCORES, "finding_accuracy", "failed")
@@ -45,7 +45,7 @@ def cxr_documents(dataset: Any) -> Any:
         GovernanceError: they are credentialed, and the user did not say that the model is theirs: a harness asks
             hosted models as readily as local ones, and does not tell its tasks which.
     """
-    if governance_of_dataset(dataset) is Governance.CREDENTIALED and os.environ.get(OWN_MODEL) != "1":
+    if get_dataset_governance(dataset) is Governance.CREDENTIALED and os.environ.get(OWN_MODEL) != "1":
         raise GovernanceError(
             "these rows are credentialed, and the harness may send them to a hosted model: if the one that it asks "
             f"runs on a machine of yours that may have them, say so with {OWN_MODEL}=1 in its environment"

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from medvqa_core.errors import InputError, show
-from medvqa_core.files import make_folder, writing
+from medvqa_core.files import make_folder, output_errors
 from medvqa_core.governance import Governance
 from rjua_meddqa.annotation.drafts import REASONS
 from rjua_meddqa.data_folder import ANNOTATIONS, OUR_NAMES, open_folder, record_part
@@ -92,10 +92,10 @@ def _content(annotation: Annotation | None) -> Annotation | None:
 @contextmanager
 def _alone_in(folder: Path) -> Iterator[None]:
     """Wait until no other process saves into `folder`, for the moment that a save takes."""
-    with writing(folder):
+    with output_errors(folder):
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        with writing(folder):
+        with output_errors(folder):
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:

@@ -14,9 +14,9 @@ from typing import Any
 from medvqa_core.errors import InputError
 from medvqa_core.governance import Governance, strictest
 from medvqa_core.json_files import find_manifest
-from medvqa_hub.explore.asking import Asker
 from medvqa_hub.explore.authors_files import find_release, lay_out
 from medvqa_hub.explore.corrections import Corrections
+from medvqa_hub.explore.live_questions import ChatHandler
 from medvqa_hub.explore.page_models import Connect, open_models
 from medvqa_hub.explore.pictures import image_root_of
 from medvqa_hub.explore.report_pages import BoxPages, PageSource, RestoredPages
@@ -26,8 +26,8 @@ from medvqa_hub.explore.row_index import index_rows
 from medvqa_hub.explore.runs import open_runs
 from medvqa_hub.explore.studies import StudyView
 from medvqa_hub.explore.verdicts import judges_of
-from mimic_cxr_vqa.validation.review import KIND as REVIEW_KIND
-from mimic_cxr_vqa.validation.review import open_review
+from mimic_cxr_vqa.judging.review import KIND as REVIEW_KIND
+from mimic_cxr_vqa.judging.review import open_review
 from mimic_cxr_vqa.workspace import SAMPLE_DIR
 from rjua_meddqa import data_folder as reports
 from rjua_meddqa.released import read_annotations
@@ -67,7 +67,7 @@ class Opened:
     studies: StudyView | None = None
     reports: ReportView | None = None
     review: ReviewView | None = None
-    ask: Asker | None = None
+    ask: ChatHandler | None = None
 
     @property
     def governance(self) -> Governance:
@@ -104,7 +104,7 @@ def open_folders(folders: Sequence[Path], asked: Asked | None = None) -> Opened:
     if studies is None and pages is None and asked.connect is None and asked.checkpoint is None:
         return opened  # nothing to ask about, and nobody
     models = open_models(opened.governance, asked.connect, asked.checkpoint, asked.image_class)
-    return replace(opened, ask=Asker(studies, pages, opened.governance, models))
+    return replace(opened, ask=ChatHandler(studies, pages, opened.governance, models))
 
 
 def kind_of(folder: Path) -> str:

@@ -14,10 +14,10 @@ from pathlib import Path
 from medvqa_core.errors import GovernanceError, InputError, one_line
 from medvqa_core.governance import Governance, strictest
 from medvqa_core.llm.chat_model import ChatModel
-from medvqa_hub.evaluation.cxr.answering import GenerationSettings, StudyAnswerer, UnusableStudyError
-from medvqa_hub.evaluation.cxr.asking import StudyReply, StudyRequest
+from medvqa_hub.evaluation.cxr.engine_inference import StudyReply, StudyRequest
+from medvqa_hub.evaluation.cxr.model_inference import GenerationSettings, StudyAnswerer, UnusableStudyError
 from medvqa_hub.families.checkpoint import open_checkpoint
-from medvqa_hub.families.table import find_family
+from medvqa_hub.families.registry import find_family
 
 Connect = Callable[[Governance], ChatModel]
 

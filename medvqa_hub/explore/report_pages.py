@@ -11,7 +11,7 @@ from medvqa_core.governance import Governance, parse
 from medvqa_core.json_files import read_manifest
 from rjua_meddqa.restoration.images import open_report
 from rjua_meddqa.restoration.ocr import boxes_to_json, read_boxes
-from rjua_meddqa.restoration.pages import KIND, PAGES, Page, from_json, page_of
+from rjua_meddqa.restoration.pages import KIND, PAGES, Page, from_json, make_page
 from rjua_meddqa.restoration.rectify import rotation, text_angle
 
 PAGES_KEPT = 32
@@ -102,4 +102,4 @@ def page_of_boxes(boxes: Path, image: Path) -> Page:
         "quality_reason": "boxes from a file: not judged",
         "image_type": "photo" if abs(angle) > 0.5 else "screenshot",
     }
-    return page_of(image.name, reading)
+    return make_page(image.name, reading)

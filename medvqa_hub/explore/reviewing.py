@@ -10,8 +10,8 @@ from typing import Any
 
 from medvqa_core.errors import InputError
 from medvqa_core.governance import Governance
-from mimic_cxr_vqa.validation.dimensions import DIMENSIONS
-from mimic_cxr_vqa.validation.review import Review
+from mimic_cxr_vqa.judging.dimensions import DIMENSIONS
+from mimic_cxr_vqa.judging.review import Review
 
 LONGEST_COMMENT = 4000  # characters
 

@@ -87,7 +87,7 @@ class Hits:
     looked: float
 
 
-class Filterer:
+class RowFilterer:
     """Pages of studies under a filter; used by several threads."""
 
     def __init__(self, index: RowIndex, saying: Saying | None = None) -> None:

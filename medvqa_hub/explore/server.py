@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from medvqa_core.errors import InputError, MedvqaError, one_line
-from medvqa_hub.explore.asking import Asker, Question
 from medvqa_hub.explore.guarding import Guard
+from medvqa_hub.explore.live_questions import ChatHandler, Question
 from medvqa_hub.explore.opening import Opened
 from medvqa_hub.explore.pictures import Picture, read_picture
 from medvqa_hub.explore.reports import LARGEST_SIDE, ReportView
@@ -157,7 +157,7 @@ def _serve_review(server: "FastAPI", view: ReviewView) -> None:
         return _send(read_picture(view.image(rater, item, number), check_side(side)))
 
 
-def _serve_ask(server: Any, asker: Asker) -> None:
+def _serve_ask(server: Any, asker: ChatHandler) -> None:
     @server.api(name="ask", concurrency_limit=1, api_visibility="undocumented")
     async def ask(question: str) -> str:
         try:

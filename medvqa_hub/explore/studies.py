@@ -9,7 +9,7 @@ import numpy as np
 from medvqa_core.errors import InputError
 from medvqa_core.governance import Governance, strictest
 from medvqa_hub.explore.pictures import ImageRoot
-from medvqa_hub.explore.row_filters import Filterer, Hits, RowFilter
+from medvqa_hub.explore.row_filters import Hits, RowFilter, RowFilterer
 from medvqa_hub.explore.row_index import LABELS, RowGroup, RowIndex, open_shard
 from medvqa_hub.explore.row_reader import RowReader
 from medvqa_hub.explore.runs import Run, differs, polarity_of, says
@@ -36,7 +36,7 @@ class StudyView:
     ) -> None:
         self.index, self.images, self.runs, self.judges, self._scratch = index, images, runs, judges, scratch
         self._reader = RowReader(index)
-        self._filterer = Filterer(index, self._says_so)
+        self._filterer = RowFilterer(index, self._says_so)
 
     @property
     def _name(self) -> str:
@@ -117,7 +117,7 @@ class StudyView:
         report = self._reader.study(place)
         first, end = self.index.rows_of(place)
         rows = self._reader.rows(first, end)
-        films = Films.of(report)
+        films = StudyImages.of(report)
         digests = self._digests([row["qa_id"] for row in rows], films)
         mask = self._filterer.mask(wanted, place)
         return {
@@ -135,10 +135,10 @@ class StudyView:
             },
         }
 
-    def report(self, study_id: int) -> tuple[dict[str, Any], "Films"]:
+    def report(self, study_id: int) -> tuple[dict[str, Any], "StudyImages"]:
         """A study's report (STUDY_SCHEMA) and its images. Raises InputError where there is none of that id."""
         found = self._reader.study(self._place(study_id))
-        return found, Films.of(found)
+        return found, StudyImages.of(found)
 
     def image_path(self, study_id: int, number: int) -> str:
         """Path of a study's image as the release names it. Raises InputError where it has none of that number."""
@@ -162,7 +162,7 @@ class StudyView:
         is_wanted: bool,
     ) -> dict[str, Any]:
         category, label = CATEGORIES[self.index.category[number]], LABELS[self.index.label[number]]
-        reference, views = polarity_of(row["answer"], category), Films.of(study).views
+        reference, views = polarity_of(row["answer"], category), StudyImages.of(study).views
         judged = [judge.find(row, category, study) for judge in self.judges]
         answers = []
         for run in self.runs:
@@ -189,14 +189,14 @@ class StudyView:
             "judged": [one.to_json() for one in judged if one is not None],
         }
 
-    def _digests(self, qa_ids: list[str], films: "Films") -> list[str] | None:
+    def _digests(self, qa_ids: list[str], films: "StudyImages") -> list[str] | None:
         """Digests of a study's images, where a run has several answers to one of its questions."""
         if not any(run.is_ambiguous(qa_id) for run in self.runs for qa_id in qa_ids):
             return None
         return self.images.digests(films.paths)
 
     def _says_so(self, group: RowGroup, wanted: np.ndarray, looked_for: RowFilter) -> np.ndarray:
-        """For `row_filters.Filterer`: the wanted rows of which runs and judges say what is looked for."""
+        """For `row_filters.RowFilterer`: the wanted rows of which runs and judges say what is looked for."""
         found = np.zeros(group.rows, bool)
         with open_shard(group.file) as file:
             table = file.read_row_group(group.number, ["qa_id", "answer", "question"])
@@ -213,9 +213,9 @@ class StudyView:
         return found
 
     def _differs(self, row: dict[str, Any], place: int, difference: str) -> bool:
-        films = Films([], [])
+        films = StudyImages([], [])
         if any(run.is_ambiguous(row["qa_id"]) for run in self.runs):
-            films = Films.of(self._study_of(place))
+            films = StudyImages.of(self._study_of(place))
         digests = self._digests([row["qa_id"]], films)
         category, label = CATEGORIES[self.index.category[place]], LABELS[self.index.label[place]]
         said = [says(run.find(row["qa_id"], digests, films.views, row["question"]), category) for run in self.runs]
@@ -230,13 +230,13 @@ class StudyView:
 
 
 @dataclass(frozen=True)
-class Films:
+class StudyImages:
     """Image paths of a study as the release names them, and their views."""
 
     paths: list[str]
     views: list[str | None]
 
     @classmethod
-    def of(cls, study: dict[str, Any]) -> "Films":
+    def of(cls, study: dict[str, Any]) -> "StudyImages":
         images = study["images"] or []
         return cls([image["path"] for image in images], [image["view"] for image in images])

@@ -10,12 +10,12 @@ from typing import Any
 
 from medvqa_core.governance import Governance
 from medvqa_hub.explore.runs import class_of_store
-from mimic_cxr_vqa.generation.answer_keys import answered_from
+from mimic_cxr_vqa.generation.answer_keys import select_answer_text
 from mimic_cxr_vqa.generation.engines import AS_CONTEXT, IMPRESSION, AnswerRequest
+from mimic_cxr_vqa.judging.dimensions import BEST, DIMENSIONS, Verdict
+from mimic_cxr_vqa.judging.pairs import Pair
+from mimic_cxr_vqa.judging.run_judge import VERDICTS, JudgeRequest, open_verdicts, read_verdict, request_key
 from mimic_cxr_vqa.release import Release
-from mimic_cxr_vqa.validation.dimensions import BEST, DIMENSIONS, Verdict
-from mimic_cxr_vqa.validation.judging import VERDICTS, JudgeRequest, open_verdicts, read_verdict, request_key
-from mimic_cxr_vqa.validation.pairs import Pair
 from mimic_cxr_vqa.workspace import Workspace
 
 FAULTED, FAULTLESS, FAILED = "faulted", "faultless", "failed"
@@ -71,7 +71,7 @@ class JudgeView:
         """
         if row["qa_id"] not in self._ids:
             return None
-        findings, impression = answered_from(study["findings"] or "", study["impression"], self._impression)
+        findings, impression = select_answer_text(study["findings"] or "", study["impression"], self._impression)
         known = impression if self._impression == AS_CONTEXT else None
         request = AnswerRequest(
             row["qa_id"],

@@ -13,7 +13,7 @@ from medvqa_core.hub_fetch import announce_fetch
 from medvqa_core.json_files import read_object
 from medvqa_core.settings import value
 from medvqa_hub.families.folders import ANOTHER, refuse_missing_weights, refuse_other_sizes
-from medvqa_hub.families.table import ModelFamily
+from medvqa_hub.families.registry import ModelFamily
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,12 @@ from pathlib import Path
 
 from medvqa_core.digests import digest_files
 from medvqa_core.errors import InputError, one_line
-from medvqa_core.folder_class import governance_of
+from medvqa_core.folder_class import read_governance
 from medvqa_core.governance import Governance
 from medvqa_core.hub_fetch import announce_fetch
 from medvqa_core.json_files import read_json
 from medvqa_hub.families.folders import find_model_folder
-from medvqa_hub.families.table import FAMILIES
+from medvqa_hub.families.registry import FAMILIES
 
 # What the answers depend on; the rest of the folder (trainer state, logs, cards) may change without changing them.
 _FILES = (
@@ -63,7 +63,7 @@ def open_checkpoint(model: str) -> Checkpoint:
     digests = digest_files(files, "Reading the checkpoint")
     whole = "\n".join(f"{path.name} {digests[path]}" for path in files)
     fingerprint = hashlib.blake2b(whole.encode(), digest_size=16).hexdigest()
-    return Checkpoint(str(model), folder, kind, fingerprint, governance_of(folder))
+    return Checkpoint(str(model), folder, kind, fingerprint, read_governance(folder))
 
 
 def fetch_model(model: str) -> Path:

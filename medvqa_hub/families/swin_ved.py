@@ -13,7 +13,7 @@ from medvqa_core.hub_fetch import announce_fetch
 from medvqa_core.json_files import plain
 from medvqa_core.settings import value
 from medvqa_hub.families.folders import as_config_error, refuse_missing_weights, refuse_other_sizes
-from medvqa_hub.families.table import ModelFamily
+from medvqa_hub.families.registry import ModelFamily
 
 # These change how a checkpoint trains, not what its weights mean: a recipe may set them again.
 _RETRAINABLE = ("dropout", "drop_path_rate", "_dropout_prob", "dropout_rate")

@@ -29,7 +29,7 @@ def _is_off(key: str, value: Any) -> bool:
     return not value or (key.endswith("penalty") and value == 1)
 
 
-def refuse_muffled(model: ModelFolder, generation: Mapping[str, Any]) -> None:
+def check_generation_settings(model: ModelFolder, generation: Mapping[str, Any]) -> None:
     """Raise where the answers of an evaluation could not show what a model remembers.
 
     Args:

@@ -43,7 +43,7 @@ def model(
 
     words = acknowledge_credentialed_training
     options = ModelPush(folder, repo_id, public, version, scores, workspace, words, dataset_id, base_model)
-    push_model(options, dry_run, say=typer.echo)
+    push_model(options, dry_run, log=typer.echo)
 
 
 @app.command()
@@ -58,7 +58,7 @@ def dataset(
     from medvqa_hub.publishing.dataset import push_dataset
     from medvqa_hub.publishing.sending import Push
 
-    push_dataset(Push(folder, repo_id, public, version), dry_run, say=typer.echo)
+    push_dataset(Push(folder, repo_id, public, version), dry_run, log=typer.echo)
 
 
 @app.command()
@@ -70,7 +70,7 @@ def recipe(
     dry_run: DryRun = False,
 ) -> None:
     """Push what may be shared of rows that may not: questions, ids, settings and hashes to rebuild them."""
-    from medvqa_hub.publishing.recipe import push_recipe
+    from medvqa_hub.publishing.rebuild_spec import push_recipe
     from medvqa_hub.publishing.sending import Push
 
-    push_recipe(Push(folder, repo_id, public, version), dry_run, say=typer.echo)
+    push_recipe(Push(folder, repo_id, public, version), dry_run, log=typer.echo)

@@ -15,13 +15,13 @@ import pyarrow.parquet as pq
 
 from hub_cards.croissant import FILE as CROISSANT
 from hub_cards.croissant import content_digest
-from medvqa_core.content_floor import check_floor
 from medvqa_core.errors import GovernanceError, InputError
 from medvqa_core.files import MANIFEST
-from medvqa_core.governance import Governance, refuse_publishing
+from medvqa_core.governance import Governance, check_publishable
 from medvqa_core.json_files import read_object
+from medvqa_core.minimum_class import check_minimum_class
 from medvqa_hub.publishing.model_folder import as_json, without_places
-from medvqa_hub.publishing.push import DATASET, Pushed, PushPlan
+from medvqa_hub.publishing.push import DATASET, PushPlan, PushResult
 from medvqa_hub.publishing.sending import Push, send
 from medvqa_hub.publishing.staging import CARD, staged
 
@@ -55,8 +55,8 @@ class _Release:
 
 
 def push_dataset(
-    options: Push, dry_run: bool = False, hub: Any = None, say: Callable[[str], None] = print
-) -> Pushed | None:
+    options: Push, dry_run: bool = False, hub: Any = None, log: Callable[[str], None] = print
+) -> PushResult | None:
     """Check, stage, scan and push a release; with `dry_run` show what would be pushed, and its card.
 
     Args:
@@ -75,20 +75,20 @@ def push_dataset(
     manifest = read_object(folder / MANIFEST, _AGAIN) if (folder / MANIFEST).is_file() else {}
     release = _read_meddqa(folder, repo_id) if manifest.get("kind") == KIND else _read_cxr(folder, repo_id)
     plan = PushPlan(repo_id, DATASET, release.governance, public=options.public, version=options.version)
-    return send({**release.files, CARD: release.card.encode()}, plan, dry_run, hub, say)
+    return send({**release.files, CARD: release.card.encode()}, plan, dry_run, hub, log)
 
 
 def _read_cxr(folder: Path, repo_id: str) -> _Release:
     """A release of MIMIC-CXR-VQA; its shards have the columns of the schema and no others."""
     from mimic_cxr_vqa.card import write_card
-    from mimic_cxr_vqa.class_floor import describe_files
     from mimic_cxr_vqa.croissant import write_croissant
+    from mimic_cxr_vqa.minimum_class import describe_files
     from mimic_cxr_vqa.release import open_release
     from mimic_cxr_vqa.schema import QA_SCHEMA, STUDY_SCHEMA
     from mimic_cxr_vqa.statistics import summarise
 
     release = open_release(folder)
-    refuse_publishing(release.governance, str(folder), "the Hub")
+    check_publishable(release.governance, str(folder), "the Hub")
     if release.kind != "parquet":
         raise InputError(f"{folder} holds no release of Parquet shards; write one with medvqa-hub cxr release")
     manifest, files = without_places(release.manifest), {}
@@ -125,8 +125,8 @@ def _read_meddqa(folder: Path, repo_id: str) -> _Release:
     found = open_folder(folder)
     drawn = "phantom" in found.manifest and found.source == "synthetic reports"
     floor = Governance.OPEN if drawn else Governance.SHARE_ALIKE
-    governance = check_floor(found.governance, floor, str(folder), f"the source {found.source!r}")
-    refuse_publishing(governance, str(folder), "the Hub")
+    governance = check_minimum_class(found.governance, floor, str(folder), f"the source {found.source!r}")
+    check_publishable(governance, str(folder), "the Hub")
     other = [path.name for part, path in found.files.items() if path.name != OUR_NAMES[part]]
     if other or not found.files:
         raise InputError(f"{folder}: {', '.join(other) or 'no data'}; pushed are {', '.join(OUR_NAMES.values())}")

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from medvqa_core.errors import ConfigError, InputError
-from medvqa_core.folder_class import GOVERNANCE, governance_of
+from medvqa_core.folder_class import GOVERNANCE, read_governance
 from medvqa_core.governance import Governance, strictest
 from medvqa_core.json_files import read_object
-from medvqa_core.llm.loading import weights_of
+from medvqa_core.llm.loading import identify_weights
 from medvqa_hub.families.checkpoint import Checkpoint
 from medvqa_hub.families.folders import ANOTHER
-from medvqa_hub.families.table import FAMILIES
+from medvqa_hub.families.registry import FAMILIES
 from medvqa_hub.publishing.model_folder import (
     ADAPTER,
     ADAPTER_WEIGHTS,
@@ -65,7 +65,7 @@ def open_foreign_folder(folder: Path, base: str | None = None) -> ModelFolder:
     config = read_object(folder / (ADAPTER if adapter else CONFIG), ANOTHER)
     governance = class_of(folder, config)
     if adapter:
-        governance = strictest([governance, governance_of(folder), *_class_of_base(folder, config)])
+        governance = strictest([governance, read_governance(folder), *_class_of_base(folder, config)])
         kind, found = "adapter", str(config.get(BASE) or "")
     else:
         kind, found = _known_type(folder, config), str(config.get("_name_or_path") or "")
@@ -83,7 +83,7 @@ def open_foreign_folder(folder: Path, base: str | None = None) -> ModelFolder:
             "nobody else could load it: name the base's repository (--base-model OWNER/NAME; push it first where there "
             "is none), or merge the adapter into its base and push the whole (peft: merge_and_unload)"
         )
-    checkpoint = Checkpoint(str(folder), folder, kind, weights_of(folder), governance)
+    checkpoint = Checkpoint(str(folder), folder, kind, identify_weights(folder), governance)
     return ModelFolder(checkpoint, governance, stages, config, True, base or known, adapter)
 
 

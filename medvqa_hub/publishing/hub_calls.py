@@ -18,7 +18,7 @@ _REMEDIES = {
 }
 
 
-def patiently(call: Callable[[], T]) -> T:
+def with_retries(call: Callable[[], T]) -> T:
     """What `call` returns; it is made again after errors that pass. It has to bear being made twice."""
     for wait in WAITS:
         try:
@@ -31,7 +31,7 @@ def patiently(call: Callable[[], T]) -> T:
 
 
 @contextmanager
-def asking_hub(repo_id: str) -> Iterator[None]:
+def hub_errors(repo_id: str) -> Iterator[None]:
     """Turn what the Hub's client raises into an OutputError that says what to do."""
     import httpx2
     from huggingface_hub.errors import HFValidationError, OfflineModeIsEnabled

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from medvqa_core.errors import ConfigError, GovernanceError
-from medvqa_core.governance import Governance, refuse_publishing
+from medvqa_core.governance import Governance, check_publishable
 from mimic_cxr_vqa.card import LICENSES
 
 AUTHORS = "the authors' release"  # of MIMIC-CXR-VQA: its answers are Llama 3.1's (paper, Section 3.2)
@@ -58,7 +58,7 @@ def llama_of(answers: Iterable[tuple[str | None, str | None]]) -> str | None:
     return min(found, default=None)
 
 
-def llama_of_stages(stages: Iterable[Mapping[str, Any]]) -> str | None:
+def find_llama_version_of_stages(stages: Iterable[Mapping[str, Any]]) -> str | None:
     """`llama_of` the stages of a training history."""
     data = [stage.get("data", {}) for stage in stages]
     return llama_of((found.get("source"), found.get("answers", {}).get("model")) for found in data)
@@ -81,7 +81,7 @@ def check_llama(version: str | None, repo_id: str) -> None:
         )
 
 
-def llama_of_base(base: str | None, config: Mapping[str, Any]) -> str | None:
+def find_llama_version(base: str | None, config: Mapping[str, Any]) -> str | None:
     """The version of the Llama that a model was made from, by its name or type; None where neither says."""
     text = config.get("text_config") or {}
     kinds = {config.get("model_type"), text.get("model_type")}
@@ -104,7 +104,7 @@ def check_llama_base(version: str | None, repo_id: str) -> None:
         )
 
 
-def licence_of_foreign(governance: Governance, base: str | None, llama: str | None, llama_base: str | None) -> Licence:
+def get_foreign_licence(governance: Governance, base: str | None, llama: str | None, llama_base: str | None) -> Licence:
     """The licence of weights that were made from somebody else's: the base's, which only its authors' page says, and
     what the data asks for.
 
@@ -113,9 +113,9 @@ def licence_of_foreign(governance: Governance, base: str | None, llama: str | No
         llama_base: version of the Llama that the model was made from.
 
     Raises:
-        GovernanceError: as `licence_of_model`.
+        GovernanceError: as `get_model_licence`.
     """
-    licence = licence_of_model(governance, llama)
+    licence = get_model_licence(governance, llama)
     if governance is not Governance.OPEN:
         return licence
     names = [f"llama{llama_base}" if llama_base else "as-the-base-model", *([f"llama{llama}"] if llama else [])]
@@ -127,14 +127,14 @@ def licence_of_foreign(governance: Governance, base: str | None, llama: str | No
     return Licence({"license": "other", "license_name": "-and-".join(names), "license_link": link}, llama)
 
 
-def licence_of_model(governance: Governance, llama: str | None) -> Licence:
+def get_model_licence(governance: Governance, llama: str | None) -> Licence:
     """The licence of weights.
 
     Raises:
         GovernanceError: they are of class `no-derivatives`, which nothing may be made of and shared.
     """
     if governance is Governance.NO_DERIVATIVES:
-        refuse_publishing(governance, "this model", "the Hub")
+        check_publishable(governance, "this model", "the Hub")
     card = dict(LICENSES[governance])
     if governance is Governance.OPEN and llama is not None:
         card = {"license": f"llama{llama}"}

@@ -13,22 +13,22 @@ from medvqa_core.errors import ConfigError, GovernanceError
 from medvqa_core.governance import Governance
 from medvqa_core.runs.predictions import FILE
 from medvqa_hub.families.folders import find_model_folder
-from medvqa_hub.publishing.check_conditions import refuse_muffled
+from medvqa_hub.publishing.check_conditions import check_generation_settings
 from medvqa_hub.publishing.foreign_folder import foreign_files, is_foreign, open_foreign_folder
 from medvqa_hub.publishing.licences import (
     NOTICE,
     Licence,
     check_llama,
     check_llama_base,
-    licence_of_foreign,
-    licence_of_model,
+    find_llama_version,
+    get_foreign_licence,
+    get_model_licence,
     llama_of,
-    llama_of_base,
 )
 from medvqa_hub.publishing.memorisation import Memorisation, check_predictions, report_phrases
 from medvqa_hub.publishing.model_card import write_model_card
 from medvqa_hub.publishing.model_folder import ModelFolder, files_of, open_model_folder
-from medvqa_hub.publishing.push import MODEL, Pushed, PushPlan
+from medvqa_hub.publishing.push import MODEL, PushPlan, PushResult
 from medvqa_hub.publishing.results import eval_results, read_results
 from medvqa_hub.publishing.sending import Push, send
 from medvqa_hub.publishing.staging import CARD
@@ -60,8 +60,8 @@ class ModelPush(Push):
 
 
 def push_model(
-    options: ModelPush, dry_run: bool = False, hub: Any = None, say: Callable[[str], None] = print
-) -> Pushed | None:
+    options: ModelPush, dry_run: bool = False, hub: Any = None, log: Callable[[str], None] = print
+) -> PushResult | None:
     """Check, stage, scan and push a model; with `dry_run` show what would be pushed, and its card.
 
     Raises:
@@ -101,7 +101,7 @@ def push_model(
         files[NOTICE_FILE] = "".join(NOTICE.format(version=version) for version in llamas).encode()
     if results is not None and options.dataset_id is not None:
         files[EVAL_RESULTS] = eval_results(results, options.dataset_id)
-    return send(files, plan, dry_run, hub, say, phrases)
+    return send(files, plan, dry_run, hub, log, phrases)
 
 
 def _refuse_reports(model: ModelFolder) -> None:
@@ -117,11 +117,11 @@ def _license(model: ModelFolder, repo_id: str) -> tuple[Licence, list[str]]:
     """The licence, and the versions of the Llamas in it: that wrote the answers, that the model was made from."""
     data = [stage.get("data", {}) for stage in model.stages]
     llama = llama_of((found.get("source"), found.get("answers", {}).get("model")) for found in data)
-    base = llama_of_base(model.base, model.config) if model.foreign else None
+    base = find_llama_version(model.base, model.config) if model.foreign else None
     if model.foreign:
-        licence = licence_of_foreign(model.governance, model.base, llama, base)
+        licence = get_foreign_licence(model.governance, model.base, llama, base)
     else:
-        licence = licence_of_model(model.governance, llama)
+        licence = get_model_licence(model.governance, llama)
     check_llama(llama, repo_id)
     check_llama_base(base, repo_id)
     return licence, sorted({version for version in (llama, base) if version})
@@ -154,5 +154,5 @@ def _check_memory(options: ModelPush, model: ModelFolder, results: list[dict[str
             f"({', '.join(sorted(model.data_fingerprints))}): name the folder that its training data was built in"
         )
     for result in results:
-        refuse_muffled(model, result.get("generation") or {})
+        check_generation_settings(model, result.get("generation") or {})
     return check_predictions(options.scores / FILE, options.workspace, model.checkpoint.fingerprint, model.governance)

@@ -9,8 +9,8 @@ from typing import Any
 import hub_cards
 from medvqa_core.governance import Governance
 from medvqa_hub.families.checkpoint import Checkpoint
-from medvqa_hub.families.table import find_family
-from medvqa_hub.publishing.licences import Licence, licence_of_model, llama_of_base, llama_of_stages
+from medvqa_hub.families.registry import find_family
+from medvqa_hub.publishing.licences import Licence, find_llama_version, find_llama_version_of_stages, get_model_licence
 from medvqa_hub.publishing.memorisation import Memorisation
 from medvqa_hub.publishing.model_folder import RECIPE, ModelFolder, weights_in
 from medvqa_hub.publishing.phrases import PHRASE
@@ -88,7 +88,7 @@ def _foreign_values(model: ModelFolder) -> dict[str, Any]:
         "adapter": model.is_adapter,
         "kind": model.checkpoint.kind,
         "rank": model.config.get("r"),
-        "llama_base": llama_of_base(model.base, model.config),
+        "llama_base": find_llama_version(model.base, model.config),
         "trained": bool(model.stages),
     }
 
@@ -100,10 +100,10 @@ def write_folder_card(folder: Path, kind: str, governance: Governance) -> None:
     """
     stages = read_stages(folder)
     adapter = (folder / "adapter_config.json").exists()  # not a whole model
-    if adapter or not governance.publishable or llama_of_stages(stages) is not None:
+    if adapter or not governance.publishable or find_llama_version_of_stages(stages) is not None:
         return
     model = ModelFolder(Checkpoint(str(folder), folder, kind, "", governance), governance, stages, {})
-    card = write_model_card(model, REPOSITORY, licence_of_model(governance, None), has_recipe=True)
+    card = write_model_card(model, REPOSITORY, get_model_licence(governance, None), has_recipe=True)
     (folder / CARD).write_text(card, encoding="utf-8")
 
 

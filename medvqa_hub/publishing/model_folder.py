@@ -12,12 +12,12 @@ from typing import Any
 
 import yaml
 
-from medvqa_core.content_floor import floor_of_source
 from medvqa_core.errors import InputError
 from medvqa_core.files import MANIFEST
-from medvqa_core.folder_class import GOVERNANCE, GOVERNANCE_FORMAT, governance_of
+from medvqa_core.folder_class import GOVERNANCE, GOVERNANCE_FORMAT, read_governance
 from medvqa_core.governance import Governance, parse, strictest
 from medvqa_core.json_files import read_object
+from medvqa_core.minimum_class import minimum_class_for_source
 from medvqa_hub.families.checkpoint import Checkpoint, open_checkpoint
 from medvqa_hub.families.folders import BEST_FOLDER, find_model_folder
 from medvqa_hub.training.history import HISTORY, STAGES, read_stages
@@ -85,16 +85,16 @@ def open_model_folder(path: Path) -> ModelFolder:
 
 def class_of(folder: Path, config: dict[str, Any]) -> Governance:
     """The strictest of what configuration, governance files, manifest and history say; milder words undo nothing."""
-    said = [governance_of(folder)] if (folder / GOVERNANCE).exists() else []
+    said = [read_governance(folder)] if (folder / GOVERNANCE).exists() else []
     if config.get("governance") is not None:
         said.append(parse(config["governance"], str(folder / CONFIG)))
     if folder.name == BEST_FOLDER and (folder.parent / GOVERNANCE).exists():  # the run that it is the best model of
-        said.append(governance_of(folder.parent))
+        said.append(read_governance(folder.parent))
     if (folder / MANIFEST).exists():
         found = read_object(folder / MANIFEST, _SAVE_AGAIN).get("governance")
         said.append(parse(str(found), str(folder / MANIFEST)))
     data = [stage.get("data", {}) for stage in read_stages(folder)]  # raises a class; alone it states none
-    floors = [floor_of_source(found.get("source")) for found in data]
+    floors = [minimum_class_for_source(found.get("source")) for found in data]
     floors += [parse(str(found["governance"]), str(folder / HISTORY)) for found in data if "governance" in found]
     return strictest([strictest(said), *floors])
 

@@ -43,7 +43,7 @@ _LISTS = ("images", "views", "lint")
 
 
 def publish_physionet(
-    workspace: Path, out: Path, title: str, version: str = "1.0.0", say: Callable[[str], None] = print
+    workspace: Path, out: Path, title: str, version: str = "1.0.0", log: Callable[[str], None] = print
 ) -> list[submission.Obstacle]:
     """Write the folder of a submission; returns what stands in its way.
 
@@ -89,7 +89,7 @@ def publish_physionet(
         if changed is not None:
             texts.rename(folder / KEPT_NAME)
             texts.write_text(changed, encoding="utf-8")
-            say(f"{submission.TEXTS} was changed by hand and is kept; with today's figures: {KEPT_NAME}")
+            log(f"{submission.TEXTS} was changed by hand and is kept; with today's figures: {KEPT_NAME}")
         manifest = {"kind": submission.KIND, "format": submission.FORMAT, "governance": str(release.governance)}
         write_manifest(folder, {**manifest, "texts": written})
         found = submission.obstacles(folder)
@@ -195,7 +195,7 @@ def _texts(
 
 
 def _validation(manifest: Mapping[str, Any]) -> str:
-    from mimic_cxr_vqa.validation.table3_text import format_table3
+    from mimic_cxr_vqa.judging.table3_text import format_table3
 
     found = manifest.get("validation")
     return f"Answers judged by people and a model:\n\n```\n{format_table3(found)}\n```" if found else ""

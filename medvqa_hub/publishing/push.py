@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from medvqa_core.errors import ConfigError, GovernanceError, OutputError, one_line
-from medvqa_core.governance import Governance, parse, refuse_lowering
-from medvqa_hub.publishing.hub_calls import asking_hub, patiently
+from medvqa_core.governance import Governance, check_not_lowered, parse
+from medvqa_hub.publishing.hub_calls import hub_errors, with_retries
 from medvqa_hub.publishing.staging import MARK, StagedFile, describe_staging
 
 MODEL, DATASET = "model", "dataset"
@@ -37,7 +37,7 @@ class PushPlan:
     Attributes:
         repo_id: `owner/name`.
         repo_type: MODEL or DATASET, as the Hub calls it.
-        governance: class of what is pushed. Whether it may be pushed at all is decided before (`refuse_publishing`).
+        governance: class of what is pushed. Whether it may be pushed at all is decided before (`check_publishable`).
         gated: readers have to be let in one by one.
         public: True: visible when all is done. False: private from the first step on. None: a new repository stays
             private, an old one what it is.
@@ -66,7 +66,7 @@ class PushPlan:
 
 
 @dataclass(frozen=True)
-class Pushed:
+class PushResult:
     """Attributes:
     url: of the repository.
     commit: id of the commit that holds the files.
@@ -78,7 +78,7 @@ class Pushed:
     tag: str
 
 
-def push_folder(staging: Path, plan: PushPlan, hub: Any = None, say: Callable[[str], None] = print) -> Pushed:
+def push_folder(staging: Path, plan: PushPlan, hub: Any = None, log: Callable[[str], None] = print) -> PushResult:
     """Bring the repository to what `staging` holds, and nothing else.
 
     Args:
@@ -96,28 +96,28 @@ def push_folder(staging: Path, plan: PushPlan, hub: Any = None, say: Callable[[s
 
         hub = HfApi()
     files = describe_staging(staging)
-    with asking_hub(plan.repo_id):
+    with hub_errors(plan.repo_id):
         remote = _Remote(hub, plan)
         if remote.open():
-            say(f"made {plan.repo_id}, private")
+            log(f"made {plan.repo_id}, private")
         remote.refuse_foreign(plan.governance)
         if plan.public is False and not remote.info().private:
             remote.show(False)
         if plan.gated:
             remote.close_gate()
         tag = remote.choose_tag(files)
-        commit = remote.upload(staging, files, f"{tag} ({plan.governance})", say)
+        commit = remote.upload(staging, files, f"{tag} ({plan.governance})", log)
         remote.verify(staging, files, commit)
         if tag not in remote.tags():
             remote.tag(tag, commit)
-            say(f"tagged {tag}")
+            log(f"tagged {tag}")
         if plan.public and remote.info().private:
             remote.show(True)
-            say(f"{plan.repo_id} is visible now")
+            log(f"{plan.repo_id} is visible now")
         state = "private" if remote.info().private else "public"
     url = f"{hub.endpoint}/{'' if plan.repo_type == MODEL else plan.repo_type + 's/'}{plan.repo_id}"
-    say(f"{url} is at {tag}, {state}{', readers are let in one by one' if plan.gated else ''}")
-    return Pushed(url, commit, tag)
+    log(f"{url} is at {tag}, {state}{', readers are let in one by one' if plan.gated else ''}")
+    return PushResult(url, commit, tag)
 
 
 class _Remote:
@@ -128,13 +128,13 @@ class _Remote:
         self._where = {"repo_id": plan.repo_id, "repo_type": plan.repo_type}
 
     def info(self) -> Any:
-        return patiently(lambda: self._hub.repo_info(**self._where))
+        return with_retries(lambda: self._hub.repo_info(**self._where))
 
     def open(self) -> bool:
         """Make the repository where there is none; returns whether it was made."""
-        if patiently(lambda: self._hub.repo_exists(**self._where)):
+        if with_retries(lambda: self._hub.repo_exists(**self._where)):
             return False
-        patiently(lambda: self._hub.create_repo(**self._where, private=True, exist_ok=True))
+        with_retries(lambda: self._hub.create_repo(**self._where, private=True, exist_ok=True))
         if not self.info().private:
             raise GovernanceError(
                 f"{self._plan.repo_id} was to be private and is public: nothing was uploaded; look at the settings of "
@@ -149,7 +149,7 @@ class _Remote:
             entries = self._hub.list_repo_tree(**self._where, revision=revision, recursive=True)
             return {entry.path: entry for entry in entries if hasattr(entry, "size") and entry.path != _OF_THE_HUB}
 
-        return patiently(read)
+        return with_retries(read)
 
     def read(self, path: str, revision: str) -> bytes:
         """The content of a file, downloaded anew: no cache stands between."""
@@ -163,7 +163,7 @@ class _Remote:
             hf_raise_for_status(response)
             return response.content
 
-        return patiently(fetch)
+        return with_retries(fetch)
 
     def refuse_foreign(self, governance: Governance) -> None:
         """Raise where the repository is not this command's, of a stricter class than `governance`, or of a weaker one
@@ -181,7 +181,7 @@ class _Remote:
         if mark.get("kind") != self._plan.kind:
             raise ConfigError(f"{self._plan.repo_id} holds a {mark.get('kind')}: choose another name")
         before = parse(str(mark.get("governance")), f"{self._plan.repo_id}/{MARK}")
-        refuse_lowering(before, governance, self._plan.repo_id)
+        check_not_lowered(before, governance, self._plan.repo_id)
         if before is not governance and self._plan.public is None and not self.info().private:
             raise GovernanceError(
                 f"{self._plan.repo_id} is public, as {before}; what is pushed now is {governance}: say --public or "
@@ -203,7 +203,7 @@ class _Remote:
     def close_gate(self) -> None:
         """Have readers let in one by one, and read back that it is so."""
         if self.info().gated != MANUAL:
-            patiently(lambda: self._hub.update_repo_settings(**self._where, gated=MANUAL))
+            with_retries(lambda: self._hub.update_repo_settings(**self._where, gated=MANUAL))
         self._check_gate("nothing was uploaded")
 
     def _check_gate(self, so_far: str) -> None:
@@ -215,7 +215,7 @@ class _Remote:
             )
 
     def tags(self) -> dict[str, str]:
-        refs = patiently(lambda: self._hub.list_repo_refs(**self._where))
+        refs = with_retries(lambda: self._hub.list_repo_refs(**self._where))
         return {tag.name: tag.target_commit for tag in refs.tags}
 
     def choose_tag(self, files: dict[str, StagedFile]) -> str:
@@ -236,7 +236,7 @@ class _Remote:
         last = f"v{major}.{minor}.{patch}"
         return last if _same(files, self.files(last)) else f"v{major}.{minor + 1}.0"
 
-    def upload(self, staging: Path, files: dict[str, StagedFile], message: str, say: Callable[[str], None]) -> str:
+    def upload(self, staging: Path, files: dict[str, StagedFile], message: str, log: Callable[[str], None]) -> str:
         """One commit that makes the repository hold `files`; returns the commit that does."""
         from huggingface_hub import CommitOperationAdd, CommitOperationDelete
 
@@ -246,7 +246,7 @@ class _Remote:
             if _same(files, found):
                 return head
             changed = [path for path, file in files.items() if path not in found or not file.is_same(found[path])]
-            say(f"uploading {len(changed)} of {len(files)} files, {sum(files[path].size for path in changed):,} bytes")
+            log(f"uploading {len(changed)} of {len(files)} files, {sum(files[path].size for path in changed):,} bytes")
             operations: list[Any] = [CommitOperationAdd(path, str(staging / path)) for path in changed]
             operations += [CommitOperationDelete(path) for path in found if path not in files]
             try:
@@ -259,7 +259,7 @@ class _Remote:
                 ) from error
             return done.oid
 
-        return patiently(commit_what_differs)
+        return with_retries(commit_what_differs)
 
     def verify(self, staging: Path, files: dict[str, StagedFile], commit: str) -> None:
         """Raise an OutputError unless the Hub holds exactly what was staged, byte for byte."""
@@ -275,14 +275,14 @@ class _Remote:
             )
 
     def tag(self, name: str, commit: str) -> None:
-        patiently(lambda: self._hub.create_tag(**self._where, tag=name, revision=commit, exist_ok=True))
+        with_retries(lambda: self._hub.create_tag(**self._where, tag=name, revision=commit, exist_ok=True))
 
     def show(self, public: bool) -> None:
         """Change the visibility; where a gate is asked for, it has to stand before and after."""
         if public and self._plan.gated:
             self._check_gate("it stays private")
         visibility = "public" if public else "private"
-        patiently(lambda: self._hub.update_repo_settings(**self._where, visibility=visibility))
+        with_retries(lambda: self._hub.update_repo_settings(**self._where, visibility=visibility))
         if public and self._plan.gated and self.info().gated != MANUAL:
             self.show(False)
             self._check_gate("it is private again")

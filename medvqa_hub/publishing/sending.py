@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from medvqa_hub.publishing.phrases import Phrases
-from medvqa_hub.publishing.push import Pushed, PushPlan, push_folder
+from medvqa_hub.publishing.push import PushPlan, PushResult, push_folder
 from medvqa_hub.publishing.scanning import scan
 from medvqa_hub.publishing.showing import show_push
 from medvqa_hub.publishing.staging import CARD, staged
@@ -32,10 +32,10 @@ def send(
     plan: PushPlan,
     dry_run: bool = False,
     hub: Any = None,
-    say: Callable[[str], None] = print,
+    log: Callable[[str], None] = print,
     phrases: Phrases | None = None,
     ids_of: Collection[str] = (),
-) -> Pushed | None:
+) -> PushResult | None:
     """Stage, scan and push files; with `dry_run` show what would be pushed, and its card.
 
     Args:
@@ -51,6 +51,6 @@ def send(
     with staged(files, plan.kind, plan.governance) as folder:
         scan(folder, phrases, ids_of)
         if dry_run:
-            show_push(folder, plan, (folder / CARD).read_text(encoding="utf-8"), say)
+            show_push(folder, plan, (folder / CARD).read_text(encoding="utf-8"), log)
             return None
-        return push_folder(folder, plan, hub, say)
+        return push_folder(folder, plan, hub, log)

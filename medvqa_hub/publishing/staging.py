@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from medvqa_core.errors import InputError
-from medvqa_core.files import writing
+from medvqa_core.files import output_errors
 from medvqa_core.governance import Governance
 from medvqa_core.json_files import write_json
 
@@ -56,7 +56,7 @@ def staged(files: Mapping[str, Path | bytes], kind: str, governance: Governance)
             if Path(name).is_absolute() or ".." in Path(name).parts or name == MARK:
                 raise InputError(f"{name!r} is no name for a file of a repository")
             target = folder / name
-            with writing(target):
+            with output_errors(target):
                 target.parent.mkdir(parents=True, exist_ok=True)
                 if isinstance(source, bytes):
                     target.write_bytes(source)

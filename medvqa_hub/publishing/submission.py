@@ -238,12 +238,12 @@ def _says(cell: str, value: Any) -> bool:
     return cell == ("" if value is None else str(value))
 
 
-def show(found: list[Obstacle], say: Any = print) -> bool:
+def show(found: list[Obstacle], log: Any = print) -> bool:
     """Print what stands in the way; True where nothing does."""
     for one in found:
-        say(f"  {'note   ' if one.note else 'missing'}  {one.where}: {one.what}")
+        log(f"  {'note   ' if one.note else 'missing'}  {one.where}: {one.what}")
     faults = [one for one in found if not one.note]
-    say(f"{len(faults)} in the way" if faults else "nothing stands in the way of submitting")
+    log(f"{len(faults)} in the way" if faults else "nothing stands in the way of submitting")
     return not faults
 
 

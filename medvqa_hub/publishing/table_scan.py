@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from medvqa_core.content_floor import floor_of_columns
 from medvqa_core.governance import Governance
+from medvqa_core.minimum_class import minimum_class_for_columns
 from medvqa_hub.publishing.marks import found, holds_image_text, holds_named_id
 
 _OF_PARQUET = {b"ARROW:schema", b"PARQUET:field_id"}  # notes that the format makes itself
@@ -36,7 +36,7 @@ def scan_table(path: Path, name: str, may_hold_ids: bool) -> None:
                 raise found(name, "it carries notes beside its columns (key-value metadata), which no step writes")
             for batch in table.iter_batches(batch_size=65_536):
                 columns = dict(zip(batch.schema.names, batch.columns, strict=True))
-                if not may_hold_ids and floor_of_columns(columns) is Governance.CREDENTIALED:
+                if not may_hold_ids and minimum_class_for_columns(columns) is Governance.CREDENTIALED:
                     raise found(name, "it holds a patient or study id of MIMIC's range")
                 for column, values, listed in _leaves(columns.items()):
                     _scan_leaf(column, values, listed, name, may_hold_ids)

@@ -20,12 +20,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from medvqa_core.content_floor import floor_of_columns
 from medvqa_core.dataset_class import stated_class
 from medvqa_core.errors import MedvqaError
 from medvqa_core.files import MANIFEST, PARTIAL_SUFFIX
 from medvqa_core.folder_class import GOVERNANCE
 from medvqa_core.governance import Governance
+from medvqa_core.minimum_class import minimum_class_for_columns
 
 INFO = "dataset_info.json"
 CARD = ("README.md", "croissant.json")
@@ -161,7 +161,7 @@ def _by_columns(folder: Folder, governance: Governance) -> Iterator[tuple[str, s
 
 def _holds_our_rows(path: Path) -> bool:
     try:
-        return any(floor_of_columns(columns) is Governance.CREDENTIALED for columns in _id_columns(path))
+        return any(minimum_class_for_columns(columns) is Governance.CREDENTIALED for columns in _id_columns(path))
     except (pa.ArrowException, OSError, ValueError):
         return False  # no table, or torn before the first id
 

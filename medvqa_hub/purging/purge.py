@@ -175,20 +175,20 @@ def _remove_empty(folder: Path) -> None:
         return  # not empty, or gone
 
 
-def show(found: Survey, governance: Governance, say: Callable[[str], None] = print) -> None:
+def show(found: Survey, governance: Governance, log: Callable[[str], None] = print) -> None:
     """Say what was found, folder by folder, and what stays."""
     folders: dict[tuple[Path, str], list[Found]] = {}
     for one in found.files.values():
         folders.setdefault((one.path.parent, one.proof), []).append(one)
     for (folder, proof), files in sorted(folders.items())[:SHOWN]:
-        say(f"  {len(files):,} files, {size(sum(f.bytes for f in files))}: {folder} ({proof})")
+        log(f"  {len(files):,} files, {size(sum(f.bytes for f in files))}: {folder} ({proof})")
     if len(folders) > SHOWN:
-        say(f"  and {len(folders) - SHOWN:,} more folders")
-    say(f"{len(found.files):,} files of class {governance}, {size(found.bytes)}")
+        log(f"  and {len(folders) - SHOWN:,} more folders")
+    log(f"{len(found.files):,} files of class {governance}, {size(found.bytes)}")
     for path, reason in sorted(found.kept.items())[:SHOWN]:
-        say(f"  stays: {path} ({reason})")
+        log(f"  stays: {path} ({reason})")
     if len(found.kept) > SHOWN:
-        say(f"  and {len(found.kept) - SHOWN:,} more that stay")
+        log(f"  and {len(found.kept) - SHOWN:,} more that stay")
 
 
 def size(number: int) -> str:

@@ -8,12 +8,12 @@ import torch
 from transformers import TrainerCallback, TrainingArguments
 
 from medvqa_core.errors import ConfigError
-from medvqa_hub.training.recipes import EPOCH, Recipe, steps_of, steps_of_epoch
+from medvqa_hub.training.recipes import EPOCH, Recipe, count_steps_per_epoch, steps_of
 
 NEVER = 10**12  # steps
 
 
-class Moments(TrainerCallback):
+class ScheduleCallback(TrainerCallback):
     """When to log, validate and save, beyond Trainer's intervals."""
 
     def on_step_end(self, args: TrainingArguments, state: Any, control: Any, **kwargs: Any) -> Any:
@@ -58,7 +58,7 @@ def make_arguments(recipe: Recipe, out: Path, studies: int, validates: bool) -> 
         scheduler, arguments = "reduce_lr_on_plateau", {"mode": mode, **arguments}
     if scheduler == "step":  # made by the trainer
         scheduler, arguments = "constant", {}
-    every = min(selection.every or NEVER, NEVER) if selection.every != EPOCH else steps_of_epoch(recipe, studies)
+    every = min(selection.every or NEVER, NEVER) if selection.every != EPOCH else count_steps_per_epoch(recipe, studies)
     return TrainingArguments(
         output_dir=str(out),
         max_steps=steps_of(recipe, studies),

@@ -45,7 +45,7 @@ def without_worker_traceback() -> Iterator[None]:
         raise type(error)(str(error).rpartition(name)[2].strip()) from error
 
 
-class EveryNth:
+class ShardSampler:
     """Batch sampler of one process: batches `first`, `first + every`, … of `total`, each a list of its number."""
 
     def __init__(self, first: int, every: int, total: int) -> None:

@@ -32,7 +32,7 @@ from typing import Any
 
 from medvqa_core.digests import digest_file
 from medvqa_core.errors import ConfigError, InputError, OutputError
-from medvqa_core.files import MANIFEST, atomic_folder, writing
+from medvqa_core.files import MANIFEST, atomic_folder, output_errors
 from medvqa_core.folder_class import write_governance
 from medvqa_core.governance import Governance
 from medvqa_core.json_files import read_object, write_manifest
@@ -74,7 +74,7 @@ def writing_weights(path: Path) -> Iterator[None]:
     from safetensors import SafetensorError
 
     try:
-        with writing(path):
+        with output_errors(path):
             yield
     except SafetensorError as error:
         raise OutputError(
@@ -112,7 +112,7 @@ def load_trained(model: Any, checkpoint: Path, base: str) -> None:
     model.load_state_dict(weights, strict=False)
 
 
-def fingerprint_of_base(model: Any) -> str:
+def fingerprint_frozen_weights(model: Any) -> str:
     """32 hex digits that change with any weight of `model` that takes no gradient."""
     import torch
 
@@ -183,19 +183,19 @@ def _files_of_state(folder: Path) -> list[str]:
 def remove_old(out: Path, keep: int) -> None:
     """Remove all but the newest `keep` checkpoints; each loses its manifest first, so that no half of one counts."""
     for _, path in complete_checkpoints(out)[:-keep]:
-        with writing(path):
+        with output_errors(path):
             (path / MANIFEST).unlink()
             shutil.rmtree(path)
 
 
-def settle_best(out: Path, keep: bool) -> None:
+def restore_best(out: Path, keep: bool) -> None:
     """Bring `best` (and the second pass) into order before a run starts (keep=False) or goes on (keep=True).
 
     A run that goes on gets it back if it was killed in the instant between moving it aside and the new one's rename; a
     run that starts again must not measure itself against what another one left before its first checkpoint.
     """
     aside, best = out / f".{BEST_FOLDER}.replaced", out / BEST_FOLDER
-    with writing(best):
+    with output_errors(best):
         if aside.is_dir() and not best.exists():
             os.rename(aside, best)
         if not keep and (best / MANIFEST).is_file() and read_object(best / MANIFEST, ANOTHER).get("kind") == BEST:
@@ -204,14 +204,14 @@ def settle_best(out: Path, keep: bool) -> None:
             shutil.rmtree(out / SECOND_PASS)
 
 
-def fingerprint_of_model(folder: Path) -> str:
+def fingerprint_model_folder(folder: Path) -> str:
     """32 hex digits that change with the folder's weights and configuration; how long it took does not count."""
     kinds = (".json", ".safetensors", ".yaml")
     names = sorted(path for path in folder.iterdir() if path.suffix in kinds and path.name != HISTORY)
     return content_key(files=[(path.name, digest_file(path, "blake2b")) for path in names])
 
 
-def take_better(source: Path, out: Path, greater: bool, governance: Governance) -> bool:
+def promote_if_better(source: Path, out: Path, greater: bool, governance: Governance) -> bool:
     """Copy the best model of the run in `source` to that of `out`, if its value is better or there is no value."""
     theirs, ours = (read_object(folder / BEST_FOLDER / MANIFEST, ANOTHER) for folder in (source, out))
     if ours["value"] is not None and (theirs["value"] > ours["value"]) != greater:
@@ -237,7 +237,7 @@ class TrainingLog:
 
     def __init__(self, out: Path) -> None:
         self.path = out / LOG
-        with writing(self.path):
+        with output_errors(self.path):
             self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -252,14 +252,14 @@ class TrainingLog:
             if not line.endswith(b"\n") or _step_of(line, self.path) > step:
                 break
             kept += len(line)
-        with writing(self.path):
+        with output_errors(self.path):
             os.ftruncate(self._descriptor, kept)
             os.lseek(self._descriptor, kept, os.SEEK_SET)
 
     def append(self, entry: dict[str, Any]) -> None:
         """Write one line."""
         line = json.dumps(entry).encode() + b"\n"
-        with writing(self.path):
+        with output_errors(self.path):
             while line:
                 line = line[os.write(self._descriptor, line) :]
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from medvqa_hub.families.table import FAMILIES, find_family
+from medvqa_hub.families.registry import FAMILIES, find_family
 
 app = typer.Typer(no_args_is_help=True, help="Train a model from a recipe.")
 

@@ -24,8 +24,8 @@ from medvqa_core.errors import ConfigError
 from medvqa_core.governance import Governance
 from medvqa_core.progress import track
 from medvqa_core.store import RecordStore, content_key
-from medvqa_hub.families.table import is_decoder_only
-from medvqa_hub.training.batch_loading import EveryNth, choose_workers, load_batches
+from medvqa_hub.families.registry import is_decoder_only
+from medvqa_hub.training.batch_loading import ShardSampler, choose_workers, load_batches
 from medvqa_hub.training.recipes import Recipe
 from medvqa_hub.training.scst_loss import answer_log_probability, token_log_probabilities
 from medvqa_hub.training.scst_rollout import answer_logits, encode_images, read_prompts, read_references
@@ -36,7 +36,7 @@ KIND = "question-losses"
 MOST_AT_ONCE = 16  # questions of a study in one pass, where the recipe takes all
 
 
-def near_mean(losses: Mapping[str, float]) -> set[str]:
+def select_by_loss(losses: Mapping[str, float]) -> set[str]:
     """The qa_ids whose loss is within half a (population) standard deviation of the mean, limits included."""
     values = np.array(list(losses.values()))
     low, high = values.mean() - values.std() / 2, values.mean() + values.std() / 2
@@ -108,7 +108,7 @@ def measure_losses(
     processes, settings = accelerator.num_processes, {"checkpoint": checkpoint}
     path = folder / f"losses-{accelerator.process_index}-of-{processes}.jsonl"
     with RecordStore(path, KIND, governance, settings) as store:
-        share = EveryNth(accelerator.process_index, processes, len(batches))
+        share = ShardSampler(accelerator.process_index, processes, len(batches))
         left = [[number] for (number,) in share if content_key(batch=number, size=size) not in store]
         loader = load_batches(batches, left, choose_workers(recipe.data.workers))
         for batch in track(loader, "measuring losses", total=len(left)):

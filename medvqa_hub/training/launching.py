@@ -46,7 +46,7 @@ def make_command(launch: str, arguments: Sequence[str]) -> tuple[list[str], dict
     return [sys.executable, "-m", "torch.distributed.run", *processes, *module], variables
 
 
-def refuse_lone_process(variables: Mapping[str, str]) -> None:
+def check_launcher(variables: Mapping[str, str]) -> None:
     """Raise a ConfigError where `accelerate launch --cpu --num_processes N` started this process and no other.
 
     Its trace is the address of a process group, but neither this process's number nor how many there are.

@@ -22,7 +22,7 @@ import yaml
 
 from medvqa_core.errors import ConfigError, InputError
 from medvqa_core.settings import as_number, check_key, read_section, value
-from medvqa_hub.families.table import FAMILIES, ModelFamily, find_family
+from medvqa_hub.families.registry import FAMILIES, ModelFamily, find_family
 
 FOLDER = Path(__file__).parent / "recipes"
 METRICS = ("loss", "bleu_1", "bleu_2", "bleu_3", "bleu_4", "rouge_l", "cider", "bert_score")
@@ -238,7 +238,7 @@ def steps_of(recipe: Recipe, studies: int) -> int:
     return max(1, -int(-(training.epochs * studies) // training.studies_per_step))
 
 
-def steps_of_epoch(recipe: Recipe, studies: int) -> int:
+def count_steps_per_epoch(recipe: Recipe, studies: int) -> int:
     """Optimizer steps that show each study once; a part of a step is a step."""
     return -(-studies // recipe.training.studies_per_step)
 

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from medvqa_core.files import make_folder
-from medvqa_core.folder_class import governance_of
+from medvqa_core.folder_class import read_governance
 from medvqa_core.governance import Governance, strictest
 from medvqa_core.json_files import read_object, write_json
 from medvqa_hub.families.folders import ANOTHER, BEST_FOLDER, find_model_folder
 from medvqa_hub.training import checkpoints, history
 from medvqa_hub.training.recipes import Recipe, batches_per_process, steps_of
-from medvqa_hub.training.run_folder import Say, is_finished, open_folder, opened_log, refuse_another_run, say_nothing
+from medvqa_hub.training.run_folder import Say, is_finished, log_nothing, open_folder, opened_log, refuse_another_run
 from medvqa_hub.training.training_data import load_data
 
 
@@ -66,7 +66,7 @@ def train(
     image_root: Path | None = None,
     init: Path | None = None,
     dry_run: bool = False,
-    say: Say = print,
+    log: Say = print,
 ) -> Path:
     """Train as `recipe` says, into `out`.
 
@@ -75,7 +75,7 @@ def train(
         image_root: folder that image paths start from.
         init: a checkpoint to start from: a model's folder, or the output folder of an earlier stage.
         dry_run: say what would be done and stop.
-        say: where lines for the user go; only the first process says anything.
+        log: where lines for the user go; only the first process says anything.
 
     Returns:
         `out`; the best model is in `out/best`.
@@ -98,26 +98,26 @@ def train(
     processes = PartialState(cpu=uses_cpu())
     batches_per_process(recipe, processes.num_processes)
     if not processes.is_main_process:
-        say = say_nothing
+        log = log_nothing
     record = _make_record(recipe, data, init)
     if not dry_run:
         refuse_another_run(out, record, init)
-        if is_finished(out, say):
+        if is_finished(out, log):
             return out
     with processes.main_process_first():  # the others find the rows in the cache
         prepared = _prepare(recipe, data, image_root, init)
     if dry_run:
-        say(recipe.to_yaml())
+        log(recipe.to_yaml())
     for line in prepared.describe():
-        say(line)
+        log(line)
     if dry_run:
         return out
-    with opened_log(make_folder(out)) as log, without_worker_traceback():
+    with opened_log(make_folder(out)) as log_file, without_worker_traceback():
         if processes.is_main_process:
             refuse_another_run(out, record, init)  # nobody else writes here any more
             open_folder(out, recipe, record, prepared.governance)
         processes.wait_for_everyone()
-        _train_in(out, prepared, init, log, say)
+        _train_in(out, prepared, init, log_file, log)
     return out
 
 
@@ -125,7 +125,7 @@ def _make_record(recipe: Recipe, data: Path, init: Path | None) -> dict[str, Any
     """What must be the same when a run goes on."""
     from mimic_cxr_vqa.release import open_release
 
-    started = None if init is None else checkpoints.fingerprint_of_model(find_model_folder(init))
+    started = None if init is None else checkpoints.fingerprint_model_folder(find_model_folder(init))
     return {"recipe": recipe.to_dict(), "data": open_release(data).fingerprint, "init": started}
 
 
@@ -145,7 +145,7 @@ def _prepare(recipe: Recipe, data: Path, image_root: Path | None, init: Path | N
         validation = StudyQuestions(rows.validation, split, known, image_side=side)
     governance = rows.governance
     if init is not None:
-        governance = strictest([governance, governance_of(find_model_folder(init))])
+        governance = strictest([governance, read_governance(find_model_folder(init))])
     stages = history.describe_stage(
         recipe, open_release(data), len(set(questions.studies.tolist())), int(questions.counts.sum()),
         None if init is None else find_model_folder(init),
@@ -154,20 +154,20 @@ def _prepare(recipe: Recipe, data: Path, image_root: Path | None, init: Path | N
     return Prepared(recipe, questions, validation, governance, rows.texts, steps, stages)
 
 
-def _train_in(out: Path, prepared: Prepared, init: Path | None, log: Any, say: Say) -> None:
+def _train_in(out: Path, prepared: Prepared, init: Path | None, log_file: Any, log: Say) -> None:
     """Train into `out`, and over hard questions into a folder below it; then say that it is finished."""
-    trainer = _run_phase(out, prepared, init, log, say)
+    trainer = _run_phase(out, prepared, init, log_file, log)
     if prepared.recipe.training.hard_negatives:
-        _pass_over_hard_negatives(out, prepared, trainer, say)
-    if log is not None:
+        _pass_over_hard_negatives(out, prepared, trainer, log)
+    if log_file is not None:
         best = read_object(out / BEST_FOLDER / checkpoints.MANIFEST, ANOTHER)
         details = {"step": prepared.steps, **{f"best_{name}": best[name] for name in ("step", "metric", "value")}}
         write_json(out / checkpoints.FINISHED, details, indent=2, ensure_ascii=True)
-        say(f"trained {prepared.steps} steps; the best model, of step {best['step']}, is in {out / 'best'}")
+        log(f"trained {prepared.steps} steps; the best model, of step {best['step']}, is in {out / 'best'}")
 
 
 def _run_phase(
-    out: Path, prepared: Prepared, init: Path | None, log: Any, say: Say, optimizer_of: Path | None = None
+    out: Path, prepared: Prepared, init: Path | None, log_file: Any, log: Say, optimizer_of: Path | None = None
 ) -> Any:
     """Train into `out`, from its last checkpoint or from `init`; returns the trainer, with the last step's model.
 
@@ -181,17 +181,17 @@ def _run_phase(
     step, last = found[-1] if found else (0, None)
     if last is not None:
         checkpoints.refuse_changed(last)
-    if log is not None:
-        checkpoints.settle_best(out, keep=bool(found))
-        log.cut_after(step)
+    if log_file is not None:
+        checkpoints.restore_best(out, keep=bool(found))
+        log_file.cut_after(step)
     processes.wait_for_everyone()
     if 0 < step < prepared.steps:
-        say(f"going on after step {step} of {prepared.steps}")
+        log(f"going on after step {step} of {prepared.steps}")
     whole = last is not None and (last / "config.json").exists()  # not an adapter alone
     start = last if whole else init
     seed = recipe.training.seed
     model, processor = recipe.open_model(start, prepared.texts(), seed, scratch=out)
-    trainer = _make_trainer(model, processor, prepared, out, log)
+    trainer = _make_trainer(model, processor, prepared, out, log_file)
     trainer.optimizer_of = optimizer_of
     trainer.stages = prepared.stages
     before = last or optimizer_of
@@ -207,7 +207,7 @@ def _run_phase(
     return trainer
 
 
-def _pass_over_hard_negatives(out: Path, prepared: Prepared, trainer: Any, say: Say) -> None:
+def _pass_over_hard_negatives(out: Path, prepared: Prepared, trainer: Any, log: Say) -> None:
     """The second pass; its best model takes the place of the first's if it is better (always, without validation)."""
     import dataclasses
 
@@ -218,10 +218,10 @@ def _pass_over_hard_negatives(out: Path, prepared: Prepared, trainer: Any, say: 
     folder = make_folder(out / checkpoints.SECOND_PASS)
     losses = hard_negatives.measure_losses(
         trainer.model, trainer.processing_class, prepared.train.grouped, prepared.recipe, trainer.accelerator, folder,
-        checkpoints.fingerprint_of_model(last), prepared.governance,
+        checkpoints.fingerprint_model_folder(last), prepared.governance,
     )  # fmt: skip
-    chosen = hard_negatives.near_mean(losses)
-    say(f"second pass over {len(chosen):,} of {len(losses):,} questions")
+    chosen = hard_negatives.select_by_loss(losses)
+    log(f"second pass over {len(chosen):,} of {len(losses):,} questions")
     questions = StudyQuestions(
         prepared.train.rows, "the hard questions", prepared.train.view_is_known, chosen, prepared.train.image_side
     )
@@ -229,14 +229,23 @@ def _pass_over_hard_negatives(out: Path, prepared: Prepared, trainer: Any, say: 
         questions = questions.one_by_one()
     recipe = hard_negatives.second_pass_recipe(prepared.recipe, questions)
     second = dataclasses.replace(prepared, recipe=recipe, train=questions, steps=recipe.training.max_steps)
-    with opened_log(folder) as log:
-        _run_phase(folder, second, last, log, say, optimizer_of=last)
+    with opened_log(folder) as log_file:
+        _run_phase(folder, second, last, log_file, log, optimizer_of=last)
     if trainer.args.should_save:
-        checkpoints.take_better(folder, out, prepared.recipe.selection.metric != "loss", prepared.governance)
+        checkpoints.promote_if_better(folder, out, prepared.recipe.selection.metric != "loss", prepared.governance)
 
 
-def _make_trainer(model: Any, processor: Any, prepared: Prepared, out: Path, log: Any) -> Any:
-    arguments = (model, processor, prepared.recipe, prepared.train, prepared.validation, out, prepared.governance, log)
+def _make_trainer(model: Any, processor: Any, prepared: Prepared, out: Path, log_file: Any) -> Any:
+    arguments = (
+        model,
+        processor,
+        prepared.recipe,
+        prepared.train,
+        prepared.validation,
+        out,
+        prepared.governance,
+        log_file,
+    )
     if prepared.recipe.scst is not None:
         from medvqa_hub.training.scst import SCSTTrainer
 

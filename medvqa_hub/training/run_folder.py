@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from medvqa_core.errors import ConfigError
-from medvqa_core.files import make_folder, writing
-from medvqa_core.folder_class import GOVERNANCE, governance_of, write_governance
-from medvqa_core.governance import Governance, refuse_lowering
+from medvqa_core.files import make_folder, output_errors
+from medvqa_core.folder_class import GOVERNANCE, read_governance, write_governance
+from medvqa_core.governance import Governance, check_not_lowered
 from medvqa_core.json_files import read_object, write_json
 from medvqa_hub.families.folders import ANOTHER, BEST_FOLDER, find_model_folder
 from medvqa_hub.training import checkpoints
@@ -22,12 +22,12 @@ def opened_log(folder: Path) -> Iterator[Any]:
     """The log in `folder`, which locks it; None on processes other than the first."""
     from accelerate import PartialState
 
-    log = checkpoints.TrainingLog(folder) if PartialState().is_main_process else None
+    log_file = checkpoints.TrainingLog(folder) if PartialState().is_main_process else None
     try:
-        yield log
+        yield log_file
     finally:
-        if log is not None:
-            log.close()
+        if log_file is not None:
+            log_file.close()
 
 
 def refuse_another_run(out: Path, record: dict[str, Any], init: Path | None) -> None:
@@ -49,12 +49,12 @@ def refuse_another_run(out: Path, record: dict[str, Any], init: Path | None) -> 
         )
 
 
-def is_finished(out: Path, say: Say) -> bool:
+def is_finished(out: Path, log: Say) -> bool:
     """Whether the run in `out` has ended."""
     if not (out / checkpoints.FINISHED).exists():
         return False
     done = read_object(out / checkpoints.FINISHED, ANOTHER)
-    say(f"finished already, after {done['step']} steps; the best model is in {out / BEST_FOLDER}")
+    log(f"finished already, after {done['step']} steps; the best model is in {out / BEST_FOLDER}")
     return True
 
 
@@ -62,12 +62,12 @@ def open_folder(out: Path, recipe: Any, record: dict[str, Any], governance: Gove
     """Make `out` this run's folder, or check that its class is not lowered."""
     make_folder(out, governance.private)
     if (out / GOVERNANCE).exists():
-        refuse_lowering(governance_of(out), governance, str(out))
-    with writing(out):
+        check_not_lowered(read_governance(out), governance, str(out))
+    with output_errors(out):
         write_governance(out, governance)
         (out / checkpoints.RECIPE).write_text(recipe.to_yaml(), encoding="utf-8")
     write_json(out / checkpoints.RUN, record, indent=2, ensure_ascii=True)
 
 
-def say_nothing(line: str) -> None:
+def log_nothing(line: str) -> None:
     pass

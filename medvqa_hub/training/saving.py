@@ -19,7 +19,7 @@ from medvqa_hub.training import checkpoints, history
 from medvqa_hub.training.recipes import Recipe
 
 
-class SavesRun:
+class CheckpointMixin:
     """See `SupervisedTrainer` for the attributes that it brings.
 
     Attributes:
@@ -143,7 +143,7 @@ class SavesRun:
 
     def _base_fingerprint(self) -> str:
         if self._base is None:
-            self._base = checkpoints.fingerprint_of_base(self.accelerator.unwrap_model(self.model))
+            self._base = checkpoints.fingerprint_frozen_weights(self.accelerator.unwrap_model(self.model))
         return self._base
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:

@@ -101,7 +101,7 @@ class SCSTTrainer(SupervisedTrainer):
         """
         batch = dict(inputs)
         rows = batch.pop("rows")
-        self.rest_frozen_groups()
+        self.set_frozen_eval()
         seeds = [
             row_seed(self.args.seed, self.state.global_step, row["qa_id"], sample)
             for sample in range(self.recipe.scst.samples)

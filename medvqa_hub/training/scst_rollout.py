@@ -20,7 +20,7 @@ from torch import nn
 from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList
 from transformers.utils import ModelOutput
 
-from medvqa_hub.families.table import image_inputs, is_decoder_only, through_first_eos
+from medvqa_hub.families.registry import image_inputs, is_decoder_only, through_first_eos
 
 # Stated one by one, because `generate` completes what is unset from the model's own settings, and each of these would
 # make answers come from another distribution than the one whose log-probabilities are trained.

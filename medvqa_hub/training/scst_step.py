@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from medvqa_hub.families.table import is_decoder_only
+from medvqa_hub.families.registry import is_decoder_only
 from medvqa_hub.training.recipes import ScstSettings
 from medvqa_hub.training.rewards import Reward, check_rewards
 from medvqa_hub.training.scst_loss import (

@@ -17,7 +17,7 @@ import numpy as np
 from torch.utils.data import Dataset
 
 from medvqa_core.errors import ConfigError
-from medvqa_hub.families.table import ModelFamily
+from medvqa_hub.families.registry import ModelFamily
 from medvqa_hub.training.study_questions import StudyQuestions
 
 

@@ -25,12 +25,12 @@ from transformers import PrinterCallback, Trainer
 from medvqa_core.errors import ConfigError, MedvqaError
 from medvqa_core.governance import Governance
 from medvqa_core.llm.loading import keep_unpacked
-from medvqa_hub.families.table import frozen_modules
+from medvqa_hub.families.registry import frozen_modules
 from medvqa_hub.training import checkpoints
-from medvqa_hub.training.arguments import Moments, make_arguments
-from medvqa_hub.training.batch_loading import EveryNth, choose_workers, load_batches
-from medvqa_hub.training.recipes import Recipe, batches_per_process, steps_of, steps_of_epoch
-from medvqa_hub.training.saving import SavesRun
+from medvqa_hub.training.arguments import ScheduleCallback, make_arguments
+from medvqa_hub.training.batch_loading import ShardSampler, choose_workers, load_batches
+from medvqa_hub.training.recipes import Recipe, batches_per_process, count_steps_per_epoch, steps_of
+from medvqa_hub.training.saving import CheckpointMixin
 from medvqa_hub.training.study_batches import StudyBatches, StudyCollator, derive_seed
 from medvqa_hub.training.study_questions import StudyQuestions
 from medvqa_hub.training.validation import Validation
@@ -43,7 +43,7 @@ class TrainingError(MedvqaError):
     """Training cannot go on: its numbers are broken."""
 
 
-class SupervisedTrainer(SavesRun, Trainer):
+class SupervisedTrainer(CheckpointMixin, Trainer):
     """Trains on the negative log-likelihood of the answers.
 
     Args:
@@ -106,7 +106,7 @@ class SupervisedTrainer(SavesRun, Trainer):
         if quantised:
             model._hf_peft_config_loaded = False
         self.remove_callback(PrinterCallback)
-        self.add_callback(Moments())
+        self.add_callback(ScheduleCallback())
         self.prepare_saving()
         self.optimizer_of: Path | None = None  # checkpoint whose optimizer and rates to start with
         self._noted: dict[str, list[float]] = defaultdict(list)
@@ -120,7 +120,7 @@ class SupervisedTrainer(SavesRun, Trainer):
     def get_train_dataloader(self) -> DataLoader:
         """This process's share of the batches, in order; images are decoded in the loader's workers."""
         arguments = self.args
-        share = EveryNth(arguments.process_index, arguments.world_size, len(self.batches))
+        share = ShardSampler(arguments.process_index, arguments.world_size, len(self.batches))
         return load_batches(self.batches, share, self.workers)
 
     def get_batch_samples(self, *args: Any, **kwargs: Any) -> tuple[list, Any]:
@@ -162,7 +162,7 @@ class SupervisedTrainer(SavesRun, Trainer):
             ) from error
 
     def _decay_by_epoch(self, gamma: float = 0.8) -> torch.optim.lr_scheduler.LRScheduler:
-        epoch = steps_of_epoch(self.recipe, len(self.train_questions))
+        epoch = count_steps_per_epoch(self.recipe, len(self.train_questions))
         return torch.optim.lr_scheduler.StepLR(self.optimizer, epoch, gamma)
 
     def training_step(self, model: Any, inputs: dict[str, Any], num_items_in_batch: Any = None) -> torch.Tensor:
@@ -183,12 +183,12 @@ class SupervisedTrainer(SavesRun, Trainer):
     ) -> Any:
         """Negative log-likelihood per target token of the step."""
         rows = inputs.pop("rows")
-        self.rest_frozen_groups()
+        self.set_frozen_eval()
         loss, outputs = super().compute_loss(model, inputs, True, num_items_in_batch)
         self.check_number(loss, rows)
         return (loss, outputs) if return_outputs else loss
 
-    def rest_frozen_groups(self) -> None:
+    def set_frozen_eval(self) -> None:
         """Put frozen groups into evaluation mode; Trainer puts the whole model into training mode before each batch."""
         for module in self._frozen if self.recipe.training.rest_frozen else ():
             module.eval()

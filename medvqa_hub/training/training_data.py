@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from medvqa_core.dataset_class import governance_of_dataset
+from medvqa_core.dataset_class import get_dataset_governance
 from medvqa_core.errors import InputError
 from medvqa_core.governance import Governance
 from medvqa_hub.training.recipes import DataSettings
@@ -76,4 +76,4 @@ def load_data(data: Path, image_root: Path | None, settings: DataSettings, image
     if settings.train_studies is not None:
         train = train.select(range(min(settings.train_studies, len(train))))
     validation = choose(settings.validation_split) if settings.validation_split is not None else None
-    return TrainingData(train, validation, governance_of_dataset(train), release.fingerprint, release.folder)
+    return TrainingData(train, validation, get_dataset_governance(train), release.fingerprint, release.folder)

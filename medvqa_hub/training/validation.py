@@ -9,8 +9,8 @@ from typing import Any
 import torch
 
 from medvqa_core.errors import ConfigError
-from medvqa_hub.families.table import ModelFamily, image_inputs
-from medvqa_hub.training.batch_loading import EveryNth, load_batches
+from medvqa_hub.families.registry import ModelFamily, image_inputs
+from medvqa_hub.training.batch_loading import ShardSampler, load_batches
 from medvqa_hub.training.recipes import SelectionSettings
 from medvqa_hub.training.study_batches import StudiesInOrder, StudyCollator
 from medvqa_hub.training.study_questions import StudyQuestions
@@ -55,7 +55,7 @@ class Validation:
         training = model.training
         model.eval()
         total, tokens, texts = 0.0, 0, []
-        share = EveryNth(self.arguments.process_index, self.arguments.world_size, len(self.batches))
+        share = ShardSampler(self.arguments.process_index, self.arguments.world_size, len(self.batches))
         for batch in load_batches(self.batches, share, self.workers):
             number = batch.pop("number")
             loss, count, answers = self._measure_batch(model, accelerator, batch)

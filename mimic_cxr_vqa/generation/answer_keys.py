@@ -65,7 +65,7 @@ def iterate_requests(workspace: Workspace, impression: str | None = None) -> Ite
     texts: dict[int, tuple[str, str | None]] = {}
     for batch in iterate_parquet(workspace.questions / "studies.parquet", columns=columns):
         for study_id, *sections in zip(*(batch[name].to_pylist() for name in columns), strict=True):
-            texts[study_id] = answered_from(*sections, impression)
+            texts[study_id] = select_answer_text(*sections, impression)
     columns = ["study_id", "qa_id", "category", "question", "indication"]
     batches = iterate_parquet(workspace.questions / "questions.parquet", columns=columns)
     rows = chain.from_iterable(zip(*(batch[name].to_pylist() for name in columns), strict=True) for batch in batches)
@@ -77,7 +77,7 @@ def iterate_requests(workspace: Workspace, impression: str | None = None) -> Ite
         ]
 
 
-def answered_from(findings: str, concluded: str | None, impression: str | None) -> tuple[str, str | None]:
+def select_answer_text(findings: str, concluded: str | None, impression: str | None) -> tuple[str, str | None]:
     """The text to answer from, and what goes along."""
     if impression == AS_TEXT and findings and concluded:  # a full stop keeps the sentences apart
         return f"{findings}{'' if findings.rstrip().endswith(('.', '!', '?')) else '.'} {concluded}", None
@@ -111,7 +111,7 @@ def answer_keys(workspace: Workspace, settings: Mapping[str, Any], save: bool = 
     return table
 
 
-def lint_of(found: Prediction, store: PredictionStore) -> list[str]:
+def read_lint(found: Prediction, store: PredictionStore) -> list[str]:
     """The lint rules that a kept answer breaks. Raises InputError where its record is not whole."""
     rules, attempts = found.details.get("lint"), found.details.get("attempts")
     if not isinstance(rules, list) or not isinstance(attempts, int):

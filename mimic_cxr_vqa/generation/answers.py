@@ -1,8 +1,8 @@
 """Asking an engine: a study's questions together, lint, re-ask, record; resumable at any moment (paper, Section 3.2).
 
 Every question ends as one record in the store: an answer (with the lint rules it still breaks, if any) or an error.
-How questions are kept in flight and recorded in order is `medvqa_core.runs.asking`'s; here is what a study's questions
-are, when an answer is asked for again, and where the answers lie.
+How questions are kept in flight and recorded in order is in `medvqa_core.runs.inference`. This module has a study's questions,
+the conditions for asking again, and the place of the answers.
 """
 
 import sys
@@ -15,14 +15,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from medvqa_core.governance import refuse_remote
+from medvqa_core.governance import check_endpoint_allowed
 from medvqa_core.llm.engines import Engine, Reply
 from medvqa_core.llm.throughput import Throughput
 from medvqa_core.progress import track
-from medvqa_core.runs.asking import ask_all
+from medvqa_core.runs.inference import ask_all
 from medvqa_core.runs.predictions import ANSWERS, PredictionStore
-from medvqa_core.runs.shards import WHOLE, Shard, merge_in_order, settings_of, shard_files
-from mimic_cxr_vqa.generation.answer_keys import answer_keys, hex_keys, iterate_requests, lint_of, open_answers
+from medvqa_core.runs.shards import WHOLE, Shard, merge_in_order, read_shard_settings, shard_files
+from mimic_cxr_vqa.generation.answer_keys import answer_keys, hex_keys, iterate_requests, open_answers, read_lint
 from mimic_cxr_vqa.generation.engines import (
     ANSWER_FROM,
     IMPRESSION,
@@ -65,14 +65,14 @@ def answer_questions(
         ConfigError: the answers there were made by another engine or with other settings.
     """
     governance = workspace.governance()
-    refuse_remote(governance, engine.endpoint, f"engine {engine.name}", getattr(engine, "attestation", None))
+    check_endpoint_allowed(governance, engine.endpoint, f"engine {engine.name}", getattr(engine, "attestation", None))
     settings = check_settings(answer_from_settings(engine.settings, answer_from), f"engine {engine.name}")
     counts: Throughput | None = getattr(engine, "counts", None)
     with PredictionStore(shard.path(workspace.answers), governance, settings, kind=ANSWERS) as store:
         keys = answer_keys(workspace, settings, save=shard == WHOLE)  # parts run side by side: none writes for all
         studies = islice(iterate_requests(workspace, settings.get(IMPRESSION)), limit and min(limit, sys.maxsize))
         asked = ask_all(
-            shard.of_groups(_by_key(studies, keys)),
+            shard.select_groups(_by_key(studies, keys)),
             engine.answer,
             store,
             in_flight=in_flight or engine.in_flight,
@@ -115,7 +115,7 @@ def merge_answers(workspace: Workspace, parts: Sequence[Path] = ()) -> Counter:
     """
     governance = workspace.governance()
     sources = list(parts) or shard_files(workspace.answers)
-    settings = check_settings(settings_of(sources, governance), str(sources[0]))
+    settings = check_settings(read_shard_settings(sources, governance), str(sources[0]))
     keys = answer_keys(workspace, settings)
     chunks = (hex_keys(keys, start, ROWS_AT_ONCE) for start in range(0, len(keys), ROWS_AT_ONCE))
     total = -(-len(keys) // ROWS_AT_ONCE)
@@ -153,5 +153,5 @@ def _count(store: PredictionStore, keys: pa.Table) -> Counter:
                 counts["failed"] += 1
             else:
                 counts["answered"] += 1
-                counts["flagged"] += bool(lint_of(found, store))
+                counts["flagged"] += bool(read_lint(found, store))
     return counts

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from medvqa_core.files import atomic_folder, writing
+from medvqa_core.files import atomic_folder, output_errors
 from medvqa_core.json_files import write_manifest
 from medvqa_core.llm.batch_files import BatchWriter
 from medvqa_core.progress import track
 from medvqa_core.runs.predictions import ANSWERS, PredictionStore
 from medvqa_core.store import RecordStore, content_key
-from mimic_cxr_vqa.generation.answer_keys import answer_keys, hex_keys, iterate_requests, lint_of
+from mimic_cxr_vqa.generation.answer_keys import answer_keys, hex_keys, iterate_requests, read_lint
 from mimic_cxr_vqa.generation.engines import AnswerRequest, check_settings
 from mimic_cxr_vqa.generation.language_model import answer_settings, compose
 from mimic_cxr_vqa.generation.prompts import Prompt
@@ -94,7 +94,7 @@ def export_batch(workspace: Workspace, folder: Path, options: BatchOptions, limi
         index.append(pending)  # before the files appear: a file without its index could not be imported
         counts["files"] = writer.files
         if governance.private:
-            with writing(out):
+            with output_errors(out):
                 (out / "CREDENTIALED.txt").write_text(_WARNING, encoding="utf-8")
         write_manifest(out, {"kind": KIND, "governance": str(governance), "settings": settings, "counts": dict(counts)})
     return counts
@@ -117,7 +117,7 @@ def _to_ask(
             found = store.find(key)
             if found is None:
                 new.append((key, request))
-            elif asked := ask_again(request, found.error, lint_of(found, store), found.details["attempts"]):
+            elif asked := ask_again(request, found.error, read_lint(found, store), found.details["attempts"]):
                 again.append(([(key, asked)], asked.attempt))
         size = options.questions_per_request or max(1, len(new))
         yield from ((new[first : first + size], 1) for first in range(0, len(new), size))

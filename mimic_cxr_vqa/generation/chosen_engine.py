@@ -10,20 +10,20 @@ from typing import Any
 from medvqa_core.attestation import read_attestation
 from medvqa_core.errors import ConfigError
 from medvqa_core.governance import Governance
-from medvqa_core.llm.connecting import SERVER, names_a_model
+from medvqa_core.llm.connecting import SERVER, is_model_engine
 from medvqa_core.llm.engines import Engine
 from medvqa_core.llm.options import (
     DEFAULT_SLOTS,
     DEFAULT_WAIT,
     SPELLED,
     LoadIn,
+    check_model_options,
     connect,
     one_engine,
-    refuse_model_options,
 )
 from medvqa_core.runs.ray_workers import RayEngine
 from mimic_cxr_vqa.generation.engines import ENGINES
-from mimic_cxr_vqa.generation.language_model import LanguageModel, count_of
+from mimic_cxr_vqa.generation.language_model import LanguageModel, parse_question_count
 from mimic_cxr_vqa.generation.prompts import Prompt, read_prompt
 
 
@@ -69,13 +69,13 @@ class ChosenEngine:
         """
         connection = {"model": model, "slots": slots, "wait": wait, "load_in": load_in}
         connection |= {"own_server": own_server, "attestation": attestation, "record": record}
-        if names_a_model(engines):
+        if is_model_engine(engines):
             prompt = read_prompt(prompt_file) if prompt_file else Prompt()
-            return cls(engines, prompt, count_of(questions_per_request), connection)
+            return cls(engines, prompt, parse_question_count(questions_per_request), connection)
         name = one_engine(engines)
         if name not in ENGINES:
             raise ConfigError(f"engine {name!r} is unknown; available: {', '.join(ENGINES)}, {SPELLED}")
-        refuse_model_options(
+        check_model_options(
             name,
             model=model,
             prompt_file=prompt_file,
@@ -90,7 +90,7 @@ class ChosenEngine:
 
     def make(self, governance: Governance) -> Engine:
         """The engine, ready for texts of a class. Raises as `connect`."""
-        if not names_a_model(self.engines):
+        if not is_model_engine(self.engines):
             return ENGINES[self.engines[0]]()
         return LanguageModel(
             connect(self.engines, governance, **self.connection), self.prompt, self.questions_per_request

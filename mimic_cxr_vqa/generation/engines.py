@@ -44,7 +44,7 @@ class AnswerRequest:
 
 ANSWER_FROM = ("findings", "findings+impression")  # the paper's, and both sections where the source gives both
 IMPRESSION, AS_CONTEXT, AS_TEXT = "impression", "context", "text"
-# What an engine's settings say, each a value in the rows' provenance; `attempts` and `lint` come from the run.
+# What an engine's settings log, each a value in the rows' provenance; `attempts` and `lint` come from the run.
 SETTINGS = tuple(field.name for field in PROVENANCE_TYPE if field.name not in ("attempts", "lint"))
 
 

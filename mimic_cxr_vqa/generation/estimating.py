@@ -18,7 +18,7 @@ COUNTED = 200  # studies whose tokens are counted; the others are taken to be li
 
 
 @dataclass(frozen=True)
-class Rest:
+class RemainingWork:
     """What is left to ask.
 
     Attributes:
@@ -33,7 +33,9 @@ class Rest:
     last_probed: int
 
 
-def rest_of(workspace: Workspace, engine: Engine, answer_from: str, retry_failed: bool, probe: int = 0) -> Rest:
+def estimate_remaining(
+    workspace: Workspace, engine: Engine, answer_from: str, retry_failed: bool, probe: int = 0
+) -> RemainingWork:
     """Go through the questions and count those without a record. Raises ConfigError, as `answer_questions`."""
     settings = check_settings(answer_from_settings(engine.settings, answer_from), f"engine {engine.name}")
     keys = answer_keys(workspace, settings, save=False)
@@ -61,16 +63,16 @@ def rest_of(workspace: Workspace, engine: Engine, answer_from: str, retry_failed
     if store is not None:
         store.close()
     total = round(tokens / counted * requests) if counted else None
-    return Rest(studies, questions, requests, total, last_probed)
+    return RemainingWork(studies, questions, requests, total, last_probed)
 
 
-def say_rest(rest: Rest) -> str:
+def format_remaining(rest: RemainingWork) -> str:
     """The counts in a line."""
     read = f"about {rest.tokens:,} tokens to read" if rest.tokens is not None else "tokens are known after --probe 50"
     return f"to ask: {rest.questions:,} questions about {rest.studies:,} studies in {rest.requests:,} requests; {read}"
 
 
-def say_time(engine: LanguageModel, probed: Rest, rest: Rest) -> list[str]:
+def format_time_estimate(engine: LanguageModel, probed: RemainingWork, rest: RemainingWork) -> list[str]:
     """Lines on a probe that answered what `probed` has and `rest` has not."""
     counts, asked = engine.counts, probed.questions - rest.questions
     if not asked or not counts.seconds:

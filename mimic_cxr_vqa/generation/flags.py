@@ -12,7 +12,7 @@ from mimic_cxr_vqa.schema import LABEL_CONFLICT
 
 
 @lru_cache(maxsize=1 << 16)  # answers repeat
-def flags_of(answer: str, category: str, label_value: str) -> tuple[str, ...]:
+def find_flags(answer: str, category: str, label_value: str) -> tuple[str, ...]:
     """The flags of one row, warnings first."""
     conflict = (LABEL_CONFLICT,) if contradicts(answer, category, label_value) else ()
     return (*warnings(answer), *conflict)

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from medvqa_core.errors import ConfigError
-from medvqa_core.llm.asks_model import AsksModel
 from medvqa_core.llm.chat import ChatReply, ChatRequest, Message
-from medvqa_core.llm.chat_model import ChatModel, Seat
+from medvqa_core.llm.chat_model import ChatModel, Session
 from medvqa_core.llm.engines import Reply
 from medvqa_core.llm.json_reply import ReplyError, is_refusal, read_object, read_text
-from medvqa_core.llm.throughput import Throughput, counted_seat
+from medvqa_core.llm.model_engine import ModelEngine
+from medvqa_core.llm.throughput import Throughput, metered_session
 from mimic_cxr_vqa.generation.engines import AnswerRequest
 from mimic_cxr_vqa.generation.prompts import MANY_SCHEMA, ONE_SCHEMA, Prompt
 from mimic_cxr_vqa.generation.reasking import say_again
@@ -26,7 +26,7 @@ ALL = 0  # `questions_per_request`: all of a study's in one
 
 
 @dataclass
-class LanguageModel(AsksModel):
+class LanguageModel(ModelEngine):
     """Asks `model`; see `medvqa_core.llm.engines.Engine` for what the attributes are.
 
     Args:
@@ -49,25 +49,25 @@ class LanguageModel(AsksModel):
         )
 
     async def answer(self, requests: Sequence[AnswerRequest]) -> list[Reply]:
-        """Replies to a study's questions, in their order; the study keeps one seat all the while."""
+        """Replies to a study's questions, in their order; the study keeps one session all the while."""
         replies: dict[str, Reply] = {}
         size = self.questions_per_request or len(requests)
-        async with counted_seat(self.model, self.counts) as seat:
+        async with metered_session(self.model, self.counts) as session:
             for start in range(0, len(requests), size):
                 group = requests[start : start + size]
                 if len(group) > 1 and group[0].attempt == 1:
-                    replies |= await self._ask_many(seat, group)
+                    replies |= await self._ask_many(session, group)
                 for request in group:
                     if request.qa_id not in replies:
-                        replies[request.qa_id] = await self._ask_one(seat, request)
+                        replies[request.qa_id] = await self._ask_one(session, request)
         return [replies[request.qa_id] for request in requests]
 
-    async def _ask_one(self, seat: Seat, request: AnswerRequest) -> Reply:
-        return read_one(await seat.chat(self.compose([request])), request.question)
+    async def _ask_one(self, session: Session, request: AnswerRequest) -> Reply:
+        return read_one(await session.chat(self.compose([request])), request.question)
 
-    async def _ask_many(self, seat: Seat, requests: Sequence[AnswerRequest]) -> dict[str, Reply]:
+    async def _ask_many(self, session: Session, requests: Sequence[AnswerRequest]) -> dict[str, Reply]:
         """The answers that came once and whole; the others are asked alone."""
-        return read_many(await seat.chat(self.compose(requests)), [request.qa_id for request in requests])
+        return read_many(await session.chat(self.compose(requests)), [request.qa_id for request in requests])
 
     def compose(self, requests: Sequence[AnswerRequest]) -> ChatRequest:
         """The request that asks about `requests`, which are one study's."""
@@ -129,7 +129,7 @@ def read_many(reply: ChatReply, qa_ids: Sequence[str]) -> dict[str, Reply]:
     return {qa_ids[n - 1]: Reply(text) for n, text in read_answers(found, len(qa_ids)).items()}
 
 
-def count_of(text: str) -> int:
+def parse_question_count(text: str) -> int:
     """`--questions-per-request` as a number: "all" is ALL. Raises ConfigError."""
     if text == "all":
         return ALL

@@ -16,8 +16,8 @@ from medvqa_core.errors import InputError
 from medvqa_core.files import atomic_folder
 from medvqa_core.json_files import write_manifest
 from medvqa_core.progress import track
-from mimic_cxr_vqa.class_floor import describe_files
 from mimic_cxr_vqa.generation.questions import STUDIES_PER_BATCH, eligible_studies, question_batches
+from mimic_cxr_vqa.minimum_class import describe_files
 from mimic_cxr_vqa.parquet_files import WRITING
 from mimic_cxr_vqa.schema import CHEXPERT_LABELS, LABEL_VALUES, QUESTION_SCHEMA, SPLITS
 from mimic_cxr_vqa.sources.study_set import StudySet

@@ -46,7 +46,7 @@ _QUESTIONS = (
 
 
 class Report(NamedTuple):
-    """A report's text and what its sections say, on one line each; None for a section that is not there."""
+    """A report's text and what its sections log, on one line each; None for a section that is not there."""
 
     text: str
     findings: str | None

@@ -26,7 +26,7 @@ import numpy as np
 from PIL import Image
 
 from medvqa_core.errors import ConfigError
-from medvqa_core.files import atomic_file, make_folder, writing
+from medvqa_core.files import atomic_file, make_folder, output_errors
 from medvqa_core.governance import Governance
 from medvqa_core.json_files import read_json, write_json
 from medvqa_core.progress import track
@@ -87,7 +87,7 @@ def write_phantom(
     root = make_folder(Path(root))
     _refuse_other_parameters(root, parameters)
     if (root / MARKER).exists() and not all(_is_whole(path) for path in _files(root, parameters)):
-        with writing(root / MARKER):
+        with output_errors(root / MARKER):
             (root / MARKER).unlink()  # somebody deleted files: the tree is not complete until they are back
     if not (root / MARKER).exists():
         _write_json(root / UNFINISHED, parameters)
@@ -97,7 +97,7 @@ def write_phantom(
     if reports == "zip":
         _write_zip(root / REPORTS_ZIP, sample_studies(studies, seed))
     _write_json(root / MARKER, parameters)
-    with writing(root / UNFINISHED):
+    with output_errors(root / UNFINISHED):
         (root / UNFINISHED).unlink(missing_ok=True)
     return parameters | counts
 

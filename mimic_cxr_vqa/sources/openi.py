@@ -30,8 +30,8 @@ from mimic_cxr_vqa.labeling.labels import combine, label_text
 from mimic_cxr_vqa.reports import is_title
 from mimic_cxr_vqa.schema import CHEXPERT_LABELS, NO_FINDING, STUDY_SCHEMA
 from mimic_cxr_vqa.sources.openi_labels import labels_of
+from mimic_cxr_vqa.sources.registry import SourceOptions
 from mimic_cxr_vqa.sources.study_set import StudySet
-from mimic_cxr_vqa.sources.table import SourceOptions
 
 GOVERNANCE = Governance.NO_DERIVATIVES
 LABEL_SOURCES = ("text", "mesh", "both")

@@ -30,8 +30,8 @@ from mimic_cxr_vqa.reports import NO_FINDINGS, Sections, split_sections
 from mimic_cxr_vqa.schema import CHEXPERT_LABELS, LABELS_TYPE, STUDY_SCHEMA
 from mimic_cxr_vqa.sources.chosen import read_sections, read_study_list
 from mimic_cxr_vqa.sources.pieces import Piece, locate, need
+from mimic_cxr_vqa.sources.registry import SourceOptions
 from mimic_cxr_vqa.sources.study_set import StudySet, check_splits, check_unique
-from mimic_cxr_vqa.sources.table import SourceOptions
 
 PHANTOM_FIRST_ID = 90_000_000  # MIMIC's subject ids are 1xxxxxxx, its study ids 5xxxxxxx
 

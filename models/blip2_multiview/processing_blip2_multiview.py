@@ -54,7 +54,7 @@ class Blip2MultiViewProcessor(ProcessorMixin):
         image_mean: Mean per channel.
         image_std: Standard deviation per channel.
         unknown_views: What to do with a view that is no alias of AP, PA or LAT: "skip" the image and count it in
-            `skipped_views`, raise an "error", or a mapping from such names to known ones, {"": "AP"} say, which also
+            `skipped_views`, raise an "error", or a mapping from such names to known ones, {"": "AP"} log, which also
             raises for names it does not have. Case does not matter, nor for the known names.
         default_view: What images are that come without any views, from a pipeline say. AP is the commonest view in
             MIMIC-CXR; one warning says that it was taken.

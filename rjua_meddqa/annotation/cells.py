@@ -39,15 +39,15 @@ class Cell:
         return self.y + self.height / 2
 
 
-def cell_of(box: Box, number: int = -1) -> Cell:
+def make_cell(box: Box, number: int = -1) -> Cell:
     corners = box.points
     height = (math.dist(corners[0], corners[3]) + math.dist(corners[1], corners[2])) / 2
     return Cell(box.text.strip(), box.left, box.right, sum(y for _, y in corners) / 4, max(height, 1.0), number)
 
 
-def cells_of(boxes: Sequence[Box]) -> list[Cell]:
+def make_cells(boxes: Sequence[Box]) -> list[Cell]:
     """The cell of every box that holds text, without what is left of the page's tilt."""
-    return level([cell_of(box, number) for number, box in enumerate(boxes) if box.text.strip()], boxes)
+    return level([make_cell(box, number) for number, box in enumerate(boxes) if box.text.strip()], boxes)
 
 
 def level(cells: Sequence[Cell], boxes: Sequence[Box]) -> list[Cell]:

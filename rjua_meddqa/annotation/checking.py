@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from medvqa_core.errors import InputError
-from rjua_meddqa.annotation.groups import Patient, patient_of
+from rjua_meddqa.annotation.groups import Patient, read_patient
 from rjua_meddqa.annotation.normality import is_blank, judge
 from rjua_meddqa.annotation.page_check import PageText, check_page
 from rjua_meddqa.annotation.ranges import parse_number, parse_range
@@ -91,13 +91,13 @@ class _Parts:
 
 
 def check_file(
-    path: Path, images: Path | None = None, page_of: Callable[[str], PageText | None] | None = None
+    path: Path, images: Path | None = None, make_page: Callable[[str], PageText | None] | None = None
 ) -> CheckReport:
     """Check an annotation CSV.
 
     Args:
         images: the folder of the images, to find those that are missing or outside.
-        page_of: what the page of an image path holds, to compare the annotation with; None where it cannot be read.
+        make_page: what the page of an image path holds, to compare the annotation with; None where it cannot be read.
 
     Raises:
         InputError: the file is missing or is no CSV with the columns of annotations.
@@ -109,13 +109,13 @@ def check_file(
         findings += problems
         if images is not None:
             findings += _check_image(images, read)
-    return _report(parts, findings, page_of)
+    return _report(parts, findings, make_page)
 
 
 def check_annotations(
-    annotations: Sequence[Annotation], page_of: Callable[[str], PageText | None] | None = None
+    annotations: Sequence[Annotation], make_page: Callable[[str], PageText | None] | None = None
 ) -> CheckReport:
-    """Check annotations that are in memory (imported or generated ones); `page_of` as for `check_file`."""
+    """Check annotations that are in memory (imported or generated ones); `make_page` as for `check_file`."""
     parts = [
         _Parts(
             annotation.idx,
@@ -126,18 +126,18 @@ def check_annotations(
         )
         for annotation in annotations
     ]
-    return _report(parts, [], page_of)
+    return _report(parts, [], make_page)
 
 
 def _report(
-    parts: list[_Parts], findings: list[Finding], page_of: Callable[[str], PageText | None] | None
+    parts: list[_Parts], findings: list[Finding], make_page: Callable[[str], PageText | None] | None
 ) -> CheckReport:
     twice = {idx for idx, count in Counter(part.idx for part in parts).items() if count > 1}
     decided = agreeing = 0
     for part in parts:
-        page = page_of(part.img_path) if page_of is not None else None
+        page = make_page(part.img_path) if make_page is not None else None
         # an annotation that contradicts its page, or leaves out what the page says, is judged for nobody else
-        patient = patient_of([*part.key_values, *(page.draft.key_values if page is not None else ())])
+        patient = read_patient([*part.key_values, *(page.draft.key_values if page is not None else ())])
         found = [*_check_values(part), *_check_key_values(part), *_check_table(part, patient)]
         if part.idx in twice:
             found.append(("duplicate_key", "idx", f"idx {part.idx!r} stands in several rows"))

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rjua_meddqa.annotation.cells import cells_of
+from rjua_meddqa.annotation.cells import make_cells
 from rjua_meddqa.annotation.draft_fields import find_titles, read_fields
 from rjua_meddqa.annotation.draft_rows import judge_row, quadruplet
 from rjua_meddqa.annotation.draft_spacing import merge_spaced_words
 from rjua_meddqa.annotation.draft_tables import read_tables
-from rjua_meddqa.annotation.groups import patient_of
+from rjua_meddqa.annotation.groups import read_patient
 from rjua_meddqa.schema import LABORATORY, Annotation, DraftRow, RestoredText, TableRow
 
 if TYPE_CHECKING:
@@ -50,11 +50,11 @@ class Draft:
 
 def draft(restored: "RestoredText") -> Draft:
     """Key-values and quadruplets of a restored page."""
-    cells = merge_spaced_words(cells_of([box for line in restored.body for box in line]))
+    cells = merge_spaced_words(make_cells([box for line in restored.body for box in line]))
     tables = read_tables(cells)
     taken = tables.used | find_titles(cells)
     key_values = tuple(read_fields([cell for cell in cells if cell not in taken]))
-    patient = patient_of(key_values)
+    patient = read_patient(key_values)
     rows = tuple(judge_row(row, patient) for row in tables.rows)
     return Draft(key_values, tuple(map(quadruplet, rows)), rows)
 

@@ -80,7 +80,7 @@ class Patient:
 ANYONE = Patient()
 
 
-def patient_of(key_values: Iterable[tuple[str, str]]) -> Patient:
+def read_patient(key_values: Iterable[tuple[str, str]]) -> Patient:
     """The patient of a page by its key-values (性别, 年龄, 诊断, 月经周期); what contradicts itself is not known."""
     sexes, ages, phases, pregnancies = set(), set(), set(), set()
     for key, value in key_values:

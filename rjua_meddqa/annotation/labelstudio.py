@@ -39,8 +39,8 @@ class Imported:
     governance: Governance
 
 
-def task_of(page: "Page", annotation: Annotation, image_url: str, governance: Governance) -> dict[str, Any]:
-    """The task of a page: boxes in the original image's place, with `annotation` (a draft, say) as prediction.
+def make_task(page: "Page", annotation: Annotation, image_url: str, governance: Governance) -> dict[str, Any]:
+    """The task of a page: boxes in the original image's place, with `annotation` (a draft, log) as prediction.
 
     Args:
         image_url: what Label Studio loads the image from, such as /data/local-files/?d=images/1.png.
@@ -67,7 +67,7 @@ def task_of(page: "Page", annotation: Annotation, image_url: str, governance: Go
     return {"data": data, "predictions": [prediction]}
 
 
-def annotations_of(tasks: object, where: str) -> Imported:
+def parse_annotations(tasks: object, where: str) -> Imported:
     """Rows of the released file out of an export ("JSON", not "JSON-MIN").
 
     Of several annotations of a task the one changed last counts; cancelled ones do not. A task without one is skipped

@@ -79,7 +79,7 @@ def judge(result: str, reference: str, flag: str = "", unit: str = "", patient: 
 def _judge_text(result: str, reference: str, unit: str, patient: Patient) -> Judgement:
     parsed = parse_range(reference, unit)
     if parsed.doubts:
-        if parsed.is_only_cut() and (band := _band_of(result, parsed)):
+        if parsed.is_truncated() and (band := _band_of(result, parsed)):
             return band
         return Judgement(UNDECIDED, f"the range is doubtful: {'; '.join(parsed.doubts)}")
     if parsed.intervals:

@@ -75,13 +75,13 @@ def repair_number_slips(text: str) -> tuple[str, tuple[str, ...]]:
     return repaired, tuple(slips)
 
 
-def has_two_kinds_of_comma(text: str) -> bool:
+def has_mixed_commas(text: str) -> bool:
     """Whether a comma separates thousands in one number of `text` (plain) and decimals in another: 0,500-1,200."""
     without = _THOUSANDS.sub("", text)
     return without != text and bool(re.search(r"\d,\d", without))
 
 
-def runs_into_a_power(text: str) -> bool:
+def is_followed_by_exponent(text: str) -> bool:
     """Whether digits of a number and of a unit stand together in `text` (plain): 4-1010*9/L, 100-300109/L, 4-10E9/L."""
     return bool(_RUN_IN.search(text))
 

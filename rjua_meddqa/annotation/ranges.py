@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from rjua_meddqa.annotation.groups import AGE, WEEKS
 from rjua_meddqa.annotation.number_text import (
     NUMBER,
-    has_two_kinds_of_comma,
+    has_mixed_commas,
+    is_followed_by_exponent,
     mask,
     plain,
     repair_number_slips,
-    runs_into_a_power,
     unit_of,
     unmask,
     write_out,
@@ -79,7 +79,7 @@ class ParsedRange:
     slips: tuple[str, ...] = ()
     doubts: tuple[str, ...] = ()
 
-    def is_only_cut(self) -> bool:
+    def is_truncated(self) -> bool:
         """Whether all doubts are about what is missing at the end: 缺乏:<20 不足:20-30 充足:."""
         return bool(self.doubts) and all(doubt == _CUT_OFF or doubt.endswith(LOST) for doubt in self.doubts)
 
@@ -90,9 +90,9 @@ def parse_range(text: str, unit: str = "") -> ParsedRange:
     Args:
         unit: what a column of units says.
     """
-    doubts = ["commas for thousands and for decimals"] if has_two_kinds_of_comma(plain(text)) else []
+    doubts = ["commas for thousands and for decimals"] if has_mixed_commas(plain(text)) else []
     text, slips = repair_number_slips(plain(text))
-    if runs_into_a_power(text):
+    if is_followed_by_exponent(text):
         doubts.append("a bound runs into the digits of its unit")
     masked = write_out(text)
     if re.search(r"\d\.[A-Za-z]", masked):
@@ -133,7 +133,7 @@ def parse_number(text: str) -> tuple[str, float, str, tuple[str, ...]] | None:
     """(comparison sign or "", number, unit, slips) of a result (`<0.01`, `1:320`, `16.8秒`), else None."""
     text, slips = repair_number_slips(plain(text))
     match = re.fullmatch(rf"(?P<sign>[<>≤≥]?)\s*(?P<number>{_SIGNED})(?P<unit>\D*)", write_out(text))
-    if not match or re.search(r"[<>≤≥~+±]|^\s*\.|-$", match["unit"]) or runs_into_a_power(text):
+    if not match or re.search(r"[<>≤≥~+±]|^\s*\.|-$", match["unit"]) or is_followed_by_exponent(text):
         return None
     return match["sign"], float(match["number"]), unit_of(match["unit"]), slips
 

@@ -55,7 +55,7 @@ UNANSWERABLE = 2  # questions per image
 
 
 @dataclass(frozen=True)
-class DrawnReport:
+class SyntheticReport:
     """A finished page.
 
     Attributes:
@@ -73,7 +73,7 @@ class DrawnReport:
     difficulties: frozenset[Difficulty] = frozenset()
 
 
-def draw_page(seed: int, number: int, fonts: Path | Sequence[Path], hard: bool = False) -> DrawnReport:
+def draw_page(seed: int, number: int, fonts: Path | Sequence[Path], hard: bool = False) -> SyntheticReport:
     """Report `number` (from 1) of `seed`; hard ones have difficulties, and all of `fonts` where that is one of them."""
     fonts = [fonts] if isinstance(fonts, Path) else list(fonts)
     name = f"meddqa {seed} {number} {'hard ' * hard}"
@@ -101,7 +101,7 @@ def draw_page(seed: int, number: int, fonts: Path | Sequence[Path], hard: bool =
         image_type=image_type,
         image_quality=quality,
     )
-    return DrawnReport(image, boxes, annotation, report, page.lines, flags)
+    return SyntheticReport(image, boxes, annotation, report, page.lines, flags)
 
 
 def write_phantom(
@@ -181,7 +181,7 @@ def _is_whole(root: Path, reports: int) -> bool:
     return images == boxes == reports and all((root / name).is_file() for name in names)
 
 
-def _write_page(root: Path, page: DrawnReport, hard: bool) -> bool:
+def _write_page(root: Path, page: SyntheticReport, hard: bool) -> bool:
     """Write boxes and image unless they are there; files appear whole, so that what is there is whole."""
     image = root / folders.IMAGES / page.annotation.img_path
     if image.is_file():

@@ -34,7 +34,7 @@ class Style:
 
 
 @dataclass(frozen=True)
-class Sheetful:
+class PageLayout:
     """A page that was laid out: grey image, box of every printed piece, and the texts of each line in reading order.
 
     Words of stamps are not in it: nobody would write them down.
@@ -74,7 +74,7 @@ def harden(style: Style, draw: random.Random, flags: Collection[Difficulty]) -> 
     return replace(style, header_columns=min(style.header_columns, 3)) if Difficulty.NO_COLON in flags else style
 
 
-def lay_out(report: Report, style: Style, font: Path, flags: Collection[Difficulty] = (), seed: int = 0) -> Sheetful:
+def lay_out(report: Report, style: Style, font: Path, flags: Collection[Difficulty] = (), seed: int = 0) -> PageLayout:
     """The page with `flags`; long items make it wider. `seed` places what hard pages have besides."""
     if report.table:
         style = replace(style, width=max(style.width, table_width(report, style, font)))
@@ -115,7 +115,7 @@ def lay_out(report: Report, style: Style, font: Path, flags: Collection[Difficul
     if Difficulty.STAMP in flags:
         put_stamp(sheet, body, style.size, draw)
     image, boxes = sheet.draw(sheet.y + MARGIN)
-    return Sheetful(image, boxes, sheet.reading_order())
+    return PageLayout(image, boxes, sheet.reading_order())
 
 
 def _fields(sheet: Sheet, pairs: Sequence[tuple[str, str]], style: Style, columns: int) -> None:

@@ -87,10 +87,10 @@ def restore_page(
         reading = read_report(path, engine)
         if cache is not None:
             cache.append([{"key": key, **reading}])
-    return page_of(path.name, reading, image_type=image_type, **esra)
+    return make_page(path.name, reading, image_type=image_type, **esra)
 
 
-def page_of(image: str, reading: Reading, *, image_type: str | None = None, **esra: Any) -> Page:
+def make_page(image: str, reading: Reading, *, image_type: str | None = None, **esra: Any) -> Page:
     """The page of a reading, with the parameters of `restore_page`."""
     boxes = tuple(boxes_from_json(reading["boxes"], image))
     originals = tuple(boxes_from_json(reading["original_boxes"], image))
@@ -140,7 +140,7 @@ def restore_folder(
             readings = fill_cache(paths, engine, cache, workers, earlier)
         with atomic_file(out / PAGES, "w", private=governance.private) as file:
             for path, key in readings.keys.items():
-                page = page_of(path.name, cache.get(key), **esra)
+                page = make_page(path.name, cache.get(key), **esra)
                 if not page.boxes:
                     empty.append(page.image)
                 file.write(json.dumps(to_json(page), ensure_ascii=False) + "\n")

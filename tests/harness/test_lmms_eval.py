@@ -18,7 +18,7 @@ from medvqa_core.errors import GovernanceError
 from medvqa_hub.cli import run
 from medvqa_hub.evaluation.answer_files import read_answer_file
 from rjua_meddqa import SAMPLE_DIR as MEDDQA_SAMPLE
-from rjua_meddqa.answering.questions import load_questions
+from rjua_meddqa.inference.questions import load_questions
 
 TASKS = REPOSITORY / "harness" / "lmms_eval"
 CXR_SAMPLE = REPOSITORY / "mimic_cxr_vqa" / "sample"
@@ -77,8 +77,8 @@ def test_what_is_shown_is_what_evaluate_shows(rows, utils):
     from medvqa_hub.evaluation.cxr.prompts import STYLES, StudyPrompt
     from medvqa_hub.evaluation.cxr.studies import load_studies
     from mimic_cxr_vqa.release import open_release
-    from rjua_meddqa.answering.engines import DocumentRequest
-    from rjua_meddqa.answering.prompts import DocumentPrompt
+    from rjua_meddqa.inference.engines import DocumentRequest
+    from rjua_meddqa.inference.prompts import DocumentPrompt
 
     cxr, meddqa = rows
     studies = {study.study_id: study for study in load_studies(open_release(CXR_SAMPLE), "test", CXR_SAMPLE)}

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import NamedTuple
 
-from rjua_meddqa.annotation.groups import patient_of
+from rjua_meddqa.annotation.groups import read_patient
 from rjua_meddqa.annotation.normality import Judgement, judge
 from rjua_meddqa.schema import ABNORMAL, HIGH, LOW, NORMAL, UNDECIDED
 
@@ -22,7 +22,7 @@ class CellCase(NamedTuple):
     verdict: str
 
     def judged(self) -> Judgement:
-        patient = patient_of([("性别", self.sex), ("年龄", self.age)])
+        patient = read_patient([("性别", self.sex), ("年龄", self.age)])
         return judge(self.result, self.range, unit=self.unit, patient=patient)
 
 
@@ -39,5 +39,5 @@ def read_second_cases() -> list[tuple[str, str, Judgement]]:
     for line in (FOLDER / "second_reader.txt").read_text(encoding="utf-8").splitlines()[1:]:
         result, reference, unit, page, letter = (cell.strip() for cell in line.split(" | "))
         values = [tuple(entry.split("=")) for entry in page.split(",") if entry]
-        found.append((line, letter, judge(result, reference, unit=unit, patient=patient_of(values))))
+        found.append((line, letter, judge(result, reference, unit=unit, patient=read_patient(values))))
     return found

@@ -7,12 +7,12 @@ from pathlib import Path
 from meddqa_data import write_folder
 
 from medvqa_core.llm.engines import Reply
-from rjua_meddqa.answering import engines as meddqa_engines
-from rjua_meddqa.answering.engines import DocumentRequest
+from rjua_meddqa.commands.generating import generate
 from rjua_meddqa.generation.questions import Options
 from rjua_meddqa.generation.reasoning_file import ReasoningQuestion, write_reasoning
+from rjua_meddqa.inference import engines as meddqa_engines
+from rjua_meddqa.inference.engines import DocumentRequest
 from rjua_meddqa.schema import ADVICE, CONTENT_TASKS, DISEASE, MULTIPLE_CHOICE, REASONING_TASKS, SHORT_ANSWER
-from rjua_meddqa.steps.generating import generate
 
 REASONING = (
     ("blood.png", "选项:A.低钾血症;B.肾结石", "A.低钾血症", DISEASE, MULTIPLE_CHOICE),

@@ -12,8 +12,8 @@ from PIL import Image
 from medvqa_core.digests import digest
 from medvqa_hub.evaluation.meddqa.evaluating import MeddqaOptions, evaluate_meddqa
 from medvqa_hub.evaluation.meddqa.models import ModelOptions
-from rjua_meddqa.answering.page_images import ImageRule
-from rjua_meddqa.answering.questions import load_questions
+from rjua_meddqa.inference.page_images import ImageRule
+from rjua_meddqa.inference.questions import load_questions
 
 
 def build_told_apart(root: Path) -> Path:

@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 from pairs import pair
 
+from mimic_cxr_vqa.judging.rule_judge import judge_by_rules
 from mimic_cxr_vqa.labeling.labels import label_text
 from mimic_cxr_vqa.reports import split_sections
-from mimic_cxr_vqa.validation.rule_judge import judge_by_rules
 from rjua_meddqa.annotation.normality import judge
 from rjua_meddqa.schema import ABNORMAL, HIGH, LOW, NORMAL, UNDECIDED
 

@@ -14,10 +14,10 @@ from medvqa_core.llm.chat import ChatReply, Usage
 from medvqa_core.llm.completions import as_reply
 from medvqa_core.llm.json_reply import ReplyError
 from mimic_cxr_vqa.generation.language_model import read_one
-from mimic_cxr_vqa.validation.dimensions import DIMENSIONS
-from mimic_cxr_vqa.validation.judge_prompt import read_reply
-from rjua_meddqa.answering.choices import read_options
-from rjua_meddqa.answering.replies import take_answer
+from mimic_cxr_vqa.judging.dimensions import DIMENSIONS
+from mimic_cxr_vqa.judging.judge_prompt import read_reply
+from rjua_meddqa.inference.choices import read_options
+from rjua_meddqa.inference.replies import take_answer
 
 UNREADABLE, OR = "!", " || "
 _CODES = {"correctness": "IC", "consistency": "IPF", "completeness": "IPC", "relevance": "MNE"}  # worst first

@@ -26,7 +26,7 @@ from transformers.modeling_outputs import CausalLMOutput
 from transformers.utils import ModelOutput
 
 from medvqa_core.settings import value
-from medvqa_hub.families.table import ModelFamily
+from medvqa_hub.families.registry import ModelFamily
 
 
 class ToyConfig(PreTrainedConfig):

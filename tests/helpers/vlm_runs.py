@@ -39,7 +39,7 @@ def vlm_recipe(name: str = "tiny-vlm-sft", **changes: Any) -> VlmRecipe:
 def run_vlm(build: Build, model: Path, out: Path, recipe: VlmRecipe, **options: Any) -> list[str]:
     """Train; the lines that the user sees."""
     lines: list[str] = []
-    train_vlm(recipe, str(model), build.workspace.root, out, build.tree, say=lines.append, **options)
+    train_vlm(recipe, str(model), build.workspace.root, out, build.tree, log=lines.append, **options)
     return lines
 
 

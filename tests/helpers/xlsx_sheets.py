@@ -5,7 +5,7 @@ from pathlib import Path
 
 import openpyxl
 
-from mimic_cxr_vqa.validation.dimensions import DIMENSIONS
+from mimic_cxr_vqa.judging.dimensions import DIMENSIONS
 
 
 def fill_csv(path: Path, verdicts: dict[str, dict[str, str]]) -> None:

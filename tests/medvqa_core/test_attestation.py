@@ -4,7 +4,7 @@ import pytest
 
 from medvqa_core.attestation import read_attestation
 from medvqa_core.errors import ConfigError, GovernanceError
-from medvqa_core.governance import Governance, refuse_remote
+from medvqa_core.governance import Governance, check_endpoint_allowed
 
 WHOLE = """\
 person: Jane Doe <jane@hospital.example>
@@ -38,7 +38,7 @@ def write(tmp_path):
 def test_named_hosts_are_covered(write, endpoint):
     attestation = read_attestation(write(WHOLE))
     assert attestation.covers(endpoint)
-    refuse_remote(Governance.CREDENTIALED, endpoint, "engine server", attestation)
+    check_endpoint_allowed(Governance.CREDENTIALED, endpoint, "engine server", attestation)
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_nothing_else_is(write, endpoint):
     attestation = read_attestation(write(WHOLE))
     assert not attestation.covers(endpoint)
     with pytest.raises(GovernanceError, match="the attestation does not name it"):
-        refuse_remote(Governance.CREDENTIALED, endpoint, "engine server", attestation)
+        check_endpoint_allowed(Governance.CREDENTIALED, endpoint, "engine server", attestation)
 
 
 @pytest.mark.parametrize(

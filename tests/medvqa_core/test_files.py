@@ -11,7 +11,7 @@ import pytest
 
 from medvqa_core import files
 from medvqa_core.errors import OutputError
-from medvqa_core.files import MANIFEST, atomic_file, atomic_folder, make_folder, writing
+from medvqa_core.files import MANIFEST, atomic_file, atomic_folder, make_folder, output_errors
 
 
 class Stop(BaseException):
@@ -98,7 +98,10 @@ def test_a_full_disk_is_an_output_error_and_leaves_nothing(tmp_path):
     ],
 )
 def test_an_error_of_the_system_names_the_path_and_the_remedy(number, remedy):
-    with pytest.raises(OutputError, match=f"cannot write out/x: {os.strerror(number)}; .*{remedy}"), writing("out/x"):
+    with (
+        pytest.raises(OutputError, match=f"cannot write out/x: {os.strerror(number)}; .*{remedy}"),
+        output_errors("out/x"),
+    ):
         raise OSError(number, os.strerror(number))
 
 
@@ -261,5 +264,5 @@ def test_leftovers_are_never_another_folder_of_the_user(tmp_path):
 
 
 def test_a_full_disk_that_datasets_found_is_called_one(tmp_path):
-    with pytest.raises(OutputError, match="the disk is full: free some space"), writing(tmp_path):
+    with pytest.raises(OutputError, match="the disk is full: free some space"), output_errors(tmp_path):
         raise OSError("Not enough disk space. Needed: 1.00 MiB (download: 0 bytes, generated: 1.00 MiB)")

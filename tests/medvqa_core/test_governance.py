@@ -7,14 +7,14 @@ import pytest
 from datasets import Dataset
 
 from medvqa_core.addresses import is_loopback_peer
-from medvqa_core.dataset_class import describe_dataset, governance_of_dataset
+from medvqa_core.dataset_class import describe_dataset, get_dataset_governance
 from medvqa_core.errors import GovernanceError, MedvqaError, one_line
 from medvqa_core.governance import (
     Governance,
+    check_endpoint_allowed,
+    check_not_lowered,
+    check_publishable,
     parse,
-    refuse_lowering,
-    refuse_publishing,
-    refuse_remote,
     strictest,
 )
 
@@ -125,26 +125,26 @@ def test_nothing_known_is_credentialed():
 @pytest.mark.parametrize(("current", "wanted"), PAIRS)
 def test_a_class_is_raised_or_kept_never_lowered(current, wanted):
     if wanted.level >= current.level:
-        assert refuse_lowering(current, wanted, "answers.jsonl") is wanted
+        assert check_not_lowered(current, wanted, "answers.jsonl") is wanted
         return
     with pytest.raises(GovernanceError, match=f"answers.jsonl is {current} and cannot become {wanted}"):
-        refuse_lowering(current, wanted, "answers.jsonl")
+        check_not_lowered(current, wanted, "answers.jsonl")
 
 
 @pytest.mark.parametrize("endpoint", [None, *LOOPBACK])
 def test_credentialed_text_goes_to_this_machine(endpoint):
-    refuse_remote(CREDENTIALED, endpoint, "engine x")
+    check_endpoint_allowed(CREDENTIALED, endpoint, "engine x")
 
 
 @pytest.mark.parametrize("endpoint", [*ELSEWHERE, *UNREADABLE])
 def test_credentialed_text_goes_nowhere_else(endpoint):
     with pytest.raises(GovernanceError, match="engine x would send credentialed text .*127.0.0.1, localhost or"):
-        refuse_remote(CREDENTIALED, endpoint, "engine x")
+        check_endpoint_allowed(CREDENTIALED, endpoint, "engine x")
 
 
 def test_the_message_names_the_host_and_no_password():
     with pytest.raises(GovernanceError, match="to api.example.com:") as caught:
-        refuse_remote(CREDENTIALED, "https://me:secret@api.example.com/v1?key=secret", "engine x")
+        check_endpoint_allowed(CREDENTIALED, "https://me:secret@api.example.com/v1?key=secret", "engine x")
     assert "secret" not in str(caught.value)
 
 
@@ -152,25 +152,25 @@ def test_a_localhost_that_leads_elsewhere_is_elsewhere(monkeypatch):
     found = [(None, None, None, "", ("127.0.0.1", 0)), (None, None, None, "", ("10.0.0.7", 0))]
     monkeypatch.setattr("socket.getaddrinfo", lambda *_args, **_kwargs: found)
     with pytest.raises(GovernanceError, match="to localhost:8000:"):
-        refuse_remote(CREDENTIALED, "http://localhost:8000", "engine x")
+        check_endpoint_allowed(CREDENTIALED, "http://localhost:8000", "engine x")
     monkeypatch.setattr("socket.getaddrinfo", lambda *_args, **_kwargs: found[:1])
-    refuse_remote(CREDENTIALED, "http://localhost:8000", "engine x")
+    check_endpoint_allowed(CREDENTIALED, "http://localhost:8000", "engine x")
 
     def nothing(*_args, **_kwargs):
         raise OSError("no such name")
 
     monkeypatch.setattr("socket.getaddrinfo", nothing)
     with pytest.raises(GovernanceError):
-        refuse_remote(CREDENTIALED, "http://localhost:8000", "engine x")
+        check_endpoint_allowed(CREDENTIALED, "http://localhost:8000", "engine x")
 
 
 @pytest.mark.parametrize("variable", ["http_proxy", "HTTP_PROXY", "ALL_PROXY", "no_proxy"])
 def test_proxy_variables_change_no_decision(monkeypatch, variable):
     monkeypatch.setenv(variable, "http://127.0.0.1:3128")
     with pytest.raises(GovernanceError):
-        refuse_remote(CREDENTIALED, "http://10.0.0.1:8000", "engine x")
+        check_endpoint_allowed(CREDENTIALED, "http://10.0.0.1:8000", "engine x")
     monkeypatch.setenv(variable, "http://10.0.0.1:3128")
-    refuse_remote(CREDENTIALED, "http://127.0.0.1:8000", "engine x")
+    check_endpoint_allowed(CREDENTIALED, "http://127.0.0.1:8000", "engine x")
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "127.9.9.9", "::1"])
@@ -186,30 +186,30 @@ def test_a_connection_to_another_machine(address):
 @pytest.mark.parametrize("governance", [NO_DERIVATIVES, CREDENTIALED])
 def test_what_is_restricted_is_not_published(governance):
     with pytest.raises(GovernanceError, match=f"these rows is of class {governance} and does not go to the Hub"):
-        refuse_publishing(governance, "these rows", "the Hub")
+        check_publishable(governance, "these rows", "the Hub")
 
 
 @pytest.mark.parametrize("governance", [OPEN, SHARE_ALIKE])
 def test_other_content_is_published(governance):
-    refuse_publishing(governance, "these rows", "the Hub")
+    check_publishable(governance, "these rows", "the Hub")
 
 
 @pytest.mark.parametrize("governance", [OPEN, SHARE_ALIKE, NO_DERIVATIVES])
 @pytest.mark.parametrize("endpoint", [None, *LOOPBACK, *ELSEWHERE, *UNREADABLE])
 def test_other_text_may_go_anywhere(governance, endpoint):
-    refuse_remote(governance, endpoint, "engine x")
+    check_endpoint_allowed(governance, endpoint, "engine x")
 
 
 @pytest.mark.parametrize("governance", Governance)
 def test_a_dataset_carries_its_class_in_its_description(governance):
     dataset = Dataset.from_dict({"question": ["Is there edema?"]})
     dataset.info.description = describe_dataset("rows of /data\nwith a line break", governance)
-    assert governance_of_dataset(dataset) is governance
+    assert get_dataset_governance(dataset) is governance
 
 
 @pytest.mark.parametrize("description", [None, "", "someone's dataset", "not a governance class: open"])
 def test_a_dataset_that_does_not_say_is_credentialed(description):
-    assert governance_of_dataset(SimpleNamespace(info=SimpleNamespace(description=description))) is CREDENTIALED
+    assert get_dataset_governance(SimpleNamespace(info=SimpleNamespace(description=description))) is CREDENTIALED
 
 
 def test_an_error_prints_as_one_line():

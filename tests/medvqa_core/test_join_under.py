@@ -1,4 +1,4 @@
-"""Paths from data files: whatever they say, what is joined stays below its root."""
+"""Paths from data files: whatever they log, what is joined stays below its root."""
 
 import os
 from pathlib import Path

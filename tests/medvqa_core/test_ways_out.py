@@ -21,10 +21,10 @@ from datasets import (
 )
 
 import mimic_cxr_vqa  # noqa: F401 - registers the builder, and with it the guards
-from medvqa_core.dataset_class import declare, describe_dataset, governance_of_dataset
+from medvqa_core.dataset_class import declare, describe_dataset, get_dataset_governance
 from medvqa_core.errors import GovernanceError
 from medvqa_core.governance import Governance
-from medvqa_core.ways_out import is_local_target
+from medvqa_core.upload_guards import is_local_target
 
 OPEN, CREDENTIALED = Governance.OPEN, Governance.CREDENTIALED
 REFUSED = [Governance.NO_DERIVATIVES, CREDENTIALED]
@@ -126,7 +126,7 @@ def test_restricted_rows_are_written_on_this_machine(tmp_path):
     with sqlite3.connect(tmp_path / "rows.db") as connection:
         rows.to_sql("rows", connection)
     assert len(list(tmp_path.iterdir())) == 5
-    assert governance_of_dataset(datasets.load_from_disk(str(tmp_path / "saved"))) is CREDENTIALED
+    assert get_dataset_governance(datasets.load_from_disk(str(tmp_path / "saved"))) is CREDENTIALED
 
 
 @pytest.mark.parametrize("target", ["rows.csv", "/tmp/a:b", "C:rows", "file:///tmp/x"])
@@ -157,16 +157,16 @@ def test_what_is_joined_has_the_strictest_class_and_silence_is_credentialed(left
         datasets.combine.concatenate_datasets(parts()),
         datasets.arrow_dataset._concatenate_map_style_datasets(parts()),
     ]
-    assert [governance_of_dataset(rows) for rows in joined] == [expected] * len(joined)
+    assert [get_dataset_governance(rows) for rows in joined] == [expected] * len(joined)
 
 
 def test_a_column_or_row_from_elsewhere_does_not_say():
     rows, stream = make(OPEN), make(OPEN).to_iterable_dataset()
-    assert governance_of_dataset(rows) is governance_of_dataset(stream) is OPEN
-    assert governance_of_dataset(rows.add_column("b", ["of a report", "of another"])) is CREDENTIALED
-    assert governance_of_dataset(stream.add_column("b", ["of a report", "of another"])) is CREDENTIALED
-    assert governance_of_dataset(rows.add_item({"answer": "of a report"})) is CREDENTIALED
-    assert governance_of_dataset(rows) is OPEN  # what it was made from is what it was
+    assert get_dataset_governance(rows) is get_dataset_governance(stream) is OPEN
+    assert get_dataset_governance(rows.add_column("b", ["of a report", "of another"])) is CREDENTIALED
+    assert get_dataset_governance(stream.add_column("b", ["of a report", "of another"])) is CREDENTIALED
+    assert get_dataset_governance(rows.add_item({"answer": "of a report"})) is CREDENTIALED
+    assert get_dataset_governance(rows) is OPEN  # what it was made from is what it was
 
 
 def test_rows_that_were_read_again_or_joined_by_hand_do_not_say(tmp_path):
@@ -183,7 +183,7 @@ def test_rows_that_were_read_again_or_joined_by_hand_do_not_say(tmp_path):
         Dataset.from_list([left | {"b": right["answer"]} for left, right in zip(rows, rows, strict=True)]),
         datasets.load_dataset("parquet", data_files=str(tmp_path / "rows.parquet"), split="train", streaming=True),
     ]
-    assert {governance_of_dataset(found) for found in again} == {CREDENTIALED}
+    assert {get_dataset_governance(found) for found in again} == {CREDENTIALED}
 
 
 MIMIC_ROWS = [
@@ -205,7 +205,7 @@ def test_ids_of_mimic_are_credentialed_whatever_is_said(columns):
     with pytest.raises(GovernanceError, match="is credentialed and cannot become open"):
         declare(rows, OPEN)
     rows.info.description = describe_dataset("all mine", OPEN)
-    assert governance_of_dataset(rows) is CREDENTIALED
+    assert get_dataset_governance(rows) is CREDENTIALED
     with pytest.raises(GovernanceError):
         rows.push_to_hub("me/rows")
 
@@ -222,7 +222,7 @@ def test_a_stream_s_first_row_demands_as_much(columns, mapped):
     rows = Dataset.from_dict(columns, features=features).to_iterable_dataset()
     rows = rows.map(lambda row: row | {"more": 1}) if mapped else rows
     rows.info.description = describe_dataset("all mine", OPEN)
-    assert governance_of_dataset(rows) is CREDENTIALED
+    assert get_dataset_governance(rows) is CREDENTIALED
     with pytest.raises(GovernanceError, match="is credentialed and cannot become open"):
         declare(rows, OPEN)
 
@@ -246,13 +246,13 @@ def test_images_name_their_origin_under_any_name(streaming):
     ],
 )
 def test_other_ids_demand_nothing(columns):
-    assert governance_of_dataset(declare(Dataset.from_dict(columns), OPEN)) is OPEN
+    assert get_dataset_governance(declare(Dataset.from_dict(columns), OPEN)) is OPEN
 
 
 def test_a_stated_class_is_not_declared_away():
     with pytest.raises(GovernanceError, match="cannot become open"):
         declare(make(CREDENTIALED), OPEN)
-    assert governance_of_dataset(declare(make(OPEN), CREDENTIALED)) is CREDENTIALED
+    assert get_dataset_governance(declare(make(OPEN), CREDENTIALED)) is CREDENTIALED
 
 
 SCRIPT = """

@@ -16,7 +16,7 @@ from swin_ved import SwinVedProcessor, convert_swin_ved, load_vocabulary
 from swin_ved_released import ANSWER, QUESTION, ReleasedSwinVed, released_names, write_vocabulary
 from training_runs import fast_recipe
 
-from medvqa_hub.evaluation.cxr.answering import GenerationSettings, StudyAnswerer
+from medvqa_hub.evaluation.cxr.model_inference import GenerationSettings, StudyAnswerer
 from medvqa_hub.evaluation.cxr.studies import load_studies
 from medvqa_hub.families.checkpoint import open_checkpoint
 from medvqa_hub.training.checkpoints import read_log
@@ -70,7 +70,7 @@ class StudyImages:
     """Pixels (studies, 3, 3, H, W) with zeros for missing images, and which are present."""
 
     def __init__(self, processor, studies) -> None:
-        from medvqa_hub.evaluation.cxr.answering import read_image
+        from medvqa_hub.evaluation.cxr.model_inference import read_image
 
         batch = processor(images=[[read_image(path) for path in study.images] for study in studies])
         self.pixels, self.present = batch["pixel_values"], batch["image_mask"]

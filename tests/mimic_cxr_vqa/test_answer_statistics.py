@@ -5,7 +5,7 @@ from scripted_engine import ScriptedEngine, build
 
 from medvqa_core.governance import Governance
 from medvqa_core.llm.engines import Reply
-from mimic_cxr_vqa.answer_statistics import format_statistics, statistics_of_rows, statistics_of_workspace
+from mimic_cxr_vqa.answer_statistics import count_rows, count_workspace, format_statistics
 from mimic_cxr_vqa.generation.answers import answer_questions
 from mimic_cxr_vqa.schema import LABEL_CONFLICT
 
@@ -25,7 +25,7 @@ def test_rows_are_counted_by_category():
             "provenance": [{"lint": row[2]} for row in ROWS],
         }
     )
-    found = statistics_of_rows(table.to_batches(max_chunksize=3))
+    found = count_rows(table.to_batches(max_chunksize=3))
     edema, whole = found.categories["Edema"], found.categories["all"]
     assert (edema.answers, edema.words, edema.longest, edema.closed) == (3, 9, 4, 1)
     assert (edema.flagged, edema.contradicting) == (1, 1), "a warning is no broken rule, a conflict none either"
@@ -35,7 +35,7 @@ def test_rows_are_counted_by_category():
     text = format_statistics(found)
     assert "distinct words: 10" in text and "prohibited:new 1 Edema" in " ".join(text.split())
     assert found.to_json()["categories"]["Fracture"]["words"] == 5
-    without = statistics_of_rows([table.drop_columns(["provenance"])])
+    without = count_rows([table.drop_columns(["provenance"])])
     assert without.categories["all"].flagged == 0 and without.categories["all"].answers == 4
 
 
@@ -49,7 +49,7 @@ def test_a_build_under_way_says_why_questions_have_no_answer(tmp_path):
         return "There is edema." if number == 1 else "No edema is seen."
 
     answer_questions(workspace, ScriptedEngine(reply), limit=5)
-    found = statistics_of_workspace(workspace, Governance.OPEN)
+    found = count_workspace(workspace, Governance.OPEN)
     edema = found.categories["Edema"]
     failed = sum(edema.reasons.values())
     assert edema.answers + failed == 30 and list(edema.reasons) == ["no JSON object in ## characters"]

@@ -21,7 +21,7 @@ from datasets import concatenate_datasets, load_dataset
 from paths import REPOSITORY
 
 import mimic_cxr_vqa
-from medvqa_core.dataset_class import governance_of_dataset
+from medvqa_core.dataset_class import get_dataset_governance
 from medvqa_core.errors import ConfigError, InputError, OutputError, one_line
 from medvqa_core.governance import Governance
 from medvqa_core.loading_error import LoadingError
@@ -147,8 +147,8 @@ def test_joined_datasets_have_the_strictest_class(sharded, tmp_path):
     (tmp_path / "csv" / "manifest.json").unlink()  # now it is taken for MIMIC's
     strict = load_dataset(NAME, data_dir=str(tmp_path / "csv"), split="test")
     lax = load_dataset(NAME, data_dir=str(sharded.workspace.root), split="test")
-    assert governance_of_dataset(concatenate_datasets([strict, lax])) is Governance.CREDENTIALED
-    assert governance_of_dataset(concatenate_datasets([lax, lax])) is Governance.OPEN
+    assert get_dataset_governance(concatenate_datasets([strict, lax])) is Governance.CREDENTIALED
+    assert get_dataset_governance(concatenate_datasets([lax, lax])) is Governance.OPEN
 
 
 def test_the_cache_of_credentialed_rows_is_its_owner_s_alone(sharded, tmp_path):
@@ -163,9 +163,9 @@ def test_governance_class_stays_with_the_rows(sharded, tmp_path):
     rows = load_dataset(NAME, data_dir=str(sharded.workspace.root), split="train")
     filtered = rows.filter(lambda row: row["answer_type"] == "open").select(range(5))
     filtered.save_to_disk(str(tmp_path / "saved"))
-    assert governance_of_dataset(filtered) is Governance.OPEN
+    assert get_dataset_governance(filtered) is Governance.OPEN
     rows.info.description = "no class"
-    assert governance_of_dataset(rows) is Governance.CREDENTIALED
+    assert get_dataset_governance(rows) is Governance.CREDENTIALED
 
 
 class TestMissingImages:
@@ -268,7 +268,7 @@ class TestAuthorsCsv:
         assert open_release(csv_folder).governance is Governance.OPEN
         (csv_folder / "manifest.json").unlink()
         rows = load_dataset(NAME, data_dir=str(csv_folder), split="test")
-        assert governance_of_dataset(rows) is Governance.CREDENTIALED
+        assert get_dataset_governance(rows) is Governance.CREDENTIALED
 
     def test_studies_take_labels_from_the_questions(self, csv_folder, sharded):
         studies = load_dataset(NAME, "studies", data_dir=str(csv_folder), split="train")

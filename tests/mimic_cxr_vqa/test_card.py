@@ -10,9 +10,9 @@ from builds import build_release
 from medvqa_core.digests import digest_file
 from mimic_cxr_vqa.card import write_card
 from mimic_cxr_vqa.croissant import write_croissant
+from mimic_cxr_vqa.judging.dimensions import DIMENSIONS
 from mimic_cxr_vqa.schema import QA_SCHEMA
 from mimic_cxr_vqa.statistics import summarise
-from mimic_cxr_vqa.validation.dimensions import DIMENSIONS
 from mimic_cxr_vqa.workspace import SAMPLE_DIR
 
 # Croissant 1.0, "Dataset" (required), and RAI 1.0: the fields of its use cases for safety and for participation.

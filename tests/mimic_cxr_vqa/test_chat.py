@@ -9,11 +9,11 @@ from builds import Build, build_release
 from datasets import load_dataset
 from rows import qa_row
 
-from medvqa_core.content_floor import floor_of_columns
-from medvqa_core.dataset_class import governance_of_dataset
+from medvqa_core.dataset_class import get_dataset_governance
 from medvqa_core.errors import ConfigError
 from medvqa_core.governance import Governance
 from medvqa_core.loading_error import LoadingError
+from medvqa_core.minimum_class import minimum_class_for_columns
 from mimic_cxr_vqa.chat_rows import answered
 from mimic_cxr_vqa.schema import QA_SCHEMA
 
@@ -80,13 +80,13 @@ def test_images_are_references_that_are_read_when_a_row_is(build):
 
 
 def test_the_class_travels(build):
-    assert governance_of_dataset(load(build)) is Governance.OPEN
-    assert governance_of_dataset(load(build, turns="study", streaming=True)) is Governance.OPEN
+    assert get_dataset_governance(load(build)) is Governance.OPEN
+    assert get_dataset_governance(load(build, turns="study", streaming=True)) is Governance.OPEN
 
 
 def test_mimic_s_ids_raise_the_class_in_a_study_s_row_too():
     ids = pa.array([["s50414267-edema-1", "s50414267-edema-2"]])
-    assert floor_of_columns({"qa_id": ids}) is Governance.CREDENTIALED
+    assert minimum_class_for_columns({"qa_id": ids}) is Governance.CREDENTIALED
 
 
 def test_without_images_there_is_no_conversation(build, monkeypatch):

@@ -6,7 +6,7 @@ import pytest
 from datasets import load_dataset
 
 import mimic_cxr_vqa  # noqa: F401 - registers the builder
-from medvqa_core.dataset_class import governance_of_dataset
+from medvqa_core.dataset_class import get_dataset_governance
 from medvqa_core.governance import Governance
 from medvqa_hub.cli import run
 from mimic_cxr_vqa.generation.lint import lint
@@ -44,7 +44,7 @@ def test_every_question_has_an_answer_that_keeps_the_wording_rules(workspace):
 
 def test_class_is_share_alike(workspace):
     rows = load_dataset("mimic_cxr_vqa", data_dir=str(workspace.root), split="test")
-    assert governance_of_dataset(rows) is Governance.NO_DERIVATIVES
+    assert get_dataset_governance(rows) is Governance.NO_DERIVATIVES
 
 
 DENIES = re.compile(r"^No\b|\bno (?:[\w-]+ ){0,4}(?:is|are) seen|\b(?:shows?|is|are) no\b|\bnot seen")

@@ -13,8 +13,8 @@ from medvqa_core.digests import digest, digest_file
 from medvqa_core.errors import InputError
 from medvqa_core.json_files import read_object, write_json
 from medvqa_hub.cli import run
-from mimic_cxr_vqa.recipe import _write_card
-from mimic_cxr_vqa.recipe_check import SCHEMA, read_recipe
+from mimic_cxr_vqa.rebuild_spec import _write_card
+from mimic_cxr_vqa.rebuild_spec_check import SCHEMA, read_rebuild_spec
 from mimic_cxr_vqa.workspace import Workspace
 
 
@@ -181,16 +181,16 @@ def test_a_recipe_that_was_changed_is_refused(recipe):
     rows = pq.read_table(path)
     path.rename(tmp := path.with_suffix(".gone"))
     with pytest.raises(InputError, match="is missing"):
-        read_recipe(recipe)
+        read_rebuild_spec(recipe)
     path.write_bytes(b"PAR1")
     describe(path)
     with pytest.raises(InputError, match="cannot be read"):
-        read_recipe(recipe)
+        read_rebuild_spec(recipe)
     tmp.rename(path)
     describe(path)
     pq.write_table(rows.slice(1), path)
     with pytest.raises(InputError, match="not what the recipe describes"):
-        read_recipe(recipe)
+        read_rebuild_spec(recipe)
     hostile = [
         (rows.append_column("answer", pa.array(["Mild edema."] * len(rows))), "columns"),
         (replaced(rows, "question", "There is mild edema."), "no question of this dataset"),
@@ -207,10 +207,10 @@ def test_a_recipe_that_was_changed_is_refused(recipe):
         pq.write_table(table, path)
         describe(path)
         with pytest.raises(InputError, match=said):
-            read_recipe(recipe)
+            read_rebuild_spec(recipe)
     pq.write_table(rows, path)
     describe(path)
-    assert read_recipe(recipe)["kind"] == "recipe"
+    assert read_rebuild_spec(recipe)["kind"] == "recipe"
 
 
 def retyped(rows, column, type):
@@ -254,7 +254,7 @@ def test_a_recipe_names_its_own_files_only(recipe, tmp_path, name):
     files = read_object(recipe / "manifest.json", "")["files"]
     edited(recipe, files=files | {name: {"bytes": 6, "sha256": digest(b"secret")}})
     with pytest.raises(InputError, match="no file of a recipe"):
-        read_recipe(recipe)
+        read_rebuild_spec(recipe)
 
 
 def test_what_is_no_regular_file_is_not_read(recipe, tmp_path):
@@ -262,12 +262,12 @@ def test_what_is_no_regular_file_is_not_read(recipe, tmp_path):
     card.unlink()
     card.symlink_to("/dev/null")  # of other devices and pipes a read never ends
     with pytest.raises(InputError, match="README.md: is missing or no regular file"):
-        read_recipe(recipe)
+        read_rebuild_spec(recipe)
     card.unlink()
     card.symlink_to(tmp_path / "secret")
     (tmp_path / "secret").write_text("of the user's own")
     with pytest.raises(InputError, match="not what the recipe describes") as told:
-        read_recipe(recipe)
+        read_rebuild_spec(recipe)
     assert "own" not in str(told.value)
 
 
@@ -319,5 +319,5 @@ def test_the_statistics_hold_counts_alone(recipe, held):
     files = read_object(recipe / "manifest.json", "")["files"]
     edited(recipe, files=files | {path.name: {"bytes": path.stat().st_size, "sha256": digest_file(path)}})
     with pytest.raises(InputError, match=r"statistics.json: it holds more than counts") as told:
-        read_recipe(recipe)
+        read_rebuild_spec(recipe)
     assert "edema" not in str(told.value)

@@ -16,7 +16,7 @@ from medvqa_core.governance import Governance
 from medvqa_hub.cli import run
 from mimic_cxr_vqa import shrinking
 from mimic_cxr_vqa.images import read_film
-from mimic_cxr_vqa.shrinking import governance_of_tree, shrink_tree
+from mimic_cxr_vqa.shrinking import get_tree_governance, shrink_tree
 
 MIMIC = "files/p10/p10000032/s50414267/a.jpg"
 DRAWN = "files/p90/p90000001/s95000001/a.jpg"
@@ -79,7 +79,7 @@ def test_the_class_follows_the_content_whatever_the_folder_says(tmp_path):
     assert shrink_tree(root, tmp_path / "small", 32, workers=1)["governance"] == "credentialed"
     assert (tmp_path / "small").stat().st_mode & 0o777 == 0o700
     assert (tmp_path / "small" / MIMIC).stat().st_mode & 0o777 == 0o600
-    assert governance_of_tree(tmp_path, ["a.png"]) is Governance.CREDENTIALED  # nothing tells
+    assert get_tree_governance(tmp_path, ["a.png"]) is Governance.CREDENTIALED  # nothing tells
     again = shrink_tree(tmp_path / "small", tmp_path / "smaller", 16, workers=1)
     assert again["governance"] == "credentialed"
 

@@ -18,7 +18,7 @@ from datasets import load_dataset
 
 import mimic_cxr_vqa  # noqa: F401 - registers the builder
 from medvqa_core import verified_files
-from medvqa_core.dataset_class import governance_of_dataset
+from medvqa_core.dataset_class import get_dataset_governance
 from medvqa_core.digests import digest_file
 from medvqa_core.errors import GovernanceError, InputError, MedvqaError
 from medvqa_core.governance import Governance
@@ -220,7 +220,7 @@ def test_a_word_in_the_cache_is_not_believed(workspace, tmp_path):
         cached.write_text(re.sub(r"governance class: [a-z-]+", f"governance class: {word}", cached.read_text()))
         for streaming in (False, True):
             rows = load_dataset(NAME, split="train", streaming=streaming, **options)
-            assert governance_of_dataset(rows) is Governance.NO_DERIVATIVES
+            assert get_dataset_governance(rows) is Governance.NO_DERIVATIVES
             assert rows.info.description.count("governance class") == 1
             with pytest.raises(GovernanceError, match="no-derivatives and does not go to the Hub"):
                 rows.push_to_hub("me/rows")

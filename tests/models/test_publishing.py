@@ -12,7 +12,7 @@ import pytest
 from blip2_multiview_models import make_model
 from swin_ved_tiny import tiny_model
 
-from medvqa_hub.families.table import find_family
+from medvqa_hub.families.registry import find_family
 
 MODELS: dict[str, Callable[[], Any]] = {"swin_ved": tiny_model, "blip2_multiview": make_model}
 

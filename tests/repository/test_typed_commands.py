@@ -19,8 +19,8 @@ from paths import REPOSITORY
 from xlsx_sheets import fill_xlsx
 
 from medvqa_hub.cli import run
+from mimic_cxr_vqa.judging.dimensions import BEST
 from mimic_cxr_vqa.phantom.tree import write_phantom
-from mimic_cxr_vqa.validation.dimensions import BEST
 from rjua_meddqa import SAMPLE_DIR
 
 pytestmark = pytest.mark.slow

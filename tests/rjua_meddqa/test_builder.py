@@ -13,7 +13,7 @@ from datasets import load_dataset
 from meddqa_data import ANNOTATIONS, BLOOD, CONTEXT_ROWS, write_folder
 
 import rjua_meddqa
-from medvqa_core.dataset_class import governance_of_dataset
+from medvqa_core.dataset_class import get_dataset_governance
 from medvqa_core.errors import ConfigError, GovernanceError, InputError
 from medvqa_core.governance import Governance
 from medvqa_core.loading_error import LoadingError
@@ -110,7 +110,7 @@ def test_the_sample_holds_all_questions_of_the_bundled_folder(folder, monkeypatc
 
 def test_the_bundled_sample_loads():
     rows = load_dataset(NAME, "sample", split="test")
-    assert len(rows) > 100 and governance_of_dataset(rows) is Governance.OPEN
+    assert len(rows) > 100 and get_dataset_governance(rows) is Governance.OPEN
     assert {"entity_qa", "table_qa", "table_nr_qa", "disease_qa"} <= set(rows["task"])
     assert min(rows[0]["image"].size) > 300
 
@@ -130,8 +130,8 @@ def test_the_released_layout_is_read_as_it_is(folder, tmp_path):
         here, there = load(config, folder), load(config, tmp_path / "release")
         hide = ["image"] if "image" in here.column_names else []
         assert here.remove_columns(hide).to_list() == there.remove_columns(hide).to_list()
-        assert governance_of_dataset(there) is Governance.SHARE_ALIKE
-        assert governance_of_dataset(here) is Governance.OPEN
+        assert get_dataset_governance(there) is Governance.SHARE_ALIKE
+        assert get_dataset_governance(here) is Governance.OPEN
 
 
 def test_images_may_lie_elsewhere(own_copy, tmp_path):

@@ -5,7 +5,7 @@ import shutil
 import pytest
 from datasets import load_dataset
 
-from medvqa_core.dataset_class import governance_of_dataset
+from medvqa_core.dataset_class import get_dataset_governance
 from medvqa_core.errors import ConfigError
 from rjua_meddqa.data_folder import SAMPLE_DIR, open_folder
 
@@ -49,7 +49,7 @@ def test_turns_are_of_studies():
 
 
 def test_the_class_travels():
-    assert governance_of_dataset(load()) is open_folder(SAMPLE_DIR).governance
+    assert get_dataset_governance(load()) is open_folder(SAMPLE_DIR).governance
 
 
 def test_a_folder_with_one_kind_of_question_is_enough(tmp_path):

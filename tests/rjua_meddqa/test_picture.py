@@ -27,7 +27,7 @@ def font():
     return find_font()
 
 
-def page_of(boxes, size, originals=None, image="page.png") -> Page:
+def make_page(boxes, size, originals=None, image="page.png") -> Page:
     boxes = tuple(boxes)
     return Page(image, *size, boxes, tuple(originals or boxes), 0, 0.0, "high", "", "pdf", restore(boxes))
 
@@ -45,7 +45,7 @@ def places(picture: Image.Image, colour: str) -> np.ndarray:
 
 def test_each_line_has_its_colour_on_the_page_and_in_the_text(tmp_path, font):
     boxes = [box("姓名", 40, 40), box("50岁", 200, 40), box("结果", 40, 100)]
-    picture = draw_page_picture(page_of(boxes, (400, 200)), white(tmp_path / "page.png", (400, 200)), font)
+    picture = draw_page_picture(make_page(boxes, (400, 200)), white(tmp_path / "page.png", (400, 200)), font)
     left = 400 + MARGIN  # where the page ends
     for colour, y in zip(COLOURS[:2], (40, 100), strict=True):
         points = places(picture, colour)
@@ -61,7 +61,7 @@ def test_each_line_has_its_colour_on_the_page_and_in_the_text(tmp_path, font):
 def test_boxes_are_those_on_the_original_image(tmp_path, font):
     """The rectified page is another picture; what is drawn lies on the image as it came."""
     turned = [box("姓名", 300, 150)]
-    page = page_of([box("姓名", 10, 10)], (400, 200), turned)
+    page = make_page([box("姓名", 10, 10)], (400, 200), turned)
     points = places(draw_page_picture(page, white(tmp_path / "page.png", (400, 200)), font), COLOURS[0])
     on_page = points[points[:, 0] < 400 + MARGIN] - MARGIN
     assert on_page[:, 0].min() >= 300 - 20 and on_page[:, 1].min() >= 148
@@ -70,7 +70,7 @@ def test_boxes_are_those_on_the_original_image(tmp_path, font):
 @pytest.mark.parametrize("size", [(8000, 400), (300, 9000), (20, 20)])
 def test_the_picture_stays_small_whatever_the_page(size, tmp_path, font):
     rows = [box("项目" * 60, 0, 30 * row) for row in range(60)]
-    picture = draw_page_picture(page_of(rows, size), white(tmp_path / "page.png", size), font)
+    picture = draw_page_picture(make_page(rows, size), white(tmp_path / "page.png", size), font)
     assert picture.width <= WIDEST_PAGE + WIDEST_TEXT + 3 * MARGIN
     assert picture.height <= HEIGHT + 2 * MARGIN
 
@@ -83,22 +83,22 @@ def test_wide_letters_are_made_to_fit_their_columns(font):
 
 
 def test_a_page_without_text_is_a_picture_too(tmp_path, font):
-    picture = draw_page_picture(page_of([], (100, 100)), white(tmp_path / "page.png", (100, 100)), font)
+    picture = draw_page_picture(make_page([], (100, 100)), white(tmp_path / "page.png", (100, 100)), font)
     assert picture.height >= 100
 
 
 def test_what_the_bundled_font_lacks_is_said(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(fonts, "FONT_FOLDERS", (str(tmp_path),) * 3)
     image = white(tmp_path / "page.png", (400, 200))
-    write_page_picture(page_of([box("血红蛋白", 0, 0)], (400, 200)), image, tmp_path / "out.png")
+    write_page_picture(make_page([box("血红蛋白", 0, 0)], (400, 200)), image, tmp_path / "out.png")
     assert capsys.readouterr().err == ""
-    write_page_picture(page_of([box("血红龘", 0, 0)], (400, 200)), image, tmp_path / "out.png")
+    write_page_picture(make_page([box("血红龘", 0, 0)], (400, 200)), image, tmp_path / "out.png")
     assert "1 characters of page.png are drawn as boxes" in capsys.readouterr().err
 
 
 def test_a_missing_image_is_named(tmp_path, font):
     with pytest.raises(InputError, match=r"none\.png"):
-        draw_page_picture(page_of([box("姓名", 0, 0)], (100, 100)), tmp_path / "none.png", font)
+        draw_page_picture(make_page([box("姓名", 0, 0)], (100, 100)), tmp_path / "none.png", font)
 
 
 @pytest.mark.slow

@@ -6,8 +6,8 @@ from strangers_replies import REPLIES
 
 from medvqa_core.llm.chat import ChatReply
 from medvqa_core.llm.engines import Reply
-from mimic_cxr_vqa.validation.dimensions import BEST
-from rjua_meddqa.answering.replies import Taken
+from mimic_cxr_vqa.judging.dimensions import BEST
+from rjua_meddqa.inference.replies import ParsedReply
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ def test_few_replies_are_read_wrongly(name, half, right, wrong):
 
 def test_the_counts_can_tell_right_from_wrong(monkeypatch):
     """Readers that give one answer whatever the reply says are wrong on most of them."""
-    monkeypatch.setattr("strangers_replies.take_answer", lambda *_: Taken("2", "always"))
+    monkeypatch.setattr("strangers_replies.take_answer", lambda *_: ParsedReply("2", "always"))
     monkeypatch.setattr("strangers_replies.read_reply", lambda _: BEST)
     monkeypatch.setattr("strangers_replies.read_one", lambda *_: Reply("A pneumothorax."))
     for name, least in (("meddqa", 90), ("judges", 40), ("answers", 38)):

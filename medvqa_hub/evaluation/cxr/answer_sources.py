@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 from medvqa_core.errors import ConfigError
 from medvqa_core.files import make_folder
 from medvqa_core.governance import Governance, strictest
-from medvqa_core.llm.connecting import class_of_engines
-from medvqa_core.llm.options import connect, refuse_model_options
+from medvqa_core.llm.connecting import get_engines_governance
+from medvqa_core.llm.options import check_model_options, connect
 from medvqa_core.llm.record import FILE as RECORD
 from medvqa_core.runs.predictions import Prediction
 from medvqa_hub.evaluation.answer_files import RecordedAnswers, read_answer_file
-from medvqa_hub.evaluation.cxr.answering import GenerationSettings, StudyAnswerer
-from medvqa_hub.evaluation.cxr.asking import ChatReader, StudyEngine, ask_studies
+from medvqa_hub.evaluation.cxr.engine_inference import ChatReader, StudyEngine, ask_studies
 from medvqa_hub.evaluation.cxr.generating import ProcessGroup, generate_predictions
+from medvqa_hub.evaluation.cxr.model_inference import GenerationSettings, StudyAnswerer
 from medvqa_hub.evaluation.cxr.prompts import BARE, StudyPrompt
 from medvqa_hub.evaluation.cxr.studies import Study
 from medvqa_hub.families.checkpoint import open_checkpoint
@@ -100,7 +100,7 @@ def open_source(
     if options.predictions is not None:
         return _open_file(options, studies)
     if not options.engine:
-        refuse_model_options(str(options.model), indication=options.indication, **_typed(options.connection))
+        check_model_options(str(options.model), indication=options.indication, **_typed(options.connection))
         if not options.model:
             raise ConfigError("name what is evaluated: --model FOLDER, --engine server:URL, or --predictions FILE")
         return CheckpointSource(options, group)
@@ -113,7 +113,7 @@ def open_source(
             "--bare-question asks the question and nothing else: leave --indication out, and --layout, whose sets say "
             "how to ask"
         )
-    own = class_of_engines(options.engine)
+    own = get_engines_governance(options.engine)
     governance = strictest([governance, own])
     make_folder(options.out, governance.private)
     model = connect(options.engine, governance, options.model, record=options.out / RECORD, **options.connection)

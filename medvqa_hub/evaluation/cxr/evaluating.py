@@ -26,12 +26,12 @@ from medvqa_core.governance import Governance, strictest
 from medvqa_core.json_files import write_json, write_json_lines
 from medvqa_core.runs.predictions import FILE, Prediction
 from medvqa_hub.evaluation.cxr.answer_sources import AnswerSource, open_source
-from medvqa_hub.evaluation.cxr.answering import GenerationSettings
 from medvqa_hub.evaluation.cxr.charts import draw_chart
 from medvqa_hub.evaluation.cxr.evaluation_data import EvaluationData, open_data
 from medvqa_hub.evaluation.cxr.examples import draw_examples
 from medvqa_hub.evaluation.cxr.finding_accuracy import answer_polarity, score_findings, without_conflicts
 from medvqa_hub.evaluation.cxr.generating import ProcessGroup, digest_images
+from medvqa_hub.evaluation.cxr.model_inference import GenerationSettings
 from medvqa_hub.evaluation.cxr.radiology import add_radiology, open_radiology
 from medvqa_hub.evaluation.cxr.short_answers import chosen_option, score_rows, score_short
 from medvqa_hub.evaluation.cxr.studies import Study, blank_images, shuffle_images

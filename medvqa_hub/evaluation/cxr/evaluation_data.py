@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from medvqa_core.errors import ConfigError
 from medvqa_core.governance import Governance
-from medvqa_hub.evaluation.cxr.layouts.table import open_layout
+from medvqa_hub.evaluation.cxr.layouts.registry import open_layout
 from medvqa_hub.evaluation.cxr.studies import Study, load_studies
 from mimic_cxr_vqa.release import open_release
 

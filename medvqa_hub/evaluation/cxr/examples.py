@@ -11,7 +11,7 @@ from PIL import Image
 
 from medvqa_core.errors import InputError
 from medvqa_core.runs.predictions import Prediction
-from medvqa_hub.evaluation.cxr.answering import read_image
+from medvqa_hub.evaluation.cxr.model_inference import read_image
 from medvqa_hub.evaluation.cxr.studies import Study
 from mimic_cxr_vqa.contact_sheet import draw_contact_sheet
 from mimic_cxr_vqa.schema import CATEGORIES

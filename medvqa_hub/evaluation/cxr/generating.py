@@ -30,7 +30,7 @@ from medvqa_core.runs.predictions import (
     part_path,
     prediction_key,
 )
-from medvqa_hub.evaluation.cxr.answering import StudyAnswerer, UnusableStudyError
+from medvqa_hub.evaluation.cxr.model_inference import StudyAnswerer, UnusableStudyError
 from medvqa_hub.evaluation.cxr.studies import Study
 
 AHEAD = 3  # batches whose images are decoded while the model works

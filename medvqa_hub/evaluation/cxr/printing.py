@@ -16,7 +16,7 @@ def print_results(results: Sequence[dict[str, Any]], out: Path) -> None:
     """Print the row and the finding accuracy of each condition, then the first one's tables by label and category."""
     console = Console()
     first = results[0]
-    say(console, _what_was_done(results))
+    log(console, _what_was_done(results))
     say_file_counts(console, first)
     console.print(_text_table("Table 4 row", {r["images"]: r["table_4"] for r in results}, first["table_4"]))
     labelled = "findings" in first
@@ -31,11 +31,11 @@ def print_results(results: Sequence[dict[str, Any]], out: Path) -> None:
     if "radiology" in first:
         console.print(_radiology_table(results))
     if first["scored_with"].get("baseline_source"):
-        say(console, f"BERTScore rescaled, baseline {first['scored_with']['baseline_source']}")
+        log(console, f"BERTScore rescaled, baseline {first['scored_with']['baseline_source']}")
     radiology = first.get("radiology", {}).get("scored_with", {"notes": []})
     for note in [*(first["scored_with"].get("notes") or ()), *radiology["notes"]]:
-        say(console, f"note: {note}")
-    say(console, f"predictions, results, chart and examples: {out}")
+        log(console, f"note: {note}")
+    log(console, f"predictions, results, chart and examples: {out}")
 
 
 def _what_was_done(results: Sequence[dict[str, Any]]) -> str:
@@ -104,7 +104,7 @@ def _radiology_table(results: Sequence[dict[str, Any]]) -> Table:
     return table
 
 
-def say(console: Console, text: str) -> None:
+def log(console: Console, text: str) -> None:
     """Print a line as it is: no colours, no markup, never broken."""
     console.print(text, highlight=False, markup=False, soft_wrap=True)
 
@@ -129,7 +129,7 @@ def say_file_counts(console: Console, result: dict[str, Any]) -> None:
     if file is None:
         return
     said = ", ".join(f"{name}: {count:,}" for name, count in file["counts"].items())
-    say(console, f"the file's {said}")
+    log(console, f"the file's {said}")
     for kind, ids in file["named"].items():
         if ids:
-            say(console, f"  {kind}: {', '.join(ids)}{', …' if file['counts'][kind] > len(ids) else ''}")
+            log(console, f"  {kind}: {', '.join(ids)}{', …' if file['counts'][kind] > len(ids) else ''}")

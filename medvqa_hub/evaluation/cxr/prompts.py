@@ -14,7 +14,7 @@ from typing import Any
 
 from medvqa_core.digests import digest
 from medvqa_core.llm.chat import ChatRequest, Image, Message
-from medvqa_hub.evaluation.cxr.answering import read_image
+from medvqa_hub.evaluation.cxr.model_inference import read_image
 from medvqa_hub.evaluation.cxr.studies import Study
 from mimic_cxr_vqa.images import FILM_SIDE
 from mimic_cxr_vqa.schema import canonical_view

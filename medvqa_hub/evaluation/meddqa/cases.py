@@ -14,8 +14,8 @@ from typing import Any
 
 from medvqa_core.errors import InputError
 from rjua_meddqa.annotation.report_words import fold
-from rjua_meddqa.answering.causes import CAUSES, parts_asked
-from rjua_meddqa.answering.questions import QuestionSet
+from rjua_meddqa.inference.causes import CAUSES, parts_asked
+from rjua_meddqa.inference.questions import QuestionSet
 from rjua_meddqa.restoration.images import open_report
 from rjua_meddqa.restoration.pages import Page
 from rjua_meddqa.schema import Annotation, Box

@@ -14,7 +14,7 @@ from typing import Any
 
 from medvqa_core.errors import ConfigError, InputError
 from medvqa_core.files import make_folder
-from medvqa_core.governance import Governance, refuse_lowering, refuse_remote
+from medvqa_core.governance import Governance, check_endpoint_allowed, check_not_lowered
 from medvqa_core.json_files import write_json, write_json_lines
 from medvqa_core.llm.engines import load_engine
 from medvqa_core.metrics.meddqa_scores import COLUMNS
@@ -22,7 +22,7 @@ from medvqa_core.metrics.scores import mean
 from medvqa_core.metrics.soft_accuracy import ANSWER_TYPES, OURS, check_profile
 from medvqa_core.runs.predictions import FILE, Prediction
 from medvqa_hub.evaluation.answer_files import RecordedAnswers, read_answer_file
-from medvqa_hub.evaluation.meddqa.answering import ImageSet, answer_questions
+from medvqa_hub.evaluation.meddqa.inference import ImageSet, answer_questions
 from medvqa_hub.evaluation.meddqa.models import (
     ModelOptions,
     connect_document_model,
@@ -31,9 +31,9 @@ from medvqa_hub.evaluation.meddqa.models import (
     draw_examples,
     name_of,
 )
-from rjua_meddqa.answering.causes import CAUSES, cause_of
-from rjua_meddqa.answering.engines import ENGINES, DocumentEngine
-from rjua_meddqa.answering.questions import DocumentQuestion, QuestionSet, by_image, load_questions
+from rjua_meddqa.inference.causes import CAUSES, find_cause
+from rjua_meddqa.inference.engines import ENGINES, DocumentEngine
+from rjua_meddqa.inference.questions import DocumentQuestion, QuestionSet, by_image, load_questions
 from rjua_meddqa.schema import Annotation
 
 PAGES_FOLDER, RESULTS, SCORED = "pages", "results.json", "scored.jsonl"
@@ -45,7 +45,7 @@ class MeddqaOptions:
     """What to evaluate, and how.
 
     Attributes:
-        model: name of an engine (`rjua_meddqa.answering.engines.ENGINES`), or of a model at a server.
+        model: name of an engine (`rjua_meddqa.inference.engines.ENGINES`), or of a model at a server.
         data: folder with questions.jsonl and images/, or the authors' release.
         workers: processes that read images.
         units: of our ROUGE-L: characters or words (jieba).
@@ -89,7 +89,7 @@ def evaluate_meddqa(options: MeddqaOptions) -> dict[str, Any]:
         recorded or rules or connect_document_model(options.asking, options.model, questions.governance, options.out)
     )
     attestation = getattr(engine, "attestation", None)
-    refuse_remote(questions.governance, engine.endpoint, f"engine {engine.name}", attestation)
+    check_endpoint_allowed(questions.governance, engine.endpoint, f"engine {engine.name}", attestation)
     shows_context = engine.asking.get("context", True)
     rows = questions.rows if shows_context else tuple(replace(row, context="") for row in questions.rows)
     asked = tuple(row for row in rows if row.task in engine.tasks)
@@ -194,7 +194,7 @@ def _read_predictions(path: Path, questions: QuestionSet) -> RecordedAnswers:
     """The answers of a file as an engine. Raises GovernanceError where the file is of a stricter class."""
     file = read_answer_file(path, {row.id: row.answer for row in questions.rows})
     if file.governance is not None:
-        refuse_lowering(file.governance, questions.governance, str(path))
+        check_not_lowered(file.governance, questions.governance, str(path))
     return RecordedAnswers(file, frozenset(row.task for row in questions.rows))
 
 
@@ -218,7 +218,7 @@ def find_causes(
         text = None if page is None else page.restored.text
         kind = question.answer_type
         said = row["prediction"]
-        row["cause"] = cause_of(question.question, question.answer, question.task, kind, said, annotation, text)
+        row["cause"] = find_cause(question.question, question.answer, question.task, kind, said, annotation, text)
         counts[column][row["cause"]] += 1
     return {column: {cause: found[cause] for cause in CAUSES if found[cause]} for column, found in counts.items()}
 

@@ -12,14 +12,14 @@ from medvqa_core.governance import Governance
 from medvqa_core.llm.options import connect
 from medvqa_core.llm.record import FILE as RECORD
 from medvqa_core.runs.predictions import Prediction
-from medvqa_hub.evaluation.meddqa.answering import ImageSet, digest_readable
-from rjua_meddqa.answering.choices import FORMS
-from rjua_meddqa.answering.engines import DocumentEngine
-from rjua_meddqa.answering.language_model import IMAGE, INPUTS, MAX_TOKENS, DocumentModel
-from rjua_meddqa.answering.page_images import LONGEST_SIDE, ImageRule
-from rjua_meddqa.answering.prompts import OURS, find_prompt
-from rjua_meddqa.answering.questions import DocumentQuestion
-from rjua_meddqa.answering.shots import draw_shots
+from medvqa_hub.evaluation.meddqa.inference import ImageSet, digest_readable
+from rjua_meddqa.inference.choices import FORMS
+from rjua_meddqa.inference.engines import DocumentEngine
+from rjua_meddqa.inference.language_model import IMAGE, INPUTS, MAX_TOKENS, DocumentModel
+from rjua_meddqa.inference.page_images import LONGEST_SIDE, ImageRule
+from rjua_meddqa.inference.prompts import OURS, find_prompt
+from rjua_meddqa.inference.questions import DocumentQuestion
+from rjua_meddqa.inference.shots import draw_shots
 
 Shots = Mapping[str, Sequence[DocumentQuestion]]
 

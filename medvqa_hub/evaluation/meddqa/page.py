@@ -32,9 +32,9 @@ from medvqa_hub.evaluation.meddqa.tables import (
     to_markdown,
     to_records,
 )
-from rjua_meddqa.answering.causes import CAUSES
-from rjua_meddqa.answering.questions import load_questions
 from rjua_meddqa.figures import AXES, plot_models
+from rjua_meddqa.inference.causes import CAUSES
+from rjua_meddqa.inference.questions import load_questions
 from rjua_meddqa.restoration.pages import Page, read_pages
 
 KIND, FORMAT = "meddqa-report", 1

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from medvqa_hub.evaluation.cxr.printing import make_table, number, say, say_file_counts
+from medvqa_hub.evaluation.cxr.printing import log, make_table, number, say_file_counts
 
 TASKS = {"entity": "Entity", "table": "Table", "table_nr": "TableNR", "mc": "Multiple choice", "sa": "Short answer"}
 METRICS = {"rouge_l": "RougeL", "accuracy": "Acc"}
@@ -23,13 +23,13 @@ NAME_WIDTH = 44  # of an image; longer names are cut in print, not in results.js
 def print_meddqa(results: dict[str, Any], out: Path) -> None:
     """Print the figures of Tables 5 to 7, the accuracy by image and what could not be answered."""
     console = Console()
-    say(console, f"{results['model']['name']} on {results['data']['source']}\n")
+    log(console, f"{results['model']['name']} on {results['data']['source']}\n")
     say_file_counts(console, results)
     print_tables(results, console)
     console.print(_by_image(results["by_image"]))
     console.print()
     for line in _lines(results, out):
-        say(console, line)
+        log(console, line)
 
 
 def print_tables(results: dict[str, Any], console: Console) -> None:
@@ -41,7 +41,7 @@ def print_tables(results: dict[str, Any], console: Console) -> None:
     for table in tables:
         console.print(table)
         console.print()
-    say(console, f"scored by the profile {scores['profile']!r}; results.json says its rules\n")
+    log(console, f"scored by the profile {scores['profile']!r}; results.json says its rules\n")
 
 
 def _table_5(row: dict[str, float | None]) -> Table:

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from medvqa_core.errors import ConfigError, InputError
-from medvqa_core.folder_class import GOVERNANCE, governance_of
-from medvqa_core.governance import Governance, parse, refuse_lowering
+from medvqa_core.folder_class import GOVERNANCE, read_governance
+from medvqa_core.governance import Governance, check_not_lowered, parse
 from medvqa_core.hub_fetch import announce_fetch
 from medvqa_core.json_files import read_object
 from medvqa_hub.families.checkpoint import fetch_model
 from medvqa_hub.families.folders import ANOTHER, as_config_error, find_model_folder, refuse_missing_weights
-from medvqa_hub.training.checkpoints import fingerprint_of_model
+from medvqa_hub.training.checkpoints import fingerprint_model_folder
 from medvqa_hub.training.vlm.recipe import BITS, LoraSettings, VlmRecipe
 
 ADAPTER = "adapter_config.json"
@@ -43,7 +43,7 @@ class StartModel:
     @property
     def fingerprint(self) -> str:
         """Changes with the weights and configuration."""
-        return fingerprint_of_model(self.folder)
+        return fingerprint_model_folder(self.folder)
 
 
 def find_start(model: str, stated: Governance | str | None = None) -> StartModel:
@@ -73,8 +73,8 @@ def _class_of(folder: Path, stated: Governance | str | None) -> Governance:
         in_config = read_object(folder / "config.json", ANOTHER).get("governance")
     if in_config is None and wanted is not None and not (folder / GOVERNANCE).exists():
         return wanted
-    said = governance_of(folder) if in_config is None else parse(in_config, str(folder / "config.json"))
-    return said if wanted is None else refuse_lowering(said, wanted, f"the model in {folder}")
+    said = read_governance(folder) if in_config is None else parse(in_config, str(folder / "config.json"))
+    return said if wanted is None else check_not_lowered(said, wanted, f"the model in {folder}")
 
 
 def load_model(start: StartModel, recipe: VlmRecipe) -> tuple[Any, Any]:

@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from medvqa_core.dataset_class import governance_of_dataset
+from medvqa_core.dataset_class import get_dataset_governance
 from medvqa_core.errors import ConfigError, InputError
 from medvqa_hub.training.history import REPORTS
 from medvqa_hub.training.vlm.recipe import VlmData
 from medvqa_hub.training.vlm.rows import VlmRows
 from rjua_meddqa import data_folder as folders
-from rjua_meddqa.answering.page_images import ImageRule
+from rjua_meddqa.inference.page_images import ImageRule
 
 SPLIT = "test"
 VALIDATED = 10  # at most one image in so many validates
@@ -72,7 +72,7 @@ def load_report_rows(data: Path, image_root: Path | None, settings: VlmData) -> 
         "questions": int(trained.sum()),
     }
     train, validation = (with_reports(rows.select(np.flatnonzero(kept)), settings) for kept in (trained, validated))
-    return VlmRows(train, validation if held else None, governance_of_dataset(rows), left_out, described)
+    return VlmRows(train, validation if held else None, get_dataset_governance(rows), left_out, described)
 
 
 def _held_out(images: list[str], settings: VlmData) -> set[str]:

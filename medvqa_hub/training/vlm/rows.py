@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from medvqa_core.dataset_class import governance_of_dataset
+from medvqa_core.dataset_class import get_dataset_governance
 from medvqa_core.errors import InputError
 from medvqa_core.governance import Governance
 from medvqa_hub.training.history import describe_data
@@ -73,7 +73,7 @@ def load_rows(data: Path, image_root: Path | None, settings: VlmData) -> VlmRows
     plain = train.with_format(None)
     asked = sum(map(len, plain["ground_truth"])) if settings.turns == "study" else len(plain)
     described = describe_data(open_release(data), len(set(plain["study_id"])), asked)
-    return VlmRows(train, validation, governance_of_dataset(train), left_out, described)
+    return VlmRows(train, validation, get_dataset_governance(train), left_out, described)
 
 
 def _choose_rows(rows: Any, settings: VlmData, studies: int | None) -> tuple[Any, dict[str, int]]:

@@ -18,7 +18,7 @@ from medvqa_core.json_files import read_object, write_json
 from medvqa_hub.families.folders import ANOTHER, BEST_FOLDER
 from medvqa_hub.training import checkpoints, history
 from medvqa_hub.training.rewards import make_reward, refuse_missing_columns
-from medvqa_hub.training.run_folder import Say, is_finished, open_folder, opened_log, refuse_another_run, say_nothing
+from medvqa_hub.training.run_folder import Say, is_finished, log_nothing, open_folder, opened_log, refuse_another_run
 from medvqa_hub.training.vlm.model import StartModel, find_start, load_model
 from medvqa_hub.training.vlm.recipe import GRPO, VlmRecipe, batches_of_process, steps_of_run
 from medvqa_hub.training.vlm.rewards import REFERENCE, AnswerReward
@@ -76,7 +76,7 @@ def train_vlm(
     image_root: Path | None = None,
     model_class: str | None = None,
     dry_run: bool = False,
-    say: Say = print,
+    log: Say = print,
 ) -> Path:
     """Train `model` as `recipe` says, into `out`.
 
@@ -104,12 +104,12 @@ def train_vlm(
     processes = PartialState(cpu=uses_cpu())
     batches_of_process(recipe, processes.num_processes)
     if not processes.is_main_process:
-        say = say_nothing
+        log = log_nothing
     start = find_start(model, model_class)
     record = _make_record(recipe, data, start)
     if not dry_run:
         refuse_another_run(out, record, start.folder)
-        if is_finished(out, say):
+        if is_finished(out, log):
             return out
     with processes.main_process_first():  # the others find the rows in the cache
         rows = open_rows(data, image_root, recipe.data)
@@ -117,15 +117,15 @@ def train_vlm(
         refuse_missing_columns(recipe.reward.name, rows.train.column_names)
     run = VlmRun(recipe, start, rows, steps_of_run(recipe, len(rows.train)), _describe_stages(recipe, start, rows))
     for line in [recipe.to_yaml()] * dry_run + run.describe():
-        say(line)
+        log(line)
     if dry_run:
         return out
-    with opened_log(make_folder(out)) as log:
+    with opened_log(make_folder(out)) as log_file:
         if processes.is_main_process:
             refuse_another_run(out, record, start.folder)  # nobody else writes here any more
             open_folder(out, recipe, record, run.governance)
         processes.wait_for_everyone()
-        _train_in(out, run, log, say)
+        _train_in(out, run, log_file, log)
     return out
 
 
@@ -146,7 +146,7 @@ def _describe_stages(recipe: VlmRecipe, start: StartModel, rows: VlmRows) -> lis
     return [*history.read_stages(start.folder), stage]
 
 
-def _train_in(out: Path, run: VlmRun, log: Any, say: Say) -> None:
+def _train_in(out: Path, run: VlmRun, log_file: Any, log: Say) -> None:
     from accelerate import PartialState
     from transformers.utils.logging import disable_progress_bar
 
@@ -158,12 +158,12 @@ def _train_in(out: Path, run: VlmRun, log: Any, say: Say) -> None:
     step, last = found[-1] if found else (0, None)
     if last is not None:
         checkpoints.refuse_changed(last)
-    if log is not None:
-        checkpoints.settle_best(out, keep=bool(found))
-        log.cut_after(step)
+    if log_file is not None:
+        checkpoints.restore_best(out, keep=bool(found))
+        log_file.cut_after(step)
     PartialState().wait_for_everyone()
     if 0 < step < run.steps:
-        say(f"going on after step {step} of {run.steps}")
+        log(f"going on after step {step} of {run.steps}")
     whole = run.recipe.lora is None and last is not None
     model, processor = load_model(replace(run.start, folder=last) if whole else run.start, run.recipe)
     reward = _make_reward(run) if run.recipe.training.stage == GRPO else None
@@ -177,7 +177,7 @@ def _train_in(out: Path, run: VlmRun, log: Any, say: Say) -> None:
         raise ConfigError(f"TRL cannot train {run.start.name} so: {one_line(error)}") from error
     seconds = history.seconds_so_far(last) if last is not None else 0.0
     base = run.start.base or run.start.name
-    trainer.prepare_run(run.recipe, out, run.governance, base, log, reward, run.stages, seconds)
+    trainer.prepare_run(run.recipe, out, run.governance, base, log_file, reward, run.stages, seconds)
     if step < run.steps:
         trainer.train(resume_from_checkpoint=str(last) if last else None)
         assert trainer.state.global_step == run.steps, f"TRL stopped after {trainer.state.global_step} steps"
@@ -186,14 +186,14 @@ def _train_in(out: Path, run: VlmRun, log: Any, say: Say) -> None:
     if rows.validation is None:
         trainer.save_best(None, None)
     PartialState().wait_for_everyone()
-    if log is not None:
+    if log_file is not None:
         best = read_object(out / BEST_FOLDER / checkpoints.MANIFEST, ANOTHER)
         details = {"step": run.steps, **{f"best_{name}": best[name] for name in ("step", "metric", "value")}}
         if reward is not None:
             details |= reward.counts
-            say("; ".join(f"{name.replace('_', ' ')}: {count:,}" for name, count in reward.counts.items()))
+            log("; ".join(f"{name.replace('_', ' ')}: {count:,}" for name, count in reward.counts.items()))
         write_json(out / checkpoints.FINISHED, details, indent=2, ensure_ascii=True)
-        say(f"trained {run.steps} steps; the {'adapter' if run.recipe.lora else 'model'} is in {out / BEST_FOLDER}")
+        log(f"trained {run.steps} steps; the {'adapter' if run.recipe.lora else 'model'} is in {out / BEST_FOLDER}")
 
 
 def _make_reward(run: VlmRun) -> AnswerReward:

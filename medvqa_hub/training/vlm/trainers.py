@@ -30,7 +30,7 @@ from medvqa_core.governance import Governance
 from medvqa_core.llm.loading import keep_unpacked
 from medvqa_hub.families.folders import BEST_FOLDER
 from medvqa_hub.training import checkpoints, history
-from medvqa_hub.training.arguments import NEVER, Moments, check_precision, uses_cpu
+from medvqa_hub.training.arguments import NEVER, ScheduleCallback, check_precision, uses_cpu
 from medvqa_hub.training.study_batches import derive_seed
 from medvqa_hub.training.trainer import LINE_INTERVAL
 from medvqa_hub.training.vlm.card import write_card
@@ -177,7 +177,7 @@ class VlmGrpoTrainer(RunFolder, GRPOTrainer):
     """By rewards."""
 
 
-class _Log(Moments):
+class _Log(ScheduleCallback):
     """Writes the numbers of a run: every line to its log, one in ten seconds to standard error."""
 
     def __init__(self, log: Any, epoch_of_step: float) -> None:

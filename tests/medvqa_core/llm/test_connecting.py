@@ -8,8 +8,8 @@ from chat_server import ChatServerDouble, completion, is_probe
 from medvqa_core.errors import ConfigError, GovernanceError, InputError, MedvqaError
 from medvqa_core.folder_class import write_governance
 from medvqa_core.governance import Governance
-from medvqa_core.llm.connecting import class_of_engines, connect_model, names_a_model
-from medvqa_core.llm.options import connect, refuse_model_options, seconds_of
+from medvqa_core.llm.connecting import connect_model, get_engines_governance, is_model_engine
+from medvqa_core.llm.options import check_model_options, connect, parse_duration
 from medvqa_core.llm.record import FILE, ModelRecord
 
 ATTESTATION = """\
@@ -124,7 +124,7 @@ def test_an_attestation_is_kept_by_its_digest(tmp_path):
 
 def test_another_spelling_is_named():
     for engine in ("vllm:x", ["server:http://a", "transformers:b"], ["server:http://a", "server:http://a"]):
-        assert names_a_model(engine)
+        assert is_model_engine(engine)
         with pytest.raises(ConfigError, match="language models are spelled server:URL or transformers:FOLDER_OR_ID"):
             connect_model(engine, Governance.OPEN)
     with pytest.raises(ConfigError, match="--load-in 4bit is of transformers:"):
@@ -133,19 +133,19 @@ def test_another_spelling_is_named():
 
 @pytest.mark.parametrize("text, seconds", [("90s", 90), ("10m", 600), ("1.5h", 5400), ("600", 600), (" 5m ", 300)])
 def test_times_have_units(text, seconds):
-    assert seconds_of(text) == seconds
+    assert parse_duration(text) == seconds
 
 
 @pytest.mark.parametrize("text", ["", "m", "10 min", "-5s", "1e3", "٣s"])
 def test_what_is_no_time(text):
     with pytest.raises(ConfigError, match="90s, 10m or 2h"):
-        seconds_of(text)
+        parse_duration(text)
 
 
 def test_options_of_models_with_another_engine():
-    refuse_model_options("rules", model=None, load_in=None, own_server=False)
+    check_model_options("rules", model=None, load_in=None, own_server=False)
     with pytest.raises(ConfigError, match="--load-in, --model are of language models .* not of 'rules'"):
-        refuse_model_options("rules", load_in="4bit", model="x")
+        check_model_options("rules", load_in="4bit", model="x")
 
 
 def test_a_word_in_a_file_that_others_could_have_written_is_asked_again(tmp_path):
@@ -170,7 +170,7 @@ def test_what_learned_of_stricter_texts_writes_nothing_of_a_weaker_class(place, 
     write_governance(tmp_path / "model", Governance.OPEN)
     write_governance(tmp_path / place, Governance.CREDENTIALED)
     engine = f"transformers:{tmp_path / 'model'}"
-    assert class_of_engines(engine) is Governance.CREDENTIALED
+    assert get_engines_governance(engine) is Governance.CREDENTIALED
     with pytest.raises(GovernanceError, match="can be raised, never lowered"):
         connect_model(engine, Governance.SHARE_ALIKE)
     with pytest.raises(ConfigError, match="cannot be loaded"):  # let through, and there is nothing in it

@@ -37,8 +37,8 @@ def texts_of(double):
 
 
 async def ask_study(model, study, questions=4):
-    async with model.seat() as seat:
-        return [(await seat.chat(ChatRequest((Message("user", f"{study}/{n}"),)))).text for n in range(questions)]
+    async with model.session() as session:
+        return [(await session.chat(ChatRequest((Message("user", f"{study}/{n}"),)))).text for n in range(questions)]
 
 
 def ask(model, studies, meanwhile=None):

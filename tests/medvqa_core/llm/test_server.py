@@ -8,7 +8,7 @@ from chat_server import ChatServerDouble, completion, is_probe
 from medvqa_core.errors import ConfigError, GovernanceError
 from medvqa_core.llm import server as servers
 from medvqa_core.llm.chat import ChatRequest, Image, Message, Usage
-from medvqa_core.llm.completions import Dialect, read_completion, reason_of
+from medvqa_core.llm.completions import ServerCapabilities, parse_error_reason, read_completion
 from medvqa_core.llm.server import ChatServer, ServerError
 from medvqa_core.llm.slots import Slots
 
@@ -54,14 +54,14 @@ def test_images_travel_as_data_addresses_before_the_text():
 
 
 @pytest.mark.parametrize(
-    "refused, dialect",
+    "refused, capabilities",
     [
-        ((), Dialect("enforced", True)),
-        (("response_format",), Dialect("refused", True)),
-        (("response_format", "seed"), Dialect("refused", False)),
+        ((), ServerCapabilities("enforced", True)),
+        (("response_format",), ServerCapabilities("refused", True)),
+        (("response_format", "seed"), ServerCapabilities("refused", False)),
     ],
 )
-def test_what_a_server_refuses_is_found_once_and_never_sent_again(refused, dialect):
+def test_what_a_server_refuses_is_found_once_and_never_sent_again(refused, capabilities):
     def reply(body):
         if set(refused) & set(body):
             return 422, {"detail": "extra fields not permitted"}
@@ -69,7 +69,7 @@ def test_what_a_server_refuses_is_found_once_and_never_sent_again(refused, diale
 
     with ChatServerDouble(reply) as double:
         server, replies = ask(double, REQUEST, REQUEST)
-    assert server.dialect == dialect and [r.text for r in replies] == ["fine", "fine"]
+    assert server.capabilities == capabilities and [r.text for r in replies] == ["fine", "fine"]
     assert not any(set(refused) & set(body) for body in double.requests[-2:])
 
 
@@ -82,7 +82,7 @@ def test_a_schema_that_is_taken_and_ignored_is_recorded_as_ignored():
 def test_a_model_that_says_nothing_useful_to_the_probe_is_still_met():
     with ChatServerDouble(lambda body: completion("hello hello hello", finish="length")) as double:
         server, (reply,) = ask(double, REQUEST)
-    assert server.dialect == Dialect("ignored", True) and "finish_reason=length" in reply.error
+    assert server.capabilities == ServerCapabilities("ignored", True) and "finish_reason=length" in reply.error
 
 
 def test_busy_and_broken_answers_are_tried_again_until_they_work():
@@ -261,7 +261,7 @@ def test_thoughts_that_are_no_text_are_not_kept(content, thoughts):
 )
 def test_of_a_refusal_only_what_can_be_shown_is_said(message, said):
     for body in ({"error": {"message": message}}, {"error": message}, {"detail": message}):
-        assert reason_of(body) == said
+        assert parse_error_reason(body) == said
 
 
 def test_slots_halve_when_busy_recover_slowly_and_are_served_in_order():
@@ -325,4 +325,4 @@ def test_a_list_of_models_that_is_none_asks_for_the_name(listed, monkeypatch):
 
     monkeypatch.setattr(ChatServer, "_get", answer)
     with pytest.raises(ConfigError, match="name one with --model"):
-        ChatServer("http://127.0.0.1:1/v1").meet()
+        ChatServer("http://127.0.0.1:1/v1").connect()

@@ -7,10 +7,10 @@ from medvqa_core.errors import InputError
 from medvqa_core.metrics.judge_rates import (
     Calibration,
     Cell,
+    compute_rate,
     judged_interval,
     plug_in,
     post_stratified,
-    rate_of_cells,
 )
 
 DRAWS = 1000
@@ -68,7 +68,7 @@ RARE = ([0.01, 0.99], [[0.6, 0.4], [0.03, 0.97]])
 
 
 def simulate_review(truths, judge, category, rated, stratified, clustering=0.0, studies=300, per_study=20):
-    """How often `rate_of_cells` covers the share of `category`: answers in studies, people's sample drawn either way.
+    """How often `compute_rate` covers the share of `category`: answers in studies, people's sample drawn either way.
 
     Args:
         truths: share of each category. judge: what the judge makes of each. clustering: of a study's answers, 0 to 1.
@@ -93,7 +93,7 @@ def simulate_review(truths, judge, category, rated, stratified, clustering=0.0, 
             for one in kinds
         ]
         clusters = np.stack([(kind == one).sum(1) for one in kinds], 1).astype(float)
-        rate = rate_of_cells(cells, 0.0, k, clusters, seed=draw)
+        rate = compute_rate(cells, 0.0, k, clusters, seed=draw)
         covered += rate.low <= truths[category] <= rate.high
     return covered / DRAWS
 
@@ -133,11 +133,11 @@ def test_a_rare_category_of_three_is_covered_nearly_as_often(category, stratifie
 
 def test_cells_by_hand():
     cells = [Cell(900, 50, 48), Cell(100, 50, 10)]
-    assert rate_of_cells(cells, 0.9).corrected == pytest.approx(0.9 * 0.96 + 0.1 * 0.2)
-    unknown = rate_of_cells([Cell(900, 50, 50), Cell(100, 0, 0)], 0.9, categories=3)
+    assert compute_rate(cells, 0.9).corrected == pytest.approx(0.9 * 0.96 + 0.1 * 0.2)
+    unknown = compute_rate([Cell(900, 50, 50), Cell(100, 0, 0)], 0.9, categories=3)
     assert unknown.corrected == pytest.approx(0.9 + 0.1 / 3)
     same = np.repeat([[9.0, 1.0]], 100, axis=0)  # every study alike: the sizes are known exactly
-    assert rate_of_cells([Cell(900, 10**6, 10**6), Cell(100, 10**6, 0)], 0.9, clusters=same).low > 0.8999
+    assert compute_rate([Cell(900, 10**6, 10**6), Cell(100, 10**6, 0)], 0.9, clusters=same).low > 0.8999
 
 
 def test_an_interval_over_studies_is_wider_where_a_study_s_answers_go_together():
@@ -176,7 +176,7 @@ def test_a_judge_that_says_yes_to_everything_is_corrected_to_what_people_find():
         (lambda: plug_in(5, 10, Calibration(1, 4, 4, 1)), "no better than chance"),
         (lambda: Calibration(-1, 0, 0, 0), "negative"),
         (lambda: Cell(5, 1, 2), "hits go up to rated"),
-        (lambda: rate_of_cells([Cell(0, 1, 1)], 0.5), "no judged items"),
+        (lambda: compute_rate([Cell(0, 1, 1)], 0.5), "no judged items"),
     ],
 )
 def test_what_cannot_be_corrected_is_an_error(call, words):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from medvqa_core.errors import InputError
 from medvqa_core.governance import Governance
 from medvqa_core.llm.engines import Reply
-from medvqa_core.runs.asking import ask_all
+from medvqa_core.runs.inference import ask_all
 from medvqa_core.runs.predictions import PredictionStore
 
 SETTINGS = {"engine": "scripted"}

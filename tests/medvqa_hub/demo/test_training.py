@@ -103,7 +103,7 @@ def test_stage_one_starts_from_the_encoder_and_leaves_it(story, encoder):
     from swin_ved import SwinVedForConditionalGeneration
     from transformers import SwinModel
 
-    train_stage(story, 1, say=lambda line: None)
+    train_stage(story, 1, log=lambda line: None)
     trained = SwinVedForConditionalGeneration.from_pretrained(story.run_of(1) / "best").model.encoder.state_dict()
     made = SwinModel.from_pretrained(story.out / "encoder", add_pooling_layer=False).state_dict()
     assert trained.keys() == made.keys()
@@ -114,7 +114,7 @@ def test_stage_one_starts_from_the_encoder_and_leaves_it(story, encoder):
 def test_each_stage_goes_on_from_the_one_before_and_is_evaluated(story, encoder, monkeypatch, tmp_path):
     monkeypatch.setattr(demo_training, "ENCODER_PACKAGE", "no_such_package")  # ROUGE-L: no text encoder to load
     for stage in (1, 2, 3):
-        train_stage(story, stage, say=lambda line: None)
+        train_stage(story, stage, log=lambda line: None)
     started = json.loads((story.run_of(3) / "run.json").read_text())["init"]
     assert started is not None
     results = evaluate_stage(story, 3, shuffle=True)

@@ -15,10 +15,10 @@ from medvqa_hub.demo.validating import tell_how_it_is_checked
 from mimic_cxr_vqa.generation.engines import AnswerRequest
 from mimic_cxr_vqa.generation.prompts import SYSTEM, Prompt
 from mimic_cxr_vqa.generation.reasking import say_again
+from mimic_cxr_vqa.judging.dimensions import BEST
+from mimic_cxr_vqa.judging.judge_prompt import system_prompt
 from mimic_cxr_vqa.phantom.tree import write_phantom
 from mimic_cxr_vqa.question_list import QUESTIONS
-from mimic_cxr_vqa.validation.dimensions import BEST
-from mimic_cxr_vqa.validation.judge_prompt import system_prompt
 
 FINDINGS = "There is a small left pleural effusion."
 QUESTION = "Is Pleural Effusion present?"

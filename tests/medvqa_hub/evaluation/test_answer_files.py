@@ -19,7 +19,7 @@ from medvqa_hub.evaluation.answer_files import FAILED, NO_ANSWER, read_answer_fi
 from medvqa_hub.evaluation.cxr.studies import load_studies
 from mimic_cxr_vqa.release import open_release
 from rjua_meddqa import SAMPLE_DIR
-from rjua_meddqa.answering.questions import load_questions
+from rjua_meddqa.inference.questions import load_questions
 
 REFERENCES = {"a": "yes", "b": "no", "c": "a small effusion", "d": ""}
 

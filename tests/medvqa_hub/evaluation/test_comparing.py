@@ -16,7 +16,7 @@ from medvqa_hub.evaluation.comparing import compare_runs
 from medvqa_hub.evaluation.cxr.studies import load_studies
 from mimic_cxr_vqa.release import open_release
 from rjua_meddqa import SAMPLE_DIR
-from rjua_meddqa.answering.questions import load_questions
+from rjua_meddqa.inference.questions import load_questions
 
 
 def say_to(folder: Path, name: str, answers: dict[str, str]) -> Path:

@@ -12,11 +12,11 @@ from medvqa_core.llm.engines import Reply
 from medvqa_core.runs.predictions import FILE, PredictionStore, merge_parts
 from medvqa_hub.evaluation.cxr.generating import request_keys
 from medvqa_hub.evaluation.cxr.studies import Study
-from medvqa_hub.evaluation.meddqa.answering import ImageSet, answer_questions
+from medvqa_hub.evaluation.meddqa.inference import ImageSet, answer_questions
 from mimic_cxr_vqa.generation import answers
 from mimic_cxr_vqa.release_writer import write_release
 from mimic_cxr_vqa.workspace import Workspace
-from rjua_meddqa.answering.questions import DocumentQuestion
+from rjua_meddqa.inference.questions import DocumentQuestion
 
 EARLIER = GOLDEN / "earlier_answers"
 

@@ -9,7 +9,7 @@ from medvqa_core.errors import GovernanceError
 from medvqa_core.governance import Governance
 from medvqa_core.llm.connecting import connect_model
 from medvqa_core.runs.predictions import FILE, Prediction, PredictionStore
-from medvqa_hub.explore.asking import Question
+from medvqa_hub.explore.live_questions import Question
 from medvqa_hub.explore.opening import Asked, open_folders
 from mimic_cxr_vqa.workspace import SAMPLE_DIR
 

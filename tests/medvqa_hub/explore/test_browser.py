@@ -13,8 +13,8 @@ from explorer_page import Watched, chromium, serve
 from medvqa_core.llm.connecting import connect_model
 from medvqa_hub.cli import run
 from medvqa_hub.explore.opening import Asked, open_folders
-from mimic_cxr_vqa.validation.dimensions import DIMENSIONS
-from mimic_cxr_vqa.validation.review import open_review
+from mimic_cxr_vqa.judging.dimensions import DIMENSIONS
+from mimic_cxr_vqa.judging.review import open_review
 from mimic_cxr_vqa.workspace import SAMPLE_DIR
 from rjua_meddqa import SAMPLE_DIR as REPORTS
 from rjua_meddqa.released import read_annotations

@@ -8,7 +8,7 @@ from builds import build_release
 from medvqa_core.errors import InputError
 from medvqa_hub.cli import run
 from medvqa_hub.explore.opening import Asked, open_folders
-from mimic_cxr_vqa.validation.dimensions import BEST, DIMENSIONS
+from mimic_cxr_vqa.judging.dimensions import BEST, DIMENSIONS
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from builds import build_release, describe_again
 from medvqa_core.errors import InputError
 from medvqa_hub.explore import row_filters
 from medvqa_hub.explore.pictures import ImageRoot
-from medvqa_hub.explore.row_filters import Filterer, RowFilter
+from medvqa_hub.explore.row_filters import RowFilter, RowFilterer
 from medvqa_hub.explore.row_index import index_rows
 from medvqa_hub.explore.row_reader import RowReader
 from medvqa_hub.explore.studies import StudyView
@@ -95,7 +95,7 @@ def test_pages_hold_what_a_plain_look_finds(name, patience, index, rows, monkeyp
         if holds(row):
             place = index.find(row["study_id"])
             expected[place] = expected.get(place, 0) + 1
-    found, all_hits = pages(Filterer(index), wanted)
+    found, all_hits = pages(RowFilterer(index), wanted)
     assert list(found) == sorted(expected) and found == expected
     assert all_hits[-1].total == len(expected) and all_hits[-1].looked == 1.0
     if wanted.is_scan and not patience:
@@ -104,7 +104,7 @@ def test_pages_hold_what_a_plain_look_finds(name, patience, index, rows, monkeyp
 
 def test_a_mask_says_which_rows_of_a_study_are_wanted(index, rows):
     wanted, holds = WANTED["text and label"]
-    filterer = Filterer(index)
+    filterer = RowFilterer(index)
     for place in range(index.studies):
         first, end = index.rows_of(place)
         assert filterer.mask(wanted, place) == [holds(row) for row in rows[first:end]]
@@ -126,7 +126,7 @@ def test_an_id_is_jumped_to(index, rows):
 )
 def test_unknown_names_are_refused_with_those_that_are_known(wanted, index):
     with pytest.raises(InputError, match="allowed are|characters or more"):
-        Filterer(index).page(wanted)
+        RowFilterer(index).page(wanted)
 
 
 def test_a_study_whose_rows_lie_apart_is_refused(release, tmp_path):

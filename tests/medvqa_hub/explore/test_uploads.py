@@ -16,7 +16,7 @@ from medvqa_core.errors import GovernanceError, InputError
 from medvqa_core.folder_class import write_governance
 from medvqa_core.governance import Governance
 from medvqa_core.llm.connecting import connect_model
-from medvqa_hub.explore.asking import Question
+from medvqa_hub.explore.live_questions import Question
 from medvqa_hub.explore.opening import Asked, open_folders
 from medvqa_hub.explore.page_models import open_models
 from medvqa_hub.explore.row_filters import RowFilter

@@ -9,9 +9,9 @@ from builds import build_release
 from typer.testing import CliRunner
 
 from medvqa_core.errors import ConfigError, InputError
-from medvqa_hub.evaluation.cxr.answering import GenerationSettings
 from medvqa_hub.evaluation.cxr.evaluating import CxrOptions, evaluate_cxr
-from medvqa_hub.families.table import FAMILIES, find_family
+from medvqa_hub.evaluation.cxr.model_inference import GenerationSettings
+from medvqa_hub.families.registry import FAMILIES, find_family
 from medvqa_hub.training import cli
 from medvqa_hub.training.checkpoints import read_log
 from medvqa_hub.training.recipes import make_recipe
@@ -48,7 +48,7 @@ def settings(rates=None, **sections) -> dict:
 
 def test_a_third_family_trains_two_steps_goes_on_to_the_next_stage_and_is_evaluated(toy, build, tmp_path):
     data, root = build.workspace.root, build.tree
-    train(make_recipe(settings()), data, tmp_path / "one", root, say=lambda line: None)
+    train(make_recipe(settings()), data, tmp_path / "one", root, log=lambda line: None)
     log = read_log(tmp_path / "one")
     losses = [entry["loss"] for entry in log if "loss" in entry]
     assert len(losses) == 2 and losses[1] != losses[0]
@@ -57,7 +57,7 @@ def test_a_third_family_trains_two_steps_goes_on_to_the_next_stage_and_is_evalua
 
     reward = {"scst": {"max_new_tokens": 4}, "reward": {"name": "rouge_l"}}
     second = make_recipe(settings({"images": 0.0, "language": 1e-2}, **reward))
-    train(second, data, tmp_path / "two", root, tmp_path / "one", say=lambda line: None)
+    train(second, data, tmp_path / "two", root, tmp_path / "one", log=lambda line: None)
     scored = [entry for entry in read_log(tmp_path / "two") if "sample_reward" in entry]
     assert len(scored) == 2 and "learning_rate_images" not in scored[0]
 
@@ -89,7 +89,7 @@ def test_a_third_family_gets_its_command(toy, build, tmp_path, monkeypatch):
 
 def test_another_familys_checkpoint_is_refused(toy, build, tmp_path, monkeypatch):
     out = tmp_path / "toy"
-    train(make_recipe(settings()), build.workspace.root, out, build.tree, say=lambda line: None)
+    train(make_recipe(settings()), build.workspace.root, out, build.tree, log=lambda line: None)
     with pytest.raises(ConfigError, match="is a checkpoint of 'toy', and this recipe trains 'swin_ved'"):
         find_family("swin_ved").open(find_family("swin_ved").settings(size="tiny"), out, [])
     monkeypatch.delitem(FAMILIES, "toy")

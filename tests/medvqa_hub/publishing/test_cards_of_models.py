@@ -12,7 +12,7 @@ from transformers import AutoModelForImageTextToText, Trainer, TrainingArguments
 
 import mimic_cxr_vqa  # noqa: F401 - registers the builder, and with it the guards
 from medvqa_core.errors import ConfigError, GovernanceError
-from medvqa_hub.families.table import find_family
+from medvqa_hub.families.registry import find_family
 from medvqa_hub.publishing.model import ModelPush, push_model
 from medvqa_hub.training.trainer import SupervisedTrainer
 
@@ -51,7 +51,7 @@ def trainer_of(model, out, repo_id) -> Trainer:
 
 
 def test_one_folder_has_one_card(folder, hub, api, tmp_path):
-    push_model(ModelPush(folder, "me/command"), hub=api, say=lambda line: None)
+    push_model(ModelPush(folder, "me/command"), hub=api, log=lambda line: None)
     AutoModelForImageTextToText.from_pretrained(folder).push_to_hub("me/model")
     saved = AutoModelForImageTextToText.from_pretrained(folder)
     saved.save_pretrained(tmp_path / "saved", push_to_hub=True, repo_id="me/saved")

@@ -26,7 +26,7 @@ from rjua_meddqa import SAMPLE_DIR
 
 
 def push(hub, api, folder, repo_id="me/rows", **options):
-    return push_dataset(Push(folder, repo_id, **options), hub=api, say=lambda line: None)
+    return push_dataset(Push(folder, repo_id, **options), hub=api, log=lambda line: None)
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from medvqa_core.errors import ConfigError, GovernanceError, InputError
 from medvqa_core.folder_class import write_governance
 from medvqa_core.governance import Governance
 from medvqa_hub.cli import run
-from medvqa_hub.publishing.licences import check_llama_base, licence_of_foreign, llama_of_base
+from medvqa_hub.publishing.licences import check_llama_base, find_llama_version, get_foreign_licence
 from medvqa_hub.publishing.model import ModelPush, push_model
 from mimic_cxr_vqa.workspace import Workspace
 
@@ -27,7 +27,7 @@ ADAPTER = {"lora__rank": 8, "training__vision": "false", "training__max_steps": 
 
 
 def push(hub, api, folder, repo_id="me/adapter", base_model=BASE, **options):
-    return push_model(ModelPush(folder, repo_id, base_model=base_model, **options), hub=api, say=lambda line: None)
+    return push_model(ModelPush(folder, repo_id, base_model=base_model, **options), hub=api, log=lambda line: None)
 
 
 def metadata_of(repository) -> dict:
@@ -255,15 +255,21 @@ def test_llama_s_name_and_notice_by_base_and_by_answers(adapter, hub, api, tmp_p
 
 
 def test_llama_s_versions_and_licences():
-    assert llama_of_base("unsloth/Meta-Llama-3.1-8B", {}) == "3.1" and llama_of_base("llava-hf/llava-1.5", {}) is None
-    assert llama_of_base(None, {"model_type": "mllama"}) == "3.2" and llama_of_base("me/x", {"text_config": {}}) is None
+    assert (
+        find_llama_version("unsloth/Meta-Llama-3.1-8B", {}) == "3.1"
+        and find_llama_version("llava-hf/llava-1.5", {}) is None
+    )
+    assert (
+        find_llama_version(None, {"model_type": "mllama"}) == "3.2"
+        and find_llama_version("me/x", {"text_config": {}}) is None
+    )
     with pytest.raises(ConfigError, match="push to me/Llama-3-x"):
         check_llama_base("3", "me/x")
     check_llama_base("2", "me/x")
-    assert licence_of_foreign(Governance.SHARE_ALIKE, "me/b", None, None).card == {"license": "cc-by-nc-sa-4.0"}
-    both = licence_of_foreign(Governance.OPEN, "me/b", "3.1", "3.2").card
+    assert get_foreign_licence(Governance.SHARE_ALIKE, "me/b", None, None).card == {"license": "cc-by-nc-sa-4.0"}
+    both = get_foreign_licence(Governance.OPEN, "me/b", "3.1", "3.2").card
     assert both["license_name"] == "llama3.2-and-llama3.1"
-    assert "extra_gated_prompt" in licence_of_foreign(Governance.CREDENTIALED, "me/b", None, None).card
+    assert "extra_gated_prompt" in get_foreign_licence(Governance.CREDENTIALED, "me/b", None, None).card
 
 
 @pytest.fixture(scope="module")

@@ -29,7 +29,7 @@ for line in sys.stdin:
         print(os.getpid(), flush=True)
         sys.stdin.readline()
         with staged({FILES!r}, MODEL, Governance.CREDENTIALED) as folder:
-            push_folder(folder, PushPlan({NAME!r}, MODEL, Governance.CREDENTIALED, True, True), say=lambda line: None)
+            push_folder(folder, PushPlan({NAME!r}, MODEL, Governance.CREDENTIALED, True, True), log=lambda line: None)
         os._exit(0)
     print("ended", os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
 """

@@ -19,7 +19,7 @@ from transformers import AutoModelForImageTextToText
 from medvqa_core.errors import ConfigError, GovernanceError, InputError
 from medvqa_hub.cli import run
 from medvqa_hub.families.checkpoint import open_checkpoint
-from medvqa_hub.publishing.check_conditions import refuse_muffled
+from medvqa_hub.publishing.check_conditions import check_generation_settings
 from medvqa_hub.publishing.model import ModelPush, push_model
 from medvqa_hub.publishing.staging import MARK
 from medvqa_hub.training.trainer import SupervisedTrainer
@@ -31,7 +31,7 @@ WORDS = "I hold the agreement, and my institution agreed to a gated release."
 
 
 def push(hub, api, folder, repo_id="me/model", **options):
-    return push_model(ModelPush(folder, repo_id, **options), hub=api, say=lambda line: None)
+    return push_model(ModelPush(folder, repo_id, **options), hub=api, log=lambda line: None)
 
 
 def metadata_of(card: bytes) -> dict:
@@ -341,10 +341,10 @@ def test_settings_that_do_nothing_hold_nothing_back(tmp_path):
         json.dumps({"repetition_penalty": 1.0, "no_repeat_ngram_size": 0, "bad_words_ids": None, "top_k": 9})
     )
     model = SimpleNamespace(foreign=False, checkpoint=SimpleNamespace(folder=tmp_path))
-    refuse_muffled(model, {"max_new_tokens": None})
+    check_generation_settings(model, {"max_new_tokens": None})
     path.write_text(json.dumps({"repetition_penalty": 1.2}))
     with pytest.raises(InputError, match="repetition_penalty"):
-        refuse_muffled(model, {"max_new_tokens": 32})
+        check_generation_settings(model, {"max_new_tokens": 32})
 
 
 @pytest.mark.parametrize(

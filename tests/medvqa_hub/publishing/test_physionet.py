@@ -30,7 +30,7 @@ TITLE = f"{PREFIX}VQA"
 
 
 def publish(built, out, **options):
-    return publish_physionet(built.workspace.root, out, TITLE, say=lambda line: None, **options)
+    return publish_physionet(built.workspace.root, out, TITLE, log=lambda line: None, **options)
 
 
 @pytest.fixture(scope="module")

@@ -10,13 +10,13 @@ from medvqa_core.errors import ConfigError, GovernanceError, InputError
 from medvqa_core.json_files import read_object, write_json
 from medvqa_hub.cli import run
 from medvqa_hub.publishing.dataset import push_dataset
-from medvqa_hub.publishing.recipe import push_recipe
+from medvqa_hub.publishing.rebuild_spec import push_recipe
 from medvqa_hub.publishing.scanning import scan
 from medvqa_hub.publishing.sending import Push
 from mimic_cxr_vqa.generation.question_writer import write_questions
-from mimic_cxr_vqa.recipe import write_recipe
+from mimic_cxr_vqa.rebuild_spec import write_recipe
 from mimic_cxr_vqa.sources.physionet import read_studies
-from mimic_cxr_vqa.sources.table import SourceOptions
+from mimic_cxr_vqa.sources.registry import SourceOptions
 from mimic_cxr_vqa.workspace import Workspace
 
 
@@ -33,7 +33,7 @@ def recipe(built, tmp_path):
 def test_pushed_fetched_and_rebuilt(recipe, built, hub, api, tmp_path, capsys):
     options = Push(recipe, "me/recipe")
     for _ in range(2):  # the same command goes on after a kill, and does nothing where all is done
-        assert push_recipe(options, hub=api, say=lambda line: None).tag == "v1.0.0"
+        assert push_recipe(options, hub=api, log=lambda line: None).tag == "v1.0.0"
     got = snapshot_download(
         "me/recipe", repo_type="dataset", revision="v1.0.0", local_dir=tmp_path / "got", endpoint=hub.endpoint,
         token=hub.token,
@@ -43,12 +43,12 @@ def test_pushed_fetched_and_rebuilt(recipe, built, hub, api, tmp_path, capsys):
 
 
 def test_a_recipe_and_a_dataset_do_not_overwrite_each_other(recipe, built, hub, api):
-    push_recipe(Push(recipe, "me/recipe"), hub=api, say=lambda line: None)
+    push_recipe(Push(recipe, "me/recipe"), hub=api, log=lambda line: None)
     with pytest.raises(ConfigError, match="me/recipe holds a recipe: choose another name"):
-        push_dataset(Push(built.workspace.release, "me/recipe"), hub=api, say=lambda line: None)
-    push_dataset(Push(built.workspace.release, "me/rows"), hub=api, say=lambda line: None)
+        push_dataset(Push(built.workspace.release, "me/recipe"), hub=api, log=lambda line: None)
+    push_dataset(Push(built.workspace.release, "me/rows"), hub=api, log=lambda line: None)
     with pytest.raises(ConfigError, match="me/rows holds a dataset: choose another name"):
-        push_recipe(Push(recipe, "me/rows"), hub=api, say=lambda line: None)
+        push_recipe(Push(recipe, "me/rows"), hub=api, log=lambda line: None)
 
 
 def test_a_dry_run_sends_nothing(recipe, hub, capsys):

@@ -83,7 +83,7 @@ def test_a_workspace_goes_and_an_open_one_stays(built, credentialed, tmp_path, c
 def test_a_submission_goes(credentialed, tmp_path):
     from medvqa_hub.publishing.physionet import publish_physionet
 
-    publish_physionet(credentialed.root, tmp_path / "sub", "MIMIC-CXR-Ext-VQA", say=lambda line: None)
+    publish_physionet(credentialed.root, tmp_path / "sub", "MIMIC-CXR-Ext-VQA", log=lambda line: None)
     assert (tmp_path / "sub").stat().st_mode & 0o077 == 0
     assert purge(tmp_path / "sub") == len(credentialed.manifest()["questions_per_split"]) * 2 + 6
     assert not files_below(tmp_path / "sub")

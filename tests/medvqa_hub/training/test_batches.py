@@ -12,8 +12,8 @@ from swin_ved import SwinVedProcessor
 from training_runs import FIRST_STUDY, study_rows
 
 from medvqa_core.errors import ConfigError, InputError
-from medvqa_hub.families.table import find_family
-from medvqa_hub.training.batch_loading import EveryNth, load_batches
+from medvqa_hub.families.registry import find_family
+from medvqa_hub.training.batch_loading import ShardSampler, load_batches
 from medvqa_hub.training.study_batches import StudiesInOrder, StudyBatches, StudyCollator, derive_seed
 from medvqa_hub.training.study_questions import StudyQuestions
 
@@ -102,9 +102,9 @@ def test_similar_lengths_share_a_batch():
 
 def test_two_processes_share_out_the_batches_of_one(ten):
     total = len(batches_of(ten))
-    first, second = (list(EveryNth(rank, 2, total)) for rank in (0, 1))
+    first, second = (list(ShardSampler(rank, 2, total)) for rank in (0, 1))
     assert sorted(first + second) == [[number] for number in range(total)]
-    assert len(EveryNth(0, 2, total)) == len(EveryNth(1, 2, total)) == total // 2
+    assert len(ShardSampler(0, 2, total)) == len(ShardSampler(1, 2, total)) == total // 2
     # Step s is batches 2s and 2s + 1: each process has one of them.
     assert [first[3], second[3]] == [[6], [7]]
 
@@ -187,7 +187,7 @@ def test_augmentation_and_batches_are_the_same_with_workers(processor, workers):
     questions = questions_of([2] * 4)
     collate = StudyCollator(processor, find_family("swin_ved"), augment=True)
     batches = StudyBatches(questions, collate, 2, 4, 2, 1, seed=5)
-    for number, batch in enumerate(load_batches(batches, EveryNth(0, 1, 4), workers)):
+    for number, batch in enumerate(load_batches(batches, ShardSampler(0, 1, 4), workers)):
         assert batch["number"] == number
         again = batches[number]
         assert np.array_equal(batch["pixel_values"], again["pixel_values"])

@@ -30,7 +30,7 @@ def settings(**changes):
 
 
 def go(build, out, recipe):
-    return train(recipe, build.workspace.root, out, build.tree, say=lambda line: None)
+    return train(recipe, build.workspace.root, out, build.tree, log=lambda line: None)
 
 
 def test_branches_and_prefix_move_and_nothing_else(build, tmp_path):
@@ -78,11 +78,11 @@ def test_a_checkpoint_holds_what_is_trained_and_goes_on_with_the_same_base_alone
     freeze = longer.family.freeze_groups
     freeze(model, longer.training.learning_rates)
     base = json.loads((checkpoint / "manifest.json").read_text())["base"]
-    assert checkpoints.fingerprint_of_base(model) == base
+    assert checkpoints.fingerprint_frozen_weights(model) == base
     checkpoints.load_trained(model, checkpoint, base)
     with torch.no_grad():
         next(value for value in model.parameters() if not value.requires_grad).view(-1)[0] += 1e-3
-    other = checkpoints.fingerprint_of_base(model)
+    other = checkpoints.fingerprint_frozen_weights(model)
     assert other != base
     with pytest.raises(ConfigError, match="other weights were different .*go on with the same model.from_blip2"):
         checkpoints.load_trained(model, checkpoint, other)

@@ -11,9 +11,9 @@ from training_runs import fast_recipe, recipe, study_rows
 
 from medvqa_core.errors import ConfigError
 from medvqa_core.governance import Governance
-from medvqa_hub.families.table import image_inputs
+from medvqa_hub.families.registry import image_inputs
 from medvqa_hub.training import checkpoints, hard_negatives
-from medvqa_hub.training.hard_negatives import near_mean, question_losses, second_pass_recipe
+from medvqa_hub.training.hard_negatives import question_losses, second_pass_recipe, select_by_loss
 from medvqa_hub.training.run import train
 from medvqa_hub.training.study_questions import StudyQuestions
 
@@ -29,8 +29,8 @@ def test_chosen_are_those_within_half_a_standard_deviation_of_the_mean():
     values = np.array(list(losses.values()))
     assert values.mean() == 3.0
     low, high = 3 - values.std() / 2, 3 + values.std() / 2
-    assert near_mean(losses) == {name for name, loss in losses.items() if low <= loss <= high} == {"b", "c"}
-    assert near_mean({"a": 2.0, "b": 2.0}) == {"a", "b"}
+    assert select_by_loss(losses) == {name for name, loss in losses.items() if low <= loss <= high} == {"b", "c"}
+    assert select_by_loss({"a": 2.0, "b": 2.0}) == {"a", "b"}
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -132,7 +132,7 @@ def test_a_pass_that_stops_goes_on_and_measures_nothing_twice(build, tmp_path, m
         train(settings, build.workspace.root, tmp_path / "out", build.tree)
     assert not (tmp_path / "out" / "finished.json").exists()
     said = []
-    out = train(settings, build.workspace.root, tmp_path / "out", build.tree, say=said.append)
+    out = train(settings, build.workspace.root, tmp_path / "out", build.tree, log=said.append)
     assert len(calls) == 3  # two batches of two studies, the first measured once
     counts = [line for line in said if line.startswith("second pass over")]
     assert len(counts) == 1
@@ -155,17 +155,17 @@ def test_the_better_of_both_is_kept(tmp_path):
     def content() -> str:
         return (tmp_path / "first" / "best" / "config.json").read_text()
 
-    assert not checkpoints.take_better(tmp_path / "third", tmp_path / "first", False, Governance.OPEN)
+    assert not checkpoints.promote_if_better(tmp_path / "third", tmp_path / "first", False, Governance.OPEN)
     assert content() == "first"
-    assert checkpoints.take_better(tmp_path / "second", tmp_path / "first", False, Governance.OPEN)
+    assert checkpoints.promote_if_better(tmp_path / "second", tmp_path / "first", False, Governance.OPEN)
     assert content() == "second"
-    assert checkpoints.take_better(tmp_path / "third", tmp_path / "first", True, Governance.OPEN)
+    assert checkpoints.promote_if_better(tmp_path / "third", tmp_path / "first", True, Governance.OPEN)
     assert content() == "third"
 
 
 def test_a_run_that_starts_anew_forgets_the_second_pass_of_another(tmp_path):
     (tmp_path / checkpoints.SECOND_PASS / "checkpoint-000001").mkdir(parents=True)
-    checkpoints.settle_best(tmp_path, keep=True)
+    checkpoints.restore_best(tmp_path, keep=True)
     assert (tmp_path / checkpoints.SECOND_PASS).exists()
-    checkpoints.settle_best(tmp_path, keep=False)
+    checkpoints.restore_best(tmp_path, keep=False)
     assert not (tmp_path / checkpoints.SECOND_PASS).exists()

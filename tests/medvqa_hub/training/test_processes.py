@@ -15,7 +15,7 @@ from training_runs import FAST, weights, without_speed
 from medvqa_core.errors import ConfigError
 from medvqa_hub.training import launching
 from medvqa_hub.training.checkpoints import read_log
-from medvqa_hub.training.launching import make_command, refuse_lone_process
+from medvqa_hub.training.launching import check_launcher, make_command
 
 KILLS = 4
 
@@ -111,9 +111,9 @@ def test_accelerate_that_starts_one_process_of_several_is_refused():
 def test_only_a_lone_process_of_a_group_is_refused():
     alone = {"ACCELERATE_USE_CPU": "True", "MASTER_ADDR": "127.0.0.1"}
     for variables in ({}, {"ACCELERATE_USE_CPU": "True"}, {**alone, "WORLD_SIZE": "2"}, {"MASTER_ADDR": "a"}):
-        refuse_lone_process(variables)
+        check_launcher(variables)
     with pytest.raises(ConfigError, match="started one"):
-        refuse_lone_process(alone)
+        check_launcher(alone)
 
 
 @pytest.mark.parametrize(

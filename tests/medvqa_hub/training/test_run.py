@@ -9,10 +9,10 @@ from builds import build_release
 from training_runs import FAST, fast_recipe, weights, without_speed
 
 from medvqa_core.errors import ConfigError, GovernanceError, InputError, OutputError
-from medvqa_core.folder_class import governance_of, write_governance
+from medvqa_core.folder_class import read_governance, write_governance
 from medvqa_core.governance import Governance
 from medvqa_hub.cli import run
-from medvqa_hub.publishing.licences import licence_of_model
+from medvqa_hub.publishing.licences import get_model_licence
 from medvqa_hub.publishing.model_card import write_model_card
 from medvqa_hub.publishing.model_folder import open_model_folder
 from medvqa_hub.training import checkpoints
@@ -77,7 +77,7 @@ def test_three_stages_from_the_command_line(build, stage_1, tmp_path, capsys):
 
 def test_the_best_model_has_the_card_that_the_command_writes(stage_1):
     model = open_model_folder(stage_1)
-    card = write_model_card(model, "OWNER/NAME", licence_of_model(model.governance, None))
+    card = write_model_card(model, "OWNER/NAME", get_model_licence(model.governance, None))
     assert (stage_1 / "best" / "README.md").read_text(encoding="utf-8") == card
     assert "1: decoder" in card and "`recipe.yaml`" in card
 
@@ -190,9 +190,9 @@ def test_a_changed_checkpoint_is_not_gone_on_from(whole, tmp_path, name):
 
 def test_a_best_model_that_was_moved_aside_comes_back(whole, tmp_path):
     shutil.copytree(whole / "best", tmp_path / ".best.replaced")
-    checkpoints.settle_best(tmp_path, keep=True)
+    checkpoints.restore_best(tmp_path, keep=True)
     assert (tmp_path / "best" / "config.json").exists()
-    checkpoints.settle_best(tmp_path, keep=False)
+    checkpoints.restore_best(tmp_path, keep=False)
     assert not (tmp_path / "best").exists()
 
 
@@ -225,7 +225,7 @@ def test_a_finished_run_does_nothing(build, whole, tmp_path, monkeypatch):
     shutil.copytree(whole, without, ignore=shutil.ignore_patterns("checkpoint-*"))
     for out in (whole, without):
         said = []
-        assert go(build, out, PLATEAU, say=said.append) == out
+        assert go(build, out, PLATEAU, log=said.append) == out
         assert said == [f"finished already, after 8 steps; the best model is in {out / 'best'}"]
         assert (out / "best" / "config.json").exists()
 
@@ -300,7 +300,7 @@ def test_a_tokenizer_trained_before_is_used(build, tmp_path, capsys):
     arguments = ["train", "tokenizer", "--data", str(build.workspace.root), "--out", str(tmp_path / "t")]
     assert run([*arguments, "--vocab-size", "60"]) == 0
     assert "60 tokens in" in capsys.readouterr().out
-    assert governance_of(tmp_path / "t") is Governance.OPEN
+    assert read_governance(tmp_path / "t") is Governance.OPEN
     out = go(build, tmp_path / "out", fast_recipe(model__tokenizer=str(tmp_path / "t"), training__max_steps=1))
     config = json.loads((out / "best" / "config.json").read_text())
     assert config["decoder"]["vocab_size"] == 60
@@ -320,11 +320,11 @@ def test_governance_follows_the_checkpoint_and_cannot_be_lowered(build, stage_1,
     write_governance(strict, Governance.CREDENTIALED)
     out = go(build, tmp_path / "out", fast_recipe(training__max_steps=1), init=strict)
     for folder in (out, out / "best", out / "checkpoint-000001"):
-        assert governance_of(folder) is Governance.CREDENTIALED
+        assert read_governance(folder) is Governance.CREDENTIALED
         assert folder.stat().st_mode & 0o077 == 0
     (strict / "governance.json").unlink()  # a checkpoint that does not say could be anything
     out = go(build, tmp_path / "unsaid", fast_recipe(training__max_steps=1), init=strict)
-    assert governance_of(out) is Governance.CREDENTIALED
+    assert read_governance(out) is Governance.CREDENTIALED
     shutil.rmtree(out / "checkpoint-000001")
     (out / "finished.json").unlink()
     with pytest.raises(GovernanceError, match="credentialed and cannot become open"):
@@ -344,7 +344,7 @@ def test_two_runs_cannot_write_the_same_folder(build, tmp_path):
 
 def test_dry_run_writes_nothing_and_says_what_would_be_done(build, tmp_path):
     said = []
-    go(build, tmp_path / "out", fast_recipe(data__questions_per_study=40), dry_run=True, say=said.append)
+    go(build, tmp_path / "out", fast_recipe(data__questions_per_study=40), dry_run=True, log=said.append)
     assert not (tmp_path / "out").exists()
     text = "\n".join(said)
     assert "studies_per_step: 4" in text and "8 steps of 4 studies x 40 questions" in text

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from medvqa_hub.families.table import through_first_eos
+from medvqa_hub.families.registry import through_first_eos
 from medvqa_hub.training.scst_loss import (
     advantages,
     answer_log_probability,

@@ -4,7 +4,7 @@ import pytest
 import torch
 from scst_models import ANSWERS, MODELS, QUESTIONS, make
 
-from medvqa_hub.families.table import is_decoder_only
+from medvqa_hub.families.registry import is_decoder_only
 from medvqa_hub.training.scst_loss import token_log_probabilities
 from medvqa_hub.training.scst_rollout import (
     Answers,

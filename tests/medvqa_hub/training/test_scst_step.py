@@ -8,7 +8,7 @@ import torch
 from scst_models import MODELS, make
 
 from medvqa_core.errors import InputError
-from medvqa_hub.families.table import is_decoder_only
+from medvqa_hub.families.registry import is_decoder_only
 from medvqa_hub.training.recipes import ScstSettings
 from medvqa_hub.training.scst_loss import answer_log_probability, token_log_probabilities
 from medvqa_hub.training.scst_rollout import (

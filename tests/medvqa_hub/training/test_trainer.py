@@ -10,9 +10,9 @@ from training_runs import FIRST_STUDY, recipe, study_rows, weights
 from transformers import Trainer
 
 from medvqa_core.errors import ConfigError, OutputError
-from medvqa_core.folder_class import governance_of
+from medvqa_core.folder_class import read_governance
 from medvqa_core.governance import Governance
-from medvqa_hub.families.table import FAMILIES, find_family, frozen_modules
+from medvqa_hub.families.registry import FAMILIES, find_family, frozen_modules
 from medvqa_hub.training import checkpoints
 from medvqa_hub.training.batch_loading import choose_workers
 from medvqa_hub.training.checkpoints import TrainingLog, read_log
@@ -77,7 +77,7 @@ def test_stage_1_leaves_the_encoder_as_it_was_and_trains_the_decoder(tmp_path):
     moved = {name for name, value in trainer.model.named_parameters() if not torch.equal(value, before[name])}
     assert moved and all(name.startswith("decoder.") for name in moved)
     trainer.model.train()
-    trainer.rest_frozen_groups()
+    trainer.set_frozen_eval()
     assert not any(module.training for module in trainer.model.model.encoder.modules())
     assert trainer.model.decoder.training
 
@@ -339,7 +339,7 @@ def test_no_random_state_and_nothing_pickled_is_written(tmp_path):
     assert not names & {"training_args.bin", "rng_state.pth"}
     for name in ("optimizer.pt", "scheduler.pt"):
         torch.load(folder / name, weights_only=True)
-    assert governance_of(folder) is Governance.OPEN
+    assert read_governance(folder) is Governance.OPEN
 
 
 @pytest.mark.parametrize("limit", [100_000, 5_000_000], ids=["while weights are written", "while the optimizer is"])
@@ -364,4 +364,4 @@ def test_a_credentialed_checkpoint_is_for_its_owner_alone(tmp_path):
     SupervisedTrainer(model, processor, settings, ROWS, ROWS, tmp_path, Governance.CREDENTIALED).train()
     for name in ("best", "checkpoint-000001"):
         assert (tmp_path / name).stat().st_mode & 0o077 == 0
-        assert governance_of(tmp_path / name) is Governance.CREDENTIALED
+        assert read_governance(tmp_path / name) is Governance.CREDENTIALED

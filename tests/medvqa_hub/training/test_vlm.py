@@ -10,7 +10,7 @@ from datasets import load_dataset
 from vlm_runs import run_vlm, vlm_recipe, weights, write_model
 
 from medvqa_core.errors import ConfigError, GovernanceError, InputError
-from medvqa_core.folder_class import governance_of
+from medvqa_core.folder_class import read_governance
 from medvqa_core.governance import Governance
 from medvqa_hub.cli import run
 from medvqa_hub.training.checkpoints import read_log
@@ -236,7 +236,7 @@ def test_the_class_is_the_stricter_of_rows_and_model_and_holds_at_every_push(
     trainer.prepare_run(recipe, tmp_path, Governance(stated), "tiny", None, reward)
     trainer.train()
     trainer.save_best(None, None)
-    assert governance_of(tmp_path / "best") is Governance(stated)
+    assert read_governance(tmp_path / "best") is Governance(stated)
     assert f"## Governance class: {stated}" in (tmp_path / "best" / "README.md").read_text()
     for push in (trainer.push_to_hub, lambda: trainer.model.push_to_hub("me/adapter")):
         with pytest.raises(GovernanceError, match="does not go to the Hub"):

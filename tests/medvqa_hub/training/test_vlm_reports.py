@@ -8,7 +8,7 @@ from PIL import Image
 from vlm_runs import vlm_recipe, write_tiny_vlm
 
 from medvqa_core.errors import ConfigError, InputError
-from medvqa_core.folder_class import governance_of
+from medvqa_core.folder_class import read_governance
 from medvqa_core.governance import Governance
 from medvqa_core.metrics.soft_accuracy import soft_accuracy
 from medvqa_hub.cli import run
@@ -43,7 +43,7 @@ def released(tmp_path_factory):
 
 def train(model, data, out, recipe, **options):
     lines = []
-    train_vlm(recipe, str(model), data, out, say=lines.append, **options)
+    train_vlm(recipe, str(model), data, out, log=lines.append, **options)
     return lines
 
 
@@ -87,7 +87,7 @@ def test_a_supervised_run_carries_the_class_of_its_rows(model, released, tmp_pat
     lines = train(model, released, tmp_path / "run", vlm_recipe("tiny-vlm-sft", **SFT))
     assert "governance class: share-alike" in lines
     best = tmp_path / "run" / "best"
-    assert governance_of(best) is Governance.SHARE_ALIKE
+    assert read_governance(best) is Governance.SHARE_ALIKE
     (stage,) = json.loads((best / "training.json").read_text())["stages"]
     assert stage["data"]["dataset"] == "rjua_meddqa" and stage["data"]["governance"] == "share-alike"
     assert stage["data"]["source"] != "the authors' release"  # of MIMIC-CXR-VQA, whose answers are Llama's

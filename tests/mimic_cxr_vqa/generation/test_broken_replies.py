@@ -9,7 +9,7 @@ import pytest
 
 from medvqa_core.governance import Governance
 from medvqa_core.llm.completions import read_completion
-from medvqa_core.runs.asking import ask_all
+from medvqa_core.runs.inference import ask_all
 from medvqa_core.runs.predictions import ANSWERS, PredictionStore
 from mimic_cxr_vqa.generation.answers import _review
 from mimic_cxr_vqa.generation.engines import AnswerRequest
@@ -94,7 +94,7 @@ class Broken:
         self.kinds, self.asked = kinds, defaultdict(list)  # number -> what stood behind its question, time by time
 
     @asynccontextmanager
-    async def seat(self):
+    async def session(self):
         yield self
 
     async def __aenter__(self):

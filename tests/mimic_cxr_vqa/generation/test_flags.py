@@ -6,7 +6,7 @@ import pytest
 from medvqa_hub.evaluation.cxr.finding_accuracy import score_findings, without_conflicts
 from mimic_cxr_vqa.generation.answers import answer_questions
 from mimic_cxr_vqa.generation.extractive import ExtractiveEngine
-from mimic_cxr_vqa.generation.flags import flags_of
+from mimic_cxr_vqa.generation.flags import find_flags
 from mimic_cxr_vqa.generation.question_writer import write_questions
 from mimic_cxr_vqa.release import open_release
 from mimic_cxr_vqa.release_writer import write_release
@@ -31,11 +31,11 @@ from mimic_cxr_vqa.workspace import Workspace
     ],
 )
 def test_an_answer_that_says_the_opposite_of_its_label_is_flagged(answer, category, label, conflict):
-    assert (LABEL_CONFLICT in flags_of(answer, category, label)) == conflict
+    assert (LABEL_CONFLICT in find_flags(answer, category, label)) == conflict
 
 
 def test_words_of_comparison_are_flags_too():
-    assert flags_of("Edema has developed.", "Edema", "positive") == ("relative:has changed",)
+    assert find_flags("Edema has developed.", "Edema", "positive") == ("relative:has changed",)
 
 
 def build(folder, findings, impression, mesh, labels="text", **how):

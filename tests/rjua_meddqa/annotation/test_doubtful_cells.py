@@ -2,7 +2,7 @@
 
 import pytest
 
-from rjua_meddqa.annotation.groups import patient_of
+from rjua_meddqa.annotation.groups import read_patient
 from rjua_meddqa.annotation.normality import judge
 from rjua_meddqa.schema import HIGH, LOW, NORMAL, UNDECIDED
 
@@ -28,7 +28,7 @@ from rjua_meddqa.schema import HIGH, LOW, NORMAL, UNDECIDED
     ],
 )
 def test_a_range_for_one_group_alone_needs_a_page_that_names_it(result, reference, page, verdict):
-    assert judge(result, reference, patient=patient_of(page)).verdict == verdict
+    assert judge(result, reference, patient=read_patient(page)).verdict == verdict
 
 
 @pytest.mark.parametrize(

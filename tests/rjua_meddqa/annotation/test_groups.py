@@ -2,7 +2,7 @@
 
 import pytest
 
-from rjua_meddqa.annotation.groups import ANYONE, Patient, excludes, patient_of, read_age
+from rjua_meddqa.annotation.groups import ANYONE, Patient, excludes, read_age, read_patient
 from rjua_meddqa.annotation.normality import judge
 from rjua_meddqa.schema import HIGH, LOW, NORMAL, UNDECIDED
 
@@ -27,17 +27,17 @@ def test_ages(text, age):
 
 
 def test_the_patient_of_a_page():
-    assert patient_of([("性别", "男"), ("年龄", "50岁"), ("诊断", "膀胱肿瘤")]) == Patient("男", (50, 51))
-    assert patient_of([("性别", "无"), ("年龄", "无")]) == ANYONE
-    assert patient_of([("性别", "男"), ("患者性别", "女")]).sex == ""  # one of the two was misread
-    expecting = patient_of([("性别", "女"), ("临床诊断", "妊娠12周")])
+    assert read_patient([("性别", "男"), ("年龄", "50岁"), ("诊断", "膀胱肿瘤")]) == Patient("男", (50, 51))
+    assert read_patient([("性别", "无"), ("年龄", "无")]) == ANYONE
+    assert read_patient([("性别", "男"), ("患者性别", "女")]).sex == ""  # one of the two was misread
+    expecting = read_patient([("性别", "女"), ("临床诊断", "妊娠12周")])
     assert expecting.is_pregnant and expecting.weeks == (12, 13)
-    assert patient_of([("月经周期", "黄体期")]).phase == "黄体"
+    assert read_patient([("月经周期", "黄体期")]).phase == "黄体"
 
 
 @pytest.mark.parametrize("diagnosis", ["早孕？", "不孕症", "产后", "异位妊娠", "妊娠可能", "妊娠糖尿病史"])
 def test_no_pregnancy_is_taken_for_granted(diagnosis):
-    assert not patient_of([("性别", "女"), ("临床诊断", diagnosis)]).is_pregnant
+    assert not read_patient([("性别", "女"), ("临床诊断", diagnosis)]).is_pregnant
 
 
 @pytest.mark.parametrize(
@@ -63,15 +63,15 @@ def test_no_pregnancy_is_taken_for_granted(diagnosis):
     ],
 )
 def test_groups_that_a_page_rules_out(label, page, is_out):
-    assert excludes(label, patient_of(page)) == is_out
+    assert excludes(label, read_patient(page)) == is_out
 
 
 def test_phases_and_pregnancy_decide_where_the_page_says_them():
     cell = "卵泡期:2.5-10.2 黄体期:1.5-9.1 绝经期:23-116.3"
-    assert judge("10", cell, patient=patient_of([("性别", "女"), ("月经周期", "卵泡期")])).verdict == NORMAL
-    assert judge("10", cell, patient=patient_of([("性别", "女"), ("月经周期", "绝经")])).verdict == LOW
-    assert judge("10", cell, patient=patient_of([("性别", "女")])).verdict == UNDECIDED
-    pregnant = patient_of([("性别", "女"), ("临床诊断", "妊娠10周")])
+    assert judge("10", cell, patient=read_patient([("性别", "女"), ("月经周期", "卵泡期")])).verdict == NORMAL
+    assert judge("10", cell, patient=read_patient([("性别", "女"), ("月经周期", "绝经")])).verdict == LOW
+    assert judge("10", cell, patient=read_patient([("性别", "女")])).verdict == UNDECIDED
+    pregnant = read_patient([("性别", "女"), ("临床诊断", "妊娠10周")])
     assert judge("3", "非孕:0.3-4.2 孕早期:0.1-2.5 孕中期:0.2-3.0", patient=pregnant).verdict == HIGH
 
 

@@ -6,8 +6,8 @@ from meddqa_siblings import SIBLINGS
 from rjua_meddqa import SAMPLE_DIR
 from rjua_meddqa.annotation.drafts import Draft
 from rjua_meddqa.annotation.items import find_row, item_score
-from rjua_meddqa.answering.leave_one_out import LeaveOneOut, leave_one_out, leave_one_out_of_all
-from rjua_meddqa.answering.rules import answer_from_draft
+from rjua_meddqa.inference.leave_one_out import LeaveOneOut, leave_one_out, leave_one_out_pages
+from rjua_meddqa.inference.rules import answer_from_draft
 from rjua_meddqa.phantom.panels import PANELS
 from rjua_meddqa.released import read_annotations
 from rjua_meddqa.schema import MISSING, TABLE, TABLE_NR, TableRow
@@ -26,7 +26,7 @@ def test_no_sibling_is_taken_for_the_item_that_is_missing(family):
 
 def test_all_tables_at_hand_together():
     annotations = read_annotations(SAMPLE_DIR / "annotations.csv")
-    counts = leave_one_out_of_all((Draft((), a.table), a.table) for a in annotations)
+    counts = leave_one_out_pages((Draft((), a.table), a.table) for a in annotations)
     assert counts.asked >= 70 and counts.wrong == 0 and counts.found == counts.held
     every = table(*dict.fromkeys(item.name for panel in PANELS.values() for item in panel))
     assert leave_one_out(Draft((), every), every).wrong == 0

@@ -18,10 +18,10 @@ from medvqa_core.errors import InputError, MedvqaError
 from medvqa_core.governance import Governance
 from medvqa_hub.cli import run
 from rjua_meddqa.annotation.labelstudio import (
-    annotations_of,
     keep_unchanged,
     labelling_config,
-    task_of,
+    make_task,
+    parse_annotations,
 )
 from rjua_meddqa.data_folder import open_folder
 from rjua_meddqa.released import read_annotations, write_annotations
@@ -40,7 +40,7 @@ ANNOTATION = Annotation(
 )
 
 
-def page_of(boxes, size=(400, 200)):
+def make_page(boxes, size=(400, 200)):
     return SimpleNamespace(width=size[0], height=size[1], original_boxes=tuple(boxes), boxes=tuple(boxes))
 
 
@@ -56,7 +56,7 @@ def annotated(task, **changes):
 
 
 def task(boxes=(), annotation=ANNOTATION):
-    return task_of(page_of(boxes), annotation, "/data/a.png", Governance.SHARE_ALIKE)
+    return make_task(make_page(boxes), annotation, "/data/a.png", Governance.SHARE_ALIKE)
 
 
 def test_a_box_in_percent_of_the_image():
@@ -96,7 +96,7 @@ def test_boxes_are_drawn_to_the_pixel(angle, x, y, size):
 
 
 def test_there_and_back():
-    imported = annotations_of([annotated(task([box("a", 0, 0)]))], "export")
+    imported = parse_annotations([annotated(task([box("a", 0, 0)]))], "export")
     assert imported.annotations == (ANNOTATION,) and imported.skipped == ()
     assert imported.governance is Governance.SHARE_ALIKE
 
@@ -107,7 +107,7 @@ words = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Zs")), m
 @given(st.lists(st.tuples(words, words), max_size=3), st.lists(st.tuples(words, words, words, words), max_size=3))
 def test_any_bars_and_backslashes_come_back(pairs, rows):
     annotation = replace(ANNOTATION, key_values=tuple(pairs), table=tuple(TableRow(*row) for row in rows))
-    (back,) = annotations_of(json.loads(json.dumps([annotated(task([], annotation))])), "export").annotations
+    (back,) = parse_annotations(json.loads(json.dumps([annotated(task([], annotation))])), "export").annotations
     assert back == annotation
 
 
@@ -118,7 +118,7 @@ def test_corrections_arrive():
             entry["value"]["text"] = ["尿酸|  4.70 |155-428 | 否(偏低)", "肌酐 | 79 | 57-97 | 是"]
         if entry["from_name"] == "image_quality":
             entry["value"]["choices"] = ["high"]
-    (back,) = annotations_of([corrected], "export").annotations
+    (back,) = parse_annotations([corrected], "export").annotations
     assert back.table == (TableRow("尿酸", "4.70", "155-428", "否(偏低)"), TableRow("肌酐", "79", "57-97", "是"))
     assert back.image_quality == "high" and back.key_values == ANNOTATION.key_values
 
@@ -128,11 +128,11 @@ def test_the_last_annotation_counts_and_cancelled_ones_do_not():
     older = copy.deepcopy(exported["annotations"][0]) | {"updated_at": "2023-01-01T00:00:00Z", "result": []}
     cancelled = copy.deepcopy(older) | {"updated_at": "2025-01-01T00:00:00Z", "was_cancelled": True}
     exported["annotations"] = [older, exported["annotations"][0], cancelled]
-    assert annotations_of([exported], "export").annotations == (ANNOTATION,)
+    assert parse_annotations([exported], "export").annotations == (ANNOTATION,)
 
 
 def test_tasks_without_annotation_are_named():
-    imported = annotations_of([annotated(task()), task(), annotated(task(), was_cancelled=True)], "export.json")
+    imported = parse_annotations([annotated(task()), task(), annotated(task(), was_cancelled=True)], "export.json")
     assert len(imported.annotations) == 1
     assert [reason for reason in imported.skipped if "nobody has annotated" in reason and "a b.png" in reason]
     assert len(imported.skipped) == 2
@@ -160,7 +160,7 @@ def damaged(name, value):
 )
 def test_exports_that_cannot_be_read(tasks, problem):
     with pytest.raises(InputError, match=problem):
-        annotations_of(tasks, "export.json")
+        parse_annotations(tasks, "export.json")
 
 
 def _paths(value, path=()):
@@ -179,7 +179,7 @@ def test_whatever_is_damaged_is_an_error_that_says_so(value):
             place = place[key]
         place[path[-1]] = value
         with suppress(MedvqaError):
-            annotations_of([broken], "file")
+            parse_annotations([broken], "file")
 
 
 def test_report_types_of_the_tasks_can_be_chosen():
@@ -207,7 +207,7 @@ def test_what_nobody_corrected_is_written_to_the_letter(tmp_path):
         newline="",
     )
     originals = read_annotations(source)
-    imported = annotations_of([annotated(task([], originals[0]))], "export").annotations
+    imported = parse_annotations([annotated(task([], originals[0]))], "export").annotations
     assert imported[0] != originals[0]  # the space at the end is lost on the way
     write_annotations(keep_unchanged(imported, originals), tmp_path / "b.csv")
     assert (tmp_path / "b.csv").read_bytes() == source.read_bytes()

@@ -7,7 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rjua_meddqa.annotation.draft_rows import judge_row, printed_row, quadruplet
-from rjua_meddqa.annotation.groups import patient_of
+from rjua_meddqa.annotation.groups import read_patient
 from rjua_meddqa.annotation.normality import judge
 from rjua_meddqa.schema import HIGH, LOW, NORMAL
 
@@ -71,7 +71,7 @@ def test_a_value_outside_its_range_is_never_normal_wherever_the_unit_stands(valu
     if where == "own column":
         verdict = judge(value, limits, unit=unit).verdict
     elif where == "cell":  # from the cells to the file and read again there
-        row = judge_row(printed_row("x", value, limits, unit), patient_of([]))
+        row = judge_row(printed_row("x", value, limits, unit), read_patient([]))
         verdict = row.is_normal
         again = judge(value, quadruplet(row).range).verdict
         assert not (is_outside(value, span) and again == NORMAL)
@@ -94,7 +94,7 @@ def test_a_value_outside_its_range_is_never_normal_wherever_the_unit_stands(valu
 )
 def test_a_value_outside_every_group_is_never_normal(value, one, other, dash, names, style, unit, page):
     cell = f"{spell(names[0], one, dash, style)} {spell(names[1], other, dash, style)}"
-    verdict = judge(value, cell, unit=unit, patient=patient_of(page)).verdict
+    verdict = judge(value, cell, unit=unit, patient=read_patient(page)).verdict
     if is_outside(value, one, other):
         assert verdict != NORMAL
     if not is_outside(value, one) and not is_outside(value, other):

@@ -17,18 +17,18 @@ from PIL import Image
 from medvqa_core.errors import ConfigError, GovernanceError, InputError
 from medvqa_core.governance import Governance
 from medvqa_hub.cli import run
+from rjua_meddqa.commands import reading as steps
 from rjua_meddqa.restoration import images
 from rjua_meddqa.restoration.pages import (
     READINGS,
     from_json,
-    page_of,
+    make_page,
     read_pages,
     restore_folder,
     restore_page,
     to_json,
 )
 from rjua_meddqa.restoration.readings import open_cache, read_report, reading_key
-from rjua_meddqa.steps import reading as steps
 
 
 def write_images(folder: Path, count: int) -> list[Path]:
@@ -91,10 +91,10 @@ def test_the_kind_of_image_overrides_the_sensors_but_no_unreadable_page(tmp_path
         page = restore_page(tmp_path / "a.png", WordEngine(), image_type=image_type)
         assert (page.quality, page.quality_reason) == ("unreadable", "no text was read")
     reading = read_report(tmp_path / "a.png", WordEngine()) | {"quality": "low", "quality_reason": "skewed"}
-    assert page_of("a.png", reading).quality == page_of("a.png", reading, image_type="photo").quality == "low"
-    assert page_of("a.png", reading, image_type="pdf").quality == "high"
+    assert make_page("a.png", reading).quality == make_page("a.png", reading, image_type="photo").quality == "low"
+    assert make_page("a.png", reading, image_type="pdf").quality == "high"
     with pytest.raises(ConfigError, match="image type 'scan' is unknown"):
-        page_of("a.png", reading, image_type="scan")
+        make_page("a.png", reading, image_type="scan")
 
 
 @pytest.mark.parametrize("workers", [1, 2])

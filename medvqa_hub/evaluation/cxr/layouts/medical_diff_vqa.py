@@ -16,7 +16,7 @@ from pathlib import Path
 from medvqa_core.csv_files import iterate_cells
 from medvqa_core.errors import InputError
 from medvqa_core.governance import Governance
-from medvqa_hub.evaluation.cxr.layouts.table import Layout, make_row
+from medvqa_hub.evaluation.cxr.layouts.registry import Layout, make_row
 from medvqa_hub.evaluation.cxr.studies import Study
 from mimic_cxr_vqa.answer_types import CLOSED, OPEN
 from mimic_cxr_vqa.release import IMAGE_VARIABLE, find_image_prefix

@@ -17,7 +17,7 @@ from medvqa_core.errors import InputError
 from medvqa_core.files import join_under
 from medvqa_core.governance import Governance
 from medvqa_core.json_files import read_object
-from medvqa_hub.evaluation.cxr.layouts.table import Layout, check_record, make_row
+from medvqa_hub.evaluation.cxr.layouts.registry import Layout, check_record, make_row
 from medvqa_hub.evaluation.cxr.studies import Study
 from mimic_cxr_vqa.answer_types import CLOSED
 

@@ -11,7 +11,7 @@ is the one whose conditions travel with what is made from it.
 from pathlib import Path
 
 from medvqa_core.governance import Governance
-from medvqa_hub.evaluation.cxr.layouts.table import Layout, group_by_image, records, row_of
+from medvqa_hub.evaluation.cxr.layouts.registry import Layout, group_by_image, make_row_from_record, records
 from medvqa_hub.evaluation.cxr.studies import Study
 
 FILES = {"train": ("train.json",), "validate": ("validate.json", "validation.json"), "test": ("test.json",)}
@@ -27,7 +27,9 @@ def read(folder: Path, split: str, image_root: Path | None) -> tuple[list[Study]
     for record in records(path, FIELDS):
         if record["q_lang"] != ENGLISH:
             continue
-        row = row_of(record, f"slake-{record['qid']}", "content_type", f"{path}, question {record['qid']}")
+        row = make_row_from_record(
+            record, f"slake-{record['qid']}", "content_type", f"{path}, question {record['qid']}"
+        )
         rows.append((str(record["img_name"]), row))
     return group_by_image(rows, split, image_root or folder / IMAGES, str(path)), [path]
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from medvqa_core.errors import InputError
 from medvqa_core.governance import Governance
-from medvqa_hub.evaluation.cxr.layouts.table import Layout, group_by_image, records, row_of
+from medvqa_hub.evaluation.cxr.layouts.registry import Layout, group_by_image, make_row_from_record, records
 from medvqa_hub.evaluation.cxr.studies import Study
 
 QUESTIONS, IMAGES = "VQA_RAD Dataset Public.json", "VQA_RAD Image Folder"
@@ -28,7 +28,9 @@ def read(folder: Path, split: str, image_root: Path | None) -> tuple[list[Study]
     for record in records(path, FIELDS):
         if str(record["phrase_type"]).startswith("test") is not (split == "test"):
             continue
-        row = row_of(record, f"vqa-rad-{record['qid']}", "question_type", f"{path}, question {record['qid']}")
+        row = make_row_from_record(
+            record, f"vqa-rad-{record['qid']}", "question_type", f"{path}, question {record['qid']}"
+        )
         rows.append((str(record["image_name"]).strip(), row))
     return group_by_image(rows, split, image_root or folder / IMAGES, str(path)), [path]
 

@@ -21,7 +21,7 @@ from medvqa_core.llm.connecting import connect_model
 from medvqa_core.runs.predictions import FILE
 from medvqa_hub.cli import run
 from medvqa_hub.evaluation.cxr import prompts
-from medvqa_hub.evaluation.cxr.asking import ChatReader, ask_studies
+from medvqa_hub.evaluation.cxr.engine_inference import ChatReader, ask_studies
 from medvqa_hub.evaluation.cxr.prompts import StudyPrompt
 from medvqa_hub.evaluation.cxr.studies import load_studies, shuffle_images
 from mimic_cxr_vqa.images import read_film

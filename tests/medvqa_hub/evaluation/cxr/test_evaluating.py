@@ -19,9 +19,9 @@ from medvqa_core.metrics.radiology import RadiologyScorer
 from medvqa_core.runs.predictions import Prediction
 from medvqa_hub.cli import run
 from medvqa_hub.evaluation.cxr import answer_sources
-from medvqa_hub.evaluation.cxr.answering import GenerationSettings, StudyAnswerer
 from medvqa_hub.evaluation.cxr.evaluating import CxrOptions, evaluate_cxr, score
 from medvqa_hub.evaluation.cxr.finding_accuracy import answer_polarity
+from medvqa_hub.evaluation.cxr.model_inference import GenerationSettings, StudyAnswerer
 from medvqa_hub.evaluation.cxr.radiology import add_radiology
 from medvqa_hub.evaluation.cxr.studies import load_studies
 from medvqa_hub.evaluation.cxr.text_scores import TextScorer

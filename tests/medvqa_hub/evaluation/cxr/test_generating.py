@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 
 from medvqa_core.errors import ConfigError, InputError
 from medvqa_core.governance import Governance
-from medvqa_hub.evaluation.cxr.answering import GenerationSettings, StudyAnswerer
 from medvqa_hub.evaluation.cxr.generating import ProcessGroup, generate_predictions
+from medvqa_hub.evaluation.cxr.model_inference import GenerationSettings, StudyAnswerer
 from medvqa_hub.evaluation.cxr.studies import Study, blank_images, load_studies, shuffle_images
 from medvqa_hub.families.checkpoint import open_checkpoint
 from mimic_cxr_vqa.release import open_release
@@ -246,7 +246,7 @@ RUN = """
 import sys
 from pathlib import Path
 from medvqa_core.governance import Governance
-from medvqa_hub.evaluation.cxr.answering import GenerationSettings, StudyAnswerer
+from medvqa_hub.evaluation.cxr.model_inference import GenerationSettings, StudyAnswerer
 from medvqa_hub.families.checkpoint import open_checkpoint
 from medvqa_hub.evaluation.cxr.generating import ProcessGroup, generate_predictions
 from medvqa_hub.evaluation.cxr.studies import load_studies

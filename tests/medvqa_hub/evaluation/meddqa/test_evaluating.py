@@ -17,12 +17,12 @@ from medvqa_core.errors import ConfigError, GovernanceError, InputError
 from medvqa_core.llm.engines import Reply
 from medvqa_core.metrics.meddqa_scores import score_meddqa
 from medvqa_hub.cli import run
-from medvqa_hub.evaluation.meddqa.answering import NO_IMAGE
 from medvqa_hub.evaluation.meddqa.evaluating import MeddqaOptions, evaluate_meddqa
+from medvqa_hub.evaluation.meddqa.inference import NO_IMAGE
 from rjua_meddqa import SAMPLE_DIR
-from rjua_meddqa.answering.engines import DocumentEngine, EsraRules
-from rjua_meddqa.answering.questions import load_questions
-from rjua_meddqa.answering.rules import VERSION
+from rjua_meddqa.inference.engines import DocumentEngine, EsraRules
+from rjua_meddqa.inference.questions import load_questions
+from rjua_meddqa.inference.rules import VERSION
 from rjua_meddqa.released import read_annotations, read_questions, write_annotations, write_questions
 
 
@@ -175,7 +175,7 @@ import sys, time
 sys.path.insert(0, sys.argv[1])
 from pathlib import Path
 from meddqa_engine import ScriptedEngine
-from rjua_meddqa.answering import engines as meddqa_engines
+from rjua_meddqa.inference import engines as meddqa_engines
 from medvqa_hub.evaluation.meddqa.evaluating import MeddqaOptions, evaluate_meddqa
 def reply(request):
     if request.image.name == "scan.png":

@@ -13,8 +13,8 @@ from PIL import Image
 from medvqa_core.errors import ConfigError
 from medvqa_hub.cli import run
 from medvqa_hub.evaluation import cli
-from rjua_meddqa.answering import page_images
-from rjua_meddqa.answering.questions import load_questions
+from rjua_meddqa.inference import page_images
+from rjua_meddqa.inference.questions import load_questions
 
 
 def test_the_command_s_longest_side_is_the_one_that_images_are_sent_with():
@@ -59,7 +59,7 @@ def test_a_model_that_says_nothing_scores_nothing_and_all_of_it_is_counted(data,
 
 
 def test_an_image_stands_before_its_question_and_is_encoded_once(data, tmp_path, monkeypatch):
-    from rjua_meddqa.answering.page_images import ImageRule
+    from rjua_meddqa.inference.page_images import ImageRule
 
     encoded, encode = Counter(), ImageRule.encode
     monkeypatch.setattr(ImageRule, "encode", lambda rule, path: encoded.update([path.name]) or encode(rule, path))

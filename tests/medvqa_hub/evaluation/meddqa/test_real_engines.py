@@ -15,7 +15,7 @@ from tiny_language_models import write_image_text_model, write_text_model
 
 from medvqa_hub.cli import run
 from rjua_meddqa import SAMPLE_DIR
-from rjua_meddqa.answering.questions import load_questions
+from rjua_meddqa.inference.questions import load_questions
 
 pytestmark = pytest.mark.slow
 IMAGE = "report0011.png"

@@ -124,7 +124,7 @@ def test_a_case_is_cut_out_around_what_was_asked_for(tmp_path):
     from meddqa_data import BLOOD
 
     from medvqa_hub.evaluation.meddqa.cases import choose_cases
-    from rjua_meddqa.answering.questions import DocumentQuestion, QuestionSet
+    from rjua_meddqa.inference.questions import DocumentQuestion, QuestionSet
     from rjua_meddqa.restoration.pages import Page
     from rjua_meddqa.schema import Box, RestoredText
 

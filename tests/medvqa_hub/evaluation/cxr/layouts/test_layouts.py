@@ -11,7 +11,7 @@ from medvqa_core.errors import ConfigError, InputError
 from medvqa_core.governance import Governance
 from medvqa_hub.cli import run
 from medvqa_hub.evaluation.comparing import compare_runs
-from medvqa_hub.evaluation.cxr.layouts.table import open_layout
+from medvqa_hub.evaluation.cxr.layouts.registry import open_layout
 from medvqa_hub.evaluation.cxr.prompts import StudyPrompt
 
 CLASSES = {
@@ -33,7 +33,7 @@ def read(folder: Path) -> dict:
     return json.loads((folder / "results.json").read_text(encoding="utf-8"))
 
 
-def say(path: Path, answers: dict[str, str]) -> Path:
+def log(path: Path, answers: dict[str, str]) -> Path:
     path.write_text("".join(json.dumps({"id": id, "answer": text}) + "\n" for id, text in answers.items()))
     return path
 
@@ -139,7 +139,7 @@ def test_perfect_and_empty_answers(written, tmp_path):
         "failed": dict.fromkeys(rows, "ERROR"),
     }  # fmt: skip
     for kind, answers in said.items():
-        path = say(tmp_path / f"{kind}.jsonl", answers)
+        path = log(tmp_path / f"{kind}.jsonl", answers)
         assert evaluate(name, folder, tmp_path / kind, "--predictions", str(path), "--failed", "empty") == 0
     perfect, empty, failed = (read(tmp_path / kind) for kind in said)
     exact = 1.0 if name != "rexvqa" else 0.0  # a letter in a sentence is right, and not exact

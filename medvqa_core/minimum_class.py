@@ -1,0 +1,95 @@
+"""The class that content demands, whatever a manifest or a description says of it.
+
+The source that is named and the ids of MIMIC's range each set a floor. What is said may be stricter than its floor; a
+weaker word is an error. The ids: MIMIC's patients are 10,000,000 to 19,999,999, its studies 50,000,000 to 59,999,999;
+those of drawn studies start at 90,000,000, those of Open-i end at 3,999.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from medvqa_core.errors import GovernanceError
+from medvqa_core.governance import Governance
+
+SUBJECTS, STUDIES = range(10_000_000, 20_000_000), range(50_000_000, 60_000_000)
+ID_COLUMNS = {"subject_id": SUBJECTS, "patient_id": SUBJECTS, "study_id": STUDIES}
+# the same ids as text: p10000032, s50414267-edema-1, p10/p10000032/s50414267/….jpg
+TEXT_COLUMNS = ("patient_id", "subject_id", "study_id", "qa_id", "images", "image_paths", "image_path")
+_ID_TEXT = r"(^|[/,\s])(p1[0-9]{7}|s5[0-9]{7})($|[^0-9])"
+
+OPENI = "openi"
+SOURCES = {"phantom": Governance.OPEN, OPENI: Governance.NO_DERIVATIVES, "physionet": Governance.CREDENTIALED}
+
+
+def minimum_class_for_source(source: str | None) -> Governance:
+    """The class of a source of studies; `credentialed` for one that is not known or not named."""
+    return SOURCES.get(source or "", Governance.CREDENTIALED)
+
+
+def minimum_class_for_columns(columns: Mapping[str, pa.ChunkedArray | pa.Array]) -> Governance:
+    """The class that the ids in rows demand, as numbers, as text and in image paths; `open` where there are none."""
+    for name, values in columns.items():
+        if name in ID_COLUMNS and pa.types.is_integer(values.type):
+            found = _holds_id(values, ID_COLUMNS[name])
+        else:
+            found = (name in TEXT_COLUMNS or is_image(values.type)) and _holds_id_text(values)
+        if found:
+            return Governance.CREDENTIALED
+    return Governance.OPEN
+
+
+def is_image(kind: pa.DataType) -> bool:
+    """Whether values of a column, or of lists in it, are images as `datasets` stores them, whatever its name."""
+    while pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        kind = kind.value_type
+    return pa.types.is_struct(kind) and {"bytes", "path"} <= {kind.field(i).name for i in range(kind.num_fields)}
+
+
+def minimum_class_for_ids(ids: Iterable[str]) -> Governance:
+    """The class that ids of questions (`s50414267-edema-1`) demand; `open` where none is of MIMIC's range."""
+    return Governance.CREDENTIALED if any(re.search(_ID_TEXT, id) for id in ids) else Governance.OPEN
+
+
+def check_minimum_class(stated: Governance, floor: Governance, what: str, reason: str) -> Governance:
+    """The class of `what`: the stated one.
+
+    Open-i's rows were called `share-alike` once: what still says so has the class of its floor.
+
+    Args:
+        reason: what the floor follows from, for the message.
+
+    Raises:
+        GovernanceError: `stated` is weaker than `floor`.
+    """
+    if stated.level >= floor.level:
+        return stated
+    if stated is Governance.SHARE_ALIKE and floor is Governance.NO_DERIVATIVES:
+        return floor
+    raise GovernanceError(
+        f"{what} says that it is {stated}, but {reason} makes it {floor} at least: what a manifest says cannot lower "
+        f"the class of the content; restore the manifest or build the folder again"
+    )
+
+
+def _holds_id(values: Any, ids: range) -> bool:
+    among = pc.and_(pc.greater_equal(values, ids.start), pc.less(values, ids.stop))
+    return bool(pc.any(among, min_count=0).as_py())
+
+
+def _holds_id_text(values: Any) -> bool:
+    while pa.types.is_list(values.type) or pa.types.is_large_list(values.type):
+        values = pc.list_flatten(values)
+    if pa.types.is_struct(values.type):  # images as `datasets` stores them
+        paths = [values.type.field(i).name for i in range(values.type.num_fields)]
+        if "path" not in paths:
+            return False
+        values = pc.struct_field(values, "path")
+    if pa.types.is_dictionary(values.type):
+        values = values.cast(values.type.value_type)
+    if not (pa.types.is_string(values.type) or pa.types.is_large_string(values.type)):
+        return False
+    return bool(pc.any(pc.match_substring_regex(values, _ID_TEXT), min_count=0).as_py())

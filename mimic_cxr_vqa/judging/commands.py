@@ -1,0 +1,202 @@
+"""`medvqa-hub cxr judge|review|table3`: what a judge and people say of the answers.
+
+Heavy imports wait until a step runs.
+"""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from medvqa_core.errors import ConfigError, InputError
+from medvqa_core.llm.options import (
+    DEFAULT_SLOTS,
+    DEFAULT_WAIT,
+    SPELLED,
+    AttestationFile,
+    LoadInBits,
+    ModelName,
+    OwnServer,
+    Slots,
+    Wait,
+    check_model_options,
+    connect,
+    engine_option,
+    one_engine,
+)
+from mimic_cxr_vqa.cli_output import list_counts, quote
+
+review_app = typer.Typer(no_args_is_help=True, help="A sample of answers for people to rate: out, and back in.")
+
+Out = Annotated[Path, typer.Option(help="Folder that the dataset is built in.")]
+
+
+class Protocol(StrEnum):
+    chat = "chat"
+    systemone = "systemone"
+
+
+SampleReports = Annotated[int, typer.Option(help="Reports drawn at random whose answers take part.", min=1)]
+
+
+def judge(
+    out: Out,
+    engine: Annotated[list[str] | None, engine_option("rules (no model; the default)")] = None,
+    model: ModelName = None,
+    judge_protocol: Annotated[
+        Protocol, typer.Option(help="chat: a JSON reply; systemone: typed decisions with probabilities.")
+    ] = Protocol.chat,
+    sample_reports: SampleReports = 1000,
+    seed: Annotated[int, typer.Option(help="The same seed draws the same reports.")] = 0,
+    probe: Annotated[bool, typer.Option("--probe", help="Plant errors, and count which the judge notices.")] = False,
+    per_kind: Annotated[int, typer.Option(help="With --probe: planted errors of each kind.", min=1)] = 100,
+    max_tokens: Annotated[int | None, typer.Option(help="Of a reply, thoughts included; default: 4096.", min=1)] = None,
+    slots: Slots = DEFAULT_SLOTS,
+    wait: Wait = DEFAULT_WAIT,
+    load_in: LoadInBits = None,
+    i_run_this_server: OwnServer = False,
+    attestation: AttestationFile = None,
+    retry_failed: Annotated[bool, typer.Option(help="Ask again where a reply could not be read.")] = False,
+) -> None:
+    """Rate answers on the four dimensions of Table 3; a stopped run goes on where it was."""
+    from medvqa_core.llm.connecting import is_model_engine
+    from medvqa_core.llm.record import FILE
+    from mimic_cxr_vqa.judging.decision_judge import DecisionJudge
+    from mimic_cxr_vqa.judging.families import family_warning
+    from mimic_cxr_vqa.judging.judges import JUDGES
+    from mimic_cxr_vqa.judging.model_judge import MAX_TOKENS, ModelJudge
+    from mimic_cxr_vqa.judging.pairs import writer_settings
+    from mimic_cxr_vqa.judging.probing import run_probe
+    from mimic_cxr_vqa.judging.run_judge import Sample, judge_sample
+    from mimic_cxr_vqa.workspace import Workspace
+
+    workspace, engines = Workspace(out), engine or ["rules"]
+    if is_model_engine(engines):
+        if judge_protocol is Protocol.systemone and max_tokens:
+            raise ConfigError("--max-tokens is of --judge-protocol chat: with systemone no text is generated")
+        record = workspace.judge / FILE
+        connected = connect(
+            engines, workspace.governance(), model, slots, wait, i_run_this_server, attestation, load_in, record
+        )
+        if judge_protocol is Protocol.systemone:
+            chosen = DecisionJudge(connected)
+        else:
+            chosen = ModelJudge(connected, max_tokens or MAX_TOKENS)
+        warning = family_warning(str(writer_settings(workspace)["model"]), connected.model)
+        if warning:
+            typer.echo(warning, err=True)
+    elif (name := one_engine(engines)) in JUDGES:
+        check_model_options(
+            name,
+            model=model,
+            judge_protocol=judge_protocol is not Protocol.chat,
+            max_tokens=max_tokens,
+            slots=slots != DEFAULT_SLOTS,
+            wait=wait != DEFAULT_WAIT,
+            load_in=load_in,
+            i_run_this_server=i_run_this_server,
+            attestation=attestation,
+        )
+        chosen = JUDGES[name]()
+    else:
+        raise ConfigError(f"--engine {name!r}: allowed are {', '.join(JUDGES)}, {SPELLED}")
+    sample = Sample(sample_reports, seed)
+    if probe:
+        typer.echo(run_probe(workspace, chosen, sample, per_kind, retry_failed))
+        return
+    counts = judge_sample(workspace, chosen, sample, retry_failed)
+    typer.echo(f"judge {chosen.name}: {list_counts(counts)}")
+    if counts["failed"]:
+        typer.echo("failed verdicts count nowhere; ask again with --retry-failed")
+    typer.echo(f"next: medvqa-hub cxr review export --out {quote(out)} --stratify {chosen.name}")
+
+
+def table3(
+    out: Out,
+    judge: Annotated[str | None, typer.Option(help="Name of the judge, where several rated.")] = None,
+    resamples: Annotated[int, typer.Option(help="Bootstrap resamples of the coefficients; 0: none.", min=0)] = 2000,
+) -> None:
+    """Print Table 3 whole, with corrected rates; also written to OUT/table3.json, which a release takes along."""
+    from medvqa_core.json_files import write_json
+    from mimic_cxr_vqa.judging.table3 import measure_table3
+    from mimic_cxr_vqa.judging.table3_text import format_table3
+    from mimic_cxr_vqa.workspace import Workspace
+
+    workspace = Workspace(out)
+    found = measure_table3(workspace, judge, resamples)
+    typer.echo(format_table3(found))
+    write_json(workspace.table3, found)
+    typer.echo(f"written: {workspace.table3}")
+
+
+@review_app.command("export")
+def review_export(
+    out: Out,
+    items: Annotated[int, typer.Option(help="Pairs that everybody rates.", min=1)] = 100,
+    raters: Annotated[int, typer.Option(help="People who rate.", min=1)] = 3,
+    stratify: Annotated[
+        str | None, typer.Option(help="Name of a judge: half of the items from answers that it objects to.")
+    ] = None,
+    sample_reports: SampleReports = 1000,
+    image_root: Annotated[Path | None, typer.Option(help="Copy the studies' images into the sample.")] = None,
+    seed: Annotated[int, typer.Option(help="The same seed draws the same sample.")] = 0,
+) -> None:
+    """Draw pairs for people to rate: sheets with drop-downs and Label Studio tasks, blinded."""
+    from mimic_cxr_vqa.judging.dimensions import is_flawless
+    from mimic_cxr_vqa.judging.pairs import check_some, iterate_pairs, sample_studies
+    from mimic_cxr_vqa.judging.review import FOR_RATERS
+    from mimic_cxr_vqa.judging.review_export import export_review
+    from mimic_cxr_vqa.judging.run_judge import sampled_verdicts
+    from mimic_cxr_vqa.judging.sampling import FLAWED, FLAWLESS
+    from mimic_cxr_vqa.release import find_image_prefix
+    from mimic_cxr_vqa.workspace import Workspace
+
+    workspace = Workspace(out)
+    stratum_of = None
+    if stratify:
+        verdicts = {pair: is_flawless(verdict) for pair, verdict in sampled_verdicts(workspace, stratify)}
+        pairs, stratum_of = list(verdicts), lambda pair: FLAWLESS if verdicts[pair] else FLAWED
+    else:
+        studies = set(sample_studies(workspace, sample_reports, seed))
+        pairs = [pair for study in iterate_pairs(workspace, studies) for pair in study]
+    strata = export_review(
+        workspace.review,
+        check_some(pairs, workspace),
+        workspace.governance(),
+        items,
+        raters,
+        seed,
+        stratify,
+        stratum_of,
+        image_prefix=find_image_prefix(image_root) if image_root else None,
+    )
+    typer.echo(f"{items} of {sum(strata.values()):,} pairs ({list_counts(strata)}), {raters} raters")
+    typer.echo(f"hand out {workspace.review / FOR_RATERS}/rater-1 and so on; keep {workspace.review / 'key.json'}")
+    typer.echo(f"next: medvqa-hub cxr review import --out {quote(out)} SHEET…")
+
+
+@review_app.command("import")
+def review_import(
+    out: Out,
+    files: Annotated[list[Path] | None, typer.Argument(help="Filled sheets (CSV, XLSX), Label Studio exports.")] = None,
+    allow_missing: Annotated[bool, typer.Option(help="Take what is there although ratings are missing.")] = False,
+    replace: Annotated[bool, typer.Option(help="Let a rating take the place of an earlier, different one.")] = False,
+) -> None:
+    """Take ratings back; every missing, doubled or unknown one is named, and then nothing is taken."""
+    from mimic_cxr_vqa.judging.review import RATINGS_CSV, open_review
+    from mimic_cxr_vqa.judging.review_import import import_ratings
+    from mimic_cxr_vqa.workspace import Workspace
+
+    review = open_review(Workspace(out).review)
+    found = import_ratings(review, files or [], allow_missing, replace)
+    refused = found.problems + ([] if allow_missing else found.missing)
+    for line in found.problems + found.missing:
+        typer.echo(line, err=True)
+    if refused:
+        raise InputError(
+            f"{len(refused)} problems, named above; nothing was taken: correct the sheets and import again"
+        )
+    done = {rater: len(review.ratings(rater)) for rater in review.raters}
+    typer.echo(f"rated items: {list_counts(done)}, of {len(review.items)}")
+    typer.echo(f"next: medvqa-hub cxr agreement {quote(review.folder / RATINGS_CSV)}, medvqa-hub cxr table3")

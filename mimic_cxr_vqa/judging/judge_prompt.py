@@ -1,0 +1,116 @@
+"""What a language model is told when it judges a pair (paper, Section 4; our wording), and how its reply is read.
+
+The report stands in front and the pair last, so that a server's prefix cache pays for the report once. The prompt's
+version is a digest of its texts: verdicts of two wordings are not mixed.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from medvqa_core.digests import digest
+from medvqa_core.llm.json_reply import ReplyError, read_objects
+from mimic_cxr_vqa.generation.prompts import NO_INDICATION
+from mimic_cxr_vqa.judging.dimensions import DIMENSIONS, Dimension, Verdict, find_problems
+from mimic_cxr_vqa.judging.pairs import Pair
+
+PREAMBLE = """\
+You check a visual question answering dataset about chest radiographs. You are given the indication of a study, the \
+findings that a radiologist saw in its images, a question, and an answer that somebody wrote from the findings alone. \
+You rate the answer on four dimensions. The findings are the only truth: what they are silent about counts as absent, \
+and a good style does not make up for a wrong statement. Neither a long nor a short answer is better for its length."""
+_SYSTEM = """\
+{preamble}
+
+{dimensions}
+
+Compare every statement of the answer with the findings: is it affirmed, denied or doubted there, on that side, of \
+that size and number? Then look for what the findings say about the question and the answer does not. Reply with one \
+JSON object, {form}, and nothing behind it."""
+_USER = "indication: {indication}\nfindings: {findings}{impression}\nquestion: {question}\nanswer: {answer}"
+_IMPRESSION = "\nimpression: {impression}"
+
+
+def system_prompt(reverse: bool = False) -> str:
+    """The instructions; categories from the best to the worst, or with `reverse` the other way round."""
+    blocks = [_describe(dimension, reverse) for dimension in DIMENSIONS.values()]
+    form = "{" + ", ".join(f'"{name}": "<category>"' for name in DIMENSIONS) + "}"
+    return _SYSTEM.format(preamble=PREAMBLE, dimensions="\n\n".join(blocks), form=form)
+
+
+def user_prompt(pair: Pair) -> str:
+    """The pair. Filled in one pass: braces in a report mean nothing."""
+    request = pair.request
+    impression = _IMPRESSION.format(impression=request.impression) if request.impression else ""
+    return _USER.format(
+        indication=request.indication or NO_INDICATION,
+        findings=request.findings,
+        impression=impression,
+        question=request.question,
+        answer=pair.answer,
+    )
+
+
+def schema(reverse: bool = False) -> dict[str, Any]:
+    """JSON schema of the reply."""
+    properties = {
+        name: {"type": "string", "enum": list(_ordered(dimension, reverse))} for name, dimension in DIMENSIONS.items()
+    }
+    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
+
+
+def prompt_version() -> str:
+    """Digest of all texts that a judge reads."""
+    return f"judge-{digest(chr(0).join((system_prompt(), system_prompt(True), _USER, _IMPRESSION)))[:12]}"
+
+
+def read_reply(text: str) -> Verdict:
+    """The verdict of a reply: its JSON object, with exactly the four dimensions and a category of each.
+
+    Of several objects the last counts where the others are no verdicts, or say the same. One that says something else
+    may be a draft, or may stand in the answer under judgement, which a judge then quotes: the reply is not read.
+
+    A dimension may bear Table 3's title ("Answer Completeness", or with "_"). Case, white space and a full stop around
+    a category do not count; nothing else is guessed.
+
+    Raises:
+        ReplyError: no object, a dimension missing or unknown, a category that is none, or two verdicts.
+    """
+    *others, last = read_objects(text)
+    verdict = _read_verdict(last)
+    for other in others:
+        try:
+            differs = _read_verdict(other) != verdict
+        except ReplyError:
+            continue
+        if differs:
+            raise ReplyError("the reply gives two verdicts that differ")
+    return verdict
+
+
+def _read_verdict(given: Mapping[str, Any]) -> Verdict:
+    titles = {dimension.title.lower(): name for name, dimension in DIMENSIONS.items()}
+    plain = {name: " ".join(name.lower().replace("_", " ").split()) for name in given}
+    found = {titles.get(plain[name], plain[name]): value for name, value in given.items()}
+    if len(found) < len(given):
+        raise ReplyError("a dimension stands twice in the JSON object")
+    verdict = {name: _find(value, DIMENSIONS.get(name)) for name, value in found.items()}
+    if problems := find_problems(verdict):
+        raise ReplyError(problems[0])
+    return verdict
+
+
+def _find(value: Any, dimension: Dimension | None) -> Any:
+    """The category as Table 3 spells it, where `value` is one; else `value`."""
+    if dimension is None or not isinstance(value, str):
+        return str(value)
+    by_name: Mapping[str, str] = {category.lower(): category for category in dimension.categories}
+    return by_name.get(" ".join(value.lower().split()).removesuffix("."), value)
+
+
+def _describe(dimension: Dimension, reverse: bool) -> str:
+    lines = [f'- "{category}": {dimension.meanings[category]}' for category in _ordered(dimension, reverse)]
+    return "\n".join([f"{dimension.name}. {dimension.asks}", *lines])
+
+
+def _ordered(dimension: Dimension, reverse: bool) -> tuple[str, ...]:
+    return dimension.categories if reverse else dimension.categories[::-1]

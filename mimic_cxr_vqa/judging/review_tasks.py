@@ -1,0 +1,120 @@
+"""Label Studio: items of a review sample as tasks with their images, and ratings out of its JSON export.
+
+A task's data are what a rater sees; the four dimensions are choices and the comment a text area. Images are loaded by
+`/data/local-files/?d=images/…` (labelstud.io/guide/storage, local files): its document root is the review folder.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+from xml.sax.saxutils import quoteattr
+
+from medvqa_core.errors import InputError
+from medvqa_core.governance import Governance
+from medvqa_core.json_files import read_json
+from mimic_cxr_vqa.judging.dimensions import DIMENSIONS
+from mimic_cxr_vqa.judging.review import ReviewItem
+
+IMAGE_URL = "/data/local-files/?d="
+_COMMENT = "comment"
+_REMEDY = "export the project from Label Studio as JSON"
+
+
+def make_tasks(rater: str, items: Sequence[ReviewItem], governance: Governance) -> list[dict[str, Any]]:
+    """The tasks of one rater, in that rater's order."""
+    return [
+        {
+            "data": {
+                **asdict(item),
+                "indication": item.indication or "not given",
+                "images": [IMAGE_URL + path for path in item.images],
+                "rater": rater,
+                "governance": str(governance),
+            }
+        }
+        for item in items
+    ]
+
+
+def labelling_config(with_images: bool) -> str:
+    """The labelling interface, to be pasted into the project's settings."""
+    blocks = []
+    for dimension in DIMENSIONS.values():
+        options = "".join(
+            f"\n      <Choice value={quoteattr(category)} hint={quoteattr(dimension.meanings[category])}/>"
+            for category in reversed(dimension.categories)
+        )
+        blocks.append(
+            f'    <Header value={quoteattr(f"{dimension.title}: {dimension.asks}")} size="5"/>\n'
+            f'    <Choices name="{dimension.name}" toName="answer" required="true" showInline="true">{options}\n'
+            "    </Choices>"
+        )
+    images = '\n    <Image name="image" valueList="$images" zoom="true" zoomControl="true"/>' if with_images else ""
+    return f"""<View style="display: flex">
+  <View style="flex: 50%">{images}
+    <Header value="Indication"/>
+    <Text name="indication" value="$indication"/>
+    <Header value="Findings"/>
+    <Text name="findings" value="$findings"/>
+  </View>
+  <View style="flex: 50%">
+    <Header value="Question"/>
+    <Text name="question" value="$question"/>
+    <Header value="Answer"/>
+    <Text name="answer" value="$answer"/>
+{chr(10).join(blocks)}
+    <TextArea name="{_COMMENT}" toName="answer" placeholder="comment"/>
+  </View>
+</View>
+"""
+
+
+def read_export(path: Path) -> Iterator[tuple[str, dict[str, str]]]:
+    """(place, cells by name) of each annotation of an export ("JSON", not "JSON-MIN"), as `read_sheet` yields rows.
+
+    Cancelled annotations do not count; two that do are two rows, since nobody but the rater can say which one holds.
+
+    Raises:
+        InputError: no list of Label Studio tasks of `cxr review export`, or an annotation is damaged.
+    """
+    tasks = read_json(path, _REMEDY)
+    if not isinstance(tasks, list):
+        raise InputError(f"{path}: no list of tasks; {_REMEDY}")
+    for number, task in enumerate(tasks, start=1):
+        place = f"{path}, task {number}"
+        data = task.get("data") if isinstance(task, dict) else None
+        if (
+            not isinstance(data, dict)
+            or not isinstance(data.get("item"), str)
+            or not isinstance(data.get("rater"), str)
+        ):
+            raise InputError(f"{place}: no item and rater; only tasks of `cxr review export` can be read")
+        annotations = task.get("annotations") or []
+        if not isinstance(annotations, list):
+            raise InputError(f"{place}: no list of annotations; {_REMEDY}")
+        for annotation in annotations:
+            if not (isinstance(annotation, dict) and annotation.get("was_cancelled")):
+                yield place, {"rater": data["rater"], "item": data["item"], **_choices(annotation, place)}
+
+
+def _choices(annotation: Any, place: str) -> dict[str, str]:
+    result = annotation.get("result") if isinstance(annotation, dict) else None
+    if not isinstance(result, list) or not all(isinstance(entry, dict) for entry in result):
+        raise InputError(f"{place}: the annotation has no result list; {_REMEDY}")
+    cells = {}
+    for entry in result:
+        name, value = entry.get("from_name"), entry.get("value")
+        kind = "text" if name == _COMMENT else "choices"
+        if name not in DIMENSIONS and name != _COMMENT:
+            continue
+        texts = value.get(kind) if isinstance(value, dict) else None
+        texts = [texts] if isinstance(texts, str) else texts
+        if not isinstance(texts, list) or not texts or not all(isinstance(text, str) for text in texts):
+            raise InputError(f"{place}: {name} is damaged; {_REMEDY}")
+        if name in DIMENSIONS and len(texts) > 1:
+            raise InputError(f"{place}: {len(texts)} choices of {name}; one is allowed")
+        if name in cells and name in DIMENSIONS:
+            raise InputError(f"{place}: {name} is given twice in one annotation; correct it in Label Studio")
+        cells[name] = " ".join([cells[name], *texts] if name in cells else texts)
+    return cells

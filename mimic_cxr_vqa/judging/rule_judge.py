@@ -1,0 +1,380 @@
+"""The judge without a model: what the labeler reads in an answer, against what it reads in the findings.
+
+The offline default. Its checks, each with a name that is kept beside the verdict:
+
+    polarity       affirms what the findings deny or do not hold, denies what they affirm, contradicts its "No,"
+    certainty      affirms what they doubt, or doubts what they state
+    ground         affirms or denies another finding against them
+    side, number, degree   not those that stand with the finding there; also a kind ("calcified") that is not there
+    missing        leaves out a finding, or a side, site, size or number that stands with it
+    change         speaks of a change or of another study
+    silent         says nothing that could be read as an answer
+
+A clause of the answer that is a clause of the findings, word for word, has its ground there. It knows the words of the
+lexicon alone: what it does not object to need not be right. How much it finds: `cxr judge --probe`, docs/cxr.md.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from difflib import SequenceMatcher
+from functools import lru_cache
+from typing import Any
+
+from mimic_cxr_vqa.generation.extractive import question_form
+from mimic_cxr_vqa.generation.frames import MODIFIERS, noun_phrase
+from mimic_cxr_vqa.generation.lint import RULES, lint, warnings
+from mimic_cxr_vqa.judging.dimensions import BEST, DIMENSIONS, Verdict
+from mimic_cxr_vqa.judging.judges import Judged
+from mimic_cxr_vqa.judging.pairs import Pair
+from mimic_cxr_vqa.labeling.answer_polarity import UNDECIDED, answer_polarity
+from mimic_cxr_vqa.labeling.mentions import (
+    NEGATIVE,
+    NOT_MENTIONED,
+    OTHER_ABNORMALITY,
+    POSITIVE,
+    UNCERTAIN,
+    Analysis,
+    Mention,
+    analyse,
+)
+from mimic_cxr_vqa.labeling.sentences import split_clauses, split_sentences
+from mimic_cxr_vqa.schema import HEART, NO_FINDING
+
+VERSION = "rules-2"
+POLARITY, CERTAINTY, GROUND, MISSING, CHANGE, SILENT = "polarity", "certainty", "ground", "missing", "change", "silent"
+SIDE, NUMBER, DEGREE = "side", "number", "degree"
+
+# What each objection costs: dimension -> category. The worst of several counts.
+_WRONG = {
+    "correctness": "Incorrect",
+    "consistency": "Inconsistent",
+    "completeness": "Incomplete",
+    "relevance": "Incorrect and Misleading",
+}
+_WRONG_DETAIL = {k: v for k, v in _WRONG.items() if k != "completeness"}
+COSTS: dict[str, Verdict] = {
+    POLARITY: _WRONG,
+    GROUND: _WRONG_DETAIL,
+    SIDE: _WRONG_DETAIL,
+    NUMBER: _WRONG_DETAIL,
+    DEGREE: {"consistency": "Partially Consistent"},
+    CERTAINTY: {"consistency": "Partially Consistent"},
+    MISSING: {"completeness": "Partially Complete"},
+    CHANGE: {"consistency": "Partially Consistent"},
+    SILENT: {"completeness": "Incomplete", "relevance": "Non-essential but Correct"},
+}
+
+_LEAD = re.compile(r"\W*(yes|no)\W*?(?:[,.;:!]\s*|$)", re.IGNORECASE)
+_SIDES = {"left": ("left",), "right": ("right",), "bilateral": ("left", "right"), "both": ("left", "right")}
+_SIDES |= {f"{side}-sided": (side,) for side in ("left", "right")} | {"bibasilar": ("left", "right")}
+_SIDES |= {"bilaterally": ("left", "right"), "biapical": ("left", "right")}
+_SEVERITIES = ("mild", "moderate", "severe", "marked", "massive", "minimal", "extensive")
+_DEGREES = {
+    **{word: word for word in ("small", "large", "tiny", "trace", *_SEVERITIES)},
+    **{f"{word}ly": word for word in _SEVERITIES},
+}
+# Kinds of a finding that nobody says of one without having seen them.
+_STATED_KINDS = frozenset(("calcified", "loculated", "layering", "healed", "displaced", "chronic", "multifocal"))
+_IN_IMAGE = re.compile(r" (?:in|on) (?:the|this) (?:radiograph|image)", re.IGNORECASE)
+_NUMBER = re.compile(r"\d+(?:\.\d+)?")
+_CARDINALS = ["two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
+_ORDINALS = ["third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth", "eleventh", "twelfth"]
+_DIGITS = {
+    word: str(number) for words, first in ((_CARDINALS, 2), (_ORDINALS, 3)) for number, word in enumerate(words, first)
+}
+# Other words for one place or device, as one who words freely writes them.
+_SAME = {
+    **dict.fromkeys(("bibasilar", "bibasal"), ("bilateral", "basilar")),
+    **dict.fromkeys(("basal", "base", "bases"), ("basilar",)),
+    "biapical": ("bilateral", "apical"),
+    **dict.fromkeys(("apex", "apices"), ("apical",)),
+    **dict.fromkeys(("both", "bilaterally"), ("bilateral",)),
+    **dict.fromkeys(("et", "ett"), ("endotracheal",)),
+    "ng": ("nasogastric",),
+}
+_ORDINAL_END = re.compile(r"(?<=\d)(?:st|nd|rd|th)\b")
+_QUOTED = 0.8  # share of a clause's words that make it a quote
+_PLEURAL = ("Pleural Effusion", "Pneumothorax")
+_LITTLE = frozenset(("a", "an", "the", "of", "in", "on", "at", "is", "are", "no", "and", "or", "with", "seen"))
+
+
+class RuleJudge:
+    """A judge that needs no model, in process and deterministic."""
+
+    name = "rules"
+    endpoint: str | None = None
+    in_flight = 64
+
+    def __init__(self) -> None:
+        self.settings: dict[str, Any] = {"judge": self.name, "model": self.name, "prompt_version": VERSION}
+
+    async def judge(self, pairs: Sequence[Pair], reverse: bool = False) -> list[Judged]:
+        """A verdict on each pair. `reverse`, the order in which a model is shown the categories, changes nothing."""
+        return [Judged(verdict, details={"reasons": reasons}) for verdict, reasons in map(judge_by_rules, pairs)]
+
+
+def judge_by_rules(pair: Pair) -> tuple[Verdict, list[str]]:
+    """The verdict, and the names of the checks that the answer failed."""
+    reading = _read(pair)
+    reasons = [*_judge_polarity(reading), *_judge_statements(reading), *_find_missing(reading)]
+    if POLARITY in reasons:  # a denied finding is not also a missing one
+        reasons = [reason for reason in reasons if reason != MISSING]
+    if lint_of_change(pair.answer):
+        reasons.append(CHANGE)
+    verdict = dict(BEST)
+    for reason in dict.fromkeys(reasons):
+        for name, category in COSTS[reason].items():
+            verdict[name] = _worse(name, verdict[name], category)
+    return verdict, list(dict.fromkeys(reasons))
+
+
+def lint_of_change(answer: str) -> bool:
+    """Whether an answer has a word of comparison, of Appendix B's list or beyond it."""
+    prohibited = {rule for rule, _ in RULES if rule.startswith("prohibited:")}
+    return bool(prohibited & set(lint(answer)) or warnings(answer))
+
+
+def _worse(dimension: str, one: str, other: str) -> str:
+    return min(one, other, key=DIMENSIONS[dimension].categories.index)
+
+
+@dataclass(frozen=True)
+class _Reading:
+    pair: Pair
+    category: str  # Heart asks for what Cardiomegaly says
+    lead: str | None
+    rest: str
+    answer: Analysis
+    report: Analysis
+    impression: Analysis
+    asks_normal: bool
+
+
+def _read(pair: Pair) -> _Reading:
+    request = pair.request
+    lead = _LEAD.match(pair.answer)
+    rest = pair.answer[lead.end() :] if lead else pair.answer
+    category = "Cardiomegaly" if request.category == HEART else request.category
+    return _Reading(
+        pair,
+        category,
+        lead[1].lower() if lead else None,
+        rest,
+        analyse(rest),
+        analyse(request.findings),
+        analyse(request.impression or ""),
+        request.category == HEART and question_form(request.question).asks_normal,
+    )
+
+
+def _judge_polarity(reading: _Reading) -> list[str]:
+    """What the answer says of the category asked for, against what the findings say of it."""
+    said, found = _said(reading), reading.report.polarity(reading.category)
+    if said is None:
+        return [POLARITY]  # "No, there is an effusion."
+    allowed = {found, NEGATIVE} if found == NOT_MENTIONED else {found}
+    if found == NOT_MENTIONED and reading.impression.polarity(reading.category) in (POSITIVE, UNCERTAIN):
+        allowed |= {POSITIVE, UNCERTAIN}
+    if reading.category == "Pleural Other":
+        allowed |= {reading.report.polarity(other) for other in _PLEURAL} - {NEGATIVE, NOT_MENTIONED}
+    if any(m.elsewhere for m in reading.report.mentions.get(reading.category, ())):
+        allowed |= {UNCERTAIN, NEGATIVE, POSITIVE}  # "no change in the opacity", "seen on CT": either is defensible
+    if said == UNDECIDED:
+        return [SILENT]
+    if said in allowed:
+        return []
+    return [CERTAINTY] if said == UNCERTAIN or (said, found) == (POSITIVE, UNCERTAIN) else [POLARITY]
+
+
+def _said(reading: _Reading) -> str | None:
+    """Polarity of the answer; None where its "yes" or "no" and the rest contradict each other."""
+    if reading.pair.request.category == HEART:
+        lead = None
+        if reading.lead:
+            lead = NEGATIVE if (reading.lead == "yes") == reading.asks_normal else POSITIVE
+        rest = analyse(_IN_IMAGE.sub("", reading.rest)).polarity("Cardiomegaly")
+        if rest == NOT_MENTIONED:
+            return lead or UNDECIDED
+    else:
+        said = answer_polarity(reading.pair.answer, reading.category)
+        if said == UNDECIDED and reading.category == "Pleural Other":  # asked for as any abnormality of the pleura
+            said = next((POSITIVE for other in _PLEURAL if reading.answer.polarity(other) == POSITIVE), said)
+        if said != UNDECIDED or not reading.lead:
+            return said
+        lead = POSITIVE if (reading.lead == "yes") != (reading.category == NO_FINDING) else NEGATIVE
+        rest = answer_polarity(reading.rest, reading.category)
+    return None if {lead, rest} == {POSITIVE, NEGATIVE} else rest
+
+
+def _judge_statements(reading: _Reading) -> Iterable[str]:
+    """What else the answer states, clause by clause; a clause of the findings themselves has its ground."""
+    findings = reading.pair.request.findings
+    report_clauses, report_words = _clauses(findings), _words(findings)
+    for clause in _split(reading.rest):
+        if _fold(clause) in report_clauses:
+            continue
+        words = _words(clause)
+        if _wrong_side(words, report_words, reading, clause):
+            yield SIDE
+        if set(filter(_NUMBER.fullmatch, words)) - set(report_words):
+            yield NUMBER
+        degrees = {_DEGREES[word] for word in words if word in _DEGREES}
+        if degrees - {_DEGREES[word] for word in report_words if word in _DEGREES}:
+            yield DEGREE
+        if _STATED_KINDS & set(words) - set(report_words):
+            yield DEGREE
+        if any(_is_thinned(words, _words(whole)) for whole in _split(findings)):
+            yield MISSING
+        yield from _judge_mentions(analyse(clause), reading)
+
+
+def _judge_mentions(clause: Analysis, reading: _Reading) -> Iterable[str]:
+    """Findings other than the one asked for that a clause affirms or denies against the report."""
+    for category, mentions in clause.mentions.items():
+        if category in (HEART, reading.category):
+            continue
+        found = reading.report.polarity(category)
+        for mention in mentions:
+            if any(_overlap(mention.span, asked.span) for asked in clause.mentions.get(reading.category, ())):
+                continue  # the same words name both: a consolidation is an opacity too
+            if mention.polarity == POSITIVE and found in (NEGATIVE, NOT_MENTIONED):
+                if reading.impression.polarity(category) not in (POSITIVE, UNCERTAIN):
+                    yield GROUND
+            elif mention.polarity == NEGATIVE and mention.named and found == POSITIVE:
+                yield GROUND
+
+
+def _overlap(one: tuple[int, int], other: tuple[int, int]) -> bool:
+    return one[0] < other[1] and other[0] < one[1]
+
+
+def _wrong_side(words: Sequence[str], report: Sequence[str], reading: _Reading, clause: str) -> bool:
+    """Whether a side stands with a word that has the other side, and not this one, in the findings."""
+    there = _sides_with(report)
+    for place, word in enumerate(words):
+        sides = _SIDES.get(word, ())
+        if len(sides) != 1:
+            continue
+        known = [there[other] for other in _neighbours(words, place) if other in there]
+        if known and not any(sides[0] in found for found in known):
+            return True
+        if (
+            not known
+            and _mentioned_sides(analyse(clause), reading.report) - {sides[0]}
+            and not _mentioned_sides(analyse(clause), reading.report) & {sides[0]}
+        ):
+            return True
+    return False
+
+
+def _mentioned_sides(clause: Analysis, report: Analysis) -> set[str]:
+    """The sides that stand in the report's clauses about the findings that `clause` speaks of."""
+    return {
+        side
+        for category in clause.mentions
+        if category != HEART
+        for mention in report.mentions.get(category, ())
+        if mention.polarity != NEGATIVE
+        for word in _words(mention.clause)
+        for side in _SIDES.get(word, ())
+    }
+
+
+def _is_thinned(words: Sequence[str], whole: Sequence[str]) -> bool:
+    """Whether `words` are those of the clause `whole`, but for a side, site, size or number within or right before."""
+    blocks = [
+        block for block in SequenceMatcher(None, words, whole, autojunk=False).get_matching_blocks() if block.size
+    ]
+    kept = {block.b + step for block in blocks for step in range(block.size)}
+    told = [word for word in words if word not in _LITTLE]
+    if not told or sum(whole[place] not in _LITTLE for place in kept) < _QUOTED * len(told):
+        return False
+    first = min(kept)
+    while first and _is_detail(whole[first - 1]):
+        first -= 1
+    lost = {whole[place] for place in range(first, max(kept)) if place not in kept and _is_detail(whole[place])}
+    return bool(lost - set(words))
+
+
+def _is_detail(word: str) -> bool:
+    return word in MODIFIERS or word in _SIDES or word in _DEGREES or bool(_NUMBER.fullmatch(word))
+
+
+def _sides_with(words: Sequence[str]) -> dict[str, set[str]]:
+    """Word -> the sides that it stands beside."""
+    there: dict[str, set[str]] = {}
+    for place, word in enumerate(words):
+        if word in _SIDES:
+            for other in _neighbours(words, place):
+                there.setdefault(other, set()).update(_SIDES[word])
+    return there
+
+
+def _neighbours(words: Sequence[str], place: int) -> list[str]:
+    """The next word that says something, behind a side word; at the end of a clause the one before it."""
+    behind = [word for word in words[place + 1 : place + 3] if word not in _LITTLE and word not in _SIDES][:1]
+    before = [word for word in words[max(0, place - 4) : place] if word not in _LITTLE and word not in _SIDES][-1:]
+    return behind or before
+
+
+def _find_missing(reading: _Reading) -> Iterable[str]:
+    """What the findings state of the category and the answer leaves out."""
+    said = set(_singular(_words(reading.pair.answer)))
+    if reading.category == NO_FINDING:
+        spoken = {category for category, found in reading.answer.mentions.items() if any(m.named for m in found)}
+        for mention in reading.report.abnormal(POSITIVE):
+            phrase = noun_phrase(mention, article=False)
+            if phrase and not mention.elsewhere and mention.category not in spoken:
+                yield MISSING
+                return
+        return
+    mentions = [m for m in reading.report.of(reading.category, POSITIVE) if not m.elsewhere]
+    for mention in mentions:
+        needed = set(_singular(_details(mention)))
+        if needed - said:
+            yield MISSING
+            return
+
+
+def _details(mention: Mention) -> list[str]:
+    """Words of side, site, size, number and kind that stand with a finding, and the finding's own where it has some."""
+    phrase = noun_phrase(mention, article=False) or ""
+    own = (
+        _words(mention.clause[slice(*mention.span)])
+        if mention.category in ("Support Devices", OTHER_ABNORMALITY)
+        else []
+    )
+    name = set(_words(noun_phrase(_bare(mention), article=False) or ""))
+    details = [word for word in _words(phrase) if word not in name] + own
+    return [word for word in details if word not in _LITTLE]
+
+
+def _bare(mention: Mention) -> Mention:
+    start, end = mention.span
+    return replace(mention, clause=mention.clause[start:end], span=(0, end - start))
+
+
+@lru_cache(maxsize=256)
+def _clauses(text: str) -> frozenset[str]:
+    return frozenset(_fold(clause) for clause in _split(text))
+
+
+def _split(text: str) -> list[str]:
+    return [clause for sentence in split_sentences(text) for clause in split_clauses(sentence)]
+
+
+def _fold(clause: str) -> str:
+    return " ".join(_words(re.sub(r"^[A-Z][A-Z ,/&()-]{2,60}:\s*", "", clause)))
+
+
+def _words(text: str) -> list[str]:
+    """The words of `text` in lower case; numbers and ordinals in digits ("sixth", "6th": 6)."""
+    found = re.findall(r"[a-z]+(?:-[a-z]+)*|\d+(?:\.\d+)?", _ORDINAL_END.sub("", text.lower()))
+    return [_DIGITS.get(word, word) for word in found]
+
+
+def _singular(words: Iterable[str]) -> list[str]:
+    """Words in one form: "bases" and "base", "mildly" and "mild", "bibasilar" and "both bases"."""
+    forms = (_DEGREES.get(form, form) for word in words for form in _SAME.get(word, (word,)))
+    return [re.sub(r"(?<=[a-z]{3})(?:ies|es|s|y|is)$", "", word) for word in forms]

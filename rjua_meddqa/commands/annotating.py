@@ -1,0 +1,274 @@
+"""What the commands preannotate, check, labelstudio-export and labelstudio-import do, and the lines they print."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from medvqa_core.errors import InputError, OutputError
+from medvqa_core.files import atomic_folder, make_folder
+from medvqa_core.governance import Governance, strictest
+from medvqa_core.json_files import find_manifest, read_json, read_manifest, write_json, write_manifest
+from medvqa_core.llm.chat_model import ChatModel
+from medvqa_core.progress import track
+from medvqa_core.runs.inference import ask_all
+from medvqa_core.runs.predictions import PredictionStore
+from rjua_meddqa.annotation.checking import CheckReport, check_annotations, check_file
+from rjua_meddqa.annotation.draft_check import DraftCheck, check_draft
+from rjua_meddqa.annotation.drafts import Draft, draft, draft_annotation
+from rjua_meddqa.annotation.labelstudio import keep_unchanged, labelling_config, make_task, parse_annotations
+from rjua_meddqa.annotation.page_check import page_text
+from rjua_meddqa.data_folder import (
+    ANNOTATIONS,
+    DRAFT,
+    IMAGES,
+    OUR_NAMES,
+    open_folder,
+    record_part,
+)
+from rjua_meddqa.inference.drafting import DROPPED, DraftingModel, DraftRequest, draft_from_reply
+from rjua_meddqa.released import read_annotations, read_cells, write_annotations
+from rjua_meddqa.restoration.pages import Page, read_pages
+from rjua_meddqa.restoration.quality import judge_type
+
+TYPE_COLUMNS = ("img_path", "image_type")
+CORRECTED = "label studio"  # where annotations come from, in the manifest; or `DRAFT`
+MODEL_DRAFTS = "model_drafts.jsonl"  # what a language model said of each page
+LABELSTUDIO_KIND, TASKS, CONFIG = "meddqa-labelstudio", "tasks.json", "labelling_config.xml"
+
+
+def preannotate(
+    pages: Path,
+    out: Path,
+    image_type: str | None = None,
+    types: Path | None = None,
+    connect: Callable[[Governance], ChatModel] | None = None,
+    compare: Path | None = None,
+    retry_failed: bool = False,
+) -> Iterator[str]:
+    """Draft the annotation of every restored page into `out/annotations.csv`.
+
+    Args:
+        image_type: pdf | photo | screenshot for all images; None: as each looks.
+        types: CSV with the columns img_path and image_type, for the images that it names.
+        connect: the class of the pages -> a language model that drafts in place of the rules.
+        compare: folder with annotations of the same images: how much of them rules and model drafted.
+
+    Raises:
+        ConfigError: a type that is unknown.
+        InputError: there are no restored pages in `pages`.
+        OutputError: `out` holds annotations that are no drafts: people's work is not written over.
+    """
+    _refuse_corrected(out)
+    governance = _class_of_pages(pages)
+    named = _read_types(types) if types is not None else {}
+    for given in {image_type, *named.values()} - {None}:
+        judge_type(given)  # raises for an unknown one
+    drafts, details = None, {}
+    if connect is not None:
+        drafts, details = draft_by_model(connect(governance), list(read_pages(pages)), out, governance, retry_failed)
+    annotations = [
+        draft_annotation(
+            page, str(number), page.image, named.get(page.image, image_type), drafts and drafts[page.image]
+        )
+        for number, page in enumerate(track(read_pages(pages), "drafts"), start=1)
+        if drafts is None or page.image in drafts
+    ]
+    counts = {
+        "annotations": len(annotations),
+        "key_values": sum(len(annotation.key_values) for annotation in annotations),
+        "table_rows": sum(len(annotation.table) for annotation in annotations),
+        "empty": sum(not annotation.key_values and not annotation.table for annotation in annotations),
+        **details.get("counts", {}),
+    }
+    part = {"source": DRAFT, "counts": counts, **({"model": details["model"]} if details else {})}
+    record_part(make_folder(out), ANNOTATIONS, governance, part)
+    write_annotations(annotations, out / OUR_NAMES[ANNOTATIONS])
+    yield _counts(counts)
+    yield from (f"left out: {reason}" for reason in details.get("failures", ()))
+    if compare is not None:
+        yield from compare_drafts(pages, compare, drafts)
+    yield f"drafts: {out / OUR_NAMES[ANNOTATIONS]} ({governance}); people correct them: meddqa labelstudio-export"
+
+
+def draft_by_model(
+    model: ChatModel, pages: list[Page], out: Path, governance: Governance, retry_failed: bool
+) -> tuple[dict[str, Draft], dict[str, Any]]:
+    """Drafts by image of those pages that the model drafted, and what to say of the rest; resumed by content."""
+    drafter = DraftingModel(model)
+    drafts: dict[str, Draft] = {}
+    dropped: Counter[str] = Counter(dict.fromkeys(DROPPED, 0))
+    failures = []
+    with PredictionStore(make_folder(out) / MODEL_DRAFTS, governance, drafter.settings) as store:
+        keys = {page.image: store.key(text=page.restored.text) for page in pages}
+        ask_all(
+            ({keys[page.image]: DraftRequest(page.image, page)} for page in pages),
+            drafter.answer,
+            store,
+            in_flight=model.in_flight,
+            description="Drafting, page by page",
+            total=len(pages),
+            retry_failed=retry_failed,
+            session=model,
+        )
+        for page in pages:
+            found = store.find(keys[page.image])
+            if found is None or found.answer is None:
+                failures.append(f"{page.image}: {found.error if found else 'not asked'}")
+                continue
+            drafts[page.image], lost = draft_from_reply(found.answer, page)
+            dropped += lost
+    counts = {"failed_pages": len(failures), **{name: dropped[name] for name in DROPPED}}
+    return drafts, {"counts": counts, "failures": failures, "model": drafter.settings}
+
+
+def compare_drafts(pages: Path, data: Path, drafts: Mapping[str, Draft] | None) -> Iterator[str]:
+    """How much of the annotations the rules drafted, and beside it the model, on the same pages; a failure drafts none.
+
+    Raises:
+        InputError: not one page has an annotation there.
+    """
+    annotations = {Path(a.img_path).name: a for a in read_annotations(open_folder(data).file(ANNOTATIONS))}
+    rules, model, compared = DraftCheck(), DraftCheck(), 0
+    for page in read_pages(pages):
+        annotation = annotations.get(page.image)
+        if annotation is not None:
+            compared += 1
+            rules += check_draft(draft(page.restored), annotation)
+            if drafts is not None:
+                model += check_draft(drafts.get(page.image, Draft((), ())), annotation)
+    if not compared:
+        raise InputError(f"{data}: no annotation of any page in {pages}")
+    yield f"compared with the annotations of {compared:,} pages:"
+    for name, found in (("rules", rules), *((("model", model),) if drafts is not None else ())):
+        yield (
+            f"  {name}: key-values {found.key_values_found:,} of {found.key_values:,}, rows {found.rows_found:,} of "
+            f"{found.rows:,} ({found.drafted_rows:,} drafted), ranges {found.rows_with_range:,}, verdicts as annotated "
+            f"{found.rows_with_verdict:,}"
+        )
+
+
+def check(data: Path, pages: Path | None, out: Path | None, shown: int) -> tuple[Iterator[str], int]:
+    """Run the quality check on the annotations of a folder (or on a CSV file).
+
+    Args:
+        pages: restored pages, to compare the annotations with.
+        out: file for the whole report as JSON.
+        shown: findings that are printed.
+
+    Returns:
+        Lines to print, and the number of findings.
+
+    Raises:
+        InputError: there are no annotations.
+    """
+    if data.is_file():
+        path, images, governance = data, None, Governance.SHARE_ALIKE
+    else:
+        folder = open_folder(data)
+        path, governance = folder.file(ANNOTATIONS), folder.governance
+        images = data / IMAGES if (data / IMAGES).is_dir() else None  # drafts lie apart from their images
+    texts = {page.image: page_text(page.restored) for page in read_pages(pages)} if pages is not None else None
+    make_page = (lambda image: texts.get(Path(image).name)) if texts is not None else None
+    report = check_file(path, images, make_page)
+    if out is not None:
+        write_json(out, {"governance": str(governance), "file": path.name, **report.to_json()}, end="")
+    return _report_lines(report, shown), len(report.findings)
+
+
+def export_tasks(data: Path, pages: Path, out: Path, prefix: str) -> Iterator[str]:
+    """Write Label Studio tasks for the annotations of a folder, with the boxes of its restored pages.
+
+    Raises:
+        InputError: no annotations or no pages there, or not one of them belongs together.
+    """
+    folder = open_folder(data)
+    governance = strictest((folder.governance, _class_of_pages(pages)))
+    by_name = _by_name(read_pages(pages), pages)
+    tasks, missing, report_types = [], [], set()
+    for annotation in read_annotations(folder.file(ANNOTATIONS), skipped := []):
+        page = by_name.get(Path(annotation.img_path).name)
+        if page is None:
+            missing.append(f"{annotation.img_path}: no restored page; run meddqa esra for its image")
+        else:
+            tasks.append(make_task(page, annotation, prefix + quote(annotation.img_path), governance))
+            report_types.add(annotation.report_type)
+    if not tasks:
+        raise InputError(f"{pages}: no page of any image in {folder.file(ANNOTATIONS)}; restore them: meddqa esra")
+    counts = {"tasks": len(tasks), "left_out": len(missing) + len(skipped)}
+    with atomic_folder(out, LABELSTUDIO_KIND) as partial:
+        write_json(partial / TASKS, tasks, end="")
+        (partial / CONFIG).write_text(labelling_config(report_types), encoding="utf-8")
+        manifest = {"kind": LABELSTUDIO_KIND, "governance": str(governance), "counts": counts}
+        write_manifest(partial, manifest, end="")
+    yield _counts(counts)
+    yield from (f"left out: {reason}" for reason in (*missing, *skipped))
+    yield f"import {out / TASKS} into a project whose labelling interface is {out / CONFIG}"
+
+
+def import_tasks(export: Path, out: Path, original: Path | None) -> Iterator[str]:
+    """Turn a Label Studio export into `out/annotations.csv`, and say what the quality check finds in it.
+
+    Args:
+        original: folder that the tasks were made from; cells that nobody corrected are written as they are there.
+
+    Raises:
+        InputError: the export cannot be read, or nobody has annotated a task of it.
+    """
+    imported = parse_annotations(read_json(export, "export the project from Label Studio as JSON"), str(export))
+    annotations, governance = list(imported.annotations), imported.governance
+    if not annotations:
+        raise InputError(f"{export}: none of its tasks has an annotation; correct some and export again")
+    if original is not None:
+        folder = open_folder(original)
+        governance = strictest((governance, folder.governance))
+        annotations = keep_unchanged(annotations, read_annotations(folder.file(ANNOTATIONS)))
+    counts = {"annotations": len(annotations), "left_out": len(imported.skipped)}
+    record_part(make_folder(out), ANNOTATIONS, governance, {"source": CORRECTED, "counts": counts})
+    write_annotations(annotations, out / OUR_NAMES[ANNOTATIONS])
+    yield _counts(counts)
+    yield from (f"left out: {reason}" for reason in imported.skipped)
+    findings = check_annotations(annotations).counts()
+    yield f"quality check: {_counts(findings) if findings else 'no findings'}; see: medvqa-hub meddqa check"
+    yield f"annotations: {out / OUR_NAMES[ANNOTATIONS]} ({governance})"
+
+
+def _report_lines(report: CheckReport, shown: int) -> Iterator[str]:
+    yield f"annotations: {report.annotations:,}, key-values: {report.key_values:,}, table rows: {report.table_rows:,}"
+    if report.decided:
+        yield f"is_normal as result and range say: {report.agreeing:,} of {report.decided:,} rows that they decide"
+    yield f"findings: {len(report.findings):,}" + (f" ({_counts(report.counts())})" if report.findings else "")
+    for finding in report.findings[:shown]:
+        yield f"{finding.img_path} {finding.where}: {finding.message} [{finding.kind}]"
+    if len(report.findings) > shown:
+        yield f"… {len(report.findings) - shown:,} more; --out writes all of them"
+
+
+def _read_types(path: Path) -> dict[str, str]:
+    """{file name: type} of a CSV. Raises InputError where it cannot be read or has other columns."""
+    return {Path(cells["img_path"]).name: cells["image_type"].strip() for _, cells in read_cells(path, TYPE_COLUMNS)}
+
+
+def _refuse_corrected(out: Path) -> None:
+    path = out / OUR_NAMES[ANNOTATIONS]
+    part = find_manifest(out, "choose another folder").get(ANNOTATIONS)
+    if path.exists() and (not isinstance(part, dict) or part.get("source") != DRAFT):
+        raise OutputError(f"{path} holds annotations that are no drafts; choose another folder")
+
+
+def _class_of_pages(pages: Path) -> Governance:
+    return Governance(read_manifest(pages, f"run: medvqa-hub meddqa esra --images … --out {pages}")["governance"])
+
+
+def _by_name(pages: Iterator[Page], where: Path) -> dict[str, Page]:
+    found: dict[str, Page] = {}
+    for page in pages:
+        if page.image in found:
+            raise InputError(f"{where}: two pages of images named {page.image!r}; give the images different names")
+        found[page.image] = page
+    return found
+
+
+def _counts(counts: dict[str, int]) -> str:
+    return ", ".join(f"{name.replace('_', ' ')}: {value:,}" for name, value in counts.items())

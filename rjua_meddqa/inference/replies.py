@@ -1,0 +1,230 @@
+"""The answer in a model's reply: taken out of sentences, fences and objects, by rules that add nothing to it.
+
+    答案：…                  what follows the last such mark
+    {"answer": …}           its value, a list joined by ;
+    the question restated    图片里的姓名是张三。 -> 张三; 姓名是张三，年龄是50岁 -> 张三;50岁
+    a verdict in a sentence  该结果在正常范围内，没有异常 -> 正常
+    an option                see `choices.py`
+
+Whatever fits none of these stays as it is: scores have rules for talkative answers (paper, Section 5.2). A reply that
+gives no verdict where one is asked is left too; one that gives several and concludes nothing is no answer.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+
+from medvqa_core.llm.json_reply import ReplyError, is_refusal, read_object
+from rjua_meddqa.inference.choices import read_choice
+from rjua_meddqa.schema import ANSWER_SEPARATOR, MISSING, MULTIPLE_CHOICE
+
+WHOLE, MARKED, OBJECT, SENTENCE, VERDICT = "whole", "marked", "object", "sentence", "verdict"
+_MARK = re.compile(
+    r"(?:最终|正确|参考)?(?:答案|回答)\s*(?:是|为)?\s*[\*\s]*[:：][\*\s]*|(?:最终|正确)?答案(?:应?是|应?为)\s*"
+)
+_FENCE = re.compile(r"\A```\w*\n(.*?)\n?```\Z", re.DOTALL)
+_QUOTES = ("“”", '""', "「」", "『』", "''", "‘’", "``")
+_NAMES = ("answer", "答案")
+_LINK = r"\s*(?:(?:对应)?的?(?:具体)?(?:内容|文字|值|数值|结果)?\s*(?:分别)?(?:是|为)[:：]?|[:：])\s*"
+_TAGGED = re.compile(rf"\A<({'|'.join(_NAMES)})>(.*)</\1>\Z", re.DOTALL)
+# a clause that takes back what stands before it: which of two values is meant is not ours to say
+_CORRECTS = re.compile(r"[，,。；;！!\n]\s*(?:更正\s*[:：为]|纠正\s*[:：]|不对\s*[，,。；;！!]|错了|看错|说错|写错)")
+_OPENING = re.compile(
+    r"\A(?:(?:根据|依据|从)[^，,：:\n]{0,20}(?:图片|图像|报告|报告单|表格|文字|信息|内容)[^，,：:\n]{0,12}[，,：:]\s*)?"
+    r"(?:可以?看出|可知|可得|显示)?[，,：:]?\s*"
+)
+_STEM_END = re.compile(
+    r"(?:对应的?(?:文字|内容|值))?(?:各自|分别)?(?:是什么|是多少|是谁|为多少|是否异常|是|为)?[\s?？。]*\Z"
+)
+_PAGE = r"(?:图片|图像|图|报告单|报告)"
+_STEM_START = re.compile(  # 报告日期 is a key: 报告 alone is not taken off
+    rf"\A(?:请问)?(?:在?(?:(?:这张|该|此|这份){_PAGE}(?:里|中|上)?的?|{_PAGE}(?:里|中|上|的)的?))?"
+)
+_AND = re.compile(r"以及|和|与|及|、|,|，")
+
+# what a verdict is said with; what stands first is taken out of the sentence before the next is looked for
+_VERDICTS = (
+    (None, r"是否(?:异常|正常)"),
+    (None, r"(?:正常|参考)(?:参考)?(?:范围|区间|值|上限|下限)"),
+    (None, r"(?:不一定|未必|不见得|不能(?:说|认为)|谈不上)(?:是|属于|为)?(?:正常|异常|偏高|偏低|升高|降低|过高|过低)"),
+    (None, r"(?:不是|不属于|不算|不|并?非|没有|未见|无)(?:明显|太)?(?:偏高|偏低|升高|降低|过高|过低)"),
+    ("无法判断", r"(?:无法|不能|难以|不可)(?:直接)?(?:判断|确定|判定)|未给出参考"),
+    (
+        "正常",
+        r"(?:没有|未见|并?无|不存在|并?不|并?非)(?:是|属于|算|为)?(?:任何|明显)?(?:的)?异常|属?于?正常(?:水平)?",
+    ),
+    ("异常", r"异常|偏高|偏低|升高|降低|过高|过低"),
+)
+_NOT_NORMAL = r"(?:不|非)(?:太|是|算|能算|属于|处于|为)?正常"
+_RANGE = r"(?:正常|参考)(?:参考)?(?:范围|区间|值)?(?:上限|下限|范围|区间|值)"
+_RANGE_SAID = re.compile(
+    rf"(未|没有|没|不)?(超出|超过|高于|低于|在|处于|位于|符合)了?[^，,。；;]{{0,12}}?{_RANGE}(?:之?内|以内|内|外)?"
+)
+_WITHIN = ("在", "处于", "位于", "符合")
+_THEREFORE = re.compile(r"因此|所以|故|综上|总之|结论")
+
+
+@dataclass(frozen=True)
+class ParsedReply:
+    """An answer and how it stood in the reply: WHOLE, MARKED, …, or a form of `choices.py`."""
+
+    answer: str
+    how: str
+
+
+def take_answer(text: str, question: str, answer_type: str) -> ParsedReply:
+    """The answer in `text`, a reply without its thoughts.
+
+    Raises:
+        ReplyError: there is none: nothing but a mark, no option, several verdicts, a refusal, a value taken back.
+    """
+    body, how = _unwrap(text)
+    if not body:
+        raise ReplyError("the reply ends before its answer")
+    if answer_type == MULTIPLE_CHOICE:
+        choice = read_choice(body, question)
+        _refuse_two_answers(text, question, choice.answer)
+        return ParsedReply(choice.answer, choice.form)
+    if answer_type == "single_nr":
+        verdict = read_verdict(body)
+        return ParsedReply(verdict, VERDICT if verdict != body else how) if verdict else ParsedReply(body, how)
+    if is_refusal(body):
+        raise ReplyError("the model refused")
+    if _CORRECTS.search(body):
+        raise ReplyError("the reply takes back what it said before")
+    said = _after_restatement(body, question, is_multi=answer_type.startswith("multi"))
+    return ParsedReply(said, SENTENCE) if said and said != body else ParsedReply(body, how)
+
+
+def _refuse_two_answers(text: str, question: str, chosen: str) -> None:
+    """Raise a ReplyError where an earlier 答案： chose otherwise; 最终答案 goes before whatever came first."""
+    marks = list(_MARK.finditer(text))
+    if len(marks) < 2 or marks[-1][0].startswith("最终"):
+        return
+    for mark, after in pairwise(marks):
+        try:
+            other = read_choice(text[mark.end() : after.start()], question).answer
+        except ReplyError:
+            continue
+        if other != chosen:
+            raise ReplyError("the reply gives two answers")
+
+
+def read_verdict(text: str) -> str | None:
+    """正常, 异常 or 无法判断 as `text` concludes; None where it says none of them.
+
+    Raises:
+        ReplyError: it says several and does not conclude with one.
+    """
+    said = _verdicts(text)
+    if len(said) > 1:
+        conclusion = _THEREFORE.split(text)[-1] if _THEREFORE.search(text) else ""
+        said = _verdicts(conclusion)
+        if len(said) != 1:
+            raise ReplyError("the reply names several verdicts and concludes with none")
+    return next(iter(said), None)
+
+
+def _verdicts(text: str) -> set[str]:
+    said = set()
+    for denied, word in _RANGE_SAID.findall(text):
+        said.add("正常" if (word in _WITHIN) != bool(denied) else "异常")
+    rest = _RANGE_SAID.sub(" ", text)
+    rest, hits = re.subn(_NOT_NORMAL, " ", rest)
+    if hits:
+        said.add("异常")
+    for verdict, pattern in _VERDICTS:
+        rest, hits = re.subn(pattern, " ", rest)
+        if hits and verdict:
+            said.add(verdict)
+    return said
+
+
+def _unwrap(text: str) -> tuple[str, str]:
+    """The reply without fences, marks, objects, quotes and emphasis, and what was taken off."""
+    body, how = text.strip(), WHOLE
+    fenced = _FENCE.match(body)
+    body = fenced[1].strip() if fenced else body
+    tagged = _TAGGED.match(body)
+    body = tagged[2].strip() if tagged else body
+    if "{" in body:
+        value = _object_value(body)
+        if value is not None:
+            return value, OBJECT
+    marks = list(_MARK.finditer(body))
+    if marks:
+        body, how = body[marks[-1].end() :].strip(), MARKED
+    body = re.sub(r"\A\*\*(.*)\*\*\Z", r"\1", body, flags=re.DOTALL).strip()
+    for opening, closing in _QUOTES:
+        inner = body[1:-1]
+        if len(body) > 1 and body[0] == opening and body[-1] == closing and not {opening, closing} & set(inner):
+            body = inner.strip()
+    return body, how
+
+
+def _object_value(text: str) -> str | None:
+    """The answer of a JSON object; None where there is no such object."""
+    try:
+        found: Mapping[str, object] = read_object(text)
+    except ReplyError:
+        return None
+    value = next((found[name] for name in _NAMES if name in found), None)
+    if isinstance(value, list) and value and all(isinstance(part, str | int | float) for part in value):
+        return ANSWER_SEPARATOR.join(map(str, value))
+    return str(value).strip() if _is_value(value) else None
+
+
+def _is_value(value: object) -> bool:
+    return isinstance(value, str | int | float) and not isinstance(value, bool)
+
+
+def _after_restatement(text: str, question: str, is_multi: bool) -> str | None:
+    """What follows where `text` restates the question; None where it does not."""
+    stem = _STEM_START.sub("", _STEM_END.sub("", question.strip())).strip()
+    if not stem:
+        return None
+    body = _OPENING.sub("", text, count=1)
+    parts = [part.strip() for part in _AND.split(stem) if part.strip()]
+    if is_multi and len(parts) == 2:
+        values = _values_of(body, parts) or (_values_of(body, parts[::-1]) or [])[::-1] or _named_values(body, parts)
+        if values is not None:
+            return ANSWER_SEPARATOR.join(values)
+    framed = re.match(
+        rf"(?:{_STEM_START.pattern[2:]})?[“\"「]?{re.escape(stem)}[”\"」]?{_LINK}(?P<said>.+)\Z", body, re.DOTALL
+    )
+    return _bare(framed["said"]) if framed else None
+
+
+def _values_of(text: str, names: list[str]) -> list[str] | None:
+    """The values of two names where the text gives each after its name."""
+    first, second = map(re.escape, names)
+    found = re.match(
+        rf"(?:{_STEM_START.pattern[2:]})?{first}{_LINK}(?P<one>.+?)[，,；;。\n]\s*(?:而|并且)?{second}{_LINK}(?P<two>.+)\Z",
+        text,
+        re.DOTALL,
+    )
+    return [_bare(found["one"]), _bare(found["two"])] if found else None
+
+
+def _named_values(text: str, names: list[str]) -> list[str] | None:
+    """The texts under `names` in a JSON object; None where it has others, or where one is no text."""
+    if "{" not in text:
+        return None
+    try:
+        found = read_object(text)
+    except ReplyError:
+        return None
+    values = [str(found[name]).strip() for name in names if _is_value(found.get(name))]
+    return values if len(values) == len(names) == len(found) else None
+
+
+def _bare(value: str) -> str:
+    """A value at the end of a sentence without the sentence's stop and quotes."""
+    value = value.strip()
+    if value.count("。") == 1 and value.endswith("。"):
+        value = value[:-1]
+    for opening, closing in _QUOTES:
+        if len(value) > 1 and value[0] == opening and value[-1] == closing:
+            value = value[1:-1]
+    return value.strip() or MISSING

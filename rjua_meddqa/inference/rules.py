@@ -1,0 +1,106 @@
+"""Answers to questions about an image's content from its restored text alone: no model, only drafts and wording.
+
+The baseline that needs nothing: a question is read for what it asks about (which key, which item, which of result,
+range and judgement), the draft of the page (`annotation/drafts.py`) is searched for it, and what is found is written
+as the released answers are. What the page does not hold is 无.
+"""
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from medvqa_core.errors import InputError
+from rjua_meddqa.annotation.drafts import Draft, draft
+from rjua_meddqa.annotation.items import find_row
+from rjua_meddqa.answers import join_parts, write_abnormal, write_status, write_value
+from rjua_meddqa.inference.reading import (
+    RANGE,
+    RESULT,
+    STATUS,
+    CellQuestion,
+    find_key,
+    read_cells,
+    read_keys,
+)
+from rjua_meddqa.schema import (
+    CONTENT_TASKS,
+    ENTITY,
+    HIGH,
+    LOW,
+    MISSING,
+    NO_ABNORMAL,
+    NORMAL,
+    STATUS_WORDS,
+    TABLE,
+    UNDECIDED,
+    RestoredText,
+    TableRow,
+)
+
+if TYPE_CHECKING:
+    from rjua_meddqa.restoration.pages import Page
+
+NAME, VERSION = "esra-rules", "4"
+SUMMARY = "summary_qa"
+PAGES_KEPT = 64  # questions come image by image
+
+
+def answer(question: str, task: str, answer_type: str, page: "Page") -> str:
+    """The answer that the restored text of `page` gives to `question`.
+
+    Raises:
+        InputError: `task` is none that a page's content answers.
+    """
+    return answer_from_draft(question, task, answer_type, _draft(page.restored))
+
+
+def answer_from_draft(question: str, task: str, answer_type: str, drafted: Draft) -> str:
+    """Like `answer`, from a draft (or an annotation turned into one). Raises InputError for an unknown task."""
+    if task == ENTITY:
+        keys = read_keys(question, [key for key, _ in drafted.key_values], is_multi=answer_type.startswith("multi"))
+        return join_parts(find_key(key, drafted.key_values) for key in keys)
+    if task == SUMMARY:
+        return _summary(drafted.table)
+    if task not in CONTENT_TASKS:
+        allowed = ", ".join((*CONTENT_TASKS, SUMMARY))
+        raise InputError(f"{NAME}: task {task!r} is not about the content of an image; it answers {allowed}")
+    asked = read_cells(question, drafted.table)
+    if asked.items:
+        return _cells(asked, drafted.table, task, answer_type)
+    return _which(question, drafted.table)
+
+
+@lru_cache(maxsize=PAGES_KEPT)
+def _draft(restored: "RestoredText") -> Draft:
+    return draft(restored)
+
+
+def _cells(asked: CellQuestion, table: tuple[TableRow, ...], task: str, answer_type: str) -> str:
+    """Result, range or judgement of one item, or of several, each with its name before it."""
+    columns = asked.columns or ((RESULT, RANGE) if task == TABLE else (STATUS,))
+    parts = [[_cell(find_row(item, table), column) for column in columns] for item in asked.items]
+    if len(asked.items) == 1:
+        return join_parts(parts[0])
+    return ";".join(",".join([item, *cells]) for item, cells in zip(asked.items, parts, strict=True))
+
+
+def _cell(row: TableRow | None, column: str) -> str:
+    if column == STATUS:
+        return (write_status(row) if row is not None else None) or STATUS_WORDS[UNDECIDED]
+    if row is None:
+        return MISSING
+    return write_value(row.result if column == RESULT else row.range)
+
+
+def _which(question: str, table: tuple[TableRow, ...]) -> str:
+    """Items that are out of range, or those that are high, low or normal where the question says so."""
+    for words, verdict in ((("偏高", "升高", "高于"), HIGH), (("偏低", "降低", "低于"), LOW)):
+        if any(word in question for word in words):
+            return join_parts(row.item for row in table if row.is_normal == verdict) or NO_ABNORMAL
+    if "不在" not in question and "异常" not in question and "不正常" not in question and "正常" in question:
+        return join_parts(row.item for row in table if row.is_normal == NORMAL) or MISSING
+    return write_abnormal(table)
+
+
+def _summary(table: tuple[TableRow, ...]) -> str:
+    abnormal = [row for row in table if write_status(row) == STATUS_WORDS[HIGH]]
+    return f"该报告共有{len(table)}项检查结果，其中{len(abnormal)}项不在参考范围内：{write_abnormal(table)}。"

@@ -1,0 +1,101 @@
+"""Answers taken out of replies: written by hand, with what a careless rule would take for one."""
+
+import pytest
+
+from medvqa_core.llm.json_reply import ReplyError
+from rjua_meddqa.inference.replies import MARKED, OBJECT, SENTENCE, VERDICT, WHOLE, read_verdict, take_answer
+
+NAME, TWO = "图片里的姓名是什么？", "病区名称和诊断对应的文字是什么？"
+RESULT = "总25羟基维生素D该检测指标的检查结果是多少?"
+
+
+@pytest.mark.parametrize(
+    "text, question, answer_type, answer, how",
+    [
+        ("张三", NAME, "single_entity", "张三", WHOLE),
+        ("图片里的姓名是张三。", NAME, "single_entity", "张三", SENTENCE),
+        ("姓名：张三", NAME, "single_entity", "张三", SENTENCE),
+        ("根据图片内容，姓名为“张三”。", NAME, "single_entity", "张三", SENTENCE),
+        ("报告里没有写。\n答案：无", NAME, "single_entity", "无", MARKED),
+        ("**答案：** 张三", NAME, "single_entity", "张三", MARKED),
+        ('{"answer": "张三"}', NAME, "single_entity", "张三", OBJECT),
+        ('```json\n{"答案": ["无", "膀胱肿瘤"]}\n```', TWO, "multi_entity", "无;膀胱肿瘤", OBJECT),
+        ("病区名称是泌尿外科，诊断是膀胱肿瘤。", TWO, "multi_entity", "泌尿外科;膀胱肿瘤", SENTENCE),
+        ("病区名称：无\n诊断：膀胱肿瘤", TWO, "multi_entity", "无;膀胱肿瘤", SENTENCE),
+        ("无;膀胱肿瘤", TWO, "multi_entity", "无;膀胱肿瘤", WHOLE),
+        ("总25羟基维生素D该检测指标的检查结果是17.80。", RESULT, "single_span", "17.80", SENTENCE),
+        ("<answer>张三</answer>", NAME, "single_entity", "张三", WHOLE),
+        ("<b>张三</b>", NAME, "single_entity", None, WHOLE),  # a tag of no answer may stand on the page
+        ("诊断是膀胱肿瘤，病区名称是泌尿外科。", TWO, "multi_entity", "泌尿外科;膀胱肿瘤", SENTENCE),
+        ('{"诊断": "膀胱肿瘤", "病区名称": "泌尿外科"}', TWO, "multi_entity", "泌尿外科;膀胱肿瘤", SENTENCE),
+        ("双肾大小，不对称，右肾积水", NAME, "single_entity", None, WHOLE),  # 不对称 takes nothing back
+        ("2021-05-13", "报告日期是什么？", "single_entity", "2021-05-13", WHOLE),
+        ("报告日期：2021-05-13", "报告日期是什么？", "single_entity", "2021-05-13", SENTENCE),
+        # a value that holds what looks like a frame stays whole
+        ("1.前列腺：大小是3.5cm。\n2.精囊：大小是2.5cm。", NAME, "single_entity", None, WHOLE),
+        ("年龄是50岁", NAME, "single_entity", None, WHOLE),  # another key than the one asked for
+        ("结果为3.2，在正常范围内。", "血钾是否异常?", "single_nr", "正常", VERDICT),
+        ("不正常", "血钾是否异常?", "single_nr", "异常", VERDICT),
+        ("没有异常", "血钾是否异常?", "single_nr", "正常", VERDICT),
+    ],
+)
+def test_an_answer_is_what_the_sentence_says(text, question, answer_type, answer, how):
+    taken = take_answer(text, question, answer_type)
+    assert (taken.answer, taken.how) == (answer if answer is not None else text, how)
+
+
+@pytest.mark.parametrize(
+    "text, why",
+    [
+        ("抱歉，我无法查看图片。", "refused"),  # 无 in it would pass for the answer 无
+        ("作为AI语言模型，我不能提供诊断。", "refused"),
+        ("I'm sorry, I can't read this image.", "refused"),
+        ("李四。更正：张三", "takes back"),
+        ("李四，不对，是张三", "takes back"),
+    ],
+)
+def test_a_refusal_and_a_value_taken_back_are_no_answers(text, why):
+    with pytest.raises(ReplyError, match=why):
+        take_answer(text, NAME, "single_entity")
+
+
+@pytest.mark.parametrize(
+    "text, verdict",
+    [
+        ("正常", "正常"),
+        ("异常（偏高）", "异常"),
+        ("该指标未见明显异常。", "正常"),
+        ("结果不在参考范围内", "异常"),
+        ("结果没有超出参考范围上限", "正常"),
+        ("超出了参考区间，偏高", "异常"),
+        ("参考范围为3.5-5.5，结果3.1，异常", "异常"),
+        ("没有参考范围，无法判断", "无法判断"),
+        ("无法判断是否异常", "无法判断"),
+        ("结果为5.0，正常范围3.5-5.5，所以正常", "正常"),
+        ("有可能异常，也有可能正常，因此无法判断", "无法判断"),
+        ("41岁", None),
+        ("不是异常", "正常"),
+        ("并非异常，而是正常", "正常"),
+        ("不属于异常", "正常"),
+        ("不是正常", "异常"),
+        ("不能算正常", "异常"),
+        ("没有偏高，而是偏低", "异常"),
+        ("不偏高，也不偏低", None),
+        ("不一定正常", None),
+        ("不能说异常", None),
+    ],
+)
+def test_a_verdict_is_read_with_its_denials(text, verdict):
+    assert read_verdict(text) == verdict
+
+
+@pytest.mark.parametrize("text", ["正常或异常", "正常;异常;无法判断", "可能正常，可能异常"])
+def test_who_says_all_verdicts_has_answered_nothing(text):
+    """Soft accuracy would find the right one in it."""
+    with pytest.raises(ReplyError, match="several verdicts"):
+        take_answer(text, "血钾是否异常?", "single_nr")
+
+
+def test_a_mark_with_nothing_behind_it_is_no_answer():
+    with pytest.raises(ReplyError, match="ends before"):
+        take_answer("先看表格……\n答案：", NAME, "single_entity")
