@@ -228,8 +228,8 @@ def agreement(
         typer.echo(f"written: {json_file}")
 
 
-app.command("judge")(validation.judge)
-app.command("table3")(validation.table3)
+app.command("judge")(judging.judge)
+app.command("table3")(judging.table3)
 app.command()(recipe)
 app.command()(rebuild)
-app.add_typer(validation.review_app, name="review")
+app.add_typer(judging.review_app, name="review")

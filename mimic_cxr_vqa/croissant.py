@@ -35,7 +35,7 @@ def write_croissant(folder: Path, manifest: Mapping[str, Any], shards: Mapping[s
     """Write `<folder>/croissant.json`.
 
     Args:
-        shards: name -> bytes and sha256 (`class_floor.describe_files`).
+        shards: name -> bytes and sha256 (`minimum_class.describe_files`).
         url: where the dataset stands; a URN of its content where it stands nowhere.
     """
     governance = Governance(manifest["governance"])

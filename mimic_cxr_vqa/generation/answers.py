@@ -1,8 +1,8 @@
 """Asking an engine: a study's questions together, lint, re-ask, record; resumable at any moment (paper, Section 3.2).
 
 Every question ends as one record in the store: an answer (with the lint rules it still breaks, if any) or an error.
-How questions are kept in flight and recorded in order is in `medvqa_core.runs.inference`. This module has a study's questions,
-the conditions for asking again, and the place of the answers.
+In-flight requests and ordered records are handled by `medvqa_core.runs.inference`. This module owns
+a study's questions, the conditions for asking again, and the location of the answers.
 """
 
 import sys

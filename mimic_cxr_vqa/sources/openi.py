@@ -126,7 +126,7 @@ def read_studies(root: Path, labels: str = "text") -> StudySet:
 
 
 def read(root: Path, options: SourceOptions) -> StudySet:
-    """See `sources/table.py`."""
+    """See `sources/registry.py`."""
     return read_studies(root, options.labels)
 
 

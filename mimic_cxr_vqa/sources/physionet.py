@@ -37,7 +37,7 @@ PHANTOM_FIRST_ID = 90_000_000  # MIMIC's subject ids are 1xxxxxxx, its study ids
 
 
 def read(root: Path, options: SourceOptions) -> StudySet:
-    """See `sources/table.py`."""
+    """See `sources/registry.py`."""
     return read_studies(root, options.reports, options.labeler, options.encoding, options.sections, options.studies)
 
 

@@ -52,7 +52,7 @@ class CxrOptions:
         model: checkpoint folder or Hub repository; with `engine` the name of its model.
         data: a release, the workspace that it was built in, or the authors' CSV files; with `layout` the folder of a
             public dataset.
-        layout: name of that dataset, see `layouts.table`.
+        layout: name of that dataset, see `layouts.registry`.
         engine: an image-text model in place of a checkpoint, as `connect_model` spells it; several servers share the
             work.
         predictions: a file of answers that were made elsewhere, see `answer_files`; images are not needed then.
