@@ -11,7 +11,7 @@ from mimic_cxr_vqa.cli_answers import answer, merge
 from mimic_cxr_vqa.cli_batches import batch_export, batch_import
 from mimic_cxr_vqa.cli_output import echo_counts, quote
 from mimic_cxr_vqa.cli_rebuild import rebuild, recipe
-from mimic_cxr_vqa.judging import commands as validation
+from mimic_cxr_vqa.judging import commands as judging
 from mimic_cxr_vqa.sources.registry import SOURCES, SourceOptions, read_source
 
 app = typer.Typer(no_args_is_help=True, help="MIMIC-CXR-VQA: from radiology reports to a dataset.")
