@@ -37,7 +37,7 @@ from rjua_meddqa.cli import app as meddqa_app
 STOPPED = "stopped; run the same command again to go on"
 # Threads of one step that wait for each other turn in a loop for some microseconds, then sleep. Left to itself OpenMP
 # has them turn for long, and on a machine that is busy otherwise they take the cores that they wait for; asleep at
-# once, they take a third longer on a quiet one (benchmarks/busy_machine.py).
+# once, they take a third longer on a quiet one.
 # The policy is for libraries other than GNU's.
 THREADS_THAT_WAIT = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "1000"}
 
