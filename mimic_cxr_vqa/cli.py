@@ -10,7 +10,7 @@ from medvqa_core.errors import OutputError
 from mimic_cxr_vqa.cli_answers import answer, merge
 from mimic_cxr_vqa.cli_batches import batch_export, batch_import
 from mimic_cxr_vqa.cli_output import echo_counts, quote
-from mimic_cxr_vqa.cli_rebuild import rebuild, recipe
+from mimic_cxr_vqa.cli_rebuild import rebuild, rebuild_spec
 from mimic_cxr_vqa.judging import commands as judging
 from mimic_cxr_vqa.sources.registry import SOURCES, SourceOptions, read_source
 
@@ -230,6 +230,6 @@ def agreement(
 
 app.command("judge")(judging.judge)
 app.command("table3")(judging.table3)
-app.command()(recipe)
+app.command("rebuild-spec")(rebuild_spec)
 app.command()(rebuild)
 app.add_typer(judging.review_app, name="review")

@@ -61,16 +61,16 @@ def dataset(
     push_dataset(Push(folder, repo_id, public, version), dry_run, log=typer.echo)
 
 
-@app.command()
-def recipe(
-    folder: Annotated[Path, typer.Argument(help="Folder that medvqa-hub cxr recipe wrote.")],
+@app.command("rebuild-spec")
+def rebuild_spec(
+    folder: Annotated[Path, typer.Argument(help="Folder that medvqa-hub cxr rebuild-spec wrote.")],
     repo_id: RepoId,
     version: Version = None,
     public: Public = None,
     dry_run: DryRun = False,
 ) -> None:
     """Push what may be shared of rows that may not: questions, ids, settings and hashes to rebuild them."""
-    from medvqa_hub.publishing.rebuild_spec import push_recipe
+    from medvqa_hub.publishing.rebuild_spec import push_rebuild_spec
     from medvqa_hub.publishing.sending import Push
 
-    push_recipe(Push(folder, repo_id, public, version), dry_run, log=typer.echo)
+    push_rebuild_spec(Push(folder, repo_id, public, version), dry_run, log=typer.echo)

@@ -1,7 +1,7 @@
 """`medvqa-hub push dataset`: releases of class `open`, and of `share-alike` with their licence and attribution.
 
 Rows go, images do not. `no-derivatives` and `credentialed` releases are refused, to private and gated repositories too:
-what may be shared of them is their recipe (`push recipe`).
+what may be shared of them is their rebuild spec (`push rebuild-spec`).
 """
 
 import re

@@ -67,7 +67,7 @@ def publish_physionet(
     if release.governance not in LICENSE_TEXT:
         raise GovernanceError(
             f"{workspace} is of class {release.governance}: adaptations of its source may be made, not shared; share "
-            "its recipe (medvqa-hub cxr recipe)"
+            "its rebuild spec (medvqa-hub cxr rebuild-spec)"
         )
     if release.kind != "parquet":
         raise InputError(f"{workspace} holds no release of Parquet shards; write one with medvqa-hub cxr release")

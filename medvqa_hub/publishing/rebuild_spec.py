@@ -1,4 +1,4 @@
-"""`medvqa-hub push recipe`: what may be shared of a dataset whose rows may not (`mimic_cxr_vqa/rebuild_spec.py`)."""
+"""`medvqa-hub push rebuild-spec`: push what may be shared of a dataset whose rows may not be."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,18 +9,18 @@ from medvqa_hub.publishing.push import DATASET, PushPlan, PushResult
 from medvqa_hub.publishing.sending import Push, send
 
 
-def push_recipe(
+def push_rebuild_spec(
     options: Push, dry_run: bool = False, hub: Any = None, log: Callable[[str], None] = print
 ) -> PushResult | None:
-    """Check, stage, scan and push a recipe; with `dry_run` show what would be pushed.
+    """Check, stage, scan and push a rebuild spec; with `dry_run` show what would be pushed.
 
-    The study ids of a recipe are MIMIC's, and are what it is for; `read_rebuild_spec` has checked that it holds
+    The study ids of a rebuild spec are MIMIC's, and are what it is for; `read_rebuild_spec` has checked that it holds
     nothing beside ids, the dataset's own words, settings and counts, and its card is the one that belongs to these.
 
     Raises:
         ConfigError, OutputError: see `send`.
         GovernanceError: the folder says a class that is not handed on, or the scan finds what must not leave.
-        InputError: it is no recipe, holds more than one does, or was changed.
+        InputError: it is not a rebuild spec, holds more than one does, or was changed.
     """
     from mimic_cxr_vqa.rebuild_spec import check_card_matches
     from mimic_cxr_vqa.rebuild_spec_check import KIND, read_rebuild_spec
@@ -28,7 +28,7 @@ def push_recipe(
     folder = options.folder
     manifest = read_rebuild_spec(folder)
     governance = parse(manifest["governance"], str(folder))
-    check_publishable(governance, f"recipe {folder}", "the Hub")
+    check_publishable(governance, f"rebuild spec {folder}", "the Hub")
     check_card_matches(folder, manifest)
     plan = PushPlan(options.repo_id, DATASET, governance, False, options.public, options.version, KIND)
     names = [MANIFEST, *sorted(manifest["files"])]

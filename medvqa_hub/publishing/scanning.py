@@ -36,7 +36,7 @@ def scan(folder: Path, phrases: Phrases | None = None, ids_of: Collection[str] =
 
     Args:
         phrases: of reports that must not stand in any text.
-        ids_of: tables that may hold ids of MIMIC's range: a recipe's, which are checked to hold little else.
+        ids_of: tables that may hold ids of MIMIC's range: a rebuild spec's, which are checked to hold little else.
 
     Raises:
         GovernanceError: something is found; names the file and what it is, and quotes nothing.

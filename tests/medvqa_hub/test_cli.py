@@ -17,7 +17,7 @@ from mimic_cxr_vqa.phantom.tree import write_phantom
 GROUPS = {
     "cxr": [
         *("phantom", "shrink", "questions", "answer", "batch-export", "batch-import", "merge", "status", "release"),
-        *("judge", "review", "table3", "export-csv", "stats", "agreement", "recipe", "rebuild"),
+        *("judge", "review", "table3", "export-csv", "stats", "agreement", "rebuild-spec", "rebuild"),
     ],
     "meddqa": [
         *("ocr", "esra", "quality", "picture", "phantom"),
@@ -26,7 +26,7 @@ GROUPS = {
     ],
     "train": ["swin-ved", "blip2-multiview", "vlm", "tokenizer"],
     "evaluate": ["cxr", "meddqa", "meddqa-report"],
-    "push": ["model", "dataset", "recipe"],
+    "push": ["model", "dataset", "rebuild-spec"],
     "publish": ["physionet"],
     "export": ["vlmevalkit", "eval-results"],
 }
