@@ -27,10 +27,10 @@ from medvqa_core.llm.options import (
 )
 from medvqa_hub.evaluation.cli import app as evaluate_app
 from medvqa_hub.evaluation.export_cli import app as export_app
+from medvqa_hub.launching import check_launcher
 from medvqa_hub.publishing.cli import app as push_app
 from medvqa_hub.publishing.publish_cli import app as publish_app
 from medvqa_hub.training.cli import app as train_app
-from medvqa_hub.training.launching import check_launcher
 from mimic_cxr_vqa.cli import app as cxr_app
 from rjua_meddqa.cli import app as meddqa_app
 

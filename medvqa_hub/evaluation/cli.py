@@ -20,7 +20,7 @@ from medvqa_core.llm.options import (
     engine_option,
     one_engine,
 )
-from medvqa_hub.training.cli import Launch
+from medvqa_hub.launching import Launch
 
 LONGEST_SIDE = 1536  # that of rjua_meddqa.inference.page_images, which takes long to import
 _PREDICTIONS = (
@@ -147,7 +147,7 @@ def cxr(
 ) -> None:
     """Answer a split's questions and print the paper's Table 4 row; a stopped run goes on where it was."""
     if launch is not None:
-        from medvqa_hub.training.launching import hand_over
+        from medvqa_hub.launching import hand_over
 
         code = hand_over(launch, ["evaluate", "cxr", *_spell_out(context)])
         if code:

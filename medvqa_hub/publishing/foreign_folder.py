@@ -16,6 +16,7 @@ from medvqa_core.json_files import read_object
 from medvqa_core.llm.loading import identify_weights
 from medvqa_hub.families.checkpoint import Checkpoint
 from medvqa_hub.families.folders import ANOTHER
+from medvqa_hub.families.history import name_of, read_stages
 from medvqa_hub.families.registry import FAMILIES
 from medvqa_hub.publishing.model_folder import (
     ADAPTER,
@@ -28,7 +29,6 @@ from medvqa_hub.publishing.model_folder import (
     weights_in,
     without_places,
 )
-from medvqa_hub.training.history import name_of, read_stages
 
 BASE = "base_model_name_or_path"
 _CODE = (".py", ".pyc", ".so")

@@ -13,6 +13,7 @@ from medvqa_core.errors import ConfigError, GovernanceError
 from medvqa_core.governance import Governance
 from medvqa_core.runs.predictions import FILE
 from medvqa_hub.families.folders import find_model_folder
+from medvqa_hub.families.history import REPORTS
 from medvqa_hub.publishing.check_conditions import check_generation_settings
 from medvqa_hub.publishing.foreign_folder import foreign_files, is_foreign, open_foreign_folder
 from medvqa_hub.publishing.licences import (
@@ -32,7 +33,6 @@ from medvqa_hub.publishing.push import MODEL, PushPlan, PushResult
 from medvqa_hub.publishing.results import eval_results, read_results
 from medvqa_hub.publishing.sending import Push, send
 from medvqa_hub.publishing.staging import CARD
-from medvqa_hub.training.history import REPORTS
 
 NOTICE_FILE, EVAL_RESULTS = "NOTICE.txt", ".eval_results/mimic_cxr_vqa.yaml"
 SHORTEST = 20  # letters of an acknowledgement: it is a sentence

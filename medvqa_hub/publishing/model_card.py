@@ -9,6 +9,7 @@ from typing import Any
 import hub_cards
 from medvqa_core.governance import Governance
 from medvqa_hub.families.checkpoint import Checkpoint
+from medvqa_hub.families.history import read_stages
 from medvqa_hub.families.registry import find_family
 from medvqa_hub.publishing.licences import Licence, find_llama_version, find_llama_version_of_stages, get_model_licence
 from medvqa_hub.publishing.memorisation import Memorisation
@@ -16,7 +17,6 @@ from medvqa_hub.publishing.model_folder import RECIPE, ModelFolder, weights_in
 from medvqa_hub.publishing.phrases import PHRASE
 from medvqa_hub.publishing.results import describe_results
 from medvqa_hub.publishing.staging import CARD
-from medvqa_hub.training.history import read_stages
 
 REPOSITORY = "OWNER/NAME"  # in a card that has no repository yet; `publishing_*.py` of the models puts the name in
 _STAGES = {

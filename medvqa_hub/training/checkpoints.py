@@ -38,7 +38,7 @@ from medvqa_core.governance import Governance
 from medvqa_core.json_files import read_object, write_manifest
 from medvqa_core.store import content_key
 from medvqa_hub.families.folders import ANOTHER, BEST_FOLDER
-from medvqa_hub.training.history import HISTORY
+from medvqa_hub.families.history import HISTORY
 
 CHECKPOINT, BEST = "training-checkpoint", "trained-model"  # kinds, in the manifests
 TRAINED = "trained.safetensors"  # in place of a whole model

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from medvqa_hub.families.registry import FAMILIES, find_family
+from medvqa_hub.launching import Launch
 
 app = typer.Typer(no_args_is_help=True, help="Train a model from a recipe.")
 
@@ -19,9 +20,6 @@ Stage = Annotated[
 ]
 Init = Annotated[Path | None, typer.Option(help="Checkpoint to start from, or the folder of an earlier stage.")]
 Set = Annotated[list[str] | None, typer.Option("--set", help="section.key=value in place of the recipe's; repeatable.")]
-Launch = Annotated[
-    str | None, typer.Option(help="Hand over to `accelerate launch` with these arguments: '--num_processes 8'.")
-]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the resolved recipe, counts and steps; train nothing.")]
 
 
@@ -144,7 +142,7 @@ def _train(
 
 def _launch(launch: str, command: str, recipe: str, options: dict[str, object], overrides: Sequence[str]) -> None:
     """Run `train COMMAND` in several processes."""
-    from medvqa_hub.training.launching import hand_over
+    from medvqa_hub.launching import hand_over
 
     arguments = ["train", command, "--recipe", recipe]
     for option, value in options.items():

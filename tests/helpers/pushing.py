@@ -13,8 +13,8 @@ from swin_ved_clean import PREAMBLE
 
 from medvqa_core.folder_class import write_governance
 from medvqa_core.governance import Governance
+from medvqa_hub.families.history import write_stages
 from medvqa_hub.publishing.model_card import write_folder_card
-from medvqa_hub.training.history import write_stages
 
 SAVE = {"swin_ved": save_swin_ved, "blip2_multiview": save_blip2}
 TEXTS = ["Is there evidence of edema?", "Which support devices are present?", "no edema is seen .", "a tube ."]

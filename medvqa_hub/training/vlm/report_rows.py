@@ -16,7 +16,7 @@ import numpy as np
 
 from medvqa_core.dataset_class import get_dataset_governance
 from medvqa_core.errors import ConfigError, InputError
-from medvqa_hub.training.history import REPORTS
+from medvqa_hub.families.history import REPORTS
 from medvqa_hub.training.vlm.recipe import VlmData
 from medvqa_hub.training.vlm.rows import VlmRows
 from rjua_meddqa import data_folder as folders

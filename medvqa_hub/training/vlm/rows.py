@@ -13,7 +13,7 @@ import numpy as np
 from medvqa_core.dataset_class import get_dataset_governance
 from medvqa_core.errors import InputError
 from medvqa_core.governance import Governance
-from medvqa_hub.training.history import describe_data
+from medvqa_hub.families.history import describe_data
 from medvqa_hub.training.vlm.recipe import VlmData
 from mimic_cxr_vqa.images import read_film
 from mimic_cxr_vqa.labeling.answer_polarity import contradicts

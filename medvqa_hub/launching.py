@@ -10,8 +10,15 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from typing import Annotated
+
+import typer
 
 from medvqa_core.errors import ConfigError
+
+Launch = Annotated[
+    str | None, typer.Option(help="Start with `accelerate launch` and these arguments: '--num_processes 8'.")
+]
 
 
 def make_command(launch: str, arguments: Sequence[str]) -> tuple[list[str], dict[str, str]]:
