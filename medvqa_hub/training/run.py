@@ -13,8 +13,9 @@ from medvqa_core.files import make_folder
 from medvqa_core.folder_class import read_governance
 from medvqa_core.governance import Governance, strictest
 from medvqa_core.json_files import read_object, write_json
+from medvqa_hub.families import history
 from medvqa_hub.families.folders import ANOTHER, BEST_FOLDER, find_model_folder
-from medvqa_hub.training import checkpoints, history
+from medvqa_hub.training import checkpoints
 from medvqa_hub.training.recipes import Recipe, batches_per_process, steps_of
 from medvqa_hub.training.run_folder import Say, is_finished, log_nothing, open_folder, opened_log, refuse_another_run
 from medvqa_hub.training.training_data import load_data

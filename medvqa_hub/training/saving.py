@@ -13,9 +13,10 @@ from typing import Any
 from medvqa_core.errors import ConfigError
 from medvqa_core.governance import Governance
 from medvqa_core.json_files import read_object
+from medvqa_hub.families import history
 from medvqa_hub.families.folders import ANOTHER, BEST_FOLDER
 from medvqa_hub.publishing.model_card import write_folder_card
-from medvqa_hub.training import checkpoints, history
+from medvqa_hub.training import checkpoints
 from medvqa_hub.training.recipes import Recipe
 
 

@@ -15,8 +15,9 @@ from medvqa_core.errors import ConfigError, one_line
 from medvqa_core.files import MANIFEST, make_folder
 from medvqa_core.governance import Governance, strictest
 from medvqa_core.json_files import read_object, write_json
+from medvqa_hub.families import history
 from medvqa_hub.families.folders import ANOTHER, BEST_FOLDER
-from medvqa_hub.training import checkpoints, history
+from medvqa_hub.training import checkpoints
 from medvqa_hub.training.rewards import make_reward, refuse_missing_columns
 from medvqa_hub.training.run_folder import Say, is_finished, log_nothing, open_folder, opened_log, refuse_another_run
 from medvqa_hub.training.vlm.model import StartModel, find_start, load_model

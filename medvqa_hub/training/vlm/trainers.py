@@ -28,8 +28,9 @@ from trl import GRPOConfig, GRPOTrainer, SFTConfig, SFTTrainer
 
 from medvqa_core.governance import Governance
 from medvqa_core.llm.loading import keep_unpacked
+from medvqa_hub.families import history
 from medvqa_hub.families.folders import BEST_FOLDER
-from medvqa_hub.training import checkpoints, history
+from medvqa_hub.training import checkpoints
 from medvqa_hub.training.arguments import NEVER, ScheduleCallback, check_precision, uses_cpu
 from medvqa_hub.training.study_batches import derive_seed
 from medvqa_hub.training.trainer import LINE_INTERVAL
