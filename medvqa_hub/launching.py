@@ -1,7 +1,7 @@
-"""`--launch`: run a command again in several processes.
+"""`--launch`: run a command in several processes.
 
-`accelerate launch` starts them, with one exception: on one machine with `--cpu` it starts a single process whatever
-`--num_processes` says (accelerate 1.15, without mpirun). There torch's own launcher does it, told to use the CPU.
+The processes are started by `accelerate launch`. With `--cpu` on one machine, accelerate 1.15 starts a single process
+whatever `--num_processes` is, unless mpirun is used. In that case torch's own launcher starts them.
 """
 
 import argparse
@@ -17,23 +17,23 @@ import typer
 from medvqa_core.errors import ConfigError
 
 Launch = Annotated[
-    str | None, typer.Option(help="Start with `accelerate launch` and these arguments: '--num_processes 8'.")
+    str | None, typer.Option(help="Run under `accelerate launch` with these arguments: '--num_processes 8'.")
 ]
 
 
 def make_command(launch: str, arguments: Sequence[str]) -> tuple[list[str], dict[str, str]]:
-    """The command that runs `medvqa-hub ARGUMENTS` in every process, and the variables it needs.
+    """Return the command that runs `medvqa-hub ARGUMENTS` in every process, and its environment variables.
 
     Args:
-        launch: arguments of `accelerate launch`, as one would type them.
+        launch: arguments of `accelerate launch` as typed in a shell.
 
     Raises:
-        ConfigError: `launch` has an open quote, or an argument that CPU processes have no use for.
+        ConfigError: `launch` has an unclosed quote, or an argument that CPU processes do not support.
     """
     try:
         given = shlex.split(launch)
     except ValueError as error:
-        raise ConfigError(f"--launch {launch!r}: {error}; write it as arguments of accelerate launch") from error
+        raise ConfigError(f"--launch {launch!r}: {error}. Expected arguments of accelerate launch.") from error
     module = ["-m", "medvqa_hub.cli", *arguments]
     try:
         known, others = _parser().parse_known_args(given)
@@ -44,8 +44,8 @@ def make_command(launch: str, arguments: Sequence[str]) -> tuple[list[str], dict
         return [sys.executable, "-m", "accelerate.commands.launch", *given, *module], {}
     if others:
         raise ConfigError(
-            f"--launch {launch!r}: {' '.join(others)} has no meaning for processes on a CPU; allowed there: --cpu, "
-            "--num_processes, --num_cpu_threads_per_process"
+            f"--launch {launch!r}: {' '.join(others)} is not supported on a CPU. Supported are --cpu, --num_processes "
+            "and --num_cpu_threads_per_process."
         )
     threads = known.num_cpu_threads_per_process or max(1, (os.cpu_count() or 1) // known.num_processes)
     variables = {"ACCELERATE_USE_CPU": "true", "OMP_NUM_THREADS": str(threads)}
@@ -54,26 +54,26 @@ def make_command(launch: str, arguments: Sequence[str]) -> tuple[list[str], dict
 
 
 def check_launcher(variables: Mapping[str, str]) -> None:
-    """Raise a ConfigError where `accelerate launch --cpu --num_processes N` started this process and no other.
+    """Raise a ConfigError if `accelerate launch --cpu --num_processes N` started a single process.
 
-    Its trace is the address of a process group, but neither this process's number nor how many there are.
+    In that case the address of a process group is set, but not its size or this process's rank.
     """
     sizes = ("WORLD_SIZE", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE")
     on_cpu = variables.get("ACCELERATE_USE_CPU", "").lower() == "true"
     if on_cpu and "MASTER_ADDR" in variables and not any(name in variables for name in sizes):
         raise ConfigError(
-            "accelerate launch was to start several processes on the CPU and started one: run the command without it, "
-            "with --launch '--cpu --num_processes N'"
+            "accelerate launch started one CPU process instead of several. Run the command without accelerate launch "
+            "and add --launch '--cpu --num_processes N'."
         )
 
 
-def hand_over(launch: str, arguments: Sequence[str]) -> int:
-    """Run `medvqa-hub ARGUMENTS` in every process; returns the exit code."""
+def run_launcher(launch: str, arguments: Sequence[str]) -> int:
+    """Run `medvqa-hub ARGUMENTS` in every process and return the exit code."""
     command, variables = make_command(launch, arguments)
     process = subprocess.Popen(command, env={**os.environ, **variables})
     try:
         code = process.wait()
-    except BaseException:  # stopped: a launcher that is asked to end ends its processes, one that is killed leaves them
+    except BaseException:  # a launcher that is terminated ends its processes, a killed one would leave them running
         process.terminate()
         process.wait()
         raise
@@ -81,7 +81,7 @@ def hand_over(launch: str, arguments: Sequence[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    """Those arguments of `accelerate launch` that count for processes on a CPU."""
+    """Parser of the arguments of `accelerate launch` that matter on a CPU."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     parser.add_argument("--cpu", action="store_true")
     parser.add_argument("--num_processes", "--num-processes", type=int, default=1)

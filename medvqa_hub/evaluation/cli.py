@@ -147,9 +147,9 @@ def cxr(
 ) -> None:
     """Answer a split's questions and print the paper's Table 4 row; a stopped run goes on where it was."""
     if launch is not None:
-        from medvqa_hub.launching import hand_over
+        from medvqa_hub.launching import run_launcher
 
-        code = hand_over(launch, ["evaluate", "cxr", *_spell_out(context)])
+        code = run_launcher(launch, ["evaluate", "cxr", *_spell_out(context)])
         if code:
             raise typer.Exit(code)
         return

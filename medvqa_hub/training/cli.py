@@ -142,13 +142,13 @@ def _train(
 
 def _launch(launch: str, command: str, recipe: str, options: dict[str, object], overrides: Sequence[str]) -> None:
     """Run `train COMMAND` in several processes."""
-    from medvqa_hub.launching import hand_over
+    from medvqa_hub.launching import run_launcher
 
     arguments = ["train", command, "--recipe", recipe]
     for option, value in options.items():
         arguments += [f"--{option}", str(value)] if value is not None else []
     for override in overrides:
         arguments += ["--set", override]
-    code = hand_over(launch, arguments)
+    code = run_launcher(launch, arguments)
     if code:
         raise typer.Exit(code)
