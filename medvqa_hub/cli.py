@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -16,15 +17,7 @@ import typer
 from medvqa_core.errors import ConfigError, MedvqaError, one_line
 from medvqa_core.files import suggest_remedy
 from medvqa_core.governance import Governance
-from medvqa_core.llm.options import (
-    AttestationFile,
-    LoadInBits,
-    OwnServer,
-    Wait,
-    check_model_options,
-    connect,
-    engine_option,
-)
+from medvqa_core.llm.options import NO_ENGINE, EngineOptions, with_engine_options
 from medvqa_hub.evaluation.cli import app as evaluate_app
 from medvqa_hub.evaluation.export_cli import app as export_app
 from medvqa_hub.launching import check_launcher
@@ -118,6 +111,11 @@ def compare(
 
 
 @app.command()
+@with_engine_options(
+    without=["slots"],
+    model="With --engine: the server's model. Without: folder of a checkpoint of our own models.",
+    wait="How long to wait for a server that is down: 90s, 10m, 2h. Default: 10s.",
+)
 def explore(
     folders: Annotated[
         list[Path] | None,
@@ -138,15 +136,7 @@ def explore(
     ] = None,
     corrections: Annotated[Path | None, typer.Option(help="Folder that corrected annotations are saved in.")] = None,
     rater: Annotated[str | None, typer.Option(help="The only one who rates a review sample here.")] = None,
-    engine: Annotated[list[str] | None, engine_option()] = None,
-    model: Annotated[
-        str | None,
-        typer.Option(help="With --engine: the server's model. Without: folder of a checkpoint of our own models."),
-    ] = None,
-    wait: Wait = "10s",
-    i_run_this_server: OwnServer = False,
-    attestation: AttestationFile = None,
-    load_in: LoadInBits = None,
+    engine: EngineOptions = NO_ENGINE,
     image_class: Annotated[
         Governance, typer.Option(help="Class of images that are brought to Ask; a picture does not say it itself.")
     ] = Governance.CREDENTIALED,
@@ -154,16 +144,20 @@ def explore(
     browser: Annotated[bool, typer.Option(help="Open the page in the browser.")] = False,
 ) -> None:
     """Look at releases, answers and report pages in the browser: correct, rate, ask; for this machine alone."""
+    from medvqa_core.llm.connecting import connect_model
     from medvqa_hub.explore.opening import Asked
     from medvqa_hub.explore.serving import explore as serve
 
-    options = {"wait": wait, "own_server": i_run_this_server, "attestation": attestation, "load_in": load_in}
-    if not engine:
-        check_model_options(str(model), i_run_this_server=i_run_this_server, attestation=attestation, load_in=load_in)
-    connected = (lambda governance: connect(engine, governance, model, **options)) if engine else None
-    checkpoint = Path(model) if model and not engine else None
+    connect = checkpoint = None
+    engine, model = engine.split_checkpoint()
+    if engine.engines:
+        ready = replace(engine, wait=engine.wait or "10s")
+        connect = lambda governance: connect_model(ready, governance)  # noqa: E731
+    else:
+        engine.check_unused(str(model))
+        checkpoint = Path(model) if model else None
     asked = Asked(
-        tuple(predictions or ()), image_root, report_images, corrections, rater, connected, checkpoint, image_class
+        tuple(predictions or ()), image_root, report_images, corrections, rater, connect, checkpoint, image_class
     )
     serve(folders or (), asked, port, browser)
 

@@ -1,6 +1,7 @@
 """`medvqa-hub cxr answer` and `merge`: asking an engine, here, in parts or on a Ray cluster."""
 
 from contextlib import nullcontext
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -8,17 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from medvqa_core.errors import ConfigError
-from medvqa_core.llm.options import (
-    DEFAULT_SLOTS,
-    DEFAULT_WAIT,
-    AttestationFile,
-    LoadInBits,
-    ModelName,
-    OwnServer,
-    Slots,
-    Wait,
-    engine_option,
-)
+from medvqa_core.llm.options import EngineOptions, with_engine_options
 from mimic_cxr_vqa.cli_output import echo_counts, quote
 
 if TYPE_CHECKING:
@@ -33,19 +24,15 @@ class AnswerFrom(StrEnum):
     both = "findings+impression"
 
 
+@with_engine_options("extractive (rules, no model; the default)")
 def answer(
     out: Out,
-    engine: Annotated[list[str] | None, engine_option("extractive (rules, no model; the default)")] = None,
-    model: ModelName = None,
+    engine: EngineOptions,
     prompt_file: Annotated[Path | None, typer.Option(help="Prompts of your own in place of the bundled ones.")] = None,
     questions_per_request: Annotated[
-        str, typer.Option(help="1 (as in the paper), more, or all of a study's questions in one request.")
-    ] = "1",
-    slots: Slots = DEFAULT_SLOTS,
-    wait: Wait = DEFAULT_WAIT,
-    load_in: LoadInBits = None,
-    i_run_this_server: OwnServer = False,
-    attestation: AttestationFile = None,
+        str | None,
+        typer.Option(help="1 (as in the paper, the default), more, or all of a study's questions in one request."),
+    ] = None,
     limit: Annotated[int | None, typer.Option(help="Answer the first so many studies only.", min=1)] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what is left to ask, and ask nothing but what --probe does.")
@@ -77,15 +64,9 @@ def answer(
     if ray is None and (ray_workers is not None or ray_gpus):
         raise ConfigError("--ray-workers and --ray-gpus are of --ray: name the cluster too, or leave them out")
     chosen = ChosenEngine.choose(
-        engine or ["extractive"],
+        engine if engine.engines else replace(engine, engines=("extractive",)),
         prompt_file=prompt_file,
         questions_per_request=questions_per_request,
-        model=model,
-        slots=slots,
-        wait=wait,
-        load_in=load_in,
-        own_server=i_run_this_server,
-        attestation=attestation,
         record=workspace.root / FILE,
     )
     governance = workspace.governance()

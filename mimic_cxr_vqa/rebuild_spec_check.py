@@ -6,7 +6,8 @@ opened. The card is checked by `check_card_matches` before a push.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from medvqa_core.errors import ConfigError, InputError
 from medvqa_core.files import MANIFEST
 from medvqa_core.governance import Governance
 from medvqa_core.json_files import read_manifest, read_object
-from medvqa_core.llm.options import SPELLED
+from medvqa_core.llm.options import SPELLED, EngineOptions
 from mimic_cxr_vqa.card import CARD
 from mimic_cxr_vqa.generation.batch_export import KIND as BATCH
 from mimic_cxr_vqa.generation.engines import ENGINES, IMPRESSION, SETTINGS
@@ -71,8 +72,8 @@ def read_rebuild_spec(folder: Path) -> dict[str, Any]:
     return manifest
 
 
-def choose_engines(manifest: Mapping[str, Any], named: Sequence[str]) -> Sequence[str]:
-    """Return the engines of a rebuild: those that the user names, else the spec's if it is not a language model.
+def choose_engine(manifest: Mapping[str, Any], given: EngineOptions) -> EngineOptions:
+    """Return the engine of a rebuild: the one that the user names, else the spec's if it is not a language model.
 
     Texts are never sent to a model or an address because a spec names it.
 
@@ -86,11 +87,11 @@ def choose_engines(manifest: Mapping[str, Any], named: Sequence[str]) -> Sequenc
             f"the answers (model {model!r}) came from batch files, which --engine cannot recreate. Use medvqa-hub cxr "
             "questions, batch-export, batch-import and release, and compare with the sha256 in the spec's manifest.json"
         )
-    if not named and engine not in ENGINES:
+    if not given.engines and engine not in ENGINES:
         raise ConfigError(
             f"the answers are by engine {engine!r}, model {model!r}. Name where you run it with --engine: {SPELLED}"
         )
-    return named or [engine]
+    return given if given.engines else replace(given, engines=(engine,))
 
 
 def check_manifest(manifest: Mapping[str, Any], where: Path) -> None:

@@ -1,6 +1,6 @@
 """`medvqa-hub meddqa …`: the steps from report images to questions. Heavy imports wait until a step runs."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,19 +9,7 @@ import typer
 from medvqa_core.errors import ConfigError
 from medvqa_core.files import make_folder
 from medvqa_core.governance import Governance
-from medvqa_core.llm.options import (
-    DEFAULT_SLOTS,
-    DEFAULT_WAIT,
-    AttestationFile,
-    LoadInBits,
-    ModelName,
-    OwnServer,
-    Slots,
-    Wait,
-    check_model_options,
-    connect,
-    engine_option,
-)
+from medvqa_core.llm.options import EngineOptions, with_engine_options
 from medvqa_core.llm.record import FILE as RECORD
 
 if TYPE_CHECKING:
@@ -137,22 +125,17 @@ def phantom(
 
 
 @app.command()
+@with_engine_options("by rule (the default)")
 def preannotate(
     pages: Annotated[Path, typer.Option(help="Folder of restored pages, as meddqa esra --out writes it.")],
     out: Annotated[Path, typer.Option(help="Folder for annotations.csv with the drafts.")],
+    engine: EngineOptions,
     image_type: Annotated[
         str | None, typer.Option(help="pdf, photo or screenshot for all images. Default: as each looks.")
     ] = None,
     image_types: Annotated[
         Path | None, typer.Option(help="CSV with img_path,image_type: the type of each image that it names.")
     ] = None,
-    engine: Annotated[list[str] | None, engine_option("by rule (the default)")] = None,
-    model: ModelName = None,
-    slots: Slots = DEFAULT_SLOTS,
-    wait: Wait = DEFAULT_WAIT,
-    load_in: LoadInBits = None,
-    i_run_this_server: OwnServer = False,
-    attestation: AttestationFile = None,
     retry_failed: Annotated[bool, typer.Option(help="Ask the model for failed pages again.")] = False,
     compare: Annotated[
         Path | None, typer.Option(help="Folder with annotations of these images, to measure the drafts by.")
@@ -161,14 +144,9 @@ def preannotate(
     """Draft key-values and table rows from restored pages, for people to correct (paper, Section 4.2)."""
     from rjua_meddqa.commands.annotating import preannotate as write
 
-    def connected(governance: Governance) -> "ChatModel":
-        word = {"own_server": i_run_this_server, "attestation": attestation, "load_in": load_in}
-        return connect(engine or (), governance, model, slots, wait, record=make_folder(out) / RECORD, **word)
-
-    if not engine:
-        words = {"i_run_this_server": i_run_this_server, "attestation": attestation, "load_in": load_in}
-        check_model_options("rules", model=model, retry_failed=retry_failed, **words)
-    _echo_lines(write(pages, out, image_type, image_types, connected if engine else None, compare, retry_failed))
+    if not engine.engines:
+        engine.check_unused("rules", retry_failed=retry_failed)
+    _echo_lines(write(pages, out, image_type, image_types, _connector(engine, out), compare, retry_failed))
 
 
 @app.command()
@@ -291,29 +269,26 @@ def figures(
 
 
 @app.command()
+@with_engine_options("esra-rules (the default)")
 def leave_one_out(
     data: Data,
     pages: Annotated[Path, typer.Option(help="Folder of restored pages, as esra writes it.")],
-    engine: Annotated[list[str] | None, engine_option("esra-rules (the default)")] = None,
-    model: ModelName = None,
+    engine: EngineOptions,
     out: Annotated[Path | None, typer.Option(help="Folder of a model's answers.")] = None,
-    slots: Slots = DEFAULT_SLOTS,
-    wait: Wait = DEFAULT_WAIT,
-    load_in: LoadInBits = None,
-    i_run_this_server: OwnServer = False,
-    attestation: AttestationFile = None,
 ) -> None:
     """Take each table item from its page and ask for it: how often another item's value comes back."""
     from rjua_meddqa.commands.drawing import measure_leave_one_out
 
-    word = {"own_server": i_run_this_server, "attestation": attestation, "load_in": load_in}
+    if not engine.engines:
+        engine.check_unused("esra-rules", out=out)
+    _echo_lines(measure_leave_one_out(data, pages, _connector(engine, out or Path()), out))
 
-    def connected(governance: Governance) -> "ChatModel":
-        return connect(engine or (), governance, model, slots, wait, record=make_folder(out or Path()) / RECORD, **word)
 
-    if not engine:
-        check_model_options("esra-rules", model=model, out=out, **word)
-    _echo_lines(measure_leave_one_out(data, pages, connected if engine else None, out))
+def _connector(engine: EngineOptions, out: Path) -> "Callable[[Governance], ChatModel] | None":
+    """The function that connects to a language model for texts of a class, or None without `--engine`."""
+    from medvqa_core.llm.connecting import connect_model
+
+    return (lambda governance: connect_model(engine, governance, make_folder(out) / RECORD)) if engine.engines else None
 
 
 def _echo_lines(lines: Iterable[str]) -> None:

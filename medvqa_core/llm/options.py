@@ -1,23 +1,27 @@
-"""The options of every command that asks a language model, spelled once; `connect` makes them a model.
+"""The `--engine` options that every command with a language model shares, as one object.
+
+    @app.command()
+    @with_engine_options("rules (no model, the default)")
+    def judge(out: Path, engine: EngineOptions) -> None:
+        model = connect_model(engine, Governance.OPEN)
 
 medvqa-hub … --engine server:http://127.0.0.1:8000/v1 [--engine server:…] --model NAME --slots 64 --wait 10m
              --i-run-this-server | --attestation FILE
 medvqa-hub … --engine transformers:FOLDER_OR_ID --load-in 4bit
 """
 
+import inspect
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from medvqa_core.errors import ConfigError
-from medvqa_core.governance import Governance
-
-if TYPE_CHECKING:
-    from medvqa_core.llm.chat_model import ChatModel
 
 DEFAULT_SLOTS, DEFAULT_WAIT = 64, "10m"
 SPELLED = "server:URL (an OpenAI-compatible server; several share the work) or transformers:FOLDER_OR_ID"
@@ -29,78 +33,125 @@ class LoadIn(StrEnum):
     eight_bit = "8bit"
 
 
-def engine_option(own: str = "") -> Any:
-    """`--engine`, which may be repeated; `own` names what a command has besides language models."""
-    return typer.Option("--engine", help=f"{own}{', or ' if own else ''}{SPELLED}.")
+@dataclass(frozen=True)
+class EngineOptions:
+    """The engines that a command uses, and how. An option that the user did not give is empty.
 
-
-ModelName = Annotated[str | None, typer.Option("--model", help="Model of the server; needed where it has several.")]
-Slots = Annotated[int, typer.Option("--slots", help="Most requests at a model at once.", min=1)]
-Wait = Annotated[str, typer.Option("--wait", help="How long a server that is gone is waited for: 90s, 10m, 2h.")]
-LoadInBits = Annotated[
-    LoadIn | None, typer.Option("--load-in", help="transformers: weights in 4 or 8 bits (bitsandbytes).")
-]
-OwnServer = Annotated[
-    bool, typer.Option("--i-run-this-server", help="Credentialed texts: the server is yours, its model runs here.")
-]
-AttestationFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--attestation", help="Credentialed texts: file that names the hosts that may have them (docs/cxr.md)."
-    ),
-]
-
-
-def connect(
-    engines: str | Sequence[str],
-    governance: Governance,
-    model: str | None = None,
-    slots: int = DEFAULT_SLOTS,
-    wait: str = DEFAULT_WAIT,
-    own_server: bool = False,
-    attestation: Path | None = None,
-    load_in: LoadIn | None = None,
-    record: Path | None = None,
-) -> "ChatModel":
-    """The options above as a model that is ready; see `connect_model` for what they mean and what is raised."""
-    from medvqa_core.attestation import read_attestation
-    from medvqa_core.llm.connecting import connect_model
-
-    return connect_model(
-        engines,
-        governance,
-        model,
-        slots=slots,
-        wait=parse_duration(wait),
-        own_server=own_server,
-        attestation=read_attestation(attestation) if attestation else None,
-        load_in=load_in.value if load_in else None,
-        record=record,
-    )
-
-
-def parse_duration(text: str) -> float:
-    """`90s`, `10m`, `2h` or a plain number of seconds. Raises ConfigError."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", text.strip(), re.ASCII)
-    if found is None:
-        raise ConfigError(f"--wait {text!r}: a time is needed, such as 90s, 10m or 2h")
-    return float(found[1]) * _UNITS[found[2]]
-
-
-def check_model_options(engine: str, **given: Any) -> None:
-    """Options of language models that come with another engine.
-
-    Raises:
-        ConfigError: one of `given` has a value; names it as it is typed.
+    Attributes:
+        engines: `server:URL`, `transformers:FOLDER_OR_ID`, or the name of a command's own engine. Several servers of
+            one model share the work.
+        model: its name at the server; None where the server has only one.
+        slots: most requests at a server at once.
+        wait: how long to wait for a server that is down, such as 90s, 10m or 2h.
+        load_in: precision of the weights of a `transformers:` model.
+        i_run_this_server: the user states that the server runs the model itself, on this machine. Credentialed texts
+            need it, because a program on this machine could forward them.
+        attestation: file that names other machines which may receive credentialed texts.
     """
-    typed = [f"--{name.replace('_', '-')}" for name, value in given.items() if value]
-    if typed:
-        verb = "is" if len(typed) == 1 else "are"
-        raise ConfigError(f"{', '.join(typed)} {verb} of language models ({SPELLED}), not of {engine!r}")
+
+    engines: tuple[str, ...] = ()
+    model: str | None = None
+    slots: int | None = None
+    wait: str | None = None
+    load_in: LoadIn | None = None
+    i_run_this_server: bool = False
+    attestation: Path | None = None
+
+    @property
+    def is_language_model(self) -> bool:
+        """Whether `engines` are spelled as language models and not as a command's own engine."""
+        return any(":" in name for name in self.engines)
+
+    @property
+    def seconds_to_wait(self) -> float:
+        """`wait` in seconds. Raises ConfigError."""
+        text = self.wait if self.wait is not None else DEFAULT_WAIT
+        found = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", text.strip(), re.ASCII)
+        if found is None:
+            raise ConfigError(f"--wait {text!r} is not a time. Expected something like 90s, 10m or 2h.")
+        return float(found[1]) * _UNITS[found[2]]
+
+    def get_single_engine(self) -> str:
+        """The name of a command's own engine. Raises ConfigError if there are several."""
+        if len(self.engines) != 1:
+            raise ConfigError(f"--engine {' --engine '.join(self.engines)}: only servers share the work. Give one.")
+        return self.engines[0]
+
+    def split_checkpoint(self) -> tuple["EngineOptions", str | None]:
+        """The options of a language model and, if no engine is given, the checkpoint that `--model` names."""
+        return (self, None) if self.engines else (replace(self, model=None), self.model)
+
+    def check_unused(self, engine: str, **others: Any) -> None:
+        """Raise ConfigError if an option of language models was given with `engine`, which does not use one.
+
+        Args:
+            others: more such options of the command. Empty values were not given.
+        """
+        values = {name: value for name, value in vars(self).items() if name != "engines"} | others
+        given = [f"--{name.replace('_', '-')}" for name, value in values.items() if value not in (None, False)]
+        if given:
+            verb = "applies" if len(given) == 1 else "apply"
+            raise ConfigError(
+                f"{', '.join(given)} only {verb} to language models ({SPELLED}); {engine!r} does not use one"
+            )
 
 
-def one_engine(engines: Sequence[str]) -> str:
-    """The engine of a command, where it is no language model. Raises ConfigError where there are several."""
-    if len(engines) != 1:
-        raise ConfigError(f"--engine {' --engine '.join(engines)}: only servers share the work; name one engine")
-    return engines[0]
+NO_ENGINE = EngineOptions()
+_OPTIONS: dict[str, tuple[Any, str, dict[str, Any]]] = {
+    "engines": (list[str], "--engine", {}),
+    "model": (str, "--model", {"help": "Name of the model at the server, if the server has several."}),
+    "slots": (int, "--slots", {"min": 1, "help": f"Most requests at a server at once. Default: {DEFAULT_SLOTS}."}),
+    "wait": (
+        str,
+        "--wait",
+        {"help": f"How long to wait for a server that is down: 90s, 10m, 2h. Default: {DEFAULT_WAIT}."},
+    ),
+    "load_in": (LoadIn, "--load-in", {"help": "transformers: load the weights in 4 or 8 bits (bitsandbytes)."}),
+    "i_run_this_server": (
+        bool,
+        "--i-run-this-server",
+        {"help": "Credentialed texts: the server is yours and runs its model on this machine."},
+    ),
+    "attestation": (
+        Path,
+        "--attestation",
+        {"help": "Credentialed texts: file that names the hosts which may receive them (docs/cxr.md)."},
+    ),
+}
+
+
+def with_engine_options(own: str = "", without: Collection[str] = (), **help: str) -> Callable[[Callable], Callable]:
+    """Decorator that gives a command the `--engine` options, in place of its parameter `engine: EngineOptions`.
+
+    Args:
+        own: names the engines of the command that are not language models.
+        without: fields of EngineOptions that are not options of this command.
+        help: help texts that differ from the shared ones, by field.
+    """
+    help = {"engines": f"{own}{', or ' if own else ''}{SPELLED}.", **help}
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        added = [_make_parameter(name, help.get(name)) for name in _OPTIONS if name not in without]
+        parameters = []
+        for parameter in inspect.signature(command, eval_str=True).parameters.values():
+            own_parameter = [parameter.replace(kind=parameter.KEYWORD_ONLY)]
+            parameters += added if parameter.name == "engine" else own_parameter
+
+        @wraps(command)
+        def run(**given: Any) -> None:
+            values = {parameter.name: given.pop(parameter.name) for parameter in added}
+            command(engine=EngineOptions(**{**values, "engines": tuple(values["engines"] or ())}), **given)
+
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        return run
+
+    return decorate
+
+
+def _make_parameter(field: str, help: str | None) -> inspect.Parameter:
+    kind, option, settings = _OPTIONS[field]
+    given = typer.Option(option, **{**settings, **({"help": help} if help else {})})
+    default = False if kind is bool else None
+    hint: Any = kind if kind is bool else kind | None
+    return inspect.Parameter(field, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[hint, given])

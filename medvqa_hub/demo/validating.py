@@ -14,6 +14,7 @@ from medvqa_core.digests import digest
 from medvqa_core.files import atomic_file
 from medvqa_core.json_files import write_json
 from medvqa_core.llm.connecting import connect_model
+from medvqa_core.llm.options import EngineOptions
 from medvqa_hub.demo.scripted_server import MODEL, ScriptedServer
 from mimic_cxr_vqa.generation.answers import answer_questions
 from mimic_cxr_vqa.generation.language_model import LanguageModel
@@ -52,7 +53,7 @@ def tell_how_it_is_checked(console: Console, tree: Path, out: Path, seed: int) -
     log("The server is a script on this machine that answers well, but for one answer in 20; the people are drawn.")
     write_questions(read_studies(tree), workspace, seed)
     with ScriptedServer() as server:
-        model = connect_model(f"server:{server.endpoint}", workspace.governance(), MODEL)
+        model = connect_model(EngineOptions((f"server:{server.endpoint}",), MODEL), workspace.governance())
         answered = answer_questions(workspace, LanguageModel(model), limit=STUDIES)
         log(f"{answered['answered']:,} answers by {server.endpoint}, {answered['failed']} failed")
         judge = ModelJudge(model)

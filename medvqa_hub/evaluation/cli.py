@@ -7,19 +7,7 @@ from typing import Annotated
 import typer
 
 from medvqa_core.errors import ConfigError
-from medvqa_core.llm.options import (
-    DEFAULT_SLOTS,
-    DEFAULT_WAIT,
-    AttestationFile,
-    LoadInBits,
-    ModelName,
-    OwnServer,
-    Slots,
-    Wait,
-    check_model_options,
-    engine_option,
-    one_engine,
-)
+from medvqa_core.llm.options import EngineOptions, with_engine_options
 from medvqa_hub.launching import Launch
 
 LONGEST_SIDE = 1536  # that of rjua_meddqa.inference.page_images, which takes long to import
@@ -72,19 +60,18 @@ def _group() -> None:
 
 
 @app.command()
+@with_engine_options(
+    model="Checkpoint folder, output folder of train, or Hub repository. With --engine: the model of the server."
+)
 def cxr(
     context: typer.Context,
     data: Annotated[Path, typer.Option(help="A release, the folder it was built in, or the authors' CSV files.")],
     out: Annotated[Path, typer.Option(help="Folder for predictions, results, chart and examples.")],
-    model: Annotated[
-        str | None,
-        typer.Option(help="Checkpoint folder, output folder of train, or Hub repository; of --engine: the model."),
-    ] = None,
+    engine: EngineOptions,
     layout: Annotated[
         str | None,
         typer.Option(help="The data are a public set as published: vqa-rad, slake, medical-diff-vqa or rexvqa."),
     ] = None,
-    engine: Annotated[list[str] | None, engine_option()] = None,
     split: Annotated[str, typer.Option(help="train, validate or test.")] = "test",
     image_root: Annotated[Path | None, typer.Option(help="Folder of the images; default: MIMIC_CXR_JPG_ROOT.")] = None,
     limit: Annotated[int | None, typer.Option(help="The first so many studies only.")] = None,
@@ -138,11 +125,6 @@ def cxr(
     image_side: Annotated[
         int, typer.Option(min=32, help="Images for --engine: grey, shorter side at most so many pixels.")
     ] = 512,
-    slots: Slots = DEFAULT_SLOTS,
-    wait: Wait = DEFAULT_WAIT,
-    load_in: LoadInBits = None,
-    i_run_this_server: OwnServer = False,
-    attestation: AttestationFile = None,
     launch: Launch = None,
 ) -> None:
     """Answer a split's questions and print the paper's Table 4 row; a stopped run goes on where it was."""
@@ -157,9 +139,10 @@ def cxr(
     from medvqa_hub.evaluation.cxr.model_inference import GenerationSettings
     from medvqa_hub.evaluation.cxr.printing import print_results
 
+    engine, checkpoint = engine.split_checkpoint()
     results = evaluate_cxr(
         CxrOptions(
-            model=model,
+            model=checkpoint,
             data=data,
             out=out,
             split=split,
@@ -181,18 +164,11 @@ def cxr(
             scored=scored,
             radiology=radiology,
             layout=layout,
-            engine=tuple(engine or ()),
+            engine=engine,
             predictions=predictions,
             indication=indication,
             bare_question=bare_question,
             image_side=image_side,
-            connection={
-                "slots": slots,
-                "wait": wait,
-                "own_server": i_run_this_server,
-                "attestation": attestation,
-                "load_in": load_in,
-            },
         )
     )
     if results:
@@ -200,29 +176,28 @@ def cxr(
 
 
 @app.command()
+@with_engine_options("esra-rules (restored text and rules, no model; the default)")
 def meddqa(
     data: Annotated[Path, typer.Option(help="Folder with questions.jsonl and images/, or the authors' release.")],
     out: Annotated[Path, typer.Option(help="Folder for predictions, results and restored pages.")],
-    engine: Annotated[
-        list[str] | None, engine_option("esra-rules (restored text and rules, no model; the default)")
-    ] = None,
-    model: ModelName = None,
+    engine: EngineOptions,
     input: Annotated[
-        MeddqaInput, typer.Option(help="What a model sees: the image, the restored text (ESRA), or both.")
-    ] = MeddqaInput.image,
+        MeddqaInput | None,
+        typer.Option(help="What a model sees: the image (default), the restored text (ESRA), or both."),
+    ] = None,
     context: Annotated[
-        Context, typer.Option(help="Whether clinical-reasoning questions come with their passage.")
-    ] = Context.yes,
+        Context | None,
+        typer.Option(help="Whether clinical-reasoning questions come with their passage. Default: yes."),
+    ] = None,
     shots: Annotated[int, typer.Option(min=0, help="Examples of the same task, from other images.")] = 0,
     shots_seed: Annotated[int, typer.Option(help="Seed that draws the examples.")] = 0,
-    prompt: Annotated[str, typer.Option(help="ours, paper (context and question alone), or a file.")] = "ours",
-    longest_side: Annotated[int, typer.Option(help="Pixels of an image's longest side as it is sent.")] = LONGEST_SIDE,
+    prompt: Annotated[
+        str | None, typer.Option(help="ours (default), paper (context and question alone), or a file.")
+    ] = None,
+    longest_side: Annotated[
+        int | None, typer.Option(help=f"Pixels of an image's longest side as it is sent. Default: {LONGEST_SIDE}.")
+    ] = None,
     max_tokens: Annotated[int, typer.Option(min=1, help="Of a reply, thoughts included.")] = 1024,
-    slots: Slots = DEFAULT_SLOTS,
-    wait: Wait = DEFAULT_WAIT,
-    load_in: LoadInBits = None,
-    i_run_this_server: OwnServer = False,
-    attestation: AttestationFile = None,
     predictions: Annotated[
         Path | None,
         typer.Option(help=_PREDICTIONS),
@@ -239,33 +214,28 @@ def meddqa(
     retry_failed: Annotated[bool, typer.Option(help="Ask failed questions again.")] = False,
 ) -> None:
     """Answer questions about report images and print the paper's Tables 5 to 7; a stopped run goes on."""
-    from medvqa_core.llm.connecting import is_model_engine
     from medvqa_hub.evaluation.meddqa.evaluating import MeddqaOptions, evaluate_meddqa
     from medvqa_hub.evaluation.meddqa.models import ModelOptions
     from medvqa_hub.evaluation.meddqa.printing import print_meddqa
 
-    word = {"i_run_this_server": i_run_this_server, "attestation": attestation, "load_in": load_in}
-    if engine and is_model_engine(engine):
-        connection = {"slots": slots, "wait": wait, "load_in": load_in, "attestation": attestation}
+    engine, checkpoint = engine.split_checkpoint()
+    if engine.is_language_model:
         asking = ModelOptions(
             engine,
-            input.value,
-            context is Context.yes,
+            (input or MeddqaInput.image).value,
+            context is not Context.no,
             shots,
             shots_seed,
-            prompt,
-            longest_side,
+            prompt or "ours",
+            longest_side or LONGEST_SIDE,
             max_tokens,
-            {**connection, "own_server": i_run_this_server},
         )
-        named = model or ""
+        named = engine.model or ""
     else:
-        asking, named = None, one_engine(engine) if engine else model or "esra-rules"
-        given = {"input": input is not MeddqaInput.image, "context": context is Context.no, "shots": shots}
-        given |= {"prompt": prompt != "ours", "model": engine and model}
-        given |= {"longest_side": longest_side != LONGEST_SIDE}
-        check_model_options(named, **given, **word)
-    if predictions is not None and (engine or model):
+        asking, named = None, engine.get_single_engine() if engine.engines else checkpoint or "esra-rules"
+        others = {"input": input, "context": context, "prompt": prompt, "longest_side": longest_side}
+        engine.check_unused(named, shots=shots or None, **others)
+    if predictions is not None and (engine.engines or checkpoint):
         raise ConfigError("--predictions are answers already: leave --engine and --model out")
     options = MeddqaOptions(
         named, data, out, image_root, workers, units.value, retry_failed, profile.value, pages, asking, predictions

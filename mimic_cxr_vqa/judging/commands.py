@@ -10,21 +10,7 @@ from typing import Annotated
 import typer
 
 from medvqa_core.errors import ConfigError, InputError
-from medvqa_core.llm.options import (
-    DEFAULT_SLOTS,
-    DEFAULT_WAIT,
-    SPELLED,
-    AttestationFile,
-    LoadInBits,
-    ModelName,
-    OwnServer,
-    Slots,
-    Wait,
-    check_model_options,
-    connect,
-    engine_option,
-    one_engine,
-)
+from medvqa_core.llm.options import SPELLED, EngineOptions, with_engine_options
 from mimic_cxr_vqa.cli_output import list_counts, quote
 
 review_app = typer.Typer(no_args_is_help=True, help="A sample of answers for people to rate: out, and back in.")
@@ -40,27 +26,23 @@ class Protocol(StrEnum):
 SampleReports = Annotated[int, typer.Option(help="Reports drawn at random whose answers take part.", min=1)]
 
 
+@with_engine_options("rules (no model; the default)")
 def judge(
     out: Out,
-    engine: Annotated[list[str] | None, engine_option("rules (no model; the default)")] = None,
-    model: ModelName = None,
+    engine: EngineOptions,
     judge_protocol: Annotated[
-        Protocol, typer.Option(help="chat: a JSON reply; systemone: typed decisions with probabilities.")
-    ] = Protocol.chat,
+        Protocol | None,
+        typer.Option(help="chat: a JSON reply (the default); systemone: typed decisions with probabilities."),
+    ] = None,
     sample_reports: SampleReports = 1000,
     seed: Annotated[int, typer.Option(help="The same seed draws the same reports.")] = 0,
     probe: Annotated[bool, typer.Option("--probe", help="Plant errors, and count which the judge notices.")] = False,
     per_kind: Annotated[int, typer.Option(help="With --probe: planted errors of each kind.", min=1)] = 100,
     max_tokens: Annotated[int | None, typer.Option(help="Of a reply, thoughts included; default: 4096.", min=1)] = None,
-    slots: Slots = DEFAULT_SLOTS,
-    wait: Wait = DEFAULT_WAIT,
-    load_in: LoadInBits = None,
-    i_run_this_server: OwnServer = False,
-    attestation: AttestationFile = None,
     retry_failed: Annotated[bool, typer.Option(help="Ask again where a reply could not be read.")] = False,
 ) -> None:
     """Rate answers on the four dimensions of Table 3; a stopped run goes on where it was."""
-    from medvqa_core.llm.connecting import is_model_engine
+    from medvqa_core.llm.connecting import connect_model
     from medvqa_core.llm.record import FILE
     from mimic_cxr_vqa.judging.decision_judge import DecisionJudge
     from mimic_cxr_vqa.judging.families import family_warning
@@ -71,14 +53,11 @@ def judge(
     from mimic_cxr_vqa.judging.run_judge import Sample, judge_sample
     from mimic_cxr_vqa.workspace import Workspace
 
-    workspace, engines = Workspace(out), engine or ["rules"]
-    if is_model_engine(engines):
+    workspace = Workspace(out)
+    if engine.is_language_model:
         if judge_protocol is Protocol.systemone and max_tokens:
             raise ConfigError("--max-tokens is of --judge-protocol chat: with systemone no text is generated")
-        record = workspace.judge / FILE
-        connected = connect(
-            engines, workspace.governance(), model, slots, wait, i_run_this_server, attestation, load_in, record
-        )
+        connected = connect_model(engine, workspace.governance(), workspace.judge / FILE)
         if judge_protocol is Protocol.systemone:
             chosen = DecisionJudge(connected)
         else:
@@ -86,18 +65,8 @@ def judge(
         warning = family_warning(str(writer_settings(workspace)["model"]), connected.model)
         if warning:
             typer.echo(warning, err=True)
-    elif (name := one_engine(engines)) in JUDGES:
-        check_model_options(
-            name,
-            model=model,
-            judge_protocol=judge_protocol is not Protocol.chat,
-            max_tokens=max_tokens,
-            slots=slots != DEFAULT_SLOTS,
-            wait=wait != DEFAULT_WAIT,
-            load_in=load_in,
-            i_run_this_server=i_run_this_server,
-            attestation=attestation,
-        )
+    elif (name := engine.get_single_engine() if engine.engines else "rules") in JUDGES:
+        engine.check_unused(name, judge_protocol=judge_protocol, max_tokens=max_tokens)
         chosen = JUDGES[name]()
     else:
         raise ConfigError(f"--engine {name!r}: allowed are {', '.join(JUDGES)}, {SPELLED}")

@@ -5,9 +5,15 @@ import json
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from aiohttp import web
+
+from medvqa_core.governance import Governance
+from medvqa_core.llm.chat_model import ChatModel
+from medvqa_core.llm.connecting import connect_model
+from medvqa_core.llm.options import EngineOptions
 
 
 def completion(text: str | None, finish: str = "stop", **message: Any) -> dict[str, Any]:
@@ -107,3 +113,11 @@ def last_line(body: dict[str, Any], start: str) -> str:
     """What stands after `start` in the user message of a request."""
     lines = body["messages"][-1]["content"].splitlines()
     return next(line.removeprefix(start) for line in lines if line.startswith(start))
+
+
+def connect_to(
+    engine: Any, governance: Governance = Governance.OPEN, record: Path | None = None, **options: Any
+) -> ChatModel:
+    """The model of a server, given as a double or as `--engine` spells it; `options` are those of EngineOptions."""
+    name = engine if isinstance(engine, str) else f"server:{engine.endpoint}"
+    return connect_model(EngineOptions((name,), **options), governance, record)

@@ -10,6 +10,7 @@ from meddqa_engine import build
 from PIL import Image
 
 from medvqa_core.digests import digest
+from medvqa_core.llm.options import EngineOptions
 from medvqa_hub.evaluation.meddqa.evaluating import MeddqaOptions, evaluate_meddqa
 from medvqa_hub.evaluation.meddqa.models import ModelOptions
 from rjua_meddqa.inference.page_images import ImageRule
@@ -27,10 +28,10 @@ def build_told_apart(root: Path) -> Path:
 def evaluate(data: Path, out: Path, server: ChatServerDouble, model: str = "tiny", **options: Any) -> dict[str, Any]:
     """`evaluate meddqa` with a server; `options` are those of ModelOptions, and retry_failed, pages and slots."""
     own = {name: options.pop(name) for name in ("retry_failed", "pages") if name in options}
-    connection = {"wait": "2s", **{name: options.pop(name) for name in ("slots",) if name in options}}
-    engine = options.pop("engine", f"server:{server.endpoint}")
-    asking = ModelOptions(engine, **options, connection=connection)
-    return evaluate_meddqa(MeddqaOptions(model, data, out, asking=asking, **own))
+    named = options.pop("engine", f"server:{server.endpoint}")
+    engines = (named,) if isinstance(named, str) else tuple(named)
+    engine = EngineOptions(engines, model, options.pop("slots", None), "2s")
+    return evaluate_meddqa(MeddqaOptions(model, data, out, asking=ModelOptions(engine, **options), **own))
 
 
 def parts_of(message: dict[str, Any]) -> tuple[list[bytes], str]:

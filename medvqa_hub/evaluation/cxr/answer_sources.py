@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from medvqa_core.errors import ConfigError
 from medvqa_core.files import make_folder
 from medvqa_core.governance import Governance, strictest
-from medvqa_core.llm.connecting import get_engines_governance
-from medvqa_core.llm.options import check_model_options, connect
+from medvqa_core.llm.connecting import connect_model, get_engines_governance
 from medvqa_core.llm.record import FILE as RECORD
 from medvqa_core.runs.predictions import Prediction
 from medvqa_hub.evaluation.answer_files import RecordedAnswers, read_answer_file
@@ -99,8 +98,8 @@ def open_source(
     """
     if options.predictions is not None:
         return _open_file(options, studies)
-    if not options.engine:
-        check_model_options(str(options.model), indication=options.indication, **_typed(options.connection))
+    if not options.engine.engines:
+        options.engine.check_unused(str(options.model), indication=options.indication)
         if not options.model:
             raise ConfigError("name what is evaluated: --model FOLDER, --engine server:URL, or --predictions FILE")
         return CheckpointSource(options, group)
@@ -113,28 +112,20 @@ def open_source(
             "--bare-question asks the question and nothing else: leave --indication out, and --layout, whose sets say "
             "how to ask"
         )
-    own = get_engines_governance(options.engine)
+    own = get_engines_governance(options.engine.engines)
     governance = strictest([governance, own])
     make_folder(options.out, governance.private)
-    model = connect(options.engine, governance, options.model, record=options.out / RECORD, **options.connection)
+    model = connect_model(options.engine, governance, options.out / RECORD)
     most = options.generation.max_new_tokens or TOKENS
     prompt = StudyPrompt(BARE if options.bare_question else style, options.indication, options.image_side, most)
     return EngineSource(ChatReader(model, prompt), own, options.retry_failed)
 
 
 def _open_file(options: "CxrOptions", studies: Sequence[Study]) -> EngineSource:
-    if options.engine or options.model or options.shuffle_images or options.blank_images:
+    if options.engine.engines or options.model or options.shuffle_images or options.blank_images:
         raise ConfigError(
             "--predictions are answers already: leave --engine, --model, --shuffle-images and --blank-images out"
         )
     references = {row["qa_id"]: row["answer"] for study in studies for row in study.rows}
     file = read_answer_file(options.predictions, references)
     return EngineSource(RecordedAnswers(file), file.governance or Governance.OPEN, options.retry_failed)
-
-
-def _typed(connection: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of a connection that mean something only with one, as they are typed."""
-    return {
-        "i_run_this_server": connection.get("own_server"),
-        **{name: connection.get(name) for name in ("attestation", "load_in")},
-    }

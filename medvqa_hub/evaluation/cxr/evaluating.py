@@ -14,7 +14,7 @@ With --radiology, results and scored rows have RadEval's scores too. The results
 Scores are always made again from the predictions.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -24,6 +24,7 @@ from medvqa_core.errors import ConfigError, InputError
 from medvqa_core.files import make_folder
 from medvqa_core.governance import Governance, strictest
 from medvqa_core.json_files import write_json, write_json_lines
+from medvqa_core.llm.options import NO_ENGINE, EngineOptions
 from medvqa_core.runs.predictions import FILE, Prediction
 from medvqa_hub.evaluation.cxr.answer_sources import AnswerSource, open_source
 from medvqa_hub.evaluation.cxr.charts import draw_chart
@@ -49,16 +50,14 @@ class CxrOptions:
     """What to evaluate, and how.
 
     Attributes:
-        model: checkpoint folder or Hub repository; with `engine` the name of its model.
+        model: checkpoint folder or Hub repository.
         data: a release, the workspace that it was built in, or the authors' CSV files; with `layout` the folder of a
             public dataset.
         layout: name of that dataset, see `layouts.registry`.
-        engine: an image-text model in place of a checkpoint, as `connect_model` spells it; several servers share the
-            work.
+        engine: an image-text model in place of a checkpoint.
         predictions: a file of answers that were made elsewhere, see `answer_files`; images are not needed then.
         indication, image_side: of its prompt, see `StudyPrompt`.
         bare_question: ask as `train vlm` trains, the question and nothing else.
-        connection: arguments of `medvqa_core.llm.options.connect`.
         limit: the first so many studies only.
         shuffle_images, blank_images: also evaluate with these controls.
         profile, encoder, layer, baseline: of the text scores, see `TextScorer`; a baseline is computed from the split's
@@ -91,12 +90,11 @@ class CxrOptions:
     scored: bool = False
     radiology: bool = False
     layout: str | None = None
-    engine: Sequence[str] = ()
+    engine: EngineOptions = NO_ENGINE
     predictions: Path | None = None
     indication: bool = False
     bare_question: bool = False
     image_side: int = FILM_SIDE
-    connection: Mapping[str, Any] = field(default_factory=dict)
 
 
 def evaluate_cxr(options: CxrOptions) -> list[dict[str, Any]]:

@@ -45,7 +45,7 @@ class MeddqaOptions:
     """What to evaluate, and how.
 
     Attributes:
-        model: name of an engine (`rjua_meddqa.inference.engines.ENGINES`), or of a model at a server.
+        model: name of an engine (`rjua_meddqa.inference.engines.ENGINES`); not used with `asking`.
         data: folder with questions.jsonl and images/, or the authors' release.
         workers: processes that read images.
         units: of our ROUGE-L: characters or words (jieba).
@@ -85,9 +85,7 @@ def evaluate_meddqa(options: MeddqaOptions) -> dict[str, Any]:
     rules = load_engine(ENGINES, options.model) if options.asking is None and options.predictions is None else None
     questions = load_questions(options.data, options.image_root)
     recorded = options.predictions and _read_predictions(options.predictions, questions)
-    engine = (
-        recorded or rules or connect_document_model(options.asking, options.model, questions.governance, options.out)
-    )
+    engine = recorded or rules or connect_document_model(options.asking, questions.governance, options.out)
     attestation = getattr(engine, "attestation", None)
     check_endpoint_allowed(questions.governance, engine.endpoint, f"engine {engine.name}", attestation)
     shows_context = engine.asking.get("context", True)

@@ -2,14 +2,15 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from medvqa_core.errors import ConfigError, InputError
 from medvqa_core.files import make_folder
 from medvqa_core.governance import Governance
-from medvqa_core.llm.options import connect
+from medvqa_core.llm.connecting import connect_model
+from medvqa_core.llm.options import EngineOptions
 from medvqa_core.llm.record import FILE as RECORD
 from medvqa_core.runs.predictions import Prediction
 from medvqa_hub.evaluation.meddqa.inference import ImageSet, digest_readable
@@ -29,16 +30,15 @@ class ModelOptions:
     """How a model is asked.
 
     Attributes:
-        engine: as `medvqa_core.llm.connecting` spells it; several servers share the work, image by image.
+        engine: the language model; several servers share the work, image by image.
         input: one of `INPUTS`.
         context: whether clinical-reasoning questions come with their passage.
         shots, shots_seed: examples before each question, and the seed that draws them.
         prompt: ours, paper, or a file.
         longest_side: pixels of an image as it is sent.
-        connection: more arguments of `medvqa_core.llm.options.connect`.
     """
 
-    engine: str | Sequence[str]
+    engine: EngineOptions
     input: str = IMAGE
     context: bool = True
     shots: int = 0
@@ -46,12 +46,9 @@ class ModelOptions:
     prompt: str = OURS
     longest_side: int = LONGEST_SIDE
     max_tokens: int = MAX_TOKENS
-    connection: Mapping[str, Any] = field(default_factory=dict)
 
 
-def connect_document_model(
-    options: ModelOptions, model: str | None, governance: Governance, out: Path
-) -> DocumentModel:
+def connect_document_model(options: ModelOptions, governance: Governance, out: Path) -> DocumentModel:
     """The engine that asks the model. Raises ConfigError, GovernanceError and ServerError, as `connect_model` does.
 
     Args:
@@ -61,7 +58,7 @@ def connect_document_model(
         raise ConfigError(f"--input {options.input!r}: allowed are {', '.join(INPUTS)}")
     prompt, rule = find_prompt(options.prompt), ImageRule(options.longest_side)
     make_folder(out, governance.private)
-    connected = connect(options.engine, governance, model, record=out / RECORD, **options.connection)
+    connected = connect_model(options.engine, governance, out / RECORD)
     return DocumentModel(connected, prompt, options.input, options.context, rule, options.max_tokens)
 
 

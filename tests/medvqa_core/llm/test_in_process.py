@@ -6,13 +6,13 @@ import json
 import shutil
 
 import pytest
+from chat_server import connect_to
 from tiny_language_models import write_image_text_model, write_text_model
 
 from medvqa_core.errors import ConfigError
 from medvqa_core.governance import Governance
 from medvqa_core.llm import loading
 from medvqa_core.llm.chat import ChatRequest, Image, Message
-from medvqa_core.llm.connecting import connect_model
 from medvqa_core.llm.in_process import InProcessModel, load_in_process
 
 pytestmark = pytest.mark.slow
@@ -232,7 +232,7 @@ def test_a_folder_is_read_without_asking_the_hub(text_folder, monkeypatch):
 
     monkeypatch.chdir(text_folder.parent)
     monkeypatch.setattr("socket.socket.connect", lambda *_: pytest.fail("connected"))
-    model = connect_model(f"transformers:{text_folder.name}", Governance.CREDENTIALED)
+    model = connect_to(f"transformers:{text_folder.name}", Governance.CREDENTIALED)
     assert model.endpoint is None and model.model == text_folder.name
     assert huggingface_hub.constants.HF_HUB_DISABLE_TELEMETRY is True
 

@@ -12,6 +12,7 @@ from medvqa_core.llm import pool as pools
 from medvqa_core.llm import server as servers
 from medvqa_core.llm.chat import ChatRequest, Message
 from medvqa_core.llm.connecting import connect_model
+from medvqa_core.llm.options import EngineOptions
 from medvqa_core.llm.pool import ServerPool
 from medvqa_core.llm.server import ServerError
 
@@ -29,7 +30,7 @@ def fine(body):
 
 
 def connect(*doubles, **settings):
-    return connect_model([f"server:{double.endpoint}" for double in doubles], Governance.OPEN, **settings)
+    return connect_model(EngineOptions(tuple(f"server:{d.endpoint}" for d in doubles), **settings), Governance.OPEN)
 
 
 def texts_of(double):
@@ -81,7 +82,7 @@ def test_the_studies_of_a_server_that_is_gone_go_to_the_others_and_nothing_is_lo
         return (503, "{}") if len(b.requests) > 8 else fine(body)
 
     with ChatServerDouble(fine, latency=0.002) as a, ChatServerDouble(dies, latency=0.002) as b:
-        found = ask(connect(a, b, slots=3, wait=5), 20)
+        found = ask(connect(a, b, slots=3, wait="5s"), 20)
     assert found == [[f"{study}/{n}" for n in range(4)] for study in range(20)]
     assert len(set(texts_of(a))) > 60
 
@@ -100,7 +101,7 @@ def test_a_server_that_comes_back_takes_part_again():
         return fine(body)
 
     with ChatServerDouble(fine, latency=0.02) as a, ChatServerDouble(restarts, latency=0.001) as b:
-        found = ask(connect(a, b, slots=1, wait=5), 40)
+        found = ask(connect(a, b, slots=1, wait="5s"), 40)
     assert found == [[f"{study}/{n}" for n in range(4)] for study in range(40)]
     assert answered_again, "it is back, and is given work"
 
@@ -111,7 +112,7 @@ def test_all_gone_are_waited_for_then_one_line():
 
     dead = {"alive": True}
     with ChatServerDouble(gone) as a, ChatServerDouble(gone) as b:
-        model = connect(a, b, wait=0.3)
+        model = connect(a, b, wait="0.3s")
         dead["alive"] = False
         started = time.monotonic()
         with pytest.raises(ServerError, match=r"none of 127.0.0.1:\d+, 127.0.0.1:\d+ has answered for 0 s; everything"):
@@ -126,7 +127,7 @@ def test_all_gone_and_one_back_in_time():
         return (503, "{}") if time.monotonic() < broken["until"] else fine(body)
 
     with ChatServerDouble(gone) as a, ChatServerDouble(gone) as b:
-        model = connect(a, b, wait=5)
+        model = connect(a, b, wait="5s")
         broken["until"] = time.monotonic() + 0.5
         assert ask(model, 4) == [[f"{study}/{n}" for n in range(4)] for study in range(4)]
 

@@ -3,11 +3,10 @@
 import asyncio
 
 import pytest
-from chat_server import ChatServerDouble, completion
+from chat_server import ChatServerDouble, completion, connect_to
 
 from medvqa_core.errors import GovernanceError
 from medvqa_core.governance import Governance
-from medvqa_core.llm.connecting import connect_model
 from medvqa_core.runs.predictions import FILE, Prediction, PredictionStore
 from medvqa_hub.explore.live_questions import Question
 from medvqa_hub.explore.opening import Asked, open_folders
@@ -54,7 +53,7 @@ def test_what_cannot_be_asked_has_a_reason_and_no_answer(rules, question):
 
 def test_a_model_sees_the_images_of_what_is_asked_about():
     with ChatServerDouble(lambda body: completion("Yes.")) as double:
-        connected = lambda governance: connect_model(f"server:{double.endpoint}", governance)  # noqa: E731
+        connected = lambda governance: connect_to(double, governance)  # noqa: E731
         asker = open_folders([], Asked(connect=connected)).ask
         assert ask(asker, "tiny", "study", "95000007", "Edema", "Is Edema there?")["answer"] == "Yes."
         assert ask(asker, "tiny", "report", REPORT, "entity_qa", "年龄？")["answer"]
@@ -71,13 +70,14 @@ def test_a_model_is_connected_for_the_strictest_class_of_the_page(tmp_path):
     with PredictionStore(run / FILE, Governance.CREDENTIALED, {}) as store:
         store.append([Prediction(store.key(n=1), "s95000001-edema-1", "No.")])
     elsewhere = Asked(
-        predictions=(run,), connect=lambda governance: connect_model("server:https://m.example", governance)
+        predictions=(run,),
+        connect=lambda governance: connect_to("server:https://m.example", governance),
     )
     with pytest.raises(GovernanceError, match="credentialed"):
         open_folders([SAMPLE_DIR], elsewhere)
     with ChatServerDouble(lambda body: completion("Yes.")) as double:
         endpoint = f"server:{double.endpoint}"
-        local = Asked(predictions=(run,), connect=lambda governance: connect_model(endpoint, governance))
+        local = Asked(predictions=(run,), connect=lambda governance: connect_to(endpoint, governance))
         with pytest.raises(GovernanceError, match="i-run-this-server"):
             open_folders([SAMPLE_DIR], local)
         assert not double.requests

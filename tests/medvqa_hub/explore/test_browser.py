@@ -7,10 +7,9 @@ import pytest
 pytest.importorskip("gradio")
 
 from builds import build_release
-from chat_server import ChatServerDouble, completion
+from chat_server import ChatServerDouble, completion, connect_to
 from explorer_page import Watched, chromium, serve
 
-from medvqa_core.llm.connecting import connect_model
 from medvqa_hub.cli import run
 from medvqa_hub.explore.opening import Asked, open_folders
 from mimic_cxr_vqa.judging.dimensions import DIMENSIONS
@@ -51,7 +50,7 @@ def address(place):
 def with_model():
     """The samples with a model that may see images that people bring."""
     with ChatServerDouble(lambda body: completion("Yes, on the left.")) as double:
-        connect = lambda governance: connect_model(f"server:{double.endpoint}", governance, own_server=True)  # noqa: E731
+        connect = lambda governance: connect_to(double, governance, i_run_this_server=True)  # noqa: E731
         with serve(open_folders([], Asked(connect=connect))) as started:
             yield started
 

@@ -8,14 +8,13 @@ import zlib
 from pathlib import Path
 
 import pytest
-from chat_server import ChatServerDouble, completion
+from chat_server import ChatServerDouble, completion, connect_to
 from evaluation_models import save_blip2, save_swin_ved, texts_of
 from PIL import Image
 
 from medvqa_core.errors import GovernanceError, InputError
 from medvqa_core.folder_class import write_governance
 from medvqa_core.governance import Governance
-from medvqa_core.llm.connecting import connect_model
 from medvqa_hub.explore.live_questions import Question
 from medvqa_hub.explore.opening import Asked, open_folders
 from medvqa_hub.explore.page_models import open_models
@@ -100,7 +99,7 @@ def ask(asker, *parts):
 
 
 def connecting(endpoint, **options):
-    return lambda governance: connect_model(f"server:{endpoint}", governance, **options)
+    return lambda governance: connect_to(f"server:{endpoint}", governance, **options)
 
 
 def test_a_server_sees_images_of_which_nothing_is_known_only_as_it_may_see_credentialed_ones():
@@ -115,7 +114,7 @@ def test_a_server_sees_images_of_which_nothing_is_known_only_as_it_may_see_crede
         asked_before = len(double.requests)
 
         for allowed in (
-            Asked(connect=connecting(double.endpoint, own_server=True)),
+            Asked(connect=connecting(double.endpoint, i_run_this_server=True)),
             Asked(connect=connecting(double.endpoint), image_class=Governance.OPEN),
         ):
             asker = open_folders([SAMPLE_DIR], allowed).ask
@@ -140,7 +139,7 @@ def test_on_a_page_of_a_stricter_class_an_image_has_that_class(tmp_path):
     with ChatServerDouble(lambda body: completion("Yes.")) as double:
         with pytest.raises(GovernanceError, match="i-run-this-server"):
             open_models(Governance.CREDENTIALED, connecting(double.endpoint), image_class=Governance.OPEN)
-        models = open_models(Governance.CREDENTIALED, connecting(double.endpoint, own_server=True), None)
+        models = open_models(Governance.CREDENTIALED, connecting(double.endpoint, i_run_this_server=True), None)
         assert models.image_class is Governance.CREDENTIALED and models.chat_for_images is models.chat
 
 

@@ -18,6 +18,7 @@ from scripted_engine import ScriptedEngine, build
 from medvqa_core.attestation import Attestation
 from medvqa_core.errors import ConfigError, GovernanceError, InputError
 from medvqa_core.governance import Governance
+from medvqa_core.llm.options import EngineOptions
 from medvqa_core.runs.ray_workers import RayEngine
 from mimic_cxr_vqa.generation.answers import answer_questions
 from mimic_cxr_vqa.generation.chosen_engine import ChosenEngine
@@ -172,7 +173,7 @@ def test_what_ray_itself_raises_is_said_in_a_line(monkeypatch):
 
 
 def test_an_engine_that_no_worker_would_ask_is_refused():
-    chosen = ChosenEngine.choose(["server:http://127.0.0.1:1/v1", "server:http://127.0.0.1:2/v1"])
+    chosen = ChosenEngine.choose(EngineOptions(("server:http://127.0.0.1:1/v1", "server:http://127.0.0.1:2/v1")))
     with (
         pytest.raises(ConfigError, match="--ray-workers 1: 2 engines need a worker each"),
         chosen.on_ray(Governance.OPEN, "local", 1, 0.0),

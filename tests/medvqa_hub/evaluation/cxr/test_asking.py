@@ -12,12 +12,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from builds import Build, build_release
-from chat_server import ChatServerDouble, completion, is_probe
+from chat_server import ChatServerDouble, completion, connect_to, is_probe
 from datasets import load_dataset
 from PIL import Image
 
 from medvqa_core.governance import Governance
-from medvqa_core.llm.connecting import connect_model
 from medvqa_core.runs.predictions import FILE
 from medvqa_hub.cli import run
 from medvqa_hub.evaluation.cxr import prompts
@@ -56,7 +55,7 @@ def question_of(body: dict) -> str:
 
 
 def reader(double, **options) -> ChatReader:
-    return ChatReader(connect_model(f"server:{double.endpoint}", Governance.OPEN), StudyPrompt(**options))
+    return ChatReader(connect_to(double, Governance.OPEN), StudyPrompt(**options))
 
 
 def evaluate(build: Build, out: Path, double, *more: str) -> int:

@@ -243,11 +243,11 @@ def test_a_slow_server_keeps_an_images_questions_on_one_seat(data, tmp_path):
 def test_the_command_line(data, tmp_path, capsys):
     arguments = ["evaluate", "meddqa", "--data", str(data), "--out", str(tmp_path / "out")]
     assert run([*arguments, "--shots", "2"]) == 1
-    assert "--shots is of language models" in capsys.readouterr().err
+    assert "--shots" in capsys.readouterr().err
     assert run([*arguments, "--longest-side", "-9"]) == 1
-    assert "--longest-side is of language models" in capsys.readouterr().err
+    assert "--longest-side" in capsys.readouterr().err
     assert run([*arguments, "--engine", "esra-rules", "--model", "x"]) == 1
-    assert "--model is of language models" in capsys.readouterr().err
+    assert "--model" in capsys.readouterr().err
     with serve(lambda body: "正常") as server:
         command = [*arguments, "--engine", f"server:{server.endpoint}", "--context", "no", "--shots", "1"]
         assert run(command) == 0
