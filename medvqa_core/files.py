@@ -4,7 +4,6 @@ A finished file or folder appears by rename: what carries its final name is comp
 """
 
 import errno
-import fcntl
 import json
 import os
 import shutil
@@ -12,6 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
+
+from filelock import lock_descriptor
 
 from medvqa_core.errors import InputError, OutputError
 
@@ -42,6 +43,21 @@ def suggest_remedy(error: OSError) -> str:
     return _REMEDIES.get(errno.ENOSPC if full else error.errno or 0, "check the path and run the same command again")
 
 
+def lock_file(descriptor: int, path: Path, wait: bool = False) -> None:
+    """Lock an open file or folder until its descriptor is closed.
+
+    Args:
+        path: names what is protected, for messages.
+        wait: wait for another process to release the lock instead of raising.
+
+    Raises:
+        OutputError: another process holds the lock.
+    """
+    with output_errors(path):
+        if not lock_descriptor(descriptor, blocking=wait):
+            raise OutputError(f"{path} is being written by another process. Wait for it or stop it.")
+
+
 def make_folder(path: Path, private: bool = False) -> Path:
     """Create `path` and its parents; a `private` one, new or not, is its owner's alone. Raises OutputError."""
     with output_errors(path):
@@ -51,12 +67,12 @@ def make_folder(path: Path, private: bool = False) -> Path:
     return path
 
 
-def follow(path: Path) -> Path:
-    """`path` with its links followed. Raises OutputError where they go round in circles."""
+def resolve_links(path: Path) -> Path:
+    """Follow the symbolic links of `path`. Raises OutputError if they form a loop."""
     try:
         return path.resolve()
     except RuntimeError:  # pathlib's, of such links
-        raise OutputError(f"{path}: its symbolic links go round in circles; choose another folder") from None
+        raise OutputError(f"{path}: its symbolic links form a loop; choose another folder") from None
 
 
 @contextmanager
@@ -110,7 +126,7 @@ def atomic_folder(path: Path, kind: str, private: bool = False) -> Iterator[Path
     Raises:
         OutputError: `path` holds something else, another process writes it, or it cannot be written.
     """
-    path = follow(path)  # a link stays, its target is replaced on its own disk
+    path = resolve_links(path)  # a link stays, its target is replaced on its own disk
     make_folder(path.parent)
     _refuse_other_content(path, kind)
     partial, replaced = (path.with_name(f".{path.name}{suffix}") for suffix in (PARTIAL_SUFFIX, ".replaced"))
@@ -168,12 +184,12 @@ def _refuse_other_content(path: Path, kind: str) -> None:
 def _open_alone(path: Path, flags: int, target: Path) -> int:
     """Open and lock `path`; the lock goes with the descriptor. Raises OutputError where another process has it."""
     while True:
-        descriptor = os.open(path, flags | os.O_CLOEXEC, 0o666)
+        descriptor = os.open(path, flags, 0o666)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+            lock_file(descriptor, target)
+        except OutputError:
             os.close(descriptor)
-            raise OutputError(f"{target} is being written by another process; wait for it or stop it") from None
+            raise
         try:
             if os.path.samestat(os.fstat(descriptor), os.stat(path)):
                 return descriptor

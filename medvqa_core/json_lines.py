@@ -17,7 +17,7 @@ class RepeatedNameError(ValueError):
         super().__init__(f"{show(name)} stands twice in an object, with different values")
 
 
-def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def reject_repeated_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """An `object_pairs_hook` that raises RepeatedNameError."""
     found = dict(pairs)
     if len(found) < len(pairs):
@@ -61,7 +61,7 @@ def parse_line(line: str | bytes, where: str) -> Any:
         InputError: a name stands twice, with different values.
     """
     try:
-        return json.loads(line, object_pairs_hook=once)
+        return json.loads(line, object_pairs_hook=reject_repeated_names)
     except RepeatedNameError as error:
         raise InputError(f"{where}: {error}; keep one") from None
     except (ValueError, RecursionError):

@@ -8,7 +8,6 @@ of a key is the one that holds, so a failure can be retried. One process writes 
 Keys are hashes of the content that a record answers (`content_key`), never positions: a changed input is a new key.
 """
 
-import fcntl
 import hashlib
 import json
 import os
@@ -17,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from medvqa_core.errors import ConfigError, InputError, OutputError
-from medvqa_core.files import make_folder, output_errors
+from medvqa_core.files import lock_file, make_folder, output_errors
 from medvqa_core.governance import Governance, check_not_lowered, parse
-from medvqa_core.json_lines import once
+from medvqa_core.json_lines import reject_repeated_names
 
 STORE_VERSION = 1
 _HEADER_PREFIX = b'{"store": '
@@ -142,13 +141,13 @@ class RecordStore:
     def _open_for_writing(self) -> None:
         make_folder(self.path.parent)
         with output_errors(self.path):
-            self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
             self._file = open(self.path, "rb")  # noqa: SIM115 - closed by close()
         try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+            lock_file(self._descriptor, self.path)
+        except OutputError:
             self.close()
-            raise OutputError(f"{self.path} is being written by another process; wait for it or stop it") from None
+            raise
 
     def _write_header(self, header: dict[str, Any]) -> None:
         """Write the header into a file that is empty or ends within its header."""
@@ -200,7 +199,7 @@ class RecordStore:
         self._file.seek(offset)
         line = self._file.readline()
         try:
-            record = json.loads(line, object_pairs_hook=once)
+            record = json.loads(line, object_pairs_hook=reject_repeated_names)
         except ValueError as error:
             raise InputError(f"{self._name_line(offset)}: not valid JSON ({error}); {_remedy(offset)}") from None
         if not isinstance(record, dict):

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from medvqa_core.errors import ConfigError, InputError
-from medvqa_core.files import MANIFEST, atomic_file, follow, join_under, make_folder, output_errors
+from medvqa_core.files import MANIFEST, atomic_file, join_under, make_folder, output_errors, resolve_links
 from medvqa_core.governance import Governance, check_not_lowered, parse
 from medvqa_core.json_files import read_object, write_json
 from medvqa_core.progress import track
@@ -58,7 +58,7 @@ def shrink_tree(root: Path, out: Path, size: int = FILM_SIDE, workers: int | Non
         raise ConfigError(f"size is {size}; allowed are 1 pixel and more")
     if not root.is_dir():
         raise InputError(f"{root}: no such folder; name the one that holds files/")
-    target, source = follow(out), follow(root)
+    target, source = resolve_links(out), resolve_links(root)
     if target.is_relative_to(source) or source.is_relative_to(target):
         raise ConfigError(f"{out} and {root} lie in one another; choose a folder outside of the source's")
     paths = sorted(_images_below(root))

@@ -69,7 +69,7 @@ class InProcessModel:
     @asynccontextmanager
     async def session(self) -> AsyncIterator["InProcessModel"]:
         """A slot, for requests one after another."""
-        async with self._free.one():
+        async with self._free.hold():
             yield self
 
     async def __aenter__(self) -> "InProcessModel":

@@ -9,7 +9,7 @@ import re
 from typing import Any
 
 from medvqa_core.errors import MedvqaError
-from medvqa_core.json_lines import RepeatedNameError, once
+from medvqa_core.json_lines import RepeatedNameError, reject_repeated_names
 
 _OPENS = re.compile(r"<(think|thinking)>", re.IGNORECASE)
 _ENDS = {name: re.compile(rf"</{name}>", re.IGNORECASE) for name in ("think", "thinking")}
@@ -33,7 +33,7 @@ class ReplyError(MedvqaError):
 
 
 # NaN and Infinity are no answers
-_DECODER = json.JSONDecoder(parse_constant=lambda name: None, object_pairs_hook=once)
+_DECODER = json.JSONDecoder(parse_constant=lambda name: None, object_pairs_hook=reject_repeated_names)
 
 
 def split_reasoning(text: str) -> tuple[str | None, str]:

@@ -93,7 +93,7 @@ class ChatServer:
     @asynccontextmanager
     async def session(self) -> AsyncIterator["ChatServer"]:
         """A slot of the server, for requests one after another."""
-        async with self.free.one():
+        async with self.free.hold():
             yield self
 
     async def __aenter__(self) -> "ChatServer":

@@ -25,7 +25,7 @@ class Slots:
         return self._held
 
     @asynccontextmanager
-    async def one(self) -> AsyncIterator[None]:
+    async def hold(self) -> AsyncIterator[None]:
         """Hold a slot for the length of the block."""
         await self._acquire()
         try:

@@ -59,13 +59,13 @@ class MeteredSession:
     """A session whose replies are counted."""
 
     def __init__(self, session: Session, counts: Throughput) -> None:
-        self._seat, self._counts = session, counts
+        self._session, self._counts = session, counts
 
     async def chat(self, request: ChatRequest) -> ChatReply:
         """The session's reply."""
         if self._counts.started is None:
             self._counts.started = time.monotonic()
-        reply = await self._seat.chat(request)
+        reply = await self._session.chat(request)
         self._counts.add(reply)
         return reply
 

@@ -108,7 +108,7 @@ def test_one_process_writes_and_others_may_read(tmp_path):
     holder = subprocess.Popen([sys.executable, "-c", HOLD, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
         assert holder.stdout.readline() == b"open\n"
-        with pytest.raises(OutputError, match=r"a\.jsonl is being written by another process; wait"):
+        with pytest.raises(OutputError, match=r"a\.jsonl is being written by another process"):
             open_store(path)
         with open_store(path, read_only=True) as store:
             assert len(store) == 3

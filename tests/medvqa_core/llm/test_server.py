@@ -275,7 +275,7 @@ def test_slots_halve_when_busy_recover_slowly_and_are_served_in_order():
         assert slots.limit == 5
 
         async def hold(number):
-            async with slots.one():
+            async with slots.hold():
                 assert slots.held <= slots.limit
                 order.append(number)
                 await asyncio.sleep(0)
