@@ -7,6 +7,7 @@ SIGTERM.
 import os
 import signal
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -171,24 +172,25 @@ def purge(
             help="Workspaces, predictions, or folders above them. The cache of datasets is always searched."
         ),
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Remove; without it, only list.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Delete the files. Without it, they are only listed.")] = False,
 ) -> None:
-    """List and remove caches, intermediates and Arrow copies of rows of a class; never the source itself."""
-    from medvqa_hub.purging.purge import datasets_cache, remove, show, survey
+    """List or delete caches, intermediate files and Arrow copies with rows of a class, but never the source itself."""
+    from datasets import config
+
+    from medvqa_hub.purge import delete_files, find_files
 
     if not governance.private:
-        raise typer.BadParameter("rows of other classes may stay; allowed: credentialed", param_hint="--class")
-    cache = datasets_cache()
-    roots = [*([cache] if cache.is_dir() else []), *(folders or ())]
-    found = survey(roots, governance)
-    show(found, governance, typer.echo)
-    if not found.files:
-        return
-    if not yes:
-        typer.echo("nothing was removed; add --yes to remove these files")
-        return
-    removed = remove(found, roots)
-    typer.echo(f"{removed:,} files removed: deleted, not overwritten; snapshots and backups are not reached")
+        raise typer.BadParameter("only rows of class credentialed have to be deleted", param_hint="--class")
+    cache = Path(config.HF_DATASETS_CACHE)
+    files = find_files([*([cache] if cache.is_dir() else []), *(folders or ())], governance)
+    groups = Counter((path.parent, evidence) for path, evidence in files.items())
+    for (folder, evidence), count in sorted(groups.items()):
+        typer.echo(f"  {count:,} files: {folder} ({evidence})")
+    typer.echo(f"{len(files):,} files of class {governance}")
+    if files and yes:
+        typer.echo(f"{delete_files(files):,} files deleted (not overwritten; snapshots and backups may keep copies)")
+    elif files:
+        typer.echo("Nothing was deleted. Add --yes to delete these files.")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

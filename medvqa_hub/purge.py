@@ -1,0 +1,201 @@
+"""List and delete files with rows of a governance class (`medvqa-hub purge`).
+
+The search covers the cache of `datasets` and the folders that the user names. It does not follow links. A file is only
+listed if one of these shows that this package wrote it and that it has the class:
+
+    manifest      `manifest.json` of a known kind that states the class, for the file names of that kind
+    store         a JSONL store whose header states the class, and the files that the same command writes beside it
+    Arrow folder  `dataset_info.json` whose description states the class, and the tables beside it
+    columns       a table with our columns and ids in MIMIC's range (of killed runs and plain `load_dataset(folder)`)
+
+Models and copies of MIMIC-CXR itself are never listed.
+"""
+
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from filelock import FileLock, Timeout
+from PIL import Image
+
+from medvqa_core.dataset_class import stated_class
+from medvqa_core.errors import ConfigError, MedvqaError, OutputError
+from medvqa_core.files import MANIFEST, PARTIAL_SUFFIX
+from medvqa_core.governance import Governance
+from medvqa_core.minimum_class import minimum_class_for_columns
+
+INFO, SHRUNK = "dataset_info.json", "shrunk.json"
+# kind in a manifest -> file names below its folder
+KINDS = {
+    "questions": ("studies.parquet", "questions.parquet"),
+    "release": ("qa/*-?????-of-?????.parquet", "studies/*-?????-of-?????.parquet", "README.md", "croissant.json"),
+    "authors-csv": ("train.csv", "val.csv", "test.csv"),
+    "batch": ("batch-????.jsonl", "CREDENTIALED-batch-????.jsonl", "CREDENTIALED.txt"),
+    "vlmevalkit-tsv": ("*.tsv",),
+    "meddqa-report": ("tables.md", "tables.csv", "figure5.png", "page.html"),
+    "review": (
+        "items.json", "key.json", "ratings.csv", "ratings/*.json", "images/item-*", "for_raters/*/sheet.*",
+        "for_raters/*/tasks.json", "for_raters/*/labelling.xml",
+    ),
+    "physionet": ("texts*.md", "TODO.md", "files/*.csv.gz", "files/*.parquet", "files/*.txt", "files/statistics.json"),
+}  # fmt: skip
+# kind in the header of a store -> files that the same command writes beside it
+BESIDE_STORE = {
+    "answers": ("answer_keys.parquet", "table3.json", "language_model.json"),
+    "predictions": (
+        "scored*.jsonl", "results*.json", "baseline.csv", "chart.png", "examples*.png", "sample.json", "probe.json",
+    ),
+}  # fmt: skip
+_MIMIC_IMAGE = re.compile(r"(^|/)p1\d{7}/s5\d{7}/[^/]+\.(jpe?g|png)$", re.IGNORECASE)
+_MIMIC_TABLE = re.compile(
+    r"mimic-cxr-[0-9.]+-(chexpert|negbio|metadata|split)\.csv(\.gz)?|mimic-cxr-reports\.zip|cxr-(record|study)-list\.csv(\.gz)?"
+)
+_OUR_COLUMNS = (
+    {"qa_id", "study_id", "question"}, {"subject_id", "study_id", "findings", "labels"},
+    {"study_id", "indication", "questions"}, {"study_id", "qa_id", "messages"},
+)  # fmt: skip
+_TSV_HEADER = b"index\tid\timage_path\tquestion\tanswer"
+
+
+def find_files(roots: Sequence[Path], governance: Governance) -> dict[Path, str]:
+    """Find the files of a class below `roots`. Returns the evidence for each.
+
+    Raises:
+        ConfigError: a root is not a folder, is the root of a file system, or lies in a copy of MIMIC-CXR.
+        OSError: a folder cannot be read.
+    """
+    files, unreadable = dict[Path, str](), list[OSError]()
+    for root in roots:
+        top = Path(os.path.realpath(root))  # the root itself may be a link
+        if not top.is_dir() or top == top.parent:
+            raise ConfigError(f"{root}: expected a workspace, a folder of predictions, or a folder above them")
+        for parent in top.parents:
+            if os.access(parent, os.R_OK) and any(map(_MIMIC_TABLE.fullmatch, os.listdir(parent))):
+                raise ConfigError(f"{root} lies in a copy of MIMIC-CXR ({parent}), which is never purged")
+        for place, subfolders, names in os.walk(top, onerror=unreadable.append):
+            if any(map(_MIMIC_TABLE.fullmatch, names)):
+                subfolders.clear()
+                continue
+            folder = Path(place)
+            found = _identify(folder, sorted(name for name in names if _is_plain_file(folder / name)), governance)
+            files |= {folder / name: evidence for name, evidence in found.items()}
+    if unreadable:
+        raise unreadable[0]
+    return files
+
+
+def _identify(folder: Path, names: list[str], governance: Governance) -> dict[str, str]:
+    """Names below `folder` of files of the class, with the evidence."""
+    found: dict[str, str] = {}
+    if governance is Governance.CREDENTIALED:  # ids in MIMIC's range cannot prove another class
+        tables = [n for n in names if n.endswith((".arrow", ".parquet")) or n.startswith("tmp")]
+        found |= {name: "rows with MIMIC ids" for name in tables if _holds_mimic_rows(folder / name)}
+        if found and INFO in names:
+            found[INFO] = "beside rows with MIMIC ids"
+    with suppress(MedvqaError):  # an unknown class
+        if INFO in names and stated_class(str(_read_json(folder / INFO).get("description", ""))) is governance:
+            copies = [n for n in names if n.endswith((".arrow", ".parquet")) or n in ("state.json", INFO)]
+            found |= dict.fromkeys(copies, "Arrow copy")
+    for name in names:
+        if not name.removesuffix(PARTIAL_SUFFIX).endswith(".jsonl"):
+            continue
+        header = _read_json(folder / name, first_line=True)
+        if header.get("store") == 1 and header.get("governance") == str(governance):
+            kind = str(header.get("kind"))
+            beside = _match(folder, BESIDE_STORE.get(kind, ()))
+            found |= dict.fromkeys(beside, f"beside a store of {kind}") | {name: f"store of {kind}"}
+    marker = _read_json(folder / SHRUNK) if SHRUNK in names else {}
+    if marker.get("governance") == str(governance) and marker.get("kind") == "shrunk-images":
+        ours = [SHRUNK, *({MANIFEST} & set(names)), *_shrunk_images(folder, marker)]
+        found |= dict.fromkeys(ours, "shrunk images")
+    manifest = _read_json(folder / MANIFEST) if MANIFEST in names else {}
+    if manifest.get("governance") == str(governance) and manifest.get("kind") in KINDS:
+        found |= dict.fromkeys([MANIFEST, *_match(folder, KINDS[manifest["kind"]])], manifest["kind"])
+    return found
+
+
+def _shrunk_images(folder: Path, marker: dict[str, Any]) -> Iterator[str]:
+    """Images in MIMIC's layout that are not larger than `cxr shrink` writes them: larger ones are originals."""
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder).as_posix()
+        if _MIMIC_IMAGE.search(name) and _is_plain_file(path):
+            try:
+                with Image.open(path) as image:
+                    if min(image.size) <= int(marker["size"]):
+                        yield name
+            except (OSError, ValueError, KeyError, TypeError):
+                continue
+
+
+def _holds_mimic_rows(path: Path) -> bool:
+    """Whether a file is a table with our columns and ids in MIMIC's range."""
+    is_parquet = path.suffix == ".parquet"
+    try:
+        with pq.ParquetFile(path) if is_parquet else pa.ipc.open_stream(pa.memory_map(str(path))) as table:
+            names = set((table.schema_arrow if is_parquet else table.schema).names)
+            ids = names & {"subject_id", "study_id"} if any(columns <= names for columns in _OUR_COLUMNS) else ()
+            for batch in (table.iter_batches(columns=sorted(ids)) if is_parquet else table) if ids else ():
+                columns = {name: batch.column(name) for name in ids}
+                if minimum_class_for_columns(columns) is Governance.CREDENTIALED:
+                    return True
+    except (pa.ArrowException, OSError, ValueError):
+        pass  # not a table, or cut off before its first row
+    return False
+
+
+def _match(folder: Path, patterns: Iterable[str]) -> Iterator[str]:
+    """Names of files below `folder` that match one of the patterns. A TSV file must also begin as ours do."""
+    for pattern in patterns:
+        for path in sorted(folder.glob(pattern)):
+            name = path.relative_to(folder).as_posix()
+            is_ours = path.suffix != ".tsv" or path.read_bytes().startswith(_TSV_HEADER)
+            if is_ours and fnmatchcase(name, pattern) and _is_plain_file(path):
+                yield name
+
+
+def _is_plain_file(path: Path) -> bool:
+    """Whether `path` is a regular file that is not reached through a link."""
+    return path.is_file() and os.path.realpath(path) == str(path)
+
+
+def _read_json(path: Path, first_line: bool = False) -> dict[str, Any]:
+    """The JSON object in a file or in its first line. Empty if there is none."""
+    try:
+        with open(path, "rb") as file:
+            found = json.loads(file.readline(1 << 20) if first_line else file.read())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def delete_files(files: Iterable[Path]) -> int:
+    """Delete files, and the folders that this leaves empty. Returns the number of files.
+
+    Raises:
+        OutputError: some files could not be deleted. All others are gone.
+    """
+    problems, files = [], list(files)
+    for path in files:
+        try:
+            if not _is_plain_file(path):
+                raise FileNotFoundError(0, "is gone, or behind a link now")
+            with FileLock(path, blocking=False):
+                path.unlink()
+        except Timeout:
+            problems.append(f"{path} is being written by another process")
+        except OSError as error:
+            problems.append(f"{path}: {error.strerror}")
+    for folder in sorted({path.parent for path in files}, key=lambda folder: -len(folder.parts)):
+        with suppress(OSError):  # not empty
+            folder.rmdir()
+            folder.parent.rmdir()
+    if problems:
+        raise OutputError(f"{len(problems)} of {len(files)} files not deleted: {problems[0]}. Run the command again.")
+    return len(files)
