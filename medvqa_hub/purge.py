@@ -137,7 +137,7 @@ def _shrunk_images(folder: Path, marker: dict[str, Any]) -> Iterator[str]:
 def _holds_mimic_rows(path: Path) -> bool:
     """Whether a file is a table with our columns and ids in MIMIC's range."""
     is_parquet = path.suffix == ".parquet"
-    try:
+    with suppress(pa.ArrowException, OSError, ValueError):  # not a table, or cut off before its first row
         with pq.ParquetFile(path) if is_parquet else pa.ipc.open_stream(pa.memory_map(str(path))) as table:
             names = set((table.schema_arrow if is_parquet else table.schema).names)
             ids = names & {"subject_id", "study_id"} if any(columns <= names for columns in _OUR_COLUMNS) else ()
@@ -145,8 +145,6 @@ def _holds_mimic_rows(path: Path) -> bool:
                 columns = {name: batch.column(name) for name in ids}
                 if minimum_class_for_columns(columns) is Governance.CREDENTIALED:
                     return True
-    except (pa.ArrowException, OSError, ValueError):
-        pass  # not a table, or cut off before its first row
     return False
 
 
