@@ -27,7 +27,7 @@ from timing import write_result
 
 from medvqa_core.json_files import read_json, write_json
 from medvqa_hub.demo.encoder import EncoderSettings
-from medvqa_hub.demo.training import STAGES, Story, evaluate_stage, make_release, train_encoder, train_stage
+from medvqa_hub.demo.training import STAGES, DemoContext, evaluate_stage, make_release, train_encoder, train_stage
 
 STUDIES, SEED = 6_000, 0
 STUDIES_EVALUATED = 300  # the first ones of each split, some 6,500 questions
@@ -41,11 +41,11 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("out/learning"))
     out = parser.parse_args().out
     release, tree = make_release(out, STUDIES, SEED)
-    story = Story(release, tree, out, EncoderSettings(epochs=8), studies=STUDIES_EVALUATED)
-    parts: dict[str, Any] = {"encoder": _part(out, "encoder", lambda: train_encoder(story))}
+    context = DemoContext(release, tree, out, EncoderSettings(epochs=8), studies=STUDIES_EVALUATED)
+    parts: dict[str, Any] = {"encoder": _part(out, "encoder", lambda: train_encoder(context))}
     for stage in STAGES:
         name = f"stage{stage}"
-        parts[name] = _part(out, name, lambda stage=stage: _run_stage(story, stage))
+        parts[name] = _part(out, name, lambda stage=stage: _run_stage(context, stage))
         _show_stage(name, parts[name])
     parts["blip2"] = _part(out, "blip2", lambda: overfit_blip2(release, tree, out / "blip2"))
     checks = _check(parts)
@@ -67,12 +67,12 @@ def _part(out: Path, name: str, work: Callable[[], dict[str, Any]]) -> dict[str,
     return read_json(path, "delete it")
 
 
-def _run_stage(story: Story, stage: int) -> dict[str, Any]:
+def _run_stage(context: DemoContext, stage: int) -> dict[str, Any]:
     start = time.monotonic()
-    train_stage(story, stage)
+    train_stage(context, stage)
     seconds = round(time.monotonic() - start)
-    own, shuffled = evaluate_stage(story, stage, shuffle=True)
-    (validation,) = evaluate_stage(story, stage, split="validate")
+    own, shuffled = evaluate_stage(context, stage, shuffle=True)
+    (validation,) = evaluate_stage(context, stage, split="validate")
     return {
         "training_seconds": seconds,
         "test": _figures(own),

