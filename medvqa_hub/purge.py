@@ -137,15 +137,15 @@ def _shrunk_images(folder: Path, marker: dict[str, Any]) -> Iterator[str]:
 def _holds_mimic_rows(path: Path) -> bool:
     """Whether a file is a table with our columns and ids in MIMIC's range."""
     is_parquet = path.suffix == ".parquet"
-    with suppress(pa.ArrowException, OSError, ValueError):  # not a table, or cut off before its first row
+    try:
         with pq.ParquetFile(path) if is_parquet else pa.ipc.open_stream(pa.memory_map(str(path))) as table:
             names = set((table.schema_arrow if is_parquet else table.schema).names)
             ids = names & {"subject_id", "study_id"} if any(columns <= names for columns in _OUR_COLUMNS) else ()
-            for batch in (table.iter_batches(columns=sorted(ids)) if is_parquet else table) if ids else ():
-                columns = {name: batch.column(name) for name in ids}
-                if minimum_class_for_columns(columns) is Governance.CREDENTIALED:
-                    return True
-    return False
+            batches = (table.iter_batches(columns=sorted(ids)) if is_parquet else table) if ids else ()
+            columns = ({name: batch.column(name) for name in ids} for batch in batches)
+            return any(minimum_class_for_columns(part) is Governance.CREDENTIALED for part in columns)
+    except (pa.ArrowException, OSError, ValueError):
+        return False  # not a table, or cut off before its first row
 
 
 def _match(folder: Path, patterns: Iterable[str]) -> Iterator[str]:
