@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from medvqa_core.llm.engines import Reply
+from mimic_cxr_vqa.generation.answer_request import AnswerRequest
 from mimic_cxr_vqa.generation.answers import answer_questions
-from mimic_cxr_vqa.generation.engines import AnswerRequest
 from mimic_cxr_vqa.generation.question_writer import write_questions
 from mimic_cxr_vqa.release_writer import write_release
 from mimic_cxr_vqa.sources.physionet import read_studies

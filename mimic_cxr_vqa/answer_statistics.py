@@ -15,7 +15,7 @@ from medvqa_core.governance import Governance
 from medvqa_core.progress import track
 from mimic_cxr_vqa.answer_types import CLOSED, answer_type
 from mimic_cxr_vqa.generation.answer_keys import answer_keys, hex_keys, open_answers, read_lint
-from mimic_cxr_vqa.generation.flags import find_flags
+from mimic_cxr_vqa.generation.lint import find_flags
 from mimic_cxr_vqa.parquet_files import iterate_parquet
 from mimic_cxr_vqa.schema import CATEGORIES, LABEL_CONFLICT
 from mimic_cxr_vqa.statistics import align

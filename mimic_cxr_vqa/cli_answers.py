@@ -13,7 +13,7 @@ from medvqa_core.llm.options import EngineOptions, with_engine_options
 from mimic_cxr_vqa.cli_output import echo_counts, quote
 
 if TYPE_CHECKING:
-    from mimic_cxr_vqa.generation.engines import Engine
+    from medvqa_core.llm.engines import Engine
     from mimic_cxr_vqa.workspace import Workspace
 
 Out = Annotated[Path, typer.Option(help="Folder that the dataset is built in.")]

@@ -26,8 +26,8 @@ from medvqa_core.governance import Governance
 from medvqa_core.json_files import plain, write_json, write_manifest
 from medvqa_core.llm.engines import Engine
 from mimic_cxr_vqa.card import CARD, LICENSES
+from mimic_cxr_vqa.generation.answer_request import ANSWER_FROM, AS_TEXT, IMPRESSION, answer_from_settings
 from mimic_cxr_vqa.generation.answers import answer_questions
-from mimic_cxr_vqa.generation.engines import ANSWER_FROM, AS_TEXT, IMPRESSION, answer_from_settings
 from mimic_cxr_vqa.generation.question_writer import write_questions
 from mimic_cxr_vqa.minimum_class import describe_files
 from mimic_cxr_vqa.parquet_files import WRITING, read_table

@@ -22,8 +22,9 @@ from medvqa_core.governance import Governance
 from medvqa_core.json_files import read_manifest, read_object
 from medvqa_core.llm.options import SPELLED, EngineOptions
 from mimic_cxr_vqa.card import CARD
+from mimic_cxr_vqa.generation.answer_request import IMPRESSION, SETTINGS
 from mimic_cxr_vqa.generation.batch_export import KIND as BATCH
-from mimic_cxr_vqa.generation.engines import ENGINES, IMPRESSION, SETTINGS
+from mimic_cxr_vqa.generation.engines import ENGINES
 from mimic_cxr_vqa.parquet_files import read_table
 from mimic_cxr_vqa.question_list import QUESTION_SLUGS, QUESTION_TEXTS
 from mimic_cxr_vqa.release_writer import DEFAULTS

@@ -31,7 +31,7 @@ from mimic_cxr_vqa.answer_types import answer_types
 from mimic_cxr_vqa.card import CARD, write_card
 from mimic_cxr_vqa.croissant import write_croissant
 from mimic_cxr_vqa.generation.answer_keys import answer_keys, hex_keys, open_answers, read_lint
-from mimic_cxr_vqa.generation.flags import LABEL_CONFLICT, find_flags
+from mimic_cxr_vqa.generation.lint import LABEL_CONFLICT, find_flags
 from mimic_cxr_vqa.minimum_class import describe_files
 from mimic_cxr_vqa.parquet_files import WRITING, iterate_parquet, read_table
 from mimic_cxr_vqa.schema import PROVENANCE_TYPE, QA_SCHEMA, SPLITS, STUDY_SCHEMA

@@ -87,7 +87,7 @@ PROVENANCE_TYPE = pa.struct(
         ("temperature", pa.float32()),
         ("seed", pa.int64()),
         ("attempts", pa.int8()),
-        ("lint", pa.list_(pa.string())),  # rules that the answer still breaks, then flags (generation/flags.py)
+        ("lint", pa.list_(pa.string())),  # rules that the answer still breaks, then flags (generation/lint.py)
     ]
 )
 

@@ -3,7 +3,7 @@
     <out>/questions/   studies.parquet, questions.parquet, manifest.json (appears complete, by rename)
     <out>/answers.jsonl                append-only store (medvqa_core.store), one record per question
     <out>/answer_keys.parquet          which record answers which question (generation/answer_keys.py)
-    <out>/judge/NAME/                  what a judge says of a sample of the answers (judging/run_judge.py)
+    <out>/judge/NAME/                  what a judge says of a sample of the answers (judging/verdicts.py)
     <out>/review/                      a sample for people and their ratings (judging/review.py)
     <out>/table3.json                  what judge and people come to (judging/table3.py)
     <out>/release/                     the finished dataset (release_writer.py)

@@ -25,7 +25,7 @@ from medvqa_hub.explore.page_models import PageModels
 from medvqa_hub.explore.reports import ReportView
 from medvqa_hub.explore.studies import StudyView
 from medvqa_hub.explore.uploads import MOST_BYTES, Uploads
-from mimic_cxr_vqa.generation.engines import AnswerRequest
+from mimic_cxr_vqa.generation.answer_request import AnswerRequest
 from mimic_cxr_vqa.generation.extractive import ExtractiveEngine
 from mimic_cxr_vqa.schema import CATEGORIES
 from rjua_meddqa.inference.engines import DocumentRequest, EsraRules

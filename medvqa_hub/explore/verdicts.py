@@ -11,10 +11,10 @@ from typing import Any
 from medvqa_core.governance import Governance
 from medvqa_hub.explore.runs import class_of_store
 from mimic_cxr_vqa.generation.answer_keys import select_answer_text
-from mimic_cxr_vqa.generation.engines import AS_CONTEXT, IMPRESSION, AnswerRequest
+from mimic_cxr_vqa.generation.answer_request import AS_CONTEXT, IMPRESSION, AnswerRequest
 from mimic_cxr_vqa.judging.dimensions import BEST, DIMENSIONS, Verdict
 from mimic_cxr_vqa.judging.pairs import Pair
-from mimic_cxr_vqa.judging.run_judge import VERDICTS, JudgeRequest, open_verdicts, read_verdict, request_key
+from mimic_cxr_vqa.judging.verdicts import VERDICTS, JudgeRequest, open_verdicts, read_verdict, request_key
 from mimic_cxr_vqa.release import Release
 from mimic_cxr_vqa.workspace import Workspace
 

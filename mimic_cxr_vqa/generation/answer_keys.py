@@ -1,9 +1,7 @@
-"""Where each question's answer lies: the file of answers, the questions put to engines, and the content key of each.
+"""The content key of each question: a hash of the report's text, the question and the engine's settings.
 
-A key is a hash of the report's text, the question and the engine's settings, so that an answer to an earlier text is
-never taken for one to the present text. Hashing all reports takes as long as reading them all, so that the keys are
-kept in `<out>/answer_keys.parquet` (qa_id, key; in the order of the questions) with the digests of what they were made
-from; later steps find the answers by it and read no report.
+A changed report therefore never gets the answer to its earlier text. Hashing all reports takes as long as reading them,
+so the keys are cached in `<out>/answer_keys.parquet` with the digests of the files that they were made from.
 """
 
 import json
@@ -22,28 +20,28 @@ from medvqa_core.json_files import plain
 from medvqa_core.progress import track
 from medvqa_core.runs.predictions import ANSWERS, Prediction, PredictionStore
 from medvqa_core.store import content_key
-from mimic_cxr_vqa.generation.engines import AS_CONTEXT, AS_TEXT, IMPRESSION, AnswerRequest, check_settings
+from mimic_cxr_vqa.generation.answer_request import AS_CONTEXT, AS_TEXT, IMPRESSION, AnswerRequest, check_settings
 from mimic_cxr_vqa.parquet_files import iterate_parquet
 from mimic_cxr_vqa.workspace import Workspace
 
 _SCHEMA = pa.schema([("qa_id", pa.string()), ("key", pa.binary(16))])
-_MADE_FROM = b"made_from"  # name of the metadata
-_KEY_VERSION = 1  # of `request_key`: other keys than these are made again
+_MADE_FROM = b"made_from"  # name in the file's metadata
+_KEY_VERSION = 1  # raise it when `request_key` changes
 
 
 def open_answers(workspace: Workspace, governance: Governance) -> PredictionStore:
-    """The answers there are, to read. Raises InputError where there are none, or their settings are not an engine's."""
+    """Open the answers for reading. Raises InputError if there are none or if no engine of ours wrote them."""
     store = PredictionStore(workspace.answers, governance, read_only=True, kind=ANSWERS)
     try:
         check_settings(store.settings, f"{workspace.answers}, line 1")
     except ConfigError as error:
         store.close()
-        raise InputError(f"{error}; remove the file") from None
+        raise InputError(f"{error} Remove the file.") from None
     return store
 
 
 def request_key(request: AnswerRequest, settings: Mapping[str, Any]) -> str:
-    """Content key of a request: its texts, its id and the settings. Any change of these makes it a new question."""
+    """The content key of a request under an engine's settings."""
     context = {"impression_text": request.impression} if settings.get(IMPRESSION) == AS_CONTEXT else {}
     return content_key(
         qa_id=request.qa_id,
@@ -56,19 +54,15 @@ def request_key(request: AnswerRequest, settings: Mapping[str, Any]) -> str:
 
 
 def iterate_requests(workspace: Workspace, impression: str | None = None) -> Iterator[list[AnswerRequest]]:
-    """The questions of one study after another, with the text that they are answered from.
+    """Yield the questions of one study after another.
 
     Args:
-        impression: `AS_TEXT` joins the report's impression to the findings; otherwise it has the request's own field.
+        impression: `AS_TEXT` appends the impression to the findings. Otherwise it goes into the request's own field.
     """
-    columns = ["study_id", "findings", "impression"]
     texts: dict[int, tuple[str, str | None]] = {}
-    for batch in iterate_parquet(workspace.questions / "studies.parquet", columns=columns):
-        for study_id, *sections in zip(*(batch[name].to_pylist() for name in columns), strict=True):
-            texts[study_id] = select_answer_text(*sections, impression)
-    columns = ["study_id", "qa_id", "category", "question", "indication"]
-    batches = iterate_parquet(workspace.questions / "questions.parquet", columns=columns)
-    rows = chain.from_iterable(zip(*(batch[name].to_pylist() for name in columns), strict=True) for batch in batches)
+    for study_id, *sections in _iterate_rows(workspace, "studies", "study_id", "findings", "impression"):
+        texts[study_id] = select_answer_text(*sections, impression)
+    rows = _iterate_rows(workspace, "questions", "study_id", "qa_id", "category", "question", "indication")
     for study_id, group in groupby(rows, key=lambda row: row[0]):
         text, context = texts[study_id]
         yield [
@@ -77,18 +71,24 @@ def iterate_requests(workspace: Workspace, impression: str | None = None) -> Ite
         ]
 
 
+def _iterate_rows(workspace: Workspace, name: str, *columns: str) -> Iterator[tuple]:
+    batches = iterate_parquet(workspace.questions / f"{name}.parquet", columns=list(columns))
+    return chain.from_iterable(zip(*(batch[c].to_pylist() for c in columns), strict=True) for batch in batches)
+
+
 def select_answer_text(findings: str, concluded: str | None, impression: str | None) -> tuple[str, str | None]:
-    """The text to answer from, and what goes along."""
-    if impression == AS_TEXT and findings and concluded:  # a full stop keeps the sentences apart
-        return f"{findings}{'' if findings.rstrip().endswith(('.', '!', '?')) else '.'} {concluded}", None
+    """The text to answer from, and the impression if it is passed separately."""
+    if impression == AS_TEXT and findings and concluded:
+        stop = "" if findings.rstrip().endswith((".", "!", "?")) else "."
+        return f"{findings}{stop} {concluded}", None
     return findings, concluded
 
 
 def answer_keys(workspace: Workspace, settings: Mapping[str, Any], save: bool = True) -> pa.Table:
-    """`qa_id` and `key` (16 bytes) of every question, in their order.
+    """`qa_id` and `key` (16 bytes) of every question in their order, from the cache if it is current.
 
     Args:
-        save: keep them, where they have to be made.
+        save: write newly computed keys to the cache.
 
     Raises:
         InputError: the questions cannot be read.
@@ -96,9 +96,9 @@ def answer_keys(workspace: Workspace, settings: Mapping[str, Any], save: bool = 
     """
     digests = {name: digest_file(workspace.questions / f"{name}.parquet") for name in ("questions", "studies")}
     made_from = {"version": _KEY_VERSION, **digests, "settings": plain(dict(settings))}
-    kept = _read(workspace, made_from)
-    if kept is not None:
-        return kept
+    cached = _read_cache(workspace, made_from)
+    if cached is not None:
+        return cached
     columns: list[pa.RecordBatch] = []
     studies = iterate_requests(workspace, settings.get(IMPRESSION))
     for study in track(studies, "Finding keys", total=workspace.studies_with_questions()):
@@ -112,28 +112,26 @@ def answer_keys(workspace: Workspace, settings: Mapping[str, Any], save: bool = 
 
 
 def read_lint(found: Prediction, store: PredictionStore) -> list[str]:
-    """The lint rules that a kept answer breaks. Raises InputError where its record is not whole."""
+    """The lint rules that a stored answer breaks. Raises InputError if its record is incomplete."""
     rules, attempts = found.details.get("lint"), found.details.get("attempts")
     if not isinstance(rules, list) or not isinstance(attempts, int):
         raise InputError(
-            f"{store.path}: the record of {found.id} lacks its lint rules or attempts; remove its line, the question "
-            "is asked again"
+            f"{store.path}: the record of {found.id} lacks `lint` or `attempts`. Remove its line to ask again."
         )
     return rules
 
 
 def hex_keys(keys: pa.Table, start: int = 0, length: int | None = None) -> list[str]:
-    """Keys of a slice of `answer_keys`, as the store has them."""
+    """A slice of `answer_keys` in the form that the store uses."""
     return [key.hex() for key in keys["key"].slice(start, length).to_pylist()]
 
 
-def _read(workspace: Workspace, made_from: Mapping[str, Any]) -> pa.Table | None:
-    """The kept keys, if they were made from the same questions, reports and settings."""
+def _read_cache(workspace: Workspace, made_from: Mapping[str, Any]) -> pa.Table | None:
     if not workspace.answer_keys.exists():
         return None
     try:
         table = pq.read_table(workspace.answer_keys)
-    except (OSError, pa.ArrowInvalid):  # nothing is lost: they are made again
+    except (OSError, pa.ArrowInvalid):  # the cache is computed again
         return None
     found = (table.schema.metadata or {}).get(_MADE_FROM)
     if found is None or json.loads(found) != made_from:

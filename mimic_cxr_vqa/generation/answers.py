@@ -1,8 +1,7 @@
-"""Asking an engine: a study's questions together, lint, re-ask, record; resumable at any moment (paper, Section 3.2).
+"""Ask an engine every open question and record the answers (paper, Section 3.2). Safe to interrupt at any time.
 
-Every question ends as one record in the store: an answer (with the lint rules it still breaks, if any) or an error.
-In-flight requests and ordered records are handled by `medvqa_core.runs.inference`. This module owns
-a study's questions, the conditions for asking again, and the location of the answers.
+Each question ends as one record: an answer with the lint rules that it still breaks, or an error. Replies that break a
+rule or cannot be read are asked for again (`retries`). `medvqa_core.runs.inference` keeps the records in order.
 """
 
 import sys
@@ -23,7 +22,7 @@ from medvqa_core.runs.inference import ask_all
 from medvqa_core.runs.predictions import ANSWERS, PredictionStore
 from medvqa_core.runs.shards import WHOLE, Shard, merge_in_order, read_shard_settings, shard_files
 from mimic_cxr_vqa.generation.answer_keys import answer_keys, hex_keys, iterate_requests, open_answers, read_lint
-from mimic_cxr_vqa.generation.engines import (
+from mimic_cxr_vqa.generation.answer_request import (
     ANSWER_FROM,
     IMPRESSION,
     AnswerRequest,
@@ -31,7 +30,7 @@ from mimic_cxr_vqa.generation.engines import (
     check_settings,
 )
 from mimic_cxr_vqa.generation.lint import lint
-from mimic_cxr_vqa.generation.reasking import MAX_ATTEMPTS, ask_again
+from mimic_cxr_vqa.generation.retries import MAX_ATTEMPTS, make_retry
 from mimic_cxr_vqa.workspace import Workspace
 
 STUDIES_PER_SYNC = 64
@@ -47,29 +46,29 @@ def answer_questions(
     answer_from: str = ANSWER_FROM[0],
     shard: Shard = WHOLE,
 ) -> Counter:
-    """Ask `engine` every question that has no record yet.
+    """Ask `engine` every question that does not have a record yet.
 
     Args:
-        retry_failed: ask those again whose record is an error.
-        in_flight: studies that may be under way at once; None: as many as the engine says.
-        limit: ask about the first so many studies only.
-        answer_from: the sections that are answered from, one of `ANSWER_FROM`.
-        shard: the studies that are asked about here, and the file that takes their answers.
+        retry_failed: also ask the questions whose record is an error.
+        in_flight: how many studies to ask about concurrently. Defaults to the engine's own value.
+        limit: only ask about the first `limit` studies.
+        answer_from: the sections to answer from, one of `ANSWER_FROM`.
+        shard: the part of the studies to ask about.
 
     Returns:
-        Counts over all questions (of the shard): `answered`, `flagged` (answered, but breaking a lint rule), `failed`,
-        and `asked` now.
+        Counts over all questions of the shard: `answered`, `flagged` (answered, but breaking a lint rule) and `failed`,
+        and the number `asked` in this run.
 
     Raises:
         GovernanceError: credentialed text would leave the machine.
-        ConfigError: the answers there were made by another engine or with other settings.
+        ConfigError: the existing answers are from another engine or other settings.
     """
     governance = workspace.governance()
     check_endpoint_allowed(governance, engine.endpoint, f"engine {engine.name}", getattr(engine, "attestation", None))
     settings = check_settings(answer_from_settings(engine.settings, answer_from), f"engine {engine.name}")
     counts: Throughput | None = getattr(engine, "counts", None)
     with PredictionStore(shard.path(workspace.answers), governance, settings, kind=ANSWERS) as store:
-        keys = answer_keys(workspace, settings, save=shard == WHOLE)  # parts run side by side: none writes for all
+        keys = answer_keys(workspace, settings, save=shard == WHOLE)  # concurrent shards must not write the same file
         studies = islice(iterate_requests(workspace, settings.get(IMPRESSION)), limit and min(limit, sys.maxsize))
         asked = ask_all(
             shard.select_groups(_by_key(studies, keys)),
@@ -90,7 +89,7 @@ def answer_questions(
 
 
 def count_answers(workspace: Workspace) -> Counter:
-    """How many questions are answered, flagged, failed and still open, without asking anything."""
+    """How many questions are `answered`, `flagged`, `failed` and `open`."""
     manifest = workspace.manifest()
     if not workspace.answers.exists():
         return Counter(answered=0, flagged=0, failed=0, open=manifest["counts"]["questions"])
@@ -99,18 +98,18 @@ def count_answers(workspace: Workspace) -> Counter:
 
 
 def merge_answers(workspace: Workspace, parts: Sequence[Path] = ()) -> Counter:
-    """Join the answers of several machines in `answers.jsonl`: the bytes that one machine would have written.
+    """Merge the answers of several machines. The result is byte-identical to a single-machine run.
 
     Args:
-        parts: files of answers; without any, the shards' files that lie in the workspace.
+        parts: files of answers. Defaults to the shards' files in the workspace.
 
     Returns:
-        Counts, as `merge_in_order`.
+        The counts of `merge_in_order`.
 
     Raises:
-        ConfigError: parts were made by different engines or with different settings.
-        GovernanceError: a part is of a stricter class than the questions.
-        InputError: there is no part, or one has a broken line.
+        ConfigError: the parts are from different engines or settings.
+        GovernanceError: a part has a stricter class than the questions.
+        InputError: there are no parts, or one of them has a broken line.
         OutputError: the answers cannot be written.
     """
     governance = workspace.governance()
@@ -132,9 +131,9 @@ def _by_key(studies: Iterable[list[AnswerRequest]], keys: pa.Table) -> Iterator[
 def _review(
     request: AnswerRequest, reply: Reply, attempt: int, counts: Throughput | None = None
 ) -> tuple[dict[str, Any], AnswerRequest | None]:
-    """An answer that breaks a lint rule, or a reply that cannot be read, is asked for again with the reason named."""
+    """The details to record with a reply, and the request to ask again with, if any."""
     broken = lint(reply.answer) if reply.answer is not None else []
-    again = ask_again(request, reply.error, broken, attempt)
+    again = make_retry(request, reply.error, broken, attempt)
     if counts is not None and again is None:
         counts.failed += reply.answer is None
         counts.answered += reply.answer is not None

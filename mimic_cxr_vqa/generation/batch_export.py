@@ -1,8 +1,7 @@
-"""Answers by machines without a server, the way out: what is still to be asked, as batch files.
+"""Export the open questions as batch files, for machines that are not reachable as a server.
 
-`<out>/batches/requests.jsonl` keeps what each request asked (its questions and their content keys), so that results
-come back in any order, from any machine, doubled or partial. What has no answer, and what reasking.py asks again, goes
-into the next export; so exporting and importing (batch_import.py) in turns ends where asking a server would.
+`<out>/batches/requests.jsonl` is the index from each request to its questions and their content keys. An export also
+contains the questions that `retries` asks again, so alternating export and import ends with the answers of a server.
 """
 
 from collections import Counter
@@ -19,14 +18,14 @@ from medvqa_core.progress import track
 from medvqa_core.runs.predictions import ANSWERS, PredictionStore
 from medvqa_core.store import RecordStore, content_key
 from mimic_cxr_vqa.generation.answer_keys import answer_keys, hex_keys, iterate_requests, read_lint
-from mimic_cxr_vqa.generation.engines import AnswerRequest, check_settings
+from mimic_cxr_vqa.generation.answer_request import AnswerRequest, check_settings
 from mimic_cxr_vqa.generation.language_model import answer_settings, compose
 from mimic_cxr_vqa.generation.prompts import Prompt
-from mimic_cxr_vqa.generation.reasking import ask_again
+from mimic_cxr_vqa.generation.retries import make_retry
 from mimic_cxr_vqa.workspace import Workspace
 
 KIND = "batch"
-REVISION = "batch files, schema asked for"  # nobody says what answers them
+REVISION = "batch files, schema asked for"  # the machine that answers is unknown
 REQUESTS = "batch requests"  # kind of store
 AT_ONCE = 256  # requests or results between two syncs
 _WARNING = """\
@@ -38,12 +37,12 @@ hosted services without such terms. Delete them when their results are imported.
 
 @dataclass(frozen=True)
 class BatchOptions:
-    """How questions are put into batch files.
+    """How questions are written to batch files.
 
     Attributes:
-        model: name that the machine knows the model by.
-        questions_per_request: 1, more, or 0 for all of a study's.
-        requests_per_file: hosted services take 50,000.
+        model: name of the model on the machine that answers.
+        questions_per_request: a number, or 0 for all questions of a study.
+        requests_per_file: hosted services accept 50,000.
     """
 
     model: str
@@ -53,22 +52,22 @@ class BatchOptions:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What the answers depend on, as the rows' provenance keeps it."""
+        """The settings that the answers depend on, for the rows' provenance."""
         return answer_settings(KIND, self.model, REVISION, self.prompt, self.questions_per_request)
 
 
 def export_batch(workspace: Workspace, folder: Path, options: BatchOptions, limit: int | None = None) -> Counter:
-    """Write what is still to be asked as batch files into `folder`.
+    """Write the open questions to `folder` as batch files.
 
     Args:
-        limit: of the first so many studies that have something to ask.
+        limit: only the first `limit` studies with open questions.
 
     Returns:
-        `requests`, `questions` in them, and `files`.
+        The number of `requests`, `questions` and `files`.
 
     Raises:
-        ConfigError: the answers there are by another engine or with other settings.
-        OutputError: the folder holds something else, or cannot be written.
+        ConfigError: the existing answers are from another engine or other settings.
+        OutputError: the folder has other contents or cannot be written.
     """
     governance = workspace.governance()
     settings = check_settings(options.settings, f"engine {KIND}")
@@ -79,7 +78,7 @@ def export_batch(workspace: Workspace, folder: Path, options: BatchOptions, limi
         out = stack.enter_context(atomic_folder(folder, KIND, governance.private))
         writer = stack.enter_context(BatchWriter(out, governance.private, options.requests_per_file))
         pending: list[dict[str, Any]] = []
-        for group, attempt in _to_ask(workspace, store, options, limit):
+        for group, attempt in _iterate_open(workspace, store, options, limit):
             keys, requests = [key for key, _ in group], [request for _, request in group]
             custom_id = content_key(keys=keys, attempt=attempt)
             asked = compose(options.prompt, requests)
@@ -91,7 +90,7 @@ def export_batch(workspace: Workspace, folder: Path, options: BatchOptions, limi
             if len(pending) >= AT_ONCE:
                 index.append(pending)
                 pending.clear()
-        index.append(pending)  # before the files appear: a file without its index could not be imported
+        index.append(pending)  # before the files, which cannot be imported without it
         counts["files"] = writer.files
         if governance.private:
             with output_errors(out):
@@ -100,13 +99,12 @@ def export_batch(workspace: Workspace, folder: Path, options: BatchOptions, limi
     return counts
 
 
-def _to_ask(
+def _iterate_open(
     workspace: Workspace, store: PredictionStore, options: BatchOptions, limit: int | None
 ) -> Iterator[tuple[list[tuple[str, AnswerRequest]], int]]:
-    """Groups of (key, request) that go into one request each, and which attempt it is.
+    """Yield the (key, request) pairs of each chat request, and its attempt number.
 
-    Questions that were never answered go together, `questions_per_request` at a time; those whose reply could not be
-    read or broke a rule go alone, with the reason named.
+    New questions are grouped by `questions_per_request`. A question that is asked again is alone in its request.
     """
     keys, start, studies = answer_keys(workspace, store.settings), 0, 0
     for study in track(iterate_requests(workspace), "Exporting", total=workspace.studies_with_questions()):
@@ -117,7 +115,7 @@ def _to_ask(
             found = store.find(key)
             if found is None:
                 new.append((key, request))
-            elif asked := ask_again(request, found.error, read_lint(found, store), found.details["attempts"]):
+            elif asked := make_retry(request, found.error, read_lint(found, store), found.details["attempts"]):
                 again.append(([(key, asked)], asked.attempt))
         size = options.questions_per_request or max(1, len(new))
         yield from ((new[first : first + size], 1) for first in range(0, len(new), size))
@@ -128,5 +126,5 @@ def _to_ask(
 
 
 def index_path(workspace: Workspace) -> Path:
-    """What each exported request asked."""
+    """The index from each exported request to its questions."""
     return workspace.root / "batches" / "requests.jsonl"

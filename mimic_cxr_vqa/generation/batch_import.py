@@ -1,7 +1,7 @@
-"""Answers by machines without a server, the way back: results of batch files, taken into the answers.
+"""Import the results of batch files into the answers.
 
-Results come in any order, from any machine, doubled or partial; each finds its questions by the index that the export
-kept (batch_export.py). What is not answered stays open and is exported again.
+Results may arrive in any order, from any machine, twice or incomplete. The index written by the export maps each result
+to its questions. Questions without an answer stay open, and the next export contains them again.
 """
 
 from collections import Counter
@@ -27,30 +27,30 @@ IMPORTS = "batch imports"  # kind of store
 
 
 def import_batch(workspace: Workspace, files: Sequence[Path], answered_by: str, own_machine: bool = False) -> Counter:
-    """Take results into the answers; what is there already is not taken twice.
+    """Import results. A result that was imported before is counted and not imported again.
 
     Args:
-        answered_by: which machine or service answered; kept in `<out>/batches/imports.jsonl` with the files' digests.
-        own_machine: the user's word that it was theirs; needed for credentialed texts.
+        answered_by: the machine or service that answered. `<out>/batches/imports.jsonl` keeps it with the files'
+            digests.
+        own_machine: the user confirms that the machine is their own. Credentialed texts require this.
 
     Returns:
-        Of the results: `taken`, `doubled` (taken before), `unknown` (of no request that was exported here),
-        `unreadable` lines, `unanswered` (the machine was busy, failed, or does not have the model: exported again); of
-        all questions: `answered`, `flagged`, `failed` and `open`.
+        Counts of results: `taken`, `doubled` (imported before), `unknown` (not exported from here), `unreadable` lines
+        and `unanswered` (to be exported again). Counts of all questions: `answered`, `flagged`, `failed` and `open`.
 
     Raises:
-        ConfigError: it is not said who answered.
-        GovernanceError: credentialed texts, and the machine was not the user's own.
-        InputError: nothing was exported here, or a file cannot be read (`read_results`); what was taken of it before
-            stays, and is not taken twice.
+        ConfigError: `answered_by` is empty.
+        GovernanceError: the texts are credentialed and `own_machine` is false.
+        InputError: nothing was exported from here, or a file cannot be read. Results read before the error are kept.
         OutputError: the answers cannot be written.
     """
     governance = workspace.governance()
     if not answered_by.strip():
-        raise ConfigError("--answered-by is empty: say which machine or service answered these requests")
+        raise ConfigError("--answered-by is empty. Name the machine or service that answered these requests.")
     if governance is Governance.CREDENTIALED and not own_machine:
         raise GovernanceError(
-            f"these texts are credentialed: if {answered_by!r} is a machine of yours, say so with --i-run-this-server"
+            f"These texts are credentialed. If {answered_by!r} is your own machine, confirm it with "
+            "--i-run-this-server."
         )
     counts = Counter(taken=0, doubled=0, unknown=0, unreadable=0, unanswered=0)
     with ExitStack() as stack:
@@ -61,7 +61,7 @@ def import_batch(workspace: Workspace, files: Sequence[Path], answered_by: str, 
         for path in files:
             pending: dict[str, Prediction] = {}
             for result in track(read_results(path), f"Importing {path.name}"):
-                pending |= {p.key: p for p in _take(result, index, store, pending, counts)}
+                pending |= {p.key: p for p in _import_result(result, index, store, pending, counts)}
                 if len(pending) >= AT_ONCE:
                     store.append(pending.values())
                     pending.clear()
@@ -70,10 +70,10 @@ def import_batch(workspace: Workspace, files: Sequence[Path], answered_by: str, 
     return counts
 
 
-def _take(
+def _import_result(
     result: Result, index: RecordStore, store: PredictionStore, pending: dict[str, Prediction], counts: Counter
 ) -> Iterable[Prediction]:
-    """The records that a result makes."""
+    """The new records that a result makes."""
     if result.custom_id is None:
         counts["unreadable"] += 1
         return []
@@ -85,7 +85,7 @@ def _take(
         counts["unanswered"] += 1
         return []
     attempt = asked["attempt"]
-    replies = _replies(result, asked["asked"])
+    replies = _read_replies(result, asked["asked"])
     new = []
     for key, qa_id, _ in asked["asked"]:
         known = pending.get(key) or store.find(key)
@@ -97,8 +97,8 @@ def _take(
     return new
 
 
-def _replies(result: Result, asked: Sequence[Sequence[str]]) -> dict[str, Reply]:
-    """A reply to each question, by qa_id."""
+def _read_replies(result: Result, asked: Sequence[Sequence[str]]) -> dict[str, Reply]:
+    """The reply to each question, by qa_id."""
     assert result.reply is not None
     ids = [qa_id for _, qa_id, _ in asked]
     if len(ids) == 1:
@@ -114,7 +114,7 @@ def _is_key(text: str) -> bool:
 
 
 def _record_import(workspace: Workspace, governance: Governance, files: Sequence[Path], answered_by: str) -> None:
-    """Note who answered which file, once."""
+    """Record once who answered each file."""
     path = index_path(workspace).with_name("imports.jsonl")
     records = [{"file": file.name, "sha256": digest_file(file), "answered_by": answered_by} for file in files]
     with RecordStore(path, IMPORTS, governance, {}) as notes:

@@ -1,29 +1,29 @@
-"""What is left to ask and what it takes: requests and tokens beforehand, time once some studies were answered.
+"""Estimate the remaining work: requests and tokens from a count, time from a probe (`cxr answer --dry-run`, `--probe`).
 
-`cxr answer --dry-run` asks nothing. `--probe 50` answers the first 50 studies that are open, which are kept, and says
-how long the rest takes at that rate. A probe that has fewer studies than the model has slots keeps some of them empty:
-then the rest goes quicker than said, and that is said too.
+A probe answers the first open studies, keeps the answers and extrapolates. With fewer studies than the model has slots
+some slots stay empty, so the estimate is too high. The output mentions this.
 """
 
 from dataclasses import dataclass
 
+from medvqa_core.llm.engines import Engine
 from medvqa_core.progress import track
 from medvqa_core.runs.predictions import ANSWERS, PredictionStore
 from mimic_cxr_vqa.generation.answer_keys import answer_keys, hex_keys, iterate_requests
-from mimic_cxr_vqa.generation.engines import IMPRESSION, Engine, answer_from_settings, check_settings
+from mimic_cxr_vqa.generation.answer_request import IMPRESSION, answer_from_settings, check_settings
 from mimic_cxr_vqa.generation.language_model import LanguageModel
 from mimic_cxr_vqa.workspace import Workspace
 
-COUNTED = 200  # studies whose tokens are counted; the others are taken to be like them
+COUNTED = 200  # studies whose tokens are counted, to extrapolate from
 
 
 @dataclass(frozen=True)
 class RemainingWork:
-    """What is left to ask.
+    """The open questions.
 
     Attributes:
-        tokens: that will be read, where the model's tokenizer is in this process; None at a server.
-        last_probed: place, among all studies with questions, after the last of the first open ones that a probe takes.
+        tokens: estimated prompt tokens. None for a server, whose tokenizer is not in this process.
+        last_probed: how many studies (open or not) to go through so that the probe answers its number of open ones.
     """
 
     studies: int
@@ -36,7 +36,7 @@ class RemainingWork:
 def estimate_remaining(
     workspace: Workspace, engine: Engine, answer_from: str, retry_failed: bool, probe: int = 0
 ) -> RemainingWork:
-    """Go through the questions and count those without a record. Raises ConfigError, as `answer_questions`."""
+    """Count the questions without a record. Raises ConfigError, as `answer_questions`."""
     settings = check_settings(answer_from_settings(engine.settings, answer_from), f"engine {engine.name}")
     keys = answer_keys(workspace, settings, save=False)
     store = None
@@ -67,25 +67,27 @@ def estimate_remaining(
 
 
 def format_remaining(rest: RemainingWork) -> str:
-    """The counts in a line."""
-    read = f"about {rest.tokens:,} tokens to read" if rest.tokens is not None else "tokens are known after --probe 50"
-    return f"to ask: {rest.questions:,} questions about {rest.studies:,} studies in {rest.requests:,} requests; {read}"
+    """The counts in one line."""
+    tokens = f"about {rest.tokens:,} prompt tokens" if rest.tokens is not None else "run --probe 50 for tokens"
+    return (
+        f"to ask: {rest.questions:,} questions about {rest.studies:,} studies in {rest.requests:,} requests; {tokens}"
+    )
 
 
-def format_time_estimate(engine: LanguageModel, probed: RemainingWork, rest: RemainingWork) -> list[str]:
-    """Lines on a probe that answered what `probed` has and `rest` has not."""
-    counts, asked = engine.counts, probed.questions - rest.questions
+def format_time_estimate(engine: LanguageModel, before: RemainingWork, after: RemainingWork) -> list[str]:
+    """The results of a probe, from the remaining work before and after it."""
+    counts, asked = engine.counts, before.questions - after.questions
     if not asked or not counts.seconds:
-        return ["the probe asked nothing; nothing is open"]
-    hours = counts.seconds / asked * rest.questions / 3600
+        return ["The probe did not ask anything: no question is open."]
+    hours = counts.seconds / asked * after.questions / 3600
     servers = engine.model.description.get("servers", 1)
     per_question = (counts.prompt + counts.completion) / asked
     lines = [
         f"probe: {asked:,} questions in {counts.seconds:.1f} s, {counts}",
-        f"the rest: {rest.questions:,} questions, {per_question * rest.questions:,.0f} tokens, {hours:,.1f} hours; "
-        f"{hours * servers:,.1f} GPU hours with one GPU {'a server' if engine.endpoint else 'here'}",
+        f"remaining: {after.questions:,} questions, {per_question * after.questions:,.0f} tokens, {hours:,.1f} hours; "
+        f"{hours * servers:,.1f} GPU hours with one GPU {'per server' if engine.endpoint else 'here'}",
     ]
-    slots = engine.in_flight // 4  # a model takes four studies a slot, so that none stays empty
-    if probed.studies - rest.studies < slots:
-        lines.append(f"fewer studies were probed than the {slots} slots: the rest goes quicker than this")
+    slots = engine.in_flight // 4  # a model gets four studies per slot, so that no slot stays empty
+    if before.studies - after.studies < slots:
+        lines.append(f"The probe had fewer studies than the {slots} slots. The actual run will be faster.")
     return lines

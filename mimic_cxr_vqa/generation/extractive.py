@@ -1,13 +1,10 @@
-"""The engine without a model: answers from the report's own sentences. The offline default.
+"""The default engine: answers made from the report's own sentences, without a model.
 
-For each question: what the text says of the category (`mentions`: affirmed, denied, doubted, not spoken of), then the
-clauses that say so, each quoted whole where it can stand as an answer (`quoting`), and put into a frame from what is
-known of the mention where it cannot (`frames`). Nothing is reworded. What the report does not speak of is answered as
-absent (paper, Section 3.1), or left open where its impression affirms or doubts it; what it says of another image
-("seen on CT", "no change in") is neither affirmed nor denied. Labels are not looked at: an answer can contradict its
-label where label and text disagree, never its text.
-
-What it does not do: join facts of several sentences, weigh them, or answer about anything but the 15 categories.
+`mentions` reads the polarity of the category. The clauses that decide it are quoted if they work as answers
+(`quoting`), or turned into a short sentence (`frames`). A category that the report does not mention is answered as
+absent (paper, Section 3.1), or as possible if the impression affirms or doubts it. Statements about another image
+("seen on CT") are answered as possible. The engine does not read labels, so an answer may contradict a label that the
+text does not support.
 """
 
 import re
@@ -16,7 +13,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 
 from medvqa_core.llm.engines import Reply
-from mimic_cxr_vqa.generation.engines import AS_CONTEXT, AnswerRequest
+from mimic_cxr_vqa.generation.answer_request import AS_CONTEXT, AnswerRequest
 from mimic_cxr_vqa.generation.frames import CATEGORY_NAMES, be, noun_phrase, with_article
 from mimic_cxr_vqa.generation.quoting import capitalise, quote, uncapitalise
 from mimic_cxr_vqa.labeling.mentions import NEGATIVE, NOT_MENTIONED, POSITIVE, UNCERTAIN, Analysis, Mention, analyse
@@ -25,7 +22,7 @@ from mimic_cxr_vqa.schema import CATEGORIES, HEART, NO_FINDING
 PROMPT_VERSION = "extractive-2"
 _DEVICES = "Support Devices"
 
-# {0}: what is shown, denied or doubted; {be}: its verb.
+# {0} is the finding and {be} its verb.
 _SHOWN = ("{0} {be} seen in the radiograph", "the radiograph shows {0}", "the image shows {0}")
 _DENIED = (
     "no {0} {be} seen in the radiograph",
@@ -50,14 +47,19 @@ _HEART = {
 
 @dataclass(frozen=True)
 class QuestionForm:
-    """closed: asks for yes or no. asks_normal: "yes" means that nothing is wrong ("Is the heart size normal?")."""
+    """The kind of a question.
+
+    Attributes:
+        closed: it asks for yes or no.
+        asks_normal: "yes" means that nothing is wrong ("Is the heart size normal?").
+    """
 
     closed: bool
     asks_normal: bool
 
 
 class ExtractiveEngine:
-    """An engine that answers by rules, in process and deterministically."""
+    """Answers by rules, in process and deterministically."""
 
     name = "extractive"
     endpoint: str | None = None
@@ -75,33 +77,19 @@ class ExtractiveEngine:
         }
 
     async def answer(self, requests: Sequence[AnswerRequest]) -> list[Reply]:
-        """Answer each request; a report is analysed once however many questions it has."""
-        analyses: dict[str, Analysis] = {}
-        replies = []
-        for request in requests:
-            problem = _find_problem(request)
-            if problem:
-                replies.append(Reply(None, f"{request.qa_id}: {problem}"))
-                continue
-            if request.findings not in analyses:
-                analyses[request.findings] = analyse(request.findings)
-            replies.append(Reply(answer_from(analyses[request.findings], request)))
-        return replies
+        """Answer each request."""
+        return [self._reply(request) for request in requests]
 
-
-def _find_problem(request: AnswerRequest) -> str | None:
-    """Why a request cannot be answered; checked first, so that a mistake of ours is not taken for a bad request."""
-    if not isinstance(request.findings, str) or not request.findings.strip():
-        return "no findings to answer from"
-    if request.category not in CATEGORIES:
-        return f"category {request.category!r} is unknown"
-    if not isinstance(request.question, str):
-        return f"the question is {type(request.question).__name__}, not text"
-    return None
+    def _reply(self, request: AnswerRequest) -> Reply:
+        if not request.findings or not request.findings.strip():
+            return Reply(None, f"{request.qa_id}: no findings to answer from")
+        if request.category not in CATEGORIES:
+            return Reply(None, f"{request.qa_id}: category {request.category!r} is unknown")
+        return Reply(answer_from(analyse(request.findings), request))
 
 
 def question_form(question: str) -> QuestionForm:
-    """Classify a question by its words: what, which, how and the like are open; normality turns yes and no around."""
+    """Classify a question by its words."""
     words = question.lower()
     closed = not re.match(r"\W*(?:what|which|how|where|describe|list|name)\b", words)
     return QuestionForm(
@@ -110,15 +98,7 @@ def question_form(question: str) -> QuestionForm:
 
 
 def answer_from(analysis: Analysis, request: AnswerRequest) -> str:
-    """The answer to one request from its report's analysis. It passes the lint, and without a warning.
-
-    Raises:
-        ValueError: the category is none of the 15, or the report is empty.
-    """
-    if request.category not in CATEGORIES:
-        raise ValueError(f"category {request.category!r} is unknown; allowed: {', '.join(CATEGORIES)}")
-    if not request.findings.strip():
-        raise ValueError(f"study {request.study_id} has no findings; ask only of studies that have them")
+    """The answer to one request, from the analysis of its report. It passes the lint without a warning."""
     form, category, qa_id = question_form(request.question), request.category, request.qa_id
     if category == NO_FINDING:
         return _findings_answer(analysis, form, qa_id)
@@ -126,7 +106,7 @@ def answer_from(analysis: Analysis, request: AnswerRequest) -> str:
         return _heart_answer(analysis, form, qa_id)
     found = analysis.polarity(category)
     if category == "Pleural Other" and found != POSITIVE:
-        # the six questions ask for any pleural abnormality, and an effusion or pneumothorax is one
+        # its questions ask for any pleural abnormality, which includes an effusion or a pneumothorax
         for other in ("Pleural Effusion", "Pneumothorax"):
             if analysis.polarity(other) == POSITIVE:
                 category, found = other, POSITIVE
@@ -143,7 +123,7 @@ def answer_from(analysis: Analysis, request: AnswerRequest) -> str:
 
 
 def _findings_answer(analysis: Analysis, form: QuestionForm, qa_id: str) -> str:
-    """All that is abnormal; where nothing is, the devices that are seen."""
+    """All abnormal findings. Without any, the support devices."""
     yes, no = ("Yes, ", "No, ") if form.closed else ("", "")
     certain, doubtful = analysis.abnormal(POSITIVE), analysis.abnormal(UNCERTAIN)
     if any(not mention.elsewhere for mention in certain):
@@ -156,7 +136,7 @@ def _findings_answer(analysis: Analysis, form: QuestionForm, qa_id: str) -> str:
 
 
 def _heart_answer(analysis: Analysis, form: QuestionForm, qa_id: str) -> str:
-    """Yes or no turns on the size of the heart; where its size is not spoken of, no enlargement is seen."""
+    """The size of the heart. If the report does not mention it, the heart is not enlarged."""
     mentions = analysis.mentions.get("Cardiomegaly", ())
     found = analysis.polarity("Cardiomegaly")
     if found == POSITIVE and all(m.elsewhere for m in mentions if m.polarity == POSITIVE):
@@ -171,7 +151,7 @@ def _heart_answer(analysis: Analysis, form: QuestionForm, qa_id: str) -> str:
 
 
 def _affirmed(mentions: Iterable[Mention], qa_id: str) -> list[str]:
-    """Statements of what is seen, each once, in the order of the report; none where all was seen elsewhere."""
+    """Statements of what this image shows, in the order of the report."""
     return _statements([m for m in mentions if not m.elsewhere], _SHOWN, qa_id)
 
 
@@ -194,13 +174,13 @@ def _denied(category: str, mentions: Sequence[Mention], form: QuestionForm, qa_i
 
 
 def _quotes(mentions: Iterable[Mention]) -> list[str]:
-    """The clauses that can stand as answers, each once."""
+    """The clauses that work as answers, without duplicates."""
     clauses = (m.clause for m in mentions if m.whole and not m.elsewhere)
     return list(dict.fromkeys(uncapitalise(quoted) for clause in clauses if (quoted := quote(clause))))
 
 
 def _statements(mentions: Sequence[Mention], wordings: tuple[str, ...], qa_id: str) -> list[str]:
-    """A quote for each clause that can be quoted, a frame for each mention of another."""
+    """A quote or a framed noun phrase for each mention."""
     statements: dict[str, None] = {}
     framed: dict[str, str] = {}  # noun phrase -> its category
     for mention in mentions:
@@ -209,20 +189,20 @@ def _statements(mentions: Sequence[Mention], wordings: tuple[str, ...], qa_id: s
         elif phrase := noun_phrase(mention):
             framed[phrase] = mention.category
     bare = {with_article(CATEGORY_NAMES[c], CATEGORY_NAMES[c]) for c in framed.values() if c in CATEGORY_NAMES}
-    said = len(statements) + len(framed) > 1
-    frames = [p for p, category in framed.items() if not (said and p in bare and _said_better(p, category, framed))]
+    several = len(statements) + len(framed) > 1
+    frames = [p for p, category in framed.items() if not (several and p in bare and _has_details(p, category, framed))]
     frames = [p for p in frames if not any(p.split(" ", 1)[-1] in quoted for quoted in statements)]
     shown = [_fill(_choose(f"{qa_id}/{n}", wordings), phrase) for n, phrase in enumerate(frames)]
     return [*statements, *shown]
 
 
-def _said_better(phrase: str, category: str, framed: dict[str, str]) -> bool:
-    """Whether another phrase of the same category says more."""
+def _has_details(phrase: str, category: str, framed: dict[str, str]) -> bool:
+    """Whether another phrase of the same category has more details."""
     return any(other != phrase and kind == category for other, kind in framed.items())
 
 
 def _choose(qa_id: str, wordings: tuple[str, ...]) -> str:
-    """One of `wordings`, by a hash of `qa_id`: the same on every machine and in every run."""
+    """One of `wordings`, chosen by a hash of `qa_id`."""
     return wordings[int.from_bytes(blake2b(qa_id.encode(), digest_size=8).digest()) % len(wordings)]
 
 
@@ -231,6 +211,6 @@ def _fill(wording: str, phrase: str) -> str:
 
 
 def _join(lead: str, statements: Sequence[str]) -> str:
-    """`lead` and the statements as sentences, each with a capital in front and one full stop behind."""
+    """`lead` and the statements as sentences."""
     first, *rest = statements
     return " ".join(capitalise(text.rstrip(".,;: ")) + "." for text in (lead + first, *rest))

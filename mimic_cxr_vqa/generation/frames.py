@@ -1,17 +1,16 @@
-"""A mention -> a noun phrase made of words that this file knows: size, severity, side, site and the finding.
+"""Turn a mention into a noun phrase with its size, severity, side and site.
 
     "Stable XXXX small left basilar effusion"  ->  "a small left basilar pleural effusion"
 
-Only words of the tables below are taken over, and only those that stand right before the finding, or behind it as its
-place ("in the left lower lobe"): what is not taken is left unsaid, never guessed. So a phrase is a whole one whatever
-the clause looks like.
+The phrase only takes words of the tables below that directly precede the finding, or follow it as its place ("in the
+left lower lobe"). The result is a complete phrase for any clause.
 """
 
 import re
 
 from mimic_cxr_vqa.labeling.mentions import OTHER_ABNORMALITY, Mention
 
-# What is looked for, as it stands behind "no" or "evidence of".
+# The category as a noun phrase that fits after "no" or "evidence of".
 CATEGORY_NAMES = {
     "Atelectasis": "atelectasis",
     "Cardiomegaly": "cardiomegaly",
@@ -29,7 +28,7 @@ CATEGORY_NAMES = {
     "Support Devices": "support device",
     "Heart": "enlargement of the heart",
 }
-# The report's own word for a finding, where it says more than the category's name; {category: {pattern: name}}.
+# Words that are more precise than the category's name: (pattern, name or None for the matched text).
 _NOUNS = {
     "Fracture": ((r"fractures", "fractures"), (r"compression deformit(?:y|ies)", None)),
     "Lung Lesion": (
@@ -66,7 +65,6 @@ _NOUNS = {
     ),
 }
 _COMPILED = {name: tuple((re.compile(p), noun) for p, noun in pairs) for name, pairs in _NOUNS.items()}
-# Devices are written as reports write them.
 _SPELT = {"picc": "PICC", "icd": "ICD", "aicd": "AICD", "copd": "COPD", "ij": "IJ", "iv": "IV", "ekg": "EKG"}
 
 _SIZES = "small large tiny trace moderate moderate-sized massive sizable minimal minute subcentimeter small-to-moderate"
@@ -107,13 +105,13 @@ _COUNTED = re.compile(
 
 
 def noun_phrase(mention: Mention, article: bool = True) -> str | None:
-    """What `mention` names, with the words of size, severity, side and site that stand with it.
+    """The finding of `mention` with its size, severity, side and site.
 
     Args:
-        article: put "a" or "an" in front where something counted is one; without it the phrase fits behind "no".
+        article: prepend "a" or "an" to a countable singular. Without it the phrase fits after "no".
 
     Returns:
-        None for an abnormality outside the 14 labels that this file has no word for.
+        None for an abnormality outside the 14 labels that is not in the tables.
     """
     text = mention.clause.lower()
     start, end = mention.span
@@ -133,14 +131,14 @@ def noun_phrase(mention: Mention, article: bool = True) -> str | None:
 
 
 def with_article(phrase: str, noun: str) -> str:
-    """`phrase` with "a" or "an" where its `noun` is something counted, in the singular."""
+    """`phrase` with "a" or "an" if its `noun` is a countable singular."""
     if not _COUNTED.search(noun) or re.match(r"(?:multiple|several|few|two|three|bilateral)\b", phrase):
         return phrase
     return f"{'an' if phrase[0].lower() in 'aeiou' and not phrase.startswith('uni') else 'a'} {phrase}"
 
 
 def is_plural(phrase: str) -> bool:
-    """Whether the phrase takes "are": by the last word of its noun, or a number in front."""
+    """Whether the phrase takes "are"."""
     head = re.split(r" (?:in|on) the ", phrase, maxsplit=1)[0]
     if re.match(r"(?:multiple|several|few|two|three)\b", head):
         return True
@@ -148,7 +146,7 @@ def is_plural(phrase: str) -> bool:
 
 
 def be(phrase: str) -> str:
-    """The verb that goes with a phrase."""
+    """ "is" or "are", to follow the phrase."""
     return "are" if is_plural(phrase) else "is"
 
 
@@ -160,7 +158,7 @@ def _noun(category: str, found: str) -> str | None:
 
 
 def _modifiers(before: str) -> list[str]:
-    """The known words that stand right before the finding, in their order."""
+    """The known words directly before the finding, in their order."""
     words: list[str] = []
     while match := _LAST_WORD.search(before):
         word = _ADVERBS.get(match[1], match[1])
@@ -171,5 +169,5 @@ def _modifiers(before: str) -> list[str]:
     if words and words[0] in ("mm", "cm"):
         words = words[1:]
     if words and _MEASURE.fullmatch(words[0]) and (len(words) < 2 or words[1] not in ("mm", "cm")):
-        words = words[1:]  # a bare number says nothing
+        words = words[1:]  # a number without a unit
     return words

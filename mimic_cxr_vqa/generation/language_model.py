@@ -1,8 +1,7 @@
-"""Answers by a language model: a study's questions to one server, one after another, replies read, matched, counted.
+"""The engine for language models (`--engine server:URL` and others): ask, read the replies and match them to questions.
 
-The engine of the answering stage behind `--engine server:URL` and its like. One question a request is the paper's way;
-several a request cut the tokens that are read by about as many times, and every answer that is missing or doubled there
-is asked again alone; so is what is asked again with a reason (`reasking`).
+The paper asks one question per request. Several questions per request save prompt tokens. Questions without exactly one
+readable answer in such a reply are asked again alone.
 """
 
 from collections.abc import Sequence
@@ -16,21 +15,21 @@ from medvqa_core.llm.engines import Reply
 from medvqa_core.llm.json_reply import ReplyError, is_refusal, read_object, read_text
 from medvqa_core.llm.model_engine import ModelEngine
 from medvqa_core.llm.throughput import Throughput, metered_session
-from mimic_cxr_vqa.generation.engines import AnswerRequest
+from mimic_cxr_vqa.generation.answer_request import AnswerRequest
 from mimic_cxr_vqa.generation.prompts import MANY_SCHEMA, ONE_SCHEMA, Prompt
-from mimic_cxr_vqa.generation.reasking import say_again
+from mimic_cxr_vqa.generation.retries import retry_note
 
 TOKENS_AN_ANSWER = 256
-_NOTHING = ("", "na", "null", "error")  # without signs: "...", "N/A"; "error" is what the authors' data hold for none
-ALL = 0  # `questions_per_request`: all of a study's in one
+ALL = 0  # `questions_per_request` for all questions of a study
+_EMPTY = ("", "na", "null", "error")  # compared without punctuation: "...", "N/A"; the authors' data use "error"
 
 
 @dataclass
 class LanguageModel(ModelEngine):
-    """Asks `model`; see `medvqa_core.llm.engines.Engine` for what the attributes are.
+    """Asks `model`. See `medvqa_core.llm.engines.Engine` for the attributes.
 
     Args:
-        questions_per_request: 1, more, or ALL.
+        questions_per_request: a number, or ALL.
     """
 
     model: ChatModel
@@ -42,21 +41,21 @@ class LanguageModel(ModelEngine):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What the answers depend on, as the rows' provenance keeps it. A server has to be met before."""
+        """The settings that the answers depend on, for the rows' provenance. Connect to a server first."""
         model = self.model
         return answer_settings(
             self.name, model.model, model.revision, self.prompt, self.questions_per_request, self.temperature, self.seed
         )
 
     async def answer(self, requests: Sequence[AnswerRequest]) -> list[Reply]:
-        """Replies to a study's questions, in their order; the study keeps one session all the while."""
+        """Reply to the questions of one study, in their order and within one session."""
         replies: dict[str, Reply] = {}
         size = self.questions_per_request or len(requests)
         async with metered_session(self.model, self.counts) as session:
             for start in range(0, len(requests), size):
                 group = requests[start : start + size]
                 if len(group) > 1 and group[0].attempt == 1:
-                    replies |= await self._ask_many(session, group)
+                    replies |= read_many(await session.chat(self.compose(group)), [r.qa_id for r in group])
                 for request in group:
                     if request.qa_id not in replies:
                         replies[request.qa_id] = await self._ask_one(session, request)
@@ -65,12 +64,8 @@ class LanguageModel(ModelEngine):
     async def _ask_one(self, session: Session, request: AnswerRequest) -> Reply:
         return read_one(await session.chat(self.compose([request])), request.question)
 
-    async def _ask_many(self, session: Session, requests: Sequence[AnswerRequest]) -> dict[str, Reply]:
-        """The answers that came once and whole; the others are asked alone."""
-        return read_many(await session.chat(self.compose(requests)), [request.qa_id for request in requests])
-
     def compose(self, requests: Sequence[AnswerRequest]) -> ChatRequest:
-        """The request that asks about `requests`, which are one study's."""
+        """The chat request for `requests`, which belong to one study."""
         return compose(self.prompt, requests, self.temperature, self.seed)
 
 
@@ -83,7 +78,7 @@ def answer_settings(
     temperature: float = 0.0,
     seed: int = 0,
 ) -> dict[str, Any]:
-    """What answers of a language model depend on besides the question (`engines.SETTINGS`), as rows keep it."""
+    """The settings that a language model's answers depend on (`answer_request.SETTINGS`)."""
     return {
         "engine": engine,
         "model": model,
@@ -95,10 +90,10 @@ def answer_settings(
 
 
 def compose(prompt: Prompt, requests: Sequence[AnswerRequest], temperature: float = 0.0, seed: int = 0) -> ChatRequest:
-    """One chat request for one question, with what was wrong with an earlier reply, or for several of a study."""
+    """The chat request for one question (with the reason for a retry) or for several questions of a study."""
     first, alone = requests[0], len(requests) == 1
     questions = [request.question for request in requests]
-    user = prompt.fill(first.indication, first.findings, questions, say_again(first) if alone else "")
+    user = prompt.fill(first.indication, first.findings, questions, retry_note(first) if alone else "")
     return ChatRequest(
         (Message("system", prompt.system if alone else prompt.system_many), Message("user", user)),
         ONE_SCHEMA if alone else MANY_SCHEMA,
@@ -109,7 +104,7 @@ def compose(prompt: Prompt, requests: Sequence[AnswerRequest], temperature: floa
 
 
 def read_one(reply: ChatReply, question: str) -> Reply:
-    """What a reply to one question says, or why it says nothing."""
+    """The answer in a reply to one question, or the reason why it cannot be used."""
     if reply.text is None:
         return Reply(None, reply.error)
     try:
@@ -119,7 +114,7 @@ def read_one(reply: ChatReply, question: str) -> Reply:
 
 
 def read_many(reply: ChatReply, qa_ids: Sequence[str]) -> dict[str, Reply]:
-    """By qa_id, the answers that stand once and whole in a reply to several questions, in the order they were put."""
+    """The answers, by qa_id, that a reply to several questions contains exactly once."""
     if reply.text is None:
         return {}
     try:
@@ -130,19 +125,19 @@ def read_many(reply: ChatReply, qa_ids: Sequence[str]) -> dict[str, Reply]:
 
 
 def parse_question_count(text: str) -> int:
-    """`--questions-per-request` as a number: "all" is ALL. Raises ConfigError."""
+    """`--questions-per-request` as a number. "all" is ALL. Raises ConfigError."""
     if text == "all":
         return ALL
     if not text.isdecimal() or not int(text):
-        raise ConfigError(f"--questions-per-request {text!r}: allowed are 1, more, or all")
+        raise ConfigError(f"--questions-per-request {text!r} is invalid. Expected 1, a larger number, or all.")
     return int(text)
 
 
 def read_answer(text: str, question: str) -> str:
-    """The answer to `question` in a reply to it alone.
+    """The answer in the text of a reply to `question`.
 
     Raises:
-        ReplyError: no object, no text in it, one that says nothing, a refusal, or the answer to another question.
+        ReplyError: the reply does not contain a JSON object with an answer, refuses, or answers another question.
     """
     found = read_object(text)
     answer = read_text(found, "answer")
@@ -153,21 +148,21 @@ def read_answer(text: str, question: str) -> str:
         raise ReplyError("the reply answers another question")
     if _words(answer) == _words(question):
         raise ReplyError("the answer is empty: it repeats the question")
-    if why := _why_none(answer):
-        raise ReplyError(why)
+    if problem := _find_problem(answer):
+        raise ReplyError(problem)
     return answer
 
 
-def _why_none(answer: str) -> str | None:
-    """Why a text says nothing of the image, as `reasking.UNREAD` words it; None where it may."""
+def _find_problem(answer: str) -> str | None:
+    """Why a text is not an answer, in the words of `retries.UNREAD`, or None."""
     if is_refusal(answer):
         return "the model refused"
-    is_placeholder = answer.startswith("<") and answer.endswith(">")  # of the form that the prompt shows
-    return "the answer is empty: it says nothing" if is_placeholder or "".join(_words(answer)) in _NOTHING else None
+    is_placeholder = answer.startswith("<") and answer.endswith(">")  # copied from the prompt
+    return "the answer is empty: it says nothing" if is_placeholder or "".join(_words(answer)) in _EMPTY else None
 
 
 def read_answers(found: dict[str, Any], questions: int) -> dict[int, str]:
-    """{number: answer} of the entries that stand there exactly once, with a number of 1 … `questions` and a text."""
+    """{number: answer} of the entries with a number from 1 to `questions` that occurs exactly once."""
     entries = found.get("answers")
     if not isinstance(entries, list):
         return {}
@@ -178,7 +173,7 @@ def read_answers(found: dict[str, Any], questions: int) -> dict[int, str]:
         if not isinstance(number, int) or isinstance(number, bool) or not 1 <= number <= questions:
             continue
         answer = entry.get("answer")
-        if number in texts or number in doubled or not isinstance(answer, str) or _why_none(answer.strip()):
+        if number in texts or number in doubled or not isinstance(answer, str) or _find_problem(answer.strip()):
             doubled.add(number)
             texts.pop(number, None)
         else:

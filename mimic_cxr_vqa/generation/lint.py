@@ -1,21 +1,25 @@
-"""Rules that an answer must keep: the paper's Appendix B as patterns, one table, checked on every engine's answers.
+"""Word rules for answers: the paper's Appendix B, checked on every engine's answers, and notes for the rows.
 
-Rule names are `family:word`; the families are `prohibited` (the 17 words that imply comparison or change),
-`report_reference` (an answer speaks of the radiograph, never of the report) and `verb` ("mentioned", "described").
-`empty` stands alone. `warnings` names words of comparison beyond the 17, of the family `relative`: they are noted with
-a kept answer, but it is not asked again for them. The rules look at words only: whether an answer is true to its report
-is the judge's and the people's business.
+A rule is named `family:word`. The families are `prohibited` (the 17 words that imply comparison or change),
+`report_reference` (an answer must speak of the image, not of the report) and `verb` ("mentioned", "described"). An
+empty answer breaks `empty`. An answer that breaks a rule is asked for again.
+
+`find_flags` returns notes that do not cause a retry: `relative:...` for words of comparison beyond the 17 (`WARNINGS`),
+and `label_conflict` if the answer contradicts its label.
 """
 
 import re
+from functools import lru_cache
+
+from mimic_cxr_vqa.labeling.answer_polarity import contradicts
+from mimic_cxr_vqa.schema import LABEL_CONFLICT
 
 EMPTY = "empty"
 
-# (rule, pattern). Every pattern is matched as a whole word in any case, so that "newborn", "renew", "unstable" and
-# "intervalometer" pass. Inflections are those with the same meaning of comparison or change. The first 17 rows are the
-# words of Appendix B in its order.
+# (rule, pattern). Patterns match whole words in any case, so "newborn" and "unstable" pass. Inflections that also mean
+# comparison or change are included. The first 17 rows are the words of Appendix B in its order.
 RULES: tuple[tuple[str, str], ...] = (
-    ("prohibited:unchanged", r"unchanged"),  # not "change": "degenerative changes" compares nothing
+    ("prohibited:unchanged", r"unchanged"),  # not "change", because of "degenerative changes"
     ("prohibited:new", r"new(?:ly|er|est)?"),
     ("prohibited:previous", r"previous(?:ly)?"),
     ("prohibited:compared", r"compar(?:e[sd]?|ing|isons?|able|ably|ative(?:ly)?)"),
@@ -46,7 +50,7 @@ RULES: tuple[tuple[str, str], ...] = (
     ("verb:described", r"describ(?:e|es|ed|ing)"),
 )
 
-# Words of comparison that the paper's list leaves out; some have plain uses too ("increased interstitial markings").
+# Words of comparison that are not in the paper's list. Some also have other uses ("increased interstitial markings").
 WARNINGS: tuple[tuple[str, str], ...] = (
     (
         "relative:has changed",
@@ -78,17 +82,21 @@ _ANY = re.compile("|".join(rf"\b(?:{pattern})\b" for _, pattern in RULES), re.IG
 
 
 def lint(answer: str) -> list[str]:
-    """Name the rules of Appendix B that `answer` breaks, in the order of `RULES`; an empty list for a clean answer.
-
-    An answer of nothing but white space breaks `empty` alone.
-    """
+    """The rules of Appendix B that `answer` breaks, in the order of `RULES`. A blank answer only breaks `empty`."""
     if not answer.strip():
         return [EMPTY]
-    if not _ANY.search(answer):  # most answers are clean: one pass instead of one a rule
+    if not _ANY.search(answer):  # most answers are clean, and this is a single pass
         return []
     return [rule for rule, pattern in _COMPILED if pattern.search(answer)]
 
 
 def warnings(answer: str) -> list[str]:
-    """Name the words of comparison beyond Appendix B that `answer` has (`WARNINGS`), in the order of the table."""
+    """The words of comparison beyond Appendix B in `answer`, in the order of `WARNINGS`."""
     return [rule for rule, pattern in _COMPILED_WARNINGS if pattern.search(answer)]
+
+
+@lru_cache(maxsize=1 << 16)  # answers repeat
+def find_flags(answer: str, category: str, label_value: str) -> tuple[str, ...]:
+    """The flags of one row, warnings first."""
+    conflict = (LABEL_CONFLICT,) if contradicts(answer, category, label_value) else ()
+    return (*warnings(answer), *conflict)

@@ -1,8 +1,7 @@
-"""What a language model is told when it answers a question about a study (paper, Appendices B and C; our wording).
+"""The prompts for answering questions about a study (after Appendices B and C of the paper, in our own words).
 
-Everything that a study's questions share stands in front and the question last, so that a server's prefix cache pays
-for the instructions and the report once. `prompt_version` is a digest of the texts: another wording is another prompt,
-and answers made with it are not mixed with earlier ones.
+The shared parts come first and the question last, so that a server's prefix cache holds the instructions and the
+report. The prompt version is a digest of the texts, so answers of two prompts are never mixed.
 """
 
 from collections.abc import Sequence
@@ -11,10 +10,10 @@ from pathlib import Path
 
 from medvqa_core.digests import digest
 from medvqa_core.errors import ConfigError
-from mimic_cxr_vqa.generation.reasking import TEXTS
+from mimic_cxr_vqa.generation.retries import TEXTS
 
 PARTS = ("indication", "findings", "question")
-_MARK = "=== user ==="  # in a prompt file: the system prompt above it, the user prompt below
+_MARK = "=== user ==="  # separates the system prompt from the user prompt in a prompt file
 NO_INDICATION = "not given"
 
 SYSTEM = """\
@@ -71,7 +70,7 @@ MANY_SCHEMA = {
 
 @dataclass(frozen=True)
 class Prompt:
-    """The system text and the user template with its three parts in braces."""
+    """The system prompts, and the user template with its three fields in braces."""
 
     system: str = SYSTEM
     user: str = USER
@@ -79,16 +78,13 @@ class Prompt:
 
     @property
     def version(self) -> str:
-        """Digest of the texts, with the name that people read in front."""
+        """A readable name and a digest of the texts."""
         texts = "\0".join((self.system, self.user, self.system_many, TEXTS))
         name = "ours" if self == Prompt() else "file"
         return f"{name}-{digest(texts)[:12]}"
 
     def fill(self, indication: str | None, findings: str, questions: Sequence[str], again: str = "") -> str:
-        """The user message; several questions are numbered, and `again` comes last.
-
-        Filled in one pass: braces in a report mean nothing.
-        """
+        """The user message. Several questions are numbered, and `again` comes last. Braces in a report are kept."""
         asked = (
             questions[0] if len(questions) == 1 else "\n" + "\n".join(f"{n}. {q}" for n, q in enumerate(questions, 1))
         )
@@ -101,23 +97,22 @@ class Prompt:
 
 
 def read_prompt(path: Path) -> Prompt:
-    """A prompt file: system prompt, a line `=== user ===`, user prompt with {indication}, {findings} and {question}.
+    """Read a prompt file: the system prompt, a line `=== user ===`, and the user prompt with its three fields.
 
     Raises:
-        ConfigError: unreadable, no such line, or a part missing, doubled or out of the order above (the question comes
-            last, so that a study's questions share what stands in front).
+        ConfigError: the file is unreadable, lacks the line, or does not have {indication}, {findings} and {question}
+            once each in this order (a study's questions share the text before the question).
     """
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"prompt file {path}: cannot be read ({error})") from None
+        raise ConfigError(f"Prompt file {path} cannot be read ({error}).") from None
     system, mark, user = text.partition(f"\n{_MARK}\n")
     if not mark:
-        raise ConfigError(f"prompt file {path}: no line {_MARK!r} between the system prompt and the user prompt")
+        raise ConfigError(f"Prompt file {path} lacks the line {_MARK!r} between the system prompt and the user prompt.")
     places = [user.find("{" + part + "}") for part in PARTS]
     if -1 in places or places != sorted(places) or any(user.count("{" + part + "}") > 1 for part in PARTS):
         raise ConfigError(
-            f"prompt file {path}: the user prompt needs {{indication}}, {{findings}} and {{question}} once each, in "
-            "this order"
+            f"Prompt file {path}: expected {{indication}}, {{findings}} and {{question}} once each, in this order."
         )
     return Prompt(system.strip(), user.strip(), system.strip())

@@ -1,7 +1,7 @@
-"""The first step of a build: studies and their questions, written into the workspace.
+"""The first step of a build: write the studies and their questions to `<out>/questions/`.
 
-`<out>/questions/` appears complete, by rename; its manifest carries the governance class, the
-seed and the counts on to every later step.
+The folder appears by rename when it is complete. Later steps read the governance class, the seed and the counts from
+its manifest.
 """
 
 from collections import Counter
@@ -27,21 +27,20 @@ from mimic_cxr_vqa.workspace import FORMAT, QUESTIONS_KIND, Workspace
 def write_questions(
     study_set: StudySet, workspace: Workspace, seed: int, read_with: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Write the studies and their questions; returns the manifest. Replaces what an earlier run left.
+    """Write the studies and their questions, replacing an earlier run. Returns the manifest.
 
     Args:
-        read_with: how the source was read (`SourceOptions.described`), for whoever rebuilds the questions.
+        read_with: how the source was read (`SourceOptions.described`), for rebuilding the questions.
 
     Raises:
-        InputError: no study has a findings section, so there is nothing to ask about.
+        InputError: no study has a findings section.
         OutputError: the folder cannot be written.
     """
     studies = study_set.studies
     eligible = eligible_studies(studies)
     if not len(eligible):
         raise InputError(
-            f"{study_set.source}: none of {len(studies)} studies has a findings section; check that the "
-            "reports are there"
+            f"{study_set.source}: none of {len(studies)} studies has a findings section. Check that the reports exist."
         )
     with atomic_folder(workspace.questions, QUESTIONS_KIND, study_set.governance.private) as folder:
         pq.write_table(studies, folder / "studies.parquet", **WRITING)
@@ -81,15 +80,17 @@ def count_labels(study_batches: Iterable[pa.Table | pa.RecordBatch]) -> dict[str
     """{CheXpert label: {label value: studies}} from rows of `schema.STUDY_SCHEMA`.
 
     Raises:
-        InputError: there is no `labels` column, or a label is none of 1, 0, -1 and null.
+        InputError: the `labels` column is missing, or a label is not 1, 0, -1 or null.
     """
     counts = {label: dict.fromkeys(LABEL_VALUES.values(), 0) for label in CHEXPERT_LABELS}
     for batch in study_batches:
         if "labels" not in batch.schema.names:
-            raise InputError(f"studies have no 'labels' column, only {', '.join(batch.schema.names)}; build them again")
+            raise InputError(
+                f"studies lack the column 'labels' (found {', '.join(batch.schema.names)}). Build them again."
+            )
         for label in CHEXPERT_LABELS:
             for entry in pc.value_counts(pc.struct_field(batch["labels"], label)).to_pylist():
                 if entry["values"] not in LABEL_VALUES:
-                    raise InputError(f"label {label!r} has value {entry['values']}; allowed: 1, 0, -1 and null")
+                    raise InputError(f"label {label!r} is {entry['values']}. Expected 1, 0, -1 or null.")
                 counts[label][LABEL_VALUES[entry["values"]]] += entry["counts"]
     return counts

@@ -1,11 +1,11 @@
-"""Which questions a study is asked (paper, Section 3.1; balancing rule as released).
+"""Choose the questions of each study (paper, Section 3.1, with the balancing rule of the release).
 
-All six questions of every category whose label is 1, 0 or -1 (Heart is 1 where the findings contain "heart"). Then, for
-each label equal to 1, four draws: pick a not-mentioned category at random (No Finding and Heart never), then one of its
-questions not drawn yet for this study; a draw from an exhausted category is lost.
+A study gets all six questions of every category whose label is 1, 0 or -1. Heart counts as 1 if the findings contain
+"heart". Then each label equal to 1 adds four draws: a random not-mentioned category (never No Finding or Heart), and
+one of its questions that this study does not have yet. A draw from an exhausted category is lost.
 
-The draws of a study depend on (seed, study_id) alone: the random numbers are hashes of a counter, so neither the
-order of the studies nor the sharding matters, and all studies are drawn at once on arrays.
+The random numbers are hashes of (seed, study_id, counter). The order of the studies and the sharding therefore do not
+matter, and all studies are drawn at once on arrays.
 """
 
 from collections.abc import Iterator
@@ -25,9 +25,9 @@ from mimic_cxr_vqa.schema import (
     QUESTION_SCHEMA,
 )
 
-NOT_MENTIONED = 2  # stands for a missing label in the int8 label matrix
+NOT_MENTIONED = 2  # a missing label in the int8 label matrix
 DRAWS_PER_POSITIVE = 4
-STUDIES_PER_BATCH = 4096  # about 60,000 questions: large enough for arrays, small enough to stay in cache
+STUDIES_PER_BATCH = 4096  # about 60,000 questions, which fit into the cache
 
 _CATEGORY_NAMES = pa.array(CATEGORIES)
 _VALUE_NAMES = pa.array([LABEL_VALUES[v] for v in (-1, 0, 1, None)])  # index = value + 1
@@ -39,7 +39,7 @@ _NAN_CANDIDATES = np.array([label != NO_FINDING for label in CHEXPERT_LABELS])
 
 @dataclass(frozen=True)
 class QuestionIndex:
-    """Questions as four aligned arrays, ordered by study, category and question number."""
+    """Questions as four aligned arrays, sorted by study, category and question number."""
 
     study: np.ndarray  # (questions,) row of the study in the input arrays
     category: np.ndarray  # (questions,) index into CATEGORIES
@@ -54,18 +54,18 @@ def draw_questions(study_ids: np.ndarray, labels: np.ndarray, heart: np.ndarray,
         study_ids: (studies,) int64.
         labels: (studies, 14) int8 in the order of CHEXPERT_LABELS: 1, 0, -1 or NOT_MENTIONED.
         heart: (studies,) bool, whether the findings contain the word "heart".
-        seed: any integer, used whole; the same seed gives a study the same questions in every run.
+        seed: any integer. The same seed gives a study the same questions in every run.
     """
     values = np.concatenate([labels, np.where(heart, 1, NOT_MENTIONED).astype(np.int8)[:, None]], axis=1)
     stated = values != NOT_MENTIONED
     asked = np.repeat(stated[:, :, None], QUESTIONS_PER_CATEGORY, axis=2)  # (studies, categories, 6)
 
     candidate = ~stated[:, : len(CHEXPERT_LABELS)] & _NAN_CANDIDATES
-    candidates = candidate.sum(axis=1)  # (studies,) how many categories can be drawn from
+    candidates = candidate.sum(axis=1)  # (studies,) number of categories to draw from
     nth_candidate = np.argsort(~candidate, axis=1, kind="stable").astype(np.int8)  # candidates first, in label order
     draws = DRAWS_PER_POSITIVE * (values == 1).sum(axis=1) * (candidates > 0)
     keys = _mix(study_ids.astype(np.uint64))
-    for word in _words(seed):
+    for word in _split_seed(seed):
         keys = _mix(keys ^ _mix(np.array([word], np.uint64) + _GOLDEN))
 
     for draw in range(int(draws.max(initial=0))):
@@ -74,7 +74,7 @@ def draw_questions(study_ids: np.ndarray, labels: np.ndarray, heart: np.ndarray,
         free = ~asked[rows, category]  # (rows, 6) questions not drawn yet
         nth = _below(free.sum(axis=1), keys[rows], 2 * draw + 1)
         chosen = (free & (np.cumsum(free, axis=1) == nth[:, None] + 1)).argmax(axis=1)
-        # an exhausted category gives 0, which is asked there already: the draw is lost
+        # an exhausted category gives question 0, which is already asked: the draw is lost
         asked[rows, category, chosen] = True
 
     study, category, number = np.nonzero(asked)
@@ -89,7 +89,7 @@ def label_matrix(studies: pa.Table) -> np.ndarray:
 
 
 def eligible_studies(studies: pa.Table) -> pa.Table:
-    """The studies that have a findings section: only they yield questions."""
+    """The studies with a findings section. Only these get questions."""
     return studies.filter(
         pc.fill_null(pc.greater(pc.utf8_length(pc.utf8_trim_whitespace(studies["findings"])), 0), False)
     )
@@ -98,7 +98,7 @@ def eligible_studies(studies: pa.Table) -> pa.Table:
 def question_batches(
     studies: pa.Table, seed: int, studies_per_batch: int = STUDIES_PER_BATCH
 ) -> Iterator[pa.RecordBatch]:
-    """Question rows (QUESTION_SCHEMA) of `studies` (STUDY_SCHEMA), in the order of the studies, a batch at a time."""
+    """Yield batches of question rows (QUESTION_SCHEMA) of `studies` (STUDY_SCHEMA), in the order of the studies."""
     studies = eligible_studies(studies)
     heart = pc.match_substring(studies["findings"], HEART.lower(), ignore_case=True)
     for start in range(0, len(studies), studies_per_batch):
@@ -130,13 +130,13 @@ def _question_rows(studies: pa.Table, index: QuestionIndex) -> pa.RecordBatch:
 
 
 def _offsets(lists: pa.ListArray) -> pa.Array:
-    """Offsets of `lists` that start at 0, as `flatten()` of a sliced array does."""
+    """Offsets of `lists`, starting at 0 also for a sliced array."""
     offsets = lists.offsets.to_numpy()
     return pa.array(offsets - offsets[0], pa.int32())
 
 
-def _words(seed: int) -> list[int]:
-    """The 64-bit words of `seed`, lowest first: one from 0 to 2^64 - 1; beyond that a last word says the sign."""
+def _split_seed(seed: int) -> list[int]:
+    """The 64-bit words of `seed`, lowest first. Outside of 0 to 2^64 - 1 a last word encodes the sign."""
     if 0 <= seed < 2**64:
         return [seed]
     size = abs(seed)
@@ -144,14 +144,14 @@ def _words(seed: int) -> list[int]:
 
 
 def _mix(x: np.ndarray) -> np.ndarray:
-    """SplitMix64's finaliser: a bijection of 64-bit numbers whose outputs look random."""
+    """SplitMix64's finaliser, a bijection of 64-bit numbers."""
     x = (x ^ (x >> np.uint64(30))) * _MIX[0]
     x = (x ^ (x >> np.uint64(27))) * _MIX[1]
     return x ^ (x >> np.uint64(31))
 
 
 def _below(limits: np.ndarray, keys: np.ndarray, counter: int) -> np.ndarray:
-    """(n,) integers in [0, limit): random number `counter` of each key's stream, scaled by multiply and shift."""
+    """(n,) integers in [0, limit): random number `counter` of each key's stream, scaled to the limit."""
     step = np.array([counter + 1], np.uint64) * _GOLDEN
     high = _mix(keys + step) >> np.uint64(32)
     return ((high * limits.astype(np.uint64)) >> np.uint64(32)).astype(np.int64)

@@ -1,9 +1,8 @@
-"""Whether a clause of a report can stand as an answer, whole and unchanged.
+"""Quote a clause of a report as an answer, unchanged, if it works on its own.
 
-It can where it is a sentence of its own (a subject and a finite verb, nothing hanging at either end, no "this" or "it"
-that points elsewhere), breaks no rule of the lint, warns of no comparison, has no unknown word (`XXXX`, `___`), gives
-no advice and tells no history. Nothing is taken out of a clause and nothing put in: one that does not stand is not
-quoted.
+The clause must be a complete sentence with a subject and a finite verb, and without a "this" or "it" that refers to
+another sentence. It must pass the lint without a warning and must not contain blanked words (`XXXX`, `___`), advice or
+history.
 """
 
 import re
@@ -36,7 +35,7 @@ _FINITE = re.compile(
     r"exceeds?|indicates?|reflects?|lacks?)\b"
 )
 _BAD_WORDS = re.compile(
-    # advice, and what is known from elsewhere
+    # advice, history and other studies
     r"\brecommend\w*|\bcorrelat\w+|\bfurther (?:evaluation|characteri[sz]ation|imaging)\b|\bdiscussed\b|\bnotified\b|"
     r"\btelephone|\bDr\b|\bplease\b|\bconsider\b|\bstatus[- ]post\b|\bhistory\b|\bclinical\w*|\bpatient\b|"
     r"\b(?:was|were|had)\b|"
@@ -56,9 +55,9 @@ _SUBJECT_LOST = re.compile(
 )
 
 
-@lru_cache(maxsize=4096)  # a study's questions quote the same clauses, and radiologists repeat themselves
+@lru_cache(maxsize=4096)  # clauses repeat, within a study and between studies
 def quote(clause: str) -> str | None:
-    """`clause` as it is, without its sub-heading and final stop; None where it cannot stand as an answer."""
+    """`clause` without its sub-heading and full stop, or None if it does not work as an answer."""
     text = _SUB_HEADING.sub("", " ".join(clause.split())).rstrip(".,; ")
     words = re.findall(r"[\w'-]+", text)
     if not 3 <= len(words) <= LONGEST_QUOTE or words[0].lower() in _FIRST or words[-1].lower() in _LAST:
@@ -76,7 +75,7 @@ def quote(clause: str) -> str | None:
 
 
 def uncapitalise(text: str) -> str:
-    """`text` with a small letter in front, unless it begins with a name or an abbreviation ("PICC", "T-spine")."""
+    """`text` with a lower-case first letter, unless it begins with a name or an abbreviation ("PICC", "T-spine")."""
     word = re.split(r"[\s,;]", text, maxsplit=1)[0]
     if word in _PROPER_NAMES or word[1:2] == "-" or not (word == "A" or word[1:].replace("-", "").islower()):
         return text
@@ -84,5 +83,5 @@ def uncapitalise(text: str) -> str:
 
 
 def capitalise(text: str) -> str:
-    """`text` with a capital in front."""
+    """`text` with an upper-case first letter."""
     return text[:1].upper() + text[1:]

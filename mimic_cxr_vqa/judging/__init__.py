@@ -1,1 +1,1 @@
-"""Is the dataset right? A judge rates answers, people rate a sample, and both are set beside each other (Table 3)."""
+"""Check answers: a judge rates them, people rate a sample, and Table 3 compares the two."""

@@ -50,7 +50,8 @@ def judge(
     from mimic_cxr_vqa.judging.model_judge import MAX_TOKENS, ModelJudge
     from mimic_cxr_vqa.judging.pairs import writer_settings
     from mimic_cxr_vqa.judging.probing import run_probe
-    from mimic_cxr_vqa.judging.run_judge import Sample, judge_sample
+    from mimic_cxr_vqa.judging.run_judge import judge_sample
+    from mimic_cxr_vqa.judging.verdicts import Sample
     from mimic_cxr_vqa.workspace import Workspace
 
     workspace = Workspace(out)
@@ -113,11 +114,11 @@ def review_export(
 ) -> None:
     """Draw pairs for people to rate: sheets with drop-downs and Label Studio tasks, blinded."""
     from mimic_cxr_vqa.judging.dimensions import is_flawless
-    from mimic_cxr_vqa.judging.pairs import check_some, iterate_pairs, sample_studies
+    from mimic_cxr_vqa.judging.pairs import iterate_pairs, require_pairs, sample_studies
     from mimic_cxr_vqa.judging.review import FOR_RATERS
     from mimic_cxr_vqa.judging.review_export import export_review
-    from mimic_cxr_vqa.judging.run_judge import sampled_verdicts
     from mimic_cxr_vqa.judging.sampling import FLAWED, FLAWLESS
+    from mimic_cxr_vqa.judging.verdicts import sampled_verdicts
     from mimic_cxr_vqa.release import find_image_prefix
     from mimic_cxr_vqa.workspace import Workspace
 
@@ -131,7 +132,7 @@ def review_export(
         pairs = [pair for study in iterate_pairs(workspace, studies) for pair in study]
     strata = export_review(
         workspace.review,
-        check_some(pairs, workspace),
+        require_pairs(pairs, workspace),
         workspace.governance(),
         items,
         raters,

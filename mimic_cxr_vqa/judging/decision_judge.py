@@ -1,7 +1,7 @@
-"""A typed-decision judge: the four dimensions as `choice` questions to `/v1/systemone`, answered with probabilities.
+"""A judge that asks a server for typed decisions: the four dimensions as `choice` questions to `/v1/systemone`.
 
-Served by transformers, vLLM and SGLang (2026); no text is generated, so nothing has to be read out of one: the model's
-probabilities of the categories are kept beside the verdict. The paper's way is the chat (`model_judge.py`).
+transformers, vLLM and SGLang serve this since 2026. The server returns a probability for each category, which is
+recorded with the verdict. `model_judge` is the paper's method.
 """
 
 import json
@@ -12,9 +12,9 @@ from medvqa_core.errors import ConfigError
 from medvqa_core.llm.chat import ChatReply
 from medvqa_core.llm.chat_model import ChatModel
 from medvqa_core.llm.server import ChatServer
+from mimic_cxr_vqa.judging.base import Judgement
 from mimic_cxr_vqa.judging.dimensions import DIMENSIONS, Verdict
 from mimic_cxr_vqa.judging.judge_prompt import PREAMBLE, prompt_version, user_prompt
-from mimic_cxr_vqa.judging.judges import Judged
 from mimic_cxr_vqa.judging.model_judge import ModelJudge
 from mimic_cxr_vqa.judging.pairs import Pair
 
@@ -23,35 +23,35 @@ _TOLERANCE = 0.01  # of the sum of a question's probabilities
 
 
 class DecisionJudge(ModelJudge):
-    """Asks one server; otherwise as `ModelJudge`.
+    """Asks one server.
 
     Raises:
-        ConfigError: the model is none behind a single server.
+        ConfigError: the model is not served by a single server.
     """
 
     def __init__(self, model: ChatModel) -> None:
         if not isinstance(model, ChatServer):
-            raise ConfigError("--judge-protocol systemone asks one server; name it with one --engine server:URL")
+            raise ConfigError("--judge-protocol systemone needs exactly one server. Use one --engine server:URL.")
         super().__init__(model)
         self._server = model
 
     @property
     def name(self) -> str:
-        """The model's name with the protocol's behind it: its verdicts are another judge's."""
+        """The model's name with the protocol appended."""
         return f"{super().name}-systemone"
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What the verdicts depend on."""
+        """The settings that the verdicts depend on."""
         kept = {name: value for name, value in super().settings.items() if name in ("judge", "model", "revision")}
         return {**kept, "protocol": "systemone", "prompt_version": prompt_version()}
 
-    async def judge(self, pairs: Sequence[Pair], reverse: bool = False) -> list[Judged]:
-        """Verdicts on a study's pairs, one request each."""
+    async def judge(self, pairs: Sequence[Pair], reverse: bool = False) -> list[Judgement]:
+        """Judge the pairs of one study, with one request per pair."""
         async with self._server.session():
             return [await self._decide(pair, reverse) for pair in pairs]
 
-    async def _decide(self, pair: Pair, reverse: bool) -> Judged:
+    async def _decide(self, pair: Pair, reverse: bool) -> Judgement:
         body = {
             "model": self._server.model,
             "state": f"{PREAMBLE}\n\n{user_prompt(pair)}",
@@ -59,12 +59,12 @@ class DecisionJudge(ModelJudge):
         }
         reply = await self._server.ask(PATH, body, _as_reply)
         if reply.text is None:
-            return Judged(None, reply.error)
+            return Judgement(None, reply.error)
         return read_decisions(json.loads(reply.text))
 
 
 def questions(reverse: bool = False) -> dict[str, dict[str, Any]]:
-    """The four dimensions as typed questions; categories from the best to the worst, or the other way round."""
+    """The four dimensions as typed questions, with the best category first or, with `reverse`, last."""
     asked = {}
     for name, dimension in DIMENSIONS.items():
         order = dimension.categories if reverse else dimension.categories[::-1]
@@ -73,30 +73,28 @@ def questions(reverse: bool = False) -> dict[str, dict[str, Any]]:
     return asked
 
 
-def read_decisions(answers: Mapping[str, Any]) -> Judged:
-    """The verdict and its probabilities; a failure where a question is unanswered or its answer is not whole."""
+def read_decisions(answers: Mapping[str, Any]) -> Judgement:
+    """The verdict and its probabilities. An answer that is missing or malformed is a failure."""
     verdict: Verdict = {}
     probabilities: dict[str, dict[str, float]] = {}
     for name, dimension in DIMENSIONS.items():
         answer = answers.get(name)
         shares = answer.get("probabilities") if isinstance(answer, dict) else None
         if not isinstance(shares, dict) or set(shares) != set(dimension.categories):
-            return Judged(None, f"{name}: no probabilities of its categories")
+            return Judgement(None, f"{name}: the probabilities of its categories are missing")
         values = list(shares.values())
-        if (
-            not all(type(value) in (float, int) and value >= 0 for value in values)
-            or not abs(sum(values) - 1) <= _TOLERANCE
-        ):
-            return Judged(None, f"{name}: its probabilities do not add up to 1")
+        numbers = all(type(value) in (float, int) and value >= 0 for value in values)
+        if not numbers or not abs(sum(values) - 1) <= _TOLERANCE:
+            return Judgement(None, f"{name}: its probabilities do not add up to 1")
         if answer.get("choice") not in dimension.categories:
-            return Judged(None, f"{name}: the choice is none of its categories")
+            return Judgement(None, f"{name}: the choice is not one of its categories")
         verdict[name] = answer["choice"]
         probabilities[name] = {category: float(shares[category]) for category in dimension.categories}
-    return Judged(verdict, None, {"probabilities": probabilities})
+    return Judgement(verdict, None, {"probabilities": probabilities})
 
 
 def _as_reply(body: Any) -> ChatReply:
     answers = body.get("answers") if isinstance(body, dict) else None
     if not isinstance(answers, dict):
-        return ChatReply(None, "the server's reply holds no decisions")
+        return ChatReply(None, "the server's reply does not contain decisions")
     return ChatReply(json.dumps(answers))

@@ -1,7 +1,6 @@
-"""The four dimensions of a question-answer pair and their categories, worst first (paper, Section 4 and Table 3).
+"""The four dimensions that answers are rated on, with their categories (paper, Section 4 and Table 3).
 
-What people read on their sheets and what a judge reads in its prompt is the same text, so that they rate the same
-thing. The texts are ours; names and categories are the paper's.
+Rating sheets and judge prompts use the same texts. The names and categories are the paper's, the texts are ours.
 """
 
 from collections.abc import Mapping
@@ -18,9 +17,9 @@ class Dimension:
     """A dimension.
 
     Attributes:
-        title: as Table 3 spells it.
-        asks: what is rated, as one question.
-        meanings: category -> when it applies; worst first, as the paper's order.
+        title: its name in Table 3.
+        asks: the question that a rater answers.
+        meanings: category -> when it applies, worst category first.
     """
 
     name: str
@@ -91,15 +90,15 @@ BEST: Verdict = {name: dimension.best for name, dimension in DIMENSIONS.items()}
 
 
 def is_flawless(verdict: Mapping[str, str]) -> bool:
-    """Whether a verdict is the best category on all four dimensions."""
+    """Whether a verdict has the best category on all four dimensions."""
     return all(verdict[name] == best for name, best in BEST.items())
 
 
 def find_problems(verdict: Mapping[str, Any]) -> list[str]:
-    """What is wrong with a verdict: a dimension missing or unknown, a category that is none of the dimension's."""
+    """The missing and unknown dimensions and the invalid categories of a verdict."""
     problems = [f"{name} is missing" for name in DIMENSIONS if name not in verdict]
-    problems += [f"{name!r} is no dimension" for name in verdict if name not in DIMENSIONS]
+    problems += [f"{name!r} is not a dimension" for name in verdict if name not in DIMENSIONS]
     for name, category in verdict.items():
         if name in DIMENSIONS and category not in DIMENSIONS[name].categories:
-            problems.append(f"{name} is none of {', '.join(DIMENSIONS[name].categories)}")
+            problems.append(f"{name} is not one of {', '.join(DIMENSIONS[name].categories)}")
     return problems

@@ -1,7 +1,7 @@
-"""What a language model is told when it judges a pair (paper, Section 4; our wording), and how its reply is read.
+"""The prompt of a language model as judge (after Section 4 of the paper, in our own words), and its reply.
 
-The report stands in front and the pair last, so that a server's prefix cache pays for the report once. The prompt's
-version is a digest of its texts: verdicts of two wordings are not mixed.
+The report comes first and the pair last, so that a server's prefix cache holds the report. The prompt version is a
+digest of the texts, so verdicts of two prompts are never mixed.
 """
 
 from collections.abc import Mapping
@@ -31,14 +31,14 @@ _IMPRESSION = "\nimpression: {impression}"
 
 
 def system_prompt(reverse: bool = False) -> str:
-    """The instructions; categories from the best to the worst, or with `reverse` the other way round."""
+    """The instructions, with the best category first or, with `reverse`, last."""
     blocks = [_describe(dimension, reverse) for dimension in DIMENSIONS.values()]
     form = "{" + ", ".join(f'"{name}": "<category>"' for name in DIMENSIONS) + "}"
     return _SYSTEM.format(preamble=PREAMBLE, dimensions="\n\n".join(blocks), form=form)
 
 
 def user_prompt(pair: Pair) -> str:
-    """The pair. Filled in one pass: braces in a report mean nothing."""
+    """The user message with the pair."""
     request = pair.request
     impression = _IMPRESSION.format(impression=request.impression) if request.impression else ""
     return _USER.format(
@@ -51,7 +51,7 @@ def user_prompt(pair: Pair) -> str:
 
 
 def schema(reverse: bool = False) -> dict[str, Any]:
-    """JSON schema of the reply."""
+    """The JSON schema of the reply."""
     properties = {
         name: {"type": "string", "enum": list(_ordered(dimension, reverse))} for name, dimension in DIMENSIONS.items()
     }
@@ -59,21 +59,19 @@ def schema(reverse: bool = False) -> dict[str, Any]:
 
 
 def prompt_version() -> str:
-    """Digest of all texts that a judge reads."""
+    """A digest of all texts of the prompt."""
     return f"judge-{digest(chr(0).join((system_prompt(), system_prompt(True), _USER, _IMPRESSION)))[:12]}"
 
 
 def read_reply(text: str) -> Verdict:
-    """The verdict of a reply: its JSON object, with exactly the four dimensions and a category of each.
+    """The verdict in a reply: a JSON object with exactly the four dimensions and a category of each.
 
-    Of several objects the last counts where the others are no verdicts, or say the same. One that says something else
-    may be a draft, or may stand in the answer under judgement, which a judge then quotes: the reply is not read.
-
-    A dimension may bear Table 3's title ("Answer Completeness", or with "_"). Case, white space and a full stop around
-    a category do not count; nothing else is guessed.
+    The last object counts if the others are equal or not verdicts. A different verdict may be a draft, or a quote from
+    the answer under judgement, so the reply is rejected. A dimension may have its title from Table 3 ("Answer
+    Completeness"). Case, white space and a full stop after a category are ignored.
 
     Raises:
-        ReplyError: no object, a dimension missing or unknown, a category that is none, or two verdicts.
+        ReplyError: the reply does not contain exactly one valid verdict.
     """
     *others, last = read_objects(text)
     verdict = _read_verdict(last)
@@ -92,7 +90,7 @@ def _read_verdict(given: Mapping[str, Any]) -> Verdict:
     plain = {name: " ".join(name.lower().replace("_", " ").split()) for name in given}
     found = {titles.get(plain[name], plain[name]): value for name, value in given.items()}
     if len(found) < len(given):
-        raise ReplyError("a dimension stands twice in the JSON object")
+        raise ReplyError("a dimension occurs twice in the JSON object")
     verdict = {name: _find(value, DIMENSIONS.get(name)) for name, value in found.items()}
     if problems := find_problems(verdict):
         raise ReplyError(problems[0])
@@ -100,7 +98,7 @@ def _read_verdict(given: Mapping[str, Any]) -> Verdict:
 
 
 def _find(value: Any, dimension: Dimension | None) -> Any:
-    """The category as Table 3 spells it, where `value` is one; else `value`."""
+    """The category in Table 3's spelling, or `value` if it is not a category."""
     if dimension is None or not isinstance(value, str):
         return str(value)
     by_name: Mapping[str, str] = {category.lower(): category for category in dimension.categories}

@@ -1,7 +1,4 @@
-"""A language model as judge: one request a pair, a study's on one session, JSON back, thoughts kept apart.
-
-The way of the paper, whose judge is a reasoning model: thoughts are recorded beside the verdict and never read for it.
-"""
+"""A language model as judge, as in the paper: one request per pair, a JSON verdict, the reasoning kept apart."""
 
 import re
 from collections.abc import Sequence
@@ -12,16 +9,16 @@ from medvqa_core.llm.chat import ChatReply, ChatRequest, Message
 from medvqa_core.llm.chat_model import ChatModel
 from medvqa_core.llm.json_reply import ReplyError
 from medvqa_core.llm.model_engine import ModelEngine
+from mimic_cxr_vqa.judging.base import Judgement
 from mimic_cxr_vqa.judging.judge_prompt import prompt_version, read_reply, schema, system_prompt, user_prompt
-from mimic_cxr_vqa.judging.judges import Judged
 from mimic_cxr_vqa.judging.pairs import Pair
 
-MAX_TOKENS = 4096  # of a reply; a reasoning model thinks first, and what is cut is a failure
+MAX_TOKENS = 4096  # of a reply, with its reasoning; a reply that is cut off fails
 
 
 @dataclass
 class ModelJudge(ModelEngine):
-    """Asks `model`; see `judges.Judge` for what the attributes are."""
+    """Asks `model`. See `base.Judge` for the attributes."""
 
     model: ChatModel
     max_tokens: int = MAX_TOKENS
@@ -29,12 +26,12 @@ class ModelJudge(ModelEngine):
 
     @property
     def name(self) -> str:
-        """The model's name, as a folder can be called."""
+        """The model's name as a folder name."""
         return folder_name(self.model.model)
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What the verdicts depend on. A server has to be met before."""
+        """The settings that the verdicts depend on. Connect to a server first."""
         return {
             "judge": self.model.kind,
             "model": self.model.model,
@@ -45,14 +42,14 @@ class ModelJudge(ModelEngine):
             "seed": self.seed,
         }
 
-    async def judge(self, pairs: Sequence[Pair], reverse: bool = False) -> list[Judged]:
-        """Verdicts on a study's pairs; the study keeps one session, so that its report is read once."""
+    async def judge(self, pairs: Sequence[Pair], reverse: bool = False) -> list[Judgement]:
+        """Judge the pairs of one study within one session, so that a server reads the report once."""
         async with self.model.session() as session:
-            return [_judged(await session.chat(compose(pair, reverse, self.max_tokens, self.seed))) for pair in pairs]
+            return [_read(await session.chat(compose(pair, reverse, self.max_tokens, self.seed))) for pair in pairs]
 
 
 def compose(pair: Pair, reverse: bool = False, max_tokens: int = MAX_TOKENS, seed: int = 0) -> ChatRequest:
-    """The request about one pair."""
+    """The chat request about one pair."""
     messages = (Message("system", system_prompt(reverse)), Message("user", user_prompt(pair)))
     return ChatRequest(messages, schema(reverse), max_tokens=max_tokens, temperature=0.0, seed=seed)
 
@@ -62,11 +59,11 @@ def folder_name(model: str) -> str:
     return re.sub(r"[^a-z0-9.]+", "-", model.rstrip("/").rpartition("/")[2].lower()).strip("-.") or "model"
 
 
-def _judged(reply: ChatReply) -> Judged:
+def _read(reply: ChatReply) -> Judgement:
     details = {"reasoning": reply.reasoning} if reply.reasoning else {}
     if reply.text is None:
-        return Judged(None, reply.error, details)
+        return Judgement(None, reply.error, details)
     try:
-        return Judged(read_reply(reply.text), None, details)
+        return Judgement(read_reply(reply.text), None, details)
     except ReplyError as error:
-        return Judged(None, str(error), details)
+        return Judgement(None, str(error), details)

@@ -1,13 +1,13 @@
-"""The question-answer pairs of a build: each with the text that it was answered from, a study's together."""
+"""The question-answer pairs of a build, grouped by study, each with the text that it was answered from."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
 
 from medvqa_core.digests import digest
-from medvqa_core.errors import ConfigError, InputError
+from medvqa_core.errors import InputError
 from mimic_cxr_vqa.generation.answer_keys import answer_keys, hex_keys, iterate_requests, open_answers
-from mimic_cxr_vqa.generation.engines import AS_CONTEXT, IMPRESSION, AnswerRequest
+from mimic_cxr_vqa.generation.answer_request import AS_CONTEXT, IMPRESSION, AnswerRequest
 from mimic_cxr_vqa.parquet_files import iterate_parquet
 from mimic_cxr_vqa.workspace import Workspace
 
@@ -17,9 +17,8 @@ class Pair:
     """A question and its answer.
 
     Attributes:
-        request: what was asked: question, category, indication, findings; its impression where the writer knew it.
-        answer: the answer that is kept.
-        label_value: of the question's category (`schema.LABEL_VALUES`).
+        request: the question with its report. The impression is only set if the engine knew it.
+        label_value: the label of the question's category (`schema.LABEL_VALUES`).
         images: paths relative to the image root.
     """
 
@@ -35,13 +34,13 @@ class Pair:
 
 
 def iterate_pairs(workspace: Workspace, studies: Collection[int] | None = None) -> Iterator[list[Pair]]:
-    """The answered questions of one study after another; failed and open questions are left out.
+    """Yield the answered questions of one study after another.
 
     Args:
-        studies: ids of the studies wanted; None: all.
+        studies: ids of the studies to include. Defaults to all.
 
     Raises:
-        InputError: nothing is answered yet, or the files cannot be read.
+        InputError: there are no answers, or the files cannot be read.
     """
     with open_answers(workspace, workspace.governance()) as store:
         knows_impression = store.settings.get(IMPRESSION) == AS_CONTEXT
@@ -65,15 +64,10 @@ def iterate_pairs(workspace: Workspace, studies: Collection[int] | None = None) 
 
 
 def sample_studies(workspace: Workspace, reports: int, seed: int) -> list[int]:
-    """`reports` studies at random among those with questions (all, where there are fewer), in the order of their ids.
+    """The sorted ids of `reports` random studies with questions, or of all if there are fewer.
 
-    A larger sample of the same seed holds the smaller one, so that what was judged is not judged again.
-
-    Raises:
-        ConfigError: fewer than one report.
+    A larger sample with the same seed contains the smaller one, so that existing verdicts are reused.
     """
-    if reports < 1:
-        raise ConfigError(f"a sample of {reports} reports; at least 1")
     ids: dict[int, None] = {}
     for batch in iterate_parquet(workspace.questions / "questions.parquet", columns=["study_id"]):
         ids |= dict.fromkeys(batch["study_id"].to_pylist())
@@ -82,16 +76,16 @@ def sample_studies(workspace: Workspace, reports: int, seed: int) -> list[int]:
 
 
 def writer_settings(workspace: Workspace) -> dict:
-    """The settings of the engine that wrote the answers. Raises InputError where nothing is answered yet."""
+    """The settings of the engine that wrote the answers. Raises InputError if there are no answers."""
     with open_answers(workspace, workspace.governance()) as store:
         return dict(store.settings)
 
 
-def check_some(pairs: list[Pair], workspace: Workspace) -> list[Pair]:
-    """`pairs`, if there are any. Raises InputError otherwise."""
+def require_pairs(pairs: list[Pair], workspace: Workspace) -> list[Pair]:
+    """Return `pairs`. Raises InputError if there are none."""
     if not pairs:
         raise InputError(
-            f"{workspace.root}: none of the chosen studies has an answer; run: medvqa-hub cxr answer --out "
+            f"{workspace.root}: none of the selected studies has an answer. Run: medvqa-hub cxr answer --out "
             f"{workspace.root}"
         )
     return pairs

@@ -1,9 +1,9 @@
-"""Does a judge deserve trust? Errors are planted in answers that quote the report, and the judge has to notice.
+"""Measure a judge with injected errors (`cxr judge --probe`).
 
-The answers are the extractive engine's: quotes of the findings, right as far as the labeler reads them. Each planted
-one stands beside its unaltered self, and counts as caught where the judge rates it worse than that on some dimension: a
-judge that objects to everything catches nothing. Shown besides: how often unaltered answers are objected to, whether
-the order in which categories are listed changes verdicts, and whether they go with the length of the report.
+The probe takes the extractive engine's answers, which quote the findings, and injects errors. An error counts as caught
+if the judge rates the altered answer worse than the original on some dimension, so a judge that objects to everything
+catches nothing. The probe also reports how often originals are objected to, and whether verdicts depend on the order of
+the categories or on the length of the report.
 """
 
 import asyncio
@@ -20,29 +20,30 @@ from medvqa_core.errors import InputError
 from medvqa_core.json_files import write_json
 from medvqa_core.runs.predictions import PredictionStore
 from mimic_cxr_vqa.generation.extractive import ExtractiveEngine
+from mimic_cxr_vqa.judging.base import Judge
 from mimic_cxr_vqa.judging.dimensions import DIMENSIONS, Verdict, is_flawless
-from mimic_cxr_vqa.judging.error_injection import ANOTHER, DROPPED, KINDS, plant
-from mimic_cxr_vqa.judging.judges import Judge
-from mimic_cxr_vqa.judging.pairs import Pair, check_some, iterate_pairs, sample_studies
-from mimic_cxr_vqa.judging.run_judge import (
+from mimic_cxr_vqa.judging.injected_errors import ANOTHER, DROPPED, KINDS, inject_error
+from mimic_cxr_vqa.judging.pairs import Pair, iterate_pairs, require_pairs, sample_studies
+from mimic_cxr_vqa.judging.run_judge import judge_all
+from mimic_cxr_vqa.judging.verdicts import (
     PROBE,
     PROBE_RESULT,
     JudgeRequest,
     Sample,
     iterate_verdicts,
-    judge_all,
     judge_folder,
     open_verdicts,
 )
 from mimic_cxr_vqa.schema import HEART, NO_FINDING
 from mimic_cxr_vqa.workspace import Workspace
 
-_Z = 1.959963984540054
+_Z = 1.959963984540054  # 95% of a normal distribution, two-sided
+Verdicts = dict[JudgeRequest, Verdict | None]
 
 
 @dataclass(frozen=True)
 class InjectedError:
-    """A pair with an error of a kind in its answer, beside the pair that it was made from."""
+    """A pair with an error in its answer, and the original pair."""
 
     kind: str
     pair: Pair
@@ -50,30 +51,30 @@ class InjectedError:
 
 
 def run_probe(workspace: Workspace, judge: Judge, sample: Sample, per_kind: int, retry_failed: bool = False) -> str:
-    """Plant errors in answers about the sampled reports, have them judged, write probe.json; returns it as text.
+    """Inject errors into answers about the sampled reports, judge them and write probe.json. Returns it as text.
 
     Raises:
-        InputError: nothing is answered yet, or no error fits any answer. Otherwise as `judge_all`.
+        InputError: there are no answers, or no error applies to any of them. Otherwise as `judge_all`.
     """
     governance, folder = workspace.governance(), judge_folder(workspace, judge.name)
     studies = set(sample_studies(workspace, sample.sample_reports, sample.seed))
-    pairs = check_some([pair for study in iterate_pairs(workspace, studies) for pair in study], workspace)
-    planted = plant_errors(pairs, per_kind, sample.seed)
-    if not planted:
-        raise InputError(f"{workspace.root}: no error can be planted in its answers; take more with --sample-reports")
-    judge_all(folder / PROBE, governance, judge, probe_requests(planted), retry_failed=retry_failed)
+    pairs = require_pairs([pair for study in iterate_pairs(workspace, studies) for pair in study], workspace)
+    injected = inject_errors(pairs, per_kind, sample.seed)
+    if not injected:
+        raise InputError(f"{workspace.root}: no kind of error applies to its answers. Increase --sample-reports.")
+    judge_all(folder / PROBE, governance, judge, probe_requests(injected), retry_failed=retry_failed)
     with open_verdicts(folder / PROBE, governance) as store:
-        found = measure_probe(store, planted)
+        found = measure_probe(store, injected)
     write_json(folder / PROBE_RESULT, {"judge": dict(judge.settings), **asdict(sample), "per_kind": per_kind, **found})
     return format_probe(found)
 
 
-def plant_errors(pairs: Sequence[Pair], per_kind: int, seed: int) -> list[InjectedError]:
-    """Up to `per_kind` planted errors of each kind, in pairs drawn at random among those that the kind fits."""
-    quoted = _quote(pairs)
+def inject_errors(pairs: Sequence[Pair], per_kind: int, seed: int) -> list[InjectedError]:
+    """Up to `per_kind` errors of each kind, in random pairs that the kind applies to."""
+    quoted = _answer_by_quotes(pairs)
     shuffled = sorted(quoted, key=lambda pair: digest(f"{seed}/probe/{pair.id}"))
-    donors = _donors(shuffled)
-    planted = []
+    donors = _find_donors(shuffled)
+    injected = []
     for kind in KINDS:
         made: list[InjectedError] = []
         for pair in shuffled:
@@ -82,63 +83,61 @@ def plant_errors(pairs: Sequence[Pair], per_kind: int, seed: int) -> list[Inject
             others = donors[pair.request.category, not _is_positive(pair)] if kind == ANOTHER else ()
             if kind == DROPPED and not _has_details(pair):
                 continue
-            answer = plant(kind, pair.id, pair.answer, others)
+            answer = inject_error(kind, pair.id, pair.answer, others)
             if answer is not None:
                 made.append(InjectedError(kind, replace(pair, answer=answer), pair))
-        planted += made
-    return planted
+        injected += made
+    return injected
 
 
-def probe_requests(planted: Iterable[InjectedError]) -> Iterator[list[JudgeRequest]]:
-    """Each study's requests: its unaltered pairs, the same with the categories in the other order, the planted ones."""
+def probe_requests(injected: Iterable[InjectedError]) -> Iterator[list[JudgeRequest]]:
+    """The requests of each study: original pairs in both orders of the categories, and altered pairs."""
     studies: dict[int, dict[JudgeRequest, None]] = defaultdict(dict)
-    for one in planted:
+    for one in injected:
         for request in (JudgeRequest(one.unaltered), JudgeRequest(one.unaltered, True), JudgeRequest(one.pair)):
             studies[one.pair.request.study_id][request] = None
     return (list(studies[study]) for study in sorted(studies))
 
 
-def measure_probe(store: PredictionStore, planted: Sequence[InjectedError]) -> dict[str, Any]:
-    """What the probe shows, as JSON: recall by kind, false alarms, order, length. Failures are counted apart."""
-    requests = [request for study in probe_requests(planted) for request in study]
+def measure_probe(store: PredictionStore, injected: Sequence[InjectedError]) -> dict[str, Any]:
+    """The result of the probe as JSON: recall by kind, false alarms, order and length. Failures are counted apart."""
+    requests = [request for study in probe_requests(injected) for request in study]
     verdicts = {request: verdict for request, _, verdict in iterate_verdicts(store, requests)}
-    unaltered = list(dict.fromkeys(one.unaltered for one in planted))
-    rated = {pair: verdicts[JudgeRequest(pair)] for pair in unaltered}
+    originals = list(dict.fromkeys(one.unaltered for one in injected))
+    rated = {pair: verdict for pair in originals if (verdict := verdicts[JudgeRequest(pair)]) is not None}
     return {
-        "recall": {kind: _recall([one for one in planted if one.kind == kind], verdicts) for kind in KINDS},
-        "false_alarms": _false_alarms([verdict for verdict in rated.values() if verdict is not None]),
-        "order": _order(unaltered, verdicts),
-        "length": _length(rated, planted, verdicts),
+        "recall": {kind: _recall([one for one in injected if one.kind == kind], verdicts) for kind in KINDS},
+        "false_alarms": _false_alarms(list(rated.values())),
+        "order": _order(originals, verdicts),
+        "length": _length(rated, injected, verdicts),
         "failed": sum(verdict is None for verdict in verdicts.values()),
         "requests": len(verdicts),
     }
 
 
 def format_probe(found: dict[str, Any]) -> str:
-    """The probe as lines of text."""
-    lines = [f"{'planted error':24}{'planted':>9}{'caught':>9}{'recall':>9}   95%"]
+    """The result as text."""
+    lines = [f"{'injected error':24}{'injected':>9}{'caught':>9}{'recall':>9}   95%"]
     for kind, row in found["recall"].items():
-        lines.append(f"{kind:24}{row['planted']:>9}{row['caught']:>9}{_share(row)}")
+        lines.append(f"{kind:24}{row['planted']:>9}{row['caught']:>9}{_format_rate(row)}")
     alarms, order, length = found["false_alarms"], found["order"], found["length"]
-    lines.append(f"{'unaltered, objected to':24}{alarms['judged']:>9}{alarms['flagged']:>9}{_share(alarms)}")
+    lines.append(f"{'original, objected to':24}{alarms['judged']:>9}{alarms['flagged']:>9}{_format_rate(alarms)}")
     lines.append(f"same verdict with the categories in the other order: {_number(order['same'])} of {order['pairs']}")
     lines.append(
-        f"verdict on unaltered answers against length (rank correlation): report {_number(length['report'])}, answer "
+        f"rank correlation of the verdict on originals with length: report {_number(length['report'])}, answer "
         f"{_number(length['answer'])}; recall on short reports {_number(length['recall_short'])}, on long ones "
         f"{_number(length['recall_long'])}"
     )
     if found["failed"]:
-        lines.append(f"{found['failed']} of {found['requests']} replies could not be read and count nowhere")
+        lines.append(f"{found['failed']} of {found['requests']} replies could not be read and are not counted")
     return "\n".join(lines)
 
 
-def _quote(pairs: Sequence[Pair]) -> list[Pair]:
-    """The pairs with the extractive engine's answer in place of theirs."""
+def _answer_by_quotes(pairs: Sequence[Pair]) -> list[Pair]:
+    """The pairs with the extractive engine's answers."""
     replies = asyncio.run(ExtractiveEngine().answer([pair.request for pair in pairs]))
     return [
-        replace(pair, answer=reply.answer)
-        for pair, reply in zip(pairs, replies, strict=True)
-        if reply.answer is not None
+        replace(p, answer=reply.answer) for p, reply in zip(pairs, replies, strict=True) if reply.answer is not None
     ]
 
 
@@ -147,12 +146,12 @@ def _is_positive(pair: Pair) -> bool:
 
 
 def _has_details(pair: Pair) -> bool:
-    """Whether something is there that could be dropped: a denial without its adjectives is as true."""
+    """Whether a dropped detail is an error. A denial is equally true without its adjectives."""
     return _is_positive(pair) and pair.request.category != HEART
 
 
-def _donors(pairs: Iterable[Pair]) -> dict[tuple[str, bool], list[str]]:
-    """(category, whether positive) -> answers of one study each; Heart's label says nothing of its size."""
+def _find_donors(pairs: Iterable[Pair]) -> dict[tuple[str, bool], list[str]]:
+    """(category, whether positive) -> answers. Heart is left out because its label does not tell its size."""
     donors: dict[tuple[str, bool], list[str]] = defaultdict(list)
     for pair in pairs:
         if pair.request.category != HEART and pair.label_value != "uncertain":
@@ -160,8 +159,8 @@ def _donors(pairs: Iterable[Pair]) -> dict[tuple[str, bool], list[str]]:
     return donors
 
 
-def _recall(planted: Sequence[InjectedError], verdicts: dict[JudgeRequest, Verdict | None]) -> dict[str, Any]:
-    both = [(verdicts[JudgeRequest(one.pair)], verdicts[JudgeRequest(one.unaltered)]) for one in planted]
+def _recall(injected: Sequence[InjectedError], verdicts: Verdicts) -> dict[str, Any]:
+    both = [(verdicts[JudgeRequest(one.pair)], verdicts[JudgeRequest(one.unaltered)]) for one in injected]
     read = [(changed, before) for changed, before in both if changed is not None and before is not None]
     caught = sum(_is_worse(changed, before) for changed, before in read)
     return {"planted": len(read), "caught": caught, **_rate(caught, len(read)), "unread": len(both) - len(read)}
@@ -177,7 +176,7 @@ def _false_alarms(verdicts: Sequence[Verdict]) -> dict[str, Any]:
     return {"judged": len(verdicts), "flagged": flagged, **_rate(flagged, len(verdicts)), "by_dimension": by_dimension}
 
 
-def _order(pairs: Iterable[Pair], verdicts: dict[JudgeRequest, Verdict | None]) -> dict[str, Any]:
+def _order(pairs: Iterable[Pair], verdicts: Verdicts) -> dict[str, Any]:
     both = [(verdicts[JudgeRequest(pair)], verdicts[JudgeRequest(pair, True)]) for pair in pairs]
     read = [(one, other) for one, other in both if one is not None and other is not None]
     changed = {name: sum(one[name] != other[name] for one, other in read) for name in DIMENSIONS}
@@ -185,26 +184,22 @@ def _order(pairs: Iterable[Pair], verdicts: dict[JudgeRequest, Verdict | None]) 
     return {"pairs": len(read), "same": same / len(read) if read else None, "changed_by_dimension": changed}
 
 
-def _length(
-    rated: dict[Pair, Verdict | None], planted: Sequence[InjectedError], verdicts: dict[JudgeRequest, Verdict | None]
-) -> dict[str, Any]:
-    """Rank correlation of a flawless verdict with the lengths, and the recall in the shorter and the longer half."""
-    read = [(pair, verdict) for pair, verdict in rated.items() if verdict is not None]
-    flawless = [is_flawless(verdict) for _, verdict in read]
-    lengths = [len(one.pair.request.findings) for one in planted]
-    middle = float(np.median(lengths)) if lengths else 0.0
-    halves = {"short": [], "long": []}
-    for one, length in zip(planted, lengths, strict=True):
-        halves["short" if length <= middle else "long"].append(one)
+def _length(rated: dict[Pair, Verdict], injected: Sequence[InjectedError], verdicts: Verdicts) -> dict[str, Any]:
+    """Rank correlation of a flawless verdict with lengths, and the recall on the shorter and the longer reports."""
+    flawless = [is_flawless(verdict) for verdict in rated.values()]
+    middle = np.median([len(one.pair.request.findings) for one in injected]) if injected else 0.0
+    halves: dict[str, list[InjectedError]] = {"short": [], "long": []}
+    for one in injected:
+        halves["short" if len(one.pair.request.findings) <= middle else "long"].append(one)
     return {
-        "report": rank_correlation([len(pair.request.findings) for pair, _ in read], flawless),
-        "answer": rank_correlation([len(pair.answer) for pair, _ in read], flawless),
+        "report": rank_correlation([len(pair.request.findings) for pair in rated], flawless),
+        "answer": rank_correlation([len(pair.answer) for pair in rated], flawless),
         **{f"recall_{name}": _recall(half, verdicts)["rate"] for name, half in halves.items()},
     }
 
 
 def rank_correlation(one: Sequence[float], other: Sequence[float]) -> float | None:
-    """Spearman's correlation, ties sharing their mean rank; None where one of the two does not vary."""
+    """Spearman's correlation, or None if one of the two does not vary."""
     if len(set(one)) < 2 or len(set(other)) < 2:
         return None
     return float(np.corrcoef(_ranks(one), _ranks(other))[0, 1])
@@ -215,17 +210,17 @@ def _ranks(values: Sequence[float]) -> np.ndarray:
     return (np.cumsum(counts) - (counts - 1) / 2)[inverse]
 
 
-def _rate(hits: int, of: int) -> dict[str, Any]:
-    """A share with Wilson's 95% interval; None of nothing."""
-    if not of:
+def _rate(hits: int, total: int) -> dict[str, Any]:
+    """A rate with Wilson's 95% interval."""
+    if not total:
         return {"rate": None, "low": None, "high": None}
-    share, scale = hits / of, 1 + _Z**2 / of
-    middle = (share + _Z**2 / (2 * of)) / scale
-    half = _Z * sqrt(share * (1 - share) / of + _Z**2 / (4 * of**2)) / scale
+    share, scale = hits / total, 1 + _Z**2 / total
+    middle = (share + _Z**2 / (2 * total)) / scale
+    half = _Z * sqrt(share * (1 - share) / total + _Z**2 / (4 * total**2)) / scale
     return {"rate": share, "low": max(0.0, middle - half), "high": min(1.0, middle + half)}
 
 
-def _share(row: dict[str, Any]) -> str:
+def _format_rate(row: dict[str, Any]) -> str:
     return "        -" if row["rate"] is None else f"{row['rate']:>9.1%}   [{row['low']:.1%}, {row['high']:.1%}]"
 
 

@@ -1,24 +1,25 @@
-"""A sample of question-answer pairs that people rate: the folder that holds it, and its ratings.
+"""A sample of question-answer pairs that people rate, and their ratings.
 
-    <review>/manifest.json       kind "review", governance class, how the sample was drawn, raters, order of each rater
-    <review>/items.json          what raters see: a list of {item, indication, findings, question, answer, images}
-    <review>/images/item-001-1.jpg   the items' images, under names that tell nothing
-    <review>/for_raters/NAME/    what a rater is handed: sheet.csv, sheet.xlsx, tasks.json, labelling.xml
+    <review>/manifest.json       kind "review", governance class, strata, raters, order of each rater
+    <review>/items.json          a list of {item, indication, findings, question, answer, images}
+    <review>/images/item-001-1.jpg   the items' images
+    <review>/for_raters/NAME/    the files for one rater: sheet.csv, sheet.xlsx, tasks.json, labelling.xml
     <review>/ratings/NAME.json   {"ratings": {item: {dimension: category}}, "comments": {item: text}}
-    <review>/ratings.csv         rater,item,correctness,…: what `cxr agreement` reads (written by the import)
-    <review>/key.json            which item is which answer, and with what probability it was drawn; not for raters
+    <review>/ratings.csv         rater,item,correctness,...: written by the import for `cxr agreement`
+    <review>/key.json            the answer behind each item and its inclusion probability; not for raters
 
-An item is known by its number in a shuffled order ("item-001"), which tells neither study nor model nor verdict. Every
-rater has an order of their own. `open_review(folder)` is the way in for sheets, Label Studio and the browser page.
+Items have numbers in a shuffled order ("item-001") that do not reveal study, model or verdict. Every rater has an own
+order. Sheets, Label Studio and the browser page all use `open_review`.
 """
 
-import fcntl
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from filelock import FileLock
 
 from medvqa_core.errors import InputError, show
 from medvqa_core.files import MANIFEST, join_under, make_folder, output_errors
@@ -33,7 +34,7 @@ _REMEDY = "export the sample again: medvqa-hub cxr review export"
 
 @dataclass(frozen=True)
 class ReviewItem:
-    """What a rater sees of one pair; `images` are paths below the review folder."""
+    """One pair as raters see it. `images` are paths below the review folder."""
 
     item: str
     indication: str | None
@@ -45,11 +46,11 @@ class ReviewItem:
 
 @dataclass(frozen=True)
 class KeyEntry:
-    """What raters are not told of an item.
+    """The facts about an item that raters do not see.
 
     Attributes:
-        stratum: the part of the pairs that it was drawn from; "all" in a plain sample.
-        inclusion_probability: share of that part's pairs that was drawn.
+        stratum: the part of the pairs that it was drawn from, "all" in a simple random sample.
+        inclusion_probability: the share of that part that was drawn.
     """
 
     item: str
@@ -63,19 +64,19 @@ _RATER = r"\w[\w.-]{0,63}"
 
 
 class Review:
-    """An exported sample. `open_review` makes one."""
+    """An exported sample, opened by `open_review`."""
 
     def __init__(self, folder: Path, manifest: Mapping[str, Any], items: tuple[ReviewItem, ...]) -> None:
         self.folder, self.items = folder, items
         self.governance: Governance = parse(manifest["governance"], str(folder))
         self.raters: tuple[str, ...] = tuple(manifest["orders"])
         self.strata: dict[str, int] = dict(manifest["strata"])  # stratum -> pairs that it was drawn from
-        self.judge: str | None = manifest.get("judge")  # whose verdicts the strata are; None: a plain sample
+        self.judge: str | None = manifest.get("judge")  # whose verdicts define the strata, if any
         self._orders = {rater: tuple(order) for rater, order in manifest["orders"].items()}
         self._by_id = {item.item: item for item in items}
 
     def order(self, rater: str) -> tuple[str, ...]:
-        """The ids of all items in the order in which `rater` is to see them. Raises InputError for an unknown rater."""
+        """The ids of all items in the order of `rater`. Raises InputError for an unknown rater."""
         self._check_rater(rater)
         return self._orders[rater]
 
@@ -83,46 +84,46 @@ class Review:
         """Raises InputError for an unknown item."""
         if item not in self._by_id:
             raise InputError(
-                f"{self.folder}: no item {show(item)}; it has {self.items[0].item} to {self.items[-1].item}"
+                f"{self.folder}: unknown item {show(item)}. Expected {self.items[0].item} to {self.items[-1].item}."
             )
         return self._by_id[item]
 
     def image_paths(self, item: str) -> list[Path]:
-        """The image files of an item; none where the sample was exported without images."""
+        """The image files of an item. Empty for a sample without images."""
         return [join_under(self.folder, path, str(self.folder / ITEMS)) for path in self.item(item).images]
 
     def ratings(self, rater: str) -> dict[str, Verdict]:
-        """What `rater` said so far, by item; dimensions may be missing. Raises InputError where the file is damaged."""
+        """The ratings of `rater` so far, by item, perhaps incomplete. Raises InputError if the file is damaged."""
         return self._read(rater)["ratings"]
 
     def comments(self, rater: str) -> dict[str, str]:
-        """What `rater` noted beside the ratings, by item."""
+        """The comments of `rater`, by item."""
         return self._read(rater)["comments"]
 
     def save_rating(self, rater: str, item: str, ratings: Mapping[str, str], comment: str | None = None) -> None:
-        """Keep what `rater` says of `item`; it is on disk once this returns. What was said before is replaced.
+        """Save a rating to disk, replacing an earlier one.
 
         Args:
-            ratings: dimension -> category (`DIMENSIONS`), one or more of the four.
-            comment: free text; "" removes one, None leaves it as it is.
+            ratings: dimension -> category (`DIMENSIONS`), for one or more of the four dimensions.
+            comment: free text. "" removes the comment, None keeps it.
 
         Raises:
-            InputError: an unknown rater, item, dimension or category, or no rating at all.
-            OutputError: it cannot be written.
+            InputError: the rater, item, dimension or category is unknown, or `ratings` is empty.
+            OutputError: the file cannot be written.
         """
         self.save_ratings(rater, {item: ratings}, {} if comment is None else {item: comment})
 
     def save_ratings(
         self, rater: str, ratings: Mapping[str, Mapping[str, str]], comments: Mapping[str, str] | None = None
     ) -> None:
-        """Keep what `rater` says of several items, all or nothing; otherwise as `save_rating`."""
+        """Save the ratings of several items at once. Raises as `save_rating`."""
         self._check_rater(rater)
         for item, verdict in ratings.items():
             self.item(item)
             problems = [problem for problem in find_problems(verdict) if not problem.endswith(" is missing")]
             if problems or not verdict:
-                raise InputError(f"rater {rater!r}, item {item!r}: {'; '.join(problems) or 'no rating'}")
-        with self._alone():
+                raise InputError(f"rater {rater!r}, item {item!r}: {'; '.join(problems) or 'the rating is empty'}")
+        with self._lock():
             kept = self._read(rater)
             for item, verdict in ratings.items():
                 merged = kept["ratings"].get(item, {}) | dict(verdict)
@@ -135,19 +136,19 @@ class Review:
             write_json(self._path(rater), tidy, private=self.governance.private)
 
     def key(self) -> dict[str, KeyEntry]:
-        """Which answer each item is. Raises InputError where the key is missing or damaged."""
+        """The answer behind each item. Raises InputError if the key is missing or damaged."""
         path = self.folder / KEY
         try:
             entries = [KeyEntry(**entry) for entry in read_object(path, _REMEDY)["items"]]
         except (KeyError, TypeError):
-            raise InputError(f"{path}: no key of a review sample; {_REMEDY}") from None
+            raise InputError(f"{path} is not the key of a review sample; {_REMEDY}") from None
         if {entry.item for entry in entries} != set(self._by_id):
-            raise InputError(f"{path}: its items are not those of {ITEMS}; {_REMEDY}")
+            raise InputError(f"{path} and {ITEMS} have different items; {_REMEDY}")
         return {entry.item: entry for entry in entries}
 
     def _check_rater(self, rater: str) -> None:
         if rater not in self.raters:
-            raise InputError(f"{self.folder}: no rater {show(rater)}; it has {', '.join(self.raters)}")
+            raise InputError(f"{self.folder}: unknown rater {show(rater)}. Expected {', '.join(self.raters)}.")
 
     def _path(self, rater: str) -> Path:
         return self.folder / RATINGS / f"{rater}.json"
@@ -160,35 +161,34 @@ class Review:
         found = read_object(path, "restore the file, or delete it and import the ratings again")
         parts = {name: found.get(name) for name in ("ratings", "comments")}
         if not all(isinstance(part, dict) for part in parts.values()) or not set(parts["ratings"]) <= set(self._by_id):
-            raise InputError(f"{path}: no ratings of this sample; delete it and import the ratings again")
+            raise InputError(f"{path} does not have ratings of this sample. Delete it and import the ratings again.")
         return parts
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
-        """Two who save for one rater at the same moment do so one after the other."""
+    def _lock(self) -> Iterator[None]:
+        """Serialise concurrent saves, also between processes."""
         folder = make_folder(self.folder / RATINGS, private=self.governance.private)
-        with output_errors(folder), open(folder / ".lock", "w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with output_errors(folder), FileLock(folder / ".lock"):
             yield
 
 
 def open_review(folder: Path) -> Review:
-    """The sample in `folder`.
+    """Open the sample in `folder`.
 
     Raises:
-        InputError: there is none, or it is damaged.
-        GovernanceError: it names no governance class.
+        InputError: the sample is missing or damaged.
+        GovernanceError: it does not have a governance class.
     """
     manifest = read_manifest(folder, _REMEDY, KIND, FORMAT, ("orders", "strata"))
     for rater in manifest["orders"]:
-        if not re.fullmatch(_RATER, rater):  # a sample may come from elsewhere, and files are named by it
-            raise InputError(f"{folder / MANIFEST}: {show(rater)} is no name of a rater; {_REMEDY}")
+        if not re.fullmatch(_RATER, rater):  # samples may be untrusted, and the name becomes a path
+            raise InputError(f"{folder / MANIFEST}: {show(rater)} is not a valid rater name; {_REMEDY}")
     found = read_json(folder / ITEMS, _REMEDY)
     try:
         items = tuple(ReviewItem(**{**entry, "images": tuple(entry["images"])}) for entry in found)
         ids = sorted(item.item for item in items)
     except (TypeError, KeyError):
-        raise InputError(f"{folder / ITEMS}: no items of a review sample; {_REMEDY}") from None
+        raise InputError(f"{folder / ITEMS} is not a list of review items; {_REMEDY}") from None
     if not items or any(sorted(order) != ids for order in manifest["orders"].values()):
-        raise InputError(f"{folder}: {ITEMS} and the raters' orders do not name the same items; {_REMEDY}")
+        raise InputError(f"{folder}: {ITEMS} and the raters' orders have different items; {_REMEDY}")
     return Review(folder, manifest, items)

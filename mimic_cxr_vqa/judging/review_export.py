@@ -1,4 +1,4 @@
-"""`cxr review export`: draw a sample, blind it, and lay out what each rater is handed (`review.py` has the layout)."""
+"""`cxr review export`: draw a sample, blind it, and write the files for each rater (see `review` for the layout)."""
 
 import shutil
 from collections.abc import Callable, Sequence
@@ -14,7 +14,7 @@ from mimic_cxr_vqa.judging.pairs import Pair
 from mimic_cxr_vqa.judging.review import FOR_RATERS, FORMAT, ITEMS, KEY, KIND, RATINGS, KeyEntry, ReviewItem
 from mimic_cxr_vqa.judging.review_sheets import write_csv_sheet, write_xlsx_sheet
 from mimic_cxr_vqa.judging.review_tasks import labelling_config, make_tasks
-from mimic_cxr_vqa.judging.sampling import Drawn, draw_sample, shuffle
+from mimic_cxr_vqa.judging.sampling import SampledPair, draw_sample, shuffle
 
 
 def export_review(
@@ -28,25 +28,23 @@ def export_review(
     stratum_of: Callable[[Pair], str] | None = None,
     image_prefix: Path | None = None,
 ) -> dict[str, int]:
-    """Write a review sample to `folder`; the same arguments give the same bytes.
+    """Write a review sample to `folder`, deterministically.
 
     Args:
-        pairs: what the sample is drawn from.
-        judge: whose verdicts `stratum_of` goes by.
-        image_prefix: folder that the pairs' image paths start from; None: no images.
+        pairs: the population.
+        judge: the judge whose verdicts `stratum_of` uses.
+        image_prefix: the root of the pairs' image paths, or None to leave out the images.
 
     Returns:
-        How many pairs each stratum was drawn from.
+        The number of pairs in each stratum.
 
     Raises:
-        ConfigError: no rater, a number of items that there is not, or people have rated the sample in `folder` already.
+        ConfigError: there are fewer pairs than `items`, or the sample in `folder` already has ratings.
         InputError: an image is missing.
         OutputError: `folder` cannot be written.
     """
-    if raters < 1:
-        raise ConfigError(f"{raters} raters; at least 1")
     if (folder / RATINGS).is_dir() and any((folder / RATINGS).glob("*.json")):
-        raise ConfigError(f"{folder} holds ratings already; move it away, or choose another folder")
+        raise ConfigError(f"{folder} already contains ratings. Move it away first.")
     drawn, strata = draw_sample(pairs, items, seed, stratum_of)
     width = max(3, len(str(items)))
     ids = [f"item-{number:0{width}}" for number in range(1, items + 1)]
@@ -54,7 +52,7 @@ def export_review(
     orders = {name: shuffle(ids, seed, name) for name in names}
     with atomic_folder(folder, KIND, private=True) as new:
         shown = [
-            _show(
+            _make_item(
                 item,
                 one,
                 _copy_images(new, item, one.pair.images, image_prefix, governance.private) if image_prefix else (),
@@ -84,13 +82,13 @@ def export_review(
     return strata
 
 
-def _show(item: str, one: Drawn, images: tuple[str, ...]) -> ReviewItem:
+def _make_item(item: str, one: SampledPair, images: tuple[str, ...]) -> ReviewItem:
     request = one.pair.request
     return ReviewItem(item, request.indication, request.findings, request.question, one.pair.answer, images)
 
 
 def _copy_images(folder: Path, item: str, paths: Sequence[str], prefix: Path, private: bool) -> tuple[str, ...]:
-    """The item's images under names without patient or study."""
+    """Copy the item's images under names that do not reveal patient or study."""
     make_folder(folder / "images")
     names = []
     for number, path in enumerate(paths, start=1):
@@ -101,7 +99,7 @@ def _copy_images(folder: Path, item: str, paths: Sequence[str], prefix: Path, pr
             if private:
                 (folder / name).chmod(0o600)
         except OSError as error:
-            raise InputError(f"{source}: cannot be read ({error.strerror}); check --image-root") from None
+            raise InputError(f"{source} cannot be read ({error.strerror}). Check --image-root.") from None
         names.append(name)
     return tuple(names)
 

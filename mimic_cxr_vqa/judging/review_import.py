@@ -1,7 +1,6 @@
-"""`cxr review import`: filled sheets and Label Studio exports into the sample's ratings, or every reason why not.
+"""`cxr review import`: read filled sheets and Label Studio exports into the sample's ratings.
 
-All or nothing: where a rating is unknown, doubled, contradicted or missing, each is named and nothing is taken, so that
-a corrected sheet is simply imported again. The same files give the same bytes, however often.
+If a rating is unknown, duplicate, contradictory or missing, all such problems are reported and nothing is imported.
 """
 
 import csv
@@ -20,11 +19,8 @@ from mimic_cxr_vqa.judging.review_tasks import read_export
 
 
 @dataclass
-class Collected:
-    """What the files say: ratings and comments by rater and item, and every problem found, each a line to print.
-
-    `missing` are apart: a problem, or not, as the user says.
-    """
+class ImportedRatings:
+    """The ratings and comments in the files, by rater and item, and the `problems` and `missing` ratings as lines."""
 
     ratings: dict[str, dict[str, Verdict]] = field(default_factory=dict)
     comments: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -34,18 +30,18 @@ class Collected:
 
 def import_ratings(
     review: Review, files: Sequence[Path], allow_missing: bool = False, replace: bool = False
-) -> Collected:
-    """Take the ratings of `files` into `review` and write its `ratings.csv`; without files only the latter.
+) -> ImportedRatings:
+    """Import the ratings of `files` into `review` and write its `ratings.csv`. Without files only write the latter.
 
     Args:
-        allow_missing: take what is there although ratings are missing.
-        replace: let a rating take the place of an earlier, different one of the same rater.
+        allow_missing: import although ratings are missing.
+        replace: let ratings replace earlier, different ones of the same rater.
 
     Returns:
-        What was found. Where it has problems (or `missing`, unless allowed), nothing was taken.
+        The contents of the files. Nothing was imported if it has problems, or missing ratings that are not allowed.
 
     Raises:
-        InputError: a file cannot be read at all.
+        InputError: a file cannot be read.
         OutputError: the ratings cannot be written.
     """
     found = collect(review, files, replace)
@@ -57,9 +53,9 @@ def import_ratings(
     return found
 
 
-def collect(review: Review, files: Iterable[Path], replace: bool = False) -> Collected:
-    """Read `files` and compare them with the sample and with what it holds already; nothing is written."""
-    found = Collected()
+def collect(review: Review, files: Iterable[Path], replace: bool = False) -> ImportedRatings:
+    """Read `files` and compare them with the sample and its ratings, without writing anything."""
+    found = ImportedRatings()
     items = {item.item for item in review.items}
     places: dict[tuple[str, str], list[str]] = defaultdict(list)
     for path in files:
@@ -67,13 +63,11 @@ def collect(review: Review, files: Iterable[Path], replace: bool = False) -> Col
         for place, cells in rows:
             rater, item = cells["rater"], cells["item"]
             if rater not in review.raters:
-                found.problems.append(
-                    f"{place}: rater {show(rater)} is unknown; the sample has {', '.join(review.raters)}"
-                )
+                found.problems.append(f"{place}: rater {show(rater)} is unknown. Expected {', '.join(review.raters)}.")
             elif item not in items:
                 found.problems.append(f"{place}: item {show(item)} is unknown in this sample")
             else:
-                found.ratings.setdefault(rater, {})  # a rater who sent a sheet, however empty
+                found.ratings.setdefault(rater, {})  # a rater with an empty sheet counts too
                 verdict = _read_verdict(cells, place, found.problems)
                 if not verdict:
                     continue
@@ -91,7 +85,7 @@ def collect(review: Review, files: Iterable[Path], replace: bool = False) -> Col
 
 
 def write_ratings_csv(review: Review) -> int:
-    """Write `rater,item,<dimensions>` of all ratings kept; returns how many rows. Raises OutputError."""
+    """Write all ratings as `rater,item,<dimensions>` and return the number of rows. Raises OutputError."""
     rows = [
         [rater, item, *(verdict.get(name, "") for name in DIMENSIONS)]
         for rater in review.raters
@@ -115,14 +109,14 @@ def _read_verdict(cells: dict[str, str], place: str, problems: list[str]) -> Ver
     return verdict
 
 
-def _compare_with_kept(review: Review, found: Collected, replace: bool) -> None:
-    """Ratings that contradict what the sample holds, and what is still missing of the raters who sent something."""
+def _compare_with_kept(review: Review, found: ImportedRatings, replace: bool) -> None:
+    """Add the ratings that contradict stored ones, and those that the raters of the files still miss."""
     raters = sorted(found.ratings) or [rater for rater in review.raters if review.ratings(rater)]
     for rater in raters:
         kept, sent = review.ratings(rater), found.ratings.get(rater, {})
         if not replace:
             found.problems += [
-                f"{rater}, {item}: {name} was rated {kept[item][name]!r} before and is {category!r} now; say --replace"
+                f"{rater}, {item}: {name} was {kept[item][name]!r} and is {category!r} now. Use --replace to accept it."
                 for item, verdict in sorted(sent.items())
                 for name, category in verdict.items()
                 if kept.get(item, {}).get(name, category) != category

@@ -1,7 +1,4 @@
-"""Rating sheets as CSV and XLSX: a row per item, a column per dimension; XLSX has drop-downs (extra `sheets`).
-
-Read back are rater, item and the four dimensions; what a spreadsheet program made of the other cells is not looked at.
-"""
+"""Rating sheets as CSV and XLSX, with a row per item and a column per dimension. XLSX needs the extra `sheets`."""
 
 import csv
 import re
@@ -22,13 +19,13 @@ COMMENT = "comment"
 COLUMNS = ("rater", "item", "indication", "findings", "question", "answer", *DIMENSIONS, COMMENT)
 READ = ("rater", "item", *DIMENSIONS)
 _WIDTHS = {"indication": 24, "findings": 60, "question": 24, "answer": 44, "comment": 30}
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a cell that begins so is run by spreadsheet programs
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # spreadsheet programs evaluate cells that begin with these
 _LONG_AGO = (1980, 1, 1, 0, 0, 0)
 _CORE = "docProps/core.xml"
 
 
 def write_csv_sheet(path: Path, rater: str, items: Sequence[ReviewItem], private: bool) -> None:
-    """An empty sheet. Texts that a spreadsheet program would run have a ' in front. Raises OutputError."""
+    """Write an empty sheet. A ' precedes texts that a spreadsheet would evaluate. Raises OutputError."""
     with atomic_file(path, "w", private) as file:
         writer = csv.writer(file)
         writer.writerow(COLUMNS)
@@ -38,13 +35,13 @@ def write_csv_sheet(path: Path, rater: str, items: Sequence[ReviewItem], private
 
 
 def write_xlsx_sheet(path: Path, rater: str, items: Sequence[ReviewItem], private: bool) -> bool:
-    """An empty sheet with drop-downs, and the categories' meanings on a second one; the same items, the same bytes.
+    """Write an empty sheet with drop-downs, and a second one with the categories' meanings, deterministically.
 
     Returns:
-        False where openpyxl is not installed: nothing is written.
+        False if openpyxl is not installed. Nothing is written then.
 
     Raises:
-        OutputError: it cannot be written.
+        OutputError: the file cannot be written.
     """
     try:
         import openpyxl
@@ -87,10 +84,10 @@ def write_xlsx_sheet(path: Path, rater: str, items: Sequence[ReviewItem], privat
 
 
 def read_sheet(path: Path) -> Iterator[tuple[str, dict[str, str]]]:
-    """(place, cells by name) of each row of a CSV or XLSX sheet: `READ`, and the comment where there is one.
+    """Yield (place, cells by name) of each row: the columns `READ`, and the comment if there is one.
 
     Raises:
-        InputError: it cannot be read, or lacks a column.
+        InputError: the sheet cannot be read or lacks a column.
     """
     rows = _xlsx_rows(path) if path.suffix.lower() == ".xlsx" else iterate_cells(path, READ, first=2)
     for number, cells in rows:
@@ -102,16 +99,16 @@ def _xlsx_rows(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
     header = [name.strip() for name in rows[0]] if rows else []
     doubled = [name for name in (*READ, COMMENT) if header.count(name) > 1]
     if doubled:
-        raise InputError(f"{path}: column {doubled[0]!r} occurs twice; keep one")
+        raise InputError(f"{path}: column {doubled[0]!r} occurs twice. Remove one.")
     missing = [name for name in READ if name not in header]
     if missing:
-        raise InputError(f"{path}: columns {', '.join(missing)} are missing; found: {', '.join(header) or 'none'}")
+        raise InputError(f"{path}: columns {', '.join(missing)} are missing. Found: {', '.join(header) or 'none'}.")
     for number, row in enumerate(rows[1:], start=2):
         if any(cell.strip() for cell in row):
             yield number, dict(zip(header, row, strict=False))
 
 
-_ILLEGAL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")  # characters that XML has no place for
+_ILLEGAL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")  # characters that are invalid in XML
 
 
 def _texts(item: ReviewItem) -> tuple[str, str, str, str]:
@@ -119,7 +116,7 @@ def _texts(item: ReviewItem) -> tuple[str, str, str, str]:
 
 
 def _without_times(book: Any) -> bytes:
-    """The workbook's bytes without the moment of saving, in its entries and its properties."""
+    """The workbook's bytes without the time of saving."""
     saved, clean = BytesIO(), BytesIO()
     book.save(saved)
     with zipfile.ZipFile(saved) as source, zipfile.ZipFile(clean, "w", zipfile.ZIP_DEFLATED) as target:

@@ -1,7 +1,7 @@
-"""Label Studio: items of a review sample as tasks with their images, and ratings out of its JSON export.
+"""Label Studio: write the items of a review sample as tasks, and read ratings from its JSON export.
 
-A task's data are what a rater sees; the four dimensions are choices and the comment a text area. Images are loaded by
-`/data/local-files/?d=images/…` (labelstud.io/guide/storage, local files): its document root is the review folder.
+Images are loaded from `/data/local-files/?d=images/...` (labelstud.io/guide/storage, local files). The review folder is
+the document root.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,7 +22,7 @@ _REMEDY = "export the project from Label Studio as JSON"
 
 
 def make_tasks(rater: str, items: Sequence[ReviewItem], governance: Governance) -> list[dict[str, Any]]:
-    """The tasks of one rater, in that rater's order."""
+    """The tasks of one rater."""
     return [
         {
             "data": {
@@ -38,7 +38,7 @@ def make_tasks(rater: str, items: Sequence[ReviewItem], governance: Governance) 
 
 
 def labelling_config(with_images: bool) -> str:
-    """The labelling interface, to be pasted into the project's settings."""
+    """The labelling interface for the project's settings."""
     blocks = []
     for dimension in DIMENSIONS.values():
         options = "".join(
@@ -71,28 +71,22 @@ def labelling_config(with_images: bool) -> str:
 
 
 def read_export(path: Path) -> Iterator[tuple[str, dict[str, str]]]:
-    """(place, cells by name) of each annotation of an export ("JSON", not "JSON-MIN"), as `read_sheet` yields rows.
-
-    Cancelled annotations do not count; two that do are two rows, since nobody but the rater can say which one holds.
+    """Yield (place, cells by name) of each annotation of a "JSON" export that is not cancelled, as `read_sheet`.
 
     Raises:
-        InputError: no list of Label Studio tasks of `cxr review export`, or an annotation is damaged.
+        InputError: the file is not a list of tasks from `cxr review export`, or an annotation is damaged.
     """
     tasks = read_json(path, _REMEDY)
     if not isinstance(tasks, list):
-        raise InputError(f"{path}: no list of tasks; {_REMEDY}")
+        raise InputError(f"{path} is not a list of tasks; {_REMEDY}")
     for number, task in enumerate(tasks, start=1):
         place = f"{path}, task {number}"
         data = task.get("data") if isinstance(task, dict) else None
-        if (
-            not isinstance(data, dict)
-            or not isinstance(data.get("item"), str)
-            or not isinstance(data.get("rater"), str)
-        ):
-            raise InputError(f"{place}: no item and rater; only tasks of `cxr review export` can be read")
+        if not isinstance(data, dict) or not all(isinstance(data.get(name), str) for name in ("item", "rater")):
+            raise InputError(f"{place} lacks item and rater. Expected a task from `cxr review export`.")
         annotations = task.get("annotations") or []
         if not isinstance(annotations, list):
-            raise InputError(f"{place}: no list of annotations; {_REMEDY}")
+            raise InputError(f"{place}: the annotations are not a list; {_REMEDY}")
         for annotation in annotations:
             if not (isinstance(annotation, dict) and annotation.get("was_cancelled")):
                 yield place, {"rater": data["rater"], "item": data["item"], **_choices(annotation, place)}
@@ -101,7 +95,7 @@ def read_export(path: Path) -> Iterator[tuple[str, dict[str, str]]]:
 def _choices(annotation: Any, place: str) -> dict[str, str]:
     result = annotation.get("result") if isinstance(annotation, dict) else None
     if not isinstance(result, list) or not all(isinstance(entry, dict) for entry in result):
-        raise InputError(f"{place}: the annotation has no result list; {_REMEDY}")
+        raise InputError(f"{place}: the annotation lacks its result list; {_REMEDY}")
     cells = {}
     for entry in result:
         name, value = entry.get("from_name"), entry.get("value")
@@ -113,8 +107,8 @@ def _choices(annotation: Any, place: str) -> dict[str, str]:
         if not isinstance(texts, list) or not texts or not all(isinstance(text, str) for text in texts):
             raise InputError(f"{place}: {name} is damaged; {_REMEDY}")
         if name in DIMENSIONS and len(texts) > 1:
-            raise InputError(f"{place}: {len(texts)} choices of {name}; one is allowed")
+            raise InputError(f"{place}: {name} has {len(texts)} choices. Expected one.")
         if name in cells and name in DIMENSIONS:
-            raise InputError(f"{place}: {name} is given twice in one annotation; correct it in Label Studio")
+            raise InputError(f"{place}: {name} occurs twice in one annotation. Correct it in Label Studio.")
         cells[name] = " ".join([cells[name], *texts] if name in cells else texts)
     return cells

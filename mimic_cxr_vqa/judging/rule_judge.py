@@ -1,17 +1,17 @@
-"""The judge without a model: what the labeler reads in an answer, against what it reads in the findings.
+"""The default judge: compares what the labeler reads in an answer with what it reads in the findings.
 
-The offline default. Its checks, each with a name that is kept beside the verdict:
+Each failed check is recorded with the verdict:
 
-    polarity       affirms what the findings deny or do not hold, denies what they affirm, contradicts its "No,"
-    certainty      affirms what they doubt, or doubts what they state
-    ground         affirms or denies another finding against them
-    side, number, degree   not those that stand with the finding there; also a kind ("calcified") that is not there
-    missing        leaves out a finding, or a side, site, size or number that stands with it
-    change         speaks of a change or of another study
-    silent         says nothing that could be read as an answer
+    polarity       the answer affirms what the findings deny or omit, denies what they affirm, or contradicts itself
+    certainty      the answer affirms what the findings doubt, or doubts what they affirm
+    ground         the answer affirms or denies another finding against the findings
+    side, number, degree   the detail is not in the findings (degree includes kinds such as "calcified")
+    missing        the answer leaves out a finding, or its side, site, size or number
+    change         the answer mentions a change or another study
+    silent         the answer cannot be read
 
-A clause of the answer that is a clause of the findings, word for word, has its ground there. It knows the words of the
-lexicon alone: what it does not object to need not be right. How much it finds: `cxr judge --probe`, docs/cxr.md.
+Clauses that the answer quotes from the findings always pass. The judge only knows the words of the lexicon, so an
+answer without an objection may still be wrong. `cxr judge --probe` measures how many errors it finds.
 """
 
 import re
@@ -24,8 +24,8 @@ from typing import Any
 from mimic_cxr_vqa.generation.extractive import question_form
 from mimic_cxr_vqa.generation.frames import MODIFIERS, noun_phrase
 from mimic_cxr_vqa.generation.lint import RULES, lint, warnings
+from mimic_cxr_vqa.judging.base import Judgement
 from mimic_cxr_vqa.judging.dimensions import BEST, DIMENSIONS, Verdict
-from mimic_cxr_vqa.judging.judges import Judged
 from mimic_cxr_vqa.judging.pairs import Pair
 from mimic_cxr_vqa.labeling.answer_polarity import UNDECIDED, answer_polarity
 from mimic_cxr_vqa.labeling.mentions import (
@@ -45,7 +45,7 @@ VERSION = "rules-2"
 POLARITY, CERTAINTY, GROUND, MISSING, CHANGE, SILENT = "polarity", "certainty", "ground", "missing", "change", "silent"
 SIDE, NUMBER, DEGREE = "side", "number", "degree"
 
-# What each objection costs: dimension -> category. The worst of several counts.
+# Failed check -> the best category that is still possible on each dimension.
 _WRONG = {
     "correctness": "Incorrect",
     "consistency": "Inconsistent",
@@ -74,7 +74,7 @@ _DEGREES = {
     **{word: word for word in ("small", "large", "tiny", "trace", *_SEVERITIES)},
     **{f"{word}ly": word for word in _SEVERITIES},
 }
-# Kinds of a finding that nobody says of one without having seen them.
+# Kinds of a finding that must be in the findings if the answer has them.
 _STATED_KINDS = frozenset(("calcified", "loculated", "layering", "healed", "displaced", "chronic", "multifocal"))
 _IN_IMAGE = re.compile(r" (?:in|on) (?:the|this) (?:radiograph|image)", re.IGNORECASE)
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
@@ -83,7 +83,7 @@ _ORDINALS = ["third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", 
 _DIGITS = {
     word: str(number) for words, first in ((_CARDINALS, 2), (_ORDINALS, 3)) for number, word in enumerate(words, first)
 }
-# Other words for one place or device, as one who words freely writes them.
+# Synonyms of places and devices.
 _SAME = {
     **dict.fromkeys(("bibasilar", "bibasal"), ("bilateral", "basilar")),
     **dict.fromkeys(("basal", "base", "bases"), ("basilar",)),
@@ -94,13 +94,13 @@ _SAME = {
     "ng": ("nasogastric",),
 }
 _ORDINAL_END = re.compile(r"(?<=\d)(?:st|nd|rd|th)\b")
-_QUOTED = 0.8  # share of a clause's words that make it a quote
+_QUOTED = 0.8  # share of a clause's words that makes it a quote
 _PLEURAL = ("Pleural Effusion", "Pneumothorax")
 _LITTLE = frozenset(("a", "an", "the", "of", "in", "on", "at", "is", "are", "no", "and", "or", "with", "seen"))
 
 
 class RuleJudge:
-    """A judge that needs no model, in process and deterministic."""
+    """Judges by rules, in process and deterministically."""
 
     name = "rules"
     endpoint: str | None = None
@@ -109,18 +109,18 @@ class RuleJudge:
     def __init__(self) -> None:
         self.settings: dict[str, Any] = {"judge": self.name, "model": self.name, "prompt_version": VERSION}
 
-    async def judge(self, pairs: Sequence[Pair], reverse: bool = False) -> list[Judged]:
-        """A verdict on each pair. `reverse`, the order in which a model is shown the categories, changes nothing."""
-        return [Judged(verdict, details={"reasons": reasons}) for verdict, reasons in map(judge_by_rules, pairs)]
+    async def judge(self, pairs: Sequence[Pair], reverse: bool = False) -> list[Judgement]:
+        """Judge each pair. `reverse` does not have an effect."""
+        return [Judgement(verdict, details={"reasons": reasons}) for verdict, reasons in map(judge_by_rules, pairs)]
 
 
 def judge_by_rules(pair: Pair) -> tuple[Verdict, list[str]]:
-    """The verdict, and the names of the checks that the answer failed."""
+    """The verdict and the names of the failed checks."""
     reading = _read(pair)
     reasons = [*_judge_polarity(reading), *_judge_statements(reading), *_find_missing(reading)]
-    if POLARITY in reasons:  # a denied finding is not also a missing one
+    if POLARITY in reasons:  # a denied finding is not also missing
         reasons = [reason for reason in reasons if reason != MISSING]
-    if lint_of_change(pair.answer):
+    if has_change_words(pair.answer):
         reasons.append(CHANGE)
     verdict = dict(BEST)
     for reason in dict.fromkeys(reasons):
@@ -129,8 +129,8 @@ def judge_by_rules(pair: Pair) -> tuple[Verdict, list[str]]:
     return verdict, list(dict.fromkeys(reasons))
 
 
-def lint_of_change(answer: str) -> bool:
-    """Whether an answer has a word of comparison, of Appendix B's list or beyond it."""
+def has_change_words(answer: str) -> bool:
+    """Whether an answer has a word of comparison."""
     prohibited = {rule for rule, _ in RULES if rule.startswith("prohibited:")}
     return bool(prohibited & set(lint(answer)) or warnings(answer))
 
@@ -142,7 +142,7 @@ def _worse(dimension: str, one: str, other: str) -> str:
 @dataclass(frozen=True)
 class _Reading:
     pair: Pair
-    category: str  # Heart asks for what Cardiomegaly says
+    category: str  # Cardiomegaly for a question about Heart
     lead: str | None
     rest: str
     answer: Analysis
@@ -169,8 +169,8 @@ def _read(pair: Pair) -> _Reading:
 
 
 def _judge_polarity(reading: _Reading) -> list[str]:
-    """What the answer says of the category asked for, against what the findings say of it."""
-    said, found = _said(reading), reading.report.polarity(reading.category)
+    """Compare the polarity of the category in the answer and in the findings."""
+    said, found = _read_polarity(reading), reading.report.polarity(reading.category)
     if said is None:
         return [POLARITY]  # "No, there is an effusion."
     allowed = {found, NEGATIVE} if found == NOT_MENTIONED else {found}
@@ -179,7 +179,7 @@ def _judge_polarity(reading: _Reading) -> list[str]:
     if reading.category == "Pleural Other":
         allowed |= {reading.report.polarity(other) for other in _PLEURAL} - {NEGATIVE, NOT_MENTIONED}
     if any(m.elsewhere for m in reading.report.mentions.get(reading.category, ())):
-        allowed |= {UNCERTAIN, NEGATIVE, POSITIVE}  # "no change in the opacity", "seen on CT": either is defensible
+        allowed |= {UNCERTAIN, NEGATIVE, POSITIVE}  # for "seen on CT" both answers are acceptable
     if said == UNDECIDED:
         return [SILENT]
     if said in allowed:
@@ -187,8 +187,8 @@ def _judge_polarity(reading: _Reading) -> list[str]:
     return [CERTAINTY] if said == UNCERTAIN or (said, found) == (POSITIVE, UNCERTAIN) else [POLARITY]
 
 
-def _said(reading: _Reading) -> str | None:
-    """Polarity of the answer; None where its "yes" or "no" and the rest contradict each other."""
+def _read_polarity(reading: _Reading) -> str | None:
+    """The polarity of the answer, or None if its "yes" or "no" contradicts the rest."""
     if reading.pair.request.category == HEART:
         lead = None
         if reading.lead:
@@ -198,7 +198,7 @@ def _said(reading: _Reading) -> str | None:
             return lead or UNDECIDED
     else:
         said = answer_polarity(reading.pair.answer, reading.category)
-        if said == UNDECIDED and reading.category == "Pleural Other":  # asked for as any abnormality of the pleura
+        if said == UNDECIDED and reading.category == "Pleural Other":  # its questions ask for any pleural abnormality
             said = next((POSITIVE for other in _PLEURAL if reading.answer.polarity(other) == POSITIVE), said)
         if said != UNDECIDED or not reading.lead:
             return said
@@ -208,7 +208,7 @@ def _said(reading: _Reading) -> str | None:
 
 
 def _judge_statements(reading: _Reading) -> Iterable[str]:
-    """What else the answer states, clause by clause; a clause of the findings themselves has its ground."""
+    """Check each clause of the answer that is not a quote."""
     findings = reading.pair.request.findings
     report_clauses, report_words = _clauses(findings), _words(findings)
     for clause in _split(reading.rest):
@@ -230,14 +230,14 @@ def _judge_statements(reading: _Reading) -> Iterable[str]:
 
 
 def _judge_mentions(clause: Analysis, reading: _Reading) -> Iterable[str]:
-    """Findings other than the one asked for that a clause affirms or denies against the report."""
+    """Check the other findings that a clause affirms or denies."""
     for category, mentions in clause.mentions.items():
         if category in (HEART, reading.category):
             continue
         found = reading.report.polarity(category)
         for mention in mentions:
             if any(_overlap(mention.span, asked.span) for asked in clause.mentions.get(reading.category, ())):
-                continue  # the same words name both: a consolidation is an opacity too
+                continue  # the same words name both, as a consolidation is an opacity
             if mention.polarity == POSITIVE and found in (NEGATIVE, NOT_MENTIONED):
                 if reading.impression.polarity(category) not in (POSITIVE, UNCERTAIN):
                     yield GROUND
@@ -250,26 +250,22 @@ def _overlap(one: tuple[int, int], other: tuple[int, int]) -> bool:
 
 
 def _wrong_side(words: Sequence[str], report: Sequence[str], reading: _Reading, clause: str) -> bool:
-    """Whether a side stands with a word that has the other side, and not this one, in the findings."""
-    there = _sides_with(report)
+    """Whether a word has this side in the answer and only the other side in the findings."""
+    sides_in_report = _sides_with(report)
     for place, word in enumerate(words):
         sides = _SIDES.get(word, ())
         if len(sides) != 1:
             continue
-        known = [there[other] for other in _neighbours(words, place) if other in there]
+        known = [sides_in_report[n] for n in _neighbours(words, place) if n in sides_in_report]
         if known and not any(sides[0] in found for found in known):
             return True
-        if (
-            not known
-            and _mentioned_sides(analyse(clause), reading.report) - {sides[0]}
-            and not _mentioned_sides(analyse(clause), reading.report) & {sides[0]}
-        ):
+        if not known and (mentioned := _mentioned_sides(analyse(clause), reading.report)) and sides[0] not in mentioned:
             return True
     return False
 
 
 def _mentioned_sides(clause: Analysis, report: Analysis) -> set[str]:
-    """The sides that stand in the report's clauses about the findings that `clause` speaks of."""
+    """The sides in the report's clauses about the findings of `clause`."""
     return {
         side
         for category in clause.mentions
@@ -282,13 +278,13 @@ def _mentioned_sides(clause: Analysis, report: Analysis) -> set[str]:
 
 
 def _is_thinned(words: Sequence[str], whole: Sequence[str]) -> bool:
-    """Whether `words` are those of the clause `whole`, but for a side, site, size or number within or right before."""
+    """Whether `words` repeat the clause `whole` without one of its sides, sites, sizes or numbers."""
     blocks = [
         block for block in SequenceMatcher(None, words, whole, autojunk=False).get_matching_blocks() if block.size
     ]
     kept = {block.b + step for block in blocks for step in range(block.size)}
-    told = [word for word in words if word not in _LITTLE]
-    if not told or sum(whole[place] not in _LITTLE for place in kept) < _QUOTED * len(told):
+    content = [word for word in words if word not in _LITTLE]
+    if not content or sum(whole[place] not in _LITTLE for place in kept) < _QUOTED * len(content):
         return False
     first = min(kept)
     while first and _is_detail(whole[first - 1]):
@@ -302,7 +298,7 @@ def _is_detail(word: str) -> bool:
 
 
 def _sides_with(words: Sequence[str]) -> dict[str, set[str]]:
-    """Word -> the sides that it stands beside."""
+    """Word -> the sides next to it."""
     there: dict[str, set[str]] = {}
     for place, word in enumerate(words):
         if word in _SIDES:
@@ -312,14 +308,14 @@ def _sides_with(words: Sequence[str]) -> dict[str, set[str]]:
 
 
 def _neighbours(words: Sequence[str], place: int) -> list[str]:
-    """The next word that says something, behind a side word; at the end of a clause the one before it."""
+    """The content word after a side word, or before it at the end of a clause."""
     behind = [word for word in words[place + 1 : place + 3] if word not in _LITTLE and word not in _SIDES][:1]
     before = [word for word in words[max(0, place - 4) : place] if word not in _LITTLE and word not in _SIDES][-1:]
     return behind or before
 
 
 def _find_missing(reading: _Reading) -> Iterable[str]:
-    """What the findings state of the category and the answer leaves out."""
+    """Find details of the category that the answer leaves out."""
     said = set(_singular(_words(reading.pair.answer)))
     if reading.category == NO_FINDING:
         spoken = {category for category, found in reading.answer.mentions.items() if any(m.named for m in found)}
@@ -338,7 +334,7 @@ def _find_missing(reading: _Reading) -> Iterable[str]:
 
 
 def _details(mention: Mention) -> list[str]:
-    """Words of side, site, size, number and kind that stand with a finding, and the finding's own where it has some."""
+    """The words of side, site, size, number and kind of a finding."""
     phrase = noun_phrase(mention, article=False) or ""
     own = (
         _words(mention.clause[slice(*mention.span)])
@@ -369,12 +365,12 @@ def _fold(clause: str) -> str:
 
 
 def _words(text: str) -> list[str]:
-    """The words of `text` in lower case; numbers and ordinals in digits ("sixth", "6th": 6)."""
+    """The words of `text` in lower case, with numbers and ordinals as digits ("sixth", "6th": 6)."""
     found = re.findall(r"[a-z]+(?:-[a-z]+)*|\d+(?:\.\d+)?", _ORDINAL_END.sub("", text.lower()))
     return [_DIGITS.get(word, word) for word in found]
 
 
 def _singular(words: Iterable[str]) -> list[str]:
-    """Words in one form: "bases" and "base", "mildly" and "mild", "bibasilar" and "both bases"."""
+    """Normalise words: "bases" to "base", "mildly" to "mild", "bibasilar" to "bilateral basilar"."""
     forms = (_DEGREES.get(form, form) for word in words for form in _SAME.get(word, (word,)))
     return [re.sub(r"(?<=[a-z]{3})(?:ies|es|s|y|is)$", "", word) for word in forms]

@@ -1,7 +1,7 @@
-"""Which pairs people rate: drawn plainly, or half of them from those a judge objects to, with their probabilities.
+"""Draw the pairs that people rate: at random, or stratified by a judge's verdict.
 
-With 95% "correct", 100 pairs drawn plainly hold five that are not: too few to measure a judge on. A sample stratified
-by the judge's verdict holds many; whoever counts in it weights each pair by 1 / its inclusion probability.
+If 95% of the answers are correct, 100 random pairs contain five incorrect ones, which are too few to measure a judge. A
+sample stratified by the judge's verdict contains more. Its pairs are weighted by 1 / inclusion probability.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -11,12 +11,12 @@ from medvqa_core.digests import digest
 from medvqa_core.errors import ConfigError
 from mimic_cxr_vqa.judging.pairs import Pair
 
-ALL, FLAWLESS, FLAWED = "all", "flawless", "flawed"  # strata: of a plain sample; by a judge's verdict
+ALL, FLAWLESS, FLAWED = "all", "flawless", "flawed"  # names of strata
 
 
 @dataclass(frozen=True)
-class Drawn:
-    """A pair of the sample, the stratum that it was drawn from, and the share of that stratum that was drawn."""
+class SampledPair:
+    """A pair of the sample, its stratum, and the share of the stratum that was drawn."""
 
     pair: Pair
     stratum: str
@@ -25,24 +25,26 @@ class Drawn:
 
 def draw_sample(
     pairs: Sequence[Pair], items: int, seed: int, stratum_of: Callable[[Pair], str] | None = None
-) -> tuple[list[Drawn], dict[str, int]]:
-    """`items` of `pairs`, in an order that tells nothing of them, and how many pairs each stratum holds.
+) -> tuple[list[SampledPair], dict[str, int]]:
+    """Draw `items` of `pairs` in random order. Also returns the number of pairs in each stratum.
 
     Args:
-        stratum_of: None for a plain sample. The strata share the items evenly; one that has too few gives all it has,
-            and the others take its place.
+        stratum_of: returns the stratum of a pair. The strata share the items evenly, as far as their sizes allow. None
+            draws a simple random sample.
 
     Raises:
-        ConfigError: fewer than one item, or more than there are pairs.
+        ConfigError: `items` is less than 1 or more than the number of pairs.
     """
     if not 1 <= items <= len(pairs):
-        raise ConfigError(f"{items} items of {len(pairs)} pairs; allowed: 1 to {len(pairs)}")
+        raise ConfigError(
+            f"Cannot draw {items} items from {len(pairs)} pairs. Expected --items from 1 to {len(pairs)}."
+        )
     strata: dict[str, list[Pair]] = {}
     for pair in sorted(pairs, key=lambda pair: digest(f"{seed}/{pair.id}")):
         strata.setdefault(stratum_of(pair) if stratum_of else ALL, []).append(pair)
     shares = share_evenly({name: len(members) for name, members in sorted(strata.items())}, items)
     drawn = [
-        Drawn(pair, name, shares[name] / len(members))
+        SampledPair(pair, name, shares[name] / len(members))
         for name, members in strata.items()
         for pair in members[: shares[name]]
     ]
@@ -51,7 +53,7 @@ def draw_sample(
 
 
 def share_evenly(sizes: Mapping[str, int], items: int) -> dict[str, int]:
-    """`items` over strata of these sizes: as even as their sizes allow, whole numbers, smallest stratum first."""
+    """Distribute `items` over strata of these sizes as evenly as possible."""
     shares, left = {}, items
     for place, (name, size) in enumerate(sorted(sizes.items(), key=lambda entry: entry[1])):
         shares[name] = min(size, left // (len(sizes) - place))
@@ -60,5 +62,5 @@ def share_evenly(sizes: Mapping[str, int], items: int) -> dict[str, int]:
 
 
 def shuffle(names: Sequence[str], seed: int, rater: str) -> list[str]:
-    """`names` in the order of one rater."""
+    """`names` in the random order of one rater."""
     return sorted(names, key=lambda name: digest(f"{seed}/{rater}/{name}"))

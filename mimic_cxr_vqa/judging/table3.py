@@ -1,9 +1,10 @@
-"""Table 3 whole: what people, the judge on the same answers, and the judge at large say; agreement; corrected rates.
+"""Table 3: the ratings of people, of the judge on the same answers and of the judge at large scale.
 
-The paper's large-scale percentages are the judge's own. Here each stands beside what it comes to by the people: the
-share of each category among the judged answers of a kind (one verdict, one stratum of the people's sample), weighted by
-how many answers are of that kind (`medvqa_core.metrics.judge_rates`). People's percentages of a stratified sample are
-weighted by 1 / inclusion probability. Several people are one truth: their middle category, the worse of two.
+The paper reports the judge's percentages as they are. Here they are also corrected by the people's ratings: within
+each cell (one verdict of the judge, one stratum of the people's sample) the share that people put into a category is
+weighted by the size of the cell (`medvqa_core.metrics.judge_rates`). People's percentages of a stratified sample are
+weighted by 1 / inclusion probability. The truth about an item is the median of the people's categories, the worse of
+two.
 """
 
 from collections import Counter, defaultdict
@@ -21,7 +22,8 @@ from medvqa_core.metrics.judge_rates import Calibration, Cell, compute_rate, jud
 from mimic_cxr_vqa.judging.dimensions import DIMENSIONS, Dimension, Verdict, is_flawless
 from mimic_cxr_vqa.judging.pairs import iterate_pairs
 from mimic_cxr_vqa.judging.review import KeyEntry, Review, open_review
-from mimic_cxr_vqa.judging.run_judge import (
+from mimic_cxr_vqa.judging.sampling import ALL, FLAWED, FLAWLESS
+from mimic_cxr_vqa.judging.verdicts import (
     VERDICTS,
     JudgeRequest,
     iterate_verdicts,
@@ -30,7 +32,6 @@ from mimic_cxr_vqa.judging.run_judge import (
     read_sample,
     sampled_verdicts,
 )
-from mimic_cxr_vqa.judging.sampling import ALL, FLAWED, FLAWLESS
 from mimic_cxr_vqa.workspace import Workspace
 
 _COEFFICIENTS = ("fleiss_kappa", "ac1", "ac2", "ac1_published", "ac2_published")
@@ -38,13 +39,13 @@ _COEFFICIENTS = ("fleiss_kappa", "ac1", "ac2", "ac1_published", "ac2_published")
 
 @dataclass(frozen=True)
 class People:
-    """What people said of a review sample.
+    """The people's ratings of a review sample.
 
     Attributes:
-        ratings: rater -> item -> verdict, perhaps of fewer than four dimensions.
-        key: item -> which answer it is.
-        judged: item -> what the judge said of it, where it did.
-        judge: whose verdicts the sample was stratified by; None: a plain one.
+        ratings: rater -> item -> verdict, perhaps incomplete.
+        key: item -> the answer behind it.
+        judged: item -> the judge's verdict, if there is one.
+        judge: the judge by whose verdicts the sample was stratified, if any.
     """
 
     ratings: Mapping[str, Mapping[str, Verdict]]
@@ -53,24 +54,24 @@ class People:
     judge: str | None
 
     def truth(self, dimension: Dimension) -> dict[str, str]:
-        """item -> the category that people settle on."""
-        said: dict[str, list[int]] = defaultdict(list)
+        """The median category of each item."""
+        votes: dict[str, list[int]] = defaultdict(list)
         for ratings in self.ratings.values():
             for item, verdict in ratings.items():
                 if dimension.name in verdict:
-                    said[item].append(dimension.categories.index(verdict[dimension.name]))
-        return {item: dimension.categories[sorted(codes)[(len(codes) - 1) // 2]] for item, codes in said.items()}
+                    votes[item].append(dimension.categories.index(verdict[dimension.name]))
+        return {item: dimension.categories[sorted(codes)[(len(codes) - 1) // 2]] for item, codes in votes.items()}
 
 
 def measure_table3(workspace: Workspace, judge: str | None = None, resamples: int = 2000) -> dict[str, Any]:
-    """Table 3 as JSON values, from what there is: people's ratings, a judge's verdicts, or both.
+    """Table 3 as JSON values, from people's ratings, a judge's verdicts, or both.
 
     Args:
-        judge: its name; None: the only one there is.
+        judge: the judge's name. It can be left out if there is only one.
 
     Raises:
-        ConfigError: several judges and none named, or the people's sample was stratified by another judge.
-        InputError: neither people nor a judge rated anything, or answers were written again since they were rated.
+        ConfigError: there are several judges, or the people's sample was stratified by another one.
+        InputError: there are no ratings, or the answers have changed since people rated them.
     """
     judge = judge or _only_judge(workspace)
     large = list(sampled_verdicts(workspace, judge)) if judge else []
@@ -78,10 +79,10 @@ def measure_table3(workspace: Workspace, judge: str | None = None, resamples: in
     if people is not None and not any(people.ratings.values()):
         people = None
     if not large and people is None:
-        raise InputError(f"{workspace.root}: nobody rated anything; run: medvqa-hub cxr judge --out {workspace.root}")
+        raise InputError(f"{workspace.root}: there are no ratings. Run: medvqa-hub cxr judge --out {workspace.root}")
     if people is not None and large and people.judge not in (None, judge):
         raise ConfigError(
-            f"the people's sample was stratified by the judge {people.judge!r}; give --judge {people.judge}"
+            f"The people's sample was stratified by the judge {people.judge!r}. Use --judge {people.judge}."
         )
     sample = asdict(read_sample(workspace, judge)) if judge else None
     return {
@@ -101,7 +102,7 @@ def measure_table3(workspace: Workspace, judge: str | None = None, resamples: in
 def _measure(
     dimension: Dimension, large: Sequence[tuple[int, Verdict]], people: People | None, resamples: int
 ) -> dict[str, Any]:
-    """One dimension's part of the table."""
+    """The part of one dimension."""
     found: dict[str, Any] = {"large_scale": _large_scale(dimension, large, people) if large else None}
     if people is None:
         return found | {"people": None, "judge_on_these": None, "agreement": None, "against_people": None}
@@ -137,7 +138,7 @@ def _measure(
 
 
 def _shares(dimension: Dimension, rated: Mapping[str, Verdict], key: Mapping[str, KeyEntry]) -> dict[str, float]:
-    """Category -> share of the items that were rated, weighted by 1 / inclusion probability."""
+    """Category -> share of the rated items, weighted by 1 / inclusion probability."""
     weights: dict[str, float] = dict.fromkeys(dimension.categories, 0.0)
     for item, verdict in rated.items():
         if dimension.name in verdict:
@@ -149,7 +150,7 @@ def _shares(dimension: Dimension, rated: Mapping[str, Verdict], key: Mapping[str
 def _large_scale(
     dimension: Dimension, large: Sequence[tuple[int, Verdict]], people: People | None
 ) -> dict[str, dict[str, Any]]:
-    """Category -> count, share and interval of the judge, and the rate corrected by the people, where they rated."""
+    """Category -> the judge's count, share and interval, and the rate corrected by the people."""
     found = {}
     counts = Counter(verdict[dimension.name] for _, verdict in large)
     studies = {study: row for row, study in enumerate(dict.fromkeys(study for study, _ in large))}
@@ -196,7 +197,7 @@ def _corrected(
 
 
 def _against_people(dimension: Dimension, people: People) -> dict[str, Any]:
-    """Confusion of the judge with the people; sensitivity and specificity for the best category; the plug-in rate."""
+    """The judge's confusion matrix, sensitivity and specificity for the best category, and plug-in rate."""
     both = [
         (truth, people.judged[item], item) for item, truth in people.truth(dimension).items() if item in people.judged
     ]
@@ -213,7 +214,7 @@ def _against_people(dimension: Dimension, people: People) -> dict[str, Any]:
 
     return {
         "items": len(both),
-        "confusion": confusion,  # people's category -> the judge's -> items, as drawn
+        "confusion": confusion,  # people's category -> judge's category -> items, unweighted
         "sensitivity": share((True, True), (True, False)),
         "specificity": share((False, False), (False, True)),
         "plug_in": _plug_in(dimension, both) if people.judge is None else None,
@@ -221,7 +222,7 @@ def _against_people(dimension: Dimension, people: People) -> dict[str, Any]:
 
 
 def _plug_in(dimension: Dimension, both: Sequence[tuple[str, Verdict, str]]) -> dict[str, float] | None:
-    """Lee et al.'s rate on a plain sample, for comparison; None where sensitivity or specificity cannot be had."""
+    """The rate of Lee et al. for comparison, or None if sensitivity or specificity is undefined."""
     counts = Counter((truth == dimension.best, verdict[dimension.name] == dimension.best) for truth, verdict, _ in both)
     order = ((True, True), (True, False), (False, True), (False, False))
     positive = counts[True, True] + counts[False, True]
@@ -234,7 +235,7 @@ def _plug_in(dimension: Dimension, both: Sequence[tuple[str, Verdict, str]]) -> 
 def _only_judge(workspace: Workspace) -> str | None:
     names = sorted(folder.name for folder in workspace.judge.glob("*") if (folder / VERDICTS).exists())
     if len(names) > 1:
-        raise ConfigError(f"several judges rated these answers: {', '.join(names)}; name one with --judge")
+        raise ConfigError(f"Several judges rated these answers: {', '.join(names)}. Choose one with --judge.")
     return names[0] if names else None
 
 
@@ -252,7 +253,7 @@ def _read_people(workspace: Workspace, judge: str | None) -> People:
 
 
 def _judged_items(workspace: Workspace, judge: str, review: Review, key: Mapping[str, KeyEntry]) -> dict[str, Verdict]:
-    """item -> what the judge said of it. Raises InputError where the answers are not those that people rated."""
+    """The judge's verdict on each item. Raises InputError if an answer has changed since people rated it."""
     item_of = {entry.qa_id: item for item, entry in key.items()}
     judged: dict[str, Verdict] = {}
     with open_verdicts(judge_folder(workspace, judge) / VERDICTS, workspace.governance()) as store:
@@ -260,7 +261,7 @@ def _judged_items(workspace: Workspace, judge: str, review: Review, key: Mapping
             pairs = [pair for pair in study if pair.id in item_of]
             for pair in pairs:
                 if pair.answer != review.item(item_of[pair.id]).answer:
-                    raise InputError(f"{pair.id}: answered again since people rated it; export a new review sample")
+                    raise InputError(f"{pair.id} has changed since people rated it. Export a new review sample.")
             for request, _, verdict in iterate_verdicts(store, map(JudgeRequest, pairs)):
                 if verdict is not None:
                     judged[item_of[request.id]] = verdict

@@ -1,4 +1,4 @@
-"""Table 3 as text, from `table3.measure_table3`: a block of lines for each dimension, best category first."""
+"""Format the result of `table3.measure_table3` as text, best category first."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,7 +9,7 @@ _COEFFICIENTS = {"fleiss_kappa": "kappa", "ac1": "AC1", "ac2": "AC2"}
 
 
 def format_table3(found: Mapping[str, Any]) -> str:
-    """The table, with what it does not say below it."""
+    """The table, the agreement coefficients and notes."""
     raters = list(next(iter(found["dimensions"].values()))["people"] or {})
     head = ["", *(f"V{number}" for number in range(1, len(raters) + 1))]
     head += ["judge"] if _judged(found) else []
@@ -54,7 +54,7 @@ def _interval(row: Mapping[str, float]) -> str:
 
 
 def _agreement(found: Mapping[str, Any]) -> list[str]:
-    """Coefficients with their intervals over studies, of people and judge together as in the paper, and of people."""
+    """Coefficients with their intervals, for people and judge together (as in the paper) and for people."""
     lines = []
     for name, dimension in DIMENSIONS.items():
         for kind, title in (("people_and_judge", "people and judge"), ("people", "people")):
@@ -80,7 +80,7 @@ def _coefficient(measured: Mapping[str, Any], name: str) -> str:
 
 
 def _share(value: float | None) -> str:
-    return "unknown" if value is None else f"{value:.1%}"
+    return "undefined" if value is None else f"{value:.1%}"
 
 
 def _notes(found: Mapping[str, Any]) -> list[str]:
@@ -88,7 +88,7 @@ def _notes(found: Mapping[str, Any]) -> list[str]:
     if found["people"]:
         how = found["people"]["stratified_by"]
         drawn = (
-            f"stratified by {how}, percentages weighted back, coefficients of the items as drawn" if how else "plain"
+            f"stratified by {how}; percentages are weighted, coefficients are not" if how else "simple random sample"
         )
         notes.append(f"people: {found['people']['raters']} raters, {found['people']['items']} items, {drawn}")
     if found["sample"]:
@@ -98,5 +98,5 @@ def _notes(found: Mapping[str, Any]) -> list[str]:
             f"{sample['sample_reports']:,} reports, seed {sample['seed']}; intervals over studies"
         )
     if found["sample"] and not _judged(found):
-        notes.append("nothing is corrected: no judged answer was rated by people (medvqa-hub cxr review export)")
+        notes.append("rates are not corrected: people did not rate any judged answer (medvqa-hub cxr review export)")
     return notes

@@ -1,6 +1,6 @@
 """Question-answer pairs for tests of judging."""
 
-from mimic_cxr_vqa.generation.engines import AnswerRequest
+from mimic_cxr_vqa.generation.answer_request import AnswerRequest
 from mimic_cxr_vqa.judging.pairs import Pair
 from mimic_cxr_vqa.question_list import QUESTIONS
 from mimic_cxr_vqa.schema import category_slug

@@ -10,7 +10,7 @@ from rows import FIRST_STUDY, study, study_table
 from medvqa_core.governance import Governance
 from medvqa_core.llm.engines import Reply
 from mimic_cxr_vqa.generation.answer_keys import iterate_requests
-from mimic_cxr_vqa.generation.engines import AnswerRequest
+from mimic_cxr_vqa.generation.answer_request import AnswerRequest
 from mimic_cxr_vqa.generation.question_writer import write_questions
 from mimic_cxr_vqa.sources.study_set import StudySet
 from mimic_cxr_vqa.workspace import Workspace

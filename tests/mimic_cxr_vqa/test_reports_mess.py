@@ -110,23 +110,11 @@ def test_a_sentence_that_begins_like_a_title_stays(sentence: str) -> None:
     assert split_sections(f"{sentence}\n\nNormal.").findings == f"{sentence} Normal."
 
 
-def test_a_wet_read_ends_at_the_final_report() -> None:
-    text = "WET READ: ___ 5:12 PM\n No pneumothorax.\n______\n   FINAL REPORT\n AP CHEST\n\n Small effusion.\n"
-    found = split_sections(text)
-    assert found.findings == "Small effusion."
-    assert {"wet read left out", "title left out"} <= found.rules
-
-
 def test_an_addendum_in_front_is_not_the_report() -> None:
     text = "     ADDENDUM\n\n Discussed.\n______\n   FINAL REPORT\n FINDINGS: Clear.\n\n IMPRESSION: Normal.\n"
     assert split_sections(text).findings == "Clear."
     only = "     ADDENDUM\n\n Discussed.\n______\n   FINAL REPORT\n Clear lungs.\n"
     assert split_sections(only).findings == "Clear lungs."
-
-
-def test_findings_in_several_sections_of_one_report_are_joined_and_an_addendums_replace_them() -> None:
-    assert split_sections("FINDINGS: One.\nIMPRESSION: A.\nFINDINGS: Two.").findings == "One. Two."
-    assert split_sections("FINDINGS: One.\nIMPRESSION: A.\nADDENDUM:\nFINDINGS: Two.").findings == "Two."
 
 
 def test_organs_without_a_findings_heading_are_findings() -> None:

@@ -14,7 +14,7 @@ from medvqa_hub.explore.row_filters import RowFilter
 from medvqa_hub.explore.verdicts import CHOICES, FAILED, FAULTED, FAULTLESS
 from mimic_cxr_vqa.judging.dimensions import BEST
 from mimic_cxr_vqa.judging.pairs import iterate_pairs
-from mimic_cxr_vqa.judging.run_judge import VERDICTS, JudgeRequest, request_key
+from mimic_cxr_vqa.judging.verdicts import VERDICTS, JudgeRequest, request_key
 
 
 @pytest.fixture(scope="module")

@@ -8,18 +8,15 @@ from scripted_engine import STUDIES, ScriptedEngine, all_ids, build, records_of
 
 from medvqa_core.errors import ConfigError, GovernanceError
 from medvqa_core.governance import Governance
-from medvqa_core.llm.engines import Engine, Reply, load_engine
+from medvqa_core.llm.engines import Reply, load_engine
+from mimic_cxr_vqa.generation.answer_request import AnswerRequest
 from mimic_cxr_vqa.generation.answers import answer_questions, count_answers
-from mimic_cxr_vqa.generation.engines import ENGINES, AnswerRequest
+from mimic_cxr_vqa.generation.engines import ENGINES
 
 BAD, BROKEN = "As the report says, new edema.", ["prohibited:new", "report_reference:report"]
 
 
 # --- asking
-
-
-def test_the_scripted_engine_is_an_engine():
-    assert isinstance(ScriptedEngine(), Engine)
 
 
 def test_a_study_s_questions_come_together_with_its_texts(tmp_path):

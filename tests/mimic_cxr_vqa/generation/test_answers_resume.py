@@ -8,8 +8,8 @@ from scripted_engine import STUDIES, ScriptedEngine, all_ids, build, number_of, 
 
 from medvqa_core.errors import ConfigError
 from medvqa_core.governance import Governance
+from mimic_cxr_vqa.generation.answer_request import AnswerRequest
 from mimic_cxr_vqa.generation.answers import answer_questions
-from mimic_cxr_vqa.generation.engines import AnswerRequest
 from mimic_cxr_vqa.generation.question_writer import write_questions
 from mimic_cxr_vqa.sources.study_set import StudySet
 from mimic_cxr_vqa.workspace import Workspace
@@ -55,14 +55,6 @@ def test_a_run_stopped_by_ctrl_c_goes_on_to_the_same_file(tmp_path, in_flight):
     assert answer_questions(stopped, engine)["asked"] == 36 - done
     answer_questions(whole, ScriptedEngine(lambda request: "Clear."))
     assert stopped.answers.read_bytes() == whole.answers.read_bytes()
-
-
-def test_a_finished_run_asks_nothing_and_changes_nothing(tmp_path):
-    workspace, engine = build(tmp_path), ScriptedEngine()
-    answer_questions(workspace, engine)
-    before = workspace.answers.read_bytes()
-    assert answer_questions(workspace, engine)["asked"] == 0
-    assert len(engine.asked) == 36 and workspace.answers.read_bytes() == before
 
 
 def test_a_changed_report_is_asked_again_and_nothing_else(tmp_path):

@@ -9,7 +9,6 @@ from chat_server import completion, last_line
 from kills import killed_copies
 from scripted_engine import STUDIES, ScriptedEngine, build, records_of
 
-from medvqa_core import json_lines
 from medvqa_core.errors import ConfigError, GovernanceError, InputError
 from medvqa_core.governance import Governance
 from mimic_cxr_vqa.generation.answers import answer_questions
@@ -103,23 +102,6 @@ def test_doubled_partial_unknown_and_broken_results_are_counted_and_the_rest_is_
     again = import_batch(workspace, [path], "node-7")
     assert (again["taken"], again["doubled"]) == (0, 12)
     assert export_batch(workspace, folder, ONE)["questions"] == QUESTIONS - 11, "what is too long stays so"
-
-
-def test_a_line_without_end_and_one_of_two_meanings_are_named_and_cost_nothing(tmp_path, monkeypatch):
-    workspace, folder = build(tmp_path / "w", studies=1), tmp_path / "batch"
-    export_batch(workspace, folder, ONE)
-    lines = [json.dumps(result(request)) for request in requests_in(folder)]
-    path = tmp_path / "r.jsonl"
-    path.write_text("\n".join([*lines[:2], lines[2][:-1] + ', "custom_id": "another"}']))
-    with pytest.raises(InputError, match=r"r.jsonl, line 3: 'custom_id' stands twice in an object, with different"):
-        import_batch(workspace, [path], "node-7")
-    monkeypatch.setattr(json_lines, "LONGEST_LINE", len(lines[0]) + 100)
-    path.write_text("\n".join([*lines[:2], "\0" * (len(lines[0]) + 101)]))
-    with pytest.raises(InputError, match=rf"r.jsonl, line 3: longer than {len(lines[0]) + 100:,} bytes, the most"):
-        import_batch(workspace, [path], "node-7")
-    path.write_text("\n".join([*lines, lines[0][:-1] + ', "error": null}']))  # twice the same: one meaning
-    counts = import_batch(workspace, [path], "node-7")
-    assert (counts["taken"], counts["doubled"], counts["open"]) == (6, 1, 0)
 
 
 @pytest.mark.parametrize("status", [[], {}, "200", None, True, 200.5, -1])

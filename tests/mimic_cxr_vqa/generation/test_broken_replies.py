@@ -11,10 +11,10 @@ from medvqa_core.governance import Governance
 from medvqa_core.llm.completions import read_completion
 from medvqa_core.runs.inference import ask_all
 from medvqa_core.runs.predictions import ANSWERS, PredictionStore
+from mimic_cxr_vqa.generation.answer_request import AnswerRequest
 from mimic_cxr_vqa.generation.answers import _review
-from mimic_cxr_vqa.generation.engines import AnswerRequest
 from mimic_cxr_vqa.generation.language_model import ALL, LanguageModel
-from mimic_cxr_vqa.generation.reasking import ATTEMPTS_AT_LENGTH, MAX_ATTEMPTS
+from mimic_cxr_vqa.generation.retries import ATTEMPTS_AT_LENGTH, MAX_ATTEMPTS
 
 REPLIES, A_STUDY = 10_000, 8
 GOOD, FLAGGED = "answered", "flagged"

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from paths import REAL_DATA
 
-from medvqa_core.llm.engines import Engine, Reply
-from mimic_cxr_vqa.generation.engines import AnswerRequest
-from mimic_cxr_vqa.generation.extractive import ExtractiveEngine, answer_from, question_form
+from medvqa_core.llm.engines import Reply
+from mimic_cxr_vqa.generation.answer_request import AnswerRequest
+from mimic_cxr_vqa.generation.extractive import ExtractiveEngine, question_form
 from mimic_cxr_vqa.generation.frames import noun_phrase
 from mimic_cxr_vqa.generation.lint import lint, warnings
 from mimic_cxr_vqa.generation.quoting import quote
@@ -201,16 +201,6 @@ def test_a_bad_request_is_an_error_and_the_others_are_answered() -> None:
     assert replies([]) == []
 
 
-def test_the_engine_is_an_engine_and_a_reply_is_an_answer_or_an_error() -> None:
-    engine = ExtractiveEngine()
-    assert isinstance(engine, Engine)
-    assert (engine.name, engine.endpoint, engine.settings["temperature"]) == ("extractive", None, 0.0)
-    with pytest.raises(ValueError, match="either"):
-        Reply("yes", "no")
-    with pytest.raises(ValueError, match="either"):
-        Reply(None)
-
-
 _subjects = ("Left pleural effusion", "Right apical pneumothorax", "The cardiac silhouette", "Bibasilar opacities",
              "The PICC", "Pulmonary edema", "A 4 mm nodule", "Old rib fractures", "XXXX consolidation")  # fmt: skip
 _verbs = (
@@ -255,9 +245,3 @@ def test_every_answer_over_the_real_collection_passes_the_lint(real_findings: li
             assert reply.answer[0].isupper()
             assert reply.answer.endswith(".")
             assert "XXXX" not in reply.answer
-
-
-def test_a_verb_in_the_sentence_is_not_put_behind_shows() -> None:
-    text = "A small opacity in the right mid lung raises the possibility of pneumonia."
-    request = AnswerRequest("s1-lung_opacity-5", 1, "Lung Opacity", "Does the image indicate Lung Opacity?", None, text)
-    assert answer_from(analyse(text), request).startswith("Yes, a small opacity in the right mid lung raises")

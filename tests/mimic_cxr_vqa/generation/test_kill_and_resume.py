@@ -20,6 +20,10 @@ for step in (
     f"cxr phantom --out {tree} --studies 30 --size 96",
     f"cxr questions --source phantom --root {tree} --out {out}",
     f"cxr answer --out {out}",
+    f"cxr judge --out {out} --sample-reports 12",
+    f"cxr judge --out {out} --sample-reports 12 --probe --per-kind 12",
+    f"cxr review export --out {out} --items 12 --raters 2 --stratify rules",
+    f"cxr table3 --out {out}",
     f"cxr release --out {out} --rows-per-shard 200",
     f"cxr export-csv --data {out} --out {out}/csv",
 ):

@@ -12,11 +12,11 @@ from medvqa_core.errors import ConfigError
 from medvqa_core.llm import server as servers
 from medvqa_core.llm.json_reply import ReplyError
 from medvqa_core.llm.server import ChatServer
-from mimic_cxr_vqa.generation.engines import AnswerRequest
+from mimic_cxr_vqa.generation.answer_request import AnswerRequest
 from mimic_cxr_vqa.generation.language_model import ALL, LanguageModel, read_answer, read_answers
 from mimic_cxr_vqa.generation.lint import RULES
 from mimic_cxr_vqa.generation.prompts import NO_INDICATION, SYSTEM, SYSTEM_MANY, Prompt, read_prompt
-from mimic_cxr_vqa.generation.reasking import UNREAD
+from mimic_cxr_vqa.generation.retries import UNREAD
 
 QUESTIONS = ("Is Edema observed?", "Can Edema be detected?", "Are there signs of Edema?")
 
@@ -108,75 +108,8 @@ def test_answers_that_are_missing_or_doubled_are_asked_again_alone(entries, alon
     assert sum(reply.answer.startswith("Seen") for reply in replies) == alone
 
 
-def test_a_re_ask_names_the_broken_rules_after_the_question():
-    with ChatServerDouble(good) as double:
-        ask(double, study(violations=("prohibited:new", "report_reference:report")))
-    user = double.requests[-1]["messages"][-1]["content"]
-    assert user.endswith(
-        'do not use "new" or its forms; speak of the image, not of a report (report). Keep them this time.'
-    )
-    assert user.startswith("indication: Cough.\nradiograph: ")
-
-
-def test_studies_share_the_slots_and_each_keeps_its_own(monkeypatch):
-    with ChatServerDouble(good, latency=0.01) as double:
-
-        async def run():
-            async with ChatServer(double.endpoint, slots=2) as server:
-                engine = LanguageModel(server)
-                await asyncio.gather(*(engine.answer(study(n, findings=f"study {n}")) for n in range(6)))
-
-        asyncio.run(run())
-    assert double.most_at_once == 2
-    order = [last_line(body, "radiograph: ") for body in double.requests[1:]]
-    assert sum(a != b for a, b in zip(order, order[1:], strict=False)) < len(order)  # and every study was asked whole
-    assert sorted(order) == sorted(f"study {n}" for n in range(6) for _ in QUESTIONS)
-
-
-@pytest.mark.parametrize(
-    "text, reason",
-    [
-        ("", "empty reply"),
-        ("No edema.", "no JSON object"),
-        ('{"answer": "No', "cut off"),
-        ('{"question": "Is Edema observed?"}', "'answer' is missing"),
-        ('{"answer": ["No."]}', "'answer' is a list"),
-        ('{"answer": "  "}', "the answer is empty"),
-        ('{"question": "Is Pneumonia observed?", "answer": "No."}', "another question"),
-        ("I cannot help with that.", "refused"),
-    ],
-)
-def test_a_reply_that_cannot_be_used_is_a_failure_with_its_reason(text, reason):
-    with pytest.raises(ReplyError, match=reason):
-        read_answer(text, "Is Edema observed?")
-
-
 def test_an_echo_may_differ_in_case_and_punctuation():
     assert read_answer('{"question": "is edema observed", "answer": " No. "}', "Is Edema observed?") == "No."
-
-
-REPLIES = st.one_of(
-    st.text(max_size=80),
-    st.builds(
-        lambda answer, cut: json.dumps({"question": QUESTIONS[0], "answer": answer})[:cut],
-        st.text(max_size=30),
-        st.integers(0, 120),
-    ),
-    st.recursive(st.none() | st.booleans() | st.text(max_size=5) | st.floats(), st.lists, max_leaves=5).map(json.dumps),
-    st.dictionaries(st.sampled_from(["question", "answer", "answers"]), st.text(max_size=9) | st.integers()).map(
-        json.dumps
-    ),
-)
-
-
-@given(REPLIES)
-def test_every_reply_is_an_answer_or_a_named_failure(text):
-    try:
-        answer = read_answer(text, QUESTIONS[0])
-    except ReplyError as error:
-        assert str(error)
-    else:
-        assert answer == answer.strip() and answer
 
 
 @given(st.lists(st.tuples(st.integers(-1, 5), st.text(max_size=4))))
@@ -194,9 +127,9 @@ def test_prompt_files(tmp_path):
     assert prompt.fill("i", "f", ["q"]) == "I: i\nF: f\nQ: q"
     for text in ("no mark", "s\n=== user ===\n{findings}", "s\n=== user ===\n{question} {findings} {indication}"):
         path.write_text(text)
-        with pytest.raises(ConfigError, match="prompt file"):
+        with pytest.raises(ConfigError, match="prompt.txt"):
             read_prompt(path)
-    with pytest.raises(ConfigError, match="cannot be read"):
+    with pytest.raises(ConfigError, match="none"):
         read_prompt(tmp_path / "none")
 
 
@@ -243,28 +176,6 @@ def test_a_server_s_answers_become_a_release_with_their_provenance(tmp_path, cap
     assert (provenance["engine"], provenance["model"]) == ("server", "tiny")
     assert provenance["revision"] == "double, schema enforced"
     assert provenance["prompt_version"] == f"{Prompt().version}, questions per request: {size}"
-
-
-def test_answers_that_break_a_rule_are_asked_for_again_and_failures_are_counted(tmp_path):
-    from mimic_cxr_vqa.generation.answers import answer_questions
-
-    workspace = write_workspace(tmp_path, 3)
-
-    def reply(body):
-        if is_probe(body):
-            return good(body)
-        user = body["messages"][-1]["content"]
-        if "Effusion" in user.partition("question: ")[2]:
-            return completion("no JSON")
-        if "An earlier answer" in user:
-            return completion(json.dumps({"answer": "No edema is seen."}))
-        return completion(json.dumps({"answer": "No new edema."}))
-
-    with ChatServerDouble(reply) as double:
-        engine = LanguageModel(connect_to(double, workspace.governance(), wait="1s"))
-        counts = answer_questions(workspace, engine)
-    assert counts["flagged"] == 0 and counts["failed"] > 0
-    assert counts["answered"] + counts["failed"] == counts["asked"] == workspace.manifest()["counts"]["questions"]
 
 
 @pytest.mark.parametrize("size", [1, ALL])
@@ -345,7 +256,7 @@ def test_what_a_run_would_leave_aside_is_refused_before_anything_is_read(tmp_pat
     for options, said in (
         ("--engine gpt", "engine 'gpt' is unknown; available: extractive, server:URL"),
         ("--engine extractive --engine extractive", "only servers share the work"),
-        (f"{server} --questions-per-request none", "allowed are 1, more, or all"),
+        (f"{server} --questions-per-request none", "--questions-per-request 'none'"),
         ("--dry-run --shard 1/2 --limit 3", "--shard, --limit: --dry-run and --probe tell of all studies"),
         (f"{server} --probe 2 --ray local", "--ray: --dry-run and --probe tell of all studies"),
         ("--ray-workers 2", "--ray-workers and --ray-gpus are of --ray"),
@@ -370,28 +281,16 @@ def test_a_dry_run_counts_and_asks_nothing_and_a_probe_says_how_long_the_rest_ta
         assert run([*command, "--dry-run", "--probe", "2"]) == 0
         said = capsys.readouterr().out
         asked = len([body for body in double.requests if not is_probe(body)])
-        assert f"in {questions} requests; tokens are known after --probe 50" in said
+        assert f"in {questions} requests; run --probe 50 for tokens" in said
         assert f"probe: {asked} questions in " in said and "60% cached, 0 flagged, 0 failed" in said
         left = questions - asked
-        assert f"the rest: {left} questions, {107 * left:,} tokens, 0.0 hours; 0.0 GPU hours with one GPU" in said
-        assert "fewer studies were probed than the 64 slots" in said
+        assert f"remaining: {left} questions, {107 * left:,} tokens, 0.0 hours; 0.0 GPU hours with one GPU" in said
+        assert "64 slots" in said
         assert count_answers(workspace)["answered"] == asked, "what a probe answers is kept"
         assert run([*command, "--probe", "2"]) == 0 and run(command) == 0
         assert len([body for body in double.requests if not is_probe(body)]) == questions
     assert run(["cxr", "answer", "--out", str(tmp_path / "cxr"), "--probe", "2"]) == 1
     assert "measures a language model" in capsys.readouterr().err
-
-
-def test_the_progress_line_says_what_comes_out_of_the_model(tmp_path, capsys, monkeypatch):
-    from medvqa_core import progress
-    from medvqa_hub.cli import run
-
-    monkeypatch.setattr(progress, "PLAIN_INTERVAL", 0.0)
-    workspace = write_workspace(tmp_path, 3)
-    with ChatServerDouble(good) as double:
-        command = ["cxr", "answer", "--out", str(workspace.root), "--engine", f"server:{double.endpoint}"]
-        assert run([*command, "--slots", "1", "--limit", "2"]) == 0
-    assert "Answering studies: " in capsys.readouterr().err
 
 
 def test_throughput_counts_what_models_say_and_invents_nothing():
@@ -414,7 +313,7 @@ def test_throughput_counts_what_models_say_and_invents_nothing():
 def test_what_says_nothing_is_no_answer_and_is_asked_again(answer):
     with pytest.raises(ReplyError) as refused:
         read_answer(json.dumps({"answer": answer}), QUESTIONS[0])
-    assert any(str(refused.value).startswith(start) for start in UNREAD), "reasking has no words for it"
+    assert any(str(refused.value).startswith(start) for start in UNREAD), "retries has no words for it"
     if answer != QUESTIONS[0]:
         assert read_answers({"answers": [{"number": 1, "answer": answer}]}, 1) == {}
 

@@ -1,6 +1,5 @@
 """Planted errors: what each kind does to an answer, and judges that the probe has to see through."""
 
-import asyncio
 from dataclasses import dataclass, field
 
 import pytest
@@ -9,13 +8,13 @@ from hypothesis import strategies as st
 from pairs import pair
 
 from medvqa_core.governance import Governance
+from mimic_cxr_vqa.judging.base import Judgement
 from mimic_cxr_vqa.judging.dimensions import BEST, DIMENSIONS
-from mimic_cxr_vqa.judging.error_injection import ANOTHER, DROPPED, KINDS, NEGATED, NUMBER, RELATIVE, SIDE, plant
-from mimic_cxr_vqa.judging.families import family_warning, find_model_families
-from mimic_cxr_vqa.judging.judges import Judged
-from mimic_cxr_vqa.judging.probing import format_probe, measure_probe, plant_errors, probe_requests, rank_correlation
-from mimic_cxr_vqa.judging.rule_judge import RuleJudge
-from mimic_cxr_vqa.judging.run_judge import judge_all, open_verdicts
+from mimic_cxr_vqa.judging.families import family_warning
+from mimic_cxr_vqa.judging.injected_errors import ANOTHER, DROPPED, KINDS, NEGATED, NUMBER, SIDE, inject_error
+from mimic_cxr_vqa.judging.probing import format_probe, inject_errors, measure_probe, probe_requests, rank_correlation
+from mimic_cxr_vqa.judging.run_judge import judge_all
+from mimic_cxr_vqa.judging.verdicts import open_verdicts
 
 WORST = {name: dimension.categories[0] for name, dimension in DIMENSIONS.items()}
 
@@ -42,23 +41,19 @@ WORST = {name: dimension.categories[0] for name, dimension in DIMENSIONS.items()
     ],
 )
 def test_each_kind_by_hand(kind, answer, changed):
-    assert plant(kind, "s1-x-1", answer) == changed
+    assert inject_error(kind, "s1-x-1", answer) == changed
 
 
 def test_another_study_s_answer_is_another_text():
-    assert plant(ANOTHER, "s1", "No effusion.", ["no  effusion."]) is None
-    assert plant(ANOTHER, "s1", "No effusion.", ["no effusion.", "An effusion."]) == "An effusion."
+    assert inject_error(ANOTHER, "s1", "No effusion.", ["no  effusion."]) is None
+    assert inject_error(ANOTHER, "s1", "No effusion.", ["no effusion.", "An effusion."]) == "An effusion."
 
 
 @given(st.sampled_from([kind for kind in KINDS if kind != ANOTHER]), st.text(max_size=60), st.text(max_size=5))
 def test_what_is_planted_differs_and_is_the_same_every_time(kind, answer, pair_id):
-    changed = plant(kind, pair_id, answer)
-    assert changed == plant(kind, pair_id, answer)
+    changed = inject_error(kind, pair_id, answer)
+    assert changed == inject_error(kind, pair_id, answer)
     assert changed is None or changed.lower() != answer.lower()
-
-
-def test_relative_wording_is_added_in_several_ways():
-    assert len({plant(RELATIVE, f"s{n}", "An effusion is seen.") for n in range(60)}) == 6
 
 
 @dataclass
@@ -73,7 +68,7 @@ class ScriptedJudge:
 
     async def judge(self, pairs, reverse=False):
         verdicts = [self.verdict_of(pair, reverse) for pair in pairs]
-        return [Judged(v, None if v else "unreadable") for v in verdicts]
+        return [Judgement(v, None if v else "unreadable") for v in verdicts]
 
 
 def material(studies=30):
@@ -89,7 +84,7 @@ def material(studies=30):
 
 
 def probe(judge, tmp_path, pairs=None):
-    planted = plant_errors(pairs or material(), per_kind=20, seed=0)
+    planted = inject_errors(pairs or material(), per_kind=20, seed=0)
     path = tmp_path / "judge" / judge.name / "probe.jsonl"
     judge_all(path, Governance.OPEN, judge, probe_requests(planted))
     with open_verdicts(path, Governance.OPEN) as store:
@@ -106,7 +101,7 @@ def test_a_judge_that_objects_to_everything_or_to_nothing_catches_nothing(tmp_pa
 
 def test_a_judge_that_knows_catches_everything(tmp_path):
     pairs = material()
-    right = {p.pair.request.qa_id: p.unaltered.answer for p in plant_errors(pairs, 20, 0)}
+    right = {p.pair.request.qa_id: p.unaltered.answer for p in inject_errors(pairs, 20, 0)}
     found = probe(ScriptedJudge(lambda p, _: BEST if p.answer == right[p.id] else WORST), tmp_path, pairs)
     assert {row["rate"] for row in found["recall"].values()} == {1.0} and found["false_alarms"]["flagged"] == 0
     assert "negated" in format_probe(found)
@@ -137,10 +132,6 @@ def test_rank_correlation_by_hand():
     assert rank_correlation([1, 1], [1, 2]) is None
 
 
-def test_rules_do_not_mind_the_order():
-    assert asyncio.run(RuleJudge().judge(material()[:2])) == asyncio.run(RuleJudge().judge(material()[:2], True))
-
-
 @pytest.mark.parametrize(
     "writer, judge, warned",
     [
@@ -158,7 +149,3 @@ def test_rules_do_not_mind_the_order():
 )
 def test_kin_are_warned_of(writer, judge, warned):
     assert (family_warning(writer, judge) is not None) is warned
-
-
-def test_a_distilled_model_is_of_two_families():
-    assert find_model_families("deepseek-ai/DeepSeek-R1-Distill-Llama-8B") == {"deepseek", "llama"}

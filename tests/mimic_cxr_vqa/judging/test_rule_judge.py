@@ -1,7 +1,5 @@
 """The judge without a model: each check by hand, and what it must not object to."""
 
-import asyncio
-
 import pytest
 from builds import build_release
 from pairs import pair
@@ -9,9 +7,10 @@ from pairs import pair
 from medvqa_core.governance import Governance
 from mimic_cxr_vqa.judging.dimensions import BEST, DIMENSIONS, find_problems
 from mimic_cxr_vqa.judging.pairs import iterate_pairs
-from mimic_cxr_vqa.judging.probing import measure_probe, plant_errors, probe_requests
+from mimic_cxr_vqa.judging.probing import inject_errors, measure_probe, probe_requests
 from mimic_cxr_vqa.judging.rule_judge import COSTS, RuleJudge, judge_by_rules
-from mimic_cxr_vqa.judging.run_judge import judge_all, open_verdicts
+from mimic_cxr_vqa.judging.run_judge import judge_all
+from mimic_cxr_vqa.judging.verdicts import open_verdicts
 from mimic_cxr_vqa.schema import CATEGORIES, HEART
 
 EFFUSION = "There is a small left pleural effusion. The heart is not enlarged. No pneumothorax."
@@ -89,7 +88,7 @@ def test_any_answer_to_any_question_gets_a_whole_verdict(category, text):
 
 
 def probe(pairs, tmp_path, per_kind):
-    planted = plant_errors(pairs, per_kind, seed=0)
+    planted = inject_errors(pairs, per_kind, seed=0)
     path = tmp_path / "judge" / "rules" / "probe.jsonl"
     judge_all(path, Governance.OPEN, RuleJudge(), probe_requests(planted))
     with open_verdicts(path, Governance.OPEN) as store:
@@ -102,9 +101,3 @@ def test_planted_errors_are_noticed_on_drawn_reports(tmp_path):
     found = probe([pair for study in iterate_pairs(build.workspace) for pair in study], tmp_path, per_kind=40)
     assert all(row["rate"] >= 0.9 for row in found["recall"].values()), found["recall"]
     assert found["false_alarms"]["rate"] <= 0.03 and found["failed"] == 0
-
-
-def test_the_judge_answers_in_the_order_it_was_asked():
-    pairs = [pair("No pleural effusion is seen.", EFFUSION), pair("No pneumonia is seen.", EFFUSION, "Pneumonia")]
-    judged = asyncio.run(RuleJudge().judge(pairs))
-    assert [one.details["reasons"] for one in judged] == [["polarity"], []]

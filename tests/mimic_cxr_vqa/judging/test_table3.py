@@ -12,9 +12,10 @@ from medvqa_hub.cli import run
 from mimic_cxr_vqa.judging.dimensions import BEST, DIMENSIONS
 from mimic_cxr_vqa.judging.review import KeyEntry, open_review
 from mimic_cxr_vqa.judging.rule_judge import RuleJudge
-from mimic_cxr_vqa.judging.run_judge import Sample, judge_sample, sampled_verdicts
+from mimic_cxr_vqa.judging.run_judge import judge_sample
 from mimic_cxr_vqa.judging.table3 import People, _measure, measure_table3
 from mimic_cxr_vqa.judging.table3_text import format_table3
+from mimic_cxr_vqa.judging.verdicts import Sample, sampled_verdicts
 from mimic_cxr_vqa.release import open_release
 
 WORST = {name: dimension.categories[0] for name, dimension in DIMENSIONS.items()}
@@ -88,12 +89,12 @@ def built(tmp_path):
 def test_the_table_from_the_command_line_into_the_release_and_its_statistics(built, capsys):
     out = str(built.root)
     assert run(["cxr", "table3", "--out", out, "--resamples", "20"]) == 0
-    assert "nothing is corrected" in capsys.readouterr().out
+    assert "rates are not corrected" in capsys.readouterr().out
     assert run(["cxr", "review", "export", "--out", out, "--items", "30", "--raters", "2"]) == 0
     rate_all(open_review(built.review), lambda rater, item: WORST if item == "item-001" else BEST)
     assert run(["cxr", "table3", "--out", out, "--resamples", "20"]) == 0
     said = capsys.readouterr().out
-    assert "corrected" in said and "V2" in said and "kappa" in said and "2 raters, 30 items, plain" in said
+    assert "corrected" in said and "V2" in said and "kappa" in said and "30 items, simple random" in said
     first = built.table3.read_bytes()
     assert run(["cxr", "table3", "--out", out, "--resamples", "20"]) == 0 and built.table3.read_bytes() == first
     found = json.loads(first)
@@ -118,16 +119,16 @@ def test_what_it_refuses(built, tmp_path):
         name = "other"
 
     judge_sample(built, Other(), Sample(1000, 0))
-    with pytest.raises(ConfigError, match="several judges rated these answers: other, rules"):
+    with pytest.raises(ConfigError, match="other, rules. Choose one with --judge"):
         measure_table3(built)
-    with pytest.raises(ConfigError, match="stratified by the judge 'rules'"):
+    with pytest.raises(ConfigError, match="--judge rules"):
         measure_table3(built, "other")
     path = built.review / "items.json"
     path.write_text(path.read_text().replace('"answer": "', '"answer": "Edited. ', 1))
-    with pytest.raises(InputError, match="answered again since people rated it"):
+    with pytest.raises(InputError, match="Export a new review sample"):
         measure_table3(built, "rules")
     empty = build_release(tmp_path / "empty", studies=2).workspace
-    with pytest.raises(InputError, match="nobody rated anything"):
+    with pytest.raises(InputError, match="Run: medvqa-hub cxr judge"):
         measure_table3(empty)
 
 

@@ -1,17 +1,17 @@
-"""When an answer is asked for again, and what the model is told then: the rules it broke, or why nothing was read.
+"""When a question is asked again, and what the prompt adds then: the broken rules, or why the reply was unreadable.
 
-Both ways of asking, a server and batch files, decide here, from what a record says: its error or broken rules, and how
-often it was asked. The reason changes the request, so that a model that decodes greedily is not asked the same twice.
+Servers and batch files share these rules. Naming the reason changes the request, so that greedy decoding does not
+return the same reply.
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
 
-from mimic_cxr_vqa.generation.engines import AnswerRequest
+from mimic_cxr_vqa.generation.answer_request import AnswerRequest
 from mimic_cxr_vqa.generation.lint import RULES
 
-MAX_ATTEMPTS = 3  # the first try and at most two re-asks with the reason named
-ATTEMPTS_AT_LENGTH = 2  # who runs on after being told to be brief does so again, at the full price of a reply
+MAX_ATTEMPTS = 3
+ATTEMPTS_AT_LENGTH = 2  # a reply that was cut off costs its full length each time
 
 _BROKEN = "\n\nAn earlier answer to this broke these rules: {rules}. Keep them this time."
 _FAMILIES = {
@@ -26,8 +26,8 @@ _BRIEF = "Be brief, and reply with the one JSON object that is asked for."
 _HERE = "Answer the question above from the findings above, in the one JSON object that is asked for."
 
 _CUT = ("finish_reason=length", "cut by the token limit")
-# How an error begins -> what is told of it, and what to do. An error that is not here is no reply of the model's: the
-# server refused the request (too long, …) or broke at it, and would again.
+# Start of an error -> the reason and the remedy that the prompt names. Other errors come from the server (the prompt is
+# too long, ...), and asking again would not help.
 UNREAD: dict[str, tuple[str, str]] = {
     "empty reply": ("it was empty", _WHOLE),
     "nothing but thoughts": ("it held thoughts and no answer", _BRIEF),
@@ -46,14 +46,15 @@ UNREAD: dict[str, tuple[str, str]] = {
     "the server's reply is no chat completion": ("it did not arrive", _WHOLE),
     "no single answer to it in a reply to ": ("it held no single answer to this question", _HERE),
 }
+# Part of the prompt version: changing a text above makes a new prompt.
 TEXTS = "\0".join((_BROKEN, _UNREAD, _UNREAD_TWICE, *(text for told in UNREAD.values() for text in told)))
 
 
-def ask_again(request: AnswerRequest, error: str | None, broken: Sequence[str], attempt: int) -> AnswerRequest | None:
-    """The request that names what was wrong with the reply to attempt `attempt`; None where the reply stands.
+def make_retry(request: AnswerRequest, error: str | None, broken: Sequence[str], attempt: int) -> AnswerRequest | None:
+    """The request that names what was wrong with attempt `attempt`, or None to keep the reply.
 
     Args:
-        error: why there is no answer, if there is none.
+        error: why the reply does not contain an answer, if it does not.
         broken: lint rules that the answer breaks.
     """
     if attempt >= (ATTEMPTS_AT_LENGTH if error is not None and error.startswith(_CUT) else MAX_ATTEMPTS):
@@ -64,15 +65,15 @@ def ask_again(request: AnswerRequest, error: str | None, broken: Sequence[str], 
     return replace(request, violations=tuple(broken), failure=failure, attempt=attempt + 1)
 
 
-def say_again(request: AnswerRequest) -> str:
-    """What stands behind the question when it is asked again; nothing the first time."""
+def retry_note(request: AnswerRequest) -> str:
+    """The text that follows the question when it is asked again. Empty for a first attempt."""
     if request.failure is not None:
         reason, remedy = UNREAD[request.failure]
         return (_UNREAD if request.attempt <= 2 else _UNREAD_TWICE).format(reason=reason, remedy=remedy)
-    return _BROKEN.format(rules="; ".join(map(_say, request.violations))) if request.violations else ""
+    return _BROKEN.format(rules="; ".join(map(_describe, request.violations))) if request.violations else ""
 
 
-def _say(rule: str) -> str:
+def _describe(rule: str) -> str:
     family, _, word = rule.partition(":")
     return _FAMILIES[family].format(word=word) if family in _FAMILIES else f"the answer was {rule}"
 

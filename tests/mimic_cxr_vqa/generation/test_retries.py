@@ -4,17 +4,17 @@ from dataclasses import replace
 
 import pytest
 
-from mimic_cxr_vqa.generation.engines import AnswerRequest
-from mimic_cxr_vqa.generation.reasking import UNREAD, ask_again, say_again
+from mimic_cxr_vqa.generation.answer_request import AnswerRequest
+from mimic_cxr_vqa.generation.retries import UNREAD, make_retry, retry_note
 
 REQUEST = AnswerRequest("q", 1, "Edema", "Is Edema observed?", None, "Clear.")
 
 
 @pytest.mark.parametrize("start", UNREAD)
 def test_each_reason_is_named_in_other_words_each_time(start):
-    said, request = [say_again(REQUEST)], REQUEST
-    while (request := ask_again(request, f"{start} 17", (), request.attempt)) is not None:
-        said.append(say_again(request))
+    said, request = [retry_note(REQUEST)], REQUEST
+    while (request := make_retry(request, f"{start} 17", (), request.attempt)) is not None:
+        said.append(retry_note(request))
     at_length = "length" in start or "limit" in start
     assert len(said) == len(set(said)) == (2 if at_length else 3) and said[0] == ""
     assert all(UNREAD[start][0] in text and UNREAD[start][1] in text for text in said[1:])
@@ -31,14 +31,14 @@ def test_each_reason_is_named_in_other_words_each_time(start):
     ],
 )
 def test_what_a_repeat_cannot_help_is_not_asked_again(error):
-    assert ask_again(REQUEST, error, (), 1) is None
+    assert make_retry(REQUEST, error, (), 1) is None
 
 
 def test_the_last_reply_s_reason_is_named_and_a_kept_answer_is_not_asked_again():
-    broken = ask_again(REQUEST, None, ["prohibited:new"], 1)
-    assert 'do not use "new"' in say_again(broken) and "no JSON" not in say_again(broken)
-    unread = ask_again(broken, "no JSON object in 3 characters", (), 2)
-    assert "it held no JSON object" in say_again(unread) and '"new"' not in say_again(unread)
-    assert ask_again(unread, None, ["prohibited:new"], 3) is None
-    assert ask_again(REQUEST, None, (), 1) is None
+    broken = make_retry(REQUEST, None, ["prohibited:new"], 1)
+    assert 'do not use "new"' in retry_note(broken) and "no JSON" not in retry_note(broken)
+    unread = make_retry(broken, "no JSON object in 3 characters", (), 2)
+    assert "it held no JSON object" in retry_note(unread) and '"new"' not in retry_note(unread)
+    assert make_retry(unread, None, ["prohibited:new"], 3) is None
+    assert make_retry(REQUEST, None, (), 1) is None
     assert replace(unread, failure=None, attempt=1) == REQUEST

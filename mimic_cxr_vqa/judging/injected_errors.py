@@ -1,7 +1,6 @@
-"""Planted errors: an answer made wrong in one known way, to see whether a judge notices (`cxr judge --probe`).
+"""Inject one known error into an answer, to test whether a judge notices it (`cxr judge --probe`).
 
-Edits of the surface alone, by no code that a judge of ours reads answers with. An answer that a kind does not fit (no
-side to swap) is not used for it; an answer that is changed is changed in that one way.
+The edits work on the text only and do not share code with the judges.
 """
 
 import re
@@ -20,7 +19,7 @@ NEGATED, SIDE, ANOTHER, DROPPED, NUMBER, RELATIVE = (
 KINDS = (NEGATED, SIDE, ANOTHER, DROPPED, NUMBER, RELATIVE)
 
 _SEEN = r"(seen|present|noted|identified|visible|visuali[sz]ed|observed|demonstrated|evident|in place)"
-# (pattern, replacement), the first that fits a sentence: denials turned into statements, then statements into denials.
+# (pattern, replacement): denials become statements, then statements become denials. The first match counts.
 _NEGATIONS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(pattern, re.IGNORECASE), replacement)
     for pattern, replacement in (
@@ -48,7 +47,7 @@ _DETAILS = (
     r"\b(?:calcified|displaced|healed|loculated|patchy|hazy|linear|streaky|nodular|dual-lead|focal) ",
 )
 _NUMBER_WORDS = {"two": "four", "three": "six", "four": "two", "five": "two", "six": "three"}
-_RELATIVE = (  # the first three use words of Appendix B's list, the others do not
+_RELATIVE = (  # the first three use words of Appendix B's list
     lambda text: text.rstrip(".") + ", unchanged from the previous study.",
     lambda text: text.rstrip(".") + ", with interval worsening.",
     lambda text: "Compared with the last radiograph: " + text,
@@ -58,11 +57,11 @@ _RELATIVE = (  # the first three use words of Appendix B's list, the others do n
 )
 
 
-def plant(kind: str, pair_id: str, answer: str, others: Sequence[str] = ()) -> str | None:
-    """`answer` made wrong in the way of `kind`, the same on every machine; None where that way does not fit it.
+def inject_error(kind: str, pair_id: str, answer: str, others: Sequence[str] = ()) -> str | None:
+    """`answer` with an error of `kind`, or None if it does not apply. Deterministic for a `pair_id`.
 
     Args:
-        others: for another study's answer: answers that are wrong here.
+        others: answers of other studies that are wrong for this one, for the kind `ANOTHER`.
     """
     if kind == ANOTHER:
         others = [other for other in others if _fold(other) != _fold(answer)]
@@ -92,7 +91,7 @@ def _swap_sides(answer: str, _: str) -> str | None:
 
 
 def _drop_detail(answer: str, pair_id: str) -> str | None:
-    """Without its last sentence, or without one detail of its first."""
+    """Remove the last sentence, or one detail."""
     sentences = re.split(r"(?<=[a-z)]\.) (?=[A-Z])", answer)
     ways = [" ".join(sentences[:-1])] if len(sentences) > 1 else []
     for pattern in _DETAILS:
