@@ -1,4 +1,4 @@
-"""The engine that a command line chooses: made here, or once in every worker of a Ray cluster."""
+"""The engine chosen on the command line, made in this process or once in every worker of a Ray cluster."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -48,7 +48,7 @@ class ChosenEngine:
 
         Raises:
             ConfigError: the engine is unknown, options of language models come with another engine, or one of them
-                is spelled wrongly.
+                is invalid.
             InputError: the prompt file cannot be read.
         """
         if options.is_language_model:
@@ -56,7 +56,7 @@ class ChosenEngine:
             return cls(options, prompt, parse_question_count(questions_per_request or "1"), record)
         name = options.get_single_engine()
         if name not in ENGINES:
-            raise ConfigError(f"engine {name!r} is unknown; available: {', '.join(ENGINES)}, {SPELLED}")
+            raise ConfigError(f"engine {name!r} is unknown. Expected {', '.join(ENGINES)}, {SPELLED}.")
         options.check_unused(name, prompt_file=prompt_file, questions_per_request=questions_per_request)
         return cls(options, Prompt(), 1, None)
 
@@ -68,7 +68,7 @@ class ChosenEngine:
         return LanguageModel(model, self.prompt, self.questions_per_request)
 
     def make_for(self, governance: Governance, worker: int) -> Engine:
-        """The engine of a worker: of several servers, one."""
+        """The engine of one worker, which uses one of several servers."""
         engines = self.options.engines
         return replace(self._select(engines[worker % len(engines)]), record=None).make(governance)
 
@@ -80,16 +80,16 @@ class ChosenEngine:
         """The engine as workers of a Ray cluster.
 
         Args:
-            workers: how many; None: one for each engine.
+            workers: their number. Defaults to one for each engine.
 
         Raises:
-            GovernanceError: credentialed texts, and the cluster is neither this machine nor named by the attestation.
+            GovernanceError: the texts are credentialed, and the cluster is neither local nor attested.
             ConfigError: Ray cannot be used, the workers' engines differ, or there are more engines than workers.
         """
         engines = self.options.engines
         count = workers or len(engines)
         if count < len(engines):
-            raise ConfigError(f"--ray-workers {count}: {len(engines)} engines need a worker each; name fewer engines")
+            raise ConfigError(f"--ray-workers {count} is too small: each of the {len(engines)} engines needs a worker")
         chosen = self
         if engines[0].startswith(f"{SERVER}:"):
             for name in engines:  # checked and recorded here, so that workers need not ask

@@ -1,7 +1,4 @@
-"""`medvqa-hub cxr judge|review|table3`: what a judge and people say of the answers.
-
-Heavy imports wait until a step runs.
-"""
+"""`medvqa-hub cxr judge|review|table3`: rate answers by a judge and by people. Imports are lazy to start quickly."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -13,9 +10,11 @@ from medvqa_core.errors import ConfigError, InputError
 from medvqa_core.llm.options import SPELLED, EngineOptions, with_engine_options
 from mimic_cxr_vqa.cli_output import list_counts, quote
 
-review_app = typer.Typer(no_args_is_help=True, help="A sample of answers for people to rate: out, and back in.")
+review_app = typer.Typer(
+    no_args_is_help=True, help="Export a sample of answers for people to rate, and import the ratings."
+)
 
-Out = Annotated[Path, typer.Option(help="Folder that the dataset is built in.")]
+Out = Annotated[Path, typer.Option(help="Folder of the dataset build.")]
 
 
 class Protocol(StrEnum):
@@ -23,7 +22,7 @@ class Protocol(StrEnum):
     systemone = "systemone"
 
 
-SampleReports = Annotated[int, typer.Option(help="Reports drawn at random whose answers take part.", min=1)]
+SampleReports = Annotated[int, typer.Option(help="Number of random reports whose answers are used.", min=1)]
 
 
 @with_engine_options("rules (no model; the default)")
@@ -36,12 +35,16 @@ def judge(
     ] = None,
     sample_reports: SampleReports = 1000,
     seed: Annotated[int, typer.Option(help="The same seed draws the same reports.")] = 0,
-    probe: Annotated[bool, typer.Option("--probe", help="Plant errors, and count which the judge notices.")] = False,
-    per_kind: Annotated[int, typer.Option(help="With --probe: planted errors of each kind.", min=1)] = 100,
-    max_tokens: Annotated[int | None, typer.Option(help="Of a reply, thoughts included; default: 4096.", min=1)] = None,
-    retry_failed: Annotated[bool, typer.Option(help="Ask again where a reply could not be read.")] = False,
+    probe: Annotated[
+        bool, typer.Option("--probe", help="Inject errors and count those that the judge notices.")
+    ] = False,
+    per_kind: Annotated[int, typer.Option(help="With --probe: errors of each kind.", min=1)] = 100,
+    max_tokens: Annotated[
+        int | None, typer.Option(help="Limit of a reply, including its reasoning. Default: 4096.", min=1)
+    ] = None,
+    retry_failed: Annotated[bool, typer.Option(help="Ask again for replies that could not be read.")] = False,
 ) -> None:
-    """Rate answers on the four dimensions of Table 3; a stopped run goes on where it was."""
+    """Rate answers on the four dimensions of Table 3. Run the same command again to resume."""
     from medvqa_core.llm.connecting import connect_model
     from medvqa_core.llm.record import FILE
     from mimic_cxr_vqa.judging.decision_judge import DecisionJudge
@@ -57,20 +60,17 @@ def judge(
     workspace = Workspace(out)
     if engine.is_language_model:
         if judge_protocol is Protocol.systemone and max_tokens:
-            raise ConfigError("--max-tokens is of --judge-protocol chat: with systemone no text is generated")
+            raise ConfigError("--max-tokens only applies to --judge-protocol chat: systemone does not generate text")
         connected = connect_model(engine, workspace.governance(), workspace.judge / FILE)
-        if judge_protocol is Protocol.systemone:
-            chosen = DecisionJudge(connected)
-        else:
-            chosen = ModelJudge(connected, max_tokens or MAX_TOKENS)
-        warning = family_warning(str(writer_settings(workspace)["model"]), connected.model)
-        if warning:
+        is_chat = judge_protocol is not Protocol.systemone
+        chosen = ModelJudge(connected, max_tokens or MAX_TOKENS) if is_chat else DecisionJudge(connected)
+        if warning := family_warning(str(writer_settings(workspace)["model"]), connected.model):
             typer.echo(warning, err=True)
     elif (name := engine.get_single_engine() if engine.engines else "rules") in JUDGES:
         engine.check_unused(name, judge_protocol=judge_protocol, max_tokens=max_tokens)
         chosen = JUDGES[name]()
     else:
-        raise ConfigError(f"--engine {name!r}: allowed are {', '.join(JUDGES)}, {SPELLED}")
+        raise ConfigError(f"--engine {name!r} is unknown. Expected {', '.join(JUDGES)}, {SPELLED}.")
     sample = Sample(sample_reports, seed)
     if probe:
         typer.echo(run_probe(workspace, chosen, sample, per_kind, retry_failed))
@@ -78,16 +78,16 @@ def judge(
     counts = judge_sample(workspace, chosen, sample, retry_failed)
     typer.echo(f"judge {chosen.name}: {list_counts(counts)}")
     if counts["failed"]:
-        typer.echo("failed verdicts count nowhere; ask again with --retry-failed")
+        typer.echo("Failed verdicts are not counted. Ask again with --retry-failed.")
     typer.echo(f"next: medvqa-hub cxr review export --out {quote(out)} --stratify {chosen.name}")
 
 
 def table3(
     out: Out,
-    judge: Annotated[str | None, typer.Option(help="Name of the judge, where several rated.")] = None,
-    resamples: Annotated[int, typer.Option(help="Bootstrap resamples of the coefficients; 0: none.", min=0)] = 2000,
+    judge: Annotated[str | None, typer.Option(help="Name of the judge, if there are several.")] = None,
+    resamples: Annotated[int, typer.Option(help="Bootstrap resamples for the coefficients; 0 for none.", min=0)] = 2000,
 ) -> None:
-    """Print Table 3 whole, with corrected rates; also written to OUT/table3.json, which a release takes along."""
+    """Print Table 3 with corrected rates, and write it to OUT/table3.json, which releases include."""
     from medvqa_core.json_files import write_json
     from mimic_cxr_vqa.judging.table3 import measure_table3
     from mimic_cxr_vqa.judging.table3_text import format_table3
@@ -103,16 +103,16 @@ def table3(
 @review_app.command("export")
 def review_export(
     out: Out,
-    items: Annotated[int, typer.Option(help="Pairs that everybody rates.", min=1)] = 100,
-    raters: Annotated[int, typer.Option(help="People who rate.", min=1)] = 3,
+    items: Annotated[int, typer.Option(help="Number of pairs. Everybody rates all of them.", min=1)] = 100,
+    raters: Annotated[int, typer.Option(help="Number of people.", min=1)] = 3,
     stratify: Annotated[
-        str | None, typer.Option(help="Name of a judge: half of the items from answers that it objects to.")
+        str | None, typer.Option(help="Name of a judge: draw half of the items from answers that it objects to.")
     ] = None,
     sample_reports: SampleReports = 1000,
-    image_root: Annotated[Path | None, typer.Option(help="Copy the studies' images into the sample.")] = None,
+    image_root: Annotated[Path | None, typer.Option(help="Copy the studies' images from here into the sample.")] = None,
     seed: Annotated[int, typer.Option(help="The same seed draws the same sample.")] = 0,
 ) -> None:
-    """Draw pairs for people to rate: sheets with drop-downs and Label Studio tasks, blinded."""
+    """Draw pairs for people to rate, as blinded sheets with drop-downs and Label Studio tasks."""
     from mimic_cxr_vqa.judging.dimensions import is_flawless
     from mimic_cxr_vqa.judging.pairs import iterate_pairs, require_pairs, sample_studies
     from mimic_cxr_vqa.judging.review import FOR_RATERS
@@ -142,18 +142,22 @@ def review_export(
         image_prefix=find_image_prefix(image_root) if image_root else None,
     )
     typer.echo(f"{items} of {sum(strata.values()):,} pairs ({list_counts(strata)}), {raters} raters")
-    typer.echo(f"hand out {workspace.review / FOR_RATERS}/rater-1 and so on; keep {workspace.review / 'key.json'}")
+    typer.echo(
+        f"Send {workspace.review / FOR_RATERS}/rater-1 and so on to the raters. Keep {workspace.review / 'key.json'}."
+    )
     typer.echo(f"next: medvqa-hub cxr review import --out {quote(out)} SHEET…")
 
 
 @review_app.command("import")
 def review_import(
     out: Out,
-    files: Annotated[list[Path] | None, typer.Argument(help="Filled sheets (CSV, XLSX), Label Studio exports.")] = None,
-    allow_missing: Annotated[bool, typer.Option(help="Take what is there although ratings are missing.")] = False,
-    replace: Annotated[bool, typer.Option(help="Let a rating take the place of an earlier, different one.")] = False,
+    files: Annotated[
+        list[Path] | None, typer.Argument(help="Filled sheets (CSV, XLSX) and Label Studio exports.")
+    ] = None,
+    allow_missing: Annotated[bool, typer.Option(help="Import although ratings are missing.")] = False,
+    replace: Annotated[bool, typer.Option(help="Replace earlier, different ratings.")] = False,
 ) -> None:
-    """Take ratings back; every missing, doubled or unknown one is named, and then nothing is taken."""
+    """Import ratings. If any is missing, duplicate or unknown, list all of these and import nothing."""
     from mimic_cxr_vqa.judging.review import RATINGS_CSV, open_review
     from mimic_cxr_vqa.judging.review_import import import_ratings
     from mimic_cxr_vqa.workspace import Workspace
@@ -165,7 +169,7 @@ def review_import(
         typer.echo(line, err=True)
     if refused:
         raise InputError(
-            f"{len(refused)} problems, named above; nothing was taken: correct the sheets and import again"
+            f"{len(refused)} problems, listed above. Nothing was imported. Correct the sheets and import again."
         )
     done = {rater: len(review.ratings(rater)) for rater in review.raters}
     typer.echo(f"rated items: {list_counts(done)}, of {len(review.items)}")

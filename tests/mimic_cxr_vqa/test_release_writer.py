@@ -191,7 +191,7 @@ def test_a_record_that_lacks_a_field_is_named(workspace, field):
     del record[field]
     workspace.answers.write_text("".join([*lines[:3], json.dumps(record) + "\n", *lines[4:]]))
     for step in (write_release, count_answers):
-        with pytest.raises(InputError, match="remove its line"):
+        with pytest.raises(InputError, match="(?i)remove its line"):
             step(workspace)
 
 
@@ -200,7 +200,7 @@ def test_a_store_of_something_else_is_named(workspace):
     header = json.loads(lines[0])
     header["settings"] = {"colour": "red"}
     workspace.answers.write_text("".join([json.dumps(header) + "\n", *lines[1:]]))
-    with pytest.raises(InputError, match="line 1: settings colour; needed are engine, model"):
+    with pytest.raises(InputError, match="line 1: .*colour.*engine, model"):
         write_release(workspace)
 
 

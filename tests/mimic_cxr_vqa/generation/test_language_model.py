@@ -254,7 +254,7 @@ def test_what_a_run_would_leave_aside_is_refused_before_anything_is_read(tmp_pat
 
     server = "--engine server:http://127.0.0.1:1/v1"
     for options, said in (
-        ("--engine gpt", "engine 'gpt' is unknown; available: extractive, server:URL"),
+        ("--engine gpt", "'gpt' is unknown. Expected extractive, server:URL"),
         ("--engine extractive --engine extractive", "only servers share the work"),
         (f"{server} --questions-per-request none", "--questions-per-request 'none'"),
         ("--dry-run --shard 1/2 --limit 3", "--shard, --limit: --dry-run and --probe tell of all studies"),

@@ -299,10 +299,13 @@ def test_a_dimension_may_bear_its_title_but_not_beside_its_name(spell):
     [
         (
             "--max-tokens 99 --slots 2 --judge-protocol systemone",
-            "--judge-protocol, --max-tokens, --slots are of",
+            "--slots, --judge-protocol, --max-tokens",
         ),
-        ("--engine server:http://127.0.0.1:1/v1 --judge-protocol systemone --max-tokens 99", "no text is generated"),
-        ("--engine rule", "--engine 'rule': allowed are rules, server:URL"),
+        (
+            "--engine server:http://127.0.0.1:1/v1 --judge-protocol systemone --max-tokens 99",
+            "--max-tokens only applies",
+        ),
+        ("--engine rule", "Expected rules, server:URL"),
     ],
 )
 def test_options_that_a_judge_would_leave_aside_are_refused(options, said, tmp_path, capsys):

@@ -339,6 +339,6 @@ def test_the_command_names_problems_and_takes_nothing(tmp_path, capsys):
     path = tmp_path / "cxr" / "review" / "for_raters" / "rater-1" / "sheet.csv"
     assert run(["cxr", "review", "import", "--out", out, str(path)]) == 1
     errors = capsys.readouterr().err
-    assert "rater-1, item-001: correctness" in errors and "2 problems, named above" in errors
+    assert "rater-1, item-001: correctness" in errors and "2 problems, listed above" in errors
     assert run(["cxr", "review", "export", "--out", out, "--items", "100000"]) == 1
     assert "from 1 to 147" in capsys.readouterr().err
