@@ -1,10 +1,9 @@
-"""Writes docs/first_hour.ipynb from docs/first_hour.md, which is the one to edit.
+"""Writes docs/first_hour.ipynb from docs/first_hour.md.
 
 Run: python docs/make_notebook.py
 
-A `python` block of the page becomes a code cell, a `bash` block a cell of shell lines; everything else is text. So is
-an `sh` block: lines for a terminal, since they serve until they are stopped or need a server of the reader's own. The
-notebook is kept without outputs, so that nothing of the machine that ran it is in it.
+`python` blocks become code cells, `bash` blocks become shell cells. Everything else is text, including `sh` blocks with
+commands that need a terminal or a server. The notebook has no outputs.
 """
 
 import json
@@ -15,11 +14,11 @@ from typing import Any
 DOCS = Path(__file__).parent
 PAGE, NOTEBOOK = DOCS / "first_hour.md", DOCS / "first_hour.ipynb"
 RUN = re.compile(r"^```(python|bash)\n(.*?)^```\n", re.DOTALL | re.MULTILINE)
-SHELL = "%%bash -e\n"  # -e: a line that fails ends the cell
+SHELL = "%%bash -e\n"  # -e: stop at the first error
 
 
-def notebook_of(page: str) -> dict[str, Any]:
-    """The page as a notebook (nbformat 4.5) without outputs."""
+def make_notebook(page: str) -> dict[str, Any]:
+    """Convert the page to a notebook (nbformat 4.5) without outputs."""
     cells: list[dict[str, Any]] = []
     parts = RUN.split(page)  # text, language, code, text, language, code, ..., text
     for text, language, code in zip(parts[::3], [*parts[1::3], None], [*parts[2::3], None], strict=True):
@@ -38,10 +37,10 @@ def _cell(number: int, kind: str, source: str) -> dict[str, Any]:
     return {"cell_type": kind, "id": f"cell-{number:02}", "metadata": {}, "source": lines}
 
 
-def text_of(notebook: dict[str, Any]) -> str:
-    """The bytes of the notebook's file."""
+def format_notebook(notebook: dict[str, Any]) -> str:
+    """The text of the notebook's file."""
     return json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"
 
 
 if __name__ == "__main__":
-    NOTEBOOK.write_text(text_of(notebook_of(PAGE.read_text(encoding="utf-8"))), encoding="utf-8")
+    NOTEBOOK.write_text(format_notebook(make_notebook(PAGE.read_text(encoding="utf-8"))), encoding="utf-8")

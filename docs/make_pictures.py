@@ -1,9 +1,9 @@
-"""The README's pictures of the explorer: docs/explorer.png, and docs/explorer_strip.jpg of it in use.
+"""Writes the README's pictures of the explorer: docs/explorer.png and docs/explorer_strip.jpg.
 
-Run: python docs/make_pictures.py      (extra `app`, playwright and Chromium; fonts-noto-cjk for the Chinese report)
+Run: python docs/make_pictures.py      (needs the extra `app`, playwright, Chromium, and fonts-noto-cjk)
 
-Everything shown is drawn: phantom studies, the bundled reports. The two runs beside the reference are no models: one
-gives each category's commonest answer, the other the answer to another patient's study.
+All data is synthetic. The two runs are not models: one gives the most frequent answer of each category, the other the
+answer for another patient.
 """
 
 import io
@@ -28,13 +28,13 @@ from rjua_meddqa import SAMPLE_DIR
 
 DOCS = Path(__file__).parent
 SIZE, STRIP = (1400, 860), (700, 430)  # pixels of the page, and of each picture in the strip
-COLOURS = 256  # of the PNG: a fifth of the size
+COLOURS = 256  # of the PNG, to save space
 
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         place = Path(scratch)
-        huggingface_hub.constants.HF_HOME = str(place / "cache")  # where a build notes that it is the last one
+        huggingface_hub.constants.HF_HOME = str(place / "cache")  # for the path of the last build
         _build(place)
         runs = tuple(_write_run(place, name) for name in ("commonest-answer", "another-patient"))
         asked = Asked(runs, place / "tree", None, place / "corrected")
@@ -93,7 +93,7 @@ def _shoot(page: Page) -> Image.Image:
 
 
 def _study(page: Page, address: str) -> Image.Image:
-    """A study under a filter: the runs that differ from the reference."""
+    """A filter for studies with runs that differ from the reference."""
     page.goto(f"{address}?category=Pneumothorax&label=positive&difference=from+reference")
     page.wait_for_selector(".stage:not(.loading) img")
     return _shoot(page)
@@ -134,7 +134,7 @@ def _ask(page: Page, address: str) -> Image.Image:
 
 
 def _side_by_side(frames: list[Image.Image]) -> Image.Image:
-    """Two by two, with a line between."""
+    """Combine pictures two by two."""
     gap = 10
     strip = Image.new("RGB", (2 * STRIP[0] + gap, 2 * STRIP[1] + gap), "#8a949a")
     for number, frame in enumerate(frames):
@@ -146,7 +146,7 @@ def _side_by_side(frames: list[Image.Image]) -> Image.Image:
 def _write(picture: Image.Image, path: Path) -> None:
     if path.suffix == ".png":
         picture.quantize(COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(path, optimize=True)
-    else:  # light and dark in one picture have more colours than a palette
+    else:  # a palette has too few colours for light and dark
         picture.save(path, quality=84, subsampling=0, optimize=True)
     print(f"{path}: {path.stat().st_size // 1024} KiB")
 

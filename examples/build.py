@@ -1,4 +1,4 @@
-"""From studies to a released dataset in five calls: what `medvqa-hub cxr phantom|questions|answer|release` do."""
+"""From studies to a released dataset, like `medvqa-hub cxr phantom|questions|answer|release`."""
 
 import sys
 from pathlib import Path
@@ -16,6 +16,6 @@ tree, workspace = out / "phantom", Workspace(out / "cxr")
 
 write_phantom(tree, studies=40, seed=1, size=72)  # a tree in the layout of MIMIC-CXR-JPG
 manifest = write_questions(read_studies(tree), workspace, seed=0)
-counts = answer_questions(workspace, ExtractiveEngine())  # goes on where it stopped
+counts = answer_questions(workspace, ExtractiveEngine())  # resumes an interrupted run
 write_release(workspace)
 print(f"{manifest['counts']['questions']} questions, {counts['answered']} answered; the release: {workspace.release}")

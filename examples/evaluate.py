@@ -1,4 +1,4 @@
-"""Answers of a model to the test split, the row of Table 4, finding accuracy: what `medvqa-hub evaluate cxr` does."""
+"""Answers of a model to the test split, and their metrics, like `medvqa-hub evaluate cxr`."""
 
 import sys
 from pathlib import Path
@@ -15,7 +15,7 @@ out = Path(sys.argv[1])
         out=out / "scores",
         encoder="none",  # no BERTScore: it needs a text encoder
         generation=GenerationSettings(num_beams=1, max_new_tokens=16, dtype="float32"),
-        scored=True,  # also scored.jsonl: every question with its reference, its answer and their scores
+        scored=True,  # also write scored.jsonl: reference, answer and scores of every question
     )
 )
 print({name: round(value, 4) for name, value in result["table_4"].items() if value is not None})

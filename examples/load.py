@@ -1,4 +1,4 @@
-"""The release as a `datasets` dataset: rows per question, and rows per study with their images once."""
+"""The release as a dataset, with a row per question or a row per study."""
 
 import sys
 from pathlib import Path

@@ -1,7 +1,7 @@
-"""An engine of your own for the answering stage: a class with a few attributes and one method.
+"""Your own engine for answering: a class with a few attributes and one method.
 
-Everything else stays as it is: wording rules and re-asking, provenance, resuming, governance. An engine that sends
-texts to a server says so by its `endpoint`; credentialed texts then stay on this machine.
+Wording rules, retries, provenance, resuming and governance stay the same. An engine that sends texts to a server sets
+`endpoint`, so that credentialed texts are not sent.
 """
 
 import sys
@@ -21,12 +21,12 @@ class FirstSentence:
     """Answers every question with the first sentence of the findings. Not a good engine."""
 
     name = "first-sentence"
-    settings = {  # what the answers depend on; it goes into every row's provenance
+    settings = {  # determines the answers, and is part of every row's provenance
         **{"engine": "first-sentence", "model": "none", "revision": "1", "prompt_version": "none"},
         **{"temperature": 0.0, "seed": 0},
     }
-    endpoint = None  # nothing leaves this process
-    in_flight = 64  # studies that are asked about at once
+    endpoint = None  # no server
+    in_flight = 64  # concurrent studies
 
     async def answer(self, requests: Sequence[AnswerRequest]) -> list[Reply]:
         replies = []

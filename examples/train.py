@@ -1,4 +1,4 @@
-"""A tiny SwinVED, a few steps from a shipped recipe with some values changed: what `medvqa-hub train` does."""
+"""Train a tiny SwinVED for a few steps by a modified recipe, like `medvqa-hub train`."""
 
 import sys
 from pathlib import Path
@@ -18,5 +18,5 @@ recipe = load_recipe(
         "selection.metric=loss",
     ],
 )
-train(recipe, data=out / "cxr", out=out / "stage1", image_root=out / "phantom")  # the same call goes on after a kill
+train(recipe, data=out / "cxr", out=out / "stage1", image_root=out / "phantom")  # resumes
 print("the best model:", out / "stage1" / "best")

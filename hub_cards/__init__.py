@@ -1,4 +1,4 @@
-"""Jinja templates of dataset and model cards: finding and filling them; `croissant.py` is what catalogues read."""
+"""Jinja templates of dataset and model cards, and Croissant metadata."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -6,16 +6,12 @@ from typing import Any
 
 
 def template_path(name: str) -> Path:
-    """The file of the card template `name` (such as "mimic_cxr_vqa")."""
+    """The file of a card template, such as "mimic_cxr_vqa"."""
     return Path(__file__).parent / f"{name}.md.jinja"
 
 
 def render(name: str, metadata: Mapping[str, Any], **values: Any) -> str:
-    """The card of the template `name`, which may extend another one, with its metadata in front.
-
-    Raises:
-        jinja2.UndefinedError: the template uses a value that was not given.
-    """
+    """Render a card with its metadata. Raises jinja2.UndefinedError if a value is missing."""
     import yaml
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 

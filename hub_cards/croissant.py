@@ -1,4 +1,4 @@
-"""Croissant, the JSON-LD that data catalogues read (version 1.0), with its responsible-AI fields (RAI 1.0).
+"""Croissant 1.0, the JSON-LD of data catalogues, with its responsible-AI fields (RAI 1.0).
 
 Specifications: https://docs.mlcommons.org/croissant/docs/croissant-spec.html and …/croissant-rai-spec.html.
 """
@@ -10,7 +10,7 @@ from typing import Any
 from medvqa_core.digests import digest
 
 FILE = "croissant.json"
-LAYOUT = "1.0.0"  # of the files that we write; a version names it, and the content behind it
+LAYOUT = "1.0.0"  # first part of a dataset's version
 CONFORMS = ("http://mlcommons.org/croissant/1.0", "http://mlcommons.org/croissant/RAI/1.0")
 _CONTEXT: dict[str, Any] = {
     "@language": "en",
@@ -60,8 +60,8 @@ class Records:
     """One table of a dataset.
 
     Attributes:
-        pattern: names of its files, such as "qa/*.parquet".
-        fields: column -> `int`, `float`, `bool` or `text`, and whether it holds a list.
+        pattern: of its files, such as "qa/*.parquet".
+        fields: column -> (`int`, `float`, `bool` or `text`, whether it holds lists).
     """
 
     pattern: str
@@ -70,7 +70,7 @@ class Records:
 
 
 def content_digest(files: Mapping[str, Mapping[str, Any]]) -> str:
-    """16 hex digits of what files hold (their `sha256`), wherever their folder lies."""
+    """A digest (16 hex digits) of the names and `sha256` of files."""
     return digest("\n".join(f"{name} {described['sha256']}" for name, described in sorted(files.items())))[:16]
 
 
@@ -80,16 +80,15 @@ def describe(
     tables: Mapping[str, Records],
     rai: Mapping[str, str],
 ) -> dict[str, Any]:
-    """The JSON-LD of a dataset; the same for the same content.
+    """The JSON-LD of a dataset.
 
-    Its version is LAYOUT with the content behind it, as SemVer writes a build: other content is another version. When
-    a folder was made or published no file of ours says, since the same content has the same bytes; whoever publishes
-    it adds `datePublished` and `creator`.
+    It depends on the content only. The version is LAYOUT with the content's digest as SemVer build. Publishers add
+    `datePublished` and `creator`.
 
     Args:
         about: `name`, `description`, `license`, `url`, `citeAs`.
-        files: name -> its `bytes` and `sha256`; those of `tables`, no others.
-        rai: the responsible-AI fields, without their prefix.
+        files: name -> `bytes` and `sha256` of the files of `tables`.
+        rai: responsible-AI fields, without their prefix.
     """
     return {
         "@context": _CONTEXT,
@@ -117,7 +116,7 @@ def _file(name: str, described: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _files(name: str, table: Records) -> dict[str, Any]:
-    """Files beside this description: a set that says what contains it is looked for in an archive instead."""
+    """Files in the folder of the description. With `containedIn`, they would be searched in an archive."""
     return {
         "@type": "cr:FileSet",
         "@id": f"{name}-files",

@@ -1,6 +1,6 @@
-"""RJUA-MedDQA: photographed Chinese medical reports restored to text, annotated, turned into questions and scored.
+"""RJUA-MedDQA: Chinese medical report images, restored to text, annotated, and turned into questions.
 
-Importing this package registers the builder: `datasets.load_dataset("rjua_meddqa", …)` then works from any folder.
+Importing this package registers the builder of `datasets.load_dataset("rjua_meddqa", …)`.
 """
 
 import os
@@ -14,7 +14,7 @@ __all__ = ["RjuaMeddqa", "SAMPLE_DIR"]
 
 
 def __getattr__(name: str):
-    """Load the public names when they are first used: the import above stays light."""
+    """Import public names on first use."""
     if name == "RjuaMeddqa":
         from rjua_meddqa.builder import RjuaMeddqa
 
@@ -23,4 +23,4 @@ def __getattr__(name: str):
         from rjua_meddqa.data_folder import SAMPLE_DIR
 
         return SAMPLE_DIR
-    raise AttributeError(f"module 'rjua_meddqa' has no attribute {name!r}; it has {', '.join(__all__)}")
+    raise AttributeError(f"module 'rjua_meddqa' has no attribute {name!r}. It has {', '.join(__all__)}.")

@@ -1,10 +1,10 @@
 """The `datasets` builder behind `load_dataset("rjua_meddqa", name, data_dir=…)`.
 
-Configurations: `entity`, `table`, `table_nr` (image-content questions by task), `questions` (all of them, those of
-users' templates included), `reasoning_mc`, `reasoning_sa` (clinical reasoning), `annotations` (a row per image),
-`contexts`, `chat` (all questions as conversations, as TRL's trainers read them), and `sample` (all questions of the
-bundled synthetic reports). There is one split, `test`: the data is a
-benchmark. Images stay where they are; a row refers to its file, which is decoded when the row is read.
+Configs: `entity`, `table` and `table_nr` (image-content questions by task), `questions` (all image-content questions),
+`reasoning_mc` and `reasoning_sa` (clinical reasoning), `annotations` (a row per image), `contexts`, `chat` (all
+questions as conversations for TRL), and `sample` (all questions of the bundled synthetic reports).
+
+The only split is `test`. Rows refer to image files, which are decoded when the row is read.
 """
 
 import hashlib
@@ -27,8 +27,7 @@ from medvqa_core.pillow_errors import PILLOW_ERRORS
 from rjua_meddqa import data_folder as folders
 from rjua_meddqa.chat_rows import CHAT_FEATURES, chat_rows
 from rjua_meddqa.data_folder import SAMPLE_DIR
-from rjua_meddqa.generation.reasoning_file import read_reasoning
-from rjua_meddqa.released import read_annotations, read_contexts, read_questions
+from rjua_meddqa.released import read_annotations, read_contexts, read_questions, read_reasoning
 from rjua_meddqa.schema import ENTITY, MULTIPLE_CHOICE, SHORT_ANSWER, TABLE, TABLE_NR
 
 logger = datasets.logging.get_logger(__name__)
@@ -55,7 +54,7 @@ _FEATURES = {
     CHAT: CHAT_FEATURES,
     SAMPLE: _CONTENT | _REASONING | _IMAGE,
 }
-_QUESTION_COLUMNS = (*_CONTENT, *_REASONING, "image_type", "image_quality")  # of either kind of question
+_QUESTION_COLUMNS = (*_CONTENT, *_REASONING, "image_type", "image_quality")  # of both kinds of questions
 
 
 @dataclass
@@ -63,10 +62,9 @@ class RjuaMeddqaConfig(datasets.BuilderConfig):
     """Options of `load_dataset("rjua_meddqa", …)`.
 
     Attributes:
-        image_root: folder that the image paths start from; default: `images/` of data_dir, then data_dir.
-        missing_images: `error`, `skip` the row, or `none` in the image's place; counted in the log.
-        fingerprint: of the folder's content, so that changed files are not served from the cache; with `skip` and
-            `none`, of which images are there too. Set by the builder.
+        image_root: folder of the image paths. Defaults to `images/` of data_dir, then data_dir.
+        missing_images: `error`, `skip` the row, or `none` as its image. The log has their number.
+        fingerprint: of the folder's content, set by the builder, so that changed files are not served from the cache.
     """
 
     image_root: str | None = None
@@ -84,25 +82,25 @@ class RjuaMeddqa(datasets.ArrowBasedBuilder):
         self, cache_dir=None, dataset_name="rjua_meddqa", config_name=None, data_dir=None, image_root=None, **kwargs
     ) -> None:
         if kwargs.get("data_files"):
-            raise ConfigError("data_files is not used by this dataset: pass data_dir=… (a folder)")
+            raise ConfigError("data_files is not supported. Pass a folder as data_dir=…")
         if "turns" in kwargs:
-            raise ConfigError(
-                "turns is of mimic_cxr_vqa, whose studies have many questions; leave it out: here a row is a question"
-            )
+            raise ConfigError("turns only applies to mimic_cxr_vqa. Leave it out.")
         if config_name == SAMPLE:
             data_dir, image_root = SAMPLE_DIR, None
         if config_name is None:
-            raise ConfigError(f"name a configuration: load_dataset('rjua_meddqa', NAME, …), of {', '.join(_FEATURES)}")
+            raise ConfigError(
+                f"the config is missing: load_dataset('rjua_meddqa', NAME, …). Allowed: {', '.join(_FEATURES)}."
+            )
         if data_dir is None:
             raise ConfigError(
-                "data_dir is missing: pass the folder that holds the annotations, questions and images/, "
-                f"or load the configuration {SAMPLE!r}; configurations: {', '.join(_FEATURES)}"
+                "data_dir is missing. Pass the folder with the annotations, questions and images/, or load the config "
+                f"{SAMPLE!r}. Configs: {', '.join(_FEATURES)}."
             )
         self.folder = folders.open_folder(Path(os.path.abspath(data_dir)))
         self.image_roots = folders.image_roots(
             self.folder.root, Path(os.path.abspath(image_root)) if image_root else None
         )
-        self.files: dict[str, str | None] = {}  # img_path -> its file, looked up once
+        self.files: dict[str, str | None] = {}  # img_path -> file
         self.skipped = 0
         super().__init__(
             cache_dir=cache_dir,
@@ -114,12 +112,12 @@ class RjuaMeddqa(datasets.ArrowBasedBuilder):
             **kwargs,
         )
         if self.config.missing_images not in POLICIES:
-            raise ConfigError(f"missing_images={self.config.missing_images!r}: allowed are {', '.join(POLICIES)}")
+            raise ConfigError(f"missing_images={self.config.missing_images!r}: allowed: {', '.join(POLICIES)}.")
         if config_name == CHAT and self.config.missing_images == "none":
-            raise ConfigError(f"missing_images='none': the configuration {CHAT!r} takes 'error' and 'skip' only")
+            raise ConfigError(f"missing_images='none': the config {CHAT!r} supports 'error' and 'skip'.")
 
     def _fingerprint(self, missing_images: str) -> str:
-        """What cached rows depend on: the folder's files, and which images are there where rows may go without."""
+        """A digest of the folder's files and, if images may be missing, of the existing images."""
         content = self.folder.fingerprint()
         if missing_images == "error":
             return content
@@ -141,27 +139,26 @@ class RjuaMeddqa(datasets.ArrowBasedBuilder):
 
     def _generate_tables(self, name: str) -> Iterator[tuple[Key, pa.Table]]:
         schema = self.info.features.arrow_schema
-        self.files, self.skipped = {}, 0  # of this pass: a stream can be read many times
+        self.files, self.skipped = {}, 0  # a stream can be read many times
         rows = (self._add_image(row) if "img_path" in row else row for row in self._rows(name))
         rows = (row for row in rows if row is not None)
         try:
             for number in count():
                 batch = list(islice(rows, ROWS_PER_TABLE))
                 if not batch and number == 0:
-                    raise InputError(self._say_nothing_there(name))
+                    raise InputError(self._explain_empty(name))
                 yield Key(0, number), chat_rows(batch) if name == CHAT else pa.Table.from_pylist(batch, schema=schema)
                 if len(batch) < ROWS_PER_TABLE:
                     break
         except MedvqaError as error:
             raise LoadingError(one_line(error)) from None
-        missing = sum(file is None for file in self.files.values())
-        if missing:
+        if missing := sum(file is None for file in self.files.values()):
             logger.warning(
                 f"{name}: {missing} of {len(self.files)} images missing or broken, {self.skipped} rows skipped"
             )
 
     def _add_image(self, row: dict[str, Any]) -> dict[str, Any] | None:
-        """`row` with its image as a reference to a file; None where the row is to be skipped."""
+        """Add a reference to the image file. Returns None if the row is skipped."""
         path = row["img_path"]
         if path not in self.files:
             self.files[path] = self._find_image(path)
@@ -171,7 +168,7 @@ class RjuaMeddqa(datasets.ArrowBasedBuilder):
         return row | {"image": self.files[path] and {"bytes": None, "path": self.files[path]}}
 
     def _rows(self, name: str) -> Iterator[dict[str, Any]]:
-        """The rows of one configuration, without images."""
+        """The rows of a config, without images."""
         if name == "contexts":
             yield from map(asdict, read_contexts(self.folder.file(folders.CONTEXTS)))
         elif name == "annotations":
@@ -197,33 +194,35 @@ class RjuaMeddqa(datasets.ArrowBasedBuilder):
             }
 
     def _complete(self, row: dict[str, Any]) -> dict[str, Any]:
-        """`row` with None in the columns that its kind of question does not have."""
+        """Fill the columns of the other kind of question with None."""
         columns = _QUESTION_COLUMNS if self.config.name == CHAT else self.info.features
         return {column: row.get(column) for column in columns if column != "image"}
 
-    def _say_nothing_there(self, name: str) -> str:
+    def _explain_empty(self, name: str) -> str:
         if self.skipped:
-            return f"{self.folder.root}: all {self.skipped} rows of {name!r} were skipped for want of their images"
-        return f"{self.folder.root}: its files hold no row of {name!r}; generate some, or load another configuration"
+            return (
+                f"{self.folder.root}: all {self.skipped} rows of {name!r} were skipped, since their images are missing."
+            )
+        return f"{self.folder.root} has no rows of {name!r}. Generate some, or load another config."
 
     def _find_image(self, path: str) -> str | None:
         file = folders.find_image(self.image_roots, path, f"{self.folder.root}, image")
         problem = "no such file" if file is None else _problem(file)
         if problem and self.config.missing_images == "error":
             raise InputError(
-                f"image {path!r} below {self.image_roots[0]}: {problem}; copy it there, pass image_root=…, "
-                "or missing_images='skip' or 'none'"
+                f"image {path!r} below {self.image_roots[0]}: {problem}. Copy it there, pass image_root=…, "
+                "or missing_images='skip' or 'none'."
             )
         return None if problem else str(file)
 
 
 def _image_columns(row: Any) -> dict[str, str]:
-    """Type and quality in small letters: released question files write PDF and High where the annotations do not."""
+    """Type and quality in lower case. Released question files write PDF and High."""
     return {name: getattr(row, name).strip().lower() for name in ("image_type", "image_quality")}
 
 
 def _problem(file: Path) -> str | None:
-    """Why `file` is no image that can be opened, or None. Only its head is read."""
+    """Why `file` cannot be opened as an image, or None. Only its header is read."""
     import PIL.Image
 
     try:

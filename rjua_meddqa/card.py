@@ -1,4 +1,4 @@
-"""The dataset card of a data folder: metadata for the Hub and plain `load_dataset(folder)`, and a page for people."""
+"""The dataset card of a data folder, with metadata for the Hub and plain `load_dataset(folder)`."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -20,7 +20,7 @@ LICENSES = {
 }
 SPLIT = "test"
 CARD = "README.md"
-MARK = "card written by medvqa-hub"  # in a comment of the card: a file without it is somebody's own
+MARK = "card written by medvqa-hub"  # in a comment; files without it are not overwritten
 CONFIGURATIONS = {
     QUESTIONS: ("entity", "table", "table_nr", "questions"),
     REASONING: ("reasoning_mc", "reasoning_sa"),
@@ -35,22 +35,22 @@ def write_card(
     """Write `README.md` and `croissant.json` into a data folder.
 
     Args:
-        annotations: of the images that the data is about; default: those in the folder.
-        url: where the dataset stands; default: a URN of its content.
+        annotations: of the images. By default, those in the folder.
+        url: of the dataset. By default, a URN of its content.
 
     Returns:
-        The card; None where the folder has a `README.md` of somebody else, which stays as it is.
+        The card, or None if the folder has another `README.md`, which is kept.
 
     Raises:
         InputError: the folder has no annotations, or a file cannot be read.
-        OutputError: they cannot be written.
+        OutputError: a file cannot be written.
     """
     from huggingface_hub import DatasetCard, DatasetCardData
 
     path = folder.root / CARD
     if path.is_file() and MARK.encode() not in path.read_bytes():
         return None
-    parts = [part for part in (QUESTIONS, REASONING) if part in folder.files]  # one loader takes one format: JSON lines
+    parts = [part for part in (QUESTIONS, REASONING) if part in folder.files]  # a loader takes one format: JSON lines
     statistics = summarise_folder(folder, annotations).to_json()
     data = DatasetCardData(
         **LICENSES[folder.governance],
@@ -61,7 +61,7 @@ def write_card(
         configs=[
             {
                 "config_name": part,
-                # plain load_dataset(folder) caches under the folder's last name and a hash of these lines
+                # plain load_dataset(folder) caches by the folder's name and a hash of these lines
                 "description": f"content {digest_file(folder.files[part])[:16]}",
                 "data_files": [{"split": SPLIT, "path": folder.files[part].name}],
             }

@@ -1,6 +1,6 @@
-"""From questions about report images to conversations: the configuration `chat`, as TRL's trainers read it.
+"""The config `chat`: questions about report images as conversations for TRL.
 
-A question with a context (clinical reasoning) is asked as the authors' scripts ask it: the context, then the question.
+The context of a clinical-reasoning question precedes it, as in the authors' scripts.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from datasets import Features, Image, List, Value
 from medvqa_core.chat_rows import MESSAGES, completions, prompts
 
 _TEXT = Value("string")
-# handed to a reward as they are called here
+# Names of the arguments of reward functions.
 _COLUMNS = {
     **dict.fromkeys(("ground_truth", "question", "task", "answer_type", "img_path"), _TEXT),
     **dict.fromkeys(("image_type", "image_quality", "context", "context_id"), _TEXT),
@@ -22,7 +22,7 @@ CHAT_FEATURES = {"images": List(Image()), "prompt": MESSAGES, "completion": MESS
 
 
 def chat_rows(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
-    """Conversations of `rows`: questions of either kind with their `image`, a reference to its file."""
+    """Convert questions of both kinds, with references to their image files."""
     schema = Features(CHAT_FEATURES).arrow_schema
     asked = [f"{row['context']}\n{row['question']}" if row["context"] else row["question"] for row in rows]
     columns = {

@@ -1,4 +1,4 @@
-"""`medvqa-hub meddqa …`: the steps from report images to questions. Heavy imports wait until a step runs."""
+"""`medvqa-hub meddqa …`: commands from report images to questions. Heavy imports are inside the commands."""
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -16,15 +16,14 @@ if TYPE_CHECKING:
     from medvqa_core.llm.chat_model import ChatModel
 
 app = typer.Typer(
-    no_args_is_help=True, help="RJUA-MedDQA: from photographed reports to text, annotation and questions."
+    no_args_is_help=True, help="RJUA-MedDQA: from photographed reports to text, annotations and questions."
 )
 
 
 Data = Annotated[Path, typer.Option(help="Folder with annotations, contexts and images/.")]
-
-
+Pages = Annotated[Path, typer.Option(help="Folder of restored pages, from meddqa esra --out.")]
 Images = Annotated[Path, typer.Option(help="Folder of report images, or one image.")]
-Workers = Annotated[int, typer.Option(help="Processes that read at the same time, one core each.")]
+Workers = Annotated[int, typer.Option(help="Number of processes, one core each.")]
 Class = Annotated[Governance, typer.Option(help="Governance class of the images.")]
 
 
@@ -40,7 +39,7 @@ def ocr(
     workers: Workers = 1,
     governance: Class = Governance.SHARE_ALIKE,
 ) -> None:
-    """Read report images; boxes as JSON in pixels of the originals. A stopped run goes on where it was."""
+    """Run OCR on report images and write boxes in pixels of the originals. Run it again to resume."""
     from rjua_meddqa.commands.reading import read_images
 
     _echo_lines(read_images(images, out, workers, governance))
@@ -49,14 +48,14 @@ def ocr(
 @app.command()
 def esra(
     images: Annotated[Path | None, typer.Option(help="Folder of report images, or one image.")] = None,
-    boxes: Annotated[Path | None, typer.Option(help="Instead of images: boxes of one page as JSON.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder for pages.jsonl; without: print one page's text.")] = None,
+    boxes: Annotated[Path | None, typer.Option(help="Boxes of one page as JSON, instead of images.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for pages.jsonl. Default: print one page.")] = None,
     r: Annotated[float, typer.Option(help="Line discount r*, 0 to 1.")] = 0.15,
     spacing: Annotated[float, typer.Option("--l", help="Space factor l*, 0 to 1.")] = 0.7,
-    layout: Annotated[str, typer.Option(help="paper, or absolute: columns below each other.")] = "paper",
+    layout: Annotated[str, typer.Option(help="paper, or absolute to align columns.")] = "paper",
     join_wraps: Annotated[
         bool | None,
-        typer.Option(help="Cells that wrap go on in their row, margins go to the end. Default: with --layout paper."),
+        typer.Option(help="Join wrapped cells and move margins to the end. Default: with --layout paper."),
     ] = None,
     workers: Workers = 1,
     governance: Class = Governance.SHARE_ALIKE,
@@ -65,7 +64,7 @@ def esra(
     from rjua_meddqa.commands.reading import print_boxes, print_image, restore_images
 
     if (images is None) == (boxes is None):
-        raise ConfigError("esra takes either --images or --boxes")
+        raise ConfigError("Pass either --images or --boxes.")
     parameters = {"r": r, "l": spacing, "layout": layout, "join_wraps": join_wraps}
     if boxes is not None:
         typer.echo(print_boxes(boxes, parameters))
@@ -78,14 +77,14 @@ def esra(
 @app.command()
 def quality(
     images: Images,
-    out: Annotated[Path, typer.Option(help="Folder of the readings; that of ocr or esra saves the reading.")],
+    out: Annotated[Path, typer.Option(help="Folder of the readings. Pass that of ocr or esra to reuse them.")],
     annotations: Annotated[
-        Path | None, typer.Option(help="Annotation CSV: kinds of image, and the quality to compare with.")
+        Path | None, typer.Option(help="Annotation CSV with image types, and with qualities to compare.")
     ] = None,
     workers: Workers = 1,
     governance: Class = Governance.SHARE_ALIKE,
 ) -> None:
-    """Tell photos of high from those of low quality, with the reason (paper, Appendix B)."""
+    """Classify photos by high and low quality, with the reason (paper, Appendix B)."""
     from rjua_meddqa.commands.reading import judge_images
 
     _echo_lines(judge_images(images, out, workers, governance, annotations))
@@ -96,7 +95,7 @@ def picture(
     image: Annotated[Path, typer.Option(help="A report image.")],
     out: Annotated[Path, typer.Option(help="The PNG file to write.")],
     font: Annotated[
-        Path | None, typer.Option(help="A font with Chinese characters; default: the system's, or the bundled one.")
+        Path | None, typer.Option(help="Font with Chinese characters. Default: an installed or the bundled one.")
     ] = None,
 ) -> None:
     """Draw a report with its boxes beside the restored text."""
@@ -109,14 +108,14 @@ def picture(
 def phantom(
     out: Annotated[Path, typer.Option(help="Folder for the reports, in the layout that load_dataset reads.")],
     reports: Annotated[int, typer.Option(help="Number of reports.")] = 50,
-    seed: Annotated[int, typer.Option(help="The same seed draws the same reports.")] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
     font: Annotated[
         list[Path] | None,
-        typer.Option(help="A font with Chinese characters; hard pages use several. Default: those there are."),
+        typer.Option(help="Font with Chinese characters. Hard pages use several. Default: installed ones."),
     ] = None,
-    hard: Annotated[bool, typer.Option(help="Pages as hard to read as real ones, each difficulty named.")] = False,
+    hard: Annotated[bool, typer.Option(help="Add named difficulties of real pages.")] = False,
 ) -> None:
-    """Draw synthetic Chinese reports with exact annotation, boxes and questions."""
+    """Generate synthetic Chinese reports with exact annotations, boxes and questions."""
     from rjua_meddqa.phantom.folder import write_phantom
 
     manifest = write_phantom(out, reports, seed, font, hard)
@@ -127,21 +126,19 @@ def phantom(
 @app.command()
 @with_engine_options("by rule (the default)")
 def preannotate(
-    pages: Annotated[Path, typer.Option(help="Folder of restored pages, as meddqa esra --out writes it.")],
+    pages: Pages,
     out: Annotated[Path, typer.Option(help="Folder for annotations.csv with the drafts.")],
     engine: EngineOptions,
     image_type: Annotated[
-        str | None, typer.Option(help="pdf, photo or screenshot for all images. Default: as each looks.")
+        str | None, typer.Option(help="pdf, photo or screenshot for all images. Detected by default.")
     ] = None,
-    image_types: Annotated[
-        Path | None, typer.Option(help="CSV with img_path,image_type: the type of each image that it names.")
-    ] = None,
-    retry_failed: Annotated[bool, typer.Option(help="Ask the model for failed pages again.")] = False,
+    image_types: Annotated[Path | None, typer.Option(help="CSV with img_path,image_type for some images.")] = None,
+    retry_failed: Annotated[bool, typer.Option(help="Retry failed pages.")] = False,
     compare: Annotated[
-        Path | None, typer.Option(help="Folder with annotations of these images, to measure the drafts by.")
+        Path | None, typer.Option(help="Folder with annotations of these images, to measure the drafts.")
     ] = None,
 ) -> None:
-    """Draft key-values and table rows from restored pages, for people to correct (paper, Section 4.2)."""
+    """Draft key-values and table rows from restored pages for annotators (paper, Section 4.2)."""
     from rjua_meddqa.commands.annotating import preannotate as write
 
     if not engine.engines:
@@ -152,12 +149,12 @@ def preannotate(
 @app.command()
 def check(
     data: Annotated[Path, typer.Option(help="Folder with annotations and images/, or an annotation CSV.")],
-    pages: Annotated[Path | None, typer.Option(help="Restored pages, to compare the annotations with.")] = None,
+    pages: Annotated[Path | None, typer.Option(help="Restored pages to compare with.")] = None,
     out: Annotated[Path | None, typer.Option(help="File for all findings as JSON.")] = None,
     shown: Annotated[int, typer.Option(help="Findings to print.")] = 50,
-    strict: Annotated[bool, typer.Option(help="Exit with 1 where there are findings.")] = False,
+    strict: Annotated[bool, typer.Option(help="Exit with 1 if there are findings.")] = False,
 ) -> None:
-    """Check annotations for missing values, wrong counts and judgements that numbers contradict (Section 4.2.2)."""
+    """Check annotations for missing values, wrong counts and wrong verdicts (paper, Section 4.2.2)."""
     from rjua_meddqa.commands.annotating import check as run_check
 
     lines, findings = run_check(data, pages, out, shown)
@@ -169,13 +166,13 @@ def check(
 @app.command("labelstudio-export")
 def labelstudio_export(
     data: Data,
-    pages: Annotated[Path, typer.Option(help="Folder of restored pages, as meddqa esra --out writes it.")],
+    pages: Pages,
     out: Annotated[Path, typer.Option(help="Folder for tasks.json and labelling_config.xml.")],
     prefix: Annotated[
-        str, typer.Option(help="What Label Studio finds images by; the image path follows.")
+        str, typer.Option(help="Prefix of the image paths in Label Studio.")
     ] = "/data/local-files/?d=images/",
 ) -> None:
-    """Write annotations or drafts as Label Studio tasks with boxes, text and drafts."""
+    """Write annotations or drafts as Label Studio tasks with boxes and text."""
     from rjua_meddqa.commands.annotating import export_tasks
 
     _echo_lines(export_tasks(data, pages, out, prefix))
@@ -187,10 +184,10 @@ def labelstudio_import(
     out: Annotated[Path, typer.Option(help="Folder for annotations.csv.")],
     data: Annotated[
         Path | None,
-        typer.Option(help="Folder that the tasks were made from; what nobody corrected stays to the letter."),
+        typer.Option(help="Folder of the tasks. Its uncorrected cells are written back unchanged."),
     ] = None,
 ) -> None:
-    """Read corrected annotations back from Label Studio and run the quality check on them."""
+    """Import corrected annotations from Label Studio and check them."""
     from rjua_meddqa.commands.annotating import import_tasks
 
     _echo_lines(import_tasks(export, out, data))
@@ -199,24 +196,23 @@ def labelstudio_import(
 @app.command()
 def generate(
     data: Data,
-    out: Annotated[Path, typer.Option(help="Folder for questions.jsonl; may be the data folder itself.")],
-    forms: Annotated[str, typer.Option(help="released, all, or names of templates with commas.")] = "released",
-    seed: Annotated[int, typer.Option(help="The same seed asks an image the same questions.")] = 0,
-    answers: Annotated[str, typer.Option(help="released (values) or sentence (the paper's Table 4).")] = "released",
-    pairs: Annotated[int, typer.Option(help="Pairs of keys and of rows per image; -1 for all.")] = 5,
-    unanswerable: Annotated[int, typer.Option(help="Questions per image about what it does not hold.")] = 0,
+    out: Annotated[Path, typer.Option(help="Folder for questions.jsonl, such as the data folder.")],
+    forms: Annotated[str, typer.Option(help="released, all, or comma-separated names of templates.")] = "released",
+    seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
+    answers: Annotated[str, typer.Option(help="released (values) or sentence (paper, Table 4).")] = "released",
+    pairs: Annotated[int, typer.Option(help="Pairs of keys and of rows per image. -1 takes all.")] = 5,
+    unanswerable: Annotated[int, typer.Option(help="Unanswerable questions per image.")] = 0,
     synonyms: Annotated[bool, typer.Option(help="Call keys, results and ranges by any of their names.")] = False,
-    canonical_keys: Annotated[bool, typer.Option(help="Call every key by its canonical name.")] = False,
-    terms: Annotated[list[Path] | None, typer.Option(help="Your synonyms, in the layout of terms.yaml.")] = None,
-    templates: Annotated[list[Path] | None, typer.Option(help="Your templates, as templates.yaml.")] = None,
+    terms: Annotated[list[Path] | None, typer.Option(help="Your synonyms, as in terms.yaml.")] = None,
+    templates: Annotated[list[Path] | None, typer.Option(help="Your templates, as in templates.yaml.")] = None,
 ) -> None:
-    """Make image-content questions from annotations (paper, Table 4)."""
+    """Generate image-content questions from annotations (paper, Table 4)."""
     from rjua_meddqa.commands.generating import generate as write
     from rjua_meddqa.generation.questions import Options
 
     every = None if pairs == -1 else pairs
     options = Options(seed, forms, answers, every, synonyms, unanswerable)
-    counts, problems = write(data, out, options, terms or (), templates or (), canonical_keys)
+    counts, problems = write(data, out, options, terms or (), templates or ())
     _echo_counts(counts, problems)
     _echo_next(data, out, "questions")
 
@@ -227,11 +223,11 @@ def reasoning(
     findings: Annotated[
         Path, typer.Option(help="CSV of correct options: img_path,task,title[,option,wrong,question].")
     ],
-    out: Annotated[Path, typer.Option(help="Folder for reasoning.jsonl; may be the data folder itself.")],
+    out: Annotated[Path, typer.Option(help="Folder for reasoning.jsonl, such as the data folder.")],
     encoder: Annotated[str, typer.Option(help="ngrams, minilm, or a folder or Hub id of a text encoder.")] = "ngrams",
-    seed: Annotated[int, typer.Option(help="Seed of the options' order.")] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed of the order of options.")] = 0,
 ) -> None:
-    """Make multiple-choice and short-answer questions from the context base (paper, Section 4.3.2)."""
+    """Generate multiple-choice and short-answer questions from the context base (paper, Section 4.3.2)."""
     from rjua_meddqa.commands.generating import reason
 
     counts, problems = reason(data, findings, out, encoder, seed)
@@ -244,12 +240,12 @@ def stats(
     data: Data,
     out: Annotated[Path | None, typer.Option(help="Folder for statistics.json and figure2.png.")] = None,
 ) -> None:
-    """Print Tables 2 and 3 of the paper for a folder; with --out also write them as JSON and draw Figure 2."""
+    """Print Tables 2 and 3 of the paper for a folder. With --out, also write them as JSON and draw Figure 2."""
     from rjua_meddqa.data_folder import open_folder
-    from rjua_meddqa.statistics import format_tables, summarise_folder, write_statistics
+    from rjua_meddqa.statistics import summarise_folder, write_statistics
 
     statistics = summarise_folder(open_folder(data))
-    typer.echo(format_tables(statistics))
+    typer.echo(statistics.format())
     if out is not None:
         write_statistics(statistics, out)
         typer.echo(f"statistics.json and figure2.png: {out}")
@@ -258,11 +254,11 @@ def stats(
 @app.command()
 def figures(
     out: Annotated[Path, typer.Option(help="Folder for the pictures.")],
-    results: Annotated[list[Path] | None, typer.Option(help="results.json of an evaluation; once for each.")] = None,
+    results: Annotated[list[Path] | None, typer.Option(help="results.json of an evaluation. Repeatable.")] = None,
     data: Annotated[Path | None, typer.Option(help="Folder with annotations and reasoning questions.")] = None,
-    boxes: Annotated[Path | None, typer.Option(help="Boxes of one page as JSON, as ocr writes them.")] = None,
+    boxes: Annotated[Path | None, typer.Option(help="Boxes of one page as JSON, from meddqa ocr.")] = None,
 ) -> None:
-    """Draw the paper's Figures 5 (models by task), 6 (diseases) and 7 (line discount), those with data."""
+    """Draw the paper's Figures 5 (--results), 6 (--data) and 7 (--boxes)."""
     from rjua_meddqa.commands.drawing import draw_figures
 
     _echo_lines(draw_figures(out, results or (), data, boxes))
@@ -272,11 +268,11 @@ def figures(
 @with_engine_options("esra-rules (the default)")
 def leave_one_out(
     data: Data,
-    pages: Annotated[Path, typer.Option(help="Folder of restored pages, as esra writes it.")],
+    pages: Pages,
     engine: EngineOptions,
-    out: Annotated[Path | None, typer.Option(help="Folder of a model's answers.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for the responses of a model.")] = None,
 ) -> None:
-    """Take each table item from its page and ask for it: how often another item's value comes back."""
+    """Remove each table item from its page and ask for it. Counts how often another item's value is returned."""
     from rjua_meddqa.commands.drawing import measure_leave_one_out
 
     if not engine.engines:
@@ -297,7 +293,7 @@ def _echo_lines(lines: Iterable[str]) -> None:
 
 
 def _echo_counts(counts: dict[str, int], problems: list[str]) -> None:
-    """What came out, then what was left out and why."""
+    """Print counts, then everything that was left out."""
     typer.echo(", ".join(f"{name.replace('_', ' ')}: {value:,}" for name, value in counts.items()))
     for problem in problems:
         typer.echo(f"left out: {problem}", err=True)

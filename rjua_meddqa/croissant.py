@@ -1,6 +1,6 @@
-"""`croissant.json` of a data folder: what its tables and columns are, and the responsible-AI fields, from its manifest.
+"""`croissant.json` of a data folder: its tables and columns, and the responsible-AI fields.
 
-Images are not described: a folder may be about images that lie elsewhere.
+Images are not described, because they may be in another folder.
 """
 
 from hub_cards.croissant import FILE, Records, content_digest, describe
@@ -30,14 +30,14 @@ _TABLES = {
 
 
 def write_croissant(folder: DataFolder, url: str | None = None) -> None:
-    """Write `croissant.json` into a data folder; one of somebody else's stays as it is.
+    """Write `croissant.json` into a data folder, unless it has one of another dataset.
 
     Args:
-        url: where the dataset stands; default: a URN of its content.
+        url: of the dataset. By default, a URN of its content.
 
     Raises:
-        InputError: what lies there under that name cannot be read.
-        OutputError: it cannot be written.
+        InputError: the existing file cannot be read.
+        OutputError: the file cannot be written.
     """
     path = folder.root / FILE
     if path.is_file() and read_object(path, "remove it").get("name") != NAME:

@@ -1,8 +1,7 @@
-"""Figures 5, 6 and 7 of the paper, drawn from files that our commands write.
+"""Figures 5, 6 and 7 of the paper.
 
-Figure 5: the results of several models across the five tasks, a radar chart; from `results.json` of their evaluations.
-Figure 6: the diseases asked for most often, laboratory reports left, clinical ones right; from the reasoning questions.
-Figure 7: what the line discount r does to the restored text of a page, a panel for each r; from the page's boxes.
+Figure 5: results of several models on the five tasks, from their `results.json`. Figure 6: the most frequent diseases,
+from the reasoning questions. Figure 7: the effect of the line discount r on the restored text of a page.
 """
 
 import json
@@ -15,12 +14,19 @@ from typing import Any
 from medvqa_core.errors import InputError
 from medvqa_core.files import atomic_file
 from rjua_meddqa import fonts
-from rjua_meddqa.generation.reasoning_file import ReasoningQuestion
 from rjua_meddqa.restoration.esra import restore
-from rjua_meddqa.schema import ANSWER_SEPARATOR, DISEASE, LABORATORY, SHORT_ANSWER, Annotation, Box
-from rjua_meddqa.statistics import find_font
+from rjua_meddqa.schema import (
+    ANSWER_SEPARATOR,
+    DISEASE,
+    LABORATORY,
+    SHORT_ANSWER,
+    Annotation,
+    Box,
+    ReasoningQuestion,
+)
+from rjua_meddqa.statistics import label_bars
 
-AXES = {  # Figure 5: a task and the column of Table 5 that stands for it
+AXES = {  # Figure 5: a task and its column of Table 5
     "Entity": "entity_rouge_l",
     "Table": "table_accuracy",
     "TableNR": "table_nr_accuracy",
@@ -29,14 +35,14 @@ AXES = {  # Figure 5: a task and the column of Table 5 that stands for it
 }
 TOP = 25
 DISCOUNTS = (0.0, 0.15, 0.5, 1.0)
-PANEL_LINES, PANEL_WIDTH = 60, 100  # characters of a restored page that a panel of Figure 7 shows
+PANEL_LINES, PANEL_WIDTH = 60, 100  # characters of a restored page in a panel of Figure 7
 
 
 def read_results(path: Path) -> tuple[str, dict[str, float | None]]:
-    """(name of the model and the profile, Table 5) of a `results.json` of `medvqa-hub evaluate meddqa`.
+    """Read (model and profile, Table 5) from a `results.json` of `medvqa-hub evaluate meddqa`.
 
     Raises:
-        InputError: the file is missing or holds no such results.
+        InputError: the file is missing or does not hold such results.
     """
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
@@ -44,7 +50,7 @@ def read_results(path: Path) -> tuple[str, dict[str, float | None]]:
         row = {axis: scores["table_5"][column] for axis, column in AXES.items()}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(
-            f"{path}: no results of an evaluation ({error!r}); make them: medvqa-hub evaluate meddqa"
+            f"{path}: no results of an evaluation ({error!r}). Run medvqa-hub evaluate meddqa to get some."
         ) from None
     return f"{name} ({scores.get('profile', 'ours')})", row
 
@@ -55,19 +61,19 @@ def plot_models(
     others: Mapping[str, Mapping[str, float | None]] | None = None,
     private: bool = False,
 ) -> None:
-    """Draw Figure 5 as a PNG: a line for each model; a task that it was not asked has no point.
+    """Draw Figure 5 as a PNG, a line per model. Tasks without a score have no point.
 
     Args:
-        rows: {model: {axis of AXES: 0 to 1, None where there is no figure}}.
-        others: the same of other data, such as the paper's: thin broken lines, names in italics that say so.
+        rows: {model: {axis of AXES: score from 0 to 1, or None}}.
+        others: results on other data, such as the paper's, drawn as thin dotted lines.
         private: give the file mode 0600 (credentialed data).
 
     Raises:
-        InputError: there is no model, or none has a figure.
+        InputError: there are no scores.
         OutputError: `path` cannot be written.
     """
     if not any(value is not None for row in rows.values() for value in row.values()):
-        raise InputError("no results to draw; give results.json files with figures in Table 5")
+        raise InputError("no results to draw. Pass results.json files with scores in Table 5.")
     figure, axes = _figure(9, 6, projection="polar")
     angles = [2 * math.pi * place / len(AXES) for place in range(len(AXES))]
     for name, row in [*rows.items(), *(others or {}).items()]:
@@ -80,11 +86,11 @@ def plot_models(
         axes.plot(*zip(*whole, strict=True), label=f"{name} (other data)" if is_other else name, **look)
     axes.set_xticks(angles, list(AXES))
     axes.tick_params(axis="x", pad=16)  # clear of a point at 1.0
-    figure.get_layout_engine().set(rect=(0.07, 0, 0.93, 1))  # the layout does not count these names
+    figure.get_layout_engine().set(rect=(0.07, 0, 0.93, 1))  # room for the names, which the layout ignores
     axes.set_ylim(0, 1)
     rings = [0.2, 0.4, 0.6, 0.8, 1.0]
     axes.set_yticks(rings, [""] * len(rings))
-    for ring in rings:  # over the lines, between two tasks
+    for ring in rings:  # labels on top of the lines, between two tasks
         box = {"facecolor": "white", "edgecolor": "none", "pad": 1}
         axes.text(math.pi / len(AXES), ring, ring, fontsize=8, color="0.35", ha="center", va="center", bbox=box)
     legend = figure.legend(loc="outside right upper", fontsize=8)
@@ -96,9 +102,9 @@ def plot_models(
 def count_diseases(
     questions: Iterable[ReasoningQuestion], annotations: Iterable[Annotation]
 ) -> tuple[Counter[str], Counter[str]]:
-    """Reports by disease, of laboratory and of clinical reports: each part of a short answer about diseases counts.
+    """Count laboratory and clinical reports by disease, from the short answers about diseases.
 
-    Questions about images without an annotation are left out: nothing says what kind of report they are.
+    Questions about images without an annotation are left out, because their kind of report is unknown.
     """
     kinds = {annotation.img_path: annotation.report_type.strip() == LABORATORY for annotation in annotations}
     found: dict[bool, set[tuple[str, str]]] = {True: set(), False: set()}
@@ -111,20 +117,19 @@ def count_diseases(
 
 
 def plot_diseases(laboratory: Counter[str], clinical: Counter[str], path: Path) -> None:
-    """Draw Figure 6 as a PNG, the `TOP` most frequent diseases of each. Raises OutputError."""
-    tops = [sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))[:TOP] for counts in (laboratory, clinical)]
+    """Draw Figure 6 as a PNG, with the `TOP` most frequent diseases of each. Raises OutputError."""
+    groups = {"Laboratory reports": laboratory, "Clinical reports": clinical}
+    tops = [sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))[:TOP] for counts in groups.values()]
     figure, both = _figure(11, 1.2 + 0.26 * max(1, *map(len, tops)), columns=2)
-    for axes, title, top in zip(both, ("Laboratory reports", "Clinical reports"), tops, strict=True):
-        names = [name for name, _ in top]
+    for axes, (title, counts), top in zip(both, groups.items(), tops, strict=True):
         axes.barh(range(len(top)), [count for _, count in top], 0.7)
-        axes.set_yticks(range(len(top)), _labels(names), fontfamily=find_font("".join(names)) or "DejaVu Sans")
-        axes.invert_yaxis()
-        axes.set_title(f"{title}: {sum((laboratory, clinical)[title[0] == 'C'].values()):,}")
+        label_bars(axes, [name for name, _ in top])
+        axes.set_title(f"{title}: {sum(counts.values()):,}")
     _save(figure, path)
 
 
 def plot_discounts(boxes: Sequence[Box], path: Path, discounts: Sequence[float] = DISCOUNTS) -> None:
-    """Draw Figure 7 as a PNG: the text restored from `boxes` with each r, and its number of lines.
+    """Draw Figure 7 as a PNG: the text restored with each r, and its number of lines.
 
     Raises:
         InputError: there are no boxes.
@@ -134,7 +139,7 @@ def plot_discounts(boxes: Sequence[Box], path: Path, discounts: Sequence[float] 
     from matplotlib.font_manager import FontProperties
 
     if not boxes:
-        raise InputError("no boxes; give those of a page with text: medvqa-hub meddqa ocr writes them")
+        raise InputError("the page has no boxes. Pass those of a page with text, from medvqa-hub meddqa ocr.")
     texts = [restore(boxes, r=discount).text for discount in discounts]
     figure, panels = _figure(5.0 * len(texts), 8, columns=len(texts))
     font = FontProperties(fname=str(fonts.find_font()), size=5)
@@ -154,12 +159,6 @@ def _figure(width: float, height: float, columns: int = 1, **settings: Any) -> t
     figure = Figure(figsize=(width, height), dpi=150, layout="constrained")
     FigureCanvasAgg(figure)
     return figure, figure.subplots(1, columns, subplot_kw=settings)
-
-
-def _labels(names: Sequence[str]) -> list[str]:
-    """Names as labels; without a font for them as code points."""
-    texts = names if find_font("".join(names)) else [n.encode("ascii", "backslashreplace").decode() for n in names]
-    return [text.replace("$", r"\$") for text in texts]
 
 
 def _save(figure: Any, path: Path, private: bool = False) -> None:

@@ -1,9 +1,8 @@
-"""Writes the bundled font: Noto Sans CJK's simplified forms of the characters that this package's reports are made of.
+"""Writes the bundled font, a subset of Noto Sans CJK with the characters in this package.
 
     python -m rjua_meddqa.font_writer /usr/share/fonts/opentype/noto/NotoSansCJK-Regular.ttc
 
-The Open Font License wants another name for a changed font. A character is taken if it stands in any text of the
-package: whatever the drawn reports, the sample and the synonyms use is among them.
+The Open Font License requires another name for a changed font.
 """
 
 import ast
@@ -31,7 +30,7 @@ def characters_of_the_package() -> set[str]:
 
 
 def write_font(source: Path, target: Path) -> int:
-    """Write the subset of `source` (a font collection) to `target`; returns how many characters it has."""
+    """Write the subset of a font collection to `target`. Returns the number of its characters."""
     from fontTools import subset
     from fontTools.ttLib import TTFont
 

@@ -1,6 +1,6 @@
-"""Fonts with Chinese characters: named, found on the system (Debian's `fonts-noto-cjk`, …), or the bundled one.
+"""Fonts with Chinese characters: named, installed (Debian's `fonts-noto-cjk`, …), or the bundled one.
 
-The bundled font has the characters that drawn reports and the sample use, no others (`font_writer.py`).
+The bundled font has the characters of synthetic reports and of the sample only (`font_writer.py`).
 """
 
 import functools
@@ -28,30 +28,27 @@ FONT_NAMES = (
     "PingFang",
 )
 BUNDLED = Path(__file__).parent / "font" / "MedVQAReportSans-Regular.otf"
-OTHER_FONT_NAMES = ("NotoSerifCJK-Regular", "NotoSansCJK-Bold", "SourceHanSerifSC-Regular")  # for hard pages
+OTHER_FONT_NAMES = ("NotoSerifCJK-Regular", "NotoSansCJK-Bold", "SourceHanSerifSC-Regular")  # of hard pages
 
 
 def find_font(font: Path | None = None) -> Path:
-    """`font` itself, or the first Chinese font of FONT_NAMES below the usual folders, or the bundled one.
+    """Return `font` itself, else the first installed font of FONT_NAMES, else the bundled one.
 
     Raises:
-        ConfigError: no such file, or one without Chinese characters.
+        ConfigError: the file does not exist or has no Chinese characters.
     """
     if font is None:
         files = _font_files()
         return next((path for name in FONT_NAMES for path in files if path.stem == name), BUNDLED)
     if not font.is_file():
-        raise ConfigError(f"font {font}: no such file; pass a .ttf, .otf or .ttc file with Chinese characters")
+        raise ConfigError(f"font {font}: no such file. Pass a .ttf, .otf or .ttc file with Chinese characters.")
     if not _has_chinese(font):
-        raise ConfigError(f"font {font}: it has no Chinese characters; name another file with --font")
+        raise ConfigError(f"font {font}: it has no Chinese characters. Pass another file as --font.")
     return font
 
 
 def find_fonts(named: Sequence[Path] = ()) -> list[Path]:
-    """The fonts `named`, or every Chinese font below the usual folders: that of `find_font` first, then the others.
-
-    Raises: as `find_font`.
-    """
+    """Return the fonts `named`, or all installed Chinese fonts, that of `find_font` first. Raises like `find_font`."""
     if named:
         return [find_font(font) for font in named]
     first = find_font()
@@ -67,13 +64,13 @@ def _font_files() -> list[Path]:
 
 
 def _has_chinese(font: Path) -> bool:
-    """Whether two characters look different: what a font has not, it draws as the same empty box."""
+    """Whether two characters differ. Missing characters are all drawn as the same box."""
     masks = [bytes(load_font(font, 32).getmask(character)) for character in "检验"]
     return masks[0] != masks[1]
 
 
 def lacking(font: Path, text: str) -> str:
-    """The characters of `text` that the bundled font has no form of, and draws as boxes; "" for any other font."""
+    """The characters of `text` that the bundled font lacks, "" for other fonts."""
     if font != BUNDLED:
         return ""
     box = bytes(load_font(font, 32).getmask("\U0010fffd"))
@@ -82,7 +79,7 @@ def lacking(font: Path, text: str) -> str:
 
 @functools.cache
 def _face(path: Path) -> int:
-    """Which face of a font collection has the simplified forms (Noto's first one has the Japanese); else the first."""
+    """The face of a font collection with the simplified forms, else the first (Noto's first is Japanese)."""
     for index in itertools.count():
         try:
             family, _ = ImageFont.truetype(str(path), 16, index=index).getname()
@@ -94,8 +91,8 @@ def _face(path: Path) -> int:
 
 @functools.lru_cache(maxsize=64)
 def load_font(path: Path, size: int) -> ImageFont.FreeTypeFont:
-    """The font at `size` pixels. Raises ConfigError where the file is no font."""
+    """Load a font at `size` pixels. Raises ConfigError if the file is not a font."""
     try:
         return ImageFont.truetype(str(path), size, index=_face(path))
     except OSError as error:
-        raise ConfigError(f"font {path}: cannot be read ({error}); name another file with --font") from None
+        raise ConfigError(f"font {path}: cannot be read ({error}). Pass another file as --font.") from None

@@ -1,7 +1,7 @@
-"""One page as a picture: the image with its boxes on the left, the restored text beside it on the right.
+"""A picture of a page: the image with its boxes on the left, the restored text on the right.
 
-Boxes and text of a line have the same colour and number, so that one sees what ESRA made of the page. The text stands
-in a grid as in a terminal, a Chinese character as wide as two others: what lines up in the text lines up here.
+The boxes and the text of a line have the same colour and number. The text is monospaced as in a terminal, where a
+Chinese character takes two columns.
 """
 
 import re
@@ -9,47 +9,44 @@ import sys
 import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from PIL import Image, ImageDraw, ImageFont
 
 from medvqa_core.files import atomic_file
 from rjua_meddqa.fonts import find_font, lacking, load_font
+from rjua_meddqa.restoration.images import open_report
+from rjua_meddqa.restoration.ocr import RapidOcrEngine
+from rjua_meddqa.restoration.pages import Page, restore_page
 from rjua_meddqa.schema import Box
 
-if TYPE_CHECKING:
-    from PIL import Image, ImageFont
-
-    from rjua_meddqa.restoration.pages import Page
-
-HEIGHT = 1000  # pixels of the page at most; the text may make the picture higher
+HEIGHT = 1000  # pixels of the page at most; the text may be higher
 WIDEST_PAGE, WIDEST_TEXT = 820, 960
-LARGEST, SMALLEST = 22, 9  # pixels of two columns of the text's grid
-FACE = 0.92  # of them: how large the letters are; numbers are a little wider than half a Chinese character
+LARGEST, SMALLEST = 22, 9  # pixels of two columns of text
+FACE = 0.92  # size of the letters in two columns; digits are wider than half a Chinese character
 MARGIN = 24
-COLOURS = ("#0b6e99", "#b3541e", "#4d7c0f", "#86198f", "#be123c", "#3f4fa8")  # one line after the other
+COLOURS = ("#0b6e99", "#b3541e", "#4d7c0f", "#86198f", "#be123c", "#3f4fa8")  # of the lines, in turn
 PAPER, FRAME, NUMBER = "white", "#d4d4d4", "#8a8a8a"
-PALETTE = 256  # colours of the written file: an eighth of the size
+PALETTE = 256  # colours of the file, to save space
 
 
-def write_page_picture(page: "Page", image: Path, path: Path, font: Path | None = None) -> Path:
+def write_page_picture(page: Page, image: Path, path: Path, font: Path | None = None) -> Path:
     """Write the picture of `page` as a PNG.
 
     Args:
-        image: the file that the page was restored from.
-        font: a font with Chinese characters; None looks for one, see `fonts.find_font`. Where only the bundled one is
-            there, characters that it lacks are boxes, and standard error says how many.
+        image: the file of the page.
+        font: with Chinese characters. By default, `fonts.find_font` finds one. Characters that the bundled font lacks
+            are drawn as boxes, with a warning on standard error.
 
     Raises:
-        ConfigError: `font` is none with Chinese characters.
+        ConfigError: `font` has no Chinese characters.
         InputError: the image cannot be read.
         OutputError: `path` cannot be written.
     """
-    from PIL import Image
-
     font = find_font(font)
     if boxes := lacking(font, page.restored.text):
         print(
-            f"{len(boxes)} characters of {image.name} are drawn as boxes: the bundled font lacks them; install "
-            "fonts-noto-cjk, or name a font with --font",
+            f"{len(boxes)} characters of {image.name} are drawn as boxes, because the bundled font lacks them. Install "
+            "fonts-noto-cjk, or pass a font as --font.",
             file=sys.stderr,
         )
     picture = draw_page_picture(page, image, font).quantize(
@@ -61,18 +58,13 @@ def write_page_picture(page: "Page", image: Path, path: Path, font: Path | None 
 
 
 def picture_image(image: Path, path: Path, font: Path | None = None) -> Path:
-    """Read and restore one image and write its picture. Raises as `write_page_picture`, and without the extra `ocr`."""
-    from rjua_meddqa.restoration.ocr import RapidOcrEngine
-    from rjua_meddqa.restoration.pages import restore_page
-
-    find_font(font)  # before the seconds that reading takes
+    """Restore an image and write its picture. Raises like `write_page_picture`, and without the extra `ocr`."""
+    find_font(font)  # fail before OCR
     return write_page_picture(restore_page(image, RapidOcrEngine()), image, path, font)
 
 
-def draw_page_picture(page: "Page", image: Path, font: Path | None = None) -> "Image.Image":
-    """The picture that `write_page_picture` writes, RGB. Raises as it does."""
-    from PIL import Image
-
+def draw_page_picture(page: Page, image: Path, font: Path | None = None) -> Image.Image:
+    """Draw the RGB picture for `write_page_picture`, with its exceptions."""
     font = find_font(font)
     left, right = _draw_boxes(page, image, font), _draw_text(page.restored.text.split("\n"), font)
     size = (left.width + right.width + 3 * MARGIN, max(left.height, right.height) + 2 * MARGIN)
@@ -82,12 +74,8 @@ def draw_page_picture(page: "Page", image: Path, font: Path | None = None) -> "I
     return picture
 
 
-def _draw_boxes(page: "Page", path: Path, font: Path) -> "Image.Image":
-    """The original image, paled, with the outline of every box in its line's colour and the line's number before it."""
-    from PIL import Image, ImageDraw
-
-    from rjua_meddqa.restoration.images import open_report
-
+def _draw_boxes(page: Page, path: Path, font: Path) -> Image.Image:
+    """Draw the pale original image with the outlines of the boxes and the numbers of the lines."""
     source = open_report(path).pixels
     scale = min(HEIGHT / page.height, WIDEST_PAGE / page.width, 1.0)
     size = (max(1, round(page.width * scale)), max(1, round(page.height * scale)))
@@ -106,17 +94,15 @@ def _draw_boxes(page: "Page", path: Path, font: Path) -> "Image.Image":
     return image
 
 
-def _original_lines(page: "Page") -> list[list[Box]]:
-    """The page's lines, made of the boxes as they lie on the original image."""
+def _original_lines(page: Page) -> list[list[Box]]:
+    """The page's lines, with the boxes of the original image."""
     originals = {id(box): original for box, original in zip(page.boxes, page.original_boxes, strict=True)}
     return [[originals[id(box)] for box in line] for line in page.restored.lines]
 
 
-def _draw_text(lines: Sequence[str], font: Path) -> "Image.Image":
-    """Numbered lines in their colours, as large as HEIGHT and WIDEST_TEXT allow; what is too long is cut, with "…"."""
-    from PIL import Image, ImageDraw
-
-    gutter = len(str(len(lines))) + 2  # half characters for the number
+def _draw_text(lines: Sequence[str], font: Path) -> Image.Image:
+    """Draw numbered lines in their colours, as large as HEIGHT and WIDEST_TEXT allow. Long lines end with "…"."""
+    gutter = len(str(len(lines))) + 2  # columns of the number
     lines = [_cut(line, 2 * WIDEST_TEXT // SMALLEST - gutter) for line in lines]
     columns = gutter + max(map(_columns, lines), default=0)
     size = min(LARGEST, 2 * WIDEST_TEXT // columns, round(HEIGHT / (1.5 * max(len(lines), 1))))
@@ -135,8 +121,8 @@ def _draw_text(lines: Sequence[str], font: Path) -> "Image.Image":
     return image
 
 
-def _fitting_face(text: str, width: float, font: Path, size: int) -> "ImageFont.FreeTypeFont":
-    """The font at `size` pixels, or smaller where `text` would be wider than `width`."""
+def _fitting_face(text: str, width: float, font: Path, size: int) -> ImageFont.FreeTypeFont:
+    """Load the font at `size` pixels, or smaller so that `text` fits into `width`."""
     needed = load_font(font, size).getlength(text)
     return load_font(font, size if needed <= width else max(int(size * width / needed), 5))
 
@@ -150,9 +136,4 @@ def _cut(line: str, columns: int) -> str:
 
 
 def _columns(line: str) -> int:
-    return sum(map(_width, line))
-
-
-def _width(character: str) -> int:
-    """Half characters that a character takes."""
-    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+    return sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in line)

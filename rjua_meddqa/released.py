@@ -1,7 +1,7 @@
-"""The released files, in and out: annotation CSV, question JSON lines, context CSV.
+"""Reads and writes the released files: annotation CSV, question JSON lines, context CSV.
 
-A cell that nobody changed is written back to the letter (odd spaces, quotes, duplicate keys), and columns that are not
-ours stay where they were. `kv` and `table` are Python literals: they are parsed as syntax and never run.
+Cells that did not change are written back byte for byte (odd spaces, quotes, duplicate keys), and unknown columns keep
+their places. The Python literals in `kv` and `table` are parsed and never evaluated.
 """
 
 import ast
@@ -10,31 +10,38 @@ import io
 import json
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from medvqa_core.csv_files import iterate_cells
 from medvqa_core.errors import InputError, show
-from medvqa_core.files import atomic_file, join_under
+from medvqa_core.files import atomic_file
 from rjua_meddqa.schema import (
     ANNOTATION_COLUMNS,
     CONTEXT_COLUMNS,
     IMAGE_QUALITIES,
     IMAGE_TYPES,
+    MULTIPLE_CHOICE,
     QUESTION_COLUMNS,
+    REASONING_COLUMNS,
+    REASONING_TASKS,
+    SHORT_ANSWER,
     Annotation,
     Question,
+    ReasoningQuestion,
     TableRow,
 )
 
 FIELDS_OF_A_ROW = 4  # item, result, range, is_normal
-LITERAL_LIMIT = 1024 * 1024  # characters of kv or table: the syntax tree of a cell takes up to 500 times as many bytes
+LITERAL_LIMIT = 1024 * 1024  # characters of kv or table; parsing takes up to 500 times as many bytes
 _SEPARATE = ("idx", "img_path", "report_type", "image_type", "image_quality")
+_ALLOWED = {"task": REASONING_TASKS, "answer_type": (MULTIPLE_CHOICE, SHORT_ANSWER)}  # of reasoning questions
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """One entry of the context base: what an expert wrote under a title."""
+    """One entry of the context base."""
 
     idx: str
     title: str
@@ -43,13 +50,13 @@ class Context:
 
 
 def read_annotations(path: Path, skipped: list[str] | None = None) -> list[Annotation]:
-    """The rows of an annotation CSV (UTF-8, with or without a byte-order mark).
+    """Read an annotation CSV (UTF-8, with or without a byte-order mark).
 
     Args:
-        skipped: where given, a row that cannot be read adds its error here and is left out; otherwise it raises.
+        skipped: collects the errors of rows that cannot be read, which are left out. By default, they raise.
 
     Raises:
-        InputError: the file is missing, is no CSV of these columns, or a row holds what is not a literal.
+        InputError: the file is missing, lacks a column, or a row is broken.
     """
     annotations = []
     for where, cells in read_cells(path, ANNOTATION_COLUMNS):
@@ -63,11 +70,7 @@ def read_annotations(path: Path, skipped: list[str] | None = None) -> list[Annot
 
 
 def write_annotations(annotations: Sequence[Annotation], path: Path) -> None:
-    """Write `annotations` as a released CSV; cells whose value is still that of `raw` are written as they were.
-
-    Raises:
-        OutputError: the file cannot be written.
-    """
+    """Write a released CSV. Cells whose value is still that of `raw` do not change. Raises OutputError."""
     columns = list(annotations[0].raw or ANNOTATION_COLUMNS) if annotations else list(ANNOTATION_COLUMNS)
     for annotation in annotations:
         columns += [name for name in annotation.extra if name not in columns]
@@ -82,7 +85,7 @@ def write_annotations(annotations: Sequence[Annotation], path: Path) -> None:
 
 
 def parse_key_values(cell: str, where: str) -> tuple[tuple[str, str], ...]:
-    """(key, value) of a `kv` cell in the order of the file; a key that occurs twice is there twice.
+    """The (key, value) pairs of a `kv` cell, with repeated keys.
 
     Raises:
         InputError: `cell` is not the literal of a dict of texts or numbers.
@@ -91,14 +94,14 @@ def parse_key_values(cell: str, where: str) -> tuple[tuple[str, str], ...]:
     if node is None:
         return ()
     if not isinstance(node, ast.Dict) or None in node.keys:
-        raise InputError(f"{where}: kv is not a dict literal such as {{'年龄': '50岁'}}; correct the cell")
-    pairs = zip(node.keys, node.values, strict=True)
+        raise InputError(f"{where}: kv is not a dict literal such as {{'年龄': '50岁'}}. Correct the cell.")
     lines = cell.strip().encode("utf-8", "surrogatepass").splitlines()
-    return tuple((_text(key, lines, where, "kv"), _text(value, lines, where, "kv")) for key, value in pairs)
+    texts = [[_text(part, lines, where, "kv") for part in parts] for parts in (node.keys, node.values)]
+    return tuple(zip(*texts, strict=True))
 
 
 def parse_table(cell: str, where: str) -> tuple[tuple[str, ...], ...]:
-    """Rows of a `table` cell, of whatever length they have.
+    """The rows of a `table` cell, of any length.
 
     Raises:
         InputError: `cell` is not the literal of a list of tuples of texts or numbers.
@@ -108,69 +111,56 @@ def parse_table(cell: str, where: str) -> tuple[tuple[str, ...], ...]:
         return ()
     rows = node.elts if isinstance(node, ast.List | ast.Tuple) else None
     if rows is None or not all(isinstance(row, ast.List | ast.Tuple) for row in rows):
-        raise InputError(f"{where}: table is not a list of (item, result, range, is_normal); correct the cell")
+        raise InputError(f"{where}: table is not a list of (item, result, range, is_normal). Correct the cell.")
     lines = cell.strip().encode("utf-8", "surrogatepass").splitlines()
     return tuple(tuple(_text(field, lines, where, "table") for field in row.elts) for row in rows)
 
 
-def read_questions(path: Path, skipped: list[str] | None = None) -> list[Question]:
-    """The image-content questions of a released JSON-lines file.
-
-    Args:
-        skipped: where given, a line that cannot be read adds its error here and is left out; otherwise it raises.
-
-    Raises:
-        InputError: the file is missing or a line is no JSON object with the columns of a question.
-    """
+def read_questions(path: Path) -> list[Question]:
+    """Read image-content questions. Raises InputError if a line is not a question."""
     questions = []
-    for number, line in enumerate(_read_text(path).split("\n"), start=1):
-        if not line.strip():
-            continue
-        try:
-            questions.append(_question(line, f"{path}, line {number}"))
-        except InputError as error:
-            if skipped is None:
-                raise
-            skipped.append(str(error))
+    for record, _ in _read_records(path, QUESTION_COLUMNS):
+        extra = {name: value for name, value in record.items() if name not in QUESTION_COLUMNS}
+        questions.append(Question(**{name: record[name] for name in QUESTION_COLUMNS}, extra=extra))
     return questions
 
 
-def write_questions(questions: Iterable[Question], path: Path) -> None:
-    """Write `questions` as released JSON lines. Raises OutputError where the file cannot be written."""
+def read_reasoning(path: Path) -> list[ReasoningQuestion]:
+    """Read clinical-reasoning questions, without unknown columns. Raises InputError if a line is not a question."""
+    questions = []
+    for record, where in _read_records(path, REASONING_COLUMNS):
+        for name, allowed in _ALLOWED.items():
+            if record[name] not in allowed:
+                raise InputError(f"{where}: {name} {record[name]!r} is unknown. Allowed: {', '.join(allowed)}.")
+        questions.append(ReasoningQuestion(**{name: record[name] for name in REASONING_COLUMNS}))
+    return questions
+
+
+def write_questions(questions: Iterable[Question | ReasoningQuestion], path: Path) -> None:
+    """Write questions as released JSON lines. Raises OutputError."""
     with atomic_file(path) as file:
         for question in questions:
-            record = {name: getattr(question, name) for name in QUESTION_COLUMNS} | question.extra
+            record = asdict(question)
+            if isinstance(question, Question):
+                record = {name: record[name] for name in QUESTION_COLUMNS} | question.extra
             file.write(_encode(json.dumps(record, ensure_ascii=False), question.img_path) + b"\n")
 
 
 def read_contexts(path: Path) -> list[Context]:
-    """The context base. Raises InputError where the file is missing or an entry has no title."""
+    """Read the context base. Raises InputError if the file is missing or an entry has no title."""
     contexts = []
     for where, cells in read_cells(path, CONTEXT_COLUMNS):
         if not cells["title"].strip():
-            raise InputError(f"{where}: no title; the question generator takes titles for options: add one")
+            raise InputError(f"{where}: the title is empty. Add one, since options of questions are titles.")
         contexts.append(Context(**{name: cells[name] for name in CONTEXT_COLUMNS}))
     return contexts
 
 
-def image_path(root: Path, annotation: Annotation) -> Path:
-    """The image of `annotation` below `root`.
-
-    Raises:
-        InputError: the path leaves `root` (absolute, `..`, a link), or there is no such file.
-    """
-    where = f"annotation {annotation.idx}"
-    path = join_under(root, annotation.img_path, where)
-    if not path.is_file():
-        raise InputError(f"{where}: no image {annotation.img_path!r} in {root}; copy it there or remove the row")
-    return path
-
-
 def read_cells(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, dict[str, str]]]:
-    """(where, cells by column) of every row of a CSV that has `columns` and perhaps more.
+    """Yield (place, cells by column) for the rows of a CSV with at least these columns.
 
     Raises:
-        InputError: the file is missing, not UTF-8, lacks a column, or a row has more or fewer cells than the header.
+        InputError: the file is missing, is not UTF-8, lacks a column, or a row does not fit the header.
     """
     return ((f"{path}, row {number}", cells) for number, cells in iterate_cells(path, columns))
 
@@ -179,11 +169,11 @@ def _annotation(cells: dict[str, str], where: str) -> Annotation:
     rows = parse_table(cells["table"], where)
     for number, row in enumerate(rows, start=1):
         if len(row) != FIELDS_OF_A_ROW:
-            raise InputError(f"{where}: table row {number} has {len(row)} fields; allowed are {FIELDS_OF_A_ROW}")
+            raise InputError(f"{where}: table row {number} has {len(row)} fields. Expected {FIELDS_OF_A_ROW}.")
     values = _separate_values(cells)
     for name, allowed in (("image_type", IMAGE_TYPES), ("image_quality", IMAGE_QUALITIES)):
         if values[name] not in allowed:
-            raise InputError(f"{where}: {name} {show(cells[name])} is unknown; allowed: {', '.join(allowed)}")
+            raise InputError(f"{where}: {name} {show(cells[name])} is unknown. Allowed: {', '.join(allowed)}.")
     return Annotation(
         key_values=parse_key_values(cells["kv"], where),
         table=tuple(TableRow(*row) for row in rows),
@@ -194,13 +184,13 @@ def _annotation(cells: dict[str, str], where: str) -> Annotation:
 
 
 def _separate_values(cells: dict[str, str]) -> dict[str, str]:
-    """The cells that are no literals, without the odd spaces and capitals that released files have."""
+    """The cells that are not literals, without the odd spaces and capitals of released files."""
     values = {name: cells[name].strip() for name in _SEPARATE}
     return values | {name: values[name].lower() for name in ("image_type", "image_quality")}
 
 
 def _cells(annotation: Annotation) -> dict[str, str]:
-    """The CSV cells of `annotation`, by column."""
+    """The CSV cells of an annotation, by column."""
     raw, where = annotation.raw, f"annotation {annotation.idx}"
     cells = {name: getattr(annotation, name) for name in _SEPARATE} | annotation.extra
     cells["kv"] = _dict_literal(annotation.key_values)
@@ -215,26 +205,26 @@ def _cells(annotation: Annotation) -> dict[str, str]:
 
 
 def _dict_literal(pairs: Sequence[tuple[str, str]]) -> str:
-    """A dict literal that may hold a key twice, which no dict can."""
+    """A dict literal, with repeated keys."""
     return "{" + ", ".join(f"{key!r}: {value!r}" for key, value in pairs) + "}" if pairs else ""
 
 
 def _literal(cell: str, where: str, column: str) -> ast.expr | None:
-    """The syntax of a literal, None for an empty cell. Parsing builds a tree of it and runs nothing."""
+    """Parse a literal without evaluating it. Returns None for an empty cell."""
     if not cell.strip():
         return None
     if len(cell) > LITERAL_LIMIT:
-        raise InputError(f"{where}: {column} has {len(cell):,} characters; allowed are {LITERAL_LIMIT:,}; shorten it")
+        raise InputError(f"{where}: {column} has {len(cell):,} characters. The limit is {LITERAL_LIMIT:,}.")
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # '\d' in a report is no mistake of ours
+            warnings.simplefilter("ignore")  # '\d' in a report
             return ast.parse(cell.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise InputError(f"{where}: {column} is not a Python literal ({type(error).__name__}); correct it") from error
+        raise InputError(f"{where}: {column} is not a Python literal ({type(error).__name__}). Correct it.") from error
 
 
 def _text(node: ast.expr, lines: Sequence[bytes], where: str, column: str) -> str:
-    """A text, or a number as the cell (`lines` of UTF-8) writes it: 5.10 keeps its zero."""
+    """A text, or a number as written in the UTF-8 `lines` of the cell: 5.10 keeps its zero."""
     number = node.operand if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) else node
     if isinstance(number, ast.Constant) and type(number.value) in (int, float) and node.lineno == node.end_lineno:
         return lines[node.lineno - 1][node.col_offset : node.end_col_offset].decode("utf-8")
@@ -242,41 +232,35 @@ def _text(node: ast.expr, lines: Sequence[bytes], where: str, column: str) -> st
         _encode(node.value, f"{where}: {column}")
         return node.value
     kind = type(node.value if isinstance(node, ast.Constant) else node).__name__
-    raise InputError(
-        f"{where}: {column} holds {kind}, which is neither text nor number; it is never evaluated, put it in quotes"
-    )
+    raise InputError(f"{where}: {column} holds {kind}. Expected a text or a number. Put it in quotes.")
 
 
 def _encode(text: str, where: str) -> bytes:
-    """UTF-8; raises InputError for half of a surrogate pair, which literals and JSON can hold and files cannot."""
+    """Encode as UTF-8. Raises InputError for half of a surrogate pair, which literals and JSON can hold."""
     try:
         return text.encode("utf-8")
     except UnicodeEncodeError as error:
-        raise InputError(f"{where} holds half a character ({error.reason}); write that text again") from error
+        raise InputError(f"{where} holds half a character ({error.reason}). Write that text again.") from error
 
 
-def _question(line: str, where: str) -> Question:
+def _read_records(path: Path, columns: Sequence[str]) -> Iterator[tuple[dict[str, Any], str]]:
+    """Yield (record, place) for the lines of a JSON-lines file of questions."""
     try:
-        record = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{where}: not JSON ({error.args[0]}); correct or remove the line") from error
-    missing = [name for name in QUESTION_COLUMNS if not isinstance(record, dict) or name not in record]
-    if missing:
-        raise InputError(f"{where}: {', '.join(missing)} is missing; a question has {', '.join(QUESTION_COLUMNS)}")
-    for name in QUESTION_COLUMNS:
-        kind = int if name in ("answer_length", "is_table") else str
-        if type(record[name]) is not kind:
-            raise InputError(f"{where}: {name} is a {type(record[name]).__name__}; allowed is {kind.__name__}")
-    extra = {name: value for name, value in record.items() if name not in QUESTION_COLUMNS}
-    return Question(**{name: record[name] for name in QUESTION_COLUMNS}, extra=extra)
-
-
-def _read_text(path: Path) -> str:
-    try:
-        return path.read_bytes().decode("utf-8-sig")
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such file; check the path") from None
+        text = path.read_text(encoding="utf-8-sig")
     except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror}); check the path") from error
+        raise InputError(f"{path}: cannot be read ({error.strerror}). Check the path.") from None
     except UnicodeDecodeError as error:
-        raise InputError(f"{path}: not UTF-8 at byte {error.start}; save it as UTF-8") from error
+        raise InputError(f"{path}: not UTF-8 at byte {error.start}. Save it as UTF-8.") from None
+    for number, line in enumerate(text.split("\n"), start=1):  # splitlines would split at U+2028
+        if not line.strip():
+            continue
+        where = f"{path}, line {number}"
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"{where}: not valid JSON ({error}). Correct or remove the line.") from None
+        for name in columns:
+            kind = int if name in ("answer_length", "is_table") else str
+            if not isinstance(record, dict) or type(record.get(name)) is not kind:
+                raise InputError(f"{where}: {name!r} is missing or is not of type {kind.__name__}.")
+        yield record, where

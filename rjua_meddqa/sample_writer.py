@@ -1,4 +1,4 @@
-"""Writes the bundled `sample` configuration: a few synthetic reports as finished images, so that users need no font.
+"""Writes the bundled config `sample`: a few synthetic reports.
 
 python -m rjua_meddqa.sample_writer rjua_meddqa/sample
 """
@@ -13,16 +13,11 @@ from rjua_meddqa.data_folder import KIND
 from rjua_meddqa.phantom.folder import write_phantom
 
 REPORTS = 14
-SEED = 1854772  # mixes all kinds of reports, image types and qualities; the demo's six show each of them
+SEED = 1854772  # all kinds of reports, image types and qualities, also in the demo's six
 
 
 def write_sample(folder: Path) -> None:
-    """Write the sample to `folder`, replacing an earlier one.
-
-    Raises:
-        ConfigError: there is no Chinese font.
-        OutputError: `folder` holds something else, or cannot be written.
-    """
+    """Write or replace the sample. Raises OutputError if `folder` holds something else or cannot be written."""
     with tempfile.TemporaryDirectory() as scratch:
         reports = Path(scratch, "reports")
         write_phantom(reports, REPORTS, seed=SEED)

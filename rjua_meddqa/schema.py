@@ -1,46 +1,21 @@
-"""What the rows of RJUA-MedDQA hold: the only place where columns, tasks and fixed words are named.
+"""Columns, tasks and fixed words of RJUA-MedDQA, as in the released files (paper, Sections 3.2 and 4.2)."""
 
-Names and values are those of the released files (paper, Sections 3.2 and 4.2; annotation CSV and question JSON lines).
-"""
-
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
-MISSING = "无"  # the annotators' word for "nothing is written there"
-NO_ABNORMAL = "无异常结果"  # the answer to "what is out of range?" where nothing is
-ANSWER_SEPARATOR = ";"  # between the parts of an answer to a question about several things
+MISSING = "无"  # the annotators' word for an empty field
+NO_ABNORMAL = "无异常结果"  # the answer if no item is out of range
+ANSWER_SEPARATOR = ";"  # between the parts of an answer
 
 NORMAL, HIGH, LOW, ABNORMAL, UNDECIDED = "是", "否(偏高)", "否(偏低)", "否", "无法判断"
 IS_NORMAL_VALUES = (NORMAL, HIGH, LOW, ABNORMAL, UNDECIDED)
 STATUS_WORDS = {NORMAL: "正常", HIGH: "异常", LOW: "异常", ABNORMAL: "异常", UNDECIDED: "无法判断"}  # in answers
 
-LABORATORY = "Laboratory"  # the report type that has a table; every other type is clinical
+LABORATORY = "Laboratory"  # the report type with a table; other types are clinical
 IMAGE_TYPES = ("pdf", "photo", "screenshot")
 IMAGE_QUALITIES = ("high", "low")
 
 ANNOTATION_COLUMNS = ("idx", "img_path", "kv", "table", "report_type", "image_type", "image_quality")
-QUESTION_COLUMNS = (
-    "img_path",
-    "question",
-    "answer",
-    "answer_length",
-    "task",
-    "answer_type",
-    "image_type",
-    "is_table",
-    "image_quality",
-)
-REASONING_COLUMNS = (
-    "img_path",
-    "question",
-    "answer",
-    "task",
-    "answer_type",
-    "context",
-    "image_type",
-    "image_quality",
-    "context_id",
-)
 CONTEXT_COLUMNS = ("idx", "title", "context_type", "description")
 
 ENTITY, TABLE, TABLE_NR = "entity_qa", "table_qa", "table_nr_qa"
@@ -58,7 +33,7 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """One recognised piece of text: four corners (x, y) in pixels, clockwise from where the text starts."""
+    """A recognised text with its four corners (x, y) in pixels, clockwise from its upper left."""
 
     points: tuple[Point, Point, Point, Point]
     text: str
@@ -91,9 +66,9 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class RestoredText:
-    """Boxes of each line from left to right, lines from top to bottom, and the text that they make.
+    """The lines of a page from top to bottom, their boxes from left to right, and the resulting text.
 
-    The last `beside` lines hold what stands beside the page's text, a box each: in its margin, or on a picture.
+    Each of the last `beside` lines is a box outside the page's text, in the margin or on a picture.
     """
 
     lines: tuple[tuple[Box, ...], ...]
@@ -108,7 +83,7 @@ class RestoredText:
 
 @dataclass(frozen=True, slots=True)
 class TableRow:
-    """A quadruplet of a laboratory table (paper, Section 4.2.1); `is_normal` is one of IS_NORMAL_VALUES."""
+    """A row of a laboratory table (paper, Section 4.2.1). `is_normal` is one of IS_NORMAL_VALUES."""
 
     item: str
     result: str
@@ -118,14 +93,13 @@ class TableRow:
 
 @dataclass(frozen=True, slots=True)
 class PrintedRow:
-    """A row of a laboratory table as a page prints it, each cell apart; "" where a cell is empty.
+    """The printed cells of a row of a laboratory table, "" for an empty one.
 
     Attributes:
-        unit: of the result and of the range: what the column of units says, never a part of `range`.
-        range: the reference range as its cell says it, which may hold a unit itself.
-        flags: arrows and words of a column of flags.
-        is_one_line: whether result and range stand on one printed line of the page, by their boxes; where they do not,
-            one of them may be another row's, and nothing is concluded from the two.
+        unit: content of the unit column. The cell `range` may hold a unit as well.
+        flags: arrows and words of a flag column.
+        is_one_line: whether result and range are on one printed line. If not, one of them may belong to another row,
+            and no verdict is drawn from them.
     """
 
     item: str
@@ -138,7 +112,7 @@ class PrintedRow:
 
 @dataclass(frozen=True, slots=True)
 class DraftRow(PrintedRow):
-    """A printed row and whether its result is normal: one of IS_NORMAL_VALUES, and why."""
+    """A printed row with its verdict, one of IS_NORMAL_VALUES, and the reason."""
 
     is_normal: str = UNDECIDED
     is_normal_reason: str = ""
@@ -146,12 +120,12 @@ class DraftRow(PrintedRow):
 
 @dataclass(frozen=True, slots=True)
 class Annotation:
-    """All that people wrote down about one report image.
+    """The annotation of one report image.
 
     Attributes:
-        key_values: (key, value) in the order of the file; a key that occurs twice is there twice.
-        extra: columns of the file that are not ours, by name; they survive a round trip.
-        raw: cells as the file has them, by column, so that what was not changed is written back to the letter.
+        key_values: (key, value) in the order of the file, with repeated keys.
+        extra: unknown columns of the file, which survive a round trip.
+        raw: the cells of the file, so that unchanged ones are written back byte for byte.
     """
 
     idx: str
@@ -167,7 +141,7 @@ class Annotation:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One image-content question, as a released JSON line; `extra` holds columns that are not ours."""
+    """An image-content question. `extra` holds unknown columns."""
 
     img_path: str
     question: str
@@ -179,3 +153,32 @@ class Question:
     image_quality: str
     answer_length: int
     extra: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ReasoningQuestion:
+    """A clinical-reasoning question. `context` is its passage, `context_id` the ids of its contexts ("5;7;9")."""
+
+    img_path: str
+    question: str
+    answer: str
+    task: str
+    answer_type: str
+    context: str
+    image_type: str
+    image_quality: str
+    context_id: str
+
+
+QUESTION_COLUMNS = (
+    "img_path",
+    "question",
+    "answer",
+    "answer_length",
+    "task",
+    "answer_type",
+    "image_type",
+    "is_table",
+    "image_quality",
+)
+REASONING_COLUMNS = tuple(column.name for column in fields(ReasoningQuestion))

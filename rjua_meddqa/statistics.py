@@ -1,13 +1,11 @@
-"""The numbers of an annotation set: Tables 2 and 3 of the paper and the counts and picture of its Figure 2.
+"""Counts of a data folder: Tables 2 and 3 of the paper and its Figure 2.
 
-Table 2: images and key-value pairs by image type and quality; table rows are added. Table 3: contexts and their mean
-length in characters by report type and kind. The report type is what a column `report_type` of the context file says,
-which the released one has not; else that of the reports whose questions come with the context; else, for a kind that
-the paper has for one type alone, that one. Figure 2: images by report type. Questions are counted by task and type.
+Table 2: images, key-value pairs and table rows by image type and quality. Table 3: contexts and their mean length in
+characters by report type and kind. Figure 2: images by report type.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,30 +14,25 @@ from medvqa_core.files import atomic_file
 from medvqa_core.json_files import write_json
 from rjua_meddqa.data_folder import ANNOTATIONS, CONTEXTS, QUESTIONS, REASONING, DataFolder
 from rjua_meddqa.generation.contexts import KINDS
-from rjua_meddqa.generation.reasoning_file import read_reasoning
-from rjua_meddqa.released import read_annotations, read_cells, read_questions
-from rjua_meddqa.schema import ANSWER_SEPARATOR, CONTEXT_COLUMNS, IMAGE_QUALITIES, IMAGE_TYPES, LABORATORY, Annotation
+from rjua_meddqa.released import read_annotations, read_cells, read_questions, read_reasoning
+from rjua_meddqa.schema import ANSWER_SEPARATOR, CONTEXT_COLUMNS, IMAGE_QUALITIES, LABORATORY, Annotation
 
 IMAGE_TYPE_NAMES = {"photo": "Photo", "pdf": "PDF", "screenshot": "Screenshot"}  # in the order of Table 2
-UNNAMED = "(none)"  # a report type or a context kind that is empty
+UNNAMED = "(none)"  # an empty report type or context kind
+CLINICAL = "Clinical"
+# Kinds that the paper's Table 3 lists for one report type only.
+ONLY_IN = {"检查-状态": LABORATORY, "疾病-建议": LABORATORY, "疾病-检查": CLINICAL, "疾病-治疗": CLINICAL}
 CJK_FONTS = (
     "Noto Sans CJK SC",
     "Noto Sans CJK JP",
     "Noto Sans SC",
     "Source Han Sans SC",
-    "Source Han Sans CN",
     "WenQuanYi Zen Hei",
     "WenQuanYi Micro Hei",
-    "Droid Sans Fallback",
-    "AR PL UMing CN",
     "Microsoft YaHei",
     "SimHei",
     "PingFang SC",
-    "Heiti SC",
 )
-CLINICAL = "Clinical"
-# Kinds that the paper's Table 3 has for one report type alone.
-ONLY_IN = {"检查-状态": LABORATORY, "疾病-建议": LABORATORY, "疾病-检查": CLINICAL, "疾病-治疗": CLINICAL}
 BAR_COLOUR = "#0072B2"
 
 
@@ -54,7 +47,7 @@ class ImageCounts:
 
 @dataclass(frozen=True)
 class ContextCounts:
-    """One row of Table 3; the length is the mean number of characters of a description."""
+    """One row of Table 3, with the mean number of characters of a description."""
 
     contexts: int
     average_length: float
@@ -62,14 +55,14 @@ class ContextCounts:
 
 @dataclass(frozen=True)
 class Statistics:
-    """Counts of a data folder; see the module's docstring.
+    """Counts of a data folder.
 
     Attributes:
-        images: by (image type, quality), every combination that occurs, in the order of Table 2.
+        images: by (image type, quality), in the order of Table 2.
         contexts: by (report type or "", kind), in the order of Table 3.
         report_types: images by report type, most frequent first.
         questions: by (task, answer type).
-        untitled_contexts: contexts without a title; they are in none of the other counts.
+        untitled_contexts: contexts without a title, which the other counts leave out.
     """
 
     images: dict[tuple[str, str], ImageCounts]
@@ -79,18 +72,11 @@ class Statistics:
     untitled_contexts: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        """Plain lists and numbers, by the table or figure that they belong to; totals included."""
+        """The tables as lists of rows, totals included."""
+        images, contexts = self._with_totals()
         return {
-            "table_2": [
-                {"image_type": kind, "image_quality": quality, **vars(counts)}
-                for (kind, quality), counts in self.images.items()
-            ]
-            + [{"image_type": "overall", "image_quality": "", **vars(_add_images(self.images.values()))}],
-            "table_3": [
-                {"report_type": report, "context_type": kind, **vars(counts)}
-                for (report, kind), counts in self.contexts.items()
-            ]
-            + [{"report_type": "overall", "context_type": "", **vars(_add_contexts(self.contexts.values()))}],
+            "table_2": [{"image_type": kind, "image_quality": quality, **vars(c)} for (kind, quality), c in images],
+            "table_3": [{"report_type": report, "context_type": kind, **vars(c)} for (report, kind), c in contexts],
             "figure_2": self.report_types,
             "questions": [
                 {"task": task, "answer_type": answer_type, "questions": count}
@@ -98,6 +84,45 @@ class Statistics:
             ],
             "untitled_contexts": self.untitled_contexts,
         }
+
+    def format(self) -> str:
+        """Tables 2 and 3 and the questions as plain text."""
+        images, contexts = self._with_totals()
+        rows: list[list[str]] = [
+            [IMAGE_TYPE_NAMES.get(kind, kind.title()), quality.title(), *(f"{value:,}" for value in vars(c).values())]
+            for (kind, quality), c in images
+        ]
+        names = ["Image Type", "Quality", "# Images", "# Key-value pairs", "# Table rows"]
+        text = f"Table 2: images by type\n\n{_align([names, *rows])}\n"
+        if self.contexts:
+            rows = [
+                [
+                    "Overall" if report == "overall" else _escape(report) or "-",
+                    KINDS[kind][0] if kind in KINDS else _escape(kind),
+                    f"{c.contexts:,}",
+                    f"{c.average_length:.1f}",
+                ]
+                for (report, kind), c in contexts
+            ]
+            names = ["Report Type", "Context Type", "# Contexts", "Average Context Length"]
+            text += f"\nTable 3: contexts\n\n{_align([names, *rows])}\n"
+        if self.untitled_contexts:
+            text += f"\ncontexts without a title, left out: {self.untitled_contexts:,}\n"
+        if self.questions:
+            rows = [[task, kind, f"{count:,}"] for (task, kind), count in self.questions.items()]
+            rows.append(["Overall", "", f"{sum(self.questions.values()):,}"])
+            text += f"\nQuestions\n\n{_align([['Task', 'Answer Type', '# Questions'], *rows])}\n"
+        return text
+
+    def _with_totals(self) -> tuple[list, list]:
+        sums = (sum(vars(c)[name] for c in self.images.values()) for name in ImageCounts.__annotations__)
+        count = sum(c.contexts for c in self.contexts.values())
+        length = sum(c.average_length * c.contexts for c in self.contexts.values())
+        total = ContextCounts(count, length / count if count else 0.0)
+        return (
+            [*self.images.items(), (("overall", ""), ImageCounts(*sums))],
+            [*self.contexts.items(), (("overall", ""), total)],
+        )
 
 
 def summarise(
@@ -108,10 +133,12 @@ def summarise(
 ) -> Statistics:
     """Count annotations, contexts and questions.
 
+    The report type of a context is its column `report_type`, else `used_in`, else ONLY_IN.
+
     Args:
-        contexts: cells of the context file by column; `report_type` is read where it is there.
+        contexts: rows of the context file.
         questions: (task, answer type) of each question.
-        used_in: Laboratory and Clinical by the idx of a context that questions about such reports come with.
+        used_in: idx of a context -> report types (Laboratory, Clinical) of the questions that use it.
     """
     images: dict[tuple[str, str], list[Annotation]] = {}
     for annotation in annotations:
@@ -123,20 +150,16 @@ def summarise(
             untitled += 1
             continue
         kind = cells["context_type"].strip() or UNNAMED
-        report = cells.get("report_type", "").strip() or _report_type(kind, (used_in or {}).get(cells["idx"].strip()))
+        report = cells.get("report_type", "").strip()
+        if not report:
+            used = sorted((used_in or {}).get(cells["idx"].strip(), ()), reverse=True)
+            report = " and ".join(used) or ONLY_IN.get(kind, "")
         lengths.setdefault((report, kind), []).append(len(cells["description"].strip()))
     reports = Counter(a.report_type.strip() or UNNAMED for members in images.values() for a in members)
+    groups = [(kind, quality) for kind in IMAGE_TYPE_NAMES for quality in IMAGE_QUALITIES]
     return Statistics(
-        images={
-            (kind, quality): _count_images(images[kind, quality])
-            for kind in sorted(IMAGE_TYPES, key=list(IMAGE_TYPE_NAMES).index)
-            for quality in IMAGE_QUALITIES
-            if (kind, quality) in images
-        },
-        contexts={
-            group: ContextCounts(len(found), sum(found) / len(found))
-            for group, found in sorted(lengths.items(), key=lambda entry: _place(*entry[0]))
-        },
+        images={group: _count_images(images[group]) for group in groups if group in images},
+        contexts={group: ContextCounts(len(n), sum(n) / len(n)) for group, n in sorted(lengths.items(), key=_place)},
         report_types=dict(sorted(reports.items(), key=lambda entry: (-entry[1], entry[0]))),
         questions=dict(Counter(questions)),
         untitled_contexts=untitled,
@@ -144,10 +167,10 @@ def summarise(
 
 
 def summarise_folder(folder: DataFolder, annotations: Iterable[Annotation] | None = None) -> Statistics:
-    """The statistics of a folder; contexts and questions count where it has them.
+    """The statistics of a folder, with contexts and questions if there are any.
 
     Args:
-        annotations: of the images; default: those in the folder.
+        annotations: by default, those in the folder.
 
     Raises:
         InputError: there are no annotations, or a file cannot be read.
@@ -160,41 +183,16 @@ def summarise_folder(folder: DataFolder, annotations: Iterable[Annotation] | Non
     annotations = list(read_annotations(folder.file(ANNOTATIONS)) if annotations is None else annotations)
     used_in: dict[str, set[str]] = {}
     if REASONING in folder.files:
-        asked = read_reasoning(folder.file(REASONING))
-        questions += [(row.task, row.answer_type) for row in asked]
         types = {a.img_path: LABORATORY if a.report_type.strip() == LABORATORY else CLINICAL for a in annotations}
-        for row in asked:
+        for row in read_reasoning(folder.file(REASONING)):
+            questions.append((row.task, row.answer_type))
             for idx in filter(None, map(str.strip, row.context_id.split(ANSWER_SEPARATOR))):
                 used_in.setdefault(idx, set()).update({types[row.img_path]} if row.img_path in types else ())
     return summarise(annotations, contexts, questions, used_in)
 
 
-def format_tables(stats: Statistics) -> str:
-    """Tables 2 and 3 and the questions as plain text; kinds of contexts in the paper's English."""
-    table_2 = [["Image Type", "Quality", "# Images", "# Key-value pairs", "# Table rows"]]
-    for (kind, quality), counts in stats.images.items():
-        table_2.append([IMAGE_TYPE_NAMES[kind], quality.title(), *(f"{value:,}" for value in vars(counts).values())])
-    table_2.append(["Overall", "", *(f"{value:,}" for value in vars(_add_images(stats.images.values())).values())])
-    text = f"Table 2: images by type\n\n{_align(table_2, left=2)}\n"
-    if stats.contexts:
-        table_3 = [["Report Type", "Context Type", "# Contexts", "Average Context Length"]]
-        for (report, kind), counts in stats.contexts.items():
-            name = KINDS[kind][0] if kind in KINDS else _escape(kind)
-            table_3.append([_escape(report) or "-", name, f"{counts.contexts:,}", f"{counts.average_length:.1f}"])
-        total = _add_contexts(stats.contexts.values())
-        table_3.append(["Overall", "", f"{total.contexts:,}", f"{total.average_length:.1f}"])
-        text += f"\nTable 3: contexts\n\n{_align(table_3, left=2)}\n"
-    if stats.untitled_contexts:
-        text += f"\ncontexts without a title, left out: {stats.untitled_contexts:,}\n"
-    if stats.questions:
-        rows = [[task, kind, f"{count:,}"] for (task, kind), count in stats.questions.items()]
-        rows.append(["Overall", "", f"{sum(stats.questions.values()):,}"])
-        text += f"\nQuestions\n\n{_align([['Task', 'Answer Type', '# Questions'], *rows], left=2)}\n"
-    return text
-
-
 def find_font(text: str) -> str | None:
-    """An installed font that has every character of `text`: matplotlib's own, or a Chinese one; None without any."""
+    """The first installed font with every character of `text`, for matplotlib. None without any."""
     from matplotlib import font_manager
 
     by_name = {entry.name: entry.fname for entry in font_manager.fontManager.ttflist}
@@ -206,31 +204,28 @@ def find_font(text: str) -> str | None:
     return None
 
 
+def label_bars(axes: Any, names: Sequence[str]) -> None:
+    """Label horizontal bars from top to bottom, in ASCII if no font has the characters."""
+    font = find_font("".join(names))
+    labels = [(name if font else _escape(name)).replace("$", r"\$") for name in names]
+    axes.set_yticks(range(len(names)), labels, fontfamily=font or "DejaVu Sans")
+    axes.invert_yaxis()
+
+
 def plot_report_types(stats: Statistics, path: Path) -> None:
-    """Draw Figure 2, images by report type, as a PNG at `path`.
-
-    Report types in Chinese need a font with their characters; without one they are written as code points.
-
-    Raises:
-        OutputError: `path` cannot be written.
-    """
+    """Draw Figure 2, images by report type, as a PNG. Raises OutputError."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
 
-    names, counts = list(stats.report_types), list(stats.report_types.values())
-    font = find_font("".join(names))
-    labels = names if font else [_escape(name) for name in names]
-    figure = Figure(figsize=(8, max(2.0, 0.9 + 0.32 * len(names))), dpi=150, layout="constrained")
+    counts = list(stats.report_types.values())
+    figure = Figure(figsize=(8, max(2.0, 0.9 + 0.32 * len(counts))), dpi=150, layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
-    bars = axes.barh(range(len(names)), counts, 0.7, color=BAR_COLOUR)
+    bars = axes.barh(range(len(counts)), counts, 0.7, color=BAR_COLOUR)
     total = max(sum(counts), 1)
     axes.bar_label(bars, [f"{count:,} ({count / total:.1%})" for count in counts], padding=3)
-    axes.set_yticks(
-        range(len(names)), [label.replace("$", r"\$") for label in labels], fontfamily=font or "DejaVu Sans"
-    )
-    axes.invert_yaxis()
+    label_bars(axes, list(stats.report_types))
     axes.set_xlim(0, max(*counts, 1) * 1.2 if counts else 1)
     axes.set_xlabel("Images")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -241,7 +236,7 @@ def plot_report_types(stats: Statistics, path: Path) -> None:
 
 
 def write_statistics(stats: Statistics, folder: Path) -> None:
-    """Write `statistics.json` and `figure2.png` to `folder`. Raises OutputError where that is not possible."""
+    """Write `statistics.json` and `figure2.png` to `folder`. Raises OutputError."""
     write_json(folder / "statistics.json", stats.to_json(), end="")
     plot_report_types(stats, folder / "figure2.png")
 
@@ -251,49 +246,24 @@ def _count_images(annotations: list[Annotation]) -> ImageCounts:
     return ImageCounts(len(annotations), pairs, sum(len(annotation.table) for annotation in annotations))
 
 
-def _report_type(kind: str, used_in: set[str] | None) -> str:
-    """The one report type that a context belongs to; "" where it serves both, or nothing says."""
-    if used_in:
-        return " and ".join(sorted(used_in, reverse=True))
-    return ONLY_IN.get(kind, "")
-
-
-def _add_images(rows: Iterable[ImageCounts]) -> ImageCounts:
-    rows = list(rows)
-    return ImageCounts(
-        sum(row.images for row in rows),
-        sum(row.key_value_pairs for row in rows),
-        sum(row.table_rows for row in rows),
-    )
-
-
-def _add_contexts(rows: Iterable[ContextCounts]) -> ContextCounts:
-    rows = list(rows)
-    count = sum(row.contexts for row in rows)
-    length = sum(row.average_length * row.contexts for row in rows)
-    return ContextCounts(count, length / count if count else 0.0)
-
-
-def _place(report: str, kind: str) -> tuple[int, str, int, str]:
-    """Sort key of a row of Table 3: laboratory before others, kinds in the paper's order."""
+def _place(entry: tuple[tuple[str, str], Any]) -> tuple:
+    """Sort key of a row of Table 3: laboratory reports first, kinds in the paper's order."""
+    (report, kind), _ = entry
     kinds = list(KINDS)
-    return (report != "Laboratory", report, kinds.index(kind) if kind in kinds else len(kinds), kind)
+    return report != LABORATORY, report, kinds.index(kind) if kind in kinds else len(kinds), kind
 
 
 def _escape(text: str) -> str:
-    """`text` in ASCII: what has no glyph or no width in a terminal as code points."""
     return text.encode("ascii", "backslashreplace").decode("ascii")
 
 
-def _align(rows: list[list[str]], left: int) -> str:
-    """Columns under each other, the first `left` of them to the left."""
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+def _align(rows: list[list[str]]) -> str:
+    """Format rows as columns, the first two left-aligned."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = []
     for row in rows:
-        cells = [
-            cell.ljust(width) if column < left else cell.rjust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        lines.append("  ".join(cells).rstrip())
+        cells = zip(row, widths, strict=True)
+        line = "  ".join(f"{cell:<{width}}" if n < 2 else f"{cell:>{width}}" for n, (cell, width) in enumerate(cells))
+        lines.append(line.rstrip())
     lines.insert(1, "-" * max(map(len, lines)))
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""The explorer as a Hugging Face Space: the bundled synthetic samples, and nothing else."""
+"""The explorer of the bundled synthetic samples, as a Hugging Face Space."""
 
 from medvqa_hub.explore.public import serve_samples
 

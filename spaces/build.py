@@ -1,11 +1,11 @@
-"""Put a Space together: this folder's files and the packages that the explorer imports.
+"""Builds a Space from this folder's files and the packages that the explorer imports.
 
     python spaces/build.py out/space
     python -m venv out/space-env && out/space-env/bin/pip install -r out/space/requirements.txt
     out/space-env/bin/python out/space/app.py
 
-The folder is what the Space's repository holds: `huggingface_hub.upload_folder(repo_type="space", …)` uploads it. The
-package is copied, not named as a requirement: as one it would bring torch, which the page does not need.
+Upload the folder with `huggingface_hub.upload_folder(repo_type="space", …)`. The packages are copied, because installing
+them would also install torch, which the explorer does not need.
 """
 
 import shutil
@@ -15,13 +15,13 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 PACKAGES = ("hub_cards", "medvqa_core", "medvqa_hub", "mimic_cxr_vqa", "rjua_meddqa")
 FILES = ("README.md", "app.py", "requirements.txt")
-KIND = ".medvqa-space"  # says that a folder is an earlier result
+KIND = ".medvqa-space"  # marks the output of this script
 
 
 def build(out: Path) -> None:
-    """Write the Space to `out`; an earlier one there is replaced, anything else is left alone."""
+    """Write the Space to `out`, or replace an earlier one."""
     if out.exists() and any(out.iterdir()) and not (out / KIND).exists():
-        sys.exit(f"{out} is not empty and no Space of ours; choose another folder")
+        sys.exit(f"{out} is not empty and was not written by this script. Choose another folder.")
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
     (out / KIND).touch()

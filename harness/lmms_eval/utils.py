@@ -1,4 +1,4 @@
-"""What the YAML files beside this one name; the work is done in `medvqa_hub.evaluation.harness_tasks`."""
+"""The functions named in the YAML files. They call `medvqa_hub.evaluation.harness_tasks`."""
 
 from functools import partial
 
@@ -47,7 +47,7 @@ def meddqa_process_results(doc, results):
     return tasks.meddqa_record(doc, results)
 
 
-# cxr_bleu_1(records), …, meddqa_entity_accuracy(records), …: one function a measure, as the YAML files name them
+# One function per metric: cxr_bleu_1(records), …, meddqa_entity_accuracy(records), …
 for _name in tasks.CXR_MEASURES:
     globals()[f"cxr_{_name}"] = partial(tasks.cxr_measure, name=_name)
 for _name in tasks.MEDDQA_MEASURES:

@@ -1,1 +1,1 @@
-"""What the commands of `medvqa-hub meddqa` do: read files, work, write files, and the lines they print."""
+"""The commands of `medvqa-hub meddqa`: they read files, write files and return the lines to print."""

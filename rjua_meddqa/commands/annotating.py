@@ -1,4 +1,4 @@
-"""What the commands preannotate, check, labelstudio-export and labelstudio-import do, and the lines they print."""
+"""The commands preannotate, check, labelstudio-export and labelstudio-import. They yield the lines to print."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -19,22 +19,15 @@ from rjua_meddqa.annotation.draft_check import DraftCheck, check_draft
 from rjua_meddqa.annotation.drafts import Draft, draft, draft_annotation
 from rjua_meddqa.annotation.labelstudio import keep_unchanged, labelling_config, make_task, parse_annotations
 from rjua_meddqa.annotation.page_check import page_text
-from rjua_meddqa.data_folder import (
-    ANNOTATIONS,
-    DRAFT,
-    IMAGES,
-    OUR_NAMES,
-    open_folder,
-    record_part,
-)
+from rjua_meddqa.data_folder import ANNOTATIONS, DRAFT, IMAGES, OUR_NAMES, open_folder, record_part
 from rjua_meddqa.inference.drafting import DROPPED, DraftingModel, DraftRequest, draft_from_reply
 from rjua_meddqa.released import read_annotations, read_cells, write_annotations
 from rjua_meddqa.restoration.pages import Page, read_pages
 from rjua_meddqa.restoration.quality import judge_type
 
 TYPE_COLUMNS = ("img_path", "image_type")
-CORRECTED = "label studio"  # where annotations come from, in the manifest; or `DRAFT`
-MODEL_DRAFTS = "model_drafts.jsonl"  # what a language model said of each page
+CORRECTED = "label studio"  # source of annotations in the manifest, or DRAFT
+MODEL_DRAFTS = "model_drafts.jsonl"  # a language model's replies
 LABELSTUDIO_KIND, TASKS, CONFIG = "meddqa-labelstudio", "tasks.json", "labelling_config.xml"
 
 
@@ -50,21 +43,21 @@ def preannotate(
     """Draft the annotation of every restored page into `out/annotations.csv`.
 
     Args:
-        image_type: pdf | photo | screenshot for all images; None: as each looks.
-        types: CSV with the columns img_path and image_type, for the images that it names.
-        connect: the class of the pages -> a language model that drafts in place of the rules.
-        compare: folder with annotations of the same images: how much of them rules and model drafted.
+        image_type: pdf, photo or screenshot for all images. By default, it is detected.
+        types: CSV with img_path and image_type of some images.
+        connect: takes the class of the pages and connects a language model that drafts instead of the rules.
+        compare: folder with annotations of these images, to measure the drafts.
 
     Raises:
-        ConfigError: a type that is unknown.
-        InputError: there are no restored pages in `pages`.
-        OutputError: `out` holds annotations that are no drafts: people's work is not written over.
+        ConfigError: an image type is unknown.
+        InputError: `pages` does not hold restored pages.
+        OutputError: `out` holds annotations that are not drafts.
     """
-    _refuse_corrected(out)
-    governance = _class_of_pages(pages)
+    _check_only_drafts(out)
+    governance = _read_class(pages)
     named = _read_types(types) if types is not None else {}
     for given in {image_type, *named.values()} - {None}:
-        judge_type(given)  # raises for an unknown one
+        judge_type(given)  # raises ConfigError
     drafts, details = None, {}
     if connect is not None:
         drafts, details = draft_by_model(connect(governance), list(read_pages(pages)), out, governance, retry_failed)
@@ -89,13 +82,13 @@ def preannotate(
     yield from (f"left out: {reason}" for reason in details.get("failures", ()))
     if compare is not None:
         yield from compare_drafts(pages, compare, drafts)
-    yield f"drafts: {out / OUR_NAMES[ANNOTATIONS]} ({governance}); people correct them: meddqa labelstudio-export"
+    yield f"drafts: {out / OUR_NAMES[ANNOTATIONS]} ({governance}). To correct them: meddqa labelstudio-export"
 
 
 def draft_by_model(
     model: ChatModel, pages: list[Page], out: Path, governance: Governance, retry_failed: bool
 ) -> tuple[dict[str, Draft], dict[str, Any]]:
-    """Drafts by image of those pages that the model drafted, and what to say of the rest; resumed by content."""
+    """Draft pages by a model, resuming earlier runs. Returns drafts by image, and counts, failures and settings."""
     drafter = DraftingModel(model)
     drafts: dict[str, Draft] = {}
     dropped: Counter[str] = Counter(dict.fromkeys(DROPPED, 0))
@@ -124,10 +117,10 @@ def draft_by_model(
 
 
 def compare_drafts(pages: Path, data: Path, drafts: Mapping[str, Draft] | None) -> Iterator[str]:
-    """How much of the annotations the rules drafted, and beside it the model, on the same pages; a failure drafts none.
+    """Compare the drafts by rules, and by a model if there are any, with annotations of the same pages.
 
     Raises:
-        InputError: not one page has an annotation there.
+        InputError: `data` has no annotation of these pages.
     """
     annotations = {Path(a.img_path).name: a for a in read_annotations(open_folder(data).file(ANNOTATIONS))}
     rules, model, compared = DraftCheck(), DraftCheck(), 0
@@ -139,7 +132,7 @@ def compare_drafts(pages: Path, data: Path, drafts: Mapping[str, Draft] | None) 
             if drafts is not None:
                 model += check_draft(drafts.get(page.image, Draft((), ())), annotation)
     if not compared:
-        raise InputError(f"{data}: no annotation of any page in {pages}")
+        raise InputError(f"{data} has no annotation of a page in {pages}.")
     yield f"compared with the annotations of {compared:,} pages:"
     for name, found in (("rules", rules), *((("model", model),) if drafts is not None else ())):
         yield (
@@ -150,12 +143,12 @@ def compare_drafts(pages: Path, data: Path, drafts: Mapping[str, Draft] | None) 
 
 
 def check(data: Path, pages: Path | None, out: Path | None, shown: int) -> tuple[Iterator[str], int]:
-    """Run the quality check on the annotations of a folder (or on a CSV file).
+    """Check the annotations of a folder or of a CSV file.
 
     Args:
-        pages: restored pages, to compare the annotations with.
-        out: file for the whole report as JSON.
-        shown: findings that are printed.
+        pages: restored pages to compare the annotations with.
+        out: file for all findings as JSON.
+        shown: number of findings to print.
 
     Returns:
         Lines to print, and the number of findings.
@@ -168,7 +161,7 @@ def check(data: Path, pages: Path | None, out: Path | None, shown: int) -> tuple
     else:
         folder = open_folder(data)
         path, governance = folder.file(ANNOTATIONS), folder.governance
-        images = data / IMAGES if (data / IMAGES).is_dir() else None  # drafts lie apart from their images
+        images = data / IMAGES if (data / IMAGES).is_dir() else None  # drafts have none
     texts = {page.image: page_text(page.restored) for page in read_pages(pages)} if pages is not None else None
     make_page = (lambda image: texts.get(Path(image).name)) if texts is not None else None
     report = check_file(path, images, make_page)
@@ -181,21 +174,21 @@ def export_tasks(data: Path, pages: Path, out: Path, prefix: str) -> Iterator[st
     """Write Label Studio tasks for the annotations of a folder, with the boxes of its restored pages.
 
     Raises:
-        InputError: no annotations or no pages there, or not one of them belongs together.
+        InputError: there are no annotations or no pages for them.
     """
     folder = open_folder(data)
-    governance = strictest((folder.governance, _class_of_pages(pages)))
+    governance = strictest((folder.governance, _read_class(pages)))
     by_name = _by_name(read_pages(pages), pages)
     tasks, missing, report_types = [], [], set()
     for annotation in read_annotations(folder.file(ANNOTATIONS), skipped := []):
         page = by_name.get(Path(annotation.img_path).name)
         if page is None:
-            missing.append(f"{annotation.img_path}: no restored page; run meddqa esra for its image")
+            missing.append(f"{annotation.img_path}: no restored page. Run meddqa esra on its image.")
         else:
             tasks.append(make_task(page, annotation, prefix + quote(annotation.img_path), governance))
             report_types.add(annotation.report_type)
     if not tasks:
-        raise InputError(f"{pages}: no page of any image in {folder.file(ANNOTATIONS)}; restore them: meddqa esra")
+        raise InputError(f"{pages} has no page of an image in {folder.file(ANNOTATIONS)}. Run meddqa esra.")
     counts = {"tasks": len(tasks), "left_out": len(missing) + len(skipped)}
     with atomic_folder(out, LABELSTUDIO_KIND) as partial:
         write_json(partial / TASKS, tasks, end="")
@@ -204,22 +197,22 @@ def export_tasks(data: Path, pages: Path, out: Path, prefix: str) -> Iterator[st
         write_manifest(partial, manifest, end="")
     yield _counts(counts)
     yield from (f"left out: {reason}" for reason in (*missing, *skipped))
-    yield f"import {out / TASKS} into a project whose labelling interface is {out / CONFIG}"
+    yield f"import {out / TASKS} into a project with the labelling interface {out / CONFIG}"
 
 
 def import_tasks(export: Path, out: Path, original: Path | None) -> Iterator[str]:
-    """Turn a Label Studio export into `out/annotations.csv`, and say what the quality check finds in it.
+    """Convert a Label Studio export to `out/annotations.csv`, and check it.
 
     Args:
-        original: folder that the tasks were made from; cells that nobody corrected are written as they are there.
+        original: folder of the tasks. Its uncorrected cells are written back unchanged.
 
     Raises:
-        InputError: the export cannot be read, or nobody has annotated a task of it.
+        InputError: the export cannot be read or has no annotations.
     """
     imported = parse_annotations(read_json(export, "export the project from Label Studio as JSON"), str(export))
     annotations, governance = list(imported.annotations), imported.governance
     if not annotations:
-        raise InputError(f"{export}: none of its tasks has an annotation; correct some and export again")
+        raise InputError(f"{export} has no annotations. Correct some tasks and export again.")
     if original is not None:
         folder = open_folder(original)
         governance = strictest((governance, folder.governance))
@@ -230,34 +223,34 @@ def import_tasks(export: Path, out: Path, original: Path | None) -> Iterator[str
     yield _counts(counts)
     yield from (f"left out: {reason}" for reason in imported.skipped)
     findings = check_annotations(annotations).counts()
-    yield f"quality check: {_counts(findings) if findings else 'no findings'}; see: medvqa-hub meddqa check"
+    yield f"quality check: {_counts(findings) if findings else 'no findings'}. Details: medvqa-hub meddqa check"
     yield f"annotations: {out / OUR_NAMES[ANNOTATIONS]} ({governance})"
 
 
 def _report_lines(report: CheckReport, shown: int) -> Iterator[str]:
     yield f"annotations: {report.annotations:,}, key-values: {report.key_values:,}, table rows: {report.table_rows:,}"
     if report.decided:
-        yield f"is_normal as result and range say: {report.agreeing:,} of {report.decided:,} rows that they decide"
+        yield f"is_normal as derived from result and range: {report.agreeing:,} of {report.decided:,} decided rows"
     yield f"findings: {len(report.findings):,}" + (f" ({_counts(report.counts())})" if report.findings else "")
     for finding in report.findings[:shown]:
         yield f"{finding.img_path} {finding.where}: {finding.message} [{finding.kind}]"
     if len(report.findings) > shown:
-        yield f"… {len(report.findings) - shown:,} more; --out writes all of them"
+        yield f"… {len(report.findings) - shown:,} more. Write all of them with --out."
 
 
 def _read_types(path: Path) -> dict[str, str]:
-    """{file name: type} of a CSV. Raises InputError where it cannot be read or has other columns."""
+    """Read {file name: type} from a CSV. Raises InputError."""
     return {Path(cells["img_path"]).name: cells["image_type"].strip() for _, cells in read_cells(path, TYPE_COLUMNS)}
 
 
-def _refuse_corrected(out: Path) -> None:
+def _check_only_drafts(out: Path) -> None:
     path = out / OUR_NAMES[ANNOTATIONS]
     part = find_manifest(out, "choose another folder").get(ANNOTATIONS)
     if path.exists() and (not isinstance(part, dict) or part.get("source") != DRAFT):
-        raise OutputError(f"{path} holds annotations that are no drafts; choose another folder")
+        raise OutputError(f"{path} holds annotations that are not drafts. Choose another folder.")
 
 
-def _class_of_pages(pages: Path) -> Governance:
+def _read_class(pages: Path) -> Governance:
     return Governance(read_manifest(pages, f"run: medvqa-hub meddqa esra --images … --out {pages}")["governance"])
 
 
@@ -265,7 +258,7 @@ def _by_name(pages: Iterator[Page], where: Path) -> dict[str, Page]:
     found: dict[str, Page] = {}
     for page in pages:
         if page.image in found:
-            raise InputError(f"{where}: two pages of images named {page.image!r}; give the images different names")
+            raise InputError(f"{where}: two images are named {page.image!r}. Rename one of them.")
         found[page.image] = page
     return found
 

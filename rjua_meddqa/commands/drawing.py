@@ -1,4 +1,4 @@
-"""The steps `figures` and `leave-one-out`: pictures and a measure from files that other steps wrote."""
+"""The commands figures and leave-one-out. They yield the lines to print."""
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
@@ -14,27 +14,26 @@ from medvqa_core.runs.predictions import PredictionStore
 from rjua_meddqa import figures
 from rjua_meddqa.annotation.drafts import draft
 from rjua_meddqa.data_folder import ANNOTATIONS, REASONING, open_folder
-from rjua_meddqa.generation.reasoning_file import read_reasoning
 from rjua_meddqa.inference.engines import DocumentRequest
 from rjua_meddqa.inference.language_model import ESRA, DocumentModel, record_details
 from rjua_meddqa.inference.leave_one_out import LeaveOneOut, TextCase, count_case, leave_one_out_pages, text_cases
-from rjua_meddqa.released import read_annotations
+from rjua_meddqa.released import read_annotations, read_reasoning
 from rjua_meddqa.restoration.ocr import read_boxes
 from rjua_meddqa.restoration.pages import read_pages
 
-LEFT_OUT = "leave_one_out.jsonl"  # a model's answers
+LEFT_OUT = "leave_one_out.jsonl"  # a model's responses
 
 
 def draw_figures(out: Path, results: Sequence[Path], data: Path | None, boxes: Path | None) -> Iterator[str]:
-    """Draw what there are files for, and say what.
+    """Draw the figures for the given files.
 
     Raises:
-        ConfigError: nothing is given.
+        ConfigError: no file is given.
         InputError: a file cannot be read.
         OutputError: `out` cannot be written.
     """
     if not results and data is None and boxes is None:
-        raise ConfigError("no figure without data: give --results, --data or --boxes")
+        raise ConfigError("there is no data to draw. Pass --results, --data or --boxes.")
     make_folder(out)
     if results:
         figures.plot_models(dict(figures.read_results(path) for path in results), out / "figure5.png")
@@ -53,15 +52,15 @@ def draw_figures(out: Path, results: Sequence[Path], data: Path | None, boxes: P
 def measure_leave_one_out(
     data: Path, pages: Path, connect: Callable[[Governance], ChatModel] | None = None, out: Path | None = None
 ) -> Iterator[str]:
-    """The figure and the wrong answers.
+    """Ask for items after removing them from their pages.
 
     Args:
-        connect: the class of the pages -> a language model that is asked in place of `esra-rules`.
-        out: folder of its answers, resumed by content.
+        connect: takes the class of the pages and connects a language model, instead of `esra-rules`.
+        out: folder of its responses, for resuming.
 
     Raises:
         InputError: data or pages cannot be read.
-        ConfigError: a model, and no `out`.
+        ConfigError: `out` is missing.
     """
     tables = {Path(a.img_path).name: a.table for a in read_annotations(open_folder(data).file(ANNOTATIONS)) if a.table}
     held = [page for page in read_pages(pages) if page.image in tables]
@@ -69,15 +68,15 @@ def measure_leave_one_out(
         found = leave_one_out_pages((draft(page.restored), tables[page.image]) for page in held)
     else:
         if out is None:
-            raise ConfigError("a model's answers are kept: give --out, a folder")
+            raise ConfigError("--out is missing. A model's responses need a folder.")
         governance = parse(read_manifest(pages, "restore them: medvqa-hub meddqa esra")["governance"], str(pages))
         cases = [text_cases(page, tables[page.image]) for page in held]
         found = _ask_model(connect(governance), cases, out, governance)
         left = sum(len(tables[page.image]) for page in held) - sum(map(len, cases))
-        yield f"{left:,} items are left out: their names stand on no line of their pages"
+        yield f"{left:,} items are left out, because their names are not on a line of their pages"
     yield str(found)
-    for item, said in found.examples:
-        yield f"asked for {item}, which is not there: {said}"
+    for item, answer in found.examples:
+        yield f"asked for {item}, which was removed: {answer}"
 
 
 def _ask_model(
@@ -103,6 +102,6 @@ def _ask_model(
         )
         result = LeaveOneOut()
         for case in chain.from_iterable(cases):
-            said = [store.find(key(request)) for request in (case.without, case.whole)]
-            result += count_case(case, *(one.answer if one is not None else None for one in said))
+            replies = [store.find(key(request)) for request in (case.without, case.whole)]
+            result += count_case(case, *(reply.answer if reply is not None else None for reply in replies))
         return result

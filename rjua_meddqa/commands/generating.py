@@ -1,34 +1,25 @@
-"""The steps `generate` and `reasoning`: from a data folder to question files, with class and settings beside them."""
+"""The commands generate and reasoning: from a data folder to question files."""
 
 import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from medvqa_core.errors import InputError, OutputError
 from medvqa_core.files import make_folder
 from medvqa_core.progress import track
+from rjua_meddqa import data_folder as folders
 from rjua_meddqa.card import CARD, write_card
-from rjua_meddqa.data_folder import (
-    ANNOTATIONS,
-    CONTEXTS,
-    DRAFT,
-    OUR_NAMES,
-    QUESTIONS,
-    REASONING,
-    DataFolder,
-    open_folder,
-    record_part,
-)
+from rjua_meddqa.data_folder import ANNOTATIONS, CONTEXTS, OUR_NAMES, QUESTIONS, REASONING, open_folder
 from rjua_meddqa.generation.contexts import ContextBase, load_encoder
 from rjua_meddqa.generation.questions import Options, QuestionGenerator
 from rjua_meddqa.generation.reasoning import ReasoningGenerator, read_findings
-from rjua_meddqa.generation.reasoning_file import write_reasoning
 from rjua_meddqa.generation.templates import load_templates
 from rjua_meddqa.released import read_annotations, read_cells, write_questions
-from rjua_meddqa.schema import CONTEXT_COLUMNS, Annotation
-from rjua_meddqa.terms import load_terms, normalise
+from rjua_meddqa.schema import CONTEXT_COLUMNS, Annotation, Question, ReasoningQuestion
+from rjua_meddqa.terms import load_terms
 
 
 def generate(
@@ -37,47 +28,38 @@ def generate(
     options: Options,
     terms: Sequence[Path] = (),
     templates: Sequence[Path] = (),
-    canonical_keys: bool = False,
 ) -> tuple[Counter[str], list[str]]:
     """Write `out/questions.jsonl` for the annotations in `data`, and the card `out/README.md`.
 
-    Args:
-        canonical_keys: ask for keys by their canonical name.
-
     Returns:
-        Counts (images, questions, what was skipped and why), and what was left out: annotation rows that could not be
-        read, a card.
+        Counts (images, questions, skipped by reason), and messages about what was left out.
 
     Raises:
-        InputError: there are no annotations that can be read, or a user's file is wrong.
+        InputError: there are no readable annotations, or a user's file is broken.
         OutputError, GovernanceError: see `data_folder.record_part`.
     """
     folder = open_folder(data)
     words, forms = load_terms(*terms), load_templates(*templates)
     annotations, broken = _read(folder.file(ANNOTATIONS))
-    if canonical_keys:
-        annotations = [normalise(annotation, words) for annotation in annotations]
     generator = QuestionGenerator(forms, words, options, annotations)
     questions = [row for image in track(annotations, "questions") for row in generator.questions(image)]
     counts = Counter({"images": len(annotations), "questions": len(questions)}) + generator.skipped
     if broken:
         counts["unreadable_annotations"] = len(broken)
     if not questions:
-        raise InputError(f"{folder.file(ANNOTATIONS)}: no question came out of it; {dict(counts)}; choose other forms")
-    _refuse_second_file(out, QUESTIONS)
-    details = asdict(options) | {"canonical_keys": canonical_keys, "counts": dict(counts)}
+        raise InputError(
+            f"{folder.file(ANNOTATIONS)}: no questions could be generated ({dict(counts)}). Choose other forms."
+        )
+    details = asdict(options) | {"counts": dict(counts)}
     details |= {"terms": [path.name for path in terms], "templates": [path.name for path in templates]}
-    details |= _say_drafted(folder)
-    record_part(make_folder(out), QUESTIONS, folder.governance, details, folder.source)
-    write_questions(questions, out / OUR_NAMES[QUESTIONS])
-    return counts, [*broken, *_write_card(out, annotations)]
+    return counts, [*broken, *_write(out, QUESTIONS, questions, folder, details, annotations)]
 
 
 def reason(data: Path, findings: Path, out: Path, encoder: str, seed: int) -> tuple[Counter[str], list[str]]:
-    """Write `out/reasoning.jsonl` and the card, from the experts' file `findings` and what is in `data`.
+    """Write `out/reasoning.jsonl` and the card, from the experts' file `findings` and the data in `data`.
 
     Returns:
-        Counts (questions, what was left out and why), and the first rows that could not be used.
+        Counts (questions, left out by reason), and messages about what was left out.
 
     Raises:
         InputError: a file is missing or broken, or no row of `findings` can be used.
@@ -90,48 +72,46 @@ def reason(data: Path, findings: Path, out: Path, encoder: str, seed: int) -> tu
     generator = ReasoningGenerator(base, annotations, seed)
     questions = generator.questions(read_findings(findings))
     counts = Counter(row.answer_type for row in questions) + generator.counts
-    counts.update({f"contexts_with_{reason}": count for reason, count in base.skipped.items()})
+    counts.update({f"contexts_with_{why}": count for why, count in base.skipped.items()})
     if broken:
         counts["unreadable_annotations"] = len(broken)
     if not questions:
         problems = "; ".join(generator.problems[:3]) or "it has no rows"
-        raise InputError(f"{findings}: no question came out of it: {problems}")
-    _refuse_second_file(out, REASONING)
-    details = {"encoder": encoder, "seed": seed, "counts": dict(counts)} | _say_drafted(folder)
-    record_part(make_folder(out), REASONING, folder.governance, details, folder.source)
-    write_reasoning(questions, out / OUR_NAMES[REASONING])
-    return counts, [*broken, *generator.problems, *_write_card(out, annotations)]
-
-
-def _say_drafted(folder: DataFolder) -> dict[str, str]:
-    """What the manifest keeps of annotations that nobody has corrected; says so."""
-    if not folder.drafted:
-        return {}
-    print(
-        f"{folder.root}: its annotations are drafts that nobody has corrected, and the answers come from them; correct "
-        "them first: medvqa-hub meddqa labelstudio-export, or explore",
-        file=sys.stderr,
-    )
-    return {ANNOTATIONS: DRAFT}
+        raise InputError(f"{findings}: no questions could be generated: {problems}")
+    details = {"encoder": encoder, "seed": seed, "counts": dict(counts)}
+    problems = _write(out, REASONING, questions, folder, details, annotations)
+    return counts, [*broken, *generator.problems, *problems]
 
 
 def _read(path: Path) -> tuple[list[Annotation], list[str]]:
     broken: list[str] = []
     annotations = read_annotations(path, broken)
     if not annotations:
-        raise InputError(f"{path}: no annotation in it can be read; {'; '.join(broken[:3]) or 'it has no rows'}")
+        raise InputError(f"{path}: no annotation can be read: {'; '.join(broken[:3]) or 'it has no rows'}")
     return annotations, broken
 
 
-def _write_card(out: Path, annotations: Sequence[Annotation]) -> list[str]:
-    """Write the card beside the questions; says so where somebody else's README.md is there."""
-    if write_card(open_folder(out), annotations) is None:
-        return [f"card: {out / CARD} is none of ours and stays as it is"]
-    return []
-
-
-def _refuse_second_file(out: Path, part: str) -> None:
-    """Two files of one part in a folder: nobody could tell which one is meant."""
+def _write(
+    out: Path,
+    part: str,
+    questions: Sequence[Question | ReasoningQuestion],
+    folder: folders.DataFolder,
+    details: dict[str, Any],
+    annotations: Sequence[Annotation],
+) -> list[str]:
+    """Write questions and card. Returns a message if the folder has another README.md."""
     found = open_folder(out).files.get(part) if out.is_dir() else None
     if found is not None and found.name != OUR_NAMES[part]:
-        raise OutputError(f"{out} holds {found.name} already, which is {part} too; choose another output folder")
+        raise OutputError(f"{out} already holds {part} as {found.name}. Choose another output folder.")
+    if folder.drafted:
+        print(
+            f"{folder.root}: the annotations are uncorrected drafts, and so are the answers. Correct them first with "
+            "medvqa-hub meddqa labelstudio-export or explore.",
+            file=sys.stderr,
+        )
+        details = details | {ANNOTATIONS: folders.DRAFT}
+    folders.record_part(make_folder(out), part, folder.governance, details, folder.source)
+    write_questions(questions, out / OUR_NAMES[part])
+    if write_card(open_folder(out), annotations) is None:
+        return [f"card: {out / CARD} was not written by medvqa-hub and is kept"]
+    return []

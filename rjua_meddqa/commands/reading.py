@@ -1,4 +1,4 @@
-"""What the commands ocr, esra and quality do, and the lines they print."""
+"""The commands ocr, esra and quality. They yield the lines to print."""
 
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
@@ -9,6 +9,7 @@ from medvqa_core.errors import InputError
 from medvqa_core.files import atomic_folder, make_folder
 from medvqa_core.governance import Governance
 from medvqa_core.json_files import write_manifest
+from rjua_meddqa.released import read_annotations
 from rjua_meddqa.restoration.images import find_images
 from rjua_meddqa.restoration.ocr import RapidOcrEngine, read_boxes, write_boxes
 from rjua_meddqa.restoration.page_layout import lay_out
@@ -20,19 +21,16 @@ BOXES, BOXES_KIND = "boxes", "meddqa-boxes"
 
 
 def read_images(images: Path, out: Path, workers: int, governance: Governance) -> Iterator[str]:
-    """Read images, and write the boxes of each as `boxes/IMAGE.json`. Raises what `fill_cache` raises."""
+    """Read images and write their boxes as `boxes/IMAGE.json`. Raises like `fill_cache`."""
     empty = []
-    private = governance.private
     with (
         _read(images, out, workers, governance) as (pages, readings),
-        atomic_folder(out / BOXES, BOXES_KIND, private) as folder,
+        atomic_folder(out / BOXES, BOXES_KIND, governance.private) as folder,
     ):
         for page in pages:
             write_boxes(folder / f"{page.image}.json", page.original_boxes)
-            if not page.boxes:
-                empty.append(page.image)
-        manifest = {"kind": BOXES_KIND, "governance": str(governance)}
-        write_manifest(folder, manifest, indent=2, end="")
+            empty += [] if page.boxes else [page.image]
+        write_manifest(folder, {"kind": BOXES_KIND, "governance": str(governance)}, indent=2, end="")
     yield f"boxes: {out / BOXES}"
     yield from _summary(images, len(readings.keys), readings.read_now, empty, readings.failed.values())
 
@@ -40,45 +38,42 @@ def read_images(images: Path, out: Path, workers: int, governance: Governance) -
 def restore_images(
     images: Path, out: Path, workers: int, governance: Governance, parameters: dict[str, Any]
 ) -> Iterator[str]:
-    """Restore images to `pages.jsonl`. Raises what `restore_folder` raises."""
+    """Restore images to `pages.jsonl`. Raises like `restore_folder`."""
     result = restore_folder(_find(images), out, RapidOcrEngine(), workers, governance=governance, **parameters)
     yield f"pages: {out / PAGES}"
     yield from _summary(images, result.pages, result.read_now, result.empty, [reason for _, reason in result.failed])
 
 
 def print_image(image: Path, parameters: dict[str, Any]) -> str:
-    """Text of one image. Raises InputError where it is a folder or cannot be read."""
+    """Restore one image. Raises InputError if it is a folder or cannot be read."""
     if image.is_dir():
-        raise InputError(f"{image} is a folder; name one for the pages with --out")
+        raise InputError(f"{image} is a folder. Pass a folder for its pages as --out.")
     return restore_page(image, RapidOcrEngine(), **parameters).restored.text
 
 
 def print_boxes(boxes: Path, parameters: dict[str, Any]) -> str:
-    """Text of a JSON file of boxes. Raises InputError where it cannot be read."""
+    """Restore boxes from a JSON file. Raises InputError if it cannot be read."""
     return lay_out(read_boxes(boxes), **parameters).text
 
 
 def judge_images(
     images: Path, out: Path, workers: int, governance: Governance, annotations: Path | None
 ) -> Iterator[str]:
-    """Quality of each image, and how often it is that of the annotations. Raises what `fill_cache` raises."""
-    known = _read_annotations(annotations)
+    """Judge the quality of images and compare it with annotations. Raises like `fill_cache`."""
+    known = {annotation.img_path: annotation for annotation in read_annotations(annotations)} if annotations else {}
     agreed = compared = 0
     empty = []
     with _read(images, out, workers, governance) as (pages, readings):
         for page in pages:
-            annotation = known.get(page.image)
-            quality, reason = page.quality, page.quality_reason
-            if annotation:
+            quality, reason, note = page.quality, page.quality_reason, ""
+            if annotation := known.get(page.image):
                 by_type = judge_type(annotation.image_type) if quality != UNREADABLE else None
                 quality, reason = by_type or (quality, reason)
                 compared += 1
                 agreed += quality == annotation.image_quality
-            differs = annotation is not None and quality != annotation.image_quality
-            note = f"; annotated as {annotation.image_quality}" if differs else ""
+                note = "" if quality == annotation.image_quality else f"; annotated as {annotation.image_quality}"
             yield f"{page.image}: {quality} ({reason}){note}"
-            if not page.boxes:
-                empty.append(page.image)
+            empty += [] if page.boxes else [page.image]
     if compared:
         yield f"same as annotated: {agreed} of {compared}"
     yield from _summary(images, len(readings.keys), readings.read_now, empty, readings.failed.values())
@@ -90,29 +85,21 @@ def _find(images: Path) -> list[Path]:
 
 @contextmanager
 def _read(images: Path, out: Path, workers: int, governance: Governance) -> Iterator[tuple[Iterator[Page], Readings]]:
-    """The pages one by one, never all in memory, and what the run did."""
+    """Read images. Returns an iterator over the pages, and the counts of the run."""
     make_folder(out)
     with open_cache(out / READINGS, governance) as cache:
         readings = fill_cache(_find(images), RapidOcrEngine(), cache, workers)
         yield (make_page(path.name, cache.get(key)) for path, key in readings.keys.items()), readings
 
 
-def _read_annotations(path: Path | None) -> dict[str, Any]:
-    if path is None:
-        return {}
-    from rjua_meddqa.released import read_annotations
-
-    return {annotation.img_path: annotation for annotation in read_annotations(path)}
-
-
 def _summary(images: Path, pages: int, read_now: int, empty: Collection[str], failed: Collection[str]) -> Iterator[str]:
-    """Counts, then all that is missing by name: a run that left something out says so at the end."""
+    """Counts, then the names of everything that was left out."""
     yield f"pages: {pages:,}, read now: {read_now:,}, without text: {len(empty):,}, left out: {len(failed):,}"
     if pages and not read_now:
-        yield "every image had been read before"
+        yield "all images had been read before"
     for image in empty:
         yield f"no text in {image}"
     for reason in failed:
         yield f"left out: {reason}"
     if images.is_dir() and (folders := sorted(path.name for path in images.iterdir() if path.is_dir())):
-        yield f"not searched: folders in {images} ({', '.join(folders)}); give each in a run of its own"
+        yield f"not searched: folders in {images} ({', '.join(folders)}). Pass them one by one."

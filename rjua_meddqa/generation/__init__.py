@@ -1,1 +1,1 @@
-"""Questions from annotations and contexts."""
+"""Generates questions from annotations and contexts."""

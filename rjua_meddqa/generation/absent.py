@@ -1,9 +1,8 @@
-"""What a report does not hold: keys and items for questions whose answer is 无, which hallucination is measured on.
+"""Keys and items that a report does not hold, for unanswerable questions (answer 无), which measure hallucination.
 
-Nearest first: a page with 总胆红素 is asked for 直接胆红素, not for 睾酮. Who takes a neighbour's value is wrong there.
-
-A candidate is refused if it, one of its synonyms, or one of its parts (a name with its abbreviation in brackets) stands
-in any key, value or item of the annotation, or the other way round. What the annotation leaves out is not known here.
+The nearest come first: a page with 总胆红素 is asked for 直接胆红素, not for 睾酮. A candidate is rejected if it, a
+synonym, or a part of it (a name with its abbreviation in brackets) occurs in a key, value or item of the annotation,
+or the other way round.
 """
 
 import random
@@ -20,42 +19,41 @@ _BRACKETS = re.compile(r"[()\[\]]")
 
 
 class AbsentTerms:
-    """Keys and items that some report could hold: the terms' keys, the templates' items, and those of `corpus`."""
+    """Possible keys and items of reports: the terms' keys, the templates' items, and those of `corpus`."""
 
     def __init__(self, templates: Templates, terms: Terms, corpus: Sequence[Annotation]) -> None:
-        self._terms = terms
         keys = [*terms.groups[KEYS], *(key.strip() for a in corpus for key, _ in a.key_values)]
         items = [*templates.absent_items, *(row.item.strip() for a in corpus for row in a.table)]
         self._keys = {key: _parts(terms.synonyms(KEYS, key)) for key in dict.fromkeys(filter(None, keys))}
         self._items = {item: _parts([item]) for item in dict.fromkeys(filter(None, items))}
 
     def keys(self, annotation: Annotation, draw: random.Random) -> Iterator[str]:
-        """Keys that the report has under no name, those nearest to its own first, each once."""
+        """Keys that the report does not have under any name, those nearest to its own first."""
         return _absent(self._keys, annotation, [key for key, _ in annotation.key_values], draw)
 
     def items(self, annotation: Annotation, draw: random.Random) -> Iterator[str]:
-        """Table items that the report does not hold, those nearest to its own first, each once."""
+        """Table items that the report does not hold, those nearest to its own first."""
         return _absent(self._items, annotation, [row.item for row in annotation.table], draw)
 
 
 def _absent(
     candidates: dict[str, frozenset[str]], annotation: Annotation, near: Sequence[str], draw: random.Random
 ) -> Iterator[str]:
-    """Checks a candidate when it is asked for: thousands of them against every image would take minutes."""
+    """Yields lazily, because checking thousands of candidates for every image would take minutes."""
     names = _parts([key for key, _ in annotation.key_values] + [row.item for row in annotation.table])
     text = "\n".join(fold(value) for _, value in annotation.key_values)
     for candidate in _nearest_first(candidates, near, draw):
         parts = candidates[candidate]
         if any(item_score(candidate, name) for name in near):
-            continue  # another spelling of what is there
+            continue  # another spelling of a name on the page
         if not any(part in text or any(part in name or name in part for name in names) for part in parts):
             yield candidate
 
 
 def _nearest_first(candidates: Iterable[str], near: Sequence[str], draw: random.Random) -> list[str]:
-    """Candidates by the share of characters that they have in common with the nearest of `near`; ties are drawn.
+    """Sort candidates by their share of common characters with the nearest of `near`. Ties are in random order.
 
-    Of a long report some names are drawn: all of them against all candidates would take minutes.
+    Long reports are compared by a sample of their names, to save time.
     """
     letters = [frozenset(fold(name)) for name in draw.sample(list(near), min(len(near), NAMES_COMPARED))]
 
@@ -68,7 +66,7 @@ def _nearest_first(candidates: Iterable[str], near: Sequence[str], draw: random.
 
 
 def _parts(names: Sequence[str]) -> frozenset[str]:
-    """Folded names whole, and split at their brackets; a single Latin letter in brackets says nothing by itself."""
+    """Folded names, whole and split at brackets, without single Latin letters."""
     folded = [fold(name) for name in names]
     parts = {part for name in folded for part in _BRACKETS.split(name) if len(part) > 1 or part > "\u4e00"}
     return frozenset(parts.union(filter(None, folded)))

@@ -1,7 +1,7 @@
 """The context base: titled medical knowledge, and the titles nearest to a given one (paper, Sections 3.1 and 4.3.2).
 
-Neighbours are found by the cosine of title vectors: of a text encoder (the paper took bert-base-chinese), or of
-character n-grams weighted by TF-IDF, which needs no model.
+Neighbours have the highest cosine of title vectors. The vectors come from a text encoder (the paper took
+bert-base-chinese), or from character n-grams weighted by TF-IDF, without a model.
 """
 
 from collections import Counter
@@ -16,7 +16,7 @@ from rjua_meddqa.schema import ADVICE, ANSWER_SEPARATOR, CONTEXT_COLUMNS, DISEAS
 
 NGRAMS = "ngrams"  # the encoder without a model
 
-# Kinds of contexts as released and as the paper's Table 3 calls them, and the task whose options they are.
+# Kinds of contexts as released, their names in the paper's Table 3, and the task with such options.
 KINDS = {
     "检查-疾病": ("Examination-Disease", DISEASE),
     "检查-状态": ("Examination-Status", STATUS),
@@ -33,12 +33,12 @@ class TitleEncoder(Protocol):
     name: str
 
     def encode(self, titles: Sequence[str]) -> np.ndarray:
-        """(titles, dimensions) float array; a row of zeros is near to nothing."""
+        """Return a float array (titles, dimensions)."""
         ...
 
 
 class NgramEncoder:
-    """Characters, and pairs and triples of them, weighted by TF-IDF over the titles given: offline, deterministic."""
+    """Counts of one to three characters, weighted by TF-IDF over the given titles."""
 
     name = NGRAMS
 
@@ -54,7 +54,7 @@ class NgramEncoder:
 
 
 class ModelEncoder:
-    """Mean token vectors of a text encoder: a folder, a Hub id or "minilm"; see `medvqa_core.text_encoder`."""
+    """Mean token vectors of a text encoder: a folder, a Hub id or "minilm" (`medvqa_core.text_encoder`)."""
 
     def __init__(self, name: str) -> None:
         from medvqa_core.text_encoder import TextEncoder
@@ -67,7 +67,7 @@ class ModelEncoder:
 
 
 def load_encoder(name: str) -> TitleEncoder:
-    """The encoder "ngrams", or a model. Raises ConfigError where the model cannot be loaded."""
+    """Load the encoder "ngrams" or a model. Raises ConfigError if the model cannot be loaded."""
     return NgramEncoder() if name == NGRAMS else ModelEncoder(name)
 
 
@@ -75,22 +75,21 @@ class ContextBase:
     """Contexts whose titles can be options, by kind.
 
     Args:
-        rows: (where, cells) of each row of the context CSV, as `annotation.released.read_cells` gives them. A column
-            `option`, where there is one, holds the text that an option has in place of the title.
+        rows: (place, cells) of the context CSV, from `read_cells`. An optional column `option` holds the text of an
+            option if that is not the title.
 
     Attributes:
         contexts: those with a title and a description, in the order of the file.
         skipped: rows left out, by reason (`no_title`, `no_description`).
 
     Raises:
-        InputError: an idx or (kind, title) occurs twice, a kind is unknown, or a title or an option holds a ";",
-            which separates options.
+        InputError: an idx or (kind, title) occurs twice, a kind is unknown, or a title or an option contains ";".
     """
 
     def __init__(self, rows: Iterable[tuple[str, Mapping[str, str]]], encoder: TitleEncoder) -> None:
         self.contexts: list[Context] = []
         self.skipped: Counter[str] = Counter()
-        self._options: dict[str, str] = {}  # idx -> text as an option
+        self._options: dict[str, str] = {}  # idx -> option
         self._by_title: dict[tuple[str, str], Context] = {}
         for where, cells in rows:
             context, option = _read_row(cells, where)
@@ -100,18 +99,18 @@ class ContextBase:
             same = self._by_title.setdefault((context.context_type, context.title), context)
             if same is not context:
                 raise InputError(
-                    f"{where}: contexts {same.idx} and {context.idx} are both {context.title!r} of kind "
-                    f"{context.context_type!r}; give one another title"
+                    f"{where}: contexts {same.idx} and {context.idx} of kind {context.context_type!r} are both called "
+                    f"{context.title!r}. Rename one of them."
                 )
             if context.idx in self._options:
-                raise InputError(f"{where}: idx {context.idx!r} occurs twice; number the contexts again")
+                raise InputError(f"{where}: idx {context.idx!r} occurs twice. Number the contexts again.")
             self._options[context.idx] = option or context.title
             self.contexts.append(context)
         self._encoder = encoder
-        self._vectors: dict[str, tuple[list[Context], np.ndarray]] = {}  # kind -> its contexts and their cosines
+        self._vectors: dict[str, tuple[list[Context], np.ndarray]] = {}  # kind -> contexts and their cosines
 
     def find(self, title: str, task: str) -> Context | None:
-        """The context with this title among the kinds of `task`, in the order of KINDS; None if there is none."""
+        """The context with this title among the kinds of `task`, in the order of KINDS."""
         found = (self._by_title.get((kind, title.strip())) for kind, (_, of) in KINDS.items() if of == task)
         return next((context for context in found if context is not None), None)
 
@@ -120,13 +119,13 @@ class ContextBase:
         return self._options[context.idx]
 
     def has_option(self, context: Context) -> bool:
-        """Whether the text of `context` as an option is another than its title."""
+        """Whether the text of `context` as an option differs from its title."""
         return self._options[context.idx] != context.title
 
     def nearest(self, contexts: Sequence[Context]) -> list[Context]:
-        """All other contexts of the first one's kind, those first whose titles are nearest to any of `contexts`.
+        """All other contexts of the first one's kind, those with titles nearest to any of `contexts` first.
 
-        Ties go by the order of the file.
+        Ties are in the order of the file.
         """
         members, cosines = self._cosines(contexts[0].context_type)
         places = [place for place, member in enumerate(members) if member in contexts]
@@ -145,14 +144,14 @@ class ContextBase:
 
 
 def _read_row(cells: Mapping[str, str], where: str) -> tuple[Context, str]:
-    """A context and its option text, which is empty where the file has none."""
+    """A context and its option, "" if the file has none."""
     context = Context(**{column: cells[column].strip() for column in CONTEXT_COLUMNS})
     option = cells.get("option", "").strip()
     if context.context_type not in KINDS:
-        raise InputError(f"{where}: context_type {context.context_type!r} is unknown; allowed: {', '.join(KINDS)}")
+        raise InputError(f"{where}: context_type {context.context_type!r} is unknown. Allowed: {', '.join(KINDS)}.")
     for name, text in (("idx", context.idx), ("title", context.title), ("option", option)):
         if ANSWER_SEPARATOR in text:
-            raise InputError(f"{where}: {name} {text!r} holds ';', which separates options and ids; write ； or ，")
+            raise InputError(f"{where}: {name} {text!r} contains ';', which separates options and ids. Use ； or ，.")
     if not context.idx:
-        raise InputError(f"{where}: no idx; number the contexts")
+        raise InputError(f"{where}: idx is empty. Number the contexts.")
     return context, option

@@ -1,9 +1,10 @@
 """Image-content questions from annotations (paper, Sections 4.3.1, 4.3.2 and Table 4).
 
-Which questions, as released: every key once; 5 pairs of keys; for every table row its result, its range, both, and
-whether it is normal; for a table, what is out of range. The other rows of Table 4 and users' templates on request.
-What is drawn for an image depends on (seed, image path) alone, neither on order nor on the other images; unanswerable
-questions ask for what the other images hold, so these depend on the set.
+The released questions ask for every key, for 5 pairs of keys, for the result, the range, both, and the verdict of every
+table row, and for the abnormal items of a table. The other rows of Table 4 and users' templates are optional.
+
+The questions about an image depend on (seed, image path). Unanswerable questions also depend on the other images,
+because they ask for their keys and items.
 """
 
 import random
@@ -30,8 +31,8 @@ from rjua_meddqa.schema import LABORATORY, MISSING, Annotation, Question, TableR
 from rjua_meddqa.terms import KEYS, RANGES, RESULTS, Terms, fold
 
 RELEASED, SENTENCE = ANSWER_STYLES = ("released", "sentence")
-PAIRS = 5  # of keys per image, as released; the released draws may repeat a pair, ours do not
-NEAREST = "nearest"  # how what an image does not hold is chosen, see `absent.py`
+PAIRS = 5  # of keys per image, as released, but without repetition
+NEAREST = "nearest"  # how unanswerable keys and items are chosen, see `absent.py`
 UNANSWERABLE_FORMS = ("single_entity", "result_cell", "range_cell")
 
 
@@ -41,14 +42,14 @@ class Options:
 
     Attributes:
         seed: the same seed draws the same questions for an image.
-        forms: "released", "all", or names of templates, comma-separated.
+        forms: "released", "all", or comma-separated names of templates.
         answers: "released" (values) or "sentence" (Table 4).
-        pairs: pairs of keys and of rows per image; None for all ordered pairs.
-        synonyms: call keys, results and ranges by any of their names; else keys by their own, words as released.
-        unanswerable: questions per image about what its report does not hold; their answer is 无.
+        pairs: pairs of keys and of rows per image. None takes all ordered pairs.
+        synonyms: call keys, results and ranges by any of their names.
+        unanswerable: questions per image with the answer 无.
 
     Raises:
-        ConfigError: a value that is not allowed.
+        ConfigError: a value is not allowed.
     """
 
     seed: int = 0
@@ -60,11 +61,11 @@ class Options:
 
     def __post_init__(self) -> None:
         if self.answers not in ANSWER_STYLES:
-            raise ConfigError(f"answers {self.answers!r}: allowed are {', '.join(ANSWER_STYLES)}")
+            raise ConfigError(f"answers {self.answers!r} is unknown. Allowed: {', '.join(ANSWER_STYLES)}.")
         if self.unanswerable < 0 or (self.pairs is not None and self.pairs < 0):
             raise ConfigError(
-                f"pairs {self.pairs} and unanswerable {self.unanswerable}: allowed are 0 and more; for all pairs None, "
-                "--pairs -1 on the command line"
+                f"pairs {self.pairs} and unanswerable {self.unanswerable}: expected at least 0. For all pairs use "
+                "None, or --pairs -1 on the command line."
             )
 
 
@@ -72,10 +73,10 @@ class QuestionGenerator:
     """Turns annotations into questions.
 
     Args:
-        corpus: annotations whose keys and items serve as what other reports do not hold; may be empty.
+        corpus: annotations with keys and items for unanswerable questions.
 
     Attributes:
-        skipped: what could not be asked, by reason, over all annotations so far.
+        skipped: counts of omitted questions by reason, over all annotations so far.
     """
 
     def __init__(self, templates: Templates, terms: Terms, options: Options, corpus: Sequence[Annotation] = ()) -> None:
@@ -85,18 +86,16 @@ class QuestionGenerator:
         self._absent = AbsentTerms(templates, terms, corpus) if options.unanswerable else None
 
     def questions(self, annotation: Annotation) -> list[Question]:
-        """The questions about one image, in the order: keys, pairs of keys, rows, tables, unanswerable ones.
+        """The questions about one image: keys, pairs of keys, rows, table, unanswerable ones.
 
-        A key (item) that occurs twice with different values, an empty one, and a row whose `is_normal` cannot be
-        read are not asked about; `skipped` counts them.
+        Keys and items that are empty or repeated with different values are left out, and so are verdicts that cannot
+        be read. `skipped` counts them.
 
         Raises:
-            InputError: the annotation names no image.
+            InputError: `img_path` is empty.
         """
         if not annotation.img_path.strip():
-            raise InputError(
-                f"annotation {annotation.idx!r}: img_path is empty; questions would be about no image: name it"
-            )
+            raise InputError(f"annotation {annotation.idx!r}: img_path is empty. Fill it in.")
         keys = self._unique(annotation.key_values, "key")
         rows = self._unique([(row.item, row) for row in annotation.table], "item")
         return [
@@ -107,7 +106,7 @@ class QuestionGenerator:
         ]
 
     def _unique(self, entries, what: str) -> list[tuple]:
-        """(name, content) once per name, without those that a question could not tell apart."""
+        """(name, content) once per name, without ambiguous ones."""
         found: dict[str, list] = {}
         for name, content in entries:
             found.setdefault(name.strip(), []).append(content)
@@ -123,13 +122,13 @@ class QuestionGenerator:
 
     def _about_keys(self, annotation: Annotation, keys: list[tuple[str, str]]) -> Iterator[Question]:
         values = {key: answers.write_value(value) for key, value in keys}
-        for template in self._of(KEY):
+        for template in self._templates(KEY):
             for key in values:
                 if self._wanted(template, key):
                     draw = self._random(annotation, template.name, key)
                     fields = {"key": self._name(key, values, draw), "value": values[key]}
                     yield self._ask(annotation, template, fields, (key,), draw)
-        for template in self._of(TWO_KEYS):
+        for template in self._templates(TWO_KEYS):
             wanted = [key for key in values if self._wanted(template, key)]
             draw = self._random(annotation, template.name)
             for pair in self._pairs(wanted, draw):
@@ -140,12 +139,12 @@ class QuestionGenerator:
     def _about_rows(self, annotation: Annotation, rows: list[tuple[str, TableRow]]) -> Iterator[Question]:
         fields = {item: self._row_fields(row) for item, row in rows}
         for item, values in fields.items():
-            words = self._words(self._random(annotation, "words", item))  # shared by the questions about this row
-            for template in self._of(ROW):
+            words = self._words(self._random(annotation, "words", item))  # shared by all questions about this row
+            for template in self._templates(ROW):
                 if self._wanted(template, item) and not self._lacks_status(template, values):
                     draw = self._random(annotation, template.name, item)
                     yield self._ask(annotation, template, {**words, **values}, (item,), draw)
-        for template in self._of(TWO_ROWS):
+        for template in self._templates(TWO_ROWS):
             wanted = [item for item in fields if self._wanted(template, item)]
             draw = self._random(annotation, template.name)
             for pair in self._pairs(wanted, draw):
@@ -154,7 +153,7 @@ class QuestionGenerator:
                     yield self._ask(annotation, template, values, pair, draw)
 
     def _about_table(self, annotation: Annotation) -> Iterator[Question]:
-        rows, templates = annotation.table, self._of(TABLE)
+        rows, templates = annotation.table, self._templates(TABLE)
         if not rows or not templates:
             return
         unreadable = any(answers.write_status(row) is None for row in rows)
@@ -184,7 +183,7 @@ class QuestionGenerator:
             name = next(candidates[template.about], None)
             if name is None:
                 ended.add(form)
-                if len(ended) == len(forms):  # the rest is known without counting up to it
+                if len(ended) == len(forms):
                     self.skipped["no_absent_term_left"] += self.options.unanswerable - number
                     return
                 self.skipped["no_absent_term_left"] += 1
@@ -213,20 +212,17 @@ class QuestionGenerator:
             image_type=annotation.image_type,
             is_table=int(bool(annotation.table) or annotation.report_type.strip() == LABORATORY),
             image_quality=annotation.image_quality,
-            answer_length=answers.answer_length(answer),
+            answer_length=len(answer),
             extra={"template": template.name, "keys": list(subjects), "unanswerable": unanswerable}
             | ({"absent": NEAREST} if unanswerable else {}),
         )
 
-    def _of(self, about: str) -> list[Template]:
+    def _templates(self, about: str) -> list[Template]:
         return [template for template in self.selected if template.about == about]
 
     def _wanted(self, template: Template, name: str) -> bool:
-        if not template.only:
-            return True
-        return any(
-            fold(self.terms.canonical(KEYS, name)) == fold(self.terms.canonical(KEYS, word)) for word in template.only
-        )
+        terms = {fold(self.terms.canonical(KEYS, word)) for word in template.only}
+        return not terms or fold(self.terms.canonical(KEYS, name)) in terms
 
     def _pairs(self, names: list[str], draw: random.Random) -> list[tuple[str, str]]:
         pairs = [(first, second) for first in names for second in names if first != second]
@@ -235,7 +231,7 @@ class QuestionGenerator:
         return draw.sample(pairs, min(self.options.pairs, len(pairs)))
 
     def _name(self, key: str, keys: dict[str, str], draw: random.Random) -> str:
-        """How a question calls `key`; by a synonym only where no other key of the report has that meaning."""
+        """The name of `key` in a question. Synonyms are used if no other key of the report has that meaning."""
         if not self.options.synonyms:
             return key
         others = [other for other in keys if other != key]
@@ -253,12 +249,12 @@ class QuestionGenerator:
         return {word: draw.choice(choices[word]) for word in sorted(choices)}
 
     def _row_fields(self, row: TableRow) -> dict[str, str]:
-        fields = {name: answers.write_value(getattr(row, name)) for name in ("result", "range")}
+        fields = {"result": answers.write_value(row.result), "range": answers.write_value(row.range)}
         status = answers.write_status(row)
         return {"item": row.item.strip(), **fields, **({"status": status} if status else {})}
 
     def _lacks_status(self, template: Template, values: dict[str, str]) -> bool:
-        """Whether the template needs a status that could not be read; counted."""
+        """Whether the template needs a status that could not be read."""
         texts = (*template.questions, template.answer, template.sentence)
         needed = {name for text in texts for _, name in split_text(text) if name and name.rstrip("12") == "status"}
         lacks = bool(needed - set(values))

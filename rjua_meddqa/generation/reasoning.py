@@ -1,19 +1,18 @@
 """Clinical-reasoning questions: multiple choice and short answer from the context base (paper, Section 4.3.2).
 
-Input, beside the context base, is what experts wrote down about the images: a CSV file, a row for each correct option,
-with the columns
+Besides the context base, the input is a CSV file by experts with a row for each correct option:
 
     img_path  the image, as in the annotations
     task      disease_qa, advice_qa or status_qa
-    title     of the context that the option comes from; empty: the report states it itself
-    option    optional: its text, where that is not the title (advice drawn from a description, a TNM stage)
-    wrong     optional: wrong options, separated by ";", in place of neighbouring titles
-    question  optional: the question's stem, in place of the usual one of the task
+    title     of the option's context, empty if the report itself states the option
+    option    optional: its text if that is not the title (advice taken from a description, a TNM stage)
+    wrong     optional: wrong options, separated by ";", instead of neighbouring titles
+    question  optional: the question, instead of the default one of the task
 
-A multiple-choice question has one correct option and two to four wrong ones, as many as the released questions have:
-texts of the nearest titles of the same kind, as long as the correct one and as much a title or a sentence as it is,
-none of them true of this image in any task. The short answer is all correct options of (image, task), those that the
-report states included. All questions of (image, task) come with one passage: the descriptions behind their options.
+A multiple-choice question has one correct and two to four wrong options, as the released ones have. Wrong options are
+texts of the nearest titles of the same kind and of similar length. They are not true of the image in any task. The
+short answer is all correct options of (image, task). All questions of (image, task) share one passage, the
+descriptions of their options.
 """
 
 import random
@@ -25,7 +24,6 @@ from string import ascii_uppercase
 
 from medvqa_core.errors import InputError
 from rjua_meddqa.generation.contexts import ContextBase
-from rjua_meddqa.generation.reasoning_file import ReasoningQuestion
 from rjua_meddqa.released import Context, read_cells
 from rjua_meddqa.schema import (
     ADVICE,
@@ -36,15 +34,16 @@ from rjua_meddqa.schema import (
     SHORT_ANSWER,
     STATUS,
     Annotation,
+    ReasoningQuestion,
 )
 
 REQUIRED_COLUMNS = ("img_path", "task", "title")
 COLUMNS = (*REQUIRED_COLUMNS, "option", "wrong", "question")
-RELEASED_SIZES = (3, 4, 5, 5, 5, 5, 5, 5)  # options of the released multiple-choice questions
+RELEASED_SIZES = (3, 4, 5, 5, 5, 5, 5, 5)  # numbers of options of released questions
 FEWEST_WRONG, MOST_WRONG = 2, 4
-NEIGHBOURS = 3  # distracting facts of a passage without multiple choice (paper, Section 4.3.2)
-LENGTHS = (0.5, 2.0)  # of a wrong option to the correct one; shorter than that by few characters does not show
-FEW_CHARACTERS = 4
+NEIGHBOURS = 3  # distractors in a passage without multiple choice (paper, Section 4.3.2)
+LENGTHS = (0.5, 2.0)  # allowed ratio of the lengths of a wrong and the correct option
+FEW_CHARACTERS = 4  # a difference that is always allowed
 STEMS = {
     DISEASE: "根据检验报告中的异常指标，进行相应的疾病诊断",
     ADVICE: "根据检验报告中的异常指标，给出和疾病相关的诊疗建议",
@@ -67,7 +66,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class _Choice:
-    """A multiple-choice question whose letters are not given yet: the correct option and the wrong ones."""
+    """The options of a multiple-choice question before they get letters."""
 
     finding: Finding
     text: str
@@ -76,50 +75,49 @@ class _Choice:
 
 @dataclass
 class _Truth:
-    """What is true of an image, over all tasks: no wrong option may say it."""
+    """What is true of an image in any task, and must not be a wrong option."""
 
     titles: set[str]
     texts: set[str]
 
 
 def read_findings(path: Path) -> list[Finding]:
-    """The experts' file.
+    """Read the experts' file.
 
     Raises:
-        InputError: the file is missing, is no CSV of these columns, or a row has an unknown task or no image.
+        InputError: the file is missing, lacks a column, or a row has an unknown task or no image.
     """
     findings = []
     for where, row in read_cells(path, REQUIRED_COLUMNS):
         cells = {column: row.get(column, "").strip() for column in COLUMNS}
         if not cells["img_path"]:
-            raise InputError(f"{where}: no img_path; name the image as the annotations do")
+            raise InputError(f"{where}: img_path is empty. Name the image as in the annotations.")
         if cells["task"] not in REASONING_TASKS:
-            raise InputError(f"{where}: task {cells['task']!r} is unknown; allowed: {', '.join(REASONING_TASKS)}")
+            raise InputError(f"{where}: task {cells['task']!r} is unknown. Allowed: {', '.join(REASONING_TASKS)}.")
         if ANSWER_SEPARATOR in cells["option"]:
-            raise InputError(f"{where}: option {cells['option']!r} holds ';'; give each option a row of its own")
+            raise InputError(f"{where}: option {cells['option']!r} contains ';'. Write each option into its own row.")
         wrong = tuple(filter(None, map(str.strip, cells.pop("wrong").split(ANSWER_SEPARATOR))))
         if len(wrong) >= len(ascii_uppercase):
-            raise InputError(f"{where}: {len(wrong)} wrong options; letters are enough for {len(ascii_uppercase) - 1}")
+            raise InputError(f"{where}: {len(wrong)} wrong options. At most {len(ascii_uppercase) - 1} are possible.")
         findings.append(Finding(**cells, wrong=wrong))
     return findings
 
 
-_Used = tuple[Finding, Context | None]  # a finding and the context it comes from; None: the report states it
+_Used = tuple[Finding, Context | None]  # a finding and its context, None if the report states it
 
 
 class ReasoningGenerator:
     """Turns experts' findings into questions.
 
     Args:
-        annotations: of the images; image type and quality come from them.
-        seed: of the letters; how often each letter is correct does not depend on it.
-        options: of a multiple-choice question, 3 to 5; None draws as many as the released questions have.
+        annotations: of the images, for image type and quality.
+        seed: of the letters.
+        options: of a multiple-choice question, 3 to 5. None draws a number as in the released questions.
 
     Attributes:
-        counts: rows that could not be used, by reason: `unknown_image`, `unknown_title`, `no_title_and_no_option`,
-            `repeated_option`; `too_few_wrong_options` for those without multiple choice, `fewer_options` for questions
-            with fewer than were to be.
-        problems: the first rows that could not be used, named.
+        counts: omitted rows by reason (`unknown_image`, `unknown_title`, `no_title_and_no_option`, `repeated_option`),
+            rows without multiple choice (`too_few_wrong_options`), and questions with `fewer_options` than planned.
+        problems: messages about the first omitted rows.
     """
 
     def __init__(
@@ -133,9 +131,9 @@ class ReasoningGenerator:
         self.problems: list[str] = []
 
     def questions(self, findings: Sequence[Finding]) -> list[ReasoningQuestion]:
-        """Multiple-choice questions first, then short answers, each by image, task and order of the findings."""
+        """Multiple-choice questions, then short answers, each by image, task and order of the findings."""
         groups = self._group(findings)
-        self._learn(groups)
+        self._collect_truth(groups)
         choices: list[tuple[_Choice, list[Context]]] = []
         answers = []
         for group in groups:
@@ -145,8 +143,8 @@ class ReasoningGenerator:
             answers.append(self._short_answer(group, passage))
         return [*self._letter(choices), *answers]
 
-    def _learn(self, groups: Sequence[list[_Used]]) -> None:
-        """What is true of each image, and the options that experts wrote for each context."""
+    def _collect_truth(self, groups: Sequence[list[_Used]]) -> None:
+        """Collect what is true of each image, and the experts' options for each context."""
         self._truths, self._written = {}, {}
         for finding, context in (used for group in groups for used in group):
             truth = self._truths.setdefault(finding.img_path, _Truth(set(), set()))
@@ -157,7 +155,7 @@ class ReasoningGenerator:
                     self._written.setdefault(context.idx, []).append(finding.option)
 
     def _group(self, findings: Sequence[Finding]) -> list[list[_Used]]:
-        """Findings with their contexts by (image, task), sorted; what cannot be used is counted."""
+        """Group the usable findings and their contexts by (image, task), sorted. The others are counted."""
         groups: dict[tuple[str, str], dict[str, _Used]] = {}
         for finding in findings:
             context = self.base.find(finding.title, finding.task)
@@ -168,15 +166,15 @@ class ReasoningGenerator:
             elif finding.title and context is None:
                 self._skip("unknown_title", finding, f"no context of this task has the title {finding.title!r}")
             elif not text:
-                self._skip("no_title_and_no_option", finding, "give a title, or what the report states as option")
+                self._skip("no_title_and_no_option", finding, "add a title, or the text of the report as option")
             elif text in group:
-                self._skip("repeated_option", finding, f"{text!r} is there already")
+                self._skip("repeated_option", finding, f"{text!r} occurs twice")
             else:
                 group[text] = finding, context
         return [list(group.values()) for _, group in sorted(groups.items()) if group]
 
     def _choices(self, group: list[_Used]) -> Iterator[tuple[_Choice, list[Context]]]:
-        """A choice for each correct option that comes from a context, and the contexts of its wrong options."""
+        """Yield a choice for each correct option with a context, and the contexts of its wrong options."""
         for finding, context in group:
             if context is None:
                 continue
@@ -197,9 +195,9 @@ class ReasoningGenerator:
             yield choice, [source for _, source in wrong if source is not None]
 
     def _distractors(self, finding: Finding, context: Context, text: str) -> list[tuple[str, Context]]:
-        """(text, context) of wrong options, nearest titles first: of the same kind, written alike and as long.
+        """(text, context) of wrong options of similar length, nearest titles first.
 
-        An option that experts wrote stands among such, a title among titles; what is true of the image is left out.
+        An option by experts is mixed with options by experts, a title with titles.
         """
         truth = self._truths[finding.img_path]
         taken = truth.texts | {text}
@@ -212,14 +210,14 @@ class ReasoningGenerator:
                 texts = [self.base.option(near)] if self.base.has_option(near) == self.base.has_option(context) else []
             elif self.base.has_option(near):
                 texts = [*texts, self.base.option(near)]
-            fitting = [other for other in texts if other not in taken and _is_as_long(other, text)]
+            fitting = [other for other in texts if other not in taken and _has_similar_length(other, text)]
             if fitting:
                 found.append((min(fitting), near))
                 taken.add(found[-1][0])
         return found
 
     def _passage(self, group: list[_Used], wrong: Sequence[Context]) -> list[Context]:
-        """The contexts that all questions of a group come with, in an order that says nothing."""
+        """The contexts of all questions of a group, in random order."""
         own = [context for _, context in group if context is not None]
         if own and not wrong:
             truth = self._truths[group[0][0].img_path]
@@ -231,16 +229,17 @@ class ReasoningGenerator:
         return random.Random("\0".join((str(self.seed), what, finding.img_path, finding.task, text)))
 
     def _letter(self, choices: Sequence[tuple[_Choice, list[Context]]]) -> Iterator[ReasoningQuestion]:
-        """Give out letters: among questions with n options every n in a row have each letter correct once."""
+        """Assign letters. In each block of n questions with n options, every letter is correct once."""
         of_size: Counter[int] = Counter()
         for choice, passage in choices:
             size = len(choice.wrong) + 1
             block, place = divmod(of_size[size], size)
             of_size[size] += 1
             right = random.Random(f"{self.seed}\0{size}\0{block}").sample(range(size), size)[place]
-            draw = random.Random("\0".join((str(self.seed), *_identify(choice.finding), choice.text)))
+            names = choice.finding.img_path, choice.finding.task, choice.finding.title
+            draw = random.Random("\0".join((str(self.seed), *names, choice.text)))
             order = draw.sample(range(1, size), size - 1)
-            order.insert(right, 0)  # 0 is the correct option
+            order.insert(right, 0)  # the correct option
             texts = (choice.text, *choice.wrong)
             options = [f"{ascii_uppercase[letter]}.{texts[option]}" for letter, option in enumerate(order)]
             stem = f"问题:{_stem(choice.finding)}\n选项:{ANSWER_SEPARATOR.join(options)}\n"
@@ -268,7 +267,7 @@ class ReasoningGenerator:
         )
 
     def _text(self, finding: Finding, context: Context | None) -> str:
-        """The text of a correct option; empty where neither the row nor a context has one."""
+        """The text of a correct option, "" if neither the row nor a context has one."""
         return finding.option or (self.base.option(context) if context is not None else "")
 
     def _skip(self, reason: str, finding: Finding, detail: str) -> None:
@@ -282,22 +281,18 @@ def _stem(finding: Finding) -> str:
 
 
 def _write_passage(passage: Sequence[Context]) -> str:
-    """Descriptions as released: numbered, one alone without its number."""
+    """Descriptions as released: numbered, unless there is only one."""
     if len(passage) == 1:
         return f"{passage[0].description}\n"
     return "".join(f"{number}.{context.description}\n" for number, context in enumerate(passage, start=1))
 
 
-def _is_as_long(wrong: str, correct: str) -> bool:
-    """Whether two options differ in length by no more than tells nothing."""
+def _has_similar_length(wrong: str, correct: str) -> bool:
+    """Whether the lengths of two options do not give the answer away."""
     low, high = LENGTHS
     return low <= len(wrong) / len(correct) <= high or abs(len(wrong) - len(correct)) <= FEW_CHARACTERS
 
 
-def _identify(finding: Finding) -> tuple[str, str, str]:
-    return finding.img_path, finding.task, finding.title
-
-
 def _by_idx(context: Context) -> tuple[int, int, str]:
-    """Sort key: numbers by value, before names."""
+    """Sort key: numbers by value, then names."""
     return (0, int(context.idx), "") if context.idx.isdecimal() else (1, 0, context.idx)

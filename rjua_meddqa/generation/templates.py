@@ -1,7 +1,7 @@
-"""Question templates (paper, Table 4): the bundled `templates.yaml` and users' files, checked when they are read.
+"""Question templates (paper, Table 4): the bundled `templates.yaml` and users' files.
 
-A template is text with placeholders from a fixed list. Placeholders are replaced by text in one pass: there is no
-attribute access, no format specification and no evaluation, and a value that holds braces stays as it is.
+A template is a text with placeholders from a fixed list, which are replaced in one pass without attribute access,
+format specification or evaluation.
 """
 
 import string
@@ -31,7 +31,7 @@ _REQUIRED = ("about", "task", "answer_type", "questions", "answer")
 
 @dataclass(frozen=True)
 class Template:
-    """One kind of question; see the head of `templates.yaml` for what each field holds."""
+    """One kind of question. The comments in `templates.yaml` explain the fields."""
 
     name: str
     about: str
@@ -46,18 +46,14 @@ class Template:
 
 @dataclass(frozen=True)
 class Templates:
-    """All templates by name, and the words that their questions draw from."""
+    """All templates by name, and the words of their questions."""
 
     by_name: Mapping[str, Template]
     words: Mapping[str, tuple[str, ...]]
     absent_items: tuple[str, ...]
 
     def select(self, forms: str) -> tuple[Template, ...]:
-        """Templates of the forms "released", "all", or a comma-separated list of names.
-
-        Raises:
-            ConfigError: there is no template of that name.
-        """
+        """Select "released" or "all" templates, or comma-separated names. Raises ConfigError for an unknown name."""
         if forms == "all":
             return tuple(self.by_name.values())
         if forms == "released":
@@ -65,16 +61,16 @@ class Templates:
         names = [name.strip() for name in forms.split(",")]
         for name in names:
             if name not in self.by_name:
-                raise ConfigError(f"form {name!r} is unknown; allowed: released, all, {', '.join(self.by_name)}")
+                raise ConfigError(f"form {name!r} is unknown. Allowed: released, all, {', '.join(self.by_name)}.")
         return tuple(self.by_name[name] for name in dict.fromkeys(names))
 
 
 @cache
 def split_text(text: str) -> tuple[tuple[str, str | None], ...]:
-    """(literal, placeholder behind it or None) for each piece of a template text.
+    """Split a template into (literal, following placeholder or None).
 
     Raises:
-        ValueError: a brace stands alone, or a placeholder is not a bare name.
+        ValueError: a brace is unmatched, or a placeholder is not a bare name.
     """
     pieces = []
     for literal, name, specification, conversion in string.Formatter().parse(text):
@@ -85,15 +81,15 @@ def split_text(text: str) -> tuple[tuple[str, str | None], ...]:
 
 
 def fill(text: str, values: Mapping[str, str]) -> str:
-    """`text` with every placeholder replaced by its value."""
+    """Replace every placeholder in `text` by its value."""
     return "".join(literal + ("" if name is None else values[name]) for literal, name in split_text(text))
 
 
 def load_templates(*user_files: Path) -> Templates:
-    """The bundled templates and those of the user's files (same layout, YAML or JSON).
+    """Load the bundled templates and those of users' files (same layout, YAML or JSON).
 
     Raises:
-        InputError: a file is not in that layout, a placeholder is not allowed, or a name is taken.
+        InputError: a file has another layout, a placeholder is unknown, or a name exists already.
     """
     by_name: dict[str, Template] = {}
     words: dict[str, tuple[str, ...]] = {}
@@ -103,14 +99,14 @@ def load_templates(*user_files: Path) -> Templates:
         unknown = set(content) - {"words", "templates", "absent_items"}
         if unknown:
             raise InputError(
-                f"{path}: section {sorted(unknown)[0]!r} is unknown; allowed: words, templates, absent_items"
+                f"{path}: section {sorted(unknown)[0]!r} is unknown. Allowed: words, templates, absent_items."
             )
         for name, choices in _section(content, "words", path).items():
             words[name] = _read_word(name, choices, words, path)
         absent += read_words(content.get("absent_items", []), f"{path}, absent_items")
         for name, entry in _section(content, "templates", path).items():
             if name in by_name:
-                raise InputError(f"{path}: template {name!r} exists already; give yours another name")
+                raise InputError(f"{path}: template {name!r} exists already. Rename yours.")
             by_name[name] = _read_template(name, entry, words, f"{path}, template {name!r}")
     return Templates(by_name, words, tuple(dict.fromkeys(absent)))
 
@@ -118,53 +114,48 @@ def load_templates(*user_files: Path) -> Templates:
 def _section(content: Mapping[str, Any], name: str, path: Path) -> Mapping[str, Any]:
     section = content.get(name) or {}
     if not isinstance(section, dict) or not all(isinstance(key, str) for key in section):
-        raise InputError(f"{path}: section {name!r} is no mapping from names; see {BUNDLED}")
+        raise InputError(f"{path}: section {name!r} is not a mapping from names. See {BUNDLED}.")
     return section
 
 
 def _read_word(name: str, choices: Any, words: Mapping[str, tuple[str, ...]], path: Path) -> tuple[str, ...]:
-    """The choices of one word; a user's file adds to those that are there."""
+    """The choices of one word. Users' files add to the bundled ones."""
     where = f"{path}, word {name!r}"
     taken = {placeholder for names in PLACEHOLDERS.values() for placeholder in names}
     if not name.isidentifier() or name in taken:
-        raise InputError(f"{where}: allowed is a plain name that is none of {', '.join(sorted(taken))}")
+        raise InputError(f"{where}: expected a plain name other than {', '.join(sorted(taken))}.")
     found = read_words(choices, where, allow_empty=True)
     if not found:
-        raise InputError(f"{where}: the list is empty; give one word at least")
+        raise InputError(f"{where}: the list is empty. Add a word.")
     return tuple(dict.fromkeys((*words.get(name, ()), *found)))
 
 
 def _read_template(name: str, entry: Any, words: Mapping[str, Any], where: str) -> Template:
     if not isinstance(entry, dict):
-        raise InputError(f"{where}: expected a mapping with {', '.join(_REQUIRED)}; see {BUNDLED}")
+        raise InputError(f"{where}: expected a mapping with {', '.join(_REQUIRED)}. See {BUNDLED}.")
     unknown, missing = set(entry) - _FIELDS, [field for field in _REQUIRED if field not in entry]
     if unknown or missing:
         what = f"lacks {missing[0]!r}" if missing else f"has an unknown field {sorted(map(str, unknown))[0]!r}"
-        raise InputError(f"{where}: {what}; fields are {', '.join(sorted(_FIELDS))}")
+        raise InputError(f"{where}: {what}. The fields are {', '.join(sorted(_FIELDS))}.")
     about = entry["about"]
     if not isinstance(about, str) or about not in PLACEHOLDERS:
-        raise InputError(f"{where}: about is {about!r}; allowed: {', '.join(PLACEHOLDERS)}")
+        raise InputError(f"{where}: about is {about!r}. Allowed: {', '.join(PLACEHOLDERS)}.")
     texts = {field: entry.get(field, entry["answer"]) for field in ("task", "answer_type", "answer", "sentence")}
     for field, text in texts.items():
         if not isinstance(text, str) or not text.strip():
-            raise InputError(f"{where}: {field} is {text!r}; allowed is a text")
+            raise InputError(f"{where}: {field} is {text!r}. Expected a text.")
     if not isinstance(entry.get("released", False), bool):
-        raise InputError(f"{where}: released is {entry['released']!r}; allowed: true, false")
+        raise InputError(f"{where}: released is {entry['released']!r}. Allowed: true, false.")
     questions = read_words(entry["questions"], f"{where}, questions")
     if not questions:
-        raise InputError(f"{where}: no question; write one at least")
+        raise InputError(f"{where}: questions is empty. Add one.")
     allowed = (*PLACEHOLDERS[about], *words)
     for text in (*questions, texts["answer"], texts["sentence"]):
         _check_placeholders(text, allowed, where)
     _check_subjects(questions, about, bool(entry.get("only")), where)
     only = read_words(entry.get("only", []), f"{where}, only")
     return Template(
-        name=name,
-        about=about,
-        questions=questions,
-        only=only,
-        released=entry.get("released", False),
-        **texts,
+        name=name, about=about, questions=questions, only=only, released=entry.get("released", False), **texts
     )
 
 
@@ -172,16 +163,16 @@ def _check_placeholders(text: str, allowed: tuple[str, ...], where: str) -> None
     try:
         names = [name for _, name in split_text(text) if name is not None]
     except ValueError as error:
-        raise InputError(f"{where}: {text!r}: {error}; a brace itself is written twice: {{{{ or }}}}") from None
+        raise InputError(f"{where}: {text!r}: {error}. Write a literal brace twice: {{{{ or }}}}.") from None
     for name in names:
         if name not in allowed:
-            raise InputError(f"{where}: {text!r}: placeholder {{{name}}} is unknown; allowed: {', '.join(allowed)}")
+            raise InputError(f"{where}: {text!r}: placeholder {{{name}}} is unknown. Allowed: {', '.join(allowed)}.")
 
 
 def _check_subjects(questions: tuple[str, ...], about: str, limited: bool, where: str) -> None:
-    """A question names what it is about, or is for certain keys or items only: else it would have many answers."""
+    """A question must name its subject, unless the template is limited to certain keys or items by `only`."""
     for text in questions:
         named = {name for _, name in split_text(text)}
         missing = [subject for subject in SUBJECTS[about] if subject not in named]
         if missing and not limited:
-            raise InputError(f"{where}: {text!r} does not name {{{missing[0]}}}; put it in, or add `only: [...]`")
+            raise InputError(f"{where}: {text!r} does not contain {{{missing[0]}}}. Insert it, or add `only: [...]`.")

@@ -7,8 +7,7 @@ from pathlib import Path
 from medvqa_core.errors import InputError
 from medvqa_core.governance import Governance
 from rjua_meddqa import data_folder as folders
-from rjua_meddqa.generation.reasoning_file import read_reasoning
-from rjua_meddqa.released import read_annotations, read_questions
+from rjua_meddqa.released import read_annotations, read_questions, read_reasoning
 from rjua_meddqa.schema import IMAGE_QUALITIES, LABORATORY, Annotation
 
 

@@ -1,1 +1,1 @@
-"""Synthetic Chinese medical reports with exact annotation: open data for trying everything."""
+"""Synthetic Chinese medical reports with exact annotations, as open data for tests and demos."""

@@ -1,6 +1,6 @@
-"""What a synthetic clinical report can hold: sections written from invented sentences, and what they conclude.
+"""Contents of synthetic clinical reports: invented sentences for descriptions and conclusions.
 
-A finding is (sentence of the description, sentence of the conclusion, title of the context that it leads to).
+A finding is (sentence of the description, sentence of the conclusion, title of its context).
 """
 
 import random
@@ -15,12 +15,10 @@ class Kind:
     """One kind of clinical report.
 
     Attributes:
-        report_type: as the annotation has it.
-        title: heading of the page.
-        header: keys that are printed above the sections, with their possible values.
+        header: keys printed above the sections, with their possible values.
         description, conclusion: headings of the two sections.
-        normal: sentences that may stand in a description with no finding about the same organ.
-        findings: what may be found; 1 to 3 are drawn.
+        normal: sentences for descriptions without a finding about the same organ.
+        findings: 1 to 3 of them are drawn.
     """
 
     report_type: str
@@ -32,7 +30,7 @@ class Kind:
     findings: tuple[Finding, ...]
 
     def draw(self, draw: random.Random) -> tuple[str, str, list[str]]:
-        """Description, conclusion, and the titles of the contexts behind them."""
+        """Draw a description, a conclusion and the titles of their contexts."""
         found = draw.sample(self.findings, draw.randint(1, min(3, len(self.findings))))
         ill = "".join(text for text, _, _ in found)
         normal = [text for text in self.normal if not any(organ in text and organ in ill for organ in ORGANS)]

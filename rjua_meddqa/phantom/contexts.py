@@ -1,7 +1,7 @@
-"""The synthetic context base: what the findings of synthetic reports mean and what to do. Invented; no medical advice.
+"""The synthetic context base: the meaning of findings in synthetic reports. It is invented and not medical advice.
 
-(title, kind, description); the kinds are those of the released base. A laboratory finding has a disease and an advice.
-An option of a question about advice is the advice itself, as in the released questions, not the title above it.
+The kinds are those of the released base. A laboratory finding has a disease and an advice. As in the released
+questions, an option of a question about advice is the advice itself, not its title.
 """
 
 from rjua_meddqa.released import Context
@@ -57,5 +57,5 @@ def contexts() -> list[Context]:
 
 
 def option(context: Context) -> str:
-    """The text of `context` as an option; empty where that is its title."""
+    """The text of `context` as an option, empty if it is the title."""
     return context.description.rstrip("。") if context.context_type in (_ADVICE, _EXAMINATION, _TREATMENT) else ""

@@ -1,7 +1,6 @@
-"""What makes a page hard to read: named difficulties, and which of them a synthetic page has.
+"""Named difficulties of real reports that plain synthetic pages lack.
 
-Each is something that real reports have and that the plain synthetic pages lack. A hard page has one to three that fit
-its kind of report; which ones follows from the page's number and its seed, so that every difficulty has its pages.
+A hard page has one to three difficulties that fit its kind of report. Its number and seed determine which.
 """
 
 import random
@@ -9,19 +8,19 @@ from enum import StrEnum
 
 
 class Difficulty(StrEnum):
-    UNIT_COLUMN = "unit column"  # powers of ten in all spellings, beside ranges that end in a digit
+    UNIT_COLUMN = "unit column"  # with powers of ten in all spellings
     WRAPPED_NAMES = "wrapped names"
     WRAPPED_RANGES = "wrapped ranges"
     GROUPS = "groups"  # ranges by age, sex, phase
-    SIDE_BY_SIDE = "side by side"  # two tables whose rows do not line up
+    SIDE_BY_SIDE = "side by side"  # two tables whose rows are not aligned
     SIMILAR_ITEMS = "similar items"
-    MARGIN_TEXT = "margin text"  # runs up the page
+    MARGIN_TEXT = "margin text"  # rotated by 90 degrees
     STAMP = "stamp"  # over text
-    SCAN = "scan"  # a picture on the page, with letters burned in
-    NO_COLON = "no colon"  # keys and values in columns, some keys in no list
-    EMPTY_NAME = "empty name"  # beside the page's title
-    PARAGRAPHS = "paragraphs"  # numbered, with decimal points and brackets
-    FONT = "font"  # not the usual one
+    SCAN = "scan"  # a picture with letters burned in
+    NO_COLON = "no colon"  # keys and values in columns, with unusual keys
+    EMPTY_NAME = "empty name"  # beside the title
+    PARAGRAPHS = "paragraphs"  # numbered, with decimals and brackets
+    FONT = "font"  # another font
 
 
 _ANY = (Difficulty.MARGIN_TEXT, Difficulty.STAMP, Difficulty.NO_COLON, Difficulty.EMPTY_NAME, Difficulty.FONT)
@@ -34,11 +33,11 @@ LABORATORY_ONLY = (
     Difficulty.SIMILAR_ITEMS,
 )
 CLINICAL_ONLY = (Difficulty.SCAN, Difficulty.PARAGRAPHS)
-MOST = 3  # of a page
+MOST = 3  # per page
 
 
 def draw_difficulties(draw: random.Random, number: int) -> frozenset[Difficulty]:
-    """Difficulties of page `number`: each of them in turn, and up to two more that its kind of report can have."""
+    """The difficulties of page `number`: one after the other, with up to two more that fit its kind of report."""
     first = list(Difficulty)[number % len(Difficulty)]
     others = CLINICAL_ONLY if first in CLINICAL_ONLY else LABORATORY_ONLY
     fitting = [other for other in (*_ANY, *others) if other is not first]

@@ -1,4 +1,4 @@
-"""What lies on a hard page beside its text: a scan with letters burned in, a stamp, a line that runs up the margin."""
+"""Extras of hard pages: a scan with letters burned in, a stamp, rotated text in the margin."""
 
 import random
 
@@ -13,7 +13,7 @@ _MARGIN_TEXTS = ("第1页 共1页", "本报告仅对该标本负责", "NO.202304
 
 
 def put_scan(sheet: Sheet, width: int, size: int, draw: random.Random) -> list[tuple[float, float, str, int]]:
-    """A dark picture at the right of what follows; the letters burned into it are returned: (x, y, word, size)."""
+    """Put a dark picture to the right of the following text. Returns its letters as (x, y, word, size)."""
     height = round(width * draw.uniform(0.65, 0.9))
     noise = Image.frombytes("L", (width // 4, height // 4), draw.randbytes((width // 4) * (height // 4)))
     picture = noise.filter(ImageFilter.GaussianBlur(3)).resize((width, height)).point(lambda grey: grey * 2 // 3)
@@ -25,7 +25,7 @@ def put_scan(sheet: Sheet, width: int, size: int, draw: random.Random) -> list[t
 
 
 def put_margin_text(sheet: Sheet, size: int, draw: random.Random) -> None:
-    """A line that runs up the left or the right margin, read from below."""
+    """Put a line that reads upwards into the left or the right margin."""
     text = draw.choice(_MARGIN_TEXTS)
     x = draw.choice((MARGIN // 4, sheet.width - MARGIN + MARGIN // 4))
     length = sheet.measure(text, size)
@@ -33,7 +33,7 @@ def put_margin_text(sheet: Sheet, size: int, draw: random.Random) -> None:
 
 
 def put_stamp(sheet: Sheet, top: int, size: int, draw: random.Random) -> None:
-    """A round stamp over the lower half of the page, as pale as red ink in a grey picture."""
+    """Put a round stamp over the lower half of the page, as pale as red ink in a grey image."""
     side = size * 7
     stamp = Image.new("L", (side, side), 255)
     pen = ImageDraw.Draw(stamp)

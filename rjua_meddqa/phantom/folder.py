@@ -1,23 +1,20 @@
-"""Writes synthetic Chinese medical reports, with exact annotation, in the layout of `data_folder`. Open data.
+"""Writes synthetic Chinese medical reports with exact annotations, in the layout of `data_folder`.
 
     images/report0001.png|jpg   annotations.csv   questions.jsonl   reasoning.jsonl   contexts.csv   findings.csv
-    boxes/report0001.json       where every printed piece stands in the finished image
-    texts/report0001.txt        hard pages: every printed piece in reading order, a line per row, pieces by tabs
-    difficulties.csv            hard pages: what each of them has
+    boxes/report0001.json       boxes of all printed texts in pixels of the image
+    texts/report0001.txt        hard pages: the printed texts in reading order, tab-separated
+    difficulties.csv            hard pages: the difficulties of each
     README.md                   the card
     manifest.json               class, seed, version; "complete" is set last
 
-A report is a pure function of (seed, number) and the fonts. A killed run is continued by calling again with the same
-parameters: whole images are kept, missing ones drawn. A finished run is left as it is. What a page says is in `report`
-and `hard_report`, how it looks in `layout`, how it is photographed in `photo`.
+Safe to interrupt: the same call keeps the finished images and writes the missing ones.
 """
 
 import csv
-import random
 from collections.abc import Sequence
-from dataclasses import asdict, astuple, dataclass
+from dataclasses import asdict, astuple
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from medvqa_core.errors import ConfigError, OutputError
 from medvqa_core.files import PARTIAL_SUFFIX, atomic_file, make_folder
@@ -30,98 +27,39 @@ from rjua_meddqa.fonts import find_fonts
 from rjua_meddqa.generation.contexts import NGRAMS, ContextBase, NgramEncoder
 from rjua_meddqa.generation.questions import Options, QuestionGenerator
 from rjua_meddqa.generation.reasoning import ReasoningGenerator, read_findings
-from rjua_meddqa.generation.reasoning_file import write_reasoning
 from rjua_meddqa.generation.templates import load_templates
 from rjua_meddqa.phantom.contexts import contexts, option
-from rjua_meddqa.phantom.difficulties import Difficulty, draw_difficulties
-from rjua_meddqa.phantom.hard_report import draw_hard_report
-from rjua_meddqa.phantom.layout import draw_style, harden, lay_out
-from rjua_meddqa.phantom.photo import draw_effects, photograph
-from rjua_meddqa.phantom.report import Report, draw_report
+from rjua_meddqa.phantom.page import SyntheticReport, draw_page
 from rjua_meddqa.released import read_cells, write_annotations, write_questions
 from rjua_meddqa.restoration.ocr import write_boxes
-from rjua_meddqa.schema import CONTEXT_COLUMNS, Annotation, Box
+from rjua_meddqa.schema import CONTEXT_COLUMNS, Annotation
 from rjua_meddqa.terms import load_terms
-
-if TYPE_CHECKING:
-    from PIL import Image
 
 _VERSION = 2
 _JPEG_QUALITY = 82
 BOXES, FINDINGS = "boxes", "findings.csv"
 TEXTS, DIFFICULTIES = "texts", "difficulties.csv"
-IMAGE_TYPE_SHARES = {"photo": 0.5, "pdf": 0.3, "screenshot": 0.2}  # about those of the paper's Table 2
 UNANSWERABLE = 2  # questions per image
-
-
-@dataclass(frozen=True)
-class SyntheticReport:
-    """A finished page.
-
-    Attributes:
-        image: grey. boxes: where every printed piece stands in it.
-        annotation: what annotators would write down.
-        lines: the printed pieces of each row, in reading order.
-        difficulties: what makes the page hard; none on a plain one.
-    """
-
-    image: "Image.Image"
-    boxes: list[Box]
-    annotation: Annotation
-    report: Report
-    lines: tuple[tuple[str, ...], ...]
-    difficulties: frozenset[Difficulty] = frozenset()
-
-
-def draw_page(seed: int, number: int, fonts: Path | Sequence[Path], hard: bool = False) -> SyntheticReport:
-    """Report `number` (from 1) of `seed`; hard ones have difficulties, and all of `fonts` where that is one of them."""
-    fonts = [fonts] if isinstance(fonts, Path) else list(fonts)
-    name = f"meddqa {seed} {number} {'hard ' * hard}"
-    flags = draw_difficulties(random.Random(f"{name}difficulties"), number) if hard else frozenset()
-    content = random.Random(f"{name}content")
-    report = draw_hard_report(content, flags) if hard else draw_report(content)
-    draw = random.Random(f"{name}looks")
-    image_type = draw.choices(list(IMAGE_TYPE_SHARES), list(IMAGE_TYPE_SHARES.values()))[0]
-    if Difficulty.SIDE_BY_SIDE in flags and image_type == "screenshot":
-        image_type = "pdf"
-    style = draw_style(draw, report, narrow=image_type == "screenshot")
-    style = harden(style, draw, flags) if hard else style
-    font = draw.choice(fonts[1:] or fonts) if Difficulty.FONT in flags else fonts[0]
-    page = lay_out(report, style, font, flags, draw.randrange(2**32) if hard else 0)
-    image, boxes, quality = page.image, page.boxes, "high"
-    if image_type == "photo":
-        image, boxes, quality = photograph(image, boxes, draw_effects(draw), draw.randrange(2**32))
-    suffix = "jpg" if image_type == "photo" else "png"
-    annotation = Annotation(
-        idx=str(number),
-        img_path=f"report{number:04}.{suffix}",
-        key_values=report.key_values,
-        table=report.table,
-        report_type=report.report_type,
-        image_type=image_type,
-        image_quality=quality,
-    )
-    return SyntheticReport(image, boxes, annotation, report, page.lines, flags)
 
 
 def write_phantom(
     root: Path, reports: int, seed: int = 0, fonts: Path | Sequence[Path] | None = None, hard: bool = False
 ) -> dict[str, Any]:
-    """Write `reports` synthetic reports below `root`, or finish a run that was stopped.
+    """Write `reports` synthetic reports to `root`, or finish an interrupted run.
 
     Args:
-        fonts: files of fonts with Chinese characters; hard pages use all of them. None looks for them (module `fonts`).
-        hard: pages with the difficulties that real ones have (module `difficulties`).
+        fonts: font files with Chinese characters. Hard pages use all of them. By default, installed fonts are used.
+        hard: add difficulties of real pages (module `difficulties`).
 
     Returns:
         The manifest, with the counts `images`, `drawn` (in this run), `questions` and `reasoning`.
 
     Raises:
-        ConfigError: a parameter out of range, no font, or `root` holds reports with other parameters.
+        ConfigError: a parameter is out of range, there is no font, or `root` holds reports with other parameters.
         OutputError: `root` holds something else or cannot be written.
     """
     if reports < 1 or seed < 0:
-        raise ConfigError(f"{reports} reports, seed {seed}: at least 1 report and a seed of 0 or more are needed")
+        raise ConfigError(f"{reports} reports, seed {seed}: expected at least 1 report and a seed of at least 0")
     files = find_fonts([fonts] if isinstance(fonts, Path) else fonts or ())
     files = files if hard else files[:1]
     parameters = {"reports": reports, "seed": seed, "version": _VERSION, "font": ",".join(font.stem for font in files)}
@@ -142,8 +80,11 @@ def write_phantom(
     if hard:
         _write_csv(root / DIFFICULTIES, ("img_path", "difficulties"), difficulties)
     options = Options(seed=seed, unanswerable=UNANSWERABLE)
-    counts = {"images": len(annotations), "questions": _write_questions(root, annotations, options)}
-    counts["reasoning"] = _write_reasoning(root, annotations, seed)
+    counts = {
+        "images": len(annotations),
+        "questions": _write_questions(root, annotations, options),
+        "reasoning": _write_reasoning(root, annotations, seed),
+    }
     manifest |= {folders.QUESTIONS: asdict(options), folders.REASONING: {"encoder": NGRAMS, "seed": seed}}
     write_manifest(root, manifest, end="")
     write_card(folders.open_folder(root))
@@ -153,16 +94,15 @@ def write_phantom(
 
 
 def _start(root: Path, parameters: dict[str, Any]) -> dict[str, Any]:
-    """The manifest of a new run, of one to continue, or of a finished one whose files are all there still.
-
-    It is there before the first image.
-    """
+    """Write the manifest before the first image. It stays complete if all files of a finished run exist."""
     manifest = find_manifest(root, "choose another folder")
     found = manifest.get("phantom")
     if found is None and any(path.suffix != PARTIAL_SUFFIX for path in root.iterdir()):
-        raise OutputError(f"{root} holds something else than synthetic reports; choose another folder")
+        raise OutputError(f"{root} is not empty and does not hold synthetic reports. Choose another folder.")
     if found is not None and found != parameters:
-        raise ConfigError(f"{root} holds reports of other parameters: {found}, now {parameters}; choose another folder")
+        raise ConfigError(
+            f"{root} holds reports with other parameters: {found}, now {parameters}. Choose another folder."
+        )
     manifest |= {
         "kind": folders.KIND,
         "governance": str(Governance.OPEN),
@@ -176,13 +116,12 @@ def _start(root: Path, parameters: dict[str, Any]) -> dict[str, Any]:
 
 def _is_whole(root: Path, reports: int) -> bool:
     names = [*folders.OUR_NAMES.values(), FINDINGS, CARD]
-    images = len(list((root / folders.IMAGES).glob("report*"))) if (root / folders.IMAGES).is_dir() else 0
-    boxes = len(list((root / BOXES).glob("report*.json"))) if (root / BOXES).is_dir() else 0
+    images, boxes = (len(list((root / name).glob("report*"))) for name in (folders.IMAGES, BOXES))
     return images == boxes == reports and all((root / name).is_file() for name in names)
 
 
 def _write_page(root: Path, page: SyntheticReport, hard: bool) -> bool:
-    """Write boxes and image unless they are there; files appear whole, so that what is there is whole."""
+    """Write the files of a page, the image last. Returns False if the image exists."""
     image = root / folders.IMAGES / page.annotation.img_path
     if image.is_file():
         return False
@@ -190,11 +129,9 @@ def _write_page(root: Path, page: SyntheticReport, hard: bool) -> bool:
         with atomic_file(root / TEXTS / f"{image.stem}.txt", "w") as file:
             file.write("\n".join("\t".join(line) for line in page.lines) + "\n")
     write_boxes(root / BOXES / f"{image.stem}.json", page.boxes)
+    options = {"quality": _JPEG_QUALITY} if image.suffix == ".jpg" else {"optimize": True}
     with atomic_file(image) as file:
-        if image.suffix == ".jpg":
-            page.image.save(file, format="JPEG", quality=_JPEG_QUALITY)
-        else:
-            page.image.save(file, format="PNG", optimize=True)
+        page.image.save(file, format="JPEG" if image.suffix == ".jpg" else "PNG", **options)
     return True
 
 
@@ -209,8 +146,8 @@ def _write_reasoning(root: Path, annotations: Sequence[Annotation], seed: int) -
     base = ContextBase(read_cells(root / folders.OUR_NAMES[folders.CONTEXTS], CONTEXT_COLUMNS), NgramEncoder())
     generator = ReasoningGenerator(base, annotations, seed)
     questions = generator.questions(read_findings(root / FINDINGS))
-    assert not generator.problems, generator.problems  # our own contexts fit our own findings
-    write_reasoning(questions, root / folders.OUR_NAMES[folders.REASONING])
+    assert not generator.problems, generator.problems  # every finding has its context
+    write_questions(questions, root / folders.OUR_NAMES[folders.REASONING])
     return len(questions)
 
 

@@ -1,7 +1,7 @@
-"""What hard pages say: ranges by group, units in many spellings, similar items, long findings; each with its verdict.
+"""Contents of hard pages: ranges by group, units in many spellings, similar items, long findings.
 
-The verdict is known by construction: a result is drawn for the patient's own group, clearly inside or outside of it.
-Where the page does not say which group the patient is in (phases of the cycle), all groups decide together.
+Verdicts are known by construction: a result lies clearly inside or outside the range of the patient's group. If the
+page does not name the group (phases of the cycle), all groups decide together.
 """
 
 import random
@@ -47,7 +47,7 @@ _PARAGRAPHS = (
 
 
 def draw_hard_report(draw: random.Random, flags: Collection[Difficulty]) -> Report:
-    """A report that has those of `flags` that are about what a page says."""
+    """Draw a report with those of `flags` that concern its content."""
     if any(flag in LABORATORY_ONLY for flag in flags):
         report = _laboratory(draw, flags)
     elif Difficulty.SCAN in flags or Difficulty.PARAGRAPHS in flags:
@@ -63,7 +63,7 @@ def draw_hard_report(draw: random.Random, flags: Collection[Difficulty]) -> Repo
 
 
 def join_unit(limits: str, unit: str) -> str:
-    """A range with its unit as annotators write it: directly behind it, but no digit behind a digit."""
+    """Append a unit to a range as annotators do: directly, but with a space between two digits."""
     return limits + (" " if unit[:1].isdigit() and limits[-1:].isdigit() else "") + unit
 
 
@@ -102,7 +102,7 @@ def _items(report: Report, draw: random.Random, flags: Collection[Difficulty]) -
 
 
 def _spell(unit: str, draw: random.Random) -> str:
-    """A unit with a power of ten in another spelling; other units as they are."""
+    """Respell a unit with a power of ten. Other units do not change."""
     if POWER not in unit:
         return unit
     exponent = unit.partition(POWER)[2].removesuffix("/L")
@@ -111,7 +111,7 @@ def _spell(unit: str, draw: random.Random) -> str:
 
 
 def _row_by_group(item: Item, unit: str, sex: str, age: int, draw: random.Random) -> TableRow:
-    """A row whose range is one per group; the result is clear for the patient's group."""
+    """Draw a row with one range per group, and a clear result for the patient's group."""
     low, high = item.low or 0.0, item.high or 1.0
     kind = draw.choice(("sex", "age", "phase"))
     if kind == "sex":
@@ -129,14 +129,14 @@ def _row_by_group(item: Item, unit: str, sex: str, age: int, draw: random.Random
     else:
         own = None
         limits = " ".join(f"{name}:{item.limits(low * factor, high * factor)}" for name, factor in _PHASES)
-    value, verdict = _value_of(item, own, [(low * factor, high * factor) for _, factor in _PHASES], draw)
+    value, verdict = _draw_value(item, own, [(low * factor, high * factor) for _, factor in _PHASES], draw)
     return TableRow(item.name, item.number(value), join_unit(limits, unit), verdict)
 
 
-def _value_of(
+def _draw_value(
     item: Item, own: tuple[float, float] | None, groups: Sequence[tuple[float, float]], draw: random.Random
 ) -> tuple[float, str]:
-    """A result and its verdict: by the patient's own range, or by all `groups` where that is not known."""
+    """Draw a result and its verdict, by the patient's own range or, if that is unknown, by all `groups`."""
     bounds = own or (min(low for low, _ in groups), max(high for _, high in groups))
     state = draw.choice((NORMAL, HIGH, LOW)) if bounds[0] > 0 else draw.choice((NORMAL, HIGH))
     if state == HIGH:
@@ -148,12 +148,11 @@ def _value_of(
     low, high = max(low for low, _ in groups), min(high for _, high in groups)
     if low < high:
         return low + (high - low) * draw.uniform(0.2, 0.8), NORMAL
-    value = float(item.number((low + high) / 2))
-    return value, UNDECIDED
+    return float(item.number((low + high) / 2)), UNDECIDED
 
 
 def _with_paragraphs(report: Report, draw: random.Random) -> Report:
-    """The description as numbered paragraphs, each on lines of its own."""
+    """Replace the description by numbered paragraphs."""
     (heading, _), *others = report.sections
     chosen = draw.sample(_PARAGRAPHS, draw.randint(3, 5))
     if any("前列腺" in text for text in chosen):

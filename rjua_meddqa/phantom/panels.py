@@ -1,7 +1,7 @@
-"""What a synthetic laboratory report can hold: panels of items with units, ranges and plausible values. All invented.
+"""Contents of synthetic laboratory reports: invented panels of items with units, ranges and plausible values.
 
-A range is two numbers, an upper limit, a word, or nothing. Values are drawn so that they lie clearly inside or clearly
-outside, which makes `is_normal` exact.
+A range is two numbers, an upper limit, a word, or nothing. Values lie clearly inside or clearly outside their range,
+which makes `is_normal` exact.
 """
 
 import random
@@ -19,10 +19,10 @@ class Item:
     """One laboratory item.
 
     Attributes:
-        low, high: its range; `low` None: an upper limit only; both None: `expected` decides.
-        expected: the word that a normal result has, "" where the report prints no range at all.
+        low, high: the range. If only `low` is None, it is an upper limit. If both are None, `expected` decides.
+        expected: the word of a normal result, "" if the report prints no range.
         digits: decimals of results and limits.
-        when_high, when_low: title of the context that a result out of range leads to, "" for none.
+        when_high, when_low: title of the context for a result out of range, "" for none.
     """
 
     name: str
@@ -35,7 +35,7 @@ class Item:
     when_low: str = ""
 
     def draw(self, draw: random.Random) -> TableRow:
-        """A row as annotators write it: the range carries the unit."""
+        """Draw a row as annotators write it, with the unit in the range."""
         if self.high is None:
             return self._draw_word(draw)
         state = draw.choices((NORMAL, HIGH, LOW), (1 - OUTSIDE, OUTSIDE * 0.7, OUTSIDE * 0.3 * bool(self.low)))[0]
@@ -57,31 +57,31 @@ class Item:
         return TableRow(self.name, self.expected, self.expected, NORMAL)
 
     def number(self, value: float) -> str:
-        """`value` with this item's decimals."""
+        """Format a value with this item's decimals."""
         return f"{value:.{self.digits}f}"
 
     def printed_range(self) -> str:
-        """The range as annotators write it down: limits and unit without a space between them."""
+        """The range as annotators write it: limits and unit without a space."""
         if self.high is None:
             return self.expected or MISSING
         return (self.limits(self.low, self.high) if self.low is not None else f"<{self.high:g}") + self.unit
 
     def limits(self, low: float, high: float) -> str:
-        """Two limits with this item's decimals."""
+        """Format two limits with this item's decimals."""
         return f"{self.number(low)}-{self.number(high)}"
 
     def outcome(self, row: TableRow) -> str:
-        """Title of the context that `row` leads to, or ""."""
+        """The title of the context for `row`, or ""."""
         return {HIGH: self.when_high, LOW: self.when_low}.get(row.is_normal, "")
 
 
-WHOLES = {  # no part, and no sum of parts, is more than its whole
+WHOLES = {  # a sum of parts is at most its whole
     "总胆红素(TBIL)": ("直接胆红素(DBIL)",),
     "总蛋白(TP)": ("白蛋白(ALB)",),
     "总胆固醇(CHOL)": ("高密度脂蛋白胆固醇(HDL-C)", "低密度脂蛋白胆固醇(LDL-C)"),
     "总前列腺特异性抗原(TPSA)": ("游离前列腺特异性抗原(FPSA)",),
 }
-SHARES = ("中性粒细胞百分比", "淋巴细胞百分比", "单核细胞百分比")  # of all cells: at most 100 together
+SHARES = ("中性粒细胞百分比", "淋巴细胞百分比", "单核细胞百分比")  # of all cells, at most 100 in total
 PANELS: dict[str, tuple[Item, ...]] = {
     "血常规": (
         Item("白细胞计数(WBC)", "×10^9/L", 3.5, 9.5, 2, when_high="白细胞增多"),
@@ -157,11 +157,11 @@ PANELS: dict[str, tuple[Item, ...]] = {
     ),
 }
 SPECIMENS = {"血常规": "全血", "尿常规": "尿液", "凝血功能": "血浆"}
-SERUM = "血清"  # the specimen of the other panels
+SERUM = "血清"  # specimen of the other panels
 
 
 def draw_rows(items: Sequence[Item], draw: random.Random) -> list[TableRow]:
-    """A row for each item, drawn again until no part is more than its whole."""
+    """Draw a row for each item, again until no part is more than its whole."""
     while True:
         rows = [item.draw(draw) for item in items]
         if _is_possible(rows):

@@ -1,8 +1,7 @@
-"""Makes a photograph of a sheet: laid on a table, seen from an angle, lit unevenly, out of focus, perhaps cut off.
+"""Photographs of a sheet on a table: tilted, unevenly lit, out of focus, perhaps cut off.
 
-The sheet's four corners are moved; one homography takes pixels and boxes along, so that the boxes stay exact. Quality
-follows Appendix B of the paper from the true geometry: low with fewer than three corners in the picture, or with more
-than 15 degrees between opposite edges.
+One homography moves pixels and boxes, so that the boxes stay exact. Quality follows Appendix B of the paper: it is low
+with fewer than three corners in the picture, or with more than 15 degrees between opposite edges.
 """
 
 import math
@@ -24,23 +23,23 @@ TURNS = {0: None, 90: Image.Transpose.ROTATE_90, 180: Image.Transpose.ROTATE_180
 
 @dataclass(frozen=True)
 class Effects:
-    """What happens to a photographed page. Angles: degrees, `blur` in pixels, `shadow` and `noise` in grey levels."""
+    """Effects of a photo. Angles are in degrees, `blur` in pixels, `shadow` and `noise` in grey levels."""
 
     tilt: float
-    pinch: float  # by how much one edge is shorter than the opposite one, in shares of it
-    cut: bool  # the picture's edge cuts the sheet's lower margin off, two corners with it
-    turn: int  # the whole picture, counter-clockwise: 0, 90, 180, 270
+    pinch: float  # share by which the upper edge is shorter than the lower one
+    cut: bool  # the lower margin and two corners are outside the picture
+    turn: int  # of the picture, counter-clockwise: 0, 90, 180, 270
     blur: float
     shadow: float
     noise: float
 
 
 def draw_effects(draw: random.Random) -> Effects:
-    """Mild effects mostly; a quarter of the photos are cut off or pinched beyond the limit."""
+    """Draw mild effects. A quarter of the photos are cut off or pinched beyond the limit."""
     bad = draw.random()
     cut = 0.1 <= bad < 0.25
     return Effects(
-        tilt=draw.uniform(-1, 1) if cut else draw.uniform(-5, 5),  # a cut along the margin must not reach the text
+        tilt=draw.uniform(-1, 1) if cut else draw.uniform(-5, 5),  # the cut must not reach the text
         pinch=draw.uniform(0.34, 0.42) if bad < 0.1 else draw.uniform(0, 0.1),
         cut=cut,
         turn=draw.choices((0, 90, 180, 270), (0.85, 0.05, 0.05, 0.05))[0],
@@ -53,7 +52,7 @@ def draw_effects(draw: random.Random) -> Effects:
 def photograph(
     sheet: Image.Image, boxes: Sequence[Box], effects: Effects, seed: int
 ) -> tuple[Image.Image, list[Box], str]:
-    """The photo of a grey `sheet`, the boxes in its pixels, and its quality, `high` or `low`."""
+    """Photograph a grey sheet. Returns the image, the boxes in its pixels and the quality, `high` or `low`."""
     width, height = sheet.size
     corners = _corners(width, height, effects)
     canvas = _canvas(corners, effects.cut)
@@ -68,7 +67,7 @@ def photograph(
 
 
 def judge_corners(corners: Sequence[Point], size: tuple[int, int]) -> str:
-    """`high` or `low` by Appendix B, from the page's four corners in a picture of `size` (width, height)."""
+    """`high` or `low` by Appendix B, from the page's corners in a picture of `size` (width, height)."""
     visible = sum(0 <= x <= size[0] and 0 <= y <= size[1] for x, y in corners)
     top_left, top_right, bottom_right, bottom_left = corners
     angles = [
@@ -79,7 +78,7 @@ def judge_corners(corners: Sequence[Point], size: tuple[int, int]) -> str:
 
 
 def turn(image: Image.Image, boxes: Sequence[Box], degrees: int) -> tuple[Image.Image, list[Box]]:
-    """`image` and `boxes` turned counter-clockwise by 0, 90, 180 or 270 degrees."""
+    """Turn an image and its boxes counter-clockwise by 0, 90, 180 or 270 degrees."""
     if degrees == 0:
         return image, list(boxes)
     width, height = image.size
@@ -93,7 +92,7 @@ def turn(image: Image.Image, boxes: Sequence[Box], degrees: int) -> tuple[Image.
 
 
 def _corners(width: int, height: int, effects: Effects) -> list[Point]:
-    """Where the sheet's corners go: the upper edge pinched, then all tilted about the middle."""
+    """The moved corners of the sheet: the upper edge is pinched, then all are rotated around the centre."""
     pinch = width * effects.pinch / 2
     points = [(pinch, 0), (width - pinch, 0), (width, height), (0, height)]
     angle, x0, y0 = math.radians(effects.tilt), width / 2, height / 2
@@ -102,7 +101,7 @@ def _corners(width: int, height: int, effects: Effects) -> list[Point]:
 
 
 def _canvas(corners: Sequence[Point], cut: bool) -> tuple[float, float, float, float]:
-    """The part of the table that the picture shows (left, top, right, bottom)."""
+    """The visible part of the table (left, top, right, bottom)."""
     xs, ys = [x for x, _ in corners], [y for _, y in corners]
     border = MARGIN / 2
     bottom = min(corners[2][1], corners[3][1]) - MARGIN / 3 if cut else max(ys) + border
@@ -110,7 +109,7 @@ def _canvas(corners: Sequence[Point], cut: bool) -> tuple[float, float, float, f
 
 
 def _warp(sheet: Image.Image, forward: np.ndarray, size: tuple[int, int], seed: int) -> Image.Image:
-    """The sheet on a wooden table."""
+    """Put the sheet on a wooden table."""
     rng = np.random.default_rng(seed)
     grain = rng.normal(0, 6, (size[1] // 3 + 1, 1)) + rng.normal(0, 3, (size[1] // 3 + 1, size[0] // 24 + 1))
     table = Image.fromarray(np.clip(110 + grain, 0, 255).astype(np.uint8)).resize(size, Image.Resampling.BILINEAR)
@@ -124,7 +123,7 @@ def _warp(sheet: Image.Image, forward: np.ndarray, size: tuple[int, int], seed: 
 
 
 def _light(image: Image.Image, effects: Effects, seed: int) -> Image.Image:
-    """Blur, a shadow that falls off across the picture, and sensor noise."""
+    """Add blur, a shadow that varies across the picture, and sensor noise."""
     rng = np.random.default_rng((seed, 1))
     pixels = np.asarray(image.filter(ImageFilter.GaussianBlur(effects.blur)), dtype=np.float32)
     angle = rng.uniform(0, 2 * math.pi)

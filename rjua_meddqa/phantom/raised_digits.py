@@ -1,6 +1,6 @@
-"""Draws the raised digits that Noto Sans CJK lacks (10⁹/L) as smaller digits, raised; other text is drawn as it is.
+"""Draws the superscript digits that Noto Sans CJK lacks (10⁹/L) as small raised digits.
 
-Unicode has ¹ ² ³ in another block than the rest, and the font has those three and ⁴.
+The font has ¹, ², ³ and ⁴.
 """
 
 import re
@@ -23,11 +23,11 @@ def measure(text: str, font: Path, size: int) -> float:
 def draw_text(
     pen: ImageDraw.ImageDraw, x: float, y: float, text: str, font: Path, size: int, fill: int
 ) -> tuple[float, float, float, float]:
-    """Draw `text` with its upper left corner at (x, y); returns its edges: left, top, right, bottom in pixels."""
+    """Draw `text` at (x, y), its upper left corner. Returns its left, top, right and bottom edge in pixels."""
     edges = []
     for piece, piece_size in _pieces(text, size):
         face = load_font(font, piece_size)
-        # The upper edges of a figure and of the raised one beside it are level.
+        # Align the upper edges of normal and raised digits.
         dy = 0 if piece_size == size else load_font(font, size).getbbox("0")[1] - face.getbbox("0")[1]
         pen.text((x, y + dy), piece, font=face, fill=fill)
         edges.append(pen.textbbox((x, y + dy), piece, font=face))
@@ -37,7 +37,7 @@ def draw_text(
 
 
 def _pieces(text: str, size: int) -> list[tuple[str, int]]:
-    """`text` in pieces of one size each."""
+    """Split `text` into (text, size)."""
     if not _RUNS.search(text):
         return [(text, size)]
     return [

@@ -1,4 +1,4 @@
-"""One synthetic report: what it says, as an annotation holds it, before it is laid out. A pure function of its seed."""
+"""The content of a synthetic report, before it is laid out. It depends on its seed only."""
 
 import random
 from dataclasses import dataclass, field
@@ -10,9 +10,9 @@ from rjua_meddqa.schema import ADVICE, DISEASE, LABORATORY, MISSING, TableRow
 
 HOSPITALS = ("仁安示范医院", "东湖示范医院", "清河示范医院", "云山示范医院")
 LABORATORY_SHARE = 0.6
-BLANK_SHARE = 0.35  # of the fields that may stay empty
-TWO_PANELS_SHARE = 0.25  # of the laboratory reports, where another panel takes the same specimen
-MEN_ONLY = ("前列腺", "精囊")  # who has a report on these is a man
+BLANK_SHARE = 0.35  # of the optional fields
+TWO_PANELS_SHARE = 0.25  # of the laboratory reports with another panel for the same specimen
+MEN_ONLY = ("前列腺", "精囊")  # organs of men
 _DIAGNOSES = ("体检", "前列腺增生", "泌尿道结石", "血尿待查", "膀胱肿瘤", MISSING)
 _FIRST_DAY, _DAYS = date(2021, 1, 1), 1000
 
@@ -23,15 +23,15 @@ _RANGE_WORDS = ("参考范围", "参考区间", "参考值")
 
 @dataclass(frozen=True)
 class Report:
-    """What a page says.
+    """The content of a page.
 
     Attributes:
-        header: (key, value) printed above; value 无 is printed as nothing.
+        header: (key, value) above the body. The value 无 is not printed.
         sections: (heading, text) of a clinical report.
-        footer: (key, value) printed below.
-        table: rows; `units` has the unit of each, which the page may print in a column of its own.
+        footer: (key, value) below the body.
+        units: the unit of each row of `table`, for pages with a unit column.
         words: headings of the columns item, result, range.
-        findings: (task, title of a context) that the report leads to.
+        findings: (task, title of a context).
     """
 
     hospital: str
@@ -52,12 +52,12 @@ class Report:
 
 
 def draw_report(draw: random.Random) -> Report:
-    """A laboratory or a clinical report of a patient who does not exist."""
+    """Draw a laboratory or a clinical report of an invented patient."""
     return draw_laboratory(draw) if draw.random() < LABORATORY_SHARE else draw_clinical(draw)
 
 
 def draw_laboratory(draw: random.Random) -> Report:
-    """A report with a table of one or two panels."""
+    """Draw a report with a table of one or two panels."""
     names = [draw.choice(sorted(PANELS))]
     specimen = SPECIMENS.get(names[0], SERUM)
     others = [name for name in sorted(PANELS) if name not in names and SPECIMENS.get(name, SERUM) == specimen]
@@ -92,7 +92,7 @@ def draw_laboratory(draw: random.Random) -> Report:
 
 
 def draw_clinical(draw: random.Random) -> Report:
-    """A report with a description and a conclusion."""
+    """Draw a report with a description and a conclusion."""
     kind = draw.choice(KINDS)
     description, conclusion, titles = kind.draw(draw)
     fields = [(key, draw.choice(values)) for key, values in kind.header.items()]
@@ -109,7 +109,7 @@ def draw_clinical(draw: random.Random) -> Report:
 
 
 def _patient(draw: random.Random, content: str) -> list[tuple[str, str]]:
-    """Fields about the patient of a report that says `content`; the name is blank, as in the released reports."""
+    """Draw fields about a patient that fit `content`. The name is blank, as in the released reports."""
     department = draw.choice(("泌尿外科", "肾内科", "体检中心", "急诊科", "普外科"))
     maybe = [("床号", f"{draw.randint(1, 48)}床"), ("住院号", f"{draw.randint(100000, 999999)}")]
     fields = [

@@ -1,4 +1,4 @@
-"""A white sheet that text, lines and pictures are put on, and that knows the box of every piece of text on it."""
+"""A white sheet for text, rules and pictures that records the box of every text."""
 
 import re
 from collections.abc import Hashable, Sequence
@@ -13,7 +13,7 @@ from rjua_meddqa.schema import Box
 
 INK, PAPER = 25, 255
 BURNED_IN = 235  # letters on a picture
-MARGIN = 70  # pixels; what a cropped photo may lose
+MARGIN = 70  # pixels; a cropped photo may lose it
 LEADING = 1.65  # row height in character heights
 
 
@@ -23,16 +23,16 @@ class _Text:
     y: float
     text: str
     size: int
-    row: Hashable  # texts of one row follow each other
+    row: Hashable  # adjacent texts of the same row form a line
     is_vertical: bool = False
 
 
 class Sheet:
-    """Collects text and lines from the top down, then draws them.
+    """Collects texts and rules from top to bottom, then draws them.
 
     Attributes:
-        width: of the sheet in pixels.
-        y: where the next row starts; whoever lays out moves it.
+        width: in pixels.
+        y: the top of the next row, which the caller moves.
     """
 
     def __init__(self, width: int, font: Path) -> None:
@@ -47,28 +47,28 @@ class Sheet:
         return raised_digits.measure(text, self.font, size)
 
     def text(self, x: float, text: str, size: int, dy: float = 0, row: Hashable = None) -> float:
-        """Put `text` at (x, y + dy); returns where it ends. Texts put at one y are one row, unless `row` says else."""
+        """Put `text` at (x, y + dy) and return its right edge. Texts with the same y, or the same `row`, are a line."""
         self._texts.append(_Text(x, self.y + dy, text, size, self.y if row is None else row))
         return x + self.measure(text, size)
 
     def vertical(self, x: float, y: float, text: str, size: int) -> None:
-        """Put `text` so that it runs up the page, its upper left corner at (x, y)."""
+        """Put `text` so that it reads upwards, its upper left corner at (x, y)."""
         self._texts.append(_Text(x, y, text, size, f"vertical {x}", is_vertical=True))
 
     def centred(self, text: str, size: int) -> None:
-        """Put `text` in the middle of the row."""
+        """Put `text` in the centre of the row."""
         self.text((self.width - self.measure(text, size)) / 2, text, size)
 
     def picture(self, x: float, y: float, image: Image.Image) -> None:
-        """Put a grey image below the text; text over it is drawn light."""
+        """Put a grey image below the text. Text on it is drawn in a light grey."""
         self._pictures.append((round(x), round(y), image))
 
     def overlay(self, x: float, y: float, image: Image.Image) -> None:
-        """Lay a grey image over the text, as ink: where it is white, what is below stays."""
+        """Put a grey image over the text, like ink: white pixels are transparent."""
         self._overlays.append((round(x), round(y), image))
 
     def bottom_of_pictures(self) -> int:
-        """The lowest pixel row of a picture, 0 without any."""
+        """The bottom of the lowest picture, 0 without pictures."""
         return max((y + image.height for _, y, image in self._pictures), default=0)
 
     def rule(self, left: float, right: float, thickness: int = 2) -> None:
@@ -80,7 +80,7 @@ class Sheet:
         self._lines.append((x, top, x, bottom, 1))
 
     def wrap(self, text: str, size: int, width: float) -> list[str]:
-        """`text` in lines of at most `width` pixels, broken between characters; no line starts with a stop."""
+        """Break `text` into lines of at most `width` pixels. A line does not start with a punctuation mark."""
         lines, line = [], ""
         for character in text:
             if line and self.measure(line + character, size) > width and character not in "，。；、：）)":
@@ -90,7 +90,7 @@ class Sheet:
         return [*lines, line] if line else lines
 
     def wrap_cell(self, text: str, size: int, width: float) -> list[str]:
-        """As `wrap`, but no number and no Latin word is broken unless it is longer than a line."""
+        """Like `wrap`, but numbers and Latin words are broken only if they are longer than a line."""
         lines, line = [], ""
         for piece in re.findall(r"[A-Za-z0-9.]+-?\s*|\S\s*", text):
             if line and self.measure((line + piece).rstrip(), size) > width and piece[0] not in "，。；、：）):":
@@ -101,7 +101,7 @@ class Sheet:
         return [part for line in lines for part in self.wrap(line, size, max(width, 3 * size))]
 
     def reading_order(self) -> tuple[tuple[str, ...], ...]:
-        """The texts of each row, rows as they were put."""
+        """The texts of each row, in the order in which they were put."""
         rows: list[tuple[Hashable, list[str]]] = []
         for text in self._texts:
             if rows and rows[-1][0] == text.row:
@@ -111,7 +111,7 @@ class Sheet:
         return tuple(tuple(texts) for _, texts in rows)
 
     def draw(self, height: int) -> tuple[Image.Image, list[Box]]:
-        """The sheet as a grey image (width, height) and the box of every text, in the order in which they were put."""
+        """Draw the sheet as a grey image. Returns it and the boxes of all texts in their order."""
         image = Image.new("L", (self.width, height), PAPER)
         for x, y, picture in self._pictures:
             image.paste(picture, (x, y))

@@ -1,8 +1,8 @@
-"""Write caption_scores.json and bert_scores.json: what pycocoevalcap and bert-score say about 200 of our pairs.
+"""Write caption_scores.json and bert_scores.json: scores by pycocoevalcap and bert-score of 200 pairs.
 
     python tests/golden/make_caption_scores.py
 
-Needs Java and the `test` extra. Run it again only on purpose: the files are what our own metrics are measured against.
+Needs Java and the `test` extra. Our metrics are tested against these files.
 """
 
 import json
@@ -17,7 +17,7 @@ from pathlib import Path
 FOLDER = Path(__file__).parent
 PAIRS = 200
 LAYER = 4  # of all-MiniLM-L6-v2
-BASELINE = (0.41, 0.42, 0.40)  # any numbers: what is checked is the rescaling
+BASELINE = (0.41, 0.42, 0.40)  # any numbers, to test the rescaling
 
 PLACES = [
     "the left lung base",

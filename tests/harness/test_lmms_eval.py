@@ -1,6 +1,6 @@
-"""The tasks for lmms-eval: their files load, their functions run on the bundled samples, their figures are ours.
+"""The tasks for lmms-eval: their files load, and their metrics on the bundled samples are those of `evaluate`.
 
-Whether lmms-eval itself runs them is tried where it is installed; it is not part of this package's environment.
+One test needs lmms-eval itself and is skipped if it is not installed.
 """
 
 import importlib.util
@@ -48,7 +48,7 @@ def rows(utils, tmp_path_factory):
 
 
 def load(path: Path, functions: list) -> dict:
-    """A task file with its `include`; each `!function` is put into `functions`."""
+    """Load a task file with its `include`. `functions` collects each `!function`."""
 
     class Loader(yaml.SafeLoader):
         pass
@@ -60,7 +60,7 @@ def load(path: Path, functions: list) -> dict:
 
 
 @pytest.mark.parametrize("path", sorted(TASKS.glob("*.yaml")), ids=lambda path: path.stem)
-def test_a_task_file_loads_and_names_functions_that_are_there(path, utils):
+def test_a_task_file_names_existing_functions(path, utils):
     functions: list[str] = []
     task = load(path, functions)
     assert task.keys() >= KEYS and task["task"] == path.stem
@@ -73,7 +73,7 @@ def test_a_task_file_loads_and_names_functions_that_are_there(path, utils):
     assert tuple(measures) == expected
 
 
-def test_what_is_shown_is_what_evaluate_shows(rows, utils):
+def test_prompts_are_those_of_evaluate(rows, utils):
     from medvqa_hub.evaluation.cxr.prompts import STYLES, StudyPrompt
     from medvqa_hub.evaluation.cxr.studies import load_studies
     from mimic_cxr_vqa.release import open_release
@@ -95,8 +95,8 @@ def test_what_is_shown_is_what_evaluate_shows(rows, utils):
     assert utils.meddqa_doc_to_messages(doc)[1]["content"][0]["url"].mode == "RGB"
 
 
-def log_of(path: Path, rows, records) -> Path:
-    """What --log_samples writes, as far as it is read."""
+def write_log(path: Path, rows, records) -> Path:
+    """Write a log like --log_samples."""
     lines = [
         {"doc_id": place, "target": row["answer"], "filtered_resps": text, "doc_hash": "0", **measures}
         for place, (row, (text, measures)) in enumerate(zip(rows, records, strict=True))
@@ -106,7 +106,7 @@ def log_of(path: Path, rows, records) -> Path:
 
 
 def replies(rows) -> list[str]:
-    """Right, wrong, empty and failed ones in turn."""
+    """Right, wrong, empty and failed replies in turn."""
     kinds = ("{}", "No such thing is seen. 无", "", "[LMMS_EVAL_REQUEST_FAILED after 3 retries] x", "{} or not")
     return [kinds[place % len(kinds)].format(row["answer"]) for place, row in enumerate(rows)]
 
@@ -124,7 +124,7 @@ def test_cxr_figures_are_those_of_evaluate_on_the_log(rows, utils, tmp_path):
     measured = {
         name: getattr(utils, f"cxr_{name}")([record[name] for _, record in made]) for name in utils.tasks.CXR_MEASURES
     }
-    log = log_of(tmp_path / "samples.jsonl", rows[0], made)
+    log = write_log(tmp_path / "samples.jsonl", rows[0], made)
     results = evaluated("cxr", CXR_SAMPLE, log, tmp_path / "out", "--split", "test")
     assert measured["failed"] == results["counts"]["failed"] == len([text for text in said if text.startswith("[")])
     assert measured["finding_accuracy"] == results["findings"]["accuracy"]
@@ -137,7 +137,7 @@ def test_meddqa_figures_are_those_of_evaluate_on_the_log(rows, utils, tmp_path):
     assert [row["id"] for row in rows[1]] == [row.id for row in questions]
     said = replies(rows[1])
     made = [(text, utils.meddqa_process_results(doc, [text])) for doc, text in zip(rows[1], said, strict=True)]
-    log = log_of(tmp_path / "samples.jsonl", rows[1], made)
+    log = write_log(tmp_path / "samples.jsonl", rows[1], made)
     results = evaluated("meddqa", MEDDQA_SAMPLE, log, tmp_path / "out")
     for name in utils.tasks.MEDDQA_MEASURES:
         measured = getattr(utils, f"meddqa_{name}")([record[name] for _, record in made])
@@ -148,7 +148,7 @@ def test_meddqa_figures_are_those_of_evaluate_on_the_log(rows, utils, tmp_path):
 @pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("lmms_eval") is None, reason="lmms-eval is not installed here")
 def test_lmms_eval_runs_a_task_to_its_scores(tmp_path):
-    """By its own dummy model; the figures are those of `evaluate --predictions` on the log that it wrote."""
+    """Its dummy model gets the same scores from `evaluate --predictions` on its log."""
     task = "mimic_cxr_vqa_sample"
     command = [sys.executable, "-m", "lmms_eval", "--model", "dummy", "--include_path", str(TASKS), "--tasks", task,
                "--log_samples", "--output_path", str(tmp_path)]  # fmt: skip
@@ -164,19 +164,19 @@ def test_lmms_eval_runs_a_task_to_its_scores(tmp_path):
 
 def test_a_log_without_ids_is_read_by_position_and_checked(rows, tmp_path):
     references = {row["qa_id"]: row["answer"] for row in rows[0]}
-    log = log_of(tmp_path / "samples.jsonl", rows[0], [("No.", {})] * len(rows[0]))
+    log = write_log(tmp_path / "samples.jsonl", rows[0], [("No.", {})] * len(rows[0]))
     assert read_answer_file(log, references).counts["missing"] == 0
 
 
-def test_credentialed_rows_are_given_with_the_user_s_word_alone(utils, monkeypatch, tmp_path):
+def test_credentialed_rows_need_the_user_s_confirmation(utils, monkeypatch, tmp_path):
     from datasets import load_dataset
 
     monkeypatch.delenv("MEDVQA_HUB_I_RUN_THIS_MODEL", raising=False)
     rows = load_dataset("mimic_cxr_vqa", "sample", split="test", cache_dir=str(tmp_path))
-    utils.cxr_process_docs(rows)  # drawn: nobody's
-    for description in ("governance class: credentialed", ""):  # what does not say is credentialed
+    utils.cxr_process_docs(rows)  # synthetic
+    for description in ("governance class: credentialed", ""):  # undeclared data is credentialed
         rows.info.description = description
-        with pytest.raises(GovernanceError, match="MEDVQA_HUB_I_RUN_THIS_MODEL=1 in its environment"):
+        with pytest.raises(GovernanceError, match="MEDVQA_HUB_I_RUN_THIS_MODEL=1"):
             utils.cxr_process_docs(rows)
     monkeypatch.setenv("MEDVQA_HUB_I_RUN_THIS_MODEL", "1")
     assert utils.cxr_process_docs(rows)[0]["images"][0].keys() == {"bytes", "path"}

@@ -9,10 +9,18 @@ from meddqa_data import write_folder
 from medvqa_core.llm.engines import Reply
 from rjua_meddqa.commands.generating import generate
 from rjua_meddqa.generation.questions import Options
-from rjua_meddqa.generation.reasoning_file import ReasoningQuestion, write_reasoning
 from rjua_meddqa.inference import engines as meddqa_engines
 from rjua_meddqa.inference.engines import DocumentRequest
-from rjua_meddqa.schema import ADVICE, CONTENT_TASKS, DISEASE, MULTIPLE_CHOICE, REASONING_TASKS, SHORT_ANSWER
+from rjua_meddqa.released import write_questions
+from rjua_meddqa.schema import (
+    ADVICE,
+    CONTENT_TASKS,
+    DISEASE,
+    MULTIPLE_CHOICE,
+    REASONING_TASKS,
+    SHORT_ANSWER,
+    ReasoningQuestion,
+)
 
 REASONING = (
     ("blood.png", "选项:A.低钾血症;B.肾结石", "A.低钾血症", DISEASE, MULTIPLE_CHOICE),
@@ -30,7 +38,7 @@ def build(root: Path, governance: str | None = "open", reasoning: bool = True) -
             ReasoningQuestion(image, question, answer, task, kind, "背景知识", "photo", "high", "1")
             for image, question, answer, task, kind in REASONING
         ]
-        write_reasoning(rows, root / "reasoning.jsonl")
+        write_questions(rows, root / "reasoning.jsonl")
     return root
 
 

@@ -24,13 +24,13 @@ def make_notebook(monkeypatch):
 
 
 def test_the_notebook_is_the_page_without_outputs(make_notebook):
-    written = make_notebook.text_of(make_notebook.notebook_of(PAGE))
+    written = make_notebook.format_notebook(make_notebook.make_notebook(PAGE))
     assert (DOCS / "first_hour.ipynb").read_text(encoding="utf-8") == written, "run: python docs/make_notebook.py"
 
 
 def test_run_blocks_become_cells_and_all_other_text_is_kept(make_notebook):
     page = "# A\n\n```python\nx = 1\n```\n\n```bash\nls\n```\nB\n\n```sh\nserve\n```\n\n```text\nseen\n```\n"
-    notebook = make_notebook.notebook_of(page)
+    notebook = make_notebook.make_notebook(page)
     nbformat.validate(nbformat.from_dict(notebook))
     cells = [(cell["cell_type"], "".join(cell["source"])) for cell in notebook["cells"]]
     assert cells == [

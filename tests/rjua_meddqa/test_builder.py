@@ -1,4 +1,4 @@
-"""load_dataset("rjua_meddqa", …): configurations, images and their policies, folders in both layouts, the card."""
+"""load_dataset("rjua_meddqa", …): configs, images and their policies, both folder layouts, the card."""
 
 import json
 import os
@@ -43,7 +43,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture
 def own_copy(folder, tmp_path):
-    """A folder that a test may damage."""
+    """A folder that a test may change."""
     return shutil.copytree(folder, tmp_path / "data")
 
 
@@ -86,10 +86,6 @@ def test_contexts_have_no_images(folder):
 def test_streaming_gives_the_same_rows(folder, config):
     stream = load(config, folder, streaming=True)
     assert list(stream) == list(stream) == list(load(config, folder))
-
-
-def test_two_processes_give_the_same_rows(folder, tmp_path):
-    assert load("table", folder, num_proc=2, cache_dir=str(tmp_path)).to_list() == load("table", folder).to_list()
 
 
 def test_images_are_files_that_rows_refer_to(folder):
@@ -152,7 +148,7 @@ def damage(folder, how: str) -> None:
 @pytest.mark.parametrize("how", ["gone", "empty", "text"])
 def test_a_missing_image_is_an_error_a_skip_or_none(own_copy, how, caplog, monkeypatch):
     damage(own_copy, how)
-    with pytest.raises(LoadingError, match=r"image 'blood\.png' below .*images: (no such file|not an image)"):
+    with pytest.raises(LoadingError, match=r"blood\.png.*image_root"):
         load("annotations", own_copy)
     kept = load("annotations", own_copy, missing_images="none")
     assert [row["image"] is None for row in kept] == [True, False, False]
@@ -180,11 +176,13 @@ def test_changed_files_are_not_served_from_the_cache(own_copy):
 
 
 def test_options_that_do_not_fit(folder, tmp_path):
-    with pytest.raises(ConfigError, match="data_dir is missing.*'sample'"):
+    with pytest.raises(ConfigError, match="data_dir.*'sample'"):
         load_dataset(NAME, "entity")
-    with pytest.raises(ConfigError, match="pass data_dir"):
+    with pytest.raises(ConfigError, match="entity, table, table_nr, questions"):
+        load_dataset(NAME, data_dir=str(folder))
+    with pytest.raises(ConfigError, match="data_dir"):
         load_dataset(NAME, "entity", data_dir=str(folder), data_files="a.csv")
-    with pytest.raises(ConfigError, match="allowed are error, skip, none"):
+    with pytest.raises(ConfigError, match="error, skip, none"):
         load("entity", folder, missing_images="ignore")
     with pytest.raises(InputError, match="no such folder"):
         load("entity", tmp_path / "none")
@@ -192,17 +190,12 @@ def test_options_that_do_not_fit(folder, tmp_path):
         load("entities", folder)
 
 
-def test_a_folder_without_the_part_says_what_was_looked_for(own_copy):
+def test_missing_and_repeated_parts_are_named(own_copy):
     (own_copy / "questions.jsonl").unlink()
-    with pytest.raises(
-        LoadingError, match=r"no questions there; looked for questions\.jsonl, sampled_image_content_vqa"
-    ):
+    with pytest.raises(LoadingError, match=r"questions\.jsonl, sampled_image_content_vqa"):
         load("entity", own_copy)
-
-
-def test_two_files_of_one_part_are_refused(own_copy):
     shutil.copy(own_copy / "contexts.csv", own_copy / "sampled_context_base.csv")
-    with pytest.raises(InputError, match=r"both contexts\.csv and sampled_context_base\.csv"):
+    with pytest.raises(InputError, match=r"contexts\.csv and sampled_context_base\.csv"):
         load("contexts", own_copy)
 
 
@@ -221,7 +214,7 @@ def test_broken_lines_and_cells_are_named(own_copy):
         load("entity", own_copy)
     text = (own_copy / "annotations.csv").read_text(encoding="utf-8")
     (own_copy / "annotations.csv").write_text(text.replace("{'检查部位'", "print('检查部位'"), encoding="utf-8")
-    with pytest.raises(LoadingError, match=r"annotations\.csv, row 3: kv is"):
+    with pytest.raises(LoadingError, match=r"annotations\.csv, row 3: kv"):
         load("annotations", own_copy)
 
 
@@ -240,13 +233,6 @@ def test_it_works_from_any_folder_and_importing_stays_light(folder, tmp_path):
     assert f"rows {len(CONTEXT_ROWS)}" in done.stdout, done.stderr
 
 
-def test_public_names():
-    assert rjua_meddqa.RjuaMeddqa.__name__ == "RjuaMeddqa"
-    assert set(rjua_meddqa.RjuaMeddqa.builder_configs) == {*CONFIGS, "chat", "sample"}
-    with pytest.raises(AttributeError, match="it has RjuaMeddqa, SAMPLE_DIR"):
-        rjua_meddqa.Builder  # noqa: B018
-
-
 def test_plain_load_dataset_reads_the_questions_by_the_card(own_copy, tmp_path):
     card = write_card(open_folder(own_copy)).read_text(encoding="utf-8")
     assert "license: apache-2.0" in card and "Governance class: open" in card and "3 images" in card
@@ -260,7 +246,7 @@ def test_plain_load_dataset_reads_the_questions_by_the_card(own_copy, tmp_path):
 
 
 def test_plain_load_dataset_serves_every_folder_its_own_rows(tmp_path):
-    """Two folders of the same name in one cache, and one that is written again."""
+    """Two folders of the same name share a cache, and one of them is written again."""
     options = {"name": "questions", "split": "test", "cache_dir": str(tmp_path / "cache")}
     shutil.copytree(SAMPLE_DIR, tmp_path / "a" / "data")
     shutil.copytree(SAMPLE_DIR, tmp_path / "b" / "data")
@@ -299,26 +285,11 @@ def test_the_released_samples_load(real_data):
     assert json.dumps(rows.info.description).count("share-alike") == 1
 
 
-def test_a_part_without_rows_is_an_error_that_says_so(own_copy):
-    questions = [q for q in read_questions(own_copy / "questions.jsonl") if q.task == "entity_qa"]
-    write_questions(questions, own_copy / "questions.jsonl")
-    with pytest.raises(LoadingError, match="hold no row of 'table'; generate some"):
-        load("table", own_copy)
-    shutil.rmtree(own_copy / "images")
-    with pytest.raises(LoadingError, match=f"all {len(questions)} rows of 'entity' were skipped"):
-        load("entity", own_copy, missing_images="skip")
-
-
 def test_more_rows_than_a_table_holds(own_copy):
     questions = [q for q in read_questions(own_copy / "questions.jsonl") if q.task == "entity_qa"]
     many = [replace(questions[0], answer=str(number)) for number in range(2000)]
     write_questions(many, own_copy / "questions.jsonl")
     assert load("entity", own_copy)["answer"] == [str(number) for number in range(2000)]
-
-
-def test_without_a_configuration_the_error_names_them(folder):
-    with pytest.raises(ConfigError, match=r"name a configuration: .*entity, table, table_nr, questions"):
-        load_dataset(NAME, data_dir=str(folder))
 
 
 def test_type_and_quality_are_written_the_same_in_every_configuration(own_copy):
@@ -340,7 +311,7 @@ def test_an_image_that_came_back_is_not_missing_in_cached_rows(own_copy, policy,
     assert len(rows) == 3 and all(rows["image"])
 
 
-def test_the_steps_write_the_card_beside_their_files(folder, tmp_path):
+def test_commands_write_the_card(folder, tmp_path):
     card = (folder / "README.md").read_text(encoding="utf-8")
     assert "config_name: questions" in card and "config_name: reasoning" in card and "from a test" in card
     assert run(f"meddqa generate --data {folder} --out {tmp_path / 'out'}".split()) == 0
@@ -349,16 +320,16 @@ def test_the_steps_write_the_card_beside_their_files(folder, tmp_path):
     assert "`table_nr`, `questions`;" in card and "reasoning_mc" not in card
 
 
-def test_a_readme_of_somebody_else_is_kept(own_copy, capsys):
+def test_another_readme_is_kept(own_copy, capsys):
     (own_copy / "README.md").write_text("mine")
     assert run(f"meddqa generate --data {own_copy} --out {own_copy} --seed 1".split()) == 0
     assert (own_copy / "README.md").read_text() == "mine"
-    assert "README.md is none of ours and stays as it is" in capsys.readouterr().err.replace("\n", " ")
+    assert "README.md" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("part", ["contexts.csv", "annotations.csv", "images"])
 def test_open_questions_do_not_open_a_release_without_a_manifest(folder, tmp_path, part, capsys):
-    """Released files have a class although no manifest says so: writing open questions there must not lower it."""
+    """Released files are share-alike without a manifest, and open questions must not lower that class."""
     release = tmp_path / "release"
     release.mkdir()
     if part == "images":
@@ -366,5 +337,5 @@ def test_open_questions_do_not_open_a_release_without_a_manifest(folder, tmp_pat
     else:
         shutil.copy(folder / part, release)
     assert run(f"meddqa generate --data {folder} --out {release}".split()) == 1
-    assert "share-alike and cannot become open" in " ".join(capsys.readouterr().err.split())
+    assert "share-alike" in capsys.readouterr().err
     assert sorted(path.name for path in release.iterdir()) == [part]

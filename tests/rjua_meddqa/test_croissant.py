@@ -1,4 +1,4 @@
-"""`croissant.json` of a data folder: every table and column there is, the class's licence, nobody else's file lost."""
+"""`croissant.json` of a data folder: tables, columns, licence, and files of others."""
 
 import csv
 import json
@@ -15,7 +15,7 @@ from rjua_meddqa.data_folder import open_folder
 
 @pytest.fixture
 def folder(tmp_path):
-    """An own copy of the sample's tables, without images."""
+    """A copy of the sample's tables, without images."""
     for path in SAMPLE_DIR.iterdir():
         if path.is_file():
             shutil.copy(path, tmp_path)
@@ -26,7 +26,7 @@ def read(folder) -> dict:
     return json.loads((folder / "croissant.json").read_text(encoding="utf-8"))
 
 
-def columns_of(path) -> set[str]:
+def read_columns(path) -> set[str]:
     with open(path, encoding="utf-8", newline="") as file:
         return set(json.loads(file.readline())) if path.suffix == ".jsonl" else set(next(csv.reader(file)))
 
@@ -41,9 +41,9 @@ def test_the_sample_s_describes_every_table_and_columns_that_are_there():
     assert set(sets.values()) == tables
     for record in found["recordSet"]:
         path = SAMPLE_DIR / sets[f"{record['@id']}-files"]
-        assert {field["source"]["extract"]["column"] for field in record["field"]} <= columns_of(path)
+        assert {field["source"]["extract"]["column"] for field in record["field"]} <= read_columns(path)
     assert found["version"] == f"1.0.0+{found['url'].rpartition(':')[2]}"
-    assert found["license"].endswith("LICENSE-2.0") and "no patient" in found["rai:personalSensitiveInformation"]
+    assert found["license"].endswith("LICENSE-2.0") and "None" in found["rai:personalSensitiveInformation"]
 
 
 def test_the_authors_files_under_their_own_names_and_licence(folder):
@@ -54,7 +54,7 @@ def test_the_authors_files_under_their_own_names_and_licence(folder):
     found = read(folder)
     formats = {one["@id"]: one["encodingFormat"] for one in found["distribution"] if one["@type"] == "cr:FileObject"}
     assert formats["sampled_image_content_vqa.json"] == "application/jsonlines"
-    assert found["license"].endswith("by-nc-sa/4.0/") and "no patient" not in found["rai:personalSensitiveInformation"]
+    assert found["license"].endswith("by-nc-sa/4.0/") and "None" not in found["rai:personalSensitiveInformation"]
     assert [record["@id"] for record in found["recordSet"]] == ["annotations", "questions", "contexts"]
 
 
@@ -68,14 +68,14 @@ def test_other_content_is_another_version_and_the_same_has_the_same_bytes(folder
     assert read(folder)["version"] != json.loads(before)["version"]
 
 
-def test_what_may_not_be_passed_on_has_no_licence_to_name(folder):
+def test_credentialed_data_has_no_licence(folder):
     manifest = json.loads((folder / "manifest.json").read_text())
     (folder / "manifest.json").write_text(json.dumps(manifest | {"governance": "credentialed"}))
     write_croissant(open_folder(folder), "https://example.org/x")
     assert (read(folder)["license"], read(folder)["url"]) == ("Not to be passed on", "https://example.org/x")
 
 
-def test_somebody_else_s_file_stays(folder):
+def test_the_file_of_another_dataset_is_kept(folder):
     (folder / "croissant.json").write_text('{"name": "mine"}')
     write_card(open_folder(folder))
     assert read(folder) == {"name": "mine"}

@@ -1,4 +1,4 @@
-"""The released files in and out: what was not changed stays, nothing is evaluated, nothing is skipped silently."""
+"""Released files: unchanged cells are kept, nothing is evaluated, nothing is skipped silently."""
 
 import json
 from dataclasses import replace
@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from medvqa_core.errors import InputError
 from rjua_meddqa.released import (
-    image_path,
     parse_key_values,
     parse_table,
     read_annotations,
@@ -45,7 +44,7 @@ def test_a_row(write):
 
 
 @pytest.mark.parametrize("start", [b"", b"\xef\xbb\xbf"])
-def test_unchanged_rows_are_written_to_the_letter(write, tmp_path, start):
+def test_unchanged_rows_are_written_byte_for_byte(write, tmp_path, start):
     content = (HEADER + ROW).encode()
     annotations = read_annotations(write(start + content))
     write_annotations(annotations, tmp_path / "out.csv")
@@ -68,13 +67,6 @@ def test_only_the_changed_cell_changes(write, tmp_path):
     text = (tmp_path / "out.csv").read_bytes().decode()
     assert "{'性别': '男','年龄':'50岁', '性别': '女'}" in text and ", Laboratory,Photo,high" in text
     assert read_annotations(tmp_path / "out.csv") == [changed]
-
-
-def test_renamed_image_type_is_written(write, tmp_path):
-    (annotation,) = read_annotations(write(HEADER + ROW))
-    write_annotations([replace(annotation, image_type="pdf", report_type="CT")], tmp_path / "out.csv")
-    (read,) = read_annotations(tmp_path / "out.csv")
-    assert (read.image_type, read.report_type) == ("pdf", "CT")
 
 
 texts = st.text(st.characters(codec="utf-8", exclude_characters="\0\r"), max_size=12)
@@ -117,7 +109,7 @@ def test_any_annotation_survives(tmp_path_factory, pairs, rows, extra):
         "{" + "'a': '', " * 130_000 + "}",  # a tree of half a gigabyte
     ],
 )
-def test_what_is_no_literal_is_never_run(cell, tmp_path, monkeypatch):
+def test_cells_are_never_evaluated(cell, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(InputError, match="file, row 3: kv"):
         parse_key_values(cell, "file, row 3")
@@ -131,13 +123,8 @@ def test_numbers_are_read_as_they_print():
     assert parse_key_values("  ", "x") == () and parse_table("", "x") == ()
 
 
-def test_numbers_too_long_for_a_number_are_text():
-    row = "[('a', 0x" + "f" * 5000 + ", '', '')]"
-    assert len(parse_table(row, "x")[0][1]) == 5002
-
-
 @pytest.mark.parametrize("cell", ["{'a': 1}", "['a', 'b']", "[('a', ('b',))]", "[1]"])
-def test_tables_that_are_none(cell):
+def test_invalid_tables(cell):
     with pytest.raises(InputError, match="x: table"):
         parse_table(cell, "x")
 
@@ -150,28 +137,23 @@ def test_broken_rows_stop_or_are_counted(write):
     skipped = []
     assert [annotation.idx for annotation in read_annotations(path, skipped)] == ["7"]
     assert len(skipped) == 3
-    assert "row 1: kv" in skipped[0] and "table row 1 has 2 fields" in skipped[1] and "'fax' is unknown" in skipped[2]
+    assert "row 1: kv" in skipped[0] and "table row 1" in skipped[1] and "'fax'" in skipped[2]
 
 
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        ("idx,img_path,kv\r\n", "columns table, report_type, image_type, image_quality are missing"),
+        ("idx,img_path,kv\r\n", "table, report_type, image_type, image_quality"),
         ("idx,idx,img_path,kv,table,report_type,image_type,image_quality\r\n", "occurs twice"),
-        (HEADER + "1,a.png,,,CT,pdf\r\n", "row 1: 6 fields where the header has 7"),
-        (HEADER + '1,"a\r\n', "line 2: not readable as CSV"),
-        (b"\xff\xfe1", "line 1: byte 0xff is not UTF-8"),
-        ("", "are missing"),
+        (HEADER + "1,a.png,,,CT,pdf\r\n", "row 1"),
+        (HEADER + '1,"a\r\n', "line 2"),
+        (b"\xff\xfe1", "UTF-8"),
+        ("", "img_path"),
     ],
 )
-def test_files_that_are_none(write, content, problem):
+def test_invalid_files(write, content, problem):
     with pytest.raises(InputError, match=problem):
         read_annotations(write(content))
-
-
-def test_a_missing_file(tmp_path):
-    with pytest.raises(InputError, match="no such file"):
-        read_annotations(tmp_path / "none.csv")
 
 
 def question(**changes):
@@ -189,32 +171,17 @@ def test_questions_in_and_out(write, tmp_path):
 
 
 @pytest.mark.parametrize("line", ["{", "[1]", question(is_table="0"), question(answer=None), '{"question": "a"}', "3"])
-def test_lines_that_are_no_questions(write, line):
-    path = write(question() + line.strip() + "\n")
+def test_invalid_lines(write, line):
     with pytest.raises(InputError, match="line 2"):
-        read_questions(path)
-    skipped = []
-    assert len(read_questions(path, skipped)) == 1 and len(skipped) == 1
+        read_questions(write(question() + line.strip() + "\n"))
 
 
 def test_contexts(write):
     content = '\ufeffidx,title,context_type,description\n1,肾结石治疗,疾病-治疗,"第一行\n第二行"\n'
     (context,) = read_contexts(write(content))
     assert (context.title, context.description) == ("肾结石治疗", "第一行\n第二行")
-    with pytest.raises(InputError, match="row 1: no title"):
+    with pytest.raises(InputError, match="row 1"):
         read_contexts(write("idx,title,context_type,description\n1, ,疾病,x\n"))
-
-
-@pytest.mark.parametrize("path", ["../a.png", "/etc/passwd", "images/../../a.png", "link/a.png", "none.png"])
-def test_images_outside_or_missing(tmp_path, path):
-    (tmp_path / "outside").mkdir()
-    (tmp_path / "outside" / "a.png").write_bytes(b"x")
-    root = tmp_path / "root"
-    root.mkdir()
-    (root / "link").symlink_to(tmp_path / "outside")
-    annotation = Annotation("3", path, (), (), "CT", "pdf", "high")
-    with pytest.raises(InputError, match="annotation 3"):
-        image_path(root, annotation)
 
 
 def test_released_files(real_data, tmp_path):
@@ -224,8 +191,6 @@ def test_released_files(real_data, tmp_path):
     write_annotations(annotations, tmp_path / "a.csv")
     assert (tmp_path / "a.csv").read_bytes() == source.read_bytes()
     assert sum(len(annotation.table) for annotation in annotations) == 52
-    for annotation in annotations:
-        assert image_path(folder / "images", annotation).is_file()
     questions = read_questions(folder / "sampled_image_content_vqa.json")
     write_questions(questions, tmp_path / "q.json")
     assert (tmp_path / "q.json").read_bytes() == (folder / "sampled_image_content_vqa.json").read_bytes()

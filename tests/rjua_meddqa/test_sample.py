@@ -1,4 +1,4 @@
-"""The bundled synthetic reports: what the writer writes today, small, and readable without a font."""
+"""The bundled synthetic reports are complete, small and up to date."""
 
 import json
 
@@ -35,7 +35,7 @@ def test_it_takes_less_than_3_mb():
 
 
 def test_the_writer_writes_these_texts_today(tmp_path):
-    """Images are left out: their bytes depend on the version of the font."""
+    """Images are left out, because their bytes depend on the version of the font."""
     write_sample(tmp_path / "sample")
     for name in TEXTS:
         written = (tmp_path / "sample" / name).read_bytes()

@@ -15,7 +15,6 @@ from rjua_meddqa.data_folder import open_folder
 from rjua_meddqa.statistics import (
     ContextCounts,
     ImageCounts,
-    format_tables,
     plot_report_types,
     summarise,
     summarise_folder,
@@ -61,19 +60,12 @@ def test_figure_2_counts_report_types_without_odd_spaces():
 
 
 def test_tables_as_text():
-    text = format_tables(
-        summarise(
-            ANNOTATIONS, [cells("检查-疾病", "三个字"), cells("疾病-检查", "字")], [("entity_qa", "single_entity")]
-        )
-    )
+    contexts = [cells("检查-疾病", "三个字"), cells("疾病-检查", "字")]
+    text = summarise(ANNOTATIONS, contexts, [("entity_qa", "single_entity")]).format()
     lines = [line.split() for line in text.splitlines()]
     assert ["Photo", "Low", "1", "4", "3"] in lines and ["Overall", "3", "7", "5"] in lines
-    assert ["-", "Examination-Disease", "1", "3.0"] in lines and [
-        "Clinical",
-        "Disease-Examination",
-        "1",
-        "1.0",
-    ] in lines
+    assert ["-", "Examination-Disease", "1", "3.0"] in lines
+    assert ["Clinical", "Disease-Examination", "1", "1.0"] in lines
     assert ["Overall", "2", "2.0"] in lines and ["entity_qa", "single_entity", "1"] in lines
     assert text.isascii()
 
@@ -83,7 +75,7 @@ def test_an_empty_set_is_all_zeros():
     assert stats.to_json()["table_2"] == [
         {"image_type": "overall", "image_quality": "", "images": 0, "key_value_pairs": 0, "table_rows": 0}
     ]
-    assert "Overall" in format_tables(stats)
+    assert "Overall" in stats.format()
 
 
 def picture(stats, path) -> bytes:
@@ -95,7 +87,7 @@ def picture(stats, path) -> bytes:
         return image.tobytes()
 
 
-def test_the_picture_never_shows_empty_boxes(tmp_path, monkeypatch):
+def test_the_picture_has_no_missing_glyphs(tmp_path, monkeypatch):
     chinese = summarise([replace(BLOOD, report_type="血常规"), NORMAL])
     plain = summarise([replace(BLOOD, report_type="MRI $x"), NORMAL])
     with_fonts = picture(chinese, tmp_path / "a.png")
@@ -122,7 +114,7 @@ def test_the_command_prints_and_writes(tmp_path, capsys):
 
 
 def test_a_folder_without_annotations_is_an_error(tmp_path):
-    with pytest.raises(InputError, match="no annotations there"):
+    with pytest.raises(InputError, match="annotations"):
         summarise_folder(open_folder(tmp_path))
 
 
@@ -144,7 +136,7 @@ def test_contexts_without_a_title_are_left_out_and_counted():
     stats = summarise([BLOOD], [cells("检查-疾病", "三个字"), cells("检查-疾病", "很长的一段话") | {"title": " "}])
     assert stats.contexts == {("", "检查-疾病"): ContextCounts(1, 3.0)}
     assert stats.to_json()["untitled_contexts"] == 1
-    assert "contexts without a title, left out: 1" in format_tables(stats)
+    assert "left out: 1" in stats.format()
 
 
 def test_the_report_type_of_a_context_is_that_of_the_reports_it_is_used_for():

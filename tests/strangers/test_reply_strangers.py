@@ -1,4 +1,4 @@
-"""Replies of models, frozen before any was read: half A has been mended from; half B once its figures stood."""
+"""Replies of models, collected before the rules were written. Half A was used for development."""
 
 import pytest
 from strangers import ABSTAINED, RIGHT, WRONG, count
@@ -28,8 +28,8 @@ def test_few_replies_are_read_wrongly(name, half, right, wrong):
     assert found[RIGHT] >= right, found
 
 
-def test_the_counts_can_tell_right_from_wrong(monkeypatch):
-    """Readers that give one answer whatever the reply says are wrong on most of them."""
+def test_constant_readers_fail(monkeypatch):
+    """Readers with a constant answer are wrong on most replies."""
     monkeypatch.setattr("strangers_replies.take_answer", lambda *_: ParsedReply("2", "always"))
     monkeypatch.setattr("strangers_replies.read_reply", lambda _: BEST)
     monkeypatch.setattr("strangers_replies.read_one", lambda *_: Reply("A pneumothorax."))
@@ -38,7 +38,7 @@ def test_the_counts_can_tell_right_from_wrong(monkeypatch):
         assert counts[WRONG] >= least, (name, counts)
 
 
-def test_a_reader_of_nothing_is_never_wrong(monkeypatch):
+def test_an_empty_reply_is_never_wrong(monkeypatch):
     monkeypatch.setattr("strangers_replies._said", lambda _: ChatReply(None, "nothing came"))
     for name, size in (("meddqa", 100), ("judges", 60), ("answers", 40)):
         counts = count(REPLIES[name](), "A") + count(REPLIES[name](), "B")

@@ -1,4 +1,4 @@
-"""Cases written by one who had not seen the rules, in halves: A has been mended from; of B three dangerous cases."""
+"""Cases written by somebody who had not seen the rules. Half A was used for development."""
 
 import pytest
 from strangers import ABSTAINED, LABELS, RIGHT, SETS, WRONG, count
@@ -22,8 +22,8 @@ def test_few_are_wrong_and_most_are_right(name, half, right, wrong):
     assert found[RIGHT] >= right, found
 
 
-def test_the_counts_can_tell_right_from_wrong(monkeypatch):
-    """Rules that always give one answer are wrong on most cases."""
+def test_constant_rules_fail(monkeypatch):
+    """Rules with a constant answer are wrong on most cases."""
     monkeypatch.setattr("strangers.label_text", lambda *_: dict.fromkeys(LABELS.values(), 1))
     monkeypatch.setattr("strangers.judge", lambda *_, **__: ("是", "always"))
     monkeypatch.setattr("strangers.judge_by_rules", lambda _: ({}, []))

@@ -19,8 +19,7 @@ from medvqa_hub.training.vlm.run import train_vlm
 from medvqa_hub.training.vlm.sources import open_rows
 from mimic_cxr_vqa.workspace import SAMPLE_DIR as STUDIES
 from rjua_meddqa import SAMPLE_DIR
-from rjua_meddqa.generation.reasoning_file import read_reasoning
-from rjua_meddqa.released import read_questions
+from rjua_meddqa.released import read_questions, read_reasoning
 
 SFT = {"data__train_studies": 2, "training__max_steps": 2}
 GRPO = {**SFT, "data__label_values": None, "reward__name": "soft_accuracy", "training__max_steps": 1}

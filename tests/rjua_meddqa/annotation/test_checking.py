@@ -47,7 +47,7 @@ def test_nothing_to_find(check):
         (lab(kv="{'性别': '男', '年龄': ' '}"), "missing_value", "kv 2", "'年龄' has no value"),
         (lab(kv="{'性别': '男', '性别': '男'}"), "duplicate_key", "kv", "2 times, with the same value"),
         (lab(kv="{'性别': '男', '性别': '女'}"), "duplicate_key", "kv", "2 different values"),
-        (lab(kv="{'性别': open('x')}"), "not_a_literal", "kv", "neither text nor number"),
+        (lab(kv="{'性别': open('x')}"), "not_a_literal", "kv", "Call"),
         (row(item=""), "missing_key", "table row 1", "no name"),
         (row(result=""), "missing_value", "table row 1", "result is empty"),
         (row(result="无", is_normal="无法判断"), "missing_value", "table row 1", "result is empty"),
@@ -101,7 +101,7 @@ def test_command_writes_json_and_is_strict_only_when_asked(tmp_path, capsys):
     path.write_text(HEADER + row(result="500"), encoding="utf-8")
     assert run(["meddqa", "check", "--data", str(tmp_path), "--out", str(out)]) == 0
     printed = capsys.readouterr().out
-    assert "findings: 1 (contradiction: 1)" in printed and "0 of 1 rows" in printed
+    assert "findings: 1 (contradiction: 1)" in printed and "0 of 1 " in printed
     record = json.loads(out.read_text(encoding="utf-8"))
     assert record["counts"] == {"contradiction": 1} and record["governance"] == "share-alike"
     assert record["findings"][0]["where"] == "table row 1"

@@ -1,4 +1,4 @@
-"""Image-content questions: every form with its answer by hand, draws, users' templates, the released questions."""
+"""Image-content questions: all forms by hand, draws, users' templates, the released questions."""
 
 import json
 import random
@@ -12,7 +12,7 @@ from medvqa_core.errors import ConfigError, InputError
 from medvqa_hub.cli import run
 from rjua_meddqa.annotation.items import item_score
 from rjua_meddqa.generation.questions import Options, QuestionGenerator
-from rjua_meddqa.generation.templates import fill, load_templates
+from rjua_meddqa.generation.templates import load_templates
 from rjua_meddqa.released import read_annotations, read_questions
 from rjua_meddqa.schema import CONTENT_TASKS, TableRow
 from rjua_meddqa.terms import KEYS, load_terms
@@ -69,10 +69,7 @@ def test_a_clinical_report_is_asked_about_its_keys_only():
 def test_the_other_rows_of_table_4():
     questions = generate(BLOOD, forms="multi_row,summary", pairs=None)
     rows = answers_of(questions, "multi_row")
-    assert {q.answer_type for q in questions} == {
-        "multi_span",
-        "summary",
-    }  # a row is a part: the released rules score it
+    assert {q.answer_type for q in questions} == {"multi_span", "summary"}  # released rules score a row as a part
     assert len(rows) == 6
     assert rows["钠(Na)", "比值"] == "钠(Na),140,137-147mmol/L;比值,0.3,无"
     (summary,) = answers_of(questions, "summary").values()
@@ -167,9 +164,8 @@ def test_an_unreadable_row_of_two_leaves_the_pair_out(tmp_path):
 def test_synonyms_change_the_wording_and_neither_key_nor_answer():
     varied = generate(*ANNOTATIONS, synonyms=True)
     plain = generate(*ANNOTATIONS)
-    assert Counter((q.img_path, q.extra["template"], *q.extra["keys"], q.answer) for q in varied) == Counter(
-        (q.img_path, q.extra["template"], *q.extra["keys"], q.answer) for q in plain
-    )
+    asked = [[(q.img_path, q.extra["template"], *q.extra["keys"], q.answer) for q in qs] for qs in (varied, plain)]
+    assert Counter(asked[0]) == Counter(asked[1])
     assert any(key not in q.question for q in varied for key in q.extra["keys"])
     assert all(key in q.question for q in plain for key in q.extra["keys"])
 
@@ -189,21 +185,15 @@ def test_unanswerable_questions_are_about_what_no_part_of_the_report_holds():
 
 
 def test_unanswerable_questions_end_with_the_terms(tmp_path):
-    generator = QuestionGenerator(TEMPLATES, TERMS, Options(unanswerable=500))
+    generator = QuestionGenerator(TEMPLATES, TERMS, Options(unanswerable=10**15))
     names = [q.extra["keys"][0] for q in generator.questions(SCAN) if q.extra["unanswerable"]]
-    assert len(names) == len(set(names)) == 500 - generator.skipped["no_absent_term_left"]
+    assert len(names) == len(set(names)) == 10**15 - generator.skipped["no_absent_term_left"]
     assert "印象" not in names  # the report has it under another name
     assert "病史" not in names  # its text speaks of it
 
 
-def test_what_cannot_be_asked_is_counted_without_counting_up_to_it():
-    generator = QuestionGenerator(TEMPLATES, TERMS, Options(unanswerable=10**15))
-    asked = [q for annotation in (SCAN, BLOOD) for q in generator.questions(annotation) if q.extra["unanswerable"]]
-    assert 0 < len(asked) == 2 * 10**15 - generator.skipped["no_absent_term_left"]
-
-
 def test_unanswerable_items_are_the_nearest_that_the_page_lacks():
-    """Each asks for a sibling; nothing that is another spelling of what is there."""
+    """Each asks for a sibling, and not for another spelling of an item on the page."""
     rows = tuple(TableRow(name, "1", "0-2", "是") for name in ("总胆红素(TBIL)", "凝血酶原时间", "甘油三脂(TG)"))
     questions = generate(replace(BLOOD, table=rows), unanswerable=9, forms="single_entity", corpus=ANNOTATIONS)
     items = [q.extra["keys"][0] for q in questions if q.extra.get("absent") and q.task == "table_qa"]
@@ -214,18 +204,18 @@ def test_unanswerable_items_are_the_nearest_that_the_page_lacks():
 
 
 def test_an_annotation_without_an_image_is_refused():
-    with pytest.raises(InputError, match="annotation '1': img_path is empty"):
+    with pytest.raises(InputError, match="img_path"):
         generate(replace(BLOOD, idx="1", img_path=" "))
 
 
 @pytest.mark.parametrize("options", [{"answers": "long"}, {"pairs": -1}, {"unanswerable": -1}])
 def test_options_that_are_not_allowed(options):
-    with pytest.raises(ConfigError, match="allowed"):
+    with pytest.raises(ConfigError, match="|".join(map(str, options.values()))):
         Options(**options)
 
 
 def test_an_unknown_form_is_named():
-    with pytest.raises(ConfigError, match="'cells' is unknown; allowed: released, all, single_entity"):
+    with pytest.raises(ConfigError, match="'cells'.*released, all, single_entity"):
         generate(BLOOD, forms="row,cells")
 
 
@@ -262,31 +252,28 @@ def test_a_user_s_templates(tmp_path):
     assert "how_old" not in {q.extra["template"] for q in generate(BLOOD, templates=templates)}
 
 
-def test_values_are_text_and_never_templates():
-    assert fill("{key}是？", {"key": "{value}{0}{x.y}"}) == "{value}{0}{x.y}是？"
-
-
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        ({"questions": ["{key.__class__}"]}, "is not a bare name"),
-        ({"questions": ["{key!r}"]}, "is not a bare name"),
-        ({"questions": ["{key:>9}"]}, "is not a bare name"),
-        ({"questions": ["{key[0]}"]}, "is not a bare name"),
-        ({"questions": ["{}"]}, "is not a bare name"),
-        ({"questions": ["{key"]}, "a brace itself is written twice"),
-        ({"questions": ["{item}？"]}, "placeholder {item} is unknown; allowed: key, value"),
-        ({"answer": "{result}"}, "placeholder {result} is unknown"),
+        ({"questions": ["{key.__class__}"]}, "bare name"),
+        ({"questions": ["{key!r}"]}, "bare name"),
+        ({"questions": ["{key:>9}"]}, "bare name"),
+        ({"questions": ["{key[0]}"]}, "bare name"),
+        ({"questions": ["{}"]}, "bare name"),
+        ({"questions": ["{key"]}, "{{ or }}"),
+        ({"questions": ["{item}？"]}, "{item}"),
+        ({"answer": "{result}"}, "{result}"),
         ({"sentence": "{key1}"}, "placeholder {key1} is unknown"),
-        ({"questions": ["这是什么？"]}, "does not name {key}"),
-        ({"questions": []}, "no question"),
-        ({"questions": "{key}？"}, "expected a list of texts"),
-        ({"about": "page"}, "about is 'page'; allowed: key, two_keys, row, two_rows, table"),
+        ({"questions": ["这是什么？"]}, "{key}"),
+        ({"questions": []}, "questions"),
+        ({"questions": "{key}？"}, "list of texts"),
+        ({"about": "page"}, "'page'. Allowed: key, two_keys, row, two_rows, table"),
+        ({"about": ["key"]}, "['key']"),
         ({"answer": ""}, "answer is ''"),
         ({"answer": 5}, "answer is 5"),
         ({"task": None}, "task is None"),
-        ({"released": "yes"}, "allowed: true, false"),
-        ({"colour": "red"}, "unknown field 'colour'"),
+        ({"released": "yes"}, "true, false"),
+        ({"colour": "red"}, "'colour'"),
     ],
 )
 def test_a_wrong_template_is_a_clear_error(change, expected, tmp_path):
@@ -301,14 +288,14 @@ def test_a_wrong_template_is_a_clear_error(change, expected, tmp_path):
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
-        ({"templates": {"row": {}}}, "'row' exists already"),
-        ({"templates": {"mine": {"about": "key"}}}, "lacks 'task'"),
-        ({"templates": {"mine": []}}, "expected a mapping"),
-        ({"templates": ["mine"]}, "no mapping from names"),
-        ({"forms": {}}, "section 'forms' is unknown"),
+        ({"templates": {"row": {}}}, "'row'"),
+        ({"templates": {"mine": {"about": "key"}}}, "'task'"),
+        ({"templates": {"mine": []}}, "mapping"),
+        ({"templates": ["mine"]}, "'templates'"),
+        ({"forms": {}}, "'forms'"),
         ({"words": {"key": ["a"]}}, "plain name"),
         ({"words": {"a b": ["a"]}}, "plain name"),
-        ({"words": {"mine": []}}, "the list is empty"),
+        ({"words": {"mine": []}}, "word 'mine'"),
     ],
 )
 def test_a_wrong_template_file_is_a_clear_error(content, expected, tmp_path):
@@ -320,8 +307,7 @@ def test_a_wrong_template_file_is_a_clear_error(content, expected, tmp_path):
 
 
 def test_where_the_released_questions_contradict_the_annotations(real_data):
-    """Every line says PDF and High, and a report type with a space in front has lost its table questions; ours follow
-    the annotation."""
+    """All released lines have PDF and High, and one report has lost its table questions. Ours follow the annotation."""
     folder = real_data / "rjua_samples"
     annotations = read_annotations(folder / "sampled_image_content_kv_table_annotation.csv")
     released = read_questions(folder / "sampled_image_content_vqa.json")
@@ -356,7 +342,7 @@ def test_the_authors_release_makes_share_alike_questions_and_none_weaker(tmp_pat
     assert json.loads((tmp_path / "out" / "manifest.json").read_text())["governance"] == "share-alike"
     open_data = write_folder(tmp_path / "open")
     assert run(f"meddqa generate --data {open_data} --out {tmp_path / 'out'}".split()) == 1
-    assert "never lowered" in capsys.readouterr().err
+    assert "share-alike" in capsys.readouterr().err
 
 
 def test_one_bad_annotation_is_named_and_the_rest_is_asked(tmp_path, capsys):
@@ -373,26 +359,19 @@ def test_a_second_question_file_is_refused(tmp_path, capsys):
     data = write_folder(tmp_path / "data")
     (data / "sampled_image_content_vqa.json").write_text("")
     assert run(f"meddqa generate --data {data} --out {data}".split()) == 1
-    assert "sampled_image_content_vqa.json already" in capsys.readouterr().err
+    assert "sampled_image_content_vqa.json" in capsys.readouterr().err
     assert not (data / "questions.jsonl").exists()
 
 
 def test_a_table_with_a_nameless_row_is_not_asked_what_is_out_of_range():
-    """The answer would be 无, which says that there is nothing."""
+    """The answer would be 无, as if nothing were abnormal."""
     broken = replace(BLOOD, table=(replace(BLOOD.table[0], item=" "), *BLOOD.table[1:]))
     generator = QuestionGenerator(TEMPLATES, TERMS, Options(forms="multi_comparison,summary"))
     assert generator.questions(broken) == [] and generator.skipped["table_with_empty_item"] == 2
 
 
-def test_a_template_about_a_list_is_an_error(tmp_path):
-    entry = {"about": ["key"], "task": "t", "answer_type": "a", "questions": ["{key}?"], "answer": "{value}"}
-    (tmp_path / "mine.json").write_text(json.dumps({"templates": {"x": entry}}))
-    with pytest.raises(InputError, match=r"about is \['key'\]; allowed: key"):
-        load_templates(tmp_path / "mine.json")
-
-
 def test_absent_terms_are_checked_one_by_one_when_asked_for():
-    """Against thousands of items of thousands of reports, checking all for each image takes minutes."""
+    """Checking thousands of items for each image would take minutes."""
     from rjua_meddqa.generation import absent
 
     many = tuple(replace(BLOOD.table[0], item=f"项目{number:04}") for number in range(3000))
@@ -405,7 +384,7 @@ def test_absent_terms_are_checked_one_by_one_when_asked_for():
 
 
 class Spy(frozenset):
-    """Parts of a term that note that they were looked at."""
+    """Parts of a term that record their use."""
 
     def __new__(cls, parts, seen):
         made = super().__new__(cls, parts)

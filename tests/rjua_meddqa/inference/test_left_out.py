@@ -53,7 +53,7 @@ def test_who_takes_a_neighbours_value_is_found_out(tmp_path, capsys):
             assert run([*command, *model]) == 0 and len(asked(server)) == 6
     with serve(lambda body: (400, {})) as server:
         assert run([*command, "--engine", f"server:{server.endpoint}"]) == 1  # no --out
-        assert "give --out" in capsys.readouterr().err
+        assert "--out" in capsys.readouterr().err
 
 
 def test_failed_questions_are_neither_wrong_nor_right(tmp_path, capsys):

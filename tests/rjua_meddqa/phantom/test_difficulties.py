@@ -1,4 +1,4 @@
-"""Hard pages: every difficulty is on its pages, the annotation stays exact, and the page's true text is kept."""
+"""Hard pages: difficulties, exact annotations and true texts."""
 
 import csv
 import random
@@ -10,8 +10,9 @@ import pytest
 from medvqa_core.errors import ConfigError
 from rjua_meddqa.fonts import find_font, find_fonts
 from rjua_meddqa.phantom.difficulties import CLINICAL_ONLY, LABORATORY_ONLY, Difficulty, draw_difficulties
-from rjua_meddqa.phantom.folder import draw_page, write_phantom
+from rjua_meddqa.phantom.folder import write_phantom
 from rjua_meddqa.phantom.hard_report import draw_hard_report
+from rjua_meddqa.phantom.page import draw_page
 from rjua_meddqa.phantom.sheet import Sheet
 from rjua_meddqa.schema import HIGH, LABORATORY, LOW, MISSING, NORMAL, UNDECIDED
 
@@ -36,7 +37,7 @@ def test_every_difficulty_has_its_pages_and_none_two_kinds_of_report():
 
 
 def test_a_verdict_by_groups_is_that_of_the_patients_own_group():
-    """Recomputed here from the printed limits and the printed sex and age, by rules written down again."""
+    """Recompute the verdict from the printed limits, sex and age."""
     seen = Counter()
     for report in hard_reports(Difficulty.GROUPS):
         header = dict(report.header)
@@ -44,9 +45,7 @@ def test_a_verdict_by_groups_is_that_of_the_patients_own_group():
         for row in report.table:
             limits = [(float(low), float(high)) for low, high in re.findall(NUMBERS, row.range.replace("0-100岁", ""))]
             if "岁" in row.range:
-                border = int(
-                    re.search(r"<(\d+)岁|(\d+)-100岁", row.range)[1] or re.search(r"(\d+)-100岁", row.range)[1]
-                )
+                border = int((re.search(r"<(\d+)岁", row.range) or re.search(r"(\d+)-100岁", row.range))[1])
                 limits = [(float(a), float(b)) for a, b in re.findall(NUMBERS, re.sub(r"\d+-\d+岁", "", row.range))]
                 own = limits[:1] if age < border else limits[1:]
             elif "男" in row.range:

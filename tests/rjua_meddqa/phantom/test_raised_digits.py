@@ -1,4 +1,4 @@
-"""Raised digits that the font lacks: no box, but a smaller digit on the level of the others' upper edge."""
+"""Superscript digits that the font lacks are drawn as small raised digits."""
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ def rows_of_ink(ink):
     return rows[0], rows[-1]
 
 
-@pytest.mark.parametrize("digit, raised", [("0", "⁰"), ("5", "⁵"), ("6", "⁶"), ("7", "⁷"), ("8", "⁸"), ("9", "⁹")])
+@pytest.mark.parametrize("digit, raised", [("0", "⁰"), ("9", "⁹")])
 def test_a_raised_digit_is_a_smaller_digit_at_the_top_of_the_line(digit, raised):
     ink, (left, top, right, bottom) = drawn(f"10{raised}/L")
     plain, _ = drawn(f"10{digit}/L")

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from rjua_meddqa.fonts import find_font
-from rjua_meddqa.phantom.folder import draw_page
+from rjua_meddqa.phantom.page import draw_page
 from rjua_meddqa.restoration.coverage import share_read, share_washed_out
 from rjua_meddqa.restoration.quality import find_type, judge_readable
 

@@ -11,7 +11,7 @@ from PIL import Image, ImageDraw, ImageFilter
 from rjua_meddqa.annotation.drafts import draft
 from rjua_meddqa.fonts import find_font
 from rjua_meddqa.phantom.difficulties import Difficulty
-from rjua_meddqa.phantom.folder import draw_page
+from rjua_meddqa.phantom.page import draw_page
 from rjua_meddqa.restoration.esra import restore
 from rjua_meddqa.restoration.page_layout import lay_out
 from rjua_meddqa.restoration.pictures import boxes_on_pictures
