@@ -4,8 +4,8 @@
     python -m venv out/space-env && out/space-env/bin/pip install -r out/space/requirements.txt
     out/space-env/bin/python out/space/app.py
 
-Upload the folder with `huggingface_hub.upload_folder(repo_type="space", …)`. The packages are copied, because installing
-them would also install torch, which the explorer does not need.
+Upload the folder with `huggingface_hub.upload_folder(repo_type="space", …)`. The packages are copied, because
+installing them would also install torch, which the explorer does not need.
 """
 
 import shutil
