@@ -1,11 +1,9 @@
-"""The explorer at the size of MIMIC-CXR-VQA: opening, first page, paging, search, memory, on a generated release.
+"""The explorer at the size of MIMIC-CXR-VQA: opening, first page, paging, search and memory, on a generated release.
 
-Everything is measured as a reader meets it: by HTTP from a started explorer, and where Chromium is installed also in
-the browser, from the address to the first study's questions on the screen. `first page` counts from `open_folders` (the
-check of the release, its index) to the first page of studies with the first study; the start of the interpreter and
-the imports of gradio are given apart. Where other work keeps the machine busy (`load_average`), `processor_seconds` say
-what it costs by itself. The rivals in the same run: `datasets` opening the same release and reading the
-same study, and gradio's own page with one line of text.
+All requests go to a running explorer over HTTP. `first_page` is the time from `open_folders` (verification and index of
+the release) to the first page of studies with its first study. The import of gradio is reported apart, and
+`processor_seconds` exclude other work on the machine. The baseline in the same run is `datasets`: opening the same
+release and reading the same study.
 
 Run: python benchmarks/explore.py [--rows 3200000]
 """
@@ -13,7 +11,6 @@ Run: python benchmarks/explore.py [--rows 3200000]
 import argparse
 import json
 import os
-import shutil
 import statistics
 import tempfile
 import time
@@ -31,14 +28,14 @@ def explore(folder: str, cache: str) -> dict:
     os.environ.update(HF_HOME=cache, HF_HUB_OFFLINE="1")
     figures = {}
     started = time.perf_counter()
-    import gradio  # noqa: F401 - what the start waits for
+    import gradio  # noqa: F401 - timed
 
     from medvqa_hub.explore.opening import open_folders
     from medvqa_hub.explore.server import make_server
     from medvqa_hub.explore.serving import launch
 
     figures["imports_seconds"] = round(time.perf_counter() - started, 2)
-    for name in ("first_page", "first_page_again"):  # again: the files' digests are known by then
+    for name in ("first_page", "first_page_again"):  # again: with cached digests
         started, used = time.perf_counter(), time.process_time()
         opened = open_folders([Path(folder)])
         page = opened.studies.page(_filter())
@@ -47,7 +44,7 @@ def explore(folder: str, cache: str) -> dict:
         figures[f"{name}_processor_seconds"] = round(time.process_time() - used, 2)
     server = make_server(opened)
     address = f"http://127.0.0.1:{launch(server)}"
-    figures |= _page_through(address) | _search(address) | _in_browser(address)
+    figures |= _page_through(address) | _search(address)
     server.get_blocks().close(verbose=False)
     return figures
 
@@ -59,7 +56,7 @@ def _filter(**wanted):
 
 
 def _page_through(address: str) -> dict:
-    """Pages, each with its first study, first in order and then all over the release; memory before and after."""
+    """Time pages with their first study, in order and then across the release, and measure memory before and after."""
     seconds, studies, total = [], [], _get(address, "api/about")["studies"]["studies"]
     before = _resident()
     places = [20 * number for number in range(PAGES)] + [total * number // PAGES for number in range(PAGES)]
@@ -85,7 +82,7 @@ def _page_through(address: str) -> dict:
 
 
 def _search(address: str) -> dict:
-    """A common filter, a rare word to its end, and how long one answer of the server takes meanwhile at most."""
+    """Time a common filter, a complete search for a rare word, and the longest single response."""
     started = time.perf_counter()
     _get(address, "api/studies?category=Edema&label=positive&flag=relative:since")
     filtered = time.perf_counter() - started
@@ -106,66 +103,8 @@ def _search(address: str) -> dict:
     }
 
 
-def _in_browser(address: str) -> dict:
-    """From the address to the questions of the first study, and from a press of Next to the next page's study."""
-    browser_file = shutil.which("chromium")
-    if browser_file is None:
-        return {}
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as started:
-        browser = started.chromium.launch(executable_path=browser_file, args=["--no-sandbox"])
-        shown, turned, requests = [], [], []
-        for _ in range(5):
-            page = browser.new_context().new_page()
-            asked = []
-            page.on("request", lambda request, asked=asked: asked.append(request.url))
-            begun = time.perf_counter()
-            page.goto(address)
-            page.wait_for_selector(".question")
-            shown.append(time.perf_counter() - begun)
-            requests.append(len(asked))
-            for _ in range(4):
-                title = page.inner_text("h1")
-                begun = time.perf_counter()
-                page.keyboard.press("n")
-                page.wait_for_selector(f"h1:not(:has-text('{title}'))")
-                turned.append(time.perf_counter() - begun)
-            page.context.close()
-        gradio_shown, gradio_requests = _gradio_page(browser)
-        browser.close()
-    return {
-        "browser_shown_ms": _milliseconds(shown),
-        "browser_turned_ms": _milliseconds(turned),
-        "browser_requests": max(requests),
-        "gradio_page_shown_ms": _milliseconds(gradio_shown),
-        "gradio_page_requests": gradio_requests,
-    }
-
-
-def _gradio_page(browser) -> tuple[list[float], int]:
-    """gradio's own page with one line of text, in the same browser."""
-    import gradio
-
-    with gradio.Blocks() as blocks:
-        gradio.HTML("<p id=shown>text</p>")
-    blocks.launch(server_name="127.0.0.1", quiet=True, prevent_thread_lock=True, share=False)
-    seconds, asked = [], []
-    for _ in range(5):
-        page = browser.new_context().new_page()
-        asked = []
-        page.on("request", lambda request, asked=asked: asked.append(request.url))
-        begun = time.perf_counter()
-        page.goto(blocks.local_url)
-        page.wait_for_selector("#shown")
-        seconds.append(time.perf_counter() - begun)
-        page.context.close()
-    blocks.close(verbose=False)
-    return seconds, len(asked)
-
-
 def by_datasets(folder: str, cache: str) -> dict:
-    """The rival: the release as a `datasets.Dataset`, and the rows of one study, which it has to look for."""
+    """The baseline: open the release as a `datasets.Dataset` and filter the rows of one study."""
     os.environ.update(HF_HOME=cache, HF_HUB_OFFLINE="1", HF_DATASETS_DISABLE_PROGRESS_BARS="1")
     from datasets import load_dataset
 
@@ -186,7 +125,7 @@ def by_datasets(folder: str, cache: str) -> dict:
 
 
 def _get(address: str, path: str) -> dict:
-    """One answer on one connection, as a browser keeps it."""
+    """Request JSON over a persistent connection, as a browser does."""
     connection = _connections.setdefault(address, HTTPConnection(address.removeprefix("http://"), timeout=60))
     connection.request("GET", f"/{path}")
     answer = connection.getresponse()
@@ -199,7 +138,7 @@ _connections: dict[str, HTTPConnection] = {}
 
 
 def _resident() -> int:
-    """Resident memory of this process that belongs to no file, MiB."""
+    """Anonymous resident memory of this process in MiB."""
     status = Path("/proc/self/status").read_text()
     return round(int(status.split("RssAnon:")[1].split()[0]) / 1024)
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 from blip2_multiview import Blip2MultiViewConfig, Blip2MultiViewForConditionalGeneration
-from scst import QUESTIONS, SIZES, log, measure
+from scst import QUESTIONS, SIZES, as_texts, constant_reward, log, measure
 from swin_ved import SwinVedConfig, SwinVedForConditionalGeneration
 from timing import write_result
 from torch.utils.flop_counter import FlopCounterMode
@@ -120,16 +120,10 @@ def supervised_loss(model: torch.nn.Module, batch: dict[str, torch.Tensor]) -> t
 def self_critical(recipe: Recipe) -> Callable[[torch.nn.Module, dict[str, torch.Tensor]], torch.Tensor]:
     """The recipe's self-critical loss with a constant reward."""
 
-    def reward(completions: list[str], **columns: Any) -> list[float]:
-        return [1.0] * (len(completions) // 2) + [0.0] * (len(completions) // 2)
-
-    def decode(answers: list[list[int]]) -> list[str]:
-        return [" ".join(map(str, ids)) for ids in answers]
-
     def loss(model: torch.nn.Module, batch: dict[str, torch.Tensor]) -> torch.Tensor:
         questions = len(batch["input_ids"])
         rows = [{"qa_id": str(number), "answer": "reference"} for number in range(questions)]
-        return self_critical_loss(model, batch, rows, reward, decode, recipe.scst, list(range(questions)))[0]
+        return self_critical_loss(model, batch, rows, constant_reward, as_texts, recipe.scst, list(range(questions)))[0]
 
     return loss
 

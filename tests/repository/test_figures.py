@@ -27,11 +27,7 @@ def chat_rows() -> list[str]:
 
 def explore() -> list[str]:
     found = read("explore")
-    shown, turned = found["browser_shown_ms"], found["browser_turned_ms"]
     return [
-        f"(load {found['load_average']} on two cores) the page showed its first study {shown['median'] / 1000:.2f} s "
-        f"after it was asked for (median; at most {shown['most'] / 1000:.2f} s), and a turned page after "
-        f"{turned['median']:.0f} ms (at most {turned['most']:.0f} ms: above the target of 200 ms",
         f"Importing took {found['imports_seconds']:.1f} s",
         f"Memory was {found['resident_before_mib']} MiB before reading all over the release and "
         f"{found['resident_after_mib']} MiB after, {found['resident_after_again_mib']} MiB after doing so again",
