@@ -1,14 +1,12 @@
-"""The headings of radiology reports: the known section names, each with its kind, and their misspellings.
+"""The known section names of radiology reports with their kinds, and how misspellings are recognised.
 
-A kind says what the section holds (`findings`, `impression`, the kinds of the indication, `wet read`, `addendum`) or
-how it behaves: `exam` names how the examination was made, `closing` what comes after the reading. What is no known name
-and no misspelling of one is not a section: in the findings it is a sub-heading.
+The kind `exam` is for the technique of the examination and `closing` for text after the reading.
 """
 
 import re
 from functools import lru_cache
 
-# Section kind -> heading names, each a pattern on text in capitals. Longer names come first where one begins another.
+# Section kind -> patterns of heading names, in capitals. A name precedes its own prefixes.
 NAMES: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "findings and impression",
@@ -51,7 +49,7 @@ NAMES: tuple[tuple[str, tuple[str, ...]], ...] = (
         ),
     ),
 )
-# FACTS.md: the headings of the indication in the order in which they are tried.
+# The headings of the indication, in order of preference.
 INDICATION_ORDER = (
     "indication",
     "history",
@@ -61,15 +59,15 @@ INDICATION_ORDER = (
     "reason for exam",
     "reason for the exam",
 )
-# Names that are common words in capitals too ("LATERAL VIEW:", "BONE STUDY:"): headings at the start of a line only.
+# Names that are also common words ("LATERAL VIEW:", "BONE STUDY:"). They are only headings at the start of a line.
 _COMMON = re.compile(r"STUDY|EXAM$|\)\?EXAM$|VIEWS|COMMENTS|DATE|DOSE|PROCEDURE|SUMMARY|OPINION|REPORT")
-# The names whose misspellings are looked for, by edit distance; shorter names have too many neighbours.
+# Names whose misspellings are recognised. Shorter names have too many neighbours.
 _SPELT = (
     "FINDINGS", "FINDINGS AND IMPRESSION", "IMPRESSION", "CONCLUSION", "INDICATION", "HISTORY", "CLINICAL HISTORY",
     "CLINICAL INFORMATION", "REASON FOR EXAM", "REASON FOR EXAMINATION", "COMPARISON", "TECHNIQUE", "EXAMINATION",
     "ADDENDUM", "NOTIFICATION", "RECOMMENDATION",
 )  # fmt: skip
-_LONG = 8  # letters of a name that may be misspelt twice
+_LONG = 8  # letters of a name that may have two slips
 
 _COMPILED = tuple(
     (kind, re.compile("|".join(name.replace(" ", r"[ \t]+") for name in names), re.IGNORECASE)) for kind, names in NAMES
@@ -77,33 +75,33 @@ _COMPILED = tuple(
 
 
 def alternatives(in_line: bool = False) -> str:
-    """All names as one alternation; `in_line`: those that are a heading in capitals anywhere in a line."""
+    """An alternation of all names, or with `in_line` of those that are headings anywhere in a line."""
     names = [name for _, names in NAMES for name in names if not (in_line and _COMMON.search(name))]
     return "|".join(name.replace(" ", r"[ \t]+") for name in names)
 
 
-def kind_of(name: str) -> str:
-    """The kind of a known name, in any case. Raises StopIteration for another: the caller matched `alternatives`."""
+def find_kind(name: str) -> str:
+    """The kind of a name that matches `alternatives`, in any case."""
     return next(kind for kind, pattern in _COMPILED if pattern.fullmatch(name))
 
 
 @lru_cache(maxsize=4096)
-def misspelt(name: str) -> str | None:
-    """The kind of the known name that `name` misspells; None where it misspells none.
+def find_misspelt_kind(name: str) -> str | None:
+    """The kind of the known name that `name` misspells, or None.
 
-    One slip (a letter left out, put in, changed, or two swapped), or two in a name of `_LONG` letters and more if the
-    first letter is right: "COMPRESSION" is two slips from "IMPRESSION".
+    One slip (a letter left out, added or changed, or two swapped) is allowed, and two in a name of at least `_LONG`
+    letters with the right first letter ("COMPRESSION" is two slips from "IMPRESSION").
     """
     name = " ".join(name.upper().split())
     for spelt in _SPELT:
         slips = _edit_distance(name, spelt, 2)
         if slips <= 1 or (slips == 2 and len(spelt) >= _LONG and name[:1] == spelt[:1]):
-            return kind_of(spelt)
+            return find_kind(spelt)
     return None
 
 
 def _edit_distance(a: str, b: str, limit: int) -> int:
-    """Optimal string alignment distance (Damerau), or some number above `limit` where it is larger."""
+    """The optimal string alignment distance, or a number above `limit` if it is larger."""
     if abs(len(a) - len(b)) > limit:
         return limit + 1
     before: list[int] = []

@@ -1,39 +1,37 @@
-"""Report text -> its findings, impression and indication.
+"""Split a report into findings, impression and indication.
 
-A report is a run of sections, each opened by a heading (`headings`) and ended by the next one. A heading is
+A section starts at a heading (`headings`) and ends at the next one. A heading is
 
-- a known name in any case with `:` or `;`, at the start of a line or after the end of a sentence; in capitals also
-  anywhere else, so that several headings on one line are told apart; a misspelling of one (`FINDGINGS:`) likewise;
-- `FINDINGS`, `IMPRESSION`, `INDICATION`, `FINAL REPORT`, `WET READ` or `ADDENDUM` in capitals alone on its line,
-  `INDICATION` also with text behind it;
-- other words in capitals with a colon at the start of a line, outside the findings and the impression. Inside them any
-  words that are no known name (`LUNGS:`, `NG TUBE:`, `PNEUMOTHORAX:`) are a sub-heading and belong to the section.
+- a known name with `:` or `;`, or a misspelling of one (`FINDGINGS:`), at the start of a line or after a sentence, and
+  in capitals also anywhere else in a line;
+- `FINDINGS`, `IMPRESSION`, `INDICATION`, `FINAL REPORT`, `WET READ` or `ADDENDUM` in capitals alone on a line, and
+  `INDICATION` also with text after it;
+- other words in capitals with a colon at the start of a line. Within the findings or the impression these (`LUNGS:`,
+  `NG TUBE:`) are sub-headings and belong to the section.
 
-In the middle of a line of the findings or the impression the name of an exam's section ("Stable. Comparison: none.
-Heart is large.") claims its own sentence only.
+Within a line of the findings or the impression an exam heading ("Stable. Comparison: none. Heart is large.") only takes
+its own sentence.
 
-What counts as findings, in this order:
+The findings are the first of these that has text:
 
-1. the findings sections, `FINDINGS AND IMPRESSION:` and its variants included; several are joined, but those behind
-   an addendum replace those before it, and those of a final report those of a wet read;
-2. sections headed by the view (`PA AND LATERAL CHEST RADIOGRAPHS:`) or by an organ (`LUNGS:`);
-3. paragraphs that no section claims, where the report has no impression heading either: all for a report with no
-   heading at all, and what follows the first paragraph of the last section otherwise (MIMIC-CXR's `last_paragraph`).
-   A line of title (`AP CHEST, 5:16 A.M., ___`) is left out.
+1. the findings sections, including `FINDINGS AND IMPRESSION:`. Several are joined, but sections after an addendum
+   replace those before it, and sections of a final report replace those of a wet read.
+2. sections with the view (`PA AND LATERAL CHEST RADIOGRAPHS:`) or an organ (`LUNGS:`) as heading.
+3. for a report without an impression, paragraphs outside of sections: all of them, or those after the first paragraph
+   of the last section (MIMIC-CXR's `last_paragraph`). Titles (`AP CHEST, 5:16 A.M., ___`) are left out.
 
-An empty findings section is never filled from the impression: such a report has no findings. White space in the
-results is folded to single blanks; `___` stays.
+An empty findings section is not filled from the impression. White space in the results is folded to single blanks.
 """
 
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from mimic_cxr_vqa.headings import INDICATION_ORDER, alternatives, kind_of, misspelt
+from mimic_cxr_vqa.headings import INDICATION_ORDER, alternatives, find_kind, find_misspelt_kind
 
 _FINDINGS = ("findings", "findings and impression", "other findings")
-_BODY = (*_FINDINGS, "view", "impression")  # sections whose unknown sub-headings are their own
-_RESTART = ("addendum", "final report", "wet read")  # findings behind it replace those before it
+_BODY = (*_FINDINGS, "view", "impression")  # sections that contain sub-headings
+_RESTART = ("addendum", "final report", "wet read")  # later findings replace earlier ones
 _CLAIMS_A_SENTENCE = {kind: ("exam", *INDICATION_ORDER) for kind in _BODY} | {"preamble": ("exam",)}  # in mid-line
 
 _VIEW = re.compile(r"\b(?:CHEST|RADIOGRAPHS?|X-?RAYS?|FRONTAL|LATERAL|PORTABLE|VIEWS?)\b")
@@ -48,12 +46,7 @@ _WORD = re.compile(r"[a-z]+(?:\.[a-z]+)*")
 
 
 def _compile_headings() -> re.Pattern[str]:
-    """One pattern for all that may be a heading.
-
-    Groups: a known name at a line's start or behind a sentence, a known name in capitals elsewhere, a name alone on its
-    line, a bare INDICATION, words that may misspell a name, an unknown name in capitals. No quantifier is nested, so
-    that a search takes linear time.
-    """
+    """One pattern for every possible heading. It has no nested quantifiers, so that a search takes linear time."""
     names = alternatives()
     line_start = r"(?:(?<=\n)|\A)[ \t]{0,40}"
     boundary = rf"(?:{line_start}|(?<=[.!?;_)][ ])[ ]?)"
@@ -76,7 +69,7 @@ _INSIDE = re.compile(rf"(?<![A-Za-z])(?:{alternatives(in_line=True)})[ \t]{{0,4}
 
 @dataclass(frozen=True)
 class Section:
-    """One piece of a report: its kind, its heading as the report has it (empty where it goes on), what follows it."""
+    """One piece of a report: its kind, its heading (empty if it continues a section) and its text."""
 
     kind: str
     heading: str
@@ -85,10 +78,10 @@ class Section:
 
 @dataclass(frozen=True)
 class Sections:
-    """The sections of one report; None where the report has none, or an empty one.
+    """The sections of one report. None if a section is missing or empty.
 
     Attributes:
-        rules: names of the rules that the report met (`RULES`), for the statistics.
+        rules: names of the rules that were applied (`RULES`), for the statistics.
     """
 
     findings: str | None
@@ -98,7 +91,7 @@ class Sections:
 
 
 NO_FINDINGS = "no findings"
-# What `Sections.rules` may name: where the findings were found, then what was done on the way.
+# The possible `Sections.rules`: first the source of the findings.
 RULES = (
     "findings heading",
     "findings and impression in one",
@@ -118,15 +111,7 @@ RULES = (
 
 
 def split_sections(text: str) -> Sections:
-    """Split a report into the sections that the dataset uses, by the rules in the module's docstring.
-
-    Any string is accepted; time is linear in its length.
-
-    Raises:
-        TypeError: `text` is not a string.
-    """
-    if not isinstance(text, str):
-        raise TypeError(f"split_sections takes a report's text (str), got {type(text).__name__}")
+    """Split a report by the rules in the module's docstring, in time linear in its length."""
     rules: set[str] = set()
     sections = list(_cut(_one_line_ends(text), rules))
     kinds = {section.kind for section in sections}
@@ -140,7 +125,7 @@ def split_sections(text: str) -> Sections:
 
 
 def partition(text: str) -> list[Section]:
-    """All pieces of a report in their order: headings and texts joined are the report (with `\\n` for line ends)."""
+    """All pieces of a report in their order. Joined they are the report with `\\n` as line ends."""
     return list(_cut(_one_line_ends(text), set()))
 
 
@@ -149,7 +134,7 @@ def _one_line_ends(text: str) -> str:
 
 
 def _cut(text: str, rules: set[str]) -> Iterator[Section]:
-    """Yield the pieces; what stands before the first heading is of the kind `preamble`. Names met rules in `rules`."""
+    """Yield the pieces, first the `preamble` before any heading. Adds the applied rules to `rules`."""
     kind, heading, start, place = "preamble", "", 0, 0
     while match := _HEADING.search(text, place):
         place = match.end()
@@ -165,19 +150,19 @@ def _cut(text: str, rules: set[str]) -> Iterator[Section]:
             end = _SENTENCE_END.search(text, first).end()
             yield Section(following, match[0], text[first:end])
             heading, start = "", end
-            place = max(place, end - 1)  # what comes next may need the blank before it
+            place = max(place, end - 1)  # the next heading may need the blank before it
             continue
         kind, heading, start = "view" if following == "organ" else following, text[match.start() : first], first
     yield Section(kind, heading, text[start:])
 
 
 def _kind(text: str, match: re.Match[str], current: str, rules: set[str]) -> str | None:
-    """The kind of the section that `match` opens in a section `current`; None where it opens none."""
+    """The kind of section that `match` opens within a section `current`, or None."""
     if name := match["known"] or match["inline"] or match["alone"] or match["centred"] or match["bare"]:
-        kind = kind_of(name)
+        kind = find_kind(name)
         return None if kind == "other findings" and current in (*_FINDINGS, "view") else kind
     name = match["typed"] or match["typo"] or match["unknown"]
-    if kind := misspelt(name):
+    if kind := find_misspelt_kind(name):
         rules.add("misspelt heading")
         return kind
     if not name.isupper() or not _starts_line(text, match.start()) or _INSIDE.search(text, match.start(), match.end()):
@@ -208,9 +193,9 @@ def _findings(sections: list[Section], kinds: set[str], rules: set[str]) -> str 
 
 
 def _joined(sections: list[Section], wanted: tuple[str, ...], rules: set[str]) -> str | None:
-    """The texts of the wanted sections, from the last restart on that has any."""
+    """The texts of the wanted sections since the last restart."""
     found: list[str] = []
-    started = 0  # sections of their own heading among them
+    started = 0  # number of headings among them
     restarted = False
     for section in sections:
         restarted = restarted or section.kind in _RESTART
@@ -225,7 +210,7 @@ def _joined(sections: list[Section], wanted: tuple[str, ...], rules: set[str]) -
 
 
 def _last_with_text(sections: list[Section], wanted: str) -> str | None:
-    """The last section of a kind that has text, with the pieces that go on with it."""
+    """The last section of a kind that has text, with its continuations."""
     texts: list[str] = []
     for section in sections:
         if section.kind == wanted and section.text.strip():
@@ -234,7 +219,7 @@ def _last_with_text(sections: list[Section], wanted: str) -> str | None:
 
 
 def _indication(sections: list[Section]) -> str | None:
-    """The text of the first heading of `INDICATION_ORDER` that has any, up to a blank line: the body may follow it."""
+    """The text of the first heading of `INDICATION_ORDER` that has text, up to a blank line."""
     for wanted in INDICATION_ORDER:
         for section in sections:
             if section.kind == wanted and (folded := _fold(_BLANK_LINE.split(section.text, maxsplit=1)[0])):
@@ -243,7 +228,7 @@ def _indication(sections: list[Section]) -> str | None:
 
 
 def _unclaimed_text(sections: list[Section], rules: set[str]) -> str | None:
-    """Rule 3: the paragraphs of a report that has neither a findings nor an impression heading."""
+    """Rule 3: paragraphs of a report without a findings or impression heading."""
     last = sections[-1]
     texts = [section.text for section in sections if section.kind == last.kind]
     paragraphs = _BLANK_LINE.split(" ".join(texts) if last.kind == "preamble" else last.text)
@@ -258,7 +243,7 @@ def _unclaimed_text(sections: list[Section], rules: set[str]) -> str | None:
 
 
 def is_title(paragraph: str) -> bool:
-    """Whether a paragraph names the examination and says nothing: all its words are those of titles."""
+    """Whether a paragraph is only a title of the examination."""
     words = _WORD.findall(paragraph.lower())
     return bool(words) and _TITLE_WORDS.issuperset(words) and bool(_VIEW.search(paragraph.upper()))
 

@@ -1,1 +1,1 @@
-"""Report text to four-valued labels: sentences, mentions of findings, and the words that name them."""
+"""Read report texts: sentences, mentions of findings with their fields, and four-valued labels."""

@@ -1,10 +1,9 @@
-"""What an answer says of its category, whatever its wording; and whether that contradicts the label.
+"""The polarity of a free-text answer for its category, and whether it contradicts the label.
 
-A leading "Yes" or "No" is set aside, and the rest is read like a report by `mentions` (words of the finding, negation
-and doubt around them). If the rest speaks of the category it decides; else a doubt ("possibly"); else the leading word;
-else a denial without a name ("none is seen"). If leading word and rest contradict each other, or nothing speaks, the
-answer is `undecided`. No Finding is positive where nothing is wrong, as its label: "Yes, there is an effusion" is
-negative.
+`mentions` reads the answer without its leading "Yes" or "No". If the category is not mentioned, the first of these
+decides: a doubt ("possibly"), the leading word, a denial without a name ("none is seen"). The answer is `undecided` if
+nothing decides or if the leading word contradicts the rest. No Finding is positive if nothing is wrong, as its label,
+so "Yes, there is an effusion" is negative.
 """
 
 import re
@@ -20,7 +19,7 @@ _OPPOSITE = {POSITIVE: NEGATIVE, NEGATIVE: POSITIVE}
 _LEAD = re.compile(r"\W*(yes|no)\W*?(?:[,.;:!]\s*|$)", re.IGNORECASE)  # "No," but not "No effusion is seen"
 # A model with a vocabulary of words writes "and / or", where a reference has "and/or".
 _SLASH = re.compile(r" ?/ ?")
-_CANNOT_SAY = re.compile(r"\bcan ?not be confirmed (?:n?or|and) (?:excluded|ruled out)\b", re.IGNORECASE)
+_UNCONFIRMED = re.compile(r"\bcan ?not be confirmed (?:n?or|and) (?:excluded|ruled out)\b", re.IGNORECASE)
 _DENIED = re.compile(
     r"\b(?:none|nothing|absent|negative)\b|\bno (?:such )?(?:evidence|signs?|indications?|abnormal\w*|findings?)\b|"
     r"\bnot (?:\w+ )?(?:seen|present|visible|evident|identified|observed|detected|apparent)\b",
@@ -31,50 +30,50 @@ _ALL_NORMAL = re.compile(r"\b(?:normal|unremarkable|clear)\b", re.IGNORECASE)
 _ABNORMAL = re.compile(r"\babnormal\w*|\bfindings?\b", re.IGNORECASE)
 
 
-@lru_cache(maxsize=1 << 16)  # references are read again with every condition, and answers repeat
+@lru_cache(maxsize=1 << 16)  # answers repeat
 def answer_polarity(answer: str, category: str) -> str:
-    """`positive`, `negative`, `uncertain` or `undecided`: what `answer` says of `category` (the module's rule).
+    """The polarity of `category` in `answer`: `positive`, `negative`, `uncertain` or `undecided`.
 
     Raises:
-        ConfigError: `category` is none of the 15, or Heart, whose label says nothing of a finding.
+        ConfigError: `category` is unknown, or Heart, whose label is not about a finding.
     """
     if category not in CATEGORIES or category == HEART:
         allowed = ", ".join(name for name in CATEGORIES if name != HEART)
-        raise ConfigError(f"category {category!r} has no polarity to read; allowed: {allowed}")
+        raise ConfigError(f"category {category!r} does not have a polarity. Expected one of {allowed}.")
     answer = _SLASH.sub("/", answer)
-    if _CANNOT_SAY.search(answer):
+    if _UNCONFIRMED.search(answer):
         return UNCERTAIN
     lead = _LEAD.match(answer)
     rest = answer[lead.end() :] if lead else answer
-    said = _leading_word(lead[1], category) if lead else None
+    leading = _read_leading_word(lead[1], category) if lead else None
     found = _no_finding(analyse(rest), rest) if category == NO_FINDING else analyse(rest).polarity(category)
     if found == NOT_MENTIONED and _DOUBTED.search(rest):
         return UNCERTAIN
     if found == NOT_MENTIONED:
-        return said or (NEGATIVE if category != NO_FINDING and _DENIED.search(rest) else UNDECIDED)
-    if said and found == _OPPOSITE[said]:
+        return leading or (NEGATIVE if category != NO_FINDING and _DENIED.search(rest) else UNDECIDED)
+    if leading and found == _OPPOSITE[leading]:
         return UNDECIDED
     return found
 
 
 def contradicts(answer: str, category: str, label_value: str) -> bool:
-    """Whether `answer` says the opposite of its label: denies what is labelled positive, or affirms what is negative.
+    """Whether `answer` denies a positive label or affirms a negative one.
 
-    Doubt contradicts nothing, and Heart's label says only that the report has the word "heart".
+    Heart is never contradicted, because its label only means that the report has the word "heart".
     """
     if category == HEART or label_value not in _OPPOSITE:
         return False
     return answer_polarity(answer, category) == _OPPOSITE[label_value]
 
 
-def _leading_word(word: str, category: str) -> str:
-    """What "yes" or "no" says: every question but those of No Finding asks for what its label calls positive."""
+def _read_leading_word(word: str, category: str) -> str:
+    """The polarity of "yes" or "no". "Yes" to a question about No Finding means that something is wrong."""
     yes = word.lower() == "yes"
     return POSITIVE if yes != (category == NO_FINDING) else NEGATIVE
 
 
 def _no_finding(analysis: Analysis, text: str) -> str:
-    """No Finding: the abnormalities that are named decide; without any, the words "abnormal", "findings", "normal"."""
+    """The polarity of No Finding: from the named abnormalities, else from words such as "abnormal" and "normal"."""
     if analysis.abnormal(POSITIVE):
         return NEGATIVE
     if analysis.abnormal(UNCERTAIN):

@@ -1,21 +1,20 @@
-"""The words by which a report speaks of each category: our own lexicon, one table, on text in lower case.
+"""The patterns of each category, for text in lower case.
 
-`FINDINGS[category]` are patterns of the finding itself ("effusion"); whether it is there is decided by the words
-around it (`mentions`). Where a pattern has a group, the group is the word that a negation must reach: in "the heart
-is not enlarged" it is "enlarged". `NORMAL[category]` are phrases that say the finding is absent without naming it
-("the lungs are clear"). `SUSPICIOUS[category]` are signs that suggest it and prove nothing ("blunting of the
-costophrenic angle"). `OTHER` are abnormalities outside the 14 labels: a chest that has one is not without findings.
+`FINDINGS[category]` match the finding itself ("effusion"). The words around it decide its polarity (`mentions`). If a
+pattern has a group, a negation must reach the group: "enlarged" in "the heart is not enlarged". `NORMAL[category]` are
+phrases that deny the finding without naming it ("the lungs are clear"). `SUSPICIOUS[category]` are signs that suggest
+it ("blunting of the costophrenic angle"). `OTHER` are abnormalities outside the 14 labels.
 
-A blanked word (`XXXX`, `___`) may stand where a word was: "heart xxxx is normal", "costophrenic xxxx blunting".
+A blanked word (`XXXX`, `___`) may replace any word: "heart xxxx is normal".
 """
 
 _BLANK = r"(?:xxxx|_{2,})"
 
 
 def _slips(name: str) -> str:
-    """A pattern of `name` and of one slip behind its first letter: a letter left out, doubled, or two swapped.
+    """A pattern for `name` with at most one slip after its first letter: a letter left out or doubled, or two swapped.
 
-    A misspelt finding that is not read is answered as absent. Other letters in their place would make other words.
+    Wrong letters are not accepted, because they make other words.
     """
     places = range(1, len(name))
     forms = {name}
@@ -40,7 +39,7 @@ _MEDIASTINUM = (
 _LARGE = r"(?:enlarge[ds]?|enlarging|enlargement|large|larger|prominent|prominence|generous|dilated|big|globular)"
 _WIDE = r"(?:enlarged?|enlargement|widen(?:ed|ing)|wide|large|prominent|prominence)"
 _FINE = r"(?:normal|unremarkable|wnl|nonenlarged|non-enlarged)"
-# What may stand between an organ and what is said of it; another organ or "with" begins something else.
+# Text between an organ and its predicate. Another organ or "with" begins a new statement.
 _BETWEEN = r"(?:(?!\bwith\b|\bwithout\b|[;:,]|\bnormal\b|\baort|\bpulmonary|\bmediastinum|\bartery|\bhil).){0,60}?"
 _LIST_BETWEEN = r"(?:(?!\bnot\b|\bno\b|;|\benlarge|\bwiden|\bexcept|\bprominen|\bcatheter|\btip\b).){0,90}?"
 
@@ -135,7 +134,7 @@ FINDINGS: dict[str, tuple[str, ...]] = {
         r"\bsutures?\b",
         r"\btips\b(?= noted| is)|\b(?:septal|appendage) occluder|\b(?:bone|suture) anchors?|\bcoils\b|\bshunt"
         r" (?:tubing|catheter)|\borif\b",
-        # the device itself may be blanked: "chest xxxx with tip projecting over the svc"
+        # for a blanked device: "chest xxxx with tip projecting over the svc"
         r"\btips? (?:is|are|in the|at the|projects?|projecting|terminat\w+|overl\w+|approximat\w+|visuali[sz]ed)\b",
         r"\belectronic device|\bvertebroplasty\b",
     ),

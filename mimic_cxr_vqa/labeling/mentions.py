@@ -1,12 +1,9 @@
-"""What a findings text says of each category: which clauses speak of it, and whether they affirm, deny or doubt it.
+"""Find the mentions of each category in a text, and whether they affirm, deny or doubt it.
 
-In the manner of NegEx and the CheXpert labeler: words of the lexicon are found in each clause, then the cues around
-them decide. A cue reaches every word behind it ("no effusion, pneumothorax or edema") or, when it stands behind ("...
-is not seen"), before it, up to a word that ends its scope ("with a small ...", "which"). A denied doubt is a denial
-("no findings to suggest pneumonia"); a doubted denial is a doubt ("pneumonia cannot be excluded"). "No change in the
-opacity" denies no opacity.
-
-Nothing is inferred from the label columns, and nothing from outside the text.
+As in NegEx and the CheXpert labeler, the lexicon finds the words of a category in each clause, and the cues around them
+decide. A cue applies to the words after it ("no effusion, pneumothorax or edema") or before it ("... is not seen"), up
+to a word that ends its scope ("with a small ...", "which"). A denied doubt is a denial ("no findings to suggest
+pneumonia"), and a doubted denial is a doubt ("pneumonia cannot be excluded").
 """
 
 import re
@@ -19,14 +16,14 @@ from mimic_cxr_vqa.labeling.sentences import split_clauses, split_sentences
 from mimic_cxr_vqa.schema import CATEGORIES, HEART, LABEL_VALUES, NO_FINDING
 
 POSITIVE, NEGATIVE, UNCERTAIN, NOT_MENTIONED = (LABEL_VALUES[value] for value in (1, 0, -1, None))
-OTHER_ABNORMALITY = "Other"  # abnormal, and none of the 14 labels: only No Finding asks for it
+OTHER_ABNORMALITY = "Other"  # abnormalities outside the 14 labels, which only No Finding asks for
 
 _SEEN = (
     r"(?:(?:clearly|definitely|well|readily|currently|otherwise|convincingly)\ )?(?:seen|identified|present|visible|"
     r"visuali[sz]ed|evident|appreciated|detected|demonstrated|noted|observed|apparent|shown|found|suspected|included)"
 )
 _SIZE = r"(?:an?\ )?(?:very\ )?(?:small|mild|moderate|large|tiny|trace|minimal|stable|unchanged|persistent|subtle|new)"
-# The kinds are tried in this order at each place, so that "cannot be excluded" is a doubt before "not" is a denial.
+# The kinds are tried in this order, so that "cannot be excluded" is a doubt and its "not" is not a denial.
 _CUES = re.compile(
     rf"""\b(?:
     (?P<nothing>
@@ -87,7 +84,7 @@ _CUES = re.compile(
 )
 _OTHER_STUDY = r"(?:cta?|mri|pet(?:/ct)?|ultrasound|sonogra\w+|mammogra\w+|echocardiogra\w+|scans?)"
 _PRIOR = r"(?:prior|previous|earlier|outside|old(?:er)?)"
-# A clause that speaks of another image: another kind of study, or an earlier one ("on a previous radiograph ... was").
+# A clause about another image: another modality or an earlier study ("on a previous radiograph ... was").
 _ELSEWHERE = re.compile(
     rf"\b(?:on|in|by|from|at|per) (?:the |an? |his |her )?(?:[\w-]+ ){{0,3}}?{_OTHER_STUDY}\b"
     rf"|^(?:on|in|at) (?:an?|the|his|her) (?:[\w-]+ ){{0,2}}?{_PRIOR}\b"
@@ -97,7 +94,7 @@ _ELSEWHERE = re.compile(
 _HERE_TOO = re.compile(r"\b(?:again|still|persist\w*|remain\w*|redemonstrat\w+|unchanged|stable)\b")
 _EXCEPTION = re.compile(r"\b(?:except|aside from|apart from)\b", re.IGNORECASE)
 _SIZED_COMMA = re.compile(rf",\s*(?={_SIZE}\b)")
-# Another subject with a verb of its own, where the words before it have theirs: "a is larger, and the b has resolved".
+# A second subject with its own verb: "a is larger, and the b has resolved".
 _VERB = r"(?:is|are|was|were|has|have|can|cannot|could|remains?|appears?|persists?)"
 _HAS_VERB = re.compile(rf"\b{_VERB}\b")
 _SUBJECT = re.compile(rf",? and (?P<known>the |left |right )?(?=(?:(?!(?:and|n?or|{_VERB})\b)[\w-]+ ){{1,4}}{_VERB}\b)")
@@ -114,15 +111,15 @@ _HEART_WORDS = re.compile(r"\bheart\b|\bcardi(?:ac|omegaly)\b|\bcardio-?mediasti
 
 @dataclass(frozen=True)
 class Mention:
-    """One clause that speaks of a category.
+    """One clause that mentions a category.
 
     Attributes:
-        clause: the clause's text, as the report has it.
-        sentence: index of its sentence in the findings.
-        span: where the words of the finding stand in the clause.
-        named: whether the finding itself is named, not only its absence said ("the lungs are clear").
-        elsewhere: the clause speaks of another image: "seen on CT" (what it affirms is uncertain here), "no change in".
-        whole: the clause says what it says alone; not where its sentence goes on with "except for ...".
+        clause: the text of the clause.
+        sentence: index of its sentence.
+        span: position of the finding in the clause.
+        named: whether the finding is named, unlike in "the lungs are clear".
+        elsewhere: the clause is about another image ("seen on CT") or about change ("no change in").
+        whole: the clause is complete, without an "except for ..." after it.
     """
 
     category: str
@@ -137,10 +134,7 @@ class Mention:
 
 @dataclass(frozen=True)
 class Analysis:
-    """All mentions of one findings text, by category (and `OTHER_ABNORMALITY`), in the order of the text.
-
-    `sentences` is their number in the text: a text that speaks of no category still says that nothing is wrong.
-    """
+    """All mentions in one text by category (and `OTHER_ABNORMALITY`), and its number of `sentences`."""
 
     mentions: dict[str, tuple[Mention, ...]]
     sentences: int
@@ -150,10 +144,9 @@ class Analysis:
         return tuple(m for m in self.mentions.get(category, ()) if m.polarity == polarity)
 
     def polarity(self, category: str) -> str:
-        """What the text says of `category` on the whole: a positive mention decides, then a doubt, then a denial.
+        """The polarity of `category` in the text: positive mentions decide, then uncertain, then negative ones.
 
-        Heart is positive where it is spoken of at all; No Finding is positive where nothing abnormal is, support
-        devices aside, as in CheXpert.
+        Heart is positive if it is mentioned. No Finding is positive if nothing but support devices is abnormal.
         """
         if category == NO_FINDING:
             return self._no_finding()
@@ -161,7 +154,7 @@ class Analysis:
         return next((p for p in (POSITIVE, UNCERTAIN, NEGATIVE) if p in found), NOT_MENTIONED)
 
     def abnormal(self, polarity: str) -> tuple[Mention, ...]:
-        """The abnormal mentions with that polarity, in the order of the text's sentences."""
+        """The abnormal mentions with that polarity, in the order of the sentences."""
         found = (
             mention
             for category, mentions in self.mentions.items()
@@ -179,19 +172,19 @@ class Analysis:
 
 
 def polarity(findings: str, category: str) -> str:
-    """`positive`, `negative`, `uncertain` or `not_mentioned`: what `findings` says of one of `schema.CATEGORIES`.
+    """The polarity of one of `schema.CATEGORIES`: `positive`, `negative`, `uncertain` or `not_mentioned`.
 
     Raises:
-        ValueError: `category` is none of the 15.
+        ValueError: `category` is unknown.
     """
     if category not in CATEGORIES:
-        raise ValueError(f"category {category!r} is unknown; allowed: {', '.join(CATEGORIES)}")
+        raise ValueError(f"category {category!r} is unknown. Expected one of {', '.join(CATEGORIES)}.")
     return analyse(findings).polarity(category)
 
 
 @lru_cache(maxsize=256)
 def analyse(findings: str) -> Analysis:
-    """Find every mention of every category in a findings text. Any string is accepted; recent results are kept."""
+    """Find every mention of every category in a text."""
     mentions: dict[str, list[Mention]] = {}
     sentences = split_sentences(findings)
     for number, sentence in enumerate(sentences):
@@ -214,8 +207,8 @@ _SUSPICIOUS = tuple((category, _compile(patterns)) for category, patterns in SUS
 
 
 def _clause_mentions(clause: str, number: int, whole: bool) -> Iterator[Mention]:
-    """The mentions of one clause: at most one per category and polarity."""
-    text = _CONTRACTION.sub(lambda found: "not".rjust(len(found[0])), clause.lower())  # of one length: spans hold
+    """The mentions of one clause, at most one per category and polarity."""
+    text = _CONTRACTION.sub(lambda found: "not".rjust(len(found[0])), clause.lower())  # keeps the length
     cues = list(_CUES.finditer(text))
     subjects = [match for match in _SUBJECT.finditer(text) if _HAS_VERB.search(text, 0, match.start())]
     other_image = bool(_ELSEWHERE.search(text)) and not _HERE_TOO.search(text)
@@ -248,7 +241,7 @@ def _clause_mentions(clause: str, number: int, whole: bool) -> Iterator[Mention]
 
 
 def _spans(patterns: Sequence[re.Pattern[str]], text: str) -> Iterator[tuple[int, int]]:
-    """Where a cue must reach: the pattern's group if it has one, else the whole match."""
+    """The spans that a cue must reach: the pattern's group if it has one, else the whole match."""
     for pattern in patterns:
         for match in pattern.finditer(text):
             yield match.span(match.lastindex or 0)
@@ -257,11 +250,10 @@ def _spans(patterns: Sequence[re.Pattern[str]], text: str) -> Iterator[tuple[int
 def _decide(
     text: str, start: int, end: int, cues: Sequence[re.Match[str]], subjects: Sequence[re.Match[str]]
 ) -> tuple[str, bool]:
-    """Polarity of the words at `start:end`, and whether only their change is spoken of ("no change in").
+    """The polarity of the words at `start:end`, and whether the clause is about their change ("no change in").
 
     Args:
-        subjects: where a subject with a verb of its own begins: a cue before it that denies stays there if the subject
-            is a known one ("no effusion is seen and the opacity has grown"), a cue behind never reaches over it.
+        subjects: the starts of further subjects with own verbs, which limit the scope of cues.
     """
     doubt = compared = False
     behind = next((cue for cue in cues if cue.start() > end), None)
@@ -290,7 +282,7 @@ def _decide(
             break
         if cue.lastgroup == "denial_behind":
             return NEGATIVE, False
-        doubt = True  # what is left is doubt_behind
+        doubt = True  # doubt_behind
         break
     if not doubt:
         doubt = bool(_ALTERNATIVE_BEHIND.match(text, end) or _ALTERNATIVE_BEFORE.search(text, 0, start))
@@ -298,6 +290,6 @@ def _decide(
 
 
 def _breaks(text: str, cue_end: int, start: int) -> bool:
-    """A comma and a size begin something else ("no pneumothorax, small effusion") unless a list goes on behind it."""
+    """A comma and a size begin a new statement ("no pneumothorax, small effusion"), except in a list."""
     comma = _SIZED_COMMA.search(text, cue_end, start)
     return comma is not None and not re.search(r"\bn?or\b|\w/\w", text[comma.end() :])

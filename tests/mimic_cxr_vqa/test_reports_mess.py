@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mimic_cxr_vqa.headings import misspelt
+from mimic_cxr_vqa.headings import find_misspelt_kind
 from mimic_cxr_vqa.reports import partition, split_sections
 
 SUB_HEADINGS = (
@@ -52,7 +52,7 @@ def test_a_known_section_name_still_ends_the_findings(name: str) -> None:
     ],
 )  # fmt: skip
 def test_misspelt_headings_by_edit_distance(name: str, kind: str | None) -> None:
-    assert misspelt(name) == kind
+    assert find_misspelt_kind(name) == kind
 
 
 @pytest.mark.parametrize("findings", ["FINDGINGS", "FINDINS", "FIDNINGS", "Findngs", "FINDINGSS"])
