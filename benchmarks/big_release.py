@@ -1,7 +1,7 @@
-"""A generated release as large as MIMIC-CXR-VQA, for benchmarks: real categories and questions, made-up answers.
+"""A generated release as large as MIMIC-CXR-VQA, for benchmarks: real categories and questions, invented answers.
 
 14 questions a study, two images, texts of the real length (answers some 120 characters, findings some 600). Ids are
-those of drawn studies, so the release is open. Images are named, not drawn.
+those of synthetic studies, so the release is open. Image files do not exist.
 """
 
 from pathlib import Path
@@ -62,7 +62,7 @@ def _paths(place: int) -> list[str]:
 
 
 def _texts(rng: np.random.Generator, words: pa.Array, length: int, number: int) -> pa.Array:
-    """Sentences of `length` words; one in 5,000 is of the rare finding."""
+    """Sentences of `length` words. One in 5,000 names the rare finding."""
     drawn = [words.take(pa.array(rng.integers(len(words), size=number))) for _ in range(length)]
     texts = pc.binary_join_element_wise(*drawn, " ")
     rare = pa.array(np.arange(number) % 5000 == 17)

@@ -1,10 +1,10 @@
 """100,000 conversations of 10,000 studies: `load_dataset(…, "chat")`, against a `map` that puts images into its rows.
 
 The release is in the authors' CSV layout, ten questions to a study, each study with one image of 512 x 512 noise (some
-100 KB as JPEG). Ours refers to the files; the baseline reads the rows with their image paths and writes images, prompt
+100 KB as JPEG). Ours refers to the files. The baseline reads the rows with their image paths and writes images, prompt
 and completion by `Dataset.map`, as one would without a thought: every row gets a copy of its study's image. It is given
-a twentieth of the studies, and its cache is compared by the row. Each way runs in a fresh process with a fresh cache;
-peak memory is that of the process, libraries included. Both ways' first rows are compared.
+a twentieth of the studies, and its cache is compared by the row. Each way runs in a fresh process with a fresh cache.
+Peak memory is that of the process, libraries included. Both ways' first rows are compared.
 
 Run: python benchmarks/chat_rows.py [--studies 10000]
 """
@@ -26,7 +26,7 @@ SIDE, KINDS = 512, 8  # of the images, and how many different ones there are
 
 
 def write_data(folder: Path, studies: int) -> None:
-    """CSV files and images; the studies' files are links to a few, which `load_dataset` cannot tell from copies."""
+    """CSV files and images. The studies' files are links to a few, which `load_dataset` cannot tell from copies."""
     import PIL.Image
 
     rng = np.random.default_rng(0)

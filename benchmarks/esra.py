@@ -1,9 +1,9 @@
 """From report images to structured text: ESRA alone, and the whole pipeline on the real sample images.
 
 ESRA is timed on drawn pages of 100 boxes, a table of two halves with headings above it, in one process. The pipeline
-(open, read, rectify, judge, restore) runs in fresh processes on the sample reports where their folder is there:
-seconds a page and peak memory, one worker against two, a first run against a second one over the cached readings, and
-how many rows of the annotated tables have item and result on one line. No page's text goes into the result file.
+(open, read, rectify, judge, restore) runs in fresh processes on the sample reports if their folder exists: seconds a
+page and peak memory, one worker against two, a first run against a second one over the cached readings, and how many
+rows of the annotated tables have item and result on one line. No page's text goes into the result file.
 
 Run: python benchmarks/esra.py [folder of the samples]
 """
@@ -29,7 +29,7 @@ TARGETS = {"pages_per_second": 200, "cached_ratio": 20, "rows_on_one_line": 49}
 REAL_DATA = Path(os.environ.get("MEDVQA_REAL_DATA", Path(__file__).parents[2] / "shared" / "data"))
 SAMPLES = REAL_DATA / "rjua_samples"
 ANNOTATIONS = "sampled_image_content_kv_table_annotation.csv"
-COPIES = 2  # of each sample in the run with several workers; a trailing byte makes them other images
+COPIES = 2  # of each sample in the run with several workers. A trailing byte makes them different images
 WORKERS = 2
 
 

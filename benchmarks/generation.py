@@ -1,6 +1,6 @@
-"""Answering with both models, each against the plain way.
+"""Time answering with both models, each against a plain baseline.
 
-`generation_swin_ved.py` and `generation_blip2_multiview.py` say what is compared.
+See `generation_swin_ved.py` and `generation_blip2_multiview.py`.
 
 Run: python benchmarks/generation.py
 """

@@ -1,8 +1,8 @@
-"""BLIP-2-MultiView: the images of 8 studies x 3 views encoded together against one by one, as the released code does.
+"""BLIP-2-MultiView: encode the images of 8 studies x 3 views together, against one by one as in the released code.
 
-One by one is a Python loop over images: vision tower, Q-Former and projection of its view for each. Both ways give the
-same features. On a CPU the vision tower is tiny but deep (24 layers), where calls cost more than arithmetic; where a
-GPU is at hand, the paper's sizes in bfloat16 are timed too, with random weights.
+The baseline loops over images in Python and calls the vision tower, the Q-Former and the projection of the view for
+each. Both ways give the same features. On a CPU the vision tower is tiny but has 24 layers, so that calls cost more
+than arithmetic. With a CUDA device the paper's sizes are also timed in bfloat16 with random weights.
 
 Run: python benchmarks/generation_blip2_multiview.py
 """

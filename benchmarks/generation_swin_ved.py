@@ -1,10 +1,10 @@
-"""Answering one study's 16 questions with SwinVED: the study encoded once, against question by question.
+"""SwinVED: answer one study's 16 questions with its images encoded once, against question by question.
 
-Swin-B 384 and the paper's decoder at full size with random weights, three images, beam 2. The baseline is the released
-shape: one question at a time, the images encoded for each, no key-value cache. Both ways write exactly NEW_TOKENS
-tokens per question ([EOS] is held back), so that neither wins by stopping early; the share of equal tokens is kept.
-Every question of the baseline costs the same work but for its own length, so on a CPU it is timed on every
-BASELINE_STEP-th question and scaled up. With a CUDA device both ways also run there in bfloat16, the baseline in full.
+Swin-B 384 and the paper's decoder at full size with random weights, three images, beam 2. The baseline has the shape of
+the released code: one question at a time, images encoded for each, no key-value cache. Both ways generate exactly
+NEW_TOKENS tokens per question ([EOS] is suppressed), so that neither wins by stopping early. The share of equal tokens
+is recorded. On a CPU the baseline is timed on every BASELINE_STEP-th question and scaled up, because each question
+costs the same apart from its length. With a CUDA device both ways also run there in bfloat16, the baseline in full.
 
 Run: python benchmarks/generation_swin_ved.py
 """

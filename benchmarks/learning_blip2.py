@@ -1,12 +1,12 @@
-"""BLIP-2-MultiView tiny learns 32 studies by heart, and misses a view that is taken away.
+"""Overfit a tiny BLIP-2-MultiView on 32 studies, and measure the loss when a view is removed.
 
-Four questions of each study, of four categories, so that the same question has different answers and only the images
-can tell which. The tiny language model has random weights, where the paper's knows English, and through a frozen one of
-those the Q-Formers can say nothing. So adapters of full width are laid over all of it (the recipe's `lora`); images,
-Q-Formers, projections and prefix are as in the recipe.
+Each study has four questions of four categories. The same question has different answers in different studies, so only
+the images can tell which answer is right. The tiny language model has random weights, and a frozen random model cannot
+pass on what the Q-Formers see. Adapters of full width are therefore added to all of it (the recipe's `lora`). Images,
+Q-Formers, projections and prefix are those of the recipe.
 
-Figures: mean loss per token; share of answers that greedy decoding reproduces word for word; and for each view, the
-loss on the studies that have it and another one, with and without its images.
+Figures: the mean loss per token, the share of answers that greedy decoding reproduces word for word, and for each view
+the loss on studies that have this view and another one, with and without its images.
 """
 
 from collections.abc import Sequence
@@ -42,7 +42,7 @@ class _Loss:
 
 
 def overfit_blip2(release: Path, tree: Path, out: Path) -> dict[str, Any]:
-    """Train, then measure; the figures."""
+    """Train, then return the figures."""
     from blip2_multiview import Blip2MultiViewForConditionalGeneration, Blip2MultiViewProcessor
 
     from medvqa_hub.training.checkpoints import TrainingLog

@@ -2,10 +2,10 @@
 
 Two models with the sizes of real ones and random weights, made here (nothing is downloaded): a text model of 1.5
 billion parameters (Qwen2's shape), run continuously and by length, and an image-text model (LLaVA's shape, with that
-text model and a CLIP of 300 million). Replies have 60 tokens, whatever they say: no token ends them. Prompts share
+text model and a CLIP of 300 million). Replies have exactly 60 tokens. Prompts share
 instructions of about 400 tokens and, by study, a report of 150, as `cxr answer` sends them.
 
-Without CUDA it says so and ends with exit code 0; `--tiny` runs everything with tiny models on a CPU.
+Without CUDA it exits with code 0. `--tiny` runs everything with tiny models on a CPU.
 
 Run: python benchmarks/llm_gpu.py
 """
@@ -149,7 +149,7 @@ def main() -> None:
     parser.add_argument("--tiny", action="store_true", help="tiny models, on a CPU too: shows that it runs, no figures")
     tiny = parser.parse_args().tiny
     if not torch.cuda.is_available() and not tiny:
-        print("no CUDA device here: nothing is measured")
+        print("No CUDA device found. Nothing was measured.")
         return
     device = "cuda" if torch.cuda.is_available() else "cpu"
     figures: dict[str, Any] = {"device": torch.cuda.get_device_name() if device == "cuda" else "cpu"}

@@ -1,12 +1,11 @@
-"""3.2 million rows of the authors' CSV layout to a ready dataset: our builder, against pandas + `Dataset.from_pandas`.
+"""Load 3.2 million rows of the authors' CSV layout with our builder, against pandas and `Dataset.from_pandas`.
 
-Both end as a `datasets.Dataset` with the same columns and values, which is checked: ids as integers, label values by
-name, image paths and views as lists, `qa_id`, answer type, split and provenance. The baseline is given the least work
-that leads there: column operations of pandas, no Python loop over rows. `bare` is pandas + `from_pandas` with none of
-the conversions: the raw ten CSV columns, so not the same dataset, but the lower bound of that way. Each way runs in a
-fresh process with a fresh cache; seconds and peak resident memory are those of the process. The same files are also
-compared with their sha256, which a folder with a manifest costs once per user and machine (`sha256_seconds`; the second
-time, by size and time alone, `sha256_again_seconds`); the authors' own files have no manifest.
+Both ways give a `datasets.Dataset` with the same columns and values, and the script checks that they do: ids as
+integers, label values by name, image paths and views as lists, `qa_id`, answer type, split and provenance. The baseline
+does as little work as possible: column operations of pandas, without a Python loop over rows. `bare` loads the ten CSV
+columns unconverted. It is not the same dataset, but a lower bound for the pandas way. Each way runs in a fresh process
+with a fresh cache, and reports the seconds and the peak resident memory of that process. The cost of verifying sha256
+digests is reported as well, for the first time (`sha256_seconds`) and from the cache (`sha256_again_seconds`).
 
 Run: python benchmarks/loading.py [--rows 3200000]
 """

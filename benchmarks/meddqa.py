@@ -1,12 +1,12 @@
-"""RJUA-MedDQA from image to score without a model: the released sample reports, then synthetic ones by kind of image.
+"""RJUA-MedDQA from image to score without a model: released sample reports, then synthetic ones by kind of image.
 
-Per group of reports: annotated table rows whose item and result were read, and stand on one line (rule: `row_check`),
-filled key-values and table rows that the drafts hold (rule: `draft_check`), soft accuracies of `esra-rules` by task. On
-the released sample also: `is_normal` recomputed from result and range where these decide it, and released questions
-that a generated one covers. Hard synthetic pages by kind of difficulty: `meddqa_hard`. No page's text goes into the
-result file. The tables of docs/meddqa.md are made from it.
+For each group of reports: annotated table rows whose item and result are on one restored line (see `row_check`), filled
+key-values and table rows found in the drafts (see `draft_check`), and soft accuracy of `esra-rules` by task. For the
+released sample also: recomputed `is_normal` verdicts, and released questions that a generated question covers. Hard
+synthetic pages are measured by kind of difficulty (see `meddqa_hard`). The result file contains no text of any page.
+The script writes the tables in docs/meddqa.md.
 
-Run: python benchmarks/meddqa.py [--samples FOLDER] [--work FOLDER]; with a work folder a stopped run goes on.
+Run: python benchmarks/meddqa.py [--samples FOLDER] [--work FOLDER]. With a work folder, an interrupted run resumes.
 """
 
 import argparse
@@ -53,10 +53,10 @@ TARGETS = {
 
 
 def measure(data: Path, out: Path, kind: Callable[[Annotation], str], workers: int = 1) -> dict[str, Any]:
-    """Figures of a folder of reports: of all, and by what `kind` says of a report.
+    """Figures of a folder of reports, in total and grouped by `kind`.
 
     Args:
-        out: folder for pages and predictions; what is there already is not made again.
+        out: folder for pages and predictions. Existing ones are reused.
     """
     pages, scored = answer(data, out, workers)
     groups: dict[str, list[Annotation]] = {}
@@ -117,7 +117,7 @@ def measure_released(data: Path, out: Path) -> dict[str, Any]:
 
 
 def missed(released: dict[str, Any]) -> list[str]:
-    """The targets that the released sample's figures miss; none where all are reached."""
+    """The targets that the released sample does not reach."""
     found, decided, questions = released["all"], released["is_normal"], released["released_questions"]
     reached = {
         "rows on one line": found["rows_on_one_line"] >= TARGETS["rows_on_one_line"],
@@ -147,7 +147,7 @@ def main() -> None:
 
 
 def run(samples: Path, work: Path) -> dict[str, Any]:
-    """Both sets of reports; one that is not to be had is left out, which is said."""
+    """Measure both sets of reports. A set that is not available is skipped with a message."""
     figures: dict[str, Any] = {"targets": TARGETS}
     if (samples / "images").is_dir():
         released = figures["released"] = measure_released(samples, work / "released")
@@ -156,7 +156,7 @@ def run(samples: Path, work: Path) -> dict[str, Any]:
         print(f"is_normal: {released['is_normal']}, released questions: {released['released_questions']}")
         print(f"targets missed: {', '.join(figures['missed']) or 'none'}")
     else:
-        print(f"no sample reports at {samples}: they are left out")
+        print(f"no sample reports at {samples}: skipped")
     try:
         write_phantom(work / "reports", SYNTHETIC, SEED)
     except ConfigError as error:  # no font
@@ -204,7 +204,7 @@ def make_table(figures: dict[str, Any]) -> str:
 
 
 def replace_tables(text: str, figures: dict[str, Any]) -> str:
-    """`text` with what stands between the markers of each set of reports replaced by its table."""
+    """Replace the text between the markers of each set of reports by its table."""
     tables = {part: make_table(figures[part]) for part in PARTS}
     tables |= {f"hard {name}": make_hard_table(found) for name, found in figures["hard"].items()}
     tables["planted errors"] = make_planted_table(figures["hard"])

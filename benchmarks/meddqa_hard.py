@@ -1,9 +1,8 @@
-"""Hard synthetic pages, by kind of difficulty: text against the true text, drafts, verdicts, and planted errors.
+"""Hard synthetic pages by kind of difficulty: text against the true text, drafts, verdicts, and injected errors.
 
-Rules were made from pages of the development seed alone; the held-out seed's pages are measured beside them. A page
-counts for each of its difficulties, and once for all. `wrong_verdicts` are drafted rows with item and result as
-annotated and a decided `is_normal` that is another one; `blank_kept` are fields without a value that the draft leaves
-without one.
+Rules are developed on the pages of the development seed only. The held-out seed is measured beside it. A page counts
+once for each of its difficulties and once in total. `wrong_verdicts` counts drafted rows whose item and result are as
+annotated and whose decided `is_normal` differs. `blank_kept` counts fields without a value that the draft leaves empty.
 """
 
 import csv

@@ -1,9 +1,9 @@
 """How near a restored page is to the true text of a synthetic one: characters in reading order, rows split or merged.
 
 The character error rate is the edit distance between the two texts over the length of the true one, white space left
-out and in compatibility form (NFKC): a line that is moved costs its characters twice. A true row is split when pieces
-of it stand on several restored lines, and merged when its line holds pieces of another row as well; rows of tables
-side by side, which no piece of the page stands above or below, may share a line.
+out and in compatibility form (NFKC): a line that is moved costs its characters twice. A true row is split when its
+pieces are on several restored lines, and merged when its line holds pieces of another row as well. Rows of tables side
+by side may share a line.
 """
 
 import unicodedata
@@ -14,7 +14,7 @@ import numpy as np
 
 from rjua_meddqa.schema import Box
 
-LEAST_SHARE = 0.2  # of a read box: less of it over a true one is no match
+LEAST_SHARE = 0.2  # of a read box: less overlap with a true box is not a match
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Errors planted into true annotations, one kind at a time, and how many of them the quality check finds.
 
-A finding counts as found when it is about the place where the error was planted. Everything else that the check says
-about a planted annotation is a false alarm, what it says about the true one included.
+A finding counts as found when it is about the place where the error was planted. Every other finding in an altered
+annotation is a false alarm, also findings in the unaltered one.
 """
 
 import random

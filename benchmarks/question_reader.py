@@ -1,7 +1,7 @@
-"""Question text back to its template and what it asks about, and how far generated questions cover given ones.
+"""Match question text to its template and subjects, and measure how far generated questions cover given ones.
 
-"Covers" is the check on the released files: for a question there, is there a generated one of the same image that asks
-for the same thing about the same keys or items, with the same answer?
+A released question counts as covered if a generated question of the same image asks the same thing about the same keys
+or items and has the same answer.
 """
 
 import re
@@ -33,10 +33,10 @@ class QuestionReader:
         ]
 
     def read(self, text: str, names: Collection[str] | None = None) -> list[Reading]:
-        """Every reading of `text`, the one with the most fixed words first; none where no template fits.
+        """Every reading of `text`, the one with the most fixed words first.
 
         Args:
-            names: keys and items of the report; readings that name anything else are left out.
+            names: keys and items of the report. Readings that name anything else are skipped.
         """
         found = []
         for pattern, template in self._patterns:

@@ -1,10 +1,9 @@
-"""Questions for 227,835 synthetic label rows: arrays over all studies, against a per-study scan of the label table.
+"""Write questions for 227,835 synthetic label rows with array operations, against a scan of the label table per study.
 
-The baseline is the plain way: for every study look its row up in the label table and its images up in the metadata
-table, loop over the labels, and draw the not-mentioned questions one by one. Each of its studies costs the same
-scans, so it is timed on `BASELINE_STUDIES` studies spread over the table and scaled up; both ways make rows with the
-same columns. Label values are as frequent as in the paper's Table 2, a study has two images, 60% of the findings
-contain "heart".
+The baseline looks up each study in the label table and its images in the metadata table, loops over the labels, and
+draws the not-mentioned questions one by one. It is timed on `BASELINE_STUDIES` studies spread over the table and scaled
+up, because each study costs the same. Both ways write rows with the same columns. Label values are as frequent as in
+the paper's Table 2, a study has two images, and 60% of the findings contain "heart".
 
 Run: python benchmarks/questions.py
 """

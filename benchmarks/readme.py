@@ -1,7 +1,7 @@
-"""The README's tables of figures, made from the result files.
+"""Write the README's tables of figures from the result files.
 
-`python benchmarks/readme.py` writes them between their markers; a test compares them. The tables are in
-`readme_speed.py` (how fast), `readme_learning.py` (what training reaches) and `readme_meddqa.py` (report images).
+`python benchmarks/readme.py` replaces the text between the markers, and a test compares it. The tables are built in
+`readme_speed.py` (speed), `readme_learning.py` (training) and `readme_meddqa.py` (report images).
 """
 
 from pathlib import Path
@@ -16,7 +16,7 @@ START, END = "<!-- {}: python benchmarks/readme.py -->\n", "<!-- end of {} -->"
 
 
 def replace_tables(text: str) -> str:
-    """`text` with what stands between each pair of markers replaced by its table."""
+    """Replace the text between each pair of markers by its table."""
     for name, make in TABLES.items():
         start, end = START.format(name), END.format(name)
         before, rest = text.split(start)

@@ -1,7 +1,7 @@
-"""The README's table of what training reaches: our tiny models on synthetic studies, and the paper's Table 4 beside it.
+"""The README's table of training results: our tiny models on synthetic studies, beside the paper's Table 4.
 
-The two halves are of different data, different models and different reference answers: nobody may compare them, and
-the table says so. The paper's figures are typed here once, from its Table 4.
+The two halves use different data, models and reference answers, so the table states that they must not be compared. The
+paper's figures are copied once from its Table 4.
 """
 
 from pathlib import Path

@@ -1,9 +1,9 @@
 """BERTScore as a reward for sampled and greedy answers: our reward, called once, against two calls of bert-score.
 
 Both use the same encoder (all-MiniLM-L6-v2 from the extra `encoder`), loaded before the clock starts, no rescaling and
-batches of 16 (on a CPU neither is faster with more). References are answers of the bundled synthetic sample; the greedy
+batches of 16 (on a CPU neither is faster with more). References are answers of the bundled synthetic sample. The greedy
 and the sampled answer to a question are answers to other questions of its category, drawn with a fixed seed, so that
-lengths and repetitions are those of the data. bert-score encodes the references for each call; the reward encodes a
+lengths and repetitions are those of the data. bert-score encodes the references for each call. The reward encodes a
 text once.
 
 Run: python benchmarks/reward.py

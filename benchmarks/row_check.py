@@ -3,11 +3,11 @@
 Spelling is forgiven where the engine or the annotator slipped, by this rule. Both sides are compared without white
 space, in compatibility form (NFKC, so that full-width signs are plain) and small letters. An item is on a line when a
 stretch of the line's text is within an edit distance of 30% of the item's length, the item as a whole or without its
-part in brackets. The result stands right of it: the same, no part of a longer number, or a word that is one edit apart,
+part in brackets. The result is right of it: the same, no part of a longer number, or a word that is one edit apart,
 where it has at least four characters.
 
-The line is the row's own when it holds no other row: no second item in the column of its item, and no second result in
-the column of its result. Tables that stand side by side share their lines, in columns of their own; a line made of two
+The line is the row's own unless it holds another row: no second item in the column of its item, and no second result in
+the column of its result. Tables side by side share their lines, in separate columns. A line made of two
 rows of one table, or of a whole page, counts for none of them.
 """
 
@@ -27,7 +27,7 @@ _BRACKETS = re.compile(r"\([^()]*\)+$")
 
 @dataclass(frozen=True, slots=True)
 class RowCheck:
-    """`found` is "exact", "slip" (one character of the result differs) or None; `reason` tells where or what fails."""
+    """`found` is "exact", "slip" (one character of the result differs) or None. `reason` explains the failure."""
 
     row: TableRow
     found: Literal["exact", "slip"] | None
@@ -36,7 +36,7 @@ class RowCheck:
 
 @dataclass(frozen=True, slots=True)
 class _Span:
-    """Characters `start` to `end` of a line's text, and where they stand on the page."""
+    """Characters `start` to `end` of a line's text, and their position on the page."""
 
     start: int
     end: int
@@ -80,7 +80,7 @@ class _Line:
         return sorted(found, key=lambda entry: entry[0])
 
     def results(self, result: str) -> list[_Span]:
-        """Where `result` stands, spaces within it aside, and not as a part of a longer number."""
+        """Position of `result`, ignoring its inner spaces, and not as a part of a longer number."""
         spaced = r" ?".join(map(re.escape, result))
         before = r"(?<![\d.])" if result[:1].isdigit() else ""
         after = r"(?!\.?\d)" if result[-1:].isdigit() else ""

@@ -1,16 +1,15 @@
-"""A self-critical step with SwinVED, per question: ours against the released loop's shape.
+"""A self-critical step of SwinVED per question, against the shape of the released training loop.
 
 Swin-B 384 and the paper's decoder at full size with random weights, encoder trained, 3 images, 1 study x QUESTIONS.
-Both ways write exactly NEW_TOKENS tokens per answer ([EOS] is held back) for prompts and references of the same
-lengths, go forward and backward, and take a constant reward, so that neither the reward (benchmarks/reward.py) nor the
-optimizer is in the figures.
+Both ways generate exactly NEW_TOKENS tokens per answer ([EOS] is suppressed) for prompts and references of the same
+lengths, run forward and backward, and use a constant reward. The figures therefore exclude the reward (see
+benchmarks/reward.py) and the optimizer.
 
-The baseline is the released loop's shape, written plainly: one question at a time; images encoded for the NLL, for the
-greedy answer and for the sampled one; no key-value cache; the sampled answer's probability from a graph through all
-sampling steps. Questions cost it the same, so on a CPU it is timed on one. Greedy tokens and NLL of both are compared
-for the questions that are timed.
+The baseline processes one question at a time. It encodes the images three times (for the NLL, the greedy answer and the
+sampled answer), uses no key-value cache, and keeps the graph through all sampling steps. Each question costs the same,
+so on a CPU one question is timed. Greedy tokens and NLL of both ways are compared for the timed questions.
 
-This file measures a CPU in float32, about 4 minutes on two cores; `scst_gpu.py` does the same on a GPU.
+This script measures a CPU in float32 in about 4 minutes on two cores. `scst_gpu.py` does the same on a GPU.
 
 Run: python benchmarks/scst.py
 """
@@ -71,7 +70,7 @@ def as_texts(answers: list[list[int]]) -> list[str]:
 
 
 def step_of_ours(model: SwinVedForConditionalGeneration, batch: dict[str, torch.Tensor]) -> float:
-    """Forward and backward of all questions; the NLL."""
+    """Run forward and backward for all questions and return the NLL."""
     questions = len(batch["input_ids"])
     rows = [{"qa_id": str(number), "answer": "reference"} for number in range(questions)]
     loss, metrics = self_critical_loss(
@@ -83,7 +82,7 @@ def step_of_ours(model: SwinVedForConditionalGeneration, batch: dict[str, torch.
 
 
 def step_of_baseline(model: SwinVedForConditionalGeneration, batch: dict[str, torch.Tensor], questions: int) -> float:
-    """The same for the first `questions`, one by one, in the released loop's shape; the mean NLL."""
+    """The same for the first `questions`, one by one in the shape of the released loop, and return the mean NLL."""
     total = 0.0
     for number in range(questions):
         ids, labels = (batch[name][number : number + 1] for name in ("input_ids", "labels"))
@@ -100,7 +99,7 @@ def step_of_baseline(model: SwinVedForConditionalGeneration, batch: dict[str, to
 def write_one_by_one(
     model: SwinVedForConditionalGeneration, tokens: torch.Tensor, pixels: torch.Tensor, sample: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """NEW_TOKENS tokens after a prompt (1, tokens), the whole text read again for each; and their log-probability."""
+    """Generate NEW_TOKENS tokens after a prompt (1, tokens) without a cache, with their log-probability."""
     encoded = model.encode(pixels)
     total = torch.zeros((), device=tokens.device)
     for _ in range(NEW_TOKENS):

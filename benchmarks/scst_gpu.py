@@ -1,14 +1,14 @@
-"""Self-critical training on a GPU: `scst.py`'s comparison, and the shipped recipes' training steps at full size.
+"""Self-critical training on a GPU: the comparison of `scst.py`, and training steps of the shipped recipes at full size.
 
-The comparison runs under bfloat16 autocast, the baseline on all questions. Then the recipes, with random weights: each
-gives the size of a batch (studies x questions), which parts are trained and the precision. A step is forward, backward
-and AdamW on one such batch of drawn tensors, three images a study, questions of 12 tokens and answers of 40; stage 3
-also generates. Reading images and the reward are left out: other benchmarks measure them.
+The comparison runs under bfloat16 autocast, the baseline on all questions. The recipes run with random weights. Each
+defines the batch size (studies x questions), the trained parts and the precision. A step is forward, backward and AdamW
+on one batch of random tensors: three images per study, questions of 12 tokens, answers of 40. Stage 3 also generates.
+Reading images and computing rewards are excluded, since other benchmarks measure them.
 
-Model FLOPs are counted by torch while a step runs (matrix products, convolutions and attention, forward and backward);
-MFU is their rate over the device's dense bfloat16 peak.
+torch counts the model FLOPs of a step (matrix products, convolutions and attention, forward and backward). MFU is their
+rate divided by the dense bfloat16 peak of the device.
 
-Run: python benchmarks/scst_gpu.py     (a CUDA device; without one it says so and leaves the result file as it is)
+Run: python benchmarks/scst_gpu.py     (needs a CUDA device)
 """
 
 import sys
@@ -37,7 +37,7 @@ RECIPES = {
 IMAGES, PROMPT_TOKENS, ANSWER_TOKENS = 3, 12, 40
 WARM_STEPS, STEPS = 2, 5
 MEMORY_LIMIT_GIB = 22.0
-# Dense bfloat16 peaks in FLOP/s, as the makers state them; another device has no MFU.
+# Dense bfloat16 peaks in FLOP/s, as stated by the makers. MFU is not computed for other devices.
 PEAKS = {"H200": 989e12, "H100": 989e12, "A100": 312e12, "RTX 4090": 165e12, "RTX 3090": 71e12}
 
 

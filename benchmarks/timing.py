@@ -1,7 +1,8 @@
 """Timing, memory and result files for the benchmarks in this folder.
 
 Every benchmark compares ways of doing the same work in one run and writes `results/NAME.json`: figures, ratios and the
-machine's kind (never its name). Wall time on a shared machine drifts, so rivals are run in turn, round after round.
+machine's kind (never its host name). Wall time on a shared machine drifts, so rivals are run in turn, round after
+round.
 """
 
 import json
@@ -23,7 +24,8 @@ RESULTS = Path(__file__).parent / "results"
 def time_in_turn(ways: Mapping[str, Callable[[], Any]], rounds: int = 9) -> dict[str, float]:
     """Median seconds of each way.
 
-    Every round calls each way once, so that a slow spell of the machine hits all; one untimed round warms the caches.
+    Every round calls each way once, so that a slow spell of the machine affects all. One untimed round warms the
+    caches.
     """
     for function in ways.values():
         function()

@@ -1,10 +1,10 @@
 """`train vlm` on a GPU: a step's time and memory for an image-text model of some 3 billion random weights, in bfloat16.
 
 The parts of a LLaVA at size: CLIP ViT-L/14 at 336 pixels (576 tokens an image) and a Qwen2 decoder of 36 layers x 2048.
-Rows are the bundled sample's. Each way is a shipped recipe with an adapter; its first steps are left out of the times.
+Rows are the bundled sample's. Each way is a shipped recipe with an adapter. Its first steps are left out of the times.
 How long a real model's answers are is not measured here: `grpo` draws 32 tokens.
 
-Run: python benchmarks/train_vlm_gpu.py     (a CUDA device; without one it says so and leaves the result file as it is)
+Run: python benchmarks/train_vlm_gpu.py     (needs a CUDA device)
 """
 
 import argparse
@@ -47,7 +47,7 @@ ON_CPU = ["training.precision=float32", "grpo.max_new_tokens=4"]
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
-        "--tiny", action="store_true", help="a tiny model on the CPU, to try this file; writes no result"
+        "--tiny", action="store_true", help="try this script with a tiny model on the CPU, without writing a result"
     )
     tiny = parser.parse_args().tiny
     if not torch.cuda.is_available() and not tiny:

@@ -1,14 +1,14 @@
-"""Training input: study-grouped batches, each study encoded once, against one question per row.
+"""Training steps with study-grouped batches, each study encoded once, against one question per row.
 
-SwinVED at full size (Swin-B 384, three decoder layers, random weights), three images a study, Q = 8 questions of one
-study a batch. The baseline is the released shape: every question is a row of its own and brings its study's images,
-which are encoded again for each. Both get the same questions and answers, and the losses are compared. Timed are the
-forward pass, and forward and backward as in stage 1 (encoder frozen) and stage 2 (everything trained). The headline,
-`ratio`, is stage 2 on the CPU, a training step of the whole model.
+SwinVED at full size (Swin-B 384, three decoder layers, random weights), three images per study, Q = 8 questions of one
+study per batch. The baseline has the shape of the released code: every question is its own row with its study's images,
+which are encoded again for each. Both use the same questions and answers, and their losses are compared. The forward
+pass is timed, and forward with backward as in stage 1 (frozen encoder) and stage 2 (everything trained). `ratio` is
+stage 2 on the CPU.
 
-On a CPU one study is timed; the baseline runs a batch of BASELINE_ROWS rows and is scaled up: every row costs the same.
-The fastest of all rounds counts, since whatever else the machine does only adds time; the first round warms up. With a
-CUDA device both also run there in bfloat16, several studies a batch, rows in batches of as many questions.
+On a CPU one study is timed. The baseline runs BASELINE_ROWS rows and is scaled up, because every row costs the same.
+The fastest round counts, since other work on the machine only adds time. With a CUDA device both also run there in
+bfloat16, with several studies per batch and rows in batches of as many questions.
 
 Run: python benchmarks/training_input.py [rounds]
 """
@@ -52,7 +52,7 @@ def as_rows(batch: dict[str, torch.Tensor], rows: list[int]) -> dict[str, torch.
 
 
 def step(model: SwinVedForConditionalGeneration, batch: dict[str, torch.Tensor], backward: bool) -> float:
-    """One pass; returns the loss."""
+    """Run one pass and return the loss."""
     device = batch["input_ids"].device.type
     with torch.set_grad_enabled(backward), torch.autocast(device, torch.bfloat16, enabled=device == "cuda"):
         loss = model(**batch).loss
