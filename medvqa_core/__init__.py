@@ -1,4 +1,4 @@
-"""Ground floor shared by the datasets and the front door: errors, governance, files, the append-only store.
+"""Code that the datasets and the commands share: errors, governance, files, stores, engines and metrics.
 
-Light on purpose: nothing here imports torch, transformers or datasets when it is imported.
+Importing it does not import torch, transformers or datasets.
 """

@@ -1,10 +1,10 @@
-"""Which machine an address names, decided strictly: what two readers could read differently is not this machine."""
+"""Decides which machine an address names. An address that two parsers could read differently is not this machine."""
 
 import re
 import socket
 from ipaddress import ip_address
 
-# one user name at most, a literal address or `localhost`, a port; whatever else stands there is not interpreted
+# Optional user name, a literal address or `localhost`, optional port. Nothing else is interpreted.
 _LOCAL = re.compile(
     r"https?://(?:[^/?#@\\\s\[\]]*@)?(?P<host>localhost|127(?:\.[0-9]{1,3}){3}|\[::1\])(?::[0-9]{1,5})?(?:[/?#][^\\\s]*)?",
     re.ASCII | re.IGNORECASE,
@@ -12,16 +12,16 @@ _LOCAL = re.compile(
 
 
 def is_loopback(endpoint: str) -> bool:
-    """Whether a client that is given `endpoint` connects to this machine, proxies aside.
+    """Whether a client that ignores proxies connects to this machine when given `endpoint`.
 
-    The name `localhost` is looked up: a hosts file may send it elsewhere. Clients have to leave proxy variables and
-    redirects alone, and can check what they are connected to with `is_loopback_peer`.
+    The name `localhost` is resolved, because a hosts file may point it elsewhere. Clients must ignore proxy variables
+    and redirects, and can check their connection with `is_loopback_peer`.
     """
     match = _LOCAL.fullmatch(endpoint)
     if match is None:
         return False
     host = match["host"].strip("[]").lower()
-    return all(map(is_loopback_peer, _look_up(host))) if host == "localhost" else is_loopback_peer(host)
+    return all(map(is_loopback_peer, _resolve(host))) if host == "localhost" else is_loopback_peer(host)
 
 
 def is_loopback_peer(address: str) -> bool:
@@ -33,13 +33,13 @@ def is_loopback_peer(address: str) -> bool:
 
 
 def parse_host(endpoint: str) -> str:
-    """What an address names, without user name and password: for messages only."""
+    """The host and port of an address without user name and password, for messages only."""
     authority = re.split(r"[/?#\\\s]", endpoint.partition("://")[2] or endpoint, maxsplit=1)[0]
     return authority.rpartition("@")[2]
 
 
-def _look_up(host: str) -> list[str]:
-    """Its addresses; a name without any cannot be connected to and counts as elsewhere."""
+def _resolve(host: str) -> list[str]:
+    """The addresses of `host`. A name that cannot be resolved counts as another machine."""
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except OSError:

@@ -1,4 +1,4 @@
-"""`--attestation FILE`: a person's word that named machines may have credentialed texts under the data use agreement.
+"""`--attestation FILE`: a person attests that named machines may receive credentialed texts.
 
     person: Jane Doe <jane.doe@hospital.example>
     hosts: [llm.hospital.example, "http://10.1.2.3:8000"]
@@ -6,8 +6,8 @@
     third_parties: false
     zero_retention: true
 
-A host without `http://` is spoken to by HTTPS only, and a port that is named is the only one. The file's digest goes
-into the record of every run that used it; what the file says is never checked, it is the person who answers for it.
+A host without `http://` is contacted by HTTPS only. If a port is given, only that port is allowed. The digest of the
+file is recorded in every run that used it. Its statements are not verified: the person is responsible for them.
 """
 
 import re
@@ -17,17 +17,22 @@ from pathlib import Path
 from typing import Any
 
 from medvqa_core.digests import digest
-from medvqa_core.errors import ConfigError, GovernanceError
+from medvqa_core.errors import ConfigError, GovernanceError, one_line
 from medvqa_core.settings import check_key
 
 FIELDS = ("person", "hosts", "agreement", "third_parties", "zero_retention")
 _HOST = re.compile(r"(?:(https?)://)?([a-z0-9](?:[a-z0-9.-]*[a-z0-9])?|\[[0-9a-f:]+\])(?::([0-9]{1,5}))?", re.ASCII)
-_ENDPOINT = re.compile(rf"{_HOST.pattern}(?:/[^\\\s@]*)?", re.ASCII)  # no user name: what could be read in two ways
+_ENDPOINT = re.compile(rf"{_HOST.pattern}(?:/[^\\\s@]*)?", re.ASCII)  # no user name, which parsers read differently
 
 
 @dataclass(frozen=True)
 class Attestation:
-    """What a file attests; `hosts` as (scheme, name, port), port None for any. `digest` is the file's SHA-256."""
+    """The content of an attestation file.
+
+    Attributes:
+        hosts: (scheme, name, port) of each; port None allows any.
+        digest: SHA-256 of the file.
+    """
 
     person: str
     hosts: tuple[tuple[str, str, str | None], ...]
@@ -43,11 +48,11 @@ class Attestation:
 
 
 def read_attestation(path: Path) -> Attestation:
-    """Read a file as the module describes it.
+    """Read an attestation file.
 
     Raises:
-        ConfigError: unreadable, a field missing, empty or unknown, or a host that is none.
-        GovernanceError: it does not say that texts go to no third party and are not kept.
+        ConfigError: the file cannot be read, or a field is missing, unknown or invalid.
+        GovernanceError: it does not exclude third parties and retention.
     """
     import yaml
 
@@ -55,9 +60,9 @@ def read_attestation(path: Path) -> Attestation:
         content = path.read_bytes()
         values = yaml.safe_load(content)
     except (OSError, ValueError, yaml.YAMLError) as error:
-        raise ConfigError(f"attestation {path}: cannot be read ({' '.join(str(error).split())[:200]})") from None
+        raise ConfigError(f"attestation {path}: cannot be read ({one_line(error)[:200]})") from None
     if not isinstance(values, Mapping):
-        raise ConfigError(f"attestation {path}: fields {', '.join(FIELDS)} are needed, found {type(values).__name__}")
+        raise ConfigError(f"attestation {path}: expected the fields {', '.join(FIELDS)}")
     for key in values:
         check_key(key, FIELDS, f"attestation {path}")
     missing = [name for name in FIELDS if name not in values]
@@ -65,25 +70,22 @@ def read_attestation(path: Path) -> Attestation:
         raise ConfigError(f"attestation {path}: {', '.join(missing)} is missing")
     if values["third_parties"] is not False or values["zero_retention"] is not True:
         raise GovernanceError(
-            f"attestation {path}: `third_parties: false` and `zero_retention: true` are needed; credentialed texts go "
-            "to nobody else and to no server that keeps them"
+            f"attestation {path}: credentialed texts need `third_parties: false` and `zero_retention: true`"
         )
-    person, agreement = (_text(values[name], name, path) for name in ("person", "agreement"))
-    return Attestation(person, _hosts(values["hosts"], path), agreement, digest(content))
+    for name in ("person", "agreement"):
+        if not isinstance(values[name], str) or not values[name].strip():
+            raise ConfigError(f"attestation {path}: {name} is {values[name]!r}; expected a text")
+    return Attestation(
+        values["person"].strip(), _parse_hosts(values["hosts"], path), values["agreement"].strip(), digest(content)
+    )
 
 
-def _text(value: Any, name: str, path: Path) -> str:
-    if not isinstance(value, str) or not value.strip():
-        raise ConfigError(f"attestation {path}: {name} is {value!r}; a text is needed")
-    return value.strip()
-
-
-def _hosts(values: Any, path: Path) -> tuple[tuple[str, str, str | None], ...]:
+def _parse_hosts(values: Any, path: Path) -> tuple[tuple[str, str, str | None], ...]:
     named = values if isinstance(values, list) else []
     matches = [_HOST.fullmatch(value.strip().lower()) if isinstance(value, str) else None for value in named]
     if not matches or None in matches:
         raise ConfigError(
-            f"attestation {path}: hosts is {values!r}; a list of names or addresses is needed, such as "
+            f"attestation {path}: hosts is {values!r}; expected a list of names or addresses, such as "
             '[llm.hospital.example, "http://10.1.2.3:8000"]'
         )
     return tuple((match[1] or "https", match[2], match[3]) for match in matches if match is not None)

@@ -1,4 +1,4 @@
-"""Digests of content, in hex digits: what fingerprints, manifests and content keys are made of."""
+"""Hex digests of content, used in fingerprints, manifests and content keys."""
 
 import hashlib
 from collections.abc import Callable, Iterable
@@ -11,19 +11,12 @@ from medvqa_core.progress import track
 
 
 def digest(content: str | bytes) -> str:
-    """SHA-256 of a text (as UTF-8) or of bytes, 64 hex digits."""
+    """SHA-256 of bytes, or of a text in UTF-8: 64 hex digits."""
     return hashlib.sha256(content.encode() if isinstance(content, str) else content).hexdigest()
 
 
 def digest_file(path: Path, algorithm: str | Callable[[], Any] = "sha256") -> str:
-    """Digest of a file's content.
-
-    Args:
-        algorithm: what `hashlib.file_digest` takes.
-
-    Raises:
-        InputError: the file cannot be read.
-    """
+    """Digest of a file. `algorithm` is as for `hashlib.file_digest`. Raises InputError if it cannot be read."""
     try:
         with open(path, "rb") as file:
             return hashlib.file_digest(file, algorithm).hexdigest()
@@ -32,7 +25,7 @@ def digest_file(path: Path, algorithm: str | Callable[[], Any] = "sha256") -> st
 
 
 def digest_files(paths: Iterable[Path], what: str) -> dict[Path, str]:
-    """BLAKE2b, 32 hex digits, of each file's content, every file once, several at a time.
+    """BLAKE2b (32 hex digits) of each distinct file, computed in parallel.
 
     Args:
         what: shown as progress ("Reading images").

@@ -1,17 +1,17 @@
-"""Errors that a user can act on. Each names the thing, the value, what is allowed and what to do next.
+"""Errors that a user can fix. Each names the thing, the value, what is allowed and what to do next.
 
-The command line prints them as one line and exits with 1; a traceback is kept for our own mistakes.
+The command line prints them as one line and exits with 1. Other exceptions are bugs and keep their traceback.
 """
 
 SHORT = 32  # characters; the longest category has 26
 
 
 class MedvqaError(Exception):
-    """Base of every error that is the user's to fix: data, paths, options, rules."""
+    """Base of all errors that the user can fix: data, paths, options, rules."""
 
 
 class InputError(MedvqaError):
-    """A file that was given is missing, unreadable or holds something that is not allowed."""
+    """An input file is missing, unreadable or has content that is not allowed."""
 
 
 class OutputError(MedvqaError):
@@ -19,20 +19,20 @@ class OutputError(MedvqaError):
 
 
 class ConfigError(MedvqaError):
-    """Options that do not fit each other, or that differ from those a resumable run was started with."""
+    """Options contradict each other, or differ from those that a resumable run was started with."""
 
 
 class GovernanceError(MedvqaError):
-    """The step would take data out of the class that its licence puts it in."""
+    """The step would move data out of the governance class that its licence requires."""
 
 
 def show(value: str) -> str:
-    """`value` for an error message: ids, codes and paths as they are, what may be report text by its length."""
+    """Format `value` for an error message. Longer texts may be report text and are described by their length."""
     if len(value) <= SHORT or not any(character.isspace() for character in value):
         return repr(value)
     return f"a text of {len(value)} characters"
 
 
 def one_line(error: BaseException) -> str:
-    """The message of `error` with all white space folded, so that it prints as one line."""
+    """The message of `error` on one line."""
     return " ".join(str(error).split()) or type(error).__name__

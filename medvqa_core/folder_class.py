@@ -1,6 +1,6 @@
-"""The governance class of a model's folder: `governance.json` beside the weights.
+"""The governance class of a model folder: `governance.json` beside the weights.
 
-Files without a format are older than the class `no-derivatives`: what they call `share-alike` learned from Open-i.
+Files without a format were written before the class `no-derivatives` existed. Their `share-alike` may mean Open-i.
 """
 
 from pathlib import Path
@@ -9,16 +9,16 @@ from medvqa_core.governance import Governance, parse
 from medvqa_core.json_files import read_object, write_json
 
 GOVERNANCE = "governance.json"
-GOVERNANCE_FORMAT = 2  # the first named no format
+GOVERNANCE_FORMAT = 2
 
 
 def write_governance(folder: Path, governance: Governance) -> None:
-    """Write the class beside what it is about."""
+    """Write the class into a folder."""
     write_json(folder / GOVERNANCE, {"governance": str(governance), "format": GOVERNANCE_FORMAT}, indent=None)
 
 
 def read_governance(folder: Path) -> Governance:
-    """The class that a model folder carries; `credentialed` where it does not state one, since nothing stricter exists.
+    """The class of a model folder; `credentialed` if it does not declare one.
 
     Raises:
         GovernanceError: the class is unknown.

@@ -1,11 +1,11 @@
-"""Governance classes: what the licence of a row set allows. Carried by every row set, store, release and checkpoint.
+"""Governance classes: what the licence of a dataset allows. Every dataset, store, release and checkpoint carries one.
 
-`open` (phantom) < `share-alike` (RJUA, CC BY-NC-SA) < `no-derivatives` (Open-i, CC BY-NC-ND: adaptations may be made,
-not shared) < `credentialed` (MIMIC, PhysioNet DUA). A class can be raised; whoever tries to lower one gets an error.
-What is derived from several sources has the strictest class among them, and a part that does not say is credentialed.
+`open` (phantom) < `share-alike` (RJUA, CC BY-NC-SA) < `no-derivatives` (Open-i, CC BY-NC-ND: adaptations must not be
+shared) < `credentialed` (MIMIC, PhysioNet DUA). A class can only become stricter. Data derived from several sources has
+the strictest of their classes, and a part without a declared class counts as credentialed.
 
-The class that content itself demands is in `content_floor.py`, the class of a loaded dataset in `dataset_class.py`, the
-guards at the ways out are in `ways_out.py`.
+See also `minimum_class.py` (the class that content requires), `dataset_class.py` (the class of a loaded dataset) and
+`upload_guards.py`.
 """
 
 from collections.abc import Iterable
@@ -29,21 +29,17 @@ class Governance(StrEnum):
 
     @property
     def publishable(self) -> bool:
-        """Whether what is made from the rows may be handed on."""
+        """Whether content derived from the rows may be shared."""
         return self in (Governance.OPEN, Governance.SHARE_ALIKE)
 
     @property
     def private(self) -> bool:
-        """Whether files of this class are readable by their owner alone (modes 0600 and 0700)."""
+        """Whether files of this class are readable by their owner only (modes 0600 and 0700)."""
         return self is Governance.CREDENTIALED
 
 
 def parse(value: str, where: str) -> Governance:
-    """Read a class name found at `where`.
-
-    Raises:
-        GovernanceError: `value` is none of the names. An unreadable class is never taken for an open one.
-    """
+    """Parse a class name found at `where`. Raises GovernanceError if it is unknown."""
     try:
         return Governance(value)
     except ValueError:
@@ -52,16 +48,12 @@ def parse(value: str, where: str) -> Governance:
 
 
 def strictest(classes: Iterable[Governance]) -> Governance:
-    """The class of data derived from all of `classes` (`credentialed` when nothing is known)."""
+    """The class of data derived from all of `classes`; `credentialed` for none."""
     return max(classes, key=lambda c: c.level, default=Governance.CREDENTIALED)
 
 
 def check_not_lowered(current: Governance, wanted: Governance, what: str) -> Governance:
-    """Return `wanted` if it is at least as strict as `current`.
-
-    Raises:
-        GovernanceError: `wanted` is weaker than `current`.
-    """
+    """Return `wanted` if it is at least as strict as `current`. Raises GovernanceError otherwise."""
     if wanted.level < current.level:
         raise GovernanceError(
             f"{what} is {current!s} and cannot become {wanted!s}: a governance class can be raised, never lowered; "
@@ -73,10 +65,10 @@ def check_not_lowered(current: Governance, wanted: Governance, what: str) -> Gov
 def check_endpoint_allowed(
     governance: Governance, endpoint: str | None, what: str, attestation: Attestation | None = None
 ) -> None:
-    """Let credentialed text go to in-process engines (`endpoint` None), loopback servers and attested hosts only.
+    """Check that texts may be sent to `endpoint` (None: this process).
 
     Raises:
-        GovernanceError: `governance` is `credentialed` and `endpoint` names another machine that nobody attests.
+        GovernanceError: the texts are credentialed, and `endpoint` is another machine without an attestation.
     """
     if governance is not Governance.CREDENTIALED or endpoint is None or is_loopback(endpoint):
         return
@@ -85,13 +77,12 @@ def check_endpoint_allowed(
     unnamed = "the attestation does not name it; " if attestation is not None else ""
     raise GovernanceError(
         f"{what} would send credentialed text to {parse_host(endpoint) or repr(endpoint)}: {unnamed}allowed are "
-        "in-process engines, servers on 127.0.0.1, localhost or [::1], and hosts that --attestation FILE names; run "
-        "the model on this machine"
+        "in-process engines, servers on 127.0.0.1, localhost or [::1], and hosts that --attestation FILE names"
     )
 
 
 def check_publishable(governance: Governance, what: str, where: str) -> None:
-    """Let only `open` and `share-alike` content be handed on, to private repositories too.
+    """Check that content may be shared, also in private repositories.
 
     Raises:
         GovernanceError: `governance` is `no-derivatives` or `credentialed`.
@@ -99,10 +90,8 @@ def check_publishable(governance: Governance, what: str, where: str) -> None:
     if governance.publishable:
         return
     reason = (
-        "the licence of its source (CC BY-NC-ND) lets adaptations be made, not shared"
+        "the licence of its source (CC BY-NC-ND) does not allow sharing adaptations"
         if governance is Governance.NO_DERIVATIVES
-        else "it holds or may hold credentialed rows, which stay with whoever signed for them"
+        else "it contains or may contain credentialed rows, which must not be shared"
     )
-    raise GovernanceError(
-        f"{what} is of class {governance} and does not go to {where}: {reason}; keep it on this machine"
-    )
+    raise GovernanceError(f"{what} is of class {governance} and must not go to {where}: {reason}")

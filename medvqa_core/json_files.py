@@ -1,7 +1,7 @@
-"""JSON files and manifests, in and out: one way for every step that leaves files behind.
+"""JSON files and manifests.
 
 A manifest is the `manifest.json` of a folder that a step wrote: an object with "kind" (which step), "governance" (the
-class of what is in the folder) and what that step adds.
+class of the folder's content) and fields of that step.
 """
 
 import json
@@ -15,11 +15,7 @@ from medvqa_core.governance import parse
 
 
 def read_json(path: Path, remedy: str) -> Any:
-    """What a JSON file in UTF-8 holds.
-
-    Raises:
-        InputError: it is absent, unreadable or no JSON; the message ends in `remedy`.
-    """
+    """The value in a UTF-8 JSON file. Raises InputError, ending in `remedy`, if it is missing or not valid JSON."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -29,7 +25,7 @@ def read_json(path: Path, remedy: str) -> Any:
 
 
 def read_object(path: Path, remedy: str) -> dict[str, Any]:
-    """The JSON object in a file. Raises InputError, as `read_json` does, and where the file holds something else."""
+    """The JSON object in a file. Raises InputError as `read_json`, and for other values."""
     found = read_json(path, remedy)
     if not isinstance(found, dict):
         raise InputError(f"{path}: expected a JSON object, found {type(found).__name__}; {remedy}")
@@ -37,11 +33,11 @@ def read_object(path: Path, remedy: str) -> dict[str, Any]:
 
 
 def write_json(path: Path, value: Any, *, private: bool = False, end: str = "\n", **layout: Any) -> None:
-    """Write `value` as a JSON file that appears whole or not at all.
+    """Write `value` as a JSON file atomically.
 
     Args:
         private: give the file mode 0600 (credentialed data).
-        end: what follows the value.
+        end: follows the value.
         layout: arguments of `json.dumps` in place of indent=1, ensure_ascii=False.
 
     Raises:
@@ -53,7 +49,7 @@ def write_json(path: Path, value: Any, *, private: bool = False, end: str = "\n"
 
 
 def write_json_lines(path: Path, values: Iterable[Any], *, private: bool = False) -> None:
-    """Write each of `values` as a line of JSON, in a file that appears whole or not at all. Raises OutputError."""
+    """Write each of `values` as a line of JSON, atomically. Raises OutputError."""
     with atomic_file(path, "w", private) as file:
         file.writelines(json.dumps(value, ensure_ascii=False) + "\n" for value in values)
 
@@ -61,16 +57,15 @@ def write_json_lines(path: Path, values: Iterable[Any], *, private: bool = False
 def read_manifest(
     folder: Path, remedy: str, kind: str | None = None, format: int | None = None, objects: Iterable[str] = ()
 ) -> dict[str, Any]:
-    """The manifest of a folder, checked.
+    """The checked manifest of a folder.
 
     Args:
-        kind, format: what it must say of itself; None: anything.
+        kind, format: values that it must have; None: any.
         objects: fields that it must have, each an object.
 
     Raises:
-        InputError: it is absent, no JSON object, of another kind or format, or lacks a field; the message ends in
-            `remedy`.
-        GovernanceError: it names no governance class.
+        InputError: it is missing, invalid, of another kind or format, or lacks a field; the message ends in `remedy`.
+        GovernanceError: it does not name a governance class.
     """
     path = folder / MANIFEST
     manifest = read_object(path, remedy)
@@ -85,15 +80,15 @@ def read_manifest(
 
 
 def find_manifest(folder: Path, remedy: str) -> dict[str, Any]:
-    """The checked manifest of a folder that may have none: then an empty one. Raises what `read_manifest` raises."""
+    """As `read_manifest`, but an empty object if the folder has none."""
     return read_manifest(folder, remedy) if (folder / MANIFEST).exists() else {}
 
 
 def write_manifest(folder: Path, manifest: Mapping[str, Any], **layout: Any) -> None:
-    """Write the manifest of a folder; arguments and errors as those of `write_json`."""
+    """Write the manifest of a folder. Arguments and errors as `write_json`."""
     write_json(folder / MANIFEST, manifest, **layout)
 
 
 def plain(value: Any) -> Any:
-    """`value` as it comes back from a JSON file: tuples as lists, keys as strings."""
+    """`value` as read back from a JSON file: tuples as lists, keys as strings."""
     return json.loads(json.dumps(value))

@@ -1,4 +1,4 @@
-"""JSON lines that a user hands in: numbered, of bounded length, no name twice."""
+"""JSON lines written by other programs: numbered, of limited length, without repeated names."""
 
 import json
 from collections.abc import Iterator
@@ -7,14 +7,14 @@ from typing import Any
 
 from medvqa_core.errors import InputError, show
 
-LONGEST_LINE = 64 << 20  # bytes; no record or reply that we ask for comes near
+LONGEST_LINE = 64 << 20  # bytes
 
 
 class RepeatedNameError(ValueError):
-    """A name stands twice in a JSON object, with different values: nobody can say which is meant."""
+    """A name occurs twice in a JSON object, with different values."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"{show(name)} stands twice in an object, with different values")
+        super().__init__(f"{show(name)} occurs twice in an object, with different values")
 
 
 def reject_repeated_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -23,27 +23,24 @@ def reject_repeated_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) < len(pairs):
         seen: dict[str, Any] = {}
         for name, value in pairs:
-            if name in seen and seen[name] != value:
+            if seen.setdefault(name, value) != value:
                 raise RepeatedNameError(name)
-            seen[name] = value
     return found
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """The lines of a file that are not blank, each with its number.
+    """Yield the lines of a file that are not blank, with their numbers.
 
     Raises:
         InputError: the file cannot be read, or a line is longer than LONGEST_LINE.
     """
     try:
         with open(path, "rb") as file:
-            number = 0
-            while line := file.readline(LONGEST_LINE + 1):
-                number += 1
+            for number, line in enumerate(iter(lambda: file.readline(LONGEST_LINE + 1), b""), start=1):
                 if len(line) > LONGEST_LINE:
                     raise InputError(
-                        f"{path}, line {number}: longer than {LONGEST_LINE:,} bytes, the most that is read; remove the "
-                        "line, or check that the file has JSON lines"
+                        f"{path}, line {number}: longer than {LONGEST_LINE:,} bytes; remove the line, or check that "
+                        "the file contains JSON lines"
                     )
                 if line.strip():
                     yield number, line
@@ -52,13 +49,13 @@ def read_lines(path: Path) -> Iterator[tuple[int, bytes]]:
 
 
 def parse_line(line: str | bytes, where: str) -> Any:
-    """The value in a line; None where the line is no JSON.
+    """The value of a line, or None if it is not JSON.
 
     Args:
-        where: file and number of the line, for the message.
+        where: file and line number, for messages.
 
     Raises:
-        InputError: a name stands twice, with different values.
+        InputError: a name occurs twice, with different values.
     """
     try:
         return json.loads(line, object_pairs_hook=reject_repeated_names)

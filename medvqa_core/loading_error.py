@@ -1,4 +1,4 @@
-"""The error that a builder raises: `datasets` would wrap any other class and hide its message."""
+"""The error that a dataset builder raises. `datasets` would wrap any other class and hide its message."""
 
 from datasets.exceptions import DatasetGenerationError
 
@@ -6,4 +6,4 @@ from medvqa_core.errors import MedvqaError
 
 
 class LoadingError(MedvqaError, DatasetGenerationError):
-    """An error of ours on its way through `load_dataset`."""
+    """An error of this project raised inside `load_dataset`."""

@@ -79,7 +79,7 @@ def test_nothing_else_is(write, endpoint):
         (WHOLE.replace("[llm", "['*.hospital.example', llm"), ConfigError, "hosts is"),
         (WHOLE.replace("[llm", "[https://me@llm.example, llm"), ConfigError, "hosts is"),
         (WHOLE.replace("hosts:", "hosts: []\n#"), ConfigError, r"hosts is \[\]"),
-        ("just words", ConfigError, "found str"),
+        ("just words", ConfigError, "expected the fields"),
         ("a: [", ConfigError, "cannot be read"),
     ],
 )

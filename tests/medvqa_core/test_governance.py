@@ -185,7 +185,7 @@ def test_a_connection_to_another_machine(address):
 
 @pytest.mark.parametrize("governance", [NO_DERIVATIVES, CREDENTIALED])
 def test_what_is_restricted_is_not_published(governance):
-    with pytest.raises(GovernanceError, match=f"these rows is of class {governance} and does not go to the Hub"):
+    with pytest.raises(GovernanceError, match=f"these rows is of class {governance} and must not go to the Hub"):
         check_publishable(governance, "these rows", "the Hub")
 
 

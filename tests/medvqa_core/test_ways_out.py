@@ -56,7 +56,7 @@ def containers(rows: Dataset) -> list:
 @pytest.mark.parametrize("governance", [*REFUSED, None])
 def test_nothing_restricted_is_pushed(governance):
     for rows in containers(make(governance)):
-        with pytest.raises(GovernanceError, match="does not go to the Hub: .*; keep it on this machine"):
+        with pytest.raises(GovernanceError, match="must not go to the Hub: .*; keep it on this machine"):
             rows.push_to_hub("me/rows")
         with pytest.raises(GovernanceError):
             rows.push_to_hub("me/rows", private=True)
@@ -84,7 +84,7 @@ def test_nothing_restricted_is_written_to_another_machine(url):
         rows = make(governance)
         stream = rows.to_iterable_dataset()
         for write in (rows.to_csv, rows.to_json, rows.to_parquet, stream.to_csv, stream.to_json, stream.to_parquet):
-            with pytest.raises(GovernanceError, match="does not go to"):
+            with pytest.raises(GovernanceError, match="must not go to"):
                 write(url)
             with pytest.raises(GovernanceError):
                 write(path_or_buf=url)

@@ -222,7 +222,7 @@ def test_a_word_in_the_cache_is_not_believed(workspace, tmp_path):
             rows = load_dataset(NAME, split="train", streaming=streaming, **options)
             assert get_dataset_governance(rows) is Governance.NO_DERIVATIVES
             assert rows.info.description.count("governance class") == 1
-            with pytest.raises(GovernanceError, match="no-derivatives and does not go to the Hub"):
+            with pytest.raises(GovernanceError, match="no-derivatives and must not go to the Hub"):
                 rows.push_to_hub("me/rows")
 
 

@@ -61,7 +61,7 @@ def test_a_release_is_not_a_rebuild_spec_and_a_class_is_obeyed(spec, built, api)
     with pytest.raises(InputError, match="manifest"):
         push_rebuild_spec(Push(built.workspace.release, "me/spec"), hub=api)
     write_json(spec / "manifest.json", read_object(spec / "manifest.json", "") | {"governance": "credentialed"})
-    with pytest.raises(GovernanceError, match="does not go to the Hub"):
+    with pytest.raises(GovernanceError, match="must not go to the Hub"):
         push_rebuild_spec(Push(spec, "me/spec"), hub=api)
 
 

@@ -239,7 +239,7 @@ def test_the_class_is_the_stricter_of_rows_and_model_and_holds_at_every_push(
     assert read_governance(tmp_path / "best") is Governance(stated)
     assert f"## Governance class: {stated}" in (tmp_path / "best" / "README.md").read_text()
     for push in (trainer.push_to_hub, lambda: trainer.model.push_to_hub("me/adapter")):
-        with pytest.raises(GovernanceError, match="does not go to the Hub"):
+        with pytest.raises(GovernanceError, match="must not go to the Hub"):
             push()
     again, _ = loaded(tmp_path / "best")
     with pytest.raises(GovernanceError):
