@@ -1,12 +1,11 @@
-"""Rows as conversations, in the form that TRL's trainers read: the columns `images`, and `prompt` with `completion` or
-`messages`.
+"""Rows as conversations in TRL's format: the column `images`, and `prompt` with `completion`, or `messages`.
 
     prompt      [{"role": "user", "content": [{"type": "image"}, …, {"type": "text", "text": question}]}]
     completion  [{"role": "assistant", "content": [{"type": "text", "text": answer}]}]
-    messages    the same, question after question: the images stand before the first
+    messages    the same, question after question, with the images before the first
 
-There are as many image parts as the row has images. A content is stored as JSON: as an Arrow struct, every image part
-would come back with a `"text": None` that TRL does not expect.
+A content is stored as JSON. As an Arrow struct, image parts would come back with a `"text": None` that TRL does not
+expect.
 """
 
 import json
@@ -22,24 +21,24 @@ _USER, _ASSISTANT = "user", "assistant"
 
 
 def prompts(questions: Iterable[str], images: Iterable[int]) -> pa.ListArray:
-    """A user's message for each question, with so many image parts before its text."""
+    """A user message for each question, with its number of image parts before the text."""
     return _single_messages(_USER, [_content(text, count) for text, count in zip(questions, images, strict=True)])
 
 
 def completions(answers: Iterable[str]) -> pa.ListArray:
-    """An assistant's message for each answer."""
+    """An assistant message for each answer."""
     return _single_messages(_ASSISTANT, [_content(answer) for answer in answers])
 
 
 def conversations(
     questions: Sequence[str], answers: Sequence[str], offsets: np.ndarray, images: Sequence[int]
 ) -> pa.ListArray:
-    """A conversation of several questions, each with its answer, per row.
+    """A conversation of several questions and answers per row.
 
     Args:
         questions, answers: of all rows, one after the other.
-        offsets: (rows + 1,) where each row's questions start, and the end.
-        images: of each row; their parts stand in its first question.
+        offsets: (rows + 1,) start of each row's questions, and the end.
+        images: number of images of each row.
     """
     counts = np.zeros(len(questions), int)
     counts[offsets[:-1]] = images

@@ -1,8 +1,8 @@
-"""The governance class of a loaded `datasets` object: stated in a line of its description, with a floor from its rows.
+"""The governance class of a loaded `datasets` object: declared in its description, with a minimum from its rows.
 
-`datasets` keeps the description through map, filter, select and saving. It joins the descriptions of what is
-concatenated, and drops it in `from_dict`, `from_parquet` and the like: what does not say is credentialed.
-`ways_out.py` sees to the joins, where a part that does not say would hide behind one that does.
+`datasets` keeps the description through map, filter, select and saving, joins descriptions in concatenations and drops
+them in `from_dict`, `from_parquet` and the like. Datasets without a declared class count as credentialed.
+`upload_guards.py` handles joins with parts that declare no class.
 """
 
 from collections.abc import Iterable
@@ -18,37 +18,37 @@ _NAMES = {*ID_COLUMNS, *TEXT_COLUMNS}
 
 
 def describe_dataset(what: str, governance: Governance) -> str:
-    """A dataset description with a line for the class."""
+    """Append the class to a dataset description."""
     return f"{what}\n{_LINE}{governance}"
 
 
 def stated_class(description: str | None) -> Governance | None:
-    """The class that a description states, the strictest if it has several lines; None where it states none."""
+    """The class that a description declares (the strictest of several), or None."""
     names = [line.removeprefix(_LINE) for line in (description or "").splitlines() if line.startswith(_LINE)]
     return strictest(parse(name, "dataset description") for name in names) if names else None
 
 
 def get_dataset_governance(dataset: Any) -> Governance:
-    """The class of a `Dataset` or an `IterableDataset`: what it states, or what its rows' ids demand if that is more.
+    """The class of a `Dataset` or `IterableDataset`: the declared one, or the one that its ids require if stricter.
 
-    A dataset that does not say is `credentialed`: the strictest guess cannot leak.
+    A dataset without a declared class is `credentialed`.
     """
     stated = stated_class(dataset.info.description)
-    if stated in (None, Governance.CREDENTIALED):  # nothing is stricter: no row need be looked at
+    if stated in (None, Governance.CREDENTIALED):  # nothing is stricter
         return Governance.CREDENTIALED
     return strictest([stated, minimum_class_for_dataset(dataset)])
 
 
 def get_splits_governance(datasets: Iterable[Any]) -> Governance:
-    """The class of several datasets together, such as the splits of a `DatasetDict`."""
+    """The strictest class of several datasets, such as the splits of a `DatasetDict`."""
     return strictest(map(get_dataset_governance, datasets))
 
 
 def declare(dataset: Any, governance: Governance | str) -> Any:
-    """State the class of a dataset that does not say (made by hand, read from a file); returns the dataset.
+    """Declare the class of a dataset without one (created by hand or read from a file), and return the dataset.
 
     Raises:
-        GovernanceError: it states a stricter class already, or its rows' ids demand one.
+        GovernanceError: it already declares a stricter class, or its ids require one.
     """
     governance = parse(governance, "declare")
     stated = stated_class(dataset.info.description) or Governance.OPEN
@@ -58,7 +58,7 @@ def declare(dataset: Any, governance: Governance | str) -> Any:
 
 
 def minimum_class_for_dataset(dataset: Any) -> Governance:
-    """What the ids demand: of all rows of a `Dataset` (and those that its selection hides), of a stream's first row."""
+    """The class required by the ids of all rows of a `Dataset` (hidden ones too), or of a stream's first row."""
     table = getattr(dataset, "data", None)
     if table is not None:
         return minimum_class_for_columns({name: table.column(name) for name in table.column_names})
@@ -66,9 +66,9 @@ def minimum_class_for_dataset(dataset: Any) -> Governance:
 
 
 def _first_row(stream: Any) -> dict[str, pa.Array]:
-    """What a stream's first row says of its origin: ids, and where its images lie; no image is decoded for it.
+    """The ids and image paths of a stream's first row.
 
-    After a `map` nothing is known of the columns before a row is there: its images are decoded then, and name a file.
+    Images are not decoded unless the columns are unknown, as after `map`. A decoded image names its file.
     """
     plain = stream.with_format(None)
     if plain.features is not None:
@@ -84,7 +84,7 @@ def _first_row(stream: Any) -> dict[str, pa.Array]:
 
 
 def _as_stored(value: Any) -> Any:
-    """A value with its decoded images as references to their files."""
+    """`value` with decoded images replaced by references to their files."""
     if isinstance(value, list):
         return [_as_stored(part) for part in value]
     return {"bytes": None, "path": str(value.filename)} if hasattr(value, "filename") else value

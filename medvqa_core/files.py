@@ -1,6 +1,6 @@
-"""Writing that never leaves a half-written file behind, and paths that never leave their root.
+"""Atomic files and folders, locks, and paths that cannot leave their root.
 
-A finished file or folder appears by rename: what carries its final name is complete and synced to disk.
+A file or folder gets its final name by a rename, once it is complete and synced to disk.
 """
 
 import errno
@@ -16,8 +16,8 @@ from filelock import lock_descriptor
 
 from medvqa_core.errors import InputError, OutputError
 
-MANIFEST = "manifest.json"  # in every folder that a step writes; its "kind" says which step
-PARTIAL_SUFFIX = ".partial"  # on names that are being written; a leftover one is safe to delete
+MANIFEST = "manifest.json"  # in every folder that a step writes
+PARTIAL_SUFFIX = ".partial"  # of files that are being written; safe to delete after a crash
 
 _REMEDIES = {
     errno.ENOSPC: "the disk is full: free some space and run the same command again",
@@ -38,8 +38,8 @@ def output_errors(path: Path | str) -> Iterator[None]:
 
 
 def suggest_remedy(error: OSError) -> str:
-    """What to do about what the operating system said."""
-    full = str(error).startswith("Not enough disk space")  # what `datasets` says, without a number
+    """What the user can do about an error of the operating system."""
+    full = str(error).startswith("Not enough disk space")  # raised by `datasets` without an errno
     return _REMEDIES.get(errno.ENOSPC if full else error.errno or 0, "check the path and run the same command again")
 
 
@@ -59,7 +59,7 @@ def lock_file(descriptor: int, path: Path, wait: bool = False) -> None:
 
 
 def make_folder(path: Path, private: bool = False) -> Path:
-    """Create `path` and its parents; a `private` one, new or not, is its owner's alone. Raises OutputError."""
+    """Create `path` and its parents. `private` gives it mode 0700 even if it exists. Raises OutputError."""
     with output_errors(path):
         path.mkdir(parents=True, exist_ok=True)
         if private:
@@ -81,11 +81,11 @@ def atomic_file(path: Path, mode: str = "wb", private: bool = False, synced: boo
 
     Args:
         private: give the file mode 0600 (credentialed data).
-        synced: False for one of thousands of small files that a later run looks into before it believes them: whole
-            after a kill all the same, perhaps not after the machine itself has stopped.
+        synced: False skips the fsync, for many small files that later runs verify. The file is still complete after a
+            kill, but perhaps not after a power failure.
 
     Raises:
-        OutputError: the folder cannot be written, the disk is full, another process writes the same file, …
+        OutputError: the file cannot be written, or another process is writing it.
     """
     make_folder(path.parent)
     partial = path.with_name(path.name + PARTIAL_SUFFIX)
@@ -106,7 +106,7 @@ def atomic_file(path: Path, mode: str = "wb", private: bool = False, synced: boo
                 os.fsync(descriptor)
             os.replace(partial, path)  # before the lock goes with the descriptor
             if synced:
-                _sync_folder(path.parent)
+                _sync(path.parent)
     except BaseException:
         partial.unlink(missing_ok=True)
         raise
@@ -114,19 +114,19 @@ def atomic_file(path: Path, mode: str = "wb", private: bool = False, synced: boo
 
 @contextmanager
 def atomic_folder(path: Path, kind: str, private: bool = False) -> Iterator[Path]:
-    """Yield an empty folder beside `path`; on success it takes the place of `path`, on failure it is removed.
+    """Yield an empty folder beside `path`; on success it replaces `path`, on failure it is removed.
 
-    A reader sees the old folder, for an instant none, or the new one; never a mixture. Only an empty folder or an
-    earlier result of the same kind (its MANIFEST says so) is replaced; a link to one is followed.
+    Readers see the old folder, for an instant none, or the new one. Only an empty folder or an earlier result of the
+    same kind is replaced. A link is kept and its target is replaced.
 
     Args:
-        kind: what the folder's manifest will say it is.
+        kind: "kind" in the folder's manifest.
         private: give the folder mode 0700 (credentialed data).
 
     Raises:
-        OutputError: `path` holds something else, another process writes it, or it cannot be written.
+        OutputError: `path` contains something else, cannot be written, or is being written by another process.
     """
-    path = resolve_links(path)  # a link stays, its target is replaced on its own disk
+    path = resolve_links(path)
     make_folder(path.parent)
     _refuse_other_content(path, kind)
     partial, replaced = (path.with_name(f".{path.name}{suffix}") for suffix in (PARTIAL_SUFFIX, ".replaced"))
@@ -136,16 +136,16 @@ def atomic_folder(path: Path, kind: str, private: bool = False) -> Iterator[Path
     try:
         with output_errors(path):
             _restore(replaced, path)
-            _empty(partial)  # what a killed run left
+            _empty(partial)  # left by a killed run
             yield partial
             for folder, _, files in os.walk(partial):
                 for name in files:
                     _sync(Path(folder, name))
-                _sync_folder(Path(folder))
+                _sync(Path(folder))
             if path.exists():
                 os.rename(path, replaced)
             os.rename(partial, path)
-            _sync_folder(path.parent)
+            _sync(path.parent)
             if replaced.exists():
                 shutil.rmtree(replaced)
     except BaseException:
@@ -157,7 +157,7 @@ def atomic_folder(path: Path, kind: str, private: bool = False) -> Iterator[Path
 
 
 def _restore(replaced: Path, path: Path) -> None:
-    """Deal with a folder that was moved aside by whoever stopped there: back to its place, or gone if that is taken."""
+    """Move a folder that an interrupted run had moved aside back to its place, or delete it if that is taken."""
     if not replaced.exists():
         return
     with output_errors(path):
@@ -176,13 +176,13 @@ def _refuse_other_content(path: Path, kind: str) -> None:
         manifest = None
     if not isinstance(manifest, dict) or manifest.get("kind") != kind:
         raise OutputError(
-            f"{path} exists and holds no {MANIFEST} of kind {kind!r}: it is not an earlier result; "
-            "choose another folder"
+            f"{path} exists and does not contain a {MANIFEST} of kind {kind!r}, so it is not an earlier result. "
+            "Choose another folder."
         )
 
 
 def _open_alone(path: Path, flags: int, target: Path) -> int:
-    """Open and lock `path`; the lock goes with the descriptor. Raises OutputError where another process has it."""
+    """Open and lock `path`. Closing the descriptor releases the lock. Raises OutputError if it is locked."""
     while True:
         descriptor = os.open(path, flags, 0o666)
         try:
@@ -194,7 +194,7 @@ def _open_alone(path: Path, flags: int, target: Path) -> int:
             if os.path.samestat(os.fstat(descriptor), os.stat(path)):
                 return descriptor
         except FileNotFoundError:
-            pass  # another process finished with it between our opening and locking: open again
+            pass  # another process renamed it between opening and locking: open again
         os.close(descriptor)
         if flags & os.O_DIRECTORY:
             path.mkdir(exist_ok=True)
@@ -209,14 +209,14 @@ def _empty(folder: Path) -> None:
 
 
 def join_under(root: Path, relative: str, where: str, store: Path | None = None) -> Path:
-    """`root / relative`, refused if it is absolute, climbs out by `..`, or leads out through a symbolic link.
+    """Return `root / relative`.
 
     Args:
-        where: file and row the path was read from, for the message.
-        store: a second folder that links may lead into, named by the user: where git-annex or DVC keep the files.
+        where: file and row that the path was read from, for the message.
+        store: a second folder that links may lead into, such as that of git-annex or DVC.
 
     Raises:
-        InputError: the path leaves `root` (and `store`).
+        InputError: the path is absolute, contains `..`, or leaves `root` and `store` through a symbolic link.
     """
     parts = Path(relative).parts
     if not parts or Path(relative).is_absolute() or ".." in parts or "\\" in relative or "\0" in relative:
@@ -224,7 +224,7 @@ def join_under(root: Path, relative: str, where: str, store: Path | None = None)
             f"{where}: path {relative!r} leaves its root; allowed are relative paths without '..' below {root}"
         )
     path = root / relative
-    # not Path.resolve: it raises RuntimeError for links that go round in circles
+    # Not Path.resolve: it raises RuntimeError for loops of links.
     target = Path(os.path.realpath(path))
     if not any(target.is_relative_to(os.path.realpath(place)) for place in (root, store) if place is not None):
         roots = f"{root} and {store}" if store else str(root)
@@ -241,7 +241,3 @@ def _sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _sync_folder(path: Path) -> None:
-    _sync(path)  # the rename itself is in the folder's data

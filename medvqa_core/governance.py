@@ -94,4 +94,6 @@ def check_publishable(governance: Governance, what: str, where: str) -> None:
         if governance is Governance.NO_DERIVATIVES
         else "it contains or may contain credentialed rows, which must not be shared"
     )
-    raise GovernanceError(f"{what} is of class {governance} and must not go to {where}: {reason}")
+    raise GovernanceError(
+        f"{what} is of class {governance} and must not go to {where}: {reason}; keep it on this machine"
+    )

@@ -1,14 +1,13 @@
-"""How `load_dataset("mimic_cxr_vqa")` finds a builder that is installed as a Python package.
+"""Makes `load_dataset("mimic_cxr_vqa")` find a builder that is installed as a Python package.
 
-`datasets` looks names up through `datasets.load.dataset_module_factory`. That function is wrapped: our names get our
-builder module, from any folder and without a network; every other name goes on to the original. With the first name the
-guards of `ways_out.py` are put in. All wrapping waits until the library is imported, so that registering costs nothing
-(wrapt's post-import hook).
+`datasets.load.dataset_module_factory` is wrapped: registered names return our builder module, without a network, and
+other names are passed on. Registering a name also installs the guards of `upload_guards.py`. Libraries are wrapped when
+they are imported (wrapt's post-import hooks), so registering imports nothing.
 """
 
 import wrapt
 
-# module -> what `ways_out.py` does when it is imported
+# module -> function of `upload_guards.py` that runs when it is imported
 _GUARDS = {
     "datasets.info": "guard_joins",
     "datasets.arrow_dataset": "guard_dataset",
@@ -25,13 +24,13 @@ _BUILDERS: dict[str, tuple[str, str]] = {}  # dataset name -> (builder module, v
 
 
 def register_builder(name: str, module: str, version: str) -> None:
-    """Make `load_dataset(name)` use the one `DatasetBuilder` class that `module` defines.
+    """Make `load_dataset(name)` use the `DatasetBuilder` class that `module` defines.
 
     Args:
-        version: part of the cache folder's name; a new one makes `datasets` prepare again.
+        version: part of the cache folder's name. A new version makes `datasets` prepare the dataset again.
     """
     if not _BUILDERS:
-        for importer in ("datasets.load", "datasets.inspect"):  # the second has the function by its own name
+        for importer in ("datasets.load", "datasets.inspect"):  # both have the function
             wrapt.register_post_import_hook(_wrap_factory, importer)
         for module_to_guard, guard in _GUARDS.items():
             wrapt.register_post_import_hook(f"medvqa_core.upload_guards:{guard}", module_to_guard)
@@ -39,7 +38,7 @@ def register_builder(name: str, module: str, version: str) -> None:
 
 
 def _wrap_factory(importer) -> None:
-    factory = importer.dataset_module_factory  # AttributeError here: datasets has moved it, this file must follow
+    factory = importer.dataset_module_factory  # AttributeError: datasets has moved it
     if isinstance(factory, wrapt.FunctionWrapper):
         return
 

@@ -1,8 +1,8 @@
-"""The class that content demands, whatever a manifest or a description says of it.
+"""The minimum class that content requires, whatever a manifest or a description declares.
 
-The source that is named and the ids of MIMIC's range each set a floor. What is said may be stricter than its floor; a
-weaker word is an error. The ids: MIMIC's patients are 10,000,000 to 19,999,999, its studies 50,000,000 to 59,999,999;
-those of drawn studies start at 90,000,000, those of Open-i end at 3,999.
+The named source and ids in MIMIC's range each set a minimum. A declared class may be stricter. MIMIC's patients are
+10,000,000 to 19,999,999, its studies 50,000,000 to 59,999,999. Synthetic studies start at 90,000,000, and Open-i's ids
+end at 3,999.
 """
 
 import re
@@ -26,12 +26,12 @@ SOURCES = {"phantom": Governance.OPEN, OPENI: Governance.NO_DERIVATIVES, "physio
 
 
 def minimum_class_for_source(source: str | None) -> Governance:
-    """The class of a source of studies; `credentialed` for one that is not known or not named."""
+    """The class of a source of studies; `credentialed` if it is unknown or None."""
     return SOURCES.get(source or "", Governance.CREDENTIALED)
 
 
 def minimum_class_for_columns(columns: Mapping[str, pa.ChunkedArray | pa.Array]) -> Governance:
-    """The class that the ids in rows demand, as numbers, as text and in image paths; `open` where there are none."""
+    """The class required by ids in rows (numbers, texts, image paths); `open` if there are none."""
     for name, values in columns.items():
         if name in ID_COLUMNS and pa.types.is_integer(values.type):
             found = _holds_id(values, ID_COLUMNS[name])
@@ -43,35 +43,35 @@ def minimum_class_for_columns(columns: Mapping[str, pa.ChunkedArray | pa.Array])
 
 
 def is_image(kind: pa.DataType) -> bool:
-    """Whether values of a column, or of lists in it, are images as `datasets` stores them, whatever its name."""
+    """Whether a column holds images, or lists of images, as `datasets` stores them."""
     while pa.types.is_list(kind) or pa.types.is_large_list(kind):
         kind = kind.value_type
     return pa.types.is_struct(kind) and {"bytes", "path"} <= {kind.field(i).name for i in range(kind.num_fields)}
 
 
 def minimum_class_for_ids(ids: Iterable[str]) -> Governance:
-    """The class that ids of questions (`s50414267-edema-1`) demand; `open` where none is of MIMIC's range."""
+    """The class required by question ids (`s50414267-edema-1`); `open` if none is in MIMIC's range."""
     return Governance.CREDENTIALED if any(re.search(_ID_TEXT, id) for id in ids) else Governance.OPEN
 
 
-def check_minimum_class(stated: Governance, floor: Governance, what: str, reason: str) -> Governance:
-    """The class of `what`: the stated one.
+def check_minimum_class(stated: Governance, minimum: Governance, what: str, reason: str) -> Governance:
+    """Return the declared class of `what` if the content allows it.
 
-    Open-i's rows were called `share-alike` once: what still says so has the class of its floor.
+    Open-i's rows were called `share-alike` in the past. For them the minimum is returned.
 
     Args:
-        reason: what the floor follows from, for the message.
+        reason: why the content requires `minimum`, for the message.
 
     Raises:
-        GovernanceError: `stated` is weaker than `floor`.
+        GovernanceError: `stated` is weaker than `minimum`.
     """
-    if stated.level >= floor.level:
+    if stated.level >= minimum.level:
         return stated
-    if stated is Governance.SHARE_ALIKE and floor is Governance.NO_DERIVATIVES:
-        return floor
+    if stated is Governance.SHARE_ALIKE and minimum is Governance.NO_DERIVATIVES:
+        return minimum
     raise GovernanceError(
-        f"{what} says that it is {stated}, but {reason} makes it {floor} at least: what a manifest says cannot lower "
-        f"the class of the content; restore the manifest or build the folder again"
+        f"{what} is declared as {stated}, but {reason} requires at least {minimum}. Editing metadata cannot lower the "
+        "class of the content; restore the manifest or build the folder again"
     )
 
 

@@ -1,11 +1,10 @@
-"""What Pillow raises when it opens or decodes a broken file: whatever a wrong field in it makes a decoder do."""
+"""The exceptions that Pillow raises for broken image files."""
 
 import struct
 import zlib
 
 from PIL import Image
 
-# OSError covers "truncated" and "cannot identify", SyntaxError a broken PNG, the last one a file of absurd size.
 PILLOW_ERRORS = (
     ArithmeticError,
     AttributeError,

@@ -1,5 +1,4 @@
-"""One progress bar for everything that may take over two seconds; on standard error, silent when that is not a terminal
-and the work is short. Of several processes only the first speaks."""
+"""A progress bar on standard error. Without a terminal it prints a line now and then."""
 
 import os
 import sys
@@ -8,16 +7,16 @@ from collections.abc import Callable, Iterable, Iterator, Sized
 from typing import TypeVar
 
 T = TypeVar("T")
-PLAIN_INTERVAL = 10.0  # seconds between lines where there is no terminal
+PLAIN_INTERVAL = 10.0  # seconds between lines without a terminal
 
 
 def track(
     items: Iterable[T], description: str, total: int | None = None, note: Callable[[], object] | None = None
 ) -> Iterator[T]:
-    """Yield `items`, showing how many are done, the rate, the time left, and what `note` says.
+    """Yield `items` and show how many are done, the rate, the time left, and the result of `note`.
 
-    A terminal gets a bar; a log file gets one line every 10 s, so that short work leaves no line at all. A process
-    whose RANK (torchrun, accelerate) is not 0 shows nothing.
+    A terminal shows a bar. Otherwise a line is printed every 10 s. Processes whose RANK (torchrun, accelerate) is not
+    0 print nothing.
     """
     if os.environ.get("RANK", "0") not in ("", "0"):
         yield from items
@@ -59,7 +58,6 @@ def _track_in_lines(
 
 
 def _show_rate(rate: float) -> str:
-    """Two figures below 10 a second; below 1 a second the seconds that one takes."""
     if rate >= 10:
         return f"{rate:.0f}/s"
     return f"{rate:.1f}/s" if rate >= 1 else f"{1 / rate:.1f} s each"

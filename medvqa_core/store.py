@@ -1,11 +1,10 @@
-"""Append-only record store: one JSONL file that a killed run continues without losing or repeating anything.
+"""Append-only record store: one JSONL file from which an interrupted run resumes.
 
-Layout: line 1 is the header `{"store": 1, "kind": …, "governance": …, "settings": {…}}`, every other line one record
-`{"key": "<32 hex digits>", …}`, key first. A record counts once its line has been synced. A torn last line (the process
-or the machine died while writing) is cut off on opening; any other broken line is an error, not a skip. The last record
-of a key is the one that holds, so a failure can be retried. One process writes at a time.
+Line 1 is the header `{"store": 1, "kind": …, "governance": …, "settings": {…}}`. Every other line is a record
+`{"key": "<32 hex digits>", …}`. A torn last line, left by a crash, is removed on opening. Any other broken line is an
+error. The last record of a key counts, so a failure can be retried. One process writes at a time.
 
-Keys are hashes of the content that a record answers (`content_key`), never positions: a changed input is a new key.
+Keys are hashes of the request that a record answers (`content_key`), never positions.
 """
 
 import hashlib
@@ -24,30 +23,28 @@ STORE_VERSION = 1
 _HEADER_PREFIX = b'{"store": '
 _KEY_PREFIX = b'{"key": "'
 _KEY_LENGTH = 32
-_CLOSED = -1  # a file descriptor that no file has
+_CLOSED = -1  # not a file descriptor
 
 
 def content_key(**content: Any) -> str:
-    """32 hex digits that depend on every named value of `content` (anything JSON can write), and on nothing else."""
+    """A hash (32 hex digits) of the named JSON values of `content`."""
     canonical = json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
     return hashlib.blake2b(canonical.encode("utf-8", "surrogatepass"), digest_size=_KEY_LENGTH // 2).hexdigest()
 
 
 class RecordStore:
-    """Records by content key, in the order in which they were appended.
-
-    Use as a context manager to write; `read_only=True` opens what is there without a lock.
+    """Records by content key, in the order in which they were appended. Use it as a context manager.
 
     Args:
-        path: the JSONL file; created with a header where absent.
-        kind: what the records are ("answers", …); must match the file's.
-        governance: class of the records; must be the file's. (Open-i's `no-derivatives` goes on
-            in files that say `share-alike`, its class of old.)
-        settings: what the run was started with; reopening to write with others is an error that lists the differing
-            keys. A reader passes None and finds them in the attribute `settings`.
+        path: the JSONL file; created if it does not exist.
+        kind: of the records ("answers", …); must match the file's.
+        governance: class of the records; must match the file's. (Files of Open-i may still have its old class,
+            `share-alike`, in place of `no-derivatives`.)
+        settings: those of the run; must match the file's. None to read: the attribute `settings` has the file's.
+        read_only: open an existing file without a lock.
 
     Raises:
-        ConfigError: the file is of another kind or was started with other settings.
+        ConfigError: the file is of another kind or was started with other settings (the message lists them).
         GovernanceError: `governance` is weaker than the file's class.
         InputError: the file is missing (read-only) or has a broken line before its end.
         OutputError: the file cannot be written, or another process is writing it.
@@ -59,7 +56,7 @@ class RecordStore:
         self.path = path
         self._offsets: dict[bytes, int] = {}  # key -> start of its last line
         self._descriptor = _CLOSED
-        written = json.loads(json.dumps(dict(settings or {})))  # tuples as lists, as the file will have them
+        written = json.loads(json.dumps(dict(settings or {})))  # tuples become lists
         header = {"store": STORE_VERSION, "kind": kind, "governance": str(governance), "settings": written}
         if read_only:
             self._open_for_reading()
@@ -103,11 +100,7 @@ class RecordStore:
             yield self._read(offset)
 
     def append(self, records: Iterable[Mapping[str, Any]]) -> None:
-        """Write `records` (each with a "key") as one write and one sync; they count once this returns.
-
-        Raises:
-            OutputError: the disk is full, … What was there before stays valid.
-        """
+        """Write `records` (each with a "key") with one sync. Raises OutputError; earlier records stay valid."""
         lines, offsets, position = [], {}, self._end
         for record in records:
             fields = {"key": record["key"], **{name: value for name, value in record.items() if name != "key"}}
@@ -150,11 +143,11 @@ class RecordStore:
             raise
 
     def _write_header(self, header: dict[str, Any]) -> None:
-        """Write the header into a file that is empty or ends within its header."""
+        """Write the header into a file that is empty or torn within its header."""
         self._file.seek(0)
         start = self._file.read(len(_HEADER_PREFIX))
         if not _HEADER_PREFIX.startswith(start):
-            raise ConfigError(f"{self.path} starts with {start!r}: it is no store; choose another output folder")
+            raise ConfigError(f"{self.path} starts with {start!r} and is not a store; choose another output folder")
         self._cut_torn_line()
         self._write(_encode_line(header))
 
@@ -163,7 +156,7 @@ class RecordStore:
             os.ftruncate(self._descriptor, self._end)
 
     def _write(self, data: bytes) -> None:
-        """Append `data` after the last whole line and sync it. Unbuffered: a failed write leaves nothing queued."""
+        """Append `data` after the last complete line and sync it."""
         with output_errors(self.path):
             written = 0
             while written < len(data):
@@ -180,12 +173,12 @@ class RecordStore:
             )
         settings = found.get("settings", {})
         current, wanted = parse(found.get("governance", ""), str(self.path)), Governance(header["governance"])
-        renamed = (current, wanted) == (Governance.SHARE_ALIKE, Governance.NO_DERIVATIVES)  # Open-i's, in older files
+        renamed = (current, wanted) == (Governance.SHARE_ALIKE, Governance.NO_DERIVATIVES)  # older files of Open-i
         raised = check_not_lowered(current, wanted, str(self.path)) is not current
         if raised and not renamed:
             raise ConfigError(
-                f"{self.path} was written as {current!s} data and the input is now {header['governance']}: "
-                "remove the file or choose another output folder, so that every row carries the stricter class"
+                f"{self.path} was written as {current!s} data, but the input is {header['governance']}; remove the "
+                "file or choose another output folder, so that every row has the stricter class"
             )
         differing = _differences(settings, header["settings"])
         if differing and compare_settings:
@@ -216,11 +209,11 @@ class RecordStore:
         self._file.seek(0)
         position = len(self._file.readline())
         for number, line in enumerate(iter(self._file.readline, b""), start=2):
-            if position >= self._end:  # a torn line; it is cut off once the file has proved to be our store
+            if position >= self._end:  # a torn line
                 break
             key = line[len(_KEY_PREFIX) : len(_KEY_PREFIX) + _KEY_LENGTH]
             if not line.startswith(_KEY_PREFIX) or not line.endswith(b"}\n"):
-                raise InputError(f"{self.path}, line {number}: not a record; remove the line, its work is done again")
+                raise InputError(f"{self.path}, line {number}: not a record; remove the line and run again")
             try:
                 self._offsets[bytes.fromhex(key.decode("ascii"))] = position
             except ValueError:
@@ -229,7 +222,7 @@ class RecordStore:
 
 
 def _end_of_last_line(file: Any) -> int:
-    """Position after the last newline: what follows it is a torn line."""
+    """Position after the last newline."""
     position = file.seek(0, os.SEEK_END)
     while position > 0:
         start = max(0, position - 65536)
@@ -246,7 +239,7 @@ def _encode_line(fields: Mapping[str, Any]) -> bytes:
 
 
 def _remedy(offset: int) -> str:
-    return "remove the line, its work is done again" if offset else "it is no store; choose another output folder"
+    return "remove the line and run again" if offset else "not a store; choose another output folder"
 
 
 def _differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:

@@ -1,8 +1,8 @@
-"""Files compared with the sha256 that a manifest states of them: once per user and machine, then by size and mtime.
+"""Verifies files against the sha256 in a manifest, once per user and machine, later by size and mtime.
 
-    <HF_HOME>/medvqa_hub/verified-<uid>.json    {path: [size, mtime in ns, sha256]}, for its owner alone
+    <HF_HOME>/medvqa_hub/verified-<uid>.json    {path: [size, mtime in ns, sha256]}, mode 0600
 
-Deleting the record costs a comparison, nothing else. A record that another user owns or may write is not believed.
+The record can be deleted. It is ignored if another user owns it or may write it.
 """
 
 import json
@@ -22,11 +22,7 @@ _Entry = tuple[int, int, str]
 
 
 def changed_files(stated: Mapping[Path, str]) -> list[Path]:
-    """The files of `stated` (path -> sha256 in hex) whose content has another sha256.
-
-    Raises:
-        InputError: a file cannot be read.
-    """
+    """The files of `stated` (path -> sha256) whose content differs. Raises InputError if one cannot be read."""
     record = _record_path()
     known = _read_record(record)
     states = {path: _state(path) for path in stated}
@@ -53,7 +49,7 @@ def _record_path() -> Path:
 
 
 def _read_record(path: Path) -> dict[str, _Entry]:
-    """What was compared before; nothing where the record is absent, broken or not its user's alone."""
+    """The record; empty if it is missing, broken or writable by others."""
     try:
         with open(path, encoding="utf-8") as file:
             owner = os.fstat(file.fileno())
@@ -67,6 +63,6 @@ def _read_record(path: Path) -> dict[str, _Entry]:
 
 
 def _write_record(path: Path, entries: Mapping[str, _Entry]) -> None:
-    # a read-only or full cache, or another process at it: the files are compared again next time
+    # With a read-only or full cache, files are verified again next time.
     with suppress(OutputError):
         write_json(path, entries, private=True)

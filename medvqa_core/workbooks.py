@@ -1,4 +1,4 @@
-"""XLSX files of other people's programs, read row by row within bounds (extra `sheets`)."""
+"""Reads XLSX files row by row, with limits on their size (extra `sheets`)."""
 
 import zipfile
 from collections.abc import Iterator
@@ -8,21 +8,21 @@ from typing import Any
 
 from medvqa_core.errors import ConfigError, InputError
 
-LARGEST = 1 << 29  # bytes of all parts, unpacked: far beyond a sheet of answers, and what memory takes
+LARGEST = 1 << 29  # bytes of all parts, unpacked
 MOST_ROWS = 1 << 20  # of a sheet in Excel
 
 
 def workbook_rows(path: Path, sheet: str | None = None) -> Iterator[tuple[Any, ...]]:
-    """The rows of a workbook as openpyxl's cells, as many in each as in the first one.
+    """The rows of a workbook as openpyxl cells, each as long as the first.
 
-    A formula is its text, of `data_type` "f"; what a program could not work out is of "e".
+    Formulas have the `data_type` "f", errors "e".
 
     Args:
-        sheet: its name; the active one where there is none of that name.
+        sheet: its name; the active sheet if there is none of that name.
 
     Raises:
         ConfigError: openpyxl is missing.
-        InputError: not readable as XLSX, or larger when unpacked than any sheet of answers.
+        InputError: not readable as XLSX, or too large when unpacked.
     """
     try:
         import openpyxl
@@ -30,13 +30,13 @@ def workbook_rows(path: Path, sheet: str | None = None) -> Iterator[tuple[Any, .
     except ImportError:
         raise ConfigError(f"{path}: reading XLSX needs openpyxl: pip install 'medvqa-hub[sheets]'") from None
     try:
-        with zipfile.ZipFile(path) as parts:  # never unpacks more of a part than is stated here
+        with zipfile.ZipFile(path) as parts:  # never unpacks more of a part than its stated size
             size = sum(part.file_size for part in parts.infolist())
         if size > LARGEST:
-            raise InputError(f"{path}: {size:,} bytes when unpacked; at most {LARGEST:,} are read; save it as CSV")
+            raise InputError(f"{path}: {size:,} bytes when unpacked, at most {LARGEST:,} are read; save it as CSV")
         book = openpyxl.load_workbook(path, read_only=True)
         table = book[sheet] if sheet in book.sheetnames else book.active
-        table.reset_dimensions()  # what the file says of its size is not believed
+        table.reset_dimensions()
         width = 0
         for row in islice(table.iter_rows(), MOST_ROWS):
             width = width or len(row)

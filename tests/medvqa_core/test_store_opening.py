@@ -58,7 +58,7 @@ def test_the_class_of_a_file_stays(tmp_path):
             pass
     with pytest.raises(GovernanceError, match="credentialed and cannot become open"):
         open_store(tmp_path / "credentialed", governance=OPEN)
-    with pytest.raises(ConfigError, match="written as open data and the input is now credentialed"):
+    with pytest.raises(ConfigError, match="open data.*credentialed; remove the file"):
         open_store(tmp_path / "open", governance=CREDENTIALED)
 
 

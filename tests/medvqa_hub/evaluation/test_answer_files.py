@@ -150,7 +150,7 @@ def test_unusable_files_say_why(rows, expected, tmp_path):
 def test_a_line_without_end_and_one_of_two_meanings_are_named(tmp_path, monkeypatch):
     path = tmp_path / "a.jsonl"
     path.write_text('{"id": "a", "answer": "yes"}\n\n{"qa_id": "b", "answer": "yes", "answer": "no"}\n')
-    with pytest.raises(InputError, match=r"a.jsonl, line 3: 'answer' stands twice in an object, with different values"):
+    with pytest.raises(InputError, match=r"a.jsonl, line 3: 'answer' occurs twice in an object, with different values"):
         read_answer_file(path, REFERENCES)
     monkeypatch.setattr(json_lines, "LONGEST_LINE", 100)
     path.write_text('{"id": "a", "answer": "yes"}\n{"id": "b", "answer": "' + 80 * "no " + '"}\n')
