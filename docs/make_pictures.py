@@ -20,9 +20,9 @@ from playwright.sync_api import Page, sync_playwright
 from medvqa_core.governance import Governance
 from medvqa_core.runs.predictions import FILE, Prediction, PredictionStore
 from medvqa_hub.cli import run
-from medvqa_hub.explore.opening import Asked, open_folders
+from medvqa_hub.explore.opening import ExploreOptions, open_folders
 from medvqa_hub.explore.server import make_server
-from medvqa_hub.explore.serving import address_of, launch
+from medvqa_hub.explore.serving import make_address, launch
 from mimic_cxr_vqa.release import open_release
 from rjua_meddqa import SAMPLE_DIR
 
@@ -37,9 +37,9 @@ def main() -> None:
         huggingface_hub.constants.HF_HOME = str(place / "cache")  # for the path of the last build
         _build(place)
         runs = tuple(_write_run(place, name) for name in ("commonest-answer", "another-patient"))
-        asked = Asked(runs, place / "tree", None, place / "corrected")
+        asked = ExploreOptions(runs, place / "tree", None, place / "corrected")
         server = make_server(open_folders([place / "cxr", place / "cxr" / "review", SAMPLE_DIR], asked))
-        address = address_of(launch(server))
+        address = make_address(launch(server))
         with sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
             light, dark = (_open(browser, theme) for theme in ("light", "dark"))

@@ -151,7 +151,7 @@ def explore(
 ) -> None:
     """Look at releases, answers and report pages in the browser: correct, rate, ask; for this machine alone."""
     from medvqa_core.llm.connecting import connect_model
-    from medvqa_hub.explore.opening import Asked
+    from medvqa_hub.explore.opening import ExploreOptions
     from medvqa_hub.explore.serving import explore as serve
 
     connect = checkpoint = None
@@ -162,7 +162,7 @@ def explore(
     else:
         engine.check_unused(str(model))
         checkpoint = Path(model) if model else None
-    asked = Asked(
+    asked = ExploreOptions(
         tuple(predictions or ()), image_root, report_images, corrections, rater, connect, checkpoint, image_class
     )
     serve(folders or (), asked, port, browser)

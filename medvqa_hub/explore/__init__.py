@@ -1,1 +1,1 @@
-"""The explorer: a local page over releases, predictions, report pages and review samples (extra `app`)."""
+"""The explorer: a local web page for releases, predictions, report pages and review samples (extra `app`)."""

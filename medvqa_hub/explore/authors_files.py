@@ -1,8 +1,6 @@
-"""The authors' CSV files for the page: laid out anew as Parquet in a temporary folder.
+"""Convert the authors' CSV files to Parquet in a temporary folder, so that the page can read any study quickly.
 
-A page shows a study out of the middle of millions of rows; a CSV file can only be read from its start. The copy lies in
-a folder that its owner alone can read, and is removed when the explorer ends. It has what the files say: no findings
-and impression, labels as the questions name them, and a flag where the authors' reply could not be read.
+Only the owner can read the folder, and it is deleted when the explorer ends. The files have no findings and impression.
 """
 
 import tempfile
@@ -27,17 +25,17 @@ LAYOUT = "train*.csv, val*.csv and test*.csv, plain or gzipped"
 
 @dataclass(frozen=True)
 class AuthorsFiles:
-    """The laid-out release, and the folder that it lies in: removed with this object, or when the process ends."""
+    """The converted release. Its folder is deleted with this object, or when the process ends."""
 
     release: Release
     folder: tempfile.TemporaryDirectory
 
 
 def find_release(place: Path) -> Release:
-    """What is at `place`: a folder, or one of the authors' CSV files, which is opened alone.
+    """Open the release in a folder, or a single one of the authors' CSV files.
 
     Raises:
-        InputError: the file is not named as the authors' files are, or what is there is broken.
+        InputError: the name of the file is not one of the authors' names, or the release is damaged.
     """
     if not place.is_file():
         return open_release(place)
@@ -46,17 +44,16 @@ def find_release(place: Path) -> Release:
     release = open_release(path.parent) if files else None
     if release is None or release.kind != "csv":
         raise InputError(
-            f"{place}: a file of the authors' CSV layout is named by its split ({LAYOUT}) and lies beside no release; "
-            "rename it, or name a folder"
+            f"{place} is not one of the authors' CSV files ({LAYOUT}). Rename it, or pass the folder of a release."
         )
     return replace(release, files=files)
 
 
 def lay_out(release: Release) -> AuthorsFiles:
-    """The rows of a release in the authors' CSV layout, as Parquet; of repeated questions the first row.
+    """Convert a release in the authors' CSV layout to Parquet. Only the first row of repeated questions is kept.
 
     Raises:
-        InputError: a row is wrong, a study's rows do not lie together, or a patient is in two splits.
+        InputError: a row is wrong, the rows of a study are not contiguous, or a patient is in two splits.
     """
     folder = tempfile.TemporaryDirectory(prefix="medvqa-explore-")  # mode 0700
     files, studies, patients = {}, {}, {}
@@ -70,7 +67,7 @@ def lay_out(release: Release) -> AuthorsFiles:
         ):
             for table in _large_tables(_named(whole_studies(rows), release)):
                 of_rows.write_table(table, row_group_size=ROWS_PER_GROUP)
-                of_studies.write_table(_studies_of(table))
+                of_studies.write_table(_to_studies(table))
     return AuthorsFiles(replace(release, kind="parquet", files=files, studies=studies), folder)
 
 
@@ -83,7 +80,7 @@ def _named(tables: Iterator[pa.Table], release: Release) -> Iterator[pa.Table]:
 
 
 def _large_tables(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """The same rows in tables of some row groups each: a group is what is decoded to show a study."""
+    """The same rows in tables with at least one full row group."""
     waiting: list[pa.Table] = []
     for table in tables:
         waiting.append(table)
@@ -94,8 +91,8 @@ def _large_tables(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
         yield pa.concat_tables(waiting)
 
 
-def _studies_of(rows: pa.Table) -> pa.Table:
-    """The studies of whole studies' rows, as STUDY_SCHEMA has them."""
+def _to_studies(rows: pa.Table) -> pa.Table:
+    """The studies of complete studies' rows, with the columns of STUDY_SCHEMA."""
     grouped = group_by_study(rows, None).combine_chunks()
     images, views = grouped["images"].combine_chunks(), grouped["views"].combine_chunks()
     paths = pc.list_flatten(images)

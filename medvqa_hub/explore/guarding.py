@@ -1,9 +1,8 @@
-"""Who may read the page: this machine's browser on our own page, and nobody else.
+"""Access control: only a browser on this machine that shows our own page may read data.
 
-Listening on 127.0.0.1 keeps other machines out. It does not keep out a foreign web page in the same browser, which can
-send requests to 127.0.0.1, or give its own name that address after it was loaded (DNS rebinding), nor another user of
-the same machine. So: the Host has to be ours, the Origin too, only the paths that the page uses exist, and data that
-may not be handed on needs the key that the start line prints. The page may load nothing from anywhere else.
+The server listens on 127.0.0.1, which keeps other machines out. It must also keep out other web pages in the same
+browser (cross-site requests, DNS rebinding) and other users of this machine. So Host and Origin must be ours, only
+the paths of the page exist, and restricted data needs the key in the printed address. The page loads nothing else.
 """
 
 import hmac
@@ -15,7 +14,7 @@ from urllib.parse import parse_qs
 
 NAMES = ("127.0.0.1", "localhost", "[::1]")
 COOKIE = "medvqa-explorer"
-KEY = "key"  # of the address that the start line prints
+KEY = "key"  # query parameter of the printed address
 OURS = re.compile(r"/(?:api/[a-z_]+|image|page_image|review_image|static/[a-z_]+\.(?:js|css|svg))?")
 GRADIOS = re.compile(r"/gradio_api/(?:startup-events|call/ask(?:/[0-9a-f]+)?)")  # the queue behind Ask
 POLICY = (
@@ -35,11 +34,11 @@ App = Callable[[dict[str, Any], Callable, Callable], Awaitable[None]]
 
 
 class Guard:
-    """ASGI middleware around the whole server, gradio's own routes included.
+    """ASGI middleware around the whole server, including gradio's own routes.
 
     Args:
-        key: what a request has to know; None: open data, no key.
-        hosts: names that the server is called by besides this machine's, for a Space; there the page may be framed.
+        key: key that requests must have. None for open data.
+        hosts: further host names, for a Space. A Space may show the page in a frame.
     """
 
     def __init__(self, app: App, key: str | None = None, hosts: Iterable[str] = ()) -> None:
@@ -72,7 +71,7 @@ class Guard:
     def _find_problem(self, scope: dict[str, Any], headers: dict[str, str]) -> tuple[int, str] | None:
         host = headers.get("host", "")
         if not self._is_ours(host):
-            return 403, "This server answers to 127.0.0.1 and localhost only."
+            return 403, "This server only accepts requests to 127.0.0.1 and localhost."
         origin = headers.get("origin")
         if origin is not None and origin not in (f"http://{host}", f"https://{host}"):
             return 403, "Requests from other pages are refused."
@@ -80,13 +79,13 @@ class Guard:
         if headers.get("sec-fetch-site", "none") not in ("none", "same-origin") and not is_visit:
             return 403, "Requests from other pages are refused."
         if not (OURS.fullmatch(scope["path"]) or GRADIOS.fullmatch(scope["path"])):
-            return 404, "There is no such page."
+            return 404, "This page does not exist."
         if (
             self._key is not None
             and scope["path"] != "/gradio_api/startup-events"
             and not self._knows_key(scope, headers)
         ):
-            return 403, "Open the address that the explorer printed when it was started: it has the key."
+            return 403, "The key is missing. Open the address that the explorer printed when it started."
         return None
 
     def _is_ours(self, host: str) -> bool:
@@ -104,7 +103,7 @@ class Guard:
         return any(hmac.compare_digest(value.encode(), self._key.encode()) for value in found)
 
     async def _let_in(self, scope: dict[str, Any], send: Callable) -> None:
-        """Put the key into a cookie, and the rest of the address into the bar: a link that is copied has no key."""
+        """Move the key into a cookie and redirect to the address without it, so that copied links have no key."""
         rest = re.sub(rf"(^|&){KEY}=[^&]*", "", scope["query_string"].decode("latin-1")).lstrip("&")
         cookie = f"{self._cookie(scope)}={self._key}; HttpOnly; SameSite=Strict; Path=/"
         headers = [(b"location", f"/{'?' if rest else ''}{rest}".encode("latin-1")), (b"set-cookie", cookie.encode())]
@@ -112,7 +111,7 @@ class Guard:
         await send({"type": "http.response.body", "body": b""})
 
     def _cookie(self, scope: dict[str, Any]) -> str:
-        """Cookies know no ports: two explorers side by side need two names."""
+        """Cookies do not depend on the port, so that two explorers need two names."""
         return f"{COOKIE}-{(scope.get('server') or ('', 0))[1]}"
 
     def _headers(self) -> list[tuple[bytes, bytes]]:
@@ -124,7 +123,7 @@ class Guard:
 
 
 def _without_ours(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-    """Headers but for ours and for those by which other origins could read an answer."""
+    """Headers without ours and without those that let other origins read a response."""
     ours = {name for name, _ in HEADERS}
     return [(n, v) for n, v in headers if n.lower() not in ours and not n.lower().startswith(b"access-control-")]
 

@@ -1,11 +1,11 @@
-"""Asking an engine about an image in the page, or about one that a person brings: rules, or the model that was named.
+"""Ask an engine about a study, a report page or an uploaded image.
 
-Models are connected when the explorer starts, checked against the class of what they will see; a request names engines
-as the page lists them, never an address. Questions wait in gradio's queue, one at a time.
+Models are connected when the explorer starts and are checked against the class of the data. Requests name an engine
+from the list on the page, never an address. Questions wait in gradio's queue and are answered one at a time.
 
-    studies    extractive: the report's own sentences      a model, a checkpoint of ours: the study's images
-    reports    esra-rules: the restored page               a model: the report's image
-    images     nothing is known but the image              a model; of radiographs a checkpoint of ours
+    studies    the engine `extractive` (sentences of the report), a model or a checkpoint (the images)
+    reports    the engine `esra-rules` (the restored page) or a model (the image)
+    uploads    a model, or a checkpoint for radiographs
 """
 
 import time
@@ -35,19 +35,20 @@ from rjua_meddqa.schema import ENTITY, TABLE, TABLE_NR
 
 LONGEST = 2000  # characters of a question
 STUDY, REPORT, IMAGE = "study", "report", "image"
-TASKS = {ENTITY: "single_entity", TABLE: "single_span", TABLE_NR: "single_nr"}  # and how one answer of each is asked
-BROUGHT = "brought"  # stands for the ids that a person's image does not have
-VIEWS = {"radiograph": None, **{f"radiograph {view}": view for view in ("PA", "AP", "LAT")}}  # of a person's image
-CUT_OFF = "cut off: the answer reached the checkpoint's longest"
+TASKS = {ENTITY: "single_entity", TABLE: "single_span", TABLE_NR: "single_nr"}  # task -> question form
+UPLOADED = "brought"  # in place of the ids of a study
+VIEWS = {"radiograph": None, **{f"radiograph {view}": view for view in ("PA", "AP", "LAT")}}  # of an uploaded image
+TRUNCATED = "The answer was cut off at the checkpoint's limit."
 
 
 @dataclass(frozen=True)
 class Question:
-    """What a person asks.
+    """A question from the page.
 
     Attributes:
-        about: STUDY, REPORT or IMAGE; `subject` is its id, path, or the name that the upload got.
-        kind: of a study's question its category, of a report's its task, of an image's what it shows.
+        about: STUDY, REPORT or IMAGE.
+        subject: id of the study, path of the report, or name of the upload.
+        kind: category (study), task (report) or content of the image (upload).
     """
 
     engine: str
@@ -58,10 +59,10 @@ class Question:
 
 
 class ChatHandler:
-    """The engines of a page.
+    """Answers questions with the engines of a page.
 
     Args:
-        governance: of what the page shows; with that of the models it is the page's.
+        governance: class of the data on the page.
     """
 
     def __init__(
@@ -76,7 +77,7 @@ class ChatHandler:
         self.uploads = Uploads() if self._engines()[IMAGE] else None
 
     def _engines(self) -> dict[str, list[str]]:
-        """Names of what answers about each."""
+        """Names of the engines for each kind of subject."""
         models = self._models
         chat = [models.chat.model] if models.chat is not None else []
         chat_for_images = [models.chat_for_images.model] if models.chat_for_images is not None else []
@@ -88,7 +89,7 @@ class ChatHandler:
         }
 
     def describe(self) -> dict[str, Any]:
-        """Which engines answer about what, and where texts and images go."""
+        """The engines, and where texts and images are sent."""
         models, named = self._models, None
         if models.chat is not None:
             named = {"name": models.chat.model, "endpoint": models.chat.endpoint}
@@ -108,29 +109,29 @@ class ChatHandler:
         }
 
     async def ask(self, question: Question) -> dict[str, Any]:
-        """The answer, or the reason why there is none; the seconds that it took, and what else is to be said of it."""
+        """The answer or the error, with the seconds that it took and a note."""
         started = time.monotonic()
         try:
             if not question.text.strip() or len(question.text) > LONGEST:
-                raise InputError(f"a question has 1 to {LONGEST:,} characters, this one {len(question.text):,}")
+                raise InputError(f"the question has {len(question.text):,} characters. Expected 1 to {LONGEST:,}.")
             about = {STUDY: self._about_study, REPORT: self._about_report, IMAGE: self._about_image}.get(question.about)
             if about is None or question.engine not in self._engines()[question.about]:
-                raise InputError(f"engine {question.engine!r} does not answer about a {question.about} here")
+                raise InputError(f"engine {question.engine!r} cannot answer questions about this {question.about}")
             reply = (await about(question))[0]
         except MedvqaError as error:
             reply = Reply(None, one_line(error))
-        note = CUT_OFF if getattr(reply, "details", {}).get("truncated") else None
+        note = TRUNCATED if getattr(reply, "details", {}).get("truncated") else None
         seconds = round(time.monotonic() - started, 2)
         return {"answer": reply.answer, "error": reply.error, "seconds": seconds, "note": note}
 
     async def _about_study(self, question: Question) -> Sequence[Reply]:
         assert self._studies is not None
         if not question.subject.isdecimal():
-            raise InputError(f"study {question.subject!r}: its number is needed")
+            raise InputError(f"study {question.subject!r} is not a number")
         report, films = self._studies.report(int(question.subject))
         if question.engine == ExtractiveEngine.name:
             if question.kind not in CATEGORIES:
-                raise InputError(f"category {question.kind!r}: allowed are {', '.join(CATEGORIES)}")
+                raise InputError(f"category {question.kind!r} is unknown. Expected {', '.join(CATEGORIES)}.")
             sections = {name: report[name] for name in ("indication", "findings", "impression")}
             request = AnswerRequest(
                 f"s{question.subject}-asked", int(question.subject), question.kind, question.text, **sections
@@ -142,30 +143,33 @@ class ChatHandler:
 
     async def _about_report(self, question: Question) -> Sequence[Reply]:
         assert self._reports is not None
-        _refuse_unknown_task(question)
+        _check_task(question)
         file, page = self._reports.file(question.subject), self._reports.restored(question.subject)
         if question.engine == EsraRules.name and page is None:
-            raise InputError(f"{question.subject}: no restored page; run medvqa-hub meddqa esra and name its folder")
+            raise InputError(
+                f"{question.subject} has no restored page. Run medvqa-hub meddqa esra and pass its folder."
+            )
         if question.engine != EsraRules.name and file is None:
-            raise InputError(f"{question.subject}: its image is not found; name its folder with --report-images")
+            raise InputError(f"the image of {question.subject} was not found. Pass its folder with --report-images.")
         if question.engine == EsraRules.name:
             return await EsraRules().answer([_document(file, question, page)])
         return await self._read(_document(file, question), self._models.chat)
 
     async def _about_image(self, question: Question) -> Sequence[Reply]:
-        """A person's own image: as a radiograph of a view, or as a report's page."""
+        """An uploaded image, as a radiograph with a view or as a report page."""
         assert self.uploads is not None
         with self.uploads.file(question.subject) as file:
             if question.kind in VIEWS:
-                study = Study(BROUGHT, BROUGHT, BROUGHT, (file,), (VIEWS[question.kind],), ())
+                study = Study(UPLOADED, UPLOADED, UPLOADED, (file,), (VIEWS[question.kind],), ())
                 return await self._see(study, question, self._models.chat_for_images)
-            _refuse_unknown_task(question, tuple(VIEWS))
-            if question.engine != _name_of(self._models.chat_for_images):
-                raise InputError(f"engine {question.engine!r} answers about radiographs, not about reports")
-            return await self._read(_document(file, question), self._models.chat_for_images)
+            _check_task(question, tuple(VIEWS))
+            chat = self._models.chat_for_images
+            if chat is None or question.engine != chat.model:
+                raise InputError(f"engine {question.engine!r} only answers questions about radiographs")
+            return await self._read(_document(file, question), chat)
 
     async def _see(self, study: Study, question: Question, chat: ChatModel | None) -> Sequence[Reply]:
-        """The answer of a checkpoint of ours, or of `chat`, which is connected for the class of the images."""
+        """The answer of the checkpoint, or of `chat`, which is connected for the class of the images."""
         request = StudyRequest("asked", study, {"question": question.text})
         if self._models.own is not None and question.engine == self._models.own.name:
             return await self._models.own.answer([request])
@@ -179,14 +183,10 @@ class ChatHandler:
             return await model.answer([request])
 
 
-def _name_of(chat: ChatModel | None) -> str | None:
-    return chat.model if chat is not None else None
-
-
 def _document(file: Path | None, question: Question, page: Page | None = None) -> DocumentRequest:
     return DocumentRequest("asked", file, question.text, question.kind, TASKS[question.kind], page=page)
 
 
-def _refuse_unknown_task(question: Question, others: tuple[str, ...] = ()) -> None:
+def _check_task(question: Question, others: tuple[str, ...] = ()) -> None:
     if question.kind not in TASKS:
-        raise InputError(f"task {question.kind!r}: allowed are {', '.join((*others, *TASKS))}")
+        raise InputError(f"task {question.kind!r} is unknown. Expected {', '.join((*others, *TASKS))}.")

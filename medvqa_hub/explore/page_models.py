@@ -1,9 +1,8 @@
-"""The models of a page, the one behind `--engine` or a checkpoint of ours (`--model FOLDER`), and what each may see.
+"""The models of a page: the one behind `--engine`, or a checkpoint (`--model FOLDER`).
 
-What the page shows has a class, and a model is connected for it. An image that a person brings says nothing of itself:
-it counts as credentialed, unless `--image-class` says otherwise, and as no less than the page. A model that was
-connected for less is connected again for that class, by the same rules; where they refuse it, it is not offered for
-such images.
+A model is connected for the class of the data on the page. Uploaded images have the class of `--image-class`
+(credentialed by default), or that of the page if it is stricter. For them the model is connected again. If the
+governance rules refuse that, the model is not offered for uploaded images.
 """
 
 import asyncio
@@ -23,26 +22,26 @@ Connect = Callable[[Governance], ChatModel]
 
 
 class CheckpointReader:
-    """A checkpoint of ours that answers about studies, loaded as `evaluate cxr --model` does, from this machine alone.
+    """A local checkpoint that answers questions about studies, loaded as by `evaluate cxr --model`.
 
     Attributes:
         name: its family and folder.
-        governance: of what it was trained on: the page's is at least that.
+        governance: class of its training data.
 
     Raises:
-        InputError: there is no such folder, or no whole checkpoint of ours in it.
+        InputError: the folder does not exist or does not hold a complete checkpoint of one of our families.
     """
 
     def __init__(self, folder: Path) -> None:
         if not folder.expanduser().is_dir():
-            raise InputError(f"--model {folder}: no such folder; the explorer fetches nothing: name a checkpoint's")
+            raise InputError(f"--model {folder} is not a folder. The explorer only loads local checkpoints.")
         checkpoint = open_checkpoint(str(folder))
         self.name = f"{find_family(checkpoint.kind).title} ({folder.expanduser().absolute().name})"
         self.governance = checkpoint.governance
         self._answerer = StudyAnswerer(checkpoint, GenerationSettings())
 
     async def answer(self, requests: Sequence[StudyRequest]) -> list[StudyReply]:
-        """Replies to questions about one study; an image that cannot be used fails them all."""
+        """Reply to questions about one study. An unusable image fails all of them."""
         return await asyncio.to_thread(self._answer, requests)
 
     def _answer(self, requests: Sequence[StudyRequest]) -> list[StudyReply]:
@@ -58,10 +57,11 @@ class CheckpointReader:
 @dataclass(frozen=True)
 class PageModels:
     """Attributes:
-    chat: asked about what the page shows; None: no model was named.
-    own: a checkpoint of ours; it answers about radiographs.
-    image_class: of images that people bring.
-    chat_for_images: asked about those; None: there is none, or it may not see them, and `refusal` says why.
+    chat: answers about data on the page.
+    own: a checkpoint that answers about radiographs.
+    image_class: class of uploaded images.
+    chat_for_images: answers about uploaded images. None if there is no model, or if it may not see them.
+    refusal: why the model may not see uploaded images.
     """
 
     chat: ChatModel | None = None
@@ -72,7 +72,7 @@ class PageModels:
 
     @property
     def governance(self) -> Governance:
-        """What the models put on the page: what was learned may stand in the answers."""
+        """The class of the answers: a model may repeat its training data."""
         return self.own.governance if self.own is not None else Governance.OPEN
 
 
@@ -82,22 +82,22 @@ def open_models(
     checkpoint: Path | None = None,
     image_class: Governance = Governance.CREDENTIALED,
 ) -> PageModels:
-    """The models of a page of class `page`.
+    """Open the models of a page of class `page`.
 
     Args:
-        connect: makes the model behind `--engine`, for a class.
-        checkpoint: folder of a checkpoint of ours.
+        connect: connects the model behind `--engine` for a class.
+        checkpoint: folder of a checkpoint.
 
     Raises:
         InputError: the checkpoint cannot be loaded.
-        GovernanceError, ConfigError, ServerError: as `connect`, for what the page shows.
+        GovernanceError, ConfigError, ServerError: from `connect`, for data on the page.
     """
     own = CheckpointReader(checkpoint) if checkpoint is not None else None
     image_class = strictest([page, image_class])
     if connect is None:
         return PageModels(None, own, image_class)
     chat = connect(page)
-    if chat.endpoint is None or image_class == page:  # in this process, or met for that class already
+    if chat.endpoint is None or image_class == page:  # in this process, or connected for that class already
         return PageModels(chat, own, image_class, chat)
     try:
         return PageModels(chat, own, image_class, connect(image_class))

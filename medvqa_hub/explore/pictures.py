@@ -1,4 +1,4 @@
-"""Image files for the page: found by their study or report, never by a path that a request names."""
+"""Image files for the page. Requests name a study or report, never a path."""
 
 import io
 import os
@@ -26,7 +26,7 @@ class Picture:
 
 @dataclass(frozen=True)
 class ImageRoot:
-    """Where a release's images are; `prefix` is None where nobody said."""
+    """Where the images of a release are. `prefix` is None if this is unknown."""
 
     prefix: Path | None
     store: Path | None = None
@@ -35,10 +35,10 @@ class ImageRoot:
         """The file of an image path of the release.
 
         Raises:
-            InputError: no root is known, the path leaves it, or the file is missing or no JPEG or PNG.
+            InputError: the root is unknown, the path leaves it, or the file is missing or not a JPEG or PNG.
         """
         if self.prefix is None:
-            raise InputError(f"image {path}: where the images are is not known; start again with --image-root FOLDER")
+            raise InputError(f"image {path} cannot be found. Start again with --image-root FOLDER.")
         file = join_under(self.prefix, path, f"image {path}", self.store)
         problem = check_image(file)
         if problem:
@@ -46,53 +46,53 @@ class ImageRoot:
         return file
 
     def digests(self, paths: list[str]) -> list[str] | None:
-        """Digests of images as predictions are keyed by; None where one cannot be read."""
+        """Digests of images for the keys of predictions. None if an image cannot be read."""
         try:
             return [_digest(self.file(path)) for path in paths]
         except InputError:
             return None
 
 
-def image_root_of(release: Release, named: Path | None, beside: bool = False) -> ImageRoot:
-    """The folder that image paths of `release` start from.
+def find_image_root(release: Release, named: Path | None, beside: bool = False) -> ImageRoot:
+    """The folder that image paths of `release` are relative to.
 
     Args:
-        named: by the user; None: the variable MIMIC_CXR_JPG_ROOT.
-        beside: whether the images lie in the release itself, as in the bundled sample.
+        named: folder given by the user. The default is the environment variable MIMIC_CXR_JPG_ROOT.
+        beside: whether the images are in the folder of the release, as in the bundled sample.
 
     Raises:
-        InputError: `named` is no folder.
+        InputError: `named` is not a folder.
     """
     root = named or (release.folder if beside else None) or os.environ.get(IMAGE_VARIABLE)
     if root is None:
         return ImageRoot(None)
     if not Path(root).is_dir():
-        raise InputError(f"image root {root}: no such folder; pass the folder that holds files/")
+        raise InputError(f"image root {root} is not a folder. Pass the folder that holds files/.")
     store = os.environ.get(STORE_VARIABLE)
     return ImageRoot(find_image_prefix(Path(root).absolute()), Path(store) if store else None)
 
 
 def read_picture(file: Path, side: int | None = None) -> Picture:
-    """An image file as it is, or shrunk to `side` pixels of its shorter side, grey.
+    """The bytes of an image file, or a greyscale copy whose shorter side has `side` pixels.
 
     Raises:
-        InputError: the file is no JPEG or PNG, is too large or cannot be decoded.
+        InputError: the file is not a JPEG or PNG, is too large or cannot be decoded.
     """
     if side is not None:
         made = io.BytesIO()
         read_film(file, side).save(made, "JPEG", quality=85)
         return Picture(made.getvalue(), MEDIA_TYPES["JPEG"])
     if file.stat().st_size > LARGEST:
-        raise InputError(f"image {file} has {file.stat().st_size:,} bytes; at most {LARGEST:,} are shown")
+        raise InputError(f"image {file} has {file.stat().st_size:,} bytes. The limit is {LARGEST:,}.")
     data = file.read_bytes()
-    return Picture(data, media_type_of(data, file))
+    return Picture(data, detect_media_type(data, file))
 
 
-def media_type_of(data: bytes, where: Path | str) -> str:
+def detect_media_type(data: bytes, where: Path | str) -> str:
     """`image/jpeg` or `image/png`. Raises InputError for anything else."""
     kind = next((kind for kind, start in SIGNATURES.items() if data.startswith(start)), None)
     if kind is None:
-        raise InputError(f"image {where}: allowed are {' and '.join(SIGNATURES)} files")
+        raise InputError(f"image {where} is not a {' or '.join(SIGNATURES)} file")
     return MEDIA_TYPES[kind]
 
 

@@ -1,6 +1,6 @@
-"""The explorer for everyone, as a Space of the Hub: open data only, whatever it is asked to show.
+"""The explorer as a Space on the Hub, which serves the bundled samples to everyone.
 
-This is the only way by which the page is bound to more than this machine, and it opens the bundled samples alone.
+This is the only entry point that listens on more than this machine. It refuses data that is not open.
 """
 
 import os
@@ -9,20 +9,20 @@ import time
 
 from medvqa_core.errors import ConfigError, GovernanceError, MedvqaError
 from medvqa_core.governance import Governance
-from medvqa_hub.explore.opening import Opened, open_folders
+from medvqa_hub.explore.opening import OpenDataset, open_folders
 from medvqa_hub.explore.server import make_server
 from medvqa_hub.explore.serving import launch
 
 EVERYWHERE = "0.0.0.0"
-PORT = 7860  # the one that Spaces forward
-PORT_VARIABLE = "PORT"  # another one
-HOST_VARIABLE = "SPACE_HOST"  # set by the Hub: the name that the Space is called by
+PORT = 7860  # forwarded by Spaces
+PORT_VARIABLE = "PORT"
+HOST_VARIABLE = "SPACE_HOST"  # set by the Hub
 
 
 def serve_samples() -> None:
-    """Serve the bundled samples until the process is ended; what prevents it is said in a line."""
+    """Serve the bundled samples until the process ends. Errors are printed in one line."""
     try:
-        port = serve_publicly(open_folders([]), _asked_port())
+        port = serve_publicly(open_folders([]), _read_port())
     except MedvqaError as error:
         sys.exit(f"error: {error}")
     print(f"serving the samples on port {port}", flush=True)
@@ -30,24 +30,24 @@ def serve_samples() -> None:
         time.sleep(3600)
 
 
-def serve_publicly(opened: Opened, port: int | None = None) -> int:
-    """Start a server that other machines reach; returns its port.
+def serve_publicly(opened: OpenDataset, port: int | None = None) -> int:
+    """Start a server that other machines can reach. Returns its port.
 
     Raises:
-        GovernanceError: what is shown is not `open`.
+        GovernanceError: the data is not `open`.
         ConfigError: the port is taken.
     """
     if opened.governance is not Governance.OPEN:
         raise GovernanceError(
-            f"the page would show {opened.governance} data to everyone: a Space shows open data only; use medvqa-hub "
-            "explore, which serves this machine alone"
+            f"a Space can only show open data, not {opened.governance} data. Use medvqa-hub explore, which only "
+            "serves this machine."
         )
     hosts = tuple(filter(None, [os.environ.get(HOST_VARIABLE)]))
     return launch(make_server(opened, hosts=hosts), port, EVERYWHERE, f"{PORT_VARIABLE}=NUMBER in the environment")
 
 
-def _asked_port() -> int:
-    asked = os.environ.get(PORT_VARIABLE, str(PORT))
-    if not (asked.isascii() and asked.isdigit() and 0 < int(asked) < 65_536):
-        raise ConfigError(f"{PORT_VARIABLE} is {asked!r} in the environment: a port is a number from 1 to 65535")
-    return int(asked)
+def _read_port() -> int:
+    port = os.environ.get(PORT_VARIABLE, str(PORT))
+    if not (port.isascii() and port.isdigit() and 0 < int(port) < 65_536):
+        raise ConfigError(f"environment variable {PORT_VARIABLE}={port!r}: expected a number from 1 to 65535")
+    return int(port)

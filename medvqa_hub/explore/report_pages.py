@@ -1,4 +1,4 @@
-"""Restored pages of a folder, read one at a time: from `pages.jsonl`, or from the boxes beside a folder's images."""
+"""Restored pages, read one at a time from `pages.jsonl` or made from the boxes beside the images of a folder."""
 
 import json
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from rjua_meddqa.restoration.pages import KIND, PAGES, Page, from_json, make_pag
 from rjua_meddqa.restoration.rectify import rotation, text_angle
 
 PAGES_KEPT = 32
-BOXES = "boxes"  # folder of `meddqa ocr` and of drawn reports
+BOXES = "boxes"  # folder that `meddqa ocr` and `meddqa phantom` write
 
 
 class PageSource(Protocol):
@@ -27,15 +27,15 @@ class PageSource(Protocol):
     def names(self) -> tuple[str, ...]: ...
 
     def find(self, image: str, file: Path | None) -> Page | None:
-        """The page of an image; None where there is none. `file` is the image, where it is known."""
+        """The page of an image, or None. `file` is the image, if it is known."""
         ...
 
 
 class RestoredPages:
-    """The pages of `meddqa esra --out`.
+    """The pages that `meddqa esra --out` wrote.
 
     Raises:
-        InputError: there are none, or two of one name.
+        InputError: the folder has no pages, or two with the same name.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -49,11 +49,11 @@ class RestoredPages:
                 for line in file:
                     name = json.loads(line)["image"]
                     if name in self._places:
-                        raise InputError(f"{self._path}: two pages of {name!r}; give the images different names")
+                        raise InputError(f"{self._path} has two pages of {name!r}. Rename one of the images.")
                     self._places[name] = place
                     place += len(line)
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise InputError(f"{self._path}: cannot be read ({error}); make it again: medvqa-hub meddqa esra") from None
+            raise InputError(f"{self._path} cannot be read ({error}). Run medvqa-hub meddqa esra again.") from None
         self.find = lru_cache(maxsize=PAGES_KEPT)(self._find)
 
     @property
@@ -69,7 +69,7 @@ class RestoredPages:
 
 
 class BoxPages:
-    """Pages restored from `boxes/NAME.json`: what was drawn, or read before, levelled by the angle of its text."""
+    """Pages restored from `boxes/NAME.json`, rotated by the angle of their text."""
 
     def __init__(self, folder: Path, governance: Governance) -> None:
         self.governance = governance
@@ -78,15 +78,15 @@ class BoxPages:
 
     @property
     def names(self) -> tuple[str, ...]:
-        return ()  # they know no file names but their stems; the annotations name the images
+        return ()  # the files only have the stems of the images' names
 
     def _find(self, image: str, file: Path | None) -> Page | None:
         path = self._files.get(Path(image).stem) or self._files.get(image)
-        return page_of_boxes(path, file) if path is not None and file is not None else None
+        return page_from_boxes(path, file) if path is not None and file is not None else None
 
 
-def page_of_boxes(boxes: Path, image: Path) -> Page:
-    """The page of an image from a file of its boxes. Raises InputError where one of the two cannot be read."""
+def page_from_boxes(boxes: Path, image: Path) -> Page:
+    """Restore the page of an image from its boxes. Raises InputError if one of the files cannot be read."""
     originals, opened = read_boxes(boxes), open_report(image)
     angle = text_angle(originals) if originals else 0.0
     level = [rotation(-angle, opened.width, opened.height).move(box) for box in originals]
@@ -99,7 +99,7 @@ def page_of_boxes(boxes: Path, image: Path) -> Page:
         "direction": 0,
         "angle": angle,
         "quality": "high",
-        "quality_reason": "boxes from a file: not judged",
+        "quality_reason": "not rated: boxes from a file",
         "image_type": "photo" if abs(angle) > 0.5 else "screenshot",
     }
     return make_page(image.name, reading)

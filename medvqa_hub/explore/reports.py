@@ -1,6 +1,6 @@
-"""What the page shows of report images: boxes over the image, restored text, annotation or draft, what the check finds.
+"""Report pages: boxes over the image, restored text, annotation or draft, and findings of the checks.
 
-The annotation shown is the first that there is: saved here, in the folder, or drafted from the page now.
+The page shows the saved correction, else the annotation of the folder, else a draft that is made from the page.
 """
 
 import io
@@ -10,7 +10,7 @@ from typing import Any
 
 from medvqa_core.errors import InputError
 from medvqa_core.governance import Governance, strictest
-from medvqa_hub.explore.corrections import Corrections, read_correction, reasons_of
+from medvqa_hub.explore.corrections import Corrections, read_correction, read_reasons
 from medvqa_hub.explore.pictures import MEDIA_TYPES, Picture
 from medvqa_hub.explore.report_pages import PageSource
 from rjua_meddqa.annotation.checking import KINDS, check_annotations
@@ -22,19 +22,19 @@ from rjua_meddqa.restoration.images import open_report
 from rjua_meddqa.restoration.pages import Page
 from rjua_meddqa.schema import IMAGE_QUALITIES, IMAGE_TYPES, IS_NORMAL_VALUES, Annotation, RestoredText
 
-LARGEST_SIDE = 2400  # pixels of an image that is sent
+LARGEST_SIDE = 2400  # pixels
 PER_PAGE = 200
-SAVED, ANNOTATED, DRAFTED, EMPTY = "saved", "annotated", "draft", "none"  # where an annotation comes from
+SAVED, ANNOTATED, DRAFTED, EMPTY = "saved", "annotated", "draft", "none"  # origin of an annotation
 
 
 class ReportView:
-    """Reports of a data folder, of restored pages, or of both; used by several threads.
+    """Reports of a data folder, of restored pages, or of both. Thread-safe.
 
     Args:
-        annotations: of the folder, by `img_path`; may be empty.
-        roots: folders that image paths start from.
-        corrections: where what people correct is saved; None: nothing is saved.
-        given: what the folder's annotations are, ANNOTATED, or DRAFTED where nobody has corrected them.
+        annotations: annotations of the folder by `img_path`. May be empty.
+        roots: folders that image paths are relative to.
+        corrections: the folder of corrections. None if nothing can be saved.
+        given: ANNOTATED, or DRAFTED if nobody has corrected the annotations of the folder.
     """
 
     def __init__(
@@ -55,10 +55,10 @@ class ReportView:
         others = [name for source in pages for name in source.names if name not in known]
         self._paths = [*annotations, *dict.fromkeys(others)]
         if not self._paths:
-            raise InputError(f"{name}: no annotation and no restored page there")
+            raise InputError(f"{name} has no annotations and no restored pages")
 
     def describe(self) -> dict[str, Any]:
-        """What there is, and what can be chosen."""
+        """The size of the folder and the allowed values of fields."""
         types = sorted({a.report_type for a in self._annotations.values()} | set(REPORT_TYPES))
         return {
             "folder": self._name,
@@ -70,7 +70,7 @@ class ReportView:
         }
 
     def page(self, text: str = "", status: str = "", at: int = 0) -> dict[str, Any]:
-        """A page of the list: reports whose path holds `text`, of a status (SAVED or not)."""
+        """A page of the list: reports whose path contains `text`, and that are SAVED or not."""
         found = [path for path in self._paths if text.casefold() in path.casefold()]
         if status:
             found = [path for path in found if (self._saved(path) is not None) == (status == SAVED)]
@@ -83,7 +83,7 @@ class ReportView:
         }
 
     def report(self, path: str) -> dict[str, Any]:
-        """A report with all that is known of it. Raises InputError where there is none of that path."""
+        """A report with its page, annotation and findings. Raises InputError if the path is unknown."""
         page = self._page(path)
         annotation, source = self._annotation(path, page)
         return {
@@ -95,14 +95,14 @@ class ReportView:
         }
 
     def save(self, path: str, given: dict[str, Any]) -> dict[str, Any]:
-        """Save a corrected annotation; returns the report as it is now.
+        """Save a corrected annotation. Returns the report.
 
         Raises:
-            InputError: nothing can be saved here, or `given` is not an annotation.
+            InputError: there is no folder of corrections, or `given` is not a valid annotation.
             OutputError: the folder cannot be written.
         """
         if self._corrections is None:
-            raise InputError("nothing is saved here: start the explorer with --corrections FOLDER")
+            raise InputError("corrections cannot be saved. Start the explorer with --corrections FOLDER.")
         page = self._page(path)
         before, _ = self._annotation(path, page)
         if before is None:
@@ -112,10 +112,10 @@ class ReportView:
         return self.report(path)
 
     def picture(self, path: str, side: int = LARGEST_SIDE) -> Picture:
-        """The image as a browser shows it: upright, no side above `side` pixels. Raises InputError where it is none."""
+        """The image, upright and with sides of at most `side` pixels. Raises InputError if it cannot be read."""
         file = self.file(path)
         if file is None:
-            raise InputError(f"image {path}: not found; name the folder of the report images with --report-images")
+            raise InputError(f"image {path} was not found. Pass the folder of the images with --report-images.")
         image = open_report(file).pixels
         image.thumbnail((side, side))
         made = io.BytesIO()
@@ -123,16 +123,16 @@ class ReportView:
         return Picture(made.getvalue(), MEDIA_TYPES["JPEG"])
 
     def file(self, path: str) -> Path | None:
-        """The image file of a report; None where it is not there. Raises InputError for what is no report here."""
-        self._know(path)
+        """The image file of a report, or None. Raises InputError if the path is unknown."""
+        self._check_path(path)
         return find_image(self._roots, path, f"image {path}") if self._roots else None
 
     def restored(self, path: str) -> Page | None:
-        """The restored page of a report, where there is one."""
-        self._know(path)
+        """The restored page of a report, or None."""
+        self._check_path(path)
         return self._page(path)
 
-    def _know(self, path: str) -> None:
+    def _check_path(self, path: str) -> None:
         if path not in self._paths:
             raise InputError(f"report {path!r} is not in {self._name}")
 
@@ -170,11 +170,11 @@ class ReportView:
 
 
 def annotations_by_path(folder: DataFolder, rows: Sequence[Annotation]) -> dict[str, Annotation]:
-    """Annotations by image. Raises InputError where an image has two."""
+    """Annotations by image. Raises InputError if an image has two."""
     found: dict[str, Annotation] = {}
     for row in rows:
         if row.img_path in found:
-            raise InputError(f"{folder.root}: image {row.img_path!r} has two annotations; keep one of them")
+            raise InputError(f"{folder.root}: image {row.img_path!r} has two annotations. Delete one of them.")
         found[row.img_path] = row
     return found
 
@@ -183,7 +183,7 @@ def _annotation_json(annotation: Annotation) -> dict[str, Any]:
     return {
         "key_values": [list(pair) for pair in annotation.key_values],
         "table": [[row.item, row.result, row.range, row.is_normal] for row in annotation.table],
-        "reasons": reasons_of(annotation),
+        "reasons": read_reasons(annotation),
         **{name: getattr(annotation, name) for name in ("report_type", "image_type", "image_quality")},
     }
 
@@ -201,7 +201,7 @@ def _page_json(page: Page) -> dict[str, Any]:
 
 
 def linked_lines(restored: RestoredText, numbers: dict[int, int]) -> list[list[tuple[str, int | None]]]:
-    """The restored text cut into pieces, each with the number of its box, or None for the space between boxes."""
+    """The restored text in pieces with the number of their box, or None for the space between boxes."""
     texts = restored.text.split("\n")
     linked = []
     for number, line in enumerate(restored.lines):
@@ -209,7 +209,7 @@ def linked_lines(restored: RestoredText, numbers: dict[int, int]) -> list[list[t
         pieces: list[tuple[str, int | None]] = []
         for box in line:
             before, found, after = rest.partition(box.text)
-            if not found:  # written otherwise than read
+            if not found:  # the restored text differs from the text of the box
                 before, after = "", rest
             pieces += [(before, None)] if before else []
             pieces.append((box.text, numbers[id(box)]))

@@ -1,7 +1,6 @@
-"""Rating a review sample in the page: blinded items in the rater's own order, each rating on disk before it counts.
+"""Rate a review sample on the page: blinded items in the rater's own order, saved after each rating.
 
-What a rater gets is what `items.json` holds, and how far they are; neither key nor other raters' ratings. The ratings
-lie where `cxr review import` takes them from.
+Raters only see the content of `items.json` and their own ratings. `cxr review import` reads the saved ratings.
 """
 
 from collections.abc import Mapping
@@ -20,15 +19,15 @@ class ReviewView:
     """A sample as its raters see it.
 
     Args:
-        rater: the only one who rates here; None: each of the sample's may.
+        rater: the only rater. None lets each rater of the sample rate.
 
     Raises:
-        InputError: the sample has no such rater.
+        InputError: the sample does not have this rater.
     """
 
     def __init__(self, review: Review, rater: str | None = None) -> None:
         if rater is not None and rater not in review.raters:
-            raise InputError(f"{review.folder}: no rater {rater!r}; it has {', '.join(review.raters)}")
+            raise InputError(f"rater {rater!r} is unknown. {review.folder} has {', '.join(review.raters)}.")
         self._review = review
         self._raters = review.raters if rater is None else (rater,)
 
@@ -37,7 +36,7 @@ class ReviewView:
         return self._review.governance
 
     def describe(self) -> dict[str, Any]:
-        """Raters, and what is rated how."""
+        """Raters, dimensions and categories."""
         return {
             "folder": self._review.folder.name,
             "items": len(self._review.items),
@@ -54,17 +53,17 @@ class ReviewView:
         }
 
     def item(self, rater: str, number: int | None = None) -> dict[str, Any]:
-        """The item of a number (from 1) in the rater's order; without one, the first that is not rated in full.
+        """The item with a number (from 1) in the rater's order. The default is the first without all ratings.
 
         Raises:
-            InputError: an unknown rater or number.
+            InputError: the rater or number is unknown.
         """
         order, ratings = self._order(rater), self._review.ratings(rater)
         done = [len(ratings.get(item, {})) == len(DIMENSIONS) for item in order]
         if number is None:
             number = done.index(False) + 1 if False in done else len(order)
         if not 1 <= number <= len(order):
-            raise InputError(f"item {number}: the sample has 1 to {len(order)}")
+            raise InputError(f"item {number} does not exist. The sample has 1 to {len(order)}.")
         item = self._review.item(order[number - 1])
         return {
             "number": number,
@@ -77,28 +76,28 @@ class ReviewView:
         }
 
     def save(self, rater: str, item: str, ratings: Mapping[str, str], comment: str | None) -> dict[str, Any]:
-        """Keep what a rater says of an item; returns what is kept of it, and whether that is all.
+        """Save ratings of an item. Returns all its saved ratings, and whether they are complete.
 
         Raises:
-            InputError: an unknown rater, item, dimension or category, or too long a comment.
-            OutputError: it cannot be written.
+            InputError: the rater, item, dimension or category is unknown, or the comment is too long.
+            OutputError: the ratings cannot be written.
         """
         self._order(rater)
         if comment is not None and len(comment) > LONGEST_COMMENT:
-            raise InputError(f"the comment has {len(comment):,} characters; at most {LONGEST_COMMENT:,} are kept")
+            raise InputError(f"the comment has {len(comment):,} characters. The limit is {LONGEST_COMMENT:,}.")
         self._review.save_rating(rater, item, ratings, comment)
         kept = self._review.ratings(rater)[item]
         return {"ratings": kept, "is_done": len(kept) == len(DIMENSIONS)}
 
     def image(self, rater: str, item: str, number: int) -> Path:
-        """An item's image file. Raises InputError where there is none."""
+        """The file of an item's image. Raises InputError if it does not exist."""
         self._order(rater)
         paths = self._review.image_paths(item)
         if not 0 <= number < len(paths):
-            raise InputError(f"{item} has {len(paths)} images, none of number {number}")
+            raise InputError(f"{item} has {len(paths)} images, so that number {number} does not exist")
         return paths[number]
 
     def _order(self, rater: str) -> tuple[str, ...]:
         if rater not in self._raters:
-            raise InputError(f"rater {rater!r} does not rate here; {', '.join(self._raters)} may")
+            raise InputError(f"rater {rater!r} may not rate here. Expected {', '.join(self._raters)}.")
         return self._review.order(rater)

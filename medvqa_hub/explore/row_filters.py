@@ -1,7 +1,7 @@
-"""Which rows a filter wants: by category, label and flag at once, by text and by the runs' answers as far as is looked.
+"""Find the rows that match a filter, one page of studies at a time.
 
-Cheap conditions are masks over the index. Text and answers have to be read: row group by row group, in order, until the
-page is full or the time is up; what was looked at once is remembered.
+Category, label and flag are masks over the index. Texts and the answers of runs have to be read from the shards. A scan
+reads row groups in order until the page is full or the time is up, and remembers its results.
 """
 
 import threading
@@ -20,21 +20,22 @@ from medvqa_hub.explore.verdicts import CHOICES
 from mimic_cxr_vqa.schema import CATEGORIES
 
 PAGE = 20  # studies
-PATIENCE = 0.12  # seconds that one page looks at texts before it says how far it came
+TIME_PER_PAGE = 0.12  # seconds
 SCANS_KEPT = 6
 SHORTEST_TEXT = 2  # characters
 
-# (row group, which of its rows are asked about, the filter) -> those of which runs and judges say what it looks for
-Saying = Callable[[RowGroup, np.ndarray, "RowFilter"], np.ndarray]
+# (row group, mask of its candidate rows, filter) -> mask of the rows whose answers and verdicts match
+AnswerTest = Callable[[RowGroup, np.ndarray, "RowFilter"], np.ndarray]
 
 
 @dataclass(frozen=True)
 class RowFilter:
-    """What rows have to be; None or "" where anything will do. A study is shown if one of its rows is such.
+    """Conditions on rows. None and "" match every row. A study is shown if one of its rows matches.
 
     Attributes:
-        text: occurs in question or answer, in any case of letters.
-        difference: one of `runs.DIFFERENCES`. verdict: one of `verdicts.CHOICES`.
+        text: substring of question or answer, ignoring case.
+        difference: one of `runs.DIFFERENCES`.
+        verdict: one of `verdicts.CHOICES`.
     """
 
     split: str | None = None
@@ -46,7 +47,7 @@ class RowFilter:
     verdict: str | None = None
 
     def check(self, index: RowIndex) -> None:
-        """Raises InputError where a name is unknown."""
+        """Raise InputError if a name is unknown."""
         allowed = {
             "split": index.splits,
             "category": CATEGORIES,
@@ -58,25 +59,27 @@ class RowFilter:
         for name, names in allowed.items():
             value = getattr(self, name)
             if value is not None and value not in names:
-                raise InputError(f"{name}={value!r}: allowed are {', '.join(names)}")
+                raise InputError(f"{name} {value!r} is unknown. Expected {', '.join(names)}.")
         if self.text and len(self.text) < SHORTEST_TEXT:
-            raise InputError(f"search for {SHORTEST_TEXT} characters or more")
+            raise InputError(f"the search text needs at least {SHORTEST_TEXT} characters")
 
     @property
     def is_scan(self) -> bool:
-        """Whether rows have to be read."""
+        """Whether rows have to be read from the shards."""
         return bool(self.text) or self.difference is not None or self.verdict is not None
 
 
 @dataclass(frozen=True)
-class Hits:
-    """Studies of a page.
+class FilterResult:
+    """One page of studies.
 
     Attributes:
-        studies: their places, and aligned in `rows` how many of their rows are wanted.
-        next: where the next page starts; None at the end. previous: likewise, None on the first.
-        total: studies in all; None as long as not all was looked at.
-        looked: share of the rows that were looked at.
+        studies: positions of the studies.
+        rows: number of matching rows of each study.
+        next: start of the next page, or None.
+        previous: start of the previous page, or None.
+        total: number of all matching studies. None until all rows have been read.
+        looked: share of the rows that have been read.
     """
 
     studies: list[int]
@@ -87,45 +90,45 @@ class Hits:
     looked: float
 
 
-class RowFilterer:
-    """Pages of studies under a filter; used by several threads."""
+class RowSearch:
+    """Pages of studies that match filters. Thread-safe."""
 
-    def __init__(self, index: RowIndex, saying: Saying | None = None) -> None:
-        self._index, self._saying = index, saying
+    def __init__(self, index: RowIndex, test: AnswerTest | None = None) -> None:
+        self._index, self._test = index, test
         self._lock = threading.Lock()
         self._scans: OrderedDict[RowFilter, _Scan] = OrderedDict()
 
-    def page(self, wanted: RowFilter, at: int = 0, size: int = PAGE) -> Hits:
-        """The first `size` studies at or behind place `at` that have a wanted row. Raises InputError."""
+    def page(self, wanted: RowFilter, at: int = 0, size: int = PAGE) -> FilterResult:
+        """The first `size` matching studies from position `at`. Raises InputError if the filter is not valid."""
         wanted.check(self._index)
         with self._lock:
-            scan = self._scans.pop(wanted, None) or _Scan(self._index, wanted, self._saying)
+            scan = self._scans.pop(wanted, None) or _Scan(self._index, wanted, self._test)
             self._scans[wanted] = scan
             if len(self._scans) > SCANS_KEPT:
                 self._scans.popitem(last=False)
             return scan.page(max(0, at), size)
 
     def mask(self, wanted: RowFilter, study: int) -> list[bool]:
-        """Which rows of a study are wanted."""
+        """Which rows of a study match."""
         wanted.check(self._index)
         with self._lock:
-            scan = self._scans.get(wanted) or _Scan(self._index, wanted, self._saying)
+            scan = self._scans.get(wanted) or _Scan(self._index, wanted, self._test)
             return scan.mask(study)
 
 
 class _Scan:
-    """The rows that one filter wants: `_wanted` is final in the groups that are `_done`."""
+    """The matching rows of one filter. `_wanted` is final in the row groups that are `_done`."""
 
-    def __init__(self, index: RowIndex, wanted: RowFilter, saying: Saying | None) -> None:
-        self._index, self._filter, self._saying = index, wanted, saying
+    def __init__(self, index: RowIndex, wanted: RowFilter, test: AnswerTest | None) -> None:
+        self._index, self._filter, self._test = index, wanted, test
         self._wanted = _cheap_mask(index, wanted)
-        self._done = np.array([not wanted.is_scan or not self._of(group).any() for group in index.groups])
+        self._done = np.array([not wanted.is_scan or not self._rows_in(group).any() for group in index.groups])
         self._firsts = np.array([group.first for group in index.groups])
-        self._is_hit = np.logical_or.reduceat(self._wanted, index.starts[:-1])  # of each study
+        self._is_hit = np.logical_or.reduceat(self._wanted, index.starts[:-1])  # for each study
         self._hits = np.flatnonzero(self._is_hit)
 
-    def page(self, at: int, size: int) -> Hits:
-        deadline, is_late = time.monotonic() + PATIENCE, False
+    def page(self, at: int, size: int) -> FilterResult:
+        deadline, is_late = time.monotonic() + TIME_PER_PAGE, False
         while True:
             known = self._known_studies()
             found = self._hits[np.searchsorted(self._hits, at) :]
@@ -140,24 +143,24 @@ class _Scan:
         return self._as_hits(at, found[:size], following)
 
     def mask(self, study: int) -> list[bool]:
-        first, end = self._index.rows_of(study)
+        first, end = self._index.row_range(study)
         for number, group in enumerate(self._index.groups):
             if group.first < end and first < group.first + group.rows and not self._done[number]:
                 self._look(number)
         return self._wanted[first:end].tolist()
 
-    def _as_hits(self, at: int, found: np.ndarray, following: int | None) -> Hits:
+    def _as_hits(self, at: int, found: np.ndarray, following: int | None) -> FilterResult:
         is_whole = bool(self._done.all())
         before = self._hits[: np.searchsorted(self._hits, at)]
         looked = sum(g.rows for g, done in zip(self._index.groups, self._done, strict=True) if done) / self._index.rows
         previous = int(before[max(0, len(before) - PAGE)]) if len(before) else None
-        ends = [self._index.rows_of(place) for place in found.tolist()]
+        ends = [self._index.row_range(place) for place in found.tolist()]
         counts = [int(self._wanted[first:end].sum()) for first, end in ends]
         total = len(self._hits) if is_whole else None
-        return Hits(found.tolist(), counts, following, previous, total, looked)
+        return FilterResult(found.tolist(), counts, following, previous, total, looked)
 
     def _known_studies(self) -> int:
-        """Studies whose rows, and all rows before them, were looked at."""
+        """Number of studies whose rows, and all rows before them, have been read."""
         undone = np.flatnonzero(~self._done)
         if not len(undone):
             return self._index.studies
@@ -165,11 +168,11 @@ class _Scan:
 
     def _look(self, number: int) -> None:
         group = self._index.groups[number]
-        wanted = self._of(group)
+        wanted = self._rows_in(group)
         if self._filter.text:
             wanted &= _holds_text(group, self._filter.text)
         if self._filter.difference is not None or self._filter.verdict is not None:
-            wanted &= self._saying(group, wanted, self._filter) if self._saying is not None else False
+            wanted &= self._test(group, wanted, self._filter) if self._test is not None else False
         self._done[number] = True
         starts = self._index.starts
         first = int(np.searchsorted(starts, group.first, side="right")) - 1
@@ -178,7 +181,7 @@ class _Scan:
         self._is_hit[first:end] = np.logical_or.reduceat(rows, starts[first:end] - starts[first])
         self._hits = np.flatnonzero(self._is_hit)
 
-    def _of(self, group: RowGroup) -> np.ndarray:
+    def _rows_in(self, group: RowGroup) -> np.ndarray:
         return self._wanted[group.first : group.first + group.rows]
 
 

@@ -1,7 +1,6 @@
-"""Where each study's rows lie in a release's Parquet shards, and each row's category, label and flags, in memory.
+"""In-memory index of a release: the position of each study in the shards, and category, label and flags of each row.
 
-A release of 3.2 million rows takes some 20 MB here: two bytes a row, three numbers a study, and the flagged rows. Texts
-stay in the shards; `row_reader` fetches those that are looked at.
+The index of 3.2 million rows takes about 20 MB. `row_reader` reads texts from the shards.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,7 +22,7 @@ LABELS = tuple(LABEL_VALUES.values())
 
 @dataclass(frozen=True)
 class RowGroup:
-    """Rows `first` to `first + rows` of the release, which are row group `number` of a shard."""
+    """Row group `number` of a shard, with rows `first` to `first + rows` of the release."""
 
     file: Path
     shard: int
@@ -34,13 +33,13 @@ class RowGroup:
 
 @dataclass(frozen=True)
 class RowIndex:
-    """All rows of a release, split by split, in the order of its shards; rows and studies are named by their place.
+    """All rows of a release, split by split, in the order of its shards. Rows and studies are named by position.
 
     Attributes:
-        category, label: of each row, its number in CATEGORIES and LABELS.
-        study_id, subject_id, split: of each study; `split` as its number in `splits`.
-        starts: each study's first row, and behind the last study the number of rows.
-        shard_starts: each shard's first study.
+        category, label: index in CATEGORIES and LABELS for each row.
+        study_id, subject_id, split: for each study. `split` is an index into `splits`.
+        starts: first row of each study, and the number of rows at the end.
+        shard_starts: first study of each shard.
     """
 
     release: Release
@@ -69,16 +68,16 @@ class RowIndex:
         return int(order[place]) if place < len(ids) and ids[place] == study_id else None
 
     def of_patient(self, subject_id: int) -> np.ndarray:
-        """Places of a patient's studies."""
+        """Positions of a patient's studies."""
         return np.flatnonzero(self.subject_id == subject_id)
 
-    def rows_of(self, study: int) -> tuple[int, int]:
-        """First row of a study, and the one behind its last."""
+    def row_range(self, study: int) -> tuple[int, int]:
+        """First and end row of a study."""
         return int(self.starts[study]), int(self.starts[study + 1])
 
     @cached_property
     def flags(self) -> tuple[tuple[str, ...], np.ndarray, np.ndarray]:
-        """Rules and flags of `provenance.lint`: their names, and aligned the rows that carry one and its number."""
+        """Flags in `provenance.lint`: their names, the flagged rows, and the index of each row's flag."""
         names: dict[str, int] = {}
         rows, codes = [np.zeros(0, np.int64)], [np.zeros(0, np.uint8)]
         for group, table in self._read(["provenance.lint"]):
@@ -102,24 +101,23 @@ class RowIndex:
 
 
 def open_shard(path: Path, coded: Sequence[str] = ()) -> pq.ParquetFile:
-    """A shard, mapped and not read yet; the columns `coded` come as dictionaries. Raises InputError: it is damaged."""
+    """Open a shard with the columns `coded` as dictionaries. Raises InputError if it is damaged."""
     try:
         return pq.ParquetFile(path, memory_map=True, read_dictionary=list(coded))
     except (OSError, pa.ArrowInvalid) as error:
-        raise InputError(f"{path}: cannot be read ({error}); build the release again") from None
+        raise InputError(f"{path} cannot be read ({error}). Build the release again.") from None
 
 
 def index_rows(release: Release) -> RowIndex:
-    """Index an open Parquet release: reads three small columns of every row.
+    """Index a Parquet release.
 
     Raises:
-        InputError: it is no Parquet release, has no rows, an unknown category or label, or a study whose rows do not
-            lie together.
+        InputError: the release is not in Parquet, is empty, has an unknown category or label, or the rows of a study
+            are not contiguous.
     """
     if release.kind != "parquet":
         raise InputError(
-            f"{release.folder} holds {release.kind}, no release in Parquet; the explorer pages those of medvqa-hub cxr "
-            "release"
+            f"{release.folder} holds {release.kind}. The explorer needs a release in Parquet (medvqa-hub cxr release)."
         )
     groups: list[RowGroup] = []
     parts: dict[str, list[np.ndarray]] = {name: [] for name in ("study_id", "category", "label_value")}
@@ -137,13 +135,13 @@ def index_rows(release: Release) -> RowIndex:
                     parts["label_value"].append(_codes(table["label_value"], LABELS, path))
             shard += 1
     if not first:
-        raise InputError(f"{release.folder}: the release has no rows; build it again")
+        raise InputError(f"{release.folder} is empty. Build the release again.")
     columns = {name: np.concatenate(arrays) for name, arrays in parts.items()}
     ids = columns["study_id"]
     starts = np.flatnonzero(np.concatenate([[True], ids[1:] != ids[:-1]]))
     study_id = ids[starts]
     if len(np.unique(study_id)) != len(study_id):
-        raise InputError(f"{release.folder}: the rows of a study do not lie together; build the release again")
+        raise InputError(f"{release.folder}: the rows of a study are not contiguous. Build the release again.")
     group_firsts = np.array([group.first for group in groups])
     group_of_study = np.searchsorted(group_firsts, starts, side="right") - 1
     shard_of_study = np.array([group.shard for group in groups])[group_of_study]
@@ -162,7 +160,7 @@ def index_rows(release: Release) -> RowIndex:
 
 
 def _patients(release: Release, study_id: np.ndarray) -> np.ndarray:
-    """The patient of each study, from the tables of studies. Raises InputError where they are of other studies."""
+    """The patient of each study. Raises InputError if the study tables do not match the rows."""
     found = []
     for split in release.files:
         for path in release.studies[split]:
@@ -170,17 +168,18 @@ def _patients(release: Release, study_id: np.ndarray) -> np.ndarray:
                 found.append(file.read(["study_id", "subject_id"]))
     table = pa.concat_tables(found)
     if not np.array_equal(table["study_id"].to_numpy(), study_id):
-        raise InputError(f"{release.folder}: the tables of studies are not of its rows, in order; build it again")
+        raise InputError(f"{release.folder}: the study tables do not match the rows. Build the release again.")
     return table["subject_id"].to_numpy()
 
 
 def _codes(column: pa.ChunkedArray, names: tuple[str, ...], path: Path) -> np.ndarray:
-    """Each value's number in `names`."""
+    """The index of each value in `names`."""
     column = column.combine_chunks()
     if not pa.types.is_dictionary(column.type):
         column = column.dictionary_encode()
     unknown = [name for name in column.dictionary.to_pylist() if name not in names]
     if unknown or column.null_count:
-        raise InputError(f"{path}: {unknown[0] if unknown else None!r} is none of {', '.join(names)}; build it again")
+        value = unknown[0] if unknown else None
+        raise InputError(f"{path}: {value!r} is unknown. Expected {', '.join(names)}. Build the release again.")
     own = np.array([names.index(name) for name in column.dictionary.to_pylist()], np.uint8)
     return own[column.indices.to_numpy()]

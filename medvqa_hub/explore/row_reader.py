@@ -1,6 +1,6 @@
-"""The texts of single studies out of a release's shards: a few row groups are kept, so that memory stays flat.
+"""Read rows and studies from the shards of a release.
 
-A row group is decoded from its start up to the rows that are asked for, and on from there the next time.
+A few row groups are cached. Each is decoded from its start up to the requested rows, and further when needed.
 """
 
 import threading
@@ -15,12 +15,12 @@ from medvqa_core.errors import InputError
 from medvqa_hub.explore.row_index import RowIndex, open_shard
 
 GROUPS_KEPT = 8
-BATCH = 2048  # rows that are decoded at once
+BATCH = 2048  # rows decoded at once
 COLUMNS = ["qa_id", "question", "answer", "answer_type", "provenance.lint"]
 
 
 class RowReader:
-    """Reads rows and studies by their place; used by several threads."""
+    """Reads rows and studies by position. Thread-safe."""
 
     def __init__(self, index: RowIndex) -> None:
         self._index = index
@@ -42,7 +42,7 @@ class RowReader:
         return found
 
     def study(self, place: int) -> dict[str, Any]:
-        """A study as a dict of STUDY_SCHEMA. Raises InputError where its shard has another one in its place."""
+        """A study as a dict of STUDY_SCHEMA. Raises InputError if the shard has another study at this position."""
         index = self._index
         shard = int(index.shard_starts.searchsorted(place, side="right")) - 1
         path, row = self._study_files[shard], place - int(index.shard_starts[shard])
@@ -55,7 +55,7 @@ class RowReader:
             else:
                 found = []
         if not found or found[0]["study_id"] != int(index.study_id[place]):
-            raise InputError(f"{path}: study {index.study_id[place]} is not in its place; build the release again")
+            raise InputError(f"{path}: study {index.study_id[place]} is not at its position. Build the release again.")
         return found[0]
 
     def _open(self, path: Path, number: int, columns: list[str] | None) -> "_Group":
@@ -69,7 +69,7 @@ class RowReader:
 
 
 class _Group:
-    """A row group, decoded as far as it was asked for."""
+    """A row group, decoded as far as it was needed."""
 
     def __init__(self, path: Path, number: int, columns: list[str] | None) -> None:
         self._rest = _batches(path, number, columns)
@@ -93,10 +93,10 @@ def _batches(path: Path, number: int, columns: list[str] | None) -> Iterator[pa.
     with open_shard(path) as file:
         try:
             yield from file.iter_batches(BATCH, row_groups=[number], columns=columns)
-        except GeneratorExit:  # forgotten before its end
+        except GeneratorExit:  # removed from the cache
             raise
         except (OSError, pa.ArrowInvalid) as error:
-            raise InputError(f"{path}: cannot be read ({error}); build the release again") from None
+            raise InputError(f"{path} cannot be read ({error}). Build the release again.") from None
 
 
 def _rows_of_groups(path: Path) -> list[int]:

@@ -1,8 +1,8 @@
-"""Predictions of runs beside the reference answers: found by the question's id, compared by what they say.
+"""Answers of runs beside the reference answers, compared by polarity.
 
-A run is the folder of `medvqa-hub evaluate cxr`, or its `predictions.jsonl`. Two answers differ where one affirms what
-the other denies or doubts (`answer_polarity`); wording is no difference, and where either says neither, nothing is
-said. A failed answer is a difference of its own, never an answer.
+A run is the output folder of `medvqa-hub evaluate cxr` or its `predictions.jsonl`. Two answers differ if one affirms
+a finding that the other denies or calls uncertain (`answer_polarity`), whatever the wording. Undecided answers are not
+compared. A failed answer is a difference of its own.
 """
 
 from collections.abc import Iterable
@@ -15,32 +15,32 @@ from mimic_cxr_vqa.labeling.answer_polarity import UNDECIDED, answer_polarity
 from mimic_cxr_vqa.schema import HEART
 
 DIFFERENCES = {
-    "from reference": "a run says another thing than the reference",
-    "from label": "a run says another thing than the label",
-    "between runs": "two runs say different things",
+    "from reference": "a run contradicts the reference",
+    "from label": "a run contradicts the label",
+    "between runs": "two runs contradict each other",
     "failed": "a run has no answer",
 }
-FAILED, ABSENT = "failed", "absent"  # what a run says of a row besides the polarities: no answer, or never asked
+FAILED, ABSENT = "failed", "absent"  # besides the polarities: no answer, or never asked
 
 
 class Run:
-    """The predictions of one run, read when they are looked at.
+    """The predictions of one run.
 
-    One file may hold several answers to a question: to the study's own images, to another patient's, to none
-    (`--shuffle-images`, `--blank-images`). The own one is known by its content key, which needs the images.
+    A file may hold several answers to a question: about the study's own images, another patient's, or none
+    (`--shuffle-images`, `--blank-images`). Its content key, which needs the images, identifies the first one.
 
     Attributes:
-        name: the folder's name, or the file's.
+        name: name of the folder or file.
         governance: class of the predictions.
 
     Raises:
-        InputError: there is no such file, or it holds no predictions.
+        InputError: the file does not exist or does not hold predictions.
     """
 
     def __init__(self, path: Path) -> None:
         file = path / FILE if path.is_dir() else path
         self.name = path.name if path.is_dir() else path.stem
-        self.governance = class_of_store(file)
+        self.governance = read_store_class(file)
         self._store = PredictionStore(file, self.governance, read_only=True)
         self._found: dict[str, list[Prediction]] = {}
         for prediction in self._store.predictions():
@@ -52,10 +52,10 @@ class Run:
     def find(
         self, qa_id: str, images: Iterable[str] | None, views: Iterable[str | None], question: str
     ) -> Prediction | None:
-        """The answer to a question about a study's own images; None where there is none, or it is not known which.
+        """The answer to a question about a study's own images. None without an answer, or if it is ambiguous.
 
         Args:
-            images: digests of the study's images; None where they cannot be read.
+            images: digests of the study's images. None if they cannot be read.
         """
         found = self._found.get(qa_id, [])
         if len(found) < 2:
@@ -66,7 +66,7 @@ class Run:
         return next((prediction for prediction in found if prediction.key == key), None)
 
     def has(self, qa_id: str) -> bool:
-        """Whether the run was asked that question."""
+        """Whether the run holds an answer to the question."""
         return qa_id in self._found
 
     def is_ambiguous(self, qa_id: str) -> bool:
@@ -75,7 +75,7 @@ class Run:
 
 
 def open_runs(paths: Iterable[Path]) -> tuple[Run, ...]:
-    """The runs at `paths`, with different names. Raises InputError."""
+    """Open runs and give them different names. Raises InputError if one cannot be read."""
     runs = tuple(Run(path) for path in paths)
     for number, run in enumerate(runs, start=1):
         if run.name in {other.name for other in runs[: number - 1]}:
@@ -83,32 +83,32 @@ def open_runs(paths: Iterable[Path]) -> tuple[Run, ...]:
     return runs
 
 
-def says(prediction: Prediction | None, category: str) -> str:
-    """What a run says of a row: a polarity, FAILED or ABSENT."""
+def classify(prediction: Prediction | None, category: str) -> str:
+    """The polarity of an answer, FAILED or ABSENT."""
     if prediction is None:
         return ABSENT
-    return FAILED if prediction.answer is None else polarity_of(prediction.answer, category)
+    return FAILED if prediction.answer is None else get_polarity(prediction.answer, category)
 
 
-def polarity_of(answer: str | None, category: str) -> str:
-    """What an answer says of its category; `undecided` of Heart, whose label speaks of no finding."""
+def get_polarity(answer: str | None, category: str) -> str:
+    """The polarity of an answer. Always `undecided` for Heart, whose label does not name a finding."""
     return UNDECIDED if category == HEART or answer is None else answer_polarity(answer, category)
 
 
-def differs(difference: str, said: Iterable[str], reference: str, label: str) -> bool:
-    """Whether runs that say `said` of a row differ in that way (one of DIFFERENCES)."""
-    said = list(said)
+def differs(difference: str, polarities: Iterable[str], reference: str, label: str) -> bool:
+    """Whether the answers of runs to a question differ in a way (one of DIFFERENCES)."""
+    polarities = list(polarities)
     if difference == "failed":
-        return FAILED in said
-    decided = {value for value in said if value not in (FAILED, ABSENT, UNDECIDED)}
+        return FAILED in polarities
+    decided = {value for value in polarities if value not in (FAILED, ABSENT, UNDECIDED)}
     if difference == "between runs":
         return len(decided) > 1
     other = reference if difference == "from reference" else label
     return other not in (UNDECIDED, "not_mentioned") and bool(decided - {other})
 
 
-def class_of_store(file: Path) -> Governance:
-    """The class in a store's first line."""
+def read_store_class(file: Path) -> Governance:
+    """The class in the header of a store."""
     if (found := stated_class(file)) is not None:
         return found
-    raise InputError(f"{file}: no predictions there; name the folder of medvqa-hub evaluate cxr --out")
+    raise InputError(f"{file} does not hold predictions. Pass the output folder of medvqa-hub evaluate cxr.")

@@ -1,17 +1,16 @@
-"""The explorer's server: gradio's, with our page in place of its own, bound to this machine.
+"""The explorer's server: gradio's server with our own page.
 
-    GET  /                    the page; its query is its state
-    GET  /static/NAME         scripts and style, of this package
-    GET  /api/about           what was opened, and its class
-    GET  /api/studies, /api/study, /image               (studies.py)
-    GET  /api/reports, /api/report, /page_image; POST /api/save_report               (reports.py)
-    GET  /api/review_item, /review_image; POST /api/save_rating                      (reviewing.py)
-    POST /api/upload          an image for Ask, where a model takes any                      (uploads.py)
-    POST /gradio_api/call/ask, GET /gradio_api/call/ask/EVENT: gradio's queue         (asking.py)
+    GET  /                    the page, whose query string is its state
+    GET  /static/NAME         scripts and styles
+    GET  /api/about           the opened folders and their class
+    GET  /api/studies, /api/study, /image                                    (studies.py)
+    GET  /api/reports, /api/report, /page_image; POST /api/save_report       (reports.py)
+    GET  /api/review_item, /review_image; POST /api/save_rating              (reviewing.py)
+    POST /api/upload          an image for Ask                               (uploads.py)
+    POST /gradio_api/call/ask, GET /gradio_api/call/ask/EVENT                (live_questions.py)
 
-gradio brings the server, the queue that engines are asked through, and the Hub's Spaces. The page is plain HTML and
-scripts: gradio's own page asks for 34 files before it shows a word, and has neither windowed images nor rows that are
-read when they are scrolled to (benchmarks/explore.py measures both).
+gradio provides the server, the queue for questions, and support for Spaces. The page is plain HTML and JavaScript,
+since gradio's own page loads 34 files first and cannot window images or load rows on demand.
 """
 
 import asyncio
@@ -23,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from medvqa_core.errors import InputError, MedvqaError, one_line
 from medvqa_hub.explore.guarding import Guard
 from medvqa_hub.explore.live_questions import ChatHandler, Question
-from medvqa_hub.explore.opening import Opened
+from medvqa_hub.explore.opening import OpenDataset
 from medvqa_hub.explore.pictures import Picture, read_picture
 from medvqa_hub.explore.reports import LARGEST_SIDE, ReportView
 from medvqa_hub.explore.reviewing import ReviewView
@@ -36,24 +35,24 @@ if TYPE_CHECKING:
 
 STATIC = Path(__file__).parent / "static"
 MEDIA_TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
-QUIET = {"GRADIO_ANALYTICS_ENABLED": "False", "HF_HUB_DISABLE_TELEMETRY": "1", "DO_NOT_TRACK": "1"}
+ENVIRONMENT = {"GRADIO_ANALYTICS_ENABLED": "False", "HF_HUB_DISABLE_TELEMETRY": "1", "DO_NOT_TRACK": "1"}
 
 
-def make_server(opened: Opened, key: str | None = None, hosts: tuple[str, ...] = ()) -> "FastAPI":
-    """The server of a page, not started yet.
+def make_server(opened: OpenDataset, key: str | None = None, hosts: tuple[str, ...] = ()) -> "FastAPI":
+    """Make the server of a page, without starting it.
 
     Args:
-        key: what a browser has to know (`guarding.Guard`).
-        hosts: names that it is called by besides this machine's.
+        key: key that requests must have (`guarding.Guard`).
+        hosts: further host names.
     """
-    os.environ.update(QUIET)  # before gradio is imported: it reads them then
+    os.environ.update(ENVIRONMENT)  # gradio reads it when it is imported
     from fastapi import Request
     from fastapi.responses import JSONResponse, Response
     from gradio import Server
 
     class GuardedServer(Server):
         def build_middleware_stack(self):
-            return Guard(super().build_middleware_stack(), key, hosts)  # outside of all that gradio adds
+            return Guard(super().build_middleware_stack(), key, hosts)  # around gradio's middleware
 
     server = GuardedServer(title="medvqa-hub", openapi_url=None, docs_url=None, redoc_url=None)
 
@@ -89,7 +88,7 @@ def _serve_studies(server: "FastAPI", view: StudyView) -> None:
     from fastapi import Depends
     from fastapi.responses import Response
 
-    def filter_of(
+    def read_filter(
         split: str = "",
         category: str = "",
         label: str = "",
@@ -102,11 +101,11 @@ def _serve_studies(server: "FastAPI", view: StudyView) -> None:
         return RowFilter(*names, text=q.strip(), difference=difference or None, verdict=verdict or None)
 
     @server.get("/api/studies")
-    def studies(at: int = 0, wanted: RowFilter = Depends(filter_of)) -> dict[str, Any]:  # noqa: B008 - FastAPI's way
+    def studies(at: int = 0, wanted: RowFilter = Depends(read_filter)) -> dict[str, Any]:  # noqa: B008 - FastAPI's way
         return view.page(wanted, at)
 
     @server.get("/api/study")
-    def study(study: int, wanted: RowFilter = Depends(filter_of)) -> dict[str, Any]:  # noqa: B008
+    def study(study: int, wanted: RowFilter = Depends(read_filter)) -> dict[str, Any]:  # noqa: B008
         return view.study(study, wanted)
 
     @server.get("/image")
@@ -157,40 +156,40 @@ def _serve_review(server: "FastAPI", view: ReviewView) -> None:
         return _send(read_picture(view.image(rater, item, number), check_side(side)))
 
 
-def _serve_ask(server: Any, asker: ChatHandler) -> None:
+def _serve_ask(server: Any, handler: ChatHandler) -> None:
     @server.api(name="ask", concurrency_limit=1, api_visibility="undocumented")
     async def ask(question: str) -> str:
         try:
-            asked = Question(**json.loads(question))
+            parsed = Question(**json.loads(question))
         except (ValueError, TypeError):
-            return json.dumps({"answer": None, "error": "no question of this page"})
-        return json.dumps(await asker.ask(asked))
+            return json.dumps({"answer": None, "error": "the question cannot be read"})
+        return json.dumps(await handler.ask(parsed))
 
-    if asker.uploads is None:
+    if handler.uploads is None:
         return
     from fastapi import Request
 
     @server.post("/api/upload")
     async def upload(request: Request) -> dict[str, str]:
-        return {"name": await asyncio.to_thread(asker.uploads.add, await _read_bounded(request))}
+        return {"name": await asyncio.to_thread(handler.uploads.add, await _read_bounded(request))}
 
 
 async def _read_bounded(request: Any) -> bytes:
-    """The body, as it is: no form, which would go to a file. Raises InputError where it is larger than an upload."""
+    """The raw body, which is not parsed as a form. Raises InputError if it is larger than an upload may be."""
     data = bytearray()
     async for chunk in request.stream():
         data += chunk
         if len(data) > MOST_BYTES:
             break
     if len(data) > MOST_BYTES:
-        raise InputError(f"the image has more than {MOST_BYTES >> 20} MiB; save it smaller")
+        raise InputError(f"the image has more than {MOST_BYTES >> 20} MiB. Save a smaller copy.")
     return bytes(data)
 
 
 def check_side(side: int | None) -> int | None:
-    """`side` of a shrunk image. Raises InputError where it is out of range."""
+    """Raise InputError if the side of a smaller image is out of range."""
     if side is not None and not 16 <= side <= 2048:
-        raise InputError(f"side={side}: allowed are 16 to 2048 pixels")
+        raise InputError(f"side {side} is out of range. Expected 16 to 2048 pixels.")
     return side
 
 

@@ -1,4 +1,4 @@
-"""What the page shows of a release: pages of studies, a study with its report, images, questions and runs' answers."""
+"""Studies of a release: pages of the list, and a study with its report, images, questions and the answers of runs."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -9,21 +9,21 @@ import numpy as np
 from medvqa_core.errors import InputError
 from medvqa_core.governance import Governance, strictest
 from medvqa_hub.explore.pictures import ImageRoot
-from medvqa_hub.explore.row_filters import Hits, RowFilter, RowFilterer
+from medvqa_hub.explore.row_filters import FilterResult, RowFilter, RowSearch
 from medvqa_hub.explore.row_index import LABELS, RowGroup, RowIndex, open_shard
 from medvqa_hub.explore.row_reader import RowReader
-from medvqa_hub.explore.runs import Run, differs, polarity_of, says
-from medvqa_hub.explore.verdicts import CHOICES, Judged, JudgeView, is_such
+from medvqa_hub.explore.runs import Run, classify, differs, get_polarity
+from medvqa_hub.explore.verdicts import CHOICES, AnswerVerdict, JudgeView, matches_verdict
 from mimic_cxr_vqa.schema import CATEGORIES
 
-PROVENANCE = ("engine", "model", "revision")  # of the answers, in the manifest
+PROVENANCE = ("engine", "model", "revision")  # in the manifest
 
 
 class StudyView:
-    """A release as the page sees it; used by several threads.
+    """A release with its runs and judges. Thread-safe.
 
     Args:
-        scratch: what has to stay for as long as the page: where the rows lie, if that is temporary.
+        scratch: object to keep alive, such as a temporary folder with the rows.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class StudyView:
     ) -> None:
         self.index, self.images, self.runs, self.judges, self._scratch = index, images, runs, judges, scratch
         self._reader = RowReader(index)
-        self._filterer = RowFilterer(index, self._says_so)
+        self._search = RowSearch(index, self._test_answers)
 
     @property
     def _name(self) -> str:
@@ -49,7 +49,7 @@ class StudyView:
         return strictest([self.index.release.governance, *(part.governance for part in (*self.runs, *self.judges))])
 
     def describe(self) -> dict[str, Any]:
-        """What the filters offer, with counts of rows."""
+        """The choices of the filters, with counts of rows."""
         index = self.index
         flags, _, codes = index.flags
         counts = np.bincount(index.category.astype(np.int16) * len(LABELS) + index.label, minlength=15 * len(LABELS))
@@ -72,12 +72,12 @@ class StudyView:
         }
 
     def page(self, wanted: RowFilter, at: int = 0) -> dict[str, Any]:
-        """A page of studies, from place `at` on. Raises InputError where the filter names what is not there."""
+        """A page of studies from position `at`. Raises InputError if the filter is not valid."""
         index = self.index
-        hits = self._jump(wanted) or self._filterer.page(wanted, at)
+        hits = self._jump(wanted) or self._search.page(wanted, at)
         return {
             "studies": [
-                self._line(place, rows, index.rows_of(place))
+                self._line(place, rows, index.row_range(place))
                 for place, rows in zip(hits.studies, hits.rows, strict=True)
             ],
             "next": hits.next,
@@ -86,19 +86,21 @@ class StudyView:
             "looked": hits.looked,
         }
 
-    def _jump(self, wanted: RowFilter) -> Hits | None:
-        """Studies of an id: a study's, a patient's, a question's; as a number or with the letter of MIMIC's names."""
+    def _jump(self, wanted: RowFilter) -> FilterResult | None:
+        """The studies of an id, if the search text is one: of a study, patient or question, with or without letter."""
         text = wanted.text.strip().lower()
         number = text.removeprefix("s").removeprefix("p").split("-")[0]
         if not number.isdecimal() or len(number) < 5:
             return None
         place = self.index.find(int(number))
         places = [place] if place is not None else self.index.of_patient(int(number)).tolist()
-        ends = [self.index.rows_of(place) for place in places]
-        return Hits(places, [end - first for first, end in ends], None, None, len(places), 1.0) if places else None
+        ends = [self.index.row_range(place) for place in places]
+        return (
+            FilterResult(places, [end - first for first, end in ends], None, None, len(places), 1.0) if places else None
+        )
 
     def _line(self, place: int, wanted: int, rows: tuple[int, int]) -> dict[str, Any]:
-        """A study in the list: each category that is asked about, with its label."""
+        """A line of the list, with the label of each category."""
         index, (first, end) = self.index, rows
         labels = dict(zip(index.category[first:end].tolist(), index.label[first:end].tolist(), strict=True))
         return {
@@ -112,14 +114,14 @@ class StudyView:
         }
 
     def study(self, study_id: int, wanted: RowFilter) -> dict[str, Any]:
-        """A study with all its questions. Raises InputError where there is none of that id."""
+        """A study with all its questions. Raises InputError if the id is unknown."""
         place = self._place(study_id)
         report = self._reader.study(place)
-        first, end = self.index.rows_of(place)
+        first, end = self.index.row_range(place)
         rows = self._reader.rows(first, end)
         films = StudyImages.of(report)
         digests = self._digests([row["qa_id"] for row in rows], films)
-        mask = self._filterer.mask(wanted, place)
+        mask = self._search.mask(wanted, place)
         return {
             **{name: report[name] for name in ("study_id", "subject_id", "split")},
             "place": place,
@@ -136,15 +138,15 @@ class StudyView:
         }
 
     def report(self, study_id: int) -> tuple[dict[str, Any], "StudyImages"]:
-        """A study's report (STUDY_SCHEMA) and its images. Raises InputError where there is none of that id."""
+        """A study's report (STUDY_SCHEMA) and its images. Raises InputError if the id is unknown."""
         found = self._reader.study(self._place(study_id))
         return found, StudyImages.of(found)
 
     def image_path(self, study_id: int, number: int) -> str:
-        """Path of a study's image as the release names it. Raises InputError where it has none of that number."""
+        """Path of a study's image in the release. Raises InputError if the number is out of range."""
         paths = self.report(study_id)[1].paths
         if not 0 <= number < len(paths):
-            raise InputError(f"study {study_id} has {len(paths)} images, none of number {number}")
+            raise InputError(f"study {study_id} has {len(paths)} images, so that number {number} does not exist")
         return paths[number]
 
     def _place(self, study_id: int) -> int:
@@ -162,12 +164,12 @@ class StudyView:
         is_wanted: bool,
     ) -> dict[str, Any]:
         category, label = CATEGORIES[self.index.category[number]], LABELS[self.index.label[number]]
-        reference, views = polarity_of(row["answer"], category), StudyImages.of(study).views
+        reference, views = get_polarity(row["answer"], category), StudyImages.of(study).views
         judged = [judge.find(row, category, study) for judge in self.judges]
         answers = []
         for run in self.runs:
             found = run.find(row["qa_id"], digests, views, row["question"])
-            said = says(found, category)
+            said = classify(found, category)
             answers.append(
                 {
                     "run": run.name,
@@ -190,13 +192,13 @@ class StudyView:
         }
 
     def _digests(self, qa_ids: list[str], films: "StudyImages") -> list[str] | None:
-        """Digests of a study's images, where a run has several answers to one of its questions."""
+        """Digests of a study's images, if a run has several answers to one of its questions."""
         if not any(run.is_ambiguous(qa_id) for run in self.runs for qa_id in qa_ids):
             return None
         return self.images.digests(films.paths)
 
-    def _says_so(self, group: RowGroup, wanted: np.ndarray, looked_for: RowFilter) -> np.ndarray:
-        """For `row_filters.RowFilterer`: the wanted rows of which runs and judges say what is looked for."""
+    def _test_answers(self, group: RowGroup, wanted: np.ndarray, looked_for: RowFilter) -> np.ndarray:
+        """The candidate rows whose answers and verdicts match the filter (`row_filters.AnswerTest`)."""
         found = np.zeros(group.rows, bool)
         with open_shard(group.file) as file:
             table = file.read_row_group(group.number, ["qa_id", "answer", "question"])
@@ -208,30 +210,30 @@ class StudyView:
                 continue
             row, place = table.slice(number, 1).to_pylist()[0], group.first + number
             found[number] = (not looked_for.difference or self._differs(row, place, looked_for.difference)) and (
-                not looked_for.verdict or is_such(looked_for.verdict, self._judged(row, place))
+                not looked_for.verdict or matches_verdict(looked_for.verdict, self._judged(row, place))
             )
         return found
 
     def _differs(self, row: dict[str, Any], place: int, difference: str) -> bool:
         films = StudyImages([], [])
         if any(run.is_ambiguous(row["qa_id"]) for run in self.runs):
-            films = StudyImages.of(self._study_of(place))
+            films = StudyImages.of(self._read_study(place))
         digests = self._digests([row["qa_id"]], films)
         category, label = CATEGORIES[self.index.category[place]], LABELS[self.index.label[place]]
-        said = [says(run.find(row["qa_id"], digests, films.views, row["question"]), category) for run in self.runs]
-        return differs(difference, said, polarity_of(row["answer"], category), label)
+        said = [classify(run.find(row["qa_id"], digests, films.views, row["question"]), category) for run in self.runs]
+        return differs(difference, said, get_polarity(row["answer"], category), label)
 
-    def _judged(self, row: dict[str, Any], place: int) -> list[Judged]:
-        study, category = self._study_of(place), CATEGORIES[self.index.category[place]]
+    def _judged(self, row: dict[str, Any], place: int) -> list[AnswerVerdict]:
+        study, category = self._read_study(place), CATEGORIES[self.index.category[place]]
         return [one for judge in self.judges if (one := judge.find(row, category, study)) is not None]
 
-    def _study_of(self, row: int) -> dict[str, Any]:
+    def _read_study(self, row: int) -> dict[str, Any]:
         return self._reader.study(int(np.searchsorted(self.index.starts, row, side="right")) - 1)
 
 
 @dataclass(frozen=True)
 class StudyImages:
-    """Image paths of a study as the release names them, and their views."""
+    """Image paths of a study in the release, and their views."""
 
     paths: list[str]
     views: list[str | None]

@@ -1,7 +1,6 @@
-"""Verdicts of judges on a release's answers (`cxr judge`), found by the content of what was judged.
+"""Verdicts of judges (`cxr judge`) on the answers of a release.
 
-A verdict counts for the very texts that it was given on: an answer that was written again has none until it is judged
-again. What a judge failed at is a failure here too.
+A verdict belongs to the exact texts that were judged. A rewritten answer has no verdict until it is judged again.
 """
 
 from dataclasses import dataclass
@@ -9,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from medvqa_core.governance import Governance
-from medvqa_hub.explore.runs import class_of_store
+from medvqa_hub.explore.runs import read_store_class
 from mimic_cxr_vqa.generation.answer_keys import select_answer_text
 from mimic_cxr_vqa.generation.answer_request import AS_CONTEXT, IMPRESSION, AnswerRequest
 from mimic_cxr_vqa.judging.dimensions import BEST, DIMENSIONS, Verdict
@@ -19,7 +18,7 @@ from mimic_cxr_vqa.release import Release
 from mimic_cxr_vqa.workspace import Workspace
 
 FAULTED, FAULTLESS, FAILED = "faulted", "faultless", "failed"
-# what rows can be looked for: name -> words
+# filter value -> description
 CHOICES = {
     FAULTED: "a judge faults it",
     FAULTLESS: "judged best in all four",
@@ -29,8 +28,8 @@ CHOICES = {
 
 
 @dataclass(frozen=True)
-class Judged:
-    """What a judge says of an answer: a verdict, or why there is none."""
+class AnswerVerdict:
+    """A judge's verdict on an answer, or the error."""
 
     judge: str
     verdict: Verdict | None
@@ -42,7 +41,7 @@ class Judged:
 
 
 class JudgeView:
-    """One judge's verdicts on a release's rows, all in memory.
+    """All verdicts of one judge.
 
     Raises:
         InputError: the file of verdicts is damaged.
@@ -50,7 +49,7 @@ class JudgeView:
 
     def __init__(self, file: Path, release: Release) -> None:
         self.name = file.parent.name
-        self.governance: Governance = class_of_store(file)
+        self.governance: Governance = read_store_class(file)
         self._store = open_verdicts(file, self.governance)
         self._found = {found.key: found for found in self._store.predictions()}
         self._ids = {found.id for found in self._found.values()}
@@ -60,14 +59,15 @@ class JudgeView:
         return len(self._found)
 
     def has(self, qa_id: str) -> bool:
-        """Whether an answer to the question was judged at some time."""
+        """Whether any answer to the question was judged."""
         return qa_id in self._ids
 
-    def find(self, row: dict[str, Any], category: str, study: dict[str, Any]) -> Judged | None:
-        """What the judge says of a row's answer; None where it has not judged it as it is now.
+    def find(self, row: dict[str, Any], category: str, study: dict[str, Any]) -> AnswerVerdict | None:
+        """The verdict on the current answer of a row, or None.
 
         Args:
-            row: with qa_id, question, answer. study: of STUDY_SCHEMA.
+            row: with qa_id, question and answer.
+            study: with the columns of STUDY_SCHEMA.
         """
         if row["qa_id"] not in self._ids:
             return None
@@ -83,17 +83,17 @@ class JudgeView:
             impression=known,
         )
         found = self._found.get(request_key(self._store, JudgeRequest(Pair(request, row["answer"], "", ()))))
-        return Judged(self.name, read_verdict(self._store, found), found.error) if found is not None else None
+        return AnswerVerdict(self.name, read_verdict(self._store, found), found.error) if found is not None else None
 
 
-def judges_of(release: Release) -> tuple[JudgeView, ...]:
-    """The judges of the build that a release lies in."""
+def open_judges(release: Release) -> tuple[JudgeView, ...]:
+    """The judges in the workspace of a release."""
     folder = Workspace(release.folder.parent).judge
     return tuple(JudgeView(file, release) for file in sorted(folder.glob(f"*/{VERDICTS}")))
 
 
-def is_such(choice: str, judged: list[Judged]) -> bool:
-    """Whether one of the judges says of an answer what `choice` (of CHOICES) looks for."""
+def matches_verdict(choice: str, judged: list[AnswerVerdict]) -> bool:
+    """Whether the verdicts on an answer match one of CHOICES."""
     if choice == FAILED:
         return any(one.verdict is None for one in judged)
     verdicts = [one.verdict for one in judged if one.verdict is not None]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from medvqa_hub.explore.serving import address_of, launch
+from medvqa_hub.explore.serving import launch, make_address
 
 READY = "[data-ready]"
 
@@ -20,7 +20,7 @@ def serve(opened: Any, key: str | None = None, **options: Any) -> Iterator[str]:
     server = make_server(opened, key, **options)
     port = launch(server)
     try:
-        yield address_of(port, key)
+        yield make_address(port, key)
     finally:
         server.get_blocks().close(verbose=False)
 

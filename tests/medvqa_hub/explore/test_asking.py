@@ -9,7 +9,7 @@ from medvqa_core.errors import GovernanceError
 from medvqa_core.governance import Governance
 from medvqa_core.runs.predictions import FILE, Prediction, PredictionStore
 from medvqa_hub.explore.live_questions import Question
-from medvqa_hub.explore.opening import Asked, open_folders
+from medvqa_hub.explore.opening import ExploreOptions, open_folders
 from mimic_cxr_vqa.workspace import SAMPLE_DIR
 
 STUDY, REPORT = "95000001", "report0005.jpg"
@@ -54,7 +54,7 @@ def test_what_cannot_be_asked_has_a_reason_and_no_answer(rules, question):
 def test_a_model_sees_the_images_of_what_is_asked_about():
     with ChatServerDouble(lambda body: completion("Yes.")) as double:
         connected = lambda governance: connect_to(double, governance)  # noqa: E731
-        asker = open_folders([], Asked(connect=connected)).ask
+        asker = open_folders([], ExploreOptions(connect=connected)).ask
         assert ask(asker, "tiny", "study", "95000007", "Edema", "Is Edema there?")["answer"] == "Yes."
         assert ask(asker, "tiny", "report", REPORT, "entity_qa", "年龄？")["answer"]
         study, report = double.requests[-2:]
@@ -69,7 +69,7 @@ def test_a_model_is_connected_for_the_strictest_class_of_the_page(tmp_path):
     run = tmp_path / "run"
     with PredictionStore(run / FILE, Governance.CREDENTIALED, {}) as store:
         store.append([Prediction(store.key(n=1), "s95000001-edema-1", "No.")])
-    elsewhere = Asked(
+    elsewhere = ExploreOptions(
         predictions=(run,),
         connect=lambda governance: connect_to("server:https://m.example", governance),
     )
@@ -77,7 +77,7 @@ def test_a_model_is_connected_for_the_strictest_class_of_the_page(tmp_path):
         open_folders([SAMPLE_DIR], elsewhere)
     with ChatServerDouble(lambda body: completion("Yes.")) as double:
         endpoint = f"server:{double.endpoint}"
-        local = Asked(predictions=(run,), connect=lambda governance: connect_to(endpoint, governance))
+        local = ExploreOptions(predictions=(run,), connect=lambda governance: connect_to(endpoint, governance))
         with pytest.raises(GovernanceError, match="i-run-this-server"):
             open_folders([SAMPLE_DIR], local)
         assert not double.requests

@@ -12,7 +12,7 @@ from authors_files import CANONICAL, HEADER, save
 
 from medvqa_core.errors import InputError
 from medvqa_core.governance import Governance
-from medvqa_hub.explore.opening import Asked, open_folders
+from medvqa_hub.explore.opening import ExploreOptions, open_folders
 from medvqa_hub.explore.row_filters import RowFilter
 from mimic_cxr_vqa.release import export_authors_csv, open_release
 from mimic_cxr_vqa.workspace import SAMPLE_DIR
@@ -36,7 +36,7 @@ def everything(view):
 
 
 def test_a_folder_shows_the_rows_of_the_release_it_was_written_from(exported):
-    opened = open_folders([exported], Asked(image_root=SAMPLE_DIR))
+    opened = open_folders([exported], ExploreOptions(image_root=SAMPLE_DIR))
     ours, theirs = everything(open_folders([SAMPLE_DIR]).studies), everything(opened.studies)
     assert list(ours) == list(theirs) and opened.governance is Governance.OPEN
     for study, shown in theirs.items():

@@ -11,7 +11,7 @@ from chat_server import ChatServerDouble, completion, connect_to
 from explorer_page import Watched, chromium, serve
 
 from medvqa_hub.cli import run
-from medvqa_hub.explore.opening import Asked, open_folders
+from medvqa_hub.explore.opening import ExploreOptions, open_folders
 from mimic_cxr_vqa.judging.dimensions import DIMENSIONS
 from mimic_cxr_vqa.judging.review import open_review
 from mimic_cxr_vqa.workspace import SAMPLE_DIR
@@ -41,7 +41,7 @@ def place(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def address(place):
-    asked = Asked(image_root=place / "tree", corrections=place / "corrected")
+    asked = ExploreOptions(image_root=place / "tree", corrections=place / "corrected")
     with serve(open_folders([place / "cxr", place / "cxr" / "review", REPORTS], asked), "the-key") as started:
         yield started
 
@@ -51,7 +51,7 @@ def with_model():
     """The samples with a model that may see images that people bring."""
     with ChatServerDouble(lambda body: completion("Yes, on the left.")) as double:
         connect = lambda governance: connect_to(double, governance, i_run_this_server=True)  # noqa: E731
-        with serve(open_folders([], Asked(connect=connect))) as started:
+        with serve(open_folders([], ExploreOptions(connect=connect))) as started:
             yield started
 
 

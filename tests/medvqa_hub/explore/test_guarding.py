@@ -11,7 +11,7 @@ from fastapi.testclient import TestClient
 from medvqa_core.governance import Governance
 from medvqa_hub.explore import server, uploads
 from medvqa_hub.explore.live_questions import ChatHandler
-from medvqa_hub.explore.opening import Opened, open_folders
+from medvqa_hub.explore.opening import OpenDataset, open_folders
 from medvqa_hub.explore.page_models import PageModels
 from medvqa_hub.explore.server import make_server
 from medvqa_hub.explore.serving import new_key
@@ -145,7 +145,7 @@ def test_what_may_not_be_handed_on_is_locked():
 def test_images_are_taken_from_our_own_page_alone_and_bounded(opened, monkeypatch):
     models = PageModels(chat_for_images=SimpleNamespace(model="tiny"))
     asker = ChatHandler(opened.studies, opened.reports, Governance.OPEN, models)
-    taking = TestClient(make_server(Opened(ask=asker), "the-key"), base_url=OURS)
+    taking = TestClient(make_server(OpenDataset(ask=asker), "the-key"), base_url=OURS)
     film = next(SAMPLE_DIR.rglob("*.jpg")).read_bytes()
     assert taking.post("/api/upload", content=film).status_code == 403  # without the key
     taking.get("/?key=the-key")

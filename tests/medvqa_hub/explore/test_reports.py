@@ -7,7 +7,7 @@ import pytest
 
 from medvqa_core.errors import InputError
 from medvqa_hub.cli import run
-from medvqa_hub.explore.opening import Asked, open_folders
+from medvqa_hub.explore.opening import ExploreOptions, open_folders
 from rjua_meddqa import SAMPLE_DIR
 from rjua_meddqa.annotation.drafts import REASONS
 from rjua_meddqa.released import read_annotations
@@ -18,7 +18,7 @@ REPORT = "report0005.jpg"
 
 @pytest.fixture
 def opened(tmp_path):
-    return open_folders([SAMPLE_DIR], Asked(corrections=tmp_path / "corrected")).reports
+    return open_folders([SAMPLE_DIR], ExploreOptions(corrections=tmp_path / "corrected")).reports
 
 
 def test_boxes_and_text_belong_together(opened):
@@ -56,7 +56,7 @@ def test_a_correction_is_what_check_and_load_read(opened, tmp_path, capsys):
 def test_corrections_go_on_where_they_stopped(opened, tmp_path):
     for path in (REPORT, "report0003.png"):
         opened.save(path, opened.report(path)["annotation"])
-    again = open_folders([SAMPLE_DIR], Asked(corrections=tmp_path / "corrected")).reports
+    again = open_folders([SAMPLE_DIR], ExploreOptions(corrections=tmp_path / "corrected")).reports
     assert [again.report(path)["status"] for path in (REPORT, "report0003.png", "report0004.jpg")] == [
         "saved",
         "saved",
@@ -96,8 +96,8 @@ def test_only_the_folder_s_reports_are_served(opened, path):
 def test_people_s_work_is_not_written_over(tmp_path):
     (tmp_path / "theirs").mkdir()
     (tmp_path / "theirs" / "annotations.csv").write_bytes((SAMPLE_DIR / "annotations.csv").read_bytes())
-    with pytest.raises(InputError, match="not saved here"):
-        open_folders([SAMPLE_DIR], Asked(corrections=tmp_path / "theirs"))
+    with pytest.raises(InputError, match="Choose another folder"):
+        open_folders([SAMPLE_DIR], ExploreOptions(corrections=tmp_path / "theirs"))
     with pytest.raises(InputError, match="corrections FOLDER"):
         open_folders([SAMPLE_DIR]).reports.save(REPORT, {})
 
@@ -110,7 +110,7 @@ def test_pages_alone_are_drafted_and_a_changed_row_loses_its_reason(tmp_path):
         json.dumps(to_json(sample.restored(REPORT)), ensure_ascii=False) + "\n", encoding="utf-8"
     )
     (pages / "manifest.json").write_text(json.dumps({"kind": "meddqa-pages", "governance": "share-alike"}))
-    asked = Asked(report_images=SAMPLE_DIR / "images", corrections=tmp_path / "out")
+    asked = ExploreOptions(report_images=SAMPLE_DIR / "images", corrections=tmp_path / "out")
     opened = open_folders([pages], asked)
     assert str(opened.governance) == "share-alike"
     report = opened.reports.report(REPORT)
@@ -130,7 +130,7 @@ def test_drafts_in_a_folder_are_shown_as_drafts(opened, tmp_path):
     manifest = json.loads((SAMPLE_DIR / "manifest.json").read_text(encoding="utf-8"))
     manifest["annotations"] = {**manifest.get("annotations", {}), "source": "draft"}  # as `meddqa preannotate` says
     (tmp_path / "drafts" / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
-    drafts = open_folders([tmp_path / "drafts"], Asked(corrections=tmp_path / "again")).reports
+    drafts = open_folders([tmp_path / "drafts"], ExploreOptions(corrections=tmp_path / "again")).reports
     assert drafts.page()["reports"][0]["status"] == drafts.report(REPORT)["status"] == "draft"
     drafts.save(REPORT, drafts.report(REPORT)["annotation"])
     assert drafts.report(REPORT)["status"] == "saved"

@@ -6,7 +6,7 @@ from medvqa_core.digests import digest_files
 from medvqa_core.errors import InputError
 from medvqa_core.governance import Governance
 from medvqa_core.runs.predictions import FILE, Prediction, PredictionStore
-from medvqa_hub.explore.opening import Asked, open_folders
+from medvqa_hub.explore.opening import ExploreOptions, open_folders
 from medvqa_hub.explore.row_filters import RowFilter
 from medvqa_hub.explore.runs import differs, open_runs
 from mimic_cxr_vqa.release import open_release
@@ -59,13 +59,13 @@ def test_of_several_answers_the_one_to_the_own_images_is_shown(tmp_path, rows):
     own = {"images": digests, "views": row["views"], "question": row["question"]}
     blank = {**own, "images": ["blank", "blank"]}
     run = write_run(tmp_path, [(row["qa_id"], "blank says no", blank), (row["qa_id"], "own says yes", own)])
-    view = open_folders([SAMPLE_DIR], Asked(predictions=(run,))).studies
+    view = open_folders([SAMPLE_DIR], ExploreOptions(predictions=(run,))).studies
     shown = next(q for q in view.study(row["study_id"], RowFilter())["questions"] if q["qa_id"] == row["qa_id"])
     assert [answer["answer"] for answer in shown["runs"]] == ["own says yes"]
 
     elsewhere = tmp_path / "no-images"
     elsewhere.mkdir()
-    view = open_folders([SAMPLE_DIR], Asked(predictions=(run,), image_root=elsewhere)).studies
+    view = open_folders([SAMPLE_DIR], ExploreOptions(predictions=(run,), image_root=elsewhere)).studies
     shown = next(q for q in view.study(row["study_id"], RowFilter())["questions"] if q["qa_id"] == row["qa_id"])
     assert shown["runs"][0]["answer"] is None and shown["runs"][0]["is_unclear"]  # never a guess
 
@@ -77,7 +77,7 @@ def test_differences_are_found_and_the_page_has_the_strictest_class(tmp_path, ro
     ]
     answers.append((rows[0]["qa_id"], None, {"n": "failed"}))
     run = write_run(tmp_path, answers, Governance.CREDENTIALED)
-    opened = open_folders([SAMPLE_DIR], Asked(predictions=(run,)))
+    opened = open_folders([SAMPLE_DIR], ExploreOptions(predictions=(run,)))
     assert opened.governance is Governance.CREDENTIALED
     expected = {row["study_id"] for n, row in enumerate(chosen) if n % 2 and row["answer"].lower().startswith("no")}
 
@@ -98,5 +98,5 @@ def test_what_is_no_run_is_refused(content, tmp_path):
         (tmp_path / FILE).write_text(content)
     with pytest.raises(Exception, match="predictions|governance"):
         open_runs([tmp_path])
-    with pytest.raises(InputError, match="name its folder too"):
-        open_folders([SAMPLE_DIR.parents[1] / "rjua_meddqa" / "sample"], Asked(predictions=(tmp_path,)))
+    with pytest.raises(InputError, match="--predictions"):
+        open_folders([SAMPLE_DIR.parents[1] / "rjua_meddqa" / "sample"], ExploreOptions(predictions=(tmp_path,)))

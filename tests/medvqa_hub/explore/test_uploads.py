@@ -16,7 +16,7 @@ from medvqa_core.errors import GovernanceError, InputError
 from medvqa_core.folder_class import write_governance
 from medvqa_core.governance import Governance
 from medvqa_hub.explore.live_questions import Question
-from medvqa_hub.explore.opening import Asked, open_folders
+from medvqa_hub.explore.opening import ExploreOptions, open_folders
 from medvqa_hub.explore.page_models import open_models
 from medvqa_hub.explore.row_filters import RowFilter
 from medvqa_hub.explore.uploads import KEPT, MOST_BYTES, Uploads
@@ -44,10 +44,10 @@ def vast_png(side=20_000):
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        (b"", "allowed are JPEG and PNG"),
-        (b"<svg xmlns='http://www.w3.org/2000/svg'/>", "allowed are JPEG and PNG"),
-        (picture("GIF"), "allowed are JPEG and PNG"),
-        (picture("TIFF"), "allowed are JPEG and PNG"),
+        (b"", "JPEG or PNG"),
+        (b"<svg xmlns='http://www.w3.org/2000/svg'/>", "JPEG or PNG"),
+        (picture("GIF"), "JPEG or PNG"),
+        (picture("TIFF"), "JPEG or PNG"),
         (picture()[:-40], "cannot be decoded"),
         (picture("JPEG")[:200], "cannot be decoded"),
         (b"\xff\xd8\xff" + b"x" * 100, "cannot be decoded"),
@@ -81,7 +81,7 @@ def test_a_file_is_its_owner_s_and_gone_after_the_question():
 def test_an_image_has_no_other_name(name):
     uploads = Uploads()
     uploads.add(picture())
-    with pytest.raises(InputError, match="not here any more"), uploads.file(name):
+    with pytest.raises(InputError, match="Choose it again"), uploads.file(name):
         pass
 
 
@@ -104,7 +104,7 @@ def connecting(endpoint, **options):
 
 def test_a_server_sees_images_of_which_nothing_is_known_only_as_it_may_see_credentialed_ones():
     with ChatServerDouble(lambda body: completion("Yes.")) as double:
-        asker = open_folders([SAMPLE_DIR], Asked(connect=connecting(double.endpoint))).ask
+        asker = open_folders([SAMPLE_DIR], ExploreOptions(connect=connecting(double.endpoint))).ask
         described = asker.describe()
         assert described["engines"]["image"] == [] and "tiny" in described["engines"]["study"]
         assert described["brought"]["governance"] == "credentialed"
@@ -114,8 +114,8 @@ def test_a_server_sees_images_of_which_nothing_is_known_only_as_it_may_see_crede
         asked_before = len(double.requests)
 
         for allowed in (
-            Asked(connect=connecting(double.endpoint, i_run_this_server=True)),
-            Asked(connect=connecting(double.endpoint), image_class=Governance.OPEN),
+            ExploreOptions(connect=connecting(double.endpoint, i_run_this_server=True)),
+            ExploreOptions(connect=connecting(double.endpoint), image_class=Governance.OPEN),
         ):
             asker = open_folders([SAMPLE_DIR], allowed).ask
             name = asker.uploads.add(picture())
@@ -134,7 +134,7 @@ def test_on_a_page_of_a_stricter_class_an_image_has_that_class(tmp_path):
     own = tmp_path / "own"
     own.mkdir()
     save_swin_ved(own, texts_of(open_release(SAMPLE_DIR)))
-    described = open_folders([SAMPLE_DIR], Asked(checkpoint=own, image_class=Governance.OPEN))
+    described = open_folders([SAMPLE_DIR], ExploreOptions(checkpoint=own, image_class=Governance.OPEN))
     assert described.governance is Governance.CREDENTIALED  # of weights that do not say theirs
     with ChatServerDouble(lambda body: completion("Yes.")) as double:
         with pytest.raises(GovernanceError, match="i-run-this-server"):
@@ -148,7 +148,7 @@ def test_a_checkpoint_of_ours_answers_about_a_study_and_about_its_image_alike(tm
     monkeypatch.setattr(checkpoint, "fetch_model", lambda model: pytest.fail("something was fetched"))
     folder = save(tmp_path / "run" / "best", texts_of(open_release(SAMPLE_DIR)))
     write_governance(folder, Governance.OPEN)
-    opened = open_folders([SAMPLE_DIR], Asked(checkpoint=folder.parent))
+    opened = open_folders([SAMPLE_DIR], ExploreOptions(checkpoint=folder.parent))
     assert opened.governance is Governance.OPEN
     (engine,) = opened.ask.describe()["engines"]["image"]
     assert engine in opened.ask.describe()["engines"]["study"]
@@ -169,5 +169,5 @@ def test_a_checkpoint_of_ours_answers_about_a_study_and_about_its_image_alike(tm
 def test_a_checkpoint_is_never_fetched(tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoint, "fetch_model", lambda model: pytest.fail("something was fetched"))
     for missing in ("owner/name", str(tmp_path / "none")):
-        with pytest.raises(InputError, match="fetches nothing"):
-            open_folders([SAMPLE_DIR], Asked(checkpoint=Path(missing)))
+        with pytest.raises(InputError, match="local checkpoints"):
+            open_folders([SAMPLE_DIR], ExploreOptions(checkpoint=Path(missing)))
