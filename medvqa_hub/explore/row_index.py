@@ -62,7 +62,7 @@ class RowIndex:
         return len(self.study_id)
 
     def find(self, study_id: int) -> int | None:
-        """The place of a study; None where the release has none of that id."""
+        """The position of a study, or None."""
         order, ids = self._by_id
         place = int(np.searchsorted(ids, study_id))
         return int(order[place]) if place < len(ids) and ids[place] == study_id else None
