@@ -22,7 +22,7 @@ from medvqa_core.runs.predictions import FILE, Prediction, PredictionStore
 from medvqa_hub.cli import run
 from medvqa_hub.explore.opening import ExploreOptions, open_folders
 from medvqa_hub.explore.server import make_server
-from medvqa_hub.explore.serving import make_address, launch
+from medvqa_hub.explore.serving import launch, make_address
 from mimic_cxr_vqa.release import open_release
 from rjua_meddqa import SAMPLE_DIR
 
