@@ -1,4 +1,4 @@
-"""Pieces of recognised text with their place on the page, as drafts need them: cells, their parts, and rows of them."""
+"""Pieces of recognised text with their place on the page (cells), and operations on cells and rows of cells."""
 
 import math
 import re
@@ -9,18 +9,18 @@ from statistics import median
 
 from rjua_meddqa.schema import Box
 
-LONG_BOX = 3  # times its height: shorter boxes tell little about a slope
+LONG_BOX = 3  # times its height, the smallest width of a box whose slope is measured
 FEWEST_LONG_BOXES = 5
-SAME_ROW = 0.5  # of the height: how far the middles of two cells of a row may be apart
+SAME_ROW = 0.5  # of the height, the largest distance between the middles of two cells of a row
 _CJK = re.compile(r"[\u4e00-\u9fff]")
 _ARROWS = "↑↓⬆⬇"
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A piece of text; `y` is its middle, `height` that of its letters (a tilted box is higher than they are).
+    """A piece of text. `y` is its middle and `height` that of its letters, which is less than that of a tilted box.
 
-    `box` is the number of the box that it is a part of.
+    `box` is the number of the box that the piece belongs to.
     """
 
     text: str
@@ -46,12 +46,12 @@ def make_cell(box: Box, number: int = -1) -> Cell:
 
 
 def make_cells(boxes: Sequence[Box]) -> list[Cell]:
-    """The cell of every box that holds text, without what is left of the page's tilt."""
+    """Return the cell of every box with text, corrected for the remaining tilt of the page."""
     return level([make_cell(box, number) for number, box in enumerate(boxes) if box.text.strip()], boxes)
 
 
 def level(cells: Sequence[Cell], boxes: Sequence[Box]) -> list[Cell]:
-    """Cells with what is left of a page's tilt taken from their heights: the slope that most of the long boxes have."""
+    """Correct cells for the remaining tilt of a page, measured as the median slope of its long boxes."""
     slopes = [
         (box.points[1][1] - box.points[0][1]) / (box.points[1][0] - box.points[0][0])
         for box in boxes
@@ -62,17 +62,17 @@ def level(cells: Sequence[Cell], boxes: Sequence[Box]) -> list[Cell]:
 
 
 def _widths(text: str) -> list[int]:
-    """A Chinese character is as wide as two letters."""
+    """Widths of characters. A Chinese character is as wide as two letters."""
     return [2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in text]
 
 
 def letter_width(cell: Cell) -> float:
-    """Pixels of half a Chinese character in `cell`."""
+    """Return half the width of a Chinese character in `cell`, in pixels."""
     return (cell.right - cell.left) / max(sum(_widths(cell.text)), 1)
 
 
 def part(cell: Cell, start: int, end: int) -> Cell:
-    """Characters `start` to `end` of `cell`, placed by their widths."""
+    """Return characters `start` to `end` of `cell`, placed by their widths."""
     widths = _widths(cell.text)
     scale = (cell.right - cell.left) / max(sum(widths), 1)
     left = cell.left + sum(widths[:start]) * scale
@@ -80,7 +80,7 @@ def part(cell: Cell, start: int, end: int) -> Cell:
 
 
 def tokens(cell: Cell) -> list[Cell]:
-    """`cell` cut at white space and around arrows."""
+    """Split `cell` at white space and around arrows."""
     return [part(cell, *match.span()) for match in re.finditer(rf"[{_ARROWS}]+|[^\s{_ARROWS}]+", cell.text)]
 
 
@@ -89,7 +89,7 @@ def is_arrow(text: str) -> bool:
 
 
 def overlap(one: Cell, other: Cell) -> float:
-    """Pixels that two cells share from left to right; negative: the gap between them."""
+    """Return the horizontal overlap of two cells in pixels. A negative value is the gap between them."""
     return min(one.right, other.right) - max(one.left, other.left)
 
 
@@ -98,7 +98,7 @@ def in_row(one: Cell, other: Cell, share: float = SAME_ROW) -> bool:
 
 
 def rows(cells: Iterable[Cell]) -> list[list[Cell]]:
-    """Cells by rows from top to bottom, each from left to right; a cell joins the row of its neighbour there."""
+    """Group cells into rows from top to bottom. A cell joins the row if it is level with its neighbour in that row."""
     found: list[list[Cell]] = []
     for cell in sorted(cells, key=lambda cell: (cell.y, cell.left)):
         for row in reversed(found[-3:]):
@@ -111,12 +111,8 @@ def rows(cells: Iterable[Cell]) -> list[list[Cell]]:
     return [sorted(row, key=lambda cell: cell.left) for row in found]
 
 
-def width(cell: Cell) -> float:
-    return cell.right - cell.left
-
-
 def join_cells(cells: Sequence[Cell]) -> str:
-    """The text of a table cell over one or several lines: rows from top to bottom, joined as wrapped text is."""
+    """Return the text of a table cell with one or several lines, joined like wrapped text."""
     text = ""
     for row in rows(cells):
         for cell in row:
@@ -125,10 +121,10 @@ def join_cells(cells: Sequence[Cell]) -> str:
 
 
 def join_wrapped(before: str, after: str, is_running: bool = False) -> str:
-    """Two pieces of one text: no space where a Chinese word was cut, one where a word or number ended.
+    """Join two pieces of one text: without a space inside a Chinese word, with one between words or numbers.
 
     Args:
-        is_running: the pieces are lines of running text, which is cut anywhere; only Latin words keep their space.
+        is_running: whether the pieces are lines of running text. Then only Latin words keep their space.
     """
     before, after = before.rstrip(), after.lstrip()
     if not before or not after or not (before[-1].isalnum() and after[0].isalnum()):

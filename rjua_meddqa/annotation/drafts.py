@@ -1,7 +1,7 @@
-"""Pre-annotation: key-values and quadruplets that a restored page seems to hold, for people to correct.
+"""Pre-annotation: drafts of key-values and table rows of a restored page, for people to correct.
 
-Input is ESRA's output: lines of text with their boxes. Tables go first (`draft_tables.py`), fields get what is left
-(`draft_fields.py`). A draft says what is printed; what is not found is not invented.
+The input is ESRA's lines of text with their boxes. Tables are read first (`draft_tables.py`), fields from the remaining
+text (`draft_fields.py`). A draft contains printed text only.
 """
 
 import json
@@ -21,7 +21,7 @@ from rjua_meddqa.schema import LABORATORY, Annotation, DraftRow, RestoredText, T
 if TYPE_CHECKING:
     from rjua_meddqa.restoration.pages import Page
 
-# What a clinical report is called, by words on its page; the first that occurs wins.
+# Types of clinical reports, by words on their pages. The first match wins.
 _REPORT_TYPES = (
     ("Pathology", r"病理|免疫组化|肉眼所见|镜下"),
     ("MRI", r"磁共振|核磁|\bMRI?\b|T[12]WI"),
@@ -31,16 +31,16 @@ _REPORT_TYPES = (
     ("X-ray", r"X线|DR|平片|造影"),
 )
 OTHER_REPORT = "Clinical"
-REASONS = "is_normal_reason"  # column of a drafted file: why each row of its table has its verdict, a JSON list
+REASONS = "is_normal_reason"  # column of a drafted file: the reasons of the verdicts of its table, a JSON list
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """What a page seems to hold, each in reading order.
+    """The draft of a page, in reading order.
 
     Attributes:
-        table: rows as the annotators write them.
-        rows: the same rows, each cell apart, with the reason of its verdict; empty for what was no page.
+        table: rows as annotators write them.
+        rows: the same rows with separate cells and the reason of each verdict. Empty for drafts without a page.
     """
 
     key_values: tuple[tuple[str, str], ...]
@@ -49,7 +49,7 @@ class Draft:
 
 
 def draft(restored: "RestoredText") -> Draft:
-    """Key-values and quadruplets of a restored page."""
+    """Draft key-values and table rows of a restored page."""
     cells = merge_spaced_words(make_cells([box for line in restored.body for box in line]))
     tables = read_tables(cells)
     taken = tables.used | find_titles(cells)
@@ -62,11 +62,11 @@ def draft(restored: "RestoredText") -> Draft:
 def draft_annotation(
     page: "Page", idx: str, img_path: str, image_type: str | None = None, drafted: Draft | None = None
 ) -> Annotation:
-    """A page's draft as a row of the annotation file.
+    """Return a page's draft as a row of the annotation file.
 
     Args:
-        image_type: pdf | photo | screenshot; None: what the image looks like.
-        drafted: made by whatever else drafts; None: by rule.
+        image_type: pdf | photo | screenshot. None: estimated from the image.
+        drafted: a draft made elsewhere. None: drafted by rules.
     """
     drafted = drafted or draft(page.restored)
     report_type = LABORATORY if drafted.table else _report_type([box.text for box in page.boxes])
@@ -78,7 +78,7 @@ def draft_annotation(
         drafted.table,
         report_type,
         image_type or page.image_type,
-        "high" if page.quality == "high" else "low",  # annotators know no unreadable
+        "high" if page.quality == "high" else "low",  # annotations have no value for unreadable
         extra=reasons,
     )
 

@@ -1,7 +1,7 @@
-"""Groups of people that reference ranges are given for, and what a page says about its patient.
+"""Patient groups of reference ranges, and what a page states about its patient.
 
-Ranges depend on sex, age, phase of the cycle and pregnancy (`男:0-15 女:0-20`, `<40岁`, `卵泡期`, `孕早期`). A group is
-left out only where the page contradicts it; what the page does not say leaves every group in.
+Ranges depend on sex, age, menstrual phase and pregnancy (`男:0-15 女:0-20`, `<40岁`, `卵泡期`, `孕早期`). A group is
+left out only when the page contradicts it. A missing statement keeps every group.
 """
 
 import math
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from rjua_meddqa.annotation.report_words import fold
 
-Span = tuple[float, float]  # from, to; the end not included
+Span = tuple[float, float]  # from, to (exclusive)
 
 YEARS = {"岁": 1.0, "周岁": 1.0, "y": 1.0, "月": 1 / 12, "个月": 1 / 12, "月龄": 1 / 12}
 YEARS |= {"周": 7 / 365.25, "周龄": 7 / 365.25, "天": 1 / 365.25, "日": 1 / 365.25, "日龄": 1 / 365.25}
@@ -25,7 +25,7 @@ AGE = re.compile(  # 18-60岁, <40岁, 60岁以上, 5岁; signs as `ranges.plain
 )
 WEEKS = re.compile(r"(?:怀孕|妊娠|孕)\s*第?\s*(?P<low>\d+)(?:\s*周?\s*(?:-|~|至)\s*(?P<high>\d+))?\s*周")
 _TRIMESTERS = (("早", (0.0, 14.0)), ("中", (13.0, 28.0)), ("晚", (27.0, 43.0)))
-_STAGES = (  # reach of a word: nobody outside of it is meant
+_STAGES = (  # ages that a word can mean
     ("新生儿", (0.0, 0.25)),
     ("婴幼儿", (0.0, 4.0)),
     ("婴儿", (0.0, 2.0)),
@@ -46,7 +46,7 @@ _EXPECTING = re.compile(r"宫内孕|早孕|中孕|晚孕|孕妇|孕期|孕检|�
 _IN_DOUBT = re.compile(r"[?？]|待查|待排|可能|终止|产后|流产|不孕|备孕|孕前|非孕|未孕|宫外|异位|史")
 
 
-_KNOWN = re.compile(  # words that a group of well people is named with
+_KNOWN = re.compile(  # words that name a group of healthy people
     "|".join(word for word, _ in _STAGES)
     + r"|年龄|[男女]性?|卵泡|滤泡|排卵|黄体|绝经|[非未]?(?:怀?孕|妊娠)|妇女?|[早中晚]期?|期|[前后]|高峰"
     r"|空腹|正常|健康|充足|充分|理想|合适|适宜|可接受|阴性|人群|人|者|组|水平|值|参考|范围|区间|年龄|及|或|和|以[上下内]"
@@ -60,13 +60,13 @@ _CONDITION = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Patient:
-    """What a page says about its patient; "" or None where it says nothing.
+    """What a page states about its patient. "" and None mean unknown.
 
     Attributes:
         sex: 男 or 女.
         age: in years: 50岁 is (50, 51).
         phase: 卵泡, 排卵, 黄体, 绝经 or 未绝经.
-        is_pregnant: True where the page says so; pages do not say the contrary.
+        is_pregnant: True where the page states it. Pages do not state the contrary.
         weeks: of the pregnancy.
     """
 
@@ -81,12 +81,12 @@ ANYONE = Patient()
 
 
 def read_patient(key_values: Iterable[tuple[str, str]]) -> Patient:
-    """The patient of a page by its key-values (性别, 年龄, 诊断, 月经周期); what contradicts itself is not known."""
+    """Read the patient from a page's key-values (性别, 年龄, 诊断, 月经周期). Contradictions count as unknown."""
     sexes, ages, phases, pregnancies = set(), set(), set(), set()
     for key, value in key_values:
         name = fold(key)
         if "性别" in name:
-            sexes |= {sex} if (sex := sex_of(value)) else set()
+            sexes |= {sex} if (sex := read_sex(value)) else set()
         if "年龄" in name:
             ages |= {age} if (age := read_age(value)) else set()
         if re.search("月经|生理|周期", name):
@@ -104,7 +104,7 @@ def read_patient(key_values: Iterable[tuple[str, str]]) -> Patient:
 
 
 def excludes(label: str, patient: Patient) -> bool:
-    """Whether the group that `label` names cannot be that of `patient`; never where one of the two says nothing."""
+    """Whether `patient` cannot be in the group that `label` names. False when either of them is unspecific."""
     sex = _sex_meant(label)
     if sex and patient.sex and sex != patient.sex:
         return True
@@ -119,10 +119,10 @@ def excludes(label: str, patient: Patient) -> bool:
     return weeks is not None and patient.weeks is not None and not _overlap(weeks, patient.weeks)
 
 
-def unsaid(label: str, patient: Patient) -> str:
-    """What a page leaves open about its patient, who may not be in the one group that `label` names; "" for nothing.
+def unknown_trait(label: str, patient: Patient) -> str:
+    """Return the trait ("sex", "pregnancy", "phase", "age" or "") that `label` needs and the page does not state.
 
-    Where a cell has a range for men alone, or for one phase alone, there is no other group to agree with it.
+    A cell with a range for men alone has no other group that could agree with it.
     """
     if _sex_meant(label) and not patient.sex:
         return "sex"
@@ -134,10 +134,10 @@ def unsaid(label: str, patient: Patient) -> str:
 
 
 def is_understood(label: str, is_alone: bool) -> bool:
-    """Whether every word of a label is known to name well people: 超重, 高风险 and 保护性 are not.
+    """Whether every word of a label is known to name healthy people: 超重, 高风险 and 保护性 are not.
 
     Args:
-        is_alone: whether the cell has this range only; else conditions (空腹, 卧位, 高危人群) may tell ranges apart.
+        is_alone: whether it is the cell's only range. Otherwise conditions (空腹, 卧位, 高危人群) may differ.
     """
     patterns = (WEEKS, AGE, _KNOWN) if is_alone else (WEEKS, AGE, _CONDITION, _KNOWN)
     for pattern in patterns:
@@ -146,11 +146,11 @@ def is_understood(label: str, is_alone: bool) -> bool:
 
 
 def _sex_meant(label: str) -> str:
-    return sex_of(label) or ("女" if _phase(label) or _PREGNANT.search(label) else "")
+    return read_sex(label) or ("女" if _phase(label) or _PREGNANT.search(label) else "")
 
 
-def sex_of(text: str) -> str:
-    """男 or 女 where `text` names one of them and not the other, else ""."""
+def read_sex(text: str) -> str:
+    """Return 男 or 女 if `text` names exactly one of them, else ""."""
     word = text.strip().lower()
     female = "女" in text or "妇" in text or "female" in word or re.match(r"f\b", word)
     male = "男" in text or re.search(r"\bmale", word) or re.match(r"m\b", word)
@@ -158,7 +158,7 @@ def sex_of(text: str) -> str:
 
 
 def read_age(text: str) -> Span | None:
-    """(from, to) in years of an age as pages print it: `50岁`, `50`, `3月`, `1岁6月`, `50-60岁`, `>80岁`; else None."""
+    """Return (from, to) in years of a printed age: `50岁`, `50`, `3月`, `1岁6月`, `50-60岁`, `>80岁`, or None."""
     text = "".join(text.split()).replace("～", "-").replace("~", "-").replace("—", "-")
     match = re.fullmatch(rf"(\d+)({_UNIT})?(?:(\d+)(?:个)?({_UNIT}))?", text)
     if match:
@@ -173,7 +173,7 @@ def read_age(text: str) -> Span | None:
 
 
 def _reaches(label: str) -> list[Span]:
-    """The ages that the words and numbers of a label reach; somebody outside of one of them is not meant."""
+    """Age spans of the words and numbers of a label. A patient outside one of them is not meant."""
     text = WEEKS.sub("", label)
     found = [_reach(match) for match in AGE.finditer(text)]
     stage = next((reach for word, reach in _STAGES if word in text), None)
@@ -181,7 +181,7 @@ def _reaches(label: str) -> list[Span]:
 
 
 def _reach(match: re.Match[str]) -> Span:
-    """The ages of an expression; 60岁以下 may mean those of 60 too."""
+    """Return the ages of an expression. 60岁以下 may include the age of 60."""
     if match["low"]:
         unit = match["unit"].lower()
         return int(match["low"]) * YEARS[(match["low_unit"] or unit).lower()], (int(match["high"]) + 1) * YEARS[unit]
@@ -198,7 +198,7 @@ def _reach(match: re.Match[str]) -> Span:
 
 
 def _differ(one: str, other: str) -> bool:
-    """Whether nobody is in both phases; 未绝经 is all but 绝经."""
+    """Whether no patient is in both phases. 未绝经 includes every phase but 绝经."""
     return "绝经" in (one, other) if "未绝经" in (one, other) and one != other else one != other
 
 

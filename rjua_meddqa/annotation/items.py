@@ -1,8 +1,8 @@
-"""Which row of a table an asked item is: reading's slips in its name are forgiven, what tells analytes apart is not.
+"""Finds the table row of an asked item. Misread names are accepted, names of other analytes are not.
 
-总胆红素 and 直接胆红素, ALT and AST, 凝血酶时间 and 凝血酶原时间 are nearly one text and two measurements: another
-analyte's number is worse than 无. So a name counts as the same only where every difference is one that reading or
-writing makes, and where two rows could be meant, neither is.
+总胆红素 and 直接胆红素, ALT and AST, 凝血酶时间 and 凝血酶原时间 look alike but are different measurements, and another
+analyte's number is worse than 无. Two names match only if every difference is a typical reading or writing slip. If two
+rows match, neither is returned.
 """
 
 import re
@@ -13,10 +13,10 @@ from difflib import SequenceMatcher
 from rjua_meddqa.annotation.report_words import fold, similarity
 from rjua_meddqa.schema import TableRow
 
-MARGIN = 0.05  # to the runner-up
-ALIKE_NAMES = 0.5  # of two items with the same abbreviation
-MISREAD_FROM = 5  # characters: in shorter names one other character may be another analyte
-# Characters that readers and typists take for each other, to one of them.
+MARGIN = 0.05  # smallest lead over the second-best row
+ALIKE_NAMES = 0.5  # similarity of two items with the same abbreviation
+MISREAD_FROM = 5  # characters: in shorter names another character may mean another analyte
+# Characters that are often confused, mapped to one of them.
 _LOOK_ALIKE = str.maketrans(
     {
         **dict.fromkeys("脂酯", "脂"),
@@ -36,9 +36,9 @@ _LOOK_ALIKE = str.maketrans(
 )
 _MARKS = re.compile(r"^[*★☆▲△#√\s]+|[*★☆▲△#\s]+$")
 _BRACKETS = re.compile(r"[()]")
-_DOUBLED = re.compile(r"([Ⅰ-Ⅻ])\1+")  # a Roman numeral in one character, read twice
-_IGNORED = re.compile(r"测定|定量|检测|[,'\"*★☆▲ ]")  # said or left out without another meaning
-# What distinguishes analytes in a pair of names, character by character.
+_DOUBLED = re.compile(r"([Ⅰ-Ⅻ])\1+")  # a Roman numeral that was read twice
+_IGNORED = re.compile(r"测定|定量|检测|[,'\"*★☆▲ ]")  # without influence on the meaning
+# Characters that distinguish analytes.
 _TELLING = frozenset(
     "总直接间结合游离高低极超小大红白中性淋巴单核嗜酸碱粒细比率分绝对值计数度浓含量平均体积宽压原前非部纤维凝酶活溶糖化脂蛋氨天门冬丙谷"
     "草肌钾钠氯钙镁磷铁铜锌铅钴锰碘硒尿血便痰液脑脊浆清管型上皮晶菌酵母霉黏抗体抗原表核心面核甲乙丙丁戊己庚左右内外正反阴阳性一二三四五"
@@ -47,7 +47,7 @@ _TELLING = frozenset(
 
 
 def find_row(asked: str, table: Sequence[TableRow]) -> TableRow | None:
-    """The row of the item that `asked` means; None where no row is, or two could be."""
+    """Return the row of the item `asked`, or None if no row or several different rows match."""
     scored = sorted(((item_score(asked, row.item), place) for place, row in enumerate(table)), reverse=True)
     if not scored or not scored[0][0]:
         return None
@@ -59,9 +59,9 @@ def find_row(asked: str, table: Sequence[TableRow]) -> TableRow | None:
 
 
 def item_score(asked: str, item: str) -> float:
-    """1 for the same name, less for one that differs by what readers and writers do, 0 for another analyte's."""
+    """Return 1 for the same name, less for a name with reading or writing slips, 0 for another analyte."""
     if fold(asked) == fold(item):
-        return 1.0 if asked == item else 0.999  # eGFR-EPICr and eGFR-EPIcr may both be there
+        return 1.0 if asked == item else 0.999  # a table may have both eGFR-EPICr and eGFR-EPIcr
     one, other = _key(asked), _key(item)
     if one == other:
         return 0.99
@@ -72,7 +72,7 @@ def item_score(asked: str, item: str) -> float:
         if short == other_short:
             return 0.9 if _is_same_name(name, other_name, has_short=True) else 0.0
         return 0.8 if name == other_name and _is_misread_short(short, other_short) else 0.0
-    if short or other_short:  # one of the two is written without its abbreviation
+    if short or other_short:  # one of the two lacks its abbreviation
         if (short or other_short) == (other_name if short else name):
             return 0.85
         return 0.9 if name == other_name else 0.75 if _is_same_name(name, other_name) else 0.0
@@ -80,9 +80,9 @@ def item_score(asked: str, item: str) -> float:
 
 
 def _is_same_name(one: str, other: str, has_short: bool = False) -> bool:
-    """Whether two names without their abbreviations differ by no more than a slip of reading.
+    """Whether two names without their abbreviations differ only by reading slips.
 
-    With the same abbreviation, characters may be misread or cut off; without one, a single character of a longer name.
+    If the abbreviations are equal, characters may be misread or cut off. Otherwise, one character of a longer name.
     """
     if _IGNORED.sub("", one) == _IGNORED.sub("", other):
         return True
@@ -102,13 +102,13 @@ def _is_same_name(one: str, other: str, has_short: bool = False) -> bool:
 
 
 def _swaps(changed: list[tuple[str, str]]) -> bool:
-    """Whether a telling character stands against another telling one: 白 for 红."""
+    """Whether one distinguishing character replaces another: 白 for 红."""
     pairs = (pair for old, new in changed for pair in zip(old, new, strict=False))
     return any(old in _TELLING and new in _TELLING for old, new in pairs)
 
 
 def _is_misread_short(one: str, other: str) -> bool:
-    """Whether two abbreviations of one name differ by a sign, or by one letter of four."""
+    """Whether two abbreviations of one name differ by a sign or by one of at least four letters."""
     bare, other_bare = (re.sub(r"[^0-9a-z\u0370-\u03ff]", "", text) for text in (one, other))
     if bare == other_bare:
         return True
@@ -117,7 +117,7 @@ def _is_misread_short(one: str, other: str) -> bool:
 
 
 def _key(item: str) -> str:
-    """A name as it is compared: one width, no blanks, look-alikes alike."""
+    """Normalise a name for comparison: one width, no blanks, confusable characters merged."""
     text = unicodedata.normalize("NFKC", _DOUBLED.sub(r"\1", _MARKS.sub("", item)))
     return fold(text).translate(_LOOK_ALIKE).strip(",:")
 

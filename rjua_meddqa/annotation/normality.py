@@ -1,16 +1,17 @@
-"""Whether a result is normal, from what stands on the page: the result, its reference range and the printed arrow.
+"""Decides whether a result is normal from the printed result, its reference range and the printed arrow.
 
-The verdict is one of IS_NORMAL_VALUES (paper, Section 4.2.1). A wrong 是 is worse than 无法判断: without a range, by a
-doubtful one, and where the groups that the page leaves open disagree, there is no verdict. Nothing is guessed.
+The verdict is one of IS_NORMAL_VALUES (paper, Section 4.2.1). A wrong 是 is worse than 无法判断. There is no verdict
+without a range, with a doubtful range, or when groups that the page leaves open disagree.
 """
 
 import re
 from math import inf
 from typing import NamedTuple
 
-from rjua_meddqa.annotation.groups import ANYONE, Patient, excludes, is_understood, unsaid
+from rjua_meddqa.annotation.groups import ANYONE, Patient, excludes, is_understood, unknown_trait
+from rjua_meddqa.annotation.intervals import LabelledInterval
 from rjua_meddqa.annotation.number_text import is_dilution
-from rjua_meddqa.annotation.ranges import LabelledInterval, ParsedRange, parse_number, parse_range, plain, read_unit
+from rjua_meddqa.annotation.ranges import ParsedRange, parse_number, parse_range, plain, read_unit
 from rjua_meddqa.annotation.result_units import is_unit, same_scale
 from rjua_meddqa.annotation.word_results import judge_words, polarity
 from rjua_meddqa.schema import ABNORMAL, HIGH, LOW, MISSING, NORMAL, UNDECIDED
@@ -20,16 +21,16 @@ _ARROW = re.compile("[" + "".join(_ARROWS) + r"]+|(?<=[\d\s])[(（]?(?:HH|LL|H|�
 _FLAG_WORDS = {"H": HIGH, "HH": HIGH, "偏高": HIGH, "升高": HIGH, "高": HIGH}
 _FLAG_WORDS |= {"L": LOW, "LL": LOW, "偏低": LOW, "降低": LOW, "低": LOW}
 
-# What a range's label says about those in it: "缺乏: <20" holds results that are too low.
+# Labels that name a state: "缺乏: <20" contains results that are too low.
 _LOW_STATES = ("缺乏", "不足", "缺陷", "低下", "偏低", "降低", "减低", "减少")
 _NORMAL_STATES = ("正常", "充足", "充分", "理想", "合适", "适宜", "健康成人", "可接受", "阴性")
 _HIGH_STATES = ("边缘升高", "升高", "偏高", "增高", "过量", "过高", "中毒", "增多")
 
 _IN_DOUBT = re.compile("可疑|临界|灰区")  # 0.9-1.1可疑
-_STRAY_STROKE = re.compile(r"\s*[lI|｜丨](?=[\d.])")  # a table's line or a 1: 2.5 or 12.5
+_STRAY_STROKE = re.compile(r"\s*[lI|｜丨](?=[\d.])")  # a border of the table or a 1: 2.5 or 12.5
 _GROUPED = re.compile(r"(?<![\d.,])([1-9]\d{0,2}),(?=\d{3}(?![\d,.]))")
 
-# <5.0×10^2IU/mL is 500; ×10^9/L, where nothing but the volume follows, is a unit of both result and range
+# <5.0×10^2IU/mL is 500. ×10^9/L, followed by nothing but the volume, is a unit of both result and range.
 _POWER_OF_A_NUMBER = re.compile(r"(?:×10\^-?\d+|E[+-]?\d+)(?!\d)(?!/|$)")
 
 
@@ -37,23 +38,23 @@ Entries = tuple[LabelledInterval, ...]
 
 
 class Judgement(NamedTuple):
-    """A verdict, one of IS_NORMAL_VALUES, and why."""
+    """A verdict, one of IS_NORMAL_VALUES, and its reason."""
 
     verdict: str
     reason: str
 
 
 def judge(result: str, reference: str, flag: str = "", unit: str = "", patient: Patient = ANYONE) -> Judgement:
-    """Judge `result` by `reference` (the range as printed, with or without unit).
+    """Judge `result` by `reference`, the printed range with or without a unit.
 
-    Both may carry full-width signs, any dash, units, an arrow and the slips that `ranges.py` reads. A doubtful range
-    gives no verdict. A printed arrow decides where the numbers leave it open, never where there is no range; numbers
-    and an arrow that contradict each other give no verdict: one of them was misread.
+    Both may contain full-width signs, any dash, units, an arrow and the slips that `ranges.py` repairs. A printed arrow
+    decides where the numbers do not, but never without a range. There is no verdict if numbers and arrow contradict
+    each other, since one of them was misread.
 
     Args:
-        flag: what a column of flags says (`↑`, `H`, `L`, `偏低`); other words count for nothing.
-        unit: what a column of units says; it holds for result and range where these have none of their own.
-        patient: whom the page is about, for ranges by group; what it does not say leaves all groups in.
+        flag: the row's text in the flag column (`↑`, `H`, `L`, `偏低`). Other words are ignored.
+        unit: the row's text in the unit column, used for result and range if these have no unit of their own.
+        patient: the page's patient, for ranges by group. Unknown traits keep all groups.
     """
     result, arrow = split_arrow(result)
     reference, arrow_of_range = split_arrow(reference)
@@ -62,7 +63,7 @@ def judge(result: str, reference: str, flag: str = "", unit: str = "", patient: 
     if is_blank(reference):
         return Judgement(UNDECIDED, "no range")
     if _STRAY_STROKE.match(result) or _STRAY_STROKE.match(reference):
-        return Judgement(UNDECIDED, "a number begins with a stroke: the line of a table, or a one")
+        return Judgement(UNDECIDED, "a number begins with a stroke, which may be a table border or a one")
     judgement = _judge_text(result, reference, unit, patient)
     with_points = [_GROUPED.sub(r"\1.", plain(text)) for text in (result, reference)]
     if with_points != [plain(result), plain(reference)] and re.search(r"\d\.\d", result + " " + reference):
@@ -79,7 +80,7 @@ def judge(result: str, reference: str, flag: str = "", unit: str = "", patient: 
 def _judge_text(result: str, reference: str, unit: str, patient: Patient) -> Judgement:
     parsed = parse_range(reference, unit)
     if parsed.doubts:
-        if parsed.is_truncated() and (band := _band_of(result, parsed)):
+        if parsed.is_truncated() and (band := _judge_by_band(result, parsed)):
             return band
         return Judgement(UNDECIDED, f"the range is doubtful: {'; '.join(parsed.doubts)}")
     if parsed.intervals:
@@ -87,30 +88,30 @@ def _judge_text(result: str, reference: str, unit: str, patient: Patient) -> Jud
     return Judgement(*judge_words(result, reference))
 
 
-def _band_of(result: str, parsed: ParsedRange) -> Judgement | None:
-    """A verdict by the first of several bands with a name each (缺乏:<20 不足:20-30 充足:), the last cut off.
+def _judge_by_band(result: str, parsed: ParsedRange) -> Judgement | None:
+    """A verdict by one of several named bands (缺乏:<20 不足:20-30 充足:) whose last one is cut off. Never 是.
 
-    Bands do not overlap: what is missing changes nothing for a result in a whole one. Never 是.
+    Bands do not overlap, so the missing one cannot change the verdict for a result in a complete band.
     """
     number, states = parse_number(result), [_state(entry.label) for entry in parsed.intervals]
     if number is None or number[0] or number[2] or len(states) < 2 or not all(states) or NORMAL in states:
         return None
     held = {s for s, entry in zip(states, parsed.intervals, strict=True) if entry.interval.holds(number[1])}
-    return Judgement(held.pop(), "in a range named after its state, others are cut off") if len(held) == 1 else None
+    return Judgement(held.pop(), "in a range with a named state, others are cut off") if len(held) == 1 else None
 
 
 def _weigh(judgement: Judgement, direction: str) -> Judgement:
-    """A judgement beside the printed arrow."""
+    """Combine a judgement with the printed arrow."""
     verdict, reason = judgement
     if not direction or verdict in (direction, ABNORMAL):
         return judgement
     if verdict == UNDECIDED:
         return Judgement(direction, f"the arrow decides ({reason})")
-    return Judgement(UNDECIDED, f"the printed arrow says {direction}, the numbers {verdict}: {reason}")
+    return Judgement(UNDECIDED, f"the printed arrow means {direction}, the numbers {verdict}: {reason}")
 
 
 def split_arrow(text: str) -> tuple[str, str]:
-    """`text` without its arrow or flag, and 否(偏高), 否(偏低) or "" for it. `5.6↑`, `↓ 1.2`, `5.6 H`, `5.6 偏高`."""
+    """Split off an arrow or flag and return it as 否(偏高), 否(偏低) or "". `5.6↑`, `↓ 1.2`, `5.6 H`, `5.6 偏高`."""
     match = _ARROW.search(text.strip())
     if not match:
         return text.strip(), ""
@@ -119,13 +120,13 @@ def split_arrow(text: str) -> tuple[str, str]:
 
 
 def _direction(flag: str) -> str:
-    """否(偏高) or 否(偏低) for an arrow or a flag's word, "" for anything else."""
+    """Return 否(偏高) or 否(偏低) for an arrow or a flag word, "" for anything else."""
     mark = flag.strip(" ()（）*").upper()
     return _FLAG_WORDS.get(mark) or _ARROWS.get(mark[:1], "")
 
 
 def is_blank(text: str) -> bool:
-    """Whether a cell says that nothing is there (空, 无, dashes of a blank form field)."""
+    """Whether a cell is empty or contains a word for empty (无, dashes of a blank form field)."""
     return text.strip() in ("", MISSING, "/", "--", "---", "----", "—", "——")
 
 
@@ -134,11 +135,11 @@ def _judge_number(result: str, reference: str, unit: str, parsed: ParsedRange, p
     if not entries:
         groups = ", ".join(entry.label for entry in parsed.intervals)
         return Judgement(UNDECIDED, f"the patient is in none of the groups: {groups}")
-    missing = unsaid(entries[0].label, patient) if len(entries) == 1 else ""
+    missing = unknown_trait(entries[0].label, patient) if len(entries) == 1 else ""
     judgement = _judge_by_numbers(result, reference, unit, parsed.unit, entries)
-    # outside of the only age that a cell names is abnormal as far as it says; within it is normal for that age alone
+    # A result outside the only age group of a cell is abnormal. A result inside is normal for that age alone.
     if missing and (judgement.verdict == NORMAL or missing != "age"):
-        return Judgement(UNDECIDED, f"the page does not say the patient's {missing}: {entries[0].label}")
+        return Judgement(UNDECIDED, f"the page does not state the patient's {missing}: {entries[0].label}")
     return judgement
 
 
@@ -149,34 +150,41 @@ def _judge_by_numbers(result: str, reference: str, unit: str, unit_of_range: str
         if len(entries) == 1 and polarity(result) and polarity(label) == "negative":
             return Judgement(*judge_words(result, label))
         return _judge_span(parse_range(result), unit, unit_of_range, entries)
-    if is_dilution(result) != is_dilution(reference):
-        return Judgement(UNDECIDED, "one of result and range is a dilution")
     sign, value, own_unit, _ = number
-    if polarity(own_unit) in ("positive", "undecided"):
-        return Judgement(UNDECIDED, f"a number that is called {own_unit}")
-    if value < 0 and all(entry.interval.low >= 0 for entry in entries):
-        return Judgement(UNDECIDED, "a dash before the result, where none is below 0")
-    if own_unit and unit and not same_scale(read_unit(own_unit), read_unit(unit)):
-        return Judgement(UNDECIDED, f"units differ: {own_unit} and {unit}")
+    if doubt := _number_doubt(result, reference, value, own_unit, unit, unit_of_range, entries):
+        return Judgement(UNDECIDED, doubt)
     own_unit = "" if polarity(own_unit) else own_unit
-    if not is_unit(own_unit, unit_of_range or read_unit(unit)) or plain(result).count("(") != plain(result).count(")"):
-        return Judgement(UNDECIDED, f"{own_unit!r} behind the result is no unit")
-    if unit_of_range != read_unit(unit) and not is_unit(unit_of_range, "S"):
-        return Judgement(UNDECIDED, f"{unit_of_range!r} behind the range is no unit")
-    if (
-        not (own_unit or unit)
-        and unit_of_range.startswith("%")
-        and 0 < value <= 1 < min(entry.interval.low for entry in entries)
-    ):
-        return Judgement(UNDECIDED, "the range is in per cent, the result may be a fraction")
     return _judge_value(sign, value, read_unit(own_unit or unit), unit_of_range, entries)
 
 
+def _number_doubt(
+    result: str, reference: str, value: float, own_unit: str, unit: str, unit_of_range: str, entries: Entries
+) -> str:
+    """Why a number in a result cell and the numbers of its range may not be comparable, or ""."""
+    if is_dilution(result) != is_dilution(reference):
+        return "one of result and range is a dilution"
+    if polarity(own_unit) in ("positive", "undecided"):
+        return f"a number that is called {own_unit}"
+    if value < 0 and all(entry.interval.low >= 0 for entry in entries):
+        return "a dash before the result, where no value is below 0"
+    if own_unit and unit and not same_scale(read_unit(own_unit), read_unit(unit)):
+        return f"units differ: {own_unit} and {unit}"
+    own_unit = "" if polarity(own_unit) else own_unit
+    if not is_unit(own_unit, unit_of_range or read_unit(unit)) or plain(result).count("(") != plain(result).count(")"):
+        return f"{own_unit!r} behind the result is not a unit"
+    if unit_of_range != read_unit(unit) and not is_unit(unit_of_range, "S"):
+        return f"{unit_of_range!r} behind the range is not a unit"
+    has_no_unit = not (own_unit or unit) and unit_of_range.startswith("%")
+    if has_no_unit and 0 < value <= 1 < min(entry.interval.low for entry in entries):
+        return "the range is in per cent, the result may be a fraction"
+    return ""
+
+
 def _judge_span(result: ParsedRange, unit: str, unit_of_range: str, entries: Entries) -> Judgement:
-    """A result such as `0-1/HP`: all of it is normal, or all of it is high."""
+    """Judge a result such as `0-1/HP`, all of which has to be normal, high or low."""
     spans = [(entry.interval.low, entry.interval.high) for entry in result.intervals if not entry.label]
     if result.doubts or len(spans) != 1 or len(result.intervals) != 1 or inf in map(abs, spans[0]):
-        return Judgement(UNDECIDED, "the result is no number, the range is one")
+        return Judgement(UNDECIDED, "the range is a number, the result is not")
     ends = [_judge_value("", value, result.unit or read_unit(unit), unit_of_range, entries) for value in spans[0]]
     if len({end.verdict for end in ends}) == 1:
         return ends[0]
@@ -195,8 +203,8 @@ def _judge_value(sign: str, value: float, unit: str, unit_of_range: str, entries
         return _judge_by_states(sign, value, entries, states)
     for entry in entries:
         if not is_understood(entry.label, is_alone=len(entries) == 1):
-            return Judgement(UNDECIDED, f"{entry.label!r} may be no name of those who are well")
-    verdicts = {_compare(sign, value, entry) for entry in entries}
+            return Judgement(UNDECIDED, f"{entry.label!r} may not name healthy people")
+    verdicts = {entry.interval.compare(sign, value) for entry in entries}
     shown = "; ".join(f"{entry.label} {entry.text}".strip() for entry in entries)
     if len(verdicts) > 1:
         return Judgement(UNDECIDED, f"ranges by group disagree: {shown}")
@@ -206,42 +214,21 @@ def _judge_value(sign: str, value: float, unit: str, unit_of_range: str, entries
 
 
 def _judge_by_states(sign: str, value: float, entries: Entries, states: list[str]) -> Judgement:
-    """By ranges that are named after what they mean; those called normal decide alone where they agree."""
+    """Judge by ranges with named states. Those called normal decide alone if they agree."""
     if any(_IN_DOUBT.search(entry.label) and entry.interval.holds(value) for entry in entries):
         return Judgement(UNDECIDED, "in a range between normal and not")
-    normal = {_compare(sign, value, entry) for entry, state in zip(entries, states, strict=True) if state == NORMAL}
+    pairs = list(zip(entries, states, strict=True))
+    normal = {entry.interval.compare(sign, value) for entry, state in pairs if state == NORMAL}
     if len(normal) == 1:
         return Judgement(normal.pop(), "by the range called normal")
-    held = {state for entry, state in zip(entries, states, strict=True) if not sign and entry.interval.holds(value)}
+    held = {state for entry, state in pairs if not sign and entry.interval.holds(value)}
     if len(held) == 1 and not normal:
-        return Judgement(held.pop(), "in a range named after its state")
-    return Judgement(UNDECIDED, "no range named after a state holds it")
-
-
-def _compare(sign: str, value: float, entry: LabelledInterval) -> str:
-    """A number, or all numbers below or above one (`<0.01`), against one interval."""
-    interval = entry.interval
-    if interval.is_below(value) and sign in ("", "<", "≤"):
-        return LOW
-    if interval.is_above(value) and sign in ("", ">", "≥"):
-        return HIGH
-    if not sign:
-        return NORMAL
-    if sign in ("<", "≤"):
-        if sign == "<" and value == interval.low:
-            return LOW
-        # a range from 0 has no lower side that a result could leave
-        is_open_below = interval.low == -inf or (interval.low == 0 and not interval.low_open)
-        fits = value < interval.high or (value == interval.high and (sign == "<" or not interval.high_open))
-        return NORMAL if is_open_below and fits else UNDECIDED
-    if sign == ">" and value == interval.high:
-        return HIGH
-    fits = value > interval.low or (value == interval.low and (sign == ">" or not interval.low_open))
-    return NORMAL if interval.high == inf and fits else UNDECIDED
+        return Judgement(held.pop(), "in a range with a named state")
+    return Judgement(UNDECIDED, "no range with a named state contains it")
 
 
 def _state(label: str) -> str:
-    """LOW, NORMAL or HIGH where a label names a state, "" where it names a group of people or nothing."""
+    """Return LOW, NORMAL or HIGH for a label that names a state, "" for a group of people or no label."""
     for states, verdict in ((_LOW_STATES, LOW), (_HIGH_STATES, HIGH), (_NORMAL_STATES, NORMAL)):
         if any(label.startswith(state) or label.endswith(state) for state in states):
             return verdict

@@ -1,7 +1,4 @@
-"""How laboratories write numbers and units, and what slips in when people type or a machine reads them.
-
-Text in one spelling, slips in numbers repaired, digits of units out of the way of the number patterns.
-"""
+"""How laboratories write numbers and units, and common slips in typed or recognised text."""
 
 import re
 import unicodedata
@@ -13,8 +10,8 @@ _WORDS = (  # longest first, so that 不小于 is not read as 小于
     *((word, ">") for word in ("大于", "高于", "超过", "﹥", "〉", "›")),
 )
 _DASHES = dict.fromkeys(map(ord, "‐‑‒–—―−─－﹣ー"), "-") | dict.fromkeys(map(ord, "～∼〜˜"), "~")
-# 10^9/L in every spelling, the raised digit lost in reading too: 10*9/L, 10E9/L, 10~9/L, 10⁹/L, 109/L. Only behind a
-# blank, a × or at the beginning is it a unit of its own; behind a digit nobody knows where the number ends.
+# All spellings of 10^9/L, including a lost raised digit: 10*9/L, 10E9/L, 10~9/L, 10⁹/L, 109/L. It is a unit of its own
+# only after a blank, after × or at the beginning. Directly behind a digit, the end of the number is unknown.
 _POWER = re.compile(
     r"(?:[×xX*·]\s*10\s*[\^*~Ee]?\s*|(?<![\d.~-])10\s*[\^*~Ee]\s*)(?P<exponent>-?\d{1,2})(?!\d*\.)"
     r"|(?<![\d.~<>≤≥-])(?<![<>≤≥~-]\s)10(?P<bare>3|6|9|12)(?=\s*/\s*[A-Za-zμ])"
@@ -27,9 +24,9 @@ _UNIT_DIGITS = re.compile(
 _HIDDEN = "0123456789.-~<>≤≥"
 _IN_UNIT, _IN_NAME = ({ord(sign): chr(base + place) for place, sign in enumerate(_HIDDEN)} for base in (0xE000, 0xE100))
 _UNMASKED = {ord(masked): chr(plain) for table in (_IN_UNIT, _IN_NAME) for plain, masked in table.items()}
-_TITRE = re.compile(r"(^|[<>≤≥~-])\s*1:(\d+)")  # 1:320 is a dilution; the higher the number, the more there is
+_TITRE = re.compile(r"(^|[<>≤≥~-])\s*1:(\d+)")  # 1:320 is a dilution, and higher numbers mean more of the substance
 NUMBER = r"\d+(?:\.\d+)?"
-_SCIENTIFIC = re.compile(  # 5.0E+02 is a number; in 3.5-9.5E9/L the power belongs to the unit
+_SCIENTIFIC = re.compile(  # 5.0E+02 is a number. In 3.5-9.5E9/L the power belongs to the unit.
     rf"(?<![\d.Ee]){NUMBER}(?![\d.]|[Ee][+-]?\d)\s*[-~]+\s*{NUMBER}[Ee]"
     r"|(?P<number>(?<![\d.])\d(?:\.\d+)?[Ee][+-]?\d{1,2})(?![\d.])"
 )
@@ -51,7 +48,7 @@ _SLIPS = (
 
 
 def plain(text: str) -> str:
-    """`text` with full-width forms, dashes and comparison words in one spelling, white space single."""
+    """Return `text` with one spelling of full-width forms, dashes, comparison words and white space."""
     text = unicodedata.normalize("NFKC", text.translate(_DASHES)).translate(_DASHES)
     for word, sign in _WORDS:
         text = text.replace(word, sign)
@@ -59,15 +56,18 @@ def plain(text: str) -> str:
 
 
 def repair_number_slips(text: str) -> tuple[str, tuple[str, ...]]:
-    """`text` (plain) with slips inside numbers repaired, and what was repaired: `4,0`, `26/0-40`, `437.`0`, `1. 5`.
+    """Repair slips inside the numbers of `text` (plain): `4,0`, `26/0-40`, `437.`0`, `1. 5`.
 
-    A comma before exactly three digits separates thousands; any other comma between digits is a decimal point.
+    A comma before exactly three digits separates thousands. Any other comma between digits is a decimal point.
+
+    Returns:
+        The repaired text and the names of the repairs.
     """
     repaired = _THOUSANDS.sub(lambda match: match[1].replace(",", ""), text)
     slips = []
     for pattern, replacement, name in _SLIPS:
         if name.startswith("a stray") and re.search(r"10\s*\^", repaired):
-            continue  # there ^ is no slip
+            continue  # here ^ marks an exponent
         changed = re.sub(pattern, replacement, repaired)
         if changed != repaired:
             slips.append(name)
@@ -76,23 +76,23 @@ def repair_number_slips(text: str) -> tuple[str, tuple[str, ...]]:
 
 
 def has_mixed_commas(text: str) -> bool:
-    """Whether a comma separates thousands in one number of `text` (plain) and decimals in another: 0,500-1,200."""
+    """Whether `text` (plain) uses commas both for thousands and for decimals: 0,500-1,200."""
     without = _THOUSANDS.sub("", text)
     return without != text and bool(re.search(r"\d,\d", without))
 
 
 def is_followed_by_exponent(text: str) -> bool:
-    """Whether digits of a number and of a unit stand together in `text` (plain): 4-1010*9/L, 100-300109/L, 4-10E9/L."""
+    """Whether a number in `text` (plain) runs into the digits of its unit: 4-1010*9/L, 100-300109/L, 4-10E9/L."""
     return bool(_RUN_IN.search(text))
 
 
 def is_dilution(text: str) -> bool:
-    """Whether `text` holds a titre such as 1:320."""
+    """Whether `text` contains a titre such as 1:320."""
     return bool(_TITRE.search(plain(text)))
 
 
 def write_out(text: str) -> str:
-    """`text` (plain) with titres as numbers, 5.0E+02 as 500, and the digits of units masked."""
+    """Return `text` (plain) with titres as numbers, 5.0E+02 as 500, and masked digits in units."""
     text = _SCIENTIFIC.sub(
         lambda match: f"{float(match['number']):.12f}".rstrip("0").rstrip(".") if match["number"] else match[0], text
     )
@@ -102,7 +102,7 @@ def write_out(text: str) -> str:
 
 
 def mask(text: str, is_name: bool = False) -> str:
-    """`text` (of a unit, or of the name of a group) with other characters for its digits and signs; see `unmask`."""
+    """Replace the digits and signs of a unit or of a group's name by private characters. See `unmask`."""
     return text.translate(_IN_NAME if is_name else _IN_UNIT)
 
 
@@ -110,6 +110,6 @@ def unmask(text: str) -> str:
     return text.translate(_UNMASKED)
 
 
-def unit_of(text: str) -> str:
-    """A unit without what stands around it."""
+def strip_unit(text: str) -> str:
+    """Return a unit without surrounding punctuation."""
     return "".join(unmask(text).split()).strip(",;:()[]→*").replace("µ", "μ")

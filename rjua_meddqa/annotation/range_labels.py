@@ -1,16 +1,14 @@
-"""Which group each interval of a range cell is for: names stand before (`男:0-15 女:0-20`) or behind (`0-15(男)`).
+"""Assigns group names to the intervals of a range cell: before them (`男:0-15 女:0-20`) or behind (`0-15(男)`).
 
-Where a cell leaves it open, that is said as a doubt, never guessed.
+Ambiguous cells are reported as doubts. Nothing is guessed.
 """
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from rjua_meddqa.annotation.intervals import Interval
 from rjua_meddqa.annotation.number_text import unmask
-
-if TYPE_CHECKING:
-    from rjua_meddqa.annotation.ranges import Interval
 
 _GENERAL = re.compile(
     r"(?:生物|正常)?参考(?:值|范围|区间|值范围|值区间)?\s*:?|正常(?:值|范围|区间|参考值)\s*:?|范围\s*:|区间\s*:"
@@ -23,20 +21,20 @@ _GROUP_WORD = re.compile(
     r"|正常|偏高|偏低|升高|降低|阴性|阳性|中毒|健康|危险|空腹|餐后"
 )
 _BRACKET = re.compile(r"[(\[]([^()\[\]]*)[)\]]")
-LOST = "has lost its range"
+LOST_RANGE = "has lost its range"
 _EDGES = " ,;:、。()[]【】*"
 
 
 class Piece(NamedTuple):
-    """An interval of a cell, the text since the one before, and its own text."""
+    """An interval of a cell, the text between it and the previous interval, and its own text."""
 
     before: str
-    interval: "Interval"
+    interval: Interval
     text: str
 
 
 class Tail(NamedTuple):
-    """What stands behind an interval: its unit, a name in brackets or at once behind, and the rest."""
+    """The text behind an interval: its unit, a name in brackets, and the rest."""
 
     unit: str
     bracket: str
@@ -44,7 +42,7 @@ class Tail(NamedTuple):
 
 
 def split_tail(chunk: str) -> Tail:
-    """Unit, bracket and rest of the text behind an interval."""
+    """Split the text behind an interval into unit, bracket and rest."""
     unit = _CHINESE_UNITS.match(chunk)
     end = unit.end() if unit else 0
     bracket = _BRACKET.match(chunk, end)
@@ -52,7 +50,7 @@ def split_tail(chunk: str) -> Tail:
 
 
 def assign_labels(pieces: Sequence[Piece], tail: str) -> tuple[list[str], list[str], list[str]]:
-    """(label, unit) of each interval, and doubts about who is meant."""
+    """Return the label and the unit of each interval, and doubts about which group is meant."""
     first = _name(_GENERAL.sub("", pieces[0].before))
     behind = [split_tail(piece.before) for piece in pieces[1:]] + [split_tail(tail)]
     units = [entry.unit for entry in behind]
@@ -61,12 +59,12 @@ def assign_labels(pieces: Sequence[Piece], tail: str) -> tuple[list[str], list[s
     else:
         labels, doubts = _labels_behind(behind)
     if sum(not label for label in labels) > 1:
-        doubts.append("several ranges and nothing that says for whom")
+        doubts.append("several ranges and no group names")
     return labels, units, doubts
 
 
 def _labels_before(first: str, units: list[str], behind: list[Tail]) -> tuple[list[str], list[str]]:
-    """Names stand before their intervals; a bracket behind one adds to its name."""
+    """Labels for names that precede their intervals. A bracket behind an interval adds to its name."""
     if len(behind) > 1 and all(entry.bracket and not _name(entry.rest) for entry in behind):
         return [f"{first} {_name(entry.bracket)}" for entry in behind], []  # 男:57-97(20-59岁) 57-111(60-79岁)
     labels = [first]
@@ -84,19 +82,19 @@ def _labels_before(first: str, units: list[str], behind: list[Tail]) -> tuple[li
     if last.bracket:
         labels[-1] += f" {_name(last.bracket)}"
     doubts = [] if all(labels[1:]) else ["a range without the name of its group"]
-    return labels, doubts + _doubts_of_note(last.rest)
+    return labels, doubts + _note_doubts(last.rest)
 
 
 def _labels_behind(behind: list[Tail]) -> tuple[list[str], list[str]]:
-    """Names stand behind their intervals: in brackets, or at once (`<20不足`)."""
+    """Labels for names that follow their intervals, in brackets or directly (`<20不足`)."""
     if len(behind) == 1:
         entry = behind[0]
         if entry.bracket or not entry.rest.strip(_EDGES):
-            return [_name(entry.bracket)], _doubts_of_note(entry.rest)
+            return [_name(entry.bracket)], _note_doubts(entry.rest)
         at_once = re.match(r"\s*([\u4e00-\u9fff]+)$", entry.rest)
         if at_once and _GROUP_WORD.search(at_once[1]):
             return [at_once[1]], []
-        return [""], _doubts_of_note(entry.rest)
+        return [""], _note_doubts(entry.rest)
     labels = [_name(entry.bracket) or _name(entry.rest) for entry in behind]
     doubts = [] if all(labels) else ["it is not clear which name belongs to which range"]
     doubts += ["names before and behind"] if any(entry.bracket and _name(entry.rest) for entry in behind) else []
@@ -108,13 +106,13 @@ def _is_before(entry: Tail) -> bool:
     return not entry.bracket and bool(re.search(r":\s*$|[(\[][^)\]]*$", entry.rest) and _name(entry.rest))
 
 
-def _doubts_of_note(rest: str) -> list[str]:
-    """Text behind the last range is a note after a stop; a group, or words at once behind, have lost their range."""
+def _note_doubts(rest: str) -> list[str]:
+    """Doubts about the text behind the last range. A note after a stop is fine, but a group has lost its range."""
     text = rest.strip(_EDGES)
     if not text:
         return []
     if _GROUP_WORD.search(text):
-        return [f"{unmask(text)!r} {LOST}"]
+        return [f"{unmask(text)!r} {LOST_RANGE}"]
     is_note = re.match(r"\s*[;,。:(\[【]", rest) and re.search(r"[\u4e00-\u9fff]", text)
     return [] if is_note else [f"{unmask(text)!r} behind the range is not understood"]
 

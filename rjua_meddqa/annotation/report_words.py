@@ -1,7 +1,6 @@
-"""Words that printed reports use for columns and fields: what tells a header, a key and a section from other text.
+"""Vocabulary of printed reports: words for columns, keys and sections.
 
-Lists of the field's vocabulary, not of any one hospital's form. Keys come from `generation/terms.yaml` as well, which
-users extend.
+The lists are not taken from any one hospital's form. `terms.yaml`, which users can extend, adds keys.
 """
 
 import re
@@ -10,16 +9,8 @@ from collections import Counter
 from difflib import SequenceMatcher
 from functools import cache, lru_cache
 
-INDEX, ITEM, CODE, RESULT, FLAG, RANGE, UNIT, OTHER = (
-    "index",
-    "item",
-    "code",
-    "result",
-    "flag",
-    "range",
-    "unit",
-    "other",
-)
+INDEX, ITEM, CODE, RESULT = "index", "item", "code", "result"
+FLAG, RANGE, UNIT, OTHER = "flag", "range", "unit", "other"
 
 HEADER_WORDS: dict[str, str] = {
     word: role
@@ -56,7 +47,7 @@ HEADER_WORDS: dict[str, str] = {
     for word in words.split()
 }
 _LONGEST_HEADER = max(map(len, HEADER_WORDS))
-SIMILAR = 0.74  # one character of four misread
+SIMILAR = 0.74  # one of four characters misread
 
 _TRADITIONAL = str.maketrans("別齡號診門區時間檢報", "别龄号诊门区时间检报")
 _MORE_KEYS = """
@@ -71,22 +62,22 @@ _MORE_KEYS = """
     送检 检验 审核 复核 签发 批准 录入 签收 医保号 住院/门诊号 登记号 就诊号
     超声号 放射号 CT号 MR号 MRI号 B超号 X线号 内镜号 蜡块号
 """
-# CT所见, 超声诊断, 镜检意见: what was looked with, and a word for what was seen or concluded
+# CT所见, 超声诊断, 镜检意见: an examination and a word for its findings or conclusions
 _LOOKED_WITH = """
     CT MR MRI DR X线 X光 PET-CT 磁共振 核磁 超声 彩超 B超 影像 影像学 放射 放射学 造影 病理 内镜 内窥镜 镜检 膀胱镜
     胃镜 肠镜
 """
 _SEEN = "所见 表现 描述 征象 诊断 诊断意见 印象 提示 意见 结论"
-# What stands before a known word in a longer key: 送检标本, 临床印象.
+# Prefixes of known words in longer keys: 送检标本, 临床印象.
 _QUALIFIER = re.compile(
     r"(?:送检|检查|检验|申请|病理|临床|患者|病人|报告|审核|执行|采集|接收|就诊|入院|出院|术前|术后|初步|最后|补充)(.+)"
 )
-# A word of a few Chinese characters with one of these endings is a key wherever a colon follows.
+# A short Chinese word with one of these endings is a key if a colon follows.
 _KEY_ENDING = re.compile(
     r"[\u4e00-\u9fff/()A-Z]{0,8}(?:医生|医师|时间|日期|号码|编号|科室|病区|床号|诊断|所见|意见|提示|印象|结论|部位|方法|类型|种类|类别"
     r"|目的|描述|表现|医院|单位|年龄|性别|姓名|病史|主诉|签名|检验者|审核者|核对者|报告者|检查号|住院号|门诊号|条码号|[院诊病标样历床]号)"
 )
-_SECTION = re.compile(  # at the end: 诊断 is one, 诊断医生 and 医嘱号 are not
+_SECTION = re.compile(  # at the end of a key: 诊断 matches, 诊断医生 and 医嘱号 do not
     r"(?:所见|巨检|镜检|表现|诊断|印象|结论|意见|提示|描述|病史|主诉|建议|摘要|小结|分析|检查结果|检验结果|免疫组化|检查方法|检查技术|检查记录"
     r"|方案|治疗|经过|情况|医嘱|[往人族]史)(?:结果|内容|如下)?\d?(?:[(（].*[)）])?$"
 )
@@ -96,21 +87,21 @@ BOILERPLATE = re.compile(
 
 
 def fold(text: str) -> str:
-    """`text` as words are compared: full-width forms as ASCII, no white space, no colon at the end, lower case.
+    """Normalise `text` for comparison: ASCII for full-width forms, no white space, no final colon, lower case.
 
-    Engines read some simplified characters as traditional ones (性別): these count as the same.
+    OCR engines read some simplified characters as traditional ones (性別). These count as equal.
     """
     return "".join(unicodedata.normalize("NFKC", simplify(text)).split()).rstrip(":").lower()
 
 
 def simplify(text: str) -> str:
-    """`text` with the traditional characters that engines take for simplified ones in names of fields."""
+    """Replace traditional characters that OCR engines read in names of fields by simplified ones."""
     return text.translate(_TRADITIONAL)
 
 
 @cache
 def known_keys() -> frozenset[str]:
-    """Folded words that name a field of a report."""
+    """Return the normalised names of report fields."""
     from rjua_meddqa.terms import KEYS, load_terms
 
     terms = load_terms()
@@ -119,13 +110,13 @@ def known_keys() -> frozenset[str]:
 
 
 def is_known_key(text: str) -> bool:
-    """Whether `text` (without its colon) names a field of a report."""
+    """Whether `text` (without its colon) names a report field."""
     word = fold(text)
     return word in known_keys() or (len(word) > 1 and bool(_KEY_ENDING.fullmatch(word.upper())))
 
 
 def is_qualified_key(text: str) -> bool:
-    """Whether `text` is a known key with a word before it that belongs to it (送检标本, 诊断建议; not 血清标本)."""
+    """Whether `text` is a known key with a qualifying word before it (送检标本, 诊断建议, but not 血清标本)."""
     word = fold(text)
     match = _QUALIFIER.fullmatch(word)
     cuts = ((word[:cut], word[cut:]) for cut in range(2, len(word) - 1))
@@ -135,13 +126,13 @@ def is_qualified_key(text: str) -> bool:
 
 
 def is_section(key: str) -> bool:
-    """Whether the value of `key` is running text that may go on over many lines."""
+    """Whether the value of `key` is running text that may take several lines."""
     return bool(_SECTION.search(key))
 
 
 @lru_cache(maxsize=4096)
 def header_roles(text: str) -> list[tuple[str, str]] | None:
-    """(word, role) of a text that is nothing but header words (`NO项目`, `参考区间`, `结果 单位`); else None."""
+    """Return (word, role) pairs if `text` consists of header words (`NO项目`, `参考区间`, `结果 单位`), else None."""
     apart = [HEADER_WORDS.get(fold(piece)) for piece in text.split()]
     if len(apart) > 1 and None not in apart and len(set(apart)) == len(apart):  # 结果 单位 is not 结果单位
         return list(zip(map(fold, text.split()), apart, strict=True))
@@ -162,7 +153,7 @@ def header_roles(text: str) -> list[tuple[str, str]] | None:
 
 
 def _can_be_alike(word: str) -> list[str]:
-    """Header words that have enough characters in common with `word` to be as similar as SIMILAR."""
+    """Return header words that share enough characters with `word` to reach SIMILAR."""
     letters = Counter(word)
     sharing = dict.fromkeys(known for letter in letters for known in _words_by_letter().get(letter, ()))
     return [known for known in sharing if 2 * (letters & Counter(known)).total() >= SIMILAR * (len(word) + len(known))]
@@ -178,14 +169,14 @@ def _words_by_letter() -> dict[str, list[str]]:
 
 
 def similarity(one: str, other: str) -> float:
-    """How alike two texts are, 0 to 1: twice the characters in matching runs over all characters."""
+    """Return the similarity of two texts, 0 to 1: twice the matching characters over all characters."""
     if not one and not other:
         return 1.0
     return SequenceMatcher(None, one, other, autojunk=False).ratio()
 
 
 def _segment(word: str) -> list[str] | None:
-    """`word` cut into header words, longest first; None where something is left over."""
+    """Split `word` into header words, longest first. None if a part is unknown."""
     if not word:
         return []
     for length in range(min(_LONGEST_HEADER, len(word)), 0, -1):

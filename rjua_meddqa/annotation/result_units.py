@@ -1,4 +1,4 @@
-"""Units of a result and of its range: whether a text can be one, and whether two can be compared."""
+"""Units of results and ranges: whether a text can be a unit, and whether two units are comparable."""
 
 import re
 
@@ -6,11 +6,11 @@ _NO_UNIT = re.compile(r"[\u4e00-\u9fff?!=]|^/[Ll](?![Pp])")
 _UNITS_IN_CHINESE = re.compile(
     "国际单位|单位|视野|毫升|微升|毫克|微克|毫米|厘米|毫秒|秒钟?|分钟?|小时|[个次万亿度升克天日]"
 )
-_LIKE_DIGITS = set("ABDEGIOQSZelo")  # 1S may be 15, 5OO may be 500; an A says abnormal
+_LIKE_DIGITS = set("ABDEGIOQSZelo")  # 1S may be 15, 5OO may be 500, and A may mark an abnormal result
 
 
 def is_unit(text: str, other: str) -> bool:
-    """Whether what stands behind a number can be a unit, `other` being one: no mark, no note, no misread digits."""
+    """Whether the text behind a number can be a unit, given the `other` unit, and is not a mark or misread digits."""
     text = _UNITS_IN_CHINESE.sub("s", text)
     if not text or text.lower() == other.lower():
         return True
@@ -19,7 +19,7 @@ def is_unit(text: str, other: str) -> bool:
 
 
 def same_scale(unit: str, unit_of_range: str) -> bool:
-    """Whether result and range can be compared: where both have a unit it is the same, powers of ten included."""
+    """Whether result and range are comparable: equal units, including powers of ten, if both have one."""
     if not unit or not unit_of_range:
         return "×10^" not in unit
     one, other = (
