@@ -81,6 +81,35 @@ class RestoredText:
         return self.lines[: len(self.lines) - self.beside]
 
 
+@dataclass(frozen=True)
+class Page:
+    """A restored report image.
+
+    Attributes:
+        image: file name.
+        width, height: size in pixels of the original image, as a viewer shows it.
+        boxes: recognised text, in pixels of the rectified page. Empty for an image without text.
+        original_boxes: the same boxes in the same order, in pixels of the original image.
+        direction: degrees clockwise by which the image was turned to be upright: 0, 90, 180 or 270.
+        angle: degrees clockwise of the skew that was removed after that.
+        quality: high | low (paper, Appendix B) or unreadable. `quality_reason` explains it.
+        image_type: pdf | photo | screenshot, as estimated or given.
+        restored: lines and text (ESRA).
+    """
+
+    image: str
+    width: int
+    height: int
+    boxes: tuple[Box, ...]
+    original_boxes: tuple[Box, ...]
+    direction: int
+    angle: float
+    quality: str
+    quality_reason: str
+    image_type: str
+    restored: RestoredText
+
+
 @dataclass(frozen=True, slots=True)
 class TableRow:
     """A row of a laboratory table (paper, Section 4.2.1). `is_normal` is one of IS_NORMAL_VALUES."""

@@ -1,6 +1,6 @@
-"""The quality check of an annotation file (paper, Section 4.2.2): what a second person should look at.
+"""The quality check of an annotation file (paper, Section 4.2.2): reports entries that a second person should review.
 
-It reports, it corrects nothing. It reads the cells themselves, so that rows the reader refuses are reported as well.
+It changes nothing. It reads the raw cells, so that rows that the reader rejects are reported as well.
 """
 
 from collections import Counter
@@ -32,25 +32,25 @@ from rjua_meddqa.schema import (
 )
 
 KINDS = {
-    "not_a_literal": "a cell is no Python literal of the right shape",
-    "unknown_value": "a value that is none of the allowed ones",
+    "not_a_literal": "a cell is not a Python literal of the right shape",
+    "unknown_value": "a value is not one of the allowed values",
     "missing_key": "a key or an item name is empty",
     "missing_value": "a value, result, range or judgement is empty (无 is a value)",
     "duplicate_key": "a key or an item occurs twice",
-    "row_length": "a table row has not four fields",
+    "row_length": "a table row does not have four fields",
     "count_mismatch": "table and report type disagree",
-    "not_on_page": "the page does not hold this value, date or number beside its key or item",
-    "missing_row": "the page seems to hold a row that the table lacks",
-    "contradiction": "is_normal is not what result and range say",
+    "not_on_page": "the value, date or number is not on the page beside its key or item",
+    "missing_row": "the page seems to have a row that the table lacks",
+    "contradiction": "is_normal contradicts result and range",
     "undecidable": "is_normal is decided without a range, or left open although result and range decide it",
-    "slip": "a number is written oddly and was read as another text",
+    "slip": "a number has an unusual spelling and was repaired",
     "image": "the image is missing, or its path leaves the folder",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing to look at: in which annotation, of which kind, where in it, and what."""
+    """One entry to review: its annotation, kind, place and message."""
 
     idx: str
     img_path: str
@@ -61,7 +61,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class CheckReport:
-    """All findings of a file, with what was looked at."""
+    """All findings of a file, and counts of the checked entries."""
 
     annotations: int
     key_values: int
@@ -74,14 +74,14 @@ class CheckReport:
         return dict(Counter(finding.kind for finding in self.findings))
 
     def to_json(self) -> dict[str, Any]:
-        """Counts and findings as JSON values; `decided` rows are those that result and range settle."""
+        """Counts and findings as JSON values. `decided` rows have a verdict by result and range."""
         values = asdict(self) | {"counts": self.counts(), "kinds": {kind: KINDS[kind] for kind in self.counts()}}
         return values | {"findings": [asdict(finding) for finding in self.findings]}
 
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """One annotation as far as it could be read; rows of any length."""
+    """The readable parts of one annotation, with rows of any length."""
 
     idx: str
     img_path: str
@@ -96,11 +96,11 @@ def check_file(
     """Check an annotation CSV.
 
     Args:
-        images: the folder of the images, to find those that are missing or outside.
-        make_page: what the page of an image path holds, to compare the annotation with; None where it cannot be read.
+        images: folder of the images, to find those that are missing or outside of it.
+        make_page: returns the content of the page of an image path, or None if it cannot be read.
 
     Raises:
-        InputError: the file is missing or is no CSV with the columns of annotations.
+        InputError: the file is missing or is not a CSV file with the annotation columns.
     """
     parts, findings = [], []
     for where, cells in read_cells(path, ANNOTATION_COLUMNS):
@@ -115,7 +115,7 @@ def check_file(
 def check_annotations(
     annotations: Sequence[Annotation], make_page: Callable[[str], PageText | None] | None = None
 ) -> CheckReport:
-    """Check annotations that are in memory (imported or generated ones); `make_page` as for `check_file`."""
+    """Check annotations in memory. `make_page` as in `check_file`."""
     parts = [
         _Parts(
             annotation.idx,
@@ -136,11 +136,11 @@ def _report(
     decided = agreeing = 0
     for part in parts:
         page = make_page(part.img_path) if make_page is not None else None
-        # an annotation that contradicts its page, or leaves out what the page says, is judged for nobody else
+        # The patient is unknown where annotation and page contradict each other.
         patient = read_patient([*part.key_values, *(page.draft.key_values if page is not None else ())])
         found = [*_check_values(part), *_check_key_values(part), *_check_table(part, patient)]
         if part.idx in twice:
-            found.append(("duplicate_key", "idx", f"idx {part.idx!r} stands in several rows"))
+            found.append(("duplicate_key", "idx", f"idx {part.idx!r} occurs in several rows"))
         if page is not None:
             rows = [TableRow(*row) for row in part.table if len(row) == FIELDS_OF_A_ROW]
             found += check_page(part.key_values, rows, page)
@@ -201,12 +201,12 @@ def _check_key_values(part: _Parts) -> list[tuple[str, str, str]]:
         if not key.strip():
             found.append(("missing_key", where, "the key is empty"))
         if not value.strip():
-            found.append(("missing_value", where, f"{key!r} has no value; 无 says that nothing is printed"))
+            found.append(("missing_value", where, f"{key!r} has no value; write 无 if nothing is printed"))
     for key, count in Counter(key.strip() for key, _ in part.key_values).items():
         if count > 1:
             values = {value for name, value in part.key_values if name.strip() == key}
             same = "with the same value" if len(values) == 1 else f"with {len(values)} different values"
-            found.append(("duplicate_key", "kv", f"{key!r} stands there {count} times, {same}"))
+            found.append(("duplicate_key", "kv", f"{key!r} occurs {count} times, {same}"))
     return found
 
 
@@ -218,7 +218,7 @@ def _check_table(part: _Parts, patient: Patient) -> list[tuple[str, str, str]]:
     for number, row in enumerate(part.table, start=1):
         where = f"table row {number}"
         if len(row) != FIELDS_OF_A_ROW:
-            found.append(("row_length", where, f"{len(row)} fields; needed are item, result, range, is_normal"))
+            found.append(("row_length", where, f"{len(row)} fields; expected item, result, range, is_normal"))
             continue
         found += [(kind, where, message) for kind, message in _check_row(*row, patient)]
     items: dict[str, list[str]] = {}
@@ -228,7 +228,7 @@ def _check_table(part: _Parts, patient: Patient) -> list[tuple[str, str, str]]:
     for names in items.values():
         if len(names) > 1:
             spellings = " and ".join(map(repr, dict.fromkeys(names)))
-            found.append(("duplicate_key", "table", f"item {spellings} stands there {len(names)} times"))
+            found.append(("duplicate_key", "table", f"item {spellings} occurs {len(names)} times"))
     return found
 
 
@@ -260,14 +260,14 @@ def _check_verdict(item: str, result: str, reference: str, written: str, patient
     if verdict != UNDECIDED and written != UNDECIDED and not _agree(verdict, written):
         return [("contradiction", f"{about}: {verdict} ({reason})")]
     if verdict != UNDECIDED and written == UNDECIDED:
-        return [("undecidable", f"{about}: {verdict} could be said ({reason})")]
+        return [("undecidable", f"{about}: the verdict is {verdict} ({reason})")]
     if verdict == UNDECIDED and written != UNDECIDED and is_blank(reference):
         return [("undecidable", f"{about}: there is no range to judge by")]
     return []
 
 
 def _agree(verdict: str, written: str | None) -> bool:
-    """否 without a direction agrees with high and low."""
+    """Whether two verdicts agree. 否 without a direction agrees with high and low."""
     return verdict == written or ABNORMAL in (verdict, written) and {verdict, written} <= {ABNORMAL, HIGH, LOW}
 
 

@@ -1,9 +1,8 @@
-"""Comparing drafts with an annotation: how much of what people wrote down is there before they start.
+"""Compares drafts with an annotation: how much of the annotated content was drafted.
 
-A key-value counts where the annotation has a value. It is found when the draft has the same key (folded: full-width
-forms, case and white space aside) with a value alike by ALIKE_VALUE; the line breaks and stops that annotators leave
-out of long findings, and single characters misread, are forgiven. A table row is found when an item alike by ALIKE_ITEM
-has the same result (folded). Each drafted entry counts for one annotated entry at most.
+A key-value counts if the annotation has a value. It is found if the draft has the same normalised key with a value of
+similarity ALIKE_VALUE, which tolerates missing line breaks and stops and single misread characters. A row is found if
+an item of similarity ALIKE_ITEM has the same normalised result. Each drafted entry matches one annotated entry.
 """
 
 from collections.abc import Callable, Iterable
@@ -21,7 +20,7 @@ Entry = TypeVar("Entry")
 
 @dataclass(frozen=True, slots=True)
 class DraftCheck:
-    """Annotated entries and how many of them the draft has; `*_exact`: to the letter, `verdicts`: is_normal equal."""
+    """Numbers of annotated entries and of those that were drafted. `exact`: equal texts, `verdict`: equal is_normal."""
 
     key_values: int = 0
     key_values_found: int = 0
@@ -69,7 +68,7 @@ def _match(
     fits: Callable[[Entry, Entry], bool],
     score: Callable[[Entry, Entry], float],
 ) -> list[tuple[Entry, Entry]]:
-    """Pairs of a wanted and the best drafted entry that fits it; a drafted one is taken once."""
+    """Return pairs of an annotated entry and the best drafted entry that fits it. Each drafted entry is used once."""
     pairs = []
     for entry in wanted:
         fitting = [other for other in drafted if fits(entry, other)]

@@ -1,4 +1,4 @@
-"""Columns of printed tables: header words, the groups of columns that stand side by side, and the cells under them."""
+"""Columns of printed tables: header words, groups of columns side by side, and the cells below them."""
 
 import re
 from collections.abc import Sequence
@@ -12,10 +12,10 @@ from rjua_meddqa.annotation.cells import Cell, is_arrow, overlap, part, rows, to
 from rjua_meddqa.annotation.draft_headerless import FEWEST_ROWS
 from rjua_meddqa.annotation.ranges import parse_number, parse_range
 
-# where a unit ends, or a number before a name
+# end of a unit, or of a number before a name
 _END_OF_CELL = re.compile(r"/(?:mL|ml|dL|dl|L|l|h|HP|LP)|%|(?<=\d)(?=[\u4e00-\u9fff])")
 _UNIT = r"(?:[×xX*]?10[\^*]\d{1,2})?[A-Za-zμ%/]+"
-# what tells where one cell ends and the next begins, by the roles of their columns
+# patterns of two cells that were read as one, by the roles of their columns
 _JOINT = {
     (words.ITEM, words.RESULT): re.compile(r"(.*[\u4e00-\u9fff)）])([<>≤≥＜＞]?\d+(?:\.\d+)?|阴性|阳性|弱阳性|未检出)"),
     (words.RESULT, words.UNIT): re.compile(rf"([<>≤≥＜＞]?\d+?(?:\.\d+?)?)({_UNIT})"),
@@ -26,7 +26,7 @@ Header = list[tuple[str, Cell]]  # (role, cell) from left to right
 
 @dataclass
 class Column:
-    """One column of a table: its role and where its header stands."""
+    """One column of a table: its role and the cell of its header."""
 
     role: str
     header: Cell
@@ -34,7 +34,7 @@ class Column:
 
 @dataclass
 class Group:
-    """One of the tables that stand side by side: its columns and the cells put into them."""
+    """One of several tables side by side: its columns and their cells."""
 
     columns: list[Column]
     cells: dict[str, list[Cell]] = field(default_factory=dict)
@@ -44,9 +44,9 @@ class Group:
 
 
 def find_headers(cells: Sequence[Cell]) -> list[Header]:
-    """Header rows of a page from top to bottom: (role, cell) from left to right.
+    """Return the header rows of a page from top to bottom, each as (role, cell) from left to right.
 
-    A row counts with a word for results and one for items or ranges, or with items and ranges.
+    A header row has a word for results and one for items or ranges, or words for items and ranges.
     """
     heads: dict[Cell, str] = {}
     for cell in cells:
@@ -64,7 +64,7 @@ def find_headers(cells: Sequence[Cell]) -> list[Header]:
 
 
 def _spans(text: str, roles: list[tuple[str, str]]) -> list[tuple[int, int, str]]:
-    """Where each header word stands in `text` (start, end, role); spaces within words are passed over."""
+    """Return (start, end, role) of each header word in `text`. Spaces within words are skipped."""
     spans, position = [], 0
     places = [place for place, character in enumerate(text) if not character.isspace()]
     for number, (word, role) in enumerate(roles):
@@ -79,7 +79,7 @@ def _spans(text: str, roles: list[tuple[str, str]]) -> list[tuple[int, int, str]
 def cells_of_table(
     cells: Sequence[Cell], header: list[tuple[str, Cell]], below: list[tuple[str, Cell]] | None
 ) -> list[Cell]:
-    """The cells between a header and whatever ends its table: the next header, or a field such as 检验者：."""
+    """Return the cells between a header and the end of its table: the next header, or a field such as 检验者：."""
     heads = [head for _, head in header]
     body = [cell for cell in cells if _is_under(cell, heads) and not any(holds(cell, head) for head in heads)]
     if below is not None:
@@ -90,7 +90,7 @@ def cells_of_table(
 
 
 def _is_under(cell: Cell, heads: list[Cell]) -> bool:
-    """Whether `cell` lies below a header row, which may be crooked: its nearest word counts."""
+    """Whether `cell` is below the nearest word of a header row, which may be crooked."""
     nearest = max(heads, key=lambda head: overlap(cell, head))
     return cell.y > nearest.y + 0.5 * max(head.height for head in heads)
 
@@ -100,7 +100,7 @@ def holds(cell: Cell, head: Cell) -> bool:
 
 
 def _is_footer(text: str) -> bool:
-    """Whether `text` begins with a report's field. `年龄：<40` is a range by age, 采样：2023-04-13 a field."""
+    """Whether `text` begins with a report field. `年龄：<40` is a range by age, 采样：2023-04-13 is a field."""
     match = re.match(r"\s*([^:：]{2,10})[:：](.*)", text, re.DOTALL)
     if match and words.is_known_key(match[1]):
         return not parse_range(match[2]).intervals
@@ -109,8 +109,8 @@ def _is_footer(text: str) -> bool:
     return bool(words.BOILERPLATE.search(text)) or bool(re.match(r"\s*(?:备注|注|说明)\s*[:：]", text))
 
 
-def groups_of(header: Header) -> list[Group]:
-    """Tables side by side: a new one begins where a role repeats."""
+def split_groups(header: Header) -> list[Group]:
+    """Split a header into tables side by side. A new one begins when a role repeats."""
     groups: list[Group] = []
     for role, cell in header:
         repeats = not groups or (role != words.OTHER and any(column.role == role for column in groups[-1].columns))
@@ -119,13 +119,13 @@ def groups_of(header: Header) -> list[Group]:
         groups[-1].columns.append(Column(role, cell))
     for group in groups:
         roles = [column.role for column in group.columns]
-        if words.ITEM not in roles and len(roles) > 1:  # the names stand left of the first header
-            group.columns.insert(0, Column(words.ITEM, _left_of(group.columns[0].header)))
+        if words.ITEM not in roles and len(roles) > 1:  # the names are left of the first header
+            group.columns.insert(0, Column(words.ITEM, _name_column(group.columns[0].header)))
     return groups
 
 
 def add_unread_headers(group: Group, cells: Sequence[Cell]) -> None:
-    """Columns of results or ranges whose header was not read: numbers, or ranges, below each other in its place."""
+    """Add columns of results or ranges whose header was not read, if numbers or ranges are aligned in their place."""
     heads = {column.role: column.header for column in group.columns}
     right = max(head.right for head in heads.values())
     spaces = (
@@ -144,12 +144,12 @@ def add_unread_headers(group: Group, cells: Sequence[Cell]) -> None:
             group.columns.sort(key=lambda column: column.header.left)
 
 
-def _left_of(head: Cell) -> Cell:
+def _name_column(head: Cell) -> Cell:
     return Cell("", head.left - 4 * head.height, head.left - head.height, head.y, head.height)
 
 
 def fill(groups: list[Group], cells: Sequence[Cell]) -> None:
-    """Put every cell into the column it stands under; a cell over several columns is cut between its words."""
+    """Put every cell into the column below whose header it is. A cell over several columns is split between words."""
     columns = [(group, column) for group in groups for column in group.columns]
     for row in rows(cells):
         for cell in row:
@@ -167,7 +167,7 @@ def fill(groups: list[Group], cells: Sequence[Cell]) -> None:
 
 
 def _cut_at_border(piece: Cell, groups: list[Group]) -> list[Cell]:
-    """A piece that runs from one table into the next (`45-125U/L肌酐`) in two, cut where a cell can end."""
+    """Split a piece that spans two tables (`45-125U/L肌酐`) where a cell can end."""
     for group, following in pairwise(groups):
         border = following.columns[0].header
         before = group.columns[-1].header
@@ -181,9 +181,9 @@ def _cut_at_border(piece: Cell, groups: list[Group]) -> list[Cell]:
 
 
 def _cut_between_columns(piece: Cell, groups: list[Group], taken: list[Column]) -> list[Cell]:
-    """A piece over two columns, read without the space between them (`血小板210`), in two.
+    """Split a piece over two columns that was read without a space (`血小板210`).
 
-    Only where the second column is not `taken` by another cell of the row: a name may well end in a number.
+    The second column must not be `taken` by another cell of the row, since a name may end in a number.
     """
     for group in groups:
         for before, after in pairwise(group.columns):
@@ -199,7 +199,7 @@ def _cut_between_columns(piece: Cell, groups: list[Group], taken: list[Column]) 
 
 
 def _place(cell: Cell, pieces: list[Cell], columns: list[tuple[Group, Column]]) -> list[tuple[Group, Column, Cell]]:
-    """(group, column, piece) for the words of a cell; neighbours in the same column become one piece again."""
+    """Return (group, column, piece) for the words of a cell. Neighbours in one column are joined again."""
     placed: list[tuple[Group, Column, Cell]] = []
     for piece in pieces:
         is_number = piece.text.strip(".、)").isdigit()
@@ -215,5 +215,5 @@ def _place(cell: Cell, pieces: list[Cell], columns: list[tuple[Group, Column]]) 
 
 
 def _distance(cell: Cell, column: Column) -> float:
-    """How far `cell` is from standing under a header: below 0 where it does."""
+    """Return the horizontal distance of `cell` from a header. Below 0 if they overlap."""
     return -overlap(cell, column.header)

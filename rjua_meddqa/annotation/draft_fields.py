@@ -1,7 +1,7 @@
-"""Key-values out of placed text: fields in columns, keys with and without a colon, findings over many lines.
+"""Reads key-values from placed text: fields in columns, keys with and without a colon, findings over many lines.
 
-A value stands right of its key, or below it where the key is a heading. A colon alone does not make a key: within
-findings (`前列腺大小：…`) only words that name a field of a report do.
+A value is right of its key, or below a key that is a heading. Within findings (`前列腺大小：…`), only known names of
+report fields are keys.
 """
 
 import re
@@ -14,12 +14,12 @@ from rjua_meddqa.annotation import report_words as words
 from rjua_meddqa.annotation.cells import Cell, in_row, join_wrapped, letter_width, overlap, part, rows
 from rjua_meddqa.schema import MISSING
 
-LONGEST_KEY = 12  # characters, white space not counted
+LONGEST_KEY = 12  # characters without white space
 FARTHEST_VALUE = 6  # heights between a key and a value in its row
 FARTHEST_LINE = 1.3  # heights between the lines of one value
 TITLE = 1.12  # times the usual width of letters
-CENTRED = 0.06  # of the text's width: how far the middle of a title may be from its middle
-ALIGNED = 0.5  # heights by which edges of one column differ
+CENTRED = 0.06  # of the text's width, the largest distance between the middles of title and text
+ALIGNED = 0.5  # heights by which edges of one column may differ
 _BARE_KEY = re.compile(r"[\u4e00-\u9fff]{2,8}")
 _TITLE_TEXT = re.compile(r"[A-Z\d-]{0,4}[\u4e00-\u9fff]{4,}")  # digits are wider than half a Chinese character
 _COLON = re.compile(r"(?<!\d)[:：]|[:：](?!\d)")  # 12:30 is a time
@@ -32,7 +32,7 @@ _COLON_LOST = re.compile(
 )
 _DATE_AND_TIME = re.compile(
     r"(\d{4}([-/.])\d{1,2}\2\d{2}|\d{4}年\d{1,2}月\d{1,2}日)(?=\d{1,2}[:：]\d{2})"
-)  # engines lose the space
+)  # OCR engines lose the space
 _ENUMERATION = re.compile(r"^([(（]?\d{1,2}[.、)）]|[一二三四五六七八九十]、)\s+")
 _STARTS_PARAGRAPH = re.compile(
     r"\s*(?:[(（]?\d{1,2}[.、)）](?!\d)|[一二三四五六七八九十]、|[\u4e00-\u9fff]{2,10}[:：])"
@@ -41,7 +41,7 @@ _STARTS_PARAGRAPH = re.compile(
 
 @dataclass(eq=False)
 class Field:
-    """A key on the page and the pieces of text that are its value."""
+    """A key on the page and the cells of its value."""
 
     key: str
     cell: Cell
@@ -49,7 +49,7 @@ class Field:
 
 
 def read_fields(cells: Sequence[Cell]) -> list[tuple[str, str]]:
-    """(key, value) in reading order; the value of a key with nothing beside or below it is 无."""
+    """Return (key, value) pairs in reading order. The value of a key with nothing beside or below it is 无."""
     cells = [_with_colons(cell) for cell in cells]
     by_place = _keys_by_place(cells)
     beside = _lines_above_their_key(cells)
@@ -60,7 +60,7 @@ def read_fields(cells: Sequence[Cell]) -> list[tuple[str, str]]:
             if any(cell in lines for lines in beside.values()):
                 continue
             placed = [(_clean_key(cell.text), cell)] if cell in by_place else None
-            for key, piece in placed or _split(cell, _section_of(fields)):
+            for key, piece in placed or _split(cell, _open_section(fields)):
                 if key is not None:
                     fields.append(Field(key, piece, list(beside.get(cell, ()))))
                     owners.update(dict.fromkeys((piece, *fields[-1].pieces), fields[-1]))
@@ -73,9 +73,9 @@ def read_fields(cells: Sequence[Cell]) -> list[tuple[str, str]]:
 
 
 def find_titles(cells: Sequence[Cell]) -> set[Cell]:
-    """Titles among all cells of a page: in the middle of the page, in larger letters than most of it, and no key.
+    """Return the titles of a page: centred cells with larger letters than most of the page that are not keys.
 
-    Letters are compared by their width: the height of a box is less sure.
+    Letters are compared by their width, since the height of a box is less reliable.
     """
     if not cells:
         return set()
@@ -93,8 +93,8 @@ def find_titles(cells: Sequence[Cell]) -> set[Cell]:
 
 
 def _keys_by_place(cells: Sequence[Cell]) -> set[Cell]:
-    """Words in columns of keys without colons that are keys by their place: below or above a known key, and with a
-    value that begins where that of a known key does."""
+    """Find keys without a colon by their place: in a column with a known key, and with a value in the column of that
+    key's value."""
     known = {cell for cell in cells if words.fold(cell.text) in words.known_keys() and not _COLON.search(cell.text)}
     offsets = [
         value.left - key.left for key in known if (value := _next_in_row(key, cells)) is not None and value not in known
@@ -124,33 +124,32 @@ def _is_key_alone(cell: Cell) -> bool:
 
 
 def _lines_above_their_key(cells: Sequence[Cell]) -> dict[Cell, tuple[Cell, ...]]:
-    """{key: lines of its value that stand higher than itself}, for keys in the middle beside a text of several lines.
-
-    From the line nearest to the key upwards, as long as lines are set close, begin at the same place, and are nearer to
-    this key than to the one above it.
-    """
+    """Return {key: lines of its value above it} for keys that are vertically centred beside a text of several lines."""
     keys = [cell for cell in cells if _is_key_alone(cell)]
     texts = [cell for cell in cells if _split(cell, None)[0][0] is None]
-    found: dict[Cell, tuple[Cell, ...]] = {}
-    for key in keys:
-        near = [text for text in texts if _is_left_of(key, text)]
-        near = [text for text in near if abs(text.y - key.y) < 0.9 * max(key.height, text.height)]
-        if not near:
-            continue
-        line = min(near, key=lambda text: (round(text.left / key.height), abs(text.y - key.y)))
-        others = [other for other in keys if other.y < key.y and overlap(other, key) > 0]
-        above = [line] if line.y < key.y and not in_row(line, key) else []
-        while (line := _line_above(line, texts)) is not None and line.left > key.right - key.height:
-            if any(abs(line.y - other.y) <= key.y - line.y for other in others):
-                break
-            if not in_row(line, key):
-                above.append(line)
-        found[key] = tuple(reversed(above))
+    found = {key: _lines_above(key, keys, texts) for key in keys}
     return {key: lines for key, lines in found.items() if lines}
 
 
+def _lines_above(key: Cell, keys: Sequence[Cell], texts: Sequence[Cell]) -> tuple[Cell, ...]:
+    """Lines above `key`, upwards from the nearest one, that are close, aligned and not nearer to the key above."""
+    near = [text for text in texts if _is_left_of(key, text)]
+    near = [text for text in near if abs(text.y - key.y) < 0.9 * max(key.height, text.height)]
+    if not near:
+        return ()
+    line = min(near, key=lambda text: (round(text.left / key.height), abs(text.y - key.y)))
+    others = [other for other in keys if other.y < key.y and overlap(other, key) > 0]
+    above = [line] if line.y < key.y and not in_row(line, key) else []
+    while (line := _line_above(line, texts)) is not None and line.left > key.right - key.height:
+        if any(abs(line.y - other.y) <= key.y - line.y for other in others):
+            break
+        if not in_row(line, key):
+            above.append(line)
+    return tuple(reversed(above))
+
+
 def _line_above(line: Cell, texts: Sequence[Cell]) -> Cell | None:
-    """The line of the same text above `line`; the first line of a paragraph may be indented."""
+    """Return the line of the same text above `line`. The first line of a paragraph may be indented."""
     for text in sorted(texts, key=lambda text: -text.y):
         is_close = text.y < line.y and not in_row(text, line) and line.top - text.bottom < 0.9 * line.height
         if is_close and abs(text.left - line.left) < 2.5 * line.height:
@@ -158,13 +157,13 @@ def _line_above(line: Cell, texts: Sequence[Cell]) -> Cell | None:
     return None
 
 
-def _section_of(fields: list[Field]) -> Field | None:
-    """The section whose running text goes on with what is no field itself."""
+def _open_section(fields: list[Field]) -> Field | None:
+    """Return the section whose running text continues with cells that are not fields."""
     return fields[-1] if fields and words.is_section(fields[-1].key) else None
 
 
 def _with_colons(cell: Cell) -> Cell:
-    """`cell` with a key in brackets written as one with a colon."""
+    """Rewrite a key in brackets as a key with a colon."""
 
     def write(match: re.Match[str]) -> str:
         return f" {match[1]}：" if words.is_known_key(match[1]) else match[0]
@@ -173,7 +172,7 @@ def _with_colons(cell: Cell) -> Cell:
 
 
 def _split(cell: Cell, section: Field | None) -> list[tuple[str | None, Cell]]:
-    """A cell's keys and texts in order: (key, cell of the key) or (None, cell of the text)."""
+    """Split a cell into (key, cell of the key) and (None, cell of the text) parts."""
     found: list[tuple[str | None, Cell]] = []
     start = 0
     for colon in _COLON.finditer(cell.text):
@@ -194,7 +193,7 @@ def _split(cell: Cell, section: Field | None) -> list[tuple[str | None, Cell]]:
 
 
 def _key_before(cell: Cell, start: int, end: int, section: Field | None, is_later: bool) -> tuple[int, int] | None:
-    """Where the key before a colon stands in a cell's text, or None where the colon is part of a value."""
+    """Return the span of the key before a colon in a cell's text, or None if the colon is part of a value."""
     text = cell.text[start:end]
     candidate = text.strip()
     begin = start + len(text) - len(text.lstrip())
@@ -205,11 +204,8 @@ def _key_before(cell: Cell, start: int, end: int, section: Field | None, is_late
     is_exact = words.fold(candidate) in words.known_keys() or (not is_later and words.is_qualified_key(candidate))
     if is_exact or (words.is_known_key(candidate) and not is_later):
         return None if section is not None and _is_subheading(candidate, cell, section) else (begin, end)
-    for offset in range(1, len(candidate) - 1):  # the longest known key at the end, after a value
-        tail = candidate[offset:]
-        is_inside_text = section is not None and not candidate[offset - 1].isspace()
-        if words.fold(tail) in words.known_keys() and not is_inside_text:
-            return begin + offset, end
+    if (offset := _known_tail(candidate, is_in_section=section is not None)) is not None:
+        return begin + offset, end
     if is_later:
         word = candidate.split()[-1]
         is_separate = len(word) < len(candidate) and len(word) >= 2
@@ -219,8 +215,16 @@ def _key_before(cell: Cell, start: int, end: int, section: Field | None, is_late
     return (begin, end) if _looks_like_key(candidate) else None
 
 
+def _known_tail(text: str, is_in_section: bool) -> int | None:
+    """Return the start of the longest known key at the end of `text`, behind a value."""
+    for offset in range(1, len(text) - 1):
+        if words.fold(text[offset:]) in words.known_keys() and not (is_in_section and not text[offset - 1].isspace()):
+            return offset
+    return None
+
+
 def _after_title(text: str) -> int | None:
-    """Where a key begins that a page's title stands before (`检验报告单 姓名`); wide spaces within a key are none."""
+    """Return the start of a key that follows the page's title (`检验报告单 姓名`). Spaces within a key do not count."""
     start = text.rfind(" ") + 1
     is_split = (
         start > 0 and words.fold(text) not in words.known_keys() and words.fold(text[start:]) in words.known_keys()
@@ -239,13 +243,13 @@ def _looks_like_key(text: str) -> bool:
 
 
 def _is_heading(cell: Cell, end: int, section: Field) -> bool:
-    """Within running text, an unknown word is a key where it stands alone, as far left as the heading."""
+    """Whether an unknown word in running text is a heading: alone, and aligned with the section's heading."""
     is_alone = not cell.text[end:].strip(" :：")
     return is_alone and abs(cell.left - section.cell.left) < 0.8 * cell.height
 
 
 def _is_subheading(key: str, cell: Cell, section: Field) -> bool:
-    """Whether a known section word stands within an indented text, as far right as its paragraphs."""
+    """Whether a known section word is a subheading: aligned with the paragraphs of an indented text."""
     body = [piece for piece in section.pieces if not in_row(piece, section.cell)]
     if not body or not words.is_section(key):
         return False
@@ -254,9 +258,9 @@ def _is_subheading(key: str, cell: Cell, section: Field) -> bool:
 
 
 def _bare_key(cell: Cell, section: Field | None) -> list[tuple[str | None, Cell]] | None:
-    """A key whose colon was not read: a known word that fills a cell, or stands before white space and a value.
+    """Split off a key whose colon was not read: a known word that fills a cell or precedes white space and a value.
 
-    The colon may have become a stop (`床号；12`) or nothing (`性别男`); running text is not searched for such sections.
+    The colon may have become a stop (`床号；12`) or nothing (`性别男`). Sections in running text are not split so.
     """
     tokens = [match.span() for match in re.finditer(r"\S+", cell.text)]
     keys = [span for span in tokens if words.fold(cell.text[slice(*span)]) in words.known_keys()]
@@ -280,11 +284,8 @@ def _bare_key(cell: Cell, section: Field | None) -> list[tuple[str | None, Cell]
 
 
 def _owner(piece: Cell, fields: list[Field], owners: dict[Cell, Field | None]) -> Field | None:
-    """The field that `piece` belongs to: left of it, else above it, else the section that is open."""
-    above = [other for other in owners if other.y < piece.y and overlap(other, piece) > 0 and not in_row(other, piece)]
-    over = max(above, key=lambda other: other.y, default=None)
-    if over is not None and piece.top - over.bottom > FARTHEST_LINE * piece.height:
-        over = None
+    """Return the field that `piece` belongs to: the one left of it, else above it, else the open section."""
+    over = _cell_above(piece, owners)
     owner_over = owners[over] if over is not None else None
     left = _left_in_row(piece, owners)
     if left is not None:
@@ -296,20 +297,27 @@ def _owner(piece: Cell, fields: list[Field], owners: dict[Cell, Field | None]) -
         over != owner_over.cell or words.is_section(owner_over.key) or _heads_a_column(over, owner_over)
     ):
         return owner_over
-    section = _section_of(fields)
+    section = _open_section(fields)
     if section is None:
         return None
     last = section.pieces[-1] if section.pieces else section.cell
     return section if piece.top - last.bottom <= 2 * FARTHEST_LINE * piece.height else None
 
 
+def _cell_above(piece: Cell, owners: dict[Cell, Field | None]) -> Cell | None:
+    """Return the lowest cell above `piece` that overlaps it, unless it is further away than a line."""
+    above = [other for other in owners if other.y < piece.y and overlap(other, piece) > 0 and not in_row(other, piece)]
+    over = max(above, key=lambda other: other.y, default=None)
+    return None if over is None or piece.top - over.bottom > FARTHEST_LINE * piece.height else over
+
+
 def _heads_a_column(over: Cell, owner: Field) -> bool:
-    """Whether the text above is a key without colon or value: in some forms values stand below such keys."""
+    """Whether the cell above is a key without colon or value. In some forms, values are below such keys."""
     return over == owner.cell and not owner.pieces and not over.text.rstrip().endswith((":", "："))
 
 
 def _left_in_row(piece: Cell, owners: dict[Cell, Field | None]) -> Cell | None:
-    """What stands nearest to the left of `piece` in its row."""
+    """Return the nearest cell left of `piece` in its row."""
     left = [other for other in owners if _is_left_of(other, piece) and in_row(other, piece, 0.7)]
     return max(left, key=lambda other: other.right, default=None)
 
@@ -319,7 +327,7 @@ def _is_left_of(other: Cell, piece: Cell) -> bool:
 
 
 def _value(pieces: list[Cell]) -> str:
-    """The text of a value: wrapped lines joined, a new line where a paragraph begins; 无 for nothing."""
+    """Join the text of a value: wrapped lines without a break, paragraphs with one. 无 for an empty value."""
     if not pieces:
         return MISSING
     right = max(piece.right for piece in pieces)
@@ -332,12 +340,12 @@ def _value(pieces: list[Cell]) -> str:
             else:
                 text = join_wrapped(text, addition, is_running=number == 0)
             last = piece
-    text = _DATE_AND_TIME.sub(r"\1 ", text.strip().lstrip(":： "))  # a colon may stand in a box of its own
+    text = _DATE_AND_TIME.sub(r"\1 ", text.strip().lstrip(":： "))  # the colon may be in a box of its own
     return text or MISSING
 
 
 def _ends_paragraph(line: Cell, following: str, right: float) -> bool:
-    """Whether a line of a value ended on purpose: the next begins a paragraph, or much of the width is left empty."""
+    """Whether a line ends a paragraph: the next line starts one, or much of the width is empty."""
     return bool(_STARTS_PARAGRAPH.match(following)) or right - line.right > 6 * line.height
 
 

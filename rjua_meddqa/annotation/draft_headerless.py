@@ -1,4 +1,4 @@
-"""Tables whose header is not on the picture: a name, a number and a range in a row, row after row."""
+"""Reads tables whose header is not on the picture: several rows with a name, a number and a range."""
 
 import re
 from collections.abc import Sequence
@@ -15,10 +15,12 @@ FEWEST_ROWS = 3  # with a range each: fewer are more likely measurements in a te
 _NAMED_RANGE = re.compile(r"\s*(?:参考|正常|标准|生物参考)(?:值|范围|区间|值范围)?\s*[:：](.+)", re.DOTALL)
 _NAME = re.compile(r"[\u4e00-\u9fffA-Za-zα-ωΑ-Ω]")
 
+FEWEST_ROWS = 3  # rows with a range: fewer are more likely measurements in a text
+
 
 @dataclass
 class _Entry:
-    """A row: [item, result, range, unit, flags], its cells, and that of the result."""
+    """A row: [item, result, range, unit, flags], its cells, and the cell of the result."""
 
     texts: list[str]
     cells: list[Cell]
@@ -33,9 +35,9 @@ class _Entry:
 
 
 def read_headerless(cells: Sequence[Cell]) -> tuple[list[PrintedRow], set[Cell]]:
-    """Rows that look like those of a laboratory table, and their cells; nothing where too few have a range."""
+    """Return rows that look like those of a laboratory table, and their cells. Nothing if too few have a range."""
     found: list[_Entry] = []
-    places: list[int] = []  # of a name among those of its row: tables may stand side by side
+    places: list[int] = []  # of each name among those of its row: tables may be side by side
     above = 0  # entries of the row above
     for row in rows(cells):
         entries = _read_row(row)
@@ -45,7 +47,7 @@ def read_headerless(cells: Sequence[Cell]) -> tuple[list[PrintedRow], set[Cell]]
             named = _NAMED_RANGE.match(cell.text)
             if named and found and not found[-1].texts[2] and parse_range(named[1]).intervals:
                 found[-1].add(_RANGE, named[1].strip(), cell)
-                # below its row, as on telephones; the only one in there, and no name without a result in between
+                # below its row, as on telephones, if the row above has one entry and this row has none
                 found[-1].is_one_line |= not entries and above == 1
         above = len(entries)
     if sum(bool(entry.texts[2]) for entry in found) < FEWEST_ROWS:
@@ -56,7 +58,7 @@ def read_headerless(cells: Sequence[Cell]) -> tuple[list[PrintedRow], set[Cell]]
 
 
 def _read_row(row: list[Cell]) -> list[_Entry]:
-    """An entry for every name that a number follows in a row of the page."""
+    """Return an entry for every name in a row of the page that a number follows."""
     found: list[_Entry] = []
     name: Cell | None = None
     for cell in row:
@@ -83,7 +85,7 @@ def _is_result(text: str) -> bool:
 
 
 def _is_name(text: str) -> bool:
-    """A text that can name a measurement: it has a letter, is no range, no unit, no key."""
+    """Whether a text can name a measurement: it has a letter and is not a range, unit or key."""
     if not _NAME.search(text) or re.search(r"[:：]", text):
         return False
     return not parse_range(text).intervals and not _is_unit(text)

@@ -1,7 +1,7 @@
-"""A row of a drafted table: from the texts of its printed cells to a quadruplet, in three steps.
+"""Turns the printed cells of a table row into a quadruplet.
 
-`printed_row` tidies the cells and keeps them apart, `judge_row` adds the verdict once the page's patient is known,
-`quadruplet` writes what annotators write: the range with its unit behind it.
+`printed_row` tidies the cells, `judge_row` adds the verdict once the page's patient is known, and `quadruplet` writes
+the range with its unit like annotators do.
 """
 
 import re
@@ -13,18 +13,17 @@ from rjua_meddqa.schema import MISSING, UNDECIDED, DraftRow, PrintedRow, TableRo
 
 _FLAG = re.compile(r"(.*\d)\s*[(（]?(HH?|LL?|偏?[高低])[)）]?")
 _MISREAD_UNIT = re.compile(r"(?<=mo)[1I|](?=/)")  # mmo1/L
-_GOES_ON_A_NUMBER = re.compile(r"[\d.,Ee^~-]")
+_CONTINUES_NUMBER = re.compile(r"[\d.,Ee^~-]")
 
 
 def printed_row(
     item: str, result: str, reference: str, unit: str, flags: str = "", is_one_line: bool = True
 ) -> PrintedRow:
-    """A row of printed texts, tidied: a flag read with the result is taken off, blank cells are "".
+    """Return a tidied row: a flag is split off the result, and blank cells are "".
 
     Args:
-        unit: what stands in a column of units, "" where there is none. It is never glued to the range: 4-10 and
-            10*9/L would give 4-1010*9/L.
-        is_one_line: whether result and range stand on one printed line, by their boxes (see `schema.PrintedRow`).
+        unit: text of the unit column. It is not appended to the range, since 4-10 and 10*9/L would give 4-1010*9/L.
+        is_one_line: whether result and range are on one printed line (see `schema.PrintedRow`).
     """
     reference, unit = (_MISREAD_UNIT.sub("l", text.strip()) for text in (reference, unit))
     if is_blank(reference):
@@ -36,19 +35,19 @@ def printed_row(
 
 
 def judge_row(row: PrintedRow, patient: Patient) -> DraftRow:
-    """`row` with its verdict; none where result and range stand on different lines."""
+    """Return `row` with its verdict. There is none if result and range are on different lines."""
     cells = (row.item, row.result, row.unit, row.range, row.flags, row.is_one_line)
     if not row.is_one_line and row.result and row.range:
-        return DraftRow(*cells, UNDECIDED, "result and range stand on different lines")
+        return DraftRow(*cells, UNDECIDED, "result and range are on different lines")
     return DraftRow(*cells, *judge(row.result, row.range, row.flags, row.unit, patient))
 
 
 def quadruplet(row: DraftRow) -> TableRow:
-    """`row` as the released files write it: the unit right behind the range, empty cells 无.
+    """Return `row` as in the released files: the unit right behind the range, 无 for empty cells.
 
-    A space keeps a unit such as 10*9/L from going on with the digits of the range.
+    A space separates a unit such as 10*9/L from the digits of the range.
     """
     reference = row.range
     if row.unit and reference[-1:].isdigit() and not reference.lower().endswith(row.unit.lower()):
-        reference += (" " if _GOES_ON_A_NUMBER.match(row.unit) else "") + row.unit
+        reference += (" " if _CONTINUES_NUMBER.match(row.unit) else "") + row.unit
     return TableRow(row.item or MISSING, row.result or MISSING, reference or MISSING, row.is_normal)

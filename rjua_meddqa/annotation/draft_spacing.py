@@ -1,4 +1,4 @@
-"""Words that are printed with wide spaces (`姓　名：`, `结　果`) and read as several boxes become one piece again."""
+"""Joins words that are printed with wide spaces (`姓　名：`, `结　果`) and were read as several boxes."""
 
 import re
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ _HEAD = re.compile(r"([\u4e00-\u9fff]{1,3})\s*(?:[:：]|$)")
 
 
 def merge_spaced_words(cells: Sequence[Cell]) -> list[Cell]:
-    """Cells, with neighbours in a row joined where both are short and together name a field or a column."""
+    """Join short neighbours in a row that together name a field or a column."""
     merged: list[Cell] = []
     for row in rows(cells):
         position = 0

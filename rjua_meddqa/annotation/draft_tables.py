@@ -1,7 +1,6 @@
-"""Laboratory tables out of placed text: header words give the columns, results give the rows.
+"""Reads laboratory tables from placed text: header words define the columns, results define the rows.
 
-Several tables may stand side by side (the header repeats) or below each other; cells may wrap, pages may still be a
-little crooked. What is read is what is printed: nothing is filled in.
+Several tables may be side by side (the header repeats) or below each other. Cells may wrap.
 """
 
 import math
@@ -20,23 +19,23 @@ from rjua_meddqa.annotation.draft_columns import (
     cells_of_table,
     fill,
     find_headers,
-    groups_of,
     holds,
+    split_groups,
 )
 from rjua_meddqa.annotation.draft_headerless import read_headerless
 from rjua_meddqa.annotation.draft_rows import printed_row
 from rjua_meddqa.schema import PrintedRow
 
 _NUMBER_AND_UNIT = re.compile(r"([<>≤≥]?\s*\d+(?:\.\d+)?)\s+(\D\S*)")  # read as one box
-CLOSE_PITCH = 0.87  # of the smallest distance of two results: so near are lines of one cell
-LOOSE = 1.2  # times the distance of the nearest two lines: others of one cell are not further apart
+CLOSE_PITCH = 0.87  # of the smallest distance of two results: closer lines belong to one cell
+LOOSE = 1.2  # times the distance of the nearest two lines: the largest distance of lines of one cell
 FARTHEST_LINE = 2.3  # heights between the middles of two lines of one cell
-FARTHEST_REST = 1.3  # heights between a range and the rest of it, where a line between them was not read
+FARTHEST_REST = 1.3  # heights between a range and its continuation if a line between them was not read
 
 
 @dataclass
 class _Row:
-    anchor: Cell  # the result, or the range where no result is printed
+    anchor: Cell  # the result, or the range if no result is printed
     cells: dict[str, list[Cell]]
 
     def bottom(self) -> float:
@@ -49,9 +48,9 @@ class Tables:
 
     Attributes:
         rows: in reading order.
-        places: of each row, the number of its table (several may stand side by side) and the pieces of its cells, from
-            the left column to the right one; none where the header is not on the page.
-        used: cells that belong to tables, headers included.
+        places: number of the table of each row, and the pieces of its cells by role, from left to right. Empty when the
+            header is not on the page.
+        used: cells that belong to tables, including headers.
     """
 
     rows: list[PrintedRow]
@@ -60,7 +59,7 @@ class Tables:
 
 
 def read_tables(cells: Sequence[Cell], without_header: bool = True) -> Tables:
-    """The tables of a page; `without_header`: also one whose header is not on the picture."""
+    """Read the tables of a page. `without_header` includes one whose header is not on the picture."""
     headers = find_headers(cells)
     if not headers and not without_header:
         return Tables([], [], set())
@@ -75,13 +74,13 @@ def read_tables(cells: Sequence[Cell], without_header: bool = True) -> Tables:
         below = headers[number + 1] if number + 1 < len(headers) else None
         inside = cells_of_table(cells, header, below)
         used.update(cell for cell in cells if any(holds(cell, head) for _, head in header))
-        groups = groups_of(header)
+        groups = split_groups(header)
         for group in groups:
             add_unread_headers(group, inside)
         fill(groups, inside)
-        tables = [_rows_of(group) for group in groups]
+        tables = [_build_rows(group) for group in groups]
         end = max((row.bottom() for table in tables for row in table), default=0.0)
-        used.update(cell for cell in inside if cell.y <= end)  # what stands below the last row is no table
+        used.update(cell for cell in inside if cell.y <= end)  # cells below the last row are not in the table
         for group, table in zip(groups, tables, strict=True):
             found += _read_group(group, table)
             roles = [column.role for column in sorted(group.columns, key=lambda column: column.header.left)]
@@ -91,7 +90,7 @@ def read_tables(cells: Sequence[Cell], without_header: bool = True) -> Tables:
 
 
 def _read_group(group: Group, table: list[_Row]) -> list[PrintedRow]:
-    """The quadruplets of one table."""
+    """Return the printed rows of one table."""
     numbering = _numbering([join_cells(row.cells[words.ITEM]) for row in table], group)
     unit_case = _unit_spelling([join_cells(row.cells.get(words.UNIT, [])) for row in table])
     has_units = any(column.role == words.UNIT for column in group.columns)
@@ -111,17 +110,17 @@ def _read_group(group: Group, table: list[_Row]) -> list[PrintedRow]:
 
 
 def _encloses(cells: list[Cell], anchor: Cell) -> bool:
-    """Whether the lines of a wrapped cell stand above and below the middle of a result."""
+    """Whether the lines of a wrapped cell enclose the middle of a result."""
     return bool(cells) and min(cell.top for cell in cells) < anchor.y < max(cell.bottom for cell in cells)
 
 
-def _rows_of(group: Group) -> list[_Row]:
-    """Rows around results; then what wraps goes to the row it belongs to."""
+def _build_rows(group: Group) -> list[_Row]:
+    """Build rows around results, then assign wrapped cells to them."""
     printed = [_merge(cells) for cells in rows(group.of(words.RESULT))]
     anchors = list(printed)
     for run in _runs(group.of(words.RANGE), anchors):  # a range beside a name, without a result
         is_named = any(in_row(run[0], name) for name in group.of(words.ITEM))
-        # a cell's lines begin beside its result; those that end there begin with another row's range
+        # The lines of a cell begin beside its result. Lines that end there begin with another row's range.
         results = [anchor for anchor in anchors if in_row(run[0], anchor, 0.8)]
         if is_named and all(in_row(run[-1], result) and not in_row(run[0], result, 0.8) for result in results):
             anchors.append(run[0])
@@ -141,11 +140,11 @@ def _merge(cells: list[Cell]) -> Cell:
 
 
 def _share_out(cells: list[Cell], role: str, table: list[_Row]) -> None:
-    """Give the cells of a column to rows: a run of close lines is one wrapped cell of the row that it stands beside.
+    """Assign the cells of a column to rows. A run of close lines beside one row is one wrapped cell of that row.
 
-    A run beside several rows is no single cell: there each line goes to its own row, or on with the line above it.
+    In a run beside several rows, each line belongs to its own row or to that of the line above.
     """
-    last: _Row | None = None  # that the run above went to
+    last: _Row | None = None  # row of the previous run
     for run in _runs(cells, [row.anchor for row in table]):
         beside = [row for row in table if run[0].top < row.anchor.y < run[-1].bottom]
         if not beside and role == words.RANGE and last is not None:  # a line between was not read
@@ -167,9 +166,9 @@ def _share_out(cells: list[Cell], role: str, table: list[_Row]) -> None:
 
 
 def _runs(cells: list[Cell], anchors: list[Cell]) -> list[list[Cell]]:
-    """A column's cells from top to bottom, cut where a line is further from the one above than lines of a cell are.
+    """Split a column's cells at large vertical distances.
 
-    Where the nearest two lines are nearer than any two results, the column has wrapped cells, set as close as these.
+    The column has wrapped cells if its nearest two lines are closer than any two results.
     """
     ordered = sorted(cells, key=lambda cell: (cell.y, cell.left))
     steps = [below.y - above.y for above, below in pairwise(ordered) if not in_row(above, below)]
@@ -190,9 +189,9 @@ def _runs(cells: list[Cell], anchors: list[Cell]) -> list[list[Cell]]:
 
 
 def _numbering(names: list[str], group: Group) -> list[str]:
-    """The row number that each name begins with, "" where none does.
+    """Return the row number that each name begins with, or "".
 
-    Numbers count as such where the header has a column for them, or most names begin with numbers that go up by one.
+    Numbers count if the header has a column for them, or if most names begin with consecutive numbers.
     """
     numbers = [re.match(r"\s*(\d{1,3})(?=[\s.、*]|[^\d.\-])\s*", name) for name in names]
     found = [int(match[1]) for match in numbers if match]
@@ -206,9 +205,9 @@ def _numbering(names: list[str], group: Group) -> list[str]:
 
 
 def _unit_spelling(units: list[str]) -> dict[str, str]:
-    """Units that differ only in capitals are one unit: {lower case: the spelling with more support in this column}.
+    """Return {lower case: spelling} of units that differ in case. The spelling with more support in the column wins.
 
-    ng/mL and pg/ml speak for mL and ml; where they draw, the capital L of the SI wins.
+    ng/mL and pg/ml support mL and ml. On a draw, the capital L of the SI wins.
     """
     endings = Counter(unit.rstrip(".").rpartition("/")[2] for unit in units if "/" in unit)
     best: dict[str, str] = {}

@@ -8,7 +8,6 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from rjua_meddqa.annotation.cells import make_cells
 from rjua_meddqa.annotation.draft_fields import find_titles, read_fields
@@ -16,10 +15,7 @@ from rjua_meddqa.annotation.draft_rows import judge_row, quadruplet
 from rjua_meddqa.annotation.draft_spacing import merge_spaced_words
 from rjua_meddqa.annotation.draft_tables import read_tables
 from rjua_meddqa.annotation.groups import read_patient
-from rjua_meddqa.schema import LABORATORY, Annotation, DraftRow, RestoredText, TableRow
-
-if TYPE_CHECKING:
-    from rjua_meddqa.restoration.pages import Page
+from rjua_meddqa.schema import LABORATORY, Annotation, DraftRow, Page, RestoredText, TableRow
 
 # Types of clinical reports, by words on their pages. The first match wins.
 _REPORT_TYPES = (
@@ -48,7 +44,7 @@ class Draft:
     rows: tuple[DraftRow, ...] = ()
 
 
-def draft(restored: "RestoredText") -> Draft:
+def draft(restored: RestoredText) -> Draft:
     """Draft key-values and table rows of a restored page."""
     cells = merge_spaced_words(make_cells([box for line in restored.body for box in line]))
     tables = read_tables(cells)
@@ -60,7 +56,7 @@ def draft(restored: "RestoredText") -> Draft:
 
 
 def draft_annotation(
-    page: "Page", idx: str, img_path: str, image_type: str | None = None, drafted: Draft | None = None
+    page: Page, idx: str, img_path: str, image_type: str | None = None, drafted: Draft | None = None
 ) -> Annotation:
     """Return a page's draft as a row of the annotation file.
 

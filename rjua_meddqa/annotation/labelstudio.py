@@ -1,25 +1,22 @@
-"""Label Studio: pages out as tasks with boxes and drafts, corrected annotations back in as rows of the released file.
+"""Label Studio: exports pages as tasks with boxes and drafts, and imports corrected annotations.
 
-A task is one image. What people correct are four things: the boxes with their text, `key_values` and `table` (one
-line of text per pair or row, fields separated by ` | `), and the choices report_type, image_type, image_quality.
-Label Studio measures boxes in percent of the original image, from the top left corner, turned clockwise about it
-(labelstud.io/guide/task_format, labelstud.io/tags/rectanglelabels).
+A task is one image. People correct the boxes with their text, `key_values` and `table` (one line of text per pair or
+row, fields separated by ` | `), and the choices report_type, image_type and image_quality. Label Studio measures boxes
+in percent of the original image from the top left corner, rotated clockwise around it (labelstud.io/guide/task_format,
+labelstud.io/tags/rectanglelabels).
 """
 
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from xml.sax.saxutils import quoteattr
 
 from medvqa_core.errors import InputError, show
 from medvqa_core.governance import Governance, parse
 from medvqa_core.store import content_key
-from rjua_meddqa.schema import IMAGE_QUALITIES, IMAGE_TYPES, IS_NORMAL_VALUES, Annotation, Box, TableRow
-
-if TYPE_CHECKING:
-    from rjua_meddqa.restoration.pages import Page
+from rjua_meddqa.schema import IMAGE_QUALITIES, IMAGE_TYPES, IS_NORMAL_VALUES, Annotation, Box, Page, TableRow
 
 MODEL_VERSION = "medvqa-hub-draft-1"
 IMAGE, BOXES, TEXT = "image", "boxes", "text"
@@ -32,18 +29,18 @@ BOX_LABEL = "Text"
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """Annotations that people made, and the tasks that have none, with the reason."""
+    """Annotations made by people, and the tasks without one, each with the reason."""
 
     annotations: tuple[Annotation, ...]
     skipped: tuple[str, ...]
     governance: Governance
 
 
-def make_task(page: "Page", annotation: Annotation, image_url: str, governance: Governance) -> dict[str, Any]:
-    """The task of a page: boxes in the original image's place, with `annotation` (a draft, log) as prediction.
+def make_task(page: Page, annotation: Annotation, image_url: str, governance: Governance) -> dict[str, Any]:
+    """Return the task of a page, with boxes on the original image and `annotation` as prediction.
 
     Args:
-        image_url: what Label Studio loads the image from, such as /data/local-files/?d=images/1.png.
+        image_url: URL from which Label Studio loads the image, such as /data/local-files/?d=images/1.png.
     """
     size = (page.width, page.height)
     result = [entry for box in page.original_boxes for entry in _box_entries(box, size)]
@@ -68,16 +65,16 @@ def make_task(page: "Page", annotation: Annotation, image_url: str, governance: 
 
 
 def parse_annotations(tasks: object, where: str) -> Imported:
-    """Rows of the released file out of an export ("JSON", not "JSON-MIN").
+    """Read the annotations of an export ("JSON", not "JSON-MIN").
 
-    Of several annotations of a task the one changed last counts; cancelled ones do not. A task without one is skipped
-    and named.
+    Of several annotations of a task, the one changed last counts. Cancelled ones are ignored. Tasks without an
+    annotation are skipped and reported.
 
     Raises:
-        InputError: `tasks` is no list of Label Studio tasks, or an annotation is damaged.
+        InputError: `tasks` is not a list of Label Studio tasks, or an annotation is damaged.
     """
     if not isinstance(tasks, list) or not all(isinstance(task, dict) for task in tasks):
-        raise InputError(f"{where}: no list of tasks; export the project from Label Studio as JSON")
+        raise InputError(f"{where}: not a list of tasks; export the project from Label Studio as JSON")
     annotations, skipped, classes = [], [], []
     for number, task in enumerate(tasks, start=1):
         place = f"{where}, task {task.get('id', number)}"
@@ -85,19 +82,19 @@ def parse_annotations(tasks: object, where: str) -> Imported:
         if not isinstance(data, dict) or not isinstance(data.get("img_path"), str):
             raise InputError(f"{place}: no img_path; only tasks of `meddqa labelstudio-export` can be read")
         classes.append(parse(data.get("governance", Governance.SHARE_ALIKE.value), place))
-        result = _result_of(task, place)
+        result = _find_result(task, place)
         if result is None:
-            skipped.append(f"{place} ({data['img_path']}): nobody has annotated it")
+            skipped.append(f"{place} ({data['img_path']}): not annotated")
         else:
             annotations.append(_annotation(data, result, place))
     return Imported(tuple(annotations), tuple(skipped), max(classes, key=lambda c: c.level, default=Governance.OPEN))
 
 
 def labelling_config(report_types: Iterable[str] = ()) -> str:
-    """The labelling interface of these tasks, to be pasted into the project's settings.
+    """Return the labelling interface of these tasks, to be pasted into the project's settings.
 
     Args:
-        report_types: those of the tasks; what is not among REPORT_TYPES becomes a choice as well.
+        report_types: types of the tasks. Those that are not among REPORT_TYPES become choices as well.
     """
     kinds = (*REPORT_TYPES, *sorted({kind for kind in report_types if kind} - set(REPORT_TYPES)))
     choices = {"report_type": kinds, "image_type": IMAGE_TYPES, "image_quality": IMAGE_QUALITIES}
@@ -128,7 +125,7 @@ def labelling_config(report_types: Iterable[str] = ()) -> str:
 
 
 def _box_entries(box: Box, size: tuple[int, int]) -> list[dict[str, Any]]:
-    """The rectangle of a box and its text, which share an id."""
+    """The rectangle of a box and its text, with a common id."""
     region = content_key(points=box.points, text=box.text)[:10]
     (x0, y0), (x1, y1), _, (x3, y3) = box.points
     value = {
@@ -154,8 +151,8 @@ def _page_entry(name: str, kind: str, value: dict[str, Any]) -> dict[str, Any]:
     return {"id": f"{name}-1"[:10], "from_name": name, "to_name": IMAGE, "type": kind, "value": value}
 
 
-def _result_of(task: Mapping[str, Any], where: str) -> list[dict[str, Any]] | None:
-    """The entries of the annotation that counts, None where there is none."""
+def _find_result(task: Mapping[str, Any], where: str) -> list[dict[str, Any]] | None:
+    """Return the entries of the annotation that counts, or None."""
     made = [entry for entry in _dicts(task.get("annotations"), where) if not entry.get("was_cancelled")]
     if not made:
         return None
@@ -163,7 +160,7 @@ def _result_of(task: Mapping[str, Any], where: str) -> list[dict[str, Any]] | No
 
 
 def _entries(made: Mapping[str, Any], where: str) -> list[dict[str, Any]]:
-    """The entries of an annotation or prediction. Raises InputError where one is not as Label Studio writes it."""
+    """Return the entries of an annotation or prediction. Raises InputError for an unexpected format."""
     if not isinstance(made.get("result"), list):
         raise InputError(f"{where}: the annotation has no result list; export the project again as JSON")
     entries = _dicts(made["result"], where)
@@ -177,9 +174,9 @@ def _entries(made: Mapping[str, Any], where: str) -> list[dict[str, Any]]:
 
 
 def _dicts(values: Any, where: str) -> list[dict[str, Any]]:
-    """A list of JSON objects; none where the export leaves them out."""
+    """Return a list of JSON objects, which is empty if the export omits it."""
     if not isinstance(values or [], list) or not all(isinstance(value, dict) for value in values or []):
-        raise InputError(f"{where}: annotations are not as Label Studio writes them; export the project again as JSON")
+        raise InputError(f"{where}: annotations have an unknown format; export the project again as JSON")
     return values or []
 
 
@@ -192,7 +189,7 @@ def _annotation(data: Mapping[str, Any], result: Sequence[Mapping[str, Any]], wh
             raise InputError(f"{where}: {name} {show(chosen[name])} is unknown; allowed: {', '.join(allowed)}")
     extra = data.get("extra") or {}
     if not isinstance(extra, dict):
-        raise InputError(f"{where}: extra is no object; only tasks of `meddqa labelstudio-export` can be read")
+        raise InputError(f"{where}: extra is not an object; only tasks of `meddqa labelstudio-export` can be read")
     return Annotation(
         idx=str(data.get("idx", "")),
         img_path=data["img_path"],
@@ -224,7 +221,7 @@ def _join(fields: Sequence[str]) -> str:
 
 
 def _fields(line: str, count: int, name: str, where: str) -> tuple[str, ...]:
-    r"""The fields of a line; `\|` is a bar within a field, white space around a field does not count."""
+    r"""Split a line into fields. `\|` is a bar within a field. White space around a field is removed."""
     fields = [""]
     for character in re.findall(r"\\[\\|]|[^\\]|\\", line):
         if character == "|":
@@ -233,15 +230,15 @@ def _fields(line: str, count: int, name: str, where: str) -> tuple[str, ...]:
             fields[-1] += character[-1]
     if len(fields) != count:
         raise InputError(
-            f"{where}: {name} has a line of {len(fields)} fields, {show(line)}; needed are {count}, separated by ' | '"
+            f"{where}: {name} has a line with {len(fields)} fields, {show(line)}; expected {count}, separated by ' | '"
         )
     return tuple(field.strip() for field in fields)
 
 
 def keep_unchanged(imported: Sequence[Annotation], originals: Sequence[Annotation]) -> list[Annotation]:
-    """Imported rows with what the file they came from has where nobody corrected it, to be written to the letter.
+    """Restore the original cells of imported rows that nobody corrected, so that they are written back unchanged.
 
-    White space around a key, a value or a table's field is no correction.
+    White space around a key, a value or a table's field does not count as a correction.
     """
     by_image = {annotation.img_path: annotation for annotation in originals}
     kept = []

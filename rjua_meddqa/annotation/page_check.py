@@ -1,8 +1,8 @@
-"""Comparing an annotation with its page: values, dates and numbers that the page does not hold, rows that are missing.
+"""Compares an annotation with its page: values and numbers that are not on the page, and rows that are missing.
 
-Two witnesses speak for an annotated value: the draft of the page, and the restored text itself. Only where both are
-against it there is a finding, so that a mistake of the draft alone (a cell in the wrong column, two fields read as one)
-raises none. Digits have to agree; of words, a reading may have a few characters wrong.
+An annotated value is reported only if both the draft of the page and its restored text contradict it, so that a mistake
+of the draft alone (a cell in the wrong column, two fields read as one) is not reported. Digits have to be equal. Words
+may contain a few misread characters.
 """
 
 import re
@@ -20,36 +20,36 @@ Problem = tuple[str, str, str]  # kind, where, message
 ALIKE_WORDS, ALIKE_ITEM = 0.75, 0.8
 LONG = 12  # characters: longer values are compared piece by piece
 PIECE = 4  # characters
-PIECES_HELD = 0.8  # share of a long value's pieces that the page must hold
+PIECES_HELD = 0.8  # share of a long value's pieces that the page must contain
 _DIGITS = re.compile(r"\d+(?:\.\d+)?")
 _LOOSE = str.maketrans({"：": ":", "，": ",", "；": ";", "。": ".", "、": ",", "~": "-", "—": "-", "–": "-", "～": "-"})
 
 
 @dataclass(frozen=True)
 class PageText:
-    """What a page holds: its draft, and its lines as they are compared, a space between what is apart."""
+    """The content of a page: its draft, and its normalised lines, with spaces between boxes."""
 
     draft: Draft
     lines: tuple[str, ...]
 
     @property
     def text(self) -> str:
-        """All lines, without white space."""
+        """All lines without white space."""
         return "".join(self.lines).replace(" ", "")
 
 
 def page_text(restored: RestoredText) -> PageText:
-    """What a restored page holds."""
+    """Return the content of a restored page."""
     return PageText(draft(restored), tuple(" ".join(squeeze(box.text) for box in line) for line in restored.lines))
 
 
 def squeeze(text: str) -> str:
-    """`text` as it is compared: NFKC, small letters, one spelling of stops and dashes, no white space."""
+    """Normalise `text` for comparison: NFKC, lower case, one spelling of stops and dashes, no white space."""
     return "".join(unicodedata.normalize("NFKC", text.translate(_LOOSE)).translate(_LOOSE).casefold().split())
 
 
 def check_page(key_values: Sequence[tuple[str, str]], table: Sequence[TableRow], page: PageText) -> list[Problem]:
-    """What of an annotation its page does not bear out, and rows of the page that the annotation lacks."""
+    """Report annotated texts that are not on the page and rows of the page that the annotation lacks."""
     found: list[Problem] = []
     for number, (key, value) in enumerate(key_values, start=1):
         if message := _check_value(key, value, page):
@@ -64,16 +64,16 @@ def _check_value(key: str, value: str, page: PageText) -> str:
     if is_missing(value):
         printed = [other for other in drafted if not is_missing(other)]
         sure = len(printed) == len(drafted) > 0 and len(printed[0]) <= LONG and _is_beside(key, printed[0], page)
-        return f"{key!r} has no value; the page seems to say {printed[0]!r}" if sure else ""
+        return f"{key!r} has no value; the page seems to have {printed[0]!r}" if sure else ""
     if any(_agrees(value, other) for other in drafted) or _is_beside(key, value, page):
         return ""
     if (not drafted or len(squeeze(value)) > LONG) and _holds(value, page):
         return ""
-    return f"{key!r}: the page does not hold {value!r}" + (f"; it seems to say {drafted[0]!r}" if drafted else "")
+    return f"{key!r}: {value!r} is not on the page" + (f"; it seems to have {drafted[0]!r}" if drafted else "")
 
 
 def _agrees(value: str, drafted: str) -> bool:
-    """Whether two readings of a value can be one: the same digits, and words that are alike."""
+    """Whether two readings may be of one value: equal digits and similar words."""
     one, other = squeeze(value), squeeze(drafted)
     if one == other:
         return True
@@ -85,13 +85,13 @@ def _digits(text: str) -> list[str]:
 
 
 def _is_beside(key: str, value: str, page: PageText) -> bool:
-    """Whether a line has `value` right behind `key`, stops aside."""
+    """Whether a line has `value` directly behind `key`, ignoring stops."""
     followed = re.compile(rf"{_spaced(key)} ?[:;.,]? ?{_spaced(value)}")
     return any(followed.search(line) for line in page.lines)
 
 
 def _spaced(text: str) -> str:
-    """A pattern of `text`, as it is compared, spaces within it aside, and not as a part of a longer number."""
+    """Return a pattern for normalised `text` with optional spaces that does not match within a longer number."""
     wanted = squeeze(text)
     before = r"(?<![\d.])" if wanted[:1].isdigit() else ""
     after = r"(?!\.?\d)" if wanted[-1:].isdigit() else ""
@@ -99,7 +99,7 @@ def _spaced(text: str) -> str:
 
 
 def _holds(value: str, page: PageText) -> bool:
-    """Whether a page holds `value`; of a long one, all its numbers and most of its pieces."""
+    """Whether a page contains `value`. For a long one: all its numbers and most of its pieces."""
     wanted = squeeze(value)
     if len(wanted) <= LONG:
         return any(re.search(_spaced(value), line) for line in page.lines)
@@ -111,29 +111,29 @@ def _holds(value: str, page: PageText) -> bool:
 
 
 def _check_row(row: TableRow, page: PageText) -> list[tuple[str, str]]:
-    line = _line_of(row.item, page)
+    line = _text_behind(row.item, page)
     drafted = _drafted_row(row, page)
     if line is None and drafted is None:
-        return [("not_on_page", f"{row.item!r}: the page holds no such item")]
-    about = f"{row.item!r}: the page does not hold"
+        return [("not_on_page", f"{row.item!r}: the item is not on the page")]
+    about = f"{row.item!r}: the page does not have"
     found = []
     if not is_missing(row.result) and not (
         (drafted is not None and squeeze(drafted.result) == squeeze(row.result))
         or (line is not None and _follows(row.result, line))
     ):
-        says = f"; it seems to say {drafted.result!r}" if drafted is not None else ""
-        found.append(("not_on_page", f"{about} the result {row.result!r} beside it{says}"))
+        seen = f"; it seems to have {drafted.result!r}" if drafted is not None else ""
+        found.append(("not_on_page", f"{about} the result {row.result!r} beside it{seen}"))
     if not is_missing(row.range) and not (
         (drafted is not None and _same_range(row.range, drafted.range))
         or (line is not None and _holds_range(row, line))
     ):
-        says = f"; it seems to say {drafted.range!r}" if drafted is not None else ""
-        found.append(("not_on_page", f"{about} the range {row.range!r} beside it{says}"))
+        seen = f"; it seems to have {drafted.range!r}" if drafted is not None else ""
+        found.append(("not_on_page", f"{about} the range {row.range!r} beside it{seen}"))
     return found
 
 
 def _drafted_row(row: TableRow, page: PageText) -> TableRow | None:
-    """The drafted row whose item is alike most; of several, one with the same result."""
+    """Return the drafted row with the most similar item. Of several, one with the same result."""
     alike = [
         (similarity(fold(row.item), fold(other.item)), squeeze(other.result) == squeeze(row.result), number)
         for number, other in enumerate(page.draft.table)
@@ -142,14 +142,14 @@ def _drafted_row(row: TableRow, page: PageText) -> TableRow | None:
     return page.draft.table[best[2]] if best is not None and best[0] >= ALIKE_ITEM else None
 
 
-def _line_of(item: str, page: PageText) -> str | None:
-    """The rest of the line that holds `item`, behind it."""
+def _text_behind(item: str, page: PageText) -> str | None:
+    """Return the rest of the line that contains `item`, from its end."""
     wanted = re.compile(_spaced(item))
     return next((line[match.end() :] for line in page.lines if (match := wanted.search(line))), None)
 
 
 def _follows(result: str, rest: str) -> bool:
-    """Whether `result` stands directly behind an item; a code or an arrow may come between."""
+    """Whether `result` directly follows an item. A code or an arrow may be between them."""
     return re.match(r"\D{0,12}?" + _spaced(result), rest) is not None
 
 
@@ -165,7 +165,7 @@ def _same_range(one: str, other: str) -> bool:
 
 
 def _holds_range(row: TableRow, rest: str) -> bool:
-    """Whether a line goes on with the range, as it is or, where it is a single one, without its unit."""
+    """Whether a line contains the range, or a single range without its unit."""
     if re.search(_spaced(row.range), rest):
         return True
     limits = re.match(r"[<>≤≥]?[\d.]+(?:-+[\d.]+)?", squeeze(row.range))
@@ -174,7 +174,7 @@ def _holds_range(row: TableRow, rest: str) -> bool:
 
 
 def _missing_rows(table: Sequence[TableRow], page: PageText) -> list[Problem]:
-    """Drafted rows, with result and range, that no annotated row can be by its item, result or range."""
+    """Report drafted rows with result and range that match no annotated row by item, result or range."""
     found: list[Problem] = []
     names = [fold(row.item) for row in table]
     for row in page.draft.table:
@@ -184,5 +184,5 @@ def _missing_rows(table: Sequence[TableRow], page: PageText) -> list[Problem]:
             squeeze(row.result) == squeeze(other.result) or _same_range(row.range, other.range) for other in alike
         )
         if is_sure and not is_there:
-            found.append(("missing_row", "table", f"the page seems to hold {row.item!r} {row.result!r}"))
+            found.append(("missing_row", "table", f"the page seems to have {row.item!r} {row.result!r}"))
     return found

@@ -21,40 +21,11 @@ from rjua_meddqa.restoration.ocr import OcrEngine, boxes_from_json, boxes_to_jso
 from rjua_meddqa.restoration.page_layout import lay_out
 from rjua_meddqa.restoration.quality import UNREADABLE, judge_type
 from rjua_meddqa.restoration.readings import CACHE_KIND, Reading, fill_cache, open_cache, read_report, reading_key
-from rjua_meddqa.schema import Box, RestoredText
+from rjua_meddqa.schema import Page, RestoredText
 
 KIND = "meddqa-pages"
 READINGS, PAGES = "readings.jsonl", "pages.jsonl"
 _PLAIN_FIELDS = ("width", "height", "direction", "angle", "quality", "quality_reason", "image_type")
-
-
-@dataclass(frozen=True)
-class Page:
-    """A restored report image.
-
-    Attributes:
-        image: file name.
-        width, height: of the original image, in pixels as a viewer shows it.
-        boxes: what was read, in pixels of the rectified page. No text, no boxes.
-        original_boxes: the same boxes in the same order, in pixels of the original image.
-        direction: degrees clockwise by which the image was turned to be upright: 0, 90, 180 or 270.
-        angle: degrees, clockwise, of the skew that was taken away after that.
-        quality: high | low, with the reason (paper, Appendix B), or unreadable, of whatever type the image is.
-        image_type: pdf | photo | screenshot: what the image looks like, or what it was said to be.
-        restored: lines and text (ESRA).
-    """
-
-    image: str
-    width: int
-    height: int
-    boxes: tuple[Box, ...]
-    original_boxes: tuple[Box, ...]
-    direction: int
-    angle: float
-    quality: str
-    quality_reason: str
-    image_type: str
-    restored: RestoredText
 
 
 @dataclass(frozen=True)
