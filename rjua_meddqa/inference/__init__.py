@@ -1,1 +1,1 @@
-"""Answering questions about report images: the engines, the questions as rows, the rules without a model."""
+"""Answers questions about report images: engines, prompts, questions as rows, and rules without a model."""

@@ -1,20 +1,19 @@
-"""Why an answer about a report's content is wrong, as far as the annotation of its page tells (paper, Section 5.4).
+"""Classifies why an answer about a report's content is wrong (paper, Section 5.4).
 
-A question is read for the keys, or the items and columns, that it asks for; each has its expected value. The first part
+The keys, or the items and columns, that a question asks for are matched with their annotated values. The first part
 that the prediction lacks gives the cause:
 
-    format only          the value is there but for signs, spaces and zeros at the end (3.10 for 3.1)
-    abstained            无 is said where a value stands
-    cut at a line end    the beginning of the value, up to where a line of the page ends
+    format only          the value is present except for signs, spaces and zeros at the end (3.10 for 3.1)
+    abstained            无 although there is a value
+    cut at a line end    the beginning of the value, up to the end of a line of the page
     incomplete           another part of the value, or of the parts asked for
-    wrong column         another cell of the row asked for
+    wrong column         another cell of the same row
     wrong row            a cell of another row, or another key's value
-    misread              the value but for few characters
-    hallucinated         a text that neither page nor annotation holds, or any value where 无 is right
-    other                none of these; all about numerical and clinical reasoning
+    misread              the value with a few wrong characters
+    hallucinated         a text that is not in page or annotation, or any value where 无 is right
+    other                none of these, and all numerical and clinical reasoning
 
-A reading of the annotation, not a judge: "hallucinated" may be a page's text that nobody annotated where there is no
-restored page to look at.
+The cause is derived from the annotation. Without a restored page, "hallucinated" may be text that was not annotated.
 """
 
 import re
@@ -33,13 +32,13 @@ from rjua_meddqa.schema import ANSWER_SEPARATOR, ENTITY, TABLE, Annotation
 FORMAT, ABSTAINED, CUT, INCOMPLETE = "format only", "abstained", "cut at a line end", "incomplete"
 COLUMN, ROW, MISREAD, HALLUCINATED, OTHER = "wrong column", "wrong row", "misread", "hallucinated", "other"
 CAUSES = (ROW, COLUMN, INCOMPLETE, CUT, HALLUCINATED, FORMAT, ABSTAINED, MISREAD, OTHER)
-ALIKE = 0.8  # of a misread value
+ALIKE = 0.8  # smallest similarity of a misread value
 _NUMBER = re.compile(r"\d+\.\d+")
 
 
 @dataclass(frozen=True)
 class Part:
-    """What one part of a question asks for.
+    """One part of a question.
 
     Attributes:
         beside: other cells of the same row.
@@ -53,7 +52,7 @@ class Part:
 
 
 def parts_asked(question: str, task: str, answer_type: str, annotation: Annotation) -> list[Part]:
-    """What `question` asks for, with the annotated values; empty where it cannot be told."""
+    """Return the parts that `question` asks for, with the annotated values. Empty if they are not recognised."""
     if task == ENTITY:
         return list(_keys_asked(question, answer_type, annotation))
     return list(_cells_asked(question, annotation)) if task == TABLE else []
@@ -68,45 +67,55 @@ def find_cause(
     annotation: Annotation | None,
     page: str | None = None,
 ) -> str:
-    """One of CAUSES for a prediction that is wrong or only partly right.
+    """Return one of CAUSES for a prediction that is wrong or partly right.
 
     Args:
-        page: its restored text, where there is one.
+        page: the restored text of the page, if available.
     """
     if task not in (ENTITY, TABLE) or annotation is None:
         return OTHER
     parts = parts_asked(question, task, answer_type, annotation) or [Part("", answer)]
-    said = [text.strip() for text in re.split("[;；]", prediction)]
+    given = [text.strip() for text in re.split("[;；]", prediction)]
     for place, part in enumerate(parts):
         if fold_signs(part.value).strip() in fold_signs(prediction):
             continue
-        own = said[place] if len(said) == len(parts) else prediction if len(parts) == 1 else ""
+        own = given[place] if len(given) == len(parts) else prediction if len(parts) == 1 else ""
         if not own:  # fewer or more parts than were asked for
-            own = said[place] if place < len(said) else ""
-        return _cause(part, own, prediction, annotation, page)
+            own = given[place] if place < len(given) else ""
+        if not _bare(own):
+            return INCOMPLETE if prediction.strip() else OTHER
+        if is_missing(part.value):
+            return _cause_of_excess(part, own)
+        return _cause_of_difference(part, own, prediction, annotation, page)
     return OTHER
 
 
-def _cause(part: Part, own: str, prediction: str, annotation: Annotation, page: str | None) -> str:
-    said, expected = _bare(own), _bare(part.value)
-    if not said:
-        return INCOMPLETE if prediction.strip() else OTHER
-    is_nothing = is_missing(part.value)
-    if not is_nothing and (expected in said or expected in _bare(prediction)):
+def _cause_of_excess(part: Part, own: str) -> str:
+    """The cause of an answer to a question without a value."""
+    return OTHER if abstains(own) else _find_cell(part, _bare(own)) or HALLUCINATED
+
+
+def _cause_of_difference(part: Part, own: str, prediction: str, annotation: Annotation, page: str | None) -> str:
+    given, expected = _bare(own), _bare(part.value)
+    if expected in given or expected in _bare(prediction):
         return FORMAT
     if abstains(own):
-        return OTHER if is_nothing else ABSTAINED
-    if not is_nothing and _is_part(said, expected):
-        return CUT if expected.startswith(said) and _ends_a_line(said, expected, part.value, page) else INCOMPLETE
-    if any(_bare(cell) == said for cell in part.beside if not is_missing(cell)):
-        return COLUMN
-    if any(_bare(cell) == said for cell in part.elsewhere if not is_missing(cell)):
-        return ROW
-    if not is_nothing and similarity(said, expected) >= ALIKE:
+        return ABSTAINED
+    if _is_part(given, expected):
+        return CUT if expected.startswith(given) and _ends_a_line(given, expected, part.value, page) else INCOMPLETE
+    if cause := _find_cell(part, given):
+        return cause
+    if similarity(given, expected) >= ALIKE:
         return MISREAD
-    if is_nothing or not _stands_there(said, annotation, page):
-        return HALLUCINATED
-    return OTHER
+    return OTHER if _is_present(given, annotation, page) else HALLUCINATED
+
+
+def _find_cell(part: Part, given: str) -> str:
+    """Return COLUMN or ROW if another cell has the given text, else ""."""
+    for cells, cause in ((part.beside, COLUMN), (part.elsewhere, ROW)):
+        if any(_bare(cell) == given for cell in cells if not is_missing(cell)):
+            return cause
+    return ""
 
 
 def _keys_asked(question: str, answer_type: str, annotation: Annotation) -> Iterator[Part]:
@@ -133,17 +142,17 @@ def _cells_asked(question: str, annotation: Annotation) -> Iterator[Part]:
 
 
 def _bare(text: str) -> str:
-    """Letters, digits and the points within numbers, numbers without zeros at their end."""
+    """Reduce to letters, digits and decimal points, without trailing zeros of numbers."""
     numbers = _NUMBER.sub(lambda match: f"{Decimal(match[0]).normalize():f}", fold(fold_signs(text)))
     return "".join(re.findall(r"\d+\.\d+|[^\W_]|[-<>+~]", numbers))
 
 
-def _is_part(said: str, expected: str) -> bool:
-    """Whether `said` is a proper part of `expected` that cuts no number."""
-    start = expected.find(said)
-    if start < 0 or said == expected:
+def _is_part(given: str, expected: str) -> bool:
+    """Whether `given` is a proper part of `expected` that does not cut a number."""
+    start = expected.find(given)
+    if start < 0 or given == expected:
         return False
-    end = start + len(said)
+    end = start + len(given)
     cuts_before = start > 0 and _in_number(expected[start - 1], expected[start])
     cuts_after = end < len(expected) and _in_number(expected[end - 1], expected[end])
     return not cuts_before and not cuts_after
@@ -153,15 +162,15 @@ def _in_number(left: str, right: str) -> bool:
     return left in "0123456789." and right in "0123456789."
 
 
-def _ends_a_line(said: str, expected: str, value: str, page: str | None) -> bool:
-    """Whether a line of the value, or of the page, ends where `said` does, and the rest of the value begins below."""
+def _ends_a_line(given: str, expected: str, value: str, page: str | None) -> bool:
+    """Whether a line of the value or page ends where `given` does, and the next line begins with the rest."""
     for text in (value, page or ""):
         lines = [_bare(line) for line in text.split("\n")]
         for above, below in zip(lines, lines[1:], strict=False):
-            rest = expected[len(said) :]
+            rest = expected[len(given) :]
             if (
                 above
-                and above.endswith(said[-len(above) :])
+                and above.endswith(given[-len(above) :])
                 and below
                 and (rest.startswith(below[: len(rest)]) or below.startswith(rest[: len(below)]))
             ):
@@ -169,10 +178,10 @@ def _ends_a_line(said: str, expected: str, value: str, page: str | None) -> bool
     return False
 
 
-def _stands_there(said: str, annotation: Annotation, page: str | None) -> bool:
+def _is_present(given: str, annotation: Annotation, page: str | None) -> bool:
     cells: Sequence[str] = [cell for row in annotation.table for cell in (row.item, row.result, row.range)]
     texts = [*(text for pair in annotation.key_values for text in pair), *cells, page or ""]
-    return any(said in _bare(text) for text in texts if not is_missing(text))
+    return any(given in _bare(text) for text in texts if not is_missing(text))
 
 
-assert ANSWER_SEPARATOR == ";"  # what `find_cause` cuts a prediction at, in both widths
+assert ANSWER_SEPARATOR == ";"  # `find_cause` splits predictions at both widths of it

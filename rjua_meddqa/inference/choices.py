@@ -1,7 +1,7 @@
-"""Multiple choice: the options of a question, and which of them a reply names, by letter, by text or by both.
+"""Multiple choice: reads the options of a question, and the option that a reply names by letter, text or both.
 
-A question holds its options as the released ones do: 选项:A.text;B.text, letters in order though not without gaps. What
-a reply chose is written back as the options are ("B.text"), several of them in the options' order with ";" between.
+Questions list options as the released ones do: 选项:A.text;B.text, in alphabetical order, possibly with gaps. Choices
+are returned in the same form ("B.text"), several of them in the order of the options and separated by ";".
 """
 
 import re
@@ -14,7 +14,7 @@ from rjua_meddqa.schema import ANSWER_SEPARATOR
 LETTER, TEXT, BOTH = FORMS = ("letter", "text", "letter and text")
 _OPTIONS = re.compile(r"选项\s*[:：]")
 _OPTION = re.compile(r"(?:^|[;；\n])\s*([A-Z])\s*[.．、:：]\s*")
-# A letter alone: 维生素D and T3b are none. What stands before it says that it is a choice.
+# A single letter marked as a choice by the word before it. 维生素D and T3b do not match.
 _CHOSEN = re.compile(
     r"(?:选项|选择|应选|选|为|是)\s*(?:应该?)?(?:是|为)?\s*[:：]?\s*[(（\[【“\"'*]*([A-Z](?:\s*[,，、;；和与及]\s*[A-Z])*)"
     r"(?![A-Za-z0-9])(?!\s*(?:型|期|级|超|族))"
@@ -24,15 +24,15 @@ _LEADING = re.compile(
     r"^(?!A\s+(?!(?:is|and|or|because|since|as)\b)[a-z]{2})[\s(（\[【“\"'*]*([A-Z](?:\s*[,，、;；和与及]\s*[A-Z])*)(?![A-Za-z0-9\-])(?!\s*(?:型|期|级|超|族))"
 )
 _LETTERS = r"[(（\[【“\"'*]*[A-Z](?:\s*[,，、;；和与及]\s*[A-Z])*(?![A-Za-z0-9])"
-# 不选A, 不是A, 排除A, 除了A: whatever else a reply says, these are not its choice
+# 不选A, 不是A, 排除A, 除了A: denied letters
 _DENIED = re.compile(rf"(?:不(?:能|应该?|该|可以?)?(?:选择?|是|为)|并?非|排除了?|除了?)\s*(?:选项)?\s*{_LETTERS}")
-# A不对，选B: A is none where the reply names another; alone it may answer which of them is wrong
+# A不对，选B: A is denied if the reply names another letter. Alone, it may answer which option is wrong.
 _CALLED_WRONG = re.compile(
     rf"{_LETTERS}[)）\]】”\"'*]*\s*(?:选?项)?\s*[:：]?\s*(?:[是为都均])*\s*(?:不对|不正确|不符|错误?|有误|不选|排除)"
 )
-# B或C, "A or B": chooses neither
+# B或C, "A or B": undecided
 _LEFT_OPEN = re.compile(r"(?<![A-Za-z0-9])[A-Z]\s*(?:或者?|/|or)\s*(?:选项?)?\s*[A-Z](?![A-Za-z0-9])")
-# 不是恶性, 不能排除恶性: what stands before the text of an option that is not chosen
+# 不是恶性, 不能排除恶性: words that deny the option text behind them
 _DENIES = re.compile(
     r"(?:不(?:能|应该?|该)?(?:选择?|是|为|属于|考虑|支持|排除|除外)|并?非|排除了?|除了?|未(?:见|发现|提示)"
     r"|没有(?:发现|见到)?|无(?:明显)?)\s*[“\"]?\Z"
@@ -41,14 +41,14 @@ _DENIES = re.compile(
 
 @dataclass(frozen=True)
 class Choice:
-    """What a reply chose, as the options are written, and how it said so: one of FORMS."""
+    """The chosen options, written like the question's options, and the form of the choice, one of FORMS."""
 
     answer: str
     form: str
 
 
 def read_options(question: str) -> dict[str, str]:
-    """{letter: text} of a question, in its order; empty where it has no options."""
+    """Return {letter: text} of a question's options, in order."""
     found = _OPTIONS.search(question)
     if found is None:
         return {}
@@ -57,16 +57,16 @@ def read_options(question: str) -> dict[str, str]:
 
 
 def read_choice(text: str, question: str) -> Choice:
-    """The option or options that `text` names.
+    """Return the option or options that `text` names.
 
     Raises:
-        ReplyError: it names none or all of them, leaves open which, a letter that is no option, or a letter and the
+        ReplyError: it names none or all of them, leaves the choice open, uses an unknown letter, or the letter and the
             text of different options.
     """
     options = read_options(question)
     if not options:
         raise ReplyError("the question has no options that can be read")
-    block = question[_OPTIONS.search(question).start() :]  # repeated, it chooses nothing
+    block = question[_OPTIONS.search(question).start() :]  # a repeated list of options is not a choice
     said = _plain(text).replace(_plain(question), "").replace(_plain(block), "")
     if _LEFT_OPEN.search(said):
         raise ReplyError("the reply leaves open which of two options it chooses")
@@ -88,9 +88,9 @@ def read_choice(text: str, question: str) -> Choice:
 
 
 def _find_texts(text: str, options: dict[str, str]) -> tuple[list[str], str]:
-    """Options whose text stands in `text`, longest first, each taken out so that a shorter one within it is none.
+    """Return the options whose text occurs in `text`, and the rest of `text`. Denied texts are not returned.
 
-    A text that is denied wherever it stands is not found.
+    Longer options are removed first, so that shorter ones are not found within them.
     """
     found, rest = [], text
     for letter, option in sorted(options.items(), key=lambda entry: -len(entry[1])):
@@ -99,12 +99,12 @@ def _find_texts(text: str, options: dict[str, str]) -> tuple[list[str], str]:
         if pattern is not None and places:
             if not all(_DENIES.search(rest[max(0, place - 12) : place]) for place in places):
                 found.append(letter)
-            rest = pattern.sub("\u25a1", rest)  # a sign that is no letter, where the text stood
+            rest = pattern.sub("\u25a1", rest)  # a placeholder that is not a letter
     return found, rest
 
 
 def _pattern(option: str) -> "re.Pattern[str] | None":
-    """`option` whatever its signs: white space and punctuation between its characters count for nothing."""
+    """Return a pattern for `option` that ignores white space and punctuation."""
     characters = [re.escape(character) for character in _plain(option) if character.isalnum()]
     return re.compile(r"[\W_]*".join(characters), re.IGNORECASE) if characters else None
 
@@ -114,7 +114,7 @@ def _plain(text: str) -> str:
 
 
 def _find_letters(text: str) -> list[str]:
-    """The letters that a reply begins with, else those that it calls its choice, the last time it does."""
+    """Return the letters at the beginning of a reply, or those of its last stated choice."""
     text = _DENIED.sub("", text)
     others = _CALLED_WRONG.sub("", text).lstrip("，,。.、；;：: ")
     return _named_letters(others) or _named_letters(text)

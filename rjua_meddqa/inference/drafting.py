@@ -1,9 +1,8 @@
-"""Pre-annotation by a language model: it copies key-values and rows from a page's restored text; rules check and judge.
+"""Pre-annotation by a language model, which copies key-values and rows from a page's restored text.
 
-What a model says counts only where the page says it: a key, a value, an item, a result has to stand in the restored
-text (white space and signs' widths aside, a number not within a longer one), else its entry is dropped and counted; a
-range that does not stand there is taken for none. Verdicts are never the model's: `judge_row` computes them from result
-and range, and gives none where the two stand on different lines of the page.
+A key, value, item or result counts only if it occurs in the restored text, ignoring white space and full-width forms.
+Entries that do not are dropped and counted, and ranges that do not are removed. The model's verdicts are not used:
+`judge_row` computes them from result and range, unless the two are on different lines of the page.
 """
 
 import re
@@ -11,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from medvqa_core.digests import digest
 from medvqa_core.llm.chat import ChatRequest, Message
@@ -23,10 +22,7 @@ from rjua_meddqa.annotation.drafts import Draft
 from rjua_meddqa.annotation.groups import read_patient
 from rjua_meddqa.annotation.report_words import fold
 from rjua_meddqa.answers import is_missing
-from rjua_meddqa.schema import MISSING
-
-if TYPE_CHECKING:
-    from rjua_meddqa.restoration.pages import Page
+from rjua_meddqa.schema import MISSING, Page
 
 MAX_TOKENS = 4096
 SYSTEM = """\
@@ -69,31 +65,31 @@ DROPPED = ("fields_not_on_page", "rows_not_on_page", "ranges_not_on_page")
 
 @dataclass(frozen=True)
 class DraftRequest:
-    """A page to draft; `id` is its image's name."""
+    """A page to draft. `id` is the name of its image."""
 
     id: str
-    page: "Page"
+    page: Page
 
 
 @dataclass
 class DraftingModel:
-    """Asks `model` for drafts; see `medvqa_core.llm.engines.Engine` for what the attributes are. Replies stay texts."""
+    """Requests drafts from `model`. For the attributes see `medvqa_core.llm.engines.Engine`."""
 
     model: ChatModel
     settings: dict[str, Any] = field(init=False)
 
     def __post_init__(self) -> None:
-        said = {"model": self.model.model, "revision": self.model.revision}
-        self.settings = {"engine": self.model.kind, **said, "prompt": PROMPT_VERSION, "max_tokens": MAX_TOKENS}
+        model = {"model": self.model.model, "revision": self.model.revision}
+        self.settings = {"engine": self.model.kind, **model, "prompt": PROMPT_VERSION, "max_tokens": MAX_TOKENS}
 
     async def answer(self, requests: Sequence[DraftRequest]) -> list[Reply]:
-        """The model's objects as text; one that cannot be read as one is a failure."""
+        """Return the model's objects as text. An unreadable object is a failure."""
         replies = []
         async with self.model.session() as session:
             for request in requests:
                 messages = (Message("system", SYSTEM), Message("user", USER.format(request.page.restored.text)))
-                said = await session.chat(ChatRequest(messages, SCHEMA, MAX_TOKENS))
-                replies.append(_check(said.text, said.error))
+                reply = await session.chat(ChatRequest(messages, SCHEMA, MAX_TOKENS))
+                replies.append(_check(reply.text, reply.error))
         return replies
 
 
@@ -108,12 +104,12 @@ def _check(text: str | None, error: str | None) -> Reply:
 
 
 def _entries(found: dict[str, Any]) -> tuple[list[dict[str, str]], list[dict[str, str]]]:
-    """Fields and rows of a reply. Raises ReplyError where it is not of this shape."""
+    """Return the fields and rows of a reply. Raises ReplyError if it has another shape."""
     lists = []
     for name, needed, optional in (("fields", ("key", "value"), ()), ("rows", ("item", "result"), ("range", "unit"))):
         entries = found.get(name, [])
         if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-            raise ReplyError(f"{name!r} is no list of objects")
+            raise ReplyError(f"{name!r} is not a list of objects")
         for entry in entries:
             if not all(isinstance(entry.get(key), str) for key in needed):
                 raise ReplyError(f"an entry of {name!r} lacks a text under {' or '.join(needed)}")
@@ -121,51 +117,51 @@ def _entries(found: dict[str, Any]) -> tuple[list[dict[str, str]], list[dict[str
     return lists[0], lists[1]
 
 
-def draft_from_reply(text: str, page: "Page") -> tuple[Draft, Counter[str]]:
-    """What of a reply stands on `page`, as a draft with verdicts by rule, and how often each of DROPPED was dropped.
+def draft_from_reply(text: str, page: Page) -> tuple[Draft, Counter[str]]:
+    """Return the entries of a reply that are on `page`, with verdicts by rule, and the number of dropped entries.
 
     Raises:
-        ReplyError: the reply is no object of this shape.
+        ReplyError: the reply is not an object of this shape.
     """
     fields, rows = _entries(read_object(text))
-    said, dropped = page.restored.text, Counter(dict.fromkeys(DROPPED, 0))
+    printed_text, dropped = page.restored.text, Counter(dict.fromkeys(DROPPED, 0))
     key_values = []
     for entry in fields:
         value = MISSING if is_missing(entry["value"]) else entry["value"].strip()
-        if not stands_on(entry["key"], said) or (value != MISSING and not stands_on(value, said)):
+        if not is_printed(entry["key"], printed_text) or (value != MISSING and not is_printed(value, printed_text)):
             dropped["fields_not_on_page"] += 1
         elif (entry["key"].strip(), value) not in key_values:
             key_values.append((entry["key"].strip(), value))
     patient, judged = read_patient(tuple(key_values)), []
     for entry in rows:
         result = "" if is_missing(entry["result"]) else entry["result"].strip()
-        if not stands_on(entry["item"], said) or (result and not stands_on(result, said)):
+        if not is_printed(entry["item"], printed_text) or (result and not is_printed(result, printed_text)):
             dropped["rows_not_on_page"] += 1
             continue
         reference, unit = ("" if is_missing(entry[name]) else entry[name].strip() for name in ("range", "unit"))
-        if reference and not stands_on(reference, said):
+        if reference and not is_printed(reference, printed_text):
             dropped["ranges_not_on_page"] += 1
             reference = ""
-        unit = unit if stands_on(unit, said) else ""
-        together = any(stands_on(result, line) and stands_on(reference, line) for line in said.split("\n"))
+        unit = unit if is_printed(unit, printed_text) else ""
+        together = any(is_printed(result, line) and is_printed(reference, line) for line in printed_text.split("\n"))
         printed = printed_row(entry["item"].strip(), result, reference, unit, is_one_line=together)
         judged.append(judge_row(printed, patient))
     return Draft(tuple(key_values), tuple(map(quadruplet, judged)), tuple(judged)), dropped
 
 
-def stands_on(text: str, page: str) -> bool:
-    """Whether a page's text holds `text`; a number within a longer one is another number."""
+def is_printed(text: str, page: str) -> bool:
+    """Whether a page's text contains `text`, but not as part of a longer number."""
     wanted = fold(text)
     if not wanted:
         return False
     before = r"(?<![\d.])" if wanted[0].isdigit() else ""
     after = r"(?!\.?\d)" if wanted[-1].isdigit() else ""
-    # white space parts numbers (3.1  3.5-5.3), and means nothing in words
+    # White space separates numbers (3.1  3.5-5.3). In words it is ignored.
     pattern = r"\s*".join(map(re.escape, wanted))
     return re.search(before + pattern + after, _folded(page)) is not None
 
 
 @lru_cache(maxsize=256)
 def _folded(page: str) -> str:
-    """`page` in the forms that `fold` gives, white space kept."""
+    """Return `page` as `fold` does, but with its white space."""
     return "".join(character if character.isspace() else fold(character) or character for character in page)

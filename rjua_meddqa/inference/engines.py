@@ -1,21 +1,17 @@
-"""What answers questions about report images: the interface, and the engine that needs no model.
+"""The interface of engines that answer questions about report images, and the engine without a model.
 
-An engine gets the questions of one image together, so that it pays for the image (or its restored text) once. Models
-that see the image or read the restored text (`language_model.py`) implement the same protocol; `reads_pages` says
-whether ESRA is run for them.
+An engine gets all questions about one image at once, so that the image or its restored text is processed once. With
+`reads_pages`, requests carry the page restored by ESRA.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from medvqa_core.llm.engines import Engine, Reply
 from rjua_meddqa.inference import rules as esra_rules
-from rjua_meddqa.schema import CONTENT_TASKS
-
-if TYPE_CHECKING:
-    from rjua_meddqa.restoration.pages import Page
+from rjua_meddqa.schema import CONTENT_TASKS, Page
 
 
 @dataclass(frozen=True)
@@ -24,11 +20,11 @@ class DocumentRequest:
 
     Attributes:
         id: `img_path` and the number of the question in its file.
-        image: the image's file.
+        image: file of the image.
         question: with its options, for multiple choice.
-        context: medical knowledge given with the question; "" for image-content questions.
-        page: the image restored to text, where the engine reads pages.
-        shots: examples that stand before the question, for engines that take any.
+        context: medical knowledge for the question, "" for image-content questions.
+        page: the restored page, for engines that read pages.
+        shots: examples to show before the question, for engines that support them.
     """
 
     id: str
@@ -37,13 +33,13 @@ class DocumentRequest:
     task: str
     answer_type: str
     context: str = ""
-    page: "Page | None" = None
+    page: Page | None = None
     shots: "tuple[Shot, ...]" = ()
 
 
 @dataclass(frozen=True)
 class Shot:
-    """An example: a question about another image, and its answer."""
+    """An example: a question about another image and its answer."""
 
     request: DocumentRequest
     answer: str
@@ -51,12 +47,12 @@ class Shot:
 
 @runtime_checkable
 class DocumentEngine(Engine, Protocol):
-    """What the evaluation needs of an engine; `answer` gets DocumentRequests that are all about one image.
+    """What the evaluation needs of an engine. `answer` gets DocumentRequests about one image.
 
     Attributes:
-        tasks: the tasks that it answers; others are not put to it.
+        tasks: supported tasks. Questions of other tasks are not sent.
         reads_pages: whether requests carry the restored page.
-        asking: what else the run's results should say of how it was asked.
+        asking: further settings for the run's results.
     """
 
     tasks: frozenset[str]
@@ -64,12 +60,12 @@ class DocumentEngine(Engine, Protocol):
     asking: Mapping[str, Any]
 
     def asked_as(self, request: DocumentRequest) -> Mapping[str, Any]:
-        """What the answer to `request` depends on besides it and `settings`, such as the prompt of its task."""
+        """Return settings that the answer to `request` depends on besides `settings`, such as its prompt."""
         ...
 
 
 class EsraRules:
-    """Answers image-content questions from restored text by rule (`rules.py`). No model, no network."""
+    """Answers image-content questions from restored text by rules (`rules.py`), without a model or network."""
 
     name = esra_rules.NAME
     tasks = frozenset(CONTENT_TASKS)
@@ -82,7 +78,7 @@ class EsraRules:
         self.settings = {"engine": self.name, "version": esra_rules.VERSION}
 
     def asked_as(self, request: DocumentRequest) -> Mapping[str, Any]:
-        """Nothing: rules have one version for all."""
+        """Empty, since the rules have one version for all requests."""
         return {}
 
     async def answer(self, requests: Sequence[DocumentRequest]) -> list[Reply]:

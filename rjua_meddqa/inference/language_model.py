@@ -1,7 +1,7 @@
-"""Answers by a language or image-text model: an image's questions on one session, one after another, replies read.
+"""Answers by a language or vision-language model. An image's questions share one session.
 
-A model sees the report's image, its restored text, or both (INPUTS). The image is encoded once however many questions
-are asked about it; images of shots are kept for the run, the others only as long as their questions take.
+The model gets the image, its restored text, or both (INPUTS). Each image is encoded once. Images of few-shot examples
+are kept for the run, others until their questions are answered.
 """
 
 import asyncio
@@ -27,19 +27,19 @@ MAX_TOKENS = 1024
 
 @dataclass(frozen=True)
 class ModelReply(Reply):
-    """A reply with what the model said besides: its whole text, its thoughts, how the answer stood in it, tokens."""
+    """A reply with details: its full text, its reasoning, the form of the answer, token counts."""
 
     details: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass
 class DocumentModel(ModelEngine):
-    """Asks `model`; see `medvqa_core.llm.engines.Engine` and `DocumentEngine` for what the attributes are.
+    """Sends questions to `model`. For the attributes see `medvqa_core.llm.engines.Engine` and `DocumentEngine`.
 
     Args:
         input: one of INPUTS.
-        with_context: whether clinical-reasoning questions come with their passage.
-        max_tokens: of a reply, thoughts included.
+        with_context: whether clinical-reasoning questions include their passage.
+        max_tokens: of a reply, including its reasoning.
     """
 
     model: ChatModel
@@ -52,11 +52,11 @@ class DocumentModel(ModelEngine):
     seed: int = 0
     tasks: frozenset[str] = frozenset((*CONTENT_TASKS, *REASONING_TASKS))
     encodes: int = field(default=0, init=False)
-    _kept: dict[Path, Image] = field(default_factory=dict, init=False)  # of shots: the same few for many questions
+    _kept: dict[Path, Image] = field(default_factory=dict, init=False)  # images of examples
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Which model answers, and how it is sampled: the header of its predictions. A server has to be met before."""
+        """Model and sampling settings, written to the header of its predictions. The server has to be connected."""
         return {
             "engine": self.name,
             "model": self.model.model,
@@ -68,7 +68,7 @@ class DocumentModel(ModelEngine):
 
     @property
     def asking(self) -> dict[str, Any]:
-        """What else the run's answers depend on, for its results; single questions have it in their keys."""
+        """Further settings for the run's results."""
         return {
             "input": self.input,
             "context": self.with_context,
@@ -78,7 +78,7 @@ class DocumentModel(ModelEngine):
         }
 
     def asked_as(self, request: DocumentRequest) -> dict[str, Any]:
-        """What a request's answer depends on besides what it holds: part of its content key."""
+        """Return settings that the answer to `request` depends on. They are part of its content key."""
         return {
             "prompt": self.prompt.version_of(request.task, request.answer_type),
             "input": self.input,
@@ -96,11 +96,11 @@ class DocumentModel(ModelEngine):
         return self.input != IMAGE
 
     async def answer(self, requests: Sequence[DocumentRequest]) -> list[Reply]:
-        """Replies to an image's questions, in their order; those of a kind are asked in a row, for the server's caches.
+        """Return replies to an image's questions, in order. Questions of a kind are sent in a row, to use caches.
 
         Raises:
             InputError: the image cannot be read.
-            ServerError: the model is gone.
+            ServerError: the server stopped answering.
         """
         own = (await asyncio.to_thread(self._encode, requests[0].image),) if self.sees_images else ()
         order = sorted(range(len(requests)), key=lambda place: (requests[place].task, requests[place].answer_type))
@@ -108,8 +108,8 @@ class DocumentModel(ModelEngine):
         async with self.model.session() as session:
             for place in order:
                 request = requests[place]
-                said = await session.chat(self._chat_request(request, own))
-                replies[place] = self._read(said, request)
+                reply = await session.chat(self._chat_request(request, own))
+                replies[place] = self._read(reply, request)
         return [replies[place] for place in range(len(requests))]
 
     def _chat_request(self, request: DocumentRequest, own: tuple[Image, ...]) -> ChatRequest:
@@ -122,7 +122,7 @@ class DocumentModel(ModelEngine):
         return ChatRequest(tuple(messages), None, self.max_tokens, self.temperature, self.seed)
 
     def keep(self, path: Path) -> None:
-        """Encode the image of an example, for the whole run. Raises InputError where it cannot be read."""
+        """Encode the image of an example for the whole run. Raises InputError if it cannot be read."""
         if self.sees_images and path not in self._kept:
             self._kept[path] = self._encode(path)
 
@@ -132,23 +132,23 @@ class DocumentModel(ModelEngine):
         self.encodes += 1
         return self.images.encode(path)
 
-    def _read(self, said: ChatReply, request: DocumentRequest) -> Reply:
-        counts = {"prompt": said.usage.prompt, "cached": said.usage.cached, "completion": said.usage.completion}
+    def _read(self, reply: ChatReply, request: DocumentRequest) -> Reply:
+        counts = {"prompt": reply.usage.prompt, "cached": reply.usage.cached, "completion": reply.usage.completion}
         details: dict[str, Any] = {name: count for name, count in counts.items() if count is not None}
-        if said.reasoning:
-            details["reasoning"] = said.reasoning
-        if said.text is None:
-            return ModelReply(None, said.error, details)
+        if reply.reasoning:
+            details["reasoning"] = reply.reasoning
+        if reply.text is None:
+            return ModelReply(None, reply.error, details)
         if self.prompt.is_bare:
-            return ModelReply(said.text, None, details | {"taken": WHOLE})
+            return ModelReply(reply.text, None, details | {"taken": WHOLE})
         try:
-            taken = take_answer(said.text, request.question, request.answer_type)
+            taken = take_answer(reply.text, request.question, request.answer_type)
         except ReplyError as error:
-            return ModelReply(None, str(error), details | {"said": said.text})
-        whole = {} if taken.answer == said.text else {"said": said.text}
+            return ModelReply(None, str(error), details | {"said": reply.text})
+        whole = {} if taken.answer == reply.text else {"said": reply.text}
         return ModelReply(taken.answer, None, details | {"taken": taken.how} | whole)
 
 
 def record_details(request: DocumentRequest, reply: Reply, attempt: int) -> tuple[Mapping[str, Any], None]:
-    """What the record of a reply keeps besides the answer; the reply stands (`runs.asking.Review`)."""
+    """Return the details to record with a reply. The reply is final (`runs.asking.Review`)."""
     return getattr(reply, "details", {}), None

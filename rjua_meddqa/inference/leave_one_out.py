@@ -1,38 +1,34 @@
-"""Leave-one-out: each item of a table is taken from its page's draft and asked for; what comes back is another's value.
+"""Leave-one-out: asks for each item of a table after removing it from the page.
 
-The hardest unanswerable questions: the page holds the item's neighbours, alike in name and with a number each. An
-answer other than 无 is wrong. That the same item is found where it is left in is counted beside it: who answers 无
-to everything is never wrong. A language model is asked on the restored text, from which the item's lines are taken.
+These are the hardest unanswerable questions, since the page has similar items with a number each. Any answer but 无 is
+wrong. Items are also asked for with their row in place, which penalises an engine that always answers 无. Language
+models read the restored text without the item's lines.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from medvqa_core.metrics.meddqa_scores import abstains
 from rjua_meddqa.annotation.drafts import Draft
 from rjua_meddqa.annotation.report_words import fold, similarity
 from rjua_meddqa.inference.engines import DocumentRequest
 from rjua_meddqa.inference.rules import answer_from_draft
-from rjua_meddqa.schema import MISSING, TABLE, TableRow
+from rjua_meddqa.schema import MISSING, TABLE, Page, TableRow
 
-if TYPE_CHECKING:
-    from rjua_meddqa.restoration.pages import Page
-
-ALIKE = 0.6  # of a drafted item and the annotated one that has its result
+ALIKE = 0.6  # smallest similarity of a drafted item and the annotated one with its result
 
 
 @dataclass(frozen=True, slots=True)
 class LeaveOneOut:
-    """Counts over tables, and what was answered wrongly.
+    """Counts over tables, and wrong answers.
 
     Attributes:
-        asked: items asked for after they were taken out; `wrong` of them got a value.
-        held: items that the draft holds; `found` of them got their own value.
-        examples: (item asked for, what was answered).
-        failed: questions without an answer; they are neither wrong nor found.
+        asked: items asked for after their removal. `wrong` of them got a value.
+        held: items in the draft. `found` of them got their own value.
+        examples: (item asked for, answer).
+        failed: questions without an answer. They count neither as wrong nor as found.
     """
 
     asked: int = 0
@@ -48,22 +44,22 @@ class LeaveOneOut:
     def __str__(self) -> str:
         rate = f"{self.wrong / self.asked:.1%}" if self.asked else "none asked"
         return (
-            f"leave-one-out: {self.asked:,} items taken from their pages and asked for; another item's value was given "
-            f"to {self.wrong:,} ({rate}); left in, {self.found:,} of {self.held:,} items that are there get their own "
-            "value" + (f"; {self.failed:,} questions failed" if self.failed else "")
+            f"leave-one-out: {self.asked:,} items removed from their pages and asked for; {self.wrong:,} ({rate}) got "
+            f"another item's value; left in, {self.found:,} of {self.held:,} items get their own value"
+            + (f"; {self.failed:,} questions failed" if self.failed else "")
         )
 
 
 def leave_one_out(drafted: Draft, table: Sequence[TableRow]) -> LeaveOneOut:
-    """Ask for each item of `table`, the annotation, with and without its row in `drafted`."""
+    """Ask for each item of the annotated `table`, with and without its row in `drafted`."""
     result = LeaveOneOut()
     for row in table:
         own = _own_rows(row, drafted.table)
         rest = Draft((), tuple(other for other in drafted.table if other not in own))
-        said = _ask(row.item, rest)
-        wrong = said != MISSING
+        answer = _ask(row.item, rest)
+        wrong = answer != MISSING
         found = bool(own) and _ask(row.item, drafted) in {other.result for other in own}
-        result += LeaveOneOut(1, wrong, bool(own), found, ((row.item, said),) if wrong else ())
+        result += LeaveOneOut(1, wrong, bool(own), found, ((row.item, answer),) if wrong else ())
     return result
 
 
@@ -77,15 +73,15 @@ def leave_one_out_pages(pairs: Iterable[tuple[Draft, Sequence[TableRow]]]) -> Le
 
 @dataclass(frozen=True)
 class TextCase:
-    """An item of a page's table, asked for on the page's text without its lines and on the whole text."""
+    """An item of a page's table, asked for on the page's text with and without the item's lines."""
 
     row: TableRow
     without: DocumentRequest
     whole: DocumentRequest
 
 
-def text_cases(page: "Page", table: Sequence[TableRow]) -> list[TextCase]:
-    """A case for each item whose name stands on lines of the page; of others nothing can be taken out."""
+def text_cases(page: Page, table: Sequence[TableRow]) -> list[TextCase]:
+    """Return a case for each item whose name occurs in lines of the page."""
     lines = page.restored.text.split("\n")
     cases = []
     for number, row in enumerate(table):
@@ -101,7 +97,7 @@ def text_cases(page: "Page", table: Sequence[TableRow]) -> list[TextCase]:
 
 
 def count_case(case: TextCase, without: str | None, whole: str | None) -> LeaveOneOut:
-    """What the answers to a case count for; None is a failed question."""
+    """Count the answers to a case. None is a failed question."""
     wrong = without is not None and not abstains(without)
     found = whole is not None and fold(case.row.result) in fold(whole)
     examples = ((case.row.item, without),) if wrong and without is not None else ()
@@ -119,7 +115,7 @@ def _ask(item: str, drafted: Draft) -> str:
 
 
 def _own_rows(row: TableRow, drafted: Sequence[TableRow]) -> list[TableRow]:
-    """Drafted rows of the annotated item: of its name, else the one most alike with its result."""
+    """Return the drafted rows of the annotated item: those with its name, else the most similar one with its result."""
     named = [other for other in drafted if fold(other.item) == fold(row.item)]
     return named or list(_most_alike(row, drafted))
 

@@ -1,15 +1,16 @@
-"""What a model is told when it answers a question about a report image: Chinese texts by task and answer type.
+"""Chinese prompts for questions about report images, by task and answer type.
 
-A prompt has a system text and an instruction for each task and answer type. The user's message is, in this order: the
-image or images (before the text, as `Message` has them), the restored page, the instruction, the context, the question.
-What an image's questions share stands in front, so that a server's caches pay for it once.
+A prompt has a system text and an instruction for each task and answer type. The user's message consists of the images,
+the restored page, the instruction, the context and the question. Parts that an image's questions share come first, so
+that servers can cache them.
 
     ours    the texts below
-    paper   the authors' scripts: no system text, no instruction; page, context and question; the reply is taken whole
-    FILE    sections of your own, each under a line `=== NAME ===`: `system`, `TASK/ANSWER_TYPE` and `any`, which stands
-            for every task that has no section
+    paper   the authors' scripts: no system text or instruction, and replies are used unchanged
+    FILE    your own sections, each under a line `=== NAME ===`: `system`, `TASK/ANSWER_TYPE`, and `any` for every task
+            without a section
 
-`version_of` is a digest of what one question is told: another wording for one task asks that task's questions again.
+`version_of` is a digest of the prompt of one kind of question. Changing the wording of one task invalidates only that
+task's answers.
 """
 
 import re
@@ -79,13 +80,13 @@ _HEADING = re.compile(r"^=== (\S+) ===$", re.MULTILINE)
 
 @dataclass(frozen=True)
 class DocumentPrompt:
-    """Texts that a model is told besides page, context and question.
+    """The texts of a prompt besides page, context and question.
 
     Attributes:
         system: "" sends no system message.
         instructions: by task and answer type.
-        any: for a task and answer type without an instruction; "" says nothing.
-        is_bare: page, context and question follow one another without a heading, and the reply is taken whole.
+        any: for a task and answer type without an instruction. May be "".
+        is_bare: whether page, context and question are joined without headings and replies are used unchanged.
     """
 
     name: str = OURS
@@ -95,22 +96,22 @@ class DocumentPrompt:
     is_bare: bool = False
 
     def version_of(self, task: str, answer_type: str) -> str:
-        """Digest of all that a question of this kind is told, and how its reply is read, with the prompt's name."""
+        """Digest of the prompt of this kind of question, with the prompt's name."""
         told = (self.system, self.instruction(task, answer_type), "" if self.is_bare else PAGE + CONTEXT + QUESTION)
         return f"{self.name}-{digest(chr(0).join(told))[:12]}"
 
     @property
     def version(self) -> str:
-        """Digest of the prompts of all kinds of question."""
+        """Digest of the prompts of all kinds of questions."""
         versions = (self.version_of(*kind) for kind in QUESTION_KINDS)
         return f"{self.name}-{digest(' '.join(versions))[:12]}"
 
     def instruction(self, task: str, answer_type: str) -> str:
-        """What a question of this kind is told to do; "" for nothing."""
+        """Return the instruction for this kind of question, or ""."""
         return self.instructions.get((task, answer_type), self.any)
 
     def user_text(self, request: DocumentRequest) -> str:
-        """The user's message but for its images. Texts of the report are put in once: braces in them mean nothing."""
+        """Return the text of the user's message. Braces in the report's texts are kept."""
         page = request.page.restored.text if request.page is not None else ""
         if self.is_bare:
             return "\n".join(part for part in (page, request.context.strip(), request.question) if part)
@@ -127,23 +128,23 @@ PAPER_PROMPT = DocumentPrompt(PAPER, "", {}, "", is_bare=True)
 
 
 def find_prompt(name: str) -> DocumentPrompt:
-    """`ours`, `paper`, or the prompt in a file of that name. Raises ConfigError, as `read_prompt`."""
+    """Return the prompt `ours` or `paper`, or the one in a file of that name. Raises ConfigError like `read_prompt`."""
     known = {OURS: DocumentPrompt(), PAPER: PAPER_PROMPT}
     return known[name] if name in known else read_prompt(Path(name))
 
 
 def read_prompt(path: Path) -> DocumentPrompt:
-    """A prompt file.
+    """Read a prompt file.
 
     Raises:
-        ConfigError: it cannot be read, has text above its first section, a section that is unknown or doubled, or no
+        ConfigError: it cannot be read, has text above its first section, an unknown or repeated section, or no
             instruction for some kind of question.
     """
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(
-            f"prompt {str(path)!r}: neither {OURS} nor {PAPER}, and no file that can be read ({error})"
+            f"prompt {str(path)!r} is neither {OURS!r} nor {PAPER!r} nor a readable file ({error})"
         ) from None
     before, *pieces = _HEADING.split(text)
     if before.strip():
@@ -152,7 +153,7 @@ def read_prompt(path: Path) -> DocumentPrompt:
     allowed = [SYSTEM_SECTION, ANY_SECTION, *map("/".join, QUESTION_KINDS)]
     for name, body in zip(pieces[::2], pieces[1::2], strict=True):
         if name not in allowed or name in sections:
-            problem = "stands there twice" if name in sections else "is unknown"
+            problem = "is repeated" if name in sections else "is unknown"
             raise ConfigError(f"prompt file {path}: section {name!r} {problem}; allowed: {', '.join(allowed)}")
         sections[name] = body.strip()
     system, any_text = sections.pop(SYSTEM_SECTION, ""), sections.pop(ANY_SECTION, None)

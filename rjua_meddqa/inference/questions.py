@@ -1,4 +1,4 @@
-"""The questions of a folder of RJUA-MedDQA data, image-content and clinical-reasoning ones, as one list of rows."""
+"""Loads the image-content and clinical-reasoning questions of a data folder as one list of rows."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,13 +13,13 @@ from rjua_meddqa.schema import IMAGE_QUALITIES, LABORATORY, Annotation
 
 @dataclass(frozen=True)
 class DocumentQuestion:
-    """One question with what is needed to score it.
+    """One question with the data needed to score it.
 
     Attributes:
         id: `img_path` and the number of the question in its file.
-        image: its file; None where there is none.
-        quality: high | low: the annotation's where there is one, else the question's; None where it says neither.
-        absent: how what the page does not hold was chosen, for questions made to be unanswerable ("nearest").
+        image: file of the image, or None if it is missing.
+        quality: high | low, from the annotation or else the question, or None.
+        absent: how the missing item was chosen, for questions made to be unanswerable ("nearest").
         is_laboratory: whether the report has a table (the paper's Table 7 splits by it).
     """
 
@@ -39,7 +39,7 @@ class DocumentQuestion:
 
 @dataclass(frozen=True)
 class QuestionSet:
-    """All questions of a folder, and what is known of the folder; annotations by `img_path`, where it has any."""
+    """All questions of a folder, its properties, and its annotations by `img_path`."""
 
     rows: tuple[DocumentQuestion, ...]
     governance: Governance
@@ -49,14 +49,14 @@ class QuestionSet:
 
 
 def load_questions(data: Path, image_root: Path | None = None) -> QuestionSet:
-    """Read a folder: its questions and, where there is one, its reasoning file. Images are looked up, not opened.
+    """Read the questions of a folder, including its reasoning file. Images are looked up but not opened.
 
     Raises:
-        InputError: no such folder, neither of the two files is there, or one is broken.
+        InputError: the folder or both files are missing, or a file is broken.
     """
     folder = folders.open_folder(data)
     if folders.QUESTIONS not in folder.files and folders.REASONING not in folder.files:
-        folder.file(folders.QUESTIONS)  # raises, and says what was looked for
+        folder.file(folders.QUESTIONS)  # raises with the expected file names
     annotations = {}
     if folders.ANNOTATIONS in folder.files:
         annotations = {a.img_path: a for a in read_annotations(folder.file(folders.ANNOTATIONS))}
@@ -93,7 +93,7 @@ def load_questions(data: Path, image_root: Path | None = None) -> QuestionSet:
 
 
 def by_image(rows: Sequence[DocumentQuestion]) -> dict[str, list[DocumentQuestion]]:
-    """Rows by `img_path`, in the order of the rows."""
+    """Group rows by `img_path`, in order."""
     groups: dict[str, list[DocumentQuestion]] = {}
     for row in rows:
         groups.setdefault(row.img_path, []).append(row)

@@ -1,11 +1,11 @@
-"""What a question asks about: keys of a report, or items of its table and which of their columns.
+"""Reads what a question asks for: keys of a report, or items and columns of its table.
 
-Questions frame names with fixed words (图片里的…是什么？, …该指标的检查结果是多少?). The frame is taken off and
-what is left compared with the names on the page: the same, a synonym (`generation/terms.py`), or alike in spelling.
+Questions frame names with fixed words (图片里的…是什么？, …该指标的检查结果是多少?). The frame is removed and the
+rest is compared with the names on the page: equal, a synonym (`terms.yaml`), or similar in spelling.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -15,7 +15,7 @@ from rjua_meddqa.schema import MISSING, TableRow
 from rjua_meddqa.terms import KEYS, RANGES, RESULTS, Terms, load_terms
 
 RESULT, RANGE, STATUS = "result", "range", "status"
-ALIKE_KEY = 0.7  # a key has few characters: one of four may be misread
+ALIKE_KEY = 0.7  # keys are short: one of four characters may be misread
 _BEFORE = re.compile(
     r"^(?:请问)?(?:在?(?:这张|该|此)?(?:图片|图像|图|报告单|报告|化验单|检查单)(?:里|中|上|内)?的?|[这该]份报告[里中]?的?)"
 )
@@ -30,14 +30,14 @@ _STATUS_WORD = re.compile(r"是否(?:异常|正常|在.{0,8}内|偏[高低])|正
 
 @dataclass(frozen=True, slots=True)
 class CellQuestion:
-    """Items as the question names them, and the columns asked for in its order; no items: about the whole table."""
+    """Items as the question names them, and the columns asked for, in order. No items: the whole table."""
 
     items: tuple[str, ...]
     columns: tuple[str, ...]
 
 
 def read_keys(question: str, keys: Sequence[str], is_multi: bool) -> list[str]:
-    """The keys a question names, as it writes them."""
+    """Return the keys that a question names, in its own spelling."""
 
     def score(part: str) -> float:
         return _best_key(part, keys)[0]
@@ -45,11 +45,11 @@ def read_keys(question: str, keys: Sequence[str], is_multi: bool) -> list[str]:
     whole = question.strip()
     phrases = [_AFTER.sub("", text).strip(" ：:“”\"'") for text in (_BEFORE.sub("", whole), whole)]
     readings = [_split(phrase, score) if is_multi else [phrase] for phrase in phrases]
-    return max(readings, key=lambda parts: min(map(score, parts)))  # 报告 frames a question, and 报告日期 is a key
+    return max(readings, key=lambda parts: min(map(score, parts)))  # 报告 is a frame, but 报告日期 is a key
 
 
 def find_key(asked: str, key_values: Sequence[tuple[str, str]]) -> str:
-    """The value of the key that `asked` means; 无 where the page has no such key, or the key no value."""
+    """Return the value of the key `asked`, or 无 if the page has no such key or no value."""
     score, key = _best_key(asked, [key for key, _ in key_values])
     if score < ALIKE_KEY:
         return MISSING
@@ -58,7 +58,7 @@ def find_key(asked: str, key_values: Sequence[tuple[str, str]]) -> str:
 
 
 def read_cells(question: str, table: Sequence[TableRow]) -> CellQuestion:
-    """Items and columns that a question about a table names."""
+    """Return the items and columns that a question about a table names."""
     text = question.strip()
     word = _column_word()
     framed = re.match(
@@ -82,7 +82,7 @@ def read_cells(question: str, table: Sequence[TableRow]) -> CellQuestion:
 
 
 def _items(phrase: str, table: Sequence[TableRow]) -> list[str]:
-    """The items of a phrase: it is cut at a connecting word only where both parts are on the page, and it is not."""
+    """Return the items of a phrase. It is split at a connecting word only if both parts are on the page."""
 
     def score(part: str) -> float:
         return max((item_score(part, row.item) for row in table), default=0.0)
@@ -91,8 +91,8 @@ def _items(phrase: str, table: Sequence[TableRow]) -> list[str]:
     return parts if len(parts) > 1 and not score(phrase) and all(map(score, parts)) else [phrase]
 
 
-def _split(phrase: str, score) -> list[str]:
-    """`phrase` cut at those connecting words that leave the best known parts; 和 may be part of a name itself."""
+def _split(phrase: str, score: Callable[[str], float]) -> list[str]:
+    """Split `phrase` at the connecting word that leaves the best-known parts. Names may contain 和."""
     cuts = list(_AND.finditer(phrase))
     if not cuts:
         return [phrase]
@@ -104,7 +104,7 @@ def _split(phrase: str, score) -> list[str]:
 
 
 def _best_key(asked: str, keys: Sequence[str]) -> tuple[float, str]:
-    """(likeness, key): 1 for the same word, a little less for a synonym, then by spelling."""
+    """Return (score, key): 1 for the same word, a little less for a synonym, else by similarity."""
     terms = _terms()
     word = fold(asked)
 
@@ -115,7 +115,7 @@ def _best_key(asked: str, keys: Sequence[str]) -> tuple[float, str]:
             return 0.99
         if fold(key).replace("时间", "日期") == word.replace("时间", "日期"):
             return 0.98
-        is_other = is_known_key(asked) and is_known_key(key)  # 送检医生 is not 送检医院
+        is_other = is_known_key(asked) and is_known_key(key)  # 送检医生 and 送检医院 differ
         return 0.0 if is_other else 0.97 * similarity(fold(key), word)
 
     return max(((score(key), key) for key in keys), default=(0.0, ""), key=lambda entry: entry[0])
@@ -128,7 +128,7 @@ def _terms() -> Terms:
 
 @cache
 def _words(kind: str) -> tuple[str, ...]:
-    """Every word of a kind, longest first."""
+    """Return the words of a kind, longest first."""
     groups = _terms().groups[kind]
     return tuple(sorted({word for term, others in groups.items() for word in (term, *others)}, key=len, reverse=True))
 

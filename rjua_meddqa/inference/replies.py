@@ -1,13 +1,13 @@
-"""The answer in a model's reply: taken out of sentences, fences and objects, by rules that add nothing to it.
+"""Extracts the answer from a model's reply by rules that add nothing to it.
 
-    答案：…                  what follows the last such mark
+    答案：…                  the text behind the last such mark
     {"answer": …}           its value, a list joined by ;
     the question restated    图片里的姓名是张三。 -> 张三; 姓名是张三，年龄是50岁 -> 张三;50岁
     a verdict in a sentence  该结果在正常范围内，没有异常 -> 正常
     an option                see `choices.py`
 
-Whatever fits none of these stays as it is: scores have rules for talkative answers (paper, Section 5.2). A reply that
-gives no verdict where one is asked is left too; one that gives several and concludes nothing is no answer.
+Any other reply is kept as it is, since the scores accept longer answers (paper, Section 5.2). A reply with several
+verdicts and no conclusion is not an answer.
 """
 
 import re
@@ -28,7 +28,7 @@ _QUOTES = ("“”", '""', "「」", "『』", "''", "‘’", "``")
 _NAMES = ("answer", "答案")
 _LINK = r"\s*(?:(?:对应)?的?(?:具体)?(?:内容|文字|值|数值|结果)?\s*(?:分别)?(?:是|为)[:：]?|[:：])\s*"
 _TAGGED = re.compile(rf"\A<({'|'.join(_NAMES)})>(.*)</\1>\Z", re.DOTALL)
-# a clause that takes back what stands before it: which of two values is meant is not ours to say
+# a clause that retracts the text before it, so that the value is ambiguous
 _CORRECTS = re.compile(r"[，,。；;！!\n]\s*(?:更正\s*[:：为]|纠正\s*[:：]|不对\s*[，,。；;！!]|错了|看错|说错|写错)")
 _OPENING = re.compile(
     r"\A(?:(?:根据|依据|从)[^，,：:\n]{0,20}(?:图片|图像|报告|报告单|表格|文字|信息|内容)[^，,：:\n]{0,12}[，,：:]\s*)?"
@@ -38,12 +38,12 @@ _STEM_END = re.compile(
     r"(?:对应的?(?:文字|内容|值))?(?:各自|分别)?(?:是什么|是多少|是谁|为多少|是否异常|是|为)?[\s?？。]*\Z"
 )
 _PAGE = r"(?:图片|图像|图|报告单|报告)"
-_STEM_START = re.compile(  # 报告日期 is a key: 报告 alone is not taken off
+_STEM_START = re.compile(  # 报告日期 is a key, so 报告 alone is kept
     rf"\A(?:请问)?(?:在?(?:(?:这张|该|此|这份){_PAGE}(?:里|中|上)?的?|{_PAGE}(?:里|中|上|的)的?))?"
 )
 _AND = re.compile(r"以及|和|与|及|、|,|，")
 
-# what a verdict is said with; what stands first is taken out of the sentence before the next is looked for
+# patterns of verdicts: each match is removed before the next pattern is searched
 _VERDICTS = (
     (None, r"是否(?:异常|正常)"),
     (None, r"(?:正常|参考)(?:参考)?(?:范围|区间|值|上限|下限)"),
@@ -67,24 +67,24 @@ _THEREFORE = re.compile(r"因此|所以|故|综上|总之|结论")
 
 @dataclass(frozen=True)
 class ParsedReply:
-    """An answer and how it stood in the reply: WHOLE, MARKED, …, or a form of `choices.py`."""
+    """An answer and its form in the reply: WHOLE, MARKED, …, or a form of `choices.py`."""
 
     answer: str
     how: str
 
 
 def take_answer(text: str, question: str, answer_type: str) -> ParsedReply:
-    """The answer in `text`, a reply without its thoughts.
+    """Return the answer in `text`, a reply without its reasoning.
 
     Raises:
-        ReplyError: there is none: nothing but a mark, no option, several verdicts, a refusal, a value taken back.
+        ReplyError: it contains no answer: only a mark, no option, several verdicts, a refusal, or a retracted value.
     """
     body, how = _unwrap(text)
     if not body:
         raise ReplyError("the reply ends before its answer")
     if answer_type == MULTIPLE_CHOICE:
         choice = read_choice(body, question)
-        _refuse_two_answers(text, question, choice.answer)
+        _check_single_answer(text, question, choice.answer)
         return ParsedReply(choice.answer, choice.form)
     if answer_type == "single_nr":
         verdict = read_verdict(body)
@@ -92,13 +92,13 @@ def take_answer(text: str, question: str, answer_type: str) -> ParsedReply:
     if is_refusal(body):
         raise ReplyError("the model refused")
     if _CORRECTS.search(body):
-        raise ReplyError("the reply takes back what it said before")
+        raise ReplyError("the reply retracts its answer")
     said = _after_restatement(body, question, is_multi=answer_type.startswith("multi"))
     return ParsedReply(said, SENTENCE) if said and said != body else ParsedReply(body, how)
 
 
-def _refuse_two_answers(text: str, question: str, chosen: str) -> None:
-    """Raise a ReplyError where an earlier 答案： chose otherwise; 最终答案 goes before whatever came first."""
+def _check_single_answer(text: str, question: str, chosen: str) -> None:
+    """Raise a ReplyError if an earlier 答案： chose another option. 最终答案 overrides earlier marks."""
     marks = list(_MARK.finditer(text))
     if len(marks) < 2 or marks[-1][0].startswith("最终"):
         return
@@ -112,10 +112,10 @@ def _refuse_two_answers(text: str, question: str, chosen: str) -> None:
 
 
 def read_verdict(text: str) -> str | None:
-    """正常, 异常 or 无法判断 as `text` concludes; None where it says none of them.
+    """Return the verdict that `text` concludes with, 正常, 异常 or 无法判断, or None.
 
     Raises:
-        ReplyError: it says several and does not conclude with one.
+        ReplyError: it has several verdicts and no conclusion.
     """
     said = _verdicts(text)
     if len(said) > 1:
@@ -142,7 +142,7 @@ def _verdicts(text: str) -> set[str]:
 
 
 def _unwrap(text: str) -> tuple[str, str]:
-    """The reply without fences, marks, objects, quotes and emphasis, and what was taken off."""
+    """Return the reply without fences, marks, objects, quotes and emphasis, and the form that was removed."""
     body, how = text.strip(), WHOLE
     fenced = _FENCE.match(body)
     body = fenced[1].strip() if fenced else body
@@ -164,7 +164,7 @@ def _unwrap(text: str) -> tuple[str, str]:
 
 
 def _object_value(text: str) -> str | None:
-    """The answer of a JSON object; None where there is no such object."""
+    """Return the answer in a JSON object, or None."""
     try:
         found: Mapping[str, object] = read_object(text)
     except ReplyError:
@@ -180,14 +180,14 @@ def _is_value(value: object) -> bool:
 
 
 def _after_restatement(text: str, question: str, is_multi: bool) -> str | None:
-    """What follows where `text` restates the question; None where it does not."""
+    """Return the text behind a restated question, or None."""
     stem = _STEM_START.sub("", _STEM_END.sub("", question.strip())).strip()
     if not stem:
         return None
     body = _OPENING.sub("", text, count=1)
     parts = [part.strip() for part in _AND.split(stem) if part.strip()]
     if is_multi and len(parts) == 2:
-        values = _values_of(body, parts) or (_values_of(body, parts[::-1]) or [])[::-1] or _named_values(body, parts)
+        values = _named_pair(body, parts) or (_named_pair(body, parts[::-1]) or [])[::-1] or _named_values(body, parts)
         if values is not None:
             return ANSWER_SEPARATOR.join(values)
     framed = re.match(
@@ -196,8 +196,8 @@ def _after_restatement(text: str, question: str, is_multi: bool) -> str | None:
     return _bare(framed["said"]) if framed else None
 
 
-def _values_of(text: str, names: list[str]) -> list[str] | None:
-    """The values of two names where the text gives each after its name."""
+def _named_pair(text: str, names: list[str]) -> list[str] | None:
+    """Return the values of two names if the text has each behind its name."""
     first, second = map(re.escape, names)
     found = re.match(
         rf"(?:{_STEM_START.pattern[2:]})?{first}{_LINK}(?P<one>.+?)[，,；;。\n]\s*(?:而|并且)?{second}{_LINK}(?P<two>.+)\Z",
@@ -208,7 +208,7 @@ def _values_of(text: str, names: list[str]) -> list[str] | None:
 
 
 def _named_values(text: str, names: list[str]) -> list[str] | None:
-    """The texts under `names` in a JSON object; None where it has others, or where one is no text."""
+    """Return the texts under `names` in a JSON object, or None if it has other names or values."""
     if "{" not in text:
         return None
     try:
@@ -220,7 +220,7 @@ def _named_values(text: str, names: list[str]) -> list[str] | None:
 
 
 def _bare(value: str) -> str:
-    """A value at the end of a sentence without the sentence's stop and quotes."""
+    """Remove the stop and quotes of a sentence around a value."""
     value = value.strip()
     if value.count("。") == 1 and value.endswith("。"):
         value = value[:-1]

@@ -1,12 +1,10 @@
-"""Answers to questions about an image's content from its restored text alone: no model, only drafts and wording.
+"""Rule-based answers to questions about an image's content, from its restored text and without a model.
 
-The baseline that needs nothing: a question is read for what it asks about (which key, which item, which of result,
-range and judgement), the draft of the page (`annotation/drafts.py`) is searched for it, and what is found is written
-as the released answers are. What the page does not hold is 无.
+The question is read for the key, or the items and columns, that it asks for. The page's draft (`annotation/drafts.py`)
+is searched for them, and the values are written like the released answers. The answer for missing content is 无.
 """
 
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from medvqa_core.errors import InputError
 from rjua_meddqa.annotation.drafts import Draft, draft
@@ -32,29 +30,27 @@ from rjua_meddqa.schema import (
     STATUS_WORDS,
     TABLE,
     UNDECIDED,
+    Page,
     RestoredText,
     TableRow,
 )
 
-if TYPE_CHECKING:
-    from rjua_meddqa.restoration.pages import Page
-
 NAME, VERSION = "esra-rules", "4"
 SUMMARY = "summary_qa"
-PAGES_KEPT = 64  # questions come image by image
+PAGES_KEPT = 64  # questions are grouped by image
 
 
-def answer(question: str, task: str, answer_type: str, page: "Page") -> str:
-    """The answer that the restored text of `page` gives to `question`.
+def answer(question: str, task: str, answer_type: str, page: Page) -> str:
+    """Answer `question` from the restored text of `page`.
 
     Raises:
-        InputError: `task` is none that a page's content answers.
+        InputError: `task` is not about the content of a page.
     """
     return answer_from_draft(question, task, answer_type, _draft(page.restored))
 
 
 def answer_from_draft(question: str, task: str, answer_type: str, drafted: Draft) -> str:
-    """Like `answer`, from a draft (or an annotation turned into one). Raises InputError for an unknown task."""
+    """Like `answer`, from a draft or an annotation converted to one. Raises InputError for an unknown task."""
     if task == ENTITY:
         keys = read_keys(question, [key for key, _ in drafted.key_values], is_multi=answer_type.startswith("multi"))
         return join_parts(find_key(key, drafted.key_values) for key in keys)
@@ -62,7 +58,7 @@ def answer_from_draft(question: str, task: str, answer_type: str, drafted: Draft
         return _summary(drafted.table)
     if task not in CONTENT_TASKS:
         allowed = ", ".join((*CONTENT_TASKS, SUMMARY))
-        raise InputError(f"{NAME}: task {task!r} is not about the content of an image; it answers {allowed}")
+        raise InputError(f"{NAME}: task {task!r} is not supported; expected one of {allowed}")
     asked = read_cells(question, drafted.table)
     if asked.items:
         return _cells(asked, drafted.table, task, answer_type)
@@ -70,12 +66,12 @@ def answer_from_draft(question: str, task: str, answer_type: str, drafted: Draft
 
 
 @lru_cache(maxsize=PAGES_KEPT)
-def _draft(restored: "RestoredText") -> Draft:
+def _draft(restored: RestoredText) -> Draft:
     return draft(restored)
 
 
 def _cells(asked: CellQuestion, table: tuple[TableRow, ...], task: str, answer_type: str) -> str:
-    """Result, range or judgement of one item, or of several, each with its name before it."""
+    """Return the result, range or status of one item, or of several, each after its name."""
     columns = asked.columns or ((RESULT, RANGE) if task == TABLE else (STATUS,))
     parts = [[_cell(find_row(item, table), column) for column in columns] for item in asked.items]
     if len(asked.items) == 1:
@@ -92,7 +88,7 @@ def _cell(row: TableRow | None, column: str) -> str:
 
 
 def _which(question: str, table: tuple[TableRow, ...]) -> str:
-    """Items that are out of range, or those that are high, low or normal where the question says so."""
+    """Return the items that are out of range, or those that are high, low or normal if the question asks for them."""
     for words, verdict in ((("偏高", "升高", "高于"), HIGH), (("偏低", "降低", "低于"), LOW)):
         if any(word in question for word in words):
             return join_parts(row.item for row in table if row.is_normal == verdict) or NO_ABNORMAL

@@ -1,8 +1,7 @@
-"""Few-shot examples: questions of the same task and answer type about other images, with their answers, drawn by seed.
+"""Draws few-shot examples: answered questions of the same task and answer type about other images.
 
-All questions of a kind draw from one shuffled list and take its first ones that are about other images: most of them
-have the same examples, which a server's prefix cache then holds. An image is another one where its content is: a copy
-of the image asked about under another name is never an example.
+All questions of a kind take the first suitable ones of one shuffled list, so that most of them share their examples in
+a server's prefix cache. Images are compared by content, so that a copy of the image in question is never an example.
 """
 
 import random
@@ -16,18 +15,18 @@ from rjua_meddqa.inference.questions import DocumentQuestion
 def draw_shots(
     rows: Sequence[DocumentQuestion], count: int, seed: int, content: Mapping[Path, Hashable]
 ) -> dict[str, tuple[DocumentQuestion, ...]]:
-    """{id: examples} of each row: `count` of them, from as many images, or as many as there are images.
+    """Return {id: examples} of each row, with up to `count` examples from different images.
 
     Args:
-        content: a digest of each image that can be shown; a row about another image is no example.
+        content: a digest of each image that can be shown. Rows about other images are not used.
 
     Raises:
         ConfigError: `count` is negative.
     """
     if count < 0:
-        raise ConfigError(f"{count} shots; none or more")
+        raise ConfigError(f"{count} shots: must be 0 or more")
     kinds: dict[tuple[str, str], list[DocumentQuestion]] = {}
-    for row in sorted(rows, key=lambda row: row.id):  # the order of the file is no part of the draw
+    for row in sorted(rows, key=lambda row: row.id):  # independent of the order of the file
         if row.image in content and row.answer.strip():
             kinds.setdefault((row.task, row.answer_type), []).append(row)
     for kind, found in kinds.items():
