@@ -1,1 +1,1 @@
-"""From an image of a report to structured text: reading (OCR), rectifying, quality, ESRA."""
+"""Restores report images to structured text: OCR, rectification, quality, ESRA."""

@@ -1,8 +1,8 @@
-"""How much of what looks like print in an image was read, and how much of the page is too bright to hold any.
+"""Measures how much of the visible print was read, and how much of the page is overexposed.
 
-A spot is letter-like when it is darker than the paper around it, as high as the letters that were read or somewhat
-smaller, and has others of its kind beside it. What moire covers or blur closes leaves spots that no box covers. Glare
-leaves nothing: there, the page is white in large areas without text, and darker elsewhere.
+A spot is letter-like if it is darker than the paper around it, about as high as the letters that were read, and has
+similar spots beside it. Print under moire or blur leaves spots that no box covers. Glare leaves large white areas
+without text on paper that is darker elsewhere.
 """
 
 from collections.abc import Sequence
@@ -16,17 +16,17 @@ from rjua_meddqa.schema import Box
 if TYPE_CHECKING:
     from PIL import Image
 
-SIDE = 1600  # pixels of the longer side that spots are searched at
+SIDE = 1600  # pixels of the longer side of the searched image
 CONTRAST = 9  # grey levels that ink is darker than the mean around it
 SMALLEST, LARGEST = 0.35, 1.6  # heights of a spot, in heights of the read text
-FEWEST = 30  # spots; fewer say nothing
-WHITE, NOT_WHITE = 252, 246  # grey levels of a blown-out area, and of paper that is not
-WASHED_SIDE = 12  # of the shorter side: the smallest blown-out square
+FEWEST = 30  # spots needed for a measurement
+WHITE, NOT_WHITE = 252, 246  # grey levels of an overexposed area, and of paper that is not
+WASHED_SIDE = 12  # of the shorter side: the smallest overexposed square
 NEIGHBOURS = 2  # other spots within two heights in its row
 
 
 def share_read(image: "Image.Image", boxes: Sequence[Box]) -> float:
-    """Share, 0 to 1, of the letter-like spots of `image` (RGB) that lie in `boxes`; 1 where there are too few spots."""
+    """Return the share, 0 to 1, of the letter-like spots of `image` (RGB) that are in `boxes`. 1 for too few spots."""
     if not boxes:
         return 0.0
     cv2 = load_cv2()
@@ -52,7 +52,7 @@ def share_read(image: "Image.Image", boxes: Sequence[Box]) -> float:
 
 
 def share_washed_out(image: "Image.Image", boxes: Sequence[Box]) -> float:
-    """Share of `image` (RGB) in large white areas without text, where the rest of the paper is not white; else 0."""
+    """Return the share of `image` (RGB) in large white areas without text if the other paper is not white, else 0."""
     cv2 = load_cv2()
     scale = max(1.0, max(image.size) / (SIDE / 4))
     size = max(1, round(image.width / scale)), max(1, round(image.height / scale))

@@ -1,12 +1,12 @@
-"""Dewarping a curled page: boxes are shifted up or down until the lines of text run level.
+"""Dewarping a curled page: shifts boxes up or down until the lines of text are level.
 
-A page that is held in the hand bends, and then no rotation or perspective makes all its lines level at once. The slope
-of the text, dy/dx, is measured on every long box and fitted by a field that is smooth over the page,
+No rotation or perspective makes all lines of a bent page level at once. The slope of the text, dy/dx, is measured on
+every long box and fitted by a smooth field
 
     s(x, y) = a0 + a1 x + a2 y + a3 x^2 + a4 x y,
 
-with x and y from the middle of the page in units of its width. Following a line of text from the middle to x moves it
-by g(x, y), the integral of s over x; dewarping is y' = y - g(x, y).
+with x and y from the middle of the page in units of its width. Along a line of text, the shift from the middle to x is
+g(x, y), the integral of s over x. Dewarping is y' = y - g(x, y).
 """
 
 import math
@@ -17,17 +17,17 @@ import numpy as np
 
 from rjua_meddqa.schema import Box, Point
 
-LONG = 3.0  # times its height: the shortest box whose slope means something
-MIN_BOXES = 12  # of that length; fewer cannot hold up five coefficients
-MIN_GAIN = 0.2  # share of the mean slope that dewarping must take away
+LONG = 3.0  # times its height: the shortest box whose slope is measured
+MIN_BOXES = 12  # of that length, for five coefficients
+MIN_GAIN = 0.2  # share of the mean slope that dewarping must remove
 MIN_SLOPE = math.tan(math.radians(0.4))  # mean slope of text below which a page is level enough
-MAX_SQUEEZE = 0.4  # |dg/dy|; from 1 on, lines would change places
-INVERSE_ROUNDS = 60  # the error falls by MAX_SQUEEZE each
+MAX_SQUEEZE = 0.4  # |dg/dy|. From 1 on, lines would change places.
+INVERSE_ROUNDS = 60  # each reduces the error by the factor MAX_SQUEEZE
 
 
 @dataclass(frozen=True, slots=True)
 class Dewarping:
-    """y' = y - g(x, y) on a page of `width` x `height` pixels; all coefficients 0 is no change."""
+    """y' = y - g(x, y) on a page of `width` x `height` pixels. All coefficients 0 is the identity."""
 
     width: float
     height: float
@@ -41,7 +41,7 @@ class Dewarping:
         return tuple((x, self._unlevel(x, y)) for x, y in points)
 
     def move(self, box: Box) -> Box:
-        """A box of the rectified page on the levelled one."""
+        """Move a box of the rectified page to the level page."""
         return replace(box, points=self.forward(box.points))
 
     def slope(self, x: float, y: float) -> float:
@@ -71,7 +71,7 @@ class Dewarping:
 
 
 def measure_slopes(boxes: Sequence[Box]) -> list[tuple[float, float, float, float]]:
-    """(x, y, slope, length) of the middle line of every box that is at least LONG times as long as high."""
+    """Return (x, y, slope, length) of the middle line of every box that is LONG times as long as high."""
     measured = []
     for box in boxes:
         (x0, y0), (x1, y1), (x2, y2), (x3, y3) = box.points
@@ -83,14 +83,14 @@ def measure_slopes(boxes: Sequence[Box]) -> list[tuple[float, float, float, floa
 
 
 def mean_slope(boxes: Sequence[Box]) -> float:
-    """Mean |dy/dx| of the text, long boxes counting more: 0 on a level page."""
+    """Return the mean |dy/dx| of the text, weighted by length. 0 for a level page."""
     measured = measure_slopes(boxes)
     total = sum(length for *_, length in measured)
     return sum(abs(slope) * length for _, _, slope, length in measured) / total if total else 0.0
 
 
 def fit_dewarping(boxes: Sequence[Box], width: int, height: int) -> Dewarping:
-    """The dewarping of a page; without change where the page is level, the text too little or the gain too small."""
+    """Fit the dewarping of a page. The identity for a level page, too little text or too small a gain."""
     none = Dewarping(width, height)
     measured = measure_slopes(boxes)
     before = mean_slope(boxes)
@@ -100,7 +100,7 @@ def fit_dewarping(boxes: Sequence[Box], width: int, height: int) -> Dewarping:
     u, v = (x - width / 2) / width, (y - height / 2) / width
     terms = np.stack([np.ones_like(u), u, v, u * u, u * v], axis=1)
     weights = length
-    for _ in range(8):  # iteratively reweighted: a box that lies wrong counts less and less
+    for _ in range(8):  # iteratively reweighted, so that outliers count less
         root = np.sqrt(weights)[:, None]
         penalty = np.diag([0, 1e-2, 1e-2, 1e-2, 1e-2]) * np.sqrt(weights.mean())
         found, *_ = np.linalg.lstsq(

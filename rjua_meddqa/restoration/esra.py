@@ -1,11 +1,11 @@
-"""ESRA: recognised boxes become text that looks like the page (paper, Section 4.1, equations 3 to 6, Appendix C).
+"""ESRA: converts recognised boxes to text that looks like the page (paper, Section 4.1, equations 3 to 6, Appendix C).
 
-A pure function of the boxes. Step 1 sorts them from top to bottom, step 2 cuts the sequence into lines, step 3 measures
-the width of a character, step 4 turns gaps into spaces. Every character of every box is in the text.
+A pure function of the boxes. Step 1 sorts them from top to bottom, step 2 splits the sequence into lines, step 3
+measures the width of a character, step 4 turns gaps into spaces. The text contains every character of every box.
 
-Two places of the paper need a reading. Equation 3 prints (y1 - y0) / 2, a height, where it compares positions; the
-middle of the box, (y1 + y0) / 2, is meant: with the height, no two boxes below the top of a page share a line. And
-H of step 3 is taken over all lines, as c* in equation 5 has no line index.
+Two places of the paper are interpreted. Equation 3 prints (y1 - y0) / 2, a height, where it compares positions. We use
+the middle of the box, (y1 + y0) / 2, since with the height no two boxes below the top of a page share a line. H of step
+3 is taken over all lines, as c* in equation 5 has no line index.
 """
 
 import math
@@ -20,7 +20,7 @@ from rjua_meddqa.schema import Box, RestoredText
 
 LINE_DISCOUNT = 0.15  # r* (Appendix C)
 SPACE_FACTOR = 0.7  # l* (Appendix C)
-FARTHEST = 1_000_000  # pixels from the origin; one box beyond would put millions of spaces into a line
+FARTHEST = 1_000_000  # pixels from the origin: a box beyond would put millions of spaces into a line
 HEIGHT_CLUSTERS = 3  # k of step 3, which the paper leaves open: headings, body, small print
 Layout = Literal["paper", "absolute"]
 
@@ -32,19 +32,19 @@ def restore(
     l: float = SPACE_FACTOR,  # noqa: E741 - the paper's name
     layout: Layout = "paper",
 ) -> RestoredText:
-    """Lines and text of a page.
+    """Return the lines and the text of a page.
 
     Args:
         boxes: in pixels of an upright page, in any order.
-        r: how far a box must reach into its neighbour's rows to share its line, 0 to 1; higher makes more lines.
+        r: how far a box must reach into its neighbour's rows to share its line, 0 to 1. Higher values make more lines.
         l: spaces per character width of gap, 0 to 1 (`layout="paper"`).
-        layout: "paper" puts max(gap / c* x l, 1) spaces between neighbours (equation 6); "absolute" pads every line
-            to the boxes' place on the page, with the width of a character taken from the line that has most of them,
-            as the released code does: columns of a table stay below each other.
+        layout: "paper" puts max(gap / c* x l, 1) spaces between neighbours (equation 6). "absolute" pads every line to
+            the boxes' place on the page as the released code does, so that columns of a table are aligned. The width
+            of a character is that of the line with most characters.
 
     Raises:
-        InputError: a box without height or width, or with a coordinate that is no finite number or beyond FARTHEST.
-        ConfigError: `r`, `l` or `layout` out of range.
+        InputError: a box has no height or width, or a coordinate that is not finite or beyond FARTHEST.
+        ConfigError: `r`, `l` or `layout` is out of range.
     """
     check_parameters(boxes, r, l, layout)
     lines = split_lines(boxes, r)
@@ -52,9 +52,9 @@ def restore(
 
 
 def check_parameters(boxes: Sequence[Box], r: float, l: float, layout: Layout) -> None:  # noqa: E741
-    """Raises what `restore` raises."""
+    """Raise what `restore` raises."""
     if not (0 <= r <= 1 and 0 <= l <= 1):
-        raise ConfigError(f"ESRA: r = {r}, l = {l}; both lie between 0 and 1 (the paper's are 0.15 and 0.7)")
+        raise ConfigError(f"ESRA: r = {r}, l = {l}; both must be between 0 and 1 (the paper uses 0.15 and 0.7)")
     if layout not in ("paper", "absolute"):
         raise ConfigError(f"ESRA: layout {layout!r} is unknown; allowed: paper, absolute")
     for number, box in enumerate(boxes):
@@ -67,22 +67,24 @@ def write_text(
     layout: Layout = "paper",
     join_wraps: bool = False,
 ) -> str:
-    """Steps 3 and 4: the text of `lines`; with `join_wraps` the lines of a wrapped cell go on without a gap."""
+    """Steps 3 and 4: return the text of `lines`. `join_wraps` joins the lines of a wrapped cell without a gap."""
     return "\n".join(map(_Joiner(lines, l, join_wraps) if layout == "paper" else _Padder(lines, join_wraps), lines))
 
 
 def check_box(box: Box, where: str) -> None:
-    """Raises InputError for a box without height or width or with a coordinate that is no finite number or too far."""
+    """Raise InputError for a box without height or width, or with a coordinate that is not finite or too large."""
     if not all(math.isfinite(value) for point in box.points for value in point):
-        raise InputError(f"{where}: coordinates {box.points} hold a value that is no finite number; remove the box")
+        raise InputError(f"{where}: coordinates {box.points} are not all finite; remove the box")
     if any(abs(value) > FARTHEST for point in box.points for value in point):
-        raise InputError(f"{where}: coordinates {box.points}; allowed are {FARTHEST:,} pixels at most; remove the box")
+        raise InputError(
+            f"{where}: coordinates {box.points}; at most {FARTHEST:,} pixels are supported; remove the box"
+        )
     if box.height <= 0 or box.width <= 0:
         raise InputError(f"{where}: width {box.width:g}, height {box.height:g}; both must be above 0; remove the box")
 
 
 def split_lines(boxes: Sequence[Box], r: float = LINE_DISCOUNT) -> tuple[tuple[Box, ...], ...]:
-    """Steps 1 and 2: sorted boxes, cut wherever equation 3 is false for two that follow each other."""
+    """Steps 1 and 2: sort the boxes, and split them wherever equation 3 is false for two consecutive boxes."""
     ordered = sorted(boxes, key=lambda box: (box.top, box.left, box.points, box.text))
     lines: list[list[Box]] = []
     for box in ordered:
@@ -94,14 +96,14 @@ def split_lines(boxes: Sequence[Box], r: float = LINE_DISCOUNT) -> tuple[tuple[B
 
 
 def same_line(box: Box, following: Box, r: float = LINE_DISCOUNT) -> bool:
-    """Equation 3 for two boxes that follow each other from top to bottom."""
+    """Equation 3 for two consecutive boxes from top to bottom."""
     e1, e2 = r * box.height, r * following.height
     middle, middle_of_following = (box.top + box.bottom) / 2, (following.top + following.bottom) / 2
     return following.top + e1 < middle or box.top + e2 < middle_of_following < box.bottom - e2
 
 
 def character_width(lines: Sequence[Sequence[Box]]) -> float:
-    """Step 3 and equation 5: c*, pixels per character of the height cluster that has most characters."""
+    """Step 3 and equation 5: c*, pixels per character of the height cluster with most characters."""
     boxes = sorted((box for line in lines for box in line if box.text), key=lambda box: box.height)
     if not boxes:
         return 1.0
@@ -112,11 +114,10 @@ def character_width(lines: Sequence[Sequence[Box]]) -> float:
 
 
 def cluster_starts(values: Sequence[float], k: int) -> list[int]:
-    """Where the clusters of k-means begin in `values`, which are sorted.
+    """Return the starts of the k-means clusters in sorted `values`.
 
-    On a line, clusters are runs of the sorted values, so a round only moves their borders to the middles between the
-    means. It starts from equal shares and gives the same result each time; there are fewer than k clusters where there
-    are fewer distinct values.
+    In one dimension, clusters are runs of the sorted values, and a round moves their borders to the middles between the
+    means. The result is deterministic. There are fewer than k clusters if there are fewer distinct values.
     """
     k = min(k, len({*values}))
     sums = [0.0, *accumulate(values)]
@@ -130,7 +131,7 @@ def cluster_starts(values: Sequence[float], k: int) -> list[int]:
 
 
 class _Joiner:
-    """Step 4: neighbours of a line, with spaces in proportion to the gap between them (equation 6)."""
+    """Step 4: joins the boxes of a line, with spaces in proportion to the gaps (equation 6)."""
 
     def __init__(self, lines: Sequence[Sequence[Box]], factor: float, join_wraps: bool) -> None:
         self.join_wraps = join_wraps
@@ -148,7 +149,7 @@ class _Joiner:
 
 
 def goes_on(box: Box, following: Box) -> bool:
-    """Whether `following` is a line below `box` in one wrapped cell, where both share a line of the page."""
+    """Whether `following` is a line below `box` in one wrapped cell, although both share a line of the page."""
     return following.left < box.right and (following.top + following.bottom) / 2 > box.bottom
 
 

@@ -1,7 +1,7 @@
-"""Opening report images of any kind as upright RGB of bounded size.
+"""Opens report images of any kind as upright RGB of bounded size.
 
-Upright means turned as the camera's EXIF note says. "Pixels of the original image" are everywhere in this package those
-of the image as a viewer shows it, after that turn.
+Upright means rotated according to the EXIF orientation. "Pixels of the original image" always refer to the image as a
+viewer shows it, after that rotation.
 """
 
 import threading
@@ -15,13 +15,13 @@ from medvqa_core.pillow_errors import PILLOW_ERRORS
 if TYPE_CHECKING:
     from PIL import Image
 
-WORK_SIDE = 2000  # pixels; longer images are reduced by a whole factor to between this and twice of it
-STRIP_SHAPE = 2  # a strip is reduced as an image that is so many times as long as it is wide: its text stays readable
+WORK_SIDE = 2000  # pixels: longer images are reduced by an integer factor to between this and twice this size
+STRIP_SHAPE = 2  # longer strips are reduced like an image of this aspect ratio, so that their text stays readable
 LONGEST = 24_000  # pixels that a strip may keep
-MAX_DECODED = 1_300_000_000  # bytes; only JPEG can be reduced while it is decoded
-BAND_ROWS = 512  # converted at once
+MAX_DECODED = 1_300_000_000  # bytes. Only JPEG can be reduced while it is decoded.
+BAND_ROWS = 512  # rows converted at once
 SUFFIXES = (".bmp", ".gif", ".jfif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
-FOREIGN_KINDS = (  # (position, bytes, what it is and what converts it)
+FOREIGN_KINDS = (  # (position, bytes, format and how to convert it)
     (0, b"%PDF", "a PDF; make an image of each page first, for example: pdftoppm -r 150 -png FILE page"),
     (4, b"ftyp", "a HEIC or AVIF photo; convert it first, for example: heif-convert FILE photo.jpg"),
 )
@@ -38,7 +38,7 @@ _TURNS = {  # EXIF orientation -> name of the Pillow transpose that undoes it
 
 @dataclass(frozen=True)
 class ReportImage:
-    """`pixels` is the upright RGB image to work on; one of its pixels is `factor` x `factor` of the original's."""
+    """`pixels` is the upright RGB image to work on. One of its pixels is `factor` x `factor` of the original's."""
 
     pixels: "Image.Image"
     factor: int
@@ -47,28 +47,29 @@ class ReportImage:
 
 
 def open_report(path: Path) -> ReportImage:
-    """Read an image with bounded memory: transparent parts become white, 16 bits 8, any colour space RGB.
+    """Read an image with bounded memory, as 8-bit RGB with transparent parts in white.
 
     Raises:
-        InputError: no such file, no image, a broken one, several pages in it, or more than MAX_DECODED bytes of pixels.
+        InputError: the file is missing, damaged, not an image, has several pages, or more than MAX_DECODED bytes of
+            pixels.
     """
     from PIL import Image, UnidentifiedImageError
 
-    _refuse_foreign_kinds(path)
+    _check_format(path)
     try:
         with _OWN_SIZE_LIMIT, Image.open(path) as image:
-            if getattr(image, "n_frames", 1) > 1 and image.format != "MPO":  # phones add a preview as second frame
-                raise InputError(f"{path}: {image.n_frames} pages in one image; save each as a file of its own")
+            if getattr(image, "n_frames", 1) > 1 and image.format != "MPO":  # MPO: a phone's preview as second frame
+                raise InputError(f"{path}: {image.n_frames} pages in one image; save each as a separate file")
             width, height = image.size
             orientation = image.getexif().get(0x0112, 1)
             wanted = _factor(image.size)
             coefficients = _coefficient_bytes(image)
-            image.draft(None, (width // wanted, height // wanted))  # does nothing but for JPEG
-            _refuse_size(path, (width, height), image, coefficients)
+            image.draft(None, (width // wanted, height // wanted))  # has no effect except for JPEG
+            _check_size(path, (width, height), image, coefficients)
             drafted = max(1, round(max(width, height) / max(image.size)))
             pixels, reduced = _reduce_to_rgb(image)
     except UnidentifiedImageError:
-        raise InputError(f"{path}: no image that can be read; allowed are PNG, JPEG, TIFF, BMP, WebP and GIF") from None
+        raise InputError(f"{path}: not a readable image; supported are PNG, JPEG, TIFF, BMP, WebP and GIF") from None
     except PILLOW_ERRORS as error:
         raise InputError(
             f"{path}: the image cannot be read ({one_line(error)}); get it again or leave it out"
@@ -81,39 +82,39 @@ def open_report(path: Path) -> ReportImage:
 
 
 def find_images(folder: Path) -> list[Path]:
-    """Image files of a folder by their ending, PDF and HEIC among them so that they are reported, sorted by name.
+    """Return the image files of a folder, sorted by name. PDF and HEIC files are included so that they are reported.
 
-    Folders in it are not searched: pages go by file name, which is one image's only within one folder.
+    Subfolders are not searched, since pages are identified by file name.
 
     Raises:
-        InputError: no such folder, or no image in it.
+        InputError: the folder is missing or has no image.
     """
     if not folder.is_dir():
-        raise InputError(f"{folder}: no such folder; give the folder that holds the report images")
+        raise InputError(f"{folder} is not a folder; expected the folder of the report images")
     suffixes = (*SUFFIXES, ".pdf", ".heic", ".heif")
     found = sorted(path for path in folder.iterdir() if path.suffix.lower() in suffixes)
     if not found:
-        raise InputError(f"{folder}: no image there, folders in it aside; files end in {', '.join(SUFFIXES)}")
+        raise InputError(f"{folder}: no image found; supported file endings are {', '.join(SUFFIXES)}")
     return found
 
 
-def _refuse_foreign_kinds(path: Path) -> None:
+def _check_format(path: Path) -> None:
     try:
         with path.open("rb") as file:
             start = file.read(12)
     except OSError as error:
         raise InputError(f"{path}: cannot be opened ({error.strerror}); check the path") from None
     if not start:
-        raise InputError(f"{path}: an empty file; get it again or leave it out")
+        raise InputError(f"{path}: empty file; get it again or leave it out")
     for position, mark, what in FOREIGN_KINDS:
         if start[position : position + len(mark)] == mark:
             raise InputError(f"{path} is {what}")
 
 
 class _OwnSizeLimit:
-    """Pillow's limit counts the pixels before a JPEG is reduced; ours counts the bytes that are really decoded.
+    """Replaces Pillow's limit, which counts the pixels before a JPEG is reduced. `_check_size` counts decoded bytes.
 
-    The limit is the process's, and threads read images at once: the last one that is done puts it back.
+    The limit is global, and threads read images at once. The last one restores it.
     """
 
     def __init__(self) -> None:
@@ -140,13 +141,13 @@ _OWN_SIZE_LIMIT = _OwnSizeLimit()
 
 
 def _factor(size: tuple[int, int]) -> int:
-    """How many times smaller an image of `size` is worked on."""
+    """Return the factor by which an image of `size` is reduced."""
     longest, shortest = max(size), min(size)
     return max(1, min(longest, STRIP_SHAPE * shortest) // WORK_SIDE, -(-longest // LONGEST))
 
 
 def _coefficient_bytes(image: "Image.Image") -> int:
-    """A progressive JPEG is held at full size, 2 bytes a coefficient, while it is decoded; other images are not."""
+    """Return the bytes of a progressive JPEG's coefficients, which are held at full size. 0 for other images."""
     if not image.info.get("progressive"):
         return 0
     samplings = [(across, down) for _, across, down, _ in image.layer]
@@ -154,7 +155,7 @@ def _coefficient_bytes(image: "Image.Image") -> int:
     return 2 * image.width * image.height * sum(across * down for across, down in samplings) // full
 
 
-def _refuse_size(path: Path, original: tuple[int, int], image: "Image.Image", coefficients: int) -> None:
+def _check_size(path: Path, original: tuple[int, int], image: "Image.Image", coefficients: int) -> None:
     depth = 4 if image.mode in ("I", "F") else 2 if image.mode.startswith("I;16") else 1
     size = max(coefficients, image.width * image.height * len(image.getbands()) * depth)
     if size > MAX_DECODED:

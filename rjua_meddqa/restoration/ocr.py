@@ -1,8 +1,8 @@
-"""Reading an image: the engine interface, RapidOCR behind it, and boxes as JSON in and out.
+"""OCR: the engine interface, the RapidOCR engine, and boxes as JSON.
 
 Any object with `name`, `version`, `settings` and `read` is an engine. RapidOCR (extra `ocr`) runs on the CPU, and its
-wheel carries its models, so nothing is fetched. Boxes that another tool made come in as JSON, in our shape
-(`{"points": [[x, y] x 4], "text": …, "score": …}`) or in the usual one of such tools (`[points, text, score]`).
+wheel includes its models. Boxes of other tools are read from JSON in our format (`{"points": [[x, y] x 4], "text": …,
+"score": …}`) or in the usual format of such tools (`[points, text, score]`).
 """
 
 import math
@@ -22,12 +22,12 @@ from rjua_meddqa.schema import Box
 if TYPE_CHECKING:
     from PIL import Image
 
-MIN_SIDE, MAX_RATIO = 32, 6  # pixels; longer side by shorter side
-DECIMALS = 2  # of written coordinates; a hundredth of a pixel is below what any engine knows
+MIN_SIDE, MAX_RATIO = 32, 6  # pixels; aspect ratio
+DECIMALS = 2  # of written coordinates: below the accuracy of any engine
 
 
 class OcrEngine(Protocol):
-    """What reads images. What it returns depends on the image, its version and its settings, and on nothing else."""
+    """Interface of OCR engines. The result must depend only on the image, the version and the settings."""
 
     name: str
     version: str
@@ -36,7 +36,7 @@ class OcrEngine(Protocol):
     def settings(self) -> dict[str, Any]: ...
 
     def read(self, image: "Image.Image") -> list[Box]:
-        """Boxes of an RGB image in its pixels, the text in them from left to right. No text, no boxes."""
+        """Return the boxes of an RGB image in its pixels, with text from left to right."""
         ...
 
 
@@ -44,10 +44,10 @@ class OcrEngine(Protocol):
 class RapidOcrEngine:
     """PP-OCR detection and recognition by RapidOCR on ONNX, without its line-direction classifier.
 
-    The classifier would turn single lines silently; the direction of the page is settled for all lines in rectify.
+    The classifier would turn single lines silently. `rectify` decides the direction of the page for all lines.
 
     Args:
-        max_side: pixels; longer images are read at this size, tall strips in tiles of this height.
+        max_side: pixels. Longer images are read at this size, tall strips in tiles of this height.
         threads: processor cores for one image.
     """
 
@@ -67,7 +67,7 @@ class RapidOcrEngine:
         return {"max_side": self.max_side}
 
     def read(self, image: "Image.Image") -> list[Box]:
-        """Boxes of `image` (RGB). Raises ConfigError without the extra, InputError where the engine fails."""
+        """Return the boxes of `image` (RGB). Raises ConfigError without the extra, InputError if the engine fails."""
         if is_strip(image.size, self.max_side):
             return read_strip(image, self._read_whole, self.max_side)
         return self._read_whole(image)
@@ -90,7 +90,7 @@ class RapidOcrEngine:
 
 
 def _engine_failures() -> tuple[type[Exception], ...]:
-    """What the engine and its libraries raise over an image; looked up only once something has been raised."""
+    """Return the errors that the engine and its libraries raise. Called only after an error."""
     import cv2
     from rapidocr.inference_engine.onnxruntime import ONNXRuntimeError
 
@@ -98,8 +98,8 @@ def _engine_failures() -> tuple[type[Exception], ...]:
 
 
 def _pad(image: "Image.Image") -> "Image.Image":
-    """White added on the right or below, so that the image is no strip: the detector enlarges the shorter side, and
-    with it the longer one, without bound. Coordinates stay what they are."""
+    """Pad an image on the right or below to a moderate aspect ratio, since the detector enlarges the shorter side of a
+    strip without bound. Coordinates are unchanged."""
     from PIL import Image
 
     shortest = max(MIN_SIDE, -(-max(image.size) // MAX_RATIO))
@@ -114,7 +114,7 @@ def _pad(image: "Image.Image") -> "Image.Image":
 def _load_rapidocr(max_side: int, threads: int):
     try:
         from rapidocr import RapidOCR
-    except ImportError as error:  # a system library may be missing as well
+    except ImportError as error:  # possibly a missing system library
         raise _missing(str(error)) from None
     return RapidOCR(
         params={
@@ -123,17 +123,17 @@ def _load_rapidocr(max_side: int, threads: int):
             "Global.max_side_len": max_side,
             "EngineConfig.onnxruntime.intra_op_num_threads": threads,
             "EngineConfig.onnxruntime.inter_op_num_threads": 1,
-            "Rec.rec_batch_num": 1,  # beside longer lines, a line is padded to their length: slower, and read otherwise
+            "Rec.rec_batch_num": 1,  # in a batch, lines are padded to the longest: slower, and different results
         }
     )
 
 
 def _missing(reason: str) -> ConfigError:
-    return ConfigError(f"reading images needs RapidOCR; it cannot be loaded ({reason}): pip install 'medvqa-hub[ocr]'")
+    return ConfigError(f"RapidOCR cannot be loaded ({reason}): pip install 'medvqa-hub[ocr]'")
 
 
 def boxes_to_json(boxes: Sequence[Box]) -> list[dict[str, Any]]:
-    """`boxes` as JSON values; coordinates to a hundredth of a pixel."""
+    """Return `boxes` as JSON values, with coordinates to a hundredth of a pixel."""
     return [
         {
             "points": [[round(x, DECIMALS), round(y, DECIMALS)] for x, y in box.points],
@@ -145,14 +145,14 @@ def boxes_to_json(boxes: Sequence[Box]) -> list[dict[str, Any]]:
 
 
 def boxes_from_json(values: Any, where: str) -> list[Box]:
-    """Boxes from parsed JSON: a list of our objects or of `[points, text, score]`.
+    """Return boxes from parsed JSON: a list of our objects or of `[points, text, score]`.
 
     Args:
-        values: four points each, or two (left top and right bottom).
-        where: file the values come from, for the message.
+        values: with four points each, or two (top left and bottom right).
+        where: the file, for error messages.
 
     Raises:
-        InputError: not such a list; a coordinate that is no finite number; a box without height or width.
+        InputError: it is not such a list, a coordinate is not finite, or a box has no height or width.
     """
     if not isinstance(values, list):
         raise InputError(f"{where}: expected a list of boxes, found {type(values).__name__}")
@@ -186,10 +186,10 @@ def _box_from_json(value: Any, where: str) -> Box:
 
 
 def read_boxes(path: Path) -> list[Box]:
-    """Boxes of a JSON file. Raises InputError where it is missing, no JSON, or `boxes_from_json` refuses it."""
+    """Read boxes from a JSON file. Raises InputError if it is missing, not JSON, or rejected by `boxes_from_json`."""
     return boxes_from_json(read_json(path, "check the file"), str(path))
 
 
 def write_boxes(path: Path, boxes: Sequence[Box]) -> None:
-    """Write `boxes` as a JSON file. Raises OutputError where that is not possible."""
+    """Write `boxes` to a JSON file. Raises OutputError if that fails."""
     write_json(path, boxes_to_json(boxes), end="")

@@ -1,10 +1,9 @@
-"""Where the sheet of paper lies in a photo: its outline as a polygon, and which of its corners are the paper's own.
+"""Finds the sheet of paper in a photo: its outline as a polygon, and which of its corners belong to the paper.
 
-Paper is the brightest large thing in most photos of reports. What is bright by Otsu's threshold is closed over the
-print, and the hull of its largest piece is simplified to a polygon. An edge of the polygon along the border of the
-image is no edge of the paper: the photo ends there. Brightness falls sharply over an edge of paper and slowly over a
-shadow, which is none. Where paper fills the whole image (scans, screenshots, photos cropped to the page), there is no
-outline.
+Paper is the brightest large area in most photos of reports. The area above Otsu's threshold is closed over the print,
+and the hull of its largest piece is simplified to a polygon. Edges along the border of the image do not belong to the
+paper. Brightness drops sharply at an edge of paper, but slowly at a shadow. There is no outline if paper fills the
+image (scans, screenshots, photos cropped to the page).
 """
 
 import math
@@ -20,26 +19,26 @@ from rjua_meddqa.schema import Box, Point
 if TYPE_CHECKING:
     from PIL import Image
 
-SIDE = 600  # pixels of the longer side that the outline is searched at
+SIDE = 600  # pixels of the longer side of the searched image
 MIN_CONTRAST = 40  # grey levels between the means of paper and background
-MIN_AREA, FULL_AREA = 0.2, 0.97  # of the image: smaller is no page, larger fills it
-BORDER = 0.015  # of the longer side: what is nearer to the image's border lies on it
-STEP, STEP_REACH = 25, 5  # grey levels that paper is brighter than what lies this many pixels across its edge
-SIMPLIFY = 0.02  # of the outline's length: how far the polygon may leave it
-MIN_TEXT_INSIDE = 0.95  # of the characters; else what was found is not the page
-CORNER_ANGLES = (45, 135)  # degrees between two edges of the paper that meet in a corner
+MIN_AREA, FULL_AREA = 0.2, 0.97  # of the image: smaller areas are not a page, larger ones fill it
+BORDER = 0.015  # of the longer side: points nearer to the border of the image are on it
+STEP, STEP_REACH = 25, 5  # grey levels of the drop across an edge of paper, within this many pixels
+SIMPLIFY = 0.02  # of the outline's length: largest deviation of the polygon
+MIN_TEXT_INSIDE = 0.95  # of the characters
+CORNER_ANGLES = (45, 135)  # degrees between two edges at a corner of the paper
 
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """Outline of the page in pixels, clockwise. `edges[i]` tells whether the way from point i to the next is an edge
-    of the paper (or else the image's border)."""
+    """Outline of the page in pixels, clockwise. `edges[i]` is whether the line from point i to the next is an edge of
+    the paper, and not the border of the image."""
 
     points: tuple[Point, ...]
     edges: tuple[bool, ...]
 
     def corners(self) -> tuple[Point, ...]:
-        """Points where two edges of the paper meet at a corner's angle."""
+        """Return the points where two edges of the paper meet at a corner's angle."""
         found = []
         for i, point in enumerate(self.points):
             if self.edges[i - 1] and self.edges[i] and _is_corner(self.points[i - 1], point, self._next(i)):
@@ -47,7 +46,7 @@ class Outline:
         return tuple(found)
 
     def quadrangle(self) -> tuple[Point, Point, Point, Point] | None:
-        """The four corners of the paper, from the left top one clockwise; None where not exactly four are seen."""
+        """Return the four corners of the paper, clockwise from the top left. None unless exactly four are visible."""
         corners = self.corners()
         if len(corners) != 4 or len(self.points) != 4:
             return None
@@ -59,11 +58,10 @@ class Outline:
 
 
 def find_outline(image: "Image.Image", boxes: Sequence[Box]) -> Outline | None:
-    """The outline of the page in `image` (RGB), or None where paper fills the image or cannot be told from what is
-    around it.
+    """Return the outline of the page in `image` (RGB), or None if paper fills the image or cannot be separated.
 
     Args:
-        boxes: text that was read in `image`; an outline that leaves it outside is none.
+        boxes: text read in `image`, which the outline must contain.
     """
     cv2 = load_cv2()
     scale = max(1.0, max(image.size) / SIDE)
@@ -85,7 +83,7 @@ def find_outline(image: "Image.Image", boxes: Sequence[Box]) -> Outline | None:
     polygon = _draw_out_corners(polygon, hull[:, 0, :].astype(float), SIMPLIFY * cv2.arcLength(hull, True))
     x, y = polygon.T
     if (x * np.roll(y, -1) - np.roll(x, -1) * y).sum() < 0:
-        polygon = polygon[::-1]  # clockwise as seen, y down
+        polygon = polygon[::-1]  # clockwise as seen, with y down
     edges = _tell_edges(polygon, small.size)
     if not edges.any() or not all(
         _is_sharp(grey, polygon[i - 1], polygon[i]) for i in range(len(polygon)) if edges[i - 1]
@@ -97,12 +95,12 @@ def find_outline(image: "Image.Image", boxes: Sequence[Box]) -> Outline | None:
 
 
 def _draw_out_corners(polygon: np.ndarray, hull: np.ndarray, reach: float) -> np.ndarray:
-    """`polygon` (points, 2) with its corners where its edges, fitted to the hull, meet.
+    """Return `polygon` (points, 2) with its corners moved to where its edges, fitted to the hull, meet.
 
-    Simplifying keeps points of the hull, and at a rounded corner those may lie far from where the edges would meet.
+    A simplified polygon keeps points of the hull, which at a rounded corner may be far from where the edges meet.
 
     Args:
-        reach: pixels; a corner that would move further stays, and so do edges that little of the hull lies along.
+        reach: pixels. Corners that would move further are kept, and so are edges with little of the hull beside them.
     """
     steps = np.linspace(0, 1, 50, endpoint=False)[:, None]
     dense = np.concatenate([a + (b - a) * steps for a, b in zip(hull, np.roll(hull, -1, axis=0), strict=True)])
@@ -125,7 +123,7 @@ def _draw_out_corners(polygon: np.ndarray, hull: np.ndarray, reach: float) -> np
 
 
 def _tell_edges(polygon: np.ndarray, size: tuple[int, int]) -> np.ndarray:
-    """Bool (points,): whether the way to the next point is an edge of the paper and not the border of the image."""
+    """Return bool (points,): whether the line to the next point is an edge of the paper."""
     near = BORDER * max(size)
     sides = np.stack(
         [
@@ -140,7 +138,7 @@ def _tell_edges(polygon: np.ndarray, size: tuple[int, int]) -> np.ndarray:
 
 
 def _is_sharp(grey: np.ndarray, start: np.ndarray, end: np.ndarray) -> bool:
-    """Whether brightness drops by STEP from the right of the way from `start` to `end` (inside) to its left."""
+    """Whether brightness drops by STEP from the inner (right) to the outer side of the line from `start` to `end`."""
     along = (end - start) / max(float(np.hypot(*(end - start))), 1e-9)
     inward = np.array([-along[1], along[0]]) * STEP_REACH
     middle = start + (end - start) * np.linspace(0.1, 0.9, 40)[:, None]
@@ -159,7 +157,7 @@ def _holds_text(outline: Outline, boxes: Sequence[Box]) -> bool:
 
 
 def _inside(points: Sequence[Point], box: Box) -> bool:
-    """Whether the middle of `box` lies in the convex polygon `points` (clockwise, y down)."""
+    """Whether the middle of `box` is in the convex polygon `points` (clockwise, y down)."""
     x, y = (box.left + box.right) / 2, (box.top + box.bottom) / 2
     ends = (*points[1:], points[0])
     return all(
@@ -175,10 +173,10 @@ def _is_corner(before: Point, point: Point, after: Point) -> bool:
 
 
 def load_cv2():
-    """The module cv2. Raises ConfigError where it cannot be loaded."""
+    """Return the module cv2. Raises ConfigError if it cannot be loaded."""
     try:
         import cv2
-    except ImportError as error:  # a system library may be missing as well
+    except ImportError as error:  # possibly a missing system library
         raise ConfigError(
             f"finding the page needs cv2, which cannot be loaded ({error}): pip install 'medvqa-hub[ocr]'"
         ) from None

@@ -1,9 +1,8 @@
-"""From boxes to the lines of a page, once, for its text and for its draft.
+"""Arranges boxes into the lines of a page, for its text and its draft.
 
-ESRA cuts a page into lines of print. Two things that pages have are no lines: a cell of a table that wraps goes on in
-lines of its own, and text beside the page (up its margin, on a picture) falls between the lines that it stands next to.
-Here the lines of a wrapped cell go back to their row, which the reader of tables finds (`annotation/draft_tables.py`),
-and what stands beside the text goes to the end.
+ESRA splits a page into printed lines. Two kinds of lines are corrected here: the lines of a wrapped table cell return
+to their row, as found by `annotation/draft_tables.py`, and text beside the page (in the margin, on a picture) moves to
+the end.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -24,7 +23,7 @@ from rjua_meddqa.restoration.esra import (
 )
 from rjua_meddqa.schema import Box
 
-UPRIGHT = 1.5  # times its width: text of several characters in a box as high as this runs up or down the page
+UPRIGHT = 1.5  # times its width: the height of a box from which its text is vertical
 
 
 def lay_out(
@@ -36,16 +35,16 @@ def lay_out(
     layout: Layout = "paper",
     join_wraps: bool | None = None,
 ) -> RestoredText:
-    """Lines and text of a page.
+    """Return the lines and the text of a page.
 
     Args:
         boxes: in pixels of an upright page, in any order.
-        on_picture: numbers of the boxes that lie on a picture.
-        r, l, layout: of `esra.restore`.
-        join_wraps: whether wrapped cells go on in their row, and text beside the page goes to the end; None: where
-            `layout` is "paper". Without it, this is `esra.restore`.
+        on_picture: indices of the boxes on a picture.
+        r, l, layout: as in `esra.restore`.
+        join_wraps: whether wrapped cells return to their row and text beside the page moves to the end. None: if
+            `layout` is "paper". Without it, the result is that of `esra.restore`.
 
-    Raises: what `esra.restore` raises.
+    Raises: like `esra.restore`.
     """
     check_parameters(boxes, r, l, layout)
     if not (layout == "paper" if join_wraps is None else join_wraps):
@@ -58,14 +57,14 @@ def lay_out(
 
 
 def runs_up(box: Box) -> bool:
-    """Whether the text of `box` runs up or down the page: several characters in a box that is higher than wide."""
+    """Whether the text of `box` is vertical: several characters in a box that is higher than wide."""
     return len(box.text) > 1 and box.height > UPRIGHT * box.width
 
 
 def join_rows(lines: Sequence[Sequence[Box]]) -> tuple[tuple[Box, ...], ...]:
-    """`lines` with each row of a table on the line of its result, cell by cell; what is in no table stays.
+    """Return `lines` with each table row on the line of its result, cell by cell. Other lines are unchanged.
 
-    Rows that ESRA took for one line are parted, unless their tables stand side by side.
+    Rows that ESRA joined into one line are separated, unless their tables are side by side.
     """
     boxes = [box for line in lines for box in line]
     line_of = [number for number, line in enumerate(lines) for _ in line]
@@ -90,7 +89,7 @@ def _in_order(cells: Sequence[Cell]) -> list[Cell]:
 
 
 def _unique(numbers: Iterable[int], taken: set[int]) -> list[int]:
-    """`numbers` without those that are `taken`, which they are then."""
+    """Return the `numbers` that are not yet in `taken`, and add them to it."""
     found = [number for number in dict.fromkeys(numbers) if number not in taken]
     taken.update(found)
     return found
@@ -99,7 +98,7 @@ def _unique(numbers: Iterable[int], taken: set[int]) -> list[int]:
 def _parted(
     tables: dict[int, list[list[list[int]]]], rest: list[list[int]], boxes: Sequence[Box]
 ) -> list[list[list[int]]]:
-    """The cells of one ESRA line by lines of print: the first rows of all tables in it, then the second ones."""
+    """Split the cells of one ESRA line into printed lines: the first rows of all its tables, then the second ones."""
     if not tables:
         return [rest] if rest else []
     most = max(map(len, tables.values()))

@@ -1,7 +1,7 @@
-"""Pages: report images restored to text, one or a folder of them.
+"""Pages: restores one report image or a folder of them to text.
 
-A folder's run writes `readings.jsonl` (the cache, see readings), and when all images are done `pages.jsonl` (a page per
-line, in the order of the images) and `manifest.json`. Images that cannot be read are named there and left out.
+A run over a folder writes `readings.jsonl` (the cache, see readings), and finally `pages.jsonl` (a page per line, in
+the order of the images) and `manifest.json`, which lists images that cannot be read.
 """
 
 import json
@@ -30,7 +30,7 @@ _PLAIN_FIELDS = ("width", "height", "direction", "angle", "quality", "quality_re
 
 @dataclass(frozen=True)
 class FolderResult:
-    """What a run over many images did. `failed` has (image, what is wrong); `empty` the images without text."""
+    """Counts of a run over many images. `failed` lists (image, reason), `empty` the images without text."""
 
     pages: int
     read_now: int
@@ -44,8 +44,8 @@ def restore_page(
     """Read, rectify, judge and restore one image.
 
     Args:
-        cache: an open store of readings (`readings.open_cache`); without one, nothing is kept.
-        image_type: photo | pdf | screenshot, None: as it looks; of those said not to be photos, none is of low quality.
+        cache: an open store of readings (`readings.open_cache`). Without one, nothing is stored.
+        image_type: photo | pdf | screenshot, None: estimated. Only photos can be of low quality.
         esra: parameters of `page_layout.lay_out`: r, l, layout, join_wraps.
 
     Raises:
@@ -62,7 +62,7 @@ def restore_page(
 
 
 def make_page(image: str, reading: Reading, *, image_type: str | None = None, **esra: Any) -> Page:
-    """The page of a reading, with the parameters of `restore_page`."""
+    """Return the page of a reading, with the parameters of `restore_page`."""
     boxes = tuple(boxes_from_json(reading["boxes"], image))
     originals = tuple(boxes_from_json(reading["original_boxes"], image))
     fields = {name: reading[name] for name in _PLAIN_FIELDS}
@@ -85,24 +85,24 @@ def restore_folder(
     known: Path | None = None,
     **esra: Any,
 ) -> FolderResult:
-    """Restore every image of a folder (or of a list); a killed run goes on where it was.
+    """Restore every image of a folder or list. Safe to interrupt: the next run resumes.
 
     Args:
         images: a folder, or image files with different names.
         out: folder for the cache, the pages and the manifest.
-        workers: processes that read at the same time.
+        workers: number of processes.
         governance: class of the images.
-        known: folder of an earlier run; images that it has read, by their content, are not read again.
+        known: folder of an earlier run. Images with the same content are not read again.
         esra: parameters of `page_layout.lay_out`: r, l, layout, join_wraps.
 
     Returns:
-        Counts, and every image that holds no text or cannot be read.
+        Counts, and every image that has no text or cannot be read.
 
     Raises:
-        InputError: no image there, or not one of them can be read.
+        InputError: there is no image, or no image can be read.
         ConfigError: the engine is not installed, a worker was killed, or a parameter is out of range.
     """
-    lay_out((), **esra)  # a wrong parameter is found before the work, not after it
+    lay_out((), **esra)  # checks the parameters before the work starts
     paths = find_images(images) if isinstance(images, Path) else list(images)
     make_folder(out)
     empty = []
@@ -123,7 +123,7 @@ def restore_folder(
 
 @contextmanager
 def _known_readings(folder: Path | None, governance: Governance) -> Iterator[RecordStore | None]:
-    """The readings of an earlier run, open for reading."""
+    """Open the readings of an earlier run."""
     if folder is None:
         yield None
         return
@@ -134,7 +134,7 @@ def _known_readings(folder: Path | None, governance: Governance) -> Iterator[Rec
 
 
 def read_pages(out: Path) -> Iterator[Page]:
-    """The pages that `restore_folder` wrote to `out`. Raises InputError where there are none or a line is broken."""
+    """Yield the pages that `restore_folder` wrote to `out`. Raises InputError if they are missing or damaged."""
     path = out / PAGES
     if not path.exists():
         raise InputError(f"{path}: no such file; run: medvqa-hub meddqa esra --images … --out {out}")
@@ -148,7 +148,7 @@ def read_pages(out: Path) -> Iterator[Page]:
 
 
 def to_json(page: Page) -> dict[str, Any]:
-    """A page as JSON values; `lines` holds numbers of `boxes`, `beside` the number of lines beside the text."""
+    """Return a page as JSON values. `lines` holds indices of `boxes`, `beside` the number of lines beside the text."""
     numbers = {id(box): number for number, box in enumerate(page.boxes)}
     return {
         "image": page.image,
@@ -162,7 +162,7 @@ def to_json(page: Page) -> dict[str, Any]:
 
 
 def from_json(values: dict[str, Any], where: str) -> Page:
-    """The page that `to_json` wrote. Raises InputError where a field is missing or broken."""
+    """Return the page that `to_json` wrote. Raises InputError if a field is missing or damaged."""
     try:
         boxes = tuple(boxes_from_json(values["boxes"], where))
         lines = tuple(tuple(boxes[number] for number in line) for line in values["lines"])

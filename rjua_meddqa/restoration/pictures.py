@@ -1,7 +1,7 @@
-"""Pictures on a page (a scan, an ultrasound image): text that lies on one was burned into it, and is none of the page.
+"""Finds pictures on a page (a scan, an ultrasound image). Text on a picture does not belong to the page's text.
 
-A picture is a large dark area within the paper. Dark areas that reach the border of the image are what the paper lies
-on; dark bars as low as a line or two of text are headings of tables.
+A picture is a large dark area within the paper. Dark areas that touch the border of the image are background, and dark
+bars as low as one or two lines of text are headings of tables.
 """
 
 from collections.abc import Sequence
@@ -15,18 +15,18 @@ from rjua_meddqa.schema import Box
 if TYPE_CHECKING:
     from PIL import Image
 
-SIDE = 800  # pixels of the longer side that pictures are searched at
-DARK = 0.62  # of the paper's brightness; paper in a shadow is brighter
+SIDE = 800  # pixels of the longer side of the searched image
+DARK = 0.62  # of the paper's brightness. Paper in a shadow is brighter.
 LEAST_HEIGHT = 4  # times that of the text
-CLOSING = 1.2  # heights of text: lighter spots as small as this do not part a picture
-FULL = 0.6  # share of its frame that a picture fills; the outline of a stamp does not
+CLOSING = 1.2  # heights of text: smaller light spots do not split a picture
+FULL = 0.6  # share of its frame that a picture fills, unlike the outline of a stamp
 
 
 def boxes_on_pictures(image: "Image.Image", boxes: Sequence[Box]) -> list[int]:
-    """Numbers of the boxes whose middle lies on a picture.
+    """Return the indices of the boxes whose middle is on a picture.
 
     Args:
-        image: RGB. boxes: what was read in it, in its pixels.
+        image: RGB. boxes: read in it, in its pixels.
     """
     if not boxes:
         return []
@@ -38,7 +38,7 @@ def boxes_on_pictures(image: "Image.Image", boxes: Sequence[Box]) -> list[int]:
     text = max(2.0, float(np.median(heights)))
     paper = float(np.percentile(grey, 75))
     dark = (grey < DARK * paper).astype(np.uint8)
-    # first away with what is thinner than a picture (letters, lines), then the light spots in it closed
+    # Remove thin structures (letters, lines), then close light spots.
     dark = cv2.morphologyEx(dark, cv2.MORPH_OPEN, np.ones((max(3, round(text / 2)),) * 2, np.uint8))
     dark = cv2.morphologyEx(dark, cv2.MORPH_CLOSE, np.ones((max(3, round(CLOSING * text)),) * 2, np.uint8))
     count, labels, stats, _ = cv2.connectedComponentsWithStats(dark)

@@ -1,16 +1,12 @@
-"""Quality of a report photo by the two sensors of the paper's Appendix B.
+"""Quality of a report photo by the two criteria of the paper's Appendix B.
 
-Completeness: fewer than three of the paper's four corners are found. Angle: the left and right edges of the paper, or
-its upper and lower ones, enclose more than 15 degrees. Scans and screenshots are of high quality by definition.
+Completeness: fewer than three of the paper's four corners are found. Angle: opposite edges of the paper enclose more
+than 15 degrees. Scans and screenshots are of high quality by definition. Many photos are cropped to the page and show
+neither edges nor corners. For these, the angle is taken from the slopes of the text at the borders of the page.
 
-Many photos are cropped to the page before they are shared, and then show neither edges nor corners. Where paper fills
-the whole image, nothing says that the page is incomplete, and the angle is taken from the text: its slope at the left
-and the right border and at the upper and lower end of what was read.
-
-The paper's two sensors look at the sheet, not at the print: a mirrored, a blurred or a glaring page passes them. Such a
-page is unreadable, of whatever kind the image is: little confidence of the reader, print that no box of text covers, or
-white where the paper is not. The limits lie far from both sides: readable pages (39 synthetic and 5 real ones) have a
-confidence of 0.97 or more, 98% of the print in boxes and 1% blown out.
+Both criteria look at the sheet and accept mirrored, blurred or glaring print. Any image is unreadable if the OCR scores
+are low, if print is not covered by boxes of text, or if large areas are blown out. The thresholds have a wide margin:
+readable pages (39 synthetic and 5 real ones) have a score of at least 0.97, 98% of the print in boxes and 1% blown out.
 """
 
 import math
@@ -34,16 +30,16 @@ LEAST_SCORE = 0.85  # mean score of a character
 LEAST_READ = 0.8  # of the print
 MOST_WASHED_OUT = 0.2  # of the image
 UNREADABLE = "unreadable"
-FLAT, LEVEL = 0.5, 0.3  # share of pixels of one grey, degrees: of an image that no camera took
-NARROW = 1000  # pixels: the width of a telephone's screen at most
+FLAT, LEVEL = 0.5, 0.3  # share of pixels of one grey, and slope in degrees, of an image that is not a photo
+NARROW = 1000  # pixels: the largest width of a telephone's screen
 Judgement = tuple[Literal["high", "low", "unreadable"], str]
 
 
 def judge_type(image_type: str) -> Judgement | None:
-    """The quality that follows from the kind of image alone: None for a photo, whose sensors decide.
+    """Return the quality implied by the type of image alone, or None for a photo.
 
     Raises:
-        ConfigError: `image_type` is none of pdf, photo, screenshot.
+        ConfigError: `image_type` is not one of pdf, photo, screenshot.
     """
     if image_type not in IMAGE_TYPES:
         raise ConfigError(f"image type {image_type!r} is unknown; allowed: {', '.join(IMAGE_TYPES)}")
@@ -51,10 +47,10 @@ def judge_type(image_type: str) -> Judgement | None:
 
 
 def find_type(image: "Image.Image", slope: float) -> str:
-    """pdf | photo | screenshot, as far as an image (RGB) shows it.
+    """Estimate the type of an image (RGB): pdf | photo | screenshot.
 
-    What a computer drew has one colour of paper and level lines; a screenshot is as narrow as a telephone and no wider
-    than high. All three are guesses: a photo that was levelled and whitened passes for a pdf.
+    A rendered image has one colour of paper and level lines. A screenshot is as narrow as a telephone and not wider
+    than high. A photo that was levelled and whitened is taken for a pdf.
 
     Args:
         slope: mean slope of the text, dy/dx.
@@ -66,10 +62,10 @@ def find_type(image: "Image.Image", slope: float) -> str:
 
 
 def judge_readable(image: "Image.Image", boxes: "Sequence[Box]") -> Judgement | None:
-    """Unreadable with the reason, or None for a page that can be read.
+    """Return unreadable with the reason, or None for a readable page.
 
     Args:
-        image: RGB. boxes: what was read in it, in its pixels.
+        image: RGB. boxes: read in it, in its pixels.
     """
     if not boxes:
         return UNREADABLE, "no text was read"
@@ -87,7 +83,7 @@ def judge_readable(image: "Image.Image", boxes: "Sequence[Box]") -> Judgement | 
 
 
 def judge_quality(page: "RectifiedPage") -> Judgement:
-    """What the two sensors say of a photo: high or low, and the reason."""
+    """Return high or low by the two criteria for photos, with the reason."""
     if not page.boxes:
         return "low", "no text was read"
     outline = page.outline
@@ -104,7 +100,7 @@ def judge_quality(page: "RectifiedPage") -> Judgement:
 
 
 def edge_angle(outline: Outline) -> float:
-    """Degrees between edges of the paper that face each other: the larger of both pairs; 0 where edges are cut."""
+    """Return the largest angle in degrees between opposite edges of the paper, or 0 if edges are cut off."""
     directions: list[float] = []
     ends: tuple[Point, ...] = (*outline.points[1:], outline.points[0])
     for (x0, y0), (x1, y1), edge in zip(outline.points, ends, outline.edges, strict=True):
@@ -116,7 +112,7 @@ def edge_angle(outline: Outline) -> float:
 
 
 def text_spread(page: "RectifiedPage") -> float:
-    """Degrees between the most different slopes that the fitted text has at the four corners of the page."""
+    """Return the largest difference in degrees between the fitted text slopes at the page's four corners."""
     width, height = page.transform.width, page.transform.height
     slopes = [page.dewarping.slope(x, y) for x in (0, width) for y in (0, height)]
     return math.degrees(math.atan(max(slopes)) - math.atan(min(slopes)))

@@ -1,8 +1,8 @@
-"""Readings: everything of a page that costs time, as JSON values, kept under the content of the image.
+"""Readings: the expensive results of a page as JSON values, cached by the content of the image.
 
-A reading is what the engine read, where it lies on the original and on the rectified page, and the judged quality. Its
-key is a hash of the file's bytes, the engine with its version and settings, and the version of the rectification, so
-that a second run, a killed one, or one with other ESRA parameters reads nothing twice.
+A reading has the recognised boxes on the original and on the rectified page, and the quality. Its key is a hash of the
+file, the engine with its version and settings, and the version of the rectification. Repeated or interrupted runs, and
+runs with other ESRA parameters, read nothing twice.
 """
 
 import multiprocessing
@@ -27,18 +27,18 @@ from rjua_meddqa.restoration.quality import find_type, judge_quality, judge_read
 from rjua_meddqa.restoration.rectify import RECTIFY_VERSION, rectify
 
 CACHE_KIND = "ocr"
-AHEAD = 2  # images per worker that are handed out at once: none waits, little is lost by a kill
+AHEAD = 2  # images submitted per worker: none waits, and little is lost when a run is killed
 
 Reading = dict[str, Any]
 
 
 def open_cache(path: Path, governance: Governance = Governance.SHARE_ALIKE) -> RecordStore:
-    """The store of readings at `path`, to be used as a context manager. Raises what RecordStore raises."""
+    """Return the store of readings at `path`, a context manager. Raises what RecordStore raises."""
     return RecordStore(path, CACHE_KIND, governance, {})
 
 
 def reading_key(path: Path, engine: OcrEngine) -> str:
-    """Content key of what `engine` reads in an image file. Raises InputError where the file cannot be opened."""
+    """Return the content key of an image file read by `engine`. Raises InputError if it cannot be opened."""
     content = digest_file(path, "blake2b")
     return content_key(
         content=content, engine=engine.name, version=engine.version, settings=engine.settings, rectify=RECTIFY_VERSION
@@ -46,7 +46,7 @@ def reading_key(path: Path, engine: OcrEngine) -> str:
 
 
 def read_report(path: Path, engine: OcrEngine) -> Reading:
-    """Open, read, rectify and judge one image. Raises InputError where that is not possible."""
+    """Open, read, rectify and judge one image. Raises InputError if that fails."""
     image = open_report(path)
     page = rectify(image.pixels, engine)
     originals = [
@@ -54,7 +54,7 @@ def read_report(path: Path, engine: OcrEngine) -> Reading:
         for box in page.original_boxes
     ]
     written = {"boxes": boxes_to_json(page.boxes), "original_boxes": boxes_to_json(originals)}
-    for boxes in written.values():  # an engine's mistake is this image's failure, and never gets into the cache
+    for boxes in written.values():  # an invalid box of an engine fails this image and is not cached
         boxes_from_json(boxes, f"{path} as {engine.name} reads it")
     quality, reason = judge_readable(image.pixels, page.original_boxes) or judge_quality(page)
     return {
@@ -72,7 +72,7 @@ def read_report(path: Path, engine: OcrEngine) -> Reading:
 
 @dataclass(frozen=True)
 class Readings:
-    """What a run over many images has in the cache: keys by image, what is wrong with the others, how many are new."""
+    """The result of a run over many images: cache keys, failures, and the number of new readings."""
 
     keys: dict[Path, str]
     failed: dict[Path, str]
@@ -82,16 +82,16 @@ class Readings:
 def fill_cache(
     paths: Sequence[Path], engine: OcrEngine, cache: RecordStore, workers: int = 1, known: RecordStore | None = None
 ) -> Readings:
-    """Read the images that are not in the cache yet. One that cannot be read stops nothing.
+    """Read the images that are not in the cache. An image that cannot be read does not stop the run.
 
     Args:
-        known: readings of an earlier run elsewhere; those of these images are copied, not made again.
+        known: readings of an earlier run elsewhere, which are copied for the same images.
 
     Raises:
         InputError: no image can be read.
-        ConfigError: two images have the same name, fewer than one worker, no engine, or a worker was killed.
+        ConfigError: two images have the same name, `workers` is below 1, there is no engine, or a worker was killed.
     """
-    _refuse_same_names(paths)
+    _check_names(paths)
     keys: dict[Path, str] = {}
     failed: dict[Path, str] = {}
     for path in track(paths, "Looking up images"):
@@ -104,7 +104,7 @@ def fill_cache(
         if key not in cache and known is not None and key in known:
             cache.append([{**known.get(key), "key": key}])
         elif key not in cache:
-            todo.setdefault(key, path)  # the same image twice is read once
+            todo.setdefault(key, path)  # equal images are read once
     broken: dict[str, str] = {}
     for key, reading in track(read_reports(todo, engine, workers), "Reading images", total=len(todo)):
         if isinstance(reading, str):
@@ -119,29 +119,29 @@ def fill_cache(
     return Readings({path: key for path, key in keys.items() if key not in broken}, failed, len(todo) - len(broken))
 
 
-def _refuse_same_names(paths: Sequence[Path]) -> None:
+def _check_names(paths: Sequence[Path]) -> None:
     seen: dict[str, Path] = {}
     for path in paths:
         if path.name in seen:
-            raise ConfigError(f"{path} and {seen[path.name]} have the same name; pages go by it: rename one")
+            raise ConfigError(f"{path} and {seen[path.name]} have the same name; rename one of them")
         seen[path.name] = path
 
 
 def read_reports(
     images: Mapping[str, Path], engine: OcrEngine, workers: int = 1
 ) -> Iterator[tuple[str, Reading | str]]:
-    """Read images by key, in `workers` processes; the reading, or the message of what is wrong with the image.
+    """Read images by key in `workers` processes.
 
     Yields:
-        (key, reading or message) in the order in which they are finished.
+        (key, reading or error message), in the order of completion.
 
     Raises:
-        ConfigError: fewer than one worker, cv2 cannot be loaded, or several images one after the other kill the
-            process that reads them. One that does so alone is a bad image.
+        ConfigError: `workers` is below 1, cv2 cannot be loaded, or workers were killed on several images in a row. A
+            single image that kills its worker is reported as damaged.
     """
     if workers < 1:
-        raise ConfigError(f"workers is {workers}; at least 1 is needed")
-    load_cv2()  # a worker that cannot load it dies, and looks as if it had been killed
+        raise ConfigError(f"workers is {workers}: must be at least 1")
+    load_cv2()  # fails here with a message, not in a worker
     if workers == 1:
         for key, path in images.items():
             yield key, _read_or_explain(path, engine)
@@ -149,7 +149,7 @@ def read_reports(
     waiting = iter(images.items())
     while suspects := (yield from _read_until_killed(waiting, engine, workers)):
         killers = 0
-        for key, path in suspects.items():  # each alone: that shows which of them it was
+        for key, path in suspects.items():  # each alone, to find the one that killed the worker
             try:
                 with _open_pool(1) as pool:
                     yield key, pool.submit(_read_or_explain, path, engine).result()
@@ -167,7 +167,7 @@ def read_reports(
 def _read_until_killed(
     waiting: Iterator[tuple[str, Path]], engine: OcrEngine, workers: int
 ) -> Generator[tuple[str, Reading | str], None, dict[str, Path]]:
-    """Yield readings by key until none is waiting. Returns what was being read when a worker was killed, or nothing."""
+    """Yield readings by key. Returns the images in progress if a worker was killed, else an empty dict."""
     handed_out: dict[str, Path] = {}
     running: dict[Future, str] = {}
     with _open_pool(workers) as pool:
@@ -175,7 +175,7 @@ def _read_until_killed(
             while True:
                 while len(running) < AHEAD * workers and (following := next(waiting, None)):
                     key, path = following
-                    handed_out[key] = path  # before a pool that is broken by now can refuse it
+                    handed_out[key] = path  # before a broken pool rejects it
                     running[pool.submit(_read_or_explain, path, engine)] = key
                 if not running:
                     return {}
@@ -196,14 +196,14 @@ def _open_pool(workers: int) -> ProcessPoolExecutor:
 def _read_or_explain(path: Path, engine: OcrEngine) -> Reading | str:
     try:
         return read_report(path, engine)
-    except ConfigError:  # the installation's fault, not the image's
+    except ConfigError:  # a fault of the installation, not of the image
         raise
     except MedvqaError as error:
         return one_line(error)
 
 
 def _use_one_thread() -> None:
-    """The processes share the cores; threads inside each would only get in each other's way."""
+    """Limit cv2 to one thread, since the processes share the cores."""
     import cv2
 
     cv2.setNumThreads(1)

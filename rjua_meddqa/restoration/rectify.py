@@ -1,12 +1,11 @@
-"""Rectifying: the page upright, level, seen from straight above, and cropped; decided by how well it can be read.
+"""Rectifies a page: upright, level, seen from straight above, and cropped. Candidates are compared by their readings.
 
-1. Direction: the page is read as it is; only if that goes badly (few sure characters, or text that runs up and down),
-   it is turned by 90, 180 or 270 degrees and read again.
+1. Direction: the page is read as it is. If the reading is poor (low scores, or vertical text), the page is turned by
+   90, 180 or 270 degrees and read again.
 2. Shape: a perspective from four corners of the paper, or a rotation by the median slope of the text, whichever leaves
-   the text level; and a crop to the paper where its outline was found, text beside it included.
-3. After a large change of shape the page is read again. The earlier reading stays if that was better: a page is never
-   made worse.
-4. Dewarping of what is curled (module dewarping).
+   the text level. Then a crop to the outline of the paper, if found, and the text beside it.
+3. After a large change of shape, the page is read again. The earlier reading is kept if it was better.
+4. Dewarping of curled pages (module dewarping).
 """
 
 import math
@@ -25,26 +24,26 @@ from rjua_meddqa.schema import Box, Point
 if TYPE_CHECKING:
     from PIL import Image
 
-RECTIFY_VERSION = 5  # part of the key of cached readings: raise it with every change of what comes out
-SURE_SCORE = 0.85  # mean score of upright text; the five report images have 0.97 or more, upside down 0.71 or less
-TURN_GAIN = 1.1  # times as many sure characters must be read before a page is turned
-MIN_ANGLE = 0.3  # degrees; what OCR boxes are sure of
-REREAD_ANGLE = 5.0  # degrees that an edge is off, from which a rectified image may be read better
-SAME_READING = 0.98  # share of the sure characters that a second reading must keep
+RECTIFY_VERSION = 5  # part of the key of cached readings: increase it with every change of the results
+SURE_SCORE = 0.85  # mean score of upright text: 0.97 or more on five real reports, 0.71 or less upside down
+TURN_GAIN = 1.1  # factor of surely read characters needed to turn a page
+MIN_ANGLE = 0.3  # degrees: accuracy of OCR boxes
+REREAD_ANGLE = 5.0  # degrees of an edge from which a rectified image is read again
+SAME_READING = 0.98  # share of the surely read characters that a second reading must keep
 LEVEL_ENOUGH = math.tan(math.radians(0.3))  # mean slope that a perspective may add to that of a rotation
-MAX_STRETCH = 3.0  # times the page's size: a box that a perspective throws further off says that it is wrong
+MAX_STRETCH = 3.0  # times the page's size: a perspective that moves a box further is wrong
 
 
 @dataclass(frozen=True)
 class RectifiedPage:
-    """What was read of a page, and where.
+    """The boxes of a rectified page and the transforms applied to it.
 
     Attributes:
-        boxes: on the rectified, levelled page. original_boxes: the same in pixels of the image that was given.
+        boxes: on the rectified, dewarped page. original_boxes: the same in pixels of the given image.
         transform: from the image to the rectified page, before dewarping.
-        direction: degrees clockwise that the image was turned by. angle: degrees of skew, clockwise, taken away.
-        outline: of the paper in the turned image; None where paper fills it.
-        readings: how often the engine was asked.
+        direction: degrees clockwise by which the image was turned. angle: degrees clockwise of removed skew.
+        outline: of the paper in the turned image. None if paper fills the image.
+        readings: number of calls of the engine.
     """
 
     boxes: tuple[Box, ...]
@@ -58,7 +57,7 @@ class RectifiedPage:
 
 
 def rectify(image: "Image.Image", engine: OcrEngine) -> RectifiedPage:
-    """Read `image` (RGB) and rectify it. Raises what the engine raises."""
+    """Read `image` (RGB) and rectify it. Raises the engine's errors."""
     direction, boxes, readings = find_direction(image, engine)
     turn = turning(direction, *image.size)
     turned = turn_image(image, direction)
@@ -80,19 +79,19 @@ def rectify(image: "Image.Image", engine: OcrEngine) -> RectifiedPage:
         transform,
         dewarping,
         direction,
-        angle_of(shape),
+        skew_angle(shape),
         outline,
         readings,
     )
 
 
 def find_direction(image: "Image.Image", engine: OcrEngine) -> tuple[int, list[Box], int]:
-    """Degrees clockwise by which `image` has to be turned, what is read then, and how many readings it took."""
+    """Return the degrees clockwise to turn `image`, the boxes read then, and the number of readings."""
     boxes = engine.read(image)
     if is_upright(boxes):
         return 0, boxes, 1
     upright, best, best_boxes = strength(boxes), 0, boxes
-    # engines turn tall crops left to read them: tall text that is read surely belongs to a page turned right
+    # Engines turn tall crops left before reading, so tall text with high scores means a page turned right.
     tall = sum(len(box.text) for box in boxes if is_tall(box)) * 2 > sum(len(box.text) for box in boxes)
     trials = ((270, 90, 180) if mean_score(boxes) >= SURE_SCORE else (90, 270, 180)) if tall else (180, 270, 90)
     for number, direction in enumerate(trials, start=2):
@@ -105,7 +104,7 @@ def find_direction(image: "Image.Image", engine: OcrEngine) -> tuple[int, list[B
 
 
 def find_shape(size: tuple[int, int], boxes: Sequence[Box], outline: Outline | None) -> Transform:
-    """Perspective, rotation or nothing for a turned page of `size` pixels with `boxes` on it."""
+    """Return the perspective, rotation or identity for a turned page of `size` pixels with `boxes` on it."""
     flat = Transform.identity(*size)
     rotated = _level(flat, boxes)
     corners = outline.quadrangle() if outline else None
@@ -120,7 +119,7 @@ def find_shape(size: tuple[int, int], boxes: Sequence[Box], outline: Outline | N
 
 
 def _level(transform: Transform, boxes: Sequence[Box]) -> Transform:
-    """`transform`, and after it the rotation by the median slope of the text where that makes it more level."""
+    """Return `transform`, followed by the rotation by the median slope of the text if that makes it more level."""
     moved = [transform.move(box) for box in boxes]
     angle = text_angle(moved)
     if abs(angle) < MIN_ANGLE:
@@ -130,7 +129,7 @@ def _level(transform: Transform, boxes: Sequence[Box]) -> Transform:
 
 
 def text_angle(boxes: Sequence[Box]) -> float:
-    """Degrees, clockwise, by which text slopes: the median over long boxes, the longer counting more; 0 without."""
+    """Return the slope of text in degrees clockwise: the length-weighted median over long boxes, or 0."""
     measured = sorted((slope, length) for _, _, slope, length in measure_slopes(boxes))
     left = sum(length for _, length in measured) / 2
     for slope, length in measured:
@@ -141,7 +140,7 @@ def text_angle(boxes: Sequence[Box]) -> float:
 
 
 def turning(direction: int, width: int, height: int) -> Transform:
-    """Turning an image of `width` x `height` pixels clockwise by 0, 90, 180 or 270 degrees."""
+    """Return the turn of an image of `width` x `height` pixels clockwise by 0, 90, 180 or 270 degrees."""
     if direction == 90:
         return Transform(((0.0, -1.0, float(height)), (1.0, 0.0, 0.0), (0.0, 0.0, 1.0)), height, width)
     if direction == 180:
@@ -152,7 +151,7 @@ def turning(direction: int, width: int, height: int) -> Transform:
 
 
 def turn_image(image: "Image.Image", direction: int) -> "Image.Image":
-    """`image` turned clockwise, without loss."""
+    """Turn `image` clockwise without loss."""
     from PIL import Image
 
     names = {90: Image.Transpose.ROTATE_270, 180: Image.Transpose.ROTATE_180, 270: Image.Transpose.ROTATE_90}
@@ -160,7 +159,7 @@ def turn_image(image: "Image.Image", direction: int) -> "Image.Image":
 
 
 def rotation(angle: float, width: int, height: int) -> Transform:
-    """Rotation clockwise by `angle` degrees, onto a page that holds all of the image."""
+    """Return the rotation clockwise by `angle` degrees onto a page that contains all of the image."""
     c, s = math.cos(math.radians(angle)), math.sin(math.radians(angle))
     xs = [c * x - s * y for x in (0, width) for y in (0, height)]
     ys = [s * x + c * y for x in (0, width) for y in (0, height)]
@@ -169,9 +168,9 @@ def rotation(angle: float, width: int, height: int) -> Transform:
 
 
 def from_corners(corners: Sequence[Point]) -> Transform | None:
-    """The perspective that makes four corners (clockwise from the left top) those of a page; None if they cannot be.
+    """Return the perspective that maps four corners (clockwise from the top left) to those of a page, or None.
 
-    The page is as wide and as high as the longer of the two sides that face each other.
+    Width and height of the page are the longer of two opposite sides.
     """
     top, right, bottom, left = (math.dist(corners[i], corners[(i + 1) % 4]) for i in range(4))
     width, height = round(max(top, bottom)), round(max(left, right))
@@ -179,13 +178,13 @@ def from_corners(corners: Sequence[Point]) -> Transform | None:
         return None
     try:
         matrix = homography(corners, ((0, 0), (width, 0), (width, height), (0, height)))
-    except np.linalg.LinAlgError:  # three corners on a line
+    except np.linalg.LinAlgError:  # three corners on one line
         return None
     return Transform(tuple(map(tuple, matrix.tolist())), width, height)
 
 
 def steepest_edge(transform: Transform) -> float:
-    """Degrees by which the worst of the page's four edges is off level or upright before `transform`."""
+    """Return the largest angle in degrees of the page's edges to the image's axes before `transform`."""
     width, height = float(transform.width), float(transform.height)
     corners = transform.inverse(((0.0, 0.0), (width, 0.0), (width, height), (0.0, height)))
     worst = 0.0
@@ -196,38 +195,38 @@ def steepest_edge(transform: Transform) -> float:
     return worst
 
 
-def angle_of(transform: Transform) -> float:
-    """Degrees, clockwise, by which the middle line of the page slopes before `transform`."""
+def skew_angle(transform: Transform) -> float:
+    """Return the slope of the page's middle line in degrees clockwise before `transform`."""
     middle = transform.height / 2
     (x0, y0), (x1, y1) = transform.inverse(((0.0, middle), (float(transform.width), middle)))
-    return math.degrees(math.atan2(y1 - y0, x1 - x0)) + 0.0  # no -0.0
+    return math.degrees(math.atan2(y1 - y0, x1 - x0)) + 0.0  # avoids -0.0
 
 
 def strength(boxes: Sequence[Box]) -> float:
-    """Characters that were read, each counted by its box's score."""
+    """Return the number of characters read, weighted by the scores of their boxes."""
     return sum(len(box.text) * box.score for box in boxes)
 
 
 def mean_score(boxes: Sequence[Box]) -> float:
-    """Mean score of the characters; 0 without any."""
+    """Return the mean score of the characters, or 0."""
     characters = sum(len(box.text) for box in boxes)
     return strength(boxes) / characters if characters else 0.0
 
 
 def is_tall(box: Box) -> bool:
-    """Whether the text runs up or down the image: several characters in a box that is higher than wide."""
+    """Whether the text is vertical: several characters in a box that is higher than wide."""
     return len(box.text) > 1 and math.dist(box.points[1], box.points[2]) > math.dist(box.points[0], box.points[1])
 
 
 def is_upright(boxes: Sequence[Box]) -> bool:
-    """Whether this is what an upright page gives: sure characters, most of them in boxes that are not tall."""
+    """Whether boxes look like those of an upright page: high scores, and few tall boxes."""
     characters = sum(len(box.text) for box in boxes)
     tall = sum(len(box.text) for box in boxes if is_tall(box))
     return mean_score(boxes) >= SURE_SCORE and 2 * tall <= characters
 
 
 def _holds_together(transform: Transform, boxes: Sequence[Box]) -> bool:
-    """Whether all text stays near the page, in front of the camera and the right way round."""
+    """Whether all text is near the page, in front of the camera and not mirrored."""
     (_, _, _), (_, _, _), (g, h, i) = transform.rows
     width, height = MAX_STRETCH * transform.width, MAX_STRETCH * transform.height
     for box in boxes:
@@ -239,7 +238,7 @@ def _holds_together(transform: Transform, boxes: Sequence[Box]) -> bool:
 
 
 def _crop(shape: Transform, outline: Outline | None, boxes: Sequence[Box]) -> Transform:
-    """From the page of `shape` to the part of it that holds the paper, and as much beside it as all text needs."""
+    """Return the crop of the page of `shape` to the paper and all text."""
     if outline is None:
         return Transform.identity(shape.width, shape.height)
     ends = []

@@ -1,8 +1,8 @@
-"""Reading tall strips, such as stitched screenshots, in tiles that overlap, so that their text keeps its size.
+"""Reads tall strips, such as stitched screenshots, in overlapping tiles, so that their text keeps its size.
 
-Two tiles that follow each other are joined along a level cut through what both show, where it meets the fewest boxes:
-between two lines of text, as a rule none. What lies above it is taken from the upper tile, the rest from the lower one.
-Only height is cut: across the strip, lines of text would be. A strip that lies on its side is read once it is turned.
+Two consecutive tiles are joined along a horizontal cut through their overlap that crosses the fewest boxes, usually
+between two lines of text. Boxes above it come from the upper tile, the others from the lower one. A strip that lies on
+its side is read after it is turned.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,21 +15,21 @@ from rjua_meddqa.schema import Box
 if TYPE_CHECKING:
     from PIL import Image
 
-STRIP = 3.0  # times as high as wide; shrunk to an engine's longest side, the text of such an image becomes too small
-OVERLAP = 8  # the part of a tile that it shares with the next is one eighth: higher than any line of text
-SAME_PLACE = 0.5  # of the smaller box: two tiles' boxes that share more are the same text
+STRIP = 3.0  # height in widths from which an image at the engine's longest side would have too small text
+OVERLAP = 8  # consecutive tiles share one eighth, which is higher than any line of text
+SAME_PLACE = 0.5  # of the smaller box: boxes of two tiles that share more are the same text
 
 
 def is_strip(size: tuple[int, int], tile: int) -> bool:
-    """Whether an image of `size` (width, height) is to be read in tiles of `tile` pixels' height."""
+    """Whether an image of `size` (width, height) is read in tiles of `tile` pixels' height."""
     width, height = size
     return height > tile and height > STRIP * width
 
 
 def read_strip(image: "Image.Image", read: Callable[["Image.Image"], list[Box]], tile: int) -> list[Box]:
-    """Boxes of `image` in its pixels, one tile of at most `tile` pixels' height read at a time."""
+    """Return the boxes of `image` in its pixels, read in tiles of at most `tile` pixels' height."""
     boxes: list[Box] = []
-    before = 0  # where the tile before ends
+    before = 0  # end of the previous tile
     for top, bottom in tile_rows(image.height, tile):
         found = [_move_down(box, top) for box in read(image.crop((0, top, image.width, bottom)))]
         boxes = join(boxes, found, top, before) if top else found
@@ -38,14 +38,14 @@ def read_strip(image: "Image.Image", read: Callable[["Image.Image"], list[Box]],
 
 
 def tile_rows(height: int, tile: int) -> list[tuple[int, int]]:
-    """First row, and row after the last, of equal tiles that overlap by at least an eighth and cover `height`."""
+    """Return (first, last + 1) rows of equal tiles that cover `height` and overlap by at least an eighth."""
     overlap = tile // OVERLAP
     steps = max(1, -(-(height - tile) // (tile - overlap)))
     return [(top, top + tile) for top in (round((height - tile) * i / steps) for i in range(steps + 1))]
 
 
 def join(upper: Sequence[Box], lower: Sequence[Box], start: int, end: int) -> list[Box]:
-    """Boxes of two tiles that both show the rows from `start` to `end`: nothing is twice, nothing is lost."""
+    """Join the boxes of two tiles that share the rows from `start` to `end`, without duplicates or losses."""
     y = find_cut([*upper, *lower], start, end)
     kept = [box for box in upper if box.top < y]
     near = [box for box in kept if box.bottom > start]
@@ -53,9 +53,9 @@ def join(upper: Sequence[Box], lower: Sequence[Box], start: int, end: int) -> li
 
 
 def find_cut(boxes: Sequence[Box], start: int, end: int) -> float:
-    """The row between `start` and `end` that meets the fewest boxes; of those, the one nearest to the middle.
+    """Return the row between `start` and `end` that crosses the fewest boxes, and of those the most central one.
 
-    Rows are tried in the middle of each gap between the borders of boxes, and half-way.
+    Candidates are the middle, and the middles of the gaps between the borders of boxes.
     """
     inside = {border for box in boxes for border in (box.top, box.bottom) if start < border < end}
     middle = (start + end) / 2

@@ -1,4 +1,4 @@
-"""The way between the pixels of an image as it was given and those of its rectified page: one 3 x 3 homography."""
+"""The homography between the pixels of an original image and those of its rectified page."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -16,7 +16,7 @@ Rows = tuple[tuple[float, float, float], ...]
 
 @dataclass(frozen=True, slots=True)
 class Transform:
-    """Maps (x, y) of the original to (x, y) of the rectified page, whose size in pixels is `width` x `height`."""
+    """Maps (x, y) of the original to (x, y) of the rectified page of `width` x `height` pixels."""
 
     rows: Rows
     width: int
@@ -31,33 +31,33 @@ class Transform:
         return self.rows == Transform.identity(0, 0).rows
 
     def forward(self, points: Iterable[Point]) -> tuple[Point, ...]:
-        """Points of the original on the rectified page."""
+        """Map points of the original to the rectified page."""
         return _map(np.array(self.rows), points)
 
     def inverse(self, points: Iterable[Point]) -> tuple[Point, ...]:
-        """Points of the rectified page on the original: `inverse(forward(p))` is p."""
+        """Map points of the rectified page to the original. The inverse of `forward`."""
         return _map(np.linalg.inv(self.rows), points)
 
     def move(self, box: Box) -> Box:
-        """A box of the original on the rectified page."""
+        """Move a box of the original to the rectified page."""
         return replace(box, points=self.forward(box.points))
 
     def move_back(self, box: Box) -> Box:
-        """A box of the rectified page on the original."""
+        """Move a box of the rectified page to the original."""
         return replace(box, points=self.inverse(box.points))
 
     def then(self, following: "Transform") -> "Transform":
-        """This transform and after it `following`."""
+        """Return this transform followed by `following`."""
         return Transform(_rows(np.array(following.rows) @ np.array(self.rows)), following.width, following.height)
 
     def warp(self, image: "Image.Image") -> "Image.Image":
-        """The rectified page of `image`; white where the image has nothing."""
+        """Return the rectified page of `image`, with white where the image has nothing."""
         from PIL import Image
 
         if self.is_identity and image.size == (self.width, self.height):
             return image
         back = np.linalg.inv(self.rows)
-        coefficients = (back / back[2, 2]).reshape(-1)[:8].tolist()  # Pillow wants the last one to be 1
+        coefficients = (back / back[2, 2]).reshape(-1)[:8].tolist()  # Pillow expects the last one to be 1
         return image.transform(
             (self.width, self.height),
             Image.Transform.PERSPECTIVE,
@@ -68,9 +68,9 @@ class Transform:
 
 
 def homography(source: Sequence[Point], target: Sequence[Point]) -> np.ndarray:
-    """The (3, 3) matrix that takes four `source` points to four `target` points.
+    """Return the (3, 3) matrix that maps four `source` points to four `target` points.
 
-    Raises numpy's LinAlgError where three of them lie on a line.
+    Raises numpy's LinAlgError if three of them are on one line.
     """
     rows = []
     for (x, y), (u, v) in zip(source, target, strict=True):

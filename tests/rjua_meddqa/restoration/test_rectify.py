@@ -13,11 +13,11 @@ from rjua_meddqa.restoration.dewarping import Dewarping, fit_dewarping, mean_slo
 from rjua_meddqa.restoration.esra import restore
 from rjua_meddqa.restoration.outline import find_outline
 from rjua_meddqa.restoration.rectify import (
-    angle_of,
     from_corners,
     mean_score,
     rectify,
     rotation,
+    skew_angle,
     turn_image,
     turning,
 )
@@ -89,7 +89,7 @@ def test_a_warp_shows_what_the_map_says():
     found, expected = engine_boxes(transform.warp(page)), engine_boxes(page)
     for text, box in expected.items():
         np.testing.assert_allclose(found[text].points, transform.forward(box.points), atol=2.5)
-    assert angle_of(transform) == pytest.approx(-7)
+    assert skew_angle(transform) == pytest.approx(-7)
 
 
 def test_a_good_page_is_read_once_and_left_alone():
