@@ -76,9 +76,7 @@ def check_box(box: Box, where: str) -> None:
     if not all(math.isfinite(value) for point in box.points for value in point):
         raise InputError(f"{where}: coordinates {box.points} are not all finite; remove the box")
     if any(abs(value) > FARTHEST for point in box.points for value in point):
-        raise InputError(
-            f"{where}: coordinates {box.points}; at most {FARTHEST:,} pixels are supported; remove the box"
-        )
+        raise InputError(f"{where}: coordinates {box.points}; the limit is {FARTHEST:,} pixels; remove the box")
     if box.height <= 0 or box.width <= 0:
         raise InputError(f"{where}: width {box.width:g}, height {box.height:g}; both must be above 0; remove the box")
 

@@ -57,7 +57,7 @@ def test_nothing_to_find(check):
         (row(is_normal="正常"), "unknown_value", "table row 1", "allowed: 是 否(偏高)"),
         (row(result="500"), "contradiction", "table row 1", "否(偏高) (500 is above 155-428)"),
         (row(result="100", is_normal="否(偏高)"), "contradiction", "table row 1", "否(偏低)"),
-        (row(is_normal="无法判断"), "undecidable", "table row 1", "是 could be said"),
+        (row(is_normal="无法判断"), "undecidable", "table row 1", "verdict is 是"),
         (row(reference="无"), "undecidable", "table row 1", "no range to judge by"),
         (row(reference="155-42８"), None, "", ""),
         (row(reference="155,5-428"), "slip", "table row 1", "a comma for a decimal point"),

@@ -25,7 +25,7 @@ def test_other_units_stand_right_behind_the_range_as_annotators_write_them():
 
 def test_nothing_is_concluded_from_two_lines():
     row = judge_row(printed_row("尿酸", "200", "155-428", "μmol/L", is_one_line=False), ANYONE)
-    assert (row.is_normal, row.is_normal_reason) == (UNDECIDED, "result and range stand on different lines")
+    assert (row.is_normal, row.is_normal_reason) == (UNDECIDED, "result and range are on different lines")
     assert judge_row(printed_row("尿酸", "200", "155-428", "μmol/L"), ANYONE).is_normal == NORMAL
 
 

@@ -87,7 +87,7 @@ def test_leave_one_out_counts_a_neighbours_value():
     misread = (TableRow("直接胆红素", "0", "0-100", "是"),)  # one box with another's name: its value is given
     counts = leave_one_out(Draft((), misread), table("直接胆红素")[:1] and (TableRow("直接胆红素", "9", "", ""),))
     assert counts.held == 1 and counts.wrong == 0
-    assert str(LeaveOneOut(4, 1, 3, 3)).startswith("leave-one-out: 4 items taken from their pages and asked for")
+    assert str(LeaveOneOut(4, 1, 3, 3)).startswith("leave-one-out: 4 items")
     assert "25.0%" in str(LeaveOneOut(4, 1, 3, 3))
     assert leave_one_out(Draft((), rows), rows).wrong == 0
     assert answer_from_draft("间接胆红素的结果是多少?", TABLE, "single_span", Draft((), rows)) == MISSING

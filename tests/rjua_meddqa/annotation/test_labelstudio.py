@@ -134,7 +134,7 @@ def test_the_last_annotation_counts_and_cancelled_ones_do_not():
 def test_tasks_without_annotation_are_named():
     imported = parse_annotations([annotated(task()), task(), annotated(task(), was_cancelled=True)], "export.json")
     assert len(imported.annotations) == 1
-    assert [reason for reason in imported.skipped if "nobody has annotated" in reason and "a b.png" in reason]
+    assert [reason for reason in imported.skipped if "not annotated" in reason and "a b.png" in reason]
     assert len(imported.skipped) == 2
 
 
@@ -149,10 +149,10 @@ def damaged(name, value):
 @pytest.mark.parametrize(
     ("tasks", "problem"),
     [
-        ({"data": {}}, "no list of tasks"),
+        ({"data": {}}, "not a list of tasks"),
         ([{"data": {"image": "x"}}], "no img_path"),
         ([{"data": "x"}], "no img_path"),
-        (damaged("table", {"text": ["尿酸 | 470"]}), "line of 2 fields"),
+        (damaged("table", {"text": ["尿酸 | 470"]}), "2 fields"),
         (damaged("report_type", {}), "no report_type was chosen"),
         (damaged("image_quality", {"choices": ["medium"]}), "'medium' is unknown"),
         ([annotated(task(), result=None)], "no result list"),
@@ -287,7 +287,7 @@ def test_questions_of_drafts_are_said_to_be(pages, tmp_path, capsys):
         ("preannotate --pages {tmp}/pages --out {tmp}/o --image-type fax", "'fax' is unknown"),
         ("labelstudio-export --data {tmp} --pages {tmp}/pages --out {tmp}/o", "annotations.csv"),
         ("labelstudio-import --export {tmp}/none.json --out {tmp}/o", "no such file"),
-        ("labelstudio-import --export {tmp}/pages/pages.jsonl --out {tmp}/o", "no list of tasks"),
+        ("labelstudio-import --export {tmp}/pages/pages.jsonl --out {tmp}/o", "not a list of tasks"),
         ("check --data {tmp}", "annotations.csv"),
     ],
 )

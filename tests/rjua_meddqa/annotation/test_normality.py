@@ -133,6 +133,7 @@ CASES = [
     ("18 H", "男:0-15 女:0-20", HIGH),
     ("18", "↓男:20-25 女:0-20", LOW),
     ("18↑", "", UNDECIDED),
+    ("阳性↑", "阴性", ABNORMAL),  # 否 and an arrow do not contradict each other
     ("18↑", "无", UNDECIDED),
     # nothing there
     ("", "0-5", UNDECIDED),

@@ -50,8 +50,8 @@ def test_an_answer_is_what_the_sentence_says(text, question, answer_type, answer
         ("抱歉，我无法查看图片。", "refused"),  # 无 in it would pass for the answer 无
         ("作为AI语言模型，我不能提供诊断。", "refused"),
         ("I'm sorry, I can't read this image.", "refused"),
-        ("李四。更正：张三", "takes back"),
-        ("李四，不对，是张三", "takes back"),
+        ("李四。更正：张三", "retracts"),
+        ("李四，不对，是张三", "retracts"),
     ],
 )
 def test_a_refusal_and_a_value_taken_back_are_no_answers(text, why):

@@ -135,9 +135,9 @@ def test_nothing_gives_nothing():
     [
         (box("a", 0, 5, 9, 5), r"box 1: width 9, height 0; both must be above 0"),
         (box("a", 4, 5, 4, 9), r"box 1: width 0"),
-        (box("a", 0, float("nan"), 9, 9), r"box 1: .*no finite number"),
-        (box("a", 0, 0, float("inf"), 9), r"no finite number"),
-        (box("a", 2e12, 0, 2e12 + 9, 9), r"box 1: .*allowed are 1,000,000 pixels at most"),
+        (box("a", 0, float("nan"), 9, 9), "box 1: .*finite"),
+        (box("a", 0, 0, float("inf"), 9), "finite"),
+        (box("a", 2e12, 0, 2e12 + 9, 9), "box 1: .*1,000,000"),
     ],
 )
 def test_bad_boxes_are_named(bad, match):

@@ -51,7 +51,7 @@ CORNERS = [[0, 0], [9, 0], [9, 9], [0, 9]]
         ({"boxes": []}, "expected a list of boxes, found dict"),
         ([[CORNERS, "a"], [CORNERS[:3], "a", 1]], "box 1: 3 points"),
         ([[[[0, 0], [9, 0], [9, 0], [0, 0]], "a", 1]], "box 0: width 9, height 0"),
-        ([[[[0, 0], [9, 0], [9, float("nan")], [0, 9]], "a", 1]], "no finite number"),
+        ([[[[0, 0], [9, 0], [9, float("nan")], [0, 9]], "a", 1]], "finite"),
         ([[CORNERS, "a", float("nan")]], "score nan"),
         ([[CORNERS, 7, 1]], "text of type int"),
         ([[CORNERS]], "box 0: ValueError"),
@@ -274,8 +274,8 @@ def written(path, content: bytes):
     [
         (lambda folder: folder / "none.png", r"none.png: cannot be opened \(No such file"),
         (lambda folder: folder, "cannot be opened"),
-        (lambda folder: written(folder / "a.png", b""), "an empty file"),
-        (lambda folder: written(folder / "a.png", b"no image at all, only words"), "no image that can be read"),
+        (lambda folder: written(folder / "a.png", b""), "empty"),
+        (lambda folder: written(folder / "a.png", b"no image at all, only words"), "not a readable image"),
         (lambda folder: written(folder / "a.jpg", b"%PDF-1.7 ..."), "a PDF; make an image of each page.* pdftoppm"),
         (lambda folder: written(folder / "a.jpg", b"\0\0\0\x18ftypheic\0\0"), "a HEIC or AVIF photo; .* heif-convert"),
         (lambda folder: two_pages(folder / "a.tif"), "2 pages in one image"),
@@ -306,10 +306,10 @@ def test_images_of_a_folder(tmp_path):
     for name in ("b.PNG", "a.jpeg", "notes.txt", "c.pdf", "d.heic"):
         (tmp_path / name).write_bytes(b"x")
     assert [path.name for path in find_images(tmp_path)] == ["a.jpeg", "b.PNG", "c.pdf", "d.heic"]
-    with pytest.raises(InputError, match="no such folder"):
+    with pytest.raises(InputError, match="none|folder"):
         find_images(tmp_path / "none")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(InputError, match="no image there"):
+    with pytest.raises(InputError, match="no image"):
         find_images(tmp_path / "empty")
 
 

@@ -352,7 +352,7 @@ def test_the_rules_survive_a_broken_image_and_say_so(small_sample, tmp_path, cap
     assert broken["failed"] == broken["questions"] == results["counts"]["failed"] > 0 and broken["accuracy"] == 0
     assert results["by_image"]["report0011.png"]["accuracy"] > 0.6
     assert f"{broken['failed']} failed" in printed and "1 unreadable" in printed
-    assert "report0012.png: no image that can be read" in printed
+    assert "report0012.png: not a readable image" in printed
     assert results["model"] == {"name": "esra-rules", "engine": "esra-rules", "version": VERSION}
     assert run(arguments) == 0
     assert "none now: all were answered before" in capsys.readouterr().out
