@@ -1,7 +1,6 @@
-"""Sections of a settings file: what type and range each value has, and errors that name the nearest allowed key.
+"""Sections of a settings file, with the type and range of each value.
 
-A section is a frozen dataclass whose fields are made by `value(…)`. `read_section` turns a mapping, as YAML gives one,
-into it.
+A section is a frozen dataclass whose fields are made by `value(…)`. `read_section` creates it from a mapping.
 """
 
 import dataclasses
@@ -27,12 +26,11 @@ def value(
     """A dataclass field.
 
     Args:
-        kind: type or types that the value may have; whole numbers are taken for floats too.
-        low: lowest number allowed.
-        high: highest number allowed.
+        kind: allowed type or types; a float may be written as a whole number.
+        low, high: smallest and largest allowed number.
         choices: the only values allowed.
         optional: whether null is allowed.
-        above: what a number must be greater than.
+        above: number that the value must exceed.
     """
     kinds = kind if isinstance(kind, tuple) else (kind,)
     rule = {"kinds": kinds, "low": low, "high": high, "choices": choices, "optional": optional, "above": above}
@@ -42,13 +40,13 @@ def value(
 
 
 def read_section(section: type[Section], values: Any, where: str) -> Section:
-    """A `section` from a mapping; keys that are absent take their defaults.
+    """A `section` from a mapping; missing keys take their defaults.
 
     Args:
-        where: how errors call it, such as "training".
+        where: name of the section in messages, such as "training".
 
     Raises:
-        ConfigError: not a mapping, an unknown key (the nearest allowed one is named), or a value out of its range.
+        ConfigError: not a mapping, an unknown key (the message suggests one), or a value that is not allowed.
     """
     if not isinstance(values, Mapping):
         raise ConfigError(f"{where}: expected a section of keys and values, found {values!r}")
@@ -60,7 +58,7 @@ def read_section(section: type[Section], values: Any, where: str) -> Section:
 
 
 def check_key(key: Any, allowed: tuple[str, ...], where: str) -> None:
-    """Raise a ConfigError if `key` is none of `allowed`; it names the nearest one."""
+    """Raise a ConfigError that suggests the nearest key unless `key` is one of `allowed`."""
     if key not in allowed:
         (near,) = difflib.get_close_matches(str(key), allowed, n=1, cutoff=0.0)
         raise ConfigError(f"{where} has no key {key!r}: did you mean {near!r}? Allowed: {', '.join(sorted(allowed))}")
@@ -70,26 +68,24 @@ def _read_value(rule: Mapping[str, Any], value: Any, where: str) -> Any:
     if value is None and rule["optional"]:
         return None
     kinds = rule["kinds"]
-    if isinstance(value, str) and float in kinds and str not in kinds:
+    if float in kinds and str not in kinds:
         value = as_number(value)
-    if isinstance(value, int) and not isinstance(value, bool) and float in kinds and int not in kinds:
+    if type(value) is int and float in kinds and int not in kinds:
         value = float(value)
-    fits = isinstance(value, kinds) and (bool in kinds or not isinstance(value, bool))
-    fits = fits and not (isinstance(value, float) and not math.isfinite(value))
-    fits = fits and not (rule["choices"] and value not in rule["choices"])
-    if fits and isinstance(value, int | float) and not isinstance(value, bool):
-        fits = (
-            (rule["low"] is None or value >= rule["low"])
-            and (rule["high"] is None or value <= rule["high"])
-            and (rule["above"] is None or value > rule["above"])
-        )
-    if not fits:
+    is_allowed = type(value) in kinds and (not rule["choices"] or value in rule["choices"])
+    if not is_allowed or (type(value) in (int, float) and not _is_in_range(rule, value)):
         raise ConfigError(f"{where} is {value!r}; allowed: {_describe(rule)}")
     return value
 
 
+def _is_in_range(rule: Mapping[str, Any], value: float) -> bool:
+    low, high, above = rule["low"], rule["high"], rule["above"]
+    is_high_enough = (low is None or value >= low) and (above is None or value > above)
+    return math.isfinite(value) and is_high_enough and (high is None or value <= high)
+
+
 def as_number(value: Any) -> Any:
-    """The number in a text, which YAML 1.1 takes 3e-6 for; anything else as it is."""
+    """The number in a text (YAML 1.1 reads 3e-6 as text); other values unchanged."""
     try:
         return float(value) if isinstance(value, str) else value
     except ValueError:

@@ -1,17 +1,17 @@
 """RJUA-MedDQA: accuracy and ROUGE-L by task and answer type, Tables 5 to 8, the hallucination rate.
 
-Two profiles (`soft_accuracy.py`): `released`, equal to the authors' script, and `ours`, the same rules corrected, with
-ROUGE-L on characters or words. Every record says which.
+There are two profiles (`soft_accuracy.py`): `released` equals the authors' script, and `ours` corrects its rules and
+counts ROUGE-L on characters or words.
 
-An unanswerable question is one whose answer is 无. A prediction hallucinates there if it says something else: it
-neither is 无 nor says in other words (ABSTENTIONS) that nothing is written. Failed predictions (None or empty) score 0,
-are counted, and neither hallucinate nor abstain. Where questions are marked, the same is counted for the marked ones
-alone: there the page holds no such key or item at all, whereas most 无 stand for a printed key without a value.
+An unanswerable question has the answer 无. A prediction hallucinates on it unless it is 无 or states in other words
+(ABSTENTIONS) that nothing is written. Failed predictions (None or empty) score 0 and are counted. They neither
+hallucinate nor abstain. Marked questions, whose key or item is missing from the page, are also counted separately: most
+other 无 are printed keys without a value.
 """
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -67,6 +67,8 @@ RULES = {
 }
 ROUGE_BETA = 1.0  # plain F1
 
+Tables = dict[str, dict[str, tuple[str, list[int]]]]  # table -> column -> (metric, rows)
+
 ABSTENTIONS = (
     *("没有", "未提", "未给出", "未显示", "未找到", "未注明", "未标注", "未记录", "未包含", "不包含", "不存在"),
     *("无此", "无该", "无相关", "无对应", "无法找到", "无法得知", "无法获取", "无法确定", "找不到"),
@@ -93,16 +95,16 @@ def score_meddqa(
     laboratory: Sequence[bool | None] | None = None,
     images: Sequence[str] | None = None,
 ) -> MeddqaScores:
-    """Score predictions; all columns have one entry a question, as in the released files.
+    """Score predictions. All columns have one entry per question, as in the released files.
 
     Args:
-        predictions: None for a question that has no prediction (an error, a reply that did not parse).
-        image_qualities: "high", "low" (in any case) or None each, for the Table 6 split.
-        units: of our ROUGE-L: "characters" or "words" (jieba); the released one has its own.
-        unanswerable: which questions were made to have no answer, for the hallucination rate on these alone.
+        predictions: None for a failed question.
+        image_qualities: "high", "low" (in any case) or None, for Table 6.
+        units: of our ROUGE-L: "characters" or "words" (jieba).
+        unanswerable: questions that were built without an answer, for their own hallucination rate.
         profile: "ours" or "released".
-        laboratory: whether the report is a laboratory one or a clinical one, None where unknown, for Table 7.
-        images: the image of each question, for 95% intervals of every column of the tables (bootstrap over images).
+        laboratory: whether the report is a laboratory report (None: unknown), for Tables 7 and 8.
+        images: the image of each question, for 95% intervals of every column (bootstrap over images).
 
     Raises:
         InputError: no rows, columns of different length, an unknown answer type or quality.
@@ -122,23 +124,19 @@ def score_meddqa(
         laboratory=reports,
         **({} if images is None else {"images": images}),
     )
-    qualities = [quality and quality.strip().lower() for quality in qualities]  # the released files write both cases
-    unknown = set(filter(None, qualities)) - set(QUALITIES)
-    if unknown:
-        raise InputError(f"image quality {sorted(unknown)[0]!r} is unknown; allowed: {', '.join(QUALITIES)}")
-    rouge_of = _released_rouge if profile == RELEASED else partial(_rouge, find_units(units))
+    qualities = _check_qualities(qualities)
+    measure_rouge = _released_rouge if profile == RELEASED else partial(_rouge, find_units(units))
     accuracy = soft_accuracy_scores(predictions, answers, answer_types, profile).samples["soft_accuracy"]
     failed = [is_failed(prediction) for prediction in predictions]
     texts = [prediction or "" for prediction in predictions]
     rouge = [
-        None if score is None else 0.0 if failed[row] else rouge_of(texts[row], answers[row])
+        None if score is None else 0.0 if failed[row] else measure_rouge(texts[row], answers[row])
         for row, score in enumerate(accuracy)
     ]
     samples: dict[str, Sequence[float | None]] = {"accuracy": accuracy, "rouge_l": rouge}
     columns = [find_column(task, answer_type) for task, answer_type in zip(tasks, answer_types, strict=True)]
 
-    def summary(rows: Iterable[int]) -> dict[str, Any]:
-        rows = list(rows)
+    def summarize(rows: Sequence[int]) -> dict[str, Any]:
         means = {name: mean([values[row] for row in rows]) for name, values in samples.items()}
         counts = {
             "questions": len(rows),
@@ -147,15 +145,46 @@ def score_meddqa(
         }
         return {**means, **counts}
 
+    tables = _select_rows(columns, qualities, reports, tasks)
+    by_task = _group(list(zip(tasks, answer_types, strict=True)))
+    record = {
+        **{
+            name: {column: summarize(rows)[metric] for column, (metric, rows) in table.items()}
+            for name, table in tables.items()
+        },
+        "intervals": _intervals(tables, samples, images) if images is not None else None,
+        "by_task": {f"{task}/{answer_type}": summarize(rows) for (task, answer_type), rows in by_task.items()},
+        "all": summarize(range(len(predictions))),
+        "hallucination": _hallucination(texts, answers, failed, marks, columns),
+        "profile": profile,
+        "rules": RULES[profile],
+        "units": "white space" if profile == RELEASED else units,
+    }
+    return MeddqaScores(record, samples)
+
+
+def _check_qualities(qualities: Sequence[str | None]) -> list[str | None]:
+    lowered = [quality and quality.strip().lower() for quality in qualities]  # the released files use both cases
+    unknown = set(filter(None, lowered)) - set(QUALITIES)
+    if unknown:
+        raise InputError(f"image quality {sorted(unknown)[0]!r} is unknown; allowed: {', '.join(QUALITIES)}")
+    return lowered
+
+
+def _select_rows(
+    columns: Sequence[str | None],
+    qualities: Sequence[str | None],
+    reports: Sequence[bool | None],
+    tasks: Sequence[str],
+) -> Tables:
+    """The rows that each column of Tables 5 to 8 is computed from."""
+    names = [None if report is None else REPORTS[report] for report in reports]
+    reasoning = map(REASONING_TASKS.get, tasks)
     by_column = _group(columns)
     by_quality = _group(list(zip(columns, qualities, strict=True)))
-    names = [
-        (REPORTS[report] if report is not None else None, REASONING_TASKS.get(task))
-        for report, task in zip(reports, tasks, strict=True)
-    ]
-    by_report = _group([(column, *name) for column, name in zip(columns, names, strict=True)])
-    by_kind = _group([(column, name[0]) for column, name in zip(columns, names, strict=True)])
-    tables: dict[str, dict[str, tuple[str, list[int]]]] = {  # table -> column -> (metric, its rows)
+    by_report = _group(list(zip(columns, names, reasoning, strict=True)))
+    by_kind = _group(list(zip(columns, names, strict=True)))
+    return {
         "table_5": {f"{column}_{metric}": (metric, by_column.get(column, [])) for column, metric in TABLE_5},
         "table_6": {
             f"{column}_{metric}_{quality}": (metric, by_quality.get((column, quality), []))
@@ -171,31 +200,14 @@ def score_meddqa(
             for column, metric, report in TABLE_8
         },
     }
-    record = {
-        **{
-            name: {column: summary(rows)[metric] for column, (metric, rows) in table.items()}
-            for name, table in tables.items()
-        },
-        "intervals": _intervals(tables, samples, images) if images is not None else None,
-        "by_task": {
-            f"{task}/{answer_type}": summary(rows)
-            for (task, answer_type), rows in _group(list(zip(tasks, answer_types, strict=True))).items()
-        },
-        "all": summary(range(len(predictions))),
-        "hallucination": _hallucination(texts, answers, failed, marks, columns),
-        "profile": profile,
-        "rules": RULES[profile],
-        "units": "white space" if profile == RELEASED else units,
-    }
-    return MeddqaScores(record, samples)
 
 
 def _intervals(
-    tables: dict[str, dict[str, tuple[str, list[int]]]],
+    tables: Tables,
     samples: dict[str, Sequence[float | None]],
     images: Sequence[str],
 ) -> dict[str, dict[str, tuple[float, float] | None]]:
-    """95% of the bootstrapped means of each column; None where fewer than two images have questions of it."""
+    """95% interval of each column by a bootstrap over images; None with fewer than two images."""
     places = {image: place for place, image in enumerate(dict.fromkeys(images))}
     sums = {}
     for name, table in tables.items():
@@ -214,7 +226,7 @@ def _intervals(
 
 
 def abstains(prediction: str) -> bool:
-    """Does the prediction say that nothing is written there?"""
+    """Whether the prediction states that nothing is written there."""
     bare = re.sub(r"[\s.,;:!?\"'()\[\]]+", "", map_punctuation(prediction))
     return bare == NOTHING or bare.endswith(("是无", "为无")) or any(phrase in bare for phrase in ABSTENTIONS)
 
@@ -228,7 +240,7 @@ def _rouge(tokenizer: Any, prediction: str, answer: str) -> float:
 
 
 def find_column(task: str, answer_type: str) -> str | None:
-    """The column of Table 5 that a question belongs to; None where it has none."""
+    """The column of Table 5 that a question belongs to, or None."""
     if task in REASONING_TASKS:
         return {MULTIPLE_CHOICE: "mc", SHORT_ANSWER: "sa"}.get(answer_type)
     return COLUMNS.get(task)
@@ -248,9 +260,9 @@ def _hallucination(
     marks: Sequence[bool],
     columns: Sequence[str | None],
 ) -> dict[str, Any]:
-    """On unanswerable questions the share that says something else; on the others the share that abstains.
+    """The share of hallucinations on unanswerable questions and of abstentions on the others.
 
-    Also for entity and table questions alone, as the paper counts (Section 5.4).
+    Entity and table questions are also counted separately, as in the paper (Section 5.4).
     """
     rows = [row for row, answer in enumerate(answers) if (answer or "").strip()]
     is_unanswerable = {row: marks[row] or answers[row].strip() == NOTHING for row in rows}

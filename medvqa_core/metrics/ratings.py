@@ -1,7 +1,7 @@
-"""Rating sheets: which rater put which item into which category, per dimension, from CSV rows of either shape.
+"""Rating sheets: which rater put which item into which category, per dimension.
 
 Wide: `rater,item,<dimension>,…`, one row per rater and item. Long: `rater,item,dimension,rating`. `number` is read as
-`item`. An empty cell is a missing rating.
+`item`. Empty cells are missing ratings.
 """
 
 import csv
@@ -26,7 +26,7 @@ KNOWN_ORDERS = {
     "relevance": _RELEVANCE,
     "clinical_relevance": _RELEVANCE,
 }
-_SYNONYMS = {"complete answer": "complete"}  # people's sheets say "Complete Answer"
+_SYNONYMS = {"complete answer": "complete"}  # "Complete Answer" in the raters' sheets
 _ITEM_NAMES = ("item", "number")
 
 Ratings = dict[tuple[str, str], str]
@@ -34,7 +34,7 @@ Ratings = dict[tuple[str, str], str]
 
 @dataclass
 class RatingSheet:
-    """`ratings[dimension][rater, item]` is a category of `orders[dimension]`; `ignored` columns have no order."""
+    """`ratings[dimension][rater, item]` is a category of `orders[dimension]`. `ignored` lists unknown dimensions."""
 
     ratings: dict[str, Ratings] = field(default_factory=dict)
     orders: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -48,7 +48,7 @@ def read_ratings(path: Path | str, orders: Mapping[str, Iterable[str]] | None = 
         orders: categories of a dimension, worst first; overrides and extends KNOWN_ORDERS.
 
     Raises:
-        InputError: the file is missing or no CSV in UTF-8, or see `collect_ratings`.
+        InputError: the file is missing or not CSV in UTF-8, or as `collect_ratings`.
     """
     path = Path(path)
     try:
@@ -70,65 +70,79 @@ def collect_ratings(
     orders: Mapping[str, Iterable[str]] | None = None,
     where: str = "ratings",
 ) -> RatingSheet:
-    """Sort rows (each with its place, for messages) by dimension.
+    """Collect the ratings of rows (each with its place, for messages) by dimension.
 
     Raises:
-        InputError: a column is missing or there twice, a row has more cells than columns, no dimension has a known
-            order, a rater judged an item twice, an unknown category, or no rating at all.
+        InputError: a column is missing or repeated, a row has too many cells, a rater judged an item twice, a category
+            is unknown, or there are no ratings.
         ConfigError: an order of fewer than two categories.
     """
-    known = {name: tuple(order) for name, order in {**KNOWN_ORDERS, **(orders or {})}.items()}
-    for name, order in known.items():
-        if len(order) < 2:
-            raise ConfigError(f"order of {name!r}: {len(order)} categories; at least 2, worst first")
+    known = KNOWN_ORDERS | {name: _check_order(name, tuple(order)) for name, order in (orders or {}).items()}
+    by_name = _index_columns(columns, where)
+    rater, item = by_name["rater"], next(by_name[name] for name in _ITEM_NAMES if name in by_name)
+    is_long = {"dimension", "rating"} <= set(by_name)
+    rated = {} if is_long else {name: column for name, column in by_name.items() if column not in (rater, item)}
+    sheet = RatingSheet(ignored=[name for name in rated if name not in known])
+
+    def read_cells(row: Mapping[Any, Any]) -> dict[str, Any]:
+        if is_long:
+            return {_strip(row[by_name["dimension"]]).lower(): row[by_name["rating"]]}
+        return {name: row[column] for name, column in rated.items()}
+
+    for place, row in rows:
+        if any(row.get(None) or ()):  # the csv module's key for cells beyond the last column
+            raise InputError(f"{place}: more cells than columns; put a cell that contains a comma in double quotes")
+        for dimension, cell in read_cells(row).items():
+            value = _strip(cell)
+            if value and dimension in known:
+                who = _strip(row[rater]), _strip(row[item])
+                _add_rating(sheet, dimension, known[dimension], who, value, place)
+            elif value and dimension not in sheet.ignored:
+                sheet.ignored.append(dimension)
+    if not sheet.ratings:
+        unknown = f"; without a known order: {', '.join(sheet.ignored)} (name it with --order)" if sheet.ignored else ""
+        raise InputError(f"{where}: no ratings of a dimension whose categories are known{unknown}")
+    return sheet
+
+
+def _check_order(name: str, order: tuple[str, ...]) -> tuple[str, ...]:
+    if len(order) < 2:
+        raise ConfigError(f"order of {name!r}: {len(order)} categories; at least 2, worst first")
+    return order
+
+
+def _strip(cell: Any) -> str:
+    return (cell or "").strip()
+
+
+def _index_columns(columns: Iterable[str], where: str) -> dict[str, str]:
+    """The columns by their names in lower case. Raises InputError for repeated or missing ones."""
     by_name: dict[str, str] = {}
     for column in filter(None, columns):
         name = column.strip().lower()
         if name in by_name:
-            raise InputError(f"{where}: two columns are named {name!r}; one of them would be lost")
+            raise InputError(f"{where}: two columns are named {name!r}; rename one")
         by_name[name] = column
-    item = next((by_name[name] for name in _ITEM_NAMES if name in by_name), None)
-    if "rater" not in by_name or item is None:
-        raise InputError(
-            f"{where}: columns rater and item (or number) are needed; it has {', '.join(by_name) or 'none'}"
-        )
-    rater = by_name["rater"]
-    long = {"dimension", "rating"} <= set(by_name)
-    sheet = RatingSheet()
-    if not long:
-        names = [name for name in by_name if by_name[name] not in (rater, item)]
-        sheet.ignored = [name for name in names if name not in known]
-    for place, row in rows:
-        if any(row.get(None) or ()):  # the csv module's place for cells beyond the last column
-            raise InputError(f"{place}: more cells than columns; put a cell that holds a comma in double quotes")
-        cells = {by_name["dimension"]: by_name["rating"]} if long else {n: by_name[n] for n in names if n in known}
-        for name, column in cells.items():
-            dimension = (row[name] or "").strip().lower() if long else name
-            value = (row[column] or "").strip()
-            if not value:
-                continue
-            if dimension not in known:
-                if dimension not in sheet.ignored:
-                    sheet.ignored.append(dimension)
-                continue
-            who = ((row[rater] or "").strip(), (row[item] or "").strip())
-            if not all(who):
-                raise InputError(f"{place}: rater or item is empty")
-            ratings = sheet.ratings.setdefault(dimension, {})
-            if who in ratings:
-                raise InputError(f"{place}: rater {who[0]!r} judged item {who[1]!r} twice on {dimension}")
-            ratings[who] = find_category(value, known[dimension], f"{place}, {dimension}")
-            sheet.orders[dimension] = known[dimension]
-    if not sheet.ratings:
-        unordered = (
-            f"; without a known order: {', '.join(sheet.ignored)} (name it with --order)" if sheet.ignored else ""
-        )
-        raise InputError(f"{where}: no ratings of a dimension whose categories are known{unordered}")
-    return sheet
+    if "rater" not in by_name or not any(name in by_name for name in _ITEM_NAMES):
+        found = ", ".join(by_name) or "none"
+        raise InputError(f"{where}: columns rater and item (or number) are needed; it has {found}")
+    return by_name
+
+
+def _add_rating(
+    sheet: RatingSheet, dimension: str, order: tuple[str, ...], who: tuple[str, str], value: str, place: str
+) -> None:
+    if not all(who):
+        raise InputError(f"{place}: rater or item is empty")
+    ratings = sheet.ratings.setdefault(dimension, {})
+    if who in ratings:
+        raise InputError(f"{place}: rater {who[0]!r} judged item {who[1]!r} twice on {dimension}")
+    ratings[who] = find_category(value, order, f"{place}, {dimension}")
+    sheet.orders[dimension] = order
 
 
 def parse_order(text: str) -> tuple[str, tuple[str, ...]]:
-    """`"dimension=worst,…,best"` -> (dimension, categories). Raises ConfigError where it has another form."""
+    """`"dimension=worst,…,best"` -> (dimension, categories). Raises ConfigError for another form."""
     name, equals, categories = text.partition("=")
     order = tuple(part.strip() for part in categories.split(","))
     if not equals or not name.strip() or len(order) < 2 or not all(order):
@@ -137,7 +151,7 @@ def parse_order(text: str) -> tuple[str, tuple[str, ...]]:
 
 
 def find_category(value: str, order: tuple[str, ...], place: str) -> str:
-    """The category of `order` that a cell means, whatever its case. Raises InputError where it means none."""
+    """The category of `order` that a cell names, in any case. Raises InputError for another value."""
     folded = value.lower()
     for wanted in (folded, _SYNONYMS.get(folded)):
         for category in order:
