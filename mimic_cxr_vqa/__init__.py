@@ -1,6 +1,6 @@
-"""MIMIC-CXR-VQA: from radiology reports to a visual question answering dataset.
+"""MIMIC-CXR-VQA: a visual question answering dataset made from radiology reports.
 
-Importing this package registers the builder: `datasets.load_dataset("mimic_cxr_vqa", …)` then works from any folder.
+Importing this package registers the builder, so that `datasets.load_dataset("mimic_cxr_vqa", …)` works in any folder.
 """
 
 import os
@@ -14,7 +14,7 @@ __all__ = ["MimicCxrVqa", "SAMPLE_DIR", "open_release"]
 
 
 def __getattr__(name: str):
-    """Load the public names when they are first used: the import above stays light."""
+    """Import public names on first use, which keeps importing the package fast."""
     if name == "MimicCxrVqa":
         from mimic_cxr_vqa.builder import MimicCxrVqa
 
@@ -27,4 +27,4 @@ def __getattr__(name: str):
         from mimic_cxr_vqa.release import open_release
 
         return open_release
-    raise AttributeError(f"module 'mimic_cxr_vqa' has no attribute {name!r}; it has {', '.join(__all__)}")
+    raise AttributeError(f"module 'mimic_cxr_vqa' does not have an attribute {name!r}. Available: {', '.join(__all__)}")

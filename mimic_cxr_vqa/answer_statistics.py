@@ -1,7 +1,6 @@
-"""What an owner of many answers wants to know of them, by category: length, open and closed, rules that they break,
-answers that contradict their label, and why questions have none.
+"""Statistics of answers by category: length, type, broken rules, contradictions with the label, and failures.
 
-`cxr stats` takes the rows of a release, `cxr status` the answers of a build that is under way.
+`cxr stats` counts the rows of a release, and `cxr status` the answers of a build in progress.
 """
 
 from collections import Counter
@@ -21,20 +20,20 @@ from mimic_cxr_vqa.schema import CATEGORIES, LABEL_CONFLICT
 from mimic_cxr_vqa.statistics import align
 from mimic_cxr_vqa.workspace import Workspace
 
-WARNING = "relative:"  # words of comparison beyond the rules: noted, nothing is broken
+WARNING = "relative:"  # a warning about words of comparison, not a broken rule
 ALL = "all"
 _DIGITS = str.maketrans("0123456789", "##########")
 
 
 @dataclass
 class AnswerCounts:
-    """Of one category.
+    """Counts of one category.
 
     Attributes:
-        words: of all answers together; runs between white space.
-        rules: how many answers break each rule of `generation.lint`; one answer may break several.
-        contradicting: answers that deny what their label affirms, or affirm what it denies.
-        reasons: why questions have no answer; digits as #, so that like failures stand together.
+        words: of all answers together.
+        rules: rule of `generation.lint` -> answers that break it.
+        contradicting: answers that contradict their label.
+        reasons: why questions have no answer, with digits as # to group similar failures.
     """
 
     answers: int = 0
@@ -47,7 +46,7 @@ class AnswerCounts:
     reasons: Counter[str] = field(default_factory=Counter)
 
     def add(self, answer: str, lint: Iterable[str]) -> None:
-        """Count one answer with what its provenance notes against it."""
+        """Count one answer with the rules and flags in its provenance."""
         words, noted = len(answer.split()), list(lint)
         broken = [rule for rule in noted if rule != LABEL_CONFLICT and not rule.startswith(WARNING)]
         self.answers, self.words, self.longest = self.answers + 1, self.words + words, max(self.longest, words)
@@ -63,13 +62,13 @@ class AnswerCounts:
 
 @dataclass
 class AnswerStatistics:
-    """Counts by category, the 15 and `all`, and the distinct words (lower case, punctuation at the ends cut off)."""
+    """Counts by category and for `all`, and the distinct words (lower case, without outer punctuation)."""
 
     categories: dict[str, AnswerCounts] = field(default_factory=lambda: {n: AnswerCounts() for n in (*CATEGORIES, ALL)})
     vocabulary: set[str] = field(default_factory=set)
 
     def add(self, category: str, answer: str | None, lint: Iterable[str], reason: str = "") -> None:
-        """Count one question: its answer, or the reason why it has none."""
+        """Count one question by its answer, or by the reason for not having one."""
         for counts in (self.categories[category], self.categories[ALL]):
             if answer is None:
                 counts.fail(reason)
@@ -79,7 +78,7 @@ class AnswerStatistics:
         self.vocabulary.discard("")
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values."""
+        """Return plain values."""
         return {
             "distinct_words": len(self.vocabulary),
             "categories": {
@@ -90,7 +89,7 @@ class AnswerStatistics:
 
 
 def count_rows(batches: Iterable[pa.Table | pa.RecordBatch]) -> AnswerStatistics:
-    """Of rows of `schema.QA_SCHEMA`; rows without provenance (the authors' files) break no rule that is known."""
+    """Count rows of `schema.QA_SCHEMA`. Broken rules are only known for rows with provenance."""
     found = AnswerStatistics()
     for batch in track(batches, "Counting answers"):
         lint: list[list[str]] = [[]] * len(batch)
@@ -104,7 +103,7 @@ def count_rows(batches: Iterable[pa.Table | pa.RecordBatch]) -> AnswerStatistics
 
 
 def count_workspace(workspace: Workspace, governance: Governance) -> AnswerStatistics:
-    """Of the answers that a build has so far, failures among them. Raises InputError where there are none."""
+    """Count the answers and failures of a build so far. Raises InputError if there are none."""
     found = AnswerStatistics()
     with open_answers(workspace, governance) as store:
         keys = hex_keys(answer_keys(workspace, store.settings, save=False))
@@ -119,7 +118,7 @@ def count_workspace(workspace: Workspace, governance: Governance) -> AnswerStati
 
 
 def format_statistics(found: AnswerStatistics) -> str:
-    """A table by category, the rules that are broken most and the commonest reasons, as plain text."""
+    """Return a table by category, the most frequent broken rules and failures, as plain text."""
     heads = ["Category", "Answers", "Words", "Longest", "Open", "Closed", "Flagged", "Contradict", "Failed"]
     rows = [heads]
     for name, counts in found.categories.items():

@@ -1,14 +1,13 @@
-"""The authors' CSV release, read into QA rows and written back with equal values.
+"""Reads the authors' CSV release into QA rows, and writes QA rows in that layout.
 
-One file per split (`train*.csv`, `val*.csv`, `test*.csv`, also gzipped) with the columns
+There is one file per split (`train*.csv`, `val*.csv`, `test*.csv`, also gzipped) with the columns
 `index, patient_id (p10000032), study_id (s50414267), question, answer, question_label, question_value
 (1.0|0.0|-1.0|nothing), indication, image_path (comma-separated, below files/), view_position (comma-separated,
 aligned)`.
 
-Reading works on whole columns: no row becomes a Python object. `index` is the row number and is counted again on
-writing. An answer "error" is a reply that the authors' parser could not read, "error: …" what their client met in its
-place, an empty one is no reply: all are marked `failed_reply`. The layout cannot tell an empty text from none, and
-"nan" is read as none.
+`index` is the row number and is counted anew on writing. Answers that are empty, "error" (a reply that the authors'
+parser could not read) or "error: …" (an error of their client) are flagged `failed_reply`. The layout does not
+distinguish an empty text from null, and "nan" is read as null.
 """
 
 import csv
@@ -35,13 +34,13 @@ COLUMNS = (
     "image_path", "view_position",
 )  # fmt: skip
 FAILED_REPLY = "failed_reply"
-# what the paper says of its answers (Section 3.2); revision, seed and attempts are not known
+# paper, Section 3.2; revision, seed and attempts are unknown
 AUTHORS_ANSWERS = {"engine": "authors", "model": "LLaMA 3.1 8B Q4_K_M"}
 _READ_AS = {name: pa.string() for name in COLUMNS[1:]}
 
 _LABELS = [HEART.lower() if c == HEART else c for c in CATEGORIES]  # the release spells the 15th label "heart"
 _VALUES = {"positive": "1.0", "negative": "0.0", "uncertain": "-1.0", "not_mentioned": ""}
-# every spelling of a value that a data-frame library may have written
+# the spellings that data-frame libraries write
 _VALUE_SPELLINGS = pa.array(["1.0", "1", "0.0", "0", "-1.0", "-1", "nan", "NaN"])
 _VALUE_NAMES = pa.array(["positive"] * 2 + ["negative"] * 2 + ["uncertain"] * 2 + ["not_mentioned"] * 2)
 # on comma-joined paths without outer blanks
@@ -52,23 +51,23 @@ _PLAIN_TEXTS = pa.array([text.lower() for text in QUESTION_TEXTS.to_pylist()])
 
 
 def read_authors_csv(path: Path, split: str, answers: Mapping[str, Any] | None = None) -> Iterator[pa.RecordBatch]:
-    """The rows of one file as QA_SCHEMA batches, in file order.
+    """Yield the rows of one file as QA_SCHEMA batches, in file order.
 
     Args:
-        split: `train`, `validate` or `test`, written into every row.
-        answers: provenance of the answers (engine, model, …) as our manifests carry it; None: the authors' own files.
+        split: `train`, `validate` or `test`.
+        answers: provenance of the answers (engine, model, …) from a manifest. Default: that of the authors' files.
 
     Raises:
-        InputError: a column is missing or a row is wrong; names the file and the row.
+        InputError: a column is missing or a row is invalid. The message names the file and the row.
     """
-    row = 2  # row 1 is the header; a row whose values hold line breaks counts once
+    row = 2  # row 1 is the header; a row with line breaks counts once
     for batch in _one_ahead(iterate_csv(path, _READ_AS)):
         yield _convert(batch, split, answers or AUTHORS_ANSWERS, partial(_refuse, path, row))
         row += len(batch)
 
 
 def _one_ahead(items: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """`items`, the next one being made in a thread while the last one is used (parsing frees the interpreter)."""
+    """Prefetch one of `items` in a thread."""
     end = object()
     with ThreadPoolExecutor(1) as pool:
         ahead = pool.submit(next, items, end)
@@ -78,11 +77,10 @@ def _one_ahead(items: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def write_authors_csv(path: Path, batches: Iterable[pa.RecordBatch], private: bool = False) -> int:
-    """Write QA rows in the authors' layout; returns the number of rows. The file appears when it is complete.
+    """Write QA rows in the authors' layout and return their number.
 
     Raises:
-        InputError: a path or view holds what the layout cannot express: a comma, outer blanks, an empty path; or a
-            text holds a NUL byte.
+        InputError: a path or view cannot be expressed (a comma, outer blanks, an empty path), or a text has a NUL byte.
         OutputError: the file cannot be written.
     """
     index = 0
@@ -93,20 +91,20 @@ def write_authors_csv(path: Path, batches: Iterable[pa.RecordBatch], private: bo
         for batch in batches:
             for row in batch.to_pylist():
                 cells = _authors_row(index, row)
-                # left to itself, the csv module writes a carriage return bare, and readers end the row there
+                # the csv module does not quote a carriage return, at which readers end the row
                 (quoting if any("\r" in cell for cell in cells) else plain).writerow(cells)
                 index += 1
     return index
 
 
 class ReplyFilter:
-    """Leaves out rows whose reply could not be parsed, and counts them: a failure is not an answer."""
+    """Drops rows whose reply could not be parsed, and counts them in `left_out`."""
 
     def __init__(self) -> None:
         self.left_out = 0
 
     def keep(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The batches without those rows; batches without provenance (questions) pass as they are."""
+        """Yield the batches without those rows. Batches without provenance are not changed."""
         for batch in batches:
             if "provenance" in batch.schema.names:
                 replied = _has_reply(batch)
@@ -123,21 +121,21 @@ def _has_reply(batch: pa.RecordBatch) -> pa.BooleanArray:
 
 
 def _convert(batch: pa.RecordBatch, split: str, answers: Mapping[str, Any], refuse) -> pa.RecordBatch:
-    """One block of the file as QA rows; `refuse(wrong, column, remedy)` raises if any row is wrong."""
+    """A block of the file as QA rows. `refuse(wrong, column, remedy)` raises if any row is wrong."""
     column = dict(zip(batch.schema.names, batch.columns, strict=True))
     for name in ("patient_id", "study_id", "question", "question_label"):
         refuse(pc.is_null(column[name]), column[name], f"{name} is empty")
     subject, study = (_id(column[name], letter, refuse) for name, letter in (("patient_id", "p"), ("study_id", "s")))
 
     category = pc.index_in(column["question_label"], pa.array(_LABELS))
-    refuse(pc.is_null(category), column["question_label"], f"question_label is unknown; allowed: {', '.join(_LABELS)}")
+    refuse(pc.is_null(category), column["question_label"], f"question_label is unknown. Allowed: {', '.join(_LABELS)}")
     value = pc.index_in(column["question_value"], _VALUE_SPELLINGS)
     wrong = pc.and_(pc.is_null(value), pc.is_valid(column["question_value"]))
-    refuse(wrong, column["question_value"], "question_value is unknown; allowed: 1.0, 0.0, -1.0 and nothing")
+    refuse(wrong, column["question_value"], "question_value is unknown. Allowed: 1.0, 0.0, -1.0 and empty")
 
     images, leaves, empty = _split(column["image_path"], _LEAVES_ROOT, _EMPTY_PATH)
-    refuse(leaves, column["image_path"], "image_path leaves its root; allowed are relative paths without '..'")
-    refuse(empty, column["image_path"], "image_path has an empty path; remove the comma too many")
+    refuse(leaves, column["image_path"], "image_path leaves its root. Allowed: relative paths without '..'")
+    refuse(empty, column["image_path"], "image_path has an empty path. Remove the extra comma")
     views = _align_lone_view(*_split(column["view_position"]), images)
     wrong = pc.not_equal(pc.list_value_length(images), pc.list_value_length(views))
     refuse(wrong, column["view_position"], "view_position does not have one entry per image_path")
@@ -165,21 +163,21 @@ def _refuse(path: Path, first_row: int, wrong: pa.Array, values: pa.Array, remed
     position = pc.index(wrong, True).as_py()
     if position >= 0:
         value = values[position].as_py()
-        raise InputError(f"{path}, row {first_row + position}: {'nothing' if value is None else show(value)}: {remedy}")
+        raise InputError(f"{path}, row {first_row + position}: {'empty' if value is None else show(value)}: {remedy}")
 
 
 def _id(values: pa.Array, letter: str, refuse) -> pa.Array:
     """`p10000032` -> 10000032."""
     wrong = pc.invert(pc.match_substring_regex(values, f"^{letter}[1-9][0-9]{{0,17}}$"))
     example = letter + {"p": "10000032", "s": "50414267"}[letter]
-    refuse(wrong, values, f"expected {letter} and digits, such as {example}")
+    refuse(wrong, values, f"expected an id such as {example}")
     return pc.cast(pc.utf8_slice_codeunits(values, 1), pa.int64())
 
 
 def _split(values: pa.Array, *patterns: str) -> tuple[pa.Array, ...]:
-    """Comma-separated texts as lists without outer blanks; for each pattern, where the list joined again matches it.
+    """Comma-separated texts as lists without outer blanks, and for each pattern where the joined list matches it.
 
-    A study's rows repeat the same text, so the distinct texts are looked at, once each.
+    Each distinct text is split once, because the rows of a study repeat it.
     """
     encoded = pc.dictionary_encode(values, null_encoding="encode")
     texts = pc.utf8_trim_whitespace(pc.fill_null(encoded.dictionary, ""))
@@ -193,7 +191,7 @@ def _split(values: pa.Array, *patterns: str) -> tuple[pa.Array, ...]:
 
 
 def _align_lone_view(views: pa.ListArray, images: pa.ListArray) -> pa.ListArray:
-    """One image without a view is written as nothing: that is a list of one missing view, not an empty list."""
+    """Read an empty cell beside a single image as one missing view."""
     lone = pc.and_(pc.equal(pc.list_value_length(images), 1), pc.equal(pc.list_value_length(views), 0))
     return pc.if_else(lone, pa.scalar([None], views.type), views) if pc.any(lone).as_py() else views
 
@@ -207,9 +205,9 @@ def _null_empty_views(views: pa.ListArray) -> pa.ListArray:
 
 
 def _qa_ids(study: pa.Array, question: pa.Array, category: pa.Array) -> pa.Array:
-    """`s50414267-pleural_effusion-3`; a question that is not among the 90 gets a hash of its text for a number.
+    """Ids such as `s50414267-pleural_effusion-3`. A question that is not among the 90 has a hash as its number.
 
-    Case and blanks aside, and with the released spellings of some (`question_list.SPELLINGS`).
+    Questions are compared without case and repeated blanks, and in the released spelling (`question_list.SPELLINGS`).
     """
     text = pc.index_in(question, QUESTION_TEXTS)
     if text.null_count:
@@ -224,14 +222,14 @@ def _qa_ids(study: pa.Array, question: pa.Array, category: pa.Array) -> pa.Array
 
 
 def _plain(question: pa.Array) -> pa.Array:
-    """Questions in lower case with single blanks, in the bank's spelling. Each distinct text is looked at once."""
+    """Questions in lower case with single blanks and the paper's spelling."""
     encoded = pc.dictionary_encode(question)
     texts = [" ".join((text or "").lower().split()) for text in encoded.dictionary.to_pylist()]
     return pa.array([SPELLINGS.get(text, text) for text in texts], pa.string()).take(encoded.indices)
 
 
 def _provenance(answer: pa.Array, answers: Mapping[str, Any]) -> pa.StructArray:
-    """What is known of the answers; the layout has no column for attempts and lint rules."""
+    """The provenance of the answers. The layout does not have columns for attempts and lint rules."""
     rows = len(answer)
     failed = _is_failure(answer).to_numpy(False)
     offsets = pa.array(np.concatenate([[0], np.cumsum(failed)]).astype(np.int32))
@@ -244,10 +242,10 @@ def _provenance(answer: pa.Array, answers: Mapping[str, Any]) -> pa.StructArray:
 
 
 def _is_failure(answer: pa.Array) -> pa.BooleanArray:
-    """Where an answer is "error", "Error: Connection refused" and the like, or nothing but blanks."""
+    """Where an answer is blank, "error" or, for example, "Error: Connection refused"."""
     failed = pc.or_(pc.equal(answer, ""), pc.utf8_is_space(answer))
     starting = pc.starts_with(answer, "error")
-    for spelling in ("Error", "ERROR"):  # a regular expression over all answers would cost as much as reading them
+    for spelling in ("Error", "ERROR"):  # much cheaper than a regular expression over all answers
         starting = pc.or_(starting, pc.starts_with(answer, spelling))
     if not pc.any(starting).as_py():
         return failed
@@ -259,11 +257,11 @@ def _authors_row(index: int, row: dict) -> tuple[str, ...]:
     for text in (*paths, *views):
         if "," in text or text != text.strip() or (not text and text in paths):
             raise InputError(
-                f"{row['qa_id']}: {text!r} cannot stand in a list of the CSV layout, which commas separate; rename it"
+                f"{row['qa_id']}: {text!r} cannot be written in a comma-separated list of the CSV layout. Rename it"
             )
     for name in ("question", "answer", "indication"):
-        if "\0" in (row[name] or ""):  # reading refuses it
-            raise InputError(f"{row['qa_id']}: {name} holds a NUL byte, which no CSV can carry; remove it")
+        if "\0" in (row[name] or ""):
+            raise InputError(f"{row['qa_id']}: {name} has a NUL byte, which a CSV cannot contain. Remove it")
     label = HEART.lower() if row["category"] == HEART else row["category"]
     return (
         str(index), f"p{row['subject_id']}", f"s{row['study_id']}", row["question"], row["answer"], label,

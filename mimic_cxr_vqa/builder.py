@@ -1,9 +1,8 @@
 """The `datasets` builder behind `load_dataset("mimic_cxr_vqa", name, data_dir=…, image_root=…)`.
 
-Configurations: `default` (a row per question with its answer), `studies` (a row per study, its images once, all its
-questions), `questions` (a row per question, no answers), `chat` (conversations, as TRL's trainers read them), `sample`
-(bundled, synthetic). What a folder holds is `release.py`'s business; this file turns it into tables with features,
-resolves images, and checks what only shows over a whole split.
+Configs: `default` (a row per question with its answer), `studies` (a row per study with its images and all its
+questions), `questions` (a row per question without answers), `chat` (conversations for TRL), `sample` (bundled,
+synthetic). The builder turns the rows of a release (`release.py`) into tables, resolves images and checks whole splits.
 """
 
 import os
@@ -43,17 +42,16 @@ class MimicCxrVqaConfig(datasets.BuilderConfig):
     """Options of `load_dataset("mimic_cxr_vqa", …)`.
 
     Attributes:
-        image_root: folder of MIMIC-CXR-JPG (or of another source's images). With it `images` decodes to PIL images when
-            a row is read; without it `images` holds the paths. Default: the variable MIMIC_CXR_JPG_ROOT.
-        image_store: a second folder that links below image_root may lead into: where git-annex or DVC keep the files.
-            Default: the variable MIMIC_CXR_JPG_STORE.
-        missing_images: `error`, `skip` the row, or `none` in the image's place; counted in the log.
+        image_root: folder of the images, such as MIMIC-CXR-JPG. With it, `images` are PIL images that are decoded when
+            a row is read. Without it, `images` are paths. Default: the variable MIMIC_CXR_JPG_ROOT.
+        image_store: a second folder that links below image_root may point into (git-annex, DVC). Default: the variable
+            MIMIC_CXR_JPG_STORE.
+        missing_images: `error`, `skip` the row, or `none` in place of the image. The number is logged.
         failed_answers: `drop` or `keep` the authors' rows whose reply could not be parsed (answer "error").
-        duplicates: of a question that occurs twice keep the `first` row and count the others, or raise an `error`.
-            Default: `first` for the authors' files, `error` for a release of ours.
-        turns: of the configuration `chat`: a conversation per `question`, or per `study` with all its questions.
-        fingerprint: of the release's content, so that a rebuilt release is not served from the cache. Set by the
-            builder.
+        duplicates: keep the `first` row of a repeated question, or raise an `error`. Default: `first` for the authors'
+            files, otherwise `error`.
+        turns: for the config `chat`, a conversation per `question` or per `study`.
+        fingerprint: of the release's content, which keeps a rebuilt release out of the cache. Set by the builder.
     """
 
     image_root: str | None = None
@@ -74,7 +72,7 @@ class MimicCxrVqa(datasets.ArrowBasedBuilder):
         MimicCxrVqaConfig(name="studies", description="A row per study with its images and all its questions."),
         MimicCxrVqaConfig(name="questions", description="A row per question, without answers."),
         MimicCxrVqaConfig(name="chat", description="A conversation per question or study, for TRL's trainers."),
-        MimicCxrVqaConfig(name="sample", description="Bundled synthetic studies: no credentials, no patient."),
+        MimicCxrVqaConfig(name="sample", description="Bundled synthetic studies."),
     ]
     DEFAULT_CONFIG_NAME = "default"
     DEFAULT_WRITER_BATCH_SIZE = ROWS_PER_TABLE
@@ -89,9 +87,9 @@ class MimicCxrVqa(datasets.ArrowBasedBuilder):
         image_root = image_root or os.environ.get(releases.IMAGE_VARIABLE)
         image_store = image_store or os.environ.get(releases.STORE_VARIABLE)
         self.images: ImageFiles | None = None
-        self.patients: dict[str, np.ndarray] = {}  # split -> its patients, as far as read
+        self.patients: dict[str, np.ndarray] = {}  # split -> the patients read so far
         if kwargs.get("data_files"):
-            raise ConfigError("data_files is not used by this dataset: pass data_dir=… (a folder), split=… for a part")
+            raise ConfigError("data_files is not supported by this dataset. Pass data_dir=… (a folder) and split=…")
         super().__init__(
             cache_dir=cache_dir,
             dataset_name=dataset_name,
@@ -103,7 +101,7 @@ class MimicCxrVqa(datasets.ArrowBasedBuilder):
             **kwargs,
         )
         if self.release.governance.private:
-            make_folder(Path(self._output_dir).parent, private=True)  # report text is written into it
+            make_folder(Path(self._output_dir).parent, private=True)  # it will contain report text
         if self.config.failed_answers not in ("drop", "keep"):
             raise ConfigError(f"failed_answers={self.config.failed_answers!r}: allowed are drop and keep")
         check_policy(self.config.duplicates or self.release.duplicates)
@@ -114,15 +112,15 @@ class MimicCxrVqa(datasets.ArrowBasedBuilder):
             raise ConfigError(f"turns={self.config.turns!r}: allowed are {' and '.join(TURNS)}")
         if self.config.name != CHAT:
             if self.config.turns != TURNS[0]:
-                raise ConfigError(f"turns={self.config.turns!r} is for the configuration {CHAT!r}: load that one")
+                raise ConfigError(f"turns={self.config.turns!r} only applies to the config {CHAT!r}")
             return
         if not self.config.image_root:
             raise ConfigError(
-                f"the configuration {CHAT!r} has images in its conversations: pass image_root=…, the folder that image "
-                f"paths start from, or set {releases.IMAGE_VARIABLE}"
+                f"the config {CHAT!r} needs images. Pass image_root=… (the folder that image paths start from) or set "
+                f"{releases.IMAGE_VARIABLE}"
             )
         if self.config.missing_images == "none":
-            raise ConfigError(f"missing_images='none': the configuration {CHAT!r} takes 'error' and 'skip' only")
+            raise ConfigError(f"missing_images='none': the config {CHAT!r} supports 'error' and 'skip'")
 
     def _info(self) -> datasets.DatasetInfo:
         source = self.release.manifest.get("source", "the authors' release")
@@ -141,8 +139,8 @@ class MimicCxrVqa(datasets.ArrowBasedBuilder):
     def _split_generators(self, dl_manager) -> list[datasets.SplitGenerator]:
         if self.release.kind == "questions" and self.config.name != "questions":
             raise LoadingError(
-                f"{self.release.folder} has questions but no release with answers: run medvqa-hub cxr answer "
-                "and release, or load the configuration 'questions'"
+                f"{self.release.folder} has questions but no answers. Run medvqa-hub cxr answer and release, or load "
+                "the config 'questions'"
             )
         if self.config.image_root:
             prefix = releases.find_image_prefix(Path(self.config.image_root))
@@ -156,7 +154,6 @@ class MimicCxrVqa(datasets.ArrowBasedBuilder):
         return generators
 
     def _generate_tables(self, split: str, shards: list[tuple[str, str | None]]) -> Iterator[tuple[Key, pa.Table]]:
-        # of this pass: a stream can be read many times, and in part
         checks = RowChecks(self.patients, self.config.duplicates or self.release.duplicates)
         where = ", ".join(file for file, _ in shards)
         tables, unanswered, replies = 0, 0, ReplyFilter()
@@ -164,7 +161,7 @@ class MimicCxrVqa(datasets.ArrowBasedBuilder):
             for shard, (file, studies) in enumerate(shards):
                 rows = self.release.iterate(split, Path(file))
                 if self.config.failed_answers == "drop" and self.config.name != "questions":
-                    rows = replies.keep(rows)  # before the checks: a failure repeated with success is no repeated row
+                    rows = replies.keep(rows)  # before the checks, because a failed reply may be followed by a good one
                 rows = map(checks.add, rows)
                 for number, table in enumerate(self._tables(rows, studies)):
                     tables += 1
@@ -175,31 +172,31 @@ class MimicCxrVqa(datasets.ArrowBasedBuilder):
                         table = chat_rows(table, self.config.turns)
                     yield Key(shard, number), table
             if not tables:
-                raise InputError(f"{where}: no row in it; remove the file or copy it again")
+                raise InputError(f"{where}: no rows found. Remove the file or copy it again")
             checks.finish_split(split, where)
-        except GeneratorExit:  # a stream left unfinished: at exit the names of the clause below may be gone already
+        except GeneratorExit:  # an unfinished stream: at interpreter exit the names below may already be gone
             raise
         except MedvqaError as error:
             raise LoadingError(one_line(error)) from None
         if replies.left_out:
             logger.warning(
-                f"{HUB_SPLITS[split]}: {replies.left_out} rows left out: their reply could not be parsed "
+                f"{HUB_SPLITS[split]}: left out {replies.left_out} rows whose reply could not be parsed "
                 "(failed_answers='keep' keeps them)"
             )
         if checks.left_out:
             logger.warning(
-                f"{HUB_SPLITS[split]}: {checks.left_out} rows left out: their question stands there before "
-                "(duplicates='error' makes it an error)"
+                f"{HUB_SPLITS[split]}: left out {checks.left_out} rows with repeated questions "
+                "(duplicates='error' raises instead)"
             )
         if unanswered:
-            logger.warning(f"{HUB_SPLITS[split]}: {unanswered} rows without an answer left out")
+            logger.warning(f"{HUB_SPLITS[split]}: left out {unanswered} rows without an answer")
         if self.images:
             if self.images.counts["missing"]:
                 logger.warning(f"{HUB_SPLITS[split]}: missing images: {dict(self.images.counts)}")
             self.images.counts.clear()
 
     def _tables(self, rows: Iterable[pa.RecordBatch], studies: str | None) -> Iterator[pa.Table]:
-        """The rows of one shard in the form of this configuration."""
+        """The rows of one shard in the form of this config."""
         if self.config.name == "studies":
             table = read_table(Path(studies)) if studies else None
             for whole in whole_studies(rows):
@@ -215,32 +212,32 @@ class MimicCxrVqa(datasets.ArrowBasedBuilder):
 
     def _prepare_split(self, split_generator, file_format="arrow", num_proc=None, max_shard_size=None) -> None:
         if self.release.kind == "csv":
-            num_proc = None  # its checks need to see all rows; parsing runs in a thread of its own anyway
+            num_proc = None  # the checks need all rows, and parsing has its own thread
         super()._prepare_split(split_generator, file_format, num_proc=num_proc, max_shard_size=max_shard_size)
-        if not split_generator.split_info.num_examples and self.images:  # else `datasets` says that there is no data
+        if not split_generator.split_info.num_examples and self.images:
             raise LoadingError(
-                f"{split_generator.name}: all rows are left out, none has its images below {self.images.root}; "
-                "check image_root, or pass missing_images='none'"
+                f"{split_generator.name}: no row has its images below {self.images.root}. Check image_root, or pass "
+                "missing_images='none'"
             )
 
     def download_and_prepare(self, *args, **kwargs) -> None:
         if self.config.image_root and self.config.missing_images != "error" and os.path.exists(self._output_dir):
             logger.warning(
-                "these rows come from the cache: images that have come or gone since are not noticed; "
-                "download_mode='force_redownload' looks again"
+                "these rows come from the cache, which ignores later changes of the images; "
+                "download_mode='force_redownload' checks again"
             )
         try:
             with output_errors(self._output_dir):
                 super().download_and_prepare(*args, **kwargs)
         except DatasetGenerationError as error:
-            failed_write = error.__cause__  # `datasets` wraps what goes wrong while it writes
+            failed_write = error.__cause__  # `datasets` wraps errors of writing
             if isinstance(error, MedvqaError) or not isinstance(failed_write, OSError):
                 raise
             with output_errors(self._output_dir):
                 raise failed_write from None
 
     def as_dataset(self, split=None, **kwargs):
-        self.info.description = self._info().description  # the class as it is now, whatever the cache says
+        self.info.description = self._info().description  # with the current class, not the cached one
         return super().as_dataset(split=_hub_split(split), **kwargs)
 
     def as_streaming_dataset(self, split=None, **kwargs):
@@ -249,7 +246,7 @@ class MimicCxrVqa(datasets.ArrowBasedBuilder):
 
 
 def _hub_split(split):
-    """Take MIMIC's name of the validation split too: `validate[:10]` -> `validation[:10]`, also in a list or dict."""
+    """Translate MIMIC's name of the validation split, also in lists and dicts: `validate[:10]` -> `validation[:10]`."""
     if isinstance(split, dict):
         return {name: _hub_split(part) for name, part in split.items()}
     if isinstance(split, list | tuple):

@@ -1,4 +1,4 @@
-"""The dataset card of a release: metadata that the Hub and plain `load_dataset(folder)` read, and a page for people."""
+"""The dataset card of a release, with the metadata that the Hub and `load_dataset(folder)` use."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,8 +17,8 @@ LICENSES = {
         "license_link": "https://physionet.org/content/mimic-cxr/view-license/2.1.0/",
     },
 }
-HUB_SPLITS = {"train": "train", "validate": "validation", "test": "test"}  # the names that `datasets` users expect
-SOURCE_TITLES = {"phantom": "synthetic studies", "openi": "Open-i", "physionet": "MIMIC-CXR"}  # for people
+HUB_SPLITS = {"train": "train", "validate": "validation", "test": "test"}  # as `datasets` names them
+SOURCE_TITLES = {"phantom": "synthetic studies", "openi": "Open-i", "physionet": "MIMIC-CXR"}
 CARD = "README.md"
 
 
@@ -26,10 +26,9 @@ def write_card(folder: Path, manifest: dict[str, Any], content: str, statistics:
     """Write `<folder>/README.md` for a release with this manifest.
 
     Args:
-        statistics: of `Statistics.to_json`: the paper's Tables 1 and 2, and the numbers of its Figure 1.
-        content: of `hub_cards.croissant.content_digest`. Plain `load_dataset(folder)` caches under the folder's last
-            name and a hash of the card's configurations: with the content in them, every release has a cache of its
-            own.
+        content: from `hub_cards.croissant.content_digest`. `load_dataset(folder)` caches by the folder's name and the
+            card's configs. With the content in the configs, every release has its own cache.
+        statistics: from `Statistics.to_json`.
     """
     from huggingface_hub import DatasetCard, DatasetCardData
 
@@ -61,7 +60,7 @@ def write_card(folder: Path, manifest: dict[str, Any], content: str, statistics:
 
 
 def _judged(found: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Table 3 (`validation/table3.py`) as cells: who rated, and a row per category of each dimension."""
+    """Table 3 (`judging/table3.py`) as cells: the raters, and a row per category of each dimension."""
     if not found:
         return None
     people, sample = found.get("people"), found.get("sample")
@@ -80,5 +79,5 @@ def _judged(found: Mapping[str, Any] | None) -> dict[str, Any] | None:
 
 
 def _share(row: Mapping[str, float] | None, name: str) -> tuple[str, str]:
-    """A share and its interval."""
+    """A share and its interval as two cells."""
     return (f"{row[name]:.1%}", f"{100 * row['low']:.1f}-{100 * row['high']:.1f}") if row else ("-", "-")

@@ -1,8 +1,7 @@
-"""From QA rows to conversations: the configuration `chat`, for TRL and whatever else trains image-text models.
+"""Turns QA rows into conversations for TRL and other trainers of image-text models (the config `chat`).
 
-A row of the configuration is a question (`turns="question"`: `prompt` and `completion`) or a study (`turns="study"`:
-`messages`, with all its questions). Either refers to the study's image files, which are decoded when a row is read: a
-study's images are on the disk once, however many rows it has.
+A row is a question (`turns="question"`: `prompt` and `completion`) or a study with all its questions
+(`turns="study"`: `messages`). Rows refer to the study's image files, which are decoded when a row is read.
 """
 
 import numpy as np
@@ -14,12 +13,12 @@ from medvqa_core.chat_rows import MESSAGES, completions, conversations, prompts
 
 TURNS = ("question", "study")
 _OF_STUDY = {"subject_id": Value("int64"), "study_id": Value("int64"), "image_paths": List(Value("string"))}
-# our column -> its name in a chat row; TRL hands them to a reward as they are called here
+# QA column -> its name in a chat row, which is also the argument that TRL passes to a reward
 _OF_QUESTION = {"answer": "ground_truth", **{name: name for name in ("question", "category", "label_value", "qa_id")}}
 
 
 def chat_features(turns: str) -> Features:
-    """The columns of the configuration."""
+    """Return the features of the config."""
     text = Value("string")
     messages = {"prompt": MESSAGES, "completion": MESSAGES} if turns == "question" else {"messages": MESSAGES}
     of_question = text if turns == "question" else List(text)
@@ -28,12 +27,12 @@ def chat_features(turns: str) -> Features:
 
 
 def answered(rows: pa.Table) -> pa.Table:
-    """`rows` (QA_SCHEMA) without those that have no answer: nothing can be learned from them."""
+    """Return the rows (QA_SCHEMA) that have an answer."""
     return rows.filter(pc.fill_null(pc.not_equal(rows["answer"], ""), False))
 
 
 def chat_rows(rows: pa.Table, turns: str) -> pa.Table:
-    """Conversations of `rows` (QA_SCHEMA, answered, images resolved; whole studies where `turns` is `study`)."""
+    """Return the conversations of `rows` (QA_SCHEMA, answered, images resolved, whole studies for `study`)."""
     rows = rows.combine_chunks()
     questions, answers = rows["question"].to_pylist(), rows["answer"].to_pylist()
     images = pc.list_value_length(rows["images"]).to_pylist()

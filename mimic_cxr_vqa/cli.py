@@ -1,4 +1,4 @@
-"""`medvqa-hub cxr …`: the steps from a source of studies to a release. Heavy imports wait until a step runs."""
+"""`medvqa-hub cxr …`: the steps from a source of studies to a release. Heavy imports happen inside the steps."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -14,10 +14,12 @@ from mimic_cxr_vqa.cli_rebuild import rebuild, rebuild_spec
 from mimic_cxr_vqa.judging import commands as judging
 from mimic_cxr_vqa.sources.registry import SOURCES, SourceOptions, read_source
 
-app = typer.Typer(no_args_is_help=True, help="MIMIC-CXR-VQA: from radiology reports to a dataset.")
+app = typer.Typer(no_args_is_help=True, help="MIMIC-CXR-VQA: build a dataset from radiology reports.")
 
 Out = Annotated[Path, typer.Option(help="Folder that the dataset is built in.")]
-Data = Annotated[Path, typer.Option(help="A release, the folder it was built in, or the authors' CSV files.")]
+Data = Annotated[
+    Path, typer.Option(help="A release, the folder it was built in, or a folder with the authors' CSV files.")
+]
 
 
 SourceName = StrEnum("SourceName", list(SOURCES))
@@ -42,13 +44,13 @@ class ReportStore(StrEnum):
 
 @app.command()
 def phantom(
-    out: Annotated[Path, typer.Option(help="Folder for the tree, in the layout of MIMIC-CXR-JPG.")],
+    out: Annotated[Path, typer.Option(help="Folder for the tree (the layout of MIMIC-CXR-JPG).")],
     studies: Annotated[int, typer.Option(help="Number of studies.")] = 200,
-    seed: Annotated[int, typer.Option(help="The same seed draws the same studies.")] = 0,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same studies.")] = 0,
     size: Annotated[int, typer.Option(help="Side of the square images in pixels.")] = 512,
     reports: Annotated[ReportStore, typer.Option(help="Reports as text files or as one zip.")] = ReportStore.folder,
 ) -> None:
-    """Draw synthetic radiographs with reports and labels: a MIMIC-CXR tree without credentials."""
+    """Write synthetic radiographs with reports and labels in MIMIC-CXR's layout."""
     from mimic_cxr_vqa.phantom.tree import write_phantom
 
     write_phantom(out, studies, seed=seed, size=size, reports=reports.value)
@@ -60,11 +62,11 @@ def phantom(
 @app.command()
 def shrink(
     root: Annotated[Path, typer.Option(help="Folder of images, such as MIMIC-CXR-JPG.")],
-    out: Annotated[Path, typer.Option(help="Folder for the copies; an image root with the same paths.")],
+    out: Annotated[Path, typer.Option(help="Folder for the copies, usable as an image root.")],
     size: Annotated[int, typer.Option(help="Shorter side in pixels.")] = 512,
     workers: Annotated[int | None, typer.Option(help="Processes; default: one per core.", min=1)] = None,
 ) -> None:
-    """Copy an image tree with small images, which training reads many times faster; a stopped run goes on."""
+    """Copy an image tree with smaller images, which training reads many times faster. Can be resumed."""
     from mimic_cxr_vqa.shrinking import shrink_tree
 
     manifest = shrink_tree(root, out, size, workers)
@@ -80,16 +82,16 @@ def questions(
     reports: Annotated[Path | None, typer.Option(help="Folder of MIMIC-CXR or its reports zip; default: root.")] = None,
     labeler: Annotated[str, typer.Option(help="Label table: chexpert or negbio.")] = "chexpert",
     labels: Annotated[
-        Labels, typer.Option(help="Open-i: labels of the text, of the MeSH annotation, or text filled from MeSH.")
+        Labels, typer.Option(help="Open-i: labels from the text, from the MeSH annotation, or from both.")
     ] = Labels.text,
-    seed: Annotated[int, typer.Option(help="Seed of the balancing draws.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed for drawing the questions.")] = 0,
     encoding: Annotated[str, typer.Option(help="Encoding of the report texts.")] = "utf-8",
-    sections: Annotated[
-        Path | None, typer.Option(help="MIMIC's mimic_cxr_sectioned.csv: its findings are taken.")
+    sections: Annotated[Path | None, typer.Option(help="MIMIC's mimic_cxr_sectioned.csv, to use its findings.")] = None,
+    studies: Annotated[
+        Path | None, typer.Option(help="File with one study id per line, to use only these studies.")
     ] = None,
-    studies: Annotated[Path | None, typer.Option(help="File with one study id a line: no others take part.")] = None,
 ) -> None:
-    """Read studies and choose their questions (paper, Section 3.1)."""
+    """Read studies and draw their questions (paper, Section 3.1)."""
     from mimic_cxr_vqa.generation.question_writer import write_questions
     from mimic_cxr_vqa.workspace import Workspace
 
@@ -108,7 +110,7 @@ app.command()(merge)
 
 @app.command()
 def status(out: Out) -> None:
-    """Say how far a build is."""
+    """Show the progress of a build."""
     from mimic_cxr_vqa.generation.answers import count_answers
     from mimic_cxr_vqa.release import open_release
     from mimic_cxr_vqa.release_writer import describe_questions
@@ -124,7 +126,7 @@ def status(out: Out) -> None:
     if not workspace.release.exists():
         typer.echo("release: not written yet")
     elif describe_questions(workspace) != open_release(workspace.release).manifest.get("questions"):
-        typer.echo(f"release: {workspace.release}, of other questions than the present ones; release again")
+        typer.echo(f"release: {workspace.release}, made from other questions. Release again.")
     else:
         typer.echo(f"release: {workspace.release}")
 
@@ -133,7 +135,7 @@ def status(out: Out) -> None:
 def release(
     out: Out,
     flagged: Annotated[Flagged, typer.Option(help="Answers that break a wording rule.")] = Flagged.keep,
-    allow_missing: Annotated[bool, typer.Option(help="Release although questions are unanswered.")] = False,
+    allow_missing: Annotated[bool, typer.Option(help="Release even if questions are unanswered.")] = False,
     rows_per_shard: Annotated[int, typer.Option(help="Rows per Parquet file.")] = 250_000,
 ) -> None:
     """Write Parquet shards, the card and the manifest to OUT/release."""
@@ -147,9 +149,9 @@ def release(
     typer.echo(f"release: {workspace.release} ({manifest['governance']})")
     try:
         record_last_release(workspace.release)
-        typer.echo("load_dataset('mimic_cxr_vqa') now takes it")
-    except OutputError as error:  # the release is whole; only the note about it could not be kept
-        typer.echo(f"a bare load_dataset('mimic_cxr_vqa') will not find it ({error}); pass data_dir or set HF_HOME")
+        typer.echo("load_dataset('mimic_cxr_vqa') now loads it")
+    except OutputError as error:  # the release is complete, only its record could not be written
+        typer.echo(f"load_dataset('mimic_cxr_vqa') will not find it by default ({error}). Pass data_dir or set HF_HOME")
 
 
 @app.command("export-csv")
@@ -170,7 +172,7 @@ def stats(
     data: Data,
     out: Annotated[Path | None, typer.Option(help="Folder for statistics.json and figure1.png.")] = None,
 ) -> None:
-    """Print Tables 1 and 2 of the paper for a release; with --out also write them as JSON and draw Figure 1."""
+    """Print Tables 1 and 2 of the paper for a release. With --out, also write them as JSON and draw Figure 1."""
     from mimic_cxr_vqa.answer_statistics import count_rows, format_statistics
     from mimic_cxr_vqa.authors_csv import ReplyFilter
     from mimic_cxr_vqa.release import open_release
@@ -187,9 +189,9 @@ def stats(
     if table3 := release.manifest.get("validation"):
         from mimic_cxr_vqa.judging.table3_text import format_table3
 
-        typer.echo(f"Table 3: what a judge and people say of the answers\n\n{format_table3(table3)}\n")
+        typer.echo(f"Table 3: ratings of the answers by a judge and by people\n\n{format_table3(table3)}\n")
     if replies.left_out:
-        typer.echo(f"{replies.left_out:,} rows left out: their reply could not be parsed")
+        typer.echo(f"left out {replies.left_out:,} rows whose reply could not be parsed")
     if out is not None:
         write_statistics(statistics, out, {"answers": answers.to_json()})
         typer.echo(f"statistics.json and figure1.png: {out}")
@@ -204,11 +206,13 @@ class Weights(StrEnum):
 @app.command()
 def agreement(
     ratings: Annotated[Path, typer.Argument(help="CSV: rater,item,<dimension>… or rater,item,dimension,rating.")],
-    order: Annotated[list[str] | None, typer.Option(help="dimension=worst,…,best; for other than the paper's.")] = None,
+    order: Annotated[
+        list[str] | None, typer.Option(help="dimension=worst,…,best, for dimensions that the paper does not use.")
+    ] = None,
     weights: Annotated[
-        Weights, typer.Option(help="How near two categories are; identity: nominal.")
+        Weights, typer.Option(help="Weights of disagreements; identity for nominal categories.")
     ] = Weights.quadratic,
-    resamples: Annotated[int, typer.Option(help="Bootstrap resamples of the intervals; 0: none.", min=0)] = 2000,
+    resamples: Annotated[int, typer.Option(help="Bootstrap resamples for the intervals; 0 for none.", min=0)] = 2000,
     json_file: Annotated[Path | None, typer.Option("--json", help="Also write everything as JSON.")] = None,
 ) -> None:
     """Print the raters' agreement per dimension: weighted Fleiss' kappa, AC1, AC2 (paper, Table 3)."""
@@ -218,9 +222,9 @@ def agreement(
     sheet = read_ratings(ratings, dict(map(parse_order, order or [])))
     measured = measure_sheet(sheet, weights.value, resamples)
     typer.echo(format_agreement(measured))
-    typer.echo("AC1, AC2: Gwet's definition; published: the chance terms behind the paper's Table 3")
+    typer.echo("AC1, AC2: Gwet's definition; published: with the chance terms of the paper's Table 3")
     if sheet.ignored:
-        typer.echo(f"ignored, no order of categories is known: {', '.join(sheet.ignored)} (name it with --order)")
+        typer.echo(f"ignored (name the order of their categories with --order): {', '.join(sheet.ignored)}")
     if json_file is not None:
         from medvqa_core.json_files import write_json
 

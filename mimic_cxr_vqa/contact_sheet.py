@@ -1,7 +1,6 @@
-"""A contact sheet: one PNG with a few studies, each with its images, their views and some of its questions and answers.
+"""Draws a contact sheet: a PNG with a few studies, their images and views, and some of their questions and answers.
 
-Studies are cards laid out in columns, from left to right and top to bottom. A card is measured before it is drawn and
-every text is wrapped to its width, so nothing is cut off and nothing overlaps. The font is the one that Pillow carries.
+Studies are cards in columns, in reading order. Each card is measured before it is drawn, and its text is wrapped.
 """
 
 from collections import Counter
@@ -21,13 +20,13 @@ MARGIN, GAP = 20, 10
 TEXT_WIDTH = CARD_WIDTH - 2 * MARGIN
 SIZES = {"title": 22, "small": 15, "text": 17}  # pixels
 INK, FAINT, PAPER, CARD = "#1A1A1A", "#666666", "#E9E9E9", "#FFFFFF"
-# Label values as in Figure 1, darkened where a thin letter on white would be hard to read.
+# The colours of Figure 1, darkened for thin letters on white.
 VALUE_INK = {"positive": "#B34700", "negative": "#0060A0", "uncertain": "#7A6A00", "not_mentioned": "#666666"}
 
 
 @dataclass
 class _Card:
-    """What to draw, relative to the card's upper left corner; `height` grows as things are added."""
+    """Texts and images relative to the card's upper left corner. `height` grows as they are added."""
 
     texts: list[tuple[int, int, str, str, str]] = field(default_factory=list)  # x, y, text, size, colour
     images: list[tuple[int, int, Image.Image]] = field(default_factory=list)
@@ -36,7 +35,7 @@ class _Card:
     def add_text(
         self, text: str, size: str, colour: str, x: int = MARGIN, width: int = CARD_WIDTH - 2 * MARGIN
     ) -> None:
-        """Wrap `text` to `width` pixels below everything added so far."""
+        """Add `text` below everything else, wrapped to `width` pixels."""
         for line in _wrap(text, _font(size), width):
             self.texts.append((x, self.height, line, size, colour))
             self.height += _line_height(size)
@@ -46,20 +45,18 @@ def draw_contact_sheet(studies: Sequence[dict], path: Path, columns: int = 2, qu
     """Draw studies as cards and write them to `path` as a PNG.
 
     Args:
-        studies: dicts with `study_id`, `split`, `images` (PIL images, any number), `views` (aligned with them, None for
-            an unknown one) and `questions` (dicts with `category`, `label_value`, `question`, `answer`).
-        columns: cards side by side.
-        questions: questions shown per study, of as many categories as possible; a line says how many more there are.
+        studies: dicts with `study_id`, `split`, `images` (PIL images), `views` (aligned with them, None if unknown) and
+            `questions` (dicts with `category`, `label_value`, `question`, `answer`).
+        columns: number of cards side by side.
+        questions: number of questions shown per study, of as many categories as possible.
 
     Raises:
-        ConfigError: there is no study to draw, or `columns` is below one.
+        ConfigError: there are no studies, or `columns` is below 1.
         InputError: an image has pixels without a known range of grey.
         OutputError: `path` cannot be written.
     """
     if not studies or columns < 1:
-        raise ConfigError(
-            f"a contact sheet of {len(studies)} studies in {columns} columns; allowed: at least one of each"
-        )
+        raise ConfigError(f"a contact sheet needs at least 1 study and 1 column, got {len(studies)} and {columns}")
     cards = [_lay_out(study, questions) for study in studies]
     rows = [cards[start : start + columns] for start in range(0, len(cards), columns)]
     heights = [max(card.height for card in row) for row in rows]
@@ -104,7 +101,7 @@ def _lay_out(study: dict, questions: int) -> _Card:
 
 
 def _pick(questions: Sequence[dict], count: int) -> list[dict]:
-    """Every category's first question, then every category's second, …; in the order given."""
+    """Choose the first question of every category, then the second of every category, …, in the given order."""
     seen: Counter[str] = Counter()
     ranked = []
     for place, item in enumerate(questions):
@@ -115,7 +112,7 @@ def _pick(questions: Sequence[dict], count: int) -> list[dict]:
 
 
 def _add_images(card: _Card, study: dict) -> None:
-    """Images side by side at one height, all made smaller where they would not fit; each view's name beneath."""
+    """Add the images side by side at one height that fits the card, with their views below."""
     images = [
         to_gray(image, f"{index + 1} of study {study['study_id']}") for index, image in enumerate(study["images"])
     ]
@@ -137,7 +134,7 @@ def _add_images(card: _Card, study: dict) -> None:
 
 
 def _wrap(text: str, font: ImageFont.FreeTypeFont, width: int) -> list[str]:
-    """Break `text` at white space, and inside a word that is wider than the line."""
+    """Break `text` at white space, and inside words that are wider than the line."""
     lines, line = [], ""
     for word in text.split():
         if line and font.getlength(f"{line} {word}") > width:

@@ -1,4 +1,4 @@
-"""`croissant.json` of a release: what its files and columns are, and the responsible-AI fields, from its manifest."""
+"""`croissant.json` of a release: its files, columns and responsible-AI fields."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -36,7 +36,7 @@ def write_croissant(folder: Path, manifest: Mapping[str, Any], shards: Mapping[s
 
     Args:
         shards: name -> bytes and sha256 (`minimum_class.describe_files`).
-        url: where the dataset stands; a URN of its content where it stands nowhere.
+        url: of the dataset, or a URN of its content.
     """
     governance = Governance(manifest["governance"])
     counts, answers = manifest["counts"], manifest["answers"]
@@ -84,7 +84,7 @@ def _rai(manifest: Mapping[str, Any], governance: Governance, answers: Mapping[s
 
 
 def _fields(schema: pa.Schema) -> dict[str, tuple[str, bool]]:
-    """Columns that Croissant's plain types can say: numbers, texts and lists of texts."""
+    """The columns with plain types: numbers, texts and lists of texts."""
     found = {}
     for field in schema:
         repeated = pa.types.is_list(field.type)

@@ -1,7 +1,7 @@
-"""From image paths in rows to image files on disk, with a policy for those that are missing, and counts.
+"""Resolves the image paths of rows to files on disk, with a policy for missing images.
 
-Policies: `error` (stop at the first), `skip` (leave the row out), `none` (None in the image's place). A path that
-leaves the root is an error under every policy. Broken files (zero bytes, cut short) are treated as missing ones.
+Policies: `error` (stop at the first), `skip` (drop the row), `none` (None in place of the image). Empty and truncated
+files count as missing. A path that leaves the root is always an error.
 """
 
 from collections import Counter
@@ -16,20 +16,20 @@ from medvqa_core.files import join_under
 from mimic_cxr_vqa.images import check_image
 
 POLICIES = ("error", "skip", "none")
-# how `datasets` stores an image that is a file: decoded when a row is read
+# how `datasets` stores an image file, which is decoded when a row is read
 IMAGE_STORAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 
 
 class ImageFiles:
-    """Resolves the `images` column of row tables; every file is looked at once.
+    """Resolves the `images` column of row tables. Each file is checked once.
 
     Args:
         root: folder that the paths in rows start from.
         policy: one of POLICIES.
-        store: a second folder that links below `root` may lead into (git-annex, DVC).
+        store: a second folder that links below `root` may point into (git-annex, DVC).
 
     Attributes:
-        counts: `images` looked at, `missing` among them, `rows_skipped`.
+        counts: `images` checked, `missing` among them, `rows_skipped`.
 
     Raises:
         ConfigError: `policy` is unknown.
@@ -40,18 +40,20 @@ class ImageFiles:
         if policy not in POLICIES:
             raise ConfigError(f"missing_images={policy!r}: allowed are {', '.join(POLICIES)}")
         if not root.is_dir():
-            raise InputError(f"image root {root}: no such folder; pass image_root=… (the folder that holds files/)")
+            raise InputError(f"image root {root}: no such folder. Pass image_root=… (the folder that holds files/)")
         if store is not None and not store.is_dir():
-            raise InputError(f"image store {store}: no such folder; pass image_store=… (where the images' links lead)")
+            raise InputError(
+                f"image store {store}: no such folder. Pass image_store=… (where the images' links point to)"
+            )
         self.root, self.policy, self.store = root, policy, store
         self.counts: Counter[str] = Counter()
-        self._known: dict[str, str | None] = {}  # path in rows -> file, None where missing
+        self._known: dict[str, str | None] = {}  # path in rows -> file, None if missing
 
     def resolve(self, rows: pa.Table) -> pa.Table:
-        """Replace `images` (paths) by files in the storage form of `datasets.Image`, and add `image_paths`.
+        """Replace the paths in `images` by files as `datasets.Image` stores them, and add `image_paths`.
 
         Raises:
-            InputError: a path leaves the root, or (policy `error`) a file is missing or broken.
+            InputError: a path leaves the root, or a file is missing or broken (policy `error`).
         """
         paths = rows["images"].combine_chunks()
         unique = pc.unique(paths.flatten())
@@ -78,7 +80,7 @@ class ImageFiles:
             return join_under(self.root, path, f"image {path}", self.store)
         except InputError as error:
             if self.store is None and (self.root / path).is_symlink():
-                raise InputError(f"{error}, or pass image_store=… (the folder that such links lead into)") from None
+                raise InputError(f"{error}, or pass image_store=… (the folder that such links point into)") from None
             raise
 
     def _find(self, path: str) -> str | None:
@@ -87,7 +89,7 @@ class ImageFiles:
             problem = check_image(file)
             if problem and self.policy == "error":
                 raise InputError(
-                    f"image {file} {problem}; get the image, check image_root, or pass missing_images='skip' or 'none'"
+                    f"image {file} {problem}. Get it, check image_root, or pass missing_images='skip' or 'none'"
                 )
             self.counts["images"] += 1
             self.counts["missing"] += problem is not None

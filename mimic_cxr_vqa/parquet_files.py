@@ -1,4 +1,4 @@
-"""Parquet files with a checksum on every page, and errors that name the file and the remedy."""
+"""Parquet files with page checksums, and errors that name the file and the remedy."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,32 +9,39 @@ import pyarrow.parquet as pq
 
 from medvqa_core.errors import InputError
 
-# how tables are written: zstd, and a checksum of each page, which finds a flipped bit when the page is read
+# write options of every table; the page checksums detect flipped bits when a page is read
 WRITING: dict[str, Any] = {"compression": "zstd", "write_page_checksum": True}
 
 
+_READ_ERRORS = (OSError, pa.ArrowInvalid)
+
+
 def read_table(path: Path) -> pa.Table:
-    """A whole Parquet file. Raises InputError where it is missing or damaged."""
+    """Return a whole Parquet file. Raises InputError if it is missing or damaged."""
     try:
         return pq.read_table(path, page_checksum_verification=True)
-    except (OSError, pa.ArrowInvalid) as error:
-        raise InputError(f"{path}: cannot be read ({error}); run the step that writes it again") from None
+    except _READ_ERRORS as error:
+        raise _explain(path, error) from None
 
 
 def count_rows(path: Path) -> int:
-    """Rows of a Parquet file, from its footer. Raises InputError where the file is missing or damaged."""
+    """Return the number of rows in the footer of a Parquet file. Raises InputError if it is missing or damaged."""
     try:
         return pq.read_metadata(path).num_rows
-    except (OSError, pa.ArrowInvalid) as error:
-        raise InputError(f"{path}: cannot be read ({error}); run the step that writes it again") from None
+    except _READ_ERRORS as error:
+        raise _explain(path, error) from None
 
 
 def iterate_parquet(path: Path, rows: int = 65536, columns: list[str] | None = None) -> Iterator[pa.RecordBatch]:
-    """Record batches of at most `rows` rows. Raises InputError where the file is missing or damaged."""
+    """Yield record batches of at most `rows` rows. Raises InputError if the file is missing or damaged."""
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
             yield from file.iter_batches(batch_size=rows, columns=columns)
-    except GeneratorExit:  # a stream left unfinished: at exit the names of the clause below may be gone already
+    except GeneratorExit:  # an unfinished stream: at interpreter exit the names below may already be gone
         raise
-    except (OSError, pa.ArrowInvalid) as error:
-        raise InputError(f"{path}: cannot be read ({error}); run the step that writes it again") from None
+    except _READ_ERRORS as error:
+        raise _explain(path, error) from None
+
+
+def _explain(path: Path, error: Exception) -> InputError:
+    return InputError(f"{path} cannot be read ({error}). Run the step that writes it again")

@@ -1,7 +1,6 @@
-"""The 90 questions of Appendix A, six per category, to the letter: they are the dataset's data.
+"""The 90 questions of Appendix A, six per category, with the paper's spelling ("Cardiomedistinum").
 
-Odd spellings are the paper's: the questions say "Cardiomedistinum" where the CheXpert label is "Cardiomediastinum".
-The order is the question number (1 to 6) in `qa_id`. Do not edit: every released `qa_id` depends on it.
+Their order gives the question number (1 to 6) in `qa_id`. Do not edit them: every released `qa_id` depends on it.
 """
 
 import pyarrow as pa
@@ -134,6 +133,6 @@ QUESTIONS: dict[str, tuple[str, ...]] = {
 QUESTIONS_PER_CATEGORY = 6
 # Question k of category c is entry 6 c + k of both arrays.
 QUESTION_TEXTS = pa.array([question for category in CATEGORIES for question in QUESTIONS[category]])
-# spellings in the authors' files that differ by more than case -> Appendix A's, both in lower case
+# spelling in the authors' files -> Appendix A's, both in lower case
 SPELLINGS = {"is there any findings in the image?": "is there any finding in the image?"}
 QUESTION_SLUGS = pa.array([f"{category_slug(c)}-{n + 1}" for c in CATEGORIES for n in range(QUESTIONS_PER_CATEGORY)])

@@ -1,7 +1,6 @@
-"""Finding and reading a release, whatever form it has: our Parquet, the authors' CSV, or questions without answers.
+"""Opens a release in any of its forms: Parquet, the authors' CSV, or questions without answers.
 
-`open_release(folder)` accepts the release itself or the workspace that it was built in. Everything that reads a
-dataset (the builder, statistics, conversion) goes through the `Release` that it returns.
+`open_release(folder)` accepts a release or the workspace that it was built in.
 """
 
 import json
@@ -22,7 +21,7 @@ from medvqa_core.governance import Governance
 from medvqa_core.json_files import read_json, read_manifest, read_object, write_json, write_manifest
 from medvqa_core.progress import track
 from mimic_cxr_vqa.authors_csv import read_authors_csv, write_authors_csv
-from mimic_cxr_vqa.minimum_class import describe_files, get_csv_governance, get_tables_governance, refuse_changed
+from mimic_cxr_vqa.minimum_class import check_unchanged, describe_files, get_csv_governance, get_tables_governance
 from mimic_cxr_vqa.parquet_files import count_rows, iterate_parquet
 from mimic_cxr_vqa.row_checks import RowChecks
 from mimic_cxr_vqa.schema import SPLITS
@@ -35,18 +34,18 @@ IMAGE_VARIABLE = "MIMIC_CXR_JPG_ROOT"
 STORE_VARIABLE = "MIMIC_CXR_JPG_STORE"
 CSV_KIND = "authors-csv"
 _RELEASED_NAME = "generated_questions_answers_"
-_SPLIT_PREFIXES = {"train": "train", "validate": "val", "test": "test"}  # of the authors' file names
+_SPLIT_PREFIXES = {"train": "train", "validate": "val", "test": "test"}  # in the authors' file names
 
 
 @dataclass(frozen=True)
 class Release:
-    """A dataset folder that can be read.
+    """A dataset folder.
 
     Attributes:
         kind: `parquet`, `csv`, or `questions` (questions without answers).
-        files: per split the files of its rows, in order.
-        studies: per split the study tables aligned with `files`; empty for CSV.
-        fingerprint: changes whenever the content may have changed.
+        files: split -> the files of its rows, in order.
+        studies: split -> the study tables aligned with `files`. Empty for CSV.
+        fingerprint: changes with the content.
     """
 
     folder: Path
@@ -58,7 +57,7 @@ class Release:
     manifest: dict[str, Any]
 
     def iterate(self, split: str, file: Path) -> Iterator[pa.RecordBatch]:
-        """The rows of one file of `split`: QA_SCHEMA, or QUESTION_SCHEMA for `questions`."""
+        """Yield the rows of one file of `split`: QA_SCHEMA, or QUESTION_SCHEMA for `questions`."""
         if self.kind == "csv":
             return read_authors_csv(file, split, self.manifest.get("answers"))
         if self.kind == "questions":  # one file for all splits
@@ -67,23 +66,23 @@ class Release:
 
     @property
     def duplicates(self) -> str:
-        """What is done where a question occurs twice: the authors' files hold such (an LLM's echo), ours must not."""
+        """The policy for repeated questions. The authors' files have some, where an LLM repeated itself."""
         return "first" if self.kind == "csv" else "error"
 
     def iterate_all(self) -> Iterator[pa.RecordBatch]:
-        """The rows of all splits, with answers; of repeated questions in the authors' layout the first row.
+        """Yield the rows of all splits. Of questions that the authors' files repeat only the first row is kept.
 
         Raises:
-            InputError: a question of ours occurs twice or a patient is in two splits; names the files.
+            InputError: there are no answers, a question is repeated, or a patient is in two splits.
         """
         patients: dict = {}
         for split in self.files:
             yield from self.iterate_split(split, patients)
 
     def iterate_split(self, split: str, patients: dict) -> Iterator[pa.RecordBatch]:
-        """The rows of one split, as `iterate_all`; `patients` is shared by the splits of one pass (see RowChecks)."""
+        """Yield the rows of one split, as `iterate_all`. The splits of one pass share `patients` (see RowChecks)."""
         if self.kind == "questions":
-            raise InputError(f"{self.folder} has questions but no answers; run medvqa-hub cxr answer and release first")
+            raise InputError(f"{self.folder} has questions but no answers. Run: medvqa-hub cxr answer, release")
         checks = RowChecks(patients, self.duplicates)
         for file in self.files[split]:
             for batch in self.iterate(split, file):
@@ -91,23 +90,23 @@ class Release:
         where = ", ".join(map(str, self.files[split]))
         checks.finish_split(split, where)
         if checks.left_out:
-            _log.warning("%s: %d repeated rows left out (their question stands there before)", where, checks.left_out)
+            _log.warning("%s: %d rows with repeated questions left out", where, checks.left_out)
 
 
 def open_release(folder: Path) -> Release:
-    """Find out what `folder` holds.
+    """Open the dataset in `folder`.
 
     Raises:
-        InputError: it is missing, holds no dataset, or its files are not those that the manifest describes.
+        InputError: the folder is missing, does not hold a dataset, or its files differ from the manifest.
     """
     folder = Path(folder).expanduser().absolute()
     if not folder.is_dir():
-        raise InputError(
-            f"{folder}: no such folder; build a dataset with medvqa-hub cxr, or name the folder of a release"
-        )
+        raise InputError(f"{folder}: no such folder. Name a release, or build a dataset with medvqa-hub cxr")
     workspace = Workspace(folder)
     if folder.name == workspace.questions.name and (folder / MANIFEST).exists() and _kind(folder) == QUESTIONS_KIND:
-        return _open_questions(Workspace(folder.parent))  # named itself: no release beside it is meant
+        return _open_questions(
+            Workspace(folder.parent)
+        )  # the questions themselves are named, not a release beside them
     for place in (folder, workspace.release):
         if (place / MANIFEST).exists() and _kind(place) == RELEASE_KIND:
             return _open_parquet(place)
@@ -117,24 +116,23 @@ def open_release(folder: Path) -> Release:
     if (workspace.questions / MANIFEST).exists():
         return _open_questions(workspace)
     raise InputError(
-        f"{folder}: no release there (looked for {MANIFEST}, release/{MANIFEST}, questions/{MANIFEST} and "
-        "train*.csv, val*.csv, test*.csv); build one with medvqa-hub cxr"
+        f"{folder} does not hold a release (looked for {MANIFEST}, release/{MANIFEST}, questions/{MANIFEST} and "
+        "train*.csv, val*.csv, test*.csv). Build one with medvqa-hub cxr"
     )
 
 
 def export_authors_csv(release: Release, out: Path) -> dict[str, int]:
-    """Write `release` as train.csv, val.csv and test.csv with a manifest beside them; returns rows per split.
+    """Write `release` as train.csv, val.csv and test.csv with a manifest, and return the number of rows per split.
 
     Raises:
-        InputError: the release has no answers, a question occurs twice, a patient is in two splits, or a row cannot be
-            written in the layout.
+        InputError: as `iterate_all`, or a row cannot be expressed in the layout.
         OutputError: `out` cannot be written, or holds something else.
     """
     rows: dict[str, int] = {}
     patients: dict = {}
     private = release.governance.private
     if out.absolute().is_relative_to(release.folder):
-        raise InputError(f"{out} lies in the release that is read ({release.folder}); choose a folder outside")
+        raise InputError(f"{out} is inside the release {release.folder}. Choose a folder outside of it")
     with atomic_folder(out, CSV_KIND, private) as folder:
         for split in release.files:
             batches = track(release.iterate_split(split, patients), f"Writing the {split} split")
@@ -147,7 +145,7 @@ def export_authors_csv(release: Release, out: Path) -> dict[str, int]:
 
 
 def find_default_release() -> Path:
-    """The folder that `MIMIC_CXR_VQA_DIR` names, else the release built last on this machine.
+    """Return the folder in the variable MIMIC_CXR_VQA_DIR, else the release that was built last on this machine.
 
     Raises:
         InputError: there is neither.
@@ -161,23 +159,23 @@ def find_default_release() -> Path:
         try:
             last = Path(read_object(record, remedy)["release"])
         except (KeyError, TypeError) as error:
-            raise InputError(f"{record}: names no release ({error!r}); {remedy}") from None
-    if last is None or not last.is_dir():  # never built, or deleted since
+            raise InputError(f"{record} does not name a release ({error!r}); {remedy}") from None
+    if last is None or not last.is_dir():
         raise InputError(
-            "no MIMIC-CXR-VQA release on this machine: load the bundled one with load_dataset('mimic_cxr_vqa', "
-            "'sample'), or build one with medvqa-hub cxr questions, answer and release, or pass data_dir=… or set "
-            + RELEASE_VARIABLE
+            "no MIMIC-CXR-VQA release found on this machine. Load the bundled one with load_dataset('mimic_cxr_vqa', "
+            f"'sample'), build one with medvqa-hub cxr questions, answer and release, pass data_dir=… or set "
+            f"{RELEASE_VARIABLE}"
         )
     return last
 
 
 def record_last_release(folder: Path) -> None:
-    """Remember `folder` as the release that a bare `load_dataset("mimic_cxr_vqa")` takes."""
+    """Record `folder` as the release that `load_dataset("mimic_cxr_vqa")` loads by default."""
     write_json(_last_release_record(), {"release": str(folder.resolve())}, indent=None, ensure_ascii=True, end="")
 
 
 def find_image_prefix(image_root: Path) -> Path:
-    """The folder that image paths of the rows start from: `<image_root>/files` where there is one (MIMIC-CXR-JPG)."""
+    """Return the folder that image paths start from: `<image_root>/files` if it exists (MIMIC-CXR-JPG)."""
     return image_root / "files" if (image_root / "files").is_dir() else image_root
 
 
@@ -199,11 +197,9 @@ def _open_parquet(folder: Path) -> Release:
         path = join_under(folder, name, str(folder / MANIFEST))
         size = path.stat().st_size if path.exists() else None
         if size != described["bytes"]:
-            state = "is missing" if size is None else f"has {size} bytes"
-            raise InputError(
-                f"{path} {state}, the manifest says {described['bytes']}; copy the release again or build it again"
-            )
-    refuse_changed({folder / name: described["sha256"] for name, described in manifest["files"].items()})
+            state = "is missing" if size is None else f"has {size} bytes, not {described['bytes']}"
+            raise InputError(f"{path} {state}. Copy the release again or build it again")
+    check_unchanged({folder / name: described["sha256"] for name, described in manifest["files"].items()})
 
     def files(table: str) -> dict[str, list[Path]]:
         return {s: [folder / n for n in sorted(manifest["files"]) if n.startswith(f"{table}/{s}-")] for s in SPLITS}
@@ -213,16 +209,16 @@ def _open_parquet(folder: Path) -> Release:
         rows = sum(count_rows(path) for path in files("qa")[split])
         if rows != described["rows"]:
             raise InputError(
-                f"{folder}: the {split} split has {rows} rows, the manifest says {described['rows']}; build it again"
+                f"{folder}: the {split} split has {rows} rows, the manifest {described['rows']}. Build it again"
             )
     tables = [path for table in ("studies", "qa") for paths in files(table).values() for path in paths]
     governance = get_tables_governance(manifest, tables, folder)
     key = (folder / MANIFEST).read_bytes()
-    return _release(folder, "parquet", governance, manifest, files("qa"), files("studies"), key)
+    return _make_release(folder, "parquet", governance, manifest, files("qa"), key, files("studies"))
 
 
 def _check_studies(folder: Path, tables: list[Path]) -> None:
-    """No study twice, no patient in two splits: seen here for all splits, however many processes load them later."""
+    """Check studies and splits once for all splits, because several processes may load them later."""
     columns = ["subject_id", "study_id", "split"]
     batches = [batch for path in tables for batch in iterate_parquet(path, columns=columns)]
     if batches:
@@ -232,7 +228,7 @@ def _check_studies(folder: Path, tables: list[Path]) -> None:
 
 
 def _open_csv(folder: Path, found: dict[str, list[Path]]) -> Release:
-    """The authors' release. It is MIMIC data unless a manifest beside it says otherwise."""
+    """Open the authors' files, which are credentialed unless a manifest gives another class."""
     manifest: dict[str, Any] = {"governance": str(Governance.CREDENTIALED)}
     governance = Governance.CREDENTIALED
     if (folder / MANIFEST).exists():
@@ -241,7 +237,8 @@ def _open_csv(folder: Path, found: dict[str, list[Path]]) -> Release:
     states = [
         f"{path.name} {path.stat().st_size} {path.stat().st_mtime_ns}" for paths in found.values() for path in paths
     ]
-    return _release(folder, "csv", governance, manifest, found, {}, "\n".join([*states, json.dumps(manifest)]).encode())
+    key = "\n".join([*states, json.dumps(manifest)]).encode()
+    return _make_release(folder, "csv", governance, manifest, found, key)
 
 
 def _open_questions(workspace: Workspace) -> Release:
@@ -250,33 +247,26 @@ def _open_questions(workspace: Workspace) -> Release:
     files = {split: [path] for split in manifest["questions_per_split"]}
     state = path.stat()
     key = json.dumps([manifest, state.st_size, state.st_mtime_ns]).encode()
-    return _release(workspace.questions, "questions", workspace.governance(), manifest, files, {}, key)
+    return _make_release(workspace.questions, "questions", workspace.governance(), manifest, files, key)
 
 
-def _release(
+def _make_release(
     folder: Path,
     kind: str,
     governance: Governance,
-    manifest: dict,
+    manifest: dict[str, Any],
     files: dict[str, list[Path]],
-    studies: dict[str, list[Path]],
     key: bytes,
+    studies: dict[str, list[Path]] | None = None,
 ) -> Release:
-    return Release(
-        folder=folder,
-        kind=kind,
-        governance=governance,
-        files={split: paths for split, paths in files.items() if paths},
-        studies={split: paths for split, paths in studies.items() if paths},
-        fingerprint=digest(key)[:16],
-        manifest=manifest,
-    )
+    files, studies = ({s: paths for s, paths in found.items() if paths} for found in (files, studies or {}))
+    return Release(folder, kind, governance, files, studies, digest(key)[:16], manifest)
 
 
 def find_csv_files(folder: Path) -> dict[str, list[Path]]:
-    """`train*.csv`, `val*.csv`, `test*.csv`, plain or gzipped; several files of a split are read in order of name.
+    """Return split -> its CSV files, sorted by name: `train*.csv`, `val*.csv`, `test*.csv`, plain or gzipped.
 
-    The authors' scripts name them `generated_questions_answers_train_all.csv` too.
+    The names of the authors' scripts, such as `generated_questions_answers_train_all.csv`, are found too.
     """
     found = {}
     for split, prefix in _SPLIT_PREFIXES.items():

@@ -1,12 +1,12 @@
-"""From a workspace's questions and answers to a release: Parquet shards, a card and a manifest, complete or absent.
+"""Writes the release of a workspace: Parquet shards, a card and a manifest.
 
-    release/qa/<split>-00000-of-00003.parquet        QA_SCHEMA, a study's rows together
-    release/studies/<split>-00000-of-00003.parquet   STUDY_SCHEMA, the studies of the qa shard of the same number
-    release/README.md       card; its metadata lets plain `load_dataset(folder)` read the shards
-    release/croissant.json  the same for data catalogues
-    release/manifest.json   governance class, provenance, counts, Table 3 if made, size and sha256 of every file
+    release/qa/<split>-00000-of-00003.parquet        QA_SCHEMA, the rows of a study together
+    release/studies/<split>-00000-of-00003.parquet   STUDY_SCHEMA, the studies of the same qa shard
+    release/README.md       card, whose metadata makes `load_dataset(folder)` work without this package
+    release/croissant.json  metadata for data catalogues
+    release/manifest.json   governance class, provenance, counts, Table 3, size and sha256 of every file
 
-Images are referred to, never copied. The same inputs give the same bytes.
+Images are not copied. The same inputs give the same bytes.
 """
 
 from collections import Counter
@@ -40,29 +40,29 @@ from mimic_cxr_vqa.workspace import FORMAT, RELEASE_KIND, Workspace
 
 ROWS_PER_SHARD = 250_000
 ROWS_PER_BATCH = 65_536
-ROWS_PER_GROUP, STUDIES_PER_GROUP = 16_384, 2_048  # of Parquet: what is decoded for one row or study
+ROWS_PER_GROUP, STUDIES_PER_GROUP = 16_384, 2_048  # what Parquet decodes for one row or study
 DEFAULTS = {"flagged": "keep", "allow_missing": False, "rows_per_shard": ROWS_PER_SHARD}
 
 
 def write_release(
     workspace: Workspace, flagged: str = "keep", allow_missing: bool = False, rows_per_shard: int = ROWS_PER_SHARD
 ) -> dict[str, Any]:
-    """Write `<out>/release`; returns its manifest. An earlier release there is replaced when the new one is complete.
+    """Write `<out>/release`, replacing an earlier one, and return its manifest.
 
     Args:
-        flagged: `keep` answers that break a lint rule (the rules stand in `provenance.lint`), or `drop` them.
-        allow_missing: release although some questions have no answer yet.
-        rows_per_shard: a shard is closed at the first end of a study at or after this many rows.
+        flagged: `keep` or `drop` answers that break a lint rule. Kept ones name the rules in `provenance.lint`.
+        allow_missing: release although some questions are not answered.
+        rows_per_shard: a shard ends with the first study that reaches this many rows.
 
     Raises:
         ConfigError: `flagged` or `rows_per_shard` is not allowed.
-        InputError: questions have no answer yet, no question has one, or the questions were drawn again meanwhile.
+        InputError: questions are not answered, or were drawn again in the meantime.
         OutputError: the folder cannot be written.
     """
     if flagged not in ("keep", "drop"):
         raise ConfigError(f"flagged={flagged!r}: allowed are keep and drop")
     if rows_per_shard < 1:
-        raise ConfigError(f"rows_per_shard={rows_per_shard}: allowed are whole numbers from 1")
+        raise ConfigError(f"rows_per_shard={rows_per_shard}: expected at least 1")
     questions = workspace.manifest()
     drawn = describe_questions(workspace)
     governance = workspace.governance()
@@ -71,15 +71,15 @@ def write_release(
         answers, counts = _collect_answers(answer_keys(workspace, settings), store, flagged)
     if counts["missing"] and not allow_missing:
         raise InputError(
-            f"{counts['missing']} of {questions['counts']['questions']} questions have no answer yet; "
-            f"run: medvqa-hub cxr answer --out {workspace.root} (or release with --allow-missing)"
+            f"{counts['missing']} of {questions['counts']['questions']} questions are not answered. "
+            f"Run: medvqa-hub cxr answer --out {workspace.root} (or release with --allow-missing)"
         )
     if not counts["rows"]:
-        raise InputError(f"{workspace.answers}: no question has an answer to release ({dict(counts)})")
+        raise InputError(f"{workspace.answers} has no answers to release ({dict(counts)})")
     with atomic_folder(workspace.release, RELEASE_KIND, governance.private) as folder:
         splits, flags = _write_shards(workspace, answers, settings, folder, rows_per_shard)
-        if describe_questions(workspace) != drawn:  # answers stand beside questions by their order
-            raise InputError(f"{workspace.questions}: drawn again while releasing; run answer and release")
+        if describe_questions(workspace) != drawn:  # answers are matched to questions by order
+            raise InputError(f"{workspace.questions} changed during the release. Run answer and release again")
         manifest = {
             "kind": RELEASE_KIND,
             "format": FORMAT,
@@ -93,9 +93,9 @@ def write_release(
             "label_counts": questions["label_counts"],
             "section_rules": questions.get("section_rules", {}),
             "splits": splits,
-            **_language_models(workspace),
-            **_validation(workspace),
-            **_asked_otherwise(flagged=flagged, allow_missing=allow_missing, rows_per_shard=rows_per_shard),
+            **_get_language_models(workspace),
+            **_get_table3(workspace),
+            **_changed_options(flagged=flagged, allow_missing=allow_missing, rows_per_shard=rows_per_shard),
         }
         shards = describe_files(folder, folder.rglob("*.parquet"))
         content = content_digest(shards)
@@ -108,8 +108,8 @@ def write_release(
     return manifest
 
 
-def _language_models(workspace: Workspace) -> dict[str, Any]:
-    """What the language models said of themselves, and what was said of their servers, without their addresses."""
+def _get_language_models(workspace: Workspace) -> dict[str, Any]:
+    """The record of the language models and their servers, without addresses."""
     record = workspace.root / FILE
     if not record.exists():
         return {}
@@ -117,38 +117,38 @@ def _language_models(workspace: Workspace) -> dict[str, Any]:
     return {"language_models": [{k: v for k, v in entry.items() if k != "address"} for entry in entries]}
 
 
-def _asked_otherwise(**options: Any) -> dict[str, Any]:
-    """The options of `write_release` that are not its defaults, for whoever rebuilds the release."""
+def _changed_options(**options: Any) -> dict[str, Any]:
+    """The options of `write_release` that differ from its defaults, for a rebuild."""
     changed = {name: value for name, value in options.items() if value != DEFAULTS[name]}
     return {"written_with": changed} if changed else {}
 
 
-def _validation(workspace: Workspace) -> dict[str, Any]:
-    """Table 3 (`cxr table3`) of these very answers; nothing where there is none, or where it is of earlier ones."""
+def _get_table3(workspace: Workspace) -> dict[str, Any]:
+    """Table 3 (`cxr table3`) if it was made from the current answers."""
     if not workspace.table3.exists():
         return {}
-    found = read_object(workspace.table3, "run medvqa-hub cxr table3 again, or delete it")
+    found = read_object(workspace.table3, "delete it, or run medvqa-hub cxr table3 again")
     return {"validation": found} if found.get("answers") == digest_file(workspace.answers) else {}
 
 
 def describe_questions(workspace: Workspace) -> str:
-    """sha256 of the question table: tells whether a release was made from the questions that are there now."""
+    """Return the sha256 of the question table, which identifies the questions of a release."""
     return digest_file(workspace.questions / "questions.parquet")
 
 
 def _collect_answers(keys: pa.Table, store: PredictionStore, flagged: str) -> tuple[pa.Table, Counter]:
-    """One row per question, in their order: answer (null: leave the row out), attempts, lint rules."""
+    """One row per question, in order: answer (null to leave the row out), attempts, lint rules."""
     counts = Counter(rows=0, missing=0, failed=0, flagged=0, flagged_dropped=0)
     schema = pa.schema([("answer", pa.string()), ("attempts", pa.int8()), ("lint", pa.list_(pa.string()))])
     batches = []
     for start in track(range(0, len(keys), ROWS_PER_BATCH), "Collecting answers"):
-        rows = [_answer_of(store, key, flagged, counts) for key in hex_keys(keys, start, ROWS_PER_BATCH)]
+        rows = [_get_answer(store, key, flagged, counts) for key in hex_keys(keys, start, ROWS_PER_BATCH)]
         batches.append(_as_batch(rows, schema))
     return pa.Table.from_batches(batches, schema), counts
 
 
-def _answer_of(store: PredictionStore, key: str, flagged: str, counts: Counter) -> tuple:
-    """Answer, attempts and lint rules of one question; the first two null where it has no answer to release."""
+def _get_answer(store: PredictionStore, key: str, flagged: str, counts: Counter) -> tuple:
+    """Answer, attempts and lint rules of one question. The first two are null without an answer to release."""
     found = store.find(key)
     if found is None:
         counts["missing"] += 1
@@ -174,7 +174,7 @@ def _as_batch(rows: list[tuple], schema: pa.Schema) -> pa.RecordBatch:
 def _write_shards(
     workspace: Workspace, answers: pa.Table, settings: Mapping[str, Any], folder: Path, rows_per_shard: int
 ) -> tuple[dict[str, dict[str, int]], dict[str, int]]:
-    """Write the shards of every split; returns rows, studies and shards per split, and how many rows carry a flag."""
+    """Write the shards of every split and return counts per split and of flagged rows."""
     studies = read_table(workspace.questions / "studies.parquet")
     writers: dict[str, _SplitWriter] = {}
     start, flags = 0, {"label_conflicts": 0, "warned": 0}
@@ -192,7 +192,7 @@ def _write_shards(
 def _qa_rows(
     questions: pa.RecordBatch, answers: pa.Table, settings: Mapping[str, Any], flags: dict[str, int]
 ) -> pa.Table:
-    """QA rows of the questions that have an answer; rows that carry a flag are added up in `flags`."""
+    """QA rows of the questions that have an answer. Flagged rows are counted in `flags`."""
     has_answer = pc.is_valid(answers["answer"])
     questions = pa.Table.from_batches([questions]).filter(has_answer)
     answers = answers.filter(has_answer).combine_chunks()
@@ -211,7 +211,7 @@ def _qa_rows(
 
 
 def _with_flags(questions: pa.Table, answers: pa.Table, counts: dict[str, int]) -> pa.ListArray:
-    """The rules that each answer breaks, and what else is known against it (`flags`)."""
+    """The rules that each answer breaks, and its flags."""
     columns = (answers["answer"], questions["category"], questions["label_value"], answers["lint"])
     lint = []
     for answer, category, label_value, broken in zip(*(column.to_pylist() for column in columns), strict=True):
@@ -223,7 +223,7 @@ def _with_flags(questions: pa.Table, answers: pa.Table, counts: dict[str, int]) 
 
 
 class _SplitWriter:
-    """Shards of one split, cut at the ends of studies, each qa shard with the studies that it speaks of."""
+    """Writes the shards of one split, cut between studies, each qa shard with its table of studies."""
 
     def __init__(self, folder: Path, split: str, studies: pa.Table, rows_per_shard: int) -> None:
         self._folder, self._split, self._studies, self._rows_per_shard = folder, split, studies, rows_per_shard
@@ -239,8 +239,8 @@ class _SplitWriter:
         while self._rows > self._rows_per_shard:
             table = pa.concat_tables(self._waiting)
             last = table["study_id"][self._rows_per_shard - 1]
-            end = self._rows_per_shard + _leading(table["study_id"].slice(self._rows_per_shard), last)
-            if end == len(table):  # the study may go on in the next rows
+            end = self._rows_per_shard + _count_leading(table["study_id"].slice(self._rows_per_shard), last)
+            if end == len(table):  # the study may continue in the next rows
                 return
             self._flush(table.slice(0, end))
             self._waiting, self._rows = [table.slice(end)], len(table) - end
@@ -270,7 +270,7 @@ class _SplitWriter:
         return self._folder / name / f"{self._split}-{number:05d}.parquet"
 
 
-def _leading(ids: pa.ChunkedArray, value: pa.Scalar) -> int:
-    """How many leading entries of `ids` equal `value`."""
+def _count_leading(ids: pa.ChunkedArray, value: pa.Scalar) -> int:
+    """Number of leading entries of `ids` that equal `value`."""
     first_other = pc.index(pc.not_equal(ids, value), True).as_py()
     return len(ids) if first_other < 0 else first_other

@@ -1,6 +1,6 @@
-"""What only shows over whole splits: a question twice, a patient in two splits.
+"""Checks over whole splits: repeated questions, and patients in two splits.
 
-Kept as arrays of integers, so that 3.2 million rows take some 30 MB and well under a second.
+Ids are kept as integer arrays. 3.2 million rows take about 30 MB and less than a second.
 """
 
 import numpy as np
@@ -10,37 +10,40 @@ import pyarrow.compute as pc
 from medvqa_core.errors import ConfigError, InputError
 from mimic_cxr_vqa.question_list import QUESTION_SLUGS
 
-DUPLICATES = ("error", "first")  # what is done where a question occurs twice
+DUPLICATES = ("error", "first")
 _CODES_PER_STUDY = 128  # more than the 90 questions: study * 128 + question is one integer per question
 
 
 class RowChecks:
-    """Feed it the rows of a split, then `finish_split`, which raises when something is wrong.
+    """Collects the rows of a split with `add`, and raises in `finish_split` if something is wrong.
 
-    Rows of several processes are seen apart: there only what one of them sees is checked.
+    Each of several processes only checks the rows that it reads itself.
 
     Args:
-        patients: split -> its patients, shared by several passes over the same dataset; finished splits are added.
-        duplicates: `error` where a question occurs twice, or `first`: `add` leaves out all but its first row.
+        patients: split -> its patients, shared by several passes over the same dataset. Finished splits are added.
+        duplicates: `error` if a question is repeated, or `first`, with which `add` drops all but its first row.
 
     Attributes:
-        left_out: repeated rows that `first` has left out.
+        left_out: number of repeated rows that were dropped.
     """
 
     def __init__(self, patients: dict[str, np.ndarray] | None = None, duplicates: str = "error") -> None:
         self._keep_first = check_policy(duplicates) == "first"
         self.left_out = 0
+        self._finished = {} if patients is None else patients
+        self._reset()
+
+    def _reset(self) -> None:
         self._questions: list[np.ndarray] = []
-        self._places: dict[int, list[int]] = {}  # study -> the entries of _questions that it is in (`first` alone)
+        self._places: dict[int, list[int]] = {}  # study -> entries of _questions that contain it (for `first`)
         self._others: set[str] = set()  # ids of questions that are not among the 90
         self._subjects: list[np.ndarray] = []
-        self._finished = {} if patients is None else patients
 
     def add(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Note the rows of one batch (any schema with qa_id, study_id and subject_id); returns those that are kept.
+        """Add a batch (any schema with qa_id, study_id and subject_id) and return the rows that are kept.
 
         Raises:
-            InputError: a question that is not among the 90 occurs twice (the others are found by `finish_split`).
+            InputError: a question that is not among the 90 is repeated. `finish_split` finds the others.
         """
         study = rows["study_id"].to_numpy()
         ids = rows["qa_id"]
@@ -53,19 +56,17 @@ class RowChecks:
             qa_id = ids[position].as_py()
             repeated[position] = qa_id in self._others
             if repeated[position] and not self._keep_first:
-                raise InputError(f"qa_id {qa_id!r} occurs twice; remove the repeated row")
+                raise InputError(f"qa_id {qa_id!r} occurs twice. Remove the repeated row")
             self._others.add(qa_id)
         if self._keep_first:
-            repeated |= known & self._seen_before(study, questions, known)
+            repeated |= known & self._find_repeated(study, questions, known)
         self._questions.append(questions[known & ~repeated])
         self._subjects.append(np.unique(rows["subject_id"].to_numpy()))
-        if not repeated.any():
-            return rows
         self.left_out += int(repeated.sum())
-        return rows.filter(pa.array(~repeated))
+        return rows.filter(pa.array(~repeated)) if repeated.any() else rows
 
-    def _seen_before(self, study: np.ndarray, questions: np.ndarray, known: np.ndarray) -> np.ndarray:
-        """Where a question occurs earlier: in this batch, or in one that has its study too (few are in two)."""
+    def _find_repeated(self, study: np.ndarray, questions: np.ndarray, known: np.ndarray) -> np.ndarray:
+        """Where a question occurs earlier in this batch, or in another batch that contains its study."""
         first = np.zeros(len(questions), bool)
         first[np.unique(np.where(known, questions, -1), return_index=True)[1]] = True
         earlier: set[int] = set()
@@ -78,43 +79,42 @@ class RowChecks:
         return ~first | np.isin(questions, np.concatenate([self._questions[place] for place in earlier]))
 
     def finish_split(self, split: str, where: str = "") -> None:
-        """Check the rows added since the last split.
+        """Check the rows that were added since the last split.
 
         Args:
-            where: the files that they come from, for the message.
+            where: their files, for the message.
 
         Raises:
-            InputError: a question occurs twice, or a patient is in an earlier split too.
+            InputError: a question is repeated, or a patient is also in an earlier split.
         """
-        # what `first` left out is not here to be found
         parts = [] if self._keep_first else self._questions
         questions = np.sort(np.concatenate(parts or [np.zeros(0, np.int64)]))
         twice = questions[1:][questions[1:] == questions[:-1]]
         if len(twice):
             study, code = divmod(int(twice[0]), _CODES_PER_STUDY)
             raise InputError(
-                f"{where or split}: qa_id 's{study}-{QUESTION_SLUGS[code]}' occurs twice ({len(twice)} repeated rows); "
-                "remove the repeated rows"
+                f"{where or split}: qa_id 's{study}-{QUESTION_SLUGS[code]}' occurs twice ({len(twice)} repeated rows). "
+                "Remove the repeated rows"
             )
         subjects = np.unique(np.concatenate(self._subjects or [np.zeros(0, np.int64)]))
         for other, patients in self._finished.items():
             shared = np.intersect1d(subjects, patients)
             if len(shared) and other != split:
-                raise leakage(shared[0], [other, split], len(shared), where)
+                raise make_leakage_error(shared[0], [other, split], len(shared), where)
         self._finished[split] = np.union1d(subjects, self._finished.get(split, subjects))
-        self._questions, self._places, self._subjects, self._others = [], {}, [], set()
+        self._reset()
 
 
 def check_policy(duplicates: str) -> str:
-    """`duplicates`, if it is one of DUPLICATES. Raises ConfigError."""
+    """Return `duplicates` if it is one of DUPLICATES. Raises ConfigError otherwise."""
     if duplicates not in DUPLICATES:
         raise ConfigError(f"duplicates={duplicates!r}: allowed are {' and '.join(DUPLICATES)}")
     return duplicates
 
 
-def leakage(patient: int, splits: list[str], patients: int, where: str = "") -> InputError:
-    """The error for a patient who is in two splits (`patients` such in all), read from the file or source `where`."""
+def make_leakage_error(patient: int, splits: list[str], patients: int, where: str = "") -> InputError:
+    """Return the error for a patient in two splits, of `patients` such patients in all."""
     return InputError(
         f"{where and where + ': '}patient {patient} is in the splits {' and '.join(splits)} ({patients} such "
-        "patients): test patients would leak into training; give every patient one split"
+        "patients), so test patients would leak into training. Give every patient one split"
     )

@@ -1,5 +1,4 @@
-"""Writes the bundled `sample` configuration: a small phantom release with its images beside it, built by the usual
-steps.
+"""Writes the bundled config `sample`, a small synthetic release with its images.
 
 python -m mimic_cxr_vqa.sample_writer mimic_cxr_vqa/sample
 """
@@ -19,7 +18,7 @@ from mimic_cxr_vqa.sources.physionet import read_studies
 from mimic_cxr_vqa.workspace import RELEASE_KIND, Workspace
 
 STUDIES = 40
-IMAGE_SIZE = 320  # small enough that the bundle stays below 3 MB
+IMAGE_SIZE = 320  # keeps the bundle below 3 MB
 SEED = 0
 
 

@@ -1,7 +1,7 @@
-"""Columns, categories and label values of MIMIC-CXR-VQA: the only place where they are named.
+"""Columns, categories and label values of MIMIC-CXR-VQA.
 
-A *study* is one row with its report sections, its 14 CheXpert labels and its images. A *question* is one row per
-(study, category, question number). A *QA* row is a question with its answer and where the answer came from.
+A *study* is a row with report sections, 14 CheXpert labels and images. A *question* is a row per (study, category,
+question number). A *QA* row is a question with its answer and the answer's provenance.
 """
 
 import pyarrow as pa
@@ -26,22 +26,22 @@ HEART = "Heart"  # the 15th category (paper, Section 3.1): positive where the fi
 NO_FINDING = "No Finding"
 CATEGORIES = (*CHEXPERT_LABELS, HEART)
 
-# CheXpert label value -> name in our rows; a missing value is `not_mentioned` (paper, Table 2).
+# CheXpert label value -> its name in the rows (paper, Table 2).
 LABEL_VALUES = {1: "positive", 0: "negative", -1: "uncertain", None: "not_mentioned"}
 
-SPLITS = ("train", "validate", "test")  # the names that MIMIC-CXR's split file uses
+SPLITS = ("train", "validate", "test")  # as in MIMIC-CXR's split file
 
-# ViewPosition (or its aliases) -> the three views that the multi-view model knows.
+# ViewPosition and its aliases -> the three views of the multi-view model.
 CANONICAL_VIEWS = {"AP": "AP", "PA": "PA", "LAT": "LAT", "LATERAL": "LAT", "LL": "LAT", "L": "LAT"}
 
 
 def canonical_view(view: str | None) -> str | None:
-    """`AP`, `PA` or `LAT` for a ViewPosition or one of its aliases (any case); None for every other view."""
+    """Return `AP`, `PA` or `LAT` for a ViewPosition or an alias in any case, None for other views."""
     return CANONICAL_VIEWS.get(view.strip().upper()) if view else None
 
 
 def category_slug(category: str) -> str:
-    """`Pleural Effusion` -> `pleural_effusion`: the form that ids and file names use."""
+    """Return the form for ids and file names: `Pleural Effusion` -> `pleural_effusion`."""
     return category.lower().replace(" ", "_")
 
 
@@ -53,11 +53,11 @@ STUDY_SCHEMA = pa.schema(
         ("subject_id", pa.int64()),
         ("study_id", pa.int64()),
         ("split", pa.string()),
-        ("findings", pa.string()),  # null: the report has no findings section, the study yields no questions
+        ("findings", pa.string()),  # null: no findings section, so the study has no questions
         ("impression", pa.string()),
         ("indication", pa.string()),
         ("labels", LABELS_TYPE),  # 1 | 0 | -1 | null each
-        ("images", IMAGES_TYPE),  # path relative to the image root, `view` as the source spells it
+        ("images", IMAGES_TYPE),  # path relative to the image root; `view` as in the source
     ]
 )
 
@@ -76,7 +76,7 @@ QUESTION_SCHEMA = pa.schema(
     ]
 )
 
-LABEL_CONFLICT = "label_conflict"  # in a row's `provenance.lint`: the answer says the opposite of its label
+LABEL_CONFLICT = "label_conflict"  # in a row's `provenance.lint`: the answer contradicts its label
 
 PROVENANCE_TYPE = pa.struct(
     [
@@ -87,7 +87,7 @@ PROVENANCE_TYPE = pa.struct(
         ("temperature", pa.float32()),
         ("seed", pa.int64()),
         ("attempts", pa.int8()),
-        ("lint", pa.list_(pa.string())),  # rules that the answer still breaks, then flags (generation/lint.py)
+        ("lint", pa.list_(pa.string())),  # rules that the answer breaks, then flags (generation/lint.py)
     ]
 )
 

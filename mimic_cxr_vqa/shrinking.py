@@ -1,15 +1,13 @@
-"""A copy of an image tree with small images: the same paths below the root, each image shrunk as training reads it.
+"""Copies an image tree with smaller images, which training reads many times faster (`docs/training.md`).
 
     OUT/files/p10/p10000032/s50414267/<dicom>.jpg    grey, shorter side `size`, JPEG (PNG stays PNG)
-    OUT/shrunk.json                                  size, quality and class; written before the first image
-    OUT/manifest.json                                the same with counts; written last
+    OUT/shrunk.json                                  size, quality and class, written before the first image
+    OUT/manifest.json                                the same with counts, written last
 
-Reading a full-size film costs many times what its small copy costs, in every epoch (`docs/training.md`). OUT is an
-image root like its source: pass it as --image-root. The copies have the class of their source; those of MIMIC are
-readable by their owner alone.
+OUT has the paths of its source and can be passed as --image-root. The copies have the class of their source, and
+copies of MIMIC are readable by their owner only.
 
-A stopped run goes on: a copy is whole, since it appears by rename, and carries its source's time of modification, so a
-source that has changed since is shrunk again.
+An interrupted run can be resumed. A copy has the modification time of its source, so changed sources are copied again.
 """
 
 import io
@@ -32,38 +30,38 @@ from mimic_cxr_vqa.sources import openi
 KIND, MARKER, PHANTOM = "shrunk-images", "shrunk.json", "phantom.json"
 FORMATS = {".jpg": "JPEG", ".jpeg": "JPEG", ".png": "PNG"}
 QUALITY = 95
-PER_TASK = 64  # images that a process is given at a time
+PER_TASK = 64  # images
 REMEDY = "delete it, or choose another folder"
-_MIMIC = re.compile(r"(^|/)(p1\d{7}|s5\d{7})(/|$)")  # a patient's or a study's folder
+_MIMIC = re.compile(r"(^|/)(p1\d{7}|s5\d{7})(/|$)")  # folder of a patient or study
 
 
 def shrink_tree(root: Path, out: Path, size: int = FILM_SIDE, workers: int | None = None) -> dict[str, Any]:
-    """Write every image below `root` to the same path below `out`, its shorter side shrunk to `size`.
+    """Write every image below `root` to the same path below `out`, with its shorter side shrunk to `size`.
 
     Args:
-        root: folder of images, such as MIMIC-CXR-JPG's. Images that are smaller already keep their size.
-        out: another folder, outside of `root`.
-        workers: processes; None: one per core.
+        root: folder of images, such as MIMIC-CXR-JPG's. Smaller images keep their size.
+        out: a folder outside of `root`.
+        workers: number of processes. Default: one per core.
 
     Returns:
         The manifest, with the counts `images` and `written` (by this run).
 
     Raises:
-        ConfigError: `out` lies in `root`, or holds something else or copies of another size.
-        GovernanceError: `out` is of a stricter class than `root`.
-        InputError: `root` has no images; or, when all others are written, some could not be read.
+        ConfigError: `out` is inside `root`, or holds something else or copies of another size.
+        GovernanceError: `out` has a stricter class than `root`.
+        InputError: `root` has no images, or some could not be read. The others are written first.
         OutputError: `out` cannot be written.
     """
     if size < 1:
-        raise ConfigError(f"size is {size}; allowed are 1 pixel and more")
+        raise ConfigError(f"size={size}: expected at least 1 pixel")
     if not root.is_dir():
-        raise InputError(f"{root}: no such folder; name the one that holds files/")
+        raise InputError(f"{root}: no such folder. Name the one that holds files/")
     target, source = resolve_links(out), resolve_links(root)
     if target.is_relative_to(source) or source.is_relative_to(target):
-        raise ConfigError(f"{out} and {root} lie in one another; choose a folder outside of the source's")
+        raise ConfigError(f"{out} and {root} contain each other. Choose a folder outside of {root}")
     paths = sorted(_images_below(root))
     if not paths:
-        raise InputError(f"{root}: no {', '.join(FORMATS)} below it; name the folder that holds files/")
+        raise InputError(f"{root} has no {', '.join(FORMATS)} files. Name the folder that holds files/")
     governance = get_tree_governance(root, paths)
     settings = {"kind": KIND, "governance": str(governance), "size": size, "quality": QUALITY}
     _open_folder(out, settings)
@@ -75,11 +73,11 @@ def shrink_tree(root: Path, out: Path, size: int = FILM_SIDE, workers: int | Non
             for done, failed in track(pool.map(work, tasks), f"Shrinking {len(paths):,} images", len(tasks)):
                 written, problems = written + done, problems + failed
         finally:
-            pool.shutdown(wait=False, cancel_futures=True)  # a stopped run begins no further images
+            pool.shutdown(wait=False, cancel_futures=True)  # start no further images when interrupted
     if problems:
         raise InputError(
-            f"{len(problems)} of {len(paths)} images cannot be shrunk, such as: {problems[0]}. The others are in "
-            f"{out}; run the same command again afterwards"
+            f"{len(problems)} of {len(paths)} images cannot be read, such as: {problems[0]}. The others are in {out}. "
+            "Repair these and run the same command again"
         )
     manifest = {**settings, "counts": {"images": len(paths), "written": written}}
     write_json(out / MANIFEST, manifest, private=governance.private)
@@ -87,8 +85,11 @@ def shrink_tree(root: Path, out: Path, size: int = FILM_SIDE, workers: int | Non
 
 
 def get_tree_governance(root: Path, paths: list[str]) -> Governance:
-    """The class of a tree's images: MIMIC's where a path has one of its ids, whatever the folder says of itself; else
-    what a shrunk tree carries, a drawn one's or Open-i's; and `credentialed` where nothing tells."""
+    """Return the class of a tree's images.
+
+    Paths with an id of MIMIC's range are credentialed. Otherwise shrunk trees, synthetic trees and Open-i are
+    recognised by their files, and everything else is credentialed.
+    """
     if any(_MIMIC.search(path) for path in paths):
         return Governance.CREDENTIALED
     if (root / MARKER).exists():
@@ -100,7 +101,7 @@ def get_tree_governance(root: Path, paths: list[str]) -> Governance:
 
 
 def _images_below(root: Path) -> Iterator[str]:
-    """Paths of all images, relative to `root`; names that start with a dot are left out."""
+    """Paths of all images relative to `root`, without hidden ones."""
     for folder, folders, names in os.walk(root):
         folders[:] = [name for name in folders if not name.startswith(".")]
         for name in names:
@@ -109,7 +110,7 @@ def _images_below(root: Path) -> Iterator[str]:
 
 
 def _open_folder(out: Path, settings: dict[str, Any]) -> None:
-    """Make `out` the folder of this run, or check that it is."""
+    """Create `out`, or check that it belongs to a run with the same settings."""
     governance = Governance(settings["governance"])
     if (out / MARKER).exists():
         before = read_object(out / MARKER, REMEDY)
@@ -119,7 +120,7 @@ def _open_folder(out: Path, settings: dict[str, Any]) -> None:
             name = differing[0]
             raise ConfigError(f"{out} has images of {name} {before.get(name)}, not {settings[name]}; {REMEDY}")
     elif out.exists() and any(out.iterdir()):
-        raise ConfigError(f"{out} holds other things than shrunk images; choose an empty folder")
+        raise ConfigError(f"{out} is not empty and does not hold shrunk images. Choose another folder")
     make_folder(out)
     with output_errors(out):
         (out / MANIFEST).unlink(missing_ok=True)
@@ -129,7 +130,7 @@ def _open_folder(out: Path, settings: dict[str, Any]) -> None:
 
 
 def _shrink(root: Path, out: Path, size: int, private: bool, paths: list[str]) -> tuple[int, list[str]]:
-    """Shrink `paths` unless their copies are there; how many were written, and what cannot be read."""
+    """Write the missing copies of `paths`. Returns their number, and the errors of images that cannot be read."""
     written, problems = 0, []
     for path in paths:
         try:

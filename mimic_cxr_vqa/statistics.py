@@ -1,11 +1,8 @@
-"""The numbers of a built dataset: Table 1 and Table 2 of the paper, and the counts and picture of its Figure 1.
+"""Statistics of a dataset: Tables 1 and 2 of the paper, and its Figure 1.
 
-Table 1 (our column of it): images, QA pairs, open and closed, per split; studies and patients are added. Images are
-distinct paths. Table 2: CheXpert labels of all studies and generated questions, per label value; Heart is no CheXpert
-label, so it counts among the questions only. Figure 1: questions per category and label value.
-
-Rows are read batch by batch and column by column; what is kept grows with distinct images, studies and patients, not
-with questions. Answers are not read: open or closed is the `answer_type` column.
+Table 1 has images, QA pairs, open and closed answers per split, and also studies and patients. Images are distinct
+paths. Table 2 has the CheXpert labels of all studies and the generated questions per label value. Heart is not a
+CheXpert label and only counts among the questions. Figure 1 has the questions per category and label value.
 """
 
 from collections import Counter
@@ -28,7 +25,7 @@ ANSWER_TYPES = ("open", "closed")
 COLUMNS = ("subject_id", "study_id", "split", "category", "label_value", "answer_type", "images")
 _KEYS = {"split": SPLITS, "category": CATEGORIES, "label_value": VALUE_NAMES, "answer_type": ANSWER_TYPES}
 
-# How the paper's Table 2 writes a label value and its meaning, in its order of rows.
+# Label values and their meaning as in the paper's Table 2, in the order of its rows.
 TABLE_2_ROWS = {
     "positive": ("1.0", "Positive Finding"),
     "negative": ("0.0", "Negative Finding"),
@@ -36,7 +33,7 @@ TABLE_2_ROWS = {
     "uncertain": ("-1.0", "Uncertain Finding"),
 }
 
-# Okabe and Ito's palette, told apart with any colour vision; grey for what the report does not mention.
+# Okabe and Ito's palette for all kinds of colour vision, with grey for values that are not mentioned.
 COLOURS = {"positive": "#D55E00", "negative": "#0072B2", "uncertain": "#F0E442", "not_mentioned": "#BBBBBB"}
 
 LabelCounts = Mapping[str, Mapping[str, int]]
@@ -56,13 +53,13 @@ class SplitCounts:
 
 @dataclass(frozen=True)
 class Statistics:
-    """Counts of a dataset; see the module's docstring for what each is.
+    """Counts of a dataset.
 
     Attributes:
-        splits: the three splits and `all`, which counts an image, study or patient once even if splits share it.
-        labels: CheXpert labels per label value over the source's studies; None where the source was not at hand.
+        splits: the three splits and `all`, which counts images, studies and patients that splits share once.
+        labels: CheXpert labels per label value over the source's studies, if known.
         questions: generated questions per label value.
-        distribution: questions per category and label value, every combination present.
+        distribution: questions per category and label value, for all combinations.
     """
 
     splits: dict[str, SplitCounts]
@@ -71,7 +68,7 @@ class Statistics:
     distribution: dict[str, dict[str, int]]
 
     def to_json(self) -> dict:
-        """Plain dicts and numbers, keyed by the table or figure that they belong to."""
+        """Return plain dicts and numbers by table and figure."""
         return {
             "table_1": {split: dict(vars(counts)) for split, counts in self.splits.items()},
             "table_2": {
@@ -86,11 +83,11 @@ def summarise(qa_batches: Iterable[pa.Table | pa.RecordBatch], label_counts: Lab
     """Count QA rows.
 
     Args:
-        qa_batches: rows of `schema.QA_SCHEMA`, in any order and any number of batches; other columns are not read.
-        label_counts: {CheXpert label: {label value: studies}} over all studies of the source.
+        qa_batches: rows of `schema.QA_SCHEMA` in any order.
+        label_counts: {CheXpert label: {label value: studies}} of the source.
 
     Raises:
-        InputError: a column is missing; a split, category, label value, answer type or label is not in the schema.
+        InputError: a column is missing, or a value is not in the schema.
     """
     rows: Counter[tuple[str, ...]] = Counter()
     images, studies, patients = ({split: set() for split in SPLITS} for _ in range(3))
@@ -120,7 +117,7 @@ def summarise(qa_batches: Iterable[pa.Table | pa.RecordBatch], label_counts: Lab
 
 
 def format_tables(stats: Statistics) -> str:
-    """Tables 1 and 2 as plain text, laid out like the paper's."""
+    """Return Tables 1 and 2 as plain text in the paper's layout."""
     heads = {"train": "Train", "validate": "Val", "test": "Test", "all": "All"}
     names = {"images": "Images", "studies": "Studies", "patients": "Patients", "qa_pairs": "QA Pairs"}
     names |= {"open": "-Open", "closed": "-Closed"}
@@ -139,16 +136,16 @@ def format_tables(stats: Statistics) -> str:
 
 
 def format_section_rules(counts: Mapping[str, int]) -> str:
-    """How many reports each rule of the section splitter touched (`reports.RULES`), one a line; a report may meet many.
+    """Return a table of the reports per rule of the section splitter (`reports.RULES`).
 
-    Empty for a source whose sections come apart (Open-i) and for the authors' files.
+    It is empty for sources that do not use the section splitter (Open-i, the authors' files).
     """
     rows = [["Section rule", "Reports"], *([rule, f"{counts[rule]:,}"] for rule in RULES if rule in counts)]
     return f"Reports by the rules that found their sections\n\n{align(rows, left=(0,))}\n" if counts else ""
 
 
 def plot_distribution(stats: Statistics, path: Path) -> None:
-    """Draw Figure 1, questions per category stacked by label value, as a PNG at `path`.
+    """Draw Figure 1, questions per category stacked by label value, as a PNG.
 
     Raises:
         OutputError: `path` cannot be written.
@@ -182,7 +179,7 @@ def plot_distribution(stats: Statistics, path: Path) -> None:
 
 
 def write_statistics(stats: Statistics, folder: Path, more: Mapping[str, Any] | None = None) -> None:
-    """Write `statistics.json` (with `more`) and `figure1.png` to `folder`. Raises OutputError if it cannot."""
+    """Write `statistics.json` (with `more`) and `figure1.png` to `folder`. Raises OutputError."""
     write_json(folder / "statistics.json", {**stats.to_json(), **(more or {})}, ensure_ascii=True, end="")
     plot_distribution(stats, folder / "figure1.png")
 
@@ -190,25 +187,25 @@ def write_statistics(stats: Statistics, folder: Path, more: Mapping[str, Any] | 
 def _select(batch: pa.Table | pa.RecordBatch) -> pa.Table:
     missing = [name for name in COLUMNS if name not in batch.schema.names]
     if missing:
-        raise InputError(f"QA rows lack the columns {', '.join(missing)}; build the release again")
+        raise InputError(f"QA rows do not have the columns {', '.join(missing)}. Build the release again")
     table = pa.Table.from_batches([batch]) if isinstance(batch, pa.RecordBatch) else batch
     return table.select(COLUMNS)
 
 
 def _count_rows(table: pa.Table) -> dict[tuple[str, ...], int]:
-    """Rows per (split, category, label value, answer type), each checked against the schema."""
+    """Rows per (split, category, label value, answer type), checked against the schema."""
     counted = table.group_by(list(_KEYS)).aggregate([([], "count_all")])
     counts = {}
     for row in counted.to_pylist():
         for name, allowed in _KEYS.items():
             if row[name] not in allowed:
-                raise InputError(f"QA rows have {name} {row[name]!r}; allowed: {', '.join(allowed)}; correct them")
+                raise InputError(f"QA rows have {name} {row[name]!r}; allowed: {', '.join(allowed)}")
         counts[tuple(row[name] for name in _KEYS)] = row["count_all"]
     return counts
 
 
 def _sum(rows: Counter[tuple[str, ...]], **wanted: tuple[str, ...]) -> int:
-    """Rows whose named columns hold one of the wanted values."""
+    """Number of rows whose columns have one of the wanted values."""
     place = {name: index for index, name in enumerate(_KEYS)}
     return sum(n for key, n in rows.items() if all(key[place[name]] in values for name, values in wanted.items()))
 
@@ -218,8 +215,8 @@ def _total_labels(label_counts: LabelCounts) -> dict[str, int]:
     for label, counts in label_counts.items():
         if label not in CHEXPERT_LABELS or not set(counts) <= set(VALUE_NAMES):
             raise InputError(
-                f"label counts of {label!r} hold {', '.join(counts)}; allowed: the 14 CheXpert labels with "
-                f"{', '.join(VALUE_NAMES)}; run medvqa-hub cxr questions again"
+                f"label counts of {label!r} have {', '.join(counts)}. Expected: the 14 CheXpert labels with "
+                f"{', '.join(VALUE_NAMES)}. Run medvqa-hub cxr questions again"
             )
         for value, count in counts.items():
             totals[value] += count
@@ -227,7 +224,7 @@ def _total_labels(label_counts: LabelCounts) -> dict[str, int]:
 
 
 def align(rows: list[list[str]], left: tuple[int, ...]) -> str:
-    """Rows of cells as a plain table with a line under its head; columns in `left` are aligned there."""
+    """Return rows of cells as a plain table with a line below its head. Columns in `left` are left-aligned."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = []
     for row in rows:

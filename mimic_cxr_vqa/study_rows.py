@@ -1,6 +1,6 @@
-"""From rows per question to rows per study: a study's report, labels and images once, with all its questions.
+"""Groups rows per question into rows per study, with the report, labels, images and all questions of each study.
 
-Rows of a study must lie together, as every release writes them.
+The rows of a study must be adjacent, as in every release.
 """
 
 from collections.abc import Iterable, Iterator
@@ -13,7 +13,7 @@ from medvqa_core.errors import InputError
 from mimic_cxr_vqa.schema import CHEXPERT_LABELS, LABEL_CONFLICT, LABEL_VALUES, LABELS_TYPE, QA_SCHEMA, STUDY_SCHEMA
 
 _COPIED = ("qa_id", "category", "label_value", "question", "answer", "answer_type")
-QUESTION_FIELDS = (*_COPIED, LABEL_CONFLICT)  # the last: whether the answer contradicts its label, as far as is known
+QUESTION_FIELDS = (*_COPIED, LABEL_CONFLICT)  # the last: whether the answer is known to contradict its label
 QUESTIONS_TYPE = pa.list_(pa.struct([*(QA_SCHEMA.field(name) for name in _COPIED), (LABEL_CONFLICT, pa.bool_())]))
 STUDY_ROW_SCHEMA = pa.schema(
     [
@@ -26,17 +26,17 @@ STUDY_ROW_SCHEMA = pa.schema(
 
 
 def whole_studies(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Cut QA rows at the ends of studies, so that no study is spread over two tables.
+    """Yield the rows as tables of whole studies.
 
     Raises:
-        InputError: the rows of a study do not lie together.
+        InputError: the rows of a study are not adjacent.
     """
     seen: set[int] = set()
     for table in _cut_at_studies(batches):
         ids = table["study_id"].to_numpy()
         for study in ids[_first_rows(ids)].tolist():
             if study in seen:
-                raise InputError(f"the rows of study {study} do not lie together; sort the rows by study_id")
+                raise InputError(f"the rows of study {study} are not adjacent. Sort the rows by study_id")
             seen.add(study)
         yield table
 
@@ -60,11 +60,11 @@ def _cut_at_studies(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 
 def group_by_study(rows: pa.Table, studies: pa.Table | None) -> pa.Table:
-    """One row (STUDY_ROW_SCHEMA) per study of `rows` (QA_SCHEMA, whole studies).
+    """Return one row (STUDY_ROW_SCHEMA) per study of `rows` (QA_SCHEMA, whole studies).
 
     Args:
-        studies: STUDY_SCHEMA rows that cover the studies of `rows`. None (the authors' CSV): findings and impression
-            are null, and a label is what the study's questions say of it.
+        studies: STUDY_SCHEMA rows that cover the studies of `rows`. Without them (the authors' CSV) findings and
+            impression are null, and labels come from the questions.
 
     Raises:
         InputError: a study of `rows` is not in `studies`.
@@ -81,18 +81,18 @@ def group_by_study(rows: pa.Table, studies: pa.Table | None) -> pa.Table:
     columns["questions"] = pa.ListArray.from_arrays(offsets, questions)
     if studies is None:
         columns["findings"] = columns["impression"] = pa.nulls(len(first), pa.string())
-        columns["labels"] = _labels_of_questions(rows, starts)
+        columns["labels"] = _collect_labels(rows, starts)
     else:
         found = pc.index_in(first["study_id"], studies["study_id"].combine_chunks())
         if found.null_count:
             missing = first["study_id"].filter(pc.is_null(found))[0]
-            raise InputError(f"study {missing} has questions but no row in the studies table; build the release again")
+            raise InputError(f"study {missing} is not in the studies table. Build the release again")
         columns.update({name: studies[name].take(found) for name in ("findings", "impression", "labels")})
     return pa.table([columns[name] for name in STUDY_ROW_SCHEMA.names], schema=STUDY_ROW_SCHEMA)
 
 
 def has_conflict(provenance: pa.StructArray) -> pa.BooleanArray:
-    """Which rows carry `label_conflict`, from their `provenance` column."""
+    """Return which rows have the flag `label_conflict` in their `provenance`."""
     lint = pc.struct_field(provenance, "lint")
     found = np.zeros(len(provenance), bool)
     hits = pc.fill_null(pc.equal(pc.list_flatten(lint), LABEL_CONFLICT), False)
@@ -101,11 +101,11 @@ def has_conflict(provenance: pa.StructArray) -> pa.BooleanArray:
 
 
 def _first_rows(ids: np.ndarray) -> np.ndarray:
-    """Where each run of equal `ids` starts."""
+    """The first position of each run of equal `ids`."""
     return np.flatnonzero(np.diff(ids, prepend=ids[:1] - 1))
 
 
-def _labels_of_questions(rows: pa.Table, starts: np.ndarray) -> pa.StructArray:
+def _collect_labels(rows: pa.Table, starts: np.ndarray) -> pa.StructArray:
     study = np.repeat(np.arange(len(starts)), np.diff(np.append(starts, len(rows))))
     category = pc.index_in(rows["category"], pa.array(CHEXPERT_LABELS))
     names = {name: value for value, name in LABEL_VALUES.items() if value is not None}

@@ -1,14 +1,14 @@
-"""The folder that a dataset is built in: its parts, and their manifests.
+"""The folder that a dataset is built in, with its parts and their manifests.
 
-    <out>/questions/   studies.parquet, questions.parquet, manifest.json (appears complete, by rename)
-    <out>/answers.jsonl                append-only store (medvqa_core.store), one record per question
-    <out>/answer_keys.parquet          which record answers which question (generation/answer_keys.py)
-    <out>/judge/NAME/                  what a judge says of a sample of the answers (judging/verdicts.py)
-    <out>/review/                      a sample for people and their ratings (judging/review.py)
-    <out>/table3.json                  what judge and people come to (judging/table3.py)
-    <out>/release/                     the finished dataset (release_writer.py)
+    <out>/questions/            studies.parquet, questions.parquet, manifest.json
+    <out>/answers.jsonl         append-only store (medvqa_core.store), one record per question
+    <out>/answer_keys.parquet   which record answers which question (generation/answer_keys.py)
+    <out>/judge/NAME/           a judge's verdicts on a sample of the answers (judging/verdicts.py)
+    <out>/review/               a sample for people and their ratings (judging/review.py)
+    <out>/table3.json           the results of judge and people (judging/table3.py)
+    <out>/release/              the finished dataset (release_writer.py)
 
-`manifest.json` carries the governance class, the seed and the counts on to every later step.
+`manifest.json` passes the governance class, the seed and the counts to later steps.
 """
 
 from dataclasses import dataclass
@@ -19,14 +19,14 @@ from medvqa_core.governance import Governance
 from medvqa_core.json_files import read_manifest
 
 SAMPLE_DIR = Path(__file__).parent / "sample"  # the bundled release
-QUESTIONS_KIND, RELEASE_KIND = "questions", "release"  # what a manifest describes
+QUESTIONS_KIND, RELEASE_KIND = "questions", "release"  # values of "kind" in manifests
 FORMAT = 1
 TABLES = ("studies.parquet", "questions.parquet")  # of the question step
 
 
 @dataclass(frozen=True)
 class Workspace:
-    """Paths of one build."""
+    """The paths of one build."""
 
     root: Path
 
@@ -59,25 +59,25 @@ class Workspace:
         return self.root / "release"
 
     def manifest(self) -> dict[str, Any]:
-        """The manifest of the question step. Raises InputError where that step has not finished."""
+        """Return the manifest of the question step. Raises InputError if that step has not finished."""
         remedy = f"run: medvqa-hub cxr questions --out {self.root} (with --source and --root)"
         objects = ("counts", "label_counts", "questions_per_split")
         return read_manifest(self.questions, remedy, QUESTIONS_KIND, FORMAT, objects)
 
     def governance(self) -> Governance:
-        """The class of the questions and reports: the manifest's, never below what the tables and the source demand.
+        """Return the class of the questions and reports.
 
         Raises:
-            GovernanceError: the manifest names a class below that.
-            InputError: a table is missing, or is not the one that the manifest describes.
+            GovernanceError: the manifest names a class below the minimum of its content.
+            InputError: a table is missing or differs from the manifest.
         """
-        from mimic_cxr_vqa.minimum_class import get_tables_governance, refuse_changed
+        from mimic_cxr_vqa.minimum_class import check_unchanged, get_tables_governance
 
         manifest = self.manifest()
-        described = manifest.get("files", {})  # not in manifests of old
-        refuse_changed({self.questions / name: described[name]["sha256"] for name in described})
+        described = manifest.get("files", {})  # absent in manifests of earlier versions
+        check_unchanged({self.questions / name: described[name]["sha256"] for name in described})
         return get_tables_governance(manifest, [self.questions / name for name in TABLES], self.questions)
 
     def studies_with_questions(self) -> int:
-        """How many studies there are to answer."""
+        """Return the number of studies to answer."""
         return self.manifest()["counts"]["studies_with_questions"]

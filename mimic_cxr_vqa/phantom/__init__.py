@@ -1,1 +1,1 @@
-"""Drawn radiographs and their reports in MIMIC's layout: open data for trying everything."""
+"""Synthetic radiographs and reports in MIMIC's layout, as open data."""

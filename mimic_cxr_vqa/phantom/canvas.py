@@ -1,9 +1,8 @@
-"""The drawing board of the phantom radiographs: a posed coordinate grid and the shapes that are put on it.
+"""The canvas of synthetic radiographs: a posed coordinate grid and shapes on it.
 
-A picture is a sum of attenuations (how much tissue a ray meets), turned into grey only at the end. Everything is placed
-in chest coordinates: x and y from 0 to 1 over the unposed picture, x to the right, y down. The canvas maps them to
-pixels with a small rotation, scaling and shift, so that no two pictures of one chest are alike. Masks are float32
-arrays (size, size), mostly in 0..1.
+An image is a sum of attenuations that is converted to grey at the end. Shapes have chest coordinates, with x (to the
+right) and y (down) from 0 to 1 over the unposed image. The canvas maps them to pixels with a small rotation, scaling
+and shift. Masks are float32 arrays (size, size), mostly in 0..1.
 """
 
 from collections.abc import Sequence
@@ -12,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from PIL import Image, ImageDraw
 
-_OVERSAMPLING = 2  # lines are drawn larger and averaged down: PIL draws them without smoothing
+_OVERSAMPLING = 2  # PIL draws lines without smoothing, so they are drawn larger and averaged
 _TABLE = 1024  # entries of an outline's lookup table
 
 Points = Sequence[tuple[float, float]]
@@ -20,7 +19,7 @@ Points = Sequence[tuple[float, float]]
 
 @dataclass(frozen=True)
 class Pose:
-    """How the chest lies in the picture: degrees, factor, and shift in picture widths."""
+    """Position of the chest in the image: degrees, factor, and shift in image widths."""
 
     angle: float = 0.0
     scale: float = 1.0
@@ -29,7 +28,7 @@ class Pose:
 
 
 class Canvas:
-    """A square board of `size` pixels whose `x` and `y` hold the chest coordinates of every pixel."""
+    """A square of `size` pixels. `x` and `y` are the chest coordinates of every pixel."""
 
     def __init__(self, size: int, pose: Pose) -> None:
         self.size = size
@@ -43,7 +42,7 @@ class Canvas:
         self.y = inverse[1, 0] * px + inverse[1, 1] * py + np.float32(0.5)
 
     def strokes(self, lines: Sequence[tuple[Points, float, float]]) -> np.ndarray:
-        """Draw lines, each (points, width, strength 0..1); where they cross, the later one covers the earlier."""
+        """Draw lines (points, width, strength 0..1). Later lines cover earlier ones."""
         board, draw = self._board()
         for points, width, strength in lines:
             wanted = width * self.size * _OVERSAMPLING
@@ -53,24 +52,24 @@ class Canvas:
         return self._mask(board)
 
     def polygons(self, shapes: Sequence[tuple[Points, float]]) -> np.ndarray:
-        """Fill closed shapes, each (corner points, strength 0..1)."""
+        """Fill closed shapes (corner points, strength 0..1)."""
         board, draw = self._board()
         for points, strength in shapes:
             draw.polygon(self._to_pixels(points), fill=round(255 * strength))
         return self._mask(board)
 
     def ellipse(self, cx: float, cy: float, rx: float, ry: float, tilt: float = 0.0) -> np.ndarray:
-        """Elliptic radius of every pixel: 0 in the centre, 1 on the outline. `tilt` in degrees."""
+        """Return the elliptic radius of every pixel: 0 in the centre, 1 on the outline. `tilt` is in degrees."""
         c, s = np.float32(np.cos(np.deg2rad(tilt))), np.float32(np.sin(np.deg2rad(tilt)))
         x, y = self.x - np.float32(cx), self.y - np.float32(cy)
         return np.hypot((c * x + s * y) / np.float32(rx), (c * y - s * x) / np.float32(ry))
 
     def disc(self, cx: float, cy: float, rx: float, ry: float, softness: float = 0.01, tilt: float = 0.0) -> np.ndarray:
-        """A filled ellipse with an edge `softness` wide."""
+        """Return a filled ellipse with an edge of width `softness`."""
         return ramp((self.ellipse(cx, cy, rx, ry, tilt) - 1) * min(rx, ry), softness)
 
     def haze(self, cx: float, cy: float, rx: float, ry: float, tilt: float = 0.0) -> np.ndarray:
-        """A cloud without an edge: a Gaussian of standard deviations `rx` and `ry`."""
+        """Return a Gaussian with standard deviations `rx` and `ry`."""
         return np.exp(np.float32(-0.5) * self.ellipse(cx, cy, rx, ry, tilt) ** 2)
 
     def _board(self) -> tuple[Image.Image, ImageDraw.ImageDraw]:
@@ -86,17 +85,17 @@ class Canvas:
 
 
 def ramp(distance: np.ndarray, softness: float) -> np.ndarray:
-    """1 where `distance` is negative (inside), 0 outside, a straight slope `softness` wide between."""
+    """Return 1 where `distance` is negative, 0 where it is positive, with a slope of width `softness` between."""
     return np.clip(np.float32(0.5) - distance / np.float32(softness), 0, 1)
 
 
 def band(distance: np.ndarray, width: float, softness: float) -> np.ndarray:
-    """1 within `width` / 2 of the line where `distance` is 0."""
+    """Return 1 within `width` / 2 of the line where `distance` is 0."""
     return ramp(np.abs(distance) - np.float32(width / 2), softness)
 
 
 def outline(at: np.ndarray, knots: Sequence[tuple[float, float]], smoothing: int = 40) -> np.ndarray:
-    """A smooth curve through about `knots` (position, value), looked up at every pixel's position `at`."""
+    """Return the values at `at` of a smooth curve near `knots` (position, value)."""
     positions, values = zip(*knots, strict=True)
     table = np.interp(np.linspace(-0.5, 1.5, _TABLE * 2), positions, values)
     kernel = np.hanning(smoothing + 2)[1:-1]
@@ -107,6 +106,6 @@ def outline(at: np.ndarray, knots: Sequence[tuple[float, float]], smoothing: int
 
 
 def mottle(size: int, cells: int, rng: np.random.Generator) -> np.ndarray:
-    """Smooth random texture of about `cells` patches a side, mean 0, standard deviation about 0.5."""
+    """Return a smooth random texture of about `cells` patches per side, mean 0, standard deviation about 0.5."""
     grid = Image.fromarray(rng.standard_normal((cells, cells)).astype(np.float32))
     return np.asarray(grid.resize((size, size), Image.Resampling.BICUBIC)) * np.float32(0.75)

@@ -1,8 +1,8 @@
-"""Draws one phantom radiograph: pose, chest, findings, exposure, noise. Grey, square, 8 bits.
+"""Draws one synthetic radiograph (square, 8-bit grey): pose, chest, findings, exposure, noise.
 
-Grey value = 255 (1 - exp(-k A)) ** gamma for attenuation A and exposure k, so that dense things laid over each other
-saturate as they do on a detector. The patient's anatomy and the findings come from the spec; the `rng` only moves the
-patient and the exposure, so two pictures of one spec differ as two exposures of one patient do.
+The grey value is 255 (1 - exp(-k A)) ** gamma for attenuation A and exposure k, so that overlaid structures saturate as
+on a detector. Anatomy and findings come from the spec. The `rng` only varies pose and exposure, so two images of a
+spec differ like two exposures of a patient.
 """
 
 import numpy as np
@@ -24,12 +24,12 @@ def draw(spec: StudySpec, view: str, size: int, rng: np.random.Generator) -> np.
     """Draw `spec` as seen in `view`.
 
     Args:
-        view: a ViewPosition. LATERAL and its aliases give a side view, every other one (also an empty one) a frontal.
+        view: a ViewPosition. LATERAL and its aliases give a lateral view, all others a frontal one.
         size: height and width in pixels.
-        rng: moves pose, exposure and noise.
+        rng: for pose, exposure and noise.
 
     Returns:
-        Picture (size, size), uint8; bones are bright.
+        Image (size, size), uint8, with bright bones.
     """
     portable = view.strip().upper().startswith("AP")
     spread = 1.4 if portable else 1.0

@@ -1,10 +1,10 @@
-"""The frontal (AP, PA) chest of the phantom: body, bones, lungs, heart, vessels, and what disease does to their shape.
+"""The synthetic chest in frontal view (AP, PA): body, bones, lungs, heart and vessels.
 
-Findings that change an organ's outline are drawn here: heart width, mediastinal width, raised diaphragm, broken ribs,
-thick vessels, collapsed lung. What is laid over the lungs is drawn in `phantom_frontal_findings`.
+This module draws findings that change the outline of an organ: heart width, mediastinal width, raised diaphragm, broken
+ribs, thick vessels, collapsed lung. `frontal_findings` draws findings that overlay the lungs.
 
-Seen from the front, the patient's right is on the left of the picture. A `Side` has its own coordinate `u`: the
-distance from the midline, positive towards that side's chest wall.
+The patient's right is on the left of the image. A `Side` has its own coordinate `u`, the distance from the midline
+towards that side's chest wall.
 """
 
 from collections.abc import Callable
@@ -30,7 +30,7 @@ RngFor = Callable[[str], np.random.Generator]
 
 @dataclass(frozen=True)
 class Anatomy:
-    """What a patient keeps from study to study."""
+    """The anatomy of a patient, which all their studies share."""
 
     width: float  # factor on the thorax width
     heart: float  # normal heart width / thorax width
@@ -72,7 +72,7 @@ class Side:
 
 @dataclass(frozen=True)
 class FrontalChest:
-    """Everything that the painters of findings need."""
+    """The chest as the painters of findings use it."""
 
     canvas: Canvas
     anatomy: Anatomy
@@ -80,24 +80,24 @@ class FrontalChest:
     lungs: np.ndarray  # both cavities
 
     def affected(self, finding: Finding) -> list[Side]:
-        """The sides a finding is on; both for a bilateral one or one without a side."""
+        """Return the sides of a finding, both for bilateral findings and those without a side."""
         return [side for side in self.sides.values() if finding.side in (side.name, "bilateral", "")]
 
 
 def strength(finding: Finding | None) -> float:
-    """How strongly a finding is drawn: 1 present, FAINT hedged, 0 absent or not mentioned."""
+    """Return how strongly a finding is drawn: 1 if present, FAINT if hedged, else 0."""
     return 0.0 if finding is None or finding.state == 0 else 1.0 if finding.state == 1 else FAINT
 
 
 def heart_ratio(finding: Finding | None, anatomy: Anatomy, rng: np.random.Generator) -> float:
-    """Drawn heart width over inner thorax width; above 0.55 exactly when cardiomegaly is stated."""
+    """Return heart width over inner thorax width, which is above 0.55 exactly if cardiomegaly is stated."""
     if not strength(finding):
         return anatomy.heart
     return float(rng.uniform(*(HEART_RATIO[finding.severity] if finding.state == 1 else _BORDERLINE_RATIO)))
 
 
 def build_chest(canvas: Canvas, spec: StudySpec, anatomy: Anatomy) -> FrontalChest:
-    """Place both hemithoraces; atelectasis raises the diaphragm on its side."""
+    """Build both hemithoraces. Atelectasis raises the diaphragm on its side."""
     sides = {}
     raised = spec.drawn.get("Atelectasis")
     for name, sign in (("right", -1), ("left", 1)):
@@ -114,7 +114,7 @@ def build_chest(canvas: Canvas, spec: StudySpec, anatomy: Anatomy) -> FrontalChe
 
 
 def draw_normal(chest: FrontalChest, spec: StudySpec, portable: bool, rng_for: RngFor) -> np.ndarray:
-    """Attenuation of the chest with its organs in the shape that the findings give them."""
+    """Return the attenuation of the chest, with organs shaped by the findings."""
     canvas, anatomy, findings = chest.canvas, chest.anatomy, spec.drawn
     body = _body(chest)
     below = ramp(np.where(canvas.x < 0.5, chest.sides["right"].dome, chest.sides["left"].dome) - canvas.y, 0.03)
@@ -130,12 +130,12 @@ def draw_normal(chest: FrontalChest, spec: StudySpec, portable: bool, rng_for: R
 
 
 def room(tissue: np.ndarray) -> np.ndarray:
-    """How much of a finding a ray can still meet: all of it in the lung, little where the heart or the spine is."""
+    """Return the visible share of a finding: all of it over the lung, little over heart and spine."""
     return np.clip((np.float32(1.3) - tissue) / np.float32(0.7), 0.35, 1)
 
 
 def pneumothorax_air(chest: FrontalChest, finding: Finding) -> tuple[Side, np.ndarray, np.ndarray]:
-    """The side, the mask of free air in it, and the line of the visceral pleura at its edge."""
+    """Return the side, the mask of free air, and the line of the visceral pleura at its edge."""
     side = chest.affected(finding)[0]
     gap = _COLLAPSE[finding.severity]
     edge = _wall(chest.canvas.y - np.float32(1.5 * gap), chest.anatomy) - np.float32(gap)
@@ -173,7 +173,7 @@ def _bones(chest: FrontalChest, fracture: Finding | None, rng: np.random.Generat
         bones += _ribs(chest, side, broken, rng)
         collar = [side.to_xy(u, y) for u, y in ((0.03, 0.185), (0.1, 0.165), (0.2, 0.13), (0.3, 0.115), (0.36, 0.12))]
         bones += 0.22 * canvas.strokes([(collar, 0.022, 1.0), (collar, 0.012, 0.75)])
-        blade = 0.29 if portable else 0.37  # PA: the arms are turned so that the shoulder blades leave the lungs
+        blade = 0.29 if portable else 0.37  # PA: turned arms move the shoulder blades off the lungs
         corners = [side.to_xy(blade + u, y) for u, y in ((0.0, 0.16), (0.09, 0.2), (0.05, 0.42), (0.02, 0.4))]
         bones += 0.12 * canvas.polygons([(corners, 1.0)])
     vertebrae = 0.22 + 0.1 * np.sign(np.sin(canvas.y * np.float32(2 * np.pi / 0.062)) + 0.6)
@@ -181,7 +181,7 @@ def _bones(chest: FrontalChest, fracture: Finding | None, rng: np.random.Generat
 
 
 def _ribs(chest: FrontalChest, side: Side, broken: Finding | None, rng: np.random.Generator) -> np.ndarray:
-    """Posterior ribs fall outwards, anterior ones inwards. A break shifts the outer fragment and leaves a gap."""
+    """Posterior ribs descend outwards, anterior ones inwards. A fracture shifts the outer fragment and leaves a gap."""
     spacing, u, y = chest.anatomy.ribs, side.u, chest.canvas.y
     height = y - np.float32(0.95) * u * u + np.float32(0.3) * np.maximum(u - 0.27, 0)
     contrast = np.float32(1.0)
@@ -194,7 +194,7 @@ def _ribs(chest: FrontalChest, side: Side, broken: Finding | None, rng: np.rando
         rank = np.floor((height - first) / spacing + 0.5)
         hit = (rank >= first_rib) & (rank < first_rib + count)
         force = strength(broken)
-        tail = np.clip((side.wall - u) / np.float32(0.1), 0, 1)  # the fragment hangs on its outer end
+        tail = np.clip((side.wall - u) / np.float32(0.1), 0, 1)  # the fragment is attached at its outer end
         height = height + hit * (u > where) * np.float32(-0.034 * force) * tail
         gap = ramp(np.abs(u - where) - 0.009 * force, 0.006) * hit
         contrast = (1 + np.float32(1.8 * force) * hit * ramp(np.abs(u - where) - 0.04, 0.03)) * (1 - gap)
@@ -232,7 +232,7 @@ def _vessels(chest: FrontalChest, findings: dict[str, Finding], rng: np.random.G
 def _branch(
     lines: list, side: Side, u: float, y: float, angle: float, width: float, depth: int, rng: np.random.Generator
 ) -> None:
-    """Add one vessel and its two daughters: thinner and fainter outwards, none at the chest wall."""
+    """Add a vessel and its two daughters, which get thinner and fainter outwards."""
     length = rng.uniform(0.06, 0.1) * (0.75 if depth < 3 else 1.0)
     bend = angle + rng.normal(0, 0.3)
     middle = (u + 0.5 * length * np.cos(angle), y + 0.5 * length * np.sin(angle))
@@ -245,7 +245,7 @@ def _branch(
 
 
 def _middle(chest: FrontalChest, findings: dict[str, Finding], rng_for: RngFor) -> np.ndarray:
-    """Mediastinum, aortic knob and heart as one silhouette between two borders, and the airway."""
+    """The airway, and mediastinum, aortic knob and heart as one silhouette."""
     canvas, anatomy = chest.canvas, chest.anatomy
     wide = findings.get("Enlarged Cardiomediastinum")
     extra = _MEDIASTINUM[wide.severity] * (1.0 if wide.state == 1 else FAINT) if wide else 0.0
@@ -253,7 +253,7 @@ def _middle(chest: FrontalChest, findings: dict[str, Finding], rng_for: RngFor) 
     ratio = heart_ratio(findings.get("Cardiomegaly"), anatomy, rng_for("Cardiomegaly"))
     width = ratio * 2 * HALF_THORAX * anatomy.width
     apex, atrium = 0.66 * width, 0.34 * width
-    floor = _BOTTOM + _LEFT_LOWER + anatomy.dome  # the heart stays where it is when a dome rises
+    floor = _BOTTOM + _LEFT_LOWER + anatomy.dome  # a raised dome does not move the heart
     top = floor - 0.30 - 0.25 * (ratio - 0.44)
     left = outline(
         canvas.y,

@@ -1,7 +1,7 @@
-"""What disease and devices add to the frontal phantom: one painter per finding, each returns attenuation to add.
+"""Findings and devices of the frontal view. Each painter returns the attenuation that a finding adds.
 
-The painters get the study's own random streams, so that the frontal and the lateral picture agree and a finding can be
-drawn or left out without moving anything else. Strengths are set so that each finding still shows at 96 x 96 pixels.
+Painters use the study's own random streams, so that frontal and lateral images agree and a finding does not affect the
+position of others. Strengths are chosen so that each finding is visible at 96 x 96 pixels.
 """
 
 import numpy as np
@@ -11,12 +11,12 @@ from mimic_cxr_vqa.phantom.frontal import FrontalChest, RngFor, Side, pneumothor
 from mimic_cxr_vqa.phantom.specs import Finding, StudySpec, chest_tube_side
 
 ZONE_Y = {"upper": 0.25, "mid": 0.44, "lower": 0.61}
-SIZE = {"mild": 0.8, "moderate": 1.0, "severe": 1.25}  # extent or density of what has no measure of its own
-LESION_RADIUS = {"mild": 0.029, "moderate": 0.036, "severe": 0.054}  # of the picture's width; the chest is about 40 cm
+SIZE = {"mild": 0.8, "moderate": 1.0, "severe": 1.25}  # extent or density of findings without their own measure
+LESION_RADIUS = {"mild": 0.029, "moderate": 0.036, "severe": 0.054}  # of the image width; the chest is about 40 cm
 
 
 def add_findings(chest: FrontalChest, spec: StudySpec, rng_for: RngFor) -> np.ndarray:
-    """Sum of all findings that lie over the lungs."""
+    """Return the sum of all findings that overlay the lungs."""
     added = np.zeros_like(chest.canvas.x)
     for label, finding in spec.drawn.items():
         if label in _PAINTERS:
@@ -26,7 +26,7 @@ def add_findings(chest: FrontalChest, spec: StudySpec, rng_for: RngFor) -> np.nd
 
 
 def _effusion(chest: FrontalChest, finding: Finding, rng: np.random.Generator) -> np.ndarray:
-    """Fluid with a concave upper border that climbs the chest wall; a small one only blunts the angle."""
+    """Fluid with a concave upper border along the chest wall. A small effusion only blunts the angle."""
     added = 0.0
     for side in chest.affected(finding):
         level, climb = {"mild": (0.105, 0.125), "moderate": (0.0, 0.12), "severe": (-0.2, 0.13)}[finding.severity]
@@ -38,7 +38,7 @@ def _effusion(chest: FrontalChest, finding: Finding, rng: np.random.Generator) -
 
 
 def _pneumothorax(chest: FrontalChest, finding: Finding, rng: np.random.Generator) -> np.ndarray:
-    """Black air without markings outside a thin white line; the lung inside is a little denser."""
+    """Air without markings outside of a thin white line. The lung inside is slightly denser."""
     side, air, line = pneumothorax_air(chest, finding)
     return 0.38 * line - 0.17 * air + 0.07 * (side.cavity - air)
 
@@ -73,7 +73,7 @@ def _consolidation(chest: FrontalChest, finding: Finding, rng: np.random.Generat
 
 
 def _pneumonia(chest: FrontalChest, finding: Finding, rng: np.random.Generator) -> np.ndarray:
-    """A cluster of patchy blobs that run into each other."""
+    """A cluster of overlapping patches."""
     canvas = chest.canvas
     added = np.zeros_like(canvas.x)
     count = {"mild": 8, "moderate": 11, "severe": 15}[finding.severity]
@@ -101,7 +101,7 @@ def _atelectasis(chest: FrontalChest, finding: Finding, rng: np.random.Generator
 
 
 def _edema(chest: FrontalChest, finding: Finding, rng: np.random.Generator) -> np.ndarray:
-    """Haze around both hila and short horizontal Kerley lines at the lower chest wall; vessels thicken elsewhere."""
+    """Haze around both hila, and short horizontal Kerley lines at the lower chest wall."""
     added, lines = 0.0, []
     for side in chest.sides.values():
         haze = chest.canvas.haze(*side.to_xy(0.13, 0.47), 0.085, 0.14)
@@ -159,7 +159,7 @@ def _plaques(chest: FrontalChest, side: Side, thick: float, rng: np.random.Gener
 
 
 def _place(side: Side, zone: str, rng: np.random.Generator) -> tuple[float, float]:
-    """A spot in a zone of the lung, clear of the heart."""
+    """A position in a zone of the lung, away from the heart."""
     near, far = {"upper": (0.13, 0.19), "mid": (0.18, 0.25), "lower": (0.2, 0.27)}[zone]
     if side.name == "left" and zone == "lower":
         near = 0.245
@@ -167,7 +167,7 @@ def _place(side: Side, zone: str, rng: np.random.Generator) -> tuple[float, floa
 
 
 def add_devices(chest: FrontalChest, spec: StudySpec) -> np.ndarray:
-    """Tubes, lines and metal; the chest tube is on the side of the air or fluid that it drains."""
+    """Return tubes, lines and metal. The chest tube is on the side of the air or fluid that it drains."""
     tube_side = chest.sides[chest_tube_side(spec)]
     lines, shapes = [], []
     for device in spec.devices:

@@ -1,7 +1,6 @@
-"""The lateral chest of the phantom: the patient faces left, both lungs lie over each other, the spine is on the right.
+"""The synthetic chest in lateral view: the patient faces left, the lungs overlap, the spine is on the right.
 
-The same findings as in the frontal picture, where a side view shows them; sides cannot be told apart here, so a finding
-on one side is drawn a little weaker than in the frontal view. Heights are those of the frontal picture.
+Findings have the height of the frontal image. A finding on one side is drawn slightly weaker than in the frontal view.
 """
 
 import numpy as np
@@ -11,14 +10,14 @@ from mimic_cxr_vqa.phantom.frontal import LUNG, SOFT_TISSUE, Anatomy, RngFor, he
 from mimic_cxr_vqa.phantom.frontal_findings import LESION_RADIUS, SIZE, ZONE_Y
 from mimic_cxr_vqa.phantom.specs import Finding, StudySpec
 
-_OVERLAID = 0.85  # strength of what only one of the two overlaid lungs has
+_OVERLAID = 0.85  # strength of a finding in one of the two overlapping lungs
 _FRONT = ((0.05, 0.44), (0.12, 0.36), (0.25, 0.265), (0.4, 0.21), (0.6, 0.18), (0.8, 0.19))  # inner side of the sternum
 # inner side of the posterior ribs
 _BACK = ((0.05, 0.6), (0.12, 0.68), (0.25, 0.755), (0.4, 0.795), (0.6, 0.8), (0.75, 0.785), (0.9, 0.765))
 
 
 def draw_lateral(canvas: Canvas, spec: StudySpec, anatomy: Anatomy, rng_for: RngFor) -> np.ndarray:
-    """Attenuation of the chest from the side, findings and devices included."""
+    """Return the attenuation of the chest from the side, with findings and devices."""
     front, back = outline(canvas.y, _FRONT), outline(canvas.y, _BACK)
     raised = 0.03 * strength(spec.drawn.get("Atelectasis"))
     dome = _dome(canvas, anatomy, 0.0)
@@ -68,7 +67,7 @@ def _normal(
 def _ribs(
     canvas: Canvas, fracture: Finding | None, anatomy: Anatomy, back: np.ndarray, rng: np.random.Generator
 ) -> np.ndarray:
-    """Ribs fall forwards; a break shifts their front part, as in the frontal picture."""
+    """Ribs descend forwards. A fracture shifts their front part."""
     spacing = anatomy.ribs
     depth = back - canvas.x
     height = canvas.y - np.float32(0.45) * depth + np.float32(0.5) * depth * depth
@@ -103,7 +102,7 @@ def _vessels(canvas: Canvas, spec: StudySpec, rng: np.random.Generator) -> np.nd
 
 
 def _heart(canvas: Canvas, spec: StudySpec, anatomy: Anatomy, rng_for: RngFor) -> np.ndarray:
-    """Heart on the diaphragm behind the sternum, aortic arch, and a full front mediastinum where it is enlarged."""
+    """Heart, aortic arch and aorta, and a full anterior mediastinum if it is enlarged."""
     ratio = heart_ratio(spec.drawn.get("Cardiomegaly"), anatomy, rng_for("Cardiomegaly"))
     growth = (ratio / 0.44) ** 1.2
     floor = 0.75 + anatomy.dome
@@ -121,7 +120,7 @@ def _heart(canvas: Canvas, spec: StudySpec, anatomy: Anatomy, rng_for: RngFor) -
 
 
 def _effusion(canvas: Canvas, finding: Finding, rng: np.random.Generator) -> np.ndarray:
-    """Fluid behind the dome, climbing the posterior (and, if large, the anterior) wall."""
+    """Fluid behind the dome that rises along the posterior and, if large, the anterior wall."""
     level, climb = {"mild": (0.85, 0.07), "moderate": (0.735, 0.1), "severe": (0.56, 0.1)}[finding.severity]
     behind = np.clip((canvas.x - 0.45) / np.float32(0.33), 0, 1.1) ** 3
     before = np.clip((0.45 - canvas.x) / np.float32(0.25), 0, 1.1) ** 3
@@ -140,7 +139,7 @@ def _pneumothorax(canvas: Canvas, finding: Finding, rng: np.random.Generator) ->
 
 
 def _place(finding: Finding, rng: np.random.Generator) -> tuple[float, float]:
-    """A spot behind the heart; drawn in the order of the frontal `_place`, so that both are at the same height."""
+    """A position behind the heart. Random values are used as in the frontal `_place`, which gives the same height."""
     near, far = {"upper": (0.55, 0.66), "mid": (0.58, 0.68), "lower": (0.6, 0.7)}[finding.zone]
     return float(rng.uniform(near, far)), ZONE_Y[finding.zone] + float(rng.uniform(-0.03, 0.03))
 
@@ -152,7 +151,7 @@ def _opacity(canvas: Canvas, finding: Finding, rng: np.random.Generator) -> np.n
 
 
 def _consolidation(canvas: Canvas, finding: Finding, rng: np.random.Generator) -> np.ndarray:
-    """A lobe between the fissures: upper in front and above, middle a wedge over the heart, lower behind."""
+    """A lobe between the fissures: the upper in front, the middle as a wedge over the heart, the lower behind."""
     x, y = canvas.x, canvas.y
     oblique = y - 0.3 - np.float32(0.75) * (0.72 - x)  # negative above and in front of the oblique fissure
     lobes = {

@@ -1,15 +1,14 @@
-"""The wording of phantom reports: how each finding is stated, hedged or ruled out. The sentences are our own.
+"""The wording of synthetic reports: how findings are stated, hedged or ruled out. The sentences are our own.
 
-Words are chosen so that the CheXpert labels can be read off the text: a finding's own terms (`TERMS`) occur in a report
-exactly when its label is not missing. "Opacity" therefore never describes a consolidation or a pneumonia, unless a lung
-opacity is drawn at the same place; "heart" and "cardiac" speak of the heart's size only.
+The CheXpert labels can be derived from the text, because the terms of a finding (`TERMS`) occur in a report exactly if
+its label is not missing. So "opacity" only describes a consolidation or pneumonia at the place of a lung opacity, and
+"heart" and "cardiac" only refer to the heart's size.
 
 Templates are clauses without a full stop. Fields: {side} right | left | bilateral, {on} on the right | …, {zone} the
-place in the lung, {sev} the severity in the finding's own words, {There} There is a | There are, {s} and {is} for the
-plural of a finding on both sides.
+place in the lung, {sev} the severity in words, {There} There is a | There are, {s} and {is} for plurals.
 """
 
-# A report speaks of a label if and only if one of these occurs, in any case, in its findings or impression.
+# A report mentions a label if and only if one of its terms occurs, in any case, in findings or impression.
 TERMS = {
     "Atelectasis": ("atelecta",),
     "Cardiomegaly": ("cardiomegaly", "heart", "cardiac", "cardiomediastinal"),
@@ -197,7 +196,7 @@ HEDGED = {
     ),
 }
 
-# An opacity and the pneumonia drawn inside it, in one sentence; the second part by the pneumonia's state.
+# An opacity and the pneumonia inside of it in one sentence, by the pneumonia's state.
 OPACITY_WITH_PNEUMONIA = {
     1: (
         "{There} {sev} patchy opacity in the {side} {zone}, compatible with pneumonia",
@@ -210,7 +209,7 @@ OPACITY_WITH_PNEUMONIA = {
     ),
 }
 
-ABSENT = {  # what follows "no"
+ABSENT = {  # the words after "no"
     "Atelectasis": ("atelectasis",),
     "Consolidation": ("focal consolidation", "consolidation", "lobar consolidation"),
     "Edema": ("pulmonary edema", "overt edema", "pulmonary vascular congestion"),
@@ -292,7 +291,7 @@ DEVICES = {
 }
 REMOVED_DEVICE = ("The {} has been removed", "Interval removal of the {}")
 
-FILLERS = (  # true of every picture, and about none of the 14 labels
+FILLERS = (  # true of every image, and about none of the 14 labels
     "The upper abdomen is unremarkable",
     "Bony structures are otherwise unremarkable",
     "The trachea is midline",

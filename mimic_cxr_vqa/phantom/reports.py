@@ -1,8 +1,8 @@
-"""Lays a phantom report out the way MIMIC-CXR's are: headings in many spellings, wrapped lines, de-identified blanks.
+"""Writes synthetic reports in the layout of MIMIC-CXR, with sentences from `sentences`.
 
-What it says comes from `phantom_sentences`. Layout: a centred FINAL REPORT line, then sections; every line starts with
-one blank and text wraps in mid-sentence; ___ stands for names and dates. Some reports have several headings on a line,
-one heading for findings and impression, a wet read before or an addendum after; about 4 % have no findings section.
+A report has a centred FINAL REPORT line and sections under headings in many spellings. Lines start with a blank and
+wrap within sentences, and ___ replaces names and dates. Some reports have several headings on a line, a joint heading
+for findings and impression, a wet read or an addendum. About 4% do not have a findings section.
 """
 
 import textwrap
@@ -46,7 +46,7 @@ _QUESTIONS = (
 
 
 class Report(NamedTuple):
-    """A report's text and what its sections log, on one line each; None for a section that is not there."""
+    """A report's text and its sections on one line each, None for missing sections."""
 
     text: str
     findings: str | None
@@ -55,7 +55,7 @@ class Report(NamedTuple):
 
 
 def write_report(spec: StudySpec) -> Report:
-    """The report of `spec`: the same text for the same spec, whatever else is written."""
+    """Return the report of `spec`, which only depends on the spec."""
     rng = stream(spec.seed, "report", spec.study_id)
     sentences = findings_sentences(spec, rng)
     indication = _indication(rng) if rng.random() < 0.95 else None
@@ -97,7 +97,7 @@ def _head(spec: StudySpec, rng: np.random.Generator) -> list[str]:
 
 
 def _reason(spec: StudySpec, indication: str | None, rng: np.random.Generator) -> list[str]:
-    """Indication, technique and comparison, each in a block or two of them on one line."""
+    """Indication, technique and comparison, in a block each or two on a line."""
     lateral = any(canonical_view(view) == "LAT" for view in spec.views)
     view = "PA" if "PA" in spec.views else "AP"
     views = f"{view} and lateral views of the chest" if lateral else f"Single {view} view of the chest"
@@ -135,7 +135,7 @@ def _section(heading: str, text: str, rng: np.random.Generator) -> str:
         return _wrap(f"{heading}  {text}" if gap < 0.4 else f"{heading} {text}")
     between = "\n \n" if gap < 0.85 else "\n"
     if heading in (*_INDICATIONS, *_HISTORIES, *_ODD_INDICATIONS):
-        between = "\n"  # an indication runs to the next blank line
+        between = "\n"  # an indication ends at a blank line
     return f" {heading}{between}{_wrap(text)}"
 
 

@@ -1,7 +1,7 @@
-"""What a phantom report says: the sentences of the findings section and of the impression, from a StudySpec.
+"""The sentences of a synthetic report's findings and impression, from a StudySpec.
 
-Every mentioned finding is said once in the findings, with the side, place and severity that are drawn, often with a
-word on the patient's study before; the impression repeats the main ones. Headings and layout are in `phantom_reports`.
+The findings mention every finding once, with its side, place and severity, and often compare it with the patient's
+previous study. The impression repeats the main findings. `reports` adds headings and layout.
 """
 
 import re
@@ -12,12 +12,12 @@ from mimic_cxr_vqa.phantom import phrases
 from mimic_cxr_vqa.phantom.specs import SEVERITIES, Finding, StudySpec, chest_tube_side
 
 _IN_LUNG = ("Atelectasis", "Consolidation", "Edema", "Lung Lesion", "Lung Opacity", "Pneumonia")
-_COUNTED = ("Lung Opacity", "Pleural Effusion", "Pneumothorax")  # nouns that take an article
+_COUNTED = ("Lung Opacity", "Pleural Effusion", "Pneumothorax")  # nouns with an article
 _HEART_OR_MEDIASTINUM = ("Cardiomegaly", "Enlarged Cardiomediastinum")
 
 
 def findings_sentences(spec: StudySpec, rng: np.random.Generator) -> list[str]:
-    """All that the study states, as whole sentences in the order of a report."""
+    """Return all statements of the study as sentences in the order of a report."""
     devices = _device_sentences(spec, rng)
     heart = _heart_sentences(spec, rng)
     lungs = [s for label in spec.drawn if label in _IN_LUNG for s in _drawn_sentences(spec, label, rng)]
@@ -38,12 +38,12 @@ def findings_sentences(spec: StudySpec, rng: np.random.Generator) -> list[str]:
 
 
 def impression_sentences(spec: StudySpec, rng: np.random.Generator) -> list[str]:
-    """The main one to three findings, stated ones first; a normal phrase where nothing is drawn."""
+    """Return one to three main findings, present ones first, or a normal phrase if there are none."""
     drawn = sorted(spec.drawn, key=lambda label: -spec.drawn[label].state)
     if not drawn:
         return [_finish(_pick(phrases.NORMAL_IMPRESSIONS, rng))]
     if "Lung Opacity" in drawn and "Pneumonia" in drawn:
-        drawn.remove("Pneumonia")  # said with the opacity
+        drawn.remove("Pneumonia")  # mentioned with the opacity
     kept = drawn[: int(rng.integers(1, 4))]
     return [sentence for label in kept for sentence in _drawn_sentences(spec, label, rng, compare=False)]
 
@@ -54,7 +54,7 @@ def _drawn_sentences(spec: StudySpec, label: str, rng: np.random.Generator, comp
     if label == "Lung Opacity" and finding.state == 1 and pneumonia:
         templates = phrases.OPACITY_WITH_PNEUMONIA[pneumonia.state]
     elif label == "Pneumonia" and compare and "Lung Opacity" in spec.drawn and spec.drawn["Lung Opacity"].state == 1:
-        return []  # said with the opacity
+        return []  # mentioned with the opacity
     elif finding.state == -1:
         templates = phrases.HEDGED[label]
     else:
@@ -108,7 +108,7 @@ def _heart_sentences(spec: StudySpec, rng: np.random.Generator) -> list[str]:
 
 
 def _absence_sentences(spec: StudySpec, rng: np.random.Generator) -> list[str]:
-    """What is ruled out, several in one sentence as radiologists do."""
+    """Findings that are ruled out, several per sentence."""
     nouns, sentences = [], []
     for label, finding in spec.findings.items():
         if finding.state != 0 or label in _HEART_OR_MEDIASTINUM:
@@ -156,7 +156,7 @@ def _join(nouns: list[str]) -> str:
 
 
 def _finish(clause: str) -> str:
-    """Capital letter, full stop, `a` or `an`, and no double spaces."""
+    """Add the capital letter and full stop, and correct `a`/`an` and double spaces."""
     clause = re.sub(r"\bevidence of evidence of\b", "evidence of", " ".join(clause.split()))
     clause = re.sub(r"\b([Aa]) (?=[aeiou])", r"\1n ", clause)
     return f"{clause[0].upper()}{clause[1:]}."

@@ -1,11 +1,11 @@
-"""What each phantom study shows: ids, split, views and findings. Draws nothing and writes no text.
+"""Samples the content of synthetic studies: ids, split, views, findings and devices.
 
 A study is a pure function of (seed, study number). Chronic findings and the split belong to the patient, acute findings
-to the study. Labels follow CheXpert: 1 stated present (drawn), 0 stated absent (not drawn), -1 hedged (drawn faint),
-missing = not mentioned (not drawn). Rates are skewed like MIMIC-CXR's, except that no finding is rarer than about 6 %.
+to the study. Labels follow CheXpert: 1 present, 0 absent (not drawn), -1 hedged (drawn faintly), missing if not
+mentioned (not drawn). Rates are skewed like those of MIMIC-CXR, but every finding has at least about 6%.
 
-Ids lie outside MIMIC's ranges on purpose (subjects from 90,000,001, studies from 95,000,001), so that a phantom row can
-never be taken for a patient's.
+Ids are outside of MIMIC's ranges (subjects from 90,000,001, studies from 95,000,001), so that synthetic rows cannot be
+confused with those of patients.
 """
 
 from collections.abc import Iterator
@@ -36,12 +36,12 @@ _RATES = {
     "Pneumonia": (0.14, 0.07, 0.12),
     "Pneumothorax": (0.12, 0.02, 0.38),
 }
-_WELL = 0.30  # share of patients with nothing chronic, and seldom anything acute
+_WELL = 0.30  # share of patients without chronic and with few acute findings
 _WELL_BUT_ILL_TODAY = 0.12
-_MOST_FINDINGS = 5  # present or hedged; more would hide one another
+_MOST_FINDINGS = 5  # present or hedged; more would overlap
 CHRONIC = ("Cardiomegaly", "Enlarged Cardiomediastinum", "Fracture", "Lung Lesion", "Pleural Other")
 _BILATERAL = {"Pleural Effusion": 0.35, "Atelectasis": 0.3, "Pneumonia": 0.12, "Pleural Other": 0.15}
-_NO_SIDE = ("Cardiomegaly", "Enlarged Cardiomediastinum", "Edema")  # midline, or always on both sides
+_NO_SIDE = ("Cardiomegaly", "Enlarged Cardiomediastinum", "Edema")  # midline, or always bilateral
 _ZONES = {
     "Lung Opacity": (0.25, 0.3, 0.45),
     "Consolidation": (0.3, 0.3, 0.4),
@@ -55,7 +55,7 @@ _ACUTE_DEVICES = ("endotracheal tube", "enteric tube", "central line", "chest tu
 SEVERITIES = ("mild", "moderate", "severe")
 ZONES = ("upper", "mid", "lower")
 
-_VIEW_SETS = (  # (share, views); a view that no reader knows is drawn as a frontal one
+_VIEW_SETS = (  # (share, views); unknown views are drawn as frontal
     (0.36, ("AP",)),
     (0.30, ("PA", "LATERAL")),
     (0.07, ("PA", "LL")),
@@ -72,7 +72,7 @@ _VIEW_SETS = (  # (share, views); a view that no reader knows is drawn as a fron
 
 @dataclass(frozen=True)
 class Finding:
-    """One mentioned finding. `side` is the patient's left or right, or `bilateral`; empty where it has no meaning."""
+    """A mentioned finding. `side` is the patient's `left` or `right`, `bilateral`, or empty if it does not apply."""
 
     state: int  # 1 present, -1 hedged, 0 absent
     side: str = ""
@@ -82,10 +82,12 @@ class Finding:
 
 @dataclass(frozen=True)
 class StudySpec:
-    """One study before it is drawn and written.
+    """The content of a study.
 
-    `findings` holds the mentioned ones of the 12 diseases; `previous` those of the patient's study before this one
-    (None for the first). `devices` are drawn; `removed_device` is stated to be gone.
+    Attributes:
+        findings: the mentioned ones of the 12 diseases.
+        removed_device: a device that the report mentions as removed.
+        previous: findings of the patient's previous study, None for the first.
     """
 
     seed: int
@@ -102,12 +104,12 @@ class StudySpec:
 
     @property
     def drawn(self) -> dict[str, Finding]:
-        """The findings that leave a trace in the pictures: present (1) and hedged (-1, faint)."""
+        """The findings that are visible in the images: present (1) and hedged (-1, faint)."""
         return {label: finding for label, finding in self.findings.items() if finding.state != 0}
 
     @property
     def labels(self) -> dict[str, int | None]:
-        """The 14 CheXpert labels: 1, 0, -1 or None. No Finding is 1 or None, as in MIMIC-CXR's table."""
+        """The 14 CheXpert labels: 1, 0, -1 or None. No Finding is 1 or None, as in MIMIC-CXR."""
         labels: dict[str, int | None] = dict.fromkeys(CHEXPERT_LABELS)
         labels.update({label: finding.state for label, finding in self.findings.items()})
         if self.devices:
@@ -119,9 +121,9 @@ class StudySpec:
 
 
 def sample_studies(studies: int, seed: int) -> Iterator[StudySpec]:
-    """Yield the first `studies` studies of `seed`, patient by patient; a longer run starts with the same studies.
+    """Yield the first `studies` studies of `seed`, patient by patient.
 
-    Of the first three patients one is in each split, so that ten studies already have all three.
+    The first three patients are in different splits, so that ten studies have all splits.
     """
     return islice(_all_studies(seed), studies)
 
@@ -139,8 +141,8 @@ def _all_studies(seed: int) -> Iterator[StudySpec]:
             yield spec
 
 
-def split_of_patient(seed: int, patient: int) -> str:
-    """80/10/10 by patient: every ten patients in a row hold eight of train and one each of validate and test."""
+def assign_split(seed: int, patient: int) -> str:
+    """Return the split of a patient. Every ten patients have eight in train and one each in validate and test."""
     block, place = divmod(patient - 1, 10)
     if block == 0:
         return ("train", "validate", "test")[place] if place < 3 else "train"
@@ -149,7 +151,7 @@ def split_of_patient(seed: int, patient: int) -> str:
 
 
 def chest_tube_side(spec: StudySpec) -> str:
-    """The side that a chest tube is on: that of the air or fluid it drains, else the right."""
+    """Return the side of a chest tube: that of the air or fluid it drains, else the right."""
     drained = spec.drawn.get("Pneumothorax") or spec.drawn.get("Pleural Effusion")
     return "left" if drained and drained.side == "left" else "right"
 
@@ -177,7 +179,7 @@ def _sample_study(seed: int, patient: int, number: int, previous: dict[str, Find
         seed=seed,
         subject_id=FIRST_SUBJECT + patient,
         study_id=FIRST_STUDY + number,
-        split=split_of_patient(seed, patient),
+        split=assign_split(seed, patient),
         views=views,
         dicom_ids=tuple(_dicom_id(seed, number, image) for image in range(len(views))),
         findings={label: findings[label] for label in DISEASES if label in findings},
@@ -189,7 +191,7 @@ def _sample_study(seed: int, patient: int, number: int, previous: dict[str, Find
 
 
 def _sample_finding(label: str, rng: np.random.Generator) -> Finding | None:
-    """Present, hedged or nothing. Draws the same number of random values whatever comes out."""
+    """A finding that is present or hedged, or None. Always uses the same number of random values."""
     chance, side_chance = rng.random(2)
     zone = ZONES[rng.choice(3, p=_ZONES.get(label, (0, 0, 1)))]
     severity = SEVERITIES[rng.choice(3, p=(0.35, 0.4, 0.25))]
@@ -213,9 +215,9 @@ def _drop_surplus(findings: dict[str, Finding], rng: np.random.Generator) -> Non
 
 
 def _keep_apart(findings: dict[str, Finding]) -> None:
-    """Move findings that would hide one another: fluid below, air and patches above; pneumonia inside its opacity."""
+    """Move findings that would overlap, and put pneumonia into its opacity."""
     opacity, pneumonia = findings.get("Lung Opacity"), findings.get("Pneumonia")
-    if opacity and pneumonia:  # one process: the report calls it an opacity and names its cause
+    if opacity and pneumonia:  # the report calls it an opacity and names its cause
         findings["Pneumonia"] = Finding(pneumonia.state, opacity.side, opacity.zone, pneumonia.severity)
     air = findings.get("Pneumothorax")
     if air:
@@ -255,5 +257,5 @@ def _dicom_id(seed: int, number: int, image: int) -> str:
 
 
 def stream(seed: int, purpose: str, number: int) -> np.random.Generator:
-    """One independent stream per purpose and number: what is drawn for one study never shifts another's."""
+    """Return an independent random stream per purpose and number, so that studies do not affect each other."""
     return np.random.default_rng([seed, int.from_bytes(purpose.encode()), number])

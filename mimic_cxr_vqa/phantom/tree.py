@@ -1,4 +1,4 @@
-"""Writes N synthetic studies in the layout of MIMIC-CXR-JPG 2.0.0, reports included. Needs no credentials.
+"""Writes synthetic studies with reports in the layout of MIMIC-CXR-JPG 2.0.0.
 
     root/mimic-cxr-2.0.0-{split,metadata,chexpert,negbio}.csv.gz
     root/files/p90/p90000001/s95000001/<dicom_id>.jpg
@@ -6,9 +6,9 @@
     root/mimic-cxr-reports.zip                  reports="zip": the same files/... members
     root/phantom.json                           written last: the tree is complete
 
-What a study shows is in `phantom_specs`, its pictures in `phantom_drawing`, its text in `phantom_reports`. Every file
-is a pure function of (seed, study number, size) and byte-reproducible. A killed run is continued by calling again with
-the same parameters, which `phantom-unfinished.json` holds meanwhile: whole files are kept, missing ones written.
+`specs` samples the content of a study, `drawing` its images and `reports` its text. Every file is a pure function of
+(seed, study number, size). An interrupted run is resumed by a call with the same parameters, which are kept in
+`phantom-unfinished.json` meanwhile.
 """
 
 import csv
@@ -40,9 +40,9 @@ from mimic_cxr_vqa.sources import physionet
 MARKER, UNFINISHED = "phantom.json", "phantom-unfinished.json"
 REPORTS_ZIP = "mimic-cxr-reports.zip"
 SMALLEST_SIZE = 64  # pixels; below, a rib is less than one pixel wide
-LARGEST_SIZE = 8192  # pixels; of real films some 3000, and drawing takes 40 bytes a pixel
+LARGEST_SIZE = 8192  # pixels; real films have some 3000; drawing takes 40 bytes per pixel
 MOST_STUDIES = 4_999_999  # their ids have eight digits
-STUDIES_PER_TASK = 20  # that a process is given at a time
+STUDIES_PER_TASK = 20  # of one process
 _VERSION = 1
 _JPEG_QUALITY = 90
 _ZIP_DATE = (2000, 1, 1, 0, 0, 0)
@@ -66,29 +66,28 @@ _METADATA_COLUMNS = (
 def write_phantom(
     root: Path, studies: int, seed: int = 0, size: int = 512, reports: str = "folder", processes: int = 1
 ) -> dict:
-    """Write `studies` phantom studies below `root`, or finish a run that was stopped.
+    """Write synthetic studies below `root`, or resume an interrupted run.
 
     Args:
-        root: folder of the tree; made if needed.
-        size: height and width of the pictures in pixels.
-        reports: `folder` (one text file beside each study's folder) or `zip` (one archive, as PhysioNet ships them).
-        processes: that draw; the files are the same for any number. Where processes are not forked (macOS, Windows), a
-            script that asks for more than one guards its start with `if __name__ == "__main__"`.
+        size: height and width of the images in pixels.
+        reports: `folder` (a text file beside each study's folder) or `zip` (one archive, as on PhysioNet).
+        processes: number of drawing processes. On macOS and Windows, scripts that use more than one need
+            `if __name__ == "__main__"`.
 
     Returns:
-        The marker's content and the counts `patients`, `images`, `drawn` (images of this run) and `kept` (found whole).
+        The marker's content and the counts `patients`, `images`, `drawn` (by this run) and `kept` (from earlier runs).
 
     Raises:
-        ConfigError: a parameter out of range, or `root` holds a phantom with other parameters.
+        ConfigError: a parameter is out of range, or `root` has a tree with other parameters.
         InputError: the marker in `root` cannot be read.
         OutputError: `root` cannot be written.
     """
     parameters = _check_parameters(studies, seed, size, reports)
     root = make_folder(Path(root))
-    _refuse_other_parameters(root, parameters)
+    _check_same_parameters(root, parameters)
     if (root / MARKER).exists() and not all(_is_whole(path) for path in _files(root, parameters)):
         with output_errors(root / MARKER):
-            (root / MARKER).unlink()  # somebody deleted files: the tree is not complete until they are back
+            (root / MARKER).unlink()  # files were deleted, so the tree is incomplete
     if not (root / MARKER).exists():
         _write_json(root / UNFINISHED, parameters)
     counts = _write_studies(root, parameters, processes)
@@ -107,12 +106,12 @@ def _is_whole(path: Path) -> bool:
 
 
 def image_path(spec: StudySpec, dicom_id: str) -> str:
-    """`files/p90/p90000001/s95000001/<dicom_id>.jpg`, relative to the tree's root."""
+    """Return the path below the root: `files/p90/p90000001/s95000001/<dicom_id>.jpg`."""
     return f"files/{physionet.study_folder(spec.subject_id, spec.study_id)}/{dicom_id}.jpg"
 
 
 def report_path(spec: StudySpec) -> str:
-    """`files/p90/p90000001/s95000001.txt`, relative to the tree's root or to the archive's."""
+    """Return the path below the root or in the zip: `files/p90/p90000001/s95000001.txt`."""
     return physionet.report_path(spec.subject_id, spec.study_id)
 
 
@@ -136,7 +135,7 @@ def _check_parameters(studies: int, seed: int, size: int, reports: str) -> dict:
     }
 
 
-def _refuse_other_parameters(root: Path, parameters: dict) -> None:
+def _check_same_parameters(root: Path, parameters: dict) -> None:
     for name in (MARKER, UNFINISHED):
         path = root / name
         if not path.exists():
@@ -147,13 +146,13 @@ def _refuse_other_parameters(root: Path, parameters: dict) -> None:
             key = differing[0]
             there = found.get(key) if isinstance(found, dict) else found
             raise ConfigError(
-                f"{root} holds a phantom with {key} {there!r}, asked for is {key} {parameters[key]!r}: "
-                f"choose another folder, delete this one, or ask for the same {key}"
+                f"{root} has a tree with {key} {there!r}, not {parameters[key]!r}. Choose another folder, delete this "
+                f"one, or use the same {key}"
             )
 
 
 def _files(root: Path, parameters: dict) -> Iterator[Path]:
-    """Every file of a complete tree, the marker aside."""
+    """Every file of a complete tree except for the marker."""
     for name, _, _ in _tables(parameters["size"]):
         yield _table_path(root, name)
     if parameters["reports"] == "zip":
@@ -169,7 +168,7 @@ def _table_path(root: Path, name: str) -> Path:
 
 
 def _write_studies(root: Path, parameters: dict, processes: int) -> dict[str, int]:
-    """Pictures and, with reports="folder", texts that are not there yet."""
+    """Write the images and, with reports="folder", the texts that are missing."""
     specs = sample_studies(parameters["studies"], parameters["seed"])
     size = 1 if processes == 1 else STUDIES_PER_TASK
     tasks = iter(lambda: list(islice(specs, size)), [])
@@ -177,7 +176,7 @@ def _write_studies(root: Path, parameters: dict, processes: int) -> dict[str, in
     subjects: set[int] = set()
     drawn = kept = 0
     done = map(write, tasks) if processes == 1 else _write_together(write, tasks, processes)
-    what = "Drawing phantom studies" + (f", {size} at a time" if size > 1 else "")
+    what = "Drawing synthetic studies" + (f", {size} at a time" if size > 1 else "")
     for of_subjects, new, old in track(done, what, -(-parameters["studies"] // size)):
         subjects |= of_subjects
         drawn, kept = drawn + new, kept + old
@@ -185,21 +184,16 @@ def _write_studies(root: Path, parameters: dict, processes: int) -> dict[str, in
 
 
 def _write_together(write: Callable, tasks: Iterable[list[StudySpec]], processes: int) -> Iterator[tuple]:
-    """Run the tasks in several processes; tasks that did not begin are given up when this one is stopped."""
-    with ProcessPoolExecutor(processes, initializer=_leave_ctrl_c) as pool:
+    """Run the tasks in several processes. Tasks that have not started are cancelled on interruption."""
+    with ProcessPoolExecutor(processes, initializer=signal.signal, initargs=(signal.SIGINT, signal.SIG_IGN)) as pool:
         try:
             yield from pool.map(write, tasks)
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _leave_ctrl_c() -> None:
-    """To the process that started this one."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-
 def _write_some(root: Path, size: int, texts: bool, specs: list[StudySpec]) -> tuple[set[int], int, int]:
-    """Write what is missing of some studies: their patients, how many images were drawn, and how many were there."""
+    """Write the missing files of some studies. Returns their patients, and the numbers of images drawn and kept."""
     drawn = kept = 0
     for spec in specs:
         if texts and not _is_whole(root / report_path(spec)):
@@ -211,7 +205,7 @@ def _write_some(root: Path, size: int, texts: bool, specs: list[StudySpec]) -> t
                 kept += 1
                 continue
             pixels = draw(spec, view, size, stream(spec.seed, f"picture {number}", spec.study_id))
-            with atomic_file(path, synced=False) as file:  # `_is_whole` decodes it
+            with atomic_file(path, synced=False) as file:  # `_is_whole` checks it
                 file.write(_encode_jpeg(pixels))
             drawn += 1
     return {spec.subject_id for spec in specs}, drawn, kept
@@ -224,7 +218,7 @@ def _encode_jpeg(pixels: np.ndarray) -> bytes:
 
 
 def _tables(size: int) -> list[tuple[str, tuple[str, ...], Callable[[StudySpec], Iterable[tuple]]]]:
-    """Name, columns and row maker of the four tables, as MIMIC-CXR-JPG has them."""
+    """Name, columns and row function of the four tables of MIMIC-CXR-JPG."""
     label_columns = ("subject_id", "study_id", *CHEXPERT_LABELS)
     return [
         ("chexpert", label_columns, _label_rows),
@@ -245,7 +239,7 @@ def _split_rows(spec: StudySpec) -> Iterator[tuple]:
 
 
 def _metadata_rows(spec: StudySpec, size: int) -> Iterator[tuple]:
-    """Dates lie in the 22nd century, shifted as MIMIC's are; a patient's studies follow each other."""
+    """Dates are in the 22nd century, like MIMIC's shifted dates, and ascend with a patient's studies."""
     rng = stream(spec.seed, "metadata", spec.study_id)
     year = 2120 + int(stream(spec.seed, "year", spec.subject_id).integers(0, 60))
     date = f"{year}{1 + (spec.study_id // 28) % 12:02d}{1 + spec.study_id % 28:02d}"

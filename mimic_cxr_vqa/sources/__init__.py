@@ -1,1 +1,1 @@
-"""Where studies come from. Every source yields the same `StudySet`; nothing downstream asks which one it was."""
+"""Sources of studies. Every source returns the same `StudySet`, so later steps do not depend on which one it was."""

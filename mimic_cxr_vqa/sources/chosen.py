@@ -1,7 +1,7 @@
-"""Files that settle which studies take part and what their sections are, so that a published table can be met exactly.
+"""Optional input files that fix which studies take part and what their sections are, to reproduce a published table.
 
-`mimic_cxr_sectioned.csv` (columns study, impression, findings, ...) is what MIMIC-CXR's own section script writes. A
-list of studies is a text file with one study id a line (`s50414267` or `50414267`).
+`mimic_cxr_sectioned.csv` (columns study, impression, findings, ...) is the output of MIMIC-CXR's own section script. A
+study list is a text file with one study id per line (`s50414267` or `50414267`).
 """
 
 import re
@@ -17,40 +17,40 @@ _STUDY_ID = re.compile(r"s?(\d{1,18})")
 
 
 def read_sections(path: Path) -> dict[int, tuple[str | None, str | None]]:
-    """{study id: (findings, impression)} of a file of sections, white space folded; None for a section that is empty.
+    """Return {study id: (findings, impression)} with white space folded, None for an empty section.
 
     Raises:
-        InputError: the file or a column is missing, a study id cannot be read or comes twice.
+        InputError: the file or a column is missing, or a study id is invalid or repeated.
     """
     table = read_csv(path, {"study": pa.string(), "findings": pa.string(), "impression": pa.string()})
     check_unique(table["study"], f"{path}: study")
     columns = [table[name].to_pylist() for name in ("study", "findings", "impression")]
     return {
-        _study_id(study or "", f"{path}, row {row}"): (_fold(findings), _fold(impression))
+        _parse_study_id(study or "", f"{path}, row {row}"): (_fold(findings), _fold(impression))
         for row, (study, findings, impression) in enumerate(zip(*columns, strict=True), start=2)
     }
 
 
 def read_study_list(path: Path) -> list[int]:
-    """The study ids of a list, each once, in its order; empty lines are passed over.
+    """Return the study ids of a list in file order, without repetitions. Empty lines are skipped.
 
     Raises:
-        InputError: the file is missing or empty, or a line is no study id.
+        InputError: the file is missing or empty, or a line is not a study id.
     """
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot be read ({error}); a list of studies has one study id a line") from None
-    ids = [_study_id(line.strip(), f"{path}, line {n}") for n, line in enumerate(lines, start=1) if line.strip()]
+        raise InputError(f"{path} cannot be read ({error}). Expected a text file with one study id per line") from None
+    ids = [_parse_study_id(line.strip(), f"{path}, line {n}") for n, line in enumerate(lines, start=1) if line.strip()]
     if not ids:
-        raise InputError(f"{path}: no study id in it; write one a line (s50414267 or 50414267)")
+        raise InputError(f"{path} has no study id. Write one per line (s50414267 or 50414267)")
     return list(dict.fromkeys(ids))
 
 
-def _study_id(text: str, where: str) -> int:
+def _parse_study_id(text: str, where: str) -> int:
     if match := _STUDY_ID.fullmatch(text):
         return int(match[1])
-    raise InputError(f"{where}: {show(text)} is no study id; allowed are s50414267 and 50414267")
+    raise InputError(f"{where}: {show(text)} is not a study id. Expected s50414267 or 50414267")
 
 
 def _fold(text: str | None) -> str | None:

@@ -1,22 +1,20 @@
-"""The Indiana University chest X-ray collection (Open-i): studies from its two CSV files. Needs no credentials.
+"""The Indiana University chest X-ray collection (Open-i), read from its two CSV files. It needs no credentials.
 
-Layout: `indiana_reports.csv` (uid, MeSH, Problems, image, indication, comparison, findings, impression) and
-`indiana_projections.csv` (uid, filename, projection) in one folder. A uid is one study of one patient, so
-`subject_id` and `study_id` are both the uid. The collection has no official split: a hash of the uid puts 80 of 100
-studies into train and 10 each into validate and test, the same on every machine and whatever else is in the files.
+One folder holds `indiana_reports.csv` (uid, MeSH, Problems, image, indication, comparison, findings, impression) and
+`indiana_projections.csv` (uid, filename, projection). A uid is one study of one patient and becomes both `subject_id`
+and `study_id`. The collection has no official split, so a hash of the uid assigns 80% of the studies to train and 10%
+each to validate and test.
 
-Labels come from the text of findings and impression (`text`: four-valued, `labeling.labels`), from the annotation
-columns by `openi_labels` (`mesh`: positives; `normal` = No Finding; the rest missing), or from the text and, where that
-is silent, the annotation (`both`). On how many labels the two disagree is counted whichever is taken. Images are named,
-not opened. Findings that are a title alone ("AP and lateral view of the chest.") are none. The licence is CC BY-NC-ND:
-rows of this source are of class `no-derivatives`.
+Labels come from the text of findings and impression (`text`), from the annotation columns through `openi_labels`
+(`mesh`: positives only), or from the text and then the annotation (`both`). The number of labels on which the two
+disagree is reported in either case. Images are not opened. Findings that consist of a title ("AP and lateral view of
+the chest.") count as missing. The licence is CC BY-NC-ND, so rows have the class `no-derivatives`.
 """
 
 import logging
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 
@@ -29,7 +27,7 @@ from medvqa_core.progress import track
 from mimic_cxr_vqa.labeling.labels import combine, label_text
 from mimic_cxr_vqa.reports import is_title
 from mimic_cxr_vqa.schema import CHEXPERT_LABELS, NO_FINDING, STUDY_SCHEMA
-from mimic_cxr_vqa.sources.openi_labels import labels_of
+from mimic_cxr_vqa.sources.openi_labels import map_term
 from mimic_cxr_vqa.sources.registry import SourceOptions
 from mimic_cxr_vqa.sources.study_set import StudySet
 
@@ -39,90 +37,11 @@ REPORTS = "indiana_reports.csv"
 PROJECTIONS = "indiana_projections.csv"
 _REPORT_COLUMNS = ("uid", "MeSH", "Problems", "image", "indication", "findings", "impression")
 _PROJECTION_COLUMNS = ("uid", "filename", "projection")
-_UID_DIGITS = 18  # what fits into int64
+_UID_DIGITS = 18  # fits into int64
 _VIEWS = {"frontal": "FRONTAL", "lateral": "LATERAL"}
 _PA, _AP = re.compile(r"\bPA\b"), re.compile(r"\bAP\b")  # in capitals, as radiographers write them
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class OpenIStudies:
-    """The collection's studies and what was met while reading them.
-
-    Attributes:
-        table: one row per study, `schema.STUDY_SCHEMA`, in the order of the reports file.
-        without_findings: studies whose findings are empty: they yield no questions.
-        title_alone: how many of those have a title in the place of findings.
-        without_images: studies that the projections file does not name.
-        unmapped: annotation headings that the mapping does not know -> how often each was met.
-        disagreements: {kind: {label: studies}}: where annotation and text differ on a label.
-        governance: the class of the rows.
-    """
-
-    table: pa.Table
-    without_findings: int
-    without_images: int
-    unmapped: dict[str, int]
-    title_alone: int
-    disagreements: dict[str, Counter[str]]
-    governance: Governance = GOVERNANCE
-
-
-def read_openi(root: Path, labels: str = "text") -> OpenIStudies:
-    """Read the collection under `root`.
-
-    Args:
-        labels: where labels come from: `text`, `mesh` or `both`.
-
-    Raises:
-        ConfigError: `labels` is another word.
-        InputError: a file or column is missing, a row has another number of fields or bytes that are not UTF-8, a uid
-        is no number or comes twice, or a projection names an unknown uid. File and row are named; row 1 is the
-        header.
-    """
-    if labels not in LABEL_SOURCES:
-        raise ConfigError(f"labels={labels!r}: allowed are {', '.join(LABEL_SOURCES)}")
-    root = Path(root)
-    reports = dict(_reports(root / REPORTS))
-    images = _images(root / PROJECTIONS, reports)
-    unmapped: Counter[str] = Counter()
-    rows = [_study(uid, report, images.get(uid, []), unmapped) for uid, report in reports.items()]
-    titles = sum(row.pop("title_alone") for row in rows)
-    disagreements: dict[str, Counter[str]] = {}
-    for row in track(rows, "Labelling reports", total=len(rows)):
-        text, mesh = label_text(row["findings"], row["impression"]), row["labels"]
-        both, kinds = combine(text, mesh)
-        for kind, names in kinds.items():
-            disagreements.setdefault(kind, Counter()).update(names)
-        row["labels"] = {"text": text, "mesh": mesh, "both": both}[labels]
-    if unmapped:
-        _log.warning(
-            "%s: %d annotation headings have no mapping and give no label: %s",
-            root / REPORTS,
-            len(unmapped),
-            ", ".join(f"{term} ({count})" for term, count in sorted(unmapped.items())),
-        )
-    return OpenIStudies(
-        table=pa.Table.from_pylist(rows, schema=STUDY_SCHEMA),
-        without_findings=sum(row["findings"] is None for row in rows),
-        without_images=sum(not row["images"] for row in rows),
-        unmapped=dict(sorted(unmapped.items())),
-        title_alone=titles,
-        disagreements=dict(sorted(disagreements.items())),
-    )
-
-
-def read_studies(root: Path, labels: str = "text") -> StudySet:
-    """Like `read_openi`, in the form that every source has."""
-    found = read_openi(root, labels)
-    notes = {
-        "studies_with_a_title_for_findings": found.title_alone,
-        "studies_without_images": found.without_images,
-        "unmapped_headings": len(found.unmapped),
-        **{f"labels with {kind}": counts.total() for kind, counts in found.disagreements.items()},
-    }
-    return StudySet("openi", found.governance, found.table, notes)
 
 
 def read(root: Path, options: SourceOptions) -> StudySet:
@@ -130,23 +49,60 @@ def read(root: Path, options: SourceOptions) -> StudySet:
     return read_studies(root, options.labels)
 
 
-def split_of(uid: int) -> str:
-    """`train`, `validate` or `test` (80/10/10) by a hash of the uid."""
+def read_studies(root: Path, labels: str = "text") -> StudySet:
+    """Read the collection below `root`, in the order of its reports file.
+
+    Args:
+        labels: where labels come from: `text`, `mesh` or `both`.
+
+    Raises:
+        ConfigError: `labels` has another value.
+        InputError: a file or column is missing, a row is malformed, a uid is invalid or repeated, or a projection names
+            an unknown uid. The message names file and row, where row 1 is the header.
+    """
+    if labels not in LABEL_SOURCES:
+        raise ConfigError(f"labels={labels!r}: allowed are {', '.join(LABEL_SOURCES)}")
+    root = Path(root)
+    reports = dict(_read_reports(root / REPORTS))
+    images = _read_images(root / PROJECTIONS, reports)
+    unmapped: Counter[str] = Counter()
+    rows = [_make_study(uid, report, images.get(uid, []), unmapped) for uid, report in reports.items()]
+    notes = {
+        "studies_with_a_title_for_findings": sum(row.pop("title_alone") for row in rows),
+        "studies_without_images": sum(not row["images"] for row in rows),
+        "unmapped_headings": len(unmapped),
+    }
+    disagreements: dict[str, int] = {}
+    for row in track(rows, "Labelling reports", total=len(rows)):
+        text, mesh = label_text(row["findings"], row["impression"]), row["labels"]
+        both, kinds = combine(text, mesh)
+        for kind, names in kinds.items():
+            disagreements[kind] = disagreements.get(kind, 0) + len(names)
+        row["labels"] = {"text": text, "mesh": mesh, "both": both}[labels]
+    if unmapped:
+        terms = ", ".join(f"{term} ({count})" for term, count in sorted(unmapped.items()))
+        _log.warning("%s: %d annotation headings are not mapped to a label: %s", root / REPORTS, len(unmapped), terms)
+    notes |= {f"labels with {kind}": count for kind, count in sorted(disagreements.items())}
+    return StudySet("openi", GOVERNANCE, pa.Table.from_pylist(rows, schema=STUDY_SCHEMA), notes)
+
+
+def assign_split(uid: int) -> str:
+    """Return `train`, `validate` or `test` (80/10/10) by a hash of the uid."""
     place = int.from_bytes(blake2b(str(uid).encode(), digest_size=8).digest()) % 100
     return "train" if place < 80 else "validate" if place < 90 else "test"
 
 
 def labels_from(problems: str, mesh: str) -> tuple[dict[str, int | None], list[str]]:
-    """The 14 labels of one study (1 or None) from its two annotation cells, and the headings that the mapping lacks.
+    """Return a study's 14 labels (1 or None) from its two annotation cells, and the headings that are not mapped.
 
-    A study that is annotated with any other label is not without findings, whatever else stands there.
+    "No Finding" is dropped where the study has any other label.
     """
     found: set[str] = set()
     unknown: dict[str, None] = {}
-    # MeSH qualifies the headings that Problems lists; where it has them, the bare ones add nothing
+    # MeSH repeats the headings of Problems with qualifiers, so Problems is only read where MeSH is empty.
     terms = [term for term in mesh.split(";") if term.strip()] or [term for term in problems.split(";") if term.strip()]
     for term in terms:
-        labels, known = labels_of(term)
+        labels, known = map_term(term)
         found.update(labels)
         if not known:
             unknown[term.split("/")[0].strip()] = None
@@ -155,7 +111,7 @@ def labels_from(problems: str, mesh: str) -> tuple[dict[str, int | None], list[s
     return {label: 1 if label in found else None for label in CHEXPERT_LABELS}, list(unknown)
 
 
-def _study(
+def _make_study(
     uid: int, report: dict[str, str], images: list[tuple[str, str]], unmapped: Counter[str]
 ) -> dict[str, object]:
     labels, unknown = labels_from(report["Problems"], report["MeSH"])
@@ -167,7 +123,7 @@ def _study(
     return {
         "subject_id": uid,
         "study_id": uid,
-        "split": split_of(uid),
+        "split": assign_split(uid),
         **sections,
         "title_alone": title_alone,
         "labels": labels,
@@ -179,52 +135,46 @@ def _study(
 
 
 def _view(projection: str, described: str) -> str:
-    """PA or AP for a frontal image where the study's own description names exactly one of them."""
+    """PA or AP for a frontal image if the study's own description names exactly one of them."""
     pa_named, ap_named = bool(_PA.search(described)), bool(_AP.search(described))
     if projection == "FRONTAL" and pa_named != ap_named:
         return "PA" if pa_named else "AP"
     return projection
 
 
-def _reports(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
+def _read_reports(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
     rows: dict[int, int] = {}
-    for number, row in _rows(path, _REPORT_COLUMNS):
-        uid = _uid(row["uid"], path, number)
+    for number, row in _read_rows(path, _REPORT_COLUMNS):
+        uid = _parse_uid(row["uid"], path, number)
         if uid in rows:
-            raise InputError(f"{path}: row {number}: uid {uid} is in row {rows[uid]} already; keep one row per study")
+            raise InputError(f"{path}, row {number}: uid {uid} is already in row {rows[uid]}. Keep one row per study")
         rows[uid] = number
         yield uid, row
 
 
-def _images(path: Path, reports: dict[int, dict[str, str]]) -> dict[int, list[tuple[str, str]]]:
+def _read_images(path: Path, reports: dict[int, dict[str, str]]) -> dict[int, list[tuple[str, str]]]:
     images: dict[int, list[tuple[str, str]]] = {}
-    for number, row in _rows(path, _PROJECTION_COLUMNS):
-        uid, name = _uid(row["uid"], path, number), row["filename"].strip()
+    for number, row in _read_rows(path, _PROJECTION_COLUMNS):
+        where = f"{path}, row {number}"
+        uid, name, projection = _parse_uid(row["uid"], path, number), row["filename"].strip(), row["projection"]
+        view = _VIEWS.get(projection.strip().lower())
         if uid not in reports:
-            raise InputError(
-                f"{path}: row {number}: uid {uid} has no row in {REPORTS}; take both files from one download"
-            )
-        view = _VIEWS.get(row["projection"].strip().lower())
+            raise InputError(f"{where}: uid {uid} is not in {REPORTS}. Use both files of the same download")
         if view is None:
-            raise InputError(
-                f"{path}: row {number}: projection {row['projection']!r} is unknown; allowed: Frontal, Lateral"
-            )
+            raise InputError(f"{where}: projection {projection!r} is unknown. Allowed: Frontal, Lateral")
         if not name or "/" in name or "\\" in name or name.startswith("."):
-            raise InputError(f"{path}: row {number}: filename {name!r} is not a plain file name")
+            raise InputError(f"{where}: filename {name!r} is not a plain file name")
         images.setdefault(uid, []).append((name, view))
     return images
 
 
-def _uid(cell: str, path: Path, number: int) -> int:
+def _parse_uid(cell: str, path: Path, number: int) -> int:
     if not (cell.isascii() and cell.strip().isdigit() and len(cell) <= _UID_DIGITS):
-        raise InputError(f"{path}: row {number}: uid {cell!r} is not a whole number of at most {_UID_DIGITS} digits")
+        raise InputError(f"{path}, row {number}: uid {cell!r} is not a number of at most {_UID_DIGITS} digits")
     return int(cell)
 
 
-def _rows(path: Path, columns: tuple[str, ...]) -> Iterator[tuple[int, dict[str, str]]]:
-    """(row number, cells) of one of the two files, the header being row 1."""
+def _read_rows(path: Path, columns: tuple[str, ...]) -> Iterator[tuple[int, dict[str, str]]]:
     if not path.exists():
-        raise InputError(
-            f"{path}: no such file; the Indiana collection needs {REPORTS} and {PROJECTIONS} in one folder"
-        )
+        raise InputError(f"{path}: no such file. Expected a folder with {REPORTS} and {PROJECTIONS}")
     return iterate_cells(path, columns, first=2)

@@ -1,18 +1,17 @@
-"""The written mapping from the Indiana collection's annotation to the 14 CheXpert labels.
+"""The mapping from the Indiana collection's annotation to the 14 CheXpert labels.
 
-The collection annotates each report with MeSH headings and RadLex terms: `Problems` lists the headings alone, `MeSH`
-gives each with its qualifiers ("Opacity/lung/base/left/mild"). A heading here stands for a label where it names the
-same thing; a heading that is known and names none of the 14 (bones, vessels, habitus) is listed too, so that what is
-counted as unmapped is really new. Labels are positives only: what the annotation does not list is missing, not
-absent.
+The collection annotates each report with MeSH headings and RadLex terms. `Problems` lists the headings, and `MeSH`
+gives each with its qualifiers ("Opacity/lung/base/left/mild"). Headings without a label (bones, vessels, habitus) are
+listed too, so that only new headings count as unmapped. All labels are positive, because a heading that the annotation
+does not list is missing rather than absent.
 """
 
 import re
 
-# Heading in small letters -> label. `None`: known, and none of the 14 labels.
+# Heading in lower case -> label. `None`: known, but not one of the 14 labels.
 HEADINGS: dict[str, str | None] = {
     "normal": "No Finding",
-    "no indexing": None,  # the report was not annotated: says nothing
+    "no indexing": None,  # the report was not annotated
     "technical quality of image unsatisfactory": None,
     # lungs
     "pulmonary atelectasis": "Atelectasis",
@@ -22,9 +21,9 @@ HEADINGS: dict[str, str | None] = {
     "opacity": "Lung Opacity",
     "infiltrate": "Lung Opacity",
     "airspace disease": "Lung Opacity",
-    "lung diseases, interstitial": "Lung Opacity",  # CheXpert's opacity takes in interstitial patterns and scars
+    "lung diseases, interstitial": "Lung Opacity",  # CheXpert's opacity includes interstitial patterns and scars
     "pulmonary fibrosis": "Lung Opacity",
-    "cicatrix": "Lung Opacity",  # of the lung; of the pleura or a rib see QUALIFIED
+    "cicatrix": "Lung Opacity",  # of the lung; for the pleura and ribs see MOVED
     "fibrosis": "Lung Opacity",
     "nodule": "Lung Lesion",
     "mass": "Lung Lesion",
@@ -63,7 +62,7 @@ HEADINGS: dict[str, str | None] = {
     "rib fractures": "Fracture",
     "spinal fractures": "Fracture",
     "fractures, compression": "Fracture",
-    # devices; CheXpert counts what was put in, wires and clips included here
+    # devices, including wires and clips
     "catheters, indwelling": "Support Devices",
     "tube, inserted": "Support Devices",
     "implanted medical device": "Support Devices",
@@ -75,7 +74,7 @@ HEADINGS: dict[str, str | None] = {
     "defibrillators, implantable": "Support Devices",
     "heart valve prosthesis": "Support Devices",
 }
-# Headings that need a qualifier to name a label: (heading, a qualifier that must be there, label).
+# Headings that name a label only with a qualifier: (heading, required qualifier, label).
 QUALIFIED: tuple[tuple[str, str, str], ...] = (
     ("cardiac shadow", "enlarged", "Cardiomegaly"),
     ("heart", "enlarged", "Cardiomegaly"),
@@ -91,7 +90,7 @@ QUALIFIED: tuple[tuple[str, str, str], ...] = (
     ("calcinosis", "pleura", "Pleural Other"),
     ("density", "pleura", "Pleural Other"),
 )
-# A qualifier that moves the heading elsewhere: (heading, qualifier, label or None). Looked at before HEADINGS.
+# A qualifier that changes the heading's label: (heading, qualifier, label or None). Takes precedence over HEADINGS.
 MOVED: tuple[tuple[str, str, str | None], ...] = (
     ("cicatrix", "pleura", "Pleural Other"),
     ("cicatrix", "ribs", None),
@@ -125,11 +124,11 @@ sulcus, thickening, thoracic vertebrae, thorax, trachea, trachea carina, tubercu
 WITHOUT_LABEL = frozenset(" ".join(name.split()) for name in _OTHERS.split(","))
 
 
-def labels_of(term: str) -> tuple[tuple[str, ...], bool]:
-    """The labels of one annotation term, a heading with or without qualifiers ("Opacity/lung/base/left").
+def map_term(term: str) -> tuple[tuple[str, ...], bool]:
+    """Return the labels of one annotation term, a heading with or without qualifiers ("Opacity/lung/base/left").
 
     Returns:
-        The labels, and whether the heading is known; an unknown heading has no labels.
+        The labels, and whether the heading is known. An unknown heading has no labels.
     """
     heading, *qualifiers = (" ".join(part.lower().split()) for part in term.split("/"))
     for name, qualifier, label in MOVED:

@@ -1,12 +1,12 @@
-"""MIMIC-CXR-JPG 2.0.0/2.1.0 with the reports of MIMIC-CXR, as PhysioNet lays them out (`phantom` writes the same).
+"""MIMIC-CXR-JPG 2.0.0/2.1.0 with the reports of MIMIC-CXR, in PhysioNet's layout, which `phantom` writes too.
 
     <root>/mimic-cxr-2.0.0-{chexpert,negbio,metadata,split}.csv[.gz]
     <root>/files/p10/p10000032/s50414267/<dicom_id>.jpg
     <reports>/mimic-cxr-reports.zip            read in place, or
     <reports>/files/p10/p10000032/s50414267.txt
 
-`<reports>` is `<root>` unless given, and may be the zip itself. Tables are read by columns and joined as arrays;
-image paths in our rows start below `files/`, as in the authors' release.
+`<reports>` defaults to `<root>` and may be the zip itself. Image paths in the rows start below `files/`, as in the
+authors' release.
 """
 
 import codecs
@@ -49,20 +49,20 @@ def read_studies(
     sections: Path | None = None,
     chosen: Path | None = None,
 ) -> StudySet:
-    """Read every study that the metadata table lists.
+    """Read every study of the metadata table.
 
     Args:
         root: folder of MIMIC-CXR-JPG.
-        reports: folder of MIMIC-CXR, or its mimic-cxr-reports.zip; `root` by default.
-        labeler: `chexpert` or `negbio`, the label table to read.
+        reports: folder of MIMIC-CXR, or its mimic-cxr-reports.zip. Default: `root`.
+        labeler: the label table to read, `chexpert` or `negbio`.
         encoding: of the report texts.
-        sections: MIMIC's own `mimic_cxr_sectioned.csv`: findings and impression are taken from there, and a study that
-            it does not list has neither.
-        chosen: a list of study ids (`chosen.read_study_list`): no other study takes part.
+        sections: MIMIC's `mimic_cxr_sectioned.csv`. Findings and impression come from it, and studies that it does not
+            list have neither.
+        chosen: file with a list of study ids (`chosen.read_study_list`), to which the studies are restricted.
 
     Raises:
         ConfigError: `labeler` or `encoding` is unknown.
-        InputError: a piece is missing, or a row, a report or the zip cannot be read; a chosen study is not in the
+        InputError: a piece is missing, a row, a report or the zip cannot be read, or a chosen study is not in the
             metadata table.
     """
     pieces = locate(root, reports, labeler)
@@ -71,13 +71,13 @@ def read_studies(
     if chosen is not None:
         images = _choose(images, chosen, pieces["metadata"])
     official = None if sections is None else read_sections(sections)
-    starts, sizes = _study_runs(images["study_id"].to_numpy())
+    _, starts, sizes = np.unique(images["study_id"].to_numpy(), return_index=True, return_counts=True)
     first = images.take(pa.array(starts))
     studies = first.select(["subject_id", "study_id", "split"])
     with open_reports(need(pieces["reports"]), encoding) as read_report:
         ids = zip(first["subject_id"].to_pylist(), first["study_id"].to_pylist(), strict=True)
         found = [
-            _sections_of(study, read_report(report_path(subject, study)), official)
+            _get_sections(study, read_report(report_path(subject, study)), official)
             for subject, study in track(ids, "Reading reports", total=len(first))
         ]
     for name in ("findings", "impression", "indication"):
@@ -86,79 +86,75 @@ def read_studies(
     studies = studies.append_column("labels", labels)
     studies = studies.append_column("images", _group_images(images, sizes))
     studies = studies.select(STUDY_SCHEMA.names).cast(STUDY_SCHEMA)
-    drawn = is_phantom(root, studies)
+    synthetic = _is_phantom(root, studies)
     return StudySet(
-        "phantom" if drawn else "physionet",
-        Governance.OPEN if drawn else Governance.CREDENTIALED,
+        "phantom" if synthetic else "physionet",
+        Governance.OPEN if synthetic else Governance.CREDENTIALED,
         studies,
         {"studies_without_labels": unlabelled},
         Counter(rule for report in found for rule in report.rules),
     )
 
 
-def _sections_of(study_id: int, report: str, official: dict[int, tuple[str | None, str | None]] | None) -> Sections:
-    """A report's sections; findings and impression as `official` has them, where that is given."""
+def _get_sections(study_id: int, report: str, official: dict[int, tuple[str | None, str | None]] | None) -> Sections:
+    """A report's sections, with findings and impression from `official` if given."""
     ours = split_sections(report)
     if official is None:
         return ours
     findings, impression = official.get(study_id, (None, None))
-    return Sections(
-        findings, impression, ours.indication, frozenset({"official sections" if findings else NO_FINDINGS})
-    )
+    rules = frozenset({"official sections" if findings else NO_FINDINGS})
+    return Sections(findings, impression, ours.indication, rules)
 
 
 def _choose(images: pa.Table, chosen: Path, metadata: Piece) -> pa.Table:
-    """The images of the studies that the list names."""
     wanted = pa.array(read_study_list(chosen))
     missing = wanted.filter(pc.invert(pc.is_in(wanted, images["study_id"].combine_chunks())))
     if len(missing):
         raise InputError(
-            f"{chosen}: study {missing[0]} is not in {metadata.path} ({len(missing)} such); remove its line"
+            f"{chosen}: study {missing[0]} is not in {metadata.path} ({len(missing)} such studies). Remove its line"
         )
     return images.filter(pc.is_in(images["study_id"], wanted))
 
 
 def study_folder(subject_id: int, study_id: int) -> str:
-    """`p10/p10000032/s50414267`: where a study's images lie below `files/`."""
+    """Return a study's image folder below `files/`, such as `p10/p10000032/s50414267`."""
     return f"p{str(subject_id)[:2]}/p{subject_id}/s{study_id}"
 
 
 def report_path(subject_id: int, study_id: int) -> str:
-    """`files/p10/p10000032/s50414267.txt`: a report's path in the folder and in the zip."""
+    """Return a report's path in the folder or zip, such as `files/p10/p10000032/s50414267.txt`."""
     return f"files/{study_folder(subject_id, study_id)}.txt"
 
 
 @contextmanager
 def open_reports(source: Path, encoding: str) -> Iterator[Callable[[str], str]]:
-    """Yield a function from a report's path to its text, reading a folder or a zip in place.
+    """Yield a function that returns the text of a report path, from a folder or a zip.
 
     Raises:
-        InputError: the zip is truncated, a report is missing from it, is not in `encoding` or holds a NUL byte.
+        InputError: the zip is damaged, or a report is missing, is not in `encoding` or has a NUL byte.
     """
+    remedy = "copy the reports again (PhysioNet's MIMIC-CXR, mimic-cxr-reports.zip)"
 
     def decode(data: bytes, where: str) -> str:
         try:
             text = data.decode(encoding)
         except UnicodeDecodeError as error:
             raise InputError(
-                f"{where}: byte {error.start} is not {encoding}; convert the report, or pass --encoding latin-1"
+                f"{where}: byte {error.start} is not {encoding}. Convert the report, or pass --encoding latin-1"
             ) from None
         if "\0" in text:
-            raise InputError(f"{where}: holds a NUL byte; {remedy}, or save it as {encoding}")
+            raise InputError(f"{where} has a NUL byte; {remedy}, or save it as {encoding}")
         return text
 
-    remedy = "copy the reports again (PhysioNet's MIMIC-CXR, mimic-cxr-reports.zip)"
-    missing = f"no such report; {remedy}"
+    def read_file(path: str) -> str:
+        try:
+            return decode((source / path).read_bytes(), str(source / path))
+        except FileNotFoundError:
+            raise InputError(f"{source / path}: no such report; {remedy}") from None
+        except OSError as error:
+            raise InputError(f"{source / path} cannot be read ({error.strerror}); {remedy}") from None
+
     if source.is_dir():
-
-        def read_file(path: str) -> str:
-            try:
-                return decode((source / path).read_bytes(), str(source / path))
-            except FileNotFoundError:
-                raise InputError(f"{source / path}: {missing}") from None
-            except OSError as error:
-                raise InputError(f"{source / path}: cannot be read ({error.strerror}); {remedy}") from None
-
         yield read_file
         return
     try:
@@ -168,66 +164,62 @@ def open_reports(source: Path, encoding: str) -> Iterator[Callable[[str], str]]:
                 try:
                     return decode(archive.read(path), f"{source}, member {path}")
                 except KeyError:
-                    raise InputError(f"{source}, member {path}: {missing}") from None
+                    raise InputError(f"{source}, member {path}: no such report; {remedy}") from None
 
             yield read_member
     except (zipfile.BadZipFile, zlib.error, EOFError) as error:
-        raise InputError(f"{source}: the zip is damaged or cut short ({error}); download it again") from None
-    except (RuntimeError, NotImplementedError) as error:  # what zipfile raises for passwords and other compressions
-        raise InputError(f"{source}: the zip cannot be read ({error}); download PhysioNet's own") from None
+        raise InputError(f"{source} is damaged or truncated ({error}). Download it again") from None
+    except (RuntimeError, NotImplementedError) as error:  # passwords and other compression methods
+        raise InputError(f"{source} cannot be read ({error}). Download PhysioNet's own zip") from None
 
 
 def _check_encoding(encoding: str) -> None:
     try:
         codecs.lookup(encoding)
     except LookupError:
-        raise ConfigError(f"encoding {encoding!r} is unknown; allowed are names such as utf-8 and latin-1") from None
+        raise ConfigError(f"encoding {encoding!r} is unknown. Examples: utf-8, latin-1") from None
 
 
 def _read_images(metadata: Path, split: Path) -> pa.Table:
-    """One row per image, ordered by study; the metadata table's order within a study."""
+    """One row per image, ordered by study and then as in the metadata table."""
     integer, text = pa.int64(), pa.string()
     images = read_csv(metadata, {"dicom_id": text, "subject_id": integer, "study_id": integer, "ViewPosition": text})
     splits = read_csv(split, {"dicom_id": text, "split": text})
     for name in ("dicom_id", "subject_id", "study_id"):
         if images[name].null_count:
             row = pc.index(pc.is_null(images[name]), True).as_py() + 2
-            raise InputError(f"{metadata}, row {row}: {name} is empty; copy the file again")
+            raise InputError(f"{metadata}, row {row}: {name} is empty. Copy the file again")
     wrong = pc.invert(pc.match_substring_regex(images["dicom_id"], "^[A-Za-z0-9][A-Za-z0-9-]*$"))
     if pc.any(wrong).as_py():
         row = pc.index(wrong, True).as_py()
         value = images["dicom_id"][row].as_py()
-        raise InputError(f"{metadata}, row {row + 2}: dicom_id {show(value)}: allowed are letters, digits and '-'")
+        raise InputError(
+            f"{metadata}, row {row + 2}: dicom_id {show(value)} has characters other than letters, digits and '-'"
+        )
     for path, table in ((metadata, images), (split, splits)):
         check_unique(table["dicom_id"], f"{path}: image")
     row = pc.index_in(images["dicom_id"], splits["dicom_id"].combine_chunks())
     if row.null_count:
         dicom = images["dicom_id"].filter(pc.is_null(row))[0]
         raise InputError(
-            f"{split}: no row for image {dicom} of {metadata.name} ({row.null_count} such); copy both again"
+            f"{split}: no row for image {dicom} of {metadata.name} ({row.null_count} such images). Copy both again"
         )
     images = images.append_column("split", splits["split"].take(row))
-    check_splits(images, str(split))  # by image: a study takes the split of its first one
+    check_splits(images, str(split))  # per image; a study gets the split of its first image
     _check_one_patient(images, metadata)
     return images.take(pa.array(np.argsort(images["study_id"].to_numpy(), kind="stable")))
 
 
 def _check_one_patient(images: pa.Table, metadata: Path) -> None:
-    """Raise InputError where a study's images are of two patients: report and images would be of different people."""
+    """Raise InputError where the images of a study belong to two patients."""
     pairs = images.select(["study_id", "subject_id"]).group_by(["study_id", "subject_id"]).aggregate([])
     study, patients = np.unique(pairs["study_id"].to_numpy(), return_counts=True)
     if (patients > 1).any():
         mixed = study[patients > 1][0]
         names = sorted(pairs.filter(pc.equal(pairs["study_id"], mixed))["subject_id"].to_pylist())
         raise InputError(
-            f"{metadata}: study {mixed} belongs to the patients {' and '.join(map(str, names))}; copy the file again"
+            f"{metadata}: study {mixed} belongs to the patients {' and '.join(map(str, names))}. Copy the file again"
         )
-
-
-def _study_runs(study_ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """First row and number of rows of every study in sorted `study_ids`."""
-    _, starts, sizes = np.unique(study_ids, return_index=True, return_counts=True)
-    return starts, sizes
 
 
 def _group_images(images: pa.Table, sizes: np.ndarray) -> pa.ListArray:
@@ -249,7 +241,7 @@ def _group_images(images: pa.Table, sizes: np.ndarray) -> pa.ListArray:
 
 
 def _read_labels(path: Path, study_ids: pa.ChunkedArray) -> tuple[pa.StructArray, int]:
-    """(studies,) label structs, and how many studies the table leaves out: those have no label at all."""
+    """One label struct per study, and the number of studies that are not in the table."""
     columns = {"study_id": pa.int64(), **dict.fromkeys(CHEXPERT_LABELS, pa.float32())}
     table = read_csv(path, columns)
     check_unique(table["study_id"], f"{path}: study")
@@ -258,19 +250,19 @@ def _read_labels(path: Path, study_ids: pa.ChunkedArray) -> tuple[pa.StructArray
         if not pc.all(known, min_count=0).as_py():
             row = pc.index(known, False).as_py()
             raise InputError(
-                f"{path}, row {row + 2}: {label} is {table[label][row]}; allowed are 1.0, 0.0, -1.0 and nothing"
+                f"{path}, row {row + 2}: {label} is {table[label][row]}; allowed are 1.0, 0.0, -1.0 and empty"
             )
     row = pc.index_in(study_ids, table["study_id"].combine_chunks())
     arrays = [pc.cast(table[label].take(row), pa.int8()).combine_chunks() for label in CHEXPERT_LABELS]
     return pa.StructArray.from_arrays(arrays, fields=list(LABELS_TYPE)), row.null_count
 
 
-def is_phantom(root: Path, studies: pa.Table) -> bool:
-    """Whether the tree says that it is drawn and holds no id of MIMIC's range: only then is it not credentialed."""
+def _is_phantom(root: Path, studies: pa.Table) -> bool:
+    """Whether the tree is marked as synthetic and has no ids of MIMIC's range. Otherwise it is credentialed."""
     try:
         marker = json.loads((root / "phantom.json").read_bytes())
     except (OSError, ValueError):
         return False
-    says_drawn = isinstance(marker, dict) and marker.get("source") == "phantom"
+    marked = isinstance(marker, dict) and marker.get("source") == "phantom"
     ids = [pc.min(studies[name]).as_py() for name in ("subject_id", "study_id")]
-    return says_drawn and len(studies) > 0 and min(ids) >= PHANTOM_FIRST_ID
+    return marked and len(studies) > 0 and min(ids) >= PHANTOM_FIRST_ID

@@ -1,6 +1,6 @@
-"""Which files a PhysioNet tree needs, where they were looked for, and where to get those that are missing.
+"""The files that a PhysioNet tree consists of, where they may be, and where to download them.
 
-`medvqa-hub doctor` prints this list; the `physionet` source reads from it.
+`medvqa-hub doctor` prints this list, and the source `physionet` reads from it.
 """
 
 from dataclasses import dataclass
@@ -16,11 +16,11 @@ _REPORT_PAGE = "https://physionet.org/content/mimic-cxr/"
 
 @dataclass(frozen=True)
 class Piece:
-    """One thing a tree must hold: found at `path`, or missing from every place in `looked_for`."""
+    """A required file or folder: the places to look for it, and the page to download it from."""
 
     name: str
     looked_for: tuple[Path, ...]
-    source: str  # page it can be had from
+    source: str
 
     @property
     def path(self) -> Path | None:
@@ -28,13 +28,13 @@ class Piece:
 
 
 def locate(root: Path, reports: Path | None = None, labeler: str = "chexpert") -> dict[str, Piece]:
-    """The pieces of a tree by name: labels, metadata, split, images, reports (each found or not).
+    """Return the pieces of a tree by name (labels, metadata, split, images, reports), whether found or not.
 
     Raises:
         ConfigError: `labeler` is neither `chexpert` nor `negbio`.
     """
     if labeler not in LABELERS:
-        raise ConfigError(f"labeler {labeler!r} is unknown; allowed: {', '.join(LABELERS)}")
+        raise ConfigError(f"labeler {labeler!r} is unknown. Allowed: {', '.join(LABELERS)}")
     tables = {"labels": labeler, "metadata": "metadata", "split": "split"}
     pieces = {
         name: Piece(
@@ -50,18 +50,18 @@ def locate(root: Path, reports: Path | None = None, labeler: str = "chexpert") -
 
 
 def need(piece: Piece) -> Path:
-    """The path of a piece. Raises InputError naming every place that was looked at and where to get it."""
+    """Return the path of a piece. Raises InputError with the places that were searched and the download page."""
     if piece.path is None:
         places = ", ".join(map(str, piece.looked_for))
         raise InputError(
-            f"{piece.name} not found; looked for {places}; get it from {piece.source} (credentialed access), "
-            "or draw synthetic studies: medvqa-hub cxr phantom --out FOLDER"
+            f"{piece.name} not found in {places}. Download it from {piece.source} (credentialed access), or make "
+            "synthetic studies: medvqa-hub cxr phantom --out FOLDER"
         )
     return piece.path
 
 
 def _report_places(folder: Path) -> tuple[Path, ...]:
-    """The zip, or the folder that holds `files/pNN/…`: named itself, or below `folder` under its usual names."""
+    """The zip, or the folder that holds `files/pNN/…`: `folder` itself or a usual name below it."""
     if folder.suffix == ".zip":
         return (folder,)
     unpacked = folder / "mimic-cxr-reports"
@@ -70,6 +70,6 @@ def _report_places(folder: Path) -> tuple[Path, ...]:
 
 
 def _holds_reports(files: Path) -> bool:
-    """Whether the first patient folder has a report: MIMIC-CXR-JPG's own `files/` has images only."""
+    """Whether the first patient folder has a report. MIMIC-CXR-JPG's own `files/` has images only."""
     group = next((path for path in sorted(files.glob("p[0-9][0-9]")) if path.is_dir()), None)
     return group is not None and next(group.glob("p*/s*.txt"), None) is not None

@@ -1,8 +1,4 @@
-"""What every source yields: a `StudySet`, checked.
-
-`physionet`: MIMIC-CXR-JPG with its reports. `openi`: the Indiana University collection. `phantom`: drawn radiographs
-in the PhysioNet layout, so `physionet` reads them.
-"""
+"""`StudySet`, the checked result of every source."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,7 +9,7 @@ import pyarrow.compute as pc
 
 from medvqa_core.errors import InputError
 from medvqa_core.governance import Governance
-from mimic_cxr_vqa.row_checks import leakage
+from mimic_cxr_vqa.row_checks import make_leakage_error
 from mimic_cxr_vqa.schema import SPLITS, STUDY_SCHEMA
 
 
@@ -21,17 +17,20 @@ from mimic_cxr_vqa.schema import SPLITS, STUDY_SCHEMA
 class StudySet:
     """The studies of one source.
 
+    Attributes:
+        studies: rows of STUDY_SCHEMA.
+        notes: counts of the source, such as unmapped terms and missing labels.
+        section_rules: section rule (`reports.RULES`) -> reports that it applied to.
+
     Raises:
-        InputError: a study twice, an unknown split, or a patient in two splits.
+        InputError: a study is repeated, a split is unknown, or a patient is in two splits.
     """
 
     source: str
     governance: Governance
-    studies: pa.Table  # STUDY_SCHEMA
-    notes: Mapping[str, int] = field(
-        default_factory=dict
-    )  # what the source counted: unmapped terms, missing reports, …
-    section_rules: Mapping[str, int] = field(default_factory=dict)  # `reports.RULES` -> reports that met the rule
+    studies: pa.Table
+    notes: Mapping[str, int] = field(default_factory=dict)
+    section_rules: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         assert self.studies.schema.equals(STUDY_SCHEMA), self.studies.schema
@@ -40,16 +39,16 @@ class StudySet:
 
 
 def check_unique(ids: pa.ChunkedArray, what: str) -> None:
-    """Raise InputError naming the first id that occurs twice."""
+    """Raise InputError for the first id that occurs twice."""
     counts = pc.value_counts(ids)
     twice = counts.filter(pc.greater(counts.field("counts"), 1))
     if len(twice):
         value, count = twice[0]["values"], twice[0]["counts"]
-        raise InputError(f"{what} {value} occurs {count} times ({len(twice)} such); remove the repeated rows")
+        raise InputError(f"{what} {value} occurs {count} times ({len(twice)} such ids). Remove the repeated rows")
 
 
 def check_splits(rows: pa.Table, where: str) -> None:
-    """Raise InputError for an unknown split name or a patient whose rows lie in two splits.
+    """Raise InputError for an unknown split name or a patient whose rows are in two splits.
 
     Args:
         rows: studies or images, with the columns subject_id and split.
@@ -57,10 +56,10 @@ def check_splits(rows: pa.Table, where: str) -> None:
     """
     unknown = [s for s in pc.unique(rows["split"]).to_pylist() if s not in SPLITS]
     if unknown:
-        raise InputError(f"{where}: split {unknown[0]!r} is unknown; allowed: {', '.join(SPLITS)}")
+        raise InputError(f"{where}: split {unknown[0]!r} is unknown. Allowed: {', '.join(SPLITS)}")
     pairs = rows.select(["subject_id", "split"]).group_by(["subject_id", "split"]).aggregate([])
     subjects, counts = np.unique(pairs["subject_id"].to_numpy(), return_counts=True)
     if (counts > 1).any():
         subject = subjects[counts > 1][0]
         names = pairs.filter(pc.equal(pairs["subject_id"], subject))["split"].to_pylist()
-        raise leakage(subject, sorted(names), int((counts > 1).sum()), where)
+        raise make_leakage_error(subject, sorted(names), int((counts > 1).sum()), where)

@@ -109,7 +109,7 @@ def test_steps_from_drawing_to_statistics(tmp_path, capsys):
         ("cxr answer --out {tmp}/out --engine gpt", "'gpt' is unknown. .*extractive"),
         ("cxr release --out {tmp}/out", r"run: medvqa-hub cxr questions"),
         ("cxr stats --data {tmp}/none", r"no such folder"),
-        ("cxr export-csv --data {tmp} --out {tmp}/csv", r"no release there"),
+        ("cxr export-csv --data {tmp} --out {tmp}/csv", r"does not hold a release"),
         ("cxr phantom --out {tmp}/tree --studies 0", r"0"),
         ("cxr phantom --out {tmp}/tree --studies 5 --size 8", r"8"),
         ("cxr phantom --out {tmp}/file/tree --studies 2", r"cannot write .*file"),

@@ -20,25 +20,25 @@ PATHS_OUT = [
     "\u2003../x.jpg", "\u00a0..\u00a0", "a.jpg,\u3000/x", "\x0b/x", "\n../x", "a/./../../x", "./..",
 ]  # fmt: skip
 WRONG = [
-    *[("image_path", path, "leaves its root; allowed are relative paths without") for path in PATHS_OUT],
+    *[("image_path", path, "leaves its root") for path in PATHS_OUT],
     *[("image_path", path, "has an empty path") for path in [",", "a.jpg,", ",a.jpg", "a.jpg, ,b.jpg"]],
     ("image_path", "a\0.jpg", "column 'image_path' holds a NUL byte"),
-    ("patient_id", "90000001", "expected p and digits, such as p1"),
-    ("patient_id", "s90000001", "expected p and digits"),
-    ("patient_id", "p", "expected p and digits"),
-    ("patient_id", "p9000000x", "expected p and digits"),
-    ("patient_id", "p-1", "expected p and digits"),
-    ("patient_id", "p1.0", "expected p and digits"),
-    ("patient_id", "p٣٤", "expected p and digits"),
-    ("patient_id", "p" + "9" * 25, "expected p and digits"),
-    ("patient_id", "p090000001", "expected p and digits"),
+    ("patient_id", "90000001", "p10000032"),
+    ("patient_id", "s90000001", "p10000032"),
+    ("patient_id", "p", "p10000032"),
+    ("patient_id", "p9000000x", "p10000032"),
+    ("patient_id", "p-1", "p10000032"),
+    ("patient_id", "p1.0", "p10000032"),
+    ("patient_id", "p٣٤", "p10000032"),
+    ("patient_id", "p" + "9" * 25, "p10000032"),
+    ("patient_id", "p090000001", "p10000032"),
     ("patient_id", "", "patient_id is empty"),
-    ("study_id", "p95000001", "expected s and digits"),
+    ("study_id", "p95000001", "s50414267"),
     ("study_id", "", "study_id is empty"),
     ("question", "", "question is empty"),
     ("question_label", "", "question_label is empty"),
-    ("question_label", "edema", "question_label is unknown; allowed: Atelectasis, .*heart"),
-    ("question_value", "2.0", "question_value is unknown; allowed: 1.0, 0.0, -1.0 and nothing"),
+    ("question_label", "edema", "question_label .* Atelectasis, .*heart"),
+    ("question_value", "2.0", "question_value .* 1.0, 0.0, -1.0 and empty"),
     ("question_value", "positive", "question_value is unknown"),
     ("view_position", "PA,LL", "view_position does not have one entry per image_path"),
     ("view_position", ",", "view_position does not have one entry per image_path"),
@@ -74,7 +74,7 @@ def test_views_without_images_and_images_without_all_views_are_errors(tmp_path):
 
 @pytest.mark.parametrize("column", COLUMNS[1:])
 def test_a_missing_column_is_an_error(tmp_path, column):
-    with pytest.raises(InputError, match=rf"a\.csv: no column '{column}'; needed are patient_id"):
+    with pytest.raises(InputError, match=rf"a\.csv: no column '{column}'"):
         read(save(tmp_path / "a.csv", CANONICAL.replace(column, "other", 1)))
 
 

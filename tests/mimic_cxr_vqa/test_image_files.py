@@ -50,7 +50,7 @@ def test_paths_become_files_and_stay_beside_them(root):
 
 @pytest.mark.parametrize("path", MISSING)
 def test_policy_error_stops_with_the_file_and_what_to_do(root, path):
-    with pytest.raises(InputError, match=rf"image {root}/{path} .*; get the image, .*missing_images='skip' or 'none'"):
+    with pytest.raises(InputError, match=rf"image {root}/{path}.*missing_images='skip'"):
         ImageFiles(root, "error").resolve(rows_with(["a.jpg"], [path]))
 
 
@@ -155,5 +155,5 @@ def test_a_wrong_policy_or_root_is_an_error(root):
     with pytest.raises(ConfigError, match="missing_images='ignore': allowed are error, skip, none"):
         ImageFiles(root, "ignore")
     for path in (root / "absent", root / "a.jpg"):
-        with pytest.raises(InputError, match=rf"image root {path}: no such folder; pass image_root="):
+        with pytest.raises(InputError, match=rf"image root {path}: no such folder.*image_root="):
             ImageFiles(path, "skip")

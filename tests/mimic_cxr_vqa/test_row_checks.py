@@ -38,7 +38,7 @@ def test_the_same_numbers_in_another_study_pass():
 def test_a_question_twice_is_an_error(slug, apart):
     rows = [qa_row(0, "fracture-1"), qa_row(0, slug), qa_row(1, slug), qa_row(0, slug)]
     batches = [rows[:2], rows[2:]] if apart else [rows]
-    with pytest.raises(InputError, match=f"qa_id 's{FIRST_STUDY}-{slug}' occurs twice.*remove the repeated row"):
+    with pytest.raises(InputError, match=f"qa_id 's{FIRST_STUDY}-{slug}' occurs twice"):
         check(("train", batches))
 
 
@@ -51,11 +51,8 @@ def test_repeated_rows_are_counted():
 def test_a_patient_in_two_splits_is_an_error(splits):
     first, second = splits
     shared = qa_row(5, subject_id=FIRST_SUBJECT)
-    with pytest.raises(
-        InputError, match=f"patient {FIRST_SUBJECT} is in the splits {first} and {second} .1 such"
-    ) as error:
+    with pytest.raises(InputError, match=f"patient {FIRST_SUBJECT} is in the splits {first} and {second}"):
         check((first, [[qa_row(0)], [qa_row(1)]]), (second, [[qa_row(3), shared]]))
-    assert "give every patient one split" in str(error.value)
 
 
 def test_a_patient_is_found_across_a_split_between():

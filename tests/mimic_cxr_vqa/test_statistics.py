@@ -105,18 +105,18 @@ def test_nothing_at_all_counts_zero():
 def test_a_value_outside_the_schema_is_named(place, value, name):
     bad = list(ROWS[0])
     bad[place] = value
-    with pytest.raises(InputError, match=f"QA rows have {name} {value!r}; allowed: "):
+    with pytest.raises(InputError, match=f"QA rows have {name} {value!r}"):
         summarise([qa_table(), qa_table([tuple(bad)])])
 
 
 def test_missing_columns_are_named():
-    with pytest.raises(InputError, match="QA rows lack the columns answer_type, images;"):
+    with pytest.raises(InputError, match="columns answer_type, images"):
         summarise([qa_table().drop_columns(["images", "answer_type"])])
 
 
 @pytest.mark.parametrize("counts", [{"Heart": {"positive": 1}}, {"Edema": {"1.0": 1}}])
 def test_label_counts_of_something_else_are_refused(counts):
-    with pytest.raises(InputError, match="allowed: the 14 CheXpert labels"):
+    with pytest.raises(InputError, match="the 14 CheXpert labels"):
         summarise([qa_table()], counts)
 
 
@@ -134,7 +134,7 @@ def test_labels_are_counted_over_all_studies():
 
 
 def test_a_label_outside_the_schema_is_named():
-    with pytest.raises(InputError, match="label 'Edema' has value 2; allowed: 1, 0, -1 and null"):
+    with pytest.raises(InputError, match="label 'Edema' has value 2"):
         count_labels([studies({"Edema": 2})])
 
 

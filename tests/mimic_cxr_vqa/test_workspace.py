@@ -56,7 +56,7 @@ def test_credentialed_questions_are_the_owner_s_alone(tmp_path):
 
 
 def test_no_findings_at_all_is_an_error_and_leaves_nothing(tmp_path):
-    with pytest.raises(InputError, match="test: none of 2 studies has a findings section; check that the reports"):
+    with pytest.raises(InputError, match="test: none of 2 studies has a findings section"):
         write_questions(study_set(STUDIES.slice(2)), Workspace(tmp_path), seed=0)
     assert list(tmp_path.iterdir()) == []
 
@@ -64,7 +64,7 @@ def test_no_findings_at_all_is_an_error_and_leaves_nothing(tmp_path):
 def test_a_folder_that_is_no_earlier_result_is_left_alone(tmp_path):
     (tmp_path / "questions").mkdir()
     (tmp_path / "questions" / "mine.txt").touch()
-    with pytest.raises(OutputError, match="is not an earlier result; choose another folder"):
+    with pytest.raises(OutputError, match="is not an earlier result"):
         write_questions(study_set(), Workspace(tmp_path), seed=0)
     assert [path.name for path in (tmp_path / "questions").iterdir()] == ["mine.txt"]
 
@@ -74,7 +74,7 @@ def test_a_folder_that_is_no_earlier_result_is_left_alone(tmp_path):
     [
         ([study(0), study(0)], "test: study 95000001 occurs 2 times"),
         ([study(0), study(1, subject_id=90_000_001, split="test")], "test: patient 90000001 is in the splits test and"),
-        ([study(0, split="dev")], "test: split 'dev' is unknown; allowed: train, validate, test"),
+        ([study(0, split="dev")], "test: split 'dev' is unknown"),
         ([study(0, split=None)], "test: split None is unknown"),
     ],
 )
@@ -99,5 +99,5 @@ def test_a_damaged_table_is_an_error(tmp_path, read, kept):
         path.write_bytes(data)
     else:
         path.write_bytes(data[:kept])
-    with pytest.raises(InputError, match=r"(?s)studies\.parquet: cannot be read .*; run the step that writes it again"):
+    with pytest.raises(InputError, match=r"(?s)studies\.parquet cannot be read"):
         read(path)

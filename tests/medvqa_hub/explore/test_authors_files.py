@@ -73,7 +73,7 @@ def test_rows_that_do_not_lie_together_are_named(tmp_path):
     header, *rows = CANONICAL.splitlines(keepends=True)
     first = "9,p90000001,s95000001,Is Edema present?,Yes,Edema,1.0,cough,p90/a.jpg,PA\n"
     save(tmp_path / "train.csv", header + "".join(rows) + first)
-    with pytest.raises(InputError, match=f"{tmp_path}.*study 95000001 do not lie together"):
+    with pytest.raises(InputError, match=f"{tmp_path}.*study 95000001 are not adjacent"):
         open_folders([tmp_path])
 
 

@@ -194,7 +194,7 @@ def test_questions_without_answers_and_csv_files_are_no_release(built, hub, api,
     for folder in (built.workspace.questions, tmp_path / "csv"):
         with pytest.raises(InputError, match="holds no release of Parquet shards"):
             push(hub, api, folder)
-    with pytest.raises(InputError, match="no release there"):
+    with pytest.raises(InputError, match="does not hold a release"):
         push(hub, api, tmp_path)
 
 

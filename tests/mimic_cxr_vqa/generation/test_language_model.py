@@ -259,7 +259,7 @@ def test_what_a_run_would_leave_aside_is_refused_before_anything_is_read(tmp_pat
         (f"{server} --questions-per-request none", "--questions-per-request 'none'"),
         ("--dry-run --shard 1/2 --limit 3", "--shard, --limit: --dry-run and --probe tell of all studies"),
         (f"{server} --probe 2 --ray local", "--ray: --dry-run and --probe tell of all studies"),
-        ("--ray-workers 2", "--ray-workers and --ray-gpus are of --ray"),
+        ("--ray-workers 2", "--ray-workers and --ray-gpus"),
     ):
         assert run(["cxr", "answer", "--out", str(tmp_path / "absent"), *options.split()]) == 1
         assert said in capsys.readouterr().err

@@ -33,18 +33,18 @@ def test_a_list_of_studies_leaves_the_others_out(tmp_path):
     tree = write_tree(tmp_path / "tree")
     studies = read_studies(tree, chosen=write(tmp_path / "ids.txt", f"\ns{FIRST}\n{FIRST}\n")).studies
     assert studies["study_id"].to_pylist() == [FIRST]
-    with pytest.raises(InputError, match=r"ids.txt: study 5 is not in .*metadata.csv.gz \(1 such\)"):
+    with pytest.raises(InputError, match=r"ids.txt: study 5 is not in .*metadata.csv.gz"):
         read_studies(tree, chosen=write(tmp_path / "ids.txt", f"s{FIRST}\ns5\n"))
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("", "no study id in it"), ("s1\nx2\n", "line 2: 'x2' is no study id"), ("s1,s2", "line 1")],
+    [("", "ids.txt has no study id"), ("s1\nx2\n", "line 2: 'x2'"), ("s1,s2", "line 1")],
 )
 def test_bad_lists_are_named(tmp_path, text, message):
     with pytest.raises(InputError, match=message):
         read_study_list(write(tmp_path / "ids.txt", text))
-    with pytest.raises(InputError, match=r"absent\.txt: cannot be read"):
+    with pytest.raises(InputError, match=r"absent\.txt"):
         read_study_list(tmp_path / "absent.txt")
 
 
@@ -52,7 +52,7 @@ def test_bad_lists_are_named(tmp_path, text, message):
     ("text", "message"),
     [
         (HEADER + "s1,,a,,\ns1,,b,,\n", "study s1 occurs 2 times"),
-        (HEADER + "one,,a,,\n", "row 2: 'one' is no study id"),
+        (HEADER + "one,,a,,\n", "row 2: 'one'"),
         ("study,impression\ns1,a\n", "no column 'findings'"),
     ],
 )

@@ -7,8 +7,8 @@ from paths import REAL_DATA
 
 from medvqa_core.errors import ConfigError, InputError, one_line
 from medvqa_core.governance import Governance
-from mimic_cxr_vqa.schema import CHEXPERT_LABELS, SPLITS, STUDY_SCHEMA
-from mimic_cxr_vqa.sources.openi import PROJECTIONS, REPORTS, labels_from, read_openi, split_of
+from mimic_cxr_vqa.schema import CHEXPERT_LABELS, SPLITS
+from mimic_cxr_vqa.sources.openi import PROJECTIONS, REPORTS, assign_split, labels_from, read_studies
 
 REPORT_HEADER = "uid,MeSH,Problems,image,indication,comparison,findings,impression\n"
 PROJECTION_HEADER = "uid,filename,projection\n"
@@ -31,11 +31,10 @@ def test_a_study_becomes_one_row(tmp_path: Path) -> None:
         '7,Cardiomegaly/mild,Cardiomegaly,Xray Chest PA and Lateral,"Cough,\n fever",None.,Big heart.,\n',
         "7,7_IM-2263-1001.dcm.png,Frontal\n7,7_IM-2263-2001.dcm.png,Lateral\n",
     )
-    studies = read_openi(root, "mesh")
-    assert studies.table.schema == STUDY_SCHEMA
+    studies = read_studies(root, "mesh")
     assert studies.governance is Governance.NO_DERIVATIVES
-    (row,) = studies.table.to_pylist()
-    assert (row["subject_id"], row["study_id"], row["split"]) == (7, 7, split_of(7))
+    (row,) = studies.studies.to_pylist()
+    assert (row["subject_id"], row["study_id"], row["split"]) == (7, 7, assign_split(7))
     assert (row["findings"], row["impression"], row["indication"]) == ("Big heart.", None, "Cough, fever")
     assert {label for label, value in row["labels"].items() if value is not None} == {"Cardiomegaly"}
     assert row["images"] == [
@@ -56,16 +55,17 @@ def test_a_study_becomes_one_row(tmp_path: Path) -> None:
     ],
 )
 def test_a_frontal_view_is_named_by_the_studys_description(tmp_path: Path, described: str, view: str) -> None:
-    row = read_openi(write(tmp_path, f"1,,,{described},,,x,\n", "1,a.png,Frontal\n")).table.to_pylist()[0]
+    row = read_studies(write(tmp_path, f"1,,,{described},,,x,\n", "1,a.png,Frontal\n")).studies.to_pylist()[0]
     assert row["images"][0]["view"] == view
 
 
-def test_counts(tmp_path: Path) -> None:
+def test_counts(tmp_path: Path, caplog) -> None:
     root = write(
         tmp_path, "1,,,,,, ,Normal.\n2,Zebra/left;Opacity,Zebra;Opacity,,,,x,\n3,,Zebra,,,,x,\n", "1,a.png,Frontal\n"
     )
-    studies = read_openi(root)
-    assert (studies.without_findings, studies.without_images, studies.unmapped) == (1, 2, {"Zebra": 2})
+    notes = read_studies(root).notes
+    assert (notes["studies_without_images"], notes["unmapped_headings"]) == (2, 1)
+    assert "Zebra (2)" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -101,11 +101,11 @@ def test_labels_are_the_positives_of_the_written_mapping(problems: str, mesh: st
 
 
 def test_splits_are_a_function_of_the_uid_alone_and_about_80_10_10() -> None:
-    counts = {split: sum(split_of(uid) == split for uid in range(10_000)) for split in SPLITS}
+    counts = {split: sum(assign_split(uid) == split for uid in range(10_000)) for split in SPLITS}
     assert abs(counts["train"] - 8000) < 150
     assert abs(counts["validate"] - 1000) < 100
     assert abs(counts["test"] - 1000) < 100
-    assert [split_of(uid) for uid in (1, 2, 3)] == [split_of(uid) for uid in (1, 2, 3)]
+    assert [assign_split(uid) for uid in (1, 2, 3)] == [assign_split(uid) for uid in (1, 2, 3)]
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_bad_rows_end_in_one_line_that_names_file_and_row(
     tmp_path: Path, reports: str, projections: str, parts: list[str]
 ) -> None:
     with pytest.raises(InputError) as caught:
-        read_openi(write(tmp_path, reports, projections))
+        read_studies(write(tmp_path, reports, projections))
     message = str(caught.value)
     assert message == one_line(caught.value)
     assert all(part in message for part in parts), message
@@ -136,30 +136,31 @@ def test_bad_rows_end_in_one_line_that_names_file_and_row(
 
 def test_missing_files_and_columns_are_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=f"{REPORTS}: no such file.*{PROJECTIONS}"):
-        read_openi(tmp_path)
+        read_studies(tmp_path)
     (tmp_path / REPORTS).write_text("uid,Problems\n1,normal\n", encoding="utf-8")
     with pytest.raises(InputError, match="columns MeSH, image, indication, findings, impression are missing"):
-        read_openi(tmp_path)
+        read_studies(tmp_path)
     (tmp_path / REPORTS).write_text("", encoding="utf-8")
     with pytest.raises(InputError, match="found: none"):
-        read_openi(tmp_path)
+        read_studies(tmp_path)
 
 
 def test_bytes_that_are_not_utf8_are_named_with_their_line(tmp_path: Path) -> None:
     root = write(tmp_path, "1,,,,,,x,\n")
     (root / REPORTS).write_bytes(REPORT_HEADER.encode() + b"1,,,,,,x,\n2,,,,,,caf\xe9,\n")
     with pytest.raises(InputError, match=f"{REPORTS}, line 3: byte 0xe9 is not UTF-8"):
-        read_openi(root)
+        read_studies(root)
 
 
 @pytest.mark.skipif(not REAL.is_dir(), reason=f"the real collection is not at {REAL}")
 def test_the_real_collection() -> None:
-    studies = read_openi(REAL, "mesh")
-    rows = studies.table.to_pylist()
+    studies = read_studies(REAL, "mesh")
+    rows = studies.studies.to_pylist()
     assert len(rows) == 1000
-    assert studies.without_findings == sum(row["findings"] is None for row in rows) == 125 + studies.title_alone
+    titles = studies.notes["studies_with_a_title_for_findings"]
+    assert sum(row["findings"] is None for row in rows) == 125 + titles
     assert sum(len(row["images"]) for row in rows) == 1935
-    assert studies.unmapped == {}
+    assert studies.notes["unmapped_headings"] == 0
     assert sum(row["labels"]["No Finding"] == 1 for row in rows) == 367
     assert all(any(row["labels"][label] == 1 for row in rows) for label in CHEXPERT_LABELS)
 
@@ -168,22 +169,22 @@ def test_labels_of_text_of_annotation_and_of_both(tmp_path: Path) -> None:
     root = write(tmp_path, "1,Nodule,Nodule,,,,No effusion. Possible edema.,Cardiomegaly.\n")
 
     def stated(labels: str) -> dict[str, int]:
-        (row,) = read_openi(root, labels).table.to_pylist()
+        (row,) = read_studies(root, labels).studies.to_pylist()
         return {label: value for label, value in row["labels"].items() if value is not None}
 
     text = {"Cardiomegaly": 1, "Edema": -1, "Pleural Effusion": 0}
     assert stated("text") == text
     assert stated("mesh") == {"Lung Lesion": 1}
     assert stated("both") == text | {"Lung Lesion": 1}
-    assert read_openi(root).disagreements == {
-        "mesh positive, text silent": {"Lung Lesion": 1},
-        "text positive, mesh silent": {"Cardiomegaly": 1},
-        "text uncertain, mesh silent": {"Edema": 1},
+    kinds = ("mesh positive, text silent", "text positive, mesh silent", "text uncertain, mesh silent")
+    notes = read_studies(root).notes
+    assert {name: count for name, count in notes.items() if name.startswith("labels with")} == {
+        f"labels with {kind}": 1 for kind in kinds
     }
     with pytest.raises(ConfigError, match="labels='chexpert': allowed are text, mesh, both"):
-        read_openi(root, "chexpert")
+        read_studies(root, "chexpert")
 
 
 def test_a_title_in_the_place_of_findings_is_none(tmp_path: Path) -> None:
-    studies = read_openi(write(tmp_path, "1,,,,,,AP and lateral view of the chest.,Cardiomegaly.\n"))
-    assert (studies.title_alone, studies.without_findings) == (1, 1)
+    studies = read_studies(write(tmp_path, "1,,,,,,AP and lateral view of the chest.,Cardiomegaly.\n"))
+    assert studies.notes["studies_with_a_title_for_findings"] == 1 and studies.studies["findings"].null_count == 1

@@ -162,7 +162,7 @@ def test_failures_and_empty_references_are_counted_and_never_answers(build):
         (["--image-root", "{tmp}"], "is absent"),
         (["--model", "{tmp}/none"], "no such folder"),
         (["--model", "{tmp}"], "no model there (looked for config.json"),
-        (["--data", "{tmp}"], "no release there"),
+        (["--data", "{tmp}"], "does not hold a release"),
         (["--encoder", "{tmp}/none"], "none"),
         (["--baseline", "computed"], "needs --encoder"),
         (["--baseline", "{tmp}/none", "--encoder", "minilm"], "no such file"),
