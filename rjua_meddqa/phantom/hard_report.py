@@ -8,6 +8,7 @@ import random
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
+from rjua_meddqa.phantom.contents import CONTENTS
 from rjua_meddqa.phantom.difficulties import LABORATORY_ONLY, Difficulty
 from rjua_meddqa.phantom.panels import PANELS, SERUM, SPECIMENS, Item
 from rjua_meddqa.phantom.report import Report, draw_clinical, draw_laboratory
@@ -16,34 +17,9 @@ from rjua_meddqa.schema import HIGH, LOW, MISSING, NORMAL, UNDECIDED, TableRow
 POWER = "10^"
 _POWERS = ("×10^{}/L", "10^{}/L", "10*{}/L", "*10^{}/L", "10E{}/L", "10~{}/L", "10{}/L", "x10*{}/L", "10⁹/L")
 _SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
-SIMILAR = (
-    Item("总胆红素", "μmol/L", 5.0, 21.0, 1),
-    Item("直接胆红素", "μmol/L", 0.0, 6.8, 1),
-    Item("间接胆红素", "μmol/L", 1.7, 10.2, 1),
-    Item("丙氨酸氨基转移酶", "U/L", 9, 50, 0),
-    Item("天门冬氨酸氨基转移酶", "U/L", 15, 40, 0),
-    Item("游离三碘甲状腺原氨酸", "pmol/L", 3.1, 6.8, 2),
-    Item("三碘甲状腺原氨酸", "nmol/L", 1.3, 3.1, 2),
-    Item("游离甲状腺素", "pmol/L", 12.0, 22.0, 2),
-    Item("甲状腺素", "nmol/L", 66, 181, 1),
-    Item("免疫球蛋白A", "g/L", 0.7, 4.0, 2),
-    Item("免疫球蛋白G", "g/L", 7.0, 16.0, 2),
-    Item("免疫球蛋白M", "g/L", 0.4, 2.3, 2),
-    Item("补体C3", "g/L", 0.9, 1.8, 2),
-    Item("补体C4", "g/L", 0.1, 0.4, 2),
-    Item("α1-微球蛋白", "mg/L", 10, 30, 1),
-    Item("β2-微球蛋白", "mg/L", 1.0, 3.0, 1),
-)
+SIMILAR = tuple(Item(**item) for item in CONTENTS["similar"])
 _PHASES = (("卵泡期", 1.0), ("排卵期", 1.7), ("黄体期", 0.6))
 _UNLISTED = (("检测平台", "AU5800"), ("采样护士", "王某"), ("样本编码", "B20437"), ("就诊来源", "门诊三楼"))
-_PARAGRAPHS = (
-    "右肾下盏见强回声(大小约6.5mm×4.2mm)，后方伴声影，较前片(2021.03)略增大。",
-    "左肾上极囊性灶，大小约21.3×18.6mm（Bosniak I级），边界清，未见分隔。",
-    "膀胱壁光整，残余尿约12.5ml；内壁未见占位(请结合临床)。",
-    "前列腺大小约4.8×4.0×3.6cm，内腺增大(约2.9cm)，回声不均，见钙化灶(最大约0.4cm)。",
-    "双侧输尿管上段未见扩张，内径约0.3~0.5cm；下段显示不清（肠气干扰）。",
-    "腹膜后未见肿大淋巴结，大血管旁(腹主动脉左侧)见数枚小淋巴结，短径均小于0.8cm。",
-)
 
 
 def draw_hard_report(draw: random.Random, flags: Collection[Difficulty]) -> Report:
@@ -154,7 +130,7 @@ def _draw_value(
 def _with_paragraphs(report: Report, draw: random.Random) -> Report:
     """Replace the description by numbered paragraphs."""
     (heading, _), *others = report.sections
-    chosen = draw.sample(_PARAGRAPHS, draw.randint(3, 5))
+    chosen = draw.sample(CONTENTS["paragraphs"], draw.randint(3, 5))
     if any("前列腺" in text for text in chosen):
         report = replace(report, header=tuple((k, "男" if k == "性别" else v) for k, v in report.header))
     text = "\n".join(f"{number}.{text}" for number, text in enumerate(chosen, start=1))

@@ -13,7 +13,7 @@ import numpy as np
 from PIL import Image, ImageFilter
 
 from rjua_meddqa.phantom.sheet import MARGIN
-from rjua_meddqa.restoration.transform import homography
+from rjua_meddqa.restoration.transform import Transform, homography
 from rjua_meddqa.schema import Box, Point
 
 STEEPEST = 15.0  # degrees between opposite edges of a page of high quality
@@ -61,7 +61,8 @@ def photograph(
     forward = homography([(0, 0), (width, 0), (width, height), (0, height)], corners)
     image = _warp(sheet, forward, size, seed)
     image = _light(image, effects, seed)
-    moved = [_move(box, forward) for box in boxes]
+    moving = Transform(tuple(map(tuple, forward.tolist())), *size)
+    moved = [moving.move(box) for box in boxes]
     quality = judge_corners(corners, size)
     return *turn(image, moved, effects.turn), quality
 
@@ -131,11 +132,6 @@ def _light(image: Image.Image, effects: Effects, seed: int) -> Image.Image:
     slope = (xs * math.cos(angle) + ys * math.sin(angle) + math.sqrt(2)) / (2 * math.sqrt(2))
     pixels = pixels - effects.shadow * slope + rng.normal(0, effects.noise, pixels.shape)
     return Image.fromarray(np.clip(pixels, 0, 255).astype(np.uint8))
-
-
-def _move(box: Box, forward: np.ndarray) -> Box:
-    points = np.array([(*point, 1.0) for point in box.points]) @ forward.T
-    return Box(tuple((float(x / w), float(y / w)) for x, y, w in points), box.text, box.score)
 
 
 def _angle_between(start: Point, end: Point, other_start: Point, other_end: Point) -> float:
