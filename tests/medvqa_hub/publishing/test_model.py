@@ -56,7 +56,7 @@ def test_a_pushed_model_is_complete_and_its_own(kind, folders, hub, api):
     assert (metadata["license"], metadata["pipeline_tag"]) == ("apache-2.0", "image-text-to-text")
     assert "governance-open" in metadata["tags"] and "extra_gated_prompt" not in metadata
     card = files["README.md"].decode()
-    assert "no evaluation came with these weights" in card and "| 1.50 |" in card and "17, 472" in card
+    assert "not been evaluated" in card and "| 1.50 |" in card and "17, 472" in card
     assert hub.model("me/model").gated is False
 
 

@@ -101,8 +101,8 @@ def test_figures_of_the_texts_are_the_release_s(built, made):
     texts = (made / "texts.md").read_text()
     counts = built.manifest["counts"]
     assert f"{counts['rows']:,} questions with answers about {counts['studies_with_questions']:,} chest" in texts
-    share = float(re.search(r"([0-9.]+)% of the answers' different runs", texts)[1])
-    longest = int(re.search(r"longest run has (\d+) words", texts)[1])
+    share = float(re.search(r"([0-9.]+)% of the answers' distinct phrases", texts)[1])
+    longest = int(re.search(r"longest quotation has (\d+) words", texts)[1])
     assert 0 < share < 100 and longest >= 8
     words = [
         re.findall(r"[^\W_]+", " ".join(row[name] or "" for name in ("findings", "impression", "indication")).lower())
