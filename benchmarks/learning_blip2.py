@@ -45,11 +45,12 @@ def overfit_blip2(release: Path, tree: Path, out: Path) -> dict[str, Any]:
     """Train, then return the figures."""
     from blip2_multiview import Blip2MultiViewForConditionalGeneration, Blip2MultiViewProcessor
 
-    from medvqa_hub.training.checkpoints import TrainingLog
+    from medvqa_hub.training.arguments import TrainingRun
     from medvqa_hub.training.recipes import load_recipe
     from medvqa_hub.training.study_questions import StudyQuestions
     from medvqa_hub.training.trainer import SupervisedTrainer
     from medvqa_hub.training.training_data import load_data
+    from medvqa_hub.training.training_log import TrainingLog
     from mimic_cxr_vqa.schema import canonical_view
 
     recipe = load_recipe("tiny-blip2-multiview", CHANGES)
@@ -60,12 +61,13 @@ def overfit_blip2(release: Path, tree: Path, out: Path) -> dict[str, Any]:
     out.mkdir(parents=True, exist_ok=True)
     model, processor = recipe.open_model(None, data.texts())
     log = TrainingLog(out)
-    trainer = SupervisedTrainer(model, processor, recipe, questions, None, out, data.governance, log)
+    run = TrainingRun(recipe, out, data.governance, log)
+    trainer = SupervisedTrainer(model, processor, run, questions, None)
     trainer.train()
-    trainer.save_best({"step": STEPS, "metric": None, "value": None})
+    trainer.save_best(None, None)
     log.close()
 
-    studies = [{**questions.row(place), "questions": chosen[row]} for place, row in enumerate(questions.studies)]
+    studies = [{**questions.read_row(place), "questions": chosen[row]} for place, row in enumerate(questions.studies)]
     best = Blip2MultiViewForConditionalGeneration.from_pretrained(out / "best").eval()
     return measure(best, Blip2MultiViewProcessor.from_pretrained(out / "best"), studies)
 

@@ -19,6 +19,7 @@ from timing import write_result
 from tiny_vlm import write_tiny_vlm
 
 from medvqa_core.governance import Governance
+from medvqa_hub.training.arguments import TrainingRun
 from medvqa_hub.training.vlm.model import find_start, load_model
 from medvqa_hub.training.vlm.recipe import VlmRecipe, load_vlm_recipe
 from medvqa_hub.training.vlm.rewards import AnswerReward
@@ -85,11 +86,11 @@ def measure(recipe: VlmRecipe, model: Path, out: Path) -> dict[str, Any]:
             return control
 
     network, processor = load_model(find_start(str(model)), recipe)
-    rows = load_rows(SAMPLE_DIR, SAMPLE_DIR, recipe.data).train
+    rows = load_rows(SAMPLE_DIR, SAMPLE_DIR, recipe.data)
     reward = AnswerReward(lambda completions, **columns: [float(len(text) % 7) for text in completions], "length")
     steps = WARM_STEPS + STEPS
-    trainer = make_trainer(recipe, network, processor, rows, None, steps, out, reward if recipe.grpo else None)
-    trainer.prepare_run(recipe, out, Governance.OPEN, "random", None, reward if recipe.grpo else None)
+    run = TrainingRun(recipe, out, Governance.OPEN, base="random")
+    trainer = make_trainer(run, network, processor, rows, steps, reward if recipe.grpo else None)
     clock = Clock()
     clock.times = []
     trainer.add_callback(clock)

@@ -1,1 +1,1 @@
-"""Model families: what training, evaluation and loading ask of a model, a file for each and one table."""
+"""Model families: the interface that training, evaluation and loading use, with one file per model and a registry."""

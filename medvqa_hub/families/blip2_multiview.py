@@ -1,36 +1,36 @@
-"""The BLIP-2-MultiView family: its settings and parameter groups, and the model as a recipe names it.
+"""The BLIP-2-MultiView family: from its own checkpoint, a BLIP-2 checkpoint, or random weights.
 
-It comes from its own checkpoint, from a BLIP-2 checkpoint, or with random weights; on request quantised, with LoRA.
+Its frozen parts can be quantised, and its language model can be trained with LoRA.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, PositiveInt
 
 from medvqa_core.errors import ConfigError
 from medvqa_core.hub_fetch import announce_fetch
 from medvqa_core.json_files import read_object
-from medvqa_core.settings import value
+from medvqa_core.settings import Section
 from medvqa_hub.families.folders import ANOTHER, refuse_missing_weights, refuse_other_sizes
 from medvqa_hub.families.registry import ModelFamily
 
 
-@dataclass(frozen=True)
-class Blip2MultiViewSettings:
+class Blip2MultiViewSettings(Section):
     """`model` of kind blip2_multiview."""
 
-    kind: str = value("blip2_multiview", str, choices=("blip2_multiview",))
-    size: str | None = value(None, str, choices=("base", "tiny"), optional=True)  # random weights of this size
-    from_blip2: str | None = value(None, str, optional=True)  # folder or Hub id of a BLIP-2 to start from
-    changes: dict = value({}, dict)  # fields of Blip2MultiViewConfig that differ from the size's
-    vocab_size: int = value(512, int, low=150)  # of the tiny tokenizer, made of the training split's words
-    dtype: str = value("float32", str, choices=("float32", "bfloat16"))  # of the frozen parts
-    quantize: str | None = value(None, str, choices=("4bit", "8bit"), optional=True)
-    lora: dict | None = value(None, dict, optional=True)  # fields of peft's LoraConfig, such as r and lora_alpha
-    unknown_views: str | dict = value("skip", (str, dict))
-    max_question_tokens: int = value(64, int, low=1)
-    max_answer_tokens: int = value(256, int, low=1)
+    kind: Literal["blip2_multiview"] = "blip2_multiview"
+    size: Literal["base", "tiny"] | None = None  # random weights of this size
+    from_blip2: str | None = None  # folder or Hub id of a BLIP-2 to start from
+    changes: dict[str, Any] = {}  # fields of Blip2MultiViewConfig that differ from the size's
+    vocab_size: Annotated[int, Field(ge=150)] = 512  # of the tiny tokenizer, trained on the training split
+    dtype: Literal["float32", "bfloat16"] = "float32"  # of the frozen parts
+    quantize: Literal["4bit", "8bit"] | None = None
+    lora: dict[str, Any] | None = None  # fields of peft's LoraConfig, such as r and lora_alpha
+    unknown_views: str | dict[str, str] = "skip"
+    max_question_tokens: PositiveInt = 64
+    max_answer_tokens: PositiveInt = 256
 
 
 class Blip2MultiView(ModelFamily):
@@ -48,19 +48,23 @@ class Blip2MultiView(ModelFamily):
     def check(self, settings: Blip2MultiViewSettings, rates: Mapping[str, float]) -> None:
         """See ModelFamily."""
         if rates.get("lora") and settings.lora is None:
-            raise ConfigError("training.learning_rates.lora is set without model.lora; add such as model.lora.r=8")
+            raise ConfigError(
+                "training.learning_rates.lora is set without model.lora. Add --set model.lora.r=8 or similar"
+            )
         if (settings.size is None) == (settings.from_blip2 is None):
-            raise ConfigError("set one of model.size (random weights) and model.from_blip2 (a BLIP-2 to start from)")
+            raise ConfigError(
+                "set exactly one of model.size (random weights) and model.from_blip2 (a BLIP-2 to start from)"
+            )
 
     def collate(
         self, processor: Any, images: list[list], views: list[list], augment: bool = False, seed: int | None = None,
-        **words: Any,
+        **text: Any,
     ) -> Mapping[str, Any]:  # fmt: skip
-        """See ModelFamily; nothing is augmented."""
-        return processor(images=images, views=views, **words)
+        """See ModelFamily. Images are not augmented."""
+        return processor(images=images, views=views, **text)
 
     def view_is_known(self, settings: Blip2MultiViewSettings) -> Callable[[str | None], bool]:
-        """See ModelFamily: one of its views' aliases, or mapped to one."""
+        """See ModelFamily. A view is known by one of its aliases, or mapped to a known one by `unknown_views`."""
         from mimic_cxr_vqa.schema import canonical_view
 
         unknown = settings.unknown_views
@@ -68,7 +72,7 @@ class Blip2MultiView(ModelFamily):
         return lambda view: canonical_view(view) is not None or (view or "").strip().upper() in mapped
 
     def new(self, settings: Blip2MultiViewSettings, texts: Iterable[str], scratch: Path | None) -> tuple[Any, Any]:
-        """See ModelFamily; `texts` are read for the tiny model's tokenizer."""
+        """See ModelFamily. `texts` train the tiny model's tokenizer."""
         import blip2_multiview
         import torch
 
@@ -91,7 +95,7 @@ class Blip2MultiView(ModelFamily):
             model = model_class(tiny(**{**settings.changes, "text_config": T5Config(**text)}))
         else:
             raise ConfigError(
-                "model.size base has random weights and no tokenizer, which is for measuring; to train, set "
+                "model.size base has random weights and no tokenizer, so it is only for benchmarks. To train, set "
                 "model.from_blip2 to a BLIP-2 with FLAN-T5, such as Salesforce/blip2-flan-t5-xl"
             )
         if settings.quantize is not None:
@@ -99,13 +103,15 @@ class Blip2MultiView(ModelFamily):
         return _with_lora(model, settings), processor
 
     def load(self, settings: Blip2MultiViewSettings, folder: Path) -> tuple[Any, Any]:
-        """See ModelFamily; quantised and given adapters as the recipe says."""
+        """See ModelFamily. The recipe decides about quantisation and adapters."""
         import blip2_multiview
 
         processor = blip2_multiview.Blip2MultiViewProcessor.from_pretrained(folder)
         quantised = "quantization_config" in read_object(folder / "config.json", ANOTHER)
         if quantised and settings.quantize is None:
-            raise ConfigError(f"{folder} is quantised, and model.quantize is null: set it to what it was trained with")
+            raise ConfigError(
+                f"{folder} is quantised, and model.quantize is null. Set it to the value of its recipe.yaml"
+            )
         options = {} if quantised else _quantisation(settings)
         model, report = blip2_multiview.Blip2MultiViewForConditionalGeneration.from_pretrained(
             folder, output_loading_info=True, **options
@@ -123,7 +129,7 @@ class Blip2MultiView(ModelFamily):
 
 
 def _quantise(model: Any, settings: Blip2MultiViewSettings, scratch: Path | None) -> Any:
-    """The same model with its frozen parts in 4 or 8 bits; weights are quantised while they are loaded from a file."""
+    """Quantise the frozen parts to 4 or 8 bits, by saving and loading the model."""
     import tempfile
 
     with tempfile.TemporaryDirectory(dir=scratch) as folder:
@@ -155,6 +161,6 @@ def _with_lora(model: Any, settings: Blip2MultiViewSettings) -> Any:
         )
     except TypeError as error:
         raise ConfigError(
-            f"model.lora {settings.lora}: {error}; allowed are the fields of peft's LoraConfig"
+            f"model.lora {settings.lora}: {error}. Allowed are the fields of peft's LoraConfig"
         ) from error
     return get_peft_model(model, config)

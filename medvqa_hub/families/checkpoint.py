@@ -1,4 +1,4 @@
-"""What a checkpoint says of itself without being loaded: its family, what its answers depend on, and its class."""
+"""Properties of a checkpoint that are known without loading it: family, content and governance class."""
 
 import hashlib
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from medvqa_core.json_files import read_json
 from medvqa_hub.families.folders import find_model_folder
 from medvqa_hub.families.registry import FAMILIES
 
-# What the answers depend on; the rest of the folder (trainer state, logs, cards) may change without changing them.
+# Files that determine the answers. Trainer state, logs and cards may change without changing them.
 _FILES = (
     "*.safetensors", "config.json", "generation_config.json", "adapter_config.json", "processor_config.json",
     "preprocessor_config.json", "tokenizer*.json", "special_tokens_map.json", "added_tokens.json", "vocab.*",
@@ -24,11 +24,11 @@ _FILES = (
 @dataclass(frozen=True)
 class Checkpoint:
     """Attributes:
-    name: what the user called it.
-    folder: where its files lie.
+    name: as the user typed it.
+    folder: with its files.
     kind: the name of its family.
     fingerprint: 32 hex digits of its weights, configuration, tokenizer and processor.
-    governance: class of the data that it was trained on; `credentialed` where its folder does not say.
+    governance: class of its training data; `credentialed` if its folder does not declare one.
     """
 
     name: str
@@ -39,26 +39,26 @@ class Checkpoint:
 
 
 def open_checkpoint(model: str) -> Checkpoint:
-    """Look at a checkpoint: a folder that `save_pretrained` wrote, the best model of a run, or a repository on the Hub.
+    """Inspect a checkpoint: a folder written by `save_pretrained`, a training run, or a Hub repository.
 
     Raises:
-        InputError: there is none, it is of another kind, it has no safetensors weights, or its processor is missing.
+        InputError: it does not exist, has an unknown type, or lacks safetensors weights or a processor.
     """
     folder = Path(model).expanduser()
     folder = find_model_folder(folder) if folder.is_dir() else fetch_model(model)
-    kind = _model_type(folder)
+    kind = _read_model_type(folder)
     if kind not in FAMILIES:
         raise InputError(
-            f"{folder} is a model of type {kind!r}; evaluate cxr takes {' and '.join(FAMILIES)}: name the folder "
-            "of a checkpoint that medvqa-hub train wrote"
+            f"{folder} is a model of type {kind!r}. evaluate cxr --model supports {' and '.join(FAMILIES)}: pass a "
+            "checkpoint that medvqa-hub train wrote"
         )
     files = sorted({path for pattern in _FILES for path in folder.glob(pattern) if path.is_file()})
     names = [path.name for path in files]
     if not any(name.endswith(".safetensors") for name in names):
-        raise InputError(f"{folder} has a config.json and no *.safetensors weights; is the checkpoint complete?")
+        raise InputError(f"{folder} has a config.json but no *.safetensors weights. Is the checkpoint complete?")
     if not any(name.startswith("tokenizer") for name in names):
         raise InputError(
-            f"{folder} has no tokenizer; save the processor into the same folder: processor.save_pretrained(folder)"
+            f"{folder} has no tokenizer. Save the processor into the same folder: processor.save_pretrained(folder)"
         )
     digests = digest_files(files, "Reading the checkpoint")
     whole = "\n".join(f"{path.name} {digests[path]}" for path in files)
@@ -67,13 +67,13 @@ def open_checkpoint(model: str) -> Checkpoint:
 
 
 def fetch_model(model: str) -> Path:
-    """Folder with the files of a repository on the Hub: weights in safetensors, configuration, processor; no code.
+    """Download a Hub repository's safetensors weights, configuration and processor, without code.
 
     Raises:
-        InputError: `model` is neither a folder nor a repository that can be read.
+        InputError: `model` is neither a folder nor a readable repository.
     """
     if Path(model).is_absolute() or model.startswith(".") or model.count("/") != 1:
-        raise InputError(f"model {model}: no such folder, and no repository name (owner/name) either")
+        raise InputError(f"model {model}: no such folder, and not a repository name (owner/name)")
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
@@ -81,12 +81,12 @@ def fetch_model(model: str) -> Path:
     try:
         return Path(snapshot_download(model, allow_patterns=[*_FILES, "*.json", "*.jinja"]))
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
-        raise InputError(f"model {model}: no such folder, and not to be had from the Hub ({one_line(error)})") from None
+        raise InputError(f"model {model}: no such folder, and not available on the Hub ({one_line(error)})") from None
 
 
-def _model_type(folder: Path) -> str | None:
+def _read_model_type(folder: Path) -> str | None:
     path = folder / "config.json"
     if not path.exists():
-        raise InputError(f"{folder} has no config.json: it is no checkpoint; name the folder that holds it")
+        raise InputError(f"{folder} has no config.json, so it is not a checkpoint")
     config = read_json(path, "copy the checkpoint again")
     return config.get("model_type") if isinstance(config, dict) else None

@@ -1,4 +1,4 @@
-"""The folder of a saved model: where it is, and what is wrong with it, as errors for the user."""
+"""Folders of saved models: finding the weights, and errors about their content."""
 
 import contextlib
 from collections.abc import Collection, Iterator, Sequence
@@ -7,47 +7,47 @@ from pathlib import Path
 from medvqa_core.errors import ConfigError, InputError, one_line
 
 BEST_FOLDER = "best"  # in the folder of a training run
-ANOTHER = "choose another folder"  # the remedy for one that cannot be read
+ANOTHER = "choose another folder"  # remedy for one that cannot be read
 
 
 def find_model_folder(path: Path) -> Path:
-    """The folder with the weights: `path` itself, or the best model of a training run at `path`.
+    """The folder with the weights: `path` itself, or the best model of a training run in `path`.
 
     Raises:
-        InputError: there is neither.
+        InputError: neither exists.
     """
     for folder in (path, path / BEST_FOLDER):
         if (folder / "config.json").is_file() or (folder / "adapter_config.json").is_file():
             return folder
     raise InputError(
-        f"{path}: no model there (looked for config.json and {BEST_FOLDER}/config.json); name a checkpoint's folder, "
-        "or the output folder of medvqa-hub train"
+        f"{path}: no model found (looked for config.json and {BEST_FOLDER}/config.json). Pass the folder of a "
+        "checkpoint or the output folder of medvqa-hub train"
     )
 
 
 def refuse_other_sizes(folder: Path, wrong: Sequence[str]) -> None:
-    """Raise a ConfigError if there is anything `wrong` about the sizes of the folder's model."""
+    """Raise a ConfigError if the model in `folder` has any `wrong` sizes."""
     if wrong:
         raise ConfigError(
-            f"{folder} is another model than the recipe's: {'; '.join(wrong)}. Use the recipe that it was trained with "
-            "(its recipe.yaml says), or another checkpoint"
+            f"{folder} does not match the recipe: {'; '.join(wrong)}. Use the recipe in its recipe.yaml, or another "
+            "checkpoint"
         )
 
 
 def refuse_missing_weights(folder: str | Path, missing: Collection[str]) -> None:
-    """Raise a ConfigError if weights are `missing`; transformers would go on with random ones in their place."""
+    """Raise a ConfigError if weights are `missing`. transformers would only replace them by random ones."""
     if missing:
         some = ", ".join(sorted(missing)[:3])
-        raise ConfigError(f"{folder} lacks {len(missing)} weights ({some}, …): it is another model, or was cut short")
+        raise ConfigError(f"{folder} lacks {len(missing)} weights ({some}, …). It is another model or is incomplete")
 
 
 @contextlib.contextmanager
 def as_config_error() -> Iterator[None]:
-    """What transformers, tokenizers and our models raise on a wrong folder or value, as an error for the user."""
+    """Turn the errors of transformers, tokenizers and our models about a wrong folder or value into ConfigErrors."""
     from safetensors import SafetensorError
 
     try:
         yield
-    # RuntimeError is what transformers raises on weights of another size.
+    # transformers raises RuntimeError for weights of another size.
     except (OSError, ValueError, TypeError, RuntimeError, SafetensorError) as error:
-        raise ConfigError(f"the model cannot be made: {one_line(error)}") from error
+        raise ConfigError(f"the model cannot be loaded: {one_line(error)}") from error

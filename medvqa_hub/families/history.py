@@ -1,8 +1,8 @@
-"""What a model was trained on, stage by stage: `training.json` beside its weights, for its card and its licence.
+"""The training history of a model, in `training.json` beside its weights, for its card and licence.
 
     {"stages": [{"kind": …, "stage": …, "base": …, "data": {…}, "steps": …, "seconds": …, "hardware": …}, …]}
 
-A run that starts from a trained checkpoint carries that one's stages on. No text and no path is in it.
+A run that starts from a trained checkpoint copies its stages. The file contains neither texts nor paths.
 """
 
 import os
@@ -14,13 +14,13 @@ from typing import Any
 from medvqa_core.json_files import read_object, write_json
 
 HISTORY, STAGES = "training.json", "stages"
-REPORTS = "rjua_meddqa"  # `dataset` of a stage whose data were report images; of studies there is none
+REPORTS = "rjua_meddqa"  # `dataset` of a stage trained on report images; absent for chest X-rays
 _REMEDY = "train the model again, or remove the file (its history is then unknown)"
-_CACHED = re.compile(r"models--([^/]+?)--([^/]+)/snapshots/[0-9a-f]+/?$")  # where a repository's files are kept
+_CACHED = re.compile(r"models--([^/]+?)--([^/]+)/snapshots/[0-9a-f]+/?$")  # a repository in the Hub's cache
 
 
 def read_stages(folder: Path) -> list[dict[str, Any]]:
-    """The stages that a model's folder tells of, oldest first; empty where it tells of none.
+    """The stages in a model's folder, oldest first, or an empty list.
 
     Raises:
         InputError: the file cannot be read.
@@ -30,25 +30,27 @@ def read_stages(folder: Path) -> list[dict[str, Any]]:
     return found if isinstance(found, list) else []
 
 
-def describe_stage(recipe: Any, release: Any, studies: int, questions: int, init: Path | None) -> list[dict[str, Any]]:
-    """The stages before, and the one that is about to run.
-
-    Args:
-        release: `mimic_cxr_vqa.release.Release` of the data.
-        studies, questions: that are trained on.
-    """
+def describe_stage(recipe: Any, data: dict[str, Any], init: Path | None) -> list[dict[str, Any]]:
+    """The stages of `init`, and the one that is about to run on `data` (see `describe_data`)."""
     stage = {
         "kind": recipe.model.kind,
         "stage": recipe.training.stage,
         "reward": recipe.reward.name if recipe.scst is not None and recipe.reward is not None else None,
-        "base": name_of(getattr(recipe.model, "from_blip2", None) or getattr(recipe.model, "pretrained_encoder", None)),
-        "data": describe_data(release, studies, questions),
+        "base": name_source(
+            getattr(recipe.model, "from_blip2", None) or getattr(recipe.model, "pretrained_encoder", None)
+        ),
+        "data": data,
     }
     return [*(read_stages(init) if init is not None else []), stage]
 
 
 def describe_data(release: Any, studies: int, questions: int) -> dict[str, Any]:
-    """What a stage is trained on: where its studies are from, who wrote the answers. Arguments: `describe_stage`."""
+    """The data of a stage: where its studies come from, and who wrote the answers.
+
+    Args:
+        release: a `mimic_cxr_vqa.release.Release`.
+        studies, questions: that are trained on.
+    """
     answers = release.manifest.get("answers") or {}
     named = ("engine", "model", "revision", "prompt_version")
     return {
@@ -60,8 +62,8 @@ def describe_data(release: Any, studies: int, questions: int) -> dict[str, Any]:
     }
 
 
-def name_of(source: str | None) -> str | None:
-    """A repository's name, also of its copy in the cache; of a folder the last part alone, since paths name people."""
+def name_source(source: str | None) -> str | None:
+    """A repository's name, also of its copy in the cache. Of a folder only the last part, as paths may name people."""
     if source is None:
         return None
     if cached := _CACHED.search(source):
@@ -71,20 +73,20 @@ def name_of(source: str | None) -> str | None:
 
 
 def write_stages(folder: Path, stages: list[dict[str, Any]], steps: int, seconds: float, processes: int) -> None:
-    """Write the file into a model's folder; the last stage with what it took so far. Nothing where nothing is known."""
+    """Write `stages` into a model's folder, the last one with its effort so far. Without stages, write nothing."""
     if stages:
         effort = {"steps": steps, "seconds": round(seconds), "hardware": describe_hardware(processes)}
         write_json(folder / HISTORY, {STAGES: [*stages[:-1], {**stages[-1], **effort}]})
 
 
-def seconds_so_far(folder: Path) -> float:
-    """What the run that left a checkpoint had taken; 0 where it does not say."""
+def read_seconds(folder: Path) -> float:
+    """Training time of a checkpoint's last stage, or 0 if it is unknown."""
     stages = read_stages(folder) or [{}]
     return float(stages[-1].get("seconds", 0))
 
 
 def describe_hardware(processes: int) -> str:
-    """`2 x NVIDIA H100 80GB HBM3`, or the CPU's name and cores."""
+    """`2 x NVIDIA H100 80GB HBM3`, or the CPU's name and number of cores."""
     import torch
 
     if torch.cuda.is_available() and os.environ.get("ACCELERATE_USE_CPU", "").lower() != "true":

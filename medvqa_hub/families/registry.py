@@ -1,13 +1,13 @@
-"""The table of model families: all that training, evaluation and loading ask of a model.
+"""The registry of model families and the interface that a family implements.
 
-A family is a file beside this one with a subclass of `ModelFamily`, and a line in FAMILIES. Its name is the
-`model_type` of its configuration, its import package, and `model.kind` of its recipes; on the command line, and in the
-names of the shipped recipes, underscores are hyphens, as is usual there.
+To add a family, write a subclass of `ModelFamily` in its own file and add a line to FAMILIES. The family's name is the
+`model_type` of its configuration, its import package, and `model.kind` of its recipes. Commands and shipped recipes
+spell it with hyphens.
 
-What else a model must offer is the same for all:
+All models also share this interface:
 
     processor(text=questions), .batch_decode(sequences), .tokenizer      prompts, answers as text
-                                     it may say max_images, image_size, resize_size: what need not be decoded
+                                     optional: max_images, image_size, resize_size, which limit what is decoded
     model.encode(**image inputs)                                         features of studies, once for all questions
     model(**prompts, study_index, encoder_outputs or image inputs, labels, num_items_in_batch)    .logits, .loss
     model.generate(**prompts, study_index, encoder_outputs, …)           answers as token ids
@@ -25,12 +25,12 @@ from medvqa_core.errors import ConfigError
 from medvqa_core.json_files import read_object
 from medvqa_hub.families.folders import ANOTHER, as_config_error, find_model_folder
 
-# Name -> module and class of the family. One more model is its file and a line here.
-FAMILIES = {
+FAMILIES = {  # name -> module and class
     "swin_ved": "medvqa_hub.families.swin_ved:SwinVed",
     "blip2_multiview": "medvqa_hub.families.blip2_multiview:Blip2MultiView",
 }
-WORDS = ("input_ids", "attention_mask", "labels", "study_index", "rows", "number")  # of a batch; the rest are images
+# Keys of a batch that are not image inputs.
+TEXT_KEYS = ("input_ids", "attention_mask", "labels", "study_index", "rows", "number")
 NO_DECAY = re.compile(r"bias$|norm", re.IGNORECASE)
 
 
@@ -39,14 +39,13 @@ class ModelFamily(ABC):
 
     Attributes:
         name: see the module.
-        title: what people call it.
-        settings: dataclass of a recipe's section `model`; its fields are made by `medvqa_core.settings.value`, and the
-            first one is `kind`, the name.
-        groups: parameter group -> pattern of its parameters' names, tried in this order. A group with learning rate 0,
-            or without one, is frozen: it takes no gradient, and it runs as in evaluation, without dropout or dropped
-            paths, so that a frozen encoder's features are those that it was trained to give.
+        title: the name for readers.
+        settings: the `Section` of a recipe's `model`. Its first field is `kind`, the name.
+        groups: parameter group -> pattern of parameter names, tried in this order. A group without a learning rate is
+            frozen: it gets no gradient and runs in evaluation mode, so a frozen encoder gives the features that it was
+            trained to give.
         augments: whether its processor can augment images.
-        keeps_its_base: whether most of it is never trained, so that a checkpoint to go on from holds the rest alone.
+        keeps_its_base: whether most weights are never trained. Checkpoints then hold the trained weights only.
     """
 
     name: ClassVar[str]
@@ -57,11 +56,11 @@ class ModelFamily(ABC):
     keeps_its_base: ClassVar[bool] = False
 
     def register(self) -> None:
-        """Make transformers' Auto classes know the model: importing its package does."""
+        """Register the model with transformers' Auto classes, which importing its package does."""
         importlib.import_module(self.name)
 
     def check(self, settings: Any, rates: Mapping[str, float]) -> None:
-        """Raise a ConfigError if values of `settings`, or learning rates of groups, do not fit each other."""
+        """Raise a ConfigError if settings, or learning rates of groups, contradict each other."""
         return
 
     @abstractmethod
@@ -75,36 +74,37 @@ class ModelFamily(ABC):
 
     @abstractmethod
     def load(self, settings: Any, folder: Path) -> tuple[Any, Any]:
-        """Model and processor of a checkpoint to train further; what differs from `settings` is a ConfigError."""
+        """Model and processor of a checkpoint to train further. Raises ConfigError if it differs from `settings`."""
 
     @abstractmethod
     def collate(
         self, processor: Any, images: list[list], views: list[list], augment: bool = False, seed: int | None = None,
-        **words: Any,
+        **text: Any,
     ) -> Mapping[str, Any]:  # fmt: skip
-        """A batch by the processor.
+        """Make a batch with the processor.
 
         Args:
-            images: per study its images; views: per study the view of each.
-            augment: draw the training augmentation, from `seed`.
-            words: the processor's `text`, `answers` and `study_index`; none encodes the images alone.
+            images: the images of each study.
+            views: the view of each image.
+            augment: draw the training augmentation from `seed`.
+            text: the processor's `text`, `answers` and `study_index`. Without them only images are encoded.
         """
 
     def view_is_known(self, settings: Any) -> Callable[[str | None], bool] | None:
-        """Tells whether the model can use an image of a view; None: all of them."""
+        """A function that tells whether the model can use an image of a view. None: all views."""
         return None
 
     def card_values(self, config: Any) -> dict[str, Any]:
-        """What the model's card template, `hub_cards/NAME.md.jinja`, asks of a configuration beside what all ask."""
+        """Values that only this model's card template, `hub_cards/NAME.md.jinja`, uses."""
         return {}
 
     def open(
         self, settings: Any, init: Path | None, texts: Iterable[str], seed: int = 0, scratch: Path | None = None
     ) -> tuple[Any, Any]:
-        """Model and processor to train: of the checkpoint `init`, or new ones with weights drawn from `seed`.
+        """Model and processor to train: from the checkpoint `init`, or new with weights drawn from `seed`.
 
         Raises:
-            ConfigError: the checkpoint is of another model, tokenizer or size than the recipe's, or damaged.
+            ConfigError: the checkpoint is damaged, or its model, tokenizer or size differs from the recipe's.
             InputError: there is no checkpoint.
         """
         import torch
@@ -116,87 +116,81 @@ class ModelFamily(ABC):
             folder = find_model_folder(init)
             if (folder / "adapter_config.json").exists():
                 raise ConfigError(
-                    f"{folder} holds a LoRA adapter, not a whole model; merge it into its base first (peft: "
-                    "merge_and_unload), or go on with its run in the same output folder"
+                    f"{folder} holds a LoRA adapter, not a whole model. Merge it into its base first (peft: "
+                    "merge_and_unload), or resume its run in the same output folder"
                 )
             found = str(read_object(folder / "config.json", ANOTHER).get("model_type"))
             if found != self.name:
                 raise ConfigError(
-                    f"{folder} is a checkpoint of {found!r}, and this recipe trains {self.name!r}: name a checkpoint "
-                    f"of {self.name!r}, or a recipe of the other model"
+                    f"{folder} is a checkpoint of {found!r}, and this recipe trains {self.name!r}. Choose another "
+                    "checkpoint or another recipe"
                 )
             return self.load(settings, folder)
 
-    def group_of(self, name: str) -> str | None:
-        """The group that a parameter belongs to; None: always frozen."""
+    def find_group(self, name: str) -> str | None:
+        """The group of a parameter. None: always frozen."""
         return next((group for group, pattern in self.groups.items() if re.search(pattern, name)), None)
 
     def freeze_groups(self, model: Any, rates: Mapping[str, float]) -> None:
-        """Let exactly the groups with a rate above 0 take gradients.
+        """Enable gradients in exactly the groups with a rate above 0.
 
         Raises:
-            ConfigError: a group that is to be trained has no parameter in this model, or only quantised ones.
+            ConfigError: a group to be trained has no parameter in this model, or only quantised ones.
         """
-        found = dict.fromkeys((group for group, rate in rates.items() if rate), 0)
+        sizes = dict.fromkeys((group for group, rate in rates.items() if rate), 0)
         for name, parameter in model.named_parameters():
-            group = self.group_of(name)
-            # peft keeps a frozen twin of each module that it trains whole.
-            trained = group in found and parameter.is_floating_point() and ".original_module." not in name
+            group = self.find_group(name)
+            # peft keeps a frozen copy of each module that it trains whole.
+            trained = group in sizes and parameter.is_floating_point() and ".original_module." not in name
             parameter.requires_grad_(trained)
             if trained:
-                found[group] += parameter.numel()
-        empty = [group for group, size in found.items() if not size]
+                sizes[group] += parameter.numel()
+        empty = [group for group, size in sizes.items() if not size]
         if empty:
             raise ConfigError(
-                f"training.learning_rates.{empty[0]} is {rates[empty[0]]}, but this model has nothing there to train; "
-                "set it to 0"
+                f"training.learning_rates.{empty[0]} is {rates[empty[0]]}, but this model has no such parameters to "
+                "train. Set it to 0"
             )
 
     def optimizer_groups(self, model: Any, rates: Mapping[str, float], weight_decay: float) -> list[dict[str, Any]]:
-        """Per trained group its weights, and its biases and norms, which never decay; each with its group's `name`."""
-        groups = []
+        """Two optimizer groups per trained group: weights, and biases and norms, which never decay."""
+        groups: dict[tuple[str, bool], dict[str, Any]] = {}
         for group, rate in rates.items():
             for decays in (True, False):
-                parameters = [
-                    parameter
-                    for name, parameter in model.named_parameters()
-                    if parameter.requires_grad
-                    and self.group_of(name) == group
-                    and (not NO_DECAY.search(name)) == decays
-                ]
-                if parameters:
-                    decay = weight_decay if decays else 0.0
-                    groups.append({"params": parameters, "lr": float(rate), "weight_decay": decay, "name": group})
-        return groups
+                decay = weight_decay if decays else 0.0
+                groups[group, decays] = {"params": [], "lr": float(rate), "weight_decay": decay, "name": group}
+        for name, parameter in model.named_parameters():
+            if parameter.requires_grad:
+                groups[str(self.find_group(name)), not NO_DECAY.search(name)]["params"].append(parameter)
+        return [group for group in groups.values() if group["params"]]
 
 
 @cache
-def _load_family(place: str) -> ModelFamily:
-    module, _, name = place.partition(":")
+def _load_family(path: str) -> ModelFamily:
+    module, _, name = path.partition(":")
     return getattr(importlib.import_module(module), name)()
 
 
 def find_family(name: str) -> ModelFamily:
-    """The family of a `model_type`, or of a recipe's `model.kind`. Raises ConfigError where there is none."""
+    """The family of a `model_type` or of a recipe's `model.kind`. Raises ConfigError if it is unknown."""
     if name not in FAMILIES:
-        raise ConfigError(f"there is no model family {name!r}; allowed: {', '.join(FAMILIES)}")
+        raise ConfigError(f"unknown model family {name!r}. Allowed: {', '.join(FAMILIES)}")
     return _load_family(FAMILIES[name])
 
 
 def is_decoder_only(model: Any) -> bool:
-    """How `model` writes: on from its prompt (True), or into a decoder of its own that reads the encoded prompt.
+    """Whether `model` continues its prompt, instead of writing into a decoder that reads the encoded prompt.
 
-    A decoder-only model's answers come with the prompt in front of them, its labels stand among the prompt's places,
-    and its logits at a place predict the next one.
+    The answers of a decoder-only model include the prompt, its labels include places for it, and its logits at a place
+    predict the next token.
     """
     return not model.config.is_encoder_decoder
 
 
 def through_first_eos(tokens: Any, eos_token_id: int | Sequence[int]) -> Any:
-    """Mask (rows, tokens) bool of what belongs to each answer: all tokens up to and with its first [EOS].
+    """Boolean mask (rows, tokens) of each answer: all tokens through its first [EOS], or all if there is none.
 
-    An answer that was cut off before any [EOS] counts whole. Padding is not asked for: a model may well sample the
-    padding token inside an answer, and is then held to account for it.
+    Padding is not considered, since a model may sample the padding token inside an answer.
 
     Args:
         tokens: (rows, tokens) generated answers, without their prompts.
@@ -209,12 +203,12 @@ def through_first_eos(tokens: Any, eos_token_id: int | Sequence[int]) -> Any:
 
 
 def image_inputs(batch: Mapping[str, Any]) -> dict[str, Any]:
-    """What of a batch goes to `model.encode`."""
-    return {name: value for name, value in batch.items() if name not in WORDS}
+    """The arguments of `model.encode` in a batch."""
+    return {name: value for name, value in batch.items() if name not in TEXT_KEYS}
 
 
 def frozen_modules(model: Any) -> list[Any]:
-    """The largest modules without a trained parameter; those without any parameter at all only inside them."""
+    """The largest modules whose parameters are all frozen. Modules without parameters count only inside of these."""
     parameters = list(model.parameters())
     if parameters and not any(parameter.requires_grad for parameter in parameters):
         return [model]

@@ -1,21 +1,19 @@
-"""The SwinVED family: its settings, its parameter groups, and SwinVED as a recipe names it: from a checkpoint, or new.
-
-A new one has random weights, or a pretrained Swin encoder, and a tokenizer trained on the training split.
-"""
+"""The SwinVED family: from a checkpoint, or new with random weights or a pretrained Swin encoder."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, PositiveInt
 
 from medvqa_core.errors import ConfigError
 from medvqa_core.hub_fetch import announce_fetch
 from medvqa_core.json_files import plain
-from medvqa_core.settings import value
+from medvqa_core.settings import Section
 from medvqa_hub.families.folders import as_config_error, refuse_missing_weights, refuse_other_sizes
 from medvqa_hub.families.registry import ModelFamily
 
-# These change how a checkpoint trains, not what its weights mean: a recipe may set them again.
+# A recipe may change these settings of a checkpoint, since its weights do not depend on them.
 _RETRAINABLE = ("dropout", "drop_path_rate", "_dropout_prob", "dropout_rate")
 _SIZES = (
     "image_size", "patch_size", "embed_dim", "depths", "num_heads", "window_size", "num_hidden_layers", "hidden_size",
@@ -23,21 +21,20 @@ _SIZES = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class SwinVedSettings:
-    """`model` of kind swin_ved: sizes of a new model, or what a checkpoint passed as --init must agree with."""
+class SwinVedSettings(Section):
+    """`model` of kind swin_ved: sizes of a new model. A checkpoint passed as --init must agree with them."""
 
-    kind: str = value("swin_ved", str, choices=("swin_ved",))
-    size: str = value("base", str, choices=("base", "tiny"))
-    encoder: dict = value({}, dict)  # fields of SwinConfig that differ from the size's
-    decoder: dict = value({}, dict)  # fields of BertGenerationConfig that differ from the size's
-    max_images: int = value(3, int, low=1)
-    pretrained_encoder: str | None = value(None, str, optional=True)  # folder or Hub id of a Swin
-    tokenizer: str | None = value(None, str, optional=True)  # null: trained on the training split
-    vocab_size: int | None = value(None, int, low=8, optional=True)  # most words of a tokenizer trained here
-    min_frequency: int = value(1, int, low=1)
-    max_question_tokens: int = value(64, int, low=2)
-    max_answer_tokens: int = value(256, int, low=2)
+    kind: Literal["swin_ved"] = "swin_ved"
+    size: Literal["base", "tiny"] = "base"
+    encoder: dict[str, Any] = {}  # fields of SwinConfig that differ from the size's
+    decoder: dict[str, Any] = {}  # fields of BertGenerationConfig that differ from the size's
+    max_images: PositiveInt = 3
+    pretrained_encoder: str | None = None  # folder or Hub id of a Swin
+    tokenizer: str | None = None  # null: trained on the training split
+    vocab_size: Annotated[int, Field(ge=8)] | None = None  # limit of a tokenizer trained here
+    min_frequency: PositiveInt = 1
+    max_question_tokens: Annotated[int, Field(ge=2)] = 64
+    max_answer_tokens: Annotated[int, Field(ge=2)] = 256
 
 
 class SwinVed(ModelFamily):
@@ -49,10 +46,10 @@ class SwinVed(ModelFamily):
 
     def collate(
         self, processor: Any, images: list[list], views: list[list], augment: bool = False, seed: int | None = None,
-        **words: Any,
+        **text: Any,
     ) -> Mapping[str, Any]:  # fmt: skip
-        """See ModelFamily; views say nothing to SwinVED, and of a study's images it takes the first, as released."""
-        return processor(images=images, truncate_images=True, augment=augment, seed=seed, **words)
+        """See ModelFamily. SwinVED ignores views and uses a study's first images, as in the release."""
+        return processor(images=images, truncate_images=True, augment=augment, seed=seed, **text)
 
     def card_values(self, config: Any) -> dict[str, Any]:
         """See ModelFamily."""
@@ -65,7 +62,7 @@ class SwinVed(ModelFamily):
         }
 
     def new(self, settings: SwinVedSettings, texts: Iterable[str], scratch: Path | None) -> tuple[Any, Any]:
-        """See ModelFamily; `texts` are read where there is no `settings.tokenizer`."""
+        """See ModelFamily. `texts` train the tokenizer, unless `settings.tokenizer` names one."""
         import swin_ved
 
         tokenizer = train_tokenizer(settings, texts)
@@ -85,7 +82,7 @@ class SwinVed(ModelFamily):
         return model, processor
 
     def load(self, settings: SwinVedSettings, folder: Path) -> tuple[Any, Any]:
-        """See ModelFamily; the checkpoint's sizes must be the recipe's."""
+        """See ModelFamily. The checkpoint must have the recipe's sizes."""
         import swin_ved
 
         processor = swin_ved.SwinVedProcessor.from_pretrained(folder)
@@ -121,10 +118,10 @@ class SwinVed(ModelFamily):
 
 
 def train_tokenizer(settings: SwinVedSettings, texts: Iterable[str]) -> Any:
-    """SwinVED's tokenizer: read from `settings.tokenizer`, or trained on `texts`.
+    """Read SwinVED's tokenizer from `settings.tokenizer`, or train it on `texts`.
 
     Raises:
-        ConfigError: the folder holds no tokenizer, or the texts no word.
+        ConfigError: the folder has no tokenizer, or the texts have no words.
     """
     import swin_ved
 
@@ -135,7 +132,7 @@ def train_tokenizer(settings: SwinVedSettings, texts: Iterable[str]) -> Any:
 
 
 def load_tokenizer(path: Path) -> Any:
-    """A saved tokenizer's folder, or a released vocabulary file."""
+    """Load a tokenizer from its folder, or from a released vocabulary file."""
     import swin_ved
     from transformers import PreTrainedTokenizerFast
 

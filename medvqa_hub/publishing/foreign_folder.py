@@ -16,7 +16,7 @@ from medvqa_core.json_files import read_object
 from medvqa_core.llm.loading import identify_weights
 from medvqa_hub.families.checkpoint import Checkpoint
 from medvqa_hub.families.folders import ANOTHER
-from medvqa_hub.families.history import name_of, read_stages
+from medvqa_hub.families.history import name_source, read_stages
 from medvqa_hub.families.registry import FAMILIES
 from medvqa_hub.publishing.model_folder import (
     ADAPTER,
@@ -71,7 +71,7 @@ def open_foreign_folder(folder: Path, base: str | None = None) -> ModelFolder:
         kind, found = _known_type(folder, config), str(config.get("_name_or_path") or "")
     stages = read_stages(folder)
     # The history knows what was a folder when it trained; the path alone may look like a repository's name elsewhere.
-    name = stages[-1].get("base") if stages else name_of(found or None)
+    name = stages[-1].get("base") if stages else name_source(found or None)
     known = name if name and "/" in name else None
     if base is not None and known is not None and base != known:
         raise ConfigError(f"--base-model {base}: {folder} says that it was made from {known}; leave the option out")

@@ -1,1 +1,5 @@
-"""Training: study-grouped batches, recipes, the supervised and the self-critical trainer."""
+"""Training: our models by transformers' Trainer, and any image-text model by TRL."""
+
+import logging
+
+logging.getLogger("bitsandbytes").setLevel(logging.ERROR)  # it warns whenever it is imported

@@ -1,26 +1,54 @@
-"""How and when transformers' Trainer runs a recipe: its arguments, and the moments beyond its own intervals."""
+"""What our trainers and TRL's trainers have in common: the run, the arguments, and when to log, validate and save."""
 
 import os
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from accelerate import PartialState
 from transformers import TrainerCallback, TrainingArguments
 
 from medvqa_core.errors import ConfigError
-from medvqa_hub.training.recipes import EPOCH, Recipe, count_steps_per_epoch, steps_of
+from medvqa_core.governance import Governance
+from medvqa_hub.training.recipe_files import count_batches
+from medvqa_hub.training.training_log import TrainingLog
 
-NEVER = 10**12  # steps
+
+@dataclass(frozen=True)
+class TrainingRun:
+    """A run that a trainer works on.
+
+    Attributes:
+        recipe: resolved.
+        out: folder of the run, see `checkpoints`.
+        governance: class of everything that the model has seen.
+        log: None on processes other than the first.
+        stages: of training, this one last (`history`).
+        seconds: training time before the run was resumed.
+        base: what the user called the starting model, for the card of `train vlm`.
+        optimizer: checkpoint whose optimizer and learning rates are continued. None: new ones.
+    """
+
+    recipe: Any
+    out: Path
+    governance: Governance = Governance.CREDENTIALED
+    log: TrainingLog | None = None
+    stages: Sequence[dict[str, Any]] = ()
+    seconds: float = 0.0
+    base: str = ""
+    optimizer: Path | None = None
 
 
 class ScheduleCallback(TrainerCallback):
-    """When to log, validate and save, beyond Trainer's intervals."""
+    """Saves and validates at the last step, and logs at every checkpoint and validation."""
 
     def on_step_end(self, args: TrainingArguments, state: Any, control: Any, **kwargs: Any) -> Any:
         if state.global_step >= state.max_steps:
             control.should_save = True
             control.should_evaluate = args.metric_for_best_model is not None
-        # A checkpoint does not keep the losses since the last line, so a line ends there: a resumed run has the same.
+        # A checkpoint does not keep the losses since the last log line. With a line there, a resumed run logs the same.
         control.should_log = control.should_log or control.should_save or control.should_evaluate
         return control
 
@@ -30,62 +58,41 @@ def uses_cpu() -> bool:
     return not torch.cuda.is_available() or os.environ.get("ACCELERATE_USE_CPU", "").lower() == "true"
 
 
-def check_machine(recipe: Recipe) -> None:
-    """Raise a ConfigError if the recipe wants what this machine has not."""
-    check_precision(recipe.training.precision)
-
-
 def check_precision(precision: str) -> None:
-    """Raise a ConfigError where a recipe's `training.precision` needs a GPU and there is none."""
+    """Raise a ConfigError if a recipe's `training.precision` needs a GPU and there is none."""
     if precision == "bfloat16" and uses_cpu():
         raise ConfigError(
-            "training.precision is bfloat16, which needs a GPU, and none is found; use --set training.precision=float32"
+            "training.precision is bfloat16, which needs a GPU, and none was found. Use "
+            "--set training.precision=float32"
         )
 
 
-def make_arguments(recipe: Recipe, out: Path, studies: int, validates: bool) -> TrainingArguments:
-    """transformers' arguments for `recipe`, over `studies` usable studies.
+def common_arguments(recipe: Any, out: Path, steps: int) -> dict[str, Any]:
+    """transformers' arguments that follow from any recipe.
 
     Raises:
-        ConfigError: bfloat16 is asked for and there is no GPU.
+        ConfigError: the precision needs a GPU, or the processes cannot share a step.
     """
-    check_machine(recipe)
-    training, selection = recipe.training, recipe.selection
-    greater = selection.metric != "loss"
-    scheduler, arguments = training.scheduler, dict(training.scheduler_arguments)
-    if scheduler == "plateau":
-        mode = "min" if (training.plateau_metric or selection.metric) == "loss" else "max"
-        scheduler, arguments = "reduce_lr_on_plateau", {"mode": mode, **arguments}
-    if scheduler == "step":  # made by the trainer
-        scheduler, arguments = "constant", {}
-    every = min(selection.every or NEVER, NEVER) if selection.every != EPOCH else count_steps_per_epoch(recipe, studies)
-    return TrainingArguments(
-        output_dir=str(out),
-        max_steps=steps_of(recipe, studies),
-        per_device_train_batch_size=1,  # a batch is one item of StudyBatches
-        learning_rate=max(training.learning_rates.values()),
-        weight_decay=training.weight_decay,
-        lr_scheduler_type=scheduler,
-        lr_scheduler_kwargs=arguments,
-        warmup_steps=training.warmup_steps,
-        max_grad_norm=training.max_grad_norm,
-        bf16=training.precision == "bfloat16",
-        activation_checkpointing=training.gradient_checkpointing,
-        logging_strategy="steps",
-        logging_steps=training.log_every,
-        logging_nan_inf_filter=False,
-        eval_strategy="steps" if validates else "no",
-        eval_steps=every,
-        save_strategy="steps",
-        save_steps=training.save_every,
-        metric_for_best_model=f"eval_{selection.metric}" if validates else None,
-        greater_is_better=greater,
-        average_tokens_across_devices=True,
-        remove_unused_columns=False,
-        ddp_find_unused_parameters=False,
-        seed=training.seed,
-        use_cpu=uses_cpu(),
-        report_to="none",
-        disable_tqdm=True,
-        log_level="error",
-    )
+    training = recipe.training
+    check_precision(training.precision)
+    return {
+        "output_dir": str(out),
+        "max_steps": steps,
+        "gradient_accumulation_steps": count_batches(recipe, PartialState(cpu=uses_cpu()).num_processes),
+        "weight_decay": training.weight_decay,
+        "warmup_steps": training.warmup_steps,
+        "max_grad_norm": training.max_grad_norm,
+        "bf16": training.precision == "bfloat16",
+        "activation_checkpointing": training.gradient_checkpointing,
+        "logging_strategy": "steps",
+        "logging_steps": training.log_every,
+        "logging_nan_inf_filter": False,
+        "save_strategy": "steps",
+        "save_steps": training.save_every,
+        "remove_unused_columns": False,
+        "seed": training.seed,
+        "use_cpu": uses_cpu(),
+        "report_to": "none",
+        "disable_tqdm": True,
+        "log_level": "error",
+    }

@@ -1,4 +1,4 @@
-"""Batches in their order, their images decoded in processes beside: what comes between a batch's number and a step."""
+"""Loads batches in a fixed order, with worker processes that decode their images."""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -10,20 +10,20 @@ from torch.utils.data import DataLoader, Dataset
 
 from medvqa_core.errors import MedvqaError
 
-MOST_WORKERS = 16  # that read images; more only cost memory
+MAX_WORKERS = 16  # more only cost memory
 
 
 def choose_workers(wanted: int | None) -> int:
-    """Processes that read images for each training process: `wanted`, or all of its cores but one."""
+    """Number of processes that read images for each training process: `wanted`, or all of its cores but one."""
     if wanted is not None:
         return wanted
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     processes = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))  # set by torchrun and accelerate
-    return max(1, min(cores // processes - 1, MOST_WORKERS))
+    return max(1, min(cores // processes - 1, MAX_WORKERS))
 
 
 def load_batches(batches: Dataset, numbers: Iterable[list[int]], workers: int) -> DataLoader:
-    """The batches of `numbers` (each in a list of its own) in their order; `workers` processes decode their images."""
+    """Load the batches of `numbers`, each in a list of its own, in this order."""
     return DataLoader(
         batches,
         batch_sampler=numbers,
@@ -35,7 +35,7 @@ def load_batches(batches: Dataset, numbers: Iterable[list[int]], workers: int) -
 
 @contextmanager
 def without_worker_traceback() -> Iterator[None]:
-    """Give an error of ours from a worker its own text again; DataLoader puts the worker's whole traceback there."""
+    """Restore the text of an error from a worker, which DataLoader replaces by the worker's traceback."""
     try:
         yield
     except MedvqaError as error:
@@ -46,7 +46,7 @@ def without_worker_traceback() -> Iterator[None]:
 
 
 class ShardSampler:
-    """Batch sampler of one process: batches `first`, `first + every`, … of `total`, each a list of its number."""
+    """Batch sampler of one process: batches `first`, `first + every`, … of `total`, each in a list of its own."""
 
     def __init__(self, first: int, every: int, total: int) -> None:
         self.numbers = range(first, total, every)
@@ -59,6 +59,6 @@ class ShardSampler:
 
 
 def take_only(items: list[dict[str, Any]]) -> dict[str, Any]:
-    """Collate function for a sampler of single, ready batches."""
+    """Collate function for items that are batches already."""
     (batch,) = items
     return batch

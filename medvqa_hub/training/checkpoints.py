@@ -1,27 +1,21 @@
-"""The folder of a training run: checkpoints that are whole or not there, the best model, the log, and what may go on.
+"""The folder of a training run and its checkpoints.
 
     OUT/
       recipe.yaml            the resolved recipe
-      run.json               what the run was made from: data, checkpoint that it started from, governance class
-      governance.json        the class, for whoever takes the folder
-      training_log.jsonl     a line per logged step or validation
-      checkpoint-000500/     weights, processor, optimizer, scheduler, Trainer's state; all to go on from here; of a
-                             model that is mostly frozen the trained weights alone, and a fingerprint of the others
-      best/                  weights and processor of the best validation so far: what evaluation and --init take
-      hard_negatives/        the second pass, where the recipe asks for one: losses, and the same again
+      run.json               recipe, data and starting checkpoint, which must not change when the run is resumed
+      governance.json        the governance class
+      training_log.jsonl     see `training_log`
+      checkpoint-000500/     weights, processor, optimizer, scheduler and Trainer's state; of a model that is mostly
+                             frozen, the trained weights and a fingerprint of the others
+      best/                  weights and processor with the best validation so far, for evaluation and --init
+      hard_negatives/        the second pass, if the recipe asks for one, with its losses and the same files
       finished.json          written last
 
-Checkpoints and `best` appear by rename, with their manifest.json as the last file in them. A run that is killed while
-it writes leaves a folder whose name starts with a dot and ends in `.partial`, which nothing picks up.
-
-The log has one JSON object per logged step or validation, `step` first, in order of steps, none twice. A run that goes
-on at step N drops the lines after N, which it is about to write again. Only one process writes at a time; the lock goes
-with it.
+Checkpoints and `best` appear by rename, with manifest.json as their last file. A run that is killed while it writes
+leaves a folder whose name starts with a dot and ends in `.partial`, which is ignored.
 """
 
-import fcntl
 import hashlib
-import json
 import os
 import re
 import shutil
@@ -41,10 +35,10 @@ from medvqa_hub.families.folders import ANOTHER, BEST_FOLDER
 from medvqa_hub.families.history import HISTORY
 
 CHECKPOINT, BEST = "training-checkpoint", "trained-model"  # kinds, in the manifests
-TRAINED = "trained.safetensors"  # in place of a whole model
-RECIPE, RUN, LOG, FINISHED = "recipe.yaml", "run.json", "training_log.jsonl", "finished.json"
+TRAINED = "trained.safetensors"  # instead of a whole model
+RECIPE, RUN, FINISHED = "recipe.yaml", "run.json", "finished.json"
 TRAINER_STATE = "trainer_state.json"
-SECOND_PASS = "hard_negatives"  # folder of the pass over hard questions, a run of its own
+SECOND_PASS = "hard_negatives"
 _NAME = re.compile(r"checkpoint-(\d+)")
 
 
@@ -52,10 +46,10 @@ _NAME = re.compile(r"checkpoint-(\d+)")
 def writing_folder(
     path: Path, kind: str, governance: Governance, recipe: str, details: dict[str, Any]
 ) -> Iterator[Path]:
-    """Yield a folder to put a model into; on success it gets recipe, class and manifest, and the name `path`.
+    """Yield a folder for a model. On success it gets recipe, class and manifest and is renamed to `path`.
 
     Raises:
-        OutputError: the disk is full, the folder cannot be written, … What was there before stays.
+        OutputError: the folder cannot be written. An earlier folder at `path` stays.
     """
     with atomic_folder(path, kind, private=governance.private) as partial:
         with writing_weights(path):
@@ -64,13 +58,13 @@ def writing_folder(
         write_governance(partial, governance)
         manifest = {"kind": kind, "governance": str(governance), **details}
         if kind == CHECKPOINT:
-            manifest["sha256"] = {name: digest_file(partial / name) for name in _files_of_state(partial)}
+            manifest["sha256"] = {path.name: digest_file(path) for path in sorted(partial.iterdir()) if _is_state(path)}
         write_manifest(partial, manifest, indent=2, ensure_ascii=True)
 
 
 @contextmanager
 def writing_weights(path: Path) -> Iterator[None]:
-    """Turn what is raised when a write fails into an OutputError; safetensors hides the OSError in a text."""
+    """Turn the errors of a failed write into an OutputError. safetensors hides the OSError in a text."""
     from safetensors import SafetensorError
 
     try:
@@ -78,12 +72,12 @@ def writing_weights(path: Path) -> Iterator[None]:
             yield
     except SafetensorError as error:
         raise OutputError(
-            f"cannot write {path}: {error}; free some space (or check the path) and run the same command again"
+            f"cannot write {path}: {error}. Free some space (or check the path) and run the same command again"
         ) from error
 
 
 def save_trained(model: Any, folder: Path) -> None:
-    """Write what of `model` takes gradients, and nothing else, to TRAINED in `folder`."""
+    """Write the weights of `model` that take gradients to TRAINED in `folder`."""
     from safetensors.torch import save_file
 
     trained = {name: value for name, value in model.named_parameters() if value.requires_grad}
@@ -91,29 +85,29 @@ def save_trained(model: Any, folder: Path) -> None:
 
 
 def load_trained(model: Any, checkpoint: Path, base: str) -> None:
-    """Put the trained weights of `checkpoint` into `model`, whose other weights have the fingerprint `base`.
+    """Load the trained weights of `checkpoint` into `model`, whose other weights have the fingerprint `base`.
 
     Raises:
-        ConfigError: the checkpoint was trained on another base, or other parts were trained.
+        ConfigError: the checkpoint was trained on another base, or trained other parts.
     """
     from safetensors.torch import load_file
 
     found = read_object(checkpoint / MANIFEST, ANOTHER).get("base")
     if found != base:
         raise ConfigError(
-            f"{checkpoint} holds the trained weights of a model whose other weights were different (fingerprint "
-            f"{found}, now {base}): go on with the same model.from_blip2 or --init, or choose another --out"
+            f"{checkpoint} was trained on a model with other frozen weights (fingerprint {found}, now {base}). Resume "
+            "with the same model.from_blip2 or --init, or choose another --out"
         )
     weights = load_file(checkpoint / TRAINED)
     trained = {name for name, value in model.named_parameters() if value.requires_grad}
     if trained != set(weights):
         some = ", ".join(sorted(trained ^ set(weights))[:3])
-        raise ConfigError(f"{checkpoint} was trained in other parts of the model ({some}, …): choose another --out")
+        raise ConfigError(f"{checkpoint} trained other parts of the model ({some}, …). Choose another --out")
     model.load_state_dict(weights, strict=False)
 
 
 def fingerprint_frozen_weights(model: Any) -> str:
-    """32 hex digits that change with any weight of `model` that takes no gradient."""
+    """32 hex digits that identify the weights of `model` that take no gradient."""
     import torch
 
     digest = hashlib.blake2b(digest_size=16)
@@ -125,11 +119,7 @@ def fingerprint_frozen_weights(model: Any) -> str:
 
 
 def save_state(state: dict[str, Any], path: Path) -> None:
-    """torch.save, whose own error for a failed write says nothing of the disk.
-
-    Raises:
-        OSError: the disk is full, …
-    """
+    """torch.save, but a failed write raises the OSError that torch replaces by a RuntimeError."""
     import torch
 
     with open(path, "wb") as file:
@@ -142,12 +132,12 @@ def save_state(state: dict[str, Any], path: Path) -> None:
 
 
 def checkpoint_folder(out: Path, step: int) -> Path:
-    """Where the checkpoint of `step` lies."""
+    """The folder of the checkpoint of `step`."""
     return out / f"checkpoint-{step:06d}"
 
 
 def complete_checkpoints(out: Path) -> list[tuple[int, Path]]:
-    """(step, folder) of the checkpoints that were written to their end, oldest first."""
+    """(step, folder) of complete checkpoints, oldest first."""
     found = []
     for path in out.glob("checkpoint-*") if out.is_dir() else ():
         match = _NAME.fullmatch(path.name)
@@ -156,32 +146,29 @@ def complete_checkpoints(out: Path) -> list[tuple[int, Path]]:
     return sorted(found)
 
 
-def refuse_changed(checkpoint: Path) -> None:
-    """Compare a checkpoint with what its manifest says of its files; those of earlier versions say nothing.
+def check_unchanged(checkpoint: Path) -> None:
+    """Compare the files of a checkpoint with the digests in its manifest. Earlier versions wrote none.
 
     Raises:
-        InputError: a file has changed since it was written, or is gone.
+        InputError: a file has changed or is missing.
     """
-    stated = read_object(checkpoint / MANIFEST, ANOTHER).get("sha256", {})
-    for name, digest in stated.items():
+    for name, digest in read_object(checkpoint / MANIFEST, ANOTHER).get("sha256", {}).items():
         path = checkpoint / name
         if not path.is_file() or digest_file(path) != digest:
-            problem = "its content is not what was written" if path.is_file() else "is gone"
+            problem = "its content has changed" if path.is_file() else "is missing"
             raise InputError(
-                f"{path}: {problem}; copy {checkpoint} again, or remove it and run the same command: it goes on from "
-                "an earlier checkpoint, or from the start"
+                f"{path}: {problem}. Copy {checkpoint} again, or remove it and run the same command to resume from an "
+                "earlier checkpoint or from the start"
             )
 
 
-def _files_of_state(folder: Path) -> list[str]:
-    """Weights, optimizer, rates and Trainer's state: what may change without a word, by name."""
-    return sorted(
-        path.name for path in folder.iterdir() if path.suffix in (".safetensors", ".pt") or path.name == TRAINER_STATE
-    )
+def _is_state(path: Path) -> bool:
+    """Whether a file holds weights, optimizer, scheduler or Trainer's state, where damage would go unnoticed."""
+    return path.suffix in (".safetensors", ".pt") or path.name == TRAINER_STATE
 
 
 def remove_old(out: Path, keep: int) -> None:
-    """Remove all but the newest `keep` checkpoints; each loses its manifest first, so that no half of one counts."""
+    """Remove all but the newest `keep` checkpoints. Their manifests go first, so that a partial one never counts."""
     for _, path in complete_checkpoints(out)[:-keep]:
         with output_errors(path):
             (path / MANIFEST).unlink()
@@ -189,10 +176,10 @@ def remove_old(out: Path, keep: int) -> None:
 
 
 def restore_best(out: Path, keep: bool) -> None:
-    """Bring `best` (and the second pass) into order before a run starts (keep=False) or goes on (keep=True).
+    """Prepare `best` and the second pass for a run that is resumed (keep=True) or starts (keep=False).
 
-    A run that goes on gets it back if it was killed in the instant between moving it aside and the new one's rename; a
-    run that starts again must not measure itself against what another one left before its first checkpoint.
+    A resumed run that was killed while it replaced `best` gets the earlier one back. A new run removes what an earlier
+    run left before its first checkpoint, since it must not be compared with it.
     """
     aside, best = out / f".{BEST_FOLDER}.replaced", out / BEST_FOLDER
     with output_errors(best):
@@ -200,23 +187,22 @@ def restore_best(out: Path, keep: bool) -> None:
             os.rename(aside, best)
         if not keep and (best / MANIFEST).is_file() and read_object(best / MANIFEST, ANOTHER).get("kind") == BEST:
             shutil.rmtree(best)
-        if not keep and (out / SECOND_PASS).is_dir():  # of another first pass
+        if not keep and (out / SECOND_PASS).is_dir():
             shutil.rmtree(out / SECOND_PASS)
 
 
 def fingerprint_model_folder(folder: Path) -> str:
-    """32 hex digits that change with the folder's weights and configuration; how long it took does not count."""
+    """32 hex digits that identify the folder's weights and configuration. Training times do not count."""
     kinds = (".json", ".safetensors", ".yaml")
     names = sorted(path for path in folder.iterdir() if path.suffix in kinds and path.name != HISTORY)
     return content_key(files=[(path.name, digest_file(path, "blake2b")) for path in names])
 
 
 def promote_if_better(source: Path, out: Path, greater: bool, governance: Governance) -> bool:
-    """Copy the best model of the run in `source` to that of `out`, if its value is better or there is no value."""
+    """Copy the best model of the run in `source` to `out` if its value is better, or if nothing was measured."""
     theirs, ours = (read_object(folder / BEST_FOLDER / MANIFEST, ANOTHER) for folder in (source, out))
-    if ours["value"] is not None and (theirs["value"] > ours["value"]) != greater:
-        return False
-    if ours["value"] == theirs["value"] and ours["value"] is not None:
+    before, after = ours["value"], theirs["value"]
+    if before is not None and not (after > before if greater else after < before):
         return False
     best = source / BEST_FOLDER
     details = {key: value for key, value in theirs.items() if key not in ("kind", "governance")}
@@ -226,57 +212,3 @@ def promote_if_better(source: Path, out: Path, greater: bool, governance: Govern
             if path.name != MANIFEST:
                 shutil.copy(path, folder)
     return True
-
-
-class TrainingLog:
-    """Appends to the log of the run in `out`; holds the run's lock until `close`.
-
-    Raises:
-        OutputError: another process trains into this folder, or the file cannot be written.
-    """
-
-    def __init__(self, out: Path) -> None:
-        self.path = out / LOG
-        with output_errors(self.path):
-            self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(self._descriptor)
-            raise OutputError(f"{out} is being trained into by another process; wait for it or stop it") from None
-
-    def cut_after(self, step: int) -> None:
-        """Drop the lines of later steps, and a torn last one."""
-        kept = 0
-        for line in self.path.read_bytes().splitlines(keepends=True):
-            if not line.endswith(b"\n") or _step_of(line, self.path) > step:
-                break
-            kept += len(line)
-        with output_errors(self.path):
-            os.ftruncate(self._descriptor, kept)
-            os.lseek(self._descriptor, kept, os.SEEK_SET)
-
-    def append(self, entry: dict[str, Any]) -> None:
-        """Write one line."""
-        line = json.dumps(entry).encode() + b"\n"
-        with output_errors(self.path):
-            while line:
-                line = line[os.write(self._descriptor, line) :]
-
-    def close(self) -> None:
-        os.close(self._descriptor)
-
-
-def read_log(out: Path) -> list[dict[str, Any]]:
-    """The entries of the run in `out`; a line that is still being written is left out."""
-    path = out / LOG
-    if not path.exists():
-        raise InputError(f"{path}: no such file; train into {out} first")
-    return [json.loads(line) for line in path.read_bytes().splitlines(keepends=True) if line.endswith(b"\n")]
-
-
-def _step_of(line: bytes, path: Path) -> int:
-    try:
-        return int(json.loads(line)["step"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{path} has a line that is no log entry ({error}); remove the file or the line") from error

@@ -1,12 +1,11 @@
-"""What self-critical training asks of a model: answers, greedy and sampled, and then their probabilities.
+"""Sampled and greedy answers of a model, and their probabilities.
 
-1. `encode` once; the features serve the answers (detached) and the probabilities (with their gradient).
-2. `roll_out`: greedy and sampled answers in one call of `generate`, without gradient, with the cache.
-3. `answer_logits`: one teacher-forced pass with gradient over any answers, sampled and reference ones together.
+1. `encode_images` runs once. The features serve the answers (detached) and the probabilities (with their gradient).
+2. `roll_out` generates greedy and sampled answers in one call of `generate`, without gradient and with the cache.
+3. `answer_logits` is one teacher-forced pass with gradient over sampled and reference answers.
 
-Both models are served. SwinVED continues its prompt, `[CLS] question [BOS] answer [EOS]`, so the prompts are laid with
-their padding on the left and every answer begins in the same column. BLIP-2-MultiView reads the question in its
-language model's encoder and writes the answer in the decoder, so prompts stay as they are.
+SwinVED continues its prompt, `[CLS] question [BOS] answer [EOS]`. Prompts are padded on the left, so every answer
+begins in the same column. BLIP-2-MultiView encodes the question and writes the answer in its decoder.
 """
 
 import hashlib
@@ -22,9 +21,8 @@ from transformers.utils import ModelOutput
 
 from medvqa_hub.families.registry import image_inputs, is_decoder_only, through_first_eos
 
-# Stated one by one, because `generate` completes what is unset from the model's own settings, and each of these would
-# make answers come from another distribution than the one whose log-probabilities are trained.
-UNTOUCHED = {
+# `generate` would take unset values from the model's own settings. Each of these changes the distribution of answers.
+NEUTRAL = {
     "do_sample": False, "num_beams": 1, "num_return_sequences": 1, "min_new_tokens": 0,
     "repetition_penalty": 1.0, "no_repeat_ngram_size": 0, "encoder_no_repeat_ngram_size": 0,
     "encoder_repetition_penalty": 1.0, "guidance_scale": 1.0, "remove_invalid_values": False,
@@ -33,7 +31,7 @@ UNTOUCHED = {
 
 @dataclass(frozen=True)
 class Prompts:
-    """Questions as the model is asked them.
+    """Questions as the model reads them.
 
     Attributes:
         input_ids: (questions, tokens).
@@ -45,13 +43,13 @@ class Prompts:
     attention_mask: torch.Tensor
     study_index: torch.Tensor
 
-    def repeated(self, times: int) -> "Prompts":
-        """All questions, and all of them again, …: (times x questions, ...)."""
+    def repeat(self, times: int) -> "Prompts":
+        """All questions, repeated as a whole: (times x questions, ...)."""
         parts = (self.input_ids, self.attention_mask, self.study_index)
         return Prompts(*(torch.cat([part] * times) for part in parts))
 
-    def chosen(self, rows: torch.Tensor) -> "Prompts":
-        """Some of the questions, without columns that are padding in all of them."""
+    def select(self, rows: torch.Tensor) -> "Prompts":
+        """Some of the questions, without columns of padding only."""
         used = self.attention_mask[rows].any(0)
         return Prompts(self.input_ids[rows][:, used], self.attention_mask[rows][:, used], self.study_index[rows])
 
@@ -68,8 +66,8 @@ class Answers:
     tokens: torch.Tensor
     mask: torch.Tensor
 
-    def chosen(self, rows: torch.Tensor) -> "Answers":
-        """Some of the answers, as wide as the longest of them."""
+    def select(self, rows: torch.Tensor) -> "Answers":
+        """Some of the answers, cut to the longest of them."""
         width = int(self.mask[rows].sum(1).max())
         return Answers(self.tokens[rows, :width], self.mask[rows, :width])
 
@@ -79,7 +77,7 @@ class Answers:
 
 
 def encode_images(model: nn.Module, batch: Mapping[str, Any]) -> ModelOutput:
-    """Encode the batch's studies once. A graph is kept where something of the encoder is trained, and only there."""
+    """Encode the batch's studies once. The graph is kept if a part of the encoder is trained."""
     return model.encode(**image_inputs(batch))
 
 
@@ -92,8 +90,8 @@ def read_prompts(batch: Mapping[str, Any], decoder_only: bool) -> Prompts:
     """The questions of a training batch.
 
     Args:
-        batch: `input_ids` and `attention_mask`; of a decoder-only model they hold the answers too, and `labels`
-            (-100 on what is no answer) tell the two apart. `study_index` unless question i is about study i.
+        batch: `input_ids` and `attention_mask`. For a decoder-only model they include the answers, which `labels`
+            mark (-100 elsewhere). Without `study_index`, question i is about study i.
         decoder_only: see `is_decoder_only`.
     """
     ids, mask = batch["input_ids"], batch["attention_mask"].bool()
@@ -107,7 +105,7 @@ def read_prompts(batch: Mapping[str, Any], decoder_only: bool) -> Prompts:
 
 
 def read_references(labels: torch.Tensor) -> Answers:
-    """The reference answers in `labels` (questions, tokens), -100 on what is no answer."""
+    """The reference answers in `labels` (questions, tokens), which are -100 elsewhere."""
     return Answers(*_gather(labels, labels != -100, left=False))
 
 
@@ -122,14 +120,7 @@ def join_answers(first: Answers, second: Answers) -> Answers:
 
 
 def row_seed(seed: int, step: int, qa_id: str, sample: int = 0) -> int:
-    """Seed of one of a question's samples: the same wherever the question stands in the batch, and after a resume.
-
-    Args:
-        seed: the run's.
-        step: optimizer steps done so far.
-        qa_id: the question.
-        sample: number of the sample.
-    """
+    """Seed of sample number `sample` of a question, which does not depend on its place in the batch."""
     text = f"{seed}\n{step}\n{qa_id}" + (f"\n{sample}" if sample else "")
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
 
@@ -137,12 +128,12 @@ def row_seed(seed: int, step: int, qa_id: str, sample: int = 0) -> int:
 class GumbelNoise(LogitsProcessor):
     """Turns greedy search into sampling for the last rows of a batch.
 
-    The largest of logits / temperature + Gumbel noise is an exact draw from softmax(logits / temperature) (Gumbel-max),
-    so that greedy and sampled answers share one call of `generate`. Noise comes from a generator per row: a draw
-    depends neither on the other rows nor on the device's global generator.
+    The largest of logits / temperature + Gumbel noise is an exact draw from softmax(logits / temperature), so greedy
+    and sampled answers can share one call of `generate`. Each row has its own generator, so a draw does not depend on
+    the other rows or the global generator.
 
     Args:
-        seeds: of the rows to sample, the last ones of the batch.
+        seeds: of the rows to sample, which are the last of the batch.
         temperature: of the sampling.
         device: where the scores are.
     """
@@ -172,15 +163,15 @@ def roll_out(
     """A greedy answer to each question, and samples, in that order, without gradient and without dropout.
 
     Args:
-        model: one of the two, not wrapped for distributed training.
+        model: not wrapped for distributed training.
         prompts: the questions.
-        encoded: what `encode_images` gave.
-        seeds: one per sample, see `row_seed`: the first sample of every question, then the second of every one, …
-        temperature: of the sampling. Nothing else shapes it: no top-k, no top-p, no penalties.
-        max_new_tokens: where an answer without [EOS] is cut.
+        encoded: from `encode_images`.
+        seeds: one per sample, see `row_seed`: the first sample of every question, then the second of every question, …
+        temperature: of the sampling, which uses no top-k, top-p or penalties.
+        max_new_tokens: limit of an answer without [EOS].
     """
     questions = len(prompts.input_ids)
-    asked = prompts.repeated(1 + len(seeds) // questions)
+    asked = prompts.repeat(1 + len(seeds) // questions)
     noise = GumbelNoise(seeds, temperature, asked.input_ids.device)
     with evaluation_mode(model):
         sequences = model.generate(
@@ -188,10 +179,10 @@ def roll_out(
             attention_mask=asked.attention_mask,
             study_index=asked.study_index,
             encoder_outputs=detached(encoded),
-            generation_config=GenerationConfig(max_new_tokens=max_new_tokens, use_cache=True, **UNTOUCHED),
+            generation_config=GenerationConfig(max_new_tokens=max_new_tokens, use_cache=True, **NEUTRAL),
             logits_processor=LogitsProcessorList([noise]),
         )
-    # An encoder-decoder model's answers begin with the token that starts its decoder, others' with the prompt.
+    # Answers begin with the prompt, or with the token that starts the decoder of an encoder-decoder model.
     start = asked.input_ids.shape[1] if is_decoder_only(model) else 1
     tokens = sequences[:, start:]
     mask = through_first_eos(tokens, model.generation_config.eos_token_id)
@@ -199,18 +190,17 @@ def roll_out(
 
 
 def answer_logits(model: nn.Module, prompts: Prompts, answers: Answers, encoded: ModelOutput) -> torch.Tensor:
-    """Teacher-forced logits (rows, tokens, vocabulary): those at place t predict token t of each answer.
+    """Teacher-forced logits (rows, tokens, vocabulary). Those at place t predict token t of each answer.
 
     Args:
-        model: one of the two, wrapped for distributed training or not.
+        model: may be wrapped for distributed training.
         prompts: one per row of `answers`.
-        answers: any answers.
-        encoded: what `encode_images` gave, with its graph if the encoder is trained.
+        encoded: from `encode_images`, with its graph if the encoder is trained.
     """
     inputs = {"study_index": prompts.study_index, "encoder_outputs": encoded, "use_cache": False}
     inner = getattr(model, "module", model)
     if is_decoder_only(inner):
-        # All but the last token, which predicts nothing; scored are the places that predict an answer's token.
+        # The last token predicts nothing. Logits are kept where they predict a token of an answer.
         inputs["input_ids"] = torch.cat([prompts.input_ids, answers.tokens], 1)[:, :-1]
         inputs["attention_mask"] = torch.cat([prompts.attention_mask, answers.mask.long()], 1)[:, :-1]
         inputs["logits_to_keep"] = answers.tokens.shape[1]
@@ -223,7 +213,7 @@ def answer_logits(model: nn.Module, prompts: Prompts, answers: Answers, encoded:
 
 @contextmanager
 def evaluation_mode(model: nn.Module) -> Iterator[None]:
-    """Take `model` out of training, and each of its modules back to what it was: frozen ones may differ."""
+    """Put `model` into evaluation mode, then restore the mode of each module."""
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
     try:
@@ -234,10 +224,9 @@ def evaluation_mode(model: nn.Module) -> Iterator[None]:
 
 
 def switch_off_dropout(model: nn.Module) -> None:
-    """Set every dropout and drop-path probability of `model` to 0, for good; its configuration keeps them.
+    """Set every dropout and drop-path probability of `model` to 0. Its configuration keeps the values.
 
-    Taking the model out of training would do so too, but gradient checkpointing works in training only, and so does
-    what BLIP-2-MultiView does for distributed training.
+    Evaluation mode would also disable gradient checkpointing, and what BLIP-2-MultiView does for distributed training.
     """
     for module in model.modules():
         if isinstance(module, nn.modules.dropout._DropoutNd):
@@ -248,7 +237,7 @@ def switch_off_dropout(model: nn.Module) -> None:
 
 
 def _gather(values: torch.Tensor, mask: torch.Tensor, left: bool) -> tuple[torch.Tensor, torch.Tensor]:
-    """The masked values of each row side by side, padded with 0, which is an id of every vocabulary; and their mask."""
+    """Move the masked values of each row together and pad with 0. Returns them with their mask."""
     order = torch.argsort(mask.int(), dim=1, stable=True, descending=not left)
     longest = int(mask.sum(1).max())
     order = order[:, order.shape[1] - longest :] if left else order[:, :longest]

@@ -1,7 +1,7 @@
-"""What can be asked of which study: found once, without decoding an image, and counted.
+"""The usable questions of every study, found once without decoding an image.
 
-A question counts when its answer has a word; a study counts when it has such a question and an image that the model can
-use. The rest is left out and counted in `skipped`, never trained on.
+A question is usable if it has a text and an answer. A study is usable if it has such a question and an image that the
+model supports. The others are counted in `skipped`.
 """
 
 import copy
@@ -27,17 +27,16 @@ class StudyQuestions:
 
     Args:
         rows: split of the `studies` configuration.
-        what: how errors call it, such as "split train".
-        view_is_known: tells whether the model can use an image of a view name; None: all.
-        only: qa_ids to keep; None: all.
-        image_side: what the shorter side of images is shrunk to while they are decoded; None: nothing.
-        label_conflicts: `leave_out` the questions whose answer contradicts their label, or `keep` them.
+        what: its name in errors, such as "split train".
+        view_is_known: whether the model supports an image of a view. None: all.
+        only: qa_ids to keep. None: all.
+        image_side: shorter side to which images are shrunk while they are decoded. None: not at all.
+        label_conflicts: `leave_out` or `keep` questions whose answer contradicts their label.
 
     Attributes:
-        rows, view_is_known: as given.
         studies: (studies,) row of each usable study.
         study_ids: (studies,) its study_id.
-        counts: (studies,) how many usable questions it has.
+        counts: (studies,) number of its usable questions.
         skipped: counts of `questions_without_answer`, `studies_without_questions`, `studies_without_image`.
 
     Raises:
@@ -54,9 +53,9 @@ class StudyQuestions:
         label_conflicts: str = "keep",
     ) -> None:
         self.rows, self.view_is_known, self.image_side = rows, view_is_known, image_side
-        self.grouped = self  # by study, where these are `one_by_one`
+        self.grouped = self  # by study, if these are `one_by_one`
         self._leave_out_conflicts = label_conflicts == "leave_out"
-        self._stored = rows.with_format("arrow")  # rows as they are stored: images not decoded
+        self._stored = rows.with_format("arrow")  # images are not decoded
         self.skipped: Counter[str] = Counter()
         positions, lengths, counts, ids = [], [], [], []
         for table in track(_tables(rows), f"reading {what}", total=-(-len(rows) // ROWS_AT_ONCE)):
@@ -74,7 +73,7 @@ class StudyQuestions:
         if not len(self.studies):
             raise InputError(
                 f"{what}: none of its {len(counts)} studies has both a question with an answer and an image "
-                f"({dict(self.skipped)}); build the release again, or check image_root"
+                f"({dict(self.skipped)}). Build the release again, or check image_root"
             )
         self.study_ids = np.concatenate(ids)[self.studies]
         self._positions, self._lengths = np.concatenate(positions), np.concatenate(lengths)
@@ -82,7 +81,7 @@ class StudyQuestions:
         self._starts = np.concatenate([[0], np.cumsum(self.counts)])
 
     def one_by_one(self) -> "StudyQuestions":
-        """The same questions, each as a study of its own with its study's images: an epoch shows every one once."""
+        """The same questions, each as a study of its own. An epoch then shows every question once."""
         single = copy.copy(self)
         single.studies, single.study_ids = np.repeat(self.studies, self.counts), np.repeat(self.study_ids, self.counts)
         single.counts = np.ones(len(single.studies), int)
@@ -92,11 +91,11 @@ class StudyQuestions:
     def __len__(self) -> int:
         return len(self.studies)
 
-    def row(self, study: int) -> dict[str, Any]:
-        """The row of usable study `study`, its images decoded to grey.
+    def read_row(self, study: int) -> dict[str, Any]:
+        """The row of usable study `study`, with its images decoded to grey.
 
         Raises:
-            InputError: an image's file is damaged or has gone.
+            InputError: an image is damaged or missing.
         """
         (row,) = self._stored[int(self.studies[study])].to_pylist()
         try:
@@ -105,72 +104,75 @@ class StudyQuestions:
             ]
         except InputError as error:
             raise InputError(
-                f"an image of study {self.study_ids[study]} cannot be read ({error}); run the same command afterwards"
+                f"an image of study {self.study_ids[study]} cannot be read ({error}). Run the same command afterwards"
             ) from error
         return row
 
-    def of(self, study: int) -> np.ndarray:
+    def places(self, study: int) -> np.ndarray:
         """Places of the usable questions of usable study `study` in its row's list."""
         return self._positions[self._starts[study] : self._starts[study + 1]]
 
-    def lengths_of(self, study: int) -> np.ndarray:
-        """Characters of question and answer, aligned with `of(study)`."""
+    def lengths(self, study: int) -> np.ndarray:
+        """Characters of question and answer, aligned with `places(study)`."""
         return self._lengths[self._starts[study] : self._starts[study + 1]]
 
     def _questions(
         self, lists: pa.ListArray, only: Collection[str] | None
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Places in their lists and lengths of the usable questions, and how many each study has."""
-        size = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
+        """Places in their lists and lengths of the usable questions, and their number per study."""
+        size = _to_numpy(pc.fill_null(pc.list_value_length(lists), 0))
         questions = lists.flatten()
         answer = pc.utf8_trim_whitespace(pc.fill_null(pc.struct_field(questions, "answer"), ""))
         question = pc.fill_null(pc.struct_field(questions, "question"), "")
-        said = pc.greater(pc.utf8_length(answer), 0).to_numpy(zero_copy_only=False)
-        asked = pc.greater(pc.utf8_length(pc.utf8_trim_whitespace(question)), 0).to_numpy(zero_copy_only=False)
-        usable = said & asked
+        texts = (answer, pc.utf8_trim_whitespace(question))
+        usable = np.logical_and(*(_to_numpy(pc.greater(pc.utf8_length(text), 0)) for text in texts))
         self.skipped["questions_without_answer"] += int((~usable).sum())
         names = [questions.type.field(i).name for i in range(questions.type.num_fields)]
         if self._leave_out_conflicts and LABEL_CONFLICT in names:
-            conflict = pc.fill_null(pc.struct_field(questions, LABEL_CONFLICT), False).to_numpy(zero_copy_only=False)
+            conflict = _to_numpy(pc.fill_null(pc.struct_field(questions, LABEL_CONFLICT), False))
             self.skipped["questions_with_label_conflict"] += int((usable & conflict).sum())
             usable &= ~conflict
         if only is not None:
             ids = pc.struct_field(questions, "qa_id").to_pylist()
             usable &= np.fromiter((qa_id in only for qa_id in ids), bool, len(ids))
-        length = pc.add(pc.utf8_length(answer), pc.utf8_length(question)).to_numpy(zero_copy_only=False)
+        length = _to_numpy(pc.add(pc.utf8_length(answer), pc.utf8_length(question)))
         starts = np.cumsum(size) - size
         place = np.arange(len(usable)) - np.repeat(starts, size)
         study = np.repeat(np.arange(len(size)), size)
         return place[usable], length[usable], np.bincount(study[usable], minlength=len(size))
 
 
-def _tables(rows: Any):
+def _to_numpy(array: Any) -> np.ndarray:
+    return array.to_numpy(zero_copy_only=False)
+
+
+def _tables(rows: Any) -> Any:
     columns = ["study_id", "questions", "images", "views"]
     missing = [name for name in columns if name not in rows.column_names]
     if missing:
         raise InputError(
-            f"the rows have no column {', '.join(missing)}: training reads the configuration 'studies', "
+            f"the rows have no column {', '.join(missing)}. Training needs the configuration 'studies', "
             "load_dataset('mimic_cxr_vqa', 'studies', …)"
         )
     return rows.select_columns(columns).with_format("arrow").iter(batch_size=ROWS_AT_ONCE)
 
 
 def _has_image(table: pa.Table, view_is_known: Callable[[str | None], bool] | None) -> np.ndarray:
-    """(studies,) whether an image is there, of a view that the model knows."""
+    """(studies,) whether it has an image of a view that the model supports."""
     images, views = table["images"].combine_chunks(), table["views"].combine_chunks()
     if not pa.types.is_struct(images.type.value_type):
-        raise InputError("images are paths only: pass image_root, the folder that they start from")
-    count = pc.fill_null(pc.list_value_length(images), 0).to_numpy(zero_copy_only=False)
-    uneven = np.flatnonzero(count != pc.fill_null(pc.list_value_length(views), 0).to_numpy(zero_copy_only=False))
+        raise InputError("the images are paths. Pass image_root, the folder that they start from")
+    count, named = (_to_numpy(pc.fill_null(pc.list_value_length(lists), 0)) for lists in (images, views))
+    uneven = np.flatnonzero(count != named)
     if len(uneven):
         raise InputError(
-            f"study {table['study_id'][int(uneven[0])]} has another number of views than of images; build the release "
+            f"study {table['study_id'][int(uneven[0])]} has different numbers of views and images. Build the release "
             "again"
         )
-    there = pc.is_valid(images.flatten()).to_numpy(zero_copy_only=False)
+    usable = _to_numpy(pc.is_valid(images.flatten()))
     if view_is_known is not None:
         names = views.flatten().dictionary_encode()
         known = np.array([*(view_is_known(name) for name in names.dictionary.to_pylist()), view_is_known(None)])
-        there = there & known[pc.fill_null(names.indices, len(known) - 1).to_numpy(zero_copy_only=False)]
+        usable = usable & known[_to_numpy(pc.fill_null(names.indices, len(known) - 1))]
     study = np.repeat(np.arange(len(images)), count)
-    return np.bincount(study[there], minlength=len(images)) > 0
+    return np.bincount(study[usable], minlength=len(images)) > 0

@@ -1,4 +1,4 @@
-"""SwinVED's tokenizer from a release's questions and answers, in a folder of its own."""
+"""`train tokenizer`: SwinVED's tokenizer from the questions and answers of a release."""
 
 from pathlib import Path
 
@@ -16,11 +16,11 @@ KIND = "tokenizer"
 def write_tokenizer(
     data: Path, out: Path, vocab_size: int | None = None, min_frequency: int = 1, split: str = "train"
 ) -> tuple[int, Governance]:
-    """Train and save; returns the number of tokens and the class of the words, which are the data's.
+    """Train and save a tokenizer. Returns the number of its tokens and the governance class of the data.
 
     Raises:
         InputError: no release, or no such split.
-        ConfigError: limits that leave no word.
+        ConfigError: the limits leave no word.
         OutputError: `out` cannot be written, or holds something else.
     """
     rows = load_data(data, None, DataSettings(train_split=split, validation_split=None), images=False)

@@ -1,164 +1,135 @@
-"""SupervisedTrainer: transformers' Trainer on study batches, with exact resume, frozen groups and whole checkpoints.
+"""SupervisedTrainer: transformers' Trainer on batches of studies, with exact resume and frozen parameter groups.
 
-What differs from Trainer:
-- The run is one pass over `StudyBatches`, whose batch n depends on (seed, n) alone; epochs are within it. The random
-  numbers of a step (dropout) are seeded from (seed, n) too. So a run that goes on needs no saved generator, and any
-  number of processes computes the same steps: the same batches, the loss a mean over all target tokens of the step.
-- Every parameter group has its learning rate; one without is frozen and runs as in evaluation.
-- Validation is a loss and scores of generated answers; the best model is written to `best` at once (`saving.py`).
-- A loss that is no number stops the run and names the step and the questions.
+Differences from Trainer:
+- The run is one pass over `StudyBatches`, whose batch n depends on (seed, n) only, and the random numbers of a batch
+  (dropout) are seeded from (seed, n) too. So a resumed run needs no saved generator, and any number of processes
+  computes the same steps. The loss is a mean over all target tokens of a step.
+- Every parameter group has its own learning rate. A group without one is frozen and runs in evaluation mode.
+- Validation computes a loss and scores of generated answers. The best model is written to `best` at once.
+- A loss that is not finite stops the run with the step and the questions.
 
-For subclasses: override `compute_loss`, and `note` metrics to see their means in the log.
+Subclasses override `compute_loss` and call `note` to log the mean of a metric.
 """
 
+import copy
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch.utils.data import DataLoader
-from transformers import PrinterCallback, Trainer
+from transformers import Trainer, TrainingArguments
 
 from medvqa_core.errors import ConfigError, MedvqaError
-from medvqa_core.governance import Governance
-from medvqa_core.llm.loading import keep_unpacked
+from medvqa_hub.families.folders import BEST_FOLDER
 from medvqa_hub.families.registry import frozen_modules
+from medvqa_hub.publishing.model_card import write_folder_card
 from medvqa_hub.training import checkpoints
-from medvqa_hub.training.arguments import ScheduleCallback, make_arguments
+from medvqa_hub.training.arguments import ScheduleCallback, TrainingRun, common_arguments
 from medvqa_hub.training.batch_loading import ShardSampler, choose_workers, load_batches
-from medvqa_hub.training.recipes import Recipe, batches_per_process, count_steps_per_epoch, steps_of
+from medvqa_hub.training.recipe_files import count_steps
+from medvqa_hub.training.recipes import EPOCH, Recipe, count_steps_per_epoch
 from medvqa_hub.training.saving import CheckpointMixin
 from medvqa_hub.training.study_batches import StudyBatches, StudyCollator, derive_seed
 from medvqa_hub.training.study_questions import StudyQuestions
 from medvqa_hub.training.validation import Validation
 
-LINE_INTERVAL = 10.0  # seconds between lines of progress
-MUCH_WAITING = 0.1  # share of the time, spent on waiting for batches, that is worth a warning
+NEVER = 10**12  # steps
+WAIT_THRESHOLD = 0.1  # share of the time spent waiting for batches that causes a warning
 
 
 class TrainingError(MedvqaError):
-    """Training cannot go on: its numbers are broken."""
+    """The loss or a metric is not finite."""
 
 
 class SupervisedTrainer(CheckpointMixin, Trainer):
     """Trains on the negative log-likelihood of the answers.
 
     Args:
-        model: of the recipe's family; its parameter groups are frozen as the recipe says.
+        model: of the recipe's family. Its parameter groups are frozen as the recipe says.
         processor: of the model.
-        recipe: resolved.
-        train_rows: rows of the `studies` configuration with images, or a StudyQuestions made of them.
-        validation_rows: the same; None trains without validation.
-        out: folder of the run; see `checkpoints`.
-        governance: class of everything that the model has seen.
-        log: where log lines go; None on processes other than the first.
+        run: the recipe, the folder, the class and the log.
+        train_rows: rows of the `studies` configuration with images, or StudyQuestions of them.
+        validation_rows: the same. None trains without validation.
 
     Raises:
-        ConfigError: the recipe asks for what the machine or the model does not have.
+        ConfigError: the machine or the model does not support what the recipe asks for.
         InputError: no study can be used.
     """
 
-    def __init__(
-        self,
-        model: Any,
-        processor: Any,
-        recipe: Recipe,
-        train_rows: Any,
-        validation_rows: Any,
-        out: Path,
-        governance: Governance = Governance.CREDENTIALED,
-        log: checkpoints.TrainingLog | None = None,
-    ) -> None:
-        self.recipe, self.out, self.governance, self.training_log = recipe, out, governance, log
-        family, data, training = recipe.family, recipe.data, recipe.training
+    def __init__(self, model: Any, processor: Any, run: TrainingRun, train_rows: Any, validation_rows: Any) -> None:
+        recipe: Recipe = run.recipe
+        family, data = recipe.family, recipe.data
         self.train_questions = as_questions(train_rows, f"split {data.train_split}", recipe, data.one_by_one)
-        self.steps = steps_of(recipe, len(self.train_questions))
-        arguments = make_arguments(recipe, out, len(self.train_questions), validates=validation_rows is not None)
+        studies = len(self.train_questions)
+        self.steps = count_steps(recipe, studies)
+        arguments = make_arguments(recipe, run.out, studies, validates=validation_rows is not None)
         self.workers = choose_workers(data.workers)
-        self.batches = StudyBatches(
-            self.train_questions,
-            StudyCollator(processor, family, data.augment),
-            self.steps,
-            training.studies_per_step,
-            training.studies_per_batch,
-            data.questions_per_study,
-            data.questions_per_study_policy,
-            training.seed,
-        )
-        arguments.gradient_accumulation_steps = batches_per_process(recipe, arguments.world_size)
-        family.freeze_groups(model, training.learning_rates)
-        self._frozen = frozen_modules(model)
+        collate = StudyCollator(processor, family, data.augment)
+        self.batches = StudyBatches(self.train_questions, collate, recipe, self.steps)
+        family.freeze_groups(model, recipe.training.learning_rates)
+        self._frozen = frozen_modules(model) if recipe.training.rest_frozen else []
         self.validation = None
         if validation_rows is not None:
             questions = as_questions(validation_rows, f"split {data.validation_split}", recipe)
             self.validation = Validation(questions, processor, family, recipe.selection, arguments, self.workers)
-        # Trainer wants adapters on a quantised model; here the groups that stayed in float are what is trained.
-        quantised = getattr(model, "is_quantized", False) and not getattr(model, "_hf_peft_config_loaded", False)
-        if quantised:
-            model._hf_peft_config_loaded = True
-            keep_unpacked(model)
-        super().__init__(
-            model, arguments, train_dataset=self.batches, eval_dataset=self.validation, processing_class=processor
-        )
-        if quantised:
-            model._hf_peft_config_loaded = False
-        self.remove_callback(PrinterCallback)
+        with _allowing_quantised(model):
+            super().__init__(
+                model, arguments, train_dataset=self.batches, eval_dataset=self.validation, processing_class=processor
+            )
         self.add_callback(ScheduleCallback())
-        self.prepare_saving()
-        self.optimizer_of: Path | None = None  # checkpoint whose optimizer and rates to start with
+        self.prepare_saving(run)
+        self._base: str | None = None  # fingerprint of the frozen weights
         self._noted: dict[str, list[float]] = defaultdict(list)
-        self._questions_seen, self._clock, self._last_line = 0, time.monotonic(), time.monotonic()
-        self._waited, self._lines, self._warned = 0.0, 0, False
+        self._lines, self._warned = 0, False
+        self._start_clock()
 
     def note(self, name: str, value: float) -> None:
-        """Remember a metric of this batch; the log shows the mean since the last line."""
+        """Record a metric of this batch. The log shows the mean since the last line."""
         self._noted[name].append(float(value))
 
     def get_train_dataloader(self) -> DataLoader:
-        """This process's share of the batches, in order; images are decoded in the loader's workers."""
-        arguments = self.args
-        share = ShardSampler(arguments.process_index, arguments.world_size, len(self.batches))
+        """This process's share of the batches, in order."""
+        share = ShardSampler(self.args.process_index, self.args.world_size, len(self.batches))
         return load_batches(self.batches, share, self.workers)
 
     def get_batch_samples(self, *args: Any, **kwargs: Any) -> tuple[list, Any]:
-        """As Trainer; the time until the step's batches are there is noted."""
+        """As in Trainer. Also measures the time until the step's batches are ready."""
         start = time.monotonic()
         batches = super().get_batch_samples(*args, **kwargs)
         self._waited += time.monotonic() - start
         return batches
 
     def create_optimizer(self, model: Any = None) -> torch.optim.Optimizer:
-        """AdamW (Adam where nothing decays) for the parameter groups."""
+        """AdamW (Adam if nothing decays) for the parameter groups."""
         if self.optimizer is None:
             training = self.recipe.training
             groups = self.recipe.family.optimizer_groups(
                 self.model if model is None else model, training.learning_rates, training.weight_decay
             )
             self.optimizer = torch.optim.AdamW(groups, betas=tuple(training.betas), fused=True)
-            if self.optimizer_of is not None:
-                self._take_optimizer(self.optimizer_of / "optimizer.pt")
+            if self.run.optimizer is not None:
+                path = self.run.optimizer / "optimizer.pt"
+                self.optimizer.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
+                for group in self.optimizer.param_groups:
+                    group.pop("initial_lr", None)  # the scheduler starts from the last rates
         return self.optimizer
 
-    def _take_optimizer(self, path: Path) -> None:
-        """Go on with the moments and rates of a saved optimizer; its rates are those that the scheduler starts from."""
-        self.optimizer.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
-        for group in self.optimizer.param_groups:
-            group.pop("initial_lr", None)
-
     def create_scheduler(self, *args: Any, **kwargs: Any) -> Any:
-        """As Trainer, and `step`; arguments that the scheduler does not take are an error of the recipe."""
+        """As in Trainer, with the scheduler `step`. Wrong arguments of a scheduler raise a ConfigError."""
+        training = self.recipe.training
         try:
-            if self.recipe.training.scheduler == "step" and self.lr_scheduler is None:
-                self.lr_scheduler = self._decay_by_epoch(**self.recipe.training.scheduler_arguments)
+            if training.scheduler == "step" and self.lr_scheduler is None:
+                self.lr_scheduler = self._decay_by_epoch(**training.scheduler_arguments)
             return super().create_scheduler(*args, **kwargs)
         except (TypeError, ValueError) as error:
-            training = self.recipe.training
             raise ConfigError(
-                f"training.scheduler_arguments {training.scheduler_arguments} do not fit the scheduler "
-                f"{training.scheduler}: {error}"
+                f"training.scheduler {training.scheduler} does not support training.scheduler_arguments "
+                f"{training.scheduler_arguments}: {error}"
             ) from error
 
     def _decay_by_epoch(self, gamma: float = 0.8) -> torch.optim.lr_scheduler.LRScheduler:
@@ -166,7 +137,7 @@ class SupervisedTrainer(CheckpointMixin, Trainer):
         return torch.optim.lr_scheduler.StepLR(self.optimizer, epoch, gamma)
 
     def training_step(self, model: Any, inputs: dict[str, Any], num_items_in_batch: Any = None) -> torch.Tensor:
-        """One batch forward and backward; its random numbers depend on the batch's number alone."""
+        """One batch forward and backward. Its random numbers depend on the batch's number only."""
         torch.manual_seed(derive_seed(self.recipe.training.seed, 3, inputs["number"]))
         inputs = {name: value for name, value in inputs.items() if name != "number"}
         self._questions_seen += len(inputs["rows"])
@@ -174,8 +145,8 @@ class SupervisedTrainer(CheckpointMixin, Trainer):
             return super().training_step(model, inputs, num_items_in_batch)
         except torch.OutOfMemoryError as error:
             raise ConfigError(
-                f"step {self.state.global_step + 1} does not fit into the GPU's memory: lower "
-                "training.studies_per_batch (a step stays as large), or set training.gradient_checkpointing=true"
+                f"step {self.state.global_step + 1} does not fit into the GPU's memory. Lower "
+                "training.studies_per_batch (the step stays as large), or set training.gradient_checkpointing=true"
             ) from error
 
     def compute_loss(
@@ -185,38 +156,39 @@ class SupervisedTrainer(CheckpointMixin, Trainer):
         rows = inputs.pop("rows")
         self.set_frozen_eval()
         loss, outputs = super().compute_loss(model, inputs, True, num_items_in_batch)
-        self.check_number(loss, rows)
+        self.check_finite(loss, rows)
         return (loss, outputs) if return_outputs else loss
 
     def set_frozen_eval(self) -> None:
-        """Put frozen groups into evaluation mode; Trainer puts the whole model into training mode before each batch."""
-        for module in self._frozen if self.recipe.training.rest_frozen else ():
+        """Put frozen groups into evaluation mode. Trainer sets training mode for the whole model before each batch."""
+        for module in self._frozen:
             module.eval()
 
-    def check_number(self, loss: torch.Tensor, rows: list[dict[str, Any]], what: str = "the loss") -> None:
-        """Raise a TrainingError if `loss` is NaN or infinite; it names the step and the questions, never their text."""
+    def check_finite(self, loss: torch.Tensor, rows: list[dict[str, Any]]) -> None:
+        """Raise a TrainingError with the step and the qa_ids if `loss` is NaN or infinite."""
         if not torch.isfinite(loss).all():
             ids = ", ".join(str(row["qa_id"]) for row in rows)
             raise TrainingError(
-                f"{what} is {loss.detach().float().mean().item()} at step {self.state.global_step + 1}; the batch's "
-                f"questions: {ids}. Lower training.learning_rates, or look at these rows; the last checkpoint is whole"
+                f"the loss is {loss.detach().float().mean().item()} at step {self.state.global_step + 1} in a batch "
+                f"with the questions {ids}. Lower training.learning_rates, or inspect these rows. The last checkpoint "
+                "is intact"
             )
 
     def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
-        """Validate: `eval_loss`, and scores of generated answers where the recipe asks for them."""
+        """Validate: `eval_loss`, and scores of generated answers if the recipe asks for them."""
         measured = self.validation.measure(self.model, self.accelerator)
         metrics = {f"eval_{name}": value for name, value in measured.items()}
         if not all(abs(value) < float("inf") for value in metrics.values()):
             raise TrainingError(
-                f"validation at step {self.state.global_step} gave {metrics}; lower training.learning_rates"
+                f"validation at step {self.state.global_step} gave {metrics}. Lower training.learning_rates"
             )
         self.log(dict(metrics))
         self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
-        self._start_clock()  # what ran in between took time that is not training's
+        self._start_clock()  # validation does not count as training time
         return metrics
 
     def _evaluate(self, trial: Any, ignore_keys_for_eval: Any, skip_scheduler: bool = False) -> dict[str, float]:
-        """As Trainer; a plateau is one of `training.plateau_metric`, which may be another than what is best by."""
+        """As in Trainer. A plateau scheduler may follow another metric than the selection of the best model."""
         metrics = super()._evaluate(trial, ignore_keys_for_eval, skip_scheduler=True)
         training = self.recipe.training
         if training.scheduler == "plateau" and not skip_scheduler:
@@ -224,13 +196,12 @@ class SupervisedTrainer(CheckpointMixin, Trainer):
         return metrics
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """Write a line to the log and, every 10 s, one to standard error."""
+        """Write a line to the run's log."""
         if "train_runtime" in logs:
             return  # Trainer's summary counts batches as samples
         if "loss" in logs:
             seconds = max(time.monotonic() - self._clock, 1e-9)
-            seen = self._questions_seen * self.args.world_size
-            logs["questions_per_second"] = round(seen / seconds, 2)
+            logs["questions_per_second"] = round(self._questions_seen * self.args.world_size / seconds, 2)
             logs["data_wait_share"] = round(min(self._waited / seconds, 1.0), 3)
             self._warn_of_waiting(logs["data_wait_share"])
             logs |= {f"learning_rate_{_name(group)}": group["lr"] for group in self.optimizer.param_groups}
@@ -240,42 +211,116 @@ class SupervisedTrainer(CheckpointMixin, Trainer):
             self._start_clock()
         step = self.state.global_step
         epoch = round(step * self.recipe.training.studies_per_step / len(self.train_questions), 4)
-        if self.training_log is not None:
-            self.training_log.append({"step": step, "epoch": epoch, **logs})
-            self._show_progress(step, logs)
+        if self.run.log is not None:
+            self.run.log.append({"step": step, "epoch": epoch, **logs}, self.steps)
         self.control = self.callback_handler.on_log(self.args, self.state, self.control, logs)
 
     def _start_clock(self) -> None:
         self._clock, self._questions_seen, self._waited = time.monotonic(), 0, 0.0
 
     def _warn_of_waiting(self, share: float) -> None:
-        """Say once that the device waits for data; not after the first line, when the workers have just begun.
+        """Print once that training waits for images. The first line is skipped, as the workers have just started.
 
-        A CPU without workers reads and learns in turn: nothing waits there.
+        Without workers, a CPU alternates between reading and training, so it never waits.
         """
         self._lines += 1
-        if self._lines == 1 or self._warned or share < MUCH_WAITING or self.training_log is None:
+        if self._lines == 1 or self._warned or share < WAIT_THRESHOLD or self.run.log is None:
             return
-        if self.workers or self.args.device.type != "cpu":
+        device = self.args.device.type
+        if self.workers or device != "cpu":
             self._warned = True
             print(
-                f"{share:.0%} of the time the {self.args.device.type} waits for images (data.workers: {self.workers}): "
-                "shrink them once (medvqa-hub cxr shrink) and train from those, or set more workers if there are cores",
+                f"The {device} waits for images {share:.0%} of the time (data.workers: {self.workers}). Shrink them "
+                "once (medvqa-hub cxr shrink) and train from those, or set more workers if there are cores",
                 file=sys.stderr,
             )
 
-    def _show_progress(self, step: int, logs: dict[str, float]) -> None:
-        now = time.monotonic()
-        if now - self._last_line < LINE_INTERVAL and "eval_loss" not in logs:
+    def push_to_hub(self, repo_id: str | None = None, *, token: str | None = None, **options: Any) -> Any:
+        """Push the best model with the same checks, order and card as `medvqa-hub push model`.
+
+        Args:
+            repo_id: OWNER/NAME. Default: `hub_model_id` of the arguments.
+            token: of the Hub. Default: this machine's.
+            options: of `publishing.model.ModelPush`.
+
+        Raises:
+            ConfigError: there is no repository name.
+            GovernanceError: the class of the model or of its training data forbids it.
+        """
+        from huggingface_hub import HfApi
+
+        from medvqa_hub.publishing.model import ModelPush, push_model
+
+        name = repo_id or self.args.hub_model_id
+        if name is None:
+            raise ConfigError("push_to_hub: no repository. Pass repo_id='OWNER/NAME'")
+        hub = options.pop("hub", None) or HfApi(token=token)
+        return push_model(ModelPush(self.out / BEST_FOLDER, name, **options), hub=hub)
+
+    def save_weights(self, folder: Path, kind: str) -> None:
+        """A checkpoint of a mostly frozen model has only its trained weights. The best LoRA model is merged."""
+        model = self.accelerator.unwrap_model(self.model)
+        quantised = getattr(model, "is_quantized", False)
+        if kind == checkpoints.CHECKPOINT and self._keeps_base():
+            checkpoints.save_trained(model, folder)
             return
-        self._last_line = now
-        shown = {name: value for name, value in logs.items() if not name.startswith("learning_rate")}
-        metrics = ", ".join(f"{name} {value:.4g}" for name, value in shown.items())
-        print(f"step {step}/{self.steps}: {metrics}", file=sys.stderr)
+        if kind == checkpoints.BEST and hasattr(model, "merge_and_unload") and not quantised:
+            model = copy.deepcopy(model).merge_and_unload()
+        # transformers cannot convert quantised weights back to their original format.
+        model.save_pretrained(folder, **({"save_original_format": False} if quantised else {}))
+
+    def write_card(self, folder: Path, kind: str) -> None:
+        if kind == checkpoints.BEST:
+            write_folder_card(folder, self.recipe.model.kind, self.governance)
+
+    def describe_checkpoint(self) -> dict[str, Any]:
+        return {"base": self._base_fingerprint()} if self._keeps_base() else {}
+
+    def _keeps_base(self) -> bool:
+        """Whether checkpoints hold the trained weights only. The second pass and quantised bases need whole models."""
+        special = hasattr(self.model, "peft_config") or getattr(self.model, "is_quantized", False)
+        return self.recipe.family.keeps_its_base and not special and not self.recipe.training.hard_negatives
+
+    def _base_fingerprint(self) -> str:
+        if self._base is None:
+            self._base = checkpoints.fingerprint_frozen_weights(self.accelerator.unwrap_model(self.model))
+        return self._base
+
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
+        """As in Trainer. Quantised weights are loaded with the model, so they come from the checkpoint already."""
+        if (Path(resume_from_checkpoint) / checkpoints.TRAINED).exists():
+            checkpoints.load_trained(self.model, Path(resume_from_checkpoint), self._base_fingerprint())
+        elif not getattr(self.model, "is_quantized", False) or hasattr(self.model, "peft_config"):
+            super()._load_from_checkpoint(resume_from_checkpoint, model)
+
+
+def make_arguments(recipe: Recipe, out: Path, studies: int, validates: bool) -> TrainingArguments:
+    """transformers' arguments for a run over `studies` usable studies. Raises ConfigError, as `common_arguments`."""
+    training, selection = recipe.training, recipe.selection
+    scheduler, arguments = training.scheduler, dict(training.scheduler_arguments)
+    if scheduler == "plateau":
+        mode = "min" if (training.plateau_metric or selection.metric) == "loss" else "max"
+        scheduler, arguments = "reduce_lr_on_plateau", {"mode": mode, **arguments}
+    if scheduler == "step":  # the trainer makes it
+        scheduler, arguments = "constant", {}
+    every = count_steps_per_epoch(recipe, studies) if selection.every == EPOCH else selection.every or NEVER
+    return TrainingArguments(
+        **common_arguments(recipe, out, count_steps(recipe, studies)),
+        per_device_train_batch_size=1,  # an item of StudyBatches is a batch
+        learning_rate=max(training.learning_rates.values()),
+        lr_scheduler_type=scheduler,
+        lr_scheduler_kwargs=arguments,
+        eval_strategy="steps" if validates else "no",
+        eval_steps=every,
+        metric_for_best_model=f"eval_{selection.metric}" if validates else None,
+        greater_is_better=selection.metric != "loss",
+        average_tokens_across_devices=True,
+        ddp_find_unused_parameters=False,
+    )
 
 
 def as_questions(rows: Any, what: str, recipe: Recipe, one_by_one: bool = False) -> StudyQuestions:
-    """What can be asked about `rows`; a StudyQuestions is returned as it is."""
+    """The questions of `rows`, unless they are StudyQuestions already."""
     if isinstance(rows, StudyQuestions):
         return rows
     known = recipe.family.view_is_known(recipe.model)
@@ -283,6 +328,22 @@ def as_questions(rows: Any, what: str, recipe: Recipe, one_by_one: bool = False)
     return questions.one_by_one() if one_by_one else questions
 
 
+@contextmanager
+def _allowing_quantised(model: Any) -> Iterator[None]:
+    """Let Trainer accept a quantised model without adapter, of which the groups in float are trained.
+
+    transformers 5.23 accepts adapters and quantisation-aware training only, and offers no public switch.
+    """
+    toggled = getattr(model, "is_quantized", False) and not getattr(model, "_hf_peft_config_loaded", False)
+    if toggled:
+        model._hf_peft_config_loaded = True
+    try:
+        yield
+    finally:
+        if toggled:
+            model._hf_peft_config_loaded = False
+
+
 def _name(group: Mapping[str, Any]) -> str:
-    """Of an optimizer's group; checkpoints of earlier versions have it under `part`."""
+    """The name of an optimizer's group, which checkpoints of earlier versions store under `part`."""
     return group["name"] if "name" in group else group["part"]

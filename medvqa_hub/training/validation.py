@@ -1,14 +1,20 @@
-"""Validation during training: mean loss per target token, and scores of greedy (or beam) answers.
+"""Validation during training: mean loss per target token, and scores of greedy (or beam search) answers.
 
-Questions are grouped by study, and a study's images are encoded once for its loss and its answers. Batches are the same
-for any number of processes; each takes its share, and sums, not means, are put together.
+A study's images are encoded once for its loss and its answers. Batches are the same for any number of processes. Each
+process takes its share, and sums are added over processes.
 """
 
 from typing import Any
 
 import torch
+from accelerate.utils import broadcast_object_list, gather_object
 
 from medvqa_core.errors import ConfigError
+from medvqa_core.metrics.answer_text import spaced, words
+from medvqa_core.metrics.bert_score import BertScorer
+from medvqa_core.metrics.bleu import bleu_scores
+from medvqa_core.metrics.cider import cider_scores
+from medvqa_core.metrics.rouge import rouge_scores
 from medvqa_hub.families.registry import ModelFamily, image_inputs
 from medvqa_hub.training.batch_loading import ShardSampler, load_batches
 from medvqa_hub.training.recipes import SelectionSettings
@@ -20,11 +26,11 @@ class Validation:
     """Validates a model as `selection` says.
 
     Args:
-        questions: what can be asked about the validation split.
+        questions: of the validation split.
         processor: of the model.
         family: of the model.
-        selection: what is measured, on how many studies and questions.
-        arguments: of the trainer: this process's number, and of how many; its device.
+        selection: the metrics, and the number of studies and questions.
+        arguments: of the trainer.
         workers: processes that read images.
     """
 
@@ -72,8 +78,8 @@ class Validation:
     def _measure_batch(
         self, model: Any, accelerator: Any, batch: dict[str, Any]
     ) -> tuple[float, int, list[tuple[str, str]]]:
-        batch = self._to_device(batch, accelerator.device)
         rows = batch.pop("rows")
+        batch = {name: value.to(accelerator.device) for name, value in batch.items()}
         images = {name: batch.pop(name) for name in image_inputs(batch)}
         with accelerator.autocast():
             encoded = model.encode(**images)
@@ -82,9 +88,10 @@ class Validation:
             count = int((batch["labels"] != -100).sum())
             if not self.metrics:
                 return loss, count, []
-            words = self._to_device(self._prompts(rows), accelerator.device)
+            prompts = self.processor(text=[row["question"] for row in rows])
+            prompts = {name: prompts[name].to(accelerator.device) for name in ("input_ids", "attention_mask")}
             sequences = model.generate(
-                **words,
+                **prompts,
                 study_index=batch["study_index"],
                 encoder_outputs=encoded,
                 num_beams=self.selection.beams,
@@ -94,17 +101,8 @@ class Validation:
         answers = self.processor.batch_decode(sequences, skip_special_tokens=True)
         return loss, count, [(answer, row["answer"]) for answer, row in zip(answers, rows, strict=True)]
 
-    def _prompts(self, rows: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
-        encoded = self.processor(text=[row["question"] for row in rows])
-        return {name: encoded[name] for name in ("input_ids", "attention_mask")}
-
-    def _to_device(self, batch: dict[str, Any], device: torch.device) -> dict[str, Any]:
-        return {name: value.to(device) if torch.is_tensor(value) else value for name, value in batch.items()}
-
     def _score(self, texts: list[tuple[int, list[tuple[str, str]]]]) -> dict[str, float]:
-        """Scores of all processes' answers, in the order of the batches; computed by the first process alone."""
-        from accelerate.utils import broadcast_object_list, gather_object
-
+        """Scores of all processes' answers in the order of the batches, computed by the first process."""
         gathered = sorted(gather_object(texts), key=lambda item: item[0])
         pairs = [pair for _, batch in gathered for pair in batch]
         scores: list[dict[str, float] | None] = [None]
@@ -114,32 +112,21 @@ class Validation:
         return scores[0]
 
     def _score_pairs(self, predictions: list[str], references: list[str]) -> dict[str, float]:
-        from medvqa_core.metrics.answer_text import words
-
         found: dict[str, float | None] = {}
         if any(name.startswith("bleu") for name in self.metrics):
-            from medvqa_core.metrics.bleu import bleu_scores
-
             found |= bleu_scores(predictions, references, words).corpus
         if "rouge_l" in self.metrics:
-            from medvqa_core.metrics.rouge import rouge_scores
-
             found |= rouge_scores(predictions, references, words).corpus
         if "cider" in self.metrics:
-            from medvqa_core.metrics.cider import cider_scores
-
             found |= cider_scores(predictions, references, words).corpus
         if "bert_score" in self.metrics:
             found["bert_score"] = self._bert_score(predictions, references)
         missing = [name for name in self.metrics if found.get(name) is None]
         if missing:
-            raise ConfigError(f"validation could not compute {', '.join(missing)}; choose another selection.metric")
+            raise ConfigError(f"validation could not compute {', '.join(missing)}. Choose another selection.metric")
         return {name: float(found[name]) for name in self.metrics}
 
     def _bert_score(self, predictions: list[str], references: list[str]) -> float | None:
-        from medvqa_core.metrics.answer_text import spaced
-        from medvqa_core.metrics.bert_score import BertScorer
-
         if self._scorer is None:
             selection = self.selection
             device = selection.bert_score_device or str(self.arguments.device)

@@ -14,9 +14,10 @@ from PIL import Image as Pillow
 from swin_ved import SwinVedConfig, SwinVedForConditionalGeneration, SwinVedProcessor, train_tokenizer
 
 from medvqa_core.governance import Governance
-from medvqa_hub.training.checkpoints import TrainingLog
+from medvqa_hub.training.arguments import TrainingRun
 from medvqa_hub.training.recipes import make_recipe
 from medvqa_hub.training.scst import SCSTTrainer
+from medvqa_hub.training.training_log import TrainingLog
 
 QUESTIONS = ("Is there an effusion?", "Is the heart enlarged?", "Are the lungs clear?")
 ANSWERS = ("no effusion is seen.", "the heart is enlarged.", "yes, clear lungs.", "a small left effusion.")
@@ -73,7 +74,8 @@ def make_trainer(out: Path, reward=answer_length, scst: dict | None = None, **tr
     model, processor = SwinVedForConditionalGeneration(config), SwinVedProcessor.from_config(config, tokenizer)
     out.mkdir(parents=True, exist_ok=True)
     log = TrainingLog(out) if int(os.environ.get("RANK", "0")) == 0 else None
-    return SCSTTrainer(model, processor, recipe, studies(), None, out, Governance.OPEN, log, reward)
+    run = TrainingRun(recipe, out, Governance.OPEN, log)
+    return SCSTTrainer(model, processor, run, studies(), None, reward)
 
 
 def weights(model: torch.nn.Module) -> torch.Tensor:

@@ -6,10 +6,11 @@ Its file and a line in `FAMILIES` are all that training and evaluation need; not
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
+from pydantic import PositiveInt
 from torch import nn
 from transformers import (
     AutoConfig,
@@ -25,7 +26,7 @@ from transformers import (
 from transformers.modeling_outputs import CausalLMOutput
 from transformers.utils import ModelOutput
 
-from medvqa_core.settings import value
+from medvqa_core.settings import Section
 from medvqa_hub.families.registry import ModelFamily
 
 
@@ -116,10 +117,9 @@ class ToyProcessor(ProcessorMixin):
         return torch.tensor([p + row if left else row + p for p, row in zip(padded, rows, strict=True)])
 
 
-@dataclass(frozen=True)
-class ToySettings:
-    kind: str = value("toy", str, choices=("toy",))
-    width: int = value(8, int, low=1)
+class ToySettings(Section):
+    kind: Literal["toy"] = "toy"
+    width: PositiveInt = 8
 
 
 class Toy(ModelFamily):

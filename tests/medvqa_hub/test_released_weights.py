@@ -19,9 +19,9 @@ from training_runs import fast_recipe
 from medvqa_hub.evaluation.cxr.model_inference import GenerationSettings, StudyAnswerer
 from medvqa_hub.evaluation.cxr.studies import load_studies
 from medvqa_hub.families.checkpoint import open_checkpoint
-from medvqa_hub.training.checkpoints import read_log
 from medvqa_hub.training.run import train
 from medvqa_hub.training.scst_rollout import encode_images, read_prompts, roll_out
+from medvqa_hub.training.training_log import read_log
 from mimic_cxr_vqa.release import open_release
 
 pytestmark = pytest.mark.slow

@@ -1,1 +1,1 @@
-"""Training of any image-text model by TRL: supervised and by rewards, whole or by an adapter."""
+"""`train vlm`: any image-text model of transformers, trained by TRL on the rows of both datasets."""

@@ -1,25 +1,22 @@
-"""The card beside what `train vlm` wrote: what it is, what it learned from, and what may be done with it."""
+"""The model card beside the output of `train vlm`."""
 
 from pathlib import Path
 
+from huggingface_hub import ModelCard, ModelCardData
+
+import hub_cards
 from medvqa_core.governance import Governance
 from medvqa_hub.training.vlm.recipe import VlmRecipe
 
 
-def write_card(
-    folder: Path, recipe: VlmRecipe, governance: Governance, base: str, step: int, reports: bool = False
-) -> None:
-    """Write README.md; it takes the place of the one that peft leaves beside an adapter.
+def write_card(folder: Path, recipe: VlmRecipe, governance: Governance, base: str, step: int, reports: bool) -> None:
+    """Write README.md, which replaces the one that peft leaves beside an adapter.
 
     Args:
-        base: what the user called the model that was trained.
-        reports: whether it learned of report images, not of studies.
+        base: what the user called the starting model.
+        reports: whether it was trained on report images instead of chest X-rays.
     """
-    from huggingface_hub import ModelCard, ModelCardData
-
-    import hub_cards
-
-    # A folder's name says where somebody's files lie; a repository's is for readers.
+    # Only a repository's name is published, since a folder's path may reveal names.
     repository = base if base.count("/") == 1 and not Path(base).exists() else None
     data = ModelCardData(
         base_model=repository,

@@ -1,7 +1,7 @@
-"""The model that is trained: any image-text model that transformers loads, whole or with an adapter, in 4 or 8 bits.
+"""The starting model of `train vlm`: any image-text model of transformers, whole or with an adapter, in 4 or 8 bits.
 
-Nothing but safetensors is read, and no code that comes with a model is run. A model whose folder says no governance
-class counts as credentialed, as everywhere here; `--model-class` says it for those that are public.
+Only safetensors are read, and a model's own code is not run. A model whose folder does not declare a governance class
+is treated as credentialed. `--model-class` declares the class of public models.
 """
 
 import re
@@ -16,23 +16,22 @@ from medvqa_core.hub_fetch import announce_fetch
 from medvqa_core.json_files import read_object
 from medvqa_hub.families.checkpoint import fetch_model
 from medvqa_hub.families.folders import ANOTHER, as_config_error, find_model_folder, refuse_missing_weights
-from medvqa_hub.training.checkpoints import fingerprint_model_folder
-from medvqa_hub.training.vlm.recipe import BITS, LoraSettings, VlmRecipe
+from medvqa_hub.training.vlm.recipe import LoraSettings, VlmRecipe
 
 ADAPTER = "adapter_config.json"
-# How transformers' image-text models call their image encoders.
+# Names of the image encoders in transformers' models.
 VISION = re.compile(r"(^|.*\.)(vision_tower|vision_model|vision_encoder|visual|image_encoder)(\..*|$)")
 
 
 @dataclass(frozen=True)
 class StartModel:
-    """What a run starts from.
+    """The starting model.
 
     Attributes:
-        name: what the user called it: a folder or a repository on the Hub.
+        name: as the user typed it, a folder or a repository on the Hub.
         folder: with its files.
-        base: where the weights are that an adapter in `folder` belongs to; None: `folder` holds a whole model.
-        governance: class of what the model has seen.
+        base: the base model of the adapter in `folder`. None: `folder` has a whole model.
+        governance: class of its training data.
     """
 
     name: str
@@ -40,21 +39,16 @@ class StartModel:
     base: str | None
     governance: Governance
 
-    @property
-    def fingerprint(self) -> str:
-        """Changes with the weights and configuration."""
-        return fingerprint_model_folder(self.folder)
-
 
 def find_start(model: str, stated: Governance | str | None = None) -> StartModel:
-    """Look at `model`: a folder, the output folder of a run, or a repository on the Hub.
+    """Inspect `model`: a folder, the output folder of a run, or a repository on the Hub.
 
     Args:
-        stated: its class, where its folder does not say.
+        stated: its class, if its folder does not declare one.
 
     Raises:
-        InputError: there is none.
-        GovernanceError: `stated` is weaker than what the folder says.
+        InputError: it does not exist.
+        GovernanceError: `stated` is weaker than the class that the folder declares.
     """
     path = Path(model).expanduser()
     folder = find_model_folder(path) if path.is_dir() else fetch_model(model)
@@ -62,26 +56,27 @@ def find_start(model: str, stated: Governance | str | None = None) -> StartModel
     if (folder / ADAPTER).is_file():
         base = read_object(folder / ADAPTER, ANOTHER).get("base_model_name_or_path")
         if not base:
-            raise InputError(f"{folder / ADAPTER} names no base model; train the adapter again, or name a whole model")
-    return StartModel(model, folder, base, _class_of(folder, stated))
+            raise InputError(f"{folder / ADAPTER} names no base model. Train the adapter again, or pass a whole model")
+    return StartModel(model, folder, base, _find_class(folder, stated))
 
 
-def _class_of(folder: Path, stated: Governance | str | None) -> Governance:
+def _find_class(folder: Path, stated: Governance | str | None) -> Governance:
     wanted = None if stated is None else parse(stated, "--model-class")
     in_config = None
-    if not (folder / GOVERNANCE).exists() and (folder / "config.json").is_file():
-        in_config = read_object(folder / "config.json", ANOTHER).get("governance")
-    if in_config is None and wanted is not None and not (folder / GOVERNANCE).exists():
-        return wanted
-    said = read_governance(folder) if in_config is None else parse(in_config, str(folder / "config.json"))
-    return said if wanted is None else check_not_lowered(said, wanted, f"the model in {folder}")
+    if not (folder / GOVERNANCE).exists():
+        if (folder / "config.json").is_file():
+            in_config = read_object(folder / "config.json", ANOTHER).get("governance")
+        if in_config is None and wanted is not None:
+            return wanted
+    declared = read_governance(folder) if in_config is None else parse(in_config, str(folder / "config.json"))
+    return declared if wanted is None else check_not_lowered(declared, wanted, f"the model in {folder}")
 
 
 def load_model(start: StartModel, recipe: VlmRecipe) -> tuple[Any, Any]:
-    """Model, ready to train, and processor. New adapters are drawn from `training.seed`.
+    """Model and processor, ready to train. New adapters are drawn from `training.seed`.
 
     Raises:
-        ConfigError: it cannot be loaded, is no image-text model, has no chat template, or the recipe does not fit it.
+        ConfigError: it cannot be loaded, is not an image-text model, lacks a chat template, or contradicts the recipe.
     """
     import torch
     from transformers import AutoModelForImageTextToText, AutoProcessor, ProcessorMixin
@@ -94,12 +89,10 @@ def load_model(start: StartModel, recipe: VlmRecipe) -> tuple[Any, Any]:
         processor = AutoProcessor.from_pretrained(start.folder, trust_remote_code=False)
         if not isinstance(processor, ProcessorMixin):
             raise ConfigError(
-                f"{start.name} has a {type(processor).__name__} and no image processor: it reads no images"
+                f"{start.name} has a {type(processor).__name__} and no image processor, so it cannot read images"
             )
         if processor.chat_template is None:
-            raise ConfigError(
-                f"{start.name} has no chat template: take a model that was tuned to answer (-Instruct, -it)"
-            )
+            raise ConfigError(f"{start.name} has no chat template. Use an instruction-tuned model (-Instruct, -it)")
         if start.base is not None:
             announce_fetch(start.base, f"base model of the adapter {start.folder}")
         model, info = AutoModelForImageTextToText.from_pretrained(
@@ -114,8 +107,8 @@ def load_model(start: StartModel, recipe: VlmRecipe) -> tuple[Any, Any]:
         return _with_adapter(model, start, recipe.lora), processor
     if start.base is not None:
         raise ConfigError(
-            f"{start.folder} holds an adapter, and the recipe trains all weights: take a recipe with a section lora, "
-            "or merge the adapter into its base first (peft: merge_and_unload)"
+            f"{start.folder} holds an adapter, but the recipe trains all weights. Use a recipe with a section lora, or "
+            "merge the adapter into its base first (peft: merge_and_unload)"
         )
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(recipe.training.vision or not VISION.match(name))
@@ -125,7 +118,7 @@ def load_model(start: StartModel, recipe: VlmRecipe) -> tuple[Any, Any]:
 def _quantization(quantize: str, dtype: Any) -> Any:
     from transformers import BitsAndBytesConfig
 
-    if BITS[quantize] == 8:
+    if quantize == "8bit":
         return BitsAndBytesConfig(load_in_8bit=True)
     return BitsAndBytesConfig(
         load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True, bnb_4bit_compute_dtype=dtype
@@ -133,7 +126,7 @@ def _quantization(quantize: str, dtype: Any) -> Any:
 
 
 def _with_adapter(model: Any, start: StartModel, settings: LoraSettings) -> Any:
-    """`model` with a new adapter, or with that of `start`, to be trained on."""
+    """`model` with a new adapter, or with the adapter of `start` to train further."""
     from peft import LoraConfig, PeftModel, get_peft_model
 
     wanted = {"r": settings.rank, "lora_alpha": settings.alpha, "lora_dropout": settings.dropout}
@@ -145,7 +138,7 @@ def _with_adapter(model: Any, start: StartModel, settings: LoraSettings) -> Any:
             ]
             if wrong:
                 raise ConfigError(
-                    f"the adapter in {start.folder} has {'; '.join(wrong)}: set the section lora as it is"
+                    f"the adapter in {start.folder} has {'; '.join(wrong)}. Set the same values in the section lora"
                 )
             return PeftModel.from_pretrained(model, start.folder, is_trainable=True, use_safetensors=True)
         adapter = LoraConfig(

@@ -1,9 +1,10 @@
-"""The rows that an image-text model is trained on: chosen from the configuration `chat`, with films of a moderate size.
+"""The studies that an image-text model is trained on: chosen rows of the configuration `chat`.
 
-TRL's trainers read the configuration as it is. What is done here is to leave rows out, and to decode a film of 2544 x
-3056 pixels at about `data.image_side`: models that take any size would make thousands of tokens of it.
+Images are decoded at about `data.image_side` pixels, since models that accept any size would make thousands of tokens
+of a radiograph of 2544 x 3056 pixels.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from medvqa_core.dataset_class import get_dataset_governance
 from medvqa_core.errors import InputError
 from medvqa_core.governance import Governance
 from medvqa_hub.families.history import describe_data
+from medvqa_hub.training.training_data import choose_split, load_splits
 from medvqa_hub.training.vlm.recipe import VlmData
 from mimic_cxr_vqa.images import read_film
 from mimic_cxr_vqa.labeling.answer_polarity import contradicts
@@ -23,9 +25,9 @@ from mimic_cxr_vqa.release import open_release
 @dataclass(frozen=True)
 class VlmRows:
     """Attributes:
-    train, validation: rows of the configuration `chat`; the second may be None.
+    train, validation: rows of the configuration `chat`. The second may be None.
     left_out: reason -> rows of the training split that are not trained on.
-    described: what a model's history says of the data.
+    described: the data in the model's history.
     """
 
     train: Any
@@ -41,29 +43,14 @@ def load_rows(data: Path, image_root: Path | None, settings: VlmData) -> VlmRows
     Raises:
         InputError: no release, no such split, a missing image, no image root, or no row is left.
     """
-    from datasets import load_dataset
-    from datasets.utils.logging import disable_progress_bar
-
-    import mimic_cxr_vqa  # noqa: F401 - registers the builder
-
-    disable_progress_bar()
     options = {"image_root": str(image_root)} if image_root else {}
-    splits = load_dataset(
-        "mimic_cxr_vqa",
-        "chat",
-        data_dir=str(data),
-        missing_images=settings.missing_images,
-        turns=settings.turns,
-        **options,
-    )
+    splits = load_splits(data, "chat", missing_images=settings.missing_images, turns=settings.turns, **options)
 
     def choose(name: str, studies: int | None) -> tuple[Any, dict[str, int]]:
-        name = "validation" if name == "validate" else name
-        if name not in splits:
-            raise InputError(f"{data} has no split {name!r}; it has {', '.join(splits)}")
-        rows, left_out = _choose_rows(splits[name], settings, studies)
+        split = choose_split(splits, name, data)
+        rows, left_out = _choose_rows(split, settings, studies)
         if not len(rows):
-            raise InputError(f"{data}, split {name}: no row is left of {len(splits[name]):,}; left out: {left_out}")
+            raise InputError(f"{data}, split {name}: no row is left of {len(split):,}. Left out: {left_out}")
         return with_films(rows, settings.image_side), left_out
 
     train, left_out = choose(settings.train_split, settings.train_studies)
@@ -71,13 +58,13 @@ def load_rows(data: Path, image_root: Path | None, settings: VlmData) -> VlmRows
     if settings.validation_split is not None:
         validation, _ = choose(settings.validation_split, settings.validation_studies)
     plain = train.with_format(None)
-    asked = sum(map(len, plain["ground_truth"])) if settings.turns == "study" else len(plain)
-    described = describe_data(open_release(data), len(set(plain["study_id"])), asked)
+    questions = sum(map(len, plain["ground_truth"])) if settings.turns == "study" else len(plain)
+    described = describe_data(open_release(data), len(set(plain["study_id"])), questions)
     return VlmRows(train, validation, get_dataset_governance(train), left_out, described)
 
 
 def _choose_rows(rows: Any, settings: VlmData, studies: int | None) -> tuple[Any, dict[str, int]]:
-    """The rows that are wanted, and how many are left out by reason. Rows of whole studies are left as they are."""
+    """The rows that `settings` selects, and the number of rows left out by reason."""
     left_out: dict[str, int] = {}
     kept = np.ones(len(rows), bool)
 
@@ -95,22 +82,26 @@ def _choose_rows(rows: Any, settings: VlmData, studies: int | None) -> tuple[Any
             keep(f"other {column.replace('_', ' ')}", np.isin(np.array(rows[column][:]), chosen))
     if settings.label_conflicts == "leave_out":
         _refuse_whole_studies(settings, "data.label_conflicts")
-        said = zip(rows["ground_truth"], rows["category"], rows["label_value"], strict=True)
-        keep("label conflicts", np.array([not contradicts(*answer) for answer in said], bool))
+        answers = zip(rows["ground_truth"], rows["category"], rows["label_value"], strict=True)
+        keep("label conflicts", np.array([not contradicts(*answer) for answer in answers], bool))
     return rows.select(np.flatnonzero(kept)), left_out
 
 
-def _refuse_whole_studies(settings: VlmData, what: str) -> None:
+def _refuse_whole_studies(settings: VlmData, key: str) -> None:
     if settings.turns == "study":
-        raise InputError(f"{what} chooses questions, and data.turns is 'study', which takes all of a study's")
+        raise InputError(f"{key} selects questions, but data.turns is 'study', which uses all questions of a study")
 
 
 def with_films(rows: Any, side: int | None) -> Any:
-    """`rows` whose images are read as grey films, their shorter side at most `side` pixels (None: their own)."""
+    """`rows` with images read as grey films, their shorter side at most `side` pixels (None: unchanged)."""
+    return with_images(rows, lambda image: read_film(image["bytes"] or Path(image["path"]), side))
+
+
+def with_images(rows: Any, read: Callable[[dict[str, Any]], Any]) -> Any:
+    """`rows` with images read by `read` when they are accessed."""
     from datasets import Image, List
 
-    def read(batch: dict[str, list]) -> dict[str, list]:
-        films = [[read_film(image["bytes"] or Path(image["path"]), side) for image in row] for row in batch["images"]]
-        return batch | {"images": films}
+    def transform(batch: dict[str, list]) -> dict[str, list]:
+        return batch | {"images": [[read(image) for image in row] for row in batch["images"]]}
 
-    return rows.cast_column("images", List(Image(decode=False))).with_transform(read)
+    return rows.cast_column("images", List(Image(decode=False))).with_transform(transform)

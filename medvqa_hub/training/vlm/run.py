@@ -1,72 +1,30 @@
-"""One run of `train vlm`: load, train or go on, keep the last model or the best.
-
-As for our own models (`medvqa_hub.training.run`): the same command in the same folder goes on where it stopped, does
-nothing where it had finished, and is refused where recipe, data or starting model are others.
-"""
+"""`train vlm`: one run of TRL's trainers from a recipe."""
 
 import importlib.util
-import logging
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from medvqa_core.errors import ConfigError, one_line
-from medvqa_core.files import MANIFEST, make_folder
-from medvqa_core.governance import Governance, strictest
-from medvqa_core.json_files import read_object, write_json
+from medvqa_core.governance import strictest
+from medvqa_core.json_files import read_object
 from medvqa_hub.families import history
-from medvqa_hub.families.folders import ANOTHER, BEST_FOLDER
-from medvqa_hub.training import checkpoints
+from medvqa_hub.families.folders import ANOTHER
+from medvqa_hub.training.arguments import TrainingRun
+from medvqa_hub.training.checkpoints import MANIFEST, complete_checkpoints
+from medvqa_hub.training.job import Log, TrainingJob
+from medvqa_hub.training.recipe_files import count_steps
 from medvqa_hub.training.rewards import make_reward, refuse_missing_columns
-from medvqa_hub.training.run_folder import Say, is_finished, log_nothing, open_folder, opened_log, refuse_another_run
 from medvqa_hub.training.vlm.model import StartModel, find_start, load_model
-from medvqa_hub.training.vlm.recipe import GRPO, VlmRecipe, batches_of_process, steps_of_run
+from medvqa_hub.training.vlm.recipe import GRPO, VlmData, VlmRecipe
+from medvqa_hub.training.vlm.report_rows import holds_reports, load_report_rows
 from medvqa_hub.training.vlm.rewards import REFERENCE, AnswerReward
-from medvqa_hub.training.vlm.rows import VlmRows
-from medvqa_hub.training.vlm.sources import fingerprint_of, open_rows
+from medvqa_hub.training.vlm.rows import VlmRows, load_rows
+from mimic_cxr_vqa.release import open_release
+from rjua_meddqa.data_folder import open_folder
 
 ADD_TRL = "train vlm needs TRL, which is not installed: pip install 'medvqa-hub[trl]'"
-
-
-@dataclass(frozen=True)
-class VlmRun:
-    """Everything that a run needs, and what it will do."""
-
-    recipe: VlmRecipe
-    start: StartModel
-    rows: VlmRows
-    steps: int
-    stages: list[dict[str, Any]]  # of training, this one last (`history`)
-
-    @property
-    def governance(self) -> Governance:
-        """Of the rows and of the model that it starts from: the stricter."""
-        return strictest([self.rows.governance, self.start.governance])
-
-    def describe(self) -> list[str]:
-        """Lines about data and steps, for `--dry-run` and the start of a run."""
-        training, grpo, rows = self.recipe.training, self.recipe.grpo, self.rows
-        what = "conversations" if self.recipe.data.turns == "study" else "questions"
-        lines = [f"training: {len(rows.train):,} {what}"]
-        lines += [f"left out: {count:,}, {reason}" for reason, count in rows.left_out.items() if count]
-        if rows.validation is not None:
-            lines.append(f"validation: {len(rows.validation):,} {what}")
-        drawn = f" x {grpo.answers} answers" if grpo else ""
-        sequences = "answers" if grpo else what
-        lines.append(
-            f"{self.steps:,} steps of {training.rows_per_step} {what}{drawn}, in batches of {training.rows_per_batch} "
-            f"{sequences}"
-        )
-        kind = (
-            f"adapter on {self.start.base or self.start.name}"
-            if self.recipe.lora
-            else f"all weights of {self.start.name}"
-        )
-        lines.append(
-            f"model: {kind}, class {self.start.governance} (--model-class states it where its folder does not)"
-        )
-        return [*lines, f"governance class: {self.governance}"]
 
 
 def train_vlm(
@@ -77,127 +35,111 @@ def train_vlm(
     image_root: Path | None = None,
     model_class: str | None = None,
     dry_run: bool = False,
-    log: Say = print,
+    log: Log = print,
 ) -> Path:
     """Train `model` as `recipe` says, into `out`.
 
     Args:
-        model: a folder (a model's, an adapter's, a run's), or a repository on the Hub.
+        model: a folder (of a model, an adapter or a run), or a repository on the Hub.
         data: a release, the folder it was built in, the authors' CSV files, or a folder of RJUA-MedDQA.
-        model_class: governance class of `model`, where its folder does not say.
-        dry_run: say what would be done and stop; needs neither GPU nor TRL.
+        model_class: governance class of a `model` whose folder does not declare one.
+        dry_run: print what would be done and stop. Needs neither GPU nor TRL.
 
     Returns:
-        `out`; the model or adapter is in `out/best`.
+        `out`. The model or adapter is in `out/best`.
 
     Raises:
-        MedvqaError: everything that a user can put right.
+        MedvqaError: a problem that the user can solve.
     """
-    logging.getLogger("bitsandbytes").setLevel(logging.ERROR)  # says what it lacks whenever it is imported
-    from accelerate import PartialState
-
     if not dry_run and importlib.util.find_spec("trl") is None:
         raise ConfigError(ADD_TRL)
-    from medvqa_hub.training.arguments import check_precision, uses_cpu
-
-    if not dry_run:
-        check_precision(recipe.training.precision)
-    processes = PartialState(cpu=uses_cpu())
-    batches_of_process(recipe, processes.num_processes)
-    if not processes.is_main_process:
-        log = log_nothing
-    start = find_start(model, model_class)
-    record = _make_record(recipe, data, start)
-    if not dry_run:
-        refuse_another_run(out, record, start.folder)
-        if is_finished(out, log):
-            return out
-    with processes.main_process_first():  # the others find the rows in the cache
-        rows = open_rows(data, image_root, recipe.data)
-    if recipe.reward is not None:
-        refuse_missing_columns(recipe.reward.name, rows.train.column_names)
-    run = VlmRun(recipe, start, rows, steps_of_run(recipe, len(rows.train)), _describe_stages(recipe, start, rows))
-    for line in [recipe.to_yaml()] * dry_run + run.describe():
-        log(line)
-    if dry_run:
-        return out
-    with opened_log(make_folder(out)) as log_file:
-        if processes.is_main_process:
-            refuse_another_run(out, record, start.folder)  # nobody else writes here any more
-            open_folder(out, recipe, record, run.governance)
-        processes.wait_for_everyone()
-        _train_in(out, run, log_file, log)
-    return out
+    job = VlmJob(recipe, data, out, image_root, log)
+    job.model = find_start(model, model_class)
+    job.start = job.model.folder
+    return job.execute(dry_run)
 
 
-def _make_record(recipe: VlmRecipe, data: Path, start: StartModel) -> dict[str, Any]:
-    """What must be the same when a run goes on."""
-    return {"recipe": recipe.to_dict(), "data": fingerprint_of(data), "init": start.fingerprint}
+def open_rows(data: Path, image_root: Path | None, settings: VlmData) -> VlmRows:
+    """The rows of either dataset. Raises InputError and ConfigError, as `load_rows` and `load_report_rows`."""
+    load = load_report_rows if holds_reports(data) else load_rows
+    return load(data, image_root, settings)
 
 
-def _describe_stages(recipe: VlmRecipe, start: StartModel, rows: VlmRows) -> list[dict[str, Any]]:
-    """The stages that the starting model tells of, and this run's: with the class of its rows."""
-    stage = {
-        "kind": "vlm",
-        "stage": recipe.training.stage,
-        "reward": recipe.reward and recipe.reward.name,
-        "base": history.name_of(start.base or start.name),
-        "data": {**rows.described, "governance": str(rows.governance)},
-    }
-    return [*history.read_stages(start.folder), stage]
+@dataclass
+class VlmJob(TrainingJob):
+    """A run that trains any image-text model.
 
+    Attributes:
+        model: the starting model.
+        rows: see VlmRows.
+        reward: of stage grpo.
+    """
 
-def _train_in(out: Path, run: VlmRun, log_file: Any, log: Say) -> None:
-    from accelerate import PartialState
-    from transformers.utils.logging import disable_progress_bar
+    model: StartModel | None = field(default=None, init=False)
+    rows: VlmRows | None = field(default=None, init=False)
+    reward: AnswerReward | None = field(default=None, init=False)
 
-    disable_progress_bar()  # one for each file that is read or written
-    warnings.filterwarnings("ignore", category=FutureWarning, module="transformers|trl|peft")
-    from medvqa_hub.training.vlm.trainers import make_trainer
+    def fingerprint_data(self) -> str:
+        return open_folder(self.data).fingerprint() if holds_reports(self.data) else open_release(self.data).fingerprint
 
-    found = checkpoints.complete_checkpoints(out)
-    step, last = found[-1] if found else (0, None)
-    if last is not None:
-        checkpoints.refuse_changed(last)
-    if log_file is not None:
-        checkpoints.restore_best(out, keep=bool(found))
-        log_file.cut_after(step)
-    PartialState().wait_for_everyone()
-    if 0 < step < run.steps:
-        log(f"going on after step {step} of {run.steps}")
-    whole = run.recipe.lora is None and last is not None
-    model, processor = load_model(replace(run.start, folder=last) if whole else run.start, run.recipe)
-    reward = _make_reward(run) if run.recipe.training.stage == GRPO else None
-    if reward is not None and last is not None:
-        saved = read_object(last / MANIFEST, ANOTHER)
-        reward.counts = {name: saved[name] for name in reward.counts}
-    rows = run.rows
-    try:
-        trainer = make_trainer(run.recipe, model, processor, rows.train, rows.validation, run.steps, out, reward)
-    except ValueError as error:  # a chat template that TRL cannot train with, a quantised model without adapter, …
-        raise ConfigError(f"TRL cannot train {run.start.name} so: {one_line(error)}") from error
-    seconds = history.seconds_so_far(last) if last is not None else 0.0
-    base = run.start.base or run.start.name
-    trainer.prepare_run(run.recipe, out, run.governance, base, log_file, reward, run.stages, seconds)
-    if step < run.steps:
-        trainer.train(resume_from_checkpoint=str(last) if last else None)
-        assert trainer.state.global_step == run.steps, f"TRL stopped after {trainer.state.global_step} steps"
-    else:  # killed between the last checkpoint and the end
-        trainer.take_checkpoint(last)
-    if rows.validation is None:
-        trainer.save_best(None, None)
-    PartialState().wait_for_everyone()
-    if log_file is not None:
-        best = read_object(out / BEST_FOLDER / checkpoints.MANIFEST, ANOTHER)
-        details = {"step": run.steps, **{f"best_{name}": best[name] for name in ("step", "metric", "value")}}
-        if reward is not None:
-            details |= reward.counts
-            log("; ".join(f"{name.replace('_', ' ')}: {count:,}" for name, count in reward.counts.items()))
-        write_json(out / checkpoints.FINISHED, details, indent=2, ensure_ascii=True)
-        log(f"trained {run.steps} steps; the {'adapter' if run.recipe.lora else 'model'} is in {out / BEST_FOLDER}")
+    def prepare(self) -> None:
+        recipe, model = self.recipe, self.model
+        self.rows = rows = open_rows(self.data, self.image_root, recipe.data)
+        if recipe.reward is not None:
+            refuse_missing_columns(recipe.reward.name, rows.train.column_names)
+        self.steps, self.validates = count_steps(recipe, len(rows.train)), rows.validation is not None
+        self.governance = strictest([rows.governance, model.governance])
+        stage = {
+            "kind": "vlm",
+            "stage": recipe.training.stage,
+            "reward": recipe.reward and recipe.reward.name,
+            "base": history.name_source(model.base or model.name),
+            "data": {**rows.described, "governance": str(rows.governance)},
+        }
+        self.stages = [*history.read_stages(model.folder), stage]
 
+    def describe(self) -> list[str]:
+        recipe, rows, model = self.recipe, self.rows, self.model
+        unit = "conversations" if recipe.data.turns == "study" else "questions"
+        lines = [f"training: {len(rows.train):,} {unit}"]
+        lines += [f"left out: {count:,}, {reason}" for reason, count in rows.left_out.items() if count]
+        if rows.validation is not None:
+            lines.append(f"validation: {len(rows.validation):,} {unit}")
+        answers, sequences = (f" x {recipe.grpo.answers} answers", "answers") if recipe.grpo else ("", unit)
+        lines.append(
+            f"{self.steps:,} steps of {recipe.training.rows_per_step} {unit}{answers}, in batches of "
+            f"{recipe.training.rows_per_batch} {sequences}"
+        )
+        trained = f"adapter on {model.base or model.name}" if recipe.lora else f"all weights of {model.name}"
+        lines.append(f"model: {trained}, class {model.governance} (--model-class, if its folder does not declare one)")
+        return [*lines, f"governance class: {self.governance}"]
 
-def _make_reward(run: VlmRun) -> AnswerReward:
-    settings = run.recipe.reward
-    assert settings is not None
-    return AnswerReward(make_reward(settings, run.rows.train.with_format(None)[REFERENCE]), settings.name)
+    def make_trainer(self, run: TrainingRun, checkpoint: Path | None) -> Any:
+        warnings.filterwarnings("ignore", category=FutureWarning, module="transformers|trl|peft")
+        from medvqa_hub.training.vlm.trainers import make_trainer
+
+        start = replace(self.model, folder=checkpoint) if checkpoint else self.model
+        model, processor = load_model(start, self.recipe)
+        if self.recipe.training.stage == GRPO:
+            self.reward = self._make_reward()
+        run = replace(run, base=self.model.base or self.model.name)
+        try:
+            return make_trainer(run, model, processor, self.rows, self.steps, self.reward)
+        except ValueError as error:  # such as an unsupported chat template, or a quantised model without adapter
+            raise ConfigError(f"TRL cannot train {self.model.name}: {one_line(error)}") from error
+
+    def _make_reward(self) -> AnswerReward:
+        settings = self.recipe.reward
+        reward = AnswerReward(make_reward(settings, self.rows.train.with_format(None)[REFERENCE]), settings.name)
+        for _, last in complete_checkpoints(self.out)[-1:]:
+            saved = read_object(last / MANIFEST, ANOTHER)
+            reward.counts = {name: saved[name] for name in reward.counts}
+        return reward
+
+    def finish(self, trainer: Any) -> dict[str, Any]:
+        """Report the numbers of answers with and without a reward."""
+        if self.reward is None:
+            return {}
+        counts = self.reward.counts
+        self.log(", ".join(f"{name.replace('_', ' ')}: {count:,}" for name, count in counts.items()))
+        return counts

@@ -17,8 +17,8 @@ from medvqa_hub.demo.training import (
     train_encoder,
     train_stage,
 )
-from medvqa_hub.training.checkpoints import read_log
 from medvqa_hub.training.recipes import load_recipe
+from medvqa_hub.training.training_log import read_log
 
 FAST = ["training.epochs=null", "training.max_steps=2", "training.log_every=1", "selection.studies=2"]
 

@@ -13,9 +13,9 @@ from medvqa_hub.evaluation.cxr.evaluating import CxrOptions, evaluate_cxr
 from medvqa_hub.evaluation.cxr.model_inference import GenerationSettings
 from medvqa_hub.families.registry import FAMILIES, find_family
 from medvqa_hub.training import cli
-from medvqa_hub.training.checkpoints import read_log
 from medvqa_hub.training.recipes import make_recipe
 from medvqa_hub.training.run import train
+from medvqa_hub.training.training_log import read_log
 
 RATES = {"images": 1e-2, "language": 1e-2}
 

@@ -9,7 +9,7 @@ from datasets import Dataset, List
 from datasets import Image as ImageFeature
 from PIL import Image
 from swin_ved import SwinVedProcessor
-from training_runs import FIRST_STUDY, study_rows
+from training_runs import FIRST_STUDY, recipe, study_rows
 
 from medvqa_core.errors import ConfigError, InputError
 from medvqa_hub.families.registry import find_family
@@ -18,20 +18,17 @@ from medvqa_hub.training.study_batches import StudiesInOrder, StudyBatches, Stud
 from medvqa_hub.training.study_questions import StudyQuestions
 
 
-def questions_of(counts: list[int], **arguments) -> StudyQuestions:
+def make_questions(counts: list[int], **arguments) -> StudyQuestions:
     return StudyQuestions(study_rows(counts, **arguments), "split train")
 
 
-def batches_of(questions: StudyQuestions, **changes) -> StudyBatches:
-    settings = {
-        "steps": 6,
-        "studies_per_step": 4,
-        "studies_per_batch": 2,
-        "questions_per_study": 2,
-        "seed": 0,
-        **changes,
-    }
-    return StudyBatches(questions, lambda members, seed: {"members": members, "seed": seed}, **settings)
+def make_batches(
+    questions: StudyQuestions, collate=lambda members, seed: {"members": members}, steps=6, per_step=4, per_batch=2,
+    wanted=2, policy="take_all", seed=0,
+) -> StudyBatches:  # fmt: skip
+    training = {"studies_per_step": per_step, "studies_per_batch": per_batch, "seed": seed}
+    settings = recipe(training=training, data={"questions_per_study": wanted, "questions_per_study_policy": policy})
+    return StudyBatches(questions, collate, settings, steps)
 
 
 def plans(batches: StudyBatches) -> list[list[tuple[int, list[int]]]]:
@@ -40,21 +37,21 @@ def plans(batches: StudyBatches) -> list[list[tuple[int, list[int]]]]:
 
 @pytest.fixture(scope="module")
 def ten() -> StudyQuestions:
-    return questions_of([3, 5, 1, 4, 6, 2, 4, 3, 5, 4])
+    return make_questions([3, 5, 1, 4, 6, 2, 4, 3, 5, 4])
 
 
 def test_an_epoch_shows_every_study_once_and_the_next_one_again_in_another_order(ten):
-    shown = [study for plan in plans(batches_of(ten, steps=5)) for study, _ in plan]
+    shown = [study for plan in plans(make_batches(ten, steps=5)) for study, _ in plan]
     assert len(shown) == 20  # two epochs of ten
     assert Counter(shown) == {study: 2 for study in range(10)}
-    one_by_one = batches_of(ten, steps=20, studies_per_step=1, studies_per_batch=1)
+    one_by_one = make_batches(ten, steps=20, per_step=1, per_batch=1)
     order = [plan[0][0] for plan in plans(one_by_one)]
     assert sorted(order[:10]) == sorted(order[10:]) == list(range(10))
     assert order[:10] != order[10:] and order[:10] != list(range(10))
 
 
 def test_questions_are_distinct_drawn_anew_every_epoch_and_fair(ten):
-    batches = batches_of(ten)
+    batches = make_batches(ten)
     draws = [tuple(batches.draw(epoch, 4)) for epoch in range(300)]
     assert all(len(set(draw)) == 2 for draw in draws)
     assert len(set(draws)) == 15  # every pair of its six questions
@@ -63,45 +60,45 @@ def test_questions_are_distinct_drawn_anew_every_epoch_and_fair(ten):
 
 
 def test_draws_depend_on_seed_epoch_and_study_alone(ten):
-    other = questions_of([3, 5, 1, 4, 6, 2])  # the same studies, fewer of them
-    assert [list(batches_of(ten).draw(7, s)) for s in range(6)] == [
-        list(batches_of(other).draw(7, s)) for s in range(6)
+    other = make_questions([3, 5, 1, 4, 6, 2])  # the same studies, fewer of them
+    assert [list(make_batches(ten).draw(7, s)) for s in range(6)] == [
+        list(make_batches(other).draw(7, s)) for s in range(6)
     ]
-    assert [list(batches_of(ten, seed=1).draw(e, 4)) for e in range(9)] != [
-        list(batches_of(ten).draw(e, 4)) for e in range(9)
+    assert [list(make_batches(ten, seed=1).draw(e, 4)) for e in range(9)] != [
+        list(make_batches(ten).draw(e, 4)) for e in range(9)
     ]
 
 
 def test_any_batch_can_be_asked_for_first(ten):
-    expected = plans(batches_of(ten))
-    backwards = batches_of(ten)
+    expected = plans(make_batches(ten))
+    backwards = make_batches(ten)
     found = [[(s, list(p)) for s, p in backwards.plan(number)] for number in reversed(range(len(backwards)))]
     assert found[::-1] == expected
 
 
 def test_batches_of_a_step_are_sorted_by_length_and_hold_the_same_studies_as_unsorted(ten):
-    small, whole = batches_of(ten), batches_of(ten, studies_per_batch=4)
+    small, whole = make_batches(ten), make_batches(ten, per_batch=4)
     for step in range(6):
         parts = [member for number in (2 * step, 2 * step + 1) for member in plans(small)[number]]
         assert parts == plans(whole)[step]  # the gradient of a step is of the same questions
         sizes = [len(places) for _, places in parts]
         assert sizes == sorted(sizes)
     chosen = small.plan(0)
-    longest = [int(ten.lengths_of(study)[places].max()) for study, places in chosen]
+    longest = [int(ten.lengths(study)[places].max()) for study, places in chosen]
     assert len({len(places) for _, places in chosen}) > 1 or longest == sorted(longest)
 
 
 def test_similar_lengths_share_a_batch():
     answers = {(study, 0): "word " * (60 if study % 2 else 3) for study in range(8)}
-    questions = questions_of([1] * 8, answers=answers)
-    batches = batches_of(questions, steps=4, studies_per_step=8, studies_per_batch=4)
+    questions = make_questions([1] * 8, answers=answers)
+    batches = make_batches(questions, steps=4, per_step=8, per_batch=4)
     for number in range(8):
-        lengths = [questions.lengths_of(study).max() for study, _ in batches.plan(number)]
+        lengths = [questions.lengths(study).max() for study, _ in batches.plan(number)]
         assert max(lengths) - min(lengths) < 30
 
 
 def test_two_processes_share_out_the_batches_of_one(ten):
-    total = len(batches_of(ten))
+    total = len(make_batches(ten))
     first, second = (list(ShardSampler(rank, 2, total)) for rank in (0, 1))
     assert sorted(first + second) == [[number] for number in range(total)]
     assert len(ShardSampler(0, 2, total)) == len(ShardSampler(1, 2, total)) == total // 2
@@ -110,21 +107,21 @@ def test_two_processes_share_out_the_batches_of_one(ten):
 
 
 def test_a_study_with_fewer_questions_gives_what_it_has_or_is_refused(ten):
-    batches = batches_of(ten, questions_per_study=4)
+    batches = make_batches(ten, wanted=4)
     assert batches.short_studies == 4
     assert list(batches.draw(0, 2)) == [0] and len(batches.draw(0, 4)) == 4
     with pytest.raises(ConfigError, match=r"4 studies have fewer than data.questions_per_study, 4 \(the fewest is 1\)"):
-        batches_of(ten, questions_per_study=4, policy="error")
-    assert len(batches_of(ten, questions_per_study=None).draw(0, 4)) == 6
+        make_batches(ten, wanted=4, policy="error")
+    assert len(make_batches(ten, wanted=None).draw(0, 4)) == 6
 
 
 def test_questions_without_an_answer_are_counted_and_never_drawn():
     answers = {(0, 0): None, (0, 1): "  \n", (1, 0): ""}
-    questions = questions_of([3, 1, 2], answers=answers)
+    questions = make_questions([3, 1, 2], answers=answers)
     assert questions.skipped["questions_without_answer"] == 3
     assert questions.skipped["studies_without_questions"] == 1
     assert list(questions.study_ids) == [FIRST_STUDY, FIRST_STUDY + 2]
-    assert [list(questions.of(study)) for study in range(2)] == [[2], [0, 1]]
+    assert [list(questions.places(study)) for study in range(2)] == [[2], [0, 1]]
 
 
 def test_studies_without_a_usable_image_are_counted():
@@ -146,9 +143,9 @@ def test_rows_of_another_configuration_or_without_images_are_refused():
 
 
 def test_one_by_one_every_question_is_shown_once_an_epoch_with_its_studys_images():
-    questions = questions_of([3, 5, 1, 4]).one_by_one()
+    questions = make_questions([3, 5, 1, 4]).one_by_one()
     assert len(questions) == 13
-    batches = StudyBatches(questions, lambda members, seed: {"members": members}, 2, 13, 13, 8)
+    batches = make_batches(questions, steps=2, per_step=13, per_batch=13, wanted=8)
     for epoch in range(2):
         shown = [(row["study_id"], int(place)) for row, places in batches[epoch]["members"] for place in places]
         assert sorted(shown) == [
@@ -159,7 +156,7 @@ def test_one_by_one_every_question_is_shown_once_an_epoch_with_its_studys_images
 
 def test_chosen_questions_only():
     questions = StudyQuestions(study_rows([3, 3]), "split train", only={f"s{FIRST_STUDY}-edema-1"})
-    assert len(questions) == 1 and list(questions.of(0)) == [1]
+    assert len(questions) == 1 and list(questions.places(0)) == [1]
 
 
 @pytest.fixture(scope="module")
@@ -170,29 +167,31 @@ def processor():
 
 
 def test_a_batch_encodes_each_study_once_and_pads_no_further_than_needed(processor):
-    questions = questions_of([3, 2], images=2)
-    batches = StudyBatches(questions, StudyCollator(processor, find_family("swin_ved")), 1, 2, 2, None)
+    questions = make_questions([3, 2], images=2)
+    batches = make_batches(questions, StudyCollator(processor, find_family("swin_ved")), 1, 2, 2, None)
     batch = batches[0]
     assert batch["pixel_values"].shape == (2, 2, 3, 64, 64)
     assert batch["study_index"].tolist() in ([0, 0, 1, 1, 1], [0, 0, 0, 1, 1])
     assert len(batch["rows"]) == 5 and batch["number"] == 0
     assert {"qa_id", "question", "answer", "category", "label_value", "study_id"} <= set(batch["rows"][0])
     assert batch["attention_mask"].all(0).any() and bool(batch["attention_mask"].any(0).all())
-    prompts = StudyCollator(processor, find_family("swin_ved"), answers=False)([(questions.row(0), questions.of(0))])
+    prompts = StudyCollator(processor, find_family("swin_ved"), answers=False)(
+        [(questions.read_row(0), questions.places(0))]
+    )
     assert "labels" not in prompts
 
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_augmentation_and_batches_are_the_same_with_workers(processor, workers):
-    questions = questions_of([2] * 4)
+    questions = make_questions([2] * 4)
     collate = StudyCollator(processor, find_family("swin_ved"), augment=True)
-    batches = StudyBatches(questions, collate, 2, 4, 2, 1, seed=5)
+    batches = make_batches(questions, collate, 2, 4, 2, 1, seed=5)
     for number, batch in enumerate(load_batches(batches, ShardSampler(0, 1, 4), workers)):
         assert batch["number"] == number
         again = batches[number]
         assert np.array_equal(batch["pixel_values"], again["pixel_values"])
         assert [row["qa_id"] for row in batch["rows"]] == [row["qa_id"] for row in again["rows"]]
-    plain = StudyBatches(questions, StudyCollator(processor, find_family("swin_ved")), 2, 4, 2, 1, seed=5)
+    plain = make_batches(questions, StudyCollator(processor, find_family("swin_ved")), 2, 4, 2, 1, seed=5)
     assert not all(np.array_equal(plain[n]["pixel_values"], batches[n]["pixel_values"]) for n in range(4))
 
 
@@ -205,14 +204,14 @@ def test_a_damaged_image_names_its_study(tmp_path):
 
     questions = StudyQuestions(rows.cast_column("images", List(Image())), "split train")
     with pytest.raises(InputError, match=f"an image of study {FIRST_STUDY} cannot be read"):
-        questions.row(0)
+        questions.read_row(0)
 
 
 def grey_levels(processor, rows: Dataset, image_side: int | None) -> np.ndarray:
     """A study's image as the model gets it in training, in grey levels, over 20 draws of the augmentation."""
     collate = StudyCollator(processor, find_family("swin_ved"), augment=True)
     questions = StudyQuestions(rows, "split train", image_side=image_side)
-    members = [(questions.row(0), questions.of(0))]
+    members = [(questions.read_row(0), questions.places(0))]
     pixels = np.stack([collate(members, seed)["pixel_values"][0, 0, 0] for seed in range(20)])
     return pixels * processor.image_std[0] * 255
 

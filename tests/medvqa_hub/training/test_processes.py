@@ -15,7 +15,7 @@ from training_runs import FAST, weights, without_speed
 from medvqa_core.errors import ConfigError
 from medvqa_hub import launching
 from medvqa_hub.launching import check_launcher, make_command
-from medvqa_hub.training.checkpoints import read_log
+from medvqa_hub.training.training_log import read_log
 
 KILLS = 4
 

@@ -1,20 +1,11 @@
 """Recipes: the shipped ones, overrides, unknown keys, ranges, what does not fit together, differences."""
 
-import dataclasses
-
 import pytest
 import yaml
 
 from medvqa_core.errors import ConfigError, InputError
-from medvqa_hub.training.recipes import (
-    FOLDER,
-    SECTIONS,
-    differences,
-    load_recipe,
-    make_recipe,
-    shipped_recipes,
-    steps_of,
-)
+from medvqa_hub.training.recipe_files import count_steps, find_differences
+from medvqa_hub.training.recipes import FOLDER, SECTIONS, load_recipe, make_recipe, shipped_recipes
 
 STAGES = [f"{size}swin-ved-stage{stage}" for size in ("", "tiny-") for stage in (1, 2, 3)]
 
@@ -29,12 +20,12 @@ def test_shipped_recipes_say_what_differs_and_their_resolved_form_is_complete_an
     written = yaml.safe_load((FOLDER / f"{name}.yaml").read_text())
     sections = {**SECTIONS, "model": recipe.family.settings}
     for section, values in written.items():
-        defaults = dataclasses.asdict(sections[section]())
+        defaults = sections[section]().model_dump()
         same = [key for key, value in values.items() if defaults[key] == value]
         assert same in ([], ["kind"]), section  # a model says what it is
     resolved = yaml.safe_load(recipe.to_yaml())
     for section, values in resolved.items():
-        assert values is None or list(values) == [field.name for field in dataclasses.fields(sections[section])]
+        assert values is None or list(values) == list(sections[section].model_fields)
     assert make_recipe(resolved) == recipe
 
 
@@ -73,7 +64,7 @@ def test_released_recipes_draw_single_questions_and_take_the_releases_steps(name
     training, selection = recipe.training, recipe.selection
     assert recipe.data.one_by_one and training.studies_per_step == questions
     assert {value for value in training.learning_rates.values() if value} == {rate}
-    assert training.epochs == epochs and steps_of(recipe, 3_157_795) == steps  # the questions of Table 1
+    assert training.epochs == epochs and count_steps(recipe, 3_157_795) == steps  # the questions of Table 1
     assert training.max_grad_norm == 0 and training.weight_decay == 0
     assert (selection.metric, selection.beams, selection.every) == ("bert_score", 2, "epoch")
     assert recipe.data.validation_split == "validation"  # the release selected by its test split
@@ -160,9 +151,9 @@ def test_a_familys_name_has_one_spelling_and_the_earlier_one_is_understood():
     before = recipe.to_dict()
     before["model"]["kind"] = "swin-ved"  # as recipes and runs of earlier versions have it
     assert make_recipe(before) == recipe
-    assert differences(before, recipe.to_dict()) == []
+    assert find_differences(before, recipe.to_dict()) == []
     before["model"]["kind"] = "blip2-multiview"
-    assert differences(before, recipe.to_dict()) == ["model.kind was 'blip2_multiview', now 'swin_ved'"]
+    assert find_differences(before, recipe.to_dict()) == ["model.kind was 'blip2_multiview', now 'swin_ved'"]
 
 
 def test_a_recipe_that_is_not_there_or_no_yaml(tmp_path):
@@ -185,7 +176,7 @@ def test_differences_name_keys_and_leave_out_what_changes_nothing():
     now = load_recipe(
         "tiny-swin-ved-stage1", ["training.seed=3", "data.workers=2", "scst.alpha=1", "reward.name=rouge_l"]
     )
-    found = differences(before, now.to_dict())
+    found = find_differences(before, now.to_dict())
     assert found[0] == "training.seed was 0, now 3"
     assert [line.split(" was ")[0] for line in found] == ["training.seed", "scst", "reward"]
 

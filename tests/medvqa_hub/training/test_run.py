@@ -15,12 +15,11 @@ from medvqa_hub.cli import run
 from medvqa_hub.publishing.licences import get_model_licence
 from medvqa_hub.publishing.model_card import write_model_card
 from medvqa_hub.publishing.model_folder import open_model_folder
-from medvqa_hub.training import checkpoints
-from medvqa_hub.training import run as run_module
-from medvqa_hub.training.checkpoints import TrainingLog, read_log
+from medvqa_hub.training import checkpoints, job
 from medvqa_hub.training.recipes import DataSettings
 from medvqa_hub.training.run import train
 from medvqa_hub.training.training_data import load_data
+from medvqa_hub.training.training_log import TrainingLog, read_log
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +99,7 @@ def test_the_best_model_loads_by_the_auto_classes_and_answers(stage_1):
         (checkpoints, "save_state", 3),  # while the second checkpoint is written: its optimizer
         (checkpoints, "write_governance", 4),  # … its last files
         (checkpoints, "remove_old", 2),
-        (run_module, "write_json", 1),  # everything done, but for saying so
+        (job, "write_json", 1),  # everything done, but for saying so
     ],
 )  # fmt: skip
 def test_a_run_that_stops_anywhere_ends_like_one_that_never_did(owner, name, call, build, tmp_path, monkeypatch, whole):
@@ -177,15 +176,15 @@ def test_a_changed_checkpoint_is_not_gone_on_from(whole, tmp_path, name):
     """One flipped bit in the weights or the optimizer's state trains another model, and nothing else would show it."""
     shutil.copytree(whole, tmp_path / "out")
     _, last = checkpoints.complete_checkpoints(tmp_path / "out")[-1]
-    checkpoints.refuse_changed(last)
+    checkpoints.check_unchanged(last)
     data = bytearray((last / name).read_bytes())
     data[len(data) // 2] ^= 0x10
     (last / name).write_bytes(data)
     with pytest.raises(InputError, match=rf"{name}: its content is not what was written; .*remove it and run"):
-        checkpoints.refuse_changed(last)
+        checkpoints.check_unchanged(last)
     (last / name).unlink()
     with pytest.raises(InputError, match=f"{name}: is gone"):
-        checkpoints.refuse_changed(last)
+        checkpoints.check_unchanged(last)
 
 
 def test_a_best_model_that_was_moved_aside_comes_back(whole, tmp_path):

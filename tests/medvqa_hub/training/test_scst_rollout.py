@@ -65,7 +65,7 @@ def test_samples_are_drawn_from_the_distribution_whose_log_probabilities_are_tra
     model, _, _, prompts, encoded = parts
     greedy, sample = roll_out(model, prompts, encoded, SEEDS, temperature, max_new_tokens=8)
     assert sample.ids() != greedy.ids()
-    logits = answer_logits(model, prompts.repeated(2), join_answers(greedy, sample), encoded)
+    logits = answer_logits(model, prompts.repeat(2), join_answers(greedy, sample), encoded)
     assert torch.equal(logits[:3].argmax(-1)[greedy.mask], greedy.tokens[greedy.mask])
     noise = GumbelNoise(SEEDS, temperature, torch.device("cpu"))
     for place in range(sample.tokens.shape[1]):
@@ -185,7 +185,7 @@ def test_gradients_reach_the_image_encoder_and_are_finite(parts):
     encoded = encode_images(model, batch)
     _, sample = roll_out(model, prompts, encoded, SEEDS, max_new_tokens=6)
     answers = join_answers(sample, read_references(batch["labels"]))
-    log_probs = token_log_probabilities(answer_logits(model, prompts.repeated(2), answers, encoded), answers.tokens)
+    log_probs = token_log_probabilities(answer_logits(model, prompts.repeat(2), answers, encoded), answers.tokens)
     log_probs.masked_fill(~answers.mask, 0).sum().backward()
     gradients = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
     model.zero_grad()

@@ -1,6 +1,5 @@
 """One self-critical step of both models: which way it moves, what it costs, what it says."""
 
-import dataclasses
 import math
 
 import pytest
@@ -73,7 +72,7 @@ def test_per_token_a_sample_weighs_less_by_its_length(parts):
     model, decode, batch, rows = parts
     before = log_probabilities(model, batch)
     lengths = model.sampled_before.mask.sum(1)
-    per_token = dataclasses.replace(ONLY_REWARD, normalize="token")
+    per_token = ONLY_REWARD.model_copy(update={"normalize": "token"})
     reward = values([0.5, 1.0, -0.25], [0, 0, 0])
     loss, metrics = self_critical_loss(model, batch, rows, reward, decode, per_token, SEEDS)
     advantage = torch.tensor([0.5, 1.0, -0.25])
@@ -86,7 +85,7 @@ def test_per_token_a_sample_weighs_less_by_its_length(parts):
 def test_more_samples_of_a_question_are_the_mean_of_single_ones(parts):
     model, decode, batch, rows = parts
     more_seeds = [31, 32, 33]
-    two = dataclasses.replace(SETTINGS, samples=2)
+    two = SETTINGS.model_copy(update={"samples": 2})
     first, second, greedy = [1, 0, 0.2], [0.4, None, 0.7], [0, 0.5, 0]
     loss, metrics = self_critical_loss(
         model, batch, rows, values(first + second, greedy), decode, two, SEEDS + more_seeds, num_questions=3

@@ -1,6 +1,5 @@
 """SCSTTrainer: rewards climb, splitting a step changes nothing, a run goes on as if it had not stopped."""
 
-import dataclasses
 import math
 import os
 import shutil
@@ -13,8 +12,10 @@ from paths import HELPERS
 from scst_runs import ANSWERS, answer_length, make_trainer, studies, weights
 
 from medvqa_core.errors import ConfigError, InputError
-from medvqa_hub.training.checkpoints import checkpoint_folder, read_log
+from medvqa_hub.training.arguments import TrainingRun
+from medvqa_hub.training.checkpoints import checkpoint_folder
 from medvqa_hub.training.scst import training_references
+from medvqa_hub.training.training_log import read_log
 
 ONLY_REWARD = {"alpha": 1.0, "gamma": 0.0}
 METRICS = {
@@ -98,7 +99,8 @@ def test_the_recipe_s_reward_is_made_and_its_stage_is_needed(tmp_path):
     assert trainer.reward(["no effusion is seen"], answer=["no effusion is seen"]) == [1.0]
     assert not any(module.p for module in trainer.model.modules() if isinstance(module, torch.nn.Dropout))
     with pytest.raises(ConfigError, match="no section scst"):
-        type(trainer)(trainer.model, None, dataclasses.replace(trainer.recipe, scst=None), studies(), None, tmp_path)
+        run = TrainingRun(trainer.recipe.model_copy(update={"scst": None}), tmp_path)
+        type(trainer)(trainer.model, None, run, studies(), None)
 
 
 def test_training_references_are_the_split_s_answers(tmp_path):

@@ -14,11 +14,12 @@ from medvqa_core.folder_class import read_governance
 from medvqa_core.governance import Governance
 from medvqa_hub.families.registry import FAMILIES, find_family, frozen_modules
 from medvqa_hub.training import checkpoints
+from medvqa_hub.training.arguments import TrainingRun
 from medvqa_hub.training.batch_loading import choose_workers
-from medvqa_hub.training.checkpoints import TrainingLog, read_log
-from medvqa_hub.training.recipes import batches_per_process, steps_of
+from medvqa_hub.training.recipe_files import count_batches, count_steps
 from medvqa_hub.training.study_batches import StudiesInOrder
 from medvqa_hub.training.trainer import SupervisedTrainer, TrainingError, make_arguments
+from medvqa_hub.training.training_log import TrainingLog, read_log
 
 ROWS = study_rows([2, 3, 2, 4, 3, 2])
 TEXTS = [text for row in ROWS["questions"] for question in row for text in (question["question"], question["answer"])]
@@ -29,7 +30,7 @@ NO_DROPOUT = {"encoder": {"drop_path_rate": 0.0, **STILL}, "decoder": STILL}
 def make_trainer(out, validation=ROWS, log=None, rows=ROWS, **sections) -> SupervisedTrainer:
     settings = recipe(**sections)
     model, processor = settings.open_model(None, TEXTS)
-    return SupervisedTrainer(model, processor, settings, rows, validation, out, Governance.OPEN, log)
+    return SupervisedTrainer(model, processor, TrainingRun(settings, out, Governance.OPEN, log), rows, validation)
 
 
 def losses_of(out) -> list[float]:
@@ -97,14 +98,14 @@ def test_each_group_has_its_own_rate_and_norms_do_not_decay(tmp_path):
 def test_every_parameter_that_is_trained_belongs_to_one_group(kind):
     settings, family = recipe(kind), find_family(kind)
     model, _ = settings.open_model(None, TEXTS)
-    found = {family.group_of(name) for name, _ in model.named_parameters()}
+    found = {family.find_group(name) for name, _ in model.named_parameters()}
     assert found - {None} == set(family.groups) - {"lora"}
     if kind == "swin_ved":
         assert None not in found
     else:  # the paper's: everything outside of vision tower and language model
-        still = {name.split(".")[0] for name, _ in model.named_parameters() if family.group_of(name) is None}
+        still = {name.split(".")[0] for name, _ in model.named_parameters() if family.find_group(name) is None}
         assert still == {"model", "language_model"}
-        assert not [n for n, _ in model.named_parameters() if "branches" in n and family.group_of(n) is None]
+        assert not [n for n, _ in model.named_parameters() if "branches" in n and family.find_group(n) is None]
 
 
 def test_frozen_modules_cover_exactly_what_is_frozen():
@@ -271,9 +272,9 @@ def test_the_best_model_is_kept_although_later_ones_are_worse(tmp_path):
     trainer.validation.measure = lambda model, accelerator: {"loss": next(values)}
     saved = {}
     real = trainer.save_best
-    trainer.save_best = lambda details: (
+    trainer.save_best = lambda *best: (
         saved.update({trainer.state.global_step: {n: w.clone() for n, w in trainer.model.state_dict().items()}}),
-        real(details),
+        real(*best),
     )
     trainer.train()
     manifest = json.loads((tmp_path / "best" / "manifest.json").read_text())
@@ -292,11 +293,11 @@ def test_no_gpu_and_bfloat16(tmp_path):
 
 def test_steps_and_shares():
     half = recipe(training={"epochs": 1.5, "max_steps": None})
-    assert steps_of(half, 10) == 4  # 15 studies, 4 a step
-    assert steps_of(recipe(), 10) == 2
-    assert batches_per_process(recipe(training={"studies_per_batch": 1}), 2) == 2
+    assert count_steps(half, 10) == 4  # 15 studies, 4 a step
+    assert count_steps(recipe(), 10) == 2
+    assert count_batches(recipe(training={"studies_per_batch": 1}), 2) == 2
     with pytest.raises(ConfigError, match="4 batches .* which 3 processes cannot share evenly"):
-        batches_per_process(recipe(training={"studies_per_batch": 1}), 3)
+        count_batches(recipe(training={"studies_per_batch": 1}), 3)
 
 
 def test_arguments_that_the_scheduler_does_not_take(tmp_path):
@@ -312,7 +313,7 @@ def test_a_validation_each_epoch(tmp_path):
 
 
 def test_the_recipes_device_is_where_answers_are_scored(tmp_path, monkeypatch):
-    from medvqa_core.metrics import bert_score
+    from medvqa_hub.training import validation
 
     devices = []
 
@@ -323,7 +324,7 @@ def test_the_recipes_device_is_where_answers_are_scored(tmp_path, monkeypatch):
         def score(self, predictions, references):
             return [(0.5, 0.5, 0.25)] * len(predictions)
 
-    monkeypatch.setattr(bert_score, "BertScorer", Scorer)
+    monkeypatch.setattr(validation, "BertScorer", Scorer)
     for device in (None, "meta"):
         trainer = make_trainer(tmp_path, selection={"metric": "bert_score", "bert_score_device": device})
         assert trainer.validation._score_pairs(["a"], ["b"]) == {"bert_score": 0.25}
@@ -361,7 +362,7 @@ def test_a_full_disk_is_an_error_that_names_the_checkpoint_and_leaves_none(tmp_p
 def test_a_credentialed_checkpoint_is_for_its_owner_alone(tmp_path):
     settings = recipe(training={"max_steps": 1})
     model, processor = settings.open_model(None, TEXTS)
-    SupervisedTrainer(model, processor, settings, ROWS, ROWS, tmp_path, Governance.CREDENTIALED).train()
+    SupervisedTrainer(model, processor, TrainingRun(settings, tmp_path), ROWS, ROWS).train()
     for name in ("best", "checkpoint-000001"):
         assert (tmp_path / name).stat().st_mode & 0o077 == 0
         assert read_governance(tmp_path / name) is Governance.CREDENTIALED

@@ -13,7 +13,8 @@ from medvqa_core.errors import ConfigError, GovernanceError, InputError
 from medvqa_core.folder_class import read_governance
 from medvqa_core.governance import Governance
 from medvqa_hub.cli import run
-from medvqa_hub.training.checkpoints import read_log
+from medvqa_hub.training.arguments import TrainingRun
+from medvqa_hub.training.training_log import read_log
 from medvqa_hub.training.vlm import trainers
 from medvqa_hub.training.vlm.model import find_start, load_model
 from medvqa_hub.training.vlm.rows import load_rows
@@ -232,8 +233,8 @@ def test_the_class_is_the_stricter_of_rows_and_model_and_holds_at_every_push(
     from medvqa_hub.training.vlm.rewards import AnswerReward
 
     reward = AnswerReward(lambda completions, **columns: [0.0] * len(completions), "none")
-    trainer = trainers.make_trainer(recipe, network, processor, rows.train, None, 1, tmp_path, reward)
-    trainer.prepare_run(recipe, tmp_path, Governance(stated), "tiny", None, reward)
+    run = TrainingRun(recipe, tmp_path, Governance(stated), base="tiny")
+    trainer = trainers.make_trainer(run, network, processor, rows, 1, reward)
     trainer.train()
     trainer.save_best(None, None)
     assert read_governance(tmp_path / "best") is Governance(stated)

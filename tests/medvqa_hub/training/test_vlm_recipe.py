@@ -3,15 +3,10 @@
 import pytest
 
 from medvqa_core.errors import ConfigError, InputError
+from medvqa_hub.training.recipe_files import count_steps
 from medvqa_hub.training.rewards import make_reward
-from medvqa_hub.training.vlm.recipe import (
-    load_vlm_recipe,
-    make_vlm_recipe,
-    rows_of_step,
-    shipped_vlm_recipes,
-    steps_of_run,
-)
-from medvqa_hub.training.vlm.rewards import AnswerReward, text_of
+from medvqa_hub.training.vlm.recipe import load_vlm_recipe, make_vlm_recipe, shipped_vlm_recipes
+from medvqa_hub.training.vlm.rewards import AnswerReward, read_completion
 
 
 @pytest.mark.parametrize("name", shipped_vlm_recipes())
@@ -24,9 +19,9 @@ def test_a_shipped_recipe_s_complete_form_reads_back_equal(name, tmp_path):
 
 def test_steps_count_a_part_of_a_step():
     recipe = load_vlm_recipe("vlm-sft", ["training.epochs=2"])
-    assert steps_of_run(recipe, 33) == 3 and steps_of_run(recipe, 32) == 2 and steps_of_run(recipe, 1) == 1
+    assert count_steps(recipe, 33) == 3 and count_steps(recipe, 32) == 2 and count_steps(recipe, 1) == 1
     grpo = load_vlm_recipe("vlm-grpo")
-    assert steps_of_run(grpo, 33) == 1000 and rows_of_step(grpo) == 64
+    assert count_steps(grpo, 33) == 1000 and grpo.sequences_per_step == 64
 
 
 @pytest.mark.parametrize(
@@ -93,6 +88,6 @@ def test_a_reward_of_ours_as_trl_calls_it_counts_what_it_cannot_score():
 
 
 def test_a_completion_s_text_whatever_its_form():
-    assert text_of(completion("words")) == "words"
+    assert read_completion(completion("words")) == "words"
     parts = [{"type": "text", "text": "two "}, {"type": "image"}, {"type": "text", "text": "parts"}]
-    assert text_of([{"role": "assistant", "content": parts}]) == "two parts"
+    assert read_completion([{"role": "assistant", "content": parts}]) == "two parts"

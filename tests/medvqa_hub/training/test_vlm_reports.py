@@ -15,8 +15,7 @@ from medvqa_hub.cli import run
 from medvqa_hub.publishing.model import ModelPush, push_model
 from medvqa_hub.training.rewards import make_reward
 from medvqa_hub.training.vlm.report_rows import holds_reports
-from medvqa_hub.training.vlm.run import train_vlm
-from medvqa_hub.training.vlm.sources import open_rows
+from medvqa_hub.training.vlm.run import open_rows, train_vlm
 from mimic_cxr_vqa.workspace import SAMPLE_DIR as STUDIES
 from rjua_meddqa import SAMPLE_DIR
 from rjua_meddqa.released import read_questions, read_reasoning
