@@ -31,7 +31,7 @@ def train(
     dry_run: bool = False,
     log: Log = print,
 ) -> Path:
-    """Train as `recipe` says, into `out`.
+    """Train by `recipe` into `out`.
 
     Args:
         data: a release, the folder it was built in, or the authors' CSV files.

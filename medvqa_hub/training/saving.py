@@ -43,7 +43,7 @@ class CheckpointMixin:
         self.remove_callback(PrinterCallback)
 
     def save_weights(self, folder: Path, kind: str) -> None:
-        """Write the model into the folder of a checkpoint or of the best model, as `kind` says."""
+        """Write the model into the folder of a checkpoint or of the best model, depending on `kind`."""
         self.accelerator.unwrap_model(self.model).save_pretrained(folder)
 
     def write_card(self, folder: Path, kind: str) -> None:

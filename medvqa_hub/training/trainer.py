@@ -50,7 +50,7 @@ class SupervisedTrainer(CheckpointMixin, Trainer):
     """Trains on the negative log-likelihood of the answers.
 
     Args:
-        model: of the recipe's family. Its parameter groups are frozen as the recipe says.
+        model: of the recipe's family. Its parameter groups are frozen by the recipe.
         processor: of the model.
         run: the recipe, the folder, the class and the log.
         train_rows: rows of the `studies` configuration with images, or StudyQuestions of them.

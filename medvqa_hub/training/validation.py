@@ -23,7 +23,7 @@ from medvqa_hub.training.study_questions import StudyQuestions
 
 
 class Validation:
-    """Validates a model as `selection` says.
+    """Validates a model by `selection`.
 
     Args:
         questions: of the validation split.

@@ -37,7 +37,7 @@ def train_vlm(
     dry_run: bool = False,
     log: Log = print,
 ) -> Path:
-    """Train `model` as `recipe` says, into `out`.
+    """Train `model` by `recipe` into `out`.
 
     Args:
         model: a folder (of a model, an adapter or a run), or a repository on the Hub.

@@ -90,17 +90,17 @@ def test_a_third_family_gets_its_command(toy, build, tmp_path, monkeypatch):
 def test_another_familys_checkpoint_is_refused(toy, build, tmp_path, monkeypatch):
     out = tmp_path / "toy"
     train(make_recipe(settings()), build.workspace.root, out, build.tree, log=lambda line: None)
-    with pytest.raises(ConfigError, match="is a checkpoint of 'toy', and this recipe trains 'swin_ved'"):
+    with pytest.raises(ConfigError, match="'toy'.*'swin_ved'"):
         find_family("swin_ved").open(find_family("swin_ved").settings(size="tiny"), out, [])
     monkeypatch.delitem(FAMILIES, "toy")
-    with pytest.raises(InputError, match="type 'toy'; evaluate cxr takes swin_ved and blip2_multiview"):
+    with pytest.raises(InputError, match="'toy'.*swin_ved and blip2_multiview"):
         evaluate_cxr(CxrOptions(str(out / "best"), build.workspace.root, tmp_path / "scores", "test", build.tree))
 
 
 def test_what_the_table_does_not_have_is_named():
-    with pytest.raises(ConfigError, match="no model family 'llava'; allowed: swin_ved, blip2_multiview"):
+    with pytest.raises(ConfigError, match="'llava'.*swin_ved, blip2_multiview"):
         find_family("llava")
-    with pytest.raises(ConfigError, match="model.kind is 'llava'; allowed: swin_ved, blip2_multiview"):
+    with pytest.raises(ConfigError, match="'llava'.*swin_ved, blip2_multiview"):
         make_recipe({"model": {"kind": "llava"}})
 
 

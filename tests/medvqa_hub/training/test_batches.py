@@ -110,7 +110,7 @@ def test_a_study_with_fewer_questions_gives_what_it_has_or_is_refused(ten):
     batches = make_batches(ten, wanted=4)
     assert batches.short_studies == 4
     assert list(batches.draw(0, 2)) == [0] and len(batches.draw(0, 4)) == 4
-    with pytest.raises(ConfigError, match=r"4 studies have fewer than data.questions_per_study, 4 \(the fewest is 1\)"):
+    with pytest.raises(ConfigError, match="4 studies .*data.questions_per_study, 4 .*is 1"):
         make_batches(ten, wanted=4, policy="error")
     assert len(make_batches(ten, wanted=None).draw(0, 4)) == 6
 
@@ -129,15 +129,15 @@ def test_studies_without_a_usable_image_are_counted():
     rows = rows.map(lambda row: {"images": [None] if row["study_id"] == FIRST_STUDY else row["images"]})
     questions = StudyQuestions(rows, "split train")
     assert questions.skipped["studies_without_image"] == 1 and len(questions) == 2
-    with pytest.raises(InputError, match="none of its 3 studies"):
+    with pytest.raises(InputError, match="3 studies"):
         StudyQuestions(rows, "split train", view_is_known=lambda view: view == "PA")
 
 
 def test_rows_of_another_configuration_or_without_images_are_refused():
     rows = study_rows([2])
-    with pytest.raises(InputError, match="no column images, views"):
+    with pytest.raises(InputError, match="images, views"):
         StudyQuestions(rows.remove_columns(["images", "views"]), "split train")
-    with pytest.raises(InputError, match="pass image_root"):
+    with pytest.raises(InputError, match="image_root"):
         paths = rows.remove_columns("images").add_column("images", [["p/1.jpg"]])
         StudyQuestions(paths, "split train")
 
@@ -203,7 +203,7 @@ def test_a_damaged_image_names_its_study(tmp_path):
     from datasets import Image, List
 
     questions = StudyQuestions(rows.cast_column("images", List(Image())), "split train")
-    with pytest.raises(InputError, match=f"an image of study {FIRST_STUDY} cannot be read"):
+    with pytest.raises(InputError, match=f"study {FIRST_STUDY}"):
         questions.read_row(0)
 
 

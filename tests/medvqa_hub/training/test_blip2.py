@@ -84,10 +84,10 @@ def test_a_checkpoint_holds_what_is_trained_and_goes_on_with_the_same_base_alone
         next(value for value in model.parameters() if not value.requires_grad).view(-1)[0] += 1e-3
     other = checkpoints.fingerprint_frozen_weights(model)
     assert other != base
-    with pytest.raises(ConfigError, match="other weights were different .*go on with the same model.from_blip2"):
+    with pytest.raises(ConfigError, match="fingerprint .*model.from_blip2"):
         checkpoints.load_trained(model, checkpoint, other)
     freeze(model, {**longer.training.learning_rates, "prefix": 0.0})
-    with pytest.raises(ConfigError, match="trained in other parts"):
+    with pytest.raises(ConfigError, match="prefix"):
         checkpoints.load_trained(model, checkpoint, base)
 
 
@@ -134,9 +134,9 @@ def test_a_plain_blip2_is_where_the_full_recipe_starts(tmp_path):
     recipe = settings(model__size=None, model__from_blip2=str(tmp_path / "plain"))
     model, processor = recipe.open_model(None, [])
     assert processor.image_size == model.config.vision_config.image_size
-    with pytest.raises(ConfigError, match="the model cannot be made"):
+    with pytest.raises(ConfigError, match="none"):
         settings(model__size=None, model__from_blip2=str(tmp_path / "none")).open_model(None, [])
-    with pytest.raises(ConfigError, match="model.size base has random weights"):
+    with pytest.raises(ConfigError, match="model.from_blip2"):
         settings(model__size="base").open_model(None, [])
 
 

@@ -37,7 +37,7 @@ def test_cider_takes_document_frequencies_from_the_training_references_not_from_
         frequencies=DocumentFrequencies.build(training),
     )  # fmt: skip
     assert among == expected.samples["cider"]
-    with pytest.raises(ConfigError, match="training references"):
+    with pytest.raises(ConfigError, match="training_references"):
         make_reward("cider")
 
 
@@ -107,7 +107,7 @@ def test_finding_alone_can_be_won_without_wording_which_is_why_it_stands_in_a_su
 
 
 def test_finding_without_categories_is_a_clear_error():
-    with pytest.raises(InputError, match="needs the rows' column category"):
+    with pytest.raises(InputError, match="category"):
         make_reward("finding")(["no"], answer=["no edema"])
 
 
@@ -122,7 +122,7 @@ def test_names_are_read_with_their_weights():
         ("rouge", "did you mean 'rouge_l'"),
         ("", "unknown"),
         ("rouge_l+rouge_l:2", "twice"),
-        ("rouge_l:much", "not a number"),
+        ("rouge_l:much", "other than 0"),
         ("rouge_l:nan", "other than 0"),
         ("rouge_l:0+bleu_4", "other than 0"),
     ],
@@ -159,13 +159,13 @@ def test_the_published_baseline_belongs_to_the_paper_s_encoder():
 def test_an_encoder_that_cannot_be_loaded_offline_is_a_clear_error(tmp_path):
     with pytest.raises(ConfigError, match="distilbert-base-uncased.*minilm"):
         make_reward("bert_score")
-    with pytest.raises(ConfigError, match="cannot be loaded"):
+    with pytest.raises(ConfigError, match=str(tmp_path)):
         make_reward(RewardSettings(name="bert_score", encoder=str(tmp_path)))
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, "1", True])
 def test_a_value_that_is_no_number_names_reward_and_question(value):
-    with pytest.raises(InputError, match=r"reward 'mine' gave .* for the answer to q-7"):
+    with pytest.raises(InputError, match="'mine' .*q-7"):
         check_rewards([0.5, None, value], ["the answer to q-5", "the answer to q-6", "the answer to q-7"], "mine")
 
 

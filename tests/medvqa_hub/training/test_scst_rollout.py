@@ -7,12 +7,10 @@ from scst_models import ANSWERS, MODELS, QUESTIONS, make
 from medvqa_hub.families.registry import is_decoder_only
 from medvqa_hub.training.scst_loss import token_log_probabilities
 from medvqa_hub.training.scst_rollout import (
-    Answers,
     GumbelNoise,
     Prompts,
     answer_logits,
     encode_images,
-    evaluation_mode,
     join_answers,
     read_prompts,
     read_references,
@@ -95,15 +93,6 @@ def test_a_sample_depends_on_its_seed_and_not_on_its_company(parts):
         assert sample.ids() == [together.ids()[row]]
 
 
-def test_more_samples_of_a_question_are_those_of_their_seeds(parts):
-    model, _, _, prompts, encoded = parts
-    greedy, samples = roll_out(model, prompts, encoded, [*SEEDS, *(seed + 1 for seed in SEEDS)], max_new_tokens=8)
-    alone, first = roll_out(model, prompts, encoded, SEEDS, max_new_tokens=8)
-    _, second = roll_out(model, prompts, encoded, [seed + 1 for seed in SEEDS], max_new_tokens=8)
-    assert samples.ids() == first.ids() + second.ids()
-    assert greedy.ids() == alone.ids()
-
-
 def test_row_seeds_follow_run_step_and_question():
     seeds = {row_seed(seed, step, qa_id) for seed in (0, 1) for step in (0, 1, 11) for qa_id in ("a", "b")}
     assert len(seeds) == 12
@@ -147,16 +136,6 @@ def test_rolling_out_leaves_no_trace(parts):
     assert not greedy.tokens.requires_grad and encoded[0].requires_grad
 
 
-def test_modes_come_back_after_an_error(parts):
-    model = parts[0]
-    model.train()
-    with pytest.raises(RuntimeError), evaluation_mode(model):
-        assert not model.training
-        raise RuntimeError
-    assert model.training
-    model.eval()
-
-
 def test_without_dropout_training_and_evaluation_give_the_same_probabilities(parts):
     name = "swin_ved" if is_decoder_only(parts[0]) else "blip2_multiview"
     model, _, batch = make(name)
@@ -192,24 +171,3 @@ def test_gradients_reach_the_image_encoder_and_are_finite(parts):
     assert all(gradient.isfinite().all() for gradient in gradients.values())
     part = "model.encoder" if is_decoder_only(model) else "model.branches"
     assert any(name.startswith(part) and gradient.abs().sum() > 0 for name, gradient in gradients.items())
-
-
-def test_half_precision_gives_answers_and_finite_gradients(parts):
-    model, _, batch, prompts, _ = parts
-    with torch.autocast("cpu", torch.bfloat16):
-        encoded = encode_images(model, batch)
-        _, sample = roll_out(model, prompts, encoded, SEEDS, max_new_tokens=4)
-        logits = answer_logits(model, prompts, sample, encoded)
-    loss = token_log_probabilities(logits, sample.tokens).sum()
-    loss.backward()
-    gradients = [p.grad for p in model.parameters() if p.grad is not None]
-    model.zero_grad()
-    assert gradients and all(gradient.isfinite().all() for gradient in gradients)
-
-
-def test_joined_answers_keep_their_tokens():
-    first = Answers(torch.tensor([[3, 2]]), torch.tensor([[True, True]]))
-    second = Answers(torch.tensor([[5, 6, 2], [7, 2, 1]]), torch.tensor([[True, True, True], [True, True, False]]))
-    joined = join_answers(first, second)
-    assert joined.ids() == [[3, 2], [5, 6, 2], [7, 2]]
-    assert joined.tokens.shape == (3, 3)

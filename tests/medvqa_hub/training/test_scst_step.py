@@ -124,11 +124,11 @@ def test_only_unscorable_rewards_have_no_mean():
 @pytest.mark.parametrize("broken", [math.nan, math.inf])
 def test_a_broken_reward_names_itself_and_the_question(parts, broken):
     model, decode, batch, rows = parts
-    with pytest.raises(InputError, match=r"reward 'fixed' gave (nan|inf) for the sampled answer to qa-1"):
+    with pytest.raises(InputError, match="'fixed' .*(nan|inf).*sampled answer to qa-1"):
         self_critical_loss(model, batch, rows, values([0, broken, 0], [0, 0, 0]), decode, SETTINGS, SEEDS)
-    with pytest.raises(InputError, match="for the greedy answer to qa-2"):
+    with pytest.raises(InputError, match="greedy answer to qa-2"):
         self_critical_loss(model, batch, rows, values([0, 0, 0], [0, 0, broken]), decode, SETTINGS, SEEDS)
-    with pytest.raises(InputError, match="returned 4 values for 6 answers"):
+    with pytest.raises(InputError, match="4 values for 6"):
         self_critical_loss(model, batch, rows, values([0, 0], [0, 0]), decode, SETTINGS, SEEDS)
 
 

@@ -79,7 +79,7 @@ def test_a_nan_reward_stops_before_anything_is_learnt(tmp_path):
 
     trainer = make_trainer(tmp_path, broken)
     before = weights(trainer.model)
-    with pytest.raises(InputError, match=r"reward 'broken' gave nan for the sampled answer to study3-1"):
+    with pytest.raises(InputError, match="'broken' .*nan.*study3-1"):
         trainer.train()
     assert torch.equal(weights(trainer.model), before)
 
@@ -98,7 +98,7 @@ def test_the_recipe_s_reward_is_made_and_its_stage_is_needed(tmp_path):
     trainer = make_trainer(tmp_path, None)
     assert trainer.reward(["no effusion is seen"], answer=["no effusion is seen"]) == [1.0]
     assert not any(module.p for module in trainer.model.modules() if isinstance(module, torch.nn.Dropout))
-    with pytest.raises(ConfigError, match="no section scst"):
+    with pytest.raises(ConfigError, match="scst"):
         run = TrainingRun(trainer.recipe.model_copy(update={"scst": None}), tmp_path)
         type(trainer)(trainer.model, None, run, studies(), None)
 

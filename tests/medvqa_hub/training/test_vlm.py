@@ -107,14 +107,14 @@ def test_a_killed_run_goes_on_to_the_same_weights(build, model, tmp_path, monkey
         patch.setattr(trainer, "training_step", killed)
         run_vlm(build, model, tmp_path / "parts", recipe)
     assert run_vlm(build, model, tmp_path / "parts", recipe)[-3 if "grpo" in name else -2] == (
-        f"going on after step 4 of {recipe.training.max_steps}"
+        f"Resuming after step 4 of {recipe.training.max_steps}"
     )
     one, two = weights(tmp_path / "whole"), weights(tmp_path / "parts")
     assert one.keys() == two.keys() and all(torch.equal(one[key], two[key]) for key in one)
     assert read_log(tmp_path / "whole") == read_log(tmp_path / "parts")
     ends = [json.loads((tmp_path / part / "finished.json").read_text()) for part in ("whole", "parts")]
     assert ends[0] == ends[1]
-    assert "finished already" in run_vlm(build, model, tmp_path / "parts", recipe)[0]
+    assert "already finished" in run_vlm(build, model, tmp_path / "parts", recipe)[0]
     with pytest.raises(ConfigError, match="training.seed was 0, now 1"):
         run_vlm(build, model, tmp_path / "parts", vlm_recipe(name, **changes, training__seed=1))
 
@@ -133,7 +133,7 @@ def test_answers_that_cannot_be_scored_are_counted_and_not_shown(build, model, t
     changes = {"data__label_values": ["not_mentioned"], "training__max_steps": 1}
     with caplog.at_level(logging.WARNING):
         lines = run_vlm(build, model, tmp_path / "run", vlm_recipe("tiny-vlm-grpo", **changes))
-    assert "answers scored: 0; answers without a score: 8" in lines
+    assert "answers scored: 0, answers without a score: 8" in lines
     assert json.loads((tmp_path / "run" / "finished.json").read_text())["answers_without_a_score"] == 8
     assert read_log(tmp_path / "run")[0]["reward"] is None
     texts = set(chat(build)["ground_truth"])
@@ -192,7 +192,7 @@ def test_an_adapter_is_trained_on_and_its_class_goes_with_it(adapter, build, tmp
     assert before.keys() == after.keys() and any(not torch.equal(before[key], after[key]) for key in before)
     with pytest.raises(ConfigError, match="r 8, not 4"):
         run_vlm(build, adapter, tmp_path / "other", vlm_recipe(**ADAPTER | {"lora__rank": 4}))
-    with pytest.raises(ConfigError, match="holds an adapter, and the recipe trains all weights"):
+    with pytest.raises(ConfigError, match="merge_and_unload"):
         run_vlm(build, adapter, tmp_path / "other", vlm_recipe("tiny-vlm-sft"))
 
 
@@ -258,7 +258,7 @@ def test_a_model_that_does_not_say_its_class_is_credentialed_until_somebody_says
     assert find_start(str(silent)).governance is Governance.CREDENTIALED
     assert find_start(str(silent), "open").governance is Governance.OPEN
     (silent / "governance.json").write_text('{"governance": "credentialed", "format": 2}')
-    with pytest.raises(GovernanceError, match="never lowered"):
+    with pytest.raises(GovernanceError, match="open"):
         find_start(str(silent), "open")
 
 
@@ -330,9 +330,9 @@ def test_a_model_that_reads_no_images_is_refused(build, tmp_path):
     )  # fmt: skip
     Qwen2ForCausalLM(config).save_pretrained(tmp_path / "text")
     tokenizer.save_pretrained(tmp_path / "text")
-    with pytest.raises(ConfigError, match="reads no images"):
+    with pytest.raises(ConfigError, match="image"):
         run_vlm(build, tmp_path / "text", tmp_path / "out", vlm_recipe())
-    with pytest.raises(InputError, match="no model there"):
+    with pytest.raises(InputError, match="config.json"):
         run_vlm(build, tmp_path, tmp_path / "out", vlm_recipe())
 
 

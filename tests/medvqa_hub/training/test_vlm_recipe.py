@@ -28,17 +28,17 @@ def test_steps_count_a_part_of_a_step():
     ("name", "change", "message"),
     [
         ("vlm-sft", "training.rate=1", "did you mean"),
-        ("vlm-sft", "training.max_steps=3", "set one of them"),
-        ("vlm-sft", "training.rows_per_batch=5", "must divide the 32 sequences"),
-        ("vlm-sft", "training.vision=true", "say lora.vision"),
-        ("vlm-sft", "data.categories=[Oedema]", "allowed: Atelectasis"),
-        ("vlm-sft", "data.label_values=[yes]", "allowed: positive"),
+        ("vlm-sft", "training.max_steps=3", "max_steps is 3"),
+        ("vlm-sft", "training.rows_per_batch=5", "32 sequences"),
+        ("vlm-sft", "training.vision=true", "lora.vision"),
+        ("vlm-sft", "data.categories=[Oedema]", "'Oedema'.*'Atelectasis'"),
+        ("vlm-sft", "data.label_values=[yes]", "True.*|'yes'.*"),
         ("vlm-sft", "lora.quantize=2bit", "8bit"),
-        ("vlm-sft", "reward.name=finding", "reward is set and training.stage sft"),
-        ("vlm-sft", "training.stage=grpo", "section grpo is missing"),
+        ("vlm-sft", "reward.name=finding", "reward is set"),
+        ("vlm-sft", "training.stage=grpo", "grpo is missing"),
         ("vlm-grpo", "data.turns=study", "one question at a time"),
         ("vlm-grpo", "data.validation_split=validation", "no validation"),
-        ("vlm-grpo", "grpo.answers=1", "at least 2"),
+        ("vlm-grpo", "grpo.answers=1", "greater than or equal to 2"),
     ],
 )
 def test_what_does_not_fit_is_refused(name, change, message):
@@ -47,7 +47,7 @@ def test_what_does_not_fit_is_refused(name, change, message):
 
 
 def test_unknown_names():
-    with pytest.raises(InputError, match="shipped: tiny-vlm-grpo"):
+    with pytest.raises(InputError, match="tiny-vlm-grpo"):
         load_vlm_recipe("swin-ved-stage1")
     with pytest.raises(ConfigError, match="did you mean 'lora'"):
         make_vlm_recipe({"lorra": {}})
@@ -68,7 +68,7 @@ def test_finding_accuracy_asks_what_the_label_says():
     label = make_reward("label")  # the same, and 0.5 where the label says nothing
     assert label(answers, answer=["reference"] * 6, **columns) == [1.0, 0.0, 0.0, 0.0, 0.5, 0.5]
     assert label(["The heart is large."], answer=["The heart is large."], **heart) == [0.5]
-    with pytest.raises(InputError, match="columns category and label_value"):
+    with pytest.raises(InputError, match="category and label_value"):
         score(["x"], answer=["y"], category=["Edema"])
 
 
@@ -83,7 +83,7 @@ def test_a_reward_of_ours_as_trl_calls_it_counts_what_it_cannot_score():
     assert reward.counts == {"answers_scored": 1, "answers_without_a_score": 1}
     assert reward.__name__ == "finding_accuracy"
     broken = AnswerReward(lambda completions, **columns: [float("nan")] * len(completions), "broken")
-    with pytest.raises(InputError, match="gave nan for an answer to a"):
+    with pytest.raises(InputError, match="nan for an answer to a"):
         broken([completion("x"), completion("y")], **columns)
 
 

@@ -10,7 +10,6 @@ from vlm_runs import vlm_recipe, write_tiny_vlm
 from medvqa_core.errors import ConfigError, InputError
 from medvqa_core.folder_class import read_governance
 from medvqa_core.governance import Governance
-from medvqa_core.metrics.soft_accuracy import soft_accuracy
 from medvqa_hub.cli import run
 from medvqa_hub.publishing.model import ModelPush, push_model
 from medvqa_hub.training.rewards import make_reward
@@ -91,10 +90,10 @@ def test_a_supervised_run_carries_the_class_of_its_rows(model, released, tmp_pat
     assert stage["data"]["source"] != "the authors' release"  # of MIMIC-CXR-VQA, whose answers are Llama's
     card = (best / "README.md").read_text()
     assert "RJUA-MedDQA" in card and "X-ray" not in card
-    with pytest.raises(ConfigError, match="about report images"):
+    with pytest.raises(ConfigError, match="report images"):
         push_model(ModelPush(best, "me/it", base_model="me/base"), dry_run=True)
     again = train(model, released, tmp_path / "run", vlm_recipe("tiny-vlm-sft", **SFT))
-    assert "finished already" in again[0]
+    assert "already finished" in again[0]
 
 
 def test_rewards_are_the_benchmark_s_and_what_cannot_be_scored_is_counted(model, tmp_path):
@@ -102,17 +101,6 @@ def test_rewards_are_the_benchmark_s_and_what_cannot_be_scored_is_counted(model,
     done = json.loads((tmp_path / "run" / "finished.json").read_text())
     assert done["answers_scored"] + done["answers_without_a_score"] == 8
     assert any(line.startswith("answers scored: ") for line in lines)
-
-
-def test_soft_accuracy_is_the_metric_s():
-    rows = list(read_questions(SAMPLE_DIR / "questions.jsonl"))
-    said = [row.answer if place % 2 else "无法判断" for place, row in enumerate(rows)]
-    columns = {"answer": [row.answer for row in rows], "answer_type": [row.answer_type for row in rows], "task": said}
-    found = make_reward("soft_accuracy")(said, **columns)
-    wanted = [soft_accuracy(text, row.answer, row.answer_type) for text, row in zip(said, rows, strict=True)]
-    scored = [(one, two) for one, two in zip(found, wanted, strict=True) if one is not None]
-    assert len(scored) > len(rows) // 2 and all(one == two for one, two in scored)
-    assert {0.0, 1.0} <= set(found)
 
 
 @pytest.mark.parametrize(
@@ -147,7 +135,7 @@ def test_the_wording_of_chinese_is_compared_by_characters():
             "tiny-vlm-grpo",
             {"data__label_values": None},
             InputError,
-            "columns category and label_value",
+            "category and label_value",
         ),
     ],
 )
@@ -159,5 +147,5 @@ def test_what_is_about_studies_is_refused(model, tmp_path, name, changes, error,
 
 def test_a_reward_of_reports_is_refused_for_studies(model, tmp_path):
     recipe = vlm_recipe("tiny-vlm-grpo", reward__name="soft_accuracy")
-    with pytest.raises(InputError, match="columns answer_type and task"):
+    with pytest.raises(InputError, match="answer_type and task"):
         train(model, STUDIES, tmp_path / "run", recipe, image_root=STUDIES, dry_run=True)
