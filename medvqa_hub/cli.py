@@ -61,9 +61,9 @@ def doctor(
 ) -> None:
     """Say what is there, what is missing and what to do about it."""
     if publish is not None:
-        from medvqa_hub.publishing.submission import obstacles, show
+        from medvqa_hub.publishing.submission import find_problems, show
 
-        if not show(obstacles(publish), typer.echo):
+        if not show(find_problems(publish), typer.echo):
             raise typer.Exit(1)
         return
     from medvqa_hub.doctor import examine

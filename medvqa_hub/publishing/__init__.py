@@ -1,1 +1,1 @@
-"""Pushing to the Hub: what may go, in which order, with which card. Start with `push.py`, then `model_folder.py`."""
+"""Push models and datasets to the Hub. Start with `push.py`, then `model_folder.py`."""

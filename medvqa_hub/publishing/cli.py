@@ -5,56 +5,59 @@ from typing import Annotated
 
 import typer
 
-app = typer.Typer(no_args_is_help=True, help="Push to the Hugging Face Hub what may be pushed, with its card.")
+app = typer.Typer(no_args_is_help=True, help="Push models and datasets to the Hugging Face Hub with their cards.")
 
-RepoId = Annotated[str, typer.Option("--repo-id", help="OWNER/NAME of the repository; made where there is none.")]
-Version = Annotated[str | None, typer.Option(help="X.Y.Z to tag; default: 1.0.0, then the next one.")]
+RepoId = Annotated[str, typer.Option("--repo-id", help="OWNER/NAME of the repository. Created if it does not exist.")]
+Version = Annotated[str | None, typer.Option(help="X.Y.Z to tag. Default: 1.0.0, then the next minor version.")]
 Public = Annotated[
     bool | None,
-    typer.Option("--public/--private", help="Visible when all is verified; default: as it is, new private."),
+    typer.Option(
+        "--public/--private",
+        help="Make the repository public after verification. Default: unchanged, or private if new.",
+    ),
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Show files, sizes, class and card; send nothing.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show files, sizes, class and card without sending anything.")]
 
 
 @app.command()
 def model(
-    folder: Annotated[Path, typer.Argument(help="Folder of a model, or the output of a training run.")],
+    folder: Annotated[Path, typer.Argument(help="Folder of a model or training run.")],
     repo_id: RepoId,
-    scores: Annotated[Path | None, typer.Option(help="Output of medvqa-hub evaluate cxr of this model.")] = None,
+    scores: Annotated[Path | None, typer.Option(help="Output of medvqa-hub evaluate cxr for this model.")] = None,
     workspace: Annotated[
-        Path | None, typer.Option(help="Where its training data was built: for the memorisation check.")
+        Path | None, typer.Option(help="Workspace of its training data, for the memorisation check.")
     ] = None,
     acknowledge_credentialed_training: Annotated[
-        str | None, typer.Option(help="In a sentence, why you may push weights trained on credentialed data.")
+        str | None, typer.Option(help="Why you may push weights trained on credentialed data.")
     ] = None,
     dataset_id: Annotated[
-        str | None, typer.Option(help="OWNER/NAME of the dataset that the scores are on, for .eval_results.")
+        str | None, typer.Option(help="OWNER/NAME of the evaluated dataset, for .eval_results.")
     ] = None,
     base_model: Annotated[
         str | None,
-        typer.Option(help="OWNER/NAME of the model that an adapter belongs to, where its folder has a path."),
+        typer.Option(help="OWNER/NAME of an adapter's base model, if its folder names a local path."),
     ] = None,
     version: Version = None,
     public: Public = None,
     dry_run: DryRun = False,
 ) -> None:
-    """Push a trained model: weights, code, processor and a card of what was measured."""
+    """Push a trained model: weights, code, processor and a card with its scores."""
     from medvqa_hub.publishing.model import ModelPush, push_model
 
-    words = acknowledge_credentialed_training
-    options = ModelPush(folder, repo_id, public, version, scores, workspace, words, dataset_id, base_model)
+    reason = acknowledge_credentialed_training
+    options = ModelPush(folder, repo_id, public, version, scores, workspace, reason, dataset_id, base_model)
     push_model(options, dry_run, log=typer.echo)
 
 
 @app.command()
 def dataset(
-    folder: Annotated[Path, typer.Argument(help="A release, the folder it was built in, or RJUA-MedDQA data.")],
+    folder: Annotated[Path, typer.Argument(help="A release, its workspace, or RJUA-MedDQA data.")],
     repo_id: RepoId,
     version: Version = None,
     public: Public = None,
     dry_run: DryRun = False,
 ) -> None:
-    """Push the rows of a release that may be handed on: open, or share-alike with licence and attribution."""
+    """Push the rows of an open or share-alike release."""
     from medvqa_hub.publishing.dataset import push_dataset
     from medvqa_hub.publishing.sending import Push
 
@@ -69,7 +72,7 @@ def rebuild_spec(
     public: Public = None,
     dry_run: DryRun = False,
 ) -> None:
-    """Push what may be shared of rows that may not: questions, ids, settings and hashes to rebuild them."""
+    """Push questions, ids, settings and hashes from which restricted rows can be rebuilt."""
     from medvqa_hub.publishing.rebuild_spec import push_rebuild_spec
     from medvqa_hub.publishing.sending import Push
 

@@ -1,7 +1,7 @@
-"""`medvqa-hub push dataset`: releases of class `open`, and of `share-alike` with their licence and attribution.
+"""`medvqa-hub push dataset`: push releases of class `open` or `share-alike`, without images.
 
-Rows go, images do not. `no-derivatives` and `credentialed` releases are refused, to private and gated repositories too:
-what may be shared of them is their rebuild spec (`push rebuild-spec`).
+`no-derivatives` and `credentialed` releases are refused, also for private and gated repositories. Their rebuild spec
+can be shared instead (`push rebuild-spec`).
 """
 
 import re
@@ -20,12 +20,12 @@ from medvqa_core.files import MANIFEST
 from medvqa_core.governance import Governance, check_publishable
 from medvqa_core.json_files import read_object
 from medvqa_core.minimum_class import check_minimum_class
-from medvqa_hub.publishing.model_folder import as_json, without_places
+from medvqa_hub.publishing.model_folder import as_json, remove_local_paths
 from medvqa_hub.publishing.push import DATASET, PushPlan, PushResult
 from medvqa_hub.publishing.sending import Push, send
 from medvqa_hub.publishing.staging import CARD, staged
 
-_AGAIN = "write the release again"
+_AGAIN = "Run medvqa-hub cxr release again."
 _SHARD = re.compile(r"(qa|studies)/(train|validate|test)-\d{5}-of-\d{5}\.parquet")
 _FROM_THE_HUB = """## From the Hub
 
@@ -47,7 +47,7 @@ _ATTRIBUTION = (
 
 @dataclass(frozen=True)
 class _Release:
-    """What of a folder is pushed: files without the card, and the card."""
+    """The files of a release that are pushed, and its card."""
 
     governance: Governance
     files: dict[str, Path | bytes]
@@ -57,17 +57,15 @@ class _Release:
 def push_dataset(
     options: Push, dry_run: bool = False, hub: Any = None, log: Callable[[str], None] = print
 ) -> PushResult | None:
-    """Check, stage, scan and push a release; with `dry_run` show what would be pushed, and its card.
+    """Check, stage, scan and push a release. `dry_run` only prints what would be pushed.
 
     Args:
-        options: their folder is a release of MIMIC-CXR-VQA or the workspace that it was built in, or a folder of
-            RJUA-MedDQA data.
+        options: with a release of MIMIC-CXR-VQA, its workspace, or a folder of RJUA-MedDQA data.
 
     Raises:
         ConfigError, OutputError: see `send`.
-        GovernanceError: the release is of another class, says less than its content demands, or the scan found
-            something.
-        InputError: there is no release, or it is not what its manifest describes.
+        GovernanceError: the class may not be pushed or is weaker than the content's, or the scan found something.
+        InputError: the folder holds no release, or differs from its manifest.
     """
     from rjua_meddqa.data_folder import KIND
 
@@ -79,7 +77,7 @@ def push_dataset(
 
 
 def _read_cxr(folder: Path, repo_id: str) -> _Release:
-    """A release of MIMIC-CXR-VQA; its shards have the columns of the schema and no others."""
+    """A release of MIMIC-CXR-VQA. Its shards must have exactly the columns of the schema."""
     from mimic_cxr_vqa.card import write_card
     from mimic_cxr_vqa.croissant import write_croissant
     from mimic_cxr_vqa.minimum_class import describe_files
@@ -90,18 +88,18 @@ def _read_cxr(folder: Path, repo_id: str) -> _Release:
     release = open_release(folder)
     check_publishable(release.governance, str(folder), "the Hub")
     if release.kind != "parquet":
-        raise InputError(f"{folder} holds no release of Parquet shards; write one with medvqa-hub cxr release")
-    manifest, files = without_places(release.manifest), {}
+        raise InputError(f"{folder} does not hold a release in Parquet. Run medvqa-hub cxr release.")
+    manifest, files = remove_local_paths(release.manifest), {}
     for name in manifest["files"]:
         if name in (CARD, CROISSANT):
             continue
         if not _SHARD.fullmatch(name):
             raise GovernanceError(
-                f"{release.folder}: {name} is no shard of a release; only shards are pushed; {_AGAIN}"
+                f"{release.folder}: {name} is not a shard of a release, and only shards are pushed. {_AGAIN}"
             )
         schema = QA_SCHEMA if name.startswith("qa/") else STUDY_SCHEMA
         if pq.read_schema(release.folder / name).names != schema.names:
-            raise GovernanceError(f"{release.folder / name} has other columns than a release; {_AGAIN}")
+            raise GovernanceError(f"{release.folder / name} does not have the columns of a release. {_AGAIN}")
         files[name] = release.folder / name
     shards = {name: manifest["files"][name] for name in files}
     statistics = summarise(release.iterate_all(), manifest.get("label_counts")).to_json()
@@ -110,7 +108,7 @@ def _read_cxr(folder: Path, repo_id: str) -> _Release:
         write_card(path, manifest, content_digest(shards), statistics)
         card = _with_hub_section((path / CARD).read_text(encoding="utf-8"), repo_id, "", next(iter(release.files)))
         (path / CARD).write_text(card, encoding="utf-8")
-        write_croissant(path, manifest, shards, _page_of(repo_id))
+        write_croissant(path, manifest, shards, _page_url(repo_id))
         described = describe_files(path, [path / CARD, path / CROISSANT])
         manifest = {**manifest, "files": {**shards, **described}}
         croissant = (path / CROISSANT).read_bytes()
@@ -118,7 +116,7 @@ def _read_cxr(folder: Path, repo_id: str) -> _Release:
 
 
 def _read_meddqa(folder: Path, repo_id: str) -> _Release:
-    """A folder of RJUA-MedDQA data: its texts; open only what was drawn."""
+    """The texts of a folder of RJUA-MedDQA data. Only synthetic reports are open."""
     from rjua_meddqa import card as cards
     from rjua_meddqa.data_folder import OUR_NAMES, open_folder
 
@@ -129,11 +127,11 @@ def _read_meddqa(folder: Path, repo_id: str) -> _Release:
     check_publishable(governance, str(folder), "the Hub")
     other = [path.name for part, path in found.files.items() if path.name != OUR_NAMES[part]]
     if other or not found.files:
-        raise InputError(f"{folder}: {', '.join(other) or 'no data'}; pushed are {', '.join(OUR_NAMES.values())}")
+        raise InputError(f"{folder} holds {', '.join(other) or 'no data'}. Expected {', '.join(OUR_NAMES.values())}.")
     files: dict[str, Path | bytes] = {path.name: path for path in found.files.values()}
-    files[MANIFEST] = as_json(without_places(found.manifest))
+    files[MANIFEST] = as_json(remove_local_paths(found.manifest))
     with staged(files, DATASET, governance) as folder_of_texts:
-        cards.write_card(open_folder(folder_of_texts), url=_page_of(repo_id))
+        cards.write_card(open_folder(folder_of_texts), url=_page_url(repo_id))
         files[CROISSANT] = (folder_of_texts / CROISSANT).read_bytes()
         card = (folder_of_texts / CARD).read_text(encoding="utf-8")
     names = [part for part in (cards.QUESTIONS, cards.REASONING) if part in found.files]
@@ -141,7 +139,7 @@ def _read_meddqa(folder: Path, repo_id: str) -> _Release:
     return _Release(governance, files, _with_hub_section(card, repo_id, name, cards.SPLIT, governance))
 
 
-def _page_of(repo_id: str) -> str:
+def _page_url(repo_id: str) -> str:
     return f"https://huggingface.co/datasets/{repo_id}"
 
 

@@ -1,8 +1,7 @@
-"""A folder of somebody else's image-text model, whole or as an adapter (`train vlm` writes both), and what of it goes.
+"""The folder of an image-text model of another family, or of its adapter, as `train vlm` writes it.
 
-Weights in safetensors, configuration, processor, recipe, history; no code, neither the folder's nor ours: what
-transformers and peft cannot load by themselves is refused. The class is the strictest of all that the folder says; an
-adapter without `governance.json` is credentialed, whatever else it says.
+Only safetensors, configuration, processor, recipe and history are pushed, no code. Models that need their own code are
+refused. The class is the strictest one that the folder states. An adapter without `governance.json` is credentialed.
 """
 
 from collections.abc import Mapping
@@ -24,16 +23,16 @@ from medvqa_hub.publishing.model_folder import (
     CONFIG,
     ModelFolder,
     as_json,
-    class_of,
-    history_of,
+    find_class,
+    list_history,
+    remove_local_paths,
     weights_in,
-    without_places,
 )
 
 BASE = "base_model_name_or_path"
 _CODE = (".py", ".pyc", ".so")
 _PICKLES = (".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt", ".joblib")
-_SETTINGS = (  # may name places of this machine
+_SETTINGS = (  # may contain local paths
     "generation_config.json", "processor_config.json", "preprocessor_config.json", "video_preprocessor_config.json",
     "tokenizer_config.json",
 )  # fmt: skip
@@ -44,44 +43,44 @@ _WORDS = (
 
 
 def is_foreign(folder: Path) -> bool:
-    """Whether `folder` holds an adapter, or a model of no family of ours."""
+    """Whether `folder` holds an adapter, or a model of another family."""
     return (folder / ADAPTER).exists() or read_object(folder / CONFIG, ANOTHER).get("model_type") not in FAMILIES
 
 
 def open_foreign_folder(folder: Path, base: str | None = None) -> ModelFolder:
-    """Look at such a folder.
+    """Open the folder of a model of another family, or of an adapter.
 
     Args:
-        base: repository of the model that it was made from, where the folder names none.
+        base: repository of the base model, if the folder does not name it.
 
     Raises:
-        InputError: code or pickles lie in it, something is missing, or transformers does not know the model.
-        ConfigError: an adapter's base is not known, or is another one than `base`.
-        GovernanceError: it names an unknown class.
+        InputError: the folder holds code or pickles, a file is missing, or transformers does not support the model.
+        ConfigError: the base of an adapter is unknown, or differs from `base`.
+        GovernanceError: the folder states an unknown class.
     """
     _refuse_ours(folder, folder)
     _refuse_code(folder)
     adapter = (folder / ADAPTER).exists()
     config = read_object(folder / (ADAPTER if adapter else CONFIG), ANOTHER)
-    governance = class_of(folder, config)
+    governance = find_class(folder, config)
     if adapter:
-        governance = strictest([governance, read_governance(folder), *_class_of_base(folder, config)])
+        governance = strictest([governance, read_governance(folder), *_find_base_class(folder, config)])
         kind, found = "adapter", str(config.get(BASE) or "")
     else:
         kind, found = _known_type(folder, config), str(config.get("_name_or_path") or "")
     stages = read_stages(folder)
-    # The history knows what was a folder when it trained; the path alone may look like a repository's name elsewhere.
+    # The history states whether the base was a folder. The path alone may look like the name of a repository.
     name = stages[-1].get("base") if stages else name_source(found or None)
     known = name if name and "/" in name else None
     if base is not None and known is not None and base != known:
-        raise ConfigError(f"--base-model {base}: {folder} says that it was made from {known}; leave the option out")
+        raise ConfigError(f"--base-model {base}: {folder} was made from {known}. Remove the option.")
     if base is not None and base.count("/") != 1:
         raise ConfigError(f"--base-model {base!r}: expected a repository, owner/name")
     if adapter and base is None and known is None:
         raise ConfigError(
-            f"the adapter in {folder} belongs to a model on this machine ({name or 'it does not say which'}), and "
-            "nobody else could load it: name the base's repository (--base-model OWNER/NAME; push it first where there "
-            "is none), or merge the adapter into its base and push the whole (peft: merge_and_unload)"
+            f"the adapter in {folder} belongs to a local model ({name or 'unknown'}), so that nobody else could load "
+            "it. Pass the repository of its base (--base-model OWNER/NAME), or merge the adapter into its base "
+            "(merge_and_unload) and push the result."
         )
     checkpoint = Checkpoint(str(folder), folder, kind, identify_weights(folder), governance)
     return ModelFolder(checkpoint, governance, stages, config, True, base or known, adapter)
@@ -92,41 +91,40 @@ def _refuse_code(folder: Path) -> None:
         kind = "code" if path.suffix in _CODE else "a pickle" if path.suffix in _PICKLES else None
         if kind is not None:
             raise InputError(
-                f"{path} is {kind}: of models that are not ours only safetensors and settings are pushed; take it out "
-                "if the model loads without it, else it cannot be pushed"
+                f"{path} is {kind}. Only safetensors and settings of models of other families can be pushed. Remove it "
+                "if the model loads without it."
             )
     for name in (CONFIG, ADAPTER, *_SETTINGS):
         found = read_object(folder / name, ANOTHER) if (folder / name).exists() else {}
         if found.get("auto_map"):
-            raise InputError(f"{folder / name} asks for code of its own (auto_map), which is not pushed")
+            raise InputError(f"{folder / name} needs its own code (auto_map), which cannot be pushed")
         library = (found.get("auto_mapping") or {}).get("parent_library") or "transformers."
         if not str(library).startswith("transformers.") or found.get("megatron_config"):
-            raise InputError(f"{folder / name} makes peft import more than transformers, and is not pushed")
+            raise InputError(f"{folder / name} makes peft import other packages than transformers")
     weights = [ADAPTER_WEIGHTS] if (folder / ADAPTER).exists() else weights_in(folder)
     for name in (*weights, "tokenizer.json"):
         if not (folder / name).is_file():
-            raise InputError(f"{folder} has no {name}; save model and processor into it again (save_pretrained)")
+            raise InputError(f"{folder} has no {name}. Save model and processor again (save_pretrained).")
     if not any((folder / name).is_file() for name in ("processor_config.json", "preprocessor_config.json")):
-        raise InputError(f"{folder} has no processor; save it into the same folder: processor.save_pretrained(folder)")
+        raise InputError(f"{folder} has no processor. Save it there with processor.save_pretrained(folder).")
 
 
 def _refuse_ours(base: Path, folder: Path) -> None:
-    """Raise where `base`, of an adapter in `folder`, is a model of a family of ours."""
+    """Raise if `base`, the base model of an adapter in `folder`, belongs to one of our families."""
     if (base / CONFIG).is_file() and read_object(base / CONFIG, ANOTHER).get("model_type") in FAMILIES:
         raise InputError(
-            f"{folder} holds a LoRA adapter of a model of ours, which is pushed whole: merge it into its base first "
-            "(peft: merge_and_unload)"
+            f"{folder} holds a LoRA adapter of one of our models. Merge it into its base first (merge_and_unload)."
         )
 
 
-def _class_of_base(folder: Path, config: Mapping[str, Any]) -> list[Governance]:
-    """What the base says of itself, where it lies on this machine and says anything."""
+def _find_base_class(folder: Path, config: Mapping[str, Any]) -> list[Governance]:
+    """The class that a local base model states, if any."""
     base = Path(str(config.get(BASE) or "/nowhere"))
     if not (base / CONFIG).is_file():
         return []
     _refuse_ours(base, folder)
     found = read_object(base / CONFIG, ANOTHER)
-    return [class_of(base, found)] if (base / GOVERNANCE).is_file() or found.get("governance") else []
+    return [find_class(base, found)] if (base / GOVERNANCE).is_file() or found.get("governance") else []
 
 
 def _known_type(folder: Path, config: Mapping[str, Any]) -> str:
@@ -134,12 +132,12 @@ def _known_type(folder: Path, config: Mapping[str, Any]) -> str:
 
     kind = str(config.get("model_type"))
     if kind not in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES:
-        raise InputError(f"{folder} is a model of type {kind!r}, and no image-text model that transformers knows")
+        raise InputError(f"{folder}: type {kind!r} is not an image-text model of transformers")
     return kind
 
 
 def foreign_files(model: ModelFolder) -> dict[str, Path | bytes]:
-    """Name in the repository -> file or content, of everything but the card.
+    """Files by their name in the repository, without the card.
 
     Raises:
         InputError: a file is missing or cannot be read.
@@ -153,10 +151,10 @@ def foreign_files(model: ModelFolder) -> dict[str, Path | bytes]:
     if model.is_adapter:
         files[ADAPTER] = as_json({**_plain(model.config), BASE: model.base})
     else:
-        files[CONFIG] = as_json(without_places({**model.config, "governance": str(model.governance)}))
-    return files | history_of(model)
+        files[CONFIG] = as_json(remove_local_paths({**model.config, "governance": str(model.governance)}))
+    return files | list_history(model)
 
 
 def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Without places of this machine among the values themselves; what lies deeper are words and templates."""
-    return {key: without_places(value) if isinstance(value, str) else value for key, value in settings.items()}
+    """Settings without local paths among their values."""
+    return {key: remove_local_paths(value) if isinstance(value, str) else value for key, value in settings.items()}

@@ -1,7 +1,4 @@
-"""Which licence goes with what is pushed, and what it asks for: the licence follows the content.
-
-Sources of each rule: docs/publishing.md.
-"""
+"""The licence of pushed content, and its requirements. docs/publishing.md names the source of each rule."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -12,10 +9,10 @@ from medvqa_core.errors import ConfigError, GovernanceError
 from medvqa_core.governance import Governance, check_publishable
 from mimic_cxr_vqa.card import LICENSES
 
-AUTHORS = "the authors' release"  # of MIMIC-CXR-VQA: its answers are Llama 3.1's (paper, Section 3.2)
-LLAMA_LICENCES = ("3.1", "3.2", "3.3")  # these let outputs train other models, under their name
+AUTHORS = "the authors' release"  # Llama 3.1 wrote its answers (paper, Section 3.2)
+LLAMA_LICENCES = ("3.1", "3.2", "3.3")  # their outputs may train other models that are named after them
 _LLAMA = re.compile(r"llama[-_ ]?v?([0-9](?:\.[0-9])?)", re.IGNORECASE)
-_LLAMA_TYPES = {"mllama": "3.2", "llama4": "4"}  # architectures that nobody else trained from the start
+_LLAMA_TYPES = {"mllama": "3.2", "llama4": "4"}  # architectures without other pretrained models
 GATE = {
     "extra_gated_heading": "For people who have signed the data use agreement of MIMIC-CXR",
     "extra_gated_prompt": (
@@ -37,19 +34,19 @@ GATE = {
 @dataclass(frozen=True)
 class Licence:
     """Attributes:
-    card: keys of the card: the licence, and the text of the gate where there is one.
-    llama: version of the Llama whose outputs are in the content; None: none.
+    card: metadata of the card: the licence, and the text of a gate.
+    llama: version of the Llama whose outputs are in the content, or None.
     """
 
     card: Mapping[str, Any]
     llama: str | None
 
 
-def llama_of(answers: Iterable[tuple[str | None, str | None]]) -> str | None:
-    """The version of the Llama that wrote answers, oldest first; None where none did.
+def find_answer_llama(answers: Iterable[tuple[str | None, str | None]]) -> str | None:
+    """The oldest version of the Llamas that wrote answers, or None.
 
     Args:
-        answers: (source, model) of each stage's data.
+        answers: (source, model) of the data of each stage.
     """
     found = []
     for source, model in answers:
@@ -58,31 +55,31 @@ def llama_of(answers: Iterable[tuple[str | None, str | None]]) -> str | None:
     return min(found, default=None)
 
 
-def find_llama_version_of_stages(stages: Iterable[Mapping[str, Any]]) -> str | None:
-    """`llama_of` the stages of a training history."""
+def find_stages_llama(stages: Iterable[Mapping[str, Any]]) -> str | None:
+    """`find_answer_llama` the stages of a training history."""
     data = [stage.get("data", {}) for stage in stages]
-    return llama_of((found.get("source"), found.get("answers", {}).get("model")) for found in data)
+    return find_answer_llama((found.get("source"), found.get("answers", {}).get("model")) for found in data)
 
 
 def check_llama(version: str | None, repo_id: str) -> None:
-    """Raise where the licence of the Llama that wrote the answers does not allow the push, or its name is missing."""
+    """Raise if the licence of the Llama that wrote the answers forbids the push, or requires another name."""
     if version is None:
         return
     if version not in LLAMA_LICENCES:
         raise GovernanceError(
-            f"answers of Llama {version} are in this: its licence does not let outputs improve other language models "
-            f"(that of {', '.join(LLAMA_LICENCES)} does); have the questions answered by another model"
+            f"this contains answers of Llama {version}, whose licence does not allow outputs to improve other models "
+            f"(those of {', '.join(LLAMA_LICENCES)} do). Use the answers of another model."
         )
     owner, _, name = repo_id.partition("/")
     if not name.startswith("Llama"):
         raise ConfigError(
-            f"{repo_id}: trained with outputs of Llama {version}, whose licence (1.b.i) asks that the name of the "
-            f'model begins with "Llama": push to {owner}/Llama-{name}'
+            f"{repo_id} was trained with outputs of Llama {version}, whose licence (1.b.i) requires a model name that "
+            f'begins with "Llama". Push to {owner}/Llama-{name}.'
         )
 
 
-def find_llama_version(base: str | None, config: Mapping[str, Any]) -> str | None:
-    """The version of the Llama that a model was made from, by its name or type; None where neither says."""
+def find_base_llama(base: str | None, config: Mapping[str, Any]) -> str | None:
+    """The version of the Llama that a model was made from, by its name or type, or None."""
     text = config.get("text_config") or {}
     kinds = {config.get("model_type"), text.get("model_type")}
     names = [base, config.get("_name_or_path"), text.get("_name_or_path")]
@@ -92,21 +89,20 @@ def find_llama_version(base: str | None, config: Mapping[str, Any]) -> str | Non
 
 
 def check_llama_base(version: str | None, repo_id: str) -> None:
-    """Raise a ConfigError where the name misses what the licence of the Llama asks for that the model was made from."""
-    if version is None or version.startswith("2"):  # whose licence asks for the notice alone
+    """Raise a ConfigError if the licence of the Llama that a model was made from requires another name."""
+    if version is None or version.startswith("2"):  # only requires the notice
         return
     owner, _, name = repo_id.partition("/")
     start = "Llama-3" if version in ("3", "3.0") else "Llama"
     if not name.startswith((start, start.replace("-", " "))):
         raise ConfigError(
-            f"{repo_id}: made from Llama {version}, whose licence (1.b.i) asks that the name of the model begins with "
-            f'"{start.replace("-", " ")}": push to {owner}/{start}-{name}'
+            f"{repo_id} was made from Llama {version}, whose licence (1.b.i) requires a model name that begins with "
+            f'"{start.replace("-", " ")}". Push to {owner}/{start}-{name}.'
         )
 
 
 def get_foreign_licence(governance: Governance, base: str | None, llama: str | None, llama_base: str | None) -> Licence:
-    """The licence of weights that were made from somebody else's: the base's, which only its authors' page says, and
-    what the data asks for.
+    """The licence of weights that were made from somebody else's model, from the base model and the data.
 
     Args:
         llama: version of the Llama that wrote the training answers.
@@ -131,7 +127,7 @@ def get_model_licence(governance: Governance, llama: str | None) -> Licence:
     """The licence of weights.
 
     Raises:
-        GovernanceError: they are of class `no-derivatives`, which nothing may be made of and shared.
+        GovernanceError: the class is `no-derivatives`, whose derivatives may not be shared.
     """
     if governance is Governance.NO_DERIVATIVES:
         check_publishable(governance, "this model", "the Hub")

@@ -1,16 +1,15 @@
-"""How much of what a model says stands word for word in the reports that it was trained on. Numbers only, no text.
+"""Measure how much of a model's answers occurs verbatim in its training reports. Reports numbers, not text.
 
-A model's answers (a predictions file) are compared with the reports of the workspace that its data was built in:
-the training split's, and the held-out ones: of other splits, of studies that the model was not asked about. Phrases of
-8 words (`phrases.py`), each counted once. Everybody's phrases stand in both; what a model has memorised stands in the
-training reports alone. So the check gives
+The distinct 8-word phrases of the answers (`phrases.py`) are looked up in the reports of the training split and in
+held-out reports (other splits, without the studies of the questions). Common phrases occur in both, memorised ones only
+in training reports. The check measures
 
-- the share of the answers' phrases that stand in training reports, in as many training reports as there are held-out
-  ones (drawn, seed 0), and in the held-out ones: the first is what there is, the other two can be compared;
-- the share that stands in reports of one training patient and in no held-out report: the likeliest to be that person's;
+- the share of phrases in all training reports, in a random sample of them as large as the held-out set, and in
+  held-out reports;
+- the share in the reports of exactly one training patient and in no held-out report;
 - the lengths of the longest verbatim runs.
 
-It finds what is said again word for word to the questions that were asked. It shows no more than that.
+It only finds verbatim text in the answers to the given questions.
 """
 
 from collections.abc import Sequence
@@ -24,7 +23,7 @@ from medvqa_core.errors import InputError
 from medvqa_core.governance import Governance, strictest
 from medvqa_core.runs.predictions import PredictionStore
 from medvqa_hub.publishing.phrases import PHRASE, Phrases, longest_runs
-from medvqa_hub.publishing.results import is_of
+from medvqa_hub.publishing.results import names_model
 from mimic_cxr_vqa.parquet_files import read_table
 from mimic_cxr_vqa.workspace import Workspace
 
@@ -35,12 +34,7 @@ SECTIONS = ("indication", "findings", "impression")
 
 @dataclass(frozen=True)
 class Reports:
-    """Reports of one side.
-
-    Attributes:
-        texts: one for each report.
-        patients: whose they are.
-    """
+    """Texts of reports, with the patient of each."""
 
     texts: Sequence[str]
     patients: Sequence[int]
@@ -48,12 +42,13 @@ class Reports:
 
 @dataclass(frozen=True)
 class Memorisation:
-    """The result of `check`; shares are of the answers' distinct phrases.
+    """The result of `check`. Shares refer to the distinct phrases of the answers.
 
     Attributes:
-        asked: questions that the answers are to, and `cut` of their answers at the limit of tokens; 0: not told.
-        longest: words in the longest verbatim runs of answers in training reports, longest first; 0: below 8.
-        longest_held_out: the same in held-out reports.
+        longest: words in the longest verbatim runs in training reports, in descending order. 0 means fewer than 8.
+        longest_held_out: the same for held-out reports.
+        asked: number of questions.
+        cut: number of answers that reached the token limit.
     """
 
     answers: int
@@ -77,16 +72,16 @@ def check(answers: Sequence[str], training: Reports, held_out: Reports, seed: in
     """Compare answers with reports.
 
     Raises:
-        InputError: there are no answers of 8 words, or no reports on one of the sides: nothing can be compared.
+        InputError: there are no answers with 8 words, or no training or held-out reports.
     """
     distinct = sorted(set(answers))
-    said = Phrases(distinct)
-    wanted = said.distinct()
+    own = Phrases(distinct)
+    wanted = own.distinct()
     if not len(wanted) or not training.texts or not held_out.texts:
         raise InputError(
-            f"memorisation cannot be checked: {len(distinct)} different answers with {len(wanted)} phrases of {PHRASE} "
-            f"words, {len(training.texts)} training reports, {len(held_out.texts)} held-out reports; answer the test "
-            "split's questions (medvqa-hub evaluate cxr) and name the workspace that the training data was built in"
+            f"memorisation cannot be checked with {len(distinct)} different answers ({len(wanted)} phrases of {PHRASE} "
+            f"words), {len(training.texts)} training reports and {len(held_out.texts)} held-out reports. Evaluate the "
+            "test split (medvqa-hub evaluate cxr) and pass the workspace of the training data."
         )
     train, held = Phrases(training.texts), Phrases(held_out.texts)
     size = min(len(training.texts), len(held_out.texts))
@@ -100,9 +95,9 @@ def check(answers: Sequence[str], training: Reports, held_out: Reports, seed: in
         in_training=_share(np.isin(wanted, train.distinct())),
         in_training_at_equal_size=_share(np.isin(wanted, Phrases(training.texts[i] for i in sorted(drawn)).distinct())),
         in_held_out=_share(in_held_out),
-        of_one_patient=_share(np.isin(wanted, _of_one_patient(train, training.patients, wanted)) & ~in_held_out),
-        longest=_longest(longest_runs(said, train, len(distinct))),
-        longest_held_out=_longest(longest_runs(said, held, len(distinct))),
+        of_one_patient=_share(np.isin(wanted, _from_one_patient(train, training.patients, wanted)) & ~in_held_out),
+        longest=_longest(longest_runs(own, train, len(distinct))),
+        longest_held_out=_longest(longest_runs(own, held, len(distinct))),
     )
 
 
@@ -114,8 +109,8 @@ def _longest(lengths: np.ndarray) -> tuple[int, ...]:
     return tuple(int(length) for length in sorted(lengths, reverse=True)[:RUNS_SHOWN])
 
 
-def _of_one_patient(train: Phrases, patients: Sequence[int], wanted: np.ndarray) -> np.ndarray:
-    """Those of `wanted` that stand in reports of exactly one patient."""
+def _from_one_patient(train: Phrases, patients: Sequence[int], wanted: np.ndarray) -> np.ndarray:
+    """The phrases in `wanted` that occur in the reports of exactly one patient."""
     starts = train.starts()
     hashes = train.hashes(starts)
     kept = np.isin(hashes, wanted)
@@ -126,43 +121,42 @@ def _of_one_patient(train: Phrases, patients: Sequence[int], wanted: np.ndarray)
 
 
 def check_predictions(predictions: Path, workspace: Path, fingerprint: str, governance: Governance) -> Memorisation:
-    """`check` for a predictions file of `evaluate cxr` and the workspace that the training data was built in.
+    """Run `check` on a predictions file of `evaluate cxr` and the workspace of the training data.
 
     Args:
-        fingerprint: of the model that the predictions have to be of.
+        fingerprint: fingerprint of the model that must have made the predictions.
         governance: class of that model.
 
     Raises:
-        InputError: a file is missing or cannot be read, the predictions are of another model, or there is nothing to
-            compare, or most questions have no answer.
-        GovernanceError: the workspace's class is below its floor.
+        InputError: a file cannot be read, the predictions are from another model, or too few questions have answers.
+        GovernanceError: the class of the workspace is below its minimum.
     """
     governance = strictest([governance, Workspace(workspace).governance()])
     with PredictionStore(predictions, governance, read_only=True) as store:
-        said = store.settings.get("revision") or store.settings.get("model")  # of an engine, of a checkpoint of ours
-        if not is_of(said, fingerprint):
+        model = store.settings.get("revision") or store.settings.get("model")  # engine, or one of our checkpoints
+        if not names_model(model, fingerprint):
             raise InputError(
-                f"{predictions} holds the answers of another model (fingerprint {said}, this "
-                f"one's is {fingerprint}): run medvqa-hub evaluate cxr with this one"
+                f"{predictions} holds the answers of another model ({model}, expected {fingerprint}). Run medvqa-hub "
+                "evaluate cxr with the model that is pushed."
             )
         made = list(store.predictions())
-    spoken = [(prediction.id, prediction.answer) for prediction in made if prediction.answer]
-    if 2 * len(spoken) < len(made):
+    answered = [(prediction.id, prediction.answer) for prediction in made if prediction.answer]
+    if 2 * len(answered) < len(made):
         raise InputError(
-            f"{predictions} has answers to {len(spoken)} of {len(made)} questions: too few to tell what the model "
-            "remembers; run medvqa-hub evaluate cxr again with --retry-failed"
+            f"{predictions} has answers to {len(answered)} of {len(made)} questions, which is too few. Run medvqa-hub "
+            "evaluate cxr again with --retry-failed."
         )
-    asked = {_study_of(id, predictions) for id, _ in spoken}
+    asked = {_read_study_id(id, predictions) for id, _ in answered}
     rows = _read_reports(workspace)
     training = [row for row in rows if row["split"] == TRAIN]
     held_out = [row for row in rows if row["split"] != TRAIN and row["study_id"] not in asked]
-    found = check([answer for _, answer in spoken], _side(training), _side(held_out))
+    found = check([answer for _, answer in answered], _side(training), _side(held_out))
     return replace(found, asked=len(made), cut=sum(bool(prediction.details.get("truncated")) for prediction in made))
 
 
 def report_phrases(workspace: Path) -> Phrases:
-    """The phrases of every report of a workspace, for the scan of what is to be pushed."""
-    return Phrases(_text_of(row) for row in _read_reports(workspace))
+    """The phrases of all reports of a workspace, for the scan before a push."""
+    return Phrases(_join_sections(row) for row in _read_reports(workspace))
 
 
 def _read_reports(workspace: Path) -> list[dict[str, Any]]:
@@ -171,16 +165,16 @@ def _read_reports(workspace: Path) -> list[dict[str, Any]]:
 
 
 def _side(rows: list[dict[str, Any]]) -> Reports:
-    return Reports([_text_of(row) for row in rows], [row["subject_id"] for row in rows])
+    return Reports([_join_sections(row) for row in rows], [row["subject_id"] for row in rows])
 
 
-def _text_of(row: dict[str, Any]) -> str:
-    """The sections of a report that a study row has, one after the other."""
+def _join_sections(row: dict[str, Any]) -> str:
+    """The sections of a report."""
     return "\n".join(row[name] for name in SECTIONS if row[name])
 
 
-def _study_of(id: str, path: Path) -> int:
+def _read_study_id(id: str, path: Path) -> int:
     study = id.removeprefix("s").partition("-")[0]
     if not study.isdigit():
-        raise InputError(f"{path}: {id!r} is no question's id; name the predictions of medvqa-hub evaluate cxr")
+        raise InputError(f"{path}: {id!r} is not a question id. Pass the predictions of medvqa-hub evaluate cxr.")
     return int(study)

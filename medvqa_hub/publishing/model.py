@@ -1,7 +1,7 @@
-"""`medvqa-hub push model`: what is checked before anything leaves, and what is sent.
+"""`medvqa-hub push model`: check and push a model.
 
-Weights of class `open` and `share-alike` go; `no-derivatives` never do. `credentialed` ones go where somebody signs
-for it in words, behind a gate that is opened by hand, private unless asked otherwise, with a memorisation check.
+Weights of class `open` and `share-alike` can be pushed, `no-derivatives` cannot. `credentialed` weights need a written
+acknowledgement and a memorisation check, and are pushed to a gated repository that is private by default.
 """
 
 from collections.abc import Callable
@@ -21,35 +21,35 @@ from medvqa_hub.publishing.licences import (
     Licence,
     check_llama,
     check_llama_base,
-    find_llama_version,
+    find_answer_llama,
+    find_base_llama,
     get_foreign_licence,
     get_model_licence,
-    llama_of,
 )
 from medvqa_hub.publishing.memorisation import Memorisation, check_predictions, report_phrases
 from medvqa_hub.publishing.model_card import write_model_card
-from medvqa_hub.publishing.model_folder import ModelFolder, files_of, open_model_folder
+from medvqa_hub.publishing.model_folder import ModelFolder, list_files, open_model_folder
 from medvqa_hub.publishing.push import MODEL, PushPlan, PushResult
 from medvqa_hub.publishing.results import eval_results, read_results
 from medvqa_hub.publishing.sending import Push, send
 from medvqa_hub.publishing.staging import CARD
 
 NOTICE_FILE, EVAL_RESULTS = "NOTICE.txt", ".eval_results/mimic_cxr_vqa.yaml"
-SHORTEST = 20  # letters of an acknowledgement: it is a sentence
+SHORTEST = 20  # characters of an acknowledgement
 
 
 @dataclass(frozen=True)
 class ModelPush(Push):
-    """What to push, and how.
+    """Options of `push model`.
 
     Attributes:
-        folder: of a model, or the output of a training run.
+        folder: folder of a model or of a training run.
         repo_id, public, version: see `PushPlan`.
-        scores: output of `medvqa-hub evaluate cxr` of this model.
-        workspace: that the training data was built in: for the memorisation check.
-        acknowledgement: by which somebody answers for pushing what was trained on credentialed data.
-        dataset_id: repository of the dataset that the scores are on, for `.eval_results`.
-        base_model: repository of the model that an adapter belongs to, where its folder names one of this machine.
+        scores: output of `medvqa-hub evaluate cxr` for this model.
+        workspace: workspace of the training data, for the memorisation check.
+        acknowledgement: reason for pushing weights that were trained on credentialed data.
+        dataset_id: repository of the evaluated dataset, for `.eval_results`.
+        base_model: repository of an adapter's base model, if its folder names a local path.
     """
 
     scores: Path | None = None
@@ -62,12 +62,12 @@ class ModelPush(Push):
 def push_model(
     options: ModelPush, dry_run: bool = False, hub: Any = None, log: Callable[[str], None] = print
 ) -> PushResult | None:
-    """Check, stage, scan and push a model; with `dry_run` show what would be pushed, and its card.
+    """Check, stage, scan and push a model. `dry_run` only prints what would be pushed.
 
     Raises:
-        ConfigError: options are missing, or do not fit each other.
-        GovernanceError: the model's class, a licence or the scan forbids it.
-        InputError: the folder, the scores or the workspace is not there or does not fit.
+        ConfigError: options are missing or contradict each other.
+        GovernanceError: the model's class, a licence or the scan forbids the push.
+        InputError: the folder, the scores or the workspace cannot be read or belongs to another model.
         OutputError: see `push_folder`.
     """
     folder = find_model_folder(options.folder)
@@ -76,7 +76,7 @@ def push_model(
     else:
         model = open_model_folder(folder)
         if options.base_model is not None:
-            raise ConfigError("--base-model is for models that are not of a family of ours")
+            raise ConfigError("--base-model only applies to models of other families")
     plan = PushPlan(
         options.repo_id,
         MODEL,
@@ -90,11 +90,11 @@ def push_model(
     if model.governance is Governance.CREDENTIALED:
         _refuse_without_words(options)
     if options.dataset_id is not None and options.scores is None:
-        raise ConfigError("--dataset-id says what the scores are on: pass --scores too, or leave it out")
+        raise ConfigError("--dataset-id needs --scores")
     results = read_results(options.scores, model.checkpoint.fingerprint) if options.scores is not None else None
     memorisation = _check_memory(options, model, results) if options.workspace is not None else None
     phrases = report_phrases(options.workspace) if plan.gated and options.workspace is not None else None
-    files = foreign_files(model) if model.foreign else files_of(model)
+    files = foreign_files(model) if model.foreign else list_files(model)
     card = write_model_card(model, options.repo_id, licence, results, memorisation, options.acknowledgement)
     files[CARD] = card.encode()
     if llamas:
@@ -105,19 +105,19 @@ def push_model(
 
 
 def _refuse_reports(model: ModelFolder) -> None:
-    """The card below is about radiographs, and would say of these weights what is not so."""
+    """Raise for models of report images, since the card describes models of radiographs."""
     if any(stage.get("data", {}).get("dataset") == REPORTS for stage in model.stages):
         raise ConfigError(
-            f"{model.checkpoint.name} was trained on questions about report images; push model writes the card of "
-            "models of radiographs: take the README.md that training left beside the weights"
+            f"{model.checkpoint.name} was trained on report images, but push model writes cards for radiographs. Push "
+            "the folder with its README.md by push_to_hub."
         )
 
 
 def _license(model: ModelFolder, repo_id: str) -> tuple[Licence, list[str]]:
-    """The licence, and the versions of the Llamas in it: that wrote the answers, that the model was made from."""
+    """The licence, and the versions of the Llamas that wrote the answers or that the model was made from."""
     data = [stage.get("data", {}) for stage in model.stages]
-    llama = llama_of((found.get("source"), found.get("answers", {}).get("model")) for found in data)
-    base = find_llama_version(model.base, model.config) if model.foreign else None
+    llama = find_answer_llama((found.get("source"), found.get("answers", {}).get("model")) for found in data)
+    base = find_base_llama(model.base, model.config) if model.foreign else None
     if model.foreign:
         licence = get_foreign_licence(model.governance, model.base, llama, base)
     else:
@@ -130,15 +130,15 @@ def _license(model: ModelFolder, repo_id: str) -> tuple[Licence, list[str]]:
 def _refuse_without_words(options: ModelPush) -> None:
     if len((options.acknowledgement or "").strip()) < SHORTEST:
         raise GovernanceError(
-            f"{options.folder} was trained on credentialed data, or does not say on what: weights can repeat it, and "
-            "PhysioNet asks that models derived from MIMIC be shared there. To push it all the same, behind a gate, "
-            "say in a sentence why you may: --acknowledge-credentialed-training TEXT"
+            f"{options.folder} was trained on credentialed or unknown data, which weights can repeat. PhysioNet asks "
+            "that models derived from MIMIC be shared there. To push to a gated repository on the Hub, state why you "
+            "may: --acknowledge-credentialed-training TEXT"
         )
     missing = [name for name, path in (("--scores", options.scores), ("--workspace", options.workspace)) if not path]
     if missing:
         raise ConfigError(
-            f"{' and '.join(missing)}: weights trained on credentialed data go with a memorisation check; name the "
-            "output of medvqa-hub evaluate cxr and the folder that the training data was built in"
+            f"weights trained on credentialed data need a memorisation check. Pass {' and '.join(missing)} (output of "
+            "medvqa-hub evaluate cxr, workspace of the training data)."
         )
 
 
@@ -146,12 +146,12 @@ def _check_memory(options: ModelPush, model: ModelFolder, results: list[dict[str
     from mimic_cxr_vqa.release import open_release
 
     if options.scores is None or options.workspace is None or results is None:
-        raise ConfigError("--workspace is for the memorisation check, which needs the model's answers: pass --scores")
+        raise ConfigError("--workspace is for the memorisation check, which needs --scores")
     built = open_release(options.workspace).fingerprint
     if model.data_fingerprints and built not in model.data_fingerprints:
         raise ConfigError(
-            f"{options.workspace} holds other data (content {built}) than the model was trained on "
-            f"({', '.join(sorted(model.data_fingerprints))}): name the folder that its training data was built in"
+            f"{options.workspace} holds other data ({built}) than the model was trained on "
+            f"({', '.join(sorted(model.data_fingerprints))}). Pass the workspace of its training data."
         )
     for result in results:
         check_generation_settings(model, result.get("generation") or {})

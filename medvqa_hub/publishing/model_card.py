@@ -1,6 +1,6 @@
-"""The card of a model: what its folder, its evaluation and the memorisation check say. Nothing in it is typed by hand.
+"""Write the card of a model from its folder, its evaluation and the memorisation check.
 
-The page is `hub_cards/model.md.jinja`, which each family's template extends.
+Templates of families extend `hub_cards/model.md.jinja`.
 """
 
 from pathlib import Path
@@ -11,14 +11,14 @@ from medvqa_core.governance import Governance
 from medvqa_hub.families.checkpoint import Checkpoint
 from medvqa_hub.families.history import read_stages
 from medvqa_hub.families.registry import find_family
-from medvqa_hub.publishing.licences import Licence, find_llama_version, find_llama_version_of_stages, get_model_licence
+from medvqa_hub.publishing.licences import Licence, find_base_llama, find_stages_llama, get_model_licence
 from medvqa_hub.publishing.memorisation import Memorisation
 from medvqa_hub.publishing.model_folder import RECIPE, ModelFolder, weights_in
 from medvqa_hub.publishing.phrases import PHRASE
 from medvqa_hub.publishing.results import describe_results
 from medvqa_hub.publishing.staging import CARD
 
-REPOSITORY = "OWNER/NAME"  # in a card that has no repository yet; `publishing_*.py` of the models puts the name in
+REPOSITORY = "OWNER/NAME"  # placeholder that `publishing_*.py` of the models replaces
 _STAGES = {
     1: "1: decoder", 2: "2: all", 3: "3: self-critical", "sft": "reference answers (SFT)", "grpo": "rewards (GRPO)",
 }  # fmt: skip
@@ -33,12 +33,12 @@ def write_model_card(
     acknowledgement: str | None = None,
     has_recipe: bool | None = None,
 ) -> str:
-    """The card's text; the same for the same model and figures.
+    """The text of the card. It is deterministic.
 
     Args:
-        results: of `read_results`; None: not evaluated.
-        acknowledgement: of who pushes weights that were trained on credentialed data.
-        has_recipe: whether the recipe goes with the weights; None: where it lies in the folder.
+        results: from `read_results`. None if the model was not evaluated.
+        acknowledgement: see `ModelPush`.
+        has_recipe: whether the recipe is pushed. By default, if it is in the folder.
     """
     kind = model.checkpoint.kind
     if model.foreign:
@@ -46,7 +46,7 @@ def write_model_card(
         template, values = "image_text", _foreign_values(model)
         bases = {model.base: None} if model.base else {}
     else:
-        template = kind if hub_cards.template_path(kind).exists() else "model"  # a family may do without its own
+        template = kind if hub_cards.template_path(kind).exists() else "model"
         title, values = find_family(kind).title, _family_values(model)
         bases = dict.fromkeys(stage["base"] for stage in model.stages if stage.get("base"))
     return hub_cards.render(
@@ -88,19 +88,19 @@ def _foreign_values(model: ModelFolder) -> dict[str, Any]:
         "adapter": model.is_adapter,
         "kind": model.checkpoint.kind,
         "rank": model.config.get("r"),
-        "llama_base": find_llama_version(model.base, model.config),
+        "llama_base": find_base_llama(model.base, model.config),
         "trained": bool(model.stages),
     }
 
 
 def write_folder_card(folder: Path, kind: str, governance: Governance) -> None:
-    """Write the card of a model that training has just saved, for `model.push_to_hub` and `Trainer.push_to_hub`.
+    """Write the card of a trained model, for `model.push_to_hub` and `Trainer.push_to_hub`.
 
-    There is none where only `medvqa-hub push model` may push: it asks for an acknowledgement, or a name and a notice.
+    Writes nothing if only `medvqa-hub push model` can push the model (acknowledgement, name or notice needed).
     """
     stages = read_stages(folder)
-    adapter = (folder / "adapter_config.json").exists()  # not a whole model
-    if adapter or not governance.publishable or find_llama_version_of_stages(stages) is not None:
+    adapter = (folder / "adapter_config.json").exists()
+    if adapter or not governance.publishable or find_stages_llama(stages) is not None:
         return
     model = ModelFolder(Checkpoint(str(folder), folder, kind, "", governance), governance, stages, {})
     card = write_model_card(model, REPOSITORY, get_model_licence(governance, None), has_recipe=True)
@@ -119,12 +119,12 @@ def _metadata(model: ModelFolder, licence: Licence, bases: list[str]) -> dict[st
     metadata["tags"] = ["medical", "radiology", "chest-x-ray", "visual-question-answering"]
     metadata["tags"] += [*([] if model.foreign else ["custom_code"]), f"governance-{model.governance}"]
     if model.governance is Governance.CREDENTIALED:
-        metadata["inference"] = False  # nobody else's machine answers
+        metadata["inference"] = False
     return metadata
 
 
 def _describe_stage(stage: dict[str, Any]) -> dict[str, str]:
-    """A row of "How it was made"; what is not known is a dash."""
+    """A row of "How it was made"."""
     data, answers = stage.get("data", {}), stage.get("data", {}).get("answers", {})
     name = _STAGES.get(stage.get("stage"), "-")
     if stage.get("reward"):
@@ -143,7 +143,7 @@ def _describe_stage(stage: dict[str, Any]) -> dict[str, str]:
 
 
 def _show_runs(memorisation: Memorisation) -> dict[str, str]:
-    """The lengths of the longest runs, for people."""
+    """The lengths of the longest runs as text."""
     sides = {"training": memorisation.longest, "held_out": memorisation.longest_held_out}
     return {
         side: ", ".join(map(str, filter(None, runs))) or f"none of {PHRASE} or more" for side, runs in sides.items()
@@ -151,7 +151,7 @@ def _show_runs(memorisation: Memorisation) -> dict[str, str]:
 
 
 def count_parameters(folder: Path) -> int:
-    """Numbers in the weight files, by their headers."""
+    """The number of parameters in the weight files."""
     from math import prod
 
     from safetensors import safe_open

@@ -1,8 +1,7 @@
-"""Verbatim phrases: which runs of words of one collection of texts stand in another, without keeping any text.
+"""Find phrases that occur verbatim in two collections of texts, by hashes.
 
-Words are runs of letters and digits, lower-cased. Each is a 64-bit number; a phrase of n words is one polynomial hash
-of them, so that a million reports are an array of numbers that is compared by sorting. Two phrases agree by chance
-about once in 10^19 comparisons.
+Words are lower-cased runs of letters and digits, as 64-bit numbers. A phrase is a polynomial hash of its words. Two
+different phrases have the same hash about once in 10^19 comparisons.
 """
 
 import hashlib
@@ -12,7 +11,7 @@ from functools import cache
 
 import numpy as np
 
-PHRASE = 8  # words: shorter phrases are everybody's
+PHRASE = 8  # words
 _WORD = re.compile(r"[^\W_]+")
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)  # any odd number
 
@@ -27,8 +26,8 @@ class Phrases:
 
     Attributes:
         words: (words,) uint64, text after text.
-        text: (words,) int64: the number of the text that each word is of.
-        left: (words,) int64: how many words its text has from there on.
+        text: (words,) int64, the index of each word's text.
+        left: (words,) int64, the number of words from there to the end of the text.
     """
 
     def __init__(self, texts: Iterable[str]) -> None:
@@ -39,25 +38,25 @@ class Phrases:
         self.left = np.repeat(np.cumsum(lengths), lengths) - np.arange(len(self.words))
 
     def starts(self, length: int = PHRASE) -> np.ndarray:
-        """Places where a phrase of `length` words begins."""
+        """Positions where a phrase of `length` words begins."""
         return np.flatnonzero(self.left >= length)
 
     def hashes(self, starts: np.ndarray, length: int = PHRASE) -> np.ndarray:
-        """Of the phrases of `length` words that begin at `starts`."""
+        """Hashes of the phrases of `length` words that begin at `starts`."""
         found = np.zeros(len(starts), np.uint64)
         for offset in range(length):
             found = found * _FACTOR + self.words[starts + offset]
         return found
 
     def distinct(self) -> np.ndarray:
-        """The hashes of all phrases of PHRASE words, each once, sorted."""
+        """The sorted distinct hashes of all phrases of PHRASE words."""
         return np.unique(self.hashes(self.starts()))
 
 
 def runs(texts: Phrases, source: Phrases) -> Iterator[tuple[int, np.ndarray]]:
-    """For each length from PHRASE on, while there are any: the numbers of the texts with a run of it in `source`.
+    """For each length from PHRASE on, the indices of the texts with a run of that length in `source`.
 
-    A run of n + 1 words begins with a run of n, on both sides: each round looks at what the last one left.
+    A run of n + 1 words begins with a run of n words, so that each round only extends the runs of the previous one.
     """
     length = PHRASE
     mine, theirs = texts.starts(length), source.starts(length)
@@ -76,14 +75,14 @@ def runs(texts: Phrases, source: Phrases) -> Iterator[tuple[int, np.ndarray]]:
 
 
 def _longer(phrases: Phrases, starts: np.ndarray, hashes: np.ndarray, length: int) -> tuple[np.ndarray, np.ndarray]:
-    """The phrases with a word more, where their text has one."""
+    """Extend phrases by one word where their text has one."""
     kept = phrases.left[starts] > length
     starts = starts[kept]
     return starts, hashes[kept] * _FACTOR + phrases.words[starts + length]
 
 
 def longest_runs(texts: Phrases, source: Phrases, number: int) -> np.ndarray:
-    """(number,) words in the longest run of each of `number` texts that stands in `source`; 0 below PHRASE."""
+    """(number,) words in the longest run of each text that occurs in `source`, or 0 below PHRASE."""
     longest = np.zeros(number, np.int64)
     for length, found in runs(texts, source):
         longest[found] = length

@@ -1,7 +1,7 @@
-"""`medvqa-hub publish physionet`: a folder that is ready to be submitted, but for what a person must write.
+"""`medvqa-hub publish physionet`: write a folder for submission, with texts for a person to complete.
 
-The rows go without `indication`: it is a section of the report. So do `findings` and `impression`, which no row has.
-Answers hold words of reports; how many is measured and said. The same release gives the same bytes.
+The tables leave out `indication`, which is a section of the report. The share of report text in the answers is measured
+and stated. The output is deterministic.
 """
 
 import gzip
@@ -30,7 +30,7 @@ from mimic_cxr_vqa.release import Release, open_release
 from mimic_cxr_vqa.statistics import summarise
 from mimic_cxr_vqa.workspace import Workspace
 
-SOURCES = {"physionet": "MIMIC-CXR and MIMIC-CXR-JPG", "phantom": "drawn studies (no patient)"}
+SOURCES = {"physionet": "MIMIC-CXR and MIMIC-CXR-JPG", "phantom": "synthetic studies (no patients)"}
 LICENSE_TEXT = {
     Governance.CREDENTIALED: (
         "PhysioNet Credentialed Health Data License 1.5.0",
@@ -44,19 +44,20 @@ _LISTS = ("images", "views", "lint")
 
 def publish_physionet(
     workspace: Path, out: Path, title: str, version: str = "1.0.0", log: Callable[[str], None] = print
-) -> list[submission.Obstacle]:
-    """Write the folder of a submission; returns what stands in its way.
+) -> list[submission.Problem]:
+    """Write the folder of a submission. Returns its problems.
 
-    Texts that a person has changed are kept, and the new ones stand beside them. Stopped, the same command starts
-    again; until it is done, the earlier folder is there.
+    Texts that a person has changed are kept, with the new ones in another file. The previous folder stays until the
+    new one is complete.
 
     Args:
-        workspace: folder that the release was built in: its reports are what the rows are compared with.
+        workspace: workspace of the release, with the reports that the rows are compared with.
 
     Raises:
-        ConfigError: title or version are none that PhysioNet takes.
-        GovernanceError: rows of Open-i, which are adapted and not shared; or report text outside of the answers.
-        InputError: there is no release of Parquet shards.
+        ConfigError: PhysioNet would not accept the title or version.
+        GovernanceError: the rows are from Open-i, whose derivatives may not be shared, or a column other than the
+            answers holds report text.
+        InputError: the workspace has no release in Parquet.
         OutputError: `out` holds something else, or cannot be written.
     """
     front = {"title": title, "short_description": "", "version": version, "license": "-"}
@@ -66,8 +67,8 @@ def publish_physionet(
     release = open_release(workspace)
     if release.governance not in LICENSE_TEXT:
         raise GovernanceError(
-            f"{workspace} is of class {release.governance}: adaptations of its source may be made, not shared; share "
-            "its rebuild spec (medvqa-hub cxr rebuild-spec)"
+            f"{workspace} has class {release.governance}, whose derivatives may not be shared. Share its rebuild spec "
+            "instead (medvqa-hub cxr rebuild-spec)."
         )
     if release.kind != "parquet":
         raise InputError(f"{workspace} holds no release of Parquet shards; write one with medvqa-hub cxr release")
@@ -89,16 +90,16 @@ def publish_physionet(
         if changed is not None:
             texts.rename(folder / KEPT_NAME)
             texts.write_text(changed, encoding="utf-8")
-            log(f"{submission.TEXTS} was changed by hand and is kept; with today's figures: {KEPT_NAME}")
+            log(f"{submission.TEXTS} was changed by hand and is kept. The new texts are in {KEPT_NAME}.")
         manifest = {"kind": submission.KIND, "format": submission.FORMAT, "governance": str(release.governance)}
         write_manifest(folder, {**manifest, "texts": written})
-        found = submission.obstacles(folder)
+        found = submission.find_problems(folder)
         (folder / submission.TODO).write_text(_todo(found, release.governance), encoding="utf-8")
     return found
 
 
 def _write_tables(release: Release, files: Path, reports: Phrases) -> dict[str, Any]:
-    """Both forms of every split; returns how much of the answers stands in reports."""
+    """Write each split as CSV and Parquet. Returns how much of the answers occurs in reports."""
     phrases, longest = np.array([], np.uint64), 0
     for split in release.files:
         with (
@@ -118,7 +119,7 @@ def _write_tables(release: Release, files: Path, reports: Phrases) -> dict[str, 
 
 
 def _rows(release: Release, split: str) -> Iterator[pa.Table]:
-    """The rows of a submission: provenance as columns, no report section."""
+    """The rows of a submission, with provenance as columns and without report sections."""
     for batch in release.iterate_split(split, {}):
         provenance = batch["provenance"]
         columns = []
@@ -140,7 +141,7 @@ _SCHEMA = _schema()
 
 
 def _flat(table: pa.Table) -> pa.Table:
-    """Lists as texts with semicolons: CSV has none."""
+    """Join lists with semicolons for CSV."""
     for name in _LISTS:
         texts = pc.binary_join(table[name].combine_chunks(), ";") if len(table) else pa.array([], pa.string())
         table = table.set_column(table.column_names.index(name), name, texts)
@@ -148,18 +149,18 @@ def _flat(table: pa.Table) -> pa.Table:
 
 
 def _longest_quote(table: pa.Table, reports: Phrases) -> int:
-    """Words in the longest run of an answer that stands in a report; 0 below eight.
+    """Words in the longest run of an answer that occurs in a report, or 0 below eight.
 
     Raises:
-        GovernanceError: another column holds eight words of a report in a row.
+        GovernanceError: another column holds eight consecutive words of a report.
     """
     names = [name for name in table.column_names if pa.types.is_string(table.schema.field(name).type)]
-    said = [(name, text) for name in names for text in pc.unique(table[name]).to_pylist() if text]
-    runs = longest_runs(Phrases(text for _, text in said), reports, len(said)).tolist()
-    for (name, _), run in zip(said, runs, strict=True):
+    texts = [(name, text) for name in names for text in pc.unique(table[name]).to_pylist() if text]
+    runs = longest_runs(Phrases(text for _, text in texts), reports, len(texts)).tolist()
+    for (name, _), run in zip(texts, runs, strict=True):
         if run and name != "answer":
             raise GovernanceError(
-                f"column {name} holds {run} words of a report in a row; nothing was written; release the rows again"
+                f"column {name} holds {run} consecutive words of a report, so nothing was written. Build the release again."
             )
     return max(runs, default=0)
 
@@ -201,20 +202,20 @@ def _validation(manifest: Mapping[str, Any]) -> str:
     return f"Answers judged by people and a model:\n\n```\n{format_table3(found)}\n```" if found else ""
 
 
-def _todo(found: list[submission.Obstacle], governance: Governance) -> str:
-    lines = ["# What a person must still do", "", "In `texts.md`, where it says TO WRITE:", ""]
+def _todo(found: list[submission.Problem], governance: Governance) -> str:
+    lines = ["# To do", "", "In `texts.md`, at the places marked TO WRITE:", ""]
     lines += [f"- [ ] {one.where}: {one.what}" for one in found]
     lines += ["", "On PhysioNet:", ""]
     steps = [
-        "read every text of `texts.md` and own it: the program wrote what it counted, nothing else",
-        "name the authors with their affiliations, and who submits",
+        "read and check every text of `texts.md`, which only states what the program counted",
+        "name the authors with their affiliations, and the submitting author",
         "give references (the source, its PhysioNet page, the models) and acknowledgements",
         "name MIMIC-CXR and MIMIC-CXR-JPG as the parent projects",
-        "look at a sample of the answers for names, dates and ages that the source's de-identification left",
-        "say which models read the reports, and where they ran (its notice of 24 September 2025)",
-        "upload what is in `files/`, nothing else; it makes LICENSE.txt and SHA256SUMS.txt itself, ours are to compare",
-        "run `medvqa-hub doctor --publish` on this folder once more",
+        "check a sample of the answers for names, dates and ages that de-identification of the source missed",
+        "state which models read the reports, and where they ran (PhysioNet's notice of 24 September 2025)",
+        "upload only the content of `files/` (PhysioNet writes LICENSE.txt and SHA256SUMS.txt itself, to compare)",
+        "run `medvqa-hub doctor --publish` on this folder again",
     ]
     if governance is Governance.OPEN:
-        steps.insert(0, "these rows are drawn: a rehearsal, not to be submitted under MIMIC's name")
+        steps.insert(0, "these rows are synthetic: use them as a rehearsal, and do not submit them under MIMIC's name")
     return "\n".join([*lines, *(f"- [ ] {step}" for step in steps)]) + "\n"

@@ -1,13 +1,12 @@
-"""One push to the Hub, in an order in which nothing can be seen too early, and which goes on wherever it stopped.
+"""Push a folder to the Hub in an order that exposes nothing early, and that can be resumed.
 
-    1. make the repository, private            5. verify: every file's hash as the Hub states it, small ones by download
-    2. gate it by hand where the class asks    6. tag vX.Y.Z
-    3. read the gate back                      7. make it visible, if asked; read the gate back once more
-    4. upload, as one commit of named files
+    1. create a private repository             4. upload named files in one commit
+    2. gate it if the class requires it        5. verify the hash of every file, small files by download
+    3. read the gate back                      6. tag vX.Y.Z
+                                               7. make it public if asked, and read the gate back again
 
-Each step looks at what is there and does what is missing: the same command goes on after a kill at any point, and does
-nothing where all is done. Large files are sent before the commit that names them, and those that have arrived are not
-sent again. A repository that holds anything which this command did not put there is left alone: `MARK` tells.
+Each step checks the state of the repository and only does what is missing, so that an interrupted push can be resumed.
+Uploaded large files are not sent again. A repository with files from elsewhere (without `MARK`) is not changed.
 """
 
 import json
@@ -23,26 +22,26 @@ from medvqa_hub.publishing.hub_calls import hub_errors, with_retries
 from medvqa_hub.publishing.staging import MARK, StagedFile, describe_staging
 
 MODEL, DATASET = "model", "dataset"
-MANUAL = "manual"  # of a gate: the owner lets each reader in
+MANUAL = "manual"  # gate for which the owner approves each reader
 FIRST_VERSION = "1.0.0"
-SMALL = 1_000_000  # bytes; larger files are compared by the hash that the Hub states
+SMALL = 1_000_000  # bytes. Larger files are only compared by hash.
 _VERSION = re.compile(r"(\d+)\.(\d+)\.(\d+)")
 _OF_THE_HUB = ".gitattributes"
 
 
 @dataclass(frozen=True)
 class PushPlan:
-    """Where a staging folder goes, and who may see it.
+    """Target of a push, and its visibility.
 
     Attributes:
         repo_id: `owner/name`.
-        repo_type: MODEL or DATASET, as the Hub calls it.
-        governance: class of what is pushed. Whether it may be pushed at all is decided before (`check_publishable`).
-        gated: readers have to be let in one by one.
-        public: True: visible when all is done. False: private from the first step on. None: a new repository stays
-            private, an old one what it is.
-        version: `X.Y.Z`, for the tag; None: that of the same content, else 1.0.0, then 1.1.0, …
-        of_kind: what it holds, where the Hub has no type for that.
+        repo_type: MODEL or DATASET.
+        governance: class of the content. `check_publishable` decides before whether it may be pushed.
+        gated: whether each reader has to be approved.
+        public: True makes the repository public at the end, False private at the start. None keeps the visibility of
+            an existing repository, and a new one private.
+        version: `X.Y.Z` for the tag. None takes that of the same content, else 1.0.0, then 1.1.0 and so on.
+        content: kind of the content, if it differs from `repo_type`.
     """
 
     repo_id: str
@@ -51,12 +50,12 @@ class PushPlan:
     gated: bool = False
     public: bool | None = None
     version: str | None = None
-    of_kind: str | None = None
+    content: str | None = None
 
     @property
     def kind(self) -> str:
-        """What the repository's mark says that it holds."""
-        return self.of_kind or self.repo_type
+        """The kind in the repository's mark."""
+        return self.content or self.repo_type
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"\w[\w.-]*/\w[\w.-]*", self.repo_id):
@@ -68,8 +67,8 @@ class PushPlan:
 @dataclass(frozen=True)
 class PushResult:
     """Attributes:
-    url: of the repository.
-    commit: id of the commit that holds the files.
+    url: address of the repository.
+    commit: id of the commit.
     tag: such as `v1.0.0`.
     """
 
@@ -79,17 +78,17 @@ class PushResult:
 
 
 def push_folder(staging: Path, plan: PushPlan, hub: Any = None, log: Callable[[str], None] = print) -> PushResult:
-    """Bring the repository to what `staging` holds, and nothing else.
+    """Make the repository hold exactly the files in `staging`.
 
     Args:
-        staging: of `staging.staged`: the files by their names in the repository, MARK among them.
-        hub: HfApi; None: with the address and token of this machine.
+        staging: folder from `staging.staged`.
+        hub: HfApi. The default uses the address and token of this machine.
 
     Raises:
-        ConfigError: the repository holds something else, or the version has other content.
-        GovernanceError: the repository is of a stricter class, or of a weaker one and public without that being asked
-            for; or the gate does not take.
-        OutputError: the Hub refuses, cannot be reached, or holds other bytes than were sent.
+        ConfigError: the repository holds something else, or the version exists with other content.
+        GovernanceError: the repository has a stricter class, is public with a weaker class and no visibility was
+            requested, or the gate cannot be set.
+        OutputError: the Hub rejects the request, cannot be reached, or holds other bytes than were sent.
     """
     if hub is None:
         from huggingface_hub import HfApi
@@ -99,8 +98,8 @@ def push_folder(staging: Path, plan: PushPlan, hub: Any = None, log: Callable[[s
     with hub_errors(plan.repo_id):
         remote = _Remote(hub, plan)
         if remote.open():
-            log(f"made {plan.repo_id}, private")
-        remote.refuse_foreign(plan.governance)
+            log(f"created {plan.repo_id} (private)")
+        remote.check_owner(plan.governance)
         if plan.public is False and not remote.info().private:
             remote.show(False)
         if plan.gated:
@@ -113,15 +112,15 @@ def push_folder(staging: Path, plan: PushPlan, hub: Any = None, log: Callable[[s
             log(f"tagged {tag}")
         if plan.public and remote.info().private:
             remote.show(True)
-            log(f"{plan.repo_id} is visible now")
+            log(f"{plan.repo_id} is public now")
         state = "private" if remote.info().private else "public"
     url = f"{hub.endpoint}/{'' if plan.repo_type == MODEL else plan.repo_type + 's/'}{plan.repo_id}"
-    log(f"{url} is at {tag}, {state}{', readers are let in one by one' if plan.gated else ''}")
+    log(f"{url} is at {tag}, {state}{', gated' if plan.gated else ''}")
     return PushResult(url, commit, tag)
 
 
 class _Remote:
-    """The repository as the Hub has it; every question is asked again, since others may change it."""
+    """The repository on the Hub. Nothing is cached, since others may change it."""
 
     def __init__(self, hub: Any, plan: PushPlan) -> None:
         self._hub, self._plan = hub, plan
@@ -131,19 +130,19 @@ class _Remote:
         return with_retries(lambda: self._hub.repo_info(**self._where))
 
     def open(self) -> bool:
-        """Make the repository where there is none; returns whether it was made."""
+        """Create the repository if it does not exist. Returns whether it was created."""
         if with_retries(lambda: self._hub.repo_exists(**self._where)):
             return False
         with_retries(lambda: self._hub.create_repo(**self._where, private=True, exist_ok=True))
         if not self.info().private:
             raise GovernanceError(
-                f"{self._plan.repo_id} was to be private and is public: nothing was uploaded; look at the settings of "
-                "your organization, or take another owner"
+                f"{self._plan.repo_id} was created public instead of private. Nothing was uploaded. Check the settings "
+                "of your organization, or use another owner."
             )
         return True
 
     def files(self, revision: str) -> dict[str, Any]:
-        """path -> RepoFile of a commit or tag, without what the Hub puts there itself."""
+        """path -> RepoFile of a commit or tag, without the Hub's own file."""
 
         def read() -> dict[str, Any]:
             entries = self._hub.list_repo_tree(**self._where, revision=revision, recursive=True)
@@ -152,7 +151,7 @@ class _Remote:
         return with_retries(read)
 
     def read(self, path: str, revision: str) -> bytes:
-        """The content of a file, downloaded anew: no cache stands between."""
+        """Download a file without a cache."""
         from huggingface_hub import hf_hub_url
         from huggingface_hub.utils import build_hf_headers, get_session, hf_raise_for_status
 
@@ -165,27 +164,27 @@ class _Remote:
 
         return with_retries(fetch)
 
-    def refuse_foreign(self, governance: Governance) -> None:
-        """Raise where the repository is not this command's, of a stricter class than `governance`, or of a weaker one
-        and public, and nobody says that it is to stay so."""
+    def check_owner(self, governance: Governance) -> None:
+        """Raise if the repository has files from elsewhere or a stricter class than `governance`, or is public with a
+        weaker class and no visibility was requested."""
         head = self.info().sha
         found = self.files(head)
         if not found:
             return
         if MARK not in found:
             raise ConfigError(
-                f"{self._plan.repo_id} holds {len(found)} files that this command did not put there ({min(found)}, …): "
-                "choose another name"
+                f"{self._plan.repo_id} holds {len(found)} files that this command did not push ({min(found)}, …). "
+                "Choose another name."
             )
         mark = self._read_mark(head)
         if mark.get("kind") != self._plan.kind:
-            raise ConfigError(f"{self._plan.repo_id} holds a {mark.get('kind')}: choose another name")
+            raise ConfigError(f"{self._plan.repo_id} holds a {mark.get('kind')}. Choose another name.")
         before = parse(str(mark.get("governance")), f"{self._plan.repo_id}/{MARK}")
         check_not_lowered(before, governance, self._plan.repo_id)
         if before is not governance and self._plan.public is None and not self.info().private:
             raise GovernanceError(
-                f"{self._plan.repo_id} is public, as {before}; what is pushed now is {governance}: say --public or "
-                "--private, or choose another name"
+                f"{self._plan.repo_id} is public with class {before}, but the new content has class {governance}. Pass "
+                "--public or --private, or choose another name."
             )
 
     def _read_mark(self, head: str) -> dict[str, Any]:
@@ -195,13 +194,13 @@ class _Remote:
             mark = None
         if not isinstance(mark, dict):
             raise ConfigError(
-                f"{self._plan.repo_id}/{MARK} is not what this command writes, so that nobody knows the class of what "
-                "lies there: put the file of its last version back, or choose another name"
+                f"{self._plan.repo_id}/{MARK} is damaged, so that the class of the repository is unknown. Restore the "
+                "file from an earlier version, or choose another name."
             )
         return mark
 
     def close_gate(self) -> None:
-        """Have readers let in one by one, and read back that it is so."""
+        """Require approval of each reader, and read the setting back."""
         if self.info().gated != MANUAL:
             with_retries(lambda: self._hub.update_repo_settings(**self._where, gated=MANUAL))
         self._check_gate("nothing was uploaded")
@@ -210,8 +209,8 @@ class _Remote:
         gated = self.info().gated
         if gated != MANUAL:
             raise GovernanceError(
-                f"the gate of {self._plan.repo_id} does not take: the Hub says gated={gated!r}, asked was {MANUAL!r}; "
-                f"{so_far}. Set it by hand in the repository's settings, then run the same command again"
+                f"the gate of {self._plan.repo_id} could not be set (gated={gated!r}, expected {MANUAL!r}), {so_far}. "
+                "Set it in the repository's settings, then run the same command again."
             )
 
     def tags(self) -> dict[str, str]:
@@ -219,14 +218,13 @@ class _Remote:
         return {tag.name: tag.target_commit for tag in refs.tags}
 
     def choose_tag(self, files: dict[str, StagedFile]) -> str:
-        """The tag of this push; of a version that is there already the content has to be the same."""
+        """The tag of this push. An existing version must have the same content."""
         tags = self.tags()
         if self._plan.version is not None:
             tag = f"v{self._plan.version}"
             if tag in tags and not _same(files, self.files(tag)):
                 raise ConfigError(
-                    f"{self._plan.repo_id} has a {tag} with other content, and people may rely on it: pass another "
-                    "--version, or none"
+                    f"{self._plan.repo_id} has a {tag} with other content. Pass another --version, or none."
                 )
             return tag
         versions = [tuple(map(int, found.groups())) for name in tags if (found := _VERSION.fullmatch(name[1:]))]
@@ -237,7 +235,7 @@ class _Remote:
         return last if _same(files, self.files(last)) else f"v{major}.{minor + 1}.0"
 
     def upload(self, staging: Path, files: dict[str, StagedFile], message: str, log: Callable[[str], None]) -> str:
-        """One commit that makes the repository hold `files`; returns the commit that does."""
+        """Make the repository hold `files` in one commit. Returns its id."""
         from huggingface_hub import CommitOperationAdd, CommitOperationDelete
 
         def commit_what_differs() -> str:
@@ -254,9 +252,7 @@ class _Remote:
                     **self._where, operations=operations, commit_message=message, parent_commit=head
                 )
             except ValueError as error:
-                raise OutputError(
-                    f"the Hub does not take the card of {self._plan.repo_id}: {one_line(error)}"
-                ) from error
+                raise OutputError(f"the Hub rejects the card of {self._plan.repo_id}: {one_line(error)}") from error
             return done.oid
 
         return with_retries(commit_what_differs)
@@ -270,15 +266,15 @@ class _Remote:
         wrong += [path for path in small if self.read(path, commit) != (staging / path).read_bytes()]
         if wrong:
             raise OutputError(
-                f"{self._plan.repo_id} holds other bytes than were sent ({', '.join(wrong[:3])}): it was not tagged, "
-                "nor made visible; run the same command again"
+                f"{self._plan.repo_id} holds other bytes than were sent ({', '.join(wrong[:3])}). It was not tagged or "
+                "made public. Run the same command again."
             )
 
     def tag(self, name: str, commit: str) -> None:
         with_retries(lambda: self._hub.create_tag(**self._where, tag=name, revision=commit, exist_ok=True))
 
     def show(self, public: bool) -> None:
-        """Change the visibility; where a gate is asked for, it has to stand before and after."""
+        """Change the visibility. A requested gate must be set before and after."""
         if public and self._plan.gated:
             self._check_gate("it stays private")
         visibility = "public" if public else "private"

@@ -1,4 +1,4 @@
-"""What `medvqa-hub evaluate cxr` measured of a model, as the card and `.eval_results` show it."""
+"""Results of `medvqa-hub evaluate cxr`, for the card and `.eval_results`."""
 
 from pathlib import Path
 from typing import Any
@@ -18,42 +18,40 @@ _AGAIN = "run medvqa-hub evaluate cxr again"
 
 
 def read_results(folder: Path, fingerprint: str) -> list[dict[str, Any]]:
-    """The results of a folder of scores, own images first.
+    """Read the results in a folder of scores, own images first.
 
     Raises:
-        InputError: there are none, they are of another model than the one with this fingerprint, or on other questions
-            than the dataset's.
+        InputError: there are no results, or they belong to another model or to other questions.
     """
     found = {name: read_object(folder / name, _AGAIN) for name in FILES.values() if (folder / name).is_file()}
     if not found or not (folder / FILES[""]).is_file():
-        raise InputError(f"{folder}: no {FILES['']} there; name the output folder of medvqa-hub evaluate cxr")
+        raise InputError(f"{folder} has no {FILES['']}. Pass the output folder of medvqa-hub evaluate cxr.")
     for name, result in found.items():
         of = (result.get("model") or {}).get("fingerprint")
-        if not is_of(of, fingerprint):
+        if not names_model(of, fingerprint):
             raise InputError(
-                f"{folder} has the scores of another model (fingerprint {of}, this one's is {fingerprint}): evaluate "
-                "the model that is pushed"
+                f"{folder} has the scores of another model ({of}, expected {fingerprint}). Evaluate the model that is "
+                "pushed."
             )
         missing = [part for part in _PARTS if part not in result]
         if missing:
             raise InputError(
-                f"{folder / name} has no {missing[0]}: the card shows scores on MIMIC-CXR-VQA's questions, by category "
-                "and finding; name the output of medvqa-hub evaluate cxr --data, without --layout"
+                f"{folder / name} has no {missing[0]}. The card needs scores on MIMIC-CXR-VQA's questions: pass the "
+                "output of medvqa-hub evaluate cxr --data, without --layout."
             )
     return list(found.values())
 
 
-def is_of(said: str | None, fingerprint: str) -> bool:
-    """Whether a run names the model with this fingerprint.
+def names_model(name: str | None, fingerprint: str) -> bool:
+    """Whether the model name of a run has this fingerprint.
 
-    A run of an engine says more: `weights … + adapter weights …, float32, …`; asked for is what comes last of the first
-    part, the adapter where there is one.
+    Engines add more: `weights … + adapter weights …, float32, …`. The fingerprint is at the end of the first part.
     """
-    return (said or "").partition(",")[0].endswith(fingerprint)
+    return (name or "").partition(",")[0].endswith(fingerprint)
 
 
 def describe_results(results: list[dict[str, Any]]) -> dict[str, Any]:
-    """The values of the card's section "Measured"."""
+    """The values of the card's results section."""
     own = results[0]
     names = [name for name, value in own["table_4"].items() if value is not None]
     breakdown = [name for name in BREAKDOWN if name in names]
@@ -97,10 +95,10 @@ def _show(value: float | None) -> str:
 
 
 def eval_results(results: list[dict[str, Any]], dataset_id: str) -> bytes:
-    """`.eval_results/…yaml` of the own images' figures, for the Hub's tables.
+    """`.eval_results/…yaml` with the scores for own images, for the Hub's tables.
 
     Args:
-        dataset_id: the repository of the dataset that the scores are on.
+        dataset_id: repository of the evaluated dataset.
     """
     from huggingface_hub import eval_result_entries_to_yaml
 

@@ -1,4 +1,4 @@
-"""What every push does once it is known what goes where: stage it, scan it, and show it or send it."""
+"""Stage and scan files, then show or push them."""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
@@ -14,12 +14,7 @@ from medvqa_hub.publishing.staging import CARD, staged
 
 @dataclass(frozen=True)
 class Push:
-    """What to push, and where to.
-
-    Attributes:
-        folder: that holds it.
-        repo_id, public, version: see `PushPlan`.
-    """
+    """Options of every push: the folder, and `repo_id`, `public` and `version` of `PushPlan`."""
 
     folder: Path
     repo_id: str
@@ -34,22 +29,22 @@ def send(
     hub: Any = None,
     log: Callable[[str], None] = print,
     phrases: Phrases | None = None,
-    ids_of: Collection[str] = (),
+    id_tables: Collection[str] = (),
 ) -> PushResult | None:
-    """Stage, scan and push files; with `dry_run` show what would be pushed, and its card.
+    """Stage, scan and push files. `dry_run` only prints what would be pushed.
 
     Args:
-        files: name in the repository -> file or content; CARD among them.
-        hub: HfApi; None: with the address and token of this machine.
-        phrases, ids_of: see `scan`.
+        files: name in the repository -> file or content, with CARD.
+        hub: HfApi. The default uses the address and token of this machine.
+        phrases, id_tables: see `scan`.
 
     Raises:
         ConfigError, OutputError: see `push_folder`.
-        GovernanceError: the scan finds what must not leave.
+        GovernanceError: the scan found something.
         InputError: see `staged`.
     """
     with staged(files, plan.kind, plan.governance) as folder:
-        scan(folder, phrases, ids_of)
+        scan(folder, phrases, id_tables)
         if dry_run:
             show_push(folder, plan, (folder / CARD).read_text(encoding="utf-8"), log)
             return None

@@ -1,8 +1,4 @@
-"""The staging folder: exactly the files that go to the Hub, each named by the code that put it there.
-
-Nothing is picked up by a pattern from a folder that people work in: what is not named does not go. A file is linked or
-copied from its place, never through a symbolic link.
-"""
+"""The staging folder: exactly the files that are pushed. Code names each of them, and symbolic links are refused."""
 
 import hashlib
 import os
@@ -21,7 +17,7 @@ from medvqa_core.governance import Governance
 from medvqa_core.json_files import write_json
 
 CARD = "README.md"
-MARK = "medvqa_hub.json"  # in every repository that this package pushes to: kind and governance class
+MARK = "medvqa_hub.json"  # kind and governance class, in every repository that this package pushes to
 _CHUNK = 1 << 20
 
 
@@ -29,8 +25,8 @@ _CHUNK = 1 << 20
 class StagedFile:
     """Attributes:
     size: in bytes.
-    sha256: what the Hub states of large files.
-    git_oid: what it states of small ones.
+    sha256: hash that the Hub states for large files.
+    git_oid: hash that it states for small ones.
     """
 
     size: int
@@ -38,23 +34,23 @@ class StagedFile:
     git_oid: str
 
     def is_same(self, stated: Any) -> bool:
-        """Whether a RepoFile of the Hub's is this content."""
+        """Whether a RepoFile of the Hub has this content."""
         return stated.lfs.sha256 == self.sha256 if stated.lfs is not None else stated.blob_id == self.git_oid
 
 
 @contextmanager
 def staged(files: Mapping[str, Path | bytes], kind: str, governance: Governance) -> Iterator[Path]:
-    """Yield a folder of its owner's with `files` (name in the repository -> file, or content) and the mark.
+    """Yield a private folder with `files` (name in the repository -> file or content) and the mark.
 
     Raises:
-        InputError: a name leaves the folder, or a file is missing, a link or no regular file.
+        InputError: a name leaves the folder, or a file is missing, a link or not a regular file.
         OutputError: the folder cannot be written.
     """
     with tempfile.TemporaryDirectory(prefix="medvqa-push-") as made:
         folder = Path(made)
         for name, source in files.items():
             if Path(name).is_absolute() or ".." in Path(name).parts or name == MARK:
-                raise InputError(f"{name!r} is no name for a file of a repository")
+                raise InputError(f"{name!r} is not a valid name for a file of a repository")
             target = folder / name
             with output_errors(target):
                 target.parent.mkdir(parents=True, exist_ok=True)
@@ -67,14 +63,14 @@ def staged(files: Mapping[str, Path | bytes], kind: str, governance: Governance)
 
 
 def _take(source: Path, target: Path) -> None:
-    """Link, or else copy, a regular file."""
+    """Link or copy a regular file."""
     try:
         mode = source.lstat().st_mode
     except OSError as error:
-        raise InputError(f"{source}: {error.strerror}; build the folder again") from None
+        raise InputError(f"{source}: {error.strerror}. Build the folder again.") from None
     if not stat.S_ISREG(mode):
-        what = "a symbolic link" if stat.S_ISLNK(mode) else "no regular file"
-        raise InputError(f"{source} is {what}: only files that lie in the folder itself are pushed; copy it there")
+        what = "a symbolic link" if stat.S_ISLNK(mode) else "not a regular file"
+        raise InputError(f"{source} is {what}. Copy the file into the folder.")
     try:
         os.link(source, target)
     except OSError:  # another disk
@@ -82,18 +78,18 @@ def _take(source: Path, target: Path) -> None:
 
 
 def describe_staging(folder: Path) -> dict[str, StagedFile]:
-    """path -> size and hashes of every file in `folder`. Raises InputError where something is no regular file."""
+    """path -> size and hashes of every file in `folder`. Raises InputError if one is not a regular file."""
     found = {}
     for path in sorted(folder.rglob("*")):
         if path.is_symlink() or not (path.is_dir() or path.is_file()):
-            raise InputError(f"{path}: no regular file; only such are pushed")
+            raise InputError(f"{path} is not a regular file")
         if path.is_file():
             found[path.relative_to(folder).as_posix()] = _describe(path)
     return found
 
 
 def _describe(path: Path) -> StagedFile:
-    """Both hashes in one reading."""
+    """Compute both hashes in one pass."""
     size = path.stat().st_size
     whole, git = hashlib.sha256(), hashlib.sha1(f"blob {size}\0".encode(), usedforsecurity=False)
     with open(path, "rb") as file:

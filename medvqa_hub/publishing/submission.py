@@ -1,11 +1,11 @@
-"""What PhysioNet asks of a submission, and what stands in the way of one: `medvqa-hub doctor --publish FOLDER`.
+"""PhysioNet's requirements, and the check of a submission: `medvqa-hub doctor --publish FOLDER`.
 
-    FOLDER/texts.md          title, short description, version and licence in front; a section per text of its form
-    FOLDER/TODO.md           what a person must still write or decide
-    FOLDER/manifest.json     kind "physionet", governance class, sha256 of texts.md as it was written
-    FOLDER/files/            what is uploaded: tables, statistics.json, LICENSE.txt, SHA256SUMS.txt
+    FOLDER/texts.md          front matter (title, short description, version, licence) and a section for each text
+    FOLDER/TODO.md           tasks for a person
+    FOLDER/manifest.json     kind "physionet", governance class, sha256 of texts.md as written
+    FOLDER/files/            files to upload: tables, statistics.json, LICENSE.txt, SHA256SUMS.txt
 
-Rules: PhysioNet's author guidelines and its notice on derived titles ("Ext" in what is derived from MIMIC).
+Rules: PhysioNet's author guidelines and its notice on titles of derived datasets ("Ext").
 """
 
 import csv
@@ -35,7 +35,7 @@ SECTIONS = (
 )  # fmt: skip
 TO_WRITE = re.compile(r"\[TO WRITE: ([^\]]*)\]")
 TITLE_LENGTH, DESCRIPTION_LENGTH, ABSTRACT_WORDS, NAME_LENGTH = 200, 250, 250, 100
-BYTES = 100 * 10**6  # unless more is asked for
+BYTES = 100 * 10**6  # default quota
 _NAME = re.compile(r"[A-Za-z0-9_.-]+")
 _VERSION = re.compile(r"\d+(\.\d+)+")
 _FRONT = re.compile(r"---\n(.*?)\n---\n(.*)", re.DOTALL)
@@ -65,31 +65,31 @@ COLUMNS = {
 
 
 @dataclass(frozen=True)
-class Obstacle:
-    """One thing that stands in the way; `note`: something to ask for or to think of, no fault."""
+class Problem:
+    """A problem of a submission. A `note` does not prevent it."""
 
     where: str
     what: str
     note: bool = False
 
 
-def obstacles(folder: Path) -> list[Obstacle]:
-    """Everything that stands in the way of submitting a folder that `publish physionet` wrote.
+def find_problems(folder: Path) -> list[Problem]:
+    """All problems of a folder that `publish physionet` wrote.
 
     Raises:
-        InputError: it is no such folder.
+        InputError: the folder is not a submission.
     """
     read_manifest(folder, "write it with medvqa-hub publish physionet", KIND, FORMAT)
     files = folder / FILES
     if not files.is_dir() or files.is_symlink():
-        raise InputError(f"{files}: no such folder; write it again with medvqa-hub publish physionet")
+        raise InputError(f"{files} is not a folder. Run medvqa-hub publish physionet again.")
     found = [*_texts(folder / TEXTS), *_names(files)]
     if any(problem.what == "is a link" for problem in found):
-        return found  # what a link leads to is not read
+        return found  # links are not followed
     return [*found, *_sums(files), *_tables(files)]
 
 
-def _texts(path: Path) -> Iterator[Obstacle]:
+def _texts(path: Path) -> Iterator[Problem]:
     import yaml
 
     try:
@@ -98,157 +98,158 @@ def _texts(path: Path) -> Iterator[Obstacle]:
     except (OSError, ValueError, yaml.YAMLError):
         parts, front = None, None
     if parts is None or not isinstance(front, dict):
-        yield Obstacle(TEXTS, "cannot be read: it begins with ---, title, short_description, version, license, ---")
+        yield Problem(TEXTS, "cannot be read: it must begin with ---, title, short_description, version, license, ---")
         return
     yield from check_front(front)
     sections = dict(re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", parts[2], re.DOTALL | re.MULTILINE))
     yield from check_sections(sections)
 
 
-def check_front(front: dict[str, Any]) -> Iterator[Obstacle]:
+def check_front(front: dict[str, Any]) -> Iterator[Problem]:
     """Title, short description, version and licence."""
     title, description, version = (str(front.get(name) or "") for name in ("title", "short_description", "version"))
     if not title.startswith(PREFIX) or title == PREFIX or "\n" in title:
-        yield Obstacle("title", f"{title!r} does not begin with {PREFIX}: what is derived from MIMIC says so")
+        yield Problem("title", f"{title!r} does not begin with {PREFIX}, as titles of data derived from MIMIC must")
     if len(title) > TITLE_LENGTH:
-        yield Obstacle("title", f"has {len(title)} characters; allowed are {TITLE_LENGTH}")
+        yield Problem("title", f"has {len(title)} characters. The limit is {TITLE_LENGTH}.")
     if not description:
-        yield Obstacle("short_description", "is missing")
+        yield Problem("short_description", "is missing")
     if len(description) > DESCRIPTION_LENGTH:
-        yield Obstacle("short_description", f"has {len(description)} characters; allowed are {DESCRIPTION_LENGTH}")
+        yield Problem("short_description", f"has {len(description)} characters. The limit is {DESCRIPTION_LENGTH}.")
     if not _VERSION.fullmatch(version):
-        yield Obstacle("version", f"{version!r} is no version such as 1.0.0")
+        yield Problem("version", f"{version!r} is not a version such as 1.0.0")
     if not front.get("license"):
-        yield Obstacle("license", "is missing")
+        yield Problem("license", "is missing")
 
 
-def check_sections(sections: dict[str, str]) -> Iterator[Obstacle]:
+def check_sections(sections: dict[str, str]) -> Iterator[Problem]:
     """The texts of the form."""
     for name in SECTIONS:
         text = sections.get(name, "").strip()
         if not text:
-            yield Obstacle(name, "is missing or empty")
+            yield Problem(name, "is missing or empty")
         for wanted in TO_WRITE.findall(text):
-            yield Obstacle(name, f"still to write: {wanted}")
+            yield Problem(name, f"still to write: {wanted}")
     words = len(sections.get("Abstract", "").split())
     if words > ABSTRACT_WORDS:
-        yield Obstacle("Abstract", f"has {words} words; allowed are {ABSTRACT_WORDS}")
+        yield Problem("Abstract", f"has {words} words. The limit is {ABSTRACT_WORDS}.")
 
 
-def _names(files: Path) -> Iterator[Obstacle]:
+def _names(files: Path) -> Iterator[Problem]:
     total = 0
     for path in sorted(files.rglob("*")):
         name = path.relative_to(files).as_posix()
         if path.is_symlink():
-            yield Obstacle(name, "is a link")
+            yield Problem(name, "is a link")
             continue
         yield from check_name(path.name, name)
         if path.is_file():
             total += path.stat().st_size
             if not path.stat().st_size:
-                yield Obstacle(name, "is empty")
+                yield Problem(name, "is empty")
             if not _SPLIT.fullmatch(name) and name not in (SUMS, LICENSE, STATISTICS):
-                yield Obstacle(name, "is none of the files of a submission: no image, no report, nothing else goes")
+                yield Problem(name, "is not a file of a submission")
         else:
-            yield Obstacle(name, "is no file; the files of a submission lie in one folder")
+            yield Problem(name, "is not a file. A submission has no subfolders.")
     if total > BYTES:
-        yield Obstacle(FILES, f"{total:,} bytes; {BYTES:,} are given, more have to be asked for", note=True)
+        yield Problem(FILES, f"{total:,} bytes. Ask PhysioNet for more than {BYTES:,}.", note=True)
 
 
-def check_name(name: str, where: str) -> Iterator[Obstacle]:
+def check_name(name: str, where: str) -> Iterator[Problem]:
     """The name of a file."""
     if not _NAME.fullmatch(name) or len(name) > NAME_LENGTH or ".." in name or name[0] in ".-" or name[-1] in ".-":
-        yield Obstacle(
-            where, f"name: letters, digits, _ . -, at most {NAME_LENGTH}, no .. and no dot or dash at an end"
+        yield Problem(
+            where,
+            f"invalid name: expected letters, digits, _ . -, at most {NAME_LENGTH}, no .. and no dot or dash at an end",
         )
 
 
-def _sums(files: Path) -> Iterator[Obstacle]:
+def _sums(files: Path) -> Iterator[Problem]:
     try:
         lines = (files / SUMS).read_text(encoding="utf-8").splitlines()
     except (OSError, ValueError):
-        yield Obstacle(SUMS, "is missing or cannot be read")
+        yield Problem(SUMS, "is missing or cannot be read")
         return
     stated = {}
     for line in lines:
         parts = _SUM.fullmatch(line)
         if parts is None:
-            yield Obstacle(SUMS, f"{line[:80]!r} is no sha256, a space and a name")
+            yield Problem(SUMS, f"{line[:80]!r}: expected a sha256, a space and a name")
         else:
             stated[parts[2]] = parts[1]
-    there = {p.relative_to(files).as_posix() for p in files.rglob("*") if p.is_file()} - {SUMS}
-    for name in sorted(there - stated.keys()):
-        yield Obstacle(name, f"is not in {SUMS}")
-    for name in sorted(stated.keys() - there):
-        yield Obstacle(name, f"is in {SUMS}, and is missing")
-    for name in sorted(stated.keys() & there):
+    names = {p.relative_to(files).as_posix() for p in files.rglob("*") if p.is_file()} - {SUMS}
+    for name in sorted(names - stated.keys()):
+        yield Problem(name, f"is not in {SUMS}")
+    for name in sorted(stated.keys() - names):
+        yield Problem(name, f"is in {SUMS}, but missing")
+    for name in sorted(stated.keys() & names):
         if digest_file(files / name) != stated[name]:
-            yield Obstacle(name, f"has another sha256 than {SUMS} says")
+            yield Problem(name, f"does not have the sha256 in {SUMS}")
 
 
-def _tables(files: Path) -> Iterator[Obstacle]:
+def _tables(files: Path) -> Iterator[Problem]:
     for name in ("train", "validate", "test"):
         csv_file, parquet = files / f"{name}.csv.gz", files / f"{name}.parquet"
         if csv_file.exists() != parquet.exists():
-            yield Obstacle(name, "is there as CSV or as Parquet alone; both are asked for")
+            yield Problem(name, "is only in CSV or only in Parquet. Both are needed.")
         elif parquet.exists():
             yield from _table(csv_file, parquet)
     if not any(files.glob("*.parquet")):
-        yield Obstacle(FILES, "there is no table")
+        yield Problem(FILES, "does not hold a table")
 
 
-def _table(csv_file: Path, parquet: Path) -> Iterator[Obstacle]:
-    """Columns are the listed ones, both files have the same rows in the same order, and no text is an image."""
+def _table(csv_file: Path, parquet: Path) -> Iterator[Problem]:
+    """Check that both files have the listed columns and the same rows, and that no text is an image."""
     try:
         with pq.ParquetFile(parquet) as table:
             names = table.schema_arrow.names
             if names != list(COLUMNS):
                 extra = ", ".join(sorted(set(names) ^ set(COLUMNS))) or "their order"
-                yield Obstacle(parquet.name, f"has other columns than a submission's: {extra}")
+                yield Problem(parquet.name, f"differs from a submission's columns: {extra}")
                 return
             for batch in table.iter_batches(columns=["question", "answer"]):
                 for column in batch.schema.names:
                     if holds_image_text(batch.column(column)):
-                        yield Obstacle(parquet.name, f"column {column} holds an image as text")
+                        yield Problem(parquet.name, f"column {column} contains an image as text")
             with gzip.open(csv_file, "rt", encoding="utf-8", newline="") as file:
                 rows = csv.reader(file)
                 if next(rows, None) != list(COLUMNS):
-                    yield Obstacle(csv_file.name, "has other columns than a submission's")
+                    yield Problem(csv_file.name, "does not have a submission's columns")
                 elif not _are_same(rows, table):
-                    yield Obstacle(csv_file.name, f"has other rows than {parquet.name}")
+                    yield Problem(csv_file.name, f"does not have the rows of {parquet.name}")
     except (OSError, EOFError, ValueError, IndexError, pa.ArrowException, csv.Error) as error:
-        yield Obstacle(parquet.stem, f"cannot be read ({error})")
+        yield Problem(parquet.stem, f"cannot be read ({error})")
 
 
 def _are_same(rows: Iterator[list[str]], table: pq.ParquetFile) -> bool:
-    """Whether the lines of a CSV file say what a table's rows do, cell by cell."""
+    """Whether a CSV file and a table have the same rows."""
     for batch in table.iter_batches():
         for values in zip(*(column.to_pylist() for column in batch.columns), strict=True):
             cells = next(rows, None)
-            if cells is None or len(cells) != len(values) or not all(map(_says, cells, values)):
+            if cells is None or len(cells) != len(values) or not all(map(_is_equal, cells, values)):
                 return False
     return next(rows, None) is None
 
 
-def _says(cell: str, value: Any) -> bool:
+def _is_equal(cell: str, value: Any) -> bool:
     if isinstance(value, float):
         return float(cell) == value
     if isinstance(value, list):
-        value = None if None in value else ";".join(value)  # a view that is not known: the CSV has none of them
+        value = None if None in value else ";".join(value)  # with an unknown view, the CSV has no views
     return cell == ("" if value is None else str(value))
 
 
-def show(found: list[Obstacle], log: Any = print) -> bool:
-    """Print what stands in the way; True where nothing does."""
+def show(found: list[Problem], log: Any = print) -> bool:
+    """Print problems. Returns whether the folder can be submitted."""
     for one in found:
-        log(f"  {'note   ' if one.note else 'missing'}  {one.where}: {one.what}")
+        log(f"  {'note   ' if one.note else 'problem'}  {one.where}: {one.what}")
     faults = [one for one in found if not one.note]
-    log(f"{len(faults)} in the way" if faults else "nothing stands in the way of submitting")
+    log(f"{len(faults)} problems" if faults else "ready to submit")
     return not faults
 
 
 def written_texts(folder: Path) -> str | None:
-    """The texts that a person has changed since they were written; None where nobody has."""
+    """The texts, if a person has changed them since they were written."""
     path = folder / TEXTS
     try:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""The last look at a Parquet file: plain columns of numbers and texts, and nothing beside them."""
+"""Scan a Parquet file, which may only hold plain columns of numbers and texts."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 
 from medvqa_core.governance import Governance
 from medvqa_core.minimum_class import minimum_class_for_columns
-from medvqa_hub.publishing.marks import found, holds_image_text, holds_named_id
+from medvqa_hub.publishing.marks import holds_image_text, holds_named_id, scan_error
 
-_OF_PARQUET = {b"ARROW:schema", b"PARQUET:field_id"}  # notes that the format makes itself
+_OF_PARQUET = {b"ARROW:schema", b"PARQUET:field_id"}  # metadata of the format itself
 _PLAIN = (
     pa.types.is_boolean, pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_temporal,
     pa.types.is_null,
@@ -22,26 +22,26 @@ _LISTS = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
 
 
 def scan_table(path: Path, name: str, may_hold_ids: bool) -> None:
-    """Look through a table.
+    """Scan a table.
 
     Args:
-        may_hold_ids: ids of MIMIC's range are what it is for.
+        may_hold_ids: whether it may hold ids in MIMIC's range.
 
     Raises:
-        GovernanceError: it holds images, ids, columns of other kinds, or notes beside its columns; or is no table.
+        GovernanceError: it is not a table, or holds images, ids, columns of other types, or metadata.
     """
     try:
         with pq.ParquetFile(path) as table:
             if set(table.metadata.metadata or ()) - _OF_PARQUET or _has_notes(table.schema_arrow):
-                raise found(name, "it carries notes beside its columns (key-value metadata), which no step writes")
+                raise scan_error(name, "it has key-value metadata, which no command writes")
             for batch in table.iter_batches(batch_size=65_536):
                 columns = dict(zip(batch.schema.names, batch.columns, strict=True))
                 if not may_hold_ids and minimum_class_for_columns(columns) is Governance.CREDENTIALED:
-                    raise found(name, "it holds a patient or study id of MIMIC's range")
+                    raise scan_error(name, "it contains a patient or study id in MIMIC's range")
                 for column, values, listed in _leaves(columns.items()):
                     _scan_leaf(column, values, listed, name, may_hold_ids)
     except (pa.ArrowInvalid, OSError):
-        raise found(name, "it is no Parquet file that can be read") from None
+        raise scan_error(name, "it is not a readable Parquet file") from None
 
 
 def _has_notes(schema: pa.Schema) -> bool:
@@ -54,7 +54,7 @@ def _is_noted(field: pa.Field) -> bool:
 
 
 def _leaves(columns: Iterable[tuple[str, Any]], listed: bool = False) -> Iterator[tuple[str, pa.Array, bool]]:
-    """Columns with what lists, structs and dictionaries are made of, and whether a list was around them."""
+    """Columns with lists, structs and dictionaries resolved, and whether they were in a list."""
     for name, values in columns:
         if pa.types.is_dictionary(values.type):
             values = values.cast(values.type.value_type)
@@ -70,12 +70,11 @@ def _leaves(columns: Iterable[tuple[str, Any]], listed: bool = False) -> Iterato
 def _scan_leaf(column: str, values: pa.Array, listed: bool, name: str, may_hold_ids: bool) -> None:
     if any(is_kind(values.type) for is_kind in _TEXT):
         if not may_hold_ids and holds_named_id(values):
-            raise found(name, f"its column {column} holds a patient or study id of MIMIC's range")
+            raise scan_error(name, f"its column {column} contains a patient or study id in MIMIC's range")
         if holds_image_text(values):
-            raise found(name, f"its column {column} holds an image as text")
+            raise scan_error(name, f"its column {column} contains an image as text")
     elif listed or not any(is_kind(values.type) for is_kind in _PLAIN):
-        raise found(
+        raise scan_error(
             name,
-            f"its column {column} holds {'lists of ' if listed else ''}{values.type}: bytes may be images, and rows "
-            "refer to those, they carry none",
+            f"its column {column} holds {'lists of ' if listed else ''}{values.type}, which may be images",
         )

@@ -180,11 +180,11 @@ def test_a_linked_shard_and_a_changed_one_are_refused(release, hub, api, tmp_pat
     path = sorted((release / "qa").glob("*.parquet"))[0]
     path.rename(tmp_path / path.name)
     path.symlink_to(tmp_path / path.name)
-    with pytest.raises(InputError, match="through a symbolic link|is a symbolic link"):
+    with pytest.raises(InputError, match="symbolic link"):
         push(hub, api, release)
     path.unlink()
     path.write_bytes((tmp_path / path.name).read_bytes()[:-1] + b"x")
-    with pytest.raises(InputError, match="its content is not what the manifest describes"):
+    with pytest.raises(InputError, match="manifest"):
         push(hub, api, release)
     assert not hub.requests
 
@@ -192,9 +192,9 @@ def test_a_linked_shard_and_a_changed_one_are_refused(release, hub, api, tmp_pat
 def test_questions_without_answers_and_csv_files_are_no_release(built, hub, api, tmp_path):
     assert run(["cxr", "export-csv", "--data", str(built.workspace.release), "--out", str(tmp_path / "csv")]) == 0
     for folder in (built.workspace.questions, tmp_path / "csv"):
-        with pytest.raises(InputError, match="holds no release of Parquet shards"):
+        with pytest.raises(InputError, match="medvqa-hub cxr release"):
             push(hub, api, folder)
-    with pytest.raises(InputError, match="does not hold a release"):
+    with pytest.raises(InputError, match="release"):
         push(hub, api, tmp_path)
 
 

@@ -17,7 +17,7 @@ from medvqa_core.errors import ConfigError, GovernanceError, InputError
 from medvqa_core.folder_class import write_governance
 from medvqa_core.governance import Governance
 from medvqa_hub.cli import run
-from medvqa_hub.publishing.licences import check_llama_base, find_llama_version, get_foreign_licence
+from medvqa_hub.publishing.licences import check_llama_base, find_base_llama, get_foreign_licence
 from medvqa_hub.publishing.model import ModelPush, push_model
 from mimic_cxr_vqa.workspace import Workspace
 
@@ -93,12 +93,12 @@ def test_a_stranger_uses_both_cards(model, adapter, hub, api, tmp_path):
 
 
 def test_an_adapter_of_a_folder_needs_the_repository_of_its_base(adapter, hub, api, tmp_path):
-    with pytest.raises(ConfigError, match=r"model on this machine \(tiny\).*--base-model OWNER/NAME"):
+    with pytest.raises(ConfigError, match=r"tiny.*--base-model OWNER/NAME"):
         push(hub, api, adapter, base_model=None)
     with pytest.raises(ConfigError, match="expected a repository"):
         push(hub, api, adapter, base_model="tiny")
     named = of_hub(adapter, tmp_path, "Qwen/Qwen3-VL-2B-Instruct")
-    with pytest.raises(ConfigError, match="says that it was made from Qwen/Qwen3-VL-2B-Instruct"):
+    with pytest.raises(ConfigError, match="made from Qwen/Qwen3-VL-2B-Instruct"):
         push(hub, api, named)
     push(hub, api, named, base_model=None)
     assert metadata_of(hub.model("me/adapter"))["base_model"] == ["Qwen/Qwen3-VL-2B-Instruct"]
@@ -164,7 +164,7 @@ def test_one_strict_word_is_enough_and_a_mark_that_is_gone_opens_nothing(said, p
 
 
 def test_no_derivatives_are_refused_whatever_is_acknowledged(adapter, hub, api, tmp_path):
-    with pytest.raises(GovernanceError, match="CC BY-NC-ND.*made, not shared"):
+    with pytest.raises(GovernanceError, match="no-derivatives"):
         push(hub, api, with_marks(adapter, tmp_path, file="no-derivatives"), acknowledgement=WORDS)
     assert not hub.requests
 
@@ -175,7 +175,7 @@ def test_the_class_of_a_base_that_lies_here_counts(adapter, model, hub, api, tmp
     copy = shutil.copytree(adapter, tmp_path / "run")
     path = copy / "best" / "adapter_config.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "base_model_name_or_path": str(base)}))
-    with pytest.raises(GovernanceError, match="say in a sentence why you may"):
+    with pytest.raises(GovernanceError, match="--acknowledge-credentialed-training"):
         push(hub, api, copy)
     assert not hub.requests
 
@@ -185,7 +185,7 @@ def test_a_whole_model_that_does_not_say_its_class_is_credentialed(model, hub, a
     (silent / "governance.json").unlink()
     config = json.loads((silent / "config.json").read_text())
     (silent / "config.json").write_text(json.dumps({**config, "governance": None}))
-    with pytest.raises(GovernanceError, match="say in a sentence why you may"):
+    with pytest.raises(GovernanceError, match="--acknowledge-credentialed-training"):
         push(hub, api, silent, base_model=None)
 
 
@@ -201,10 +201,10 @@ def add(path: Path, **values) -> None:
         (lambda folder: (folder / "adapter_model.safetensors").unlink(), "no adapter_model.safetensors"),
         (lambda folder: (folder / "processor_config.json").unlink(), "has no processor"),
         (lambda folder: (folder / "tokenizer.json").unlink(), "no tokenizer.json"),
-        (lambda folder: add(folder / "processor_config.json", auto_map={"AutoProcessor": "x.Y"}), "code of its own"),
-        (lambda folder: add(folder / "adapter_config.json", auto_mapping={"parent_library": "os"}), "import more than"),
-        (lambda folder: add(folder / "adapter_config.json", megatron_config={"a": 1}), "import more than"),
-        (lambda folder: add(folder / "config.json", model_type="swin_ved"), "adapter of a model of ours"),
+        (lambda folder: add(folder / "processor_config.json", auto_map={"AutoProcessor": "x.Y"}), "auto_map"),
+        (lambda folder: add(folder / "adapter_config.json", auto_mapping={"parent_library": "os"}), "peft import"),
+        (lambda folder: add(folder / "adapter_config.json", megatron_config={"a": 1}), "peft import"),
+        (lambda folder: add(folder / "config.json", model_type="swin_ved"), "merge_and_unload"),
     ],
 )
 def test_code_pickles_and_what_is_not_whole(damage, message, adapter, hub, api, tmp_path):
@@ -217,7 +217,7 @@ def test_code_pickles_and_what_is_not_whole(damage, message, adapter, hub, api, 
 
 def test_a_whole_model_with_code_or_of_another_kind(model, hub, api, tmp_path):
     for name, values, message in (
-        ("code", {"auto_map": {"AutoModel": "x.Y"}}, "code of its own"),
+        ("code", {"auto_map": {"AutoModel": "x.Y"}}, "auto_map"),
         ("text", {"model_type": "qwen2"}, "no image-text model"),
     ):
         folder = shutil.copytree(model, tmp_path / name)
@@ -238,7 +238,7 @@ def test_linked_weights_are_refused(adapter, hub, api, tmp_path):
 
 def test_llama_s_name_and_notice_by_base_and_by_answers(adapter, hub, api, tmp_path):
     vision = of_hub(adapter, tmp_path, "meta-llama/Llama-3.2-11B-Vision-Instruct")
-    with pytest.raises(ConfigError, match="made from Llama 3.2.*push to me/Llama-adapter"):
+    with pytest.raises(ConfigError, match="made from Llama 3.2.*Push to me/Llama-adapter"):
         push(hub, api, vision, base_model=None)
     push(hub, api, vision, "me/Llama-adapter", base_model=None)
     repository = hub.model("me/Llama-adapter")
@@ -246,7 +246,7 @@ def test_llama_s_name_and_notice_by_base_and_by_answers(adapter, hub, api, tmp_p
     assert b"**Built with Llama**" in repository.files["README.md"]
     answers = {"engine": "server", "model": "meta-llama/Llama-3.1-70B-Instruct"}
     qwen = of_hub(adapter, tmp_path, "Qwen/Qwen3-VL-2B-Instruct", answers)
-    with pytest.raises(ConfigError, match="outputs of Llama 3.1.*push to me/Llama-adapter"):
+    with pytest.raises(ConfigError, match="outputs of Llama 3.1.*Push to me/Llama-adapter"):
         push(hub, api, qwen, base_model=None)
     push(hub, api, qwen, "me/Llama-qwen", base_model=None)
     repository = hub.model("me/Llama-qwen")
@@ -256,14 +256,14 @@ def test_llama_s_name_and_notice_by_base_and_by_answers(adapter, hub, api, tmp_p
 
 def test_llama_s_versions_and_licences():
     assert (
-        find_llama_version("unsloth/Meta-Llama-3.1-8B", {}) == "3.1"
-        and find_llama_version("llava-hf/llava-1.5", {}) is None
+        find_base_llama("unsloth/Meta-Llama-3.1-8B", {}) == "3.1"
+        and find_base_llama("llava-hf/llava-1.5", {}) is None
     )
     assert (
-        find_llama_version(None, {"model_type": "mllama"}) == "3.2"
-        and find_llama_version("me/x", {"text_config": {}}) is None
+        find_base_llama(None, {"model_type": "mllama"}) == "3.2"
+        and find_base_llama("me/x", {"text_config": {}}) is None
     )
-    with pytest.raises(ConfigError, match="push to me/Llama-3-x"):
+    with pytest.raises(ConfigError, match="Push to me/Llama-3-x"):
         check_llama_base("3", "me/x")
     check_llama_base("2", "me/x")
     assert get_foreign_licence(Governance.SHARE_ALIKE, "me/b", None, None).card == {"license": "cc-by-nc-sa-4.0"}
@@ -294,8 +294,8 @@ def test_an_adapter_of_credentialed_rows_goes_behind_a_gate_with_its_check(signe
     options = {**signed, "acknowledgement": WORDS}
     folder = options.pop("folder")
     for change, error, message in (
-        ({"acknowledgement": None}, GovernanceError, "say in a sentence why you may"),
-        ({"workspace": None}, ConfigError, "--workspace: weights trained on credentialed data"),
+        ({"acknowledgement": None}, GovernanceError, "--acknowledge-credentialed-training"),
+        ({"workspace": None}, ConfigError, "--workspace"),
         ({"scores": None, "workspace": None}, ConfigError, "--scores and --workspace"),
     ):
         with pytest.raises(error, match=message):
@@ -317,6 +317,6 @@ def test_an_adapter_of_credentialed_rows_goes_behind_a_gate_with_its_check(signe
     for path in (bare, bare / "best"):
         write_governance(path, Governance.OPEN)
     add(bare / "best" / "manifest.json", governance="open")
-    with pytest.raises(GovernanceError, match="say in a sentence why you may"):
+    with pytest.raises(GovernanceError, match="--acknowledge-credentialed-training"):
         push(hub, api, bare, "me/other")
     assert ("model", "me/other") not in hub.repositories

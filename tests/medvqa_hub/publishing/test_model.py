@@ -61,7 +61,7 @@ def test_a_pushed_model_is_complete_and_its_own(kind, folders, hub, api):
 
 
 def test_a_dataset_without_scores_is_an_error(folders, hub, api):
-    with pytest.raises(ConfigError, match="--dataset-id says what the scores are on: pass --scores too"):
+    with pytest.raises(ConfigError, match="--dataset-id .*--scores"):
         push(hub, api, folders["swin_ved"], dataset_id="me/cxr")
     assert not hub.requests
 
@@ -73,7 +73,7 @@ def test_scores_on_other_questions_are_refused_by_name(missing, folders, hub, ap
     parts = ("data", "table_4", "counts", "findings", "by_category", "scored_with", "libraries", "images")
     result = {part: {} for part in parts if part != missing} | {"model": {"fingerprint": fingerprint}}
     (tmp_path / "results.json").write_text(json.dumps(result))
-    with pytest.raises(InputError, match=f"results.json has no {missing}: .* medvqa-hub evaluate cxr --data"):
+    with pytest.raises(InputError, match=f"results.json has no {missing}.*evaluate cxr --data"):
         push(hub, api, folders["swin_ved"], scores=tmp_path)
     assert not hub.requests
 
@@ -159,7 +159,7 @@ def test_one_strict_word_is_enough_and_an_edited_other_one_undoes_nothing(said, 
 
 def test_no_derivatives_are_refused_whatever_is_acknowledged(folders, hub, api, tmp_path):
     folder = with_class(folders["swin_ved"], tmp_path, config="no-derivatives")
-    with pytest.raises(GovernanceError, match="CC BY-NC-ND.*made, not shared"):
+    with pytest.raises(GovernanceError, match="no-derivatives"):
         push(hub, api, folder, acknowledgement=WORDS)
 
 
@@ -174,7 +174,7 @@ def test_linked_weights_are_refused(folders, hub, api, tmp_path):
 
 def test_a_vocabulary_with_ids_is_refused(hub, api, tmp_path):
     folder = save_model(tmp_path, texts=["the study s50414267 of p10000032"])
-    with pytest.raises(GovernanceError, match="tokenizer.json is not pushed"):
+    with pytest.raises(GovernanceError, match="tokenizer.json cannot be pushed"):
         push(hub, api, folder)
     assert not hub.requests
 
@@ -198,14 +198,14 @@ def test_a_folder_that_is_no_whole_model(damage, message, folders, hub, api, tmp
 
 def test_llama_s_outputs_ask_for_its_name_and_notice(hub, api, tmp_path):
     folder = save_model(tmp_path / "a", answers={"engine": "server", "model": "meta-llama/Llama-3.1-70B-Instruct"})
-    with pytest.raises(ConfigError, match="push to me/Llama-swin-ved"):
+    with pytest.raises(ConfigError, match="Push to me/Llama-swin-ved"):
         push(hub, api, folder, "me/swin-ved")
     push(hub, api, folder, "me/Llama-swin-ved")
     files = hub.model("me/Llama-swin-ved").files
     assert metadata_of(files["README.md"])["license"] == "llama3.1"
     assert b"**Built with Llama.**" in files["README.md"] and b"Llama 3.1 Community License" in files["NOTICE.txt"]
     old = save_model(tmp_path / "b", answers={"engine": "server", "model": "llama2:70b"})
-    with pytest.raises(GovernanceError, match="Llama 2 are in this"):
+    with pytest.raises(GovernanceError, match="Llama 2"):
         push(hub, api, old, "me/Llama-2-swin-ved")
     authors = save_model(tmp_path / "c", source="the authors' release", answers={})
     with pytest.raises(ConfigError, match="outputs of Llama 3.1"):
@@ -221,7 +221,7 @@ def test_share_alike_weights_keep_their_licence(folders, hub, api, tmp_path):
 def test_a_dry_run_shows_everything_and_asks_nobody(folders, hub, capsys):
     assert run(["push", "model", str(folders["swin_ved"]), "--repo-id", "me/model", "--dry-run"]) == 0
     printed = capsys.readouterr().out
-    assert "dry run: nothing is sent to me/model" in printed and "governance class: open; gate: none" in printed
+    assert "dry run: nothing is sent to me/model" in printed and "governance class: open, gate: none" in printed
     assert "# SwinVED for medical" in printed and re.search(r"model\.safetensors +[\d,]+ bytes", printed)
     assert not hub.requests
 
@@ -377,8 +377,8 @@ def test_a_check_that_could_not_hear_the_model_is_none(name, fields, message, si
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        ({"acknowledgement": None}, GovernanceError, "say in a sentence why you may"),
-        ({"acknowledgement": "yes"}, GovernanceError, "say in a sentence why you may"),
+        ({"acknowledgement": None}, GovernanceError, "--acknowledge-credentialed-training"),
+        ({"acknowledgement": "yes"}, GovernanceError, "--acknowledge-credentialed-training"),
         ({"workspace": None}, ConfigError, "--workspace: weights trained on credentialed data go with a memorisation"),
         ({"scores": None}, ConfigError, "--scores: weights trained on"),
     ],
@@ -394,7 +394,7 @@ def test_a_report_s_sentence_in_the_acknowledgement_does_not_leave(signed, hub, 
     rows = read_table(signed["workspace"] / "questions" / "studies.parquet").to_pylist()
     report = max((row["findings"] or "" for row in rows), key=len)
     options = {**signed, "acknowledgement": f"As in: {report}"}
-    with pytest.raises(GovernanceError, match="README.md is not pushed: .* words in a row stand in a report"):
+    with pytest.raises(GovernanceError, match="README.md .* consecutive words of a report"):
         push(hub, api, options.pop("folder"), **options)
     assert not hub.requests
 
@@ -402,10 +402,10 @@ def test_a_report_s_sentence_in_the_acknowledgement_does_not_leave(signed, hub, 
 def test_scores_and_workspace_have_to_be_this_model_s(signed, built, folders, hub, api):
     with pytest.raises(InputError, match="has the scores of another model"):
         push(hub, api, folders["swin_ved"], scores=signed["scores"])
-    with pytest.raises(ConfigError, match="holds other data"):
+    with pytest.raises(ConfigError, match="other data"):
         options = {**signed, "acknowledgement": WORDS, "workspace": built.workspace.root}
         push(hub, api, options.pop("folder"), **options)
-    with pytest.raises(ConfigError, match="needs the model's answers: pass --scores"):
+    with pytest.raises(ConfigError, match="needs --scores"):
         push(hub, api, folders["swin_ved"], workspace=built.workspace.root)
     assert not hub.requests
 
@@ -422,6 +422,6 @@ def test_our_trainer_pushes_its_best_model_by_the_same_way(folders, hub, api, tm
     theirs = hub.model("me/model").files["README.md"].replace(b"me/model", b"me/command")
     assert theirs == hub.model("me/command").files["README.md"]
     trainer.out = with_class(folders["swin_ved"], tmp_path, "strict", file="credentialed")
-    with pytest.raises(GovernanceError, match="say in a sentence why you may"):
+    with pytest.raises(GovernanceError, match="--acknowledge-credentialed-training"):
         trainer.push_to_hub("me/other", hub=api)
     assert ("model", "me/other") not in hub.repositories

@@ -23,7 +23,7 @@ from medvqa_hub.publishing.submission import (
     check_front,
     check_name,
     check_sections,
-    obstacles,
+    find_problems,
 )
 
 TITLE = f"{PREFIX}VQA"
@@ -55,13 +55,13 @@ def sum_again(folder) -> None:
 
 
 def in_the_way(folder) -> str:
-    return "; ".join(f"{one.where}: {one.what}" for one in obstacles(folder))
+    return "; ".join(f"{one.where}: {one.what}" for one in find_problems(folder))
 
 
 def test_a_written_submission_has_nothing_in_its_way(made, capsys):
-    assert obstacles(made) == []
+    assert find_problems(made) == []
     assert run(["doctor", "--publish", str(made)]) == 0
-    assert "nothing stands in the way" in capsys.readouterr().out
+    assert "ready to submit" in capsys.readouterr().out
 
 
 def test_what_a_person_must_write_is_listed_and_is_in_the_way(built, tmp_path, capsys):
@@ -166,7 +166,7 @@ def test_rows_of_open_i_are_not_submitted(built, tmp_path):
     workspace = shutil.copytree(built.workspace.root, tmp_path / "cxr")
     manifest = workspace / "release" / "manifest.json"
     manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"governance": "no-derivatives"}))
-    with pytest.raises(GovernanceError, match="may be made, not shared"):
+    with pytest.raises(GovernanceError, match="rebuild-spec"):
         publish_physionet(workspace, tmp_path / "out", TITLE)
 
 
@@ -181,7 +181,7 @@ def test_a_report_sentence_outside_of_the_answers_is_refused(built, tmp_path):
     rows[0]["provenance"]["prompt_version"] = " ".join(sentence.split()[:9])
     pq.write_table(pq.read_table(shard).from_pylist(rows, schema=schema), shard)
     describe_again(workspace / "release")
-    with pytest.raises(GovernanceError, match="column prompt_version holds 9 words of a report"):
+    with pytest.raises(GovernanceError, match="column prompt_version holds 9 consecutive words"):
         publish_physionet(workspace, tmp_path / "out", TITLE)
     assert not (tmp_path / "out").exists()
 
@@ -241,7 +241,7 @@ def test_files_that_do_not_go(folder):
     (files / "images").mkdir()
     sum_again_with = in_the_way(folder)
     for said in (
-        "a b.jpg: name:", "a b.jpg: is none of the files", "a b.jpg: is not in SHA256SUMS.txt", "images: is no file",
+        "a b.jpg: name:", "a b.jpg: is not a file of a submission", "a b.jpg: is not in SHA256SUMS.txt", "images: is no file",
     ):  # fmt: skip
         assert said in sum_again_with
 
@@ -254,8 +254,8 @@ def test_a_link_is_not_read(folder):
 
 def test_size_is_noted(folder, monkeypatch):
     monkeypatch.setattr(submission, "BYTES", 1000)
-    (one,) = obstacles(folder)
-    assert one.note and "have to be asked for" in one.what
+    (one,) = find_problems(folder)
+    assert one.note and "Ask PhysioNet" in one.what
 
 
 def test_checksums(folder):
@@ -268,7 +268,7 @@ def test_checksums(folder):
     assert in_the_way(folder) == ""
     sums.write_text(sums.read_text() + f"{'0' * 64} gone.txt\n{'0' * 64}  two-spaces.txt\n")
     said = in_the_way(folder)
-    assert "gone.txt: is in SHA256SUMS.txt, and is missing" in said and "two-spaces.txt' is no sha256" in said
+    assert "gone.txt: is in SHA256SUMS.txt, but missing" in said and "two-spaces.txt': expected a sha256" in said
     sums.unlink()
     assert "SHA256SUMS.txt: is missing" in in_the_way(folder)
 
@@ -292,11 +292,11 @@ def test_an_image_as_text_in_a_table(folder):
         place = table.column_names.index("answer")
         return table.set_column(place, "answer", pa.array(["iVBORw0KGgoAAAANS"] * len(table)))
 
-    assert "column answer holds an image as text" in change_table(folder, put_in)
+    assert "column answer contains an image as text" in change_table(folder, put_in)
 
 
 def test_csv_and_parquet_that_differ(folder):
-    assert "test.csv.gz: has other rows than test.parquet" in change_table(folder, lambda t: t.slice(1))
+    assert "test.csv.gz: does not have the rows of test.parquet" in change_table(folder, lambda t: t.slice(1))
     path = folder / "files" / "validate.csv.gz"
     whole = gzip.decompress(path.read_bytes())
     line = whole.splitlines()[1]
@@ -325,7 +325,7 @@ def test_a_torn_table_and_no_table(folder):
         if path.name.startswith(("train", "test", "validate")):
             path.unlink()
     sum_again(folder)
-    assert in_the_way(folder) == "files: there is no table"
+    assert in_the_way(folder) == "files: does not hold a table"
 
 
 @pytest.mark.parametrize("text", ["", "no front", "---\n[\n---\n", "---\njust words\n---\n"])
@@ -336,10 +336,10 @@ def test_texts_that_cannot_be_read(folder, text):
 
 def test_another_folder_is_none(built):
     with pytest.raises(InputError, match="publish physionet"):
-        obstacles(built.workspace.release)
+        find_problems(built.workspace.release)
 
 
 def test_a_cell_says_what_a_value_is():
     for cell, value in (("PA;AP", ["PA", "AP"]), ("", ["PA", None]), ("", []), ("", None), ("0", 0.0), ("3", 3)):
-        assert submission._says(cell, value)
-        assert not submission._says("7", value)
+        assert submission._is_equal(cell, value)
+        assert not submission._is_equal("7", value)

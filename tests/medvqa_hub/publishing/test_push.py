@@ -102,7 +102,7 @@ def test_a_private_repository_is_not_there_for_others(hub, api):
 def test_a_gate_that_does_not_take_stops_before_the_upload(hub, api):
     hub.gate_takes = False
     with pytest.raises(
-        GovernanceError, match=r"the gate of me/model does not take: .*gated=False.* nothing was uploaded"
+        GovernanceError, match=r"gated=False.*nothing was uploaded"
     ):
         push(api, governance=Governance.CREDENTIALED, gated=True, public=True)
     assert hub.model(NAME).files == {} and hub.model(NAME).visibility == "private"
@@ -127,7 +127,7 @@ def test_a_public_repository_without_a_gate_gets_one_before_anything_is_sent(hub
     assert hub.model(NAME).visibility == "public"
     files, strict = {**FILES, "config.json": b"[]"}, {"governance": Governance.CREDENTIALED, "gated": True}
     before = hub.model(NAME).head
-    with pytest.raises(GovernanceError, match="me/model is public, as open; .* say --public or --private"):
+    with pytest.raises(GovernanceError, match="me/model .*--public or --private"):
         push(api, files, **strict)
     assert (hub.model(NAME).head, hub.model(NAME).gated) == (before, False)
     gated = []
@@ -147,7 +147,7 @@ def test_a_class_is_not_lowered_by_pushing_again(hub, api):
 def test_somebody_else_s_repository_is_left_alone(hub, api):
     api.create_repo(NAME)
     api.upload_file(path_or_fileobj=b"mine", path_in_repo="notes.md", repo_id=NAME)
-    with pytest.raises(ConfigError, match=r"holds 1 files that this command did not put there \(notes.md"):
+    with pytest.raises(ConfigError, match=r"1 files .*\(notes.md"):
         push(api)
     assert hub.model(NAME).files == {"notes.md": b"mine"}
 
@@ -157,7 +157,7 @@ def test_a_repository_whose_mark_cannot_be_read_is_left_alone(hub, api, content)
     push(api)
     api.upload_file(path_or_fileobj=content, path_in_repo=MARK, repo_id=NAME)
     head = hub.model(NAME).head
-    with pytest.raises(ConfigError, match="me/model/medvqa_hub.json is not what this command writes"):
+    with pytest.raises(ConfigError, match="me/model/medvqa_hub.json .*name"):
         push(api)
     assert hub.model(NAME).head == head
 
@@ -186,7 +186,7 @@ def test_what_passes_is_waited_for(hub, api, pattern, status):
 @pytest.mark.parametrize("pattern", FAULTS)
 def test_what_does_not_pass_is_one_sentence_and_the_same_command_goes_on(hub, api, pattern, status):
     hub.fail(pattern, status, times=1000)
-    with pytest.raises(OutputError, match=r"me/model: the Hub .*then the same command goes on"):
+    with pytest.raises(OutputError, match=r"me/model.*same command"):
         push(api, public=True)
     if (MODEL, NAME) in hub.repositories:
         assert hub.model(NAME).visibility == "private" and not hub.model(NAME).tags
@@ -217,7 +217,7 @@ def test_files_that_have_arrived_are_not_sent_again(hub, api):
 
 def test_a_token_that_has_expired(hub, api):
     hub.on_request = lambda number, method, path: hub.users.pop(hub.token, None) if "preupload" in path else None
-    with pytest.raises(OutputError, match="me/model: the token is missing, wrong or expired: hf auth login"):
+    with pytest.raises(OutputError, match="me/model.*hf auth login"):
         push(api)
     assert not hub.model(NAME).files
     hub.on_request = lambda *_: None
@@ -229,7 +229,7 @@ def test_a_token_that_has_expired(hub, api):
 def test_no_token_and_another_owner(hub):
     with pytest.raises(OutputError, match="hf auth login"):
         push(HfApi(endpoint=hub.endpoint, token=False))
-    with pytest.raises(OutputError, match="has no right to write there"):
+    with pytest.raises(OutputError, match="write access"):
         push(HfApi(endpoint=hub.endpoint, token=hub.reader_token))
     assert not hub.repositories
 
@@ -242,14 +242,14 @@ def test_bytes_that_changed_on_the_way_are_neither_tagged_nor_shown(hub, api):
 
 
 def test_a_card_that_the_hub_does_not_take(hub, api):
-    with pytest.raises(OutputError, match="does not take the card of me/model: .*license_name"):
+    with pytest.raises(OutputError, match="the card of me/model: .*license_name"):
         push(api, {**FILES, "README.md": b"---\nlicense: other\n---\n"})
     assert not hub.model(NAME).files
 
 
 def test_offline_is_said(hub, api, monkeypatch):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    with pytest.raises(OutputError, match="HF_HUB_OFFLINE is set; unset it"):
+    with pytest.raises(OutputError, match="HF_HUB_OFFLINE"):
         push(api)
 
 

@@ -55,7 +55,7 @@ IMAGES = {
 def test_images_in_weights_and_texts(image, tmp_path):
     hidden = np.frombuffer(b"\x01" * 7 + b"\x00" * 100 + IMAGES[image], np.uint8)
     save_file({"w": torch.randn(64), "extra": torch.tensor(hidden)}, tmp_path / "model.safetensors")
-    with pytest.raises(GovernanceError, match=r"model.safetensors is not pushed: it holds the bytes of an image"):
+    with pytest.raises(GovernanceError, match=r"model.safetensors cannot be pushed: .*image"):
         scan(tmp_path)
 
 
@@ -64,7 +64,7 @@ def test_images_in_weights_and_texts(image, tmp_path):
 def test_images_as_text(image, escaped, tmp_path):
     text = json.dumps({"icon": base64.b64encode(IMAGES[image]).decode()})
     (tmp_path / "config.json").write_text(text.replace("/", "\\/") if escaped else text)
-    with pytest.raises(GovernanceError, match="config.json is not pushed: it holds an image as text"):
+    with pytest.raises(GovernanceError, match="config.json cannot be pushed: .*image"):
         scan(tmp_path)
 
 
@@ -96,7 +96,7 @@ def test_images_as_text(image, escaped, tmp_path):
 )
 def test_what_is_no_kind_of_file_that_is_pushed(name, content, tmp_path):
     (tmp_path / name).write_bytes(content)
-    with pytest.raises(GovernanceError, match=f"{name} is not pushed"):
+    with pytest.raises(GovernanceError, match=f"{name} cannot be pushed"):
         scan(tmp_path)
 
 
@@ -122,7 +122,7 @@ def test_what_is_no_kind_of_file_that_is_pushed(name, content, tmp_path):
 )
 def test_what_a_table_must_not_hold(content, tmp_path):
     table(tmp_path, **content)
-    with pytest.raises(GovernanceError, match="rows.parquet is not pushed"):
+    with pytest.raises(GovernanceError, match="rows.parquet cannot be pushed"):
         scan(tmp_path)
 
 
@@ -136,7 +136,7 @@ def test_what_a_table_must_not_hold(content, tmp_path):
 )  # fmt: skip
 def test_ids_in_texts(content, tmp_path):
     (tmp_path / "vocab.txt").write_text(content)
-    with pytest.raises(GovernanceError, match="patient or study id of MIMIC's range"):
+    with pytest.raises(GovernanceError, match="patient or study id"):
         scan(tmp_path)
 
 
@@ -150,7 +150,7 @@ def test_ids_in_the_header_of_weights(tmp_path):
 def test_sentences_of_reports_are_found_and_not_quoted(name, tmp_path):
     quoted = f"Such as: {REPORT.upper()[9:]} And so on."
     (tmp_path / name).write_text(json.dumps({"a": {"b": [quoted]}}) if name.endswith("json") else quoted)
-    with pytest.raises(GovernanceError, match=r"1[34] words in a row stand in a report that way") as caught:
+    with pytest.raises(GovernanceError, match=r"1[34] consecutive words") as caught:
         scan(tmp_path, Phrases(["Another one.", REPORT]))
     assert "effusion" not in str(caught.value)
     scan(tmp_path)  # without a workspace nobody knows that it is one
@@ -161,7 +161,7 @@ def test_what_stands_behind_the_weights(tmp_path):
     save_file({"w": torch.ones(2)}, tmp_path / "model.safetensors")
     with open(tmp_path / "model.safetensors", "ab") as file:
         file.write(archive(REPORT.encode()))
-    with pytest.raises(GovernanceError, match="model.safetensors is not pushed"):
+    with pytest.raises(GovernanceError, match="model.safetensors cannot be pushed"):
         scan(tmp_path)
 
 
@@ -169,7 +169,7 @@ def test_what_stands_behind_the_weights(tmp_path):
 def test_sentences_in_the_header_of_weights(where, tmp_path):
     name, metadata = (REPORT, None) if where == "name" else ("w", {"example": REPORT})
     save_file({name: torch.ones(2)}, tmp_path / "model.safetensors", metadata=metadata)
-    with pytest.raises(GovernanceError, match=r"model.safetensors is not pushed: 1[0-9] words in a row"):
+    with pytest.raises(GovernanceError, match=r"model.safetensors .*1[0-9] consecutive words"):
         scan(tmp_path, Phrases([REPORT]))
 
 
@@ -187,8 +187,8 @@ def test_notes_beside_the_columns_of_a_table(place, tmp_path):
         file.write_table(table.cast(noted(place)))
         if place == "footer":
             file.add_key_value_metadata({"example": REPORT})
-    with pytest.raises(GovernanceError, match="rows.parquet is not pushed: it carries notes"):
-        scan(tmp_path, ids_of={"rows.parquet"})
+    with pytest.raises(GovernanceError, match="rows.parquet cannot be pushed: .*metadata"):
+        scan(tmp_path, id_tables={"rows.parquet"})
 
 
 @pytest.mark.parametrize("name", ["config.json", "rows.jsonl"])
@@ -196,7 +196,7 @@ def test_notes_beside_the_columns_of_a_table(place, tmp_path):
 def test_escapes_hide_nothing(name, hidden, tmp_path):
     escaped = "".join(f"\\u{ord(letter):04x}" for letter in hidden)
     (tmp_path / name).write_text(f'{{"a": ["{escaped}"]}}')
-    with pytest.raises(GovernanceError, match=f"{name} is not pushed"):
+    with pytest.raises(GovernanceError, match=f"{name} cannot be pushed"):
         scan(tmp_path, Phrases([REPORT]))
 
 
@@ -204,7 +204,7 @@ def test_a_sentence_and_an_id_in_a_very_long_line(tmp_path):
     filler = "word " * 400_000
     for found in (REPORT, "s50414267"):
         (tmp_path / "README.md").write_text(f"{filler}{found} {filler}")
-        with pytest.raises(GovernanceError, match="README.md is not pushed"):
+        with pytest.raises(GovernanceError, match="README.md cannot be pushed"):
             scan(tmp_path, Phrases([REPORT]))
 
 
