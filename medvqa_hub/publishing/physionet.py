@@ -159,9 +159,7 @@ def _longest_quote(table: pa.Table, reports: Phrases) -> int:
     runs = longest_runs(Phrases(text for _, text in texts), reports, len(texts)).tolist()
     for (name, _), run in zip(texts, runs, strict=True):
         if run and name != "answer":
-            raise GovernanceError(
-                f"column {name} holds {run} consecutive words of a report, so nothing was written. Build the release again."
-            )
+            raise GovernanceError(f"column {name} holds {run} consecutive words of a report. Build the release again.")
     return max(runs, default=0)
 
 

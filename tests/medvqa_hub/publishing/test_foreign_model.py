@@ -218,7 +218,7 @@ def test_code_pickles_and_what_is_not_whole(damage, message, adapter, hub, api, 
 def test_a_whole_model_with_code_or_of_another_kind(model, hub, api, tmp_path):
     for name, values, message in (
         ("code", {"auto_map": {"AutoModel": "x.Y"}}, "auto_map"),
-        ("text", {"model_type": "qwen2"}, "no image-text model"),
+        ("text", {"model_type": "qwen2"}, "not an image-text model"),
     ):
         folder = shutil.copytree(model, tmp_path / name)
         add(folder / "config.json", **values)
@@ -256,8 +256,7 @@ def test_llama_s_name_and_notice_by_base_and_by_answers(adapter, hub, api, tmp_p
 
 def test_llama_s_versions_and_licences():
     assert (
-        find_base_llama("unsloth/Meta-Llama-3.1-8B", {}) == "3.1"
-        and find_base_llama("llava-hf/llava-1.5", {}) is None
+        find_base_llama("unsloth/Meta-Llama-3.1-8B", {}) == "3.1" and find_base_llama("llava-hf/llava-1.5", {}) is None
     )
     assert (
         find_base_llama(None, {"model_type": "mllama"}) == "3.2"

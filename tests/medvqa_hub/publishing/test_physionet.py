@@ -226,7 +226,7 @@ def test_an_abstract_has_250_words():
     whole = dict.fromkeys(SECTIONS, "Text.")
     assert not list(check_sections(whole | {"Abstract": "word " * 250}))
     (one,) = check_sections(whole | {"Abstract": "word " * 251})
-    assert one.what == "has 251 words; allowed are 250"
+    assert one.what == "has 251 words. The limit is 250"
 
 
 @pytest.mark.parametrize("name", ["a b.csv", ".hidden", "-a", "a.", "a-", "a..b", "ä.csv", 101 * "a"])
@@ -241,7 +241,7 @@ def test_files_that_do_not_go(folder):
     (files / "images").mkdir()
     sum_again_with = in_the_way(folder)
     for said in (
-        "a b.jpg: name:", "a b.jpg: is not a file of a submission", "a b.jpg: is not in SHA256SUMS.txt", "images: is no file",
+        "a b.jpg: invalid name", "a b.jpg: is not a file of a submission", "a b.jpg: is not in SHA256SUMS.txt", "images: is no file",
     ):  # fmt: skip
         assert said in sum_again_with
 
@@ -263,7 +263,7 @@ def test_checksums(folder):
     whole = sums.read_text()
     assert re.fullmatch(r"([0-9a-f]{64} [A-Za-z0-9_.-]+\n){8}", whole)
     (folder / "files" / "LICENSE.txt").write_text("another")
-    assert in_the_way(folder) == "LICENSE.txt: has another sha256 than SHA256SUMS.txt says"
+    assert in_the_way(folder) == "LICENSE.txt: does not have the sha256 in SHA256SUMS.txt"
     sum_again(folder)
     assert in_the_way(folder) == ""
     sums.write_text(sums.read_text() + f"{'0' * 64} gone.txt\n{'0' * 64}  two-spaces.txt\n")
@@ -282,7 +282,7 @@ def change_table(folder, change) -> str:
 
 def test_report_sections_in_a_table(folder):
     said = change_table(folder, lambda t: t.append_column("indication", t["question"]))
-    assert said == "test.parquet: has other columns than a submission's: indication"
+    assert said == "test.parquet: differs from a submission's columns: indication"
 
 
 def test_an_image_as_text_in_a_table(folder):
@@ -308,7 +308,7 @@ def test_csv_and_parquet_that_differ(folder):
         assert edited != whole
         path.write_bytes(gzip.compress(edited))
         sum_again(folder)
-        assert "validate.csv.gz: has other rows than validate.parquet" in in_the_way(folder)
+        assert "validate.csv.gz: does not have the rows of validate.parquet" in in_the_way(folder)
     path.write_bytes(gzip.compress(whole))
     sum_again(folder)
     assert "validate" not in in_the_way(folder)

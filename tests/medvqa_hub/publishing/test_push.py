@@ -101,9 +101,7 @@ def test_a_private_repository_is_not_there_for_others(hub, api):
 
 def test_a_gate_that_does_not_take_stops_before_the_upload(hub, api):
     hub.gate_takes = False
-    with pytest.raises(
-        GovernanceError, match=r"gated=False.*nothing was uploaded"
-    ):
+    with pytest.raises(GovernanceError, match=r"gated=False.*nothing was uploaded"):
         push(api, governance=Governance.CREDENTIALED, gated=True, public=True)
     assert hub.model(NAME).files == {} and hub.model(NAME).visibility == "private"
     hub.gate_takes = True
@@ -267,7 +265,7 @@ def test_links_and_names_that_leave_are_not_staged(tmp_path):
     os.mkfifo(tmp_path / "pipe.json")
     cases = [
         ({"config.json": tmp_path / "config.json"}, "is a symbolic link"),
-        ({"pipe.json": tmp_path / "pipe.json"}, "is no regular file"),
+        ({"pipe.json": tmp_path / "pipe.json"}, "not a regular file"),
         ({"none.json": tmp_path / "none.json"}, "No such file"),
         ({"../config.json": b"{}"}, "is no name for a file"),
         ({"/etc/x.json": b"{}"}, "is no name for a file"),
