@@ -193,9 +193,9 @@ FRONT = {"title": TITLE, "short_description": "Rows.", "version": "1.0.0", "lice
     ("field", "value", "said"),
     [
         ("title", "MIMIC-CXR-VQA", "does not begin with MIMIC-CXR-Ext-"),
-        ("title", PREFIX + 187 * "a", "has 201 characters; allowed are 200"),
+        ("title", PREFIX + 187 * "a", "has 201 characters. The limit is 200."),
         ("short_description", "", "is missing"),
-        ("short_description", 251 * "a", "has 251 characters; allowed are 250"),
+        ("short_description", 251 * "a", "has 251 characters. The limit is 250."),
         ("version", "one", "no version"),
         ("version", "1", "no version"),
         ("license", "", "is missing"),
@@ -241,7 +241,8 @@ def test_files_that_do_not_go(folder):
     (files / "images").mkdir()
     sum_again_with = in_the_way(folder)
     for said in (
-        "a b.jpg: invalid name", "a b.jpg: is not a file of a submission", "a b.jpg: is not in SHA256SUMS.txt", "images: is no file",
+        "a b.jpg: invalid name", "a b.jpg: is not a file of a submission", "a b.jpg: is not in SHA256SUMS.txt",
+        "images: is not a file",
     ):  # fmt: skip
         assert said in sum_again_with
 
