@@ -31,7 +31,7 @@ from mimic_cxr_vqa.release_writer import write_release
 from mimic_cxr_vqa.workspace import Workspace
 
 NAME = "mimic_cxr_vqa"
-FLIPS = 60
+FLIPS = 24
 
 
 @pytest.fixture(scope="module")
@@ -180,10 +180,10 @@ def test_a_word_in_the_questions_manifest_lets_no_text_out(workspace):
     assert workspace.governance() is Governance.CREDENTIALED
     edit(workspace.questions, governance="open")
     engine: Engine = RemoteEngine()
-    with pytest.raises(GovernanceError, match="says that it is open, but the source 'physionet' makes it credentialed"):
+    with pytest.raises(GovernanceError, match="the source .physionet. requires at least credentialed"):
         answer_questions(workspace, engine)
     edit(workspace.questions, governance="open", source="phantom")
-    with pytest.raises(GovernanceError, match="a patient or study id of MIMIC's range makes it credentialed"):
+    with pytest.raises(GovernanceError, match="a patient or study id of MIMIC's range requires at least credentialed"):
         answer_questions(workspace, engine)
 
 
@@ -191,10 +191,10 @@ def test_a_word_in_the_questions_manifest_lets_no_text_out(workspace):
 @pytest.mark.parametrize("source", ["physionet", "phantom", "openi", "my hospital", None])
 def test_no_word_makes_a_release_of_mimic_open(of_mimic, word, source):
     edit(of_mimic.release, governance=word, source=source)
-    with pytest.raises(GovernanceError, match="says that it is .*, but .* makes it"):
+    with pytest.raises(GovernanceError, match=" requires at least "):
         open_release(of_mimic.release)
     edit(of_mimic.questions, governance=word, source=source)
-    with pytest.raises(GovernanceError, match="says that it is .*, but .* makes it"):
+    with pytest.raises(GovernanceError, match=" requires at least "):
         write_release(of_mimic)
 
 
@@ -207,7 +207,7 @@ def test_a_release_of_openi_from_before_has_the_stricter_class(workspace):
     edit(workspace.release, governance="share-alike", source="openi")
     assert open_release(workspace.release).governance is Governance.NO_DERIVATIVES
     edit(workspace.release, governance="open")
-    with pytest.raises(GovernanceError, match="source 'openi' makes it no-derivatives"):
+    with pytest.raises(GovernanceError, match="source .openi. requires at least no-derivatives"):
         open_release(workspace.release)
 
 
@@ -252,7 +252,7 @@ def test_credentialed_files_copied_over_an_open_export_are_refused(exported, old
         without_digests(exported)
     path = exported / name
     path.write_text(as_mimic(path.read_text()))
-    with pytest.raises(GovernanceError, match="says that it is open, but .* makes it credentialed"):
+    with pytest.raises(GovernanceError, match=" requires at least credentialed"):
         open_release(exported)
 
 
@@ -262,7 +262,7 @@ def test_a_file_put_beside_an_open_export_is_refused(exported, old):
         without_digests(exported)
     rows = (exported / "train.csv").read_text().replace("s950", "s970").replace("p950", "p970")
     (exported / "train_more.csv").write_text(rows)
-    with pytest.raises(GovernanceError, match="differs .* makes it credentialed"):
+    with pytest.raises(GovernanceError, match="differs .* requires at least credentialed"):
         open_release(exported)
 
 
@@ -277,7 +277,7 @@ def test_other_rows_under_an_old_open_manifest_are_refused(exported):
 def test_an_export_that_lost_or_changed_a_file_is_named(exported):
     edit(exported, governance="credentialed")
     (exported / "val.csv").write_text("no export")
-    with pytest.raises(InputError, match="val.csv: differs from its description"):
+    with pytest.raises(InputError, match="val.csv differs from its description"):
         open_release(exported)
     (exported / "val.csv").unlink()
     with pytest.raises(InputError, match="val.csv is missing"):
