@@ -23,4 +23,4 @@ def __getattr__(name: str):
         from rjua_meddqa.data_folder import SAMPLE_DIR
 
         return SAMPLE_DIR
-    raise AttributeError(f"module 'rjua_meddqa' has no attribute {name!r}. It has {', '.join(__all__)}.")
+    raise AttributeError(f"module 'rjua_meddqa' does not have an attribute {name!r}. It has {', '.join(__all__)}.")

@@ -203,14 +203,14 @@ class RjuaMeddqa(datasets.ArrowBasedBuilder):
             return (
                 f"{self.folder.root}: all {self.skipped} rows of {name!r} were skipped, since their images are missing."
             )
-        return f"{self.folder.root} has no rows of {name!r}. Generate some, or load another config."
+        return f"{self.folder.root} does not contain rows of {name!r}. Generate some, or load another config."
 
     def _find_image(self, path: str) -> str | None:
         file = folders.find_image(self.image_roots, path, f"{self.folder.root}, image")
         problem = "no such file" if file is None else _problem(file)
         if problem and self.config.missing_images == "error":
             raise InputError(
-                f"image {path!r} below {self.image_roots[0]}: {problem}. Copy it there, pass image_root=…, "
+                f"image {path!r} below {self.image_roots[0]}: {problem}. Copy the image, pass image_root=…, "
                 "or missing_images='skip' or 'none'."
             )
         return None if problem else str(file)

@@ -42,7 +42,7 @@ def write_card(
         The card, or None if the folder has another `README.md`, which is kept.
 
     Raises:
-        InputError: the folder has no annotations, or a file cannot be read.
+        InputError: annotations are missing, or a file cannot be read.
         OutputError: a file cannot be written.
     """
     from huggingface_hub import DatasetCard, DatasetCardData

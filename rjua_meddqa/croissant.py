@@ -44,7 +44,7 @@ def write_croissant(folder: DataFolder, url: str | None = None) -> None:
         return
     files = {file.name: {"bytes": file.stat().st_size, "sha256": digest_file(file)} for file in folder.files.values()}
     tables = {
-        part: Records(folder.files[part].name, text, {name: (_type_of(name), False) for name in columns})
+        part: Records(folder.files[part].name, text, {name: (_column_type(name), False) for name in columns})
         for part, (text, columns) in _TABLES.items()
         if part in folder.files
     }
@@ -59,7 +59,7 @@ def write_croissant(folder: DataFolder, url: str | None = None) -> None:
     write_json(path, describe(about, files, tables, _rai(folder)))
 
 
-def _type_of(column: str) -> str:
+def _column_type(column: str) -> str:
     return "int" if column in _NUMBERS else "text"
 
 

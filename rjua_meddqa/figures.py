@@ -61,7 +61,7 @@ def plot_models(
     others: Mapping[str, Mapping[str, float | None]] | None = None,
     private: bool = False,
 ) -> None:
-    """Draw Figure 5 as a PNG, a line per model. Tasks without a score have no point.
+    """Draw Figure 5 as a PNG, a line per model. Tasks without a score are skipped.
 
     Args:
         rows: {model: {axis of AXES: score from 0 to 1, or None}}.
@@ -69,7 +69,7 @@ def plot_models(
         private: give the file mode 0600 (credentialed data).
 
     Raises:
-        InputError: there are no scores.
+        InputError: all scores are missing.
         OutputError: `path` cannot be written.
     """
     if not any(value is not None for row in rows.values() for value in row.values()):
@@ -132,14 +132,14 @@ def plot_discounts(boxes: Sequence[Box], path: Path, discounts: Sequence[float] 
     """Draw Figure 7 as a PNG: the text restored with each r, and its number of lines.
 
     Raises:
-        InputError: there are no boxes.
-        ConfigError: there is no Chinese font.
+        InputError: `boxes` is empty.
+        ConfigError: a Chinese font is missing.
         OutputError: `path` cannot be written.
     """
     from matplotlib.font_manager import FontProperties
 
     if not boxes:
-        raise InputError("the page has no boxes. Pass those of a page with text, from medvqa-hub meddqa ocr.")
+        raise InputError("the page does not contain text. Pass those of a page with text, from medvqa-hub meddqa ocr.")
     texts = [restore(boxes, r=discount).text for discount in discounts]
     figure, panels = _figure(5.0 * len(texts), 8, columns=len(texts))
     font = FontProperties(fname=str(fonts.find_font()), size=5)

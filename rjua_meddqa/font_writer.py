@@ -17,7 +17,7 @@ _SIMPLIFIED = 2  # the face of the collection
 _FAMILY, _FULL, _POSTSCRIPT, _UNIQUE, _TYPOGRAPHIC_FAMILY, _TRADEMARK = 1, 4, 6, 3, 16, 7  # name ids of OpenType
 
 
-def characters_of_the_package() -> set[str]:
+def collect_characters() -> set[str]:
     """Every printable character in the package's string literals and data files, and ASCII."""
     texts = [chr(code) for code in range(0x20, 0x7F)]
     for path in sorted(_PACKAGE.rglob("*")):
@@ -39,7 +39,7 @@ def write_font(source: Path, target: Path) -> int:
         layout_features=[], name_IDs=["*"], notdef_outline=True, hinting=False, desubroutinize=True
     )
     subsetter = subset.Subsetter(options)
-    subsetter.populate(unicodes=map(ord, characters_of_the_package()))
+    subsetter.populate(unicodes=map(ord, collect_characters()))
     subsetter.subset(font)
     names = font["name"]
     names.names = [record for record in names.names if record.platformID == 3 and record.langID == 0x409]

@@ -43,7 +43,7 @@ def find_font(font: Path | None = None) -> Path:
     if not font.is_file():
         raise ConfigError(f"font {font}: no such file. Pass a .ttf, .otf or .ttc file with Chinese characters.")
     if not _has_chinese(font):
-        raise ConfigError(f"font {font}: it has no Chinese characters. Pass another file as --font.")
+        raise ConfigError(f"font {font}: Chinese characters are missing. Pass another file as --font.")
     return font
 
 

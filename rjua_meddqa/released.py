@@ -147,7 +147,7 @@ def write_questions(questions: Iterable[Question | ReasoningQuestion], path: Pat
 
 
 def read_contexts(path: Path) -> list[Context]:
-    """Read the context base. Raises InputError if the file is missing or an entry has no title."""
+    """Read the context base. Raises InputError if the file is missing or an entry lacks a title."""
     contexts = []
     for where, cells in read_cells(path, CONTEXT_COLUMNS):
         if not cells["title"].strip():

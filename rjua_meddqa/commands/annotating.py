@@ -120,7 +120,7 @@ def compare_drafts(pages: Path, data: Path, drafts: Mapping[str, Draft] | None) 
     """Compare the drafts by rules, and by a model if there are any, with annotations of the same pages.
 
     Raises:
-        InputError: `data` has no annotation of these pages.
+        InputError: `data` does not contain annotations of these pages.
     """
     annotations = {Path(a.img_path).name: a for a in read_annotations(open_folder(data).file(ANNOTATIONS))}
     rules, model, compared = DraftCheck(), DraftCheck(), 0
@@ -132,7 +132,7 @@ def compare_drafts(pages: Path, data: Path, drafts: Mapping[str, Draft] | None) 
             if drafts is not None:
                 model += check_draft(drafts.get(page.image, Draft((), ())), annotation)
     if not compared:
-        raise InputError(f"{data} has no annotation of a page in {pages}.")
+        raise InputError(f"{data} does not contain annotations of the pages in {pages}.")
     yield f"compared with the annotations of {compared:,} pages:"
     for name, found in (("rules", rules), *((("model", model),) if drafts is not None else ())):
         yield (
@@ -154,7 +154,7 @@ def check(data: Path, pages: Path | None, out: Path | None, shown: int) -> tuple
         Lines to print, and the number of findings.
 
     Raises:
-        InputError: there are no annotations.
+        InputError: annotations are missing.
     """
     if data.is_file():
         path, images, governance = data, None, Governance.SHARE_ALIKE
@@ -174,7 +174,7 @@ def export_tasks(data: Path, pages: Path, out: Path, prefix: str) -> Iterator[st
     """Write Label Studio tasks for the annotations of a folder, with the boxes of its restored pages.
 
     Raises:
-        InputError: there are no annotations or no pages for them.
+        InputError: annotations or their pages are missing.
     """
     folder = open_folder(data)
     governance = strictest((folder.governance, _read_class(pages)))
@@ -188,7 +188,9 @@ def export_tasks(data: Path, pages: Path, out: Path, prefix: str) -> Iterator[st
             tasks.append(make_task(page, annotation, prefix + quote(annotation.img_path), governance))
             report_types.add(annotation.report_type)
     if not tasks:
-        raise InputError(f"{pages} has no page of an image in {folder.file(ANNOTATIONS)}. Run meddqa esra.")
+        raise InputError(
+            f"{pages} does not contain pages of the images in {folder.file(ANNOTATIONS)}. Run meddqa esra."
+        )
     counts = {"tasks": len(tasks), "left_out": len(missing) + len(skipped)}
     with atomic_folder(out, LABELSTUDIO_KIND) as partial:
         write_json(partial / TASKS, tasks, end="")
@@ -207,12 +209,12 @@ def import_tasks(export: Path, out: Path, original: Path | None) -> Iterator[str
         original: folder of the tasks. Its uncorrected cells are written back unchanged.
 
     Raises:
-        InputError: the export cannot be read or has no annotations.
+        InputError: the export cannot be read or does not contain annotations.
     """
     imported = parse_annotations(read_json(export, "export the project from Label Studio as JSON"), str(export))
     annotations, governance = list(imported.annotations), imported.governance
     if not annotations:
-        raise InputError(f"{export} has no annotations. Correct some tasks and export again.")
+        raise InputError(f"{export} does not contain annotations. Correct some tasks and export again.")
     if original is not None:
         folder = open_folder(original)
         governance = strictest((governance, folder.governance))

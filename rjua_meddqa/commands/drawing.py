@@ -33,7 +33,7 @@ def draw_figures(out: Path, results: Sequence[Path], data: Path | None, boxes: P
         OutputError: `out` cannot be written.
     """
     if not results and data is None and boxes is None:
-        raise ConfigError("there is no data to draw. Pass --results, --data or --boxes.")
+        raise ConfigError("data is missing. Pass --results, --data or --boxes.")
     make_folder(out)
     if results:
         figures.plot_models(dict(figures.read_results(path) for path in results), out / "figure5.png")

@@ -35,7 +35,7 @@ def generate(
         Counts (images, questions, skipped by reason), and messages about what was left out.
 
     Raises:
-        InputError: there are no readable annotations, or a user's file is broken.
+        InputError: annotations cannot be read, or a user's file is broken.
         OutputError, GovernanceError: see `data_folder.record_part`.
     """
     folder = open_folder(data)
@@ -76,7 +76,7 @@ def reason(data: Path, findings: Path, out: Path, encoder: str, seed: int) -> tu
     if broken:
         counts["unreadable_annotations"] = len(broken)
     if not questions:
-        problems = "; ".join(generator.problems[:3]) or "it has no rows"
+        problems = "; ".join(generator.problems[:3]) or "it is empty"
         raise InputError(f"{findings}: no questions could be generated: {problems}")
     details = {"encoder": encoder, "seed": seed, "counts": dict(counts)}
     problems = _write(out, REASONING, questions, folder, details, annotations)
@@ -87,7 +87,7 @@ def _read(path: Path) -> tuple[list[Annotation], list[str]]:
     broken: list[str] = []
     annotations = read_annotations(path, broken)
     if not annotations:
-        raise InputError(f"{path}: no annotation can be read: {'; '.join(broken[:3]) or 'it has no rows'}")
+        raise InputError(f"{path}: no annotation can be read: {'; '.join(broken[:3]) or 'it is empty'}")
     return annotations, broken
 
 

@@ -55,7 +55,7 @@ def write_phantom(
         The manifest, with the counts `images`, `drawn` (in this run), `questions` and `reasoning`.
 
     Raises:
-        ConfigError: a parameter is out of range, there is no font, or `root` holds reports with other parameters.
+        ConfigError: a parameter is out of range, a font is missing, or `root` holds reports with other parameters.
         OutputError: `root` holds something else or cannot be written.
     """
     if reports < 1 or seed < 0:

@@ -58,7 +58,7 @@ def lay_out(report: Report, style: Style, font: Path, flags: Collection[Difficul
         if scan and not number:
             for x, y, word, size in scan:
                 sheet.text(x, word, size, dy=y - sheet.y, row=f"scan {y}")
-            sheet.y = max(sheet.y, sheet.bottom_of_pictures() + style.size)
+            sheet.y = max(sheet.y, sheet.lowest_picture() + style.size)
     sheet.y += style.size // 2
     sheet.rule(MARGIN, style.width - MARGIN)
     sheet.y += style.size // 2

@@ -67,7 +67,7 @@ class Sheet:
         """Put a grey image over the text, like ink: white pixels are transparent."""
         self._overlays.append((round(x), round(y), image))
 
-    def bottom_of_pictures(self) -> int:
+    def lowest_picture(self) -> int:
         """The bottom of the lowest picture, 0 without pictures."""
         return max((y + image.height for _, y, image in self._pictures), default=0)
 

@@ -267,7 +267,7 @@ def test_questions_of_drafts_are_said_to_be(pages, tmp_path, capsys):
     assert run(["meddqa", "generate", "--data", drafts, "--out", asked]) == 0
     assert "labelstudio-export" in capsys.readouterr().err
     assert open_folder(Path(drafts)).drafted and open_folder(Path(asked)).drafted
-    assert "drafts of a program that nobody has corrected" in (Path(asked) / "README.md").read_text(encoding="utf-8")
+    assert "uncorrected drafts" in (Path(asked) / "README.md").read_text(encoding="utf-8")
     assert run(["meddqa", "labelstudio-export", "--data", drafts, "--pages", str(pages), "--out", tasks]) == 0
     (made,) = json.loads((tmp_path / "tasks" / "tasks.json").read_text(encoding="utf-8"))
     (tmp_path / "export.json").write_text(json.dumps([annotated(made)]), encoding="utf-8")
