@@ -116,7 +116,7 @@ class _LogCallback(ScheduleCallback):
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any], **kwargs: Any) -> None:
         if self._log is None or "train_runtime" in logs:
             return
-        numbers = {name: _finite(value) for name, value in logs.items() if name not in _IGNORED}
+        numbers = {name: _finite(value) for name, value in logs.items() if name.removeprefix("eval_") not in _IGNORED}
         epoch = round(state.global_step * self._epochs_per_step, 4)
         self._log.append({"step": state.global_step, "epoch": epoch, **numbers}, state.max_steps)
 
