@@ -184,7 +184,7 @@ def test_a_vocabulary_with_ids_is_refused(hub, api, tmp_path):
     [
         (lambda folder: (folder / "processor_config.json").unlink(), "processor_config.json"),
         (lambda folder: (folder / "model.safetensors").unlink(), "no \\*.safetensors weights"),
-        (lambda folder: (folder / "config.json").unlink(), "no model there"),
+        (lambda folder: (folder / "config.json").unlink(), "no model found"),
         (lambda folder: (folder / "adapter_config.json").touch(), "LoRA adapter"),
         (lambda folder: (folder / "processor_config.json").write_text("{}"), "no auto_map for AutoProcessor"),
     ],
@@ -415,7 +415,7 @@ def test_our_trainer_pushes_its_best_model_by_the_same_way(folders, hub, api, tm
     trainer = SupervisedTrainer.__new__(SupervisedTrainer)
     trainer.args = SimpleNamespace(hub_model_id=None)
     trainer.out = with_class(folders["swin_ved"], tmp_path)
-    with pytest.raises(ConfigError, match="no repository; pass repo_id="):
+    with pytest.raises(ConfigError, match="no repository. Pass repo_id="):
         trainer.push_to_hub(hub=api)
     assert trainer.push_to_hub("me/model", hub=api).tag == "v1.0.0"
     push(hub, api, trainer.out, "me/command")

@@ -161,7 +161,7 @@ def test_failures_and_empty_references_are_counted_and_never_answers(build):
         (["--questions-per-batch", "0"], "questions_per_batch is 0"),
         (["--image-root", "{tmp}"], "is absent"),
         (["--model", "{tmp}/none"], "no such folder"),
-        (["--model", "{tmp}"], "no model there (looked for config.json"),
+        (["--model", "{tmp}"], "no model found (looked for config.json"),
         (["--data", "{tmp}"], "does not hold a release"),
         (["--encoder", "{tmp}/none"], "none"),
         (["--baseline", "computed"], "needs --encoder"),

@@ -77,7 +77,7 @@ def test_rewards_give_the_perfect_reward(name):
 
 def test_validation_gives_the_perfect_score():
     settings = SelectionSettings(
-        metric="bert_score", metrics=("bleu_1", "bleu_4", "rouge_l", "cider"), bert_score_encoder="minilm",
+        metric="bert_score", metrics=["bleu_1", "bleu_4", "rouge_l", "cider"], bert_score_encoder="minilm",
         bert_score_layer=6,
     )  # fmt: skip
     validation = Validation.__new__(Validation)  # its scores alone: no studies, no model
