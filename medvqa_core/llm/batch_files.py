@@ -1,8 +1,8 @@
-"""Batch files: requests to a language model that some other machine answers, and its results.
+"""Batch files: requests that are answered on another machine, and their results.
 
-The format that vLLM's `run-batch` and hosted batch services read and write: a line
-`{"custom_id", "method": "POST", "url": "/v1/chat/completions", "body"}` a request, and a line
-`{"custom_id", "response": {"status_code", "body"}, "error"}` a result, in any order.
+The format is that of vLLM's `run-batch` and of hosted batch services. A request is a line
+`{"custom_id", "method": "POST", "url": "/v1/chat/completions", "body"}`, a result is a line
+`{"custom_id", "response": {"status_code", "body"}, "error"}`, in any order.
 """
 
 import json
@@ -17,7 +17,7 @@ from medvqa_core.llm.chat import ChatReply, ChatRequest
 from medvqa_core.llm.completions import ServerCapabilities, read_completion, request_body
 from medvqa_core.llm.server import BUSY, DENIED
 
-PLAIN = ServerCapabilities("enforced", True)  # what is asked for; whether the machine keeps to it shows in the replies
+PLAIN = ServerCapabilities("enforced", True)  # replies are validated anyway
 
 
 @dataclass(frozen=True)
@@ -25,8 +25,8 @@ class Result:
     """A line of results.
 
     Attributes:
-        custom_id: of the request; None where the line cannot be read.
-        reply: what came back; None where nothing did and the request is to be sent again.
+        custom_id: of the request; None if the line cannot be read.
+        reply: None if the request must be sent again.
     """
 
     custom_id: str | None
@@ -34,11 +34,11 @@ class Result:
 
 
 class BatchWriter:
-    """Batch files of so many requests each, made in a folder as they are needed; use within `with`.
+    """Writes batch files into a folder. Use it as a context manager.
 
     Args:
-        private: give the files mode 0600, and say in their names that they are credentialed.
-        most: requests of a file; hosted services take 50,000.
+        private: give the files mode 0600 and names that start with CREDENTIALED.
+        most: requests per file; hosted services accept 50,000.
 
     Raises:
         OutputError: a file cannot be written.
@@ -80,11 +80,7 @@ def request_line(custom_id: str, request: ChatRequest, model: str) -> bytes:
 
 
 def read_results(path: Path) -> Iterator[Result]:
-    """The results in a file, one after another; a line that is cut or no result has no `custom_id`.
-
-    Raises:
-        InputError: as `json_lines`: the file cannot be read, a line is too long, or says two things under one name.
-    """
+    """Yield the results in a file. Broken lines have the `custom_id` None. Raises InputError as `json_lines`."""
     for number, line in read_lines(path):
         yield _read(parse_line(line, f"{path}, line {number}"))
 

@@ -1,15 +1,15 @@
-"""One question to a language model and what comes back, whichever server or process answers it."""
+"""A request to a language model and its reply, whichever server or process answers it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-STOP, LENGTH = "stop", "length"  # why a model ended; any other reason is kept as the server says it, in small letters
+STOP, LENGTH = "stop", "length"  # finish reasons; others are kept as the server reports them, in lower case
 
 
 @dataclass(frozen=True)
 class Image:
-    """An image of a message: its bytes as a file has them, and their media type (`image/jpeg`)."""
+    """An image of a message: the bytes of a file and their media type (`image/jpeg`)."""
 
     data: bytes
     media_type: str
@@ -17,7 +17,7 @@ class Image:
 
 @dataclass(frozen=True)
 class Message:
-    """What one side says; `role` is system, user or assistant. Images stand before the text."""
+    """A message of a role (system, user, assistant). Its images come before the text."""
 
     role: str
     text: str
@@ -29,8 +29,8 @@ class ChatRequest:
     """A request.
 
     Attributes:
-        schema: JSON schema that the reply should have. Servers that can, enforce it; none is relied upon.
-        max_tokens: of the reply, reasoning included.
+        schema: JSON schema of the reply. Not every server enforces it.
+        max_tokens: of the reply, including reasoning.
         temperature: 0.0 is greedy.
     """
 
@@ -43,7 +43,7 @@ class ChatRequest:
 
 @dataclass(frozen=True)
 class Usage:
-    """Tokens as the server counted them; None where it does not say: a count is never invented."""
+    """Token counts as the server reports them, or None."""
 
     prompt: int | None = None
     cached: int | None = None
@@ -52,13 +52,13 @@ class Usage:
 
 @dataclass(frozen=True)
 class ChatReply:
-    """What came back: `text`, or `error`, the reason why there is none. A failure is never a text.
+    """A reply: either `text`, or `error`, the reason why there is none.
 
     Attributes:
-        reasoning: a reasoning model's thoughts, apart from its answer.
-        retry: whether the same request may well succeed later (a busy or restarting server).
-        refused: whether the server did not take the request at all (status 400, 422, …).
-        denied: whether it may take no request at all now (status 401, 403, 404).
+        reasoning: thoughts of a reasoning model, separate from its answer.
+        retry: whether the same request may succeed later (a busy or restarting server).
+        refused: whether the server rejected the request (status 400, 422, …).
+        denied: whether it may reject all requests (status 401, 403, 404).
     """
 
     text: str | None
@@ -72,4 +72,4 @@ class ChatReply:
 
     def __post_init__(self) -> None:
         if (self.text is None) == (self.error is None):
-            raise ValueError("a ChatReply holds either a text or an error")
+            raise ValueError("a ChatReply has either a text or an error")

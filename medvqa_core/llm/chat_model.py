@@ -1,4 +1,4 @@
-"""What a language model is to whoever asks one: behind a server, behind several, or in this process."""
+"""The interface of a language model: behind a server, behind several servers, or in this process."""
 
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
@@ -9,28 +9,24 @@ from medvqa_core.llm.chat import ChatReply, ChatRequest
 
 
 class Session(Protocol):
-    """One place at a model: requests made on it one after another find what they share (a report, an image) read."""
+    """A slot of a model. Requests of one session share a prefix (a report, an image) that the model may cache."""
 
     async def chat(self, request: ChatRequest) -> ChatReply:
-        """One reply; a failure of this request is the reply's `error`.
-
-        Raises:
-            ServerError: the model is gone; what was answered before is kept by whoever asked.
-        """
+        """Return the reply, or a reply with an error. Raises ServerError if the model is down."""
         ...
 
 
 class ChatModel(Protocol):
-    """A language model that is ready to be asked; entered (`async with`) on the event loop that asks.
+    """A connected language model. Enter it (`async with`) on the event loop that uses it.
 
     Attributes:
         kind: `server` or `transformers`, as `--engine` spells it.
-        model: its name, as the server or the Hub knows it, or the folder's name.
-        revision: what else its answers depend on, in words: who serves it, whether a schema is enforced, quantisation.
-        endpoint: the address that texts go to; None where nothing leaves the process.
-        attestation: who says that `endpoint` may have credentialed texts, where it is another machine.
-        in_flight: groups of requests that keep it busy.
-        description: all that is known of it, for provenance: plain JSON values.
+        model: its name at the server or on the Hub, or the folder's name.
+        revision: what else its replies depend on: who serves it, whether a schema is enforced, quantisation.
+        endpoint: the address that texts are sent to; None for this process.
+        attestation: allows another machine to receive credentialed texts.
+        in_flight: number of concurrent groups of requests that keep it busy.
+        description: its properties for provenance, as plain JSON values.
     """
 
     @property
@@ -55,7 +51,7 @@ class ChatModel(Protocol):
     def in_flight(self) -> int: ...
 
     def session(self) -> AbstractAsyncContextManager[Session]:
-        """A place, held for the length of the block; waits for a free one. A study or an image keeps one."""
+        """Wait for a free slot and hold it for the block. The requests of a study or an image use one session."""
         ...
 
     async def __aenter__(self) -> "ChatModel": ...

@@ -1,4 +1,4 @@
-"""What is sent to `/chat/completions` and what is read from its answers, as far as servers support it."""
+"""Writes requests to `/chat/completions` and reads the replies."""
 
 import base64
 import json
@@ -8,18 +8,18 @@ from typing import Any
 from medvqa_core.llm.chat import LENGTH, ChatReply, ChatRequest, Message, Usage
 from medvqa_core.llm.json_reply import MAX_CHARACTERS, split_reasoning
 
-# What servers call a reply that was broken off, by a filter or by a fault: its text may look whole and be half.
+# Finish reasons of replies that were broken off by a filter or a fault. Their text may look complete.
 BROKEN_OFF = frozenset({"abort", "aborted", "cancelled", "content_filter", "error", "insufficient_system_resource"})
 _AT_LENGTH = frozenset({LENGTH, "max_tokens", "model_length"})  # spellings of the token limit
 
 
 @dataclass(frozen=True)
 class ServerCapabilities:
-    """What one server takes beyond messages, model, max_tokens and temperature.
+    """What a server supports beyond messages, model, max_tokens and temperature.
 
     Attributes:
-        schema: `enforced`, `ignored` (taken without a word), or `refused` (not sent).
-        seed: whether `seed` is taken.
+        schema: `enforced`, `ignored` (accepted without effect), or `refused` (not sent).
+        seed: whether `seed` is accepted.
     """
 
     schema: str
@@ -27,7 +27,7 @@ class ServerCapabilities:
 
 
 def request_body(request: ChatRequest, model: str, capabilities: ServerCapabilities) -> dict[str, Any]:
-    """The body of a POST to `/chat/completions`, in what `capabilities` takes."""
+    """The body of a POST to `/chat/completions` for a server with `capabilities`."""
     body: dict[str, Any] = {
         "model": model,
         "messages": [_message(message) for message in request.messages],
@@ -43,7 +43,7 @@ def request_body(request: ChatRequest, model: str, capabilities: ServerCapabilit
 
 
 def read_completion(body: Any) -> ChatReply:
-    """A `chat.completion` object as a reply; what was cut by the token limit or broken off is an error named so."""
+    """A `chat.completion` object as a reply. A reply that was cut or broken off is an error."""
     try:
         choice = body["choices"][0]
         message = choice["message"]
@@ -60,11 +60,11 @@ def read_completion(body: Any) -> ChatReply:
 
 
 def as_reply(content: Any, finish: str | None, usage: Usage, thoughts: Any = None) -> ChatReply:
-    """What a model wrote as a reply: its thoughts apart, and an error where it was cut or wrote nothing.
+    """The text that a model wrote as a reply, without its thoughts; an error if it is incomplete or empty.
 
     Args:
-        finish: why it ended; LENGTH where the token limit cut it, one of BROKEN_OFF where it is no whole reply.
-        thoughts: where the server kept them apart already; what is no text is not kept.
+        finish: why it ended, such as LENGTH or one of BROKEN_OFF.
+        thoughts: given if the server separates them.
     """
     thoughts = thoughts if isinstance(thoughts, str) and is_unicode(thoughts) else None
     if finish in BROKEN_OFF:
@@ -89,12 +89,12 @@ def as_reply(content: Any, finish: str | None, usage: Usage, thoughts: Any = Non
 
 
 def is_unicode(text: str) -> bool:
-    """Whether a text can be written: JSON may name half of a character (`\\ud800`), files cannot hold it."""
+    """Whether a text can be encoded as UTF-8: JSON may contain half a surrogate pair (`\\ud800`)."""
     return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def _finish(stated: Any) -> str | None:
-    """Why a reply ended, in one spelling; None where it is not said in a word."""
+    """The finish reason in one spelling, or None."""
     word = stated.strip().lower() if isinstance(stated, str) else None
     return LENGTH if word in _AT_LENGTH else word
 
@@ -119,7 +119,7 @@ def _usage(usage: Any) -> Usage:
 
 
 def parse_json(content: bytes | None) -> Any:
-    """What a body holds; None where it is no JSON, or there is none."""
+    """The value of a body, or None if it is not JSON."""
     try:
         return json.loads(content or b"")
     except (ValueError, RecursionError):
@@ -127,12 +127,12 @@ def parse_json(content: bytes | None) -> Any:
 
 
 def parse_error_reason(body: Any) -> str:
-    """What a server says of a refusal, in a line, if it is short: a long message may quote the request."""
+    """The reason of a rejection in one line, if it is short. A long message may quote the request."""
     error = body.get("error", body.get("detail")) if isinstance(body, dict) else None
     message = error.get("message") if isinstance(error, dict) else error
     if not message:
         return "no reason given"
     line = " ".join(message.split()) if isinstance(message, str) else ""
-    if line and len(line) <= 200 and line.isprintable():  # no half characters, and nothing that steers a terminal
+    if line and len(line) <= 200 and line.isprintable():  # no control characters
         return line
     return "a reason that cannot be shown; see the server's log"

@@ -1,4 +1,4 @@
-"""`--engine` as a language model that is ready, checked against the class of the texts it will be sent."""
+"""Connects to the language model of `--engine`, after checking that it may receive texts of their class."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,7 +18,7 @@ from medvqa_core.llm.server import ChatServer
 
 SERVER, TRANSFORMERS = "server", "transformers"
 SPELLINGS = ("server:URL", "transformers:FOLDER_OR_ID")
-CLOUD_SUFFIXES = ("-cloud", ":cloud")  # how Ollama names the models that it forwards
+CLOUD_SUFFIXES = ("-cloud", ":cloud")  # models that Ollama forwards
 
 
 def connect_model(options: EngineOptions, governance: Governance, record: Path | None = None) -> ChatModel:
@@ -64,12 +64,11 @@ def connect_model(options: EngineOptions, governance: Governance, record: Path |
 
 
 def get_engines_governance(engines: Sequence[str]) -> Governance:
-    """The strictest class that folders of weights state, of an adapter's base too; a server and published weights say
-    nothing. What such a model writes has at least this class.
+    """The strictest class that folders of weights (and bases of adapters) declare, a minimum for their replies.
 
     Raises:
         GovernanceError: a class is unknown.
-        InputError: a file that states one cannot be read.
+        InputError: a file that declares one cannot be read.
     """
     folders = [Path(name.partition(":")[2]) for name in engines if name.startswith(f"{TRANSFORMERS}:")]
     for folder in folders.copy():
@@ -110,11 +109,11 @@ def _connect_server(
 
 def _refuse_forwarded(model: str | None, credentialed: bool) -> None:
     if credentialed and model and model.strip().lower().endswith(CLOUD_SUFFIXES):
-        raise GovernanceError(f"model {model!r} is one that its server forwards to a cloud; choose another")
+        raise GovernanceError(f"model {model!r} is forwarded to a cloud by its server; choose another")
 
 
 def _ask_for_word(host: str) -> GovernanceError:
     return GovernanceError(
-        f"these texts are credentialed, and a server at {host} could hand them on: if it is yours and runs the model "
-        "on this machine, say so with --i-run-this-server (asked once for a server and a model)"
+        f"these texts are credentialed, and a server at {host} could forward them. If it is yours and runs the model "
+        "on this machine, add --i-run-this-server (needed once per server and model)"
     )

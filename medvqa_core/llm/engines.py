@@ -1,8 +1,7 @@
-"""The engine interface: what answers questions, whatever does it (rules, an in-process model, a server).
+"""The interface of engines, which answer questions by rules, with a model in this process, or with a server.
 
-A call carries the questions that share their material, such as all questions about one study or one image, so that an
-engine pays for the material once; several calls are under way together. Nothing here decides about prompts, parsing or
-asking again: this file only says what goes in and what comes out. Each dataset has its own requests.
+One call has the questions that share their material, such as all questions about a study, so that an engine reads the
+material once. Several calls run concurrently. Each dataset has its own requests, prompts and parsing.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,11 +13,7 @@ from medvqa_core.errors import ConfigError
 
 @dataclass(frozen=True)
 class Reply:
-    """What an engine says to one request: an answer, or the reason why there is none. Exactly one of the two is set.
-
-    Raises:
-        ValueError: both fields are set, or neither.
-    """
+    """The reply to a request: an answer, or the reason why there is none. Exactly one of the two is set."""
 
     answer: str | None
     error: str | None = None
@@ -30,26 +25,24 @@ class Reply:
 
 
 class Request(Protocol):
-    """What an engine is asked; frozen dataclasses of the datasets."""
+    """A request to an engine: a frozen dataclass of a dataset."""
 
     @property
     def id(self) -> str:
-        """The row that the request is made for."""
+        """The row that the request belongs to."""
         ...
 
 
 @runtime_checkable
 class Engine(Protocol):
-    """What a run needs of an engine.
+    """The engine interface. An engine that keeps connections open is also an async context manager.
 
     Attributes:
-        name: the kind of engine, as the command line spells it.
-        settings: everything that its answers depend on besides the request: model, revision, prompt, sampling. They are
-            part of every content key, of the header of the file of answers, and of the rows' provenance.
-        endpoint: address that the text is sent to; None where nothing leaves the process.
-        in_flight: calls of `answer` that may be under way together, on one event loop.
-
-    An engine that holds something open while it is asked (connections) is an async context manager too.
+        name: the kind of engine, as on the command line.
+        settings: all that answers depend on besides the request: model, revision, prompt, sampling. They are part of
+            every content key, of the header of answer files and of the rows' provenance.
+        endpoint: address that texts are sent to; None for this process.
+        in_flight: number of concurrent calls of `answer`, on one event loop.
     """
 
     name: str
@@ -58,13 +51,13 @@ class Engine(Protocol):
     in_flight: int
 
     async def answer(self, requests: Sequence[Any]) -> list[Reply]:
-        """Answer `requests`, in their order, one reply each. A failure inside one request is its reply's error.
+        """Return one reply for each of `requests`, in their order. A failure of one request is its reply's error.
 
-        An engine that blocks runs its work in a thread: `await asyncio.to_thread(…)`.
+        Blocking work belongs into a thread: `await asyncio.to_thread(…)`.
 
         Raises:
-            InputError: the material that the requests share cannot be used: all of them fail, and the run goes on.
-            Whatever else is raised stops the run; what is recorded is kept.
+            InputError: the shared material cannot be used. All these requests fail and the run continues.
+            Other exceptions stop the run and keep its records.
         """
         ...
 
@@ -73,7 +66,7 @@ E = TypeVar("E")
 
 
 def load_engine(engines: Mapping[str, Callable[[], E]], name: str) -> E:
-    """Make the engine called `name` of a dataset's table of engines. Raises ConfigError where there is none."""
+    """Create the engine `name` of a dataset's registry. Raises ConfigError if it is unknown."""
     if name not in engines:
         raise ConfigError(f"engine {name!r} is unknown; available: {', '.join(engines)}")
     return engines[name]()

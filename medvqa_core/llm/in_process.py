@@ -1,9 +1,8 @@
-"""A language model in this process, behind the same interface as a server: `--engine transformers:FOLDER_OR_ID`.
+"""A language model in this process, with the interface of a server: `--engine transformers:FOLDER_OR_ID`.
 
-Requests that wait are answered together. A text model on a GPU runs them by transformers' continuous batching, which
-reads what requests share once; else they are padded in batches of like length: on a CPU that was faster
-(benchmarks/llm_gpu.py), and image-text models have nothing else. Greedy replies are the same one at a time and
-together, up to rounding; requests with a temperature are generated alone, so that their seed alone decides.
+Waiting requests are answered in batches. A text model on a GPU uses continuous batching of transformers. Otherwise
+requests of similar length are padded, which is faster on a CPU and the only way for image-text models. Greedy replies
+do not depend on the batch, up to rounding. Requests with a temperature are generated alone.
 """
 
 import asyncio
@@ -20,28 +19,28 @@ from medvqa_core.llm.completions import as_reply
 from medvqa_core.llm.loading import LoadedModel, load_model
 from medvqa_core.llm.slots import Slots
 
-GATHER_SECONDS = 0.005  # how long a batch waits for requests that are on their way
-BATCHES = 4  # of the slots: replies of like length end together, and the next batch is full
+GATHER_SECONDS = 0.005  # that a batch waits for more requests
+BATCHES = 4  # per set of slots, so that the next batch is full
 
 
 @dataclass
 class _Job:
-    """A request that waits, as the model reads it."""
+    """A waiting request."""
 
     request: ChatRequest
     text: str
-    ids: list[int]  # of the text alone; what images add is known when they are read
+    ids: list[int]  # of the text, without images
     images: tuple[Image, ...]
     reply: asyncio.Future[ChatReply]
 
 
 @dataclass
 class InProcessModel:
-    """A ChatModel over a loaded one.
+    """A ChatModel over a loaded model.
 
     Args:
-        slots: requests at once.
-        continuous: None for the way that the module's docstring says.
+        slots: most concurrent requests.
+        continuous: use continuous batching; None: on a single GPU, for text models.
     """
 
     loaded: LoadedModel
@@ -63,7 +62,7 @@ class InProcessModel:
 
     @property
     def in_flight(self) -> int:
-        """Groups under way: enough that one which takes long keeps no slot empty."""
+        """Number of concurrent groups, so that slow ones leave no slot empty."""
         return 4 * self.slots
 
     @asynccontextmanager
@@ -98,7 +97,7 @@ class InProcessModel:
         """
         images = tuple(image for message in request.messages for image in message.images)
         if images and not self.loaded.takes_images:
-            raise ConfigError(f"model {self.model!r} takes no images; an image-text model is needed")
+            raise ConfigError(f"model {self.model!r} does not accept images; an image-text model is needed")
         text = self._render(request.messages)
         job = _Job(request, text, self._tokens(text), images, asyncio.get_running_loop().create_future())
         if refusal := self._refuse_long(len(job.ids), request):
@@ -113,11 +112,11 @@ class InProcessModel:
         return await job.reply
 
     def count_tokens(self, request: ChatRequest) -> int:
-        """Tokens of the texts that a request makes the model read."""
+        """Number of text tokens of a request."""
         return len(self._tokens(self._render(request.messages)))
 
     async def _work(self) -> None:
-        """Answer what waits, a batch at a time, for as long as the model is open."""
+        """Answer waiting requests batch by batch until the model is closed."""
         try:
             while True:
                 await self._arrived.wait()
@@ -134,7 +133,7 @@ class InProcessModel:
             raise
 
     def _next_batch(self) -> list[_Job]:
-        """Of those that wait, the one that waits longest and the nearest to it in length; a sampled one alone."""
+        """The longest waiting request and those nearest to it in length. A sampled request is a batch of its own."""
         first = self._waiting[0]
         if first.request.temperature > 0:
             batch = [first]
@@ -151,7 +150,7 @@ class InProcessModel:
         return batch
 
     def _answer(self, batch: Sequence[_Job]) -> list[ChatReply]:
-        """Replies to a batch; where the GPU's memory is too small for it, to its halves."""
+        """Reply to a batch, or to its halves if the GPU memory is too small."""
         import torch
 
         try:
@@ -159,7 +158,7 @@ class InProcessModel:
         except torch.OutOfMemoryError:
             if len(batch) == 1:
                 raise ConfigError(
-                    f"model {self.model!r}: the GPU's memory is too small for one request; try --load-in 4bit"
+                    f"model {self.model!r}: the GPU memory is too small for one request; try --load-in 4bit"
                 ) from None
         torch.cuda.empty_cache()
         half = self.batch = len(batch) // 2
@@ -174,7 +173,7 @@ class InProcessModel:
             inputs = self._inputs([batch[place] for place in places], read)
             lengths = inputs["attention_mask"].sum(1).tolist()
             refused = {p: self._refuse_long(n, batch[p].request) for p, n in zip(places, lengths, strict=True)}
-            if any(refused.values()):  # images took more than there is room for: the others go on without it
+            if any(refused.values()):  # images that do not fit: continue with the others
                 replies |= {place: reply for place, reply in refused.items() if reply}
                 kept = [n for n, place in enumerate(places) if not refused[place]]
                 places, read = [places[n] for n in kept], [read[n] for n in kept]
@@ -195,7 +194,7 @@ class InProcessModel:
         return [replies[place] for place in range(len(batch))]
 
     def _read_images(self, batch: Sequence[_Job], replies: dict[int, ChatReply]) -> tuple[list[list[Any]], list[int]]:
-        """Each request's pictures, and its place in the batch; one with a broken image is answered by an error."""
+        """The pictures of each request and its place in the batch. A broken image becomes an error."""
         from PIL import Image as Pictures
 
         from medvqa_core.pillow_errors import PILLOW_ERRORS
@@ -210,7 +209,7 @@ class InProcessModel:
         return read, places
 
     def _inputs(self, jobs: Sequence[_Job], pictures: Sequence[list[Any]]) -> dict[str, Any]:
-        """Padded on the left, on the model's device."""
+        """Inputs padded on the left, on the model's device."""
         if any(pictures):
             texts = [job.text for job in jobs]
             special = not texts[0].startswith(self.loaded.tokenizer.bos_token or "\0")
@@ -227,7 +226,7 @@ class InProcessModel:
         return dict(made.to(self.loaded.model.device))
 
     def _render(self, messages: Sequence[Message]) -> str:
-        """The messages in the model's chat template; a system text goes before the user's where it takes none."""
+        """Apply the chat template. A system text is put before the user's if the template does not support it."""
         if not self.loaded.system_role:
             system = "\n\n".join(message.text for message in messages if message.role == "system")
             said = [message for message in messages if message.role != "system"]
@@ -249,7 +248,7 @@ class InProcessModel:
         return ChatReply(None, error, refused=True)
 
     def _read(self, tokens: Sequence[int], prompt: int, request: ChatRequest) -> ChatReply:
-        """A row of generated tokens as a reply, cut at its end token or at the request's own limit."""
+        """Generated tokens as a reply, cut at the end token or at the request's limit."""
         written = list(tokens[: request.max_tokens])
         end = next((n for n, token in enumerate(written) if token in self.loaded.end_ids), None)
         written = written if end is None else written[: end + 1]
@@ -258,10 +257,10 @@ class InProcessModel:
 
 
 def load_in_process(where: str, slots: int = 64, load_in: str | None = None) -> InProcessModel:
-    """The model at `where`, ready to be entered. Raises ConfigError, as `load_model`."""
+    """Load the model at `where`. Raises ConfigError as `load_model`."""
     return InProcessModel(load_model(where, load_in), slots)
 
 
 def _devices(model: Any) -> list[int]:
-    """The GPUs that a model lies on."""
+    """The GPUs that hold a model."""
     return sorted({p.device.index or 0 for p in model.parameters() if p.device.type == "cuda"})

@@ -1,7 +1,7 @@
-"""The JSON object of a model's reply, be it plain, in prose, in fences or after thoughts; or why there is none.
+"""Finds the JSON object in a model's reply, whether plain, in prose, in fences or after thoughts.
 
-The last object counts: reasoning models and talkative ones put drafts before it (as the authors' judge does). Nothing
-is repaired: an object that is cut off is an error, since what is missing could be a "no".
+The last object counts, because models write drafts before it. Nothing is repaired: the missing part of a truncated
+object could be a "no".
 """
 
 import json
@@ -23,21 +23,20 @@ _REFUSAL_CHINESE = re.compile(
     r"|\A我?(?:无法|不能|没法)(?:查看|看到|看清|识别|读取|访问|打开|提供|回答)"
     r"|\A我?(?:无法|不能|没法)从[^，。\n]{0,20}(?:判断|确定|得知|得出|获取|看出)"
 )
-_BEGINS = re.compile(r'\{\s*(?:["}]|\Z)')  # a brace before anything else begins no object
-MOST_BROKEN = 1000  # objects of a reply that do not decode; each takes time in the length of the reply
-MAX_CHARACTERS = 200_000  # no reply that we ask for comes near; bounds the search in nonsense
+_BEGINS = re.compile(r'\{\s*(?:["}]|\Z)')
+MOST_BROKEN = 1000  # objects of a reply that do not decode, to bound the time
+MAX_CHARACTERS = 200_000  # of a reply, to bound the time
 
 
 class ReplyError(MedvqaError):
-    """A reply that cannot be used; the message says what was wrong with it and quotes nothing of it."""
+    """A reply cannot be used. The message does not quote it."""
 
 
-# NaN and Infinity are no answers
 _DECODER = json.JSONDecoder(parse_constant=lambda name: None, object_pairs_hook=reject_repeated_names)
 
 
 def split_reasoning(text: str) -> tuple[str | None, str]:
-    """A reply's thoughts (`<think>…</think>`) and what is left. Thoughts that never end are all thoughts."""
+    """The thoughts of a reply (`<think>…</think>`, possibly unclosed) and the rest."""
     spans = _thoughts(text)
     thoughts = [text[start:end] for start, end in spans]
     rest = "".join(
@@ -56,7 +55,7 @@ def split_reasoning(text: str) -> tuple[str | None, str]:
 
 
 def _thoughts(text: str) -> list[tuple[int, int]]:
-    """Where thoughts begin and end; each text is looked through once, whatever a reply repeats."""
+    """Start and end of each thought, in linear time."""
     spans, position, endless = [], 0, set()
     while begin := _OPENS.search(text, position):
         position, name = begin.end(), begin[1].lower()
@@ -70,20 +69,20 @@ def _thoughts(text: str) -> list[tuple[int, int]]:
 
 
 def is_refusal(text: str) -> bool:
-    """Whether a model says, in English or Chinese, that it will not or cannot answer."""
+    """Whether a reply declines to answer, in English or Chinese."""
     return bool(_REFUSAL.search(text) or _REFUSAL_CHINESE.search(text))
 
 
 def read_object(text: str) -> dict[str, Any]:
-    """The last complete JSON object of `text`, thoughts left out. Raises ReplyError, see `read_objects`."""
+    """The last complete JSON object of `text`, without thoughts. Raises ReplyError as `read_objects`."""
     return read_objects(text)[-1]
 
 
 def read_objects(text: str) -> list[dict[str, Any]]:
-    """The complete JSON objects of `text` in their order, thoughts left out.
+    """The complete JSON objects of `text`, without thoughts.
 
     Raises:
-        ReplyError: empty; a refusal; cut off within an object; or no object at all.
+        ReplyError: the text is empty, a refusal, truncated within an object, or has no object.
     """
     _, rest = split_reasoning(text)
     if not rest:
@@ -101,7 +100,7 @@ def read_objects(text: str) -> list[dict[str, Any]]:
 
 
 def _find_objects(text: str) -> tuple[list[dict[str, Any]], bool]:
-    """The objects that decode, and whether another one begins after them and never ends."""
+    """The objects that decode, and whether a truncated one follows them."""
     objects: list[dict[str, Any]] = []
     position, is_cut, last = 0, False, len(text.rstrip())
     failed = 0
@@ -110,7 +109,6 @@ def _find_objects(text: str) -> tuple[list[dict[str, Any]], bool]:
         try:
             value, position = _DECODER.raw_decode(text, start)
         except json.JSONDecodeError as error:
-            # An object that runs to the end of the text is cut; a brace in prose fails right where it stands.
             is_cut = is_cut or (_looks_like_object(text, start) and _reaches_end(last, error))
             position, failed = start + 1, failed + 1
             if failed == MOST_BROKEN:
@@ -134,7 +132,7 @@ def _reaches_end(last: int, error: json.JSONDecodeError) -> bool:
 
 
 def read_text(found: dict[str, Any], name: str) -> str:
-    """The text under `name`. Raises ReplyError where there is none."""
+    """The text under `name`. Raises ReplyError if there is none."""
     value = found.get(name)
     if not isinstance(value, str):
         given = "missing" if name not in found else f"a {type(value).__name__}"

@@ -1,7 +1,7 @@
-"""A chat model of `transformers` from a folder or a Hub id: text or images and text, in 4 or 8 bits, with an adapter.
+"""Loads a chat model of `transformers` from a folder or a Hub id, optionally in 4 or 8 bits, or with an adapter.
 
-torch and transformers are imported when a model is loaded. Nothing of a repository's own code is run, weights are read
-from safetensors only, a folder that exists is read without asking the Hub for anything, and no usage is reported.
+Code in repositories is never run and only safetensors weights are loaded. An existing folder is loaded without network
+requests, and telemetry is off.
 """
 
 import json
@@ -18,7 +18,7 @@ from medvqa_core.hub_fetch import announce_fetch
 from medvqa_core.json_files import read_object
 
 ADAPTER = "adapter_config.json"
-_CONTENT = (".safetensors", ".json", ".jinja", ".model", ".txt")  # files that answers depend on
+_CONTENT = (".safetensors", ".json", ".jinja", ".model", ".txt")  # files that replies depend on
 _NOT_CONTENT = {"trainer_state.json", "training.json", "README.txt"}
 
 
@@ -27,11 +27,11 @@ class LoadedModel:
     """A model that is ready to generate.
 
     Attributes:
-        revision: content of the weights (a digest, or the Hub's commit) and how they are kept; part of every key.
-        processor: the tokenizer of a text model, the processor of an image-text model; both have the chat template.
+        revision: digest or Hub commit of the weights, and their precision; part of every key.
+        processor: a tokenizer, or the processor of an image-text model.
         end_ids: tokens that end a reply.
-        positions: tokens that the model has positions for; None where it does not say.
-        system_role: whether the chat template takes a system message.
+        positions: longest sequence in tokens, or None if unknown.
+        system_role: whether the chat template supports a system message.
     """
 
     name: str
@@ -46,26 +46,25 @@ class LoadedModel:
 
     @property
     def tokenizer(self) -> Any:
-        """What makes tokens of text."""
         return getattr(self.processor, "tokenizer", self.processor)
 
 
 def load_model(where: str, load_in: str | None = None) -> LoadedModel:
-    """Load a model onto the GPUs there are, or the CPU (in float32 then).
+    """Load a model onto the GPUs, or onto the CPU in float32.
 
     Args:
-        where: a folder (of a model, or of an adapter of one), or a Hub id; a folder of that name wins.
+        where: a folder of a model or an adapter, or a Hub id.
         load_in: `4bit` or `8bit`.
 
     Raises:
-        ConfigError: not there, damaged, needs code of its own, has no chat template, or cannot be quantised here.
+        ConfigError: the model is missing, damaged, needs custom code, lacks a chat template, or cannot be quantised.
     """
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     import huggingface_hub.constants
     import torch
 
-    huggingface_hub.constants.HF_HUB_DISABLE_TELEMETRY = True  # it may have been imported before
-    logging.getLogger("bitsandbytes").setLevel(logging.ERROR)  # says at every layer what it casts
+    huggingface_hub.constants.HF_HUB_DISABLE_TELEMETRY = True
+    logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
     base, adapter = _split_adapter(where)
     announce_fetch(base, f"base model of the adapter {adapter}" if adapter else "model")
     device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -84,7 +83,7 @@ def load_model(where: str, load_in: str | None = None) -> LoadedModel:
     end_ids = {tokenizer.eos_token_id, *(ends if isinstance(ends, list) else [ends])} - {None}
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
-    # greedy is the model's own first choice: penalties that a repository suggests for sampling are left out
+    # Greedy decoding without the penalties that a repository suggests for sampling.
     model.generation_config = type(model.generation_config)(
         eos_token_id=sorted(end_ids) or None, pad_token_id=tokenizer.pad_token_id, use_cache=True
     )

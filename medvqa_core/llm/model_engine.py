@@ -1,4 +1,4 @@
-"""What every engine over a language model has in common: where its texts go, how much is under way, its connections."""
+"""The base class of engines that use a language model."""
 
 from types import TracebackType
 from typing import Self
@@ -8,7 +8,7 @@ from medvqa_core.llm.chat_model import ChatModel
 
 
 class ModelEngine:
-    """An engine that asks `model`; see `medvqa_core.llm.engines.Engine` for what the attributes are."""
+    """An engine that uses `model`. See `medvqa_core.llm.engines.Engine` for the attributes."""
 
     model: ChatModel
 
@@ -19,17 +19,17 @@ class ModelEngine:
 
     @property
     def endpoint(self) -> str | None:
-        """Where texts and images go."""
+        """The address that texts and images are sent to."""
         return self.model.endpoint
 
     @property
     def attestation(self) -> Attestation | None:
-        """Who says that `endpoint` may have credentialed texts, where it is another machine."""
+        """Allows another machine to receive credentialed texts."""
         return self.model.attestation
 
     @property
     def in_flight(self) -> int:
-        """Groups (studies, images) under way."""
+        """Number of concurrent groups (studies, images)."""
         return self.model.in_flight
 
     async def __aenter__(self) -> Self:

@@ -1,7 +1,7 @@
-"""Several servers of one model as one: each study goes to the least busy, and to another where its server is gone.
+"""Several servers of one model as one. A study goes to the least busy server, or to another if its server is down.
 
-Servers that stop answering are looked at now and then and take part again once they answer. What rows say of their
-origin must not hang on which server was free, so that all have to serve the same model in the same capabilities.
+Servers that are down are checked regularly and used again once they answer. All must serve the same model with the same
+capabilities, because a row's provenance must not depend on which server was free.
 """
 
 import asyncio
@@ -17,18 +17,18 @@ from medvqa_core.errors import ConfigError
 from medvqa_core.llm.chat import ChatReply, ChatRequest
 from medvqa_core.llm.server import ChatServer, ServerError
 
-PATIENCE = 15.0  # seconds without an answer after which a server's studies go to others
-FIRST_LOOK, LONGEST_LOOK = 1.0, 30.0  # seconds between looks at a server that is gone
+PATIENCE = 15.0  # seconds without an answer before a server's studies go to others
+FIRST_LOOK, LONGEST_LOOK = 1.0, 30.0  # seconds between health checks
 
 
 class ServerPool:
-    """A ChatModel over servers that were met.
+    """A ChatModel over connected servers.
 
     Args:
-        wait: seconds that are waited while every server is gone.
+        wait: seconds to wait while all servers are down.
 
     Raises:
-        ConfigError: they serve different models, or take different things.
+        ConfigError: their models or capabilities differ.
     """
 
     kind = "server"
@@ -39,34 +39,34 @@ class ServerPool:
         for other in self.servers[1:]:
             if (other.model, other.revision, other.capabilities) != (first.model, first.revision, first.capabilities):
                 raise ConfigError(
-                    f"{_say(first)}, {_say(other)}: servers that share the work have to be alike, so that no answer "
-                    "depends on which of them was free"
+                    f"{_describe(first)}, {_describe(other)}: servers that share the work must have the same model and "
+                    "capabilities"
                 )
         for server in self.servers:
             server.wait = min(wait, PATIENCE)
         self.model, self.revision = first.model, first.revision
         self.description: dict[str, Any] = {**first.description, "servers": len(self.servers)}
-        self.gone: set[ChatServer] = set()
+        self.down: set[ChatServer] = set()
 
     @property
     def endpoint(self) -> str:
-        """One of the addresses; of another machine, if there is one."""
+        """One of the addresses, of another machine if possible."""
         addresses = [server.endpoint for server in self.servers]
         return next((address for address in addresses if not is_loopback(address)), addresses[0])
 
     @property
     def attestation(self) -> Attestation | None:
-        """The same for all."""
+        """The attestation of all servers."""
         return self.servers[0].attestation
 
     @property
     def in_flight(self) -> int:
-        """Groups under way at all servers together."""
+        """Number of concurrent groups at all servers."""
         return sum(server.in_flight for server in self.servers)
 
     @asynccontextmanager
     async def session(self) -> AsyncIterator["PooledSession"]:
-        """A slot of the least busy server, and of another one should that be gone."""
+        """A slot of the least busy server, or of another one if that is down."""
         session = PooledSession(self)
         try:
             await session.take()
@@ -75,8 +75,8 @@ class ServerPool:
             await session.leave()
 
     async def __aenter__(self) -> "ServerPool":
-        self.gone.clear()
-        self._looking: list[asyncio.Task[None]] = []
+        self.down.clear()
+        self._checks: list[asyncio.Task[None]] = []
         self._turns: deque[asyncio.Future[None]] = deque()
         self._open = AsyncExitStack()
         for server in self.servers:
@@ -84,18 +84,18 @@ class ServerPool:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        for task in self._looking:
+        for task in self._checks:
             task.cancel()
-        await asyncio.gather(*self._looking, return_exceptions=True)
+        await asyncio.gather(*self._checks, return_exceptions=True)
         await self._open.aclose()
 
     async def free_server(self) -> ChatServer:
-        """The least busy server, once one has a free slot. Raises ServerError where all are gone for `wait` seconds."""
+        """Wait for a free slot and return the least busy server. Raises ServerError if all are down for `wait` s."""
         is_first = True
         while True:
-            there = [server for server in self.servers if server not in self.gone]
+            there = [server for server in self.servers if server not in self.down]
             free = [server for server in there if server.free.held < server.free.limit]
-            if free and not (is_first and self._turns):  # nobody overtakes those who wait
+            if free and not (is_first and self._turns):  # waiters come first
                 return min(free, key=lambda server: server.free.held / server.free.limit)
             turn = asyncio.get_running_loop().create_future()
             self._turns.append(turn)
@@ -105,13 +105,13 @@ class ServerPool:
             except TimeoutError:
                 names = ", ".join(parse_host(server.endpoint) for server in self.servers)
                 raise ServerError(
-                    f"none of {names} has answered for {self.wait:.0f} s; everything answered before is kept: start "
-                    "the servers again and run the same command"
+                    f"none of {names} has answered for {self.wait:.0f} s. Finished answers are kept; start the servers "
+                    "and run the same command again to resume"
                 ) from None
             is_first = False
 
     def wake(self, how_many: int = 1) -> None:
-        """Let those who wait longest look again."""
+        """Wake the longest waiters."""
         while how_many and self._turns:
             turn = self._turns.popleft()
             if not turn.done():
@@ -119,46 +119,46 @@ class ServerPool:
                 how_many -= 1
 
     def mark_down(self, server: ChatServer) -> None:
-        """Leave a server out until it answers again."""
-        if server in self.gone:
+        """Stop using a server until it is healthy again."""
+        if server in self.down:
             return
-        self.gone.add(server)
+        self.down.add(server)
         self._all_gone_since = time.monotonic()
-        self._looking.append(asyncio.ensure_future(self._look_for(server)))
+        self._checks.append(asyncio.ensure_future(self._check_health(server)))
         self.wake(len(self._turns))
 
-    async def _look_for(self, server: ChatServer) -> None:
+    async def _check_health(self, server: ChatServer) -> None:
         pause = FIRST_LOOK
         while not await server.is_healthy():
             await asyncio.sleep(pause)
             pause = min(2 * pause, LONGEST_LOOK)
-        self.gone.discard(server)
+        self.down.discard(server)
         self.wake(len(self._turns))
 
 
 class PooledSession:
-    """A slot of one server at a time, kept while it answers."""
+    """A slot of one server at a time."""
 
     def __init__(self, pool: ServerPool) -> None:
         self._pool, self._held = pool, AsyncExitStack()
         self._server: ChatServer | None = None
 
     async def take(self) -> None:
-        """A slot of the least busy server, in place of the one that is held."""
+        """Release the slot and take one of the least busy server."""
         await self.leave()
         server = await self._pool.free_server()
         await self._held.enter_async_context(server.session())
         self._server = server
 
     async def leave(self) -> None:
-        """Give the slot up."""
+        """Release the slot."""
         if self._server is not None:
             self._server = None
             await self._held.aclose()
         self._pool.wake()
 
     async def chat(self, request: ChatRequest) -> ChatReply:
-        """One reply, from another server where this one is gone. Raises ServerError where all are gone for long."""
+        """Return a reply, from another server if this one is down. Raises ServerError if all are."""
         while True:
             assert self._server is not None, "use the session within `async with`"
             try:
@@ -168,5 +168,5 @@ class PooledSession:
                 await self.take()
 
 
-def _say(server: ChatServer) -> str:
+def _describe(server: ChatServer) -> str:
     return f"{parse_host(server.endpoint)} serves {server.model} ({server.revision}, seed {server.description['seed']})"

@@ -1,8 +1,7 @@
-"""`language_model.json`: which language models the answers beside it came from, and what was said about their servers.
+"""`language_model.json`: the language models that produced the answers beside it.
 
-One entry for each model at each address, in the order of their first use: date, address, class of the texts, whether
-the user said that the server is theirs (`--i-run-this-server`: asked once for an address and a model), the digest of
-the attestation, and all that the model says of itself. Texts are not in it.
+One entry per model and address, in the order of first use: date, address, class of the texts, whether the user gave
+`--i-run-this-server` (needed once per address and model), the digest of the attestation, and the model's description.
 """
 
 import os
@@ -16,27 +15,27 @@ from medvqa_core.governance import Governance
 from medvqa_core.json_files import read_object, write_json
 
 FILE = "language_model.json"
-_REMEDY = "remove the file, and say again what it kept"
+_REMEDY = "remove the file and repeat the options that it recorded"
 
 
 class ModelRecord:
-    """The entries of a file; made where it is absent. Raises InputError where it is not whole."""
+    """The entries of a file, which need not exist. Raises InputError if it is damaged."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         found = read_object(path, _REMEDY) if path.exists() else {"entries": []}
         entries = found.get("entries")
         if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-            raise InputError(f"{path}: no list of entries; {_REMEDY}")
+            raise InputError(f"{path}: expected a list of entries; {_REMEDY}")
         self.entries: list[dict[str, Any]] = entries
-        # A record that came with somebody else's folder holds their word, not the user's.
+        # A record that came with another user's folder is not a statement of this user.
         status = path.stat() if path.exists() else None
         self._is_users = status is None or (status.st_uid == os.getuid() and not status.st_mode & 0o077)
 
     def is_own(self, address: str, model: str | None) -> bool:
-        """Whether the user said before that the server at `address`, which serves `model` (None: any), is theirs.
+        """Whether the user stated before that they run the server at `address` with `model` (None: any).
 
-        It counts only in a file that is the user's alone, as it is written here: copies from elsewhere are asked anew.
+        Only files that the user owns and that are not accessible to others count.
         """
         return self._is_users and any(
             entry.get("own_server") is True and entry.get("address") == address and model in (None, entry.get("model"))
@@ -51,7 +50,7 @@ class ModelRecord:
         attestation: str | None,
         description: Mapping[str, Any],
     ) -> None:
-        """Keep an entry, unless there is one that says the same on another date. Raises OutputError."""
+        """Add an entry unless there is an equal one (dates aside). Raises OutputError."""
         entry = {
             "address": address,
             "governance": str(governance),

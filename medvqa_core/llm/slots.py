@@ -1,4 +1,4 @@
-"""How many requests a server bears at once: found while it works, by adding slowly and halving quickly (AIMD)."""
+"""Adapts the number of concurrent requests to a server (additive increase, multiplicative decrease)."""
 
 import asyncio
 from collections import deque
@@ -7,10 +7,10 @@ from contextlib import asynccontextmanager
 
 
 class Slots:
-    """At most `limit` holders at a time; `limit` moves between 1 and `most`.
+    """At most `limit` holders at a time, where `limit` varies between 1 and `most`. Waiters are served in order.
 
-    A busy signal (429, 503, a time-out) halves the limit, at most once per round of holders; a full round without one
-    adds one slot. Waiters are served in order.
+    A busy signal (429, 503, a time-out) halves the limit, at most once per round of holders. A round without one adds a
+    slot.
     """
 
     def __init__(self, most: int) -> None:
@@ -21,12 +21,12 @@ class Slots:
 
     @property
     def held(self) -> int:
-        """How many hold a slot now."""
+        """Number of slots in use."""
         return self._held
 
     @asynccontextmanager
     async def hold(self) -> AsyncIterator[None]:
-        """Hold a slot for the length of the block."""
+        """Hold a slot for the block."""
         await self._acquire()
         try:
             yield
@@ -35,7 +35,7 @@ class Slots:
             self._wake()
 
     def report(self, busy: bool) -> None:
-        """Say how a request went."""
+        """Report whether a request got a busy signal."""
         self._since_change += 1
         if busy and self._since_change >= self.limit // 2:
             self.limit, self._since_change = max(1, self.limit // 2), 0
@@ -52,13 +52,12 @@ class Slots:
         try:
             await turn
         except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():  # its slot was handed over already
+            if turn.done() and not turn.cancelled():  # it already had its slot
                 self._held -= 1
                 self._wake()
             raise
 
     def _wake(self) -> None:
-        """Hand free slots to those who wait, in their order."""
         while self._held < self.limit and self._waiters:
             turn = self._waiters.popleft()
             if not turn.done():

@@ -1,4 +1,4 @@
-"""What a run has got out of a language model so far: for the progress line, and to say how long the rest takes."""
+"""Counts replies and tokens of a run, for the progress line and the estimate of the remaining time."""
 
 import time
 from collections.abc import AsyncIterator
@@ -12,11 +12,11 @@ from medvqa_core.llm.chat_model import ChatModel, Session
 
 @dataclass
 class Throughput:
-    """Counts since the first request; tokens as the model counts them, None where it does not.
+    """Counts since the first request.
 
     Attributes:
-        prompt, cached, completion: tokens read, of these found in a cache, and written.
-        answered, flagged, failed: set by whoever reads the replies.
+        prompt, cached, completion: tokens read, of these cached (None: unknown), and written.
+        answered, flagged, failed: set by the engine that reads the replies.
     """
 
     requests: int = 0

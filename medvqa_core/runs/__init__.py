@@ -1,1 +1,1 @@
-"""Runs that ask many questions: the record of an answer, and the loop that asks; resumable at any moment."""
+"""Resumable runs: records of answers, and the loop that sends requests."""

@@ -1,14 +1,14 @@
-"""Asking an engine many questions: a group's questions together, many groups in flight, every reply recorded.
+"""Sends many requests to an engine, with many groups in flight, and records every reply.
 
-A group is what shares its material: the questions about one study or one image. Groups are recorded in their order,
-whatever order the engine finishes in, so a killed and resumed run leaves the same bytes. Only a run that stops by
-itself (an error, Ctrl-C) also records what it had finished ahead of that order. What becomes of a request:
+The requests of a group share their material (a study, an image). Groups are recorded in their order, so an interrupted
+and resumed run writes the same bytes. A run that is stopped by an error or Ctrl-C also records finished groups ahead of
+that order.
 
-    it has a record already                       it is not asked (with `retry_failed`: only if that is an answer)
-    a reply says why it has no answer             this request fails, with that reason
-    `review` wants it asked again                 it is, in other words, at most `attempts` times
-    the engine raises InputError                  the whole group fails, with that reason
-    the engine raises anything else               the run stops; what is recorded is kept
+    the request has a record                      it is skipped (with `retry_failed`: only if that is an answer)
+    the reply has an error                        the request fails with that reason
+    `review` returns another request              that is sent, at most `attempts` times in all
+    the engine raises InputError                  the whole group fails with that reason
+    the engine raises another exception           the run stops and keeps its records
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from medvqa_core.progress import track
 from medvqa_core.runs.predictions import Prediction, PredictionStore
 
 R = TypeVar("R", bound=Request)
-# (request, reply, attempt) -> details for the record, and the request to ask in its place; None: the reply stands.
+# (request, reply, attempt) -> details for the record, and the request to send instead, or None.
 Review = Callable[[R, Reply, int], tuple[Mapping[str, Any], R | None]]
 
 
@@ -43,27 +43,26 @@ def ask_all(
     session: object = None,
     note: Callable[[], object] | None = None,
 ) -> int:
-    """Ask every request that has no record in `store` yet, and record what becomes of it.
+    """Send all requests that have no record in `store` yet, and record the replies.
 
     Args:
-        groups: requests by their content key. Read as the work goes on: they need not fit into memory.
+        groups: requests by content key, read lazily.
         answer: an engine's `answer`.
-        in_flight: groups that are under way at once.
+        in_flight: number of concurrent groups.
         description, total: of the progress bar, in groups.
-        groups_per_sync: a sync costs milliseconds; what a kill loses is asked again.
-        retry_failed: ask those again whose record is a failure.
-        review: looks at each reply; its details become part of the record.
-        attempts: how often a request is asked at most, the first time included.
-        note: what else the progress line says.
-        session: what is held open while the engine is asked (the engine itself, with its connections to a server): an
-            asynchronous context manager is entered on the run's loop, anything else needs nothing.
+        groups_per_sync: groups that are written together. A kill loses those that were not written.
+        retry_failed: send requests again whose record is a failure.
+        review: checks each reply; its details become part of the record.
+        attempts: how often a request is sent at most.
+        note: shown on the progress line.
+        session: entered on the run's event loop if it is an async context manager, such as an engine.
 
     Returns:
-        How many requests were asked now, however often each.
+        The number of requests that were sent, not counting repetitions.
 
     Raises:
         OutputError: the records cannot be written.
-        Whatever the engine raises, but for InputError.
+        Exceptions of the engine except InputError.
     """
     asked = 0
 
@@ -93,7 +92,7 @@ async def _keep_in_flight(
     in_flight: int,
     groups_per_sync: int,
 ) -> None:
-    """Keep `in_flight` groups under way; append finished ones in order, `groups_per_sync` at a time."""
+    """Run `in_flight` groups concurrently and append finished ones in order."""
     under_way: deque[asyncio.Task[list[Prediction]]] = deque()
     finished: list[list[Prediction]] = []
 
@@ -114,7 +113,7 @@ async def _keep_in_flight(
                 await finish_first()
         while under_way:
             await finish_first()
-    finally:  # also on Ctrl-C and on errors: what is finished counts, even ahead of its turn
+    finally:  # also after errors and Ctrl-C: keep all finished groups
         for task in under_way:
             task.cancel()
         outcomes = await asyncio.gather(*under_way, return_exceptions=True)
@@ -128,7 +127,7 @@ async def _ask_group(
     review: Review[R] | None,
     attempts: int,
 ) -> list[Prediction]:
-    """Predictions for the requests of a group, in their order; what `review` objects to is asked again."""
+    """Predictions for the requests of a group, in their order, after all attempts."""
     made: dict[str, Prediction] = {}
     todo = dict(group)
     for attempt in range(1, attempts + 1):

@@ -1,13 +1,11 @@
-"""Predictions and answers, whatever the dataset: JSON lines, appended as a model answers, resumed by content key.
+"""Predictions and answers of any dataset: JSON lines, appended as a model answers, resumed by content key.
 
-One record per distinct request: `{"key", "id", "answer", "error", …details}`. Exactly one of `answer` and `error` is
-null: a failure is recorded as a failure and never looks like an answer. The key is a hash of the run's settings (model
-fingerprint, generation settings) and of what was asked (image content, question): the same request is never made
-twice, and a request that changed in anything is a new one.
+One record per distinct request: `{"key", "id", "answer", "error", …details}`. Exactly one of `answer` and `error`
+is null. The key is a hash of the run's settings (model fingerprint, generation settings) and of the request (image
+content, question), so the same request is never sent twice and a changed request is a new one.
 
-Two kinds of file differ in the name of the id: `predictions` of a model under evaluation, and the `answers` that a
-dataset is made of (`qa_id`). Several processes write a file each (`part_path`); `merge_parts` moves their records into
-the one that counts.
+Files of `predictions` (of a model under evaluation) name the id `id`, files of `answers` (of a dataset) `qa_id`.
+Several processes write a file each (`part_path`), which `merge_parts` joins.
 """
 
 import json
@@ -32,14 +30,14 @@ _ID_NAMES = {PREDICTIONS: "id", ANSWERS: "qa_id"}
 
 @dataclass(frozen=True)
 class Prediction:
-    """What became of one request.
+    """The outcome of one request.
 
     Attributes:
         key: content key, from `prediction_key`.
-        id: the row that the request was first made for, for whoever reads the file.
+        id: the row that the request was first sent for.
         answer: the model's text, possibly empty; None for a failure.
-        error: why there is no answer; None for an answer.
-        details: more fields of the record, such as token counts; their names are free but for the four above.
+        error: the reason of a failure; None for an answer.
+        details: more fields of the record, such as token counts.
     """
 
     key: str
@@ -49,11 +47,11 @@ class Prediction:
     details: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        Reply(self.answer, self.error)  # raises where both or neither is set
+        Reply(self.answer, self.error)  # raises if both or neither is set
 
 
 def prediction_key(settings: Mapping[str, Any], **request: Any) -> str:
-    """Content key of a request (anything JSON can write) to a model with `settings`."""
+    """Content key of a request (JSON values) to a model with `settings`."""
     return content_key(settings=dict(settings), request=request)
 
 
@@ -61,14 +59,14 @@ class PredictionStore:
     """The predictions of one model, or the answers of one engine, with one set of settings.
 
     Args:
-        path: the file; made, for its owner alone, where absent.
-        governance: class of the data that is asked about.
-        settings: what answers depend on besides the request; part of every key and of the file's header. None to read.
-        read_only: open what is there, without a lock.
+        path: the file; created with mode 0600 if it does not exist.
+        governance: class of the data.
+        settings: all that answers depend on besides the request; part of every key and of the header. None to read.
+        read_only: open an existing file without a lock.
         kind: PREDICTIONS or ANSWERS.
 
     Raises:
-        ConfigError: the file was started with other settings; names them.
+        ConfigError: the file was started with other settings (the message lists them).
         GovernanceError, InputError, OutputError: as `RecordStore`.
     """
 
@@ -97,21 +95,21 @@ class PredictionStore:
         self._store.close()
 
     def key(self, **request: Any) -> str:
-        """Content key of a request (anything JSON can write) under this store's settings."""
+        """Content key of a request (JSON values) under this store's settings."""
         return prediction_key(self.settings, **request)
 
     def find(self, key: str) -> Prediction | None:
-        """What became of a request; None where it was not made yet."""
+        """The outcome of a request, or None."""
         record = self._store.get(key)
         return None if record is None else self._read(record)
 
     def is_open(self, key: str, retry_failed: bool = False) -> bool:
-        """Whether the request is still to be made: not yet, or (with `retry_failed`) without success."""
+        """Whether the request has no record, or (with `retry_failed`) only a failure."""
         found = self.find(key) if retry_failed else None
         return key not in self._store or (found is not None and found.error is not None)
 
     def append(self, predictions: Iterable[Prediction]) -> None:
-        """Write `predictions` with one sync; they count once this returns. Raises OutputError."""
+        """Write `predictions` with one sync. Raises OutputError."""
         records = [
             {"key": p.key, self._id: p.id, "answer": p.answer, "error": p.error, **p.details} for p in predictions
         ]
@@ -132,17 +130,13 @@ class PredictionStore:
             return Prediction(key, id, answer, error, details)
         except (KeyError, ValueError):
             raise InputError(
-                f"{self.path}: the record of key {record.get('key')!r} holds neither an answer nor an error; "
-                "remove its line, it is made again"
+                f"{self.path}: the record of key {record.get('key')!r} has neither an answer nor an error; remove its "
+                "line and run again"
             ) from None
 
 
 def stated_class(path: Path) -> Governance | None:
-    """The class that the first line of a file of predictions states; None where there is no such line.
-
-    Raises:
-        GovernanceError: it is unknown.
-    """
+    """The class in the header of a file of predictions, or None. Raises GovernanceError if it is unknown."""
     try:
         with open(path, "rb") as lines:
             header = json.loads(lines.readline())
@@ -152,13 +146,10 @@ def stated_class(path: Path) -> Governance | None:
 
 
 def check_stated(run: Path, stated: object) -> Governance:
-    """The class that the results of a run state.
-
-    Words that are edited in both places undo nothing where the questions' ids are MIMIC's. What a model of a stricter
-    class said of open studies has those words alone.
+    """The declared class of a run's results, checked against its predictions.
 
     Raises:
-        GovernanceError: its predictions are of a stricter one, by what they say or by their ids.
+        GovernanceError: the header or the ids of its predictions require a stricter class.
     """
     path = run / FILE
     governance = check_not_lowered(stated_class(path) or Governance.OPEN, parse(str(stated), str(run)), str(path))
@@ -168,7 +159,7 @@ def check_stated(run: Path, stated: object) -> Governance:
 
 
 def _ids_in(path: Path) -> Iterator[str]:
-    """The ids in the lines of a file of predictions; none where there is no file."""
+    """The ids in a file of predictions, if it exists."""
     try:
         with open(path, encoding="utf-8", errors="replace") as lines:
             for line in lines:
@@ -183,10 +174,9 @@ def part_path(path: Path, process: int) -> Path:
 
 
 def merge_parts(path: Path, governance: Governance, settings: Mapping[str, Any]) -> int:
-    """Move the predictions of all part files beside `path` into it, in order of their names; returns how many.
+    """Move the predictions of all part files beside `path` into it, in order of their names, and return their number.
 
-    A kill in between loses and doubles nothing: a part is removed once its records are synced in `path`, and records
-    that are there already are not written again.
+    It can be interrupted: a part is removed once its records are synced, and no record is written twice.
     """
     moved = 0
     parts = sorted(path.parent.glob(f"{path.stem}.part-*{path.suffix}"))
@@ -194,7 +184,7 @@ def merge_parts(path: Path, governance: Governance, settings: Mapping[str, Any])
         return 0
     with PredictionStore(path, governance, settings) as store:
         for part in parts:
-            with PredictionStore(part, governance, settings) as source:  # settings: a foreign part is an error
+            with PredictionStore(part, governance, settings) as source:
                 new = [p for p in source.predictions() if store.find(p.key) != p]
                 store.append(new)
                 moved += len(new)

@@ -1,8 +1,7 @@
-"""An engine on a Ray cluster: workers with an engine each, behind the interface that every run asks.
+"""An engine on a Ray cluster: workers with an engine each, behind the engine interface.
 
-The run itself (order, records, asking again, resuming) stays in the one process that asks (`asking.py`), so that a run
-on a cluster leaves the bytes of a run on one machine. A worker that dies is started again by Ray, and what it was asked
-is asked again; a driver that is killed goes on from its records.
+The driver (`inference.py`) keeps the order, records and retries, so a run on a cluster writes the same bytes as on one
+machine. Ray restarts a worker that dies and repeats its calls. A killed driver resumes from its records.
 """
 
 import asyncio
@@ -27,10 +26,10 @@ _ALLOWED = f"allowed are {LOCAL}, auto where a cluster runs on this machine, and
 
 
 class Worker:
-    """One engine in a process of its own; what Ray makes an actor of.
+    """One engine in a process of its own, as a Ray actor.
 
     Args:
-        make_engine: makes the engine of the worker of a number (0, 1, …); runs in the worker.
+        make_engine: creates the engine of a worker by its number (0, 1, …); runs in the worker.
     """
 
     def __init__(self, make_engine: Callable[[int], Engine], number: int) -> None:
@@ -40,7 +39,7 @@ class Worker:
         self._open = False
 
     async def describe(self) -> dict[str, Any]:
-        """What the run needs to know of the engine."""
+        """Describe the engine for the driver."""
         engine = await self._made()
         return {"name": engine.name, "settings": dict(engine.settings), "in_flight": engine.in_flight}
 
@@ -49,34 +48,34 @@ class Worker:
         engine = await self._made()
         async with self._lock:
             if not self._open and isinstance(engine, AbstractAsyncContextManager):
-                await engine.__aenter__()  # left open: it goes with the process
+                await engine.__aenter__()  # closed with the process
             self._open = True
         return await engine.answer(requests)
 
     async def _made(self) -> Engine:
         async with self._lock:
-            if self._engine is None:  # in a thread: meeting a server needs a loop of its own
+            if self._engine is None:  # in a thread: connecting needs its own event loop
                 self._engine = await asyncio.to_thread(self._make, self._number)
             return self._engine
 
 
 class RayEngine:
-    """The engines of `workers` workers as one; use within `with`. See `Engine` for the attributes.
+    """The engines of several workers as one. Use it as a context manager. See `Engine` for the attributes.
 
     Args:
-        make_engine: as `Worker`; Ray carries it there.
-        address: of the cluster (`ray://HOST:PORT`, `auto`), or LOCAL for processes of this machine alone.
+        make_engine: as `Worker`; it is pickled by Ray.
+        address: of the cluster (`ray://HOST:PORT`, `auto`), or LOCAL for processes of this machine.
         gpus: of each worker.
-        attestation: names the hosts of clusters that may have credentialed texts.
+        attestation: allows clusters on other hosts to receive credentialed texts.
 
     Raises:
-        ConfigError: no address of a cluster, the extra `ray` is missing, the cluster cannot be reached, a worker is
-            lost for good, or the workers' engines differ.
-        GovernanceError: credentialed texts, and the cluster is not this machine alone.
-        What `make_engine` raises.
+        ConfigError: the address is invalid, the extra `ray` is missing, the cluster cannot be reached, a worker is
+            lost, or the workers' engines differ.
+        GovernanceError: the texts are credentialed and the cluster is not limited to this machine.
+        Exceptions of `make_engine`.
     """
 
-    endpoint = None  # what a worker's engine connects to is checked where it is made
+    endpoint = None  # checked by each worker
 
     def __init__(
         self,
@@ -88,23 +87,22 @@ class RayEngine:
         attestation: Attestation | None = None,
     ) -> None:
         if address.partition("://")[1] and not address.startswith(_CLIENT):
-            # `NAME://` has Ray import a package NAME, which goes wherever it likes with what stands behind it
-            raise ConfigError(f"--ray {address}: no address of a cluster; {_ALLOWED}")
-        scheme = "https" if os.environ.get("RAY_USE_TLS") == "1" else "http"  # Ray speaks in the clear otherwise
+            # For `NAME://` Ray imports a package NAME, which may connect anywhere.
+            raise ConfigError(f"--ray {address}: not an address of a cluster; {_ALLOWED}")
+        scheme = "https" if os.environ.get("RAY_USE_TLS") == "1" else "http"  # otherwise Ray is not encrypted
         named = attestation is not None and attestation.covers(f"{scheme}://{parse_host(address)}")
         if governance is Governance.CREDENTIALED and address != LOCAL and not named:
             raise GovernanceError(
-                f"credentialed texts would go to the Ray cluster {address!r}: allowed are --ray {LOCAL}, processes of "
-                "this machine, and clusters whose host --attestation FILE names (as http://HOST where RAY_USE_TLS "
-                "is not 1: Ray sends in the clear); or several machines take a part "
-                "each: --shard i/n"
+                f"credentialed texts would go to the Ray cluster {address!r}. Allowed are --ray {LOCAL} and clusters "
+                "whose host --attestation FILE names (as http://HOST unless RAY_USE_TLS is 1). --shard i/n splits the "
+                "work without Ray"
             )
         self._make, self._address, self._count, self._gpus = make_engine, address, workers, gpus
 
     def __enter__(self) -> "RayEngine":
         ray = self._ray
         self._start()
-        # An actor with async methods answers many requests at once; Ray asks again what a dead one left.
+        # Async actors answer many requests at once. Ray repeats the calls of a dead worker.
         options = {"max_restarts": -1, "max_task_retries": -1, "max_concurrency": 4096, "num_gpus": self._gpus}
         actor = ray.remote(num_cpus=0 if self._address == LOCAL else 1)(Worker)
         self._workers = [actor.options(**options).remote(self._make, number) for number in range(self._count)]
@@ -127,7 +125,7 @@ class RayEngine:
         self._ray.shutdown()
 
     async def answer(self, requests: Sequence[Any]) -> list[Reply]:
-        """See `Engine.answer`; the least busy worker answers."""
+        """See `Engine.answer`. The least busy worker answers."""
         number = min(range(self._count), key=self._busy.__getitem__)
         self._busy[number] += 1
         try:
@@ -140,8 +138,8 @@ class RayEngine:
     @cached_property
     def _ray(self) -> Any:
         if self._address == LOCAL:
-            _demand_a_token()
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray reports its use to its makers otherwise
+            _require_token()
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no usage reports
         try:
             import ray
         except ImportError:
@@ -153,7 +151,7 @@ class RayEngine:
         ray = self._ray
         try:
             ray.init(address=self._address, log_to_driver=False, logging_level="ERROR", **local)
-        except Exception as error:  # Ray raises bare ones too, where a machine is too busy to start it
+        except Exception as error:  # Ray also raises bare exceptions
             raise ConfigError(f"--ray {self._address}: cannot be used ({one_line(error)}); {_ALLOWED}") from None
 
     def _get(self, reference: Any) -> Any:
@@ -163,27 +161,24 @@ class RayEngine:
             raise self._raised(error) from error
 
     def _raised(self, error: Any) -> Exception:
-        """What a worker raised, to be raised here; of Ray's own troubles an error that a user can read."""
+        """The exception of a worker, or a readable error for a problem of Ray."""
         cause = getattr(error, "cause", None)
         if isinstance(cause, Exception) and not isinstance(cause, self._ray.exceptions.RayError):
             return cause
         said = str(cause or error).strip().partition("\n")[0]
         return ConfigError(
-            f"--ray {self._address}: a worker was lost ({type(cause or error).__name__}: {said}); what is answered is "
-            "kept, the same command goes on"
+            f"--ray {self._address}: a worker was lost ({type(cause or error).__name__}: {said}). Finished "
+            "answers are kept; run the same command again to resume"
         )
 
 
-def _demand_a_token() -> None:
-    """Have Ray's processes, which listen on every interface, hear only those that hold this run's token.
+def _require_token() -> None:
+    """Require a token from clients of Ray's processes, which listen on all interfaces and run code.
 
-    Whoever reached them could run code beside the texts otherwise. Ray reads both variables when it is imported.
-
-    Raises:
-        ConfigError: Ray was imported before, without a token.
+    Ray reads both variables when it is imported. Raises ConfigError if it was imported before, without a token.
     """
     if os.environ.get("RAY_AUTH_MODE") == "token" and os.environ.get("RAY_AUTH_TOKEN"):
         return
     if "ray" in sys.modules:
-        raise ConfigError("ray was imported before its processes could be locked: set RAY_AUTH_MODE=token and a token")
+        raise ConfigError("ray was imported before a token was set; set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN")
     os.environ["RAY_AUTH_MODE"], os.environ["RAY_AUTH_TOKEN"] = "token", secrets.token_hex(32)

@@ -1,8 +1,7 @@
-"""Parts of a run on several machines, and how they become the one file that a single machine would have written.
+"""Shards of a run on several machines, and merging them into the file of a single-machine run.
 
-Shard i of n takes every n-th group (study), beginning with the i-th, and writes a file of its own beside the one that
-counts. Merging goes through the questions in their order and takes each record from wherever it lies, so that the
-merged file has the bytes of a run on one machine, whichever shard was ready first.
+Shard i of n has every n-th group (study), starting with the i-th, and writes its own file. Records are merged in the
+order of the questions, so the result is byte-identical to a single-machine run.
 """
 
 import os
@@ -25,17 +24,17 @@ G = TypeVar("G")
 
 @dataclass(frozen=True)
 class Shard:
-    """Part `number` of `of`; numbers begin at 1."""
+    """Part `number` of `of`, counted from 1."""
 
     number: int
     of: int
 
     def select_groups(self, groups: Iterable[G]) -> Iterator[G]:
-        """This part's of `groups`."""
+        """The groups of this part."""
         return islice(groups, self.number - 1, None, self.of)
 
     def path(self, whole: Path) -> Path:
-        """`answers.shard-2-of-4.jsonl`: this part's file beside `answers.jsonl`; that file itself for the only part."""
+        """This part's file beside `whole`, such as `answers.shard-2-of-4.jsonl`; `whole` itself for the only part."""
         if self.of == 1:
             return whole
         return whole.with_name(f"{whole.stem}.shard-{self.number}-of-{self.of}{whole.suffix}")
@@ -66,15 +65,15 @@ def merge_in_order(
 ) -> Counter:
     """Write the records of `sources` (and of `path`, where it exists) to `path`, in the order of their keys.
 
-    Where several have a record of the same key, an answer counts before a failure, then the first in this order:
-    `path`, `sources`. The sources stay as they are. A kill leaves `path` as it was, or whole.
+    Of several records of a key an answer counts before a failure, then the first in the order `path`, `sources`. The
+    sources are not changed. `path` is replaced atomically.
 
     Args:
-        order: content keys of all questions, some thousand at a time.
+        order: content keys of all questions, in batches.
 
     Returns:
-        `merged` (records), `open` (keys without any), `differing` (keys with several different records), `foreign`
-        (records whose key is none of `order`: they are left out).
+        `merged` (records), `open` (keys without a record), `differing` (keys with different records), `foreign`
+        (records that were left out because their key is not in `order`).
 
     Raises:
         ConfigError: the sources were made with different settings.
@@ -84,13 +83,13 @@ def merge_in_order(
     partial = path.with_name(path.name + PARTIAL_SUFFIX)
     with ExitStack() as stack:
         settings = read_shard_settings(sources, governance, kind)
-        stores = [stack.enter_context(PredictionStore(path, governance, settings, kind=kind))]  # holds the lock
+        stores = [stack.enter_context(PredictionStore(path, governance, settings, kind=kind))]
         for source in sources:
             if not path.samefile(source):
                 stores.append(PredictionStore(source, governance, settings, read_only=True, kind=kind))
                 stack.callback(stores[-1].close)
         with output_errors(partial):
-            partial.unlink(missing_ok=True)  # what a killed run left
+            partial.unlink(missing_ok=True)  # of a killed run
         found_in: Counter[Path] = Counter()
         with PredictionStore(partial, governance, settings, kind=kind) as merged:
             for keys in order:
@@ -104,13 +103,9 @@ def merge_in_order(
 
 
 def read_shard_settings(sources: Sequence[Path], governance: Governance, kind: str = ANSWERS) -> Mapping[str, Any]:
-    """What the first of `sources` was made with; another one's differing settings are an error when it is opened.
-
-    Raises:
-        InputError: there is none.
-    """
+    """The settings of the first of `sources`. Raises InputError if there is none."""
     if not sources:
-        raise InputError("there are no parts to merge; answer with --shard i/n first, or name the parts' files")
+        raise InputError("found nothing to merge; answer with --shard i/n first, or name the files of the parts")
     with PredictionStore(sources[0], governance, read_only=True, kind=kind) as first:
         return first.settings
 

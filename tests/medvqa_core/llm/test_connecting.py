@@ -26,7 +26,7 @@ def test_credentialed_texts_go_to_a_server_that_the_user_runs_and_to_no_forwarde
         with pytest.raises(GovernanceError, match="--i-run-this-server"):
             connect_to(double, Governance.CREDENTIALED)
         assert not double.requests
-        with pytest.raises(GovernanceError, match="forwards to a cloud"):
+        with pytest.raises(GovernanceError, match="cloud"):
             connect_to(double, Governance.CREDENTIALED, i_run_this_server=True)
         assert not [body for body in double.requests if not is_probe(body)]
     with pytest.raises(GovernanceError, match="would send credentialed text"):
@@ -38,7 +38,7 @@ def test_credentialed_texts_go_to_a_server_that_the_user_runs_and_to_no_forwarde
 )
 def test_forwarded_models_are_refused_before_anything_is_sent(name):
     with ChatServerDouble(lambda body: completion("{}")) as double:
-        with pytest.raises(GovernanceError, match="forwards to a cloud"):
+        with pytest.raises(GovernanceError, match="cloud"):
             connect_to(double, Governance.CREDENTIALED, model=name, i_run_this_server=True)
         assert not double.requests
         connect_to(double, Governance.OPEN, model=name)
@@ -105,7 +105,7 @@ def test_what_was_said_of_open_texts_or_by_a_broken_file_counts_for_nothing(tmp_
         with pytest.raises(GovernanceError, match="--i-run-this-server"):
             connect_to(engine, Governance.CREDENTIALED, path)
     path.write_text('{"entries": 3}')
-    with pytest.raises(InputError, match="no list of entries"):
+    with pytest.raises(InputError, match="list of entries"):
         connect_to(engine, Governance.OPEN, path)
 
 

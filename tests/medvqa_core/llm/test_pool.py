@@ -115,7 +115,7 @@ def test_all_gone_are_waited_for_then_one_line():
         model = connect(a, b, wait="0.3s")
         dead["alive"] = False
         started = time.monotonic()
-        with pytest.raises(ServerError, match=r"none of 127.0.0.1:\d+, 127.0.0.1:\d+ has answered for 0 s; everything"):
+        with pytest.raises(ServerError, match=r"none of 127.0.0.1:\d+, 127.0.0.1:\d+ has answered for 0 s"):
             ask(model, 3)
         assert time.monotonic() - started >= 0.3, "gave up before the time it was told to wait"
 
@@ -137,7 +137,7 @@ def test_unlike_servers_are_refused():
         return (400, "{}") if "response_format" in body else fine(body)
 
     with ChatServerDouble(fine) as a, ChatServerDouble(no_schema) as b, ChatServerDouble(fine, models=("x",)) as c:
-        with pytest.raises(ConfigError, match="schema enforced, seed True.*schema refused.*have to be alike"):
+        with pytest.raises(ConfigError, match="schema enforced, seed True.*schema refused"):
             connect(a, b)
         with pytest.raises(ConfigError, match="serves tiny .* serves x "):
             connect(a, c)

@@ -126,9 +126,7 @@ def test_a_server_that_refuses_everybody_ends_in_one_line_and_one_refused_reques
             return obedient(body) if met else (status, {"detail": "no"})
 
         before, double.reply = len(double.requests), restarted
-        with pytest.raises(
-            ServerError, match=f"a plain request too, refused with status {status}: no; everything .* kept"
-        ):
+        with pytest.raises(ServerError, match=f"a plain request too: refused with status {status}: no.*kept"):
             ask(double, other, wait=60)
         assert len(double.requests) == before + 3, "nothing is asked again and again"
 
@@ -156,7 +154,7 @@ def test_a_server_that_stays_away_ends_in_one_line_and_one_that_is_away_at_first
             return obedient(body) if is_probe(body) else (503, {})
 
         double.reply = gone
-        with pytest.raises(ServerError, match=r"has answered nothing for \d+ s \(status 503\).*run the same command"):
+        with pytest.raises(ServerError, match=r"has not answered for \d+ s \(status 503\).*run the same command"):
             ask(double, REQUEST, wait=0.1)
     with pytest.raises(ServerError, match="cannot be reached"):
         asyncio.run(_meet(endpoint, wait=0.05))
@@ -196,14 +194,14 @@ def test_credentialed_texts_connect_to_this_machine_only(endpoint, monkeypatch):
 
 @pytest.mark.parametrize("endpoint", ["http://[::1].evil.com/v1", "127.0.0.1:8000", "ftp://127.0.0.1/v1"])
 def test_what_is_no_address_is_said_at_once(endpoint):
-    with pytest.raises(ConfigError, match="address"):
+    with pytest.raises(ConfigError, match="is not a URL"):
         asyncio.run(_meet(endpoint, model="m", wait=600))
 
 
 def test_a_redirect_is_not_followed():
     with (
         ChatServerDouble(lambda body: (307, {})) as double,
-        pytest.raises(ServerError, match="refuses a plain request"),
+        pytest.raises(ServerError, match="rejects a plain request"),
     ):
         ask(double, REQUEST)
 
@@ -324,5 +322,5 @@ def test_a_list_of_models_that_is_none_asks_for_the_name(listed, monkeypatch):
         return 200, {"data": listed}
 
     monkeypatch.setattr(ChatServer, "_get", answer)
-    with pytest.raises(ConfigError, match="name one with --model"):
+    with pytest.raises(ConfigError, match="with --model"):
         ChatServer("http://127.0.0.1:1/v1").connect()

@@ -159,7 +159,7 @@ def test_encoders_that_cannot_be_loaded_say_what_to_do(tmp_path, capsys):
         ConfigError, match=r"'distilbert-base-uncased' cannot be loaded \(HF_HUB_OFFLINE is set\).*minilm"
     ):
         BertScorer()
-    assert "encoder: distilbert-base-uncased is no folder on this machine" in capsys.readouterr().err
+    assert "encoder: distilbert-base-uncased is not a folder on this machine" in capsys.readouterr().err
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(ConfigError, match=f"{tmp_path}"):
         BertScorer(str(tmp_path), 1)

@@ -147,7 +147,7 @@ def test_an_attested_name_behind_another_scheme_is_no_cluster_of_that_name():
     """`anyscale://cluster.example` has Ray import `anyscale`, whose service may call a cluster so."""
     clear = Attestation("A", (("http", "cluster.example", None),), "own", "0")
     for address in ("anyscale://cluster.example:1", "://cluster.example", "ray+x://cluster.example:1"):
-        with pytest.raises(ConfigError, match="no address of a cluster; allowed are local, auto"):
+        with pytest.raises(ConfigError, match="not an address of a cluster; allowed are local, auto"):
             RayEngine(lambda number: ScriptedEngine(), address, 2, Governance.CREDENTIALED, 0, clear)
 
 

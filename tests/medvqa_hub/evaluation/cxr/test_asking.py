@@ -297,7 +297,7 @@ def test_a_server_that_goes_in_the_middle_ends_the_run_and_the_same_command_goes
     gone = True
     with ChatServerDouble(dies_after_a_study) as double:
         assert evaluate(build, out, double, "--examples", "0", "--slots", "2", "--wait", "1s") == 1
-        assert "has answered nothing for" in capsys.readouterr().err
+        assert "has not answered for" in capsys.readouterr().err
         kept = len((out / FILE).read_text(encoding="utf-8").splitlines()) - 1
         gone, before = False, len(double.requests)
         assert evaluate(build, out, double, "--examples", "0", "--slots", "2") == 0
