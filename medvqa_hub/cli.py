@@ -1,7 +1,6 @@
-"""The command `medvqa-hub`. Nothing heavy is imported until a command runs, so that every `--help` answers at once.
+"""The command `medvqa-hub`. Heavy imports wait until a command runs, so that `--help` is fast.
 
-Exit codes: 0 done, 1 an error that one line on standard error explains, 2 wrong usage, 130 stopped by Ctrl-C, 143 by
-SIGTERM.
+Exit codes: 0 success, 1 error (one line on standard error), 2 wrong usage, 130 Ctrl-C, 143 SIGTERM.
 """
 
 import os
@@ -28,14 +27,12 @@ from medvqa_hub.training.cli import app as train_app
 from mimic_cxr_vqa.cli import app as cxr_app
 from rjua_meddqa.cli import app as meddqa_app
 
-STOPPED = "stopped; run the same command again to go on"
-# Threads of one step that wait for each other turn in a loop for some microseconds, then sleep. Left to itself OpenMP
-# has them turn for long, and on a machine that is busy otherwise they take the cores that they wait for; asleep at
-# once, they take a third longer on a quiet one.
-# The policy is for libraries other than GNU's.
-THREADS_THAT_WAIT = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "1000"}
+STOPPED = "Interrupted. Run the same command again to resume."
+# Waiting OpenMP threads spin only briefly. Long spinning takes the cores of a busy machine, and none at all makes a
+# quiet one a third slower. GOMP_SPINCOUNT is for GNU's library.
+OPENMP_SETTINGS = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "1000"}
 
-# Plain tracebacks: the decorated ones can print local variables, and those may be report text.
+# Plain tracebacks, since decorated ones can print local variables with report text.
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
@@ -55,11 +52,9 @@ app.add_typer(export_app, name="export")
 def doctor(
     mimic_root: Annotated[Path | None, typer.Option(help="Folder of MIMIC-CXR-JPG to check.")] = None,
     reports: Annotated[Path | None, typer.Option(help="Folder of MIMIC-CXR or its reports zip.")] = None,
-    publish: Annotated[
-        Path | None, typer.Option(help="Folder of publish physionet: say what stands in its way, and nothing else.")
-    ] = None,
+    publish: Annotated[Path | None, typer.Option(help="Only check a folder of publish physionet for problems.")] = None,
 ) -> None:
-    """Say what is there, what is missing and what to do about it."""
+    """Check the installation and the data, with a remedy for each problem."""
     if publish is not None:
         from medvqa_hub.publishing.submission import find_problems, show
 
@@ -96,16 +91,19 @@ def demo(
 @app.command()
 def compare(
     runs: Annotated[
-        list[Path], typer.Argument(help="Folders that evaluate wrote with --scored, or a scored-….jsonl of one.")
+        list[Path], typer.Argument(help="Output folders of evaluate --scored, or their scored-….jsonl files.")
     ],
     out: Annotated[Path | None, typer.Option(help="Folder for comparison.csv and comparison.png.")] = None,
-    resamples: Annotated[int, typer.Option(help="Bootstrap resamples; five times as many for a test.", min=1)] = 2000,
-    seed: Annotated[int, typer.Option(help="Seed of the draws.")] = 0,
+    resamples: Annotated[int, typer.Option(help="Bootstrap resamples. Tests use five times as many.", min=1)] = 2000,
+    seed: Annotated[int, typer.Option(help="Seed of the bootstrap.")] = 0,
     common: Annotated[
-        bool, typer.Option("--common", help="Compare on the questions that all runs have, not refuse the others.")
+        bool,
+        typer.Option(
+            "--common", help="Only compare questions that all runs have, instead of refusing runs with others."
+        ),
     ] = False,
 ) -> None:
-    """Compare evaluations on the same questions: one table with 95% intervals, and paired tests."""
+    """Compare evaluations on the same questions in a table with 95% intervals and paired tests."""
     from medvqa_hub.evaluation.comparing import compare_runs
     from medvqa_hub.evaluation.comparing_tables import print_comparison, write_comparison
 
@@ -119,37 +117,36 @@ def compare(
 @app.command()
 @with_engine_options(
     without=["slots"],
-    model="With --engine: the server's model. Without: folder of a checkpoint of our own models.",
+    model="With --engine, the server's model. Without, the folder of one of our checkpoints.",
     wait="How long to wait for a server that is down: 90s, 10m, 2h. Default: 10s.",
 )
 def explore(
     folders: Annotated[
         list[Path] | None,
         typer.Argument(
-            help="What to look at: a release, the authors' CSV files, annotated reports, restored pages. Without: the "
-            "samples."
+            help="Releases, the authors' CSV files, annotated reports, restored pages or a review. Default: samples."
         ),
     ] = None,
     predictions: Annotated[
         list[Path] | None,
-        typer.Option(help="Folder of evaluate cxr --out: its answers beside the reference. Repeatable."),
+        typer.Option(help="Output folder of evaluate cxr, whose answers are shown beside the reference. Repeatable."),
     ] = None,
     image_root: Annotated[
-        Path | None, typer.Option(help="Folder of the radiographs; default: MIMIC_CXR_JPG_ROOT.")
+        Path | None, typer.Option(help="Folder of the radiographs. Default: MIMIC_CXR_JPG_ROOT.")
     ] = None,
     report_images: Annotated[
-        Path | None, typer.Option(help="Folder of the report images; default: with the annotations.")
+        Path | None, typer.Option(help="Folder of the report images. Default: beside the annotations.")
     ] = None,
-    corrections: Annotated[Path | None, typer.Option(help="Folder that corrected annotations are saved in.")] = None,
-    rater: Annotated[str | None, typer.Option(help="The only one who rates a review sample here.")] = None,
+    corrections: Annotated[Path | None, typer.Option(help="Folder for corrected annotations.")] = None,
+    rater: Annotated[str | None, typer.Option(help="The only rater of a review sample.")] = None,
     engine: EngineOptions = NO_ENGINE,
     image_class: Annotated[
-        Governance, typer.Option(help="Class of images that are brought to Ask; a picture does not say it itself.")
+        Governance, typer.Option(help="Class of images that are uploaded to Ask.")
     ] = Governance.CREDENTIALED,
-    port: Annotated[int | None, typer.Option(help="Port on 127.0.0.1; default: the first free one from 7860.")] = None,
+    port: Annotated[int | None, typer.Option(help="Port on 127.0.0.1. Default: the first free one from 7860.")] = None,
     browser: Annotated[bool, typer.Option(help="Open the page in the browser.")] = False,
 ) -> None:
-    """Look at releases, answers and report pages in the browser: correct, rate, ask; for this machine alone."""
+    """Browse releases, answers and report pages, correct, rate and ask, in a browser on this machine."""
     from medvqa_core.llm.connecting import connect_model
     from medvqa_hub.explore.opening import ExploreOptions
     from medvqa_hub.explore.serving import explore as serve
@@ -162,10 +159,10 @@ def explore(
     else:
         engine.check_unused(str(model))
         checkpoint = Path(model) if model else None
-    asked = ExploreOptions(
+    explore_options = ExploreOptions(
         tuple(predictions or ()), image_root, report_images, corrections, rater, connect, checkpoint, image_class
     )
-    serve(folders or (), asked, port, browser)
+    serve(folders or (), explore_options, port, browser)
 
 
 @app.command()
@@ -200,15 +197,15 @@ def purge(
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point: runs the command and exits with its code."""
-    for name, value in {"HF_HUB_DISABLE_TELEMETRY": "1", **THREADS_THAT_WAIT}.items():
+    for name, value in {"HF_HUB_DISABLE_TELEMETRY": "1", **OPENMP_SETTINGS}.items():
         os.environ.setdefault(name, value)  # read when torch is first imported, which is later
     process, previous = os.getpid(), signal.getsignal(signal.SIGTERM)
 
     def stop(number: int, _: object) -> NoReturn:
-        """An orderly end: without it, worker processes would outlive this one and wait for work for ever."""
-        if os.getpid() != process:  # a worker that was forked: nothing of it is to be put in order
+        """Exit normally, so that worker processes end too."""
+        if os.getpid() != process:  # a forked worker
             os._exit(128 + number)
-        signal.signal(number, signal.SIG_IGN)  # a second one does not interrupt the end
+        signal.signal(number, signal.SIG_IGN)  # a second signal must not interrupt the exit
         raise Terminated(128 + number)
 
     if previous is signal.SIG_DFL:
@@ -217,25 +214,25 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 class Terminated(SystemExit):
-    """SIGTERM, as batch systems and containers send it."""
+    """The exit after SIGTERM."""
 
 
 def check_arguments_are_utf8(arguments: Sequence[str]) -> None:
-    """Raise a ConfigError where an argument holds bytes that are no text here: files of rows could not name it."""
+    """Raise a ConfigError if an argument is not valid text, since output files could not name it."""
     for argument in arguments:
         try:
             argument.encode("utf-8")
         except UnicodeEncodeError:
             raise ConfigError(
-                f"{ascii(argument)}: bytes that are no text in the locale {sys.getfilesystemencoding()}; set "
-                "PYTHONUTF8=1, or rename the file or folder in UTF-8"
+                f"{ascii(argument)} is not valid text in the locale {sys.getfilesystemencoding()}. Set PYTHONUTF8=1, "
+                "or rename the file or folder in UTF-8."
             ) from None
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
-    """Run one command line; returns the exit code. Errors that a user can fix become one line on standard error."""
+    """Run one command line and return the exit code. Errors that a user can fix are printed in one line."""
     try:
-        if "MASTER_ADDR" in os.environ:  # of a process group
+        if "MASTER_ADDR" in os.environ:  # in a process group
             check_launcher(os.environ)
         check_arguments_are_utf8(sys.argv[1:] if arguments is None else arguments)
         typer.main.get_command(app).main(args=arguments, prog_name="medvqa-hub")
@@ -249,14 +246,14 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except MedvqaError as error:
         print(f"error: {one_line(error)}", file=sys.stderr)
         return 1
-    except OSError as error:  # of the machine: a full disk behind standard output, a working folder that is gone
+    except OSError as error:  # such as a full disk behind standard output
         if error.errno is None or isinstance(error, ConnectionError):
             raise
         name = f"{error.filename}: " if error.filename else ""
         print(f"error: {name}{error.strerror}; {suggest_remedy(error)}", file=sys.stderr)
         return 1
     except MemoryError as error:
-        print(f"error: out of memory ({one_line(error)}); give less at once, or use a larger machine", file=sys.stderr)
+        print(f"error: out of memory ({one_line(error)}). Use less data at once or a larger machine.", file=sys.stderr)
         return 1
     return 0
 

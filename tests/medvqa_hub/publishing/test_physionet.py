@@ -196,8 +196,8 @@ FRONT = {"title": TITLE, "short_description": "Rows.", "version": "1.0.0", "lice
         ("title", PREFIX + 187 * "a", "has 201 characters. The limit is 200."),
         ("short_description", "", "is missing"),
         ("short_description", 251 * "a", "has 251 characters. The limit is 250."),
-        ("version", "one", "no version"),
-        ("version", "1", "no version"),
+        ("version", "one", "not a version"),
+        ("version", "1", "not a version"),
         ("license", "", "is missing"),
     ],
 )
@@ -226,7 +226,7 @@ def test_an_abstract_has_250_words():
     whole = dict.fromkeys(SECTIONS, "Text.")
     assert not list(check_sections(whole | {"Abstract": "word " * 250}))
     (one,) = check_sections(whole | {"Abstract": "word " * 251})
-    assert one.what == "has 251 words. The limit is 250"
+    assert one.what == "has 251 words. The limit is 250."
 
 
 @pytest.mark.parametrize("name", ["a b.csv", ".hidden", "-a", "a.", "a-", "a..b", "ä.csv", 101 * "a"])
@@ -315,7 +315,7 @@ def test_csv_and_parquet_that_differ(folder):
     assert "validate" not in in_the_way(folder)
     (folder / "files" / "train.csv.gz").unlink()
     sum_again(folder)
-    assert "train: is there as CSV or as Parquet alone" in in_the_way(folder)
+    assert "train: is only in CSV or only in Parquet" in in_the_way(folder)
 
 
 def test_a_torn_table_and_no_table(folder):
