@@ -1,10 +1,7 @@
-"""BLIP-2-MultiView for transformers: importing this registers its classes with the Auto classes.
+"""BLIP-2-MultiView for medical visual question answering.
 
-    import blip2_multiview
-    from transformers import AutoModelForImageTextToText, AutoProcessor
-
-Registered twice: for this interpreter, and for the Hub, where `save_pretrained` puts a copy of these files next to the
-weights.
+Importing this package registers its classes with transformers' Auto classes. `save_pretrained` and `push_to_hub` copy
+their code next to the weights, for users without this package.
 """
 
 from transformers import AutoConfig, AutoModel, AutoModelForImageTextToText, AutoProcessor

@@ -1,12 +1,11 @@
-"""Configuration of BLIP-2-MultiView: a vision tower, a Q-Former per view, an encoder-decoder language model.
+"""Configuration of BLIP-2-MultiView: a vision tower, a Q-Former per view and an encoder-decoder language model.
 
-The three parts keep transformers' own configurations (`vision_config`, `qformer_config`, `text_config`); this file adds
-what joins them, the names of the views, and two presets that need no network: `base()` and `tiny()`.
+`Blip2MultiViewConfig.base()` is the paper's model, `Blip2MultiViewConfig.tiny()` is for a CPU.
 """
 
 from transformers.utils.versions import require_version
 
-# In front of all other imports: in older versions these fail with less to say.
+# Before all other imports, which fail with a less helpful message in older versions.
 require_version("transformers>=5.9", "This model's code needs it: pip install -U transformers")
 
 from transformers import (  # noqa: E402
@@ -23,21 +22,19 @@ PREFIX_TOKENS = ("[AP]", "[PA]", "[LAT]", "[Q]")  # the rows of the model's four
 
 
 class Blip2MultiViewConfig(PreTrainedConfig):
-    """What a BLIP-2-MultiView model is made of.
+    """Sizes of a BLIP-2-MultiView model.
 
     Args:
-        vision_config: Vision tower, shared by all views.
-        qformer_config: Q-Former, one with these sizes per view. Its `encoder_hidden_size` follows `vision_config`.
-        text_config: Encoder-decoder language model (T5 and its kin).
-        num_query_tokens: Visual tokens per view.
-        mask_missing_views: Whether the block of a view that a study lacks is also masked out of attention. The
-            released model leaves it visible (zeros, attention mask one), which is the default.
-        max_answer_tokens: Longest `labels` that the model takes.
-        tie_output_layer: Whether the language model's output layer is its table of embeddings. FLAN-T5 has a layer of
-            its own, which transformers, asked by `text_config` alone, would tie. Loading sets it from the weights.
-        initializer_range: Standard deviation of the new weights of a model that is built, not loaded.
-        governance: Class of the data that the weights learned from; without one they are not uploaded
-            (`publishing_blip2_multiview`).
+        vision_config: vision tower, shared by all views.
+        qformer_config: sizes of the Q-Former of each view. Its `encoder_hidden_size` follows `vision_config`.
+        text_config: encoder-decoder language model such as T5.
+        num_query_tokens: visual tokens per view.
+        mask_missing_views: whether to mask the block of a missing view in attention. The released model does not.
+        max_answer_tokens: longest `labels` that the model takes.
+        tie_output_layer: whether the language model's output layer is its embedding table. FLAN-T5 has an output layer,
+            but transformers would tie it. Loading sets this from the weights.
+        initializer_range: standard deviation of new weights.
+        governance: class of the training data. Weights without one are not uploaded (`publishing_blip2_multiview`).
 
     Raises:
         ValueError: `text_config` is of a decoder-only model.
@@ -58,7 +55,7 @@ class Blip2MultiViewConfig(PreTrainedConfig):
     governance: str | None = None
 
     def __post_init__(self, **kwargs):
-        for name, part in self.sub_configs.items():  # not left to transformers, which does it since 5.20
+        for name, part in self.sub_configs.items():  # transformers does this only since 5.20
             values = getattr(self, name)
             if not isinstance(values, PreTrainedConfig):
                 values = {"model_type": "t5", **(values or {})} if part is AutoConfig else values or {}
@@ -67,28 +64,23 @@ class Blip2MultiViewConfig(PreTrainedConfig):
         super().__post_init__(**kwargs)
         if not self.text_config.is_encoder_decoder:
             raise ValueError(
-                f"text_config is of model_type {self.text_config.model_type!r}, a decoder-only model; BLIP-2-MultiView "
-                "needs an encoder-decoder language model, such as T5Config(...)"
+                f"text_config is of model_type {self.text_config.model_type!r}, a decoder-only model. Expected an "
+                "encoder-decoder model such as T5Config(...)."
             )
         self.qformer_config.encoder_hidden_size = self.vision_config.hidden_size
         self.is_encoder_decoder = True
-        # Trainers look for these on the model's own configuration, to pad what they generate and labels alike.
+        # Trainer reads these from the model's configuration to pad generated tokens and labels.
         for name in ("pad_token_id", "eos_token_id", "decoder_start_token_id"):
             setattr(self, name, getattr(self.text_config, name, None))
 
     @classmethod
     def from_dict(cls, config_dict: dict, **kwargs) -> "Blip2MultiViewConfig":
-        """As in transformers, but the configuration of another model is an error, where transformers warns and goes on.
-
-        Raises:
-            ValueError: `config_dict` names another `model_type`.
-        """
+        """Build from the values of `config.json`. Raises ValueError for another `model_type`."""
         found = config_dict.get("model_type", cls.model_type)
         if found != cls.model_type:
             raise ValueError(
-                f"this checkpoint is of model_type {found!r}, {cls.__name__} loads {cls.model_type!r}; start "
-                "from a BLIP-2 checkpoint with Blip2MultiViewForConditionalGeneration.from_blip2(...), and load any "
-                "other with its own class or an Auto class"
+                f"The model_type of this checkpoint is {found!r}, but {cls.__name__} loads {cls.model_type!r}. To "
+                "start from BLIP-2, use Blip2MultiViewForConditionalGeneration.from_blip2(...)."
             )
         return super().from_dict(config_dict, **kwargs)
 
@@ -111,10 +103,7 @@ class Blip2MultiViewConfig(PreTrainedConfig):
 
     @classmethod
     def tiny(cls, **changes) -> "Blip2MultiViewConfig":
-        """The same shape with random weights in mind: 28 x 28 images, 4 queries, fast on a CPU.
-
-        Every width is a multiple of 64, the block of 4-bit quantisation.
-        """
+        """A small model for a CPU: 28 x 28 images, 4 queries. Widths are multiples of 64 for 4-bit quantisation."""
         vision = Blip2VisionConfig(
             hidden_size=64,
             intermediate_size=128,
@@ -122,7 +111,7 @@ class Blip2MultiViewConfig(PreTrainedConfig):
             num_attention_heads=2,
             image_size=28,
             patch_size=14,
-            initializer_range=0.2,  # transformers' 1e-10 would make every image look the same
+            initializer_range=0.2,  # with transformers' 1e-10 all images have the same features
         )
         qformer = Blip2QFormerConfig(
             hidden_size=64,

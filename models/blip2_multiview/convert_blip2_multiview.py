@@ -1,6 +1,6 @@
-"""The released training code's checkpoints (`.pt` state dicts of BLIP-2-MultiView) as models of this package.
+"""Conversion of checkpoints of the released training code (`.pt` state dicts of BLIP-2-MultiView).
 
-Such a file is the state dict of a BLIP-2 with extra modules:
+The state dict is that of a BLIP-2 with extra modules:
 
     released key                              here
     vision_model.*                            model.vision_model.*
@@ -9,9 +9,9 @@ Such a file is the state dict of a BLIP-2 with extra modules:
     language_projection_by_view.{AP,..}.*     model.branches.by_view.{AP,PA,LAT}.projection.*
     language_model.*                          language_model.*
     4 rows of language_model.shared.weight    prefix_embeddings.weight
-    qformer.*, query_tokens, language_projection.*   none: plain BLIP-2's branch, which the released model never runs
+    qformer.*, query_tokens, language_projection.*   not used: the branch of BLIP-2, which the released model never runs
 
-It does not convert optimizer states. Nothing is executed while reading: `torch.load(weights_only=True)`.
+Optimizer states are not converted. The file is read with `torch.load(weights_only=True)`.
 """
 
 import copy
@@ -32,7 +32,7 @@ TABLE = "language_model.shared.weight"
 
 
 class Conversion(NamedTuple):
-    """A converted model, and the released keys that it has no use for."""
+    """A converted model and the released keys that it does not use."""
 
     model: Blip2MultiViewForConditionalGeneration
     unused: list[str]
@@ -43,23 +43,22 @@ def convert_blip2_multiview(
     config: Blip2MultiViewConfig | None = None,
     prefix_token_ids: Sequence[int] | None = None,
 ) -> Conversion:
-    """Make a model from a released state dict.
+    """Build a model from a released state dict.
 
     Args:
-        source: A `.pt` file, or the state dict itself, whose tensors are copied. One under the key `state_dict` or
-            `model_state_dict` is found, and the prefix `module.` of data-parallel training is removed.
-        config: The model's sizes, `Blip2MultiViewConfig.base()` when None. Its vocabulary size and dtype are set from
-            the state dict: the released code cuts the table to its tokenizer's length.
-        prefix_token_ids: Ids of [AP], [PA], [LAT], [Q] in the released tokenizer; the last four rows of the table when
-            None, which is where that code puts them.
+        source: a `.pt` file, or the state dict itself, also under `state_dict` or `model_state_dict`. The prefix
+            `module.` is removed.
+        config: sizes of the model, by default `Blip2MultiViewConfig.base()`. Vocabulary size and dtype are set from the
+            state dict.
+        prefix_token_ids: ids of [AP], [PA], [LAT] and [Q] in the released tokenizer, by default the last four.
 
     Returns:
-        The model in the state dict's dtype, in evaluation mode, and the keys that were not used.
+        The model in the state dict's dtype and evaluation mode, and the unused keys.
 
     Raises:
-        ValueError: Keys are missing or unknown, a shape is wrong, or the language model's two stacks have embeddings
-            of their own; every one is named. Or the file holds no state dict, or `prefix_token_ids` do not fit.
-        OSError: There is no such file.
+        ValueError: keys are missing or unknown, a shape is wrong, the embeddings of the language model differ, the file
+            has no state dict, or `prefix_token_ids` do not fit.
+        OSError: the file does not exist.
     """
     state = _state_dict(source)
     table = state[TABLE]
@@ -67,7 +66,7 @@ def convert_blip2_multiview(
     ids = list(range(rows - len(PREFIX_TOKENS), rows) if prefix_token_ids is None else prefix_token_ids)
     numbers = {number for number in ids if type(number) is int and 0 <= number < rows}
     if not len(numbers) == len(ids) == len(PREFIX_TOKENS):
-        raise ValueError(f"prefix_token_ids is {ids}, expected {len(PREFIX_TOKENS)} ids below {rows}, all different")
+        raise ValueError(f"prefix_token_ids is {ids}. Expected {len(PREFIX_TOKENS)} different ids below {rows}.")
 
     unused = [key for key in state if key.startswith(PLAIN_BRANCH) or key == "query_tokens"]
     renamed = {rename_key(key): tensor for key, tensor in state.items() if key not in set(unused)}
@@ -87,7 +86,7 @@ def convert_blip2_multiview(
 
 
 def rename_key(key: str) -> str:
-    """Our name of a released key; a key that follows no rule stays as it is, and is then reported as unknown."""
+    """Our name of a released key. Unknown keys are returned unchanged."""
     first, _, rest = key.partition(".")
     if first == "vision_model":
         return f"model.{key}"
@@ -100,36 +99,36 @@ def rename_key(key: str) -> str:
 
 
 def _state_dict(source: str | PathLike | Mapping[str, Any]) -> dict[str, torch.Tensor]:
-    """Names to tensors, without wrapping; tensors that the caller holds are copied."""
+    """The state dict without wrappers. Tensors of a mapping are copied."""
     held = isinstance(source, Mapping)
     found, what = (source, "the mapping") if held else (_load(source), str(source))
     for name in ("state_dict", "model_state_dict"):
         if isinstance(found, Mapping) and isinstance(found.get(name), Mapping):
             found = found[name]
     if not isinstance(found, Mapping):
-        raise ValueError(f"{what} holds a {type(found).__name__}, no state dict")
+        raise ValueError(f"{what} contains a {type(found).__name__}, not a state dict.")
     state = {str(key).removeprefix("module."): tensor for key, tensor in found.items()}
     if TABLE not in state:
-        raise ValueError(f"{what} holds no BLIP-2-MultiView state dict: the key {TABLE} is missing")
+        raise ValueError(f"{what} is not a state dict of BLIP-2-MultiView: the key {TABLE} is missing.")
     wrong = [key for key, tensor in state.items() if not isinstance(tensor, torch.Tensor)]
     if wrong:
-        raise ValueError(f"{what} holds no tensor under {', '.join(wrong)}; pass the model's state dict alone")
+        raise ValueError(f"{what} has other values than tensors under {', '.join(wrong)}. Pass the state dict alone.")
     return {key: tensor.clone() for key, tensor in state.items()} if held else state
 
 
 def _load(path: str | PathLike) -> Any:
     try:
-        # Only the format of torch 1.6 and later, a zip file, can stay on the disk until it is used.
+        # Only zip files, the format since torch 1.6, can be memory-mapped.
         return torch.load(path, map_location="cpu", weights_only=True, mmap=is_zipfile(path))
     except (UnpicklingError, RuntimeError, EOFError, KeyError, ValueError) as error:
         raise ValueError(
-            f"{path} is no file of tensors and plain values that torch.save wrote ({type(error).__name__}); nothing "
-            "else is loaded, because it could run code: save the state dict alone, where you trust the file"
+            f"{path} is damaged, or contains more than tensors and could run code ({type(error).__name__}). Save its "
+            "state dict alone."
         ) from error
 
 
 def _tie_equal_weights(model: Blip2MultiViewForConditionalGeneration) -> None:
-    """Make the copies of the embeddings one tensor again: a state dict holds each of them."""
+    """Tie the copies of the embeddings again. Raises ValueError if they differ."""
     output = model.get_output_embeddings()
     differing = []
     for target, source in model.all_tied_weights_keys.items():
@@ -140,7 +139,7 @@ def _tie_equal_weights(model: Blip2MultiViewForConditionalGeneration) -> None:
         elif module is not output:
             differing.append(f"{target} differs from {source}")
     if differing:
-        raise ValueError("the language model has one table of embeddings: " + "; ".join(differing))
+        raise ValueError("The embeddings of the language model differ: " + ", ".join(differing))
 
 
 def _check_keys(wanted: Mapping[str, torch.Tensor], found: Mapping[str, torch.Tensor]) -> None:
@@ -152,4 +151,4 @@ def _check_keys(wanted: Mapping[str, torch.Tensor], found: Mapping[str, torch.Te
         if key in found and found[key].shape != tensor.shape
     ]
     if problems:
-        raise ValueError("the state dict does not fit the configuration:\n  " + "\n  ".join(problems))
+        raise ValueError("The state dict does not fit the configuration:\n  " + "\n  ".join(problems))

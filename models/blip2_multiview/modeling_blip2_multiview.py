@@ -1,15 +1,13 @@
 """BLIP-2-MultiView: BLIP-2 with one Q-Former, one set of queries and one projection per radiographic view.
 
-The language model's encoder reads `[AP] q.. [PA] q.. [LAT] q.. [Q] question` (Section 5.2 of the MIMIC-CXR-VQA paper):
-the model puts everything up to and with `[Q]` in front of the question's tokens. Vision tower, Q-Former and language
-model are transformers' own; this file joins them and builds the prefix. The paper calls the mask of missing views
-learned; the released code, and this file, multiply by zero.
+The language model's encoder reads `[AP] q.. [PA] q.. [LAT] q.. [Q] question` (Section 5.2 of the MIMIC-CXR-VQA paper).
+The model adds everything up to `[Q]`. Features of missing views are multiplied by zero, as in the released code.
 
-What differs from the released model:
+Differences from the released model:
 - All images of a batch go through the vision tower in one call, and through each Q-Former once per view.
-- The four new token embeddings are rows of this model (`prefix_embeddings`), not of the language model's table: they
-  are trained although that table is frozen or quantised, and the tokenizer stays the language model's own.
-- A study's images are encoded once however many questions it has (`study_index`).
+- The four new token embeddings belong to this model (`prefix_embeddings`) and not to the language model's table. They
+  are trained while that table is frozen or quantised, and the tokenizer is unchanged.
+- A study's images are encoded once for all its questions (`study_index`).
 """
 
 import copy
@@ -32,23 +30,13 @@ from transformers.modeling_outputs import Seq2SeqLMOutput
 from transformers.utils import ModelOutput, can_return_tuple
 
 from .checking_blip2_multiview import (
-    check_encoder_outputs,
     check_images,
-    check_index,
     check_names,
     check_questions,
     check_text,
 )
 from .configuration_blip2_multiview import PREFIX_TOKENS, VIEWS, Blip2MultiViewConfig
 from .publishing_blip2_multiview import GuardedPush
-
-# Arguments of `from_pretrained` that `from_blip2` does not take, and what to do instead.
-REFUSED = {
-    "quantization_config": "the branches must be copied in float: call from_blip2(...).save_pretrained(folder) without "
-    "it, then from_pretrained(folder, quantization_config=...)",
-    "output_loading_info": "it returns the model alone; Blip2ForConditionalGeneration.from_pretrained reports on the "
-    "loading of the checkpoint",
-}
 
 
 @dataclass
@@ -57,7 +45,7 @@ class Blip2MultiViewOutput(ModelOutput):
 
     Args:
         view_features: (studies, 3, queries, text hidden size), zeros where the study lacks the view.
-        view_mask: (studies, 3), True where the study has the view.
+        view_mask: (studies, 3), True if the study has the view.
     """
 
     view_features: torch.Tensor | None = None
@@ -77,8 +65,7 @@ class Blip2ViewBranch(nn.Module):
     def forward(self, image_states: torch.Tensor, image_study: torch.Tensor, studies: int) -> torch.Tensor:
         """Features (studies, queries, text hidden size) of the images (images, patches, hidden) of this view.
 
-        A study's images are averaged after the Q-Former; a study without one gets the mean of nothing, which is zero
-        before the projection, and it is for the caller to zero the projection's bias too.
+        A study's images are averaged after the Q-Former. The caller masks studies without an image.
         """
         queries = self.query_tokens.expand(image_states.shape[0], -1, -1)
         states = self.qformer(query_embeds=queries, encoder_hidden_states=image_states).last_hidden_state
@@ -88,7 +75,7 @@ class Blip2ViewBranch(nn.Module):
 
 
 class Blip2ViewBranches(nn.Module):
-    """The three branches, in one module so that peft can be told to train it by one name."""
+    """The three branches in one module, so that peft can train them by one name."""
 
     def __init__(self, config: Blip2MultiViewConfig):
         super().__init__()
@@ -100,8 +87,8 @@ class Blip2ViewBranches(nn.Module):
     ) -> Blip2MultiViewOutput:
         """Route image states (images, patches, hidden) to the branches of their views.
 
-        In training every branch runs, one that no image belongs to on the first image, with its block times zero:
-        distributed training waits for a gradient, if only of zeros, of every trained weight on every process.
+        In training a branch without an image runs on the first image and its block is multiplied by zero, because
+        distributed training needs a gradient of every trained weight on every process.
         """
         mask = torch.zeros(studies, len(VIEWS), dtype=torch.bool, device=image_states.device)
         mask[image_study, image_view] = True
@@ -113,7 +100,7 @@ class Blip2ViewBranches(nn.Module):
             elif self.training:
                 block = branch(image_states[:1], torch.zeros_like(image_study[:1]), studies)
             else:
-                # On the images' device: an offloaded branch has its weights on none.
+                # On the images' device, because an offloaded branch has none.
                 dtype = branch.projection.weight.dtype
                 blocks.append(image_states.new_zeros(studies, *self.block_shape, dtype=dtype))
                 continue
@@ -130,7 +117,7 @@ class Blip2MultiViewPreTrainedModel(GuardedPush, PreTrainedModel):
     supports_gradient_checkpointing = True
     _supports_sdpa = True
     _supports_attention_backend = True
-    # The trained parts stay in float: transformers quantises no module that is to be kept in float32.
+    # The trained parts stay in float, because transformers does not quantise modules that are kept in float32.
     _keep_in_fp32_modules = ["branches"]
     # For peft: LoraConfig(target_modules=LORA_TARGETS, modules_to_save=TRAINED_MODULES).
     TRAINED_MODULES = ["branches", "prefix_embeddings"]
@@ -144,7 +131,7 @@ class Blip2MultiViewPreTrainedModel(GuardedPush, PreTrainedModel):
 
     @classmethod
     def from_pretrained(cls, *args, **kwargs):
-        """As in transformers, then frozen like a new model: loading sets `requires_grad` on every float weight."""
+        """Load as transformers does, then freeze again, because loading sets `requires_grad` on every float weight."""
         loaded = super().from_pretrained(*args, **kwargs)
         model = loaded[0] if isinstance(loaded, tuple) else loaded
         model.untie_distinct_weights()
@@ -152,17 +139,17 @@ class Blip2MultiViewPreTrainedModel(GuardedPush, PreTrainedModel):
         return loaded
 
     def untie_distinct_weights(self) -> None:
-        """Nothing to untie without a language model."""
+        """Untie the language model's output layer if it differs from the embeddings."""
 
     def freeze_for_training(self) -> None:
-        """Freeze all but what the paper trains: three Q-Formers, query sets and projections, and the four new rows."""
+        """Freeze everything except the Q-Formers, queries, projections and prefix embeddings."""
         self.requires_grad_(False)
         for name, module in self.named_modules():
             if name.rpartition(".")[2] in self.TRAINED_MODULES:
                 module.requires_grad_(True)
 
     def save_pretrained(self, save_directory, **kwargs):
-        """As in transformers; the saved configuration names the classes of both Auto classes, whichever is saved."""
+        """Save as transformers does, with the classes of both AutoModel and AutoModelForImageTextToText."""
         if self._auto_class is not None:
             module = type(self).__module__.rsplit(".", 1)[-1]
             self.config.auto_map = {
@@ -174,9 +161,9 @@ class Blip2MultiViewPreTrainedModel(GuardedPush, PreTrainedModel):
 
 
 class Blip2MultiViewModel(Blip2MultiViewPreTrainedModel):
-    """Vision tower and branches: images in, features per study and view out."""
+    """Vision tower and branches, which encode images into features per study and view."""
 
-    # A whole checkpoint loads into this part without a complaint about the language model.
+    # No warning when a whole checkpoint is loaded into this part.
     _keys_to_ignore_on_load_unexpected = [r"^language_model\.", r"^prefix_embeddings\."]
 
     def __init__(self, config: Blip2MultiViewConfig):
@@ -200,16 +187,13 @@ class Blip2MultiViewModel(Blip2MultiViewPreTrainedModel):
 
         Args:
             pixel_values: (images, 3, H, W), the images of all studies in any order.
-            image_study: (images,) which study each image belongs to, 0 and up.
+            image_study: (images,) number of each image's study.
             image_view: (images,) 0 AP, 1 PA, 2 LAT.
-            num_studies: Number of studies; the highest of `image_study` plus one when None.
+            num_studies: number of studies, by default the highest of `image_study` plus one.
 
         Raises:
-            ValueError: No image, a wrong shape, an index out of range, or a study without an image.
-            TypeError: An index is no tensor of whole numbers.
+            ValueError: a wrong shape, an index out of range, or a study without an image.
         """
-        check_index("image_study", image_study)
-        check_index("image_view", image_view)
         if num_studies is None:
             num_studies = int(image_study.max()) + 1 if image_study.numel() else 0
         if not torch.compiler.is_compiling():
@@ -219,7 +203,7 @@ class Blip2MultiViewModel(Blip2MultiViewPreTrainedModel):
 
 
 class Blip2MultiViewForConditionalGeneration(Blip2MultiViewPreTrainedModel, GenerationMixin):
-    """Answers questions about studies. Vision tower and language model are frozen from the start."""
+    """Answers questions about studies. Vision tower and language model are frozen by default."""
 
     _keep_in_fp32_modules = ["model.branches", "prefix_embeddings"]
 
@@ -233,7 +217,7 @@ class Blip2MultiViewForConditionalGeneration(Blip2MultiViewPreTrainedModel, Gene
             output = self.get_output_embeddings()
             output.weight = nn.Parameter(output.weight.detach().clone())
             self._untie_output_layer()
-        # post_init takes over what Blip2MultiViewModel ignores, but here a stray language-model key is worth a warning.
+        # post_init copies the keys that Blip2MultiViewModel ignores, but this class should warn about them.
         self._keys_to_ignore_on_load_unexpected -= set(Blip2MultiViewModel._keys_to_ignore_on_load_unexpected)
         self.generation_config.max_new_tokens = 128  # as released
         self.freeze_for_training()
@@ -263,7 +247,7 @@ class Blip2MultiViewForConditionalGeneration(Blip2MultiViewPreTrainedModel, Gene
         image_view: torch.Tensor,
         num_studies: int | None = None,
     ) -> Blip2MultiViewOutput:
-        """Encode images once; `forward` and `generate` take the result as `encoder_outputs` in place of images."""
+        """Encode images once. `forward` and `generate` take the result as `encoder_outputs` instead of images."""
         return self.model(pixel_values, image_study, image_view, num_studies)
 
     def prepare_language_inputs(
@@ -276,22 +260,20 @@ class Blip2MultiViewForConditionalGeneration(Blip2MultiViewPreTrainedModel, Gene
         study_index: torch.Tensor | None = None,
         encoder_outputs: Blip2MultiViewOutput | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """What the language model's encoder reads: embeddings (questions, 3 + 3 queries + 1 + tokens, hidden) and mask.
+        """Inputs of the language model's encoder: embeddings (questions, 3 + 3 queries + 1 + tokens, hidden) and mask.
 
         Raises:
-            ValueError: Neither or both of images and `encoder_outputs`, or questions and studies do not fit together.
-            TypeError: `encoder_outputs` or an index is of another type.
+            ValueError: neither or both of images and `encoder_outputs`, or questions and studies do not fit together.
         """
         if (pixel_values is None) == (encoder_outputs is None):
-            raise ValueError("pass either pixel_values with image_study and image_view, or encoder_outputs of encode()")
-        if pixel_values is not None and (image_study is None or image_view is None):
             raise ValueError(
-                "pixel_values came without image_study or image_view; both are needed, one number per image"
+                "Pass either pixel_values with image_study and image_view, or encoder_outputs of encode()."
             )
         if encoder_outputs is None:
+            if image_study is None or image_view is None:
+                raise ValueError("pixel_values needs image_study and image_view, one number per image.")
             studies = input_ids.shape[0] if study_index is None else None
             encoder_outputs = self.model(pixel_values, image_study, image_view, studies)
-        check_encoder_outputs(encoder_outputs)
         features, view_mask = encoder_outputs.view_features, encoder_outputs.view_mask
         if not torch.compiler.is_compiling():
             check_questions(input_ids, attention_mask, study_index, features.shape[0])
@@ -329,27 +311,26 @@ class Blip2MultiViewForConditionalGeneration(Blip2MultiViewPreTrainedModel, Gene
         num_items_in_batch: torch.Tensor | int | None = None,
         **kwargs,
     ) -> Seq2SeqLMOutput:
-        """Logits, and the loss when there are labels.
+        """Return logits, and the loss if there are `labels`.
 
         Args:
             input_ids: (questions, tokens), `Question: .. Answer:`, padded on the right.
             attention_mask: (questions, tokens), 0 on padding.
             pixel_values: (images, 3, H, W), the images of all studies.
-            image_study: (images,) the study of each image.
+            image_study: (images,) number of each image's study.
             image_view: (images,) 0 AP, 1 PA, 2 LAT.
-            study_index: (questions,) the study of each question; None when there is one question per study, in order.
-            encoder_outputs: What `encode` gave, in place of the three image arguments.
+            study_index: (questions,) the study of each question. None if question i is about study i.
+            encoder_outputs: what `encode` returned, instead of the three image arguments.
             labels: (questions, tokens), -100 on padding.
-            decoder_input_ids: (questions, tokens), made from `labels` when None.
+            decoder_input_ids: (questions, tokens), by default made from `labels`.
             decoder_attention_mask: (questions, tokens).
-            num_items_in_batch: Tokens by which the summed loss is divided (Trainer passes it under gradient
-                accumulation); the mean over this batch's labels when None.
-            **kwargs: Passed to the language model: `past_key_values`, `use_cache`, and what every transformers model
-                takes, such as `output_attentions`.
+            num_items_in_batch: number of tokens by which the summed loss is divided, as Trainer passes it. By default
+                the loss is a mean.
+            **kwargs: arguments of every transformers model, such as `past_key_values` and `output_attentions`.
 
         Raises:
-            ValueError: An argument is missing or does not fit; the message says which and what is allowed.
-            TypeError: An argument is of another type, or unknown.
+            ValueError: an argument is missing or does not fit.
+            TypeError: an unknown argument.
         """
         check_names(kwargs)
         language_model = self.language_model
@@ -360,10 +341,7 @@ class Blip2MultiViewForConditionalGeneration(Blip2MultiViewPreTrainedModel, Gene
             input_ids, attention_mask, pixel_values, image_study, image_view, study_index, encoder_outputs
         )
         if labels is None and decoder_input_ids is None:
-            raise ValueError(
-                "neither labels nor decoder_input_ids was passed; pass labels for a loss, decoder_input_ids for "
-                "logits, or call generate for answers"
-            )
+            raise ValueError("Pass labels for a loss or decoder_input_ids for logits, or call generate for answers.")
         if decoder_input_ids is None:
             decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
         outputs = language_model(
@@ -375,12 +353,12 @@ class Blip2MultiViewForConditionalGeneration(Blip2MultiViewPreTrainedModel, Gene
         )
         if labels is not None:
             logits = outputs.logits.flatten(0, 1)
-            logits = logits.to(torch.promote_types(logits.dtype, torch.float32))  # half precision is too coarse to sum
+            logits = logits.to(torch.promote_types(logits.dtype, torch.float32))  # half precision is too coarse
             reduction = "mean" if num_items_in_batch is None else "sum"
             wanted = labels.flatten().to(logits.device, torch.long)
             loss = nn.functional.cross_entropy(logits, wanted, reduction=reduction)
             loss = loss if num_items_in_batch is None else loss / num_items_in_batch
-            # Made again, because a tuple of it takes the order in which the values were set: the loss comes first.
+            # Rebuilt so that the loss comes first in a tuple.
             outputs = Seq2SeqLMOutput(loss=loss, **outputs)
         return outputs
 
@@ -399,8 +377,8 @@ class Blip2MultiViewForConditionalGeneration(Blip2MultiViewPreTrainedModel, Gene
     ):
         """Generate answers as token ids (questions, tokens).
 
-        Takes the inputs of `forward`, and what `generate` takes anywhere. What neither `generation_config` nor a
-        setting says is as in this model's `generation_config`. The released model was tested with two beams.
+        Takes the inputs of `forward` and the arguments of transformers' `generate`. The released model was tested with
+        two beams.
         """
         vocabulary = self.language_model.get_input_embeddings().num_embeddings
         check_text(input_ids, None, vocabulary, self.config.max_answer_tokens)
@@ -413,33 +391,33 @@ class Blip2MultiViewForConditionalGeneration(Blip2MultiViewPreTrainedModel, Gene
         )
 
     def _complete(self, given: GenerationConfig | None, settings: dict) -> tuple[GenerationConfig, dict]:
-        """The whole configuration of a generation, and what of `settings` is no part of one.
+        """Combine `settings`, `given` and this model's `generation_config`, in this order of precedence.
 
-        A setting comes before `given`, and that before this model's configuration: the language model, left to
-        itself, would complete them by its own.
+        Returns:
+            The configuration, and the settings that are not part of one. Otherwise the language model's own
+            `generation_config` would fill the gaps.
         """
         completed = GenerationConfig() if given is None else copy.deepcopy(given)
         settings = completed.update(**settings)
         only_length = completed.max_length is not None and completed.max_new_tokens is None
         completed.update(**self.generation_config.to_dict(), defaults_only=True, allow_custom_entries=True)
         if only_length:
-            completed.max_new_tokens = None  # it would win over the length that was asked for
+            completed.max_new_tokens = None  # it would override the given max_length
         return completed, settings
 
     def prepare_decoder_input_ids_from_labels(self, labels: torch.Tensor) -> torch.Tensor:
-        """What the decoder reads to predict `labels` (questions, tokens): shifted right, -100 replaced by padding."""
+        """`labels` (questions, tokens) shifted right, with padding instead of -100."""
         return self.language_model.prepare_decoder_input_ids_from_labels(labels=labels)
 
     @classmethod
     def from_blip2(cls, path: str, **kwargs) -> "Blip2MultiViewForConditionalGeneration":
-        """Start from a BLIP-2 checkpoint, say "Salesforce/blip2-flan-t5-xl": see `start_from_blip2`."""
+        """Start from a BLIP-2 checkpoint such as "Salesforce/blip2-flan-t5-xl". See `start_from_blip2`."""
         return start_from_blip2(cls, path, **kwargs)
 
     def untie_distinct_weights(self) -> None:
-        """Take the language model's output layer out of its ties if it is another tensor than the embeddings.
+        """Untie the language model's output layer if it differs from the embeddings, as in FLAN-T5.
 
-        FLAN-T5 has such a layer and T5 has not, but transformers' configuration of both says that it is tied, and
-        `tie_weights`, which `resize_token_embeddings` calls too, would overwrite it with the embeddings.
+        transformers' configuration declares it as tied, and `tie_weights` would overwrite it with the embeddings.
         """
         output, table = self.get_output_embeddings(), self.get_input_embeddings()
         if output.weight is not table.weight:
@@ -450,7 +428,7 @@ class Blip2MultiViewForConditionalGeneration(Blip2MultiViewPreTrainedModel, Gene
         language_model = self.language_model
         output = self.get_output_embeddings()
         name = next(name for name, module in language_model.named_modules() if module is output) + ".weight"
-        # On the instance, so that whoever asks later, such as tie_weights, gets the same answer.
+        # On the instance, so that later calls such as tie_weights use it.
         ties = language_model._tied_weights_keys
         language_model._tied_weights_keys = {target: source for target, source in ties.items() if target != name}
         language_model.all_tied_weights_keys.pop(name, None)
@@ -458,31 +436,32 @@ class Blip2MultiViewForConditionalGeneration(Blip2MultiViewPreTrainedModel, Gene
 
 
 def start_from_blip2(model_class: type[PreTrainedModel], path: str, **kwargs) -> PreTrainedModel:
-    """A model in evaluation mode with the weights of a BLIP-2 checkpoint.
+    """Return a model in evaluation mode with the weights of a BLIP-2 checkpoint.
 
-    The four new token embeddings are drawn around the language model's own (same mean and standard deviation in every
-    dimension), the same ones on every call. The trained parts are in float32 if the checkpoint is loaded in float16,
-    as `from_pretrained` has them.
+    The four new token embeddings are drawn with the mean and standard deviation of the language model's embeddings and
+    a fixed seed. The trained parts are in float32 if the checkpoint is loaded in float16.
 
     Args:
         model_class: `Blip2MultiViewForConditionalGeneration`.
-        path: Folder or Hub id of a `Blip2ForConditionalGeneration` with an encoder-decoder language model.
-        **kwargs: Passed to its `from_pretrained`, such as `dtype` and `attn_implementation`.
+        path: folder or Hub id of a `Blip2ForConditionalGeneration` with an encoder-decoder language model.
+        **kwargs: passed to its `from_pretrained`, such as `dtype` and `attn_implementation`.
 
     Raises:
-        ValueError: The checkpoint is no BLIP-2, its language model is decoder-only, or an argument cannot be passed on.
-        OSError: There is no checkpoint at `path`.
+        ValueError: the checkpoint is not a BLIP-2, or its language model is decoder-only.
+        OSError: the checkpoint does not exist.
     """
-    for name, advice in REFUSED.items():
-        if kwargs.get(name):
-            raise ValueError(f"from_blip2 does not take {name}; {advice}")
+    if kwargs.get("quantization_config"):
+        raise ValueError(
+            "from_blip2 does not take quantization_config. Save its result without it, then load that with "
+            "from_pretrained(folder, quantization_config=...)."
+        )
     found, _ = AutoConfig.from_pretrained(path, return_unused_kwargs=True, **kwargs)
     if found.model_type != "blip-2":
-        raise ValueError(f"{path} is a checkpoint of model_type {found.model_type!r}; from_blip2 takes 'blip-2'")
+        raise ValueError(f"{path} is a checkpoint of model_type {found.model_type!r}. Expected 'blip-2'.")
     if found.use_decoder_only_language_model:
         raise ValueError(
-            f"the language model of {path} is {found.text_config.model_type!r}, which is decoder-only; from_blip2 "
-            "takes one with a T5-like model, such as Salesforce/blip2-flan-t5-xl"
+            f"The language model of {path} is {found.text_config.model_type!r}, which is decoder-only. Expected a "
+            "T5-like model, as in Salesforce/blip2-flan-t5-xl."
         )
     blip2 = Blip2ForConditionalGeneration.from_pretrained(path, **kwargs)
     config = Blip2MultiViewConfig(
@@ -490,7 +469,7 @@ def start_from_blip2(model_class: type[PreTrainedModel], path: str, **kwargs) ->
         qformer_config=blip2.config.qformer_config,
         text_config=blip2.config.text_config,
         num_query_tokens=blip2.config.num_query_tokens,
-        dtype=blip2.vision_model.dtype,  # BLIP-2's own would be its Q-Former's, which it keeps in float32
+        dtype=blip2.vision_model.dtype,  # BLIP-2 reports that of its Q-Former, which it keeps in float32
     )
     with torch.device("meta"):  # every weight is replaced below
         model = model_class(config)
@@ -508,7 +487,7 @@ def start_from_blip2(model_class: type[PreTrainedModel], path: str, **kwargs) ->
         for part in (model.model.branches, model.prefix_embeddings):
             part.float()
     if kwargs.get("attn_implementation") is not None:
-        model.set_attn_implementation(kwargs["attn_implementation"])  # a new model takes the default
+        model.set_attn_implementation(kwargs["attn_implementation"])  # a new model has the default
     model.untie_distinct_weights()
     model.freeze_for_training()
     return model.eval()

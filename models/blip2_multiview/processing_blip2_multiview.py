@@ -1,15 +1,13 @@
-"""Processor of BLIP-2-MultiView: radiographs with their view names and questions in, the model's tensors out.
+"""Processor of BLIP-2-MultiView: images with view names, questions and answers to model inputs.
 
-Images: any mode of 8 or 16 bits to RGB, resized (bicubic, both sides to `image_size`), scaled and normalised with
-CLIP's mean and standard deviation by transformers' Pillow backend, so that torchvision changes nothing. Text:
-`Question: .. Answer:`.
-The tokens [AP], [PA], [LAT] and [Q] are not in the text: the model puts their embeddings in front of it.
+Images become RGB, are resized to a square and normalised by transformers' Pillow backend. The text is
+`Question: .. Answer:`. The model itself adds the embeddings of [AP], [PA], [LAT] and [Q].
 """
 
 from .configuration_blip2_multiview import VIEWS
 
 # isort: split
-# First of all, since it names the version of transformers that is needed.
+# The first import checks the version of transformers.
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -31,10 +29,10 @@ logger = logging.get_logger(__name__)
 
 VIEW_ALIASES = {"AP": "AP", "PA": "PA", "LAT": "LAT", "LATERAL": "LAT", "LL": "LAT", "L": "LAT"}
 PROMPT = "Question: {question} Answer:"
-# What a chat comes to: the words of its one question. Its images go to the processor beside them.
+# Reduces a chat to the text of its question. The images are passed to the processor separately.
 CHAT_TEMPLATE = """
 {%- if messages | length != 1 or messages[0]["role"] != "user" -%}
-{{- raise_exception("a chat holds one message, the user's question with its images: this model holds no talks") -}}
+{{- raise_exception("This model answers one message, the user's question with its images.") -}}
 {%- endif -%}
 {%- set content = messages[0]["content"] -%}
 {%- if content is string -%}
@@ -46,24 +44,20 @@ CHAT_TEMPLATE = """
 
 
 class Blip2MultiViewProcessor(ProcessorMixin):
-    """Makes the inputs of `Blip2MultiViewForConditionalGeneration`.
+    """Prepares images and text for BLIP-2-MultiView.
 
     Args:
-        tokenizer: The language model's own tokenizer.
-        image_size: Height and width that the vision tower takes.
-        image_mean: Mean per channel.
-        image_std: Standard deviation per channel.
-        unknown_views: What to do with a view that is no alias of AP, PA or LAT: "skip" the image and count it in
-            `skipped_views`, raise an "error", or a mapping from such names to known ones, {"": "AP"} log, which also
-            raises for names it does not have. Case does not matter, nor for the known names.
-        default_view: What images are that come without any views, from a pipeline say. AP is the commonest view in
-            MIMIC-CXR; one warning says that it was taken.
-        max_question_tokens: A longer question is cut, with one warning; the words around it stay.
-        max_answer_tokens: A longer answer is cut, with one warning.
-        chat_template: Unused; transformers passes it.
+        tokenizer: tokenizer of the language model.
+        image_size: height and width that the vision tower takes.
+        image_mean, image_std: of each channel.
+        unknown_views: handling of views that are not aliases of AP, PA or LAT. "skip" leaves the image out and counts
+            it in `skipped_views`, "error" raises, and a mapping such as {"": "AP"} translates them. Case is ignored.
+        default_view: view of images that are passed without views, for example by a pipeline. A warning is shown.
+        max_question_tokens: longer questions are truncated, with one warning.
+        max_answer_tokens: longer answers are truncated, with one warning.
 
     Raises:
-        ValueError: `unknown_views` or `default_view` is none of these, or a limit is below one.
+        ValueError: a setting is out of range.
     """
 
     def __init__(
@@ -80,25 +74,21 @@ class Blip2MultiViewProcessor(ProcessorMixin):
     ):
         super().__init__(tokenizer, chat_template=chat_template)
         if unknown_views not in ("skip", "error") and not isinstance(unknown_views, Mapping):
-            raise ValueError(f"unknown_views is {unknown_views!r}; allowed are 'skip', 'error' or a mapping of names")
-        for name, view in () if isinstance(unknown_views, str) else unknown_views.items():
+            raise ValueError(f"unknown_views is {unknown_views!r}. Expected 'skip', 'error' or a mapping of names.")
+        for view in (default_view, *(() if isinstance(unknown_views, str) else unknown_views.values())):
             if view not in VIEW_ALIASES:
-                raise ValueError(f"unknown_views maps to {view!r}; allowed are {', '.join(VIEW_ALIASES)}")
-            if clean_view(name) in VIEW_ALIASES:
-                raise ValueError(f"unknown_views maps {name!r}, which is a known name; leave it out")
+                raise ValueError(f"default_view and unknown_views must name one of {', '.join(VIEW_ALIASES)}: {view!r}")
         for name, limit in {"max_question_tokens": max_question_tokens, "max_answer_tokens": max_answer_tokens}.items():
             if limit < 1:
-                raise ValueError(f"{name} is {limit}; it must be at least 1")
-        if default_view not in VIEW_ALIASES:
-            raise ValueError(f"default_view is {default_view!r}; allowed are {', '.join(VIEW_ALIASES)}")
+                raise ValueError(f"{name} is {limit}. It must be at least 1.")
         self.default_view = default_view
         self.image_size, self.image_mean, self.image_std = image_size, list(image_mean), list(image_std)
         self.unknown_views = unknown_views if isinstance(unknown_views, str) else dict(unknown_views)
         self.max_question_tokens, self.max_answer_tokens = max_question_tokens, max_answer_tokens
         size = {"height": image_size, "width": image_size}
-        # Not an argument: a saved image processor would be reloaded with torchvision where that is installed.
+        # Not an argument, because a saved image processor is reloaded with torchvision if that is installed.
         self.image_processor = BlipImageProcessorPil(size=size, image_mean=self.image_mean, image_std=self.image_std)
-        # Of this process: workers of a DataLoader count for themselves.
+        # Each worker process of a DataLoader has its own count.
         self.skipped_views: Counter[str] = Counter()
 
     @property
@@ -116,45 +106,42 @@ class Blip2MultiViewProcessor(ProcessorMixin):
         padding: bool | str = True,
         **kwargs: Any,
     ) -> BatchFeature:
-        """Make a batch.
+        """Prepare a batch.
 
         Args:
-            images: Per study its images: Pillow images, or arrays of uint8 or uint16, (H, W) or with 1 or 3 channels.
-                One study may be given as a flat list, or as its only image.
-            views: Per study the view name of each image (ViewPosition), in the same nesting; None and NaN are "".
-                Left out, all images are of `default_view`.
-            text: Questions.
-            answers: Reference answers, one per question; they become `labels`.
-            study_index: Per question the number of its study; None when there is one question per study, in order.
-            return_tensors: "pt", the only kind there is.
-            padding: True or "longest", which is what is done in any case; pipelines pass it.
+            images: list of studies, each a list of images. A flat list of images, or one image, is one study.
+            views: view name (ViewPosition) of each image, nested like `images`. By default `default_view`.
+            text: questions.
+            answers: their answers, which become `labels`.
+            study_index: the study of each question. None if question i is about study i.
+            return_tensors: "pt" only.
+            padding: True or "longest" only. Pipelines pass it.
 
         Returns:
-            `pixel_values (images, 3, H, W)`, `image_study (images,)`, `image_view (images,)` if there are images;
-            `input_ids` and `attention_mask (questions, tokens)` if there is text; `labels (questions, tokens)`, -100 on
-            padding; `study_index (questions,)`.
+            `pixel_values` (images, 3, H, W), `image_study` and `image_view` (images,), `input_ids` and
+            `attention_mask` (questions, tokens), `labels` (questions, tokens), -100 on padding, and `study_index`
+            (questions,), as far as their inputs were passed.
 
         Raises:
-            ValueError: Images, views, questions, answers and studies do not fit together in number, a study has no
-                image of a known view, an image is empty or of an unknown mode, a view is unknown and not skipped, or
-                an argument came without the one that it belongs to.
-            TypeError: An image is neither a Pillow image nor such an array, a view or a text is no string, or an
-                argument is unknown.
+            ValueError: numbers do not match, a study has no image of a known view, or a view is unknown.
+            TypeError: an unknown argument, or an image, view or text of another type.
         """
-        unknown = sorted(name for name, value in kwargs.items() if value is not None)  # pipelines: videos=None
+        unknown = sorted(name for name, value in kwargs.items() if value is not None)  # pipelines pass videos=None
         if unknown:
-            raise TypeError(f"unknown arguments {unknown} of {type(self).__name__}")
+            raise TypeError(f"{type(self).__name__} does not take {unknown}.")
         if padding not in (True, "longest"):
-            raise ValueError(f"padding is {padding!r}; allowed are True and 'longest', as rows of a batch are")
+            raise ValueError(f"padding is {padding!r}. Expected True or 'longest'.")
         if return_tensors != "pt":
-            raise ValueError(f"return_tensors is {return_tensors!r}; only 'pt' is supported")
+            raise ValueError(f"return_tensors is {return_tensors!r}. Expected 'pt'.")
         if images is None and text is None:
-            raise ValueError("neither images nor text was passed; pass images with views, or text, or all three")
-        for name, value in {"answers": answers, "study_index": study_index}.items():
-            if value is not None and text is None:
-                raise ValueError(f"{name} came without text, the questions; pass both")
-        if views is not None and images is None:
-            raise ValueError("views came without images; pass both")
+            raise ValueError("Pass images with views, text (the questions), or all three.")
+        for name, value, other, owner in (
+            ("answers", answers, "text", text),
+            ("study_index", study_index, "text", text),
+            ("views", views, "images", images),
+        ):
+            if value is not None and owner is None:
+                raise ValueError(f"{name} was passed without {other}.")
         batch, studies = {}, None
         if images is not None:
             images, views = self._nest(images, self._default_views(images) if views is None else views)
@@ -165,29 +152,29 @@ class Blip2MultiViewProcessor(ProcessorMixin):
             batch.update(self._encode_text(questions, answers))
             if studies is not None and study_index is None and len(questions) != studies:
                 raise ValueError(
-                    f"{len(questions)} questions for {studies} studies; pass study_index, the study of each question"
+                    f"{len(questions)} questions about {studies} studies need study_index, the study of each one."
                 )
             if study_index is not None:
                 batch["study_index"] = self._encode_study_index(study_index, len(questions), studies)
         return BatchFeature(batch)
 
     def apply_chat_template(self, conversation: Any, chat_template: str | None = None, **kwargs: Any) -> Any:
-        """As every processor's; without a template of its own a chat is one message, a question with its images."""
+        """As in transformers, with a default template for one message, a question with its images."""
         return super().apply_chat_template(conversation, chat_template or self.chat_template or CHAT_TEMPLATE, **kwargs)
 
     def _default_views(self, images: Any) -> Any:
         """`default_view` for each image, nested as they are."""
         if not isinstance(images, list | tuple):
-            logger.warning_once(f"images without views are taken for {self.default_view} (default_view); pass views")
+            logger.warning_once(f"Images without views are treated as {self.default_view} (default_view). Pass views.")
             return self.default_view
         return [self._default_views(image) for image in images]
 
     def view_number(self, view: str | None) -> int | None:
-        """0 AP, 1 PA, 2 LAT, whatever the alias and its case; None if the image is to be skipped.
+        """Return 0 for AP, 1 for PA, 2 for LAT and their aliases, and None for a view to skip.
 
         Raises:
-            ValueError: The view is unknown and the policy is not to skip it.
-            TypeError: The view is no string.
+            ValueError: the view is unknown and not to be skipped.
+            TypeError: the view is not a string.
         """
         name = clean_view(view)
         known = VIEW_ALIASES.get(name)
@@ -199,32 +186,27 @@ class Blip2MultiViewProcessor(ProcessorMixin):
         if self.unknown_views == "skip":
             return None
         raise ValueError(
-            f"unknown view {view!r}; known are {', '.join(VIEW_ALIASES)}. Set unknown_views to 'skip', or to a "
-            f"mapping such as {{{name!r}: 'AP'}}"
+            f"View {view!r} is unknown. Expected one of {', '.join(VIEW_ALIASES)}. Set unknown_views to 'skip' or to a "
+            f"mapping such as {{{name!r}: 'AP'}}."
         )
 
     @staticmethod
     def _nest(images: Sequence, views: Sequence) -> tuple[list[list], list[list]]:
-        """Images and views as lists of studies, checked to be of the same lengths."""
+        """Images and views as lists of studies of the same lengths."""
         if isinstance(images, Image.Image | np.ndarray):
             images = [images]
             views = [views] if isinstance(views, str) else views
         if isinstance(views, str):
-            raise ValueError(f"views is {views!r} for a list of images; pass a list too, with a name for each image")
+            raise ValueError(f"views is {views!r} for a list of images. Pass a list with a view for each image.")
         if all(isinstance(view, str) or not hasattr(view, "__iter__") for view in views):
             images, views = [images], [views]
-        for number, (some_images, some_views) in enumerate(zip(images, views, strict=False)):
-            if isinstance(some_images, Image.Image | np.ndarray) or isinstance(some_views, str):
-                raise ValueError(
-                    f"study {number} of images or views is no list; pass a list per study in both, or two flat lists "
-                    "for the images of one study"
-                )
+        for study in (*images, *views):
+            if isinstance(study, Image.Image | np.ndarray | str):
+                raise ValueError("images and views must be lists of studies, each a list, or flat lists of one study.")
         images, views = [list(study) for study in images], [list(study) for study in views]
-        if len(images) != len(views):
-            raise ValueError(f"images holds {len(images)} studies, views {len(views)}; they must be nested alike")
-        for number, (some_images, some_views) in enumerate(zip(images, views, strict=True)):
-            if len(some_images) != len(some_views):
-                raise ValueError(f"study {number} has {len(some_images)} images and {len(some_views)} views")
+        if [len(study) for study in images] != [len(study) for study in views]:
+            counts = [[len(study) for study in studies] for studies in (images, views)]
+            raise ValueError(f"images has {counts[0]} images per study, but views has {counts[1]} views.")
         return images, views
 
     def _encode_images(self, images: list[list], views: list[list]) -> dict[str, torch.Tensor]:
@@ -240,11 +222,11 @@ class Blip2MultiViewProcessor(ProcessorMixin):
                 numbers.append(number)
             if study not in studies:
                 raise ValueError(
-                    f"study {study} has no image to use: its views are {some_views}, known are "
-                    f"{', '.join(VIEW_ALIASES)}; leave the study out, or map its views with unknown_views={{...}}"
+                    f"Study {study} has no image of a known view: its views are {some_views}, known are "
+                    f"{', '.join(VIEW_ALIASES)}. Leave the study out or map its views with unknown_views={{...}}."
                 )
         if not chosen:
-            raise ValueError("images holds no study; pass at least one image")
+            raise ValueError("images is empty. Pass at least one image.")
         pixels = self.image_processor(chosen, return_tensors="pt")["pixel_values"]
         return {
             "pixel_values": pixels,
@@ -260,68 +242,61 @@ class Blip2MultiViewProcessor(ProcessorMixin):
             return batch
         answers = _as_texts("answers", answers)
         if len(answers) != len(questions):
-            raise ValueError(f"{len(answers)} answers for {len(questions)} questions; pass one answer per question")
+            raise ValueError(f"There are {len(questions)} questions and {len(answers)} answers.")
         longest = max(len(ids) for ids in self.tokenizer(answers, verbose=False)["input_ids"])
         if longest > self.max_answer_tokens:
-            logger.warning_once(f"answers of more than {self.max_answer_tokens} tokens are cut (max_answer_tokens)")
+            logger.warning_once(f"Answers are truncated to {self.max_answer_tokens} tokens (max_answer_tokens).")
         limits = {"truncation": True, "max_length": self.max_answer_tokens}
         encoded = self.tokenizer(answers, padding=True, padding_side="right", return_tensors="pt", **limits)
         batch["labels"] = encoded["input_ids"].masked_fill(encoded["attention_mask"] == 0, -100)
         return batch
 
     def _shorten(self, question: str) -> str:
-        """The question, cut after `max_question_tokens` tokens."""
+        """The question truncated to `max_question_tokens` tokens."""
         encoded = self.tokenizer(question, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
         if len(encoded["input_ids"]) <= self.max_question_tokens:
             return question
-        logger.warning_once(f"questions of more than {self.max_question_tokens} tokens are cut (max_question_tokens)")
+        logger.warning_once(f"Questions are truncated to {self.max_question_tokens} tokens (max_question_tokens).")
         return question[: encoded["offset_mapping"][self.max_question_tokens - 1][1]]
 
     @staticmethod
     def _encode_study_index(study_index: Any, questions: int, studies: int | None) -> torch.Tensor:
         index = torch.as_tensor(study_index)
-        if index.is_floating_point() or index.dtype == torch.bool:
-            raise ValueError(f"study_index holds {index.dtype}; pass whole numbers, the study of each question")
-        index = index.long()
-        if index.shape != (questions,):
-            raise ValueError(f"study_index has shape {tuple(index.shape)}, expected ({questions},): one per question")
+        if index.is_floating_point() or index.dtype == torch.bool or index.shape != (questions,):
+            raise ValueError(
+                f"study_index is {index.dtype} of shape {tuple(index.shape)}. Expected ({questions},) whole numbers."
+            )
         if index.min() < 0 or (studies is not None and index.max() >= studies):
-            allowed = "0 and up" if studies is None else f"0 to {studies - 1} for {studies} studies"
-            raise ValueError(f"study_index holds {index.tolist()}, allowed are {allowed}")
-        return index
+            allowed = "0 and above" if studies is None else f"0 to {studies - 1}"
+            raise ValueError(f"study_index has {index.tolist()}. Expected {allowed}.")
+        return index.long()
 
     @classmethod
     def from_blip2(cls, path: str, **changes) -> "Blip2MultiViewProcessor":
-        """The processor for a model of `from_blip2(path)`: the same tokenizer, the same image size."""
+        """The processor for a model of `from_blip2(path)`, with its tokenizer and image size."""
         image_size = AutoConfig.from_pretrained(path).vision_config.image_size
         return cls(AutoTokenizer.from_pretrained(path), **{"image_size": image_size, **changes})
 
     @classmethod
     def tiny(cls, texts: Sequence[str] = TEXTS, vocab_size: int = 512, **changes) -> "Blip2MultiViewProcessor":
-        """A processor for `Blip2MultiViewConfig.tiny()`: a tokenizer of the words of `texts`, images of 28 x 28."""
+        """A processor for `Blip2MultiViewConfig.tiny()` with a tokenizer of the words of `texts`."""
         return cls(make_tokenizer(texts, vocab_size), **{"image_size": 28, **changes})
 
 
 def clean_view(view: Any) -> str:
-    """A view's name without spaces around it, in capitals; "" for None and NaN, which an empty table cell becomes.
-
-    Raises:
-        TypeError: It is something else than a name, a number say.
-    """
+    """A view's name in upper case, and "" for None and NaN (an empty table cell). Raises TypeError for others."""
     if view is None or (isinstance(view, float) and math.isnan(view)):
         return ""
     if not isinstance(view, str):
-        raise TypeError(
-            f"a view is {view!r}, a {type(view).__name__}; pass its name, one of {', '.join(VIEW_ALIASES)}, or None"
-        )
+        raise TypeError(f"A view is {view!r}, a {type(view).__name__}. Expected its name or None.")
     return view.strip().upper()
 
 
 def _as_texts(name: str, texts: str | Sequence[str]) -> list[str]:
     texts = [texts] if isinstance(texts, str) else list(texts)
     if not texts:
-        raise ValueError(f"{name} is empty; pass at least one")
+        raise ValueError(f"{name} is empty.")
     for number, text in enumerate(texts):
         if not isinstance(text, str):
-            raise TypeError(f"{name}[{number}] is {text!r}, a {type(text).__name__}; pass a string")
+            raise TypeError(f"{name}[{number}] is {text!r}, a {type(text).__name__}. Expected a string.")
     return texts

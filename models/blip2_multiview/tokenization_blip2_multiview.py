@@ -1,8 +1,7 @@
-"""A small T5 tokenizer from texts, for tiny models: the same texts give the same tokenizer, on any machine.
+"""A small T5 tokenizer for tiny models.
 
-It is transformers' own `T5Tokenizer` with a vocabulary of whole words, and of single characters for the rest. The
-tokenizer library's training would give finer pieces, but in an order that changes from run to run. Real models bring
-their own.
+Its vocabulary consists of whole words and single characters. It is built without the tokenizers library's training,
+whose result changes from run to run.
 """
 
 import re
@@ -22,14 +21,14 @@ SPACE = "\u2581"  # how T5 writes a space
 
 
 def make_tokenizer(texts: Iterable[str] = TEXTS, vocab_size: int = 512) -> T5Tokenizer:
-    """A T5 tokenizer (0 pad, 1 end, 2 unknown) with the commonest words of `texts`.
+    """Return a T5 tokenizer (0 pad, 1 end, 2 unknown) with the most frequent words of `texts`.
 
     Args:
-        texts: Questions and answers.
-        vocab_size: At most so many tokens, characters included.
+        texts: questions and answers.
+        vocab_size: most tokens, including characters.
 
     Raises:
-        ValueError: `vocab_size` does not even hold the characters.
+        ValueError: `vocab_size` is too small for the characters.
     """
     counts = Counter()
     characters = set(string.ascii_letters + string.digits + string.punctuation)
@@ -40,9 +39,9 @@ def make_tokenizer(texts: Iterable[str] = TEXTS, vocab_size: int = 512) -> T5Tok
     special = ["<pad>", "</s>", "<unk>", SPACE]
     room = vocab_size - len(special) - len(characters)
     if room < 0:
-        raise ValueError(f"vocab_size is {vocab_size}; the texts need {vocab_size - room} for their characters alone")
+        raise ValueError(f"vocab_size is {vocab_size}. The characters of the texts need {vocab_size - room}.")
     words = sorted((word for word in counts if len(word) > 1), key=lambda word: (-counts[word], word))[:room]
-    # Any word costs less than two characters, so that words win where they fit.
+    # Any word costs less than two characters, so that words are preferred.
     scores = [(token, 0.0) for token in special[:3]] + [(SPACE, -5.0)]
     scores += [(SPACE + word, -5.0) for word in words] + [(character, -10.0) for character in characters]
     return T5Tokenizer(vocab=scores, extra_ids=0)

@@ -1,7 +1,7 @@
 """SwinVED for medical visual question answering.
 
-Importing this package registers its classes with transformers' Auto classes, and marks them so that `save_pretrained`
-and `push_to_hub` put a copy of their code beside the weights, for people who do not have this package.
+Importing this package registers its classes with transformers' Auto classes. `save_pretrained` and `push_to_hub` copy
+their code next to the weights, for users without this package.
 """
 
 from transformers import AutoConfig, AutoModel, AutoModelForImageTextToText, AutoProcessor

@@ -1,12 +1,9 @@
-"""Cross-attention that shares a study's images among all its questions and beams.
+"""Cross-attention that shares a study's image features among all its questions and beams.
 
-Every question of a study looks at the same image features. The textbook repeats them, and their keys and values, for
-every question and beam: 2 x 3 layers x 432 x 1024 numbers, 10 MiB in float32, for each. Here they stay one per study:
-cross-attention has no order among its queries, so the queries of a study's questions are laid end to end (`fold`),
-attend in one call, and are taken apart again (`unfold`). The numbers are the same. Where studies have different numbers
-of questions, the shorter ones are padded up to the longest during the call, and the padding's results are dropped.
-
-Not here: self-attention and everything else of the decoder, which is BertGeneration's own.
+Usually the features, keys and values are repeated for every question and beam (10 MiB in float32 each). Here there is
+one copy per study. The queries of a study's questions are concatenated (`fold`), attend in one call, and are split
+again (`unfold`). The result is the same, because queries do not depend on each other. Studies with fewer questions are
+padded.
 """
 
 from typing import Any
@@ -17,7 +14,7 @@ from transformers.models.bert_generation.modeling_bert_generation import BertGen
 
 
 class StudyFold:
-    """Which rows (questions, or beams of them) look at which study.
+    """Maps rows (questions, or their beams) to studies.
 
     Args:
         study_index: (questions,) study of each row.
@@ -27,13 +24,13 @@ class StudyFold:
     def __init__(self, study_index: torch.Tensor, studies: int) -> None:
         counts = torch.bincount(study_index, minlength=studies)
         self.studies, self.slots = studies, int(counts.max())
-        # Place of each row among the rows of its study: its rank in a stable sort, less where the study starts there.
+        # The slot of a row within its study is its rank in a stable sort minus the first rank of the study.
         order = torch.argsort(study_index, stable=True)
         ranks = torch.empty_like(order)
         ranks[order] = torch.arange(len(order), device=order.device)
         starts = counts.cumsum(0) - counts
         self.places = study_index * self.slots + ranks - starts[study_index]
-        # The padding's slots repeat row 0: any row will do.
+        # Padding slots repeat row 0. Their results are dropped.
         self.rows = torch.zeros(studies * self.slots, dtype=torch.long, device=study_index.device)
         self.rows[self.places] = torch.arange(len(order), device=order.device)
 
@@ -54,7 +51,7 @@ class StudyFold:
 
 
 class StudyCrossAttention(BertGenerationCrossAttention):
-    """BertGeneration's cross-attention on folded queries; without a fold, question i looks at study i."""
+    """BertGeneration's cross-attention on folded queries. Without a fold, question i attends to study i."""
 
     def forward(
         self, hidden_states: torch.Tensor, *args: Any, study_fold: StudyFold | None = None, **kwargs: Any
@@ -76,13 +73,13 @@ class SwinVedDecoder(BertGenerationDecoder):
 
 
 class StudyCache(EncoderDecoderCache):
-    """Keys and values of the decoder: a row per question (or beam) for self-attention, per study for cross-attention.
+    """Cache with a row per question (or beam) for self-attention and a row per study for cross-attention.
 
-    Choosing among beams moves self-attention's rows only: the beams of a question all look at its study.
+    Beam search reorders the rows of self-attention only.
     """
 
     def __init__(self, self_attention_cache: Any = None, cross_attention_cache: Any = None) -> None:
-        # `is None`, not `or`: an empty cache is false.
+        # `is None` instead of `or`, because an empty cache is falsy.
         super().__init__(
             DynamicCache() if self_attention_cache is None else self_attention_cache,
             DynamicCache() if cross_attention_cache is None else cross_attention_cache,
@@ -99,7 +96,7 @@ class StudyCache(EncoderDecoderCache):
 
 
 def study_fold(study_index: torch.Tensor | None, studies: int, cache: StudyCache | None) -> StudyFold | None:
-    """The fold of `study_index`, made once per cache: decoding steps, which pass the same object, reuse it."""
+    """Return the fold of `study_index`. Decoding steps pass the same object and reuse the fold in the cache."""
     if study_index is None:
         return None
     if cache is None:
@@ -110,7 +107,7 @@ def study_fold(study_index: torch.Tensor | None, studies: int, cache: StudyCache
 
 
 def additive_mask(mask: torch.Tensor | None, dtype: torch.dtype) -> torch.Tensor | None:
-    """(studies, keys) bool -> (studies, 1, 1, keys), 0 to attend and the lowest number not to."""
+    """(studies, keys) bool -> (studies, 1, 1, keys), 0 to attend and the lowest number to ignore."""
     if mask is None:
         return None
     return (~mask).to(dtype)[:, None, None] * torch.finfo(dtype).min

@@ -1,12 +1,11 @@
 """Training augmentation of the released SwinVED, with PIL and NumPy in place of albumentations.
 
-With probability 1/2 each: (1) shift by up to 0.0625 of the side, scale by 0.8 to 1.1, rotate by up to 10 degrees; (2) a
-perspective warp whose corners move inwards by about 0.1 of the side. Then resize to a square of 416, cut out a random
-384 x 384, and with probability 1/2 (3) change contrast and brightness by up to 0.2. No mirroring: it would swap left
-and right, which answers name.
+Each step has probability 1/2: (1) shift by up to 0.0625 of the side, scale by 0.8 to 1.1 and rotate by up to 10
+degrees, (2) a perspective warp whose corners move inwards by about 0.1 of the side, (3) after resizing to 416 and a
+random crop of 384, change contrast and brightness by up to 0.2. Images are not mirrored, because answers name left and
+right.
 
-What differs from the release: uncovered corners are filled with 105/256 of the grey range, where the release filled
-8-bit images with the value 105/256, which is black.
+Uncovered corners are filled with 105 of 255. The release filled 8-bit images with the value 105/256, which is black.
 """
 
 from collections.abc import Sequence
@@ -24,9 +23,9 @@ def augment(image: Image.Image, resize_size: int, image_size: int, rng: np.rando
 
     Args:
         image: image of any size.
-        resize_size: side of the square that the warped image is squeezed into.
+        resize_size: side of the square that the warped image is resized to.
         image_size: side of the random crop.
-        rng: what all choices are drawn from; the same state gives the same picture.
+        rng: source of all random choices.
     """
     if rng.random() < PROBABILITY:
         image = shift_scale_rotate(
@@ -52,7 +51,7 @@ def shift_scale_rotate(image: Image.Image, shift: Sequence[float], scale: float,
     """Turn counter-clockwise and scale about the centre, then move by fractions (right, down) of the sides."""
     width, height = image.size
     cos, sin = np.cos(np.deg2rad(degrees)) / scale, np.sin(np.deg2rad(degrees)) / scale
-    # PIL wants the way back, from a pixel of the result to its source: undo the shift, then the turn about the centre.
+    # PIL takes the inverse map, from a pixel of the result to its source.
     x, y = width / 2 + shift[0] * width, height / 2 + shift[1] * height
     back = (cos, -sin, width / 2 - cos * x + sin * y, sin, cos, height / 2 - sin * x - cos * y)
     return _transform(image, Image.Transform.AFFINE, back)

@@ -1,18 +1,17 @@
-"""Configuration of SwinVED: a Swin encoder, a BertGeneration decoder, and how they are joined.
+"""Configuration of SwinVED: a Swin encoder and a BertGeneration decoder.
 
-Presets: `SwinVedConfig.base()` is the paper's model (150.6 M parameters with its vocabulary), `SwinVedConfig.tiny()` is
-for a CPU (under 2 M). Both have random weights.
+`SwinVedConfig.base()` is the paper's model (150.6 M parameters with its vocabulary), `SwinVedConfig.tiny()` is for a
+CPU (under 2 M).
 
-What differs from the release: there, every training question was padded to 64 places before [BOS], so answers always
-began at position 65. Here padding takes no position, and `answer_position=64` restores the released numbering for
-checkpoints that were trained with it.
+In the release every training question was padded to 64 tokens before [BOS]. Here padding has no position.
+`answer_position=64` restores the released positions for checkpoints that were trained with them.
 """
 
 from typing import Any
 
 from transformers.utils.versions import require_version
 
-# In front of all other imports: in older versions these fail with less to say.
+# Before all other imports, which fail with a less helpful message in older versions.
 require_version("transformers>=5.9", "This model's code needs it: pip install -U transformers")
 
 from transformers import BertGenerationConfig, PreTrainedConfig, SwinConfig  # noqa: E402
@@ -25,17 +24,15 @@ class SwinVedConfig(PreTrainedConfig):
     """Sizes of a SwinVED model.
 
     Args:
-        encoder: SwinConfig, or its values as a dict. Absolute position embeddings and masked patches are not used.
-        decoder: BertGenerationConfig, or its values as a dict. Always a decoder with cross-attention. Without encoder
-            and decoder, the sizes are those of `base`.
-        max_images: most images of a study. The paper takes up to 3.
-        answer_position: position of [BOS] whatever the question's length; None numbers the tokens one after another.
-        governance: class of the data that the weights learned from; without one they are not uploaded
-            (`publishing_swin_ved`).
+        encoder: SwinConfig, or its values as a dict.
+        decoder: BertGenerationConfig, or its values as a dict. Without encoder and decoder, the sizes are those of
+            `base`.
+        max_images: most images of a study.
+        answer_position: position of [BOS], independent of the question's length. None numbers all tokens in order.
+        governance: class of the training data. Weights without one are not uploaded (`publishing_swin_ved`).
 
     Raises:
-        ValueError: the encoder's and the decoder's widths differ, or a value is out of its range, such as a window
-            that does not fit the encoder's last stage.
+        ValueError: the encoder's and the decoder's widths differ, or a value is out of range.
     """
 
     model_type = "swin_ved"
@@ -50,7 +47,7 @@ class SwinVedConfig(PreTrainedConfig):
     def __post_init__(self, **kwargs: Any) -> None:
         if self.encoder is None and self.decoder is None:
             self.encoder, self.decoder = _base_encoder(), _decoder(12_510, 1024, 4096, heads=16, layers=3)
-        for name, part in self.sub_configs.items():  # not left to transformers, which does it since 5.20
+        for name, part in self.sub_configs.items():  # transformers does this only since 5.20
             value = getattr(self, name)
             if not isinstance(value, PreTrainedConfig):
                 setattr(self, name, part.from_dict(value or {}))
@@ -60,42 +57,35 @@ class SwinVedConfig(PreTrainedConfig):
         self.decoder.add_cross_attention = True
         if self.encoder.hidden_size != self.decoder.hidden_size:
             raise ValueError(
-                f"the encoder's features are {self.encoder.hidden_size} wide and the decoder is "
-                f"{self.decoder.hidden_size} wide, but cross-attention needs equal widths: set decoder.hidden_size to "
-                "encoder.embed_dim * 2 ** (len(encoder.depths) - 1)"
+                f"The encoder's features are {self.encoder.hidden_size} wide and the decoder is "
+                f"{self.decoder.hidden_size} wide. Set decoder.hidden_size to "
+                "encoder.embed_dim * 2 ** (len(encoder.depths) - 1)."
             )
         if self.max_images < 1:
-            raise ValueError(f"max_images is {self.max_images}; it must be at least 1")
+            raise ValueError(f"max_images is {self.max_images}. It must be at least 1.")
         if self.answer_position is not None and not 0 < self.answer_position < self.decoder.max_position_embeddings:
             raise ValueError(
-                f"answer_position is {self.answer_position}; it must be None or between 1 and "
-                f"{self.decoder.max_position_embeddings - 1} (decoder.max_position_embeddings - 1)"
+                f"answer_position is {self.answer_position}. It must be None or between 1 and "
+                f"{self.decoder.max_position_embeddings - 1} (decoder.max_position_embeddings - 1)."
             )
 
     def _check_images(self) -> None:
         for name in ("image_size", "patch_size"):
             value = getattr(self.encoder, name)
             if not isinstance(value, int):
-                raise ValueError(f"encoder.{name} is {value!r}; images are square here, so it must be one whole number")
+                raise ValueError(f"encoder.{name} is {value!r}. Images are square, so it must be one whole number.")
         if self.encoder.num_channels != 3:
+            raise ValueError(f"encoder.num_channels is {self.encoder.num_channels}. It must be 3.")
+        # transformers shrinks a window to its stage but not the window's position biases, and fails in forward.
+        side = self._last_side()
+        if self.encoder.window_size > side:
             raise ValueError(
-                f"encoder.num_channels is {self.encoder.num_channels}; it must be 3, as the processor repeats a grey "
-                "image in three channels"
-            )
-        self._check_window()
-
-    def _check_window(self) -> None:
-        """transformers cuts a window down to its stage but not the window's position biases, and fails in forward."""
-        if self.encoder.window_size > self._last_side():
-            raise ValueError(
-                f"encoder.window_size is {self.encoder.window_size}, but the last of the encoder's "
-                f"{len(self.encoder.depths)} stages has {self._last_side()} x {self._last_side()} places at image_size "
-                f"{self.encoder.image_size}: it must be at most {self._last_side()}; or take larger images, smaller "
-                "patches or fewer stages"
+                f"encoder.window_size is {self.encoder.window_size}, but the encoder's last stage has {side} x {side} "
+                f"positions at image_size {self.encoder.image_size}. It must be at most {side}."
             )
 
     def _last_side(self) -> int:
-        """Features along one side after the last stage. Swin pads what a patch or a merging does not divide."""
+        """Features along one side after the last stage, where Swin pads odd sizes."""
         side = -(-self.encoder.image_size // self.encoder.patch_size)
         for _ in self.encoder.depths[1:]:
             side = -(-side // 2)
@@ -108,16 +98,12 @@ class SwinVedConfig(PreTrainedConfig):
 
     @classmethod
     def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> "SwinVedConfig":
-        """Build from `config.json`'s values.
-
-        Raises:
-            ValueError: the values belong to another kind of model.
-        """
+        """Build from the values of `config.json`. Raises ValueError for another `model_type`."""
         model_type = config_dict.get("model_type", cls.model_type)
         if model_type != cls.model_type:
             raise ValueError(
-                f"this checkpoint's model_type is {model_type!r}; the SwinVED classes load {cls.model_type!r} only. "
-                f"Use the classes of {model_type!r}, or AutoConfig and AutoModel, which choose by model_type"
+                f"The model_type of this checkpoint is {model_type!r}, but SwinVED classes load {cls.model_type!r}. "
+                "Load it with AutoConfig and AutoModel."
             )
         return super().from_dict(config_dict, **kwargs)
 

@@ -1,13 +1,11 @@
-"""The released SwinVED's weights -> this package's model.
+"""Conversion of released SwinVED weights.
 
-The release saves the `state_dict` of a module with `encoder` (a SwinModel) and `decoder` (a BertGenerationDecoder)
-under the names of transformers 4. Swin's attention and feed-forward layers have other names since; the decoder's are as
-they were. Nothing is guessed: a key that is missing, left over or of another shape is an error that names it.
+The release saves the `state_dict` of a module with `encoder` (a SwinModel) and `decoder` (a BertGenerationDecoder),
+with Swin's layer names of transformers 4. Missing and unused keys and other shapes are errors.
 
-The released vocabulary is read by `swin_ved.load_vocabulary`, which leaves texts in their case. In training, answers
-were padded and [EOS] stood behind the padding, all of it part of the loss: these weights write [PAD] where an answer
-ends. So the model that is made here stops at either, and is done after 63 new tokens, where the release's generation
-was (128 with the prompt's 65). Trained further, here, it learns to write [EOS] there.
+Use `swin_ved.load_vocabulary` for the released vocabulary. The release trained on padded answers with [EOS] after the
+padding, so these weights write [PAD] at the end of an answer. The converted model therefore stops at [EOS] or [PAD],
+and after 63 new tokens as the release did.
 """
 
 import re
@@ -22,7 +20,7 @@ import torch
 from .configuration_swin_ved import RELEASED_ANSWER_POSITION, SwinVedConfig
 from .modeling_swin_ved import SwinVedForConditionalGeneration
 
-# Swin's names in transformers 4 -> now, inside a block; the first match is taken.
+# Swin's names in transformers 4 -> 5. The first match is used.
 SWIN_NAMES = (
     ("attention.self.query", "attention.q_proj"),
     ("attention.self.key", "attention.k_proj"),
@@ -34,7 +32,7 @@ SWIN_NAMES = (
 )
 RELEASED_NEW_TOKENS = 63
 WRAPPERS = re.compile(r"^((model|module)\.)+")
-# What torch.load raises on a file that is cut off, empty or something else.
+# What torch.load raises for a truncated, empty or other file.
 DAMAGE = (
     EOFError,
     RuntimeError,
@@ -46,7 +44,7 @@ DAMAGE = (
     OSError,
     struct.error,
 )
-# Tables that are computed from the sizes, saved by older versions.
+# Tables that older versions saved although they follow from the sizes.
 COMPUTED = re.compile(r"\.relative_position_index$|^decoder\.bert\.embeddings\.position_ids$")
 
 
@@ -56,18 +54,17 @@ def convert_swin_ved(
     """Build a model from released weights.
 
     Args:
-        source: a `.pt` or `.ckpt` file, or the state dict itself. What Lightning and DataParallel wrap around it
-            (`state_dict`, and `model.` and `module.` before the names) is undone.
-        config: sizes of the weights; None takes the paper's with the release's numbering of positions.
+        source: a `.pt` or `.ckpt` file, or the state dict itself. The wrappers of Lightning and DataParallel are
+            removed.
+        config: sizes of the weights. None is the paper's model with the release's positions.
 
     Returns:
-        The model, in evaluation mode. Save it beside
-        `SwinVedProcessor.from_config(model.config, load_vocabulary(file))`, then evaluate it or train it further.
+        The model in evaluation mode. Save it beside
+        `SwinVedProcessor.from_config(model.config, load_vocabulary(file))`.
 
     Raises:
         OSError: the file cannot be opened.
-        ValueError: keys are missing, unused, twice there or of another shape (all are named), the file is damaged, or
-            no state dict is in it.
+        ValueError: keys are missing, unused, duplicate or of another shape, or the file has no state dict.
     """
     config = SwinVedConfig.base(answer_position=RELEASED_ANSWER_POSITION) if config is None else config
     weights, colliding = _renamed(_state_dict(source))
@@ -87,7 +84,7 @@ def convert_swin_ved(
         problems["untied"] = _untied(model, weights)
     if any(problems.values()):
         text = "; ".join(f"{len(keys)} {kind}: {', '.join(keys)}" for kind, keys in problems.items() if keys)
-        raise ValueError(f"these weights do not fit the configuration: {text}. Pass the config they were trained with")
+        raise ValueError(f"The weights do not fit the configuration: {text}. Pass the config of their training.")
     model.load_state_dict(weights)
     model.generation_config.eos_token_id = [config.decoder.eos_token_id, config.decoder.pad_token_id]
     model.generation_config.max_new_tokens = RELEASED_NEW_TOKENS
@@ -110,7 +107,7 @@ def _plain(key: str) -> str:
 
 
 def _renamed(source: Mapping[str, torch.Tensor]) -> tuple[dict[str, torch.Tensor], list[str]]:
-    """The weights under their new names, and which of them came from two keys."""
+    """The renamed weights, and the names that two keys map to."""
     weights, origin, colliding = {}, {}, []
     for key, value in source.items():
         if COMPUTED.search(_plain(key)):
@@ -128,25 +125,20 @@ def _state_dict(source: Any) -> Mapping[str, torch.Tensor]:
             source = torch.load(source, map_location="cpu", weights_only=True)
         except UnpicklingError as error:
             raise ValueError(
-                f"{source} holds more than tensors and plain values, or is damaged, and is not loaded, because it "
-                "could run code: save its state dict alone, where you trust the file"
+                f"{source} is damaged, or contains more than tensors and could run code. Save its state dict alone."
             ) from error
         except DAMAGE as error:
             if isinstance(error, OSError) and error.filename is not None:
-                raise  # it names the file itself
-            raise ValueError(
-                f"{source} is damaged, or no file that torch.save wrote ({type(error).__name__}): get it again"
-            ) from error
+                raise  # the message names the file
+            raise ValueError(f"{source} is damaged or not a file of torch.save ({type(error).__name__}).") from error
     if isinstance(source, Mapping) and isinstance(source.get("state_dict"), Mapping):
         source = source["state_dict"]
     if not isinstance(source, Mapping) or not all(isinstance(value, torch.Tensor) for value in source.values()):
-        raise ValueError(
-            f"expected a state dict, names to tensors, got {type(source).__name__}; pass what the release saved"
-        )
+        raise ValueError(f"Expected a state dict of names and tensors, not {type(source).__name__}.")
     return source
 
 
 def _untied(model: SwinVedForConditionalGeneration, weights: Mapping[str, torch.Tensor]) -> list[str]:
-    """Weights that this model shares with another and that differ from it in the file."""
+    """Weights that are tied in this model and differ in the file."""
     tied = model.get_expanded_tied_weights_keys(all_submodels=True)
     return [f"{key} (differs from {other})" for key, other in tied.items() if not weights[key].equal(weights[other])]

@@ -1,15 +1,13 @@
-"""SwinVED: images of a study in, an answer to each question about them out.
+"""SwinVED answers questions about the images of a study.
 
-A Swin encoder turns each image into tokens (144 of width 1024 at 384 x 384); a three-layer BertGeneration decoder reads
-`[CLS] question [BOS]`, looks at the tokens of all the study's images by cross-attention, and writes `answer [EOS]`
-(paper, Section 5.1). Encoder and decoder are transformers' own.
+A Swin encoder turns each image into tokens (144 of width 1024 at 384 x 384). A three-layer BertGeneration decoder reads
+`[CLS] question [BOS]`, attends to the tokens of all images of the study and writes `answer [EOS]` (paper, Section 5.1).
 
-What differs from the release: absent images are never encoded and are masked by `image_mask`, not found by their zeros;
-padding takes no position and no part in the loss (there, [EOS] stands in the last place, behind the answer's padding,
-and nearly all of the loss is on [PAD]); a study's images are encoded once for all its questions (`study_index`);
-generation uses the key-value cache.
-
-Not here: image and text preparation (`processing_swin_ved`), the released weights' names (`convert_swin_ved`).
+Differences from the released model:
+- `image_mask` marks absent images, and they are not encoded.
+- Padding has no position and no part in the loss. In the release, [EOS] follows the padding of the answer, and nearly
+  all of the loss is on [PAD].
+- A study's images are encoded once for all its questions (`study_index`), and generation uses the key-value cache.
 """
 
 from dataclasses import dataclass
@@ -24,7 +22,6 @@ from transformers.utils import ModelOutput, can_return_tuple
 
 from .attention_swin_ved import StudyCache, SwinVedDecoder, additive_mask, study_fold
 from .checking_swin_ved import (
-    check_encoder_outputs,
     check_names,
     check_pixels,
     check_positions,
@@ -40,11 +37,11 @@ _LENGTHS = ("max_length", "max_new_tokens")
 
 @dataclass
 class SwinVedEncoderOutput(ModelOutput):
-    """Encoded studies, accepted by `forward` and `generate` in place of pixels.
+    """Encoded studies, which `forward` and `generate` accept instead of pixels.
 
     Attributes:
-        last_hidden_state: (studies, images * tokens, width); zeros where an image is absent.
-        feature_mask: (studies, images * tokens) bool, False where an image is absent; None when all are present.
+        last_hidden_state: (studies, images * tokens, width), zeros where an image is absent.
+        feature_mask: (studies, images * tokens) bool, False where an image is absent. None if all are present.
     """
 
     last_hidden_state: torch.FloatTensor | None = None
@@ -52,7 +49,7 @@ class SwinVedEncoderOutput(ModelOutput):
 
 
 class SwinVedPreTrainedModel(GuardedPush, PreTrainedModel):
-    """What both SwinVED classes share: configuration, what they support, and their names for the Hub."""
+    """Base of both SwinVED classes."""
 
     config_class = SwinVedConfig
     config: SwinVedConfig
@@ -65,9 +62,9 @@ class SwinVedPreTrainedModel(GuardedPush, PreTrainedModel):
     _supports_attention_backend = True
 
     def enable_input_require_grads(self) -> None:
-        """Let gradients pass frozen embeddings. transformers' own fails on Swin, whose embedding returns a tuple.
+        """Let gradients pass frozen embeddings. transformers' own method fails on Swin, which returns a tuple.
 
-        Images do so only while something in the encoder is trained: a frozen one would keep its graph for nothing.
+        A frozen encoder is left out, because its graph would be kept for nothing.
         """
         self.disable_input_require_grads()
         hooks = []
@@ -81,10 +78,10 @@ class SwinVedPreTrainedModel(GuardedPush, PreTrainedModel):
         self._require_grads_hooks, self._require_grads_hook = hooks, hooks[0]
 
     def save_pretrained(self, *args: Any, **kwargs: Any) -> None:
-        """As every model's; the checkpoint names both classes, so that the Hub copy serves both Auto classes.
+        """Save as transformers does, with the classes of both AutoModel and AutoModelForImageTextToText.
 
-        Weights are saved under the names that the modules have. transformers would go back to Swin's names of version
-        4, which `from_pretrained` translates and Trainer, when it resumes or loads its best model, does not.
+        Weights keep the names of the modules. transformers would write Swin's names of version 4, which Trainer does
+        not translate when it resumes.
         """
         kwargs.setdefault("save_original_format", False)
         if self._auto_class is not None:
@@ -97,13 +94,13 @@ class SwinVedPreTrainedModel(GuardedPush, PreTrainedModel):
 
 
 def _require_grads(part: nn.Module | None, module: nn.Module, args: tuple, output: torch.Tensor) -> None:
-    """Forward hook: start gradients at `output`, where `part` (None: anything) has a parameter that is trained."""
+    """Forward hook that starts gradients at `output` if `part` has a trained parameter or is None."""
     if part is None or any(parameter.requires_grad for parameter in part.parameters()):
         output.requires_grad_(True)
 
 
 class SwinVedModel(SwinVedPreTrainedModel):
-    """The image half: studies in, their features out."""
+    """Encodes studies into features."""
 
     main_input_name = "pixel_values"
     input_modalities = ("image",)
@@ -118,20 +115,20 @@ class SwinVedModel(SwinVedPreTrainedModel):
         return self.encoder.embeddings.patch_embeddings
 
     def forward(self, pixel_values: torch.Tensor, image_mask: torch.Tensor | None = None) -> SwinVedEncoderOutput:
-        """Encode studies; only the images that are there go through the encoder.
+        """Encode studies. Absent images do not go through the encoder.
 
         Args:
             pixel_values: (studies, images, 3, H, W).
-            image_mask: (studies, images), nonzero where an image is present; None says that all are.
+            image_mask: (studies, images), nonzero where an image is present. None if all are.
 
         Raises:
-            ValueError: a shape does not fit, there are more images than `config.max_images`, or a study has none.
+            ValueError: a shape is wrong, a study has no image or more than `config.max_images`.
         """
         check_pixels(self.config, pixel_values, image_mask)
         studies, images = pixel_values.shape[:2]
-        # The kind of number only: weights that accelerate keeps on disk are on no device until they are used.
+        # Only the dtype, because weights that accelerate offloads to disk are on no device yet.
         pixel_values = pixel_values.to(self.encoder.embeddings.patch_embeddings.projection.weight.dtype)
-        # A traced graph needs one shape for every mask: it encodes the absent images too, and blanks them afterwards.
+        # A traced graph needs one shape for every mask, so it encodes the absent images and blanks them afterwards.
         compiling = torch.compiler.is_compiling()
         if image_mask is not None:
             image_mask = image_mask.to(pixel_values.device).bool()
@@ -152,7 +149,7 @@ class SwinVedModel(SwinVedPreTrainedModel):
 
 
 class SwinVedForConditionalGeneration(SwinVedPreTrainedModel, GenerationMixin):
-    """The whole model: studies and questions in; loss, logits or answers out."""
+    """Answers questions about studies."""
 
     main_input_name = "input_ids"
 
@@ -161,7 +158,7 @@ class SwinVedForConditionalGeneration(SwinVedPreTrainedModel, GenerationMixin):
         self.model = SwinVedModel(config)
         self.decoder = SwinVedDecoder(config.decoder)
         self.post_init()
-        # transformers would stop after 20 tokens, in the middle of most answers.
+        # transformers' default of 20 tokens cuts off most answers.
         self.generation_config.max_new_tokens = 128
 
     def get_input_embeddings(self) -> nn.Module:
@@ -177,11 +174,11 @@ class SwinVedForConditionalGeneration(SwinVedPreTrainedModel, GenerationMixin):
         self.decoder.set_output_embeddings(new_embeddings)
 
     def freeze_encoder(self) -> None:
-        """Take the image encoder out of training (the paper's stage 1)."""
+        """Freeze the image encoder, as in the paper's stage 1."""
         self.model.encoder.requires_grad_(False)
 
     def encode(self, pixel_values: torch.Tensor, image_mask: torch.Tensor | None = None) -> SwinVedEncoderOutput:
-        """Encode studies once, to ask about them as often as needed. See `SwinVedModel.forward`."""
+        """Encode studies once for any number of questions. See `SwinVedModel.forward`."""
         return self.model(pixel_values, image_mask)
 
     @can_return_tuple
@@ -200,33 +197,28 @@ class SwinVedForConditionalGeneration(SwinVedPreTrainedModel, GenerationMixin):
         logits_to_keep: int | torch.Tensor = 0,
         **kwargs: Any,
     ) -> CausalLMOutputWithCrossAttentions:
-        """Score tokens, and with `labels` give the loss.
+        """Return logits, and the loss if there are `labels`.
 
-        Trainer's `label_smoothing_factor` does not fit: it compares logits and labels without the step between them.
-        `torch.compile(fullgraph=True)` goes without `study_index`, whose groups are made from its values.
+        Trainer's `label_smoothing_factor` is not supported: it does not shift the labels by a token.
+        `torch.compile(fullgraph=True)` does not support `study_index`.
 
         Args:
-            input_ids: (questions, tokens), `[CLS] question [BOS]` and, in training, `answer [EOS]`; padded on any side.
-            attention_mask: (questions, tokens), 0 on padding; None says that there is none.
+            input_ids: (questions, tokens), `[CLS] question [BOS]` and, in training, `answer [EOS]`, padded on any side.
+            attention_mask: (questions, tokens), 0 on padding. None if there is no padding.
             pixel_values: (studies, images, 3, H, W).
-            image_mask: (studies, images), nonzero where an image is present; None says that all are.
-            study_index: (questions,) the study that each question is about; None: question i is about study i.
-            encoder_outputs: what `encode` returned, in place of `pixel_values` and `image_mask`.
-            labels: (questions, tokens), the input ids of answer and [EOS], -100 elsewhere. The loss is their mean
-                negative log-likelihood, each predicted from the tokens before it.
-            position_ids: (questions, tokens); None counts the tokens that are not padding.
-            past_key_values: a StudyCache of earlier tokens; `attention_mask` then covers those too.
+            image_mask: (studies, images), nonzero where an image is present. None if all are.
+            study_index: (questions,) the study of each question. None if question i is about study i.
+            encoder_outputs: what `encode` returned, instead of `pixel_values` and `image_mask`.
+            labels: (questions, tokens), the input ids of answer and [EOS], -100 elsewhere.
+            position_ids: (questions, tokens). None counts the tokens that are not padding.
+            past_key_values: a StudyCache of earlier tokens, which `attention_mask` covers too.
             use_cache: return a StudyCache. Off by default.
             logits_to_keep: how many of the last tokens to score, 0 for all.
-            **kwargs: what every transformers model takes, such as `output_attentions`, `num_items_in_batch` and
-                `return_dict` (False: a tuple).
-
-        Returns:
-            Loss, logits (questions, tokens, vocabulary), cache, and attentions or hidden states where asked for.
+            **kwargs: arguments of every transformers model, such as `output_attentions` and `return_dict`.
 
         Raises:
             ValueError: neither or both of pixels and encoder outputs, or a shape or value that does not fit.
-            TypeError: encoder outputs, a cache or numbers of another kind, or an unknown argument.
+            TypeError: an unknown argument, or another cache than a StudyCache.
         """
         check_names(kwargs)
         encoder_outputs = self._encoder_outputs(pixel_values, image_mask, encoder_outputs)
@@ -235,12 +227,12 @@ class SwinVedForConditionalGeneration(SwinVedPreTrainedModel, GenerationMixin):
             past_key_values = StudyCache()
         if past_key_values is not None and not isinstance(past_key_values, StudyCache):
             raise TypeError(
-                f"past_key_values is a {type(past_key_values).__name__}; expected a StudyCache, which keeps the "
-                "images' keys and values per study (use_cache=True makes one)"
+                f"past_key_values is a {type(past_key_values).__name__}. Expected a StudyCache, as use_cache=True "
+                "returns."
             )
         past_length = 0 if past_key_values is None else past_key_values.get_seq_length()
         if past_length == 0:
-            check_questions(self.config, features.shape[0], input_ids, attention_mask, study_index, labels)
+            check_questions(self.config, features.shape[0], input_ids, study_index)
         if position_ids is None:
             position_ids = self._positions(input_ids, attention_mask, past_length)
         check_positions(self.config, position_ids, past_length)
@@ -260,7 +252,7 @@ class SwinVedForConditionalGeneration(SwinVedPreTrainedModel, GenerationMixin):
         if labels is not None:
             vocab_size = self.config.decoder.vocab_size
             loss = self.loss_function(logits=outputs.logits, labels=labels, vocab_size=vocab_size, **kwargs)
-            # Made again, because a tuple of it takes the order in which the values were set: the loss comes first.
+            # Rebuilt so that the loss comes first in a tuple.
             outputs = CausalLMOutputWithCrossAttentions(loss=loss, **outputs)
         return outputs
 
@@ -275,26 +267,26 @@ class SwinVedForConditionalGeneration(SwinVedPreTrainedModel, GenerationMixin):
         encoder_outputs: SwinVedEncoderOutput | None = None,
         **kwargs: Any,
     ) -> Any:
-        """Answer questions: `GenerationMixin.generate` with each study encoded once, whatever the beams and samples.
+        """Generate answers with each study encoded once, whatever the number of beams and samples.
 
-        Takes the arguments of `forward`, but no labels, and of transformers' `generate`. Prompts of different length
-        are padded on the left (the processor does that). Without a length, up to 128 tokens are written.
+        Takes the arguments of `forward` except labels, and those of transformers' `generate`. Prompts of different
+        lengths are padded on the left, as the processor does. By default up to 128 tokens are generated.
 
         Returns:
-            (questions, prompt + new tokens) with the prompt; `processor.batch_decode` keeps the answers only.
+            (questions, prompt + new tokens). `processor.batch_decode` returns the answers alone.
 
         Raises:
-            ValueError: as in `forward`; no prompt, or one that holds its answer or is padded on the right.
-            TypeError: as in `forward`.
+            ValueError, TypeError: as in `forward`, or a prompt is missing, contains its answer or is padded on the
+                right.
         """
         prompt = inputs if inputs is not None else kwargs.get("input_ids")
         if prompt is None:
-            raise ValueError("generate needs input_ids, the prompt `[CLS] question [BOS]` that the processor makes")
+            raise ValueError("generate needs input_ids, the prompts `[CLS] question [BOS]` that the processor returns.")
         encoder_outputs = self._encoder_outputs(pixel_values, image_mask, encoder_outputs)
         studies = encoder_outputs.last_hidden_state.shape[0]
-        check_questions(self.config, studies, prompt, kwargs.get("attention_mask"), study_index, None)
+        check_questions(self.config, studies, prompt, study_index)
         check_prompts(self.config, prompt, kwargs.get("attention_mask"), kwargs.pop("labels", None))
-        if study_index is None:  # the beams of a question share its study from here on
+        if study_index is None:  # generate repeats it for the beams of a question
             study_index = torch.arange(len(prompt), device=prompt.device)
         return super().generate(inputs, *args, study_index=study_index, encoder_outputs=encoder_outputs, **kwargs)
 
@@ -304,10 +296,9 @@ class SwinVedForConditionalGeneration(SwinVedPreTrainedModel, GenerationMixin):
         image_mask: torch.Tensor | None,
         encoder_outputs: SwinVedEncoderOutput | None,
     ) -> SwinVedEncoderOutput:
-        if encoder_outputs is None and pixel_values is not None:
-            return self.encode(pixel_values, image_mask)
-        check_encoder_outputs(pixel_values, image_mask, encoder_outputs)
-        return encoder_outputs
+        if (pixel_values is None) == (encoder_outputs is None):
+            raise ValueError("Pass either pixel_values (with image_mask) or encoder_outputs of model.encode(...).")
+        return self.encode(pixel_values, image_mask) if encoder_outputs is None else encoder_outputs
 
     def _positions(
         self, input_ids: torch.Tensor, attention_mask: torch.Tensor | None, past_length: int
@@ -321,23 +312,22 @@ class SwinVedForConditionalGeneration(SwinVedPreTrainedModel, GenerationMixin):
         if self.config.answer_position is None:
             return positions
         if past_length:
-            raise ValueError("with a cache and config.answer_position, pass position_ids: [BOS] is not in input_ids")
+            raise ValueError("With a cache and config.answer_position, pass position_ids.")
         bos = input_ids == self.config.decoder.bos_token_id
-        # (questions, 1): how far the answer's numbers are shifted; nothing is, where there is no [BOS].
+        # (questions, 1): by how much the answer's positions are shifted, if there is a [BOS].
         first = torch.where(bos.any(1), bos.int().argmax(1), 0)[:, None]
         shift = self.config.answer_position - positions.gather(1, first)
         check_shift(self.config, shift)
         return torch.where(bos.cumsum(1) > 0, positions + shift, positions)
 
-    # The next three are GenerationMixin's own hooks: positions that know `answer_position`, a length that was asked for
-    # in place of our 128 new tokens, and our cache.
+    # Hooks of GenerationMixin for `answer_position`, for a `max_length` given instead of 128 new tokens, and our cache.
     def _prepare_position_ids_for_generation(self, inputs_tensor: torch.Tensor, model_kwargs: dict) -> torch.Tensor:
         if self.config.answer_position is None:
             return super()._prepare_position_ids_for_generation(inputs_tensor, model_kwargs)
         prompt = model_kwargs.get("input_ids", inputs_tensor)
         cache = model_kwargs.get("past_key_values")
         cached = 0 if cache is None else cache.get_seq_length()
-        # With a cache, the prompt is normally the whole text so far, and generate cuts off what the cache holds.
+        # With a cache the prompt is normally the whole text so far, and generate cuts off the cached part.
         past_length = cached if cached >= prompt.shape[1] else 0
         return self._positions(prompt, model_kwargs.get("attention_mask"), past_length)
 

@@ -1,11 +1,11 @@
-"""Processor of SwinVED: images and questions in, the model's inputs out, and answers back as text.
+"""Processor of SwinVED: images, questions and answers to model inputs, and generated tokens to answers.
 
-A study is a list of images (up to 3); several questions may share it (`study_index`). A question becomes
-`[CLS] question [BOS]`, padded on the left, ready for `generate`; with its answer it becomes
-`[CLS] question [BOS] answer [EOS]`, padded on the right, and labels that leave out all but `answer [EOS]`.
+A study is a list of up to 3 images, which several questions may share (`study_index`). A question becomes
+`[CLS] question [BOS]`, padded on the left for `generate`. With its answer it becomes `[CLS] question [BOS] answer
+[EOS]`, padded on the right, with labels for `answer [EOS]`.
 
-What differs from the release: it padded every question to 64 places, every answer to 256 with [EOS] behind the padding,
-and a study to three images with blank ones; here a batch is as large as its largest member, and [EOS] ends the answer.
+The release padded every question to 64 tokens, every answer to 256 with [EOS] after the padding, and every study to
+three images. Here a batch is as large as its largest member.
 """
 
 import warnings
@@ -22,10 +22,10 @@ from .image_processing_swin_ved import normalize, resize_and_crop, to_eight_bit
 
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 RESIZE_RATIO = 416 / 384
-# What a chat comes to: the words of its one question. Its images go to the processor beside them.
+# Reduces a chat to the text of its question. The images are passed to the processor separately.
 CHAT_TEMPLATE = """
 {%- if messages | length != 1 or messages[0]["role"] != "user" -%}
-{{- raise_exception("a chat holds one message, the user's question with its images: this model holds no talks") -}}
+{{- raise_exception("This model answers one message, the user's question with its images.") -}}
 {%- endif -%}
 {%- set content = messages[0]["content"] -%}
 {%- if content is string -%}
@@ -37,20 +37,19 @@ CHAT_TEMPLATE = """
 
 
 class SwinVedProcessor(ProcessorMixin):
-    """Prepares images and text, see the module.
+    """Prepares images and text for SwinVED.
 
     Args:
-        tokenizer: word-level tokenizer, such as `train_tokenizer` makes.
+        tokenizer: word-level tokenizer, such as `train_tokenizer` returns.
         image_size: side of the encoder's images.
-        resize_size: what the shorter side is resized to before cropping; None keeps the release's ratio, 416 to 384.
-        image_mean: mean of each channel of pixels scaled to 0..1.
-        image_std: their standard deviations.
+        resize_size: length of the shorter side before cropping. None keeps the release's ratio, 416 to 384.
+        image_mean, image_std: of each channel of pixels scaled to 0..1.
         max_images: most images of a study.
-        max_question_tokens: longest question, [CLS] included.
-        max_answer_tokens: longest answer, [EOS] included.
+        max_question_tokens: longest question with [CLS].
+        max_answer_tokens: longest answer with [EOS].
 
     Raises:
-        ValueError: a setting is out of its range, or the tokenizer lacks a special token.
+        ValueError: a setting is out of range, or the tokenizer lacks a special token.
     """
 
     def __init__(
@@ -69,7 +68,7 @@ class SwinVedProcessor(ProcessorMixin):
         self.resize_size = round(image_size * RESIZE_RATIO) if resize_size is None else resize_size
         if not 0 < self.image_size <= self.resize_size:
             raise ValueError(
-                f"image_size is {image_size} and resize_size {resize_size}; expected 0 < image_size <= resize_size"
+                f"image_size is {image_size} and resize_size {resize_size}. Expected 0 < image_size <= resize_size."
             )
         self.image_mean, self.image_std = list(image_mean), list(image_std)
         self.max_images = max_images
@@ -84,34 +83,23 @@ class SwinVedProcessor(ProcessorMixin):
         for name, limit in lowest.items():
             value = getattr(self, name)
             if value < limit:
-                reason = "" if limit == 1 else " (a word and a special token)"
-                raise ValueError(f"{name} is {value}; it must be at least {limit}{reason}")
-        for name in ("image_mean", "image_std"):
-            value = getattr(self, name)
-            if len(value) != 3:
-                raise ValueError(f"{name} is {value}; expected three numbers, one for each channel")
-        if min(self.image_std) <= 0:
-            raise ValueError(f"image_std is {self.image_std}; pixels are divided by it, so it must be above 0")
+                raise ValueError(f"{name} is {value}. It must be at least {limit}.")
         names = ("cls_token", "pad_token", "bos_token", "eos_token")
         missing = [name for name in names if getattr(tokenizer, f"{name}_id") is None]
         if missing:
-            raise ValueError(f"the tokenizer has no {', '.join(missing)}; make it with swin_ved.train_tokenizer")
+            raise ValueError(f"The tokenizer lacks {', '.join(missing)}. Train one with swin_ved.train_tokenizer.")
 
     @classmethod
     def from_config(
         cls, config: SwinVedConfig, tokenizer: PreTrainedTokenizerBase, **kwargs: Any
     ) -> "SwinVedProcessor":
-        """The processor of a model: its image size and number of images, with `tokenizer` checked against it."""
+        """The processor for a model of `config`. Raises ValueError if the tokenizer does not fit."""
         processor = cls(tokenizer, image_size=config.encoder.image_size, max_images=config.max_images, **kwargs)
         processor.check_config(config)
         return processor
 
     def check_config(self, config: SwinVedConfig) -> None:
-        """Check that this processor's output is what a model of `config` reads.
-
-        Raises:
-            ValueError: vocabulary, special tokens, image size or limits differ; all differences are named.
-        """
+        """Raise ValueError if vocabulary, special tokens, image size or limits differ from those of a model."""
         decoder = config.decoder
         positions = max(self.max_question_tokens, config.answer_position or 0) + 1 + self.max_answer_tokens
         pairs = {
@@ -130,8 +118,8 @@ class SwinVedProcessor(ProcessorMixin):
             wrong.append(f"up to {positions} tokens, the model's {decoder.max_position_embeddings}")
         if wrong:
             raise ValueError(
-                f"processor and model do not belong together: {'; '.join(wrong)}. Load both from one folder, or build "
-                "the config with vocab_size=len(tokenizer)"
+                f"Processor and model do not belong together: {'; '.join(wrong)}. Load both from one folder, or build "
+                "the config with vocab_size=len(tokenizer)."
             )
 
     def __call__(
@@ -150,35 +138,35 @@ class SwinVedProcessor(ProcessorMixin):
         """Prepare a batch.
 
         Args:
-            images: list of studies, each a list of images; a flat list of images, or one image, is one study.
+            images: list of studies, each a list of images. A flat list of images, or one image, is one study.
             text: questions.
-            answers: their answers, to train or score with.
+            answers: their answers, for training.
             study_index: the study of each question. Not needed for one study, or as many studies as questions.
-            augment: draw the training augmentation instead of the central crop.
-            seed: of the augmentation; None draws it from torch's generator (`torch.manual_seed`, data-loader workers).
-            truncate_images: keep the first `max_images` of a study, as the release does, instead of refusing more.
+            augment: apply the training augmentation instead of the central crop.
+            seed: seed of the augmentation. None draws it from torch's generator.
+            truncate_images: keep the first `max_images` of a study, as the release does. Otherwise more are an error.
             return_tensors: "pt" only.
-            padding: True or "longest", which is what is done in any case; pipelines pass it.
+            padding: True or "longest" only. Pipelines pass it.
 
         Returns:
             `pixel_values` (studies, images, 3, H, W) float32 and `image_mask` (studies, images) bool; `input_ids` and
-            `attention_mask` (questions, tokens), `labels` with answers, and `study_index` (questions,) where questions
+            `attention_mask` (questions, tokens), `labels` with answers, and `study_index` (questions,) if questions
             and studies are not one to one.
 
         Raises:
-            ValueError: nothing to do, a study without images or with too many, an empty text, counts that do not match.
-            TypeError: an argument that is unknown or of another kind.
+            ValueError: a study without images or with too many, an empty text, or numbers that do not match.
+            TypeError: an unknown argument, or an image or text of another type.
             OSError: an image's file is damaged.
         """
-        unknown = sorted(name for name, value in kwargs.items() if value is not None)  # pipelines: videos=None
+        unknown = sorted(name for name, value in kwargs.items() if value is not None)  # pipelines pass videos=None
         if unknown:
-            raise TypeError(f"unknown arguments {unknown} of {type(self).__name__}")
+            raise TypeError(f"{type(self).__name__} does not take {unknown}.")
         if padding not in (True, "longest"):
-            raise ValueError(f"padding is {padding!r}; allowed are True and 'longest', as rows of a batch are")
+            raise ValueError(f"padding is {padding!r}. Expected True or 'longest'.")
         if return_tensors != "pt":
-            raise ValueError(f"return_tensors is {return_tensors!r}; this processor makes 'pt' (torch tensors) only")
+            raise ValueError(f"return_tensors is {return_tensors!r}. Expected 'pt'.")
         if images is None and text is None:
-            raise ValueError("nothing to do: pass images, text (the questions), or both")
+            raise ValueError("Pass images, text (the questions), or both.")
         data: dict[str, torch.Tensor] = {}
         if images is not None:
             rng = None
@@ -188,29 +176,25 @@ class SwinVedProcessor(ProcessorMixin):
         if text is not None:
             data |= self._texts([text] if isinstance(text, str) else list(text), answers)
         elif answers is not None:
-            raise ValueError("answers were passed without text, their questions")
+            raise ValueError("answers were passed without text, their questions.")
         if text is not None:
             studies = None if images is None else len(data["pixel_values"])
-            data |= study_of_questions(study_index, studies, len(data["input_ids"]))
+            data |= encode_study_index(study_index, studies, len(data["input_ids"]))
         elif study_index is not None:
-            raise ValueError("study_index was passed without text, the questions whose studies it names")
+            raise ValueError("study_index was passed without text, the questions.")
         return BatchFeature(data)
 
     def apply_chat_template(self, conversation: Any, chat_template: str | None = None, **kwargs: Any) -> Any:
-        """As every processor's; without a template of its own a chat is one message, a question with its images."""
+        """As in transformers, with a default template for one message, a question with its images."""
         return super().apply_chat_template(conversation, chat_template or self.chat_template or CHAT_TEMPLATE, **kwargs)
 
     def batch_decode(self, sequences: torch.Tensor | np.ndarray | list, **kwargs: Any) -> list[str]:
-        """The answers in generated sequences (questions, tokens): what follows [BOS], without special tokens."""
+        """The answers in generated sequences (questions, tokens), which is the text after [BOS]."""
         rows = sequences if isinstance(sequences, list | tuple) else sequences.tolist()
         return [self.decode(row, **kwargs) for row in rows]
 
     def decode(self, sequence: torch.Tensor | np.ndarray | list[int], **kwargs: Any) -> str | list[str]:
-        """The answer in one generated sequence (tokens,); one without [BOS] is an answer from its start.
-
-        As with transformers' tokenizers, (questions, tokens) give the list of `batch_decode`.
-        """
-        # In one go: reading numbers one by one from a tensor takes most of the time.
+        """The answer in one generated sequence (tokens,), or the list of `batch_decode` for (questions, tokens)."""
         ids = list(sequence) if isinstance(sequence, list | tuple) else sequence.tolist()
         if ids and not isinstance(ids[0], int):
             return self.batch_decode(ids, **kwargs)
@@ -219,7 +203,7 @@ class SwinVedProcessor(ProcessorMixin):
             ids = ids[ids.index(bos) + 1 :]
         if eos in ids:
             ids = ids[: ids.index(eos)]
-        # -100 is what the labels hold in front of the answer.
+        # Labels have -100 in front of the answer.
         ids = [token for token in ids if token >= 0]
         return self.tokenizer.decode(ids, **{"skip_special_tokens": True, **kwargs})
 
@@ -227,14 +211,14 @@ class SwinVedProcessor(ProcessorMixin):
         self, studies: list[list[Any]], rng: np.random.Generator | None, truncate: bool
     ) -> dict[str, torch.Tensor]:
         if not studies:
-            raise ValueError("images is empty: pass at least one study with at least one image")
+            raise ValueError("images is empty. Pass at least one study with at least one image.")
         for number, study in enumerate(studies):
             if not study:
-                raise ValueError(f"study {number} has no image; every study needs 1 to {self.max_images}")
+                raise ValueError(f"Study {number} is empty. Every study needs 1 to {self.max_images} images.")
             if len(study) > self.max_images and not truncate:
                 raise ValueError(
-                    f"study {number} has {len(study)} images; allowed are 1 to {self.max_images}. Choose which to use, "
-                    "or pass truncate_images=True to take the first ones"
+                    f"Study {number} has {len(study)} images, more than {self.max_images}. Choose some of them, or "
+                    "pass truncate_images=True to take the first ones."
                 )
         studies = [study[: self.max_images] for study in studies]
         columns = max(len(study) for study in studies)
@@ -262,9 +246,7 @@ class SwinVedProcessor(ProcessorMixin):
             return {"input_ids": input_ids, "attention_mask": attention_mask}
         answers = [answers] if isinstance(answers, str) else list(answers)
         if len(answers) != len(questions):
-            raise ValueError(
-                f"{len(questions)} questions and {len(answers)} answers; pass one answer for each question"
-            )
+            raise ValueError(f"There are {len(questions)} questions and {len(answers)} answers.")
         tokens = self._tokens(answers, "answer", self.max_answer_tokens - 1)
         targets = [[*ids, tokenizer.eos_token_id] for ids in tokens]
         sequences = [prompt + target for prompt, target in zip(prompts, targets, strict=True)]
@@ -274,45 +256,41 @@ class SwinVedProcessor(ProcessorMixin):
 
     def _tokens(self, texts: list[str], kind: str, limit: int) -> list[list[int]]:
         if not texts:
-            raise ValueError(f"no {kind} was passed")
+            raise ValueError(f"The list of {kind}s is empty.")
         for number, text in enumerate(texts):
             if not isinstance(text, str):
-                raise TypeError(f"{kind} {number} is a {type(text).__name__}; expected a text")
-        # Without split_special_tokens, "[BOS]" typed by a person would end the question.
+                raise TypeError(f"{kind} {number} is a {type(text).__name__}. Expected a string.")
+        # Without split_special_tokens, "[BOS]" in a text would end the question.
         encoded = self.tokenizer(texts, add_special_tokens=False, split_special_tokens=True)["input_ids"]
         for number, ids in enumerate(encoded):
             if not ids:
-                raise ValueError(f"{kind} {number} is {texts[number]!r}, which has no word")
+                raise ValueError(f"{kind} {number} is {texts[number]!r}, which does not contain a word.")
         if kind not in self._warned and any(len(ids) > limit for ids in encoded):
             self._warned.add(kind)
             longest = max(len(ids) for ids in encoded)
             warnings.warn(
-                f"a {kind} of {longest} tokens was cut to {limit} (max_{kind}_tokens, less one special token); "
-                "later ones are cut without a word",
+                f"A {kind} of {longest} tokens was truncated to {limit} (max_{kind}_tokens - 1). This warning is "
+                "shown once.",
                 stacklevel=4,
             )
         return [ids[:limit] for ids in encoded]
 
 
 def as_studies(images: Any) -> list[list[Any]]:
-    """Bring a list of lists of images, a list of images, or one image to the first.
-
-    Raises:
-        TypeError: something else.
-    """
+    """Nest a list of images or one image as a list of studies. Raises TypeError for anything else."""
     if isinstance(images, Image.Image | np.ndarray | torch.Tensor):
         return [[images]]
     if not isinstance(images, list | tuple):
-        raise TypeError(f"images is a {type(images).__name__}; expected a list of studies, each a list of images")
+        raise TypeError(f"images is a {type(images).__name__}. Expected a list of studies, each a list of images.")
     if images and not any(isinstance(study, list | tuple) for study in images):
         return [list(images)]
     if not all(isinstance(study, list | tuple) for study in images):
-        raise TypeError("images mixes studies (lists) and single images; pass a list of lists, or images of one study")
+        raise TypeError("images mixes studies (lists) and single images. Pass a list of lists.")
     return [list(study) for study in images]
 
 
 def pad(rows: list[list[int]], value: int, left: bool) -> tuple[torch.Tensor, torch.Tensor]:
-    """Pad to the longest row: (rows, tokens) and its mask."""
+    """Pad to the longest row. Returns (rows, tokens) and its mask."""
     longest = max(len(row) for row in rows)
     padded = torch.full((len(rows), longest), value)
     mask = torch.zeros(len(rows), longest, dtype=torch.long)
@@ -323,36 +301,31 @@ def pad(rows: list[list[int]], value: int, left: bool) -> tuple[torch.Tensor, to
     return padded, mask
 
 
-def study_of_questions(study_index: Any, studies: int | None, questions: int) -> dict[str, torch.Tensor]:
-    """`study_index` (questions,) as the model takes it, or nothing where it says nothing.
+def encode_study_index(study_index: Any, studies: int | None, questions: int) -> dict[str, torch.Tensor]:
+    """`study_index` as a tensor (questions,), or nothing if the model does not need it.
 
     Args:
-        study_index: the study of each question, or None where that is clear without it.
-        studies: how many there are; None where only the model will know.
-        questions: how many there are.
+        study_index: the study of each question, or None.
+        studies: number of studies, or None if images are passed to the model separately.
+        questions: number of questions.
 
     Raises:
-        TypeError: not whole numbers.
-        ValueError: not one for each question, no study of that number, or unclear without it.
+        ValueError: not one number of a study for each question, or missing.
     """
-    if study_index is None and studies is None:
-        return {}
     if study_index is None:
-        if questions == studies:
+        if studies is None or questions == studies:
             return {}
         if studies > 1:
-            raise ValueError(
-                f"{questions} questions about {studies} studies: pass study_index, the study of each question"
-            )
+            raise ValueError(f"{questions} questions about {studies} studies need study_index, the study of each one.")
         return {"study_index": torch.zeros(questions, dtype=torch.long)}
     index = torch.as_tensor(study_index)
-    if index.is_floating_point() or index.is_complex() or index.dtype == torch.bool:
-        raise TypeError(f"study_index holds {index.dtype} numbers; expected whole ones, the study of each question")
-    index = index.long()
-    if tuple(index.shape) != (questions,):
-        raise ValueError(f"study_index has shape {tuple(index.shape)}; expected ({questions},), one for each question")
+    whole = not (index.is_floating_point() or index.dtype == torch.bool)
+    if not whole or tuple(index.shape) != (questions,):
+        raise ValueError(
+            f"study_index is {index.dtype} of shape {tuple(index.shape)}. Expected ({questions},) whole numbers."
+        )
     wrong = index[(index < 0) | (index >= (torch.inf if studies is None else studies))].tolist()
     if wrong:
-        allowed = "0 and above" if studies is None else f"0 to {studies - 1}, the studies in images"
-        raise ValueError(f"study_index holds {wrong}; allowed are {allowed}")
-    return {"study_index": index}
+        allowed = "0 and above" if studies is None else f"0 to {studies - 1}"
+        raise ValueError(f"study_index has {wrong}. Expected {allowed}.")
+    return {"study_index": index.long()}

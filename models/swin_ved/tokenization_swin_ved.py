@@ -1,15 +1,11 @@
-"""A word-level tokenizer for SwinVED, trained from the questions and answers themselves.
+"""Word-level tokenizers for SwinVED.
 
-A token is a run of letters and digits, or a run of punctuation (wordpunct's), in lower case; a text decodes to its
-tokens joined by spaces, as the released model writes. The first seven ids are the release's: [CLS] 0, [PAD] 1, [SEP] 2,
-[UNK] 3, [MASK] 4, [BOS] 5, [EOS] 6.
+A token is a run of letters and digits or a run of punctuation (NLTK's wordpunct) in lower case. A text decodes to its
+tokens joined by spaces. The first seven ids are the release's: [CLS] 0, [PAD] 1, [SEP] 2, [UNK] 3, [MASK] 4, [BOS] 5,
+[EOS] 6. The other ids follow frequency.
 
-What differs from the release: it cut words with one pattern for the vocabulary (ASCII letters and digits, in lower
-case) and another for the texts, whose case it kept, so that with such a vocabulary a capitalised word is [UNK]; here
-both use the second, in lower case. Ids follow frequency. `load_vocabulary` reads a released vocabulary file with its
-own ids, and texts as the release read them: weights that were trained with [UNK] in these places need it there.
-
-This file needs `tokenizers` and is not copied into checkpoints: the trained tokenizer is saved there whole.
+The release lowercased the vocabulary but not the texts, so that capitalised words became [UNK]. `load_vocabulary` reads
+a released vocabulary file and keeps that behaviour, which the released weights were trained with.
 """
 
 import sys
@@ -22,7 +18,7 @@ from tokenizers.trainers import WordLevelTrainer
 from transformers import PreTrainedTokenizerFast
 
 SPECIAL_TOKENS = ("[CLS]", "[PAD]", "[SEP]", "[UNK]", "[MASK]", "[BOS]", "[EOS]")
-# Python's `\w+|[^\w\s]+`, which is wordpunct's, spelt out: the tokenizers library's own \w has marks and no "½" or "²".
+# wordpunct's `\w+|[^\w\s]+` spelled out, because \w of the tokenizers library has marks but not "½" or "²".
 WORDS = r"[\p{L}\p{N}_]+|[^\p{L}\p{N}_\s\x1c-\x1f]+"
 
 
@@ -32,18 +28,18 @@ def train_tokenizer(
     """Train a tokenizer on questions and answers.
 
     Args:
-        texts: all texts, read once.
-        vocab_size: most tokens, the seven special ones included; the rarest words are left out. None keeps all.
+        texts: questions and answers, read once.
+        vocab_size: most tokens, including the seven special ones. The rarest words are dropped. None keeps all.
         min_frequency: how often a word must occur.
 
     Raises:
-        TypeError: one text in place of several: its letters would be taken for texts.
-        ValueError: no word at all, or a limit that leaves none.
+        TypeError: `texts` is a string.
+        ValueError: no word is left.
     """
     if isinstance(texts, str):
-        raise TypeError("texts is one string; expected a list of questions and answers, such as [text]")
+        raise TypeError("texts is a string. Expected a list of questions and answers.")
     if vocab_size is not None and vocab_size <= len(SPECIAL_TOKENS):
-        raise ValueError(f"vocab_size is {vocab_size}; it must be above {len(SPECIAL_TOKENS)}, the special tokens")
+        raise ValueError(f"vocab_size is {vocab_size}. It must exceed the {len(SPECIAL_TOKENS)} special tokens.")
     trainer = WordLevelTrainer(
         vocab_size=vocab_size or sys.maxsize, min_frequency=min_frequency, special_tokens=list(SPECIAL_TOKENS),
         show_progress=False,
@@ -52,40 +48,35 @@ def train_tokenizer(
     tokenizer.normalizer = normalizers.Sequence([normalizers.NFC(), normalizers.Lowercase()])
     tokenizer.train_from_iterator(texts, trainer)
     if tokenizer.get_vocab_size() == len(SPECIAL_TOKENS):
-        raise ValueError(
-            f"the texts hold no word that occurs at least {min_frequency} times: pass the dataset's questions and "
-            "answers, or a lower min_frequency"
-        )
+        raise ValueError(f"No word of the texts occurs at least {min_frequency} times. Lower min_frequency.")
     return _wrap(tokenizer)
 
 
 def load_vocabulary(path: str | Path) -> PreTrainedTokenizerFast:
-    """Build the tokenizer of a released vocabulary file, one token a line, the line's number its id.
+    """Build the tokenizer of a released vocabulary file, which has one token per line in the order of their ids.
 
-    Texts are cut into wordpunct's words and looked up as they stand: nothing is put into lower case. A file without
-    [BOS] and [EOS], as the release's script writes it, gets them behind the other special tokens, as ids 5 and 6.
+    Texts are not lowercased. If the file has no [BOS] and [EOS], they get ids 5 and 6.
 
     Raises:
-        ValueError: a token occurs twice, or a special token is not where the released model expects it.
+        ValueError: a token occurs twice, or a special token has another id than in the release.
     """
-    # Not splitlines(): a token may be or hold a character that counts as a line's end elsewhere, such as U+2028.
+    # Not splitlines(), because a token may contain a character such as U+2028.
     text = Path(path).read_bytes().decode("utf-8").replace("\r\n", "\n")
     tokens = text.removesuffix("\n").split("\n")
     twice = sorted({token for token in tokens if tokens.count(token) > 1}) if len(set(tokens)) < len(tokens) else []
     if twice:
-        raise ValueError(f"{path} lists tokens twice: {twice[:5]}; each line must be a token of its own")
+        raise ValueError(f"{path} lists tokens twice: {twice[:5]}.")
     first = len(SPECIAL_TOKENS) - 2
     if tuple(tokens[:first]) == SPECIAL_TOKENS[:first] and not {"[BOS]", "[EOS]"} & set(tokens):
         tokens[first:first] = SPECIAL_TOKENS[first:]
     vocabulary = {token: index for index, token in enumerate(tokens)}
     wrong = {token: vocabulary.get(token) for i, token in enumerate(SPECIAL_TOKENS) if vocabulary.get(token) != i}
     if wrong:
-        raise ValueError(f"{path} has {wrong} as ids of special tokens; expected lines 1 to 7 to be {SPECIAL_TOKENS}")
+        raise ValueError(f"{path} has special tokens {wrong}. Expected {SPECIAL_TOKENS} in lines 1 to 7.")
     return _wrap(_word_level(vocabulary))
 
 
 def _word_level(vocabulary: dict[str, int]) -> Tokenizer:
-    """Words of texts as they stand."""
     tokenizer = Tokenizer(WordLevel(vocabulary, unk_token="[UNK]"))
     tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(WORDS), behavior="removed", invert=True)
     return tokenizer
