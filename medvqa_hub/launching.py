@@ -10,6 +10,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import Annotated
 
 import typer
@@ -19,6 +20,47 @@ from medvqa_core.errors import ConfigError
 Launch = Annotated[
     str | None, typer.Option(help="Run under `accelerate launch` with these arguments: '--num_processes 8'.")
 ]
+
+LONGEST_WAIT = timedelta(days=7)  # for the slowest process; the default is minutes
+
+
+class ProcessGroup:
+    """The processes of this run, as started by `--launch`, `accelerate launch` or `torchrun`.
+
+    Attributes:
+        size, rank: number of processes, and the number of this one.
+        device: "cpu" if the launcher was told to use CPUs. None is the process's GPU, or the CPU without one.
+
+    Raises:
+        ConfigError: the processes do not find each other.
+    """
+
+    def __init__(self) -> None:
+        self.size, self.rank, self._state = 1, 0, None
+        self.device = "cpu" if os.environ.get("ACCELERATE_USE_CPU", "").lower() in ("1", "true", "yes") else None
+        started = int(os.environ.get("WORLD_SIZE", "1"))
+        if started > 1:
+            import torch
+            from accelerate import PartialState
+
+            # Without cpu=True and without a GPU, accelerate treats every process as the only one.
+            cpu = self.device == "cpu" or not torch.cuda.is_available()
+            self._state = PartialState(cpu=cpu, timeout=LONGEST_WAIT)
+            self.size, self.rank = self._state.num_processes, self._state.process_index
+            if self.size != started:
+                raise ConfigError(
+                    f"{started} processes were started, but this one finds {self.size}. Start them with --launch, "
+                    "for example --launch '--num_processes 8'."
+                )
+
+    @property
+    def is_first(self) -> bool:
+        return self.rank == 0
+
+    def wait(self) -> None:
+        """Wait for all processes."""
+        if self._state is not None:
+            self._state.wait_for_everyone()
 
 
 def make_command(launch: str, arguments: Sequence[str]) -> tuple[list[str], dict[str, str]]:

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from medvqa_hub.demo.encoder import EncoderSettings, pretrain_encoder
-from medvqa_hub.evaluation.cxr.evaluating import CxrOptions, evaluate_cxr
-from medvqa_hub.evaluation.cxr.model_inference import GenerationSettings
+from medvqa_hub.evaluation.cxr.evaluating import evaluate_cxr
+from medvqa_hub.evaluation.cxr.options import AnswerOptions, DataOptions, GenerationSettings, ScoreOptions
 from medvqa_hub.training.recipes import Recipe, load_recipe
 from medvqa_hub.training.run import train
 
@@ -99,16 +99,13 @@ def train_stage(context: DemoContext, stage: int, log: Callable[[str], None] = p
 
 def evaluate_stage(context: DemoContext, stage: int, split: str = "test", shuffle: bool = False) -> list[dict]:
     """Results of a stage's best model with greedy answers about the own images, and about shuffled ones if asked."""
-    options = CxrOptions(
-        model=str(context.out / f"stage{stage}" / "best"),
-        data=context.data,
-        out=context.out / f"scores{stage}{'' if split == 'test' else '-' + split}",
-        split=split,
-        image_root=context.image_root,
-        limit=context.studies,
-        shuffle_images=shuffle,
-        encoder="minilm" if has_text_encoder() else "none",
-        generation=GenerationSettings(1, context.max_new_tokens, "float32"),
-        questions_per_batch=384,
+    return evaluate_cxr(
+        context.out / f"scores{stage}{'' if split == 'test' else '-' + split}",
+        DataOptions(context.data, split, image_root=context.image_root, limit=context.studies, shuffle_images=shuffle),
+        AnswerOptions(
+            str(context.out / f"stage{stage}" / "best"),
+            generation=GenerationSettings(1, context.max_new_tokens, "float32"),
+            questions_per_batch=384,
+        ),
+        ScoreOptions(encoder="minilm" if has_text_encoder() else "none"),
     )
-    return evaluate_cxr(options)

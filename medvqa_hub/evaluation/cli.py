@@ -1,8 +1,7 @@
 """`medvqa-hub evaluate …`. Heavy imports wait until a command runs."""
 
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -10,48 +9,53 @@ from medvqa_core.errors import ConfigError
 from medvqa_core.llm.options import EngineOptions, with_engine_options
 from medvqa_hub.launching import Launch
 
-LONGEST_SIDE = 1536  # that of rjua_meddqa.inference.page_images, which takes long to import
-_PREDICTIONS = (
-    "Score answers made elsewhere: JSON lines, CSV, lmms-eval's samples, VLMEvalKit's file. What is written has the "
-    "data's governance class, or a stricter one that the file states; a file cannot lower it."
-)
-app = typer.Typer(no_args_is_help=True, help="Score a model: predictions first, then tables from them.")
+LONGEST_SIDE = 1536  # equal to rjua_meddqa.inference.page_images.LONGEST_SIDE, whose import is slow
+app = typer.Typer(no_args_is_help=True, help="Evaluate a model: predictions first, then tables from them.")
 
-
-class Profile(StrEnum):
-    default = "default"
-    paper = "paper"
-
-
-class MissingImages(StrEnum):
-    error = "error"
-    skip = "skip"
-
-
-class FailedAnswers(StrEnum):
-    exclude = "exclude"
-    empty = "empty"
-
-
-class RougeUnits(StrEnum):
-    characters = "characters"
-    words = "words"
-
-
-class MeddqaInput(StrEnum):
-    image = "image"
-    esra = "esra"
-    both = "image+esra"
-
-
-class Context(StrEnum):
-    yes = "yes"
-    no = "no"
-
-
-class MeddqaProfile(StrEnum):
-    ours = "ours"
-    released = "released"
+Predictions = Annotated[
+    Path | None,
+    typer.Option(
+        help="Score answers that were generated elsewhere: JSON lines, CSV, samples of lmms-eval, predictions of "
+        "VLMEvalKit. The results have the governance class of the data, or a stricter one of the file."
+    ),
+]
+ImageRoot = Annotated[Path | None, typer.Option(help="Folder of the images. Default: images/ of the data.")]
+RetryFailed = Annotated[bool, typer.Option(help="Ask questions again whose answer failed.")]
+Limit = Annotated[int | None, typer.Option(help="Use only the first studies, up to this number.")]
+Layout = Annotated[
+    str | None,
+    typer.Option(help="The data are a public dataset as published: vqa-rad, slake, medical-diff-vqa or rexvqa."),
+]
+Shuffle = Annotated[bool, typer.Option(help="Also evaluate with the images of another patient for every study.")]
+Profile = Annotated[
+    Literal["default", "paper"], typer.Option(help="paper: the paper's metrics, which need Java and an encoder.")
+]
+Encoder = Annotated[str | None, typer.Option(help="Encoder of BERTScore: a folder, a Hub id, minilm or none.")]
+Layer = Annotated[int | None, typer.Option(min=0, help="Hidden layer of the encoder. Default: 5.")]
+Baseline = Annotated[
+    str | None,
+    typer.Option(help="Rescale BERTScore: computed (from the split's references), a table LAYER,P,R,F, or none."),
+]
+MaxNewTokens = Annotated[int | None, typer.Option(help="Longest answer in tokens. Default: the checkpoint's limit.")]
+Batch = Annotated[int, typer.Option(help="Questions per batch of a checkpoint, in whole studies.")]
+Missing = Annotated[Literal["error", "skip"], typer.Option(help="Stop at a missing image, or skip its study.")]
+Failed = Annotated[
+    Literal["exclude", "empty"], typer.Option(help="Exclude failed answers from the scores, or score them as empty.")
+]
+Examples = Annotated[int, typer.Option(min=0, help="Studies in the picture of examples. 0: no picture.")]
+Scored = Annotated[
+    bool, typer.Option("--scored", help="Also write scored.jsonl: each question, answer, reference and its scores.")
+]
+Radiology = Annotated[
+    bool, typer.Option("--radiology", help="Also RadGraph, CheXbert and the challenge's score (extra radiology).")
+]
+Indication = Annotated[
+    bool, typer.Option("--indication", help="Include the reason for the examination in the prompt of --engine.")
+]
+BareQuestion = Annotated[
+    bool, typer.Option("--bare-question", help="Prompt --engine as train vlm does: images and question only.")
+]
+ImageSide = Annotated[int, typer.Option(min=32, help="Most pixels of an image's shorter side for --engine.")]
 
 
 @app.callback()
@@ -68,177 +72,116 @@ def cxr(
     data: Annotated[Path, typer.Option(help="A release, the folder it was built in, or the authors' CSV files.")],
     out: Annotated[Path, typer.Option(help="Folder for predictions, results, chart and examples.")],
     engine: EngineOptions,
-    layout: Annotated[
-        str | None,
-        typer.Option(help="The data are a public set as published: vqa-rad, slake, medical-diff-vqa or rexvqa."),
-    ] = None,
+    layout: Layout = None,
     split: Annotated[str, typer.Option(help="train, validate or test.")] = "test",
-    image_root: Annotated[Path | None, typer.Option(help="Folder of the images; default: MIMIC_CXR_JPG_ROOT.")] = None,
-    limit: Annotated[int | None, typer.Option(help="The first so many studies only.")] = None,
-    shuffle_images: Annotated[
-        bool, typer.Option(help="Also evaluate with every study's images taken from another patient.")
-    ] = False,
-    shuffle_seed: Annotated[int, typer.Option(help="Seed of that permutation.")] = 0,
+    image_root: Annotated[Path | None, typer.Option(help="Folder of the images. Default: MIMIC_CXR_JPG_ROOT.")] = None,
+    limit: Limit = None,
+    shuffle_images: Shuffle = False,
+    shuffle_seed: Annotated[int, typer.Option(help="Seed of --shuffle-images.")] = 0,
     blank_images: Annotated[bool, typer.Option(help="Also evaluate with images without content.")] = False,
-    profile: Annotated[
-        Profile, typer.Option(help="Metrics as in the paper (needs Java and its encoder), or without those.")
-    ] = Profile.default,
-    encoder: Annotated[
-        str | None,
-        typer.Option(help="Encoder of BERTScore: a folder, a Hub id, minilm or none."),
-    ] = None,
-    layer: Annotated[int | None, typer.Option(min=0, help="Hidden layer of that encoder; default: 5.")] = None,
-    baseline: Annotated[
-        str | None,
-        typer.Option(help="Rescale BERTScore: computed (from the split's references), a table LAYER,P,R,F, or none."),
-    ] = None,
-    beams: Annotated[int, typer.Option(help="Beams; 1 is greedy.")] = 2,
-    max_new_tokens: Annotated[
-        int | None, typer.Option(help="Longest answer, in tokens; default: the checkpoint's own.")
-    ] = None,
-    bf16: Annotated[bool, typer.Option(help="Weights in bfloat16; needs a GPU.")] = False,
-    questions_per_batch: Annotated[int, typer.Option(help="Questions answered at once, of whole studies.")] = 96,
-    retry_failed: Annotated[bool, typer.Option(help="Ask failed questions again.")] = False,
-    missing_images: Annotated[
-        MissingImages, typer.Option(help="Stop at a missing image, or leave its study out.")
-    ] = MissingImages.error,
-    failed: Annotated[
-        FailedAnswers, typer.Option(help="Leave failed answers out of the scores, or score them as empty.")
-    ] = FailedAnswers.exclude,
-    examples: Annotated[int, typer.Option(min=0, help="Studies pictured with their answers; 0: no picture.")] = 4,
-    scored: Annotated[
-        bool, typer.Option("--scored", help="Also write scored.jsonl: each question, answer, reference and its scores.")
-    ] = False,
-    radiology: Annotated[
-        bool, typer.Option("--radiology", help="Also RadGraph, CheXbert and the challenge's score (extra radiology).")
-    ] = False,
-    predictions: Annotated[
-        Path | None,
-        typer.Option(help=_PREDICTIONS),
-    ] = None,
-    indication: Annotated[
-        bool, typer.Option("--indication", help="Tell the model of --engine why the examination was made.")
-    ] = False,
-    bare_question: Annotated[
-        bool, typer.Option("--bare-question", help="Ask --engine as train vlm trains: images and question, no more.")
-    ] = False,
-    image_side: Annotated[
-        int, typer.Option(min=32, help="Images for --engine: grey, shorter side at most so many pixels.")
-    ] = 512,
+    profile: Profile = "default",
+    encoder: Encoder = None,
+    layer: Layer = None,
+    baseline: Baseline = None,
+    beams: Annotated[int, typer.Option(help="Beams of a checkpoint. 1 is greedy.")] = 2,
+    max_new_tokens: MaxNewTokens = None,
+    bf16: Annotated[bool, typer.Option(help="Weights in bfloat16. Needs a GPU.")] = False,
+    questions_per_batch: Batch = 96,
+    retry_failed: RetryFailed = False,
+    missing_images: Missing = "error",
+    failed: Failed = "exclude",
+    examples: Examples = 4,
+    scored: Scored = False,
+    radiology: Radiology = False,
+    predictions: Predictions = None,
+    indication: Indication = False,
+    bare_question: BareQuestion = False,
+    image_side: ImageSide = 512,
     launch: Launch = None,
 ) -> None:
-    """Answer a split's questions and print the paper's Table 4 row; a stopped run goes on where it was."""
+    """Answer the questions of a split and print the paper's Table 4 row. Run it again to resume."""
     if launch is not None:
         from medvqa_hub.launching import run_launcher
 
-        code = run_launcher(launch, ["evaluate", "cxr", *_spell_out(context)])
-        if code:
+        if code := run_launcher(launch, ["evaluate", "cxr", *_repeat_arguments(context)]):
             raise typer.Exit(code)
         return
-    from medvqa_hub.evaluation.cxr.evaluating import CxrOptions, evaluate_cxr
-    from medvqa_hub.evaluation.cxr.model_inference import GenerationSettings
+    from medvqa_hub.evaluation.cxr.evaluating import evaluate_cxr
+    from medvqa_hub.evaluation.cxr.options import AnswerOptions, DataOptions, GenerationSettings, ScoreOptions
     from medvqa_hub.evaluation.cxr.printing import print_results
 
-    engine, checkpoint = engine.split_checkpoint()
+    engine, model = engine.split_checkpoint()
+    generation = GenerationSettings(beams, max_new_tokens, "bfloat16" if bf16 else "float32")
     results = evaluate_cxr(
-        CxrOptions(
-            model=checkpoint,
-            data=data,
-            out=out,
-            split=split,
-            image_root=image_root,
-            limit=limit,
-            shuffle_images=shuffle_images,
-            shuffle_seed=shuffle_seed,
-            blank_images=blank_images,
-            profile=profile.value,
-            encoder=encoder,
-            layer=layer,
-            baseline=baseline,
-            generation=GenerationSettings(beams, max_new_tokens, "bfloat16" if bf16 else "float32"),
-            questions_per_batch=questions_per_batch,
-            retry_failed=retry_failed,
-            missing_images=missing_images.value,
-            failed=failed.value,
-            examples=examples,
-            scored=scored,
-            radiology=radiology,
-            layout=layout,
-            engine=engine,
-            predictions=predictions,
-            indication=indication,
-            bare_question=bare_question,
-            image_side=image_side,
-        )
-    )
+        out,
+        DataOptions(
+            data, split, layout, image_root, limit, missing_images, shuffle_images, shuffle_seed, blank_images
+        ),
+        AnswerOptions(
+            model, engine, predictions, generation, questions_per_batch, retry_failed, indication, bare_question,
+            image_side,
+        ),
+        ScoreOptions(profile, encoder, layer, baseline, failed, examples, scored, radiology),
+    )  # fmt: skip
     if results:
         print_results(results, out)
 
 
 @app.command()
-@with_engine_options("esra-rules (restored text and rules, no model; the default)")
+@with_engine_options("esra-rules (restored text and rules without a model, the default)")
 def meddqa(
     data: Annotated[Path, typer.Option(help="Folder with questions.jsonl and images/, or the authors' release.")],
     out: Annotated[Path, typer.Option(help="Folder for predictions, results and restored pages.")],
     engine: EngineOptions,
     input: Annotated[
-        MeddqaInput | None,
-        typer.Option(help="What a model sees: the image (default), the restored text (ESRA), or both."),
+        Literal["image", "esra", "image+esra"] | None,
+        typer.Option(help="Input of a model: the image (default), the restored text (ESRA), or both."),
     ] = None,
     context: Annotated[
-        Context | None,
+        Literal["yes", "no"] | None,
         typer.Option(help="Whether clinical-reasoning questions come with their passage. Default: yes."),
     ] = None,
-    shots: Annotated[int, typer.Option(min=0, help="Examples of the same task, from other images.")] = 0,
+    shots: Annotated[int, typer.Option(min=0, help="Examples of the same task from other images.")] = 0,
     shots_seed: Annotated[int, typer.Option(help="Seed that draws the examples.")] = 0,
     prompt: Annotated[
         str | None, typer.Option(help="ours (default), paper (context and question alone), or a file.")
     ] = None,
     longest_side: Annotated[
-        int | None, typer.Option(help=f"Pixels of an image's longest side as it is sent. Default: {LONGEST_SIDE}.")
+        int | None, typer.Option(help=f"Pixels of the longest side of an image. Default: {LONGEST_SIDE}.")
     ] = None,
-    max_tokens: Annotated[int, typer.Option(min=1, help="Of a reply, thoughts included.")] = 1024,
-    predictions: Annotated[
-        Path | None,
-        typer.Option(help=_PREDICTIONS),
-    ] = None,
-    image_root: Annotated[Path | None, typer.Option(help="Folder of the images; default: images/ of the data.")] = None,
+    max_tokens: Annotated[int, typer.Option(min=1, help="Most tokens of a reply, including reasoning.")] = 1024,
+    predictions: Predictions = None,
+    image_root: ImageRoot = None,
     workers: Annotated[int, typer.Option(help="Processes that read images.")] = 1,
     profile: Annotated[
-        MeddqaProfile, typer.Option(help="released: equal to the authors' script; ours: its rules corrected.")
-    ] = MeddqaProfile.ours,
-    units: Annotated[RougeUnits, typer.Option(help="What our ROUGE-L counts.")] = RougeUnits.characters,
+        Literal["ours", "released"], typer.Option(help="released: equal to the authors' script. ours: corrected rules.")
+    ] = "ours",
+    units: Annotated[Literal["characters", "words"], typer.Option(help="Units of our ROUGE-L.")] = "characters",
     pages: Annotated[
-        Path | None, typer.Option(help="Folder of meddqa esra --out: images read there are not read again.")
+        Path | None, typer.Option(help="Folder of meddqa esra --out, whose images are not read again.")
     ] = None,
-    retry_failed: Annotated[bool, typer.Option(help="Ask failed questions again.")] = False,
+    retry_failed: RetryFailed = False,
 ) -> None:
-    """Answer questions about report images and print the paper's Tables 5 to 7; a stopped run goes on."""
+    """Answer questions about report images and print the paper's Tables 5 to 7. Run it again to resume."""
     from medvqa_hub.evaluation.meddqa.evaluating import MeddqaOptions, evaluate_meddqa
     from medvqa_hub.evaluation.meddqa.models import ModelOptions
     from medvqa_hub.evaluation.meddqa.printing import print_meddqa
 
     engine, checkpoint = engine.split_checkpoint()
+    asking, name = None, engine.model or ""
     if engine.is_language_model:
+        sides = longest_side or LONGEST_SIDE
         asking = ModelOptions(
-            engine,
-            (input or MeddqaInput.image).value,
-            context is not Context.no,
-            shots,
-            shots_seed,
-            prompt or "ours",
-            longest_side or LONGEST_SIDE,
-            max_tokens,
+            engine, input or "image", context != "no", shots, shots_seed, prompt or "ours", sides, max_tokens
         )
-        named = engine.model or ""
     else:
-        asking, named = None, engine.get_single_engine() if engine.engines else checkpoint or "esra-rules"
+        name = engine.get_single_engine() if engine.engines else checkpoint or "esra-rules"
         others = {"input": input, "context": context, "prompt": prompt, "longest_side": longest_side}
-        engine.check_unused(named, shots=shots or None, **others)
+        engine.check_unused(name, shots=shots or None, **others)
     if predictions is not None and (engine.engines or checkpoint):
-        raise ConfigError("--predictions are answers already: leave --engine and --model out")
+        raise ConfigError("--predictions cannot be combined with --engine or --model")
     options = MeddqaOptions(
-        named, data, out, image_root, workers, units.value, retry_failed, profile.value, pages, asking, predictions
+        name, data, out, image_root, workers, units, retry_failed, profile, pages, asking, predictions
     )
     print_meddqa(evaluate_meddqa(options), out)
 
@@ -248,20 +191,20 @@ def meddqa_report(
     runs: Annotated[list[Path], typer.Argument(help="Folders that evaluate meddqa wrote.")],
     out: Annotated[Path, typer.Option(help="Folder for tables.md, tables.csv, figure5.png and page.html.")],
     data: Annotated[Path | None, typer.Option(help="The runs' data, for pictures of wrong answers.")] = None,
-    image_root: Annotated[Path | None, typer.Option(help="Folder of the images; default: images/ of the data.")] = None,
+    image_root: ImageRoot = None,
     pages: Annotated[
-        Path | None, typer.Option(help="Restored pages, to find the places by; default: those of each run.")
+        Path | None, typer.Option(help="Restored pages for locating answers. Default: those of each run.")
     ] = None,
 ) -> None:
-    """Tables 5 to 8 and Figure 5 of any number of runs beside the paper's rows, and one page with errors by cause."""
+    """Write Tables 5 to 8 and Figure 5 of several runs with the paper's rows, and a page with errors by cause."""
     from medvqa_hub.evaluation.meddqa.page import write_report
 
     for line in write_report(runs, out, data, image_root, pages):
         typer.echo(line)
 
 
-def _spell_out(context: typer.Context) -> list[str]:
-    """The options of this command line once more, but for --launch."""
+def _repeat_arguments(context: typer.Context) -> list[str]:
+    """The options of this command line without --launch."""
     arguments = []
     for option in context.command.params:
         value = context.params.get(option.name)

@@ -20,8 +20,8 @@ from medvqa_core.governance import Governance
 from medvqa_core.metrics.meddqa_scores import TABLE_5, score_meddqa
 from medvqa_core.runs.predictions import Prediction
 from medvqa_hub.evaluation.answer_files import FAILED, is_failure
-from medvqa_hub.evaluation.cxr.evaluating import score
 from medvqa_hub.evaluation.cxr.prompts import STYLES, StudyPrompt
+from medvqa_hub.evaluation.cxr.scoring import score
 from medvqa_hub.evaluation.cxr.studies import Study
 from medvqa_hub.evaluation.cxr.text_scores import TextScorer
 from mimic_cxr_vqa.images import read_film

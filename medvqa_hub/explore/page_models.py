@@ -14,7 +14,8 @@ from medvqa_core.errors import GovernanceError, InputError, one_line
 from medvqa_core.governance import Governance, strictest
 from medvqa_core.llm.chat_model import ChatModel
 from medvqa_hub.evaluation.cxr.engine_inference import StudyReply, StudyRequest
-from medvqa_hub.evaluation.cxr.model_inference import GenerationSettings, StudyAnswerer, UnusableStudyError
+from medvqa_hub.evaluation.cxr.model_inference import StudyAnswerer, UnusableStudyError
+from medvqa_hub.evaluation.cxr.options import GenerationSettings
 from medvqa_hub.families.checkpoint import open_checkpoint
 from medvqa_hub.families.registry import find_family
 

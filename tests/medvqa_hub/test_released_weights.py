@@ -16,7 +16,8 @@ from swin_ved import SwinVedProcessor, convert_swin_ved, load_vocabulary
 from swin_ved_released import ANSWER, QUESTION, ReleasedSwinVed, released_names, write_vocabulary
 from training_runs import fast_recipe
 
-from medvqa_hub.evaluation.cxr.model_inference import GenerationSettings, StudyAnswerer
+from medvqa_hub.evaluation.cxr.model_inference import StudyAnswerer
+from medvqa_hub.evaluation.cxr.options import GenerationSettings
 from medvqa_hub.evaluation.cxr.studies import load_studies
 from medvqa_hub.families.checkpoint import open_checkpoint
 from medvqa_hub.training.run import train

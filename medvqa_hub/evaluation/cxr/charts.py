@@ -1,4 +1,4 @@
-"""The bar chart of an evaluation: how well each finding is seen, one bar per condition of the images."""
+"""Bar chart of an evaluation: text scores and accuracy by category, with a bar per kind of images."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -6,17 +6,17 @@ from typing import Any
 
 from medvqa_core.files import atomic_file
 
-# Okabe and Ito's palette: told apart with any colour vision. Own images first, then the controls.
+# Okabe and Ito's palette, which is safe for colour blindness
 COLOURS = ("#0072B2", "#E69F00", "#BBBBBB", "#009E73")
 
 
 def draw_chart(results: Sequence[dict[str, Any]], path: Path, private: bool = False) -> None:
-    """Draw results of one model, a colour for each: text scores on the left, finding accuracy by category on the right.
+    """Draw text scores on the left and finding accuracy by category on the right.
 
-    A black tick marks the accuracy of always giving the category's commoner label. Values that do not exist get no bar.
+    A black tick marks the accuracy of always answering with the category's more frequent label.
 
     Args:
-        results: what `cxr.score` made, own images first.
+        results: of one model, own images first.
         private: give the file mode 0600 (credentialed data).
 
     Raises:
@@ -59,7 +59,7 @@ def draw_chart(results: Sequence[dict[str, Any]], path: Path, private: bool = Fa
 
 
 def _bars(axes: Any, names: Sequence[str], rows: Sequence[Sequence[float | None]], results: Sequence[dict]) -> None:
-    """Horizontal bars, a group for each name and in it a bar for each result."""
+    """Horizontal bars in a group for each name, with a bar for each result."""
     thick = 0.8 / len(rows)
     for index, (values, result) in enumerate(zip(rows, results, strict=True)):
         places = [place - 0.4 + thick * (index + 0.5) for place in range(len(names))]

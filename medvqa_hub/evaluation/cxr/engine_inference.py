@@ -1,10 +1,10 @@
-"""Asking an engine about studies: a study's questions together, in order; every reply recorded, resumed by content.
+"""Inference with an engine, study by study, with every reply recorded.
 
-`ChatReader` is the engine behind `--engine`: it encodes a study's images once and asks its questions one after another
-on one session of the model. Whatever else knows answers (a file of predictions) is an engine of the same kind.
+`ChatReader` is the engine behind `--engine`. It encodes a study's images once and asks its questions in one session of
+the model. A file of predictions is an engine of the same kind (`RecordedAnswers`).
 
-What becomes of a request: an image that cannot be read fails the study's questions with that reason; a reply without
-an answer fails its question; a model that is gone ends the run, and what is recorded is kept.
+If an image cannot be read, all questions of the study fail. A reply without an answer fails its question. If the model
+cannot be reached any more the run ends, and recorded answers are kept.
 """
 
 import asyncio
@@ -40,17 +40,17 @@ class StudyRequest:
 
 @dataclass(frozen=True)
 class StudyReply(Reply):
-    """A reply with more fields for its record: tokens, a reasoning model's thoughts."""
+    """A reply with further fields for its record, such as tokens and reasoning."""
 
     details: Mapping[str, Any] = field(default_factory=dict)
 
 
 class StudyEngine(Protocol):
-    """`medvqa_core.llm.engines.Engine` for StudyRequests that are all about one study.
+    """`medvqa_core.llm.engines.Engine` for the requests about one study.
 
     Attributes:
-        settings: what a whole file of predictions depends on: which model.
-        described: what results say of it, as `model` and as `generation`.
+        settings: what a whole file of predictions depends on, such as the model.
+        described: `model` and `generation` of the results.
     """
 
     name: str
@@ -60,17 +60,17 @@ class StudyEngine(Protocol):
     described: tuple[Mapping[str, Any], Mapping[str, Any]]
 
     def content(self, study: Study, row: Mapping[str, Any]) -> Mapping[str, Any]:
-        """What an answer depends on besides settings, images, views and question: another value is asked again."""
+        """What an answer depends on besides settings, images, views and question. It is part of the record's key."""
         ...
 
     async def answer(self, requests: Sequence[StudyRequest]) -> list[StudyReply]:
-        """Replies in the order of the requests. Raises InputError, which fails them all."""
+        """Replies in the order of the requests. InputError fails all of them."""
         ...
 
 
 @dataclass
 class ChatReader(ModelEngine):
-    """Asks an image-text model. Model and prompt are part of every key: no two of them share an answer."""
+    """An image-text model with a prompt. Both are part of the key of every answer."""
 
     model: ChatModel
     prompt: StudyPrompt
@@ -85,11 +85,11 @@ class ChatReader(ModelEngine):
         return {**model, "description": dict(self.model.description)}, self.prompt.settings
 
     def content(self, study: Study, row: Mapping[str, Any]) -> dict[str, Any]:
-        """The text that is asked, and everything else about the prompt."""
+        """The text and all other settings of the prompt."""
         return {**self.prompt.settings, "text": self.prompt.text(study, row)}
 
     async def answer(self, requests: Sequence[StudyRequest]) -> list[StudyReply]:
-        """Replies to a study's questions; all use one session. Raises InputError for its images."""
+        """Replies to a study's questions in one session. Raises InputError for its images."""
         study, replies = requests[0].study, []
         async with self.model.session() as session:
             images = await asyncio.to_thread(self.prompt.encode, study)
@@ -117,19 +117,18 @@ def ask_studies(
     retry_failed: bool = False,
     digests: Mapping[Path, str] | None = None,
 ) -> tuple[list[list[Prediction]], Counter]:
-    """A prediction for every question of `studies`, aligned with them and their rows; and counts, as
-    `generate_predictions` gives them.
+    """Answer every question of `studies` that has no prediction in `path` yet. Returns as `generate_predictions`.
 
     Args:
         path: `predictions.jsonl`.
-        digests: of the images' content, where they are known already.
+        digests: of the images' content, if they are known already.
 
     Raises:
-        ConfigError: the predictions there were made with other settings.
+        ConfigError: the predictions in `path` were generated with other settings.
         GovernanceError: they are of a stricter class.
-        InputError: an image file vanished, or a recorded line is broken.
-        OutputError: they cannot be written.
-        ServerError: the model is gone; what was answered is kept.
+        InputError: an image file is missing, or a recorded line is broken.
+        OutputError: the predictions cannot be written.
+        ServerError: the model cannot be reached. Recorded answers are kept.
     """
     started = time.monotonic()
     digests = digest_images(studies) if digests is None else digests
@@ -137,7 +136,7 @@ def ask_studies(
         keys = request_keys(studies, store.settings, digests, engine.content)
 
         def groups() -> Iterator[dict[str, StudyRequest]]:
-            seen: set[str] = set()  # blank images make few distinct requests: each is made once
+            seen: set[str] = set()  # with blank images many requests are equal
             for study, of_study in zip(studies, keys, strict=True):
                 rows = [(key, row) for key, row in zip(of_study, study.rows, strict=True) if key not in seen]
                 seen.update(of_study)
@@ -148,7 +147,7 @@ def ask_studies(
             engine.answer,
             store,
             in_flight=engine.in_flight,
-            description="Asking, study by study",
+            description="Answering, study by study",
             total=len(studies),
             retry_failed=retry_failed,
             review=lambda _request, reply, _attempt: (getattr(reply, "details", {}), None),

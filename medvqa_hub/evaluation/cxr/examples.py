@@ -1,7 +1,4 @@
-"""Qualitative examples: a PNG with a few studies as the model saw them, its answers under the references.
-
-Studies and questions are drawn by a seed, never chosen by how well the model did.
-"""
+"""Qualitative examples: a PNG with randomly drawn studies, references and answers."""
 
 import random
 from collections.abc import Sequence
@@ -27,14 +24,13 @@ def draw_examples(
     questions: int = 5,
     seed: int = 0,
 ) -> None:
-    """Draw `count` of `studies` with `questions` of their questions each; a file for its owner alone.
+    """Draw `count` of `studies` with `questions` of their questions each. Only the owner can read the file.
 
     Args:
         predictions: aligned with the studies and their rows.
 
     Raises:
         OutputError: `path` cannot be written.
-        InputError: an image has pixels without a known range of grey.
     """
     rng = random.Random(seed)
     chosen = sorted(rng.sample(range(len(studies)), min(count, len(studies))))
@@ -44,7 +40,7 @@ def draw_examples(
 
 
 def _card(study: Study, predictions: Sequence[Prediction], rng: random.Random) -> dict:
-    """A study as the contact sheet takes it; its categories in random order, as it shows the first ones."""
+    """A study for the contact sheet, with its categories in random order."""
     order = rng.sample(CATEGORIES, len(CATEGORIES))
     order += sorted({row["category"] for row in study.rows} - set(CATEGORIES))  # of public datasets
     pairs = sorted(zip(study.rows, predictions, strict=True), key=lambda pair: order.index(pair[0]["category"]))
@@ -60,7 +56,7 @@ def _card(study: Study, predictions: Sequence[Prediction], rng: random.Random) -
 
 
 def _read(path: Path | None) -> Image.Image | None:
-    """The image; None where it cannot be decoded: its questions are shown as failed."""
+    """The image, or None if it cannot be decoded."""
     try:
         return read_image(path)
     except InputError:
@@ -68,11 +64,9 @@ def _read(path: Path | None) -> Image.Image | None:
 
 
 def _question(row: dict, prediction: Prediction) -> dict:
-    said = f"Model: {prediction.answer or '(nothing)'}" if prediction.error is None else "Failed: no answer"
-    stated = row["label_value"] or row["answer_type"]
     return {
         **row,
-        "label_value": stated,
+        "label_value": row["label_value"] or row["answer_type"],
         "question": f"{row['question']} Reference: {row['answer'] or '(none)'}",
-        "answer": said,
+        "answer": f"Model: {prediction.answer or '(nothing)'}" if prediction.error is None else "Failed: no answer",
     }

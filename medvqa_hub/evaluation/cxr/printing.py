@@ -1,4 +1,4 @@
-"""The tables of an evaluation, as the command line prints them: each fits a terminal of 80 columns."""
+"""Tables of an evaluation for a terminal of 80 columns."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -13,11 +13,11 @@ BREAKDOWN = ("bleu_1", "bleu_4", "meteor", "rouge_l", "cider", "bertscore")
 
 
 def print_results(results: Sequence[dict[str, Any]], out: Path) -> None:
-    """Print the row and the finding accuracy of each condition, then the first one's tables by label and category."""
+    """Print scores and finding accuracy for each kind of images, then tables by label and category."""
     console = Console()
     first = results[0]
-    log(console, _what_was_done(results))
-    say_file_counts(console, first)
+    log(console, _summarize(results))
+    print_file_counts(console, first)
     console.print(_text_table("Table 4 row", {r["images"]: r["table_4"] for r in results}, first["table_4"]))
     labelled = "findings" in first
     console.print(_conditions_table(results) if labelled else _short_table(results))
@@ -38,15 +38,15 @@ def print_results(results: Sequence[dict[str, Any]], out: Path) -> None:
     log(console, f"predictions, results, chart and examples: {out}")
 
 
-def _what_was_done(results: Sequence[dict[str, Any]]) -> str:
+def _summarize(results: Sequence[dict[str, Any]]) -> str:
     asked = sum(result["asked_now"]["asked"] for result in results)
     seconds = sum(result["asked_now"]["seconds"] for result in results)
-    done = "every question had its prediction already; the model was not loaded"
+    done = "All questions had been answered before."
     if asked:
         done = f"{asked:,} questions answered in {seconds:.0f} s, {asked / max(seconds, 1e-9):,.1f} questions/s"
-    data, counts = results[0]["data"], results[0]["counts"]
-    said = ", ".join(f"{name.replace('_', ' ')}: {value:,}" for name, value in counts.items())
-    return f"{done}\n{data['split']} split of {data['source']}: {data['studies']:,} studies, {said}"
+    data = results[0]["data"]
+    counts = ", ".join(f"{name.replace('_', ' ')}: {value:,}" for name, value in results[0]["counts"].items())
+    return f"{done}\n{data['split']} split of {data['source']}: {data['studies']:,} studies, {counts}"
 
 
 def _text_table(title: str, rows: dict[str, dict[str, Any]], names: Iterable[str]) -> Table:
@@ -68,7 +68,7 @@ def _conditions_table(results: Sequence[dict[str, Any]]) -> Table:
 
 
 def _short_table(results: Sequence[dict[str, Any]]) -> Table:
-    """Of public datasets: right answers, one row per condition of the images."""
+    """Right answers to the questions of public datasets."""
     names = ("closed_accuracy", "open_recall", "exact", "rows", "failed")
     table = make_table("Right answers", "closed accuracy", "open recall", "exact", "rows", "failed")
     for result in results:
@@ -94,7 +94,6 @@ def _findings_table(by_category: dict[str, dict[str, Any]]) -> Table:
 
 
 def _radiology_table(results: Sequence[dict[str, Any]]) -> Table:
-    """A row for each score: their names are long."""
     scores = [result["radiology"]["scores"] for result in results]
     libraries = results[0]["radiology"]["scored_with"]["libraries"]
     made_by = ", ".join(f"{name} {value}" for name, value in libraries.items())
@@ -105,7 +104,7 @@ def _radiology_table(results: Sequence[dict[str, Any]]) -> Table:
 
 
 def log(console: Console, text: str) -> None:
-    """Print a line as it is: no colours, no markup, never broken."""
+    """Print a line without colours, markup or line breaks."""
     console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
@@ -123,13 +122,12 @@ def number(value: float | int | None) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:.4f}"
 
 
-def say_file_counts(console: Console, result: dict[str, Any]) -> None:
-    """What a file of predictions lacked, and which ids."""
+def print_file_counts(console: Console, result: dict[str, Any]) -> None:
+    """Print the counts of a file of predictions, with the first ids of missing and other questions."""
     file = result.get("generation", result["model"]).get("file")
     if file is None:
         return
-    said = ", ".join(f"{name}: {count:,}" for name, count in file["counts"].items())
-    log(console, f"the file's {said}")
+    log(console, "file of predictions: " + ", ".join(f"{name}: {count:,}" for name, count in file["counts"].items()))
     for kind, ids in file["named"].items():
         if ids:
             log(console, f"  {kind}: {', '.join(ids)}{', …' if file['counts'][kind] > len(ids) else ''}")

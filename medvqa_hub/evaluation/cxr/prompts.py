@@ -1,10 +1,7 @@
-"""What a model without training on this dataset is told: the views of a study, the question, how to answer.
+"""Prompts for models that were not trained on this dataset.
 
-A study's images stand before the text of every question about it, in the order of the release, and the question comes
-last: requests about one study begin alike, so that a server's prefix and image caches pay for them once.
-
-The image rule: grey, the shorter side at most `side` pixels, never enlarged, PNG. These are the pixels that our own
-models read (`mimic_cxr_vqa.images.read_film`), so that rows of one table saw the same.
+Images come first and the question last. All requests about a study share a prefix, which servers can cache. Images are
+grey PNG files whose shorter side has at most `side` pixels, the same pixels that our own models read.
 """
 
 import io
@@ -32,18 +29,16 @@ SYSTEM_CHOICE = (
     "You are a radiologist. You are shown the radiographs of one study and a question with options. Judge by these "
     "images alone. Answer with the letter of the best option and nothing else."
 )
-BARE = "bare"  # the images and the question, no other word: what a model was trained on by `train vlm`
-STYLES = {"sentence": SYSTEM, "short": SYSTEM_SHORT, "choice": SYSTEM_CHOICE, BARE: ""}  # how a dataset's answers look
+BARE = "bare"  # images and question alone, as in training with `train vlm`
+STYLES = {"sentence": SYSTEM, "short": SYSTEM_SHORT, "choice": SYSTEM_CHOICE, BARE: ""}  # by the dataset's answers
 
 
 @dataclass(frozen=True)
 class StudyPrompt:
-    """How studies are put to a model.
-
-    Attributes:
-        style: one of STYLES.
-        indication: whether the reason for the examination is told.
-        side: of the image rule, in pixels.
+    """Attributes:
+    style: one of STYLES.
+    indication: whether to include the reason for the examination.
+    side: most pixels of an image's shorter side.
     """
 
     style: str = "sentence"
@@ -53,7 +48,7 @@ class StudyPrompt:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What answers depend on, for their keys and for provenance."""
+        """Settings that answers depend on, for their keys and for provenance."""
         return {
             "prompt": f"{self.style} {digest(STYLES[self.style])[:8]}",
             "indication": self.indication,
@@ -63,11 +58,11 @@ class StudyPrompt:
         }
 
     def encode(self, study: Study) -> tuple[Image, ...]:
-        """The study's images as they are sent. Raises InputError where one cannot be read."""
+        """The study's images as they are sent. Raises InputError if an image cannot be read."""
         return tuple(_as_png(read_image(path, self.side)) for path in study.images)
 
     def request(self, study: Study, images: tuple[Image, ...], row: Mapping[str, Any]) -> ChatRequest:
-        """The request for one question of `study`, whose images are encoded already."""
+        """The request for one question of `study` with its encoded images."""
         system = (Message("system", STYLES[self.style]),) if STYLES[self.style] else ()
         return ChatRequest((*system, Message("user", self.text(study, row), images)), max_tokens=self.max_tokens)
 
@@ -85,7 +80,7 @@ class StudyPrompt:
 
 
 def view_name(view: str | None) -> str:
-    """`AP view`, `PA view`, `LAT view`, another view as the source spells it, or what is said where it spells none."""
+    """`AP view`, `PA view`, `LAT view`, or another view in the source's spelling."""
     if not view or not view.strip():
         return "view not stated"
     return f"{canonical_view(view) or view.strip()} view"

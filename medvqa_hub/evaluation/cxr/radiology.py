@@ -1,7 +1,6 @@
-"""Radiology scores of an evaluation (`--radiology`): added to results that are written already.
+"""Radiology scores of an evaluation (`--radiology`), added to results that are already written.
 
-RadEval's models are loaded before the first question is answered, so that what they lack shows at once; they score
-last, so that whatever becomes of them the row of Table 4 is there.
+RadEval's models are loaded before inference, so that problems are reported at once.
 """
 
 from collections.abc import Sequence
@@ -9,12 +8,12 @@ from typing import Any
 
 from medvqa_core.metrics.radiology import CHALLENGE, LABEL_ACCURACY, LABEL_F1, LEVELS, RadiologyScorer
 
-COLUMNS = (CHALLENGE, *LEVELS, *LABEL_F1, *LABEL_ACCURACY)  # in the order of print
-NO_BERTSCORE = f"{CHALLENGE} left out: it needs BERTScore; give --encoder"
+COLUMNS = (CHALLENGE, *LEVELS, *LABEL_F1, *LABEL_ACCURACY)
+NO_BERTSCORE = f"{CHALLENGE} left out, because it needs BERTScore (--encoder)"
 
 
 def open_radiology() -> RadiologyScorer:
-    """RadEval with its weights, tried on one pair. Raises ConfigError where it cannot be used."""
+    """RadEval with its weights. Raises ConfigError if it cannot score a pair."""
     import torch
 
     scorer = RadiologyScorer(chexbert=torch.cuda.is_available())
@@ -25,10 +24,10 @@ def open_radiology() -> RadiologyScorer:
 def add_radiology(
     result: dict[str, Any], rows: Sequence[dict[str, Any]], scorer: RadiologyScorer, failed: str = "exclude"
 ) -> None:
-    """Put `radiology` into `result` and the scores of each row into `rows`, what `cxr.score` made.
+    """Add `radiology` to `result` and the scores of each row to `rows`, the return values of `score`.
 
     Args:
-        failed: as in `cxr.score`: the same rows are scored.
+        failed: see `score`.
 
     Raises:
         ConfigError: RadEval fails on a text.

@@ -1,15 +1,13 @@
-"""Answers to closed and open questions of public datasets, as right or wrong.
+"""Measures of answers to closed and open questions of public datasets.
 
-exact       the answer is the reference, once case, punctuation and words in brackets are gone and yes and no stand for
-            their variants (what lmms-eval does with SLAKE)
-closed      the same, or said in a sentence. Yes and no: the first of them that is said. Options: the letter, its text,
-            or both; two different ones are none. Other words: they stand in the answer, and it does not also say the
-            other side of a question "… or …?"
-recall      open questions: the share of the reference's words that the answer says, each as often as it stands there
-            (what LLaVA-Med reports)
+exact       the answer equals the reference without case, punctuation and words in brackets, with variants of yes and no
+            treated as equal (as lmms-eval does for SLAKE)
+closed      the same, or within a sentence. For yes and no, the first of them counts. For options, the letter, its text
+            or both count, and two different options are wrong. Other references must occur in the answer, but not
+            together with the other side of a question "… or …?".
+recall      open questions: the share of the reference's words in the answer (as LLaVA-Med reports)
 
-Words are compared whole: "normal" holds no "no". A failed answer is wrong where failures are scored, and left out where
-they are not.
+Words are compared whole: "normal" does not contain "no".
 """
 
 import re
@@ -28,15 +26,15 @@ _PUNCTUATION = str.maketrans(dict.fromkeys(string.punctuation, " "))
 
 
 def score_short(answers: Sequence[str | None], rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The measures of all rows, and by category; None among the answers is left out and counted.
+    """The measures of all rows and by category. Failed answers (None) are counted and left out.
 
     Returns:
-        `exact`, `closed_accuracy`, `open_recall` (None where there is no such row), `rows`, `failed`, and
-        `by_category` with the same, where `accuracy` is that of closed and exact of open rows.
+        `exact`, `closed_accuracy`, `open_recall`, `accuracy` (closed accuracy, or exact for open questions), `rows`,
+        `failed`, and the same `by_category`. Measures without rows are None.
     """
-    of_category: dict[str, list[int]] = {}
+    categories: dict[str, list[int]] = {}
     for place, row in enumerate(rows):
-        of_category.setdefault(row["category"], []).append(place)
+        categories.setdefault(row["category"], []).append(place)
     samples = score_rows(answers, rows)
 
     def summary(places: Sequence[int]) -> dict[str, Any]:
@@ -46,12 +44,12 @@ def score_short(answers: Sequence[str | None], rows: Sequence[Mapping[str, Any]]
 
     return {
         **summary(range(len(rows))),
-        "by_category": {name: summary(places) for name, places in sorted(of_category.items())},
+        "by_category": {name: summary(places) for name, places in sorted(categories.items())},
     }
 
 
 def score_rows(answers: Sequence[str | None], rows: Sequence[Mapping[str, Any]]) -> list[dict[str, float | None]]:
-    """Per row `accuracy`, `exact`, `closed_accuracy` and `open_recall`; None where the row has none."""
+    """`accuracy`, `exact`, `closed_accuracy` and `open_recall` of each row, None if not applicable."""
     return [_score(answer, row) for answer, row in zip(answers, rows, strict=True)]
 
 
@@ -72,7 +70,7 @@ def plain_words(text: str) -> list[str]:
 
 
 def is_exact(answer: str, row: Mapping[str, Any]) -> bool:
-    """Whether the answer is the reference; of options their letter or their text."""
+    """Whether the answer equals the reference, or the letter or text of the right option."""
     options = row.get("options")
     if options:
         return plain_words(answer) in (plain_words(row["answer"]), plain_words(options[row["answer"]]))
@@ -80,22 +78,22 @@ def is_exact(answer: str, row: Mapping[str, Any]) -> bool:
 
 
 def is_right(answer: str, row: Mapping[str, Any]) -> bool:
-    """Whether the answer to a closed question says what the reference says; see the module."""
+    """Whether the answer to a closed question agrees with the reference, by the rule of the module."""
     options = row.get("options")
     if options:
         return chosen_option(answer, options) == row["answer"]
-    said, truth = plain_words(answer), plain_words(row["answer"])
-    if _canonical(said) == _canonical(truth):
+    words, truth = plain_words(answer), plain_words(row["answer"])
+    if _canonical(words) == _canonical(truth):
         return True
     if _canonical(truth) in (["yes"], ["no"]):
-        decided = next((word for word in said if word in YES + NO), None)
+        decided = next((word for word in words if word in YES + NO), None)
         return decided is not None and _canonical([decided]) == _canonical(truth)
     other = _other_side(plain_words(row["question"]), truth)
-    return _holds(said, truth) and not (other and _holds(said, other))
+    return _contains(words, truth) and not (other and _contains(words, other))
 
 
 def chosen_option(answer: str, options: Mapping[str, str]) -> str | None:
-    """The letter of the option that the answer chooses; None where it chooses none, or two different ones."""
+    """The letter of the option that the answer chooses, or None if it does not choose exactly one."""
     letters = "".join(options)
     text = answer.strip()
     lone = re.match(rf"\(?([{letters}{letters.lower()}])\s*(?:[.):]|$)", text)
@@ -105,12 +103,13 @@ def chosen_option(answer: str, options: Mapping[str, str]) -> str | None:
         return named.pop()
     if named:
         return None
-    said = plain_words(text)
-    held = {letter: plain_words(option) for letter, option in options.items() if _holds(said, plain_words(option))}
-    longest = [  # "effusion" is held wherever "pleural effusion" is: the longer one is meant
+    answered = plain_words(text)
+    found = {letter: plain_words(option) for letter, option in options.items()}
+    found = {letter: words for letter, words in found.items() if _contains(answered, words)}
+    longest = [  # "pleural effusion" also contains "effusion", but the longer option is meant
         letter
-        for letter, words in held.items()
-        if not any(words != more and _holds(more, words) for more in held.values())
+        for letter, words in found.items()
+        if not any(words != more and _contains(more, words) for more in found.values())
     ]
     return longest[0] if len(longest) == 1 else None
 
@@ -128,13 +127,13 @@ def _canonical(words: list[str]) -> list[str]:
     return ["xray"] if words == ["x", "ray"] else words
 
 
-def _holds(words: list[str], part: list[str]) -> bool:
-    """Whether `part` stands in `words` in one piece."""
+def _contains(words: list[str], part: list[str]) -> bool:
+    """Whether `part` is a contiguous part of `words`."""
     return bool(part) and any(words[i : i + len(part)] == part for i in range(len(words) - len(part) + 1))
 
 
 def _other_side(question: list[str], truth: list[str]) -> list[str]:
-    """What a question "… this or that …?" offers besides `truth`, as many words; empty where it does not."""
+    """The alternative to `truth` in a question "… this or that …?", or an empty list."""
     if "or" not in question or not truth:
         return []
     place = question.index("or")

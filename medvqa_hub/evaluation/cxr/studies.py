@@ -1,7 +1,7 @@
-"""The studies of one split with their images, views and questions, and the two image controls.
+"""Studies of a split with their images, views and questions, and two controls.
 
-`shuffle_images` gives every study the images of another patient; `blank_images` gives it images without content. A
-model that looks at its images answers worse with either; one that has learned the questions' statistics does not.
+`shuffle_images` replaces every study's images with those of another patient, and `blank_images` with images without
+content. A model that uses the images answers worse with either control.
 """
 
 import os
@@ -15,19 +15,19 @@ from pathlib import Path
 from medvqa_core.errors import ConfigError, InputError
 from mimic_cxr_vqa.release import IMAGE_VARIABLE, Release
 
-BLANK_SIZE = 64  # pixels; the processors resize it
-BLANK_GREY = 105  # what augmentation fills borders with: near the mean grey of radiographs
+BLANK_SIZE = 64  # pixels, before the processor resizes it
+BLANK_GREY = 105  # near the mean of radiographs, as in augmentation
 
 
 @dataclass(frozen=True)
 class Study:
     """Attributes:
-    images: the files in the order of the release; None stands for a blank image.
-    views: ViewPosition of each image, as the source spells it.
-    rows: the questions: `qa_id`, `category`, `label_value`, `question`, `answer` (the reference); of public sets
-        `answer_type` in place of the label, and `options` (letter -> text) where there are some.
-    indication: why the examination was made, where that is known.
-    captions: what each image is called in a prompt; empty: by its view.
+    images: the files in the order of the release. None is a blank image.
+    views: ViewPosition of each image in the source's spelling.
+    rows: the questions, with `qa_id`, `category`, `label_value`, `question` and `answer` (the reference). Rows of
+        public datasets have `answer_type` instead of a label, and `options` (letter -> text) for multiple choice.
+    indication: the reason for the examination, if known.
+    captions: name of each image in a prompt. By default the view.
     """
 
     study_id: int | str
@@ -43,26 +43,31 @@ class Study:
 def load_studies(
     release: Release, split: str, image_root: Path | None, limit: int | None = None, missing_images: str = "error"
 ) -> list[Study]:
-    """The studies of `split`, in the order of the release.
+    """Load the studies of `split` in the order of the release.
 
     Args:
-        image_root: folder of the images; default: the variable MIMIC_CXR_JPG_ROOT. Without either, images are blank.
-        limit: the first so many studies only.
-        missing_images: `error`, or `skip` studies that lack one.
+        image_root: folder of the images, by default the variable MIMIC_CXR_JPG_ROOT. Without either, images are blank.
+        limit: use the first `limit` studies only.
+        missing_images: "error", or "skip" studies that lack an image.
 
     Raises:
-        InputError: the release has no answers or no such split, an image is missing, nothing is left.
+        InputError: the split or an image is missing, or no study is left.
         ConfigError: `limit` is below one.
     """
-    if limit is not None and limit < 1:
-        raise ConfigError(f"--limit is {limit}; allowed are 1 and more studies")
+    check_limit(limit)
     if split not in release.files:
-        raise InputError(f"{release.folder} has no split {split!r}; it has {', '.join(release.files)}")
+        raise InputError(f"{release.folder} does not have a split {split!r}. It has {', '.join(release.files)}.")
     image_root = image_root or os.environ.get(IMAGE_VARIABLE)
     studies = list(islice(_iterate(release, split, image_root, missing_images), limit and min(limit, sys.maxsize)))
     if not studies:
-        raise InputError(f"{release.folder}: no study of the {split} split is left to ask about")
+        raise InputError(f"The {split} split of {release.folder} has no study that can be used.")
     return studies
+
+
+def check_limit(limit: int | None) -> None:
+    """Raise ConfigError if `--limit` is below one."""
+    if limit is not None and limit < 1:
+        raise ConfigError(f"--limit is {limit}. It must be at least 1.")
 
 
 def _iterate(release: Release, split: str, image_root: Path | str | None, missing_images: str) -> Iterator[Study]:
@@ -71,7 +76,7 @@ def _iterate(release: Release, split: str, image_root: Path | str | None, missin
     import mimic_cxr_vqa  # noqa: F401 - registers the builder
 
     options = {"data_dir": str(release.folder), "image_root": str(image_root) if image_root else None}
-    # Streamed: the other splits are neither read nor are their images looked for.
+    # Streamed, so that other splits are not read.
     rows = load_dataset(
         "mimic_cxr_vqa", "studies", split=split, streaming=True, missing_images=missing_images, **options
     )
@@ -91,16 +96,15 @@ def _iterate(release: Release, split: str, image_root: Path | str | None, missin
 
 
 def blank_images(studies: Sequence[Study]) -> list[Study]:
-    """`studies` with a blank image, of one grey, in the place of each image; number and views stay."""
+    """`studies` with a uniformly grey image instead of each image."""
     return [replace(study, images=(None,) * len(study.images)) for study in studies]
 
 
 def shuffle_images(studies: Sequence[Study], seed: int) -> list[Study]:
-    """`studies` with their images (and views) permuted, so that none keeps those of its own patient.
+    """`studies` with their images and views permuted, so that no study has images of its own patient.
 
-    Studies are laid in a circle, a patient's together and patients in random order; each takes the images of the one
-    that is k further on, with k drawn between the largest patient's number of studies and its complement: that step
-    leaves every patient.
+    Studies are arranged in a circle, grouped by patient, with the patients in random order. Each study gets the images
+    of the study `step` positions further. `step` is at least the largest number of studies of a patient.
 
     Raises:
         InputError: one patient has more than half of the studies, so that no such permutation exists.
@@ -111,8 +115,8 @@ def shuffle_images(studies: Sequence[Study], seed: int) -> list[Study]:
     most = max(map(len, patients), default=0)
     if not studies or 2 * most > len(studies):
         raise InputError(
-            f"one patient has {most} of {len(studies)} studies: their images cannot be exchanged between patients; "
-            "evaluate more studies (a larger --limit, or none)"
+            f"One patient has {most} of {len(studies)} studies, so images cannot be exchanged between patients. "
+            "Evaluate more studies (a larger --limit, or none)."
         )
     rng.shuffle(patients)
     circle = [index for patient in patients for index in patient]

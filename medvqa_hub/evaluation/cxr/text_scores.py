@@ -1,8 +1,7 @@
-"""Text scores of answers against references: the Table 4 row over all rows, and the same scores of any part of them.
+"""Text scores of answers against references, for all rows and for subsets of them.
 
-The metrics are `medvqa_core.metrics`'; here is only what an evaluation needs besides: BERTScore's encoder loaded once
-for all sets of answers, its baseline, and tables by category. Over a part, BLEU is computed again (it is no mean of
-rows), the other scores are means of the rows' own; CIDEr weighs words over all rows.
+`TextScorer` loads BERTScore's encoder once for all sets of answers. For a subset, BLEU is computed again, and the other
+scores are means of the rows' values. CIDEr weights words over all rows.
 """
 
 import csv
@@ -18,22 +17,22 @@ from medvqa_core.metrics.bert_score import PAPER_ENCODER, PAPER_LAYER, BertScore
 from medvqa_core.metrics.bleu import bleu_scores
 from medvqa_core.metrics.caption_row import PAPER, CaptionRow, load_scorer, score_row
 from medvqa_core.metrics.scores import mean
+from medvqa_hub.evaluation.cxr.options import ScoreOptions
 
 COMPUTED, NO_BASELINE = "computed", "none"
-PAIRS = 10_000  # of a computed baseline
+PAIRS = 10_000  # random pairs of a computed baseline
 
 
 @dataclass(frozen=True)
 class TextScores:
-    """The scores of aligned `predictions` and `references`; `whole` holds the row, the rows' own values, and with what
-    they were computed."""
+    """The scores of aligned `predictions` and `references`."""
 
     whole: CaptionRow
     predictions: Sequence[str]
     references: Sequence[str]
 
     def of(self, places: Sequence[int]) -> dict[str, float | None]:
-        """The scores of the rows at `places`; what was left out of the whole row is left out here."""
+        """The scores of the rows at `places`."""
         bleu = bleu_scores([self.predictions[i] for i in places], [self.references[i] for i in places], words).corpus
         return {
             name: bleu[name] if name in bleu else mean([values[i] for i in places])
@@ -42,21 +41,20 @@ class TextScores:
 
 
 class TextScorer:
-    """The metrics of a profile, ready for any number of sets of answers.
+    """The metrics of a profile, for any number of sets of answers.
 
     Args:
-        profile: see `score_row`.
-        encoder: see `score_row`.
-        layer: of the encoder; None: the paper's.
-        baseline: what BERTScore is rescaled with: a table's file (`LAYER,P,R,F`), "computed" (random pairs of
-            `sentences`), or "none". None is the profile's: the published one of `paper`, none of `default`.
-        sentences: for a computed baseline; two evaluations compare only with the same baseline.
-        device: of the encoder; None takes the current GPU, or the CPU.
+        profile, encoder: see `score_row`.
+        layer: of the encoder, by default the paper's.
+        baseline: rescales BERTScore: the file of a table (`LAYER,P,R,F`), "computed" (from random pairs of
+            `sentences`), or "none". The default is that of the profile.
+        sentences: for a computed baseline.
+        device: of the encoder, by default the current GPU or the CPU.
 
     Raises:
-        ConfigError: the profile is unknown, the encoder or the baseline cannot be loaded, there is a layer or a
-            baseline and no encoder, or the profile fixes what was asked for.
-        InputError: fewer than two different sentences for a computed baseline.
+        ConfigError: the profile is unknown, the encoder or the baseline cannot be loaded, or options do not fit
+            together.
+        InputError: a computed baseline has fewer than two different sentences.
     """
 
     def __init__(
@@ -69,18 +67,16 @@ class TextScorer:
         device: str | None = None,
     ) -> None:
         if profile == PAPER and baseline is not None:
-            raise ConfigError("profile 'paper' has the published baseline; leave --baseline out, or use 'default'")
+            raise ConfigError("--baseline cannot be combined with --profile paper, which uses the published baseline")
         file = None if baseline in (None, NO_BASELINE, COMPUTED) else Path(baseline)
         self.profile = profile
         self.bert_scorer: BertScorer | None = load_scorer(
             profile, encoder, PAPER_LAYER if layer is None else layer, file, device
         )
-        if self.bert_scorer is None and layer is not None:
-            raise ConfigError(f"--layer {layer} is of BERTScore, which needs --encoder: a folder, an id or minilm")
-        if self.bert_scorer is None and baseline not in (None, NO_BASELINE):
-            raise ConfigError(
-                f"--baseline {baseline} is of BERTScore, which needs --encoder: a folder, an id or minilm"
-            )
+        unused = {"layer": layer, "baseline": None if baseline == NO_BASELINE else baseline}
+        for name, value in unused.items() if self.bert_scorer is None else ():
+            if value is not None:
+                raise ConfigError(f"--{name} {value} needs BERTScore. Add --encoder with a folder, an id or minilm.")
         self.baseline_source = f"published: {PAPER_ENCODER}, layer {PAPER_LAYER}" if profile == PAPER else None
         if file is not None:
             self.baseline_source = f"file: {file}"
@@ -88,29 +84,25 @@ class TextScorer:
             different = {text for text in sentences if text.strip()}
             self.bert_scorer.baseline = compute_baseline(sorted(different), self.bert_scorer, PAIRS)
             self.baseline_source = f"computed: {PAIRS:,} random pairs of {len(different):,} reference answers, seed 0"
-        # One pair, so that what a metric lacks shows before hours of answering.
+        # Score one pair now, so that missing dependencies are reported before hours of inference.
         self.score(["no effusion"], ["no effusion is seen"])
 
-    def score(self, predictions: Sequence[str], references: Sequence[str]) -> TextScores:
-        """Score every prediction against its reference.
+    @classmethod
+    def from_options(cls, options: ScoreOptions, sentences: Sequence[str], device: str | None) -> "TextScorer":
+        return cls(options.profile, options.encoder, options.layer, options.baseline, sentences, device)
 
-        Raises:
-            InputError: the two differ in number, or there are none.
-        """
+    def score(self, predictions: Sequence[str], references: Sequence[str]) -> TextScores:
+        """Score every prediction against its reference. Raises InputError if their numbers differ or are 0."""
         encoder = None if self.bert_scorer else "none"
         row = score_row(predictions, references, self.profile, encoder, scorer=self.bert_scorer)
         return TextScores(row, predictions, references)
 
     def description(self, scores: TextScores) -> dict[str, Any]:
-        """With what `scores` were computed, the baseline's source included."""
+        """Description of the metrics for the results, with the source of the baseline."""
         return {**scores.whole.description, "baseline_source": self.baseline_source if self.bert_scorer else None}
 
     def write_baseline(self, path: Path) -> None:
-        """Write the baseline as a table that `--baseline` and a recipe's `reward.baseline` take.
-
-        Raises:
-            OutputError: `path` cannot be written.
-        """
+        """Write the baseline as a table for `--baseline` and a recipe's `reward.baseline`. Raises OutputError."""
         with atomic_file(path, "w", private=True) as file:
             csv.writer(file, lineterminator="\n").writerows(
                 [["LAYER", "P", "R", "F"], [self.bert_scorer.layer, *self.bert_scorer.baseline]]

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from medvqa_hub.evaluation.cxr.printing import log, make_table, number, say_file_counts
+from medvqa_hub.evaluation.cxr.printing import log, make_table, number, print_file_counts
 
 TASKS = {"entity": "Entity", "table": "Table", "table_nr": "TableNR", "mc": "Multiple choice", "sa": "Short answer"}
 METRICS = {"rouge_l": "RougeL", "accuracy": "Acc"}
@@ -24,7 +24,7 @@ def print_meddqa(results: dict[str, Any], out: Path) -> None:
     """Print the figures of Tables 5 to 7, the accuracy by image and what could not be answered."""
     console = Console()
     log(console, f"{results['model']['name']} on {results['data']['source']}\n")
-    say_file_counts(console, results)
+    print_file_counts(console, results)
     print_tables(results, console)
     console.print(_by_image(results["by_image"]))
     console.print()

@@ -9,8 +9,8 @@ from builds import build_release
 from typer.testing import CliRunner
 
 from medvqa_core.errors import ConfigError, InputError
-from medvqa_hub.evaluation.cxr.evaluating import CxrOptions, evaluate_cxr
-from medvqa_hub.evaluation.cxr.model_inference import GenerationSettings
+from medvqa_hub.evaluation.cxr.evaluating import evaluate_cxr
+from medvqa_hub.evaluation.cxr.options import AnswerOptions, DataOptions, GenerationSettings, ScoreOptions
 from medvqa_hub.families.registry import FAMILIES, find_family
 from medvqa_hub.training import cli
 from medvqa_hub.training.recipes import make_recipe
@@ -61,11 +61,12 @@ def test_a_third_family_trains_two_steps_goes_on_to_the_next_stage_and_is_evalua
     scored = [entry for entry in read_log(tmp_path / "two") if "sample_reward" in entry]
     assert len(scored) == 2 and "learning_rate_images" not in scored[0]
 
-    options = CxrOptions(
-        str(tmp_path / "two" / "best"), data, tmp_path / "scores", "test", root, limit=2,
-        generation=GenerationSettings(1, 4), examples=0,
-    )  # fmt: skip
-    (result,) = evaluate_cxr(options)
+    (result,) = evaluate_cxr(
+        tmp_path / "scores",
+        DataOptions(data, image_root=root, limit=2),
+        AnswerOptions(str(tmp_path / "two" / "best"), generation=GenerationSettings(1, 4)),
+        ScoreOptions(examples=0),
+    )
     assert result["model"]["kind"] == "toy"
     assert result["counts"]["failed"] == 0 and result["counts"]["scored"] > 0
     assert 0 <= result["table_4"]["bleu_1"] <= 1
@@ -94,7 +95,11 @@ def test_another_familys_checkpoint_is_refused(toy, build, tmp_path, monkeypatch
         find_family("swin_ved").open(find_family("swin_ved").settings(size="tiny"), out, [])
     monkeypatch.delitem(FAMILIES, "toy")
     with pytest.raises(InputError, match="'toy'.*swin_ved and blip2_multiview"):
-        evaluate_cxr(CxrOptions(str(out / "best"), build.workspace.root, tmp_path / "scores", "test", build.tree))
+        evaluate_cxr(
+            tmp_path / "scores",
+            DataOptions(build.workspace.root, image_root=build.tree),
+            AnswerOptions(str(out / "best")),
+        )
 
 
 def test_what_the_table_does_not_have_is_named():

@@ -2,12 +2,12 @@
 
     mimic_pair_questions.csv    study_id, subject_id, ref_id, question_type, question, answer, split (train, val, test)
     mimic_all.csv               subject_id, study_id, dicom_id, view (postero-anterior, antero-posterior), …: the image
-                                that stands for each study
+                                of each study
 
-Layout as in the README of physionet.org/content/medical-diff-vqa/1.0.0 (DOI 10.13026/5jes-bx23). Images are those of
-MIMIC-CXR-JPG, files/p10/p10000032/s50414267/DICOM_ID.jpg below the image root. A question of type `difference` is
-asked about two images, the main one and the reference; all others about the main one alone. Closed are the questions
-whose answer is yes or no. The data are credentialed (PhysioNet Credentialed Health Data License 1.5.0).
+See physionet.org/content/medical-diff-vqa/1.0.0 (DOI 10.13026/5jes-bx23). Images are those of MIMIC-CXR-JPG,
+files/p10/p10000032/s50414267/DICOM_ID.jpg below the image root. Questions of type `difference` are about the main and
+the reference image, all others about the main image. Questions with the answer yes or no are closed. The data are
+credentialed (PhysioNet Credentialed Health Data License 1.5.0).
 """
 
 import os
@@ -16,7 +16,7 @@ from pathlib import Path
 from medvqa_core.csv_files import iterate_cells
 from medvqa_core.errors import InputError
 from medvqa_core.governance import Governance
-from medvqa_hub.evaluation.cxr.layouts.registry import Layout, make_row
+from medvqa_hub.evaluation.cxr.layouts.layout import Layout, make_row
 from medvqa_hub.evaluation.cxr.studies import Study
 from mimic_cxr_vqa.answer_types import CLOSED, OPEN
 from mimic_cxr_vqa.release import IMAGE_VARIABLE, find_image_prefix
@@ -29,7 +29,7 @@ DIFFERENCE = "difference"
 
 
 def read(folder: Path, split: str, image_root: Path | None) -> tuple[list[Study], list[Path]]:
-    """The pairs of a split; one with both kinds of question is asked about twice. Raises InputError."""
+    """Read a split. A pair with both kinds of questions becomes two studies. Raises InputError."""
     path, named = folder / QUESTIONS, os.environ.get(IMAGE_VARIABLE)
     root = image_root or (Path(named) if named else folder)
     images = _images(folder / STUDIES, find_image_prefix(root))
@@ -54,7 +54,7 @@ def read(folder: Path, split: str, image_root: Path | None) -> tuple[list[Study]
         wanted = (study, reference) if is_difference else (study,)
         lacking = [id for id in wanted if id not in images]
         if lacking:
-            raise InputError(f"{folder / STUDIES}: no image of study {lacking[0]}; copy the dataset again")
+            raise InputError(f"{folder / STUDIES} lacks the image of study {lacking[0]}. Copy the dataset again.")
         paths, views = zip(*(images[id] for id in wanted), strict=True)
         named_roles = zip(("main image", "reference image, of an earlier or later study"), views, strict=False)
         captions = tuple(f"{role} ({view or 'view not stated'})" for role, view in named_roles)
@@ -64,19 +64,19 @@ def read(folder: Path, split: str, image_root: Path | None) -> tuple[list[Study]
 
 
 def _images(path: Path, root: Path) -> dict[str, tuple[Path, str | None]]:
-    """The image and view that stand for each study."""
+    """Image and view of each study."""
     found = {}
     for number, cells in iterate_cells(path, ("subject_id", "study_id", "dicom_id", "view")):
         subject, study = cells["subject_id"], cells["study_id"]
         if not (subject.isdecimal() and study.isdecimal()) or "/" in cells["dicom_id"]:
-            raise InputError(f"{path}, row {number}: ids that name no image; copy the dataset again")
+            raise InputError(f"{path}, row {number}: the ids are not those of an image. Copy the dataset again.")
         place = root / f"p{subject[:2]}" / f"p{subject}" / f"s{study}" / f"{cells['dicom_id']}.jpg"
         found[study] = (place, VIEWS.get(cells["view"].strip().lower(), cells["view"].strip() or None))
     return found
 
 
 def _merge_same(studies: list[Study]) -> list[Study]:
-    """Questions about one image alone stay together, whichever reference their pair has."""
+    """Merge studies with one image, whatever the reference of their pair."""
     merged: dict[int | str, Study] = {}
     for study in studies:
         before = merged.get(study.study_id)

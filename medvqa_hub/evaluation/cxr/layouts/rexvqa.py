@@ -5,8 +5,8 @@
                                                  ImageViewPosition, Indication, PatientID, …}}
     deid_png/                                    of ReXGradient-160K, unpacked beside metadata/
 
-Layout of huggingface.co/datasets/rajpurkarlab/ReXVQA, as its users read it. Both datasets are gated: their files come
-with an agreement that each user accepts (not to hand them on), so that the class is the strictest.
+This is the layout of huggingface.co/datasets/rajpurkarlab/ReXVQA. Both datasets are gated, and users agree not to share
+the files, so the class is credentialed.
 """
 
 import re
@@ -17,7 +17,7 @@ from medvqa_core.errors import InputError
 from medvqa_core.files import join_under
 from medvqa_core.governance import Governance
 from medvqa_core.json_files import read_object
-from medvqa_hub.evaluation.cxr.layouts.registry import Layout, check_record, make_row
+from medvqa_hub.evaluation.cxr.layouts.layout import Layout, check_record, make_row
 from medvqa_hub.evaluation.cxr.studies import Study
 from mimic_cxr_vqa.answer_types import CLOSED
 
@@ -28,17 +28,17 @@ _OPTION = re.compile(r"\s*\(?([A-Z])[.):]\s*(.*\S)\s*", re.DOTALL)
 
 
 def read(folder: Path, split: str, image_root: Path | None) -> tuple[list[Study], list[Path]]:
-    """The studies of a split with their questions. Raises InputError."""
+    """Read a split. Raises InputError."""
     path = folder / METADATA / FILES[split]
     root = image_root or folder / IMAGES
     of_study: dict[str, Study] = {}
-    for id, record in read_object(path, "name the folder of the dataset as it was published").items():
+    for id, record in read_object(path, "name the folder of the published dataset").items():
         where = f"{path}, question {id}"
         check_record(record, FIELDS, where)
         options = _options(record["options"], where)
         answer = str(record["correct_answer"]).strip()
         if answer not in options:
-            raise InputError(f"{where}: the correct answer {answer!r} is none of its options {', '.join(options)}")
+            raise InputError(f"{where}: the correct answer {answer!r} is not one of {', '.join(options)}.")
         row = make_row(
             f"rexvqa-{id}", str(record["task_name"]), str(record["question"]), answer, CLOSED, options=options
         )
@@ -59,7 +59,7 @@ def _study(name: str, split: str, record: dict[str, Any], root: Path, where: str
 
 
 def _below(path: str) -> str:
-    """`../deid_png/a/b.png` as the path below the folder of the images."""
+    """The path below the folder of the images, from `../deid_png/a/b.png`."""
     return path.rpartition(f"{IMAGES}/")[2] if f"{IMAGES}/" in path else path
 
 
@@ -68,7 +68,7 @@ def _options(stated: Any, where: str) -> dict[str, str]:
     found = [_OPTION.fullmatch(str(option)) for option in stated] if isinstance(stated, list) else []
     options = {match[1]: match[2] for match in found if match}
     if len(options) < 2 or len(options) < len(found):
-        raise InputError(f"{where}: its options are no list of 'A. …', 'B. …'; copy the dataset again")
+        raise InputError(f"{where}: options must be a list of 'A. …', 'B. …'. Copy the dataset again.")
     return options
 
 

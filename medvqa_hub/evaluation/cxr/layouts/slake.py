@@ -4,14 +4,14 @@
                                                                           q_lang, answer_type, content_type, …}
     imgs/xmlab384/source.jpg …                                            (imgs.zip on the Hub, unpacked)
 
-The licence is CC BY 4.0, as the dataset's card (BoKelvin/SLAKE) says. It asks for attribution, so that the class here
-is the one whose conditions travel with what is made from it.
+The licence is CC BY 4.0 according to the dataset's card (BoKelvin/SLAKE). It requires attribution, so the class is
+share-alike.
 """
 
 from pathlib import Path
 
 from medvqa_core.governance import Governance
-from medvqa_hub.evaluation.cxr.layouts.registry import Layout, group_by_image, make_row_from_record, records
+from medvqa_hub.evaluation.cxr.layouts.layout import Layout, group_by_image, make_row_from_record, records
 from medvqa_hub.evaluation.cxr.studies import Study
 
 FILES = {"train": ("train.json",), "validate": ("validate.json", "validation.json"), "test": ("test.json",)}
@@ -20,7 +20,7 @@ FIELDS = ("qid", "img_name", "question", "answer", "q_lang", "answer_type", "con
 
 
 def read(folder: Path, split: str, image_root: Path | None) -> tuple[list[Study], list[Path]]:
-    """The studies of a split, one an image. Raises InputError."""
+    """Read a split with one study per image. Raises InputError."""
     names = FILES[split]
     path = next((folder / name for name in names if (folder / name).is_file()), folder / names[0])
     rows = []

@@ -4,15 +4,15 @@
                                     answer, answer_type, …}
     VQA_RAD Image Folder/           synpic54610.jpg …
 
-The test set is what `phrase_type` marks (`test_freeform`, `test_para`: 451 questions); there is no validation set. The
-licence is CC0 1.0, as its page at the Open Science Framework says.
+`phrase_type` marks the test set (`test_freeform`, `test_para`: 451 questions). A validation set does not exist. The
+licence is CC0 1.0 according to its page at the Open Science Framework.
 """
 
 from pathlib import Path
 
 from medvqa_core.errors import InputError
 from medvqa_core.governance import Governance
-from medvqa_hub.evaluation.cxr.layouts.registry import Layout, group_by_image, make_row_from_record, records
+from medvqa_hub.evaluation.cxr.layouts.layout import Layout, group_by_image, make_row_from_record, records
 from medvqa_hub.evaluation.cxr.studies import Study
 
 QUESTIONS, IMAGES = "VQA_RAD Dataset Public.json", "VQA_RAD Image Folder"
@@ -20,10 +20,10 @@ FIELDS = ("qid", "phrase_type", "image_name", "question", "question_type", "answ
 
 
 def read(folder: Path, split: str, image_root: Path | None) -> tuple[list[Study], list[Path]]:
-    """The studies of `train` or `test`. Raises InputError."""
+    """Read `train` or `test`. Raises InputError."""
     path = folder / QUESTIONS
     if split not in ("train", "test"):
-        raise InputError(f"VQA-RAD has no {split} split; it has train and test")
+        raise InputError(f"VQA-RAD does not have a {split} split. It has train and test.")
     rows = []
     for record in records(path, FIELDS):
         if str(record["phrase_type"]).startswith("test") is not (split == "test"):

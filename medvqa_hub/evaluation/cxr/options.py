@@ -1,0 +1,107 @@
+"""Options of `evaluate cxr`: which questions, what answers them, and what is written."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from medvqa_core.errors import ConfigError
+from medvqa_core.llm.options import NO_ENGINE, EngineOptions
+from mimic_cxr_vqa.images import FILM_SIDE
+
+FAILED_POLICIES = ("exclude", "empty")
+
+
+@dataclass(frozen=True)
+class GenerationSettings:
+    """How a checkpoint decodes: greedily or by beam search. The paper uses 2 beams.
+
+    Attributes:
+        max_new_tokens: of an answer. None is the checkpoint's own limit (128, or 63 for converted weights).
+    """
+
+    num_beams: int = 2
+    max_new_tokens: int | None = None
+    dtype: str = "float32"  # or "bfloat16"
+
+    def __post_init__(self) -> None:
+        for name in ("num_beams", "max_new_tokens"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ConfigError(f"{name} is {value}. It must be at least 1.")
+        if self.dtype not in ("float32", "bfloat16"):
+            raise ConfigError(f"dtype is {self.dtype!r}. Expected float32 or bfloat16.")
+
+
+@dataclass(frozen=True)
+class DataOptions:
+    """The questions of an evaluation.
+
+    Attributes:
+        data: a release, the workspace that it was built in, or the authors' CSV files. With `layout`, the folder of a
+            public dataset.
+        layout: name of the public dataset, see `layouts.registry`.
+        limit: use the first `limit` studies only.
+        missing_images: "error", or "skip" studies that lack an image.
+        shuffle_images, blank_images: also evaluate with these controls.
+    """
+
+    data: Path
+    split: str = "test"
+    layout: str | None = None
+    image_root: Path | None = None
+    limit: int | None = None
+    missing_images: str = "error"
+    shuffle_images: bool = False
+    shuffle_seed: int = 0
+    blank_images: bool = False
+
+
+@dataclass(frozen=True)
+class AnswerOptions:
+    """The model that answers: a checkpoint, an engine, or a file of answers.
+
+    Attributes:
+        model: checkpoint folder or Hub repository.
+        engine: an image-text model instead of a checkpoint.
+        predictions: a file of answers that were generated elsewhere, see `answer_files`.
+        retry_failed: ask questions again whose answer failed.
+        questions_per_batch: of a checkpoint, in whole studies.
+        indication, bare_question, image_side: prompt of an engine, see `StudyPrompt`.
+    """
+
+    model: str | None = None
+    engine: EngineOptions = NO_ENGINE
+    predictions: Path | None = None
+    generation: GenerationSettings = field(default_factory=GenerationSettings)
+    questions_per_batch: int = 96
+    retry_failed: bool = False
+    indication: bool = False
+    bare_question: bool = False
+    image_side: int = FILM_SIDE
+
+
+@dataclass(frozen=True)
+class ScoreOptions:
+    """Scores of an evaluation, and the files that it writes besides predictions and results.
+
+    Attributes:
+        profile, encoder, layer, baseline: of the text scores, see `TextScorer`.
+        failed: "exclude" rows whose answer failed from the scores, or score them as "empty" answers, which are wrong.
+        examples: number of studies in examples.png.
+        scored: also write every row with its texts and scores.
+        radiology: also score with RadGraph and CheXbert, and the challenge's score.
+    """
+
+    profile: str = "default"
+    encoder: str | None = None
+    layer: int | None = None
+    baseline: str | None = None
+    failed: str = "exclude"
+    examples: int = 4
+    scored: bool = False
+    radiology: bool = False
+
+    def __post_init__(self) -> None:
+        if self.failed not in FAILED_POLICIES:
+            raise ConfigError(f"failed is {self.failed!r}. Expected one of {', '.join(FAILED_POLICIES)}.")
+        if self.examples < 0:
+            raise ConfigError(f"--examples is {self.examples}. It must be 0 (no picture) or more.")
