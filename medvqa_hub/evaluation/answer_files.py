@@ -1,17 +1,16 @@
-"""Answers that were made elsewhere, by question id: `evaluate … --predictions FILE`.
+"""Answers that were generated elsewhere, by question id: `evaluate … --predictions FILE`.
 
     predictions.jsonl, scored.jsonl    of this package
-    JSON lines                         an id and an answer a line, under any of the names below
+    JSON lines                         an id and an answer per line, under the names in IDS and ANSWERS
     lmms-eval                          the samples of --log_samples
-    VLMEvalKit                         its prediction file (XLSX or TSV), made from `export vlmevalkit`
+    VLMEvalKit                         its file of predictions (XLSX or TSV) for `export vlmevalkit`
     CSV                                columns of id and answer
 
-What a harness writes in place of an answer is a failure; so is a question that the file does not have, or has with
-several answers. Ids that no question has are counted and named, and otherwise ignored.
+Error texts of a harness are failures, and so are questions without an answer or with different ones. Unknown ids are
+counted and ignored.
 
-The class of what is made of a file is that of the data at least. A file makes it stricter: by the class in its first
-line, by that of `results.json` beside it where it is a file of a run of ours, and by ids of MIMIC's range. Of a file
-that says nothing more, nobody but its owner knows which model wrote it, and on what that was trained.
+The results have at least the class of the data. A file can make it stricter, by the class in its first line, by the
+`results.json` next to it (files of our own runs), and by ids in MIMIC's range.
 """
 
 import csv
@@ -35,31 +34,24 @@ from medvqa_core.minimum_class import minimum_class_for_ids
 from medvqa_core.workbooks import workbook_rows
 
 IDS = ("qa_id", "id", "question_id")
-ANSWERS = (
-    "prediction",
-    "filtered_resps",
-    "model_answer",
-    "response",
-    "answer",
-)  # VLMEvalKit's `answer` is the truth
-POSITIONS = ("doc_id", "index")  # the number of the question, from 0, where there is no id
+ANSWERS = ("prediction", "filtered_resps", "model_answer", "response", "answer")  # in VLMEvalKit, `answer` is the truth
+POSITIONS = ("doc_id", "index")  # the number of the question from 0, without an id
 FAILURES_BEGIN = ("[LMMS_EVAL_REQUEST_FAILED", "Failed to obtain answer via API")  # lmms-eval, VLMEvalKit
 FAILURES = ("ERROR",)  # RJUA-MedDQA's scripts
 NO_ANSWER, FAILED = "the file has no answer to this question", "the harness's request failed"
 NAMED = 5
 KIND = "predictions"
 RESULTS = "results.json"
-_OF_A_RUN = re.compile(r"predictions\.jsonl|scored(-[a-z]+)?\.jsonl")
+_RUN_FILE = re.compile(r"predictions\.jsonl|scored(-[a-z]+)?\.jsonl")
 
 
 @dataclass(frozen=True)
 class AnswerFile:
     """Attributes:
-    replies: by question id; every question has one.
-    counts: rows of the file; questions that are `missing` in it or `doubled` there; rows of `unknown` ids; a
-        harness's `failures`.
+    replies: one for every question, by id.
+    counts: rows of the file, `missing` and `doubled` questions, rows with `unknown` ids, and `failures` of the harness.
     named: the first ids of each kind.
-    governance: the class that the file states, its run or its ids; None where they state none.
+    governance: the class that follows from the file, its run or its ids, or None.
     """
 
     path: Path
@@ -71,38 +63,38 @@ class AnswerFile:
 
 
 def read_answer_file(path: Path, references: Mapping[str, str | None]) -> AnswerFile:
-    """The answers of a file to the questions with these ids.
+    """Read the answers of a file to the questions with these ids.
 
     Args:
-        references: the questions' ids, in the order of the dataset, with their reference answers: a file that counts
-            its rows has to state the same ones, or it is of another dataset.
+        references: the ids of the questions in the order of the dataset, with their reference answers. A file with
+            positions instead of ids must have the same references.
 
     Raises:
-        InputError: no such file, not readable as any of the kinds, or of other questions altogether.
-        ConfigError: XLSX, and openpyxl is missing.
-        GovernanceError: the file, or the results beside it, state a class that is unknown.
+        InputError: the file is missing, not readable, or has other questions.
+        ConfigError: openpyxl is missing for XLSX.
+        GovernanceError: the file or the results next to it state an unknown class.
     """
     ids, found, unknown, rows = list(references), {}, [], 0
-    stated = _classes_beside(path)
+    stated = _read_run_class(path)
     for row in _rows(path):
         if "store" in row and "governance" in row:  # the header of our predictions
-            stated.append(parse(str(row["governance"]), str(path)))  # files that were joined have several
+            stated.append(parse(str(row["governance"]), str(path)))  # joined files have several headers
             continue
         rows += 1
-        id = _id_of(row, ids, references, path)
+        id = _parse_id(row, ids, references, path)
         if id not in references:
             unknown.append(id)
         else:
-            found.setdefault(id, []).append(_reply_of(row, path))
+            found.setdefault(id, []).append(_parse_reply(row, path))
     if not found:
         raise InputError(
-            f"{path}: none of its {rows} rows is about these questions (ids such as {unknown[:1] or 'none'}; the "
-            f"questions have {ids[:1]}); is it of this dataset and split?"
+            f"{path}: none of its {rows} rows is about these questions. It has ids such as {unknown[:1]}, but the "
+            f"questions have ids such as {ids[:1]}. Check the dataset and the split."
         )
     if minimum_class_for_ids([*found, *unknown]) is not Governance.OPEN:
         stated.append(Governance.CREDENTIALED)
     doubled = [id for id, replies in found.items() if len(replies) > 1]
-    replies = {id: _one_of(found.get(id, [])) for id in ids}
+    replies = {id: _combine(found.get(id, [])) for id in ids}
     missing = [id for id in ids if id not in found]
     failed = [id for id, replies in found.items() if any(reply.error == FAILED for reply in replies)]
     named = {"missing": missing, "doubled": doubled, "unknown": unknown, "failures": failed}
@@ -111,16 +103,16 @@ def read_answer_file(path: Path, references: Mapping[str, str | None]) -> Answer
     return AnswerFile(path, digest_file(path)[:16], replies, counts, first, strictest(stated) if stated else None)
 
 
-def _classes_beside(path: Path) -> list[Governance]:
-    """What the results of a run of ours say of its files, of which only the predictions have a first line."""
+def _read_run_class(path: Path) -> list[Governance]:
+    """The class in results.json of one of our runs, because scored.jsonl does not have a header."""
     results = path.parent / RESULTS
-    if not _OF_A_RUN.fullmatch(path.name) or not results.is_file():
+    if not _RUN_FILE.fullmatch(path.name) or not results.is_file():
         return []
     return [parse(str(read_object(results, "restore the run's folder").get("governance")), str(results))]
 
 
 class RecordedAnswers:
-    """An engine that knows the answers of a file, for questions of either dataset."""
+    """An engine that returns the answers of a file, for questions of either dataset."""
 
     endpoint = None
     in_flight = 1
@@ -134,15 +126,15 @@ class RecordedAnswers:
 
     @property
     def described(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """What results say of it."""
+        """`model` and `generation` of the results."""
         return {"name": self.name, "kind": KIND, "fingerprint": self.file.digest}, self.asking
 
     def content(self, _study: Any, row: Mapping[str, Any]) -> dict[str, Any]:
-        """An answer belongs to its row, not to what is asked."""
+        """An answer belongs to the id of its row."""
         return {"id": row["qa_id"]}
 
     def asked_as(self, request: Any) -> dict[str, Any]:
-        """The same, of a question about a report image."""
+        """The same for a question about a report image."""
         return {"id": request.id}
 
     async def answer(self, requests: Sequence[Any]) -> list[Reply]:
@@ -150,15 +142,15 @@ class RecordedAnswers:
         return [self.file.replies[request.id] for request in requests]
 
 
-def _one_of(replies: list[Reply]) -> Reply:
+def _combine(replies: list[Reply]) -> Reply:
     if not replies:
         return Reply(None, NO_ANSWER)
     different = len(set(replies))
     return replies[0] if different == 1 else Reply(None, f"the file has {different} answers to this question")
 
 
-def _id_of(row: Mapping[str, Any], ids: Sequence[str], references: Mapping[str, str | None], path: Path) -> str:
-    """The row's id: its own, one that a metric of lmms-eval recorded, or the one at its position."""
+def _parse_id(row: Mapping[str, Any], ids: Sequence[str], references: Mapping[str, str | None], path: Path) -> str:
+    """The id in the row, in a metric of lmms-eval, or of the question at its position."""
     nested = [value for value in row.values() if isinstance(value, dict)]
     for place in (row, *nested):
         for name in IDS:
@@ -173,24 +165,24 @@ def _id_of(row: Mapping[str, Any], ids: Sequence[str], references: Mapping[str, 
             stated = row.get("target", row.get("answer") if "prediction" in row else None)
             if stated is not None and str(stated).strip() != str(references[id] or "").strip():
                 raise InputError(
-                    f"{path}: the reference of {name} {text} is not that of question {id}: the file is of another "
-                    "dataset, split or order; give one with ids"
+                    f"{path}: the reference of {name} {text} differs from that of question {id}. The dataset, split or "
+                    "order is another one. Use a file with ids."
                 )
             return id
-    raise InputError(f"{path}: a row without an id; allowed names: {', '.join((*IDS, *POSITIONS))}")
+    raise InputError(f"{path} has a row without an id. Expected one of {', '.join((*IDS, *POSITIONS))}.")
 
 
-def _reply_of(row: Mapping[str, Any], path: Path) -> Reply:
+def _parse_reply(row: Mapping[str, Any], path: Path) -> Reply:
     name = next((name for name in ANSWERS if name in row), None)
     if name is None:
-        raise InputError(f"{path}: a row without an answer; allowed names: {', '.join(ANSWERS)}")
+        raise InputError(f"{path} has a row without an answer. Expected one of {', '.join(ANSWERS)}.")
     value = row[name]
     while isinstance(value, list) and len(value) == 1:
         value = value[0]
     if value is None or row.get("error") or (isinstance(value, float) and not isfinite(value)):
         return Reply(None, one_line(str(row.get("error") or NO_ANSWER)))
     if not isinstance(value, str | int | float):
-        raise InputError(f"{path}: an answer is a {type(value).__name__}; allowed are texts")
+        raise InputError(f"{path}: an answer is a {type(value).__name__}. Expected a text.")
     text = str(value).strip()
     if not is_unicode(text):
         return Reply(None, "half characters: no text")
@@ -198,7 +190,7 @@ def _reply_of(row: Mapping[str, Any], path: Path) -> Reply:
 
 
 def is_failure(text: str) -> bool:
-    """Whether a text is what a harness writes in place of an answer."""
+    """Whether a text is a harness's error text instead of an answer."""
     return text in FAILURES or text.startswith(FAILURES_BEGIN)
 
 
@@ -212,51 +204,49 @@ def _rows(path: Path) -> Iterator[dict[str, Any]]:
         return _tab_rows(path)
     if kind == ".xlsx":
         return _sheet_rows(path)
-    raise InputError(f"{path}: predictions are read from .jsonl, .csv, .tsv and .xlsx files")
+    raise InputError(f"{path} is not supported. Expected a .jsonl, .csv, .tsv or .xlsx file.")
 
 
 def _json_rows(path: Path) -> Iterator[dict[str, Any]]:
     for number, line in read_lines(path):
         row = parse_line(line.decode("utf-8", "surrogateescape"), f"{path}, line {number}")
         if not isinstance(row, dict):
-            raise InputError(f"{path}, line {number}: no JSON object; a prediction is one a line")
+            raise InputError(f"{path}, line {number} is not a JSON object. Expected one prediction per line.")
         yield row
 
 
 def _tab_rows(path: Path) -> Iterator[dict[str, Any]]:
     csv.field_size_limit(CELL_LIMIT)
-    with _opened(path) as file:
+    with _open(path) as file:
         try:
             for number, row in enumerate(csv.DictReader(file, delimiter="\t"), start=1):
                 if None in row or None in row.values():
-                    raise InputError(
-                        f"{path}, row {number}: another number of fields than the header; correct the tabs"
-                    )
+                    raise InputError(f"{path}, row {number} has another number of fields than the header.")
                 yield row
         except csv.Error as error:
-            raise InputError(f"{path}: not readable as TSV ({error}); write it again") from None
+            raise InputError(f"{path} cannot be read as TSV: {error}") from None
 
 
 def _sheet_rows(path: Path) -> Iterator[dict[str, Any]]:
-    """Rows of the first sheet. What a spreadsheet program took for a formula, or could not work out, is None."""
+    """Rows of the first sheet. Formulas and errors are None."""
     rows = workbook_rows(path)
     header = [str(cell.value) for cell in next(rows, ())]
     doubled = [name for name, count in Counter(header).items() if count > 1]
     if doubled:
-        raise InputError(f"{path}: column {doubled[0]!r} occurs twice")
+        raise InputError(f"{path}: column {doubled[0]!r} occurs twice.")
     for cells in rows:
         if any(cell.value is not None for cell in cells):
-            yield {name: _value_of(cell) for name, cell in zip(header, cells, strict=False)}
+            yield {name: _get_value(cell) for name, cell in zip(header, cells, strict=False)}
 
 
-def _value_of(cell: Any) -> Any:
+def _get_value(cell: Any) -> Any:
     if cell.data_type in ("f", "e"):
         return None
     return "" if cell.value is None else cell.value
 
 
-def _opened(path: Path) -> Any:
+def _open(path: Path) -> Any:
     try:
-        return open(path, encoding="utf-8", newline="", errors="surrogateescape")  # such an answer is a failure
+        return open(path, encoding="utf-8", newline="", errors="surrogateescape")  # such answers are failures
     except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror or error}); check --predictions") from None
+        raise InputError(f"{path} cannot be read ({error.strerror or error}). Check --predictions.") from None

@@ -1,9 +1,8 @@
-"""`medvqa-hub compare RUN RUN …`: any number of evaluations on the same questions, with intervals and paired tests.
+"""`medvqa-hub compare RUN RUN …`: evaluations on the same questions, with intervals and paired tests.
 
-A run is a folder that `evaluate` wrote with its scored.jsonl (or one of its control's: RUN/scored-shuffled.jsonl).
-Scores are made from the rows: a failed answer is a wrong one here, so that all runs are scored on the same questions;
-where nothing failed, they are the scores of results.json. Runs on different questions, or scored in different ways,
-are not compared.
+A run is a folder that `evaluate --scored` wrote, or the file of a control such as RUN/scored-shuffled.jsonl. Failed
+answers count as wrong, so that all runs are scored on the same questions. Runs with different questions or scored in
+different ways are not compared.
 """
 
 import json
@@ -30,10 +29,10 @@ from mimic_cxr_vqa.answer_types import CLOSED, OPEN
 from mimic_cxr_vqa.schema import HEART
 
 CXR, MEDDQA = "cxr-evaluation", "meddqa-evaluation"
-REMEDY = "evaluate it again with --scored: answers that are there are kept"
-# measures of public datasets -> the answer type that they are of
+REMEDY = "Evaluate again with --scored, which keeps existing answers."
+# measures of public datasets, and the answer type that they apply to
 SHORT = {"closed_accuracy": CLOSED, "open_recall": OPEN, "exact": None}
-NAMED = 3  # ids that a message names
+NAMED = 3  # ids in a message
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Metric:
-    """A score with what it sums: `sums(row)` of a row that counts, None of one that does not."""
+    """A score of summed rows. `sums(row)` is None for a row that does not count."""
 
     name: str
     score: Score
@@ -66,9 +65,9 @@ class Metric:
 @dataclass(frozen=True)
 class Comparison:
     """Attributes:
-    scores: metric -> per run its value and interval (None where there is none).
-    tests: (metric, place of a run, place of another) -> difference second - first, its p, and p among all tests of
-        the metric.
+    scores: metric -> value and interval of each run.
+    tests: (metric, number of a run, number of another) -> difference second - first, its p value, and its p value
+        adjusted for all tests of the metric.
     """
 
     runs: tuple[Run, ...]
@@ -87,23 +86,23 @@ def compare_runs(folders: Sequence[Path], resamples: int = 2000, seed: int = 0, 
     """Score the runs with intervals, and test every pair.
 
     Args:
-        resamples: of the bootstrap; five times as many exchanges are drawn for a test.
-        common: compare on the questions that all runs have, and leave out the others.
+        resamples: of the bootstrap. A test draws five times as many permutations.
+        common: compare the questions that all runs have, and leave out the others.
 
     Raises:
         ConfigError: fewer than two runs, or no resamples.
-        InputError: a run is no evaluation or has no rows; the runs are of different questions, or scored differently.
+        InputError: a run is not an evaluation, or the runs differ in questions or scoring.
     """
     if len(folders) < 2 or resamples < 1:
-        raise ConfigError(f"{len(folders)} runs, {resamples} resamples; at least 2 runs and 1 resample are needed")
-    runs = name_apart([read_run(folder) for folder in folders])
+        raise ConfigError(f"{len(folders)} runs and {resamples} resamples are too few. Expected at least 2 and 1.")
+    runs = make_names_unique([read_run(folder) for folder in folders])
     if common:
-        runs = in_common(runs)
-    refuse_different(runs)
-    units = sorted({unit_of(row) for row in runs[0].rows.values()}, key=str)
+        runs = keep_common_questions(runs)
+    check_comparable(runs)
+    units = sorted({get_unit(row) for row in runs[0].rows.values()}, key=str)
     places = {unit: place for place, unit in enumerate(units)}
     made = Comparison(tuple(runs), len(units), len(runs[0].rows), resamples)
-    for metric in track(metrics_of(runs), "Comparing, metric by metric"):
+    for metric in track(list_metrics(runs), "Comparing, metric by metric"):
         sums = [sum_units(run, metric, places) for run in runs]
         if not any(part.any() for part in sums):
             continue
@@ -120,33 +119,29 @@ def compare_runs(folders: Sequence[Path], resamples: int = 2000, seed: int = 0, 
 
 
 def read_run(place: Path) -> Run:
-    """A run from its folder, or from the scored rows of one of its conditions.
-
-    Raises:
-        InputError: results or rows are missing or broken.
-    """
+    """Read a run from its folder, or from the scored rows of a control. Raises InputError."""
     scored = place if place.suffix == ".jsonl" else place / "scored.jsonl"
     suffix = scored.stem.removeprefix("scored")
     results = read_object(scored.parent / f"results{suffix}.json", "name a folder that medvqa-hub evaluate wrote")
     if results.get("kind") not in (CXR, MEDDQA):
-        raise InputError(f"{scored.parent}: results of kind {results.get('kind')!r}; allowed: {CXR}, {MEDDQA}")
+        raise InputError(f"{scored.parent} has results of kind {results.get('kind')!r}. Expected {CXR} or {MEDDQA}.")
     if not scored.is_file():
-        raise InputError(f"{scored}: no such file; {REMEDY}")
+        raise InputError(f"{scored} is missing. {REMEDY}")
     rows: dict[str, dict[str, Any]] = {}
     for number, line in enumerate(scored.read_text(encoding="utf-8").splitlines(), start=1):
         try:
             row = json.loads(line)
             rows[str(row.get("qa_id", row.get("id")))] = row
         except (ValueError, AttributeError):
-            raise InputError(f"{scored}, line {number}: no row of scores; {REMEDY}") from None
+            raise InputError(f"{scored}, line {number} is broken. {REMEDY}") from None
     if not rows:
-        raise InputError(f"{scored}: no rows; {REMEDY}")
+        raise InputError(f"{scored} is empty. {REMEDY}")
     name = str(results["model"].get("name"))
     return Run(name if not suffix else f"{name}, {suffix[1:]} images", scored.parent, results, rows)
 
 
-def name_apart(runs: Sequence[Run]) -> list[Run]:
-    """The runs with names of their own: models of one name are told apart by their folders."""
+def make_names_unique(runs: Sequence[Run]) -> list[Run]:
+    """Add the folder to names that occur twice."""
     names = [run.name for run in runs]
     return [
         run if names.count(run.name) == 1 else Run(f"{run.name} ({run.folder.name})", run.folder, run.results, run.rows)
@@ -154,40 +149,40 @@ def name_apart(runs: Sequence[Run]) -> list[Run]:
     ]
 
 
-def in_common(runs: Sequence[Run]) -> list[Run]:
-    """The runs with the questions that all of them have. Raises InputError where there is none."""
+def keep_common_questions(runs: Sequence[Run]) -> list[Run]:
+    """The runs with the questions that all of them have. Raises InputError without such questions."""
     shared = set.intersection(*(set(run.rows) for run in runs))
     if not shared:
-        raise InputError(f"{', '.join(str(run.folder) for run in runs)}: no question is in all of them")
+        raise InputError(f"{', '.join(str(run.folder) for run in runs)} do not have common questions.")
     return [
         Run(run.name, run.folder, run.results, {id: row for id, row in run.rows.items() if id in shared})
         for run in runs
     ]
 
 
-def refuse_different(runs: Sequence[Run]) -> None:
-    """Raise an InputError that names how runs differ in questions, references or scoring."""
+def check_comparable(runs: Sequence[Run]) -> None:
+    """Raise InputError if runs differ in questions, references or scoring."""
     first = runs[0]
     for other in runs[1:]:
         pair = f"{first.folder} and {other.folder}"
         if first.kind != other.kind:
-            raise InputError(f"{pair}: evaluations of {first.kind} and {other.kind} are not compared")
+            raise InputError(f"{pair} cannot be compared: their kinds are {first.kind} and {other.kind}.")
         both = ((first, other), (other, first))
         lacking = [(one, [id for id in two.rows if id not in one.rows]) for one, two in both]
-        said = [f"{run.folder} lacks {len(ids)} ({', '.join(ids[:NAMED])}, …)" for run, ids in lacking if ids]
-        if said:
-            raise InputError(f"{pair} are of different questions: {'; '.join(said)}; --common leaves them out")
+        texts = [f"{run.folder} lacks {len(ids)} ({', '.join(ids[:NAMED])}, …)" for run, ids in lacking if ids]
+        if texts:
+            raise InputError(f"{pair} have different questions: {', '.join(texts)}. --common leaves them out.")
         for name in ("question", "answer" if first.kind == MEDDQA else "reference"):
             changed = [id for id, row in first.rows.items() if row.get(name) != other.rows[id].get(name)]
             if changed:
                 raise InputError(
-                    f"{pair}: the {name} of {len(changed)} questions differs ({', '.join(changed[:NAMED])}, …)"
+                    f"{pair} differ in the {name} of {len(changed)} questions ({', '.join(changed[:NAMED])}, …)."
                 )
-        ways = [_scored_with(run.results) for run in (first, other)]
-        differing = [name for name in ways[0] if ways[0][name] != ways[1].get(name)]
+        settings = [_scored_with(run.results) for run in (first, other)]
+        differing = [name for name in settings[0] if settings[0][name] != settings[1].get(name)]
         if differing:
-            said = [f"{name} {ways[0][name]!r} and {ways[1].get(name)!r}" for name in differing]
-            raise InputError(f"{pair} are scored differently: {'; '.join(said)}; evaluate one of them again")
+            texts = [f"{name} {settings[0][name]!r} and {settings[1].get(name)!r}" for name in differing]
+            raise InputError(f"{pair} are scored differently: {', '.join(texts)}. Evaluate one of them again.")
 
 
 def _scored_with(results: Mapping[str, Any]) -> dict[str, Any]:
@@ -197,14 +192,14 @@ def _scored_with(results: Mapping[str, Any]) -> dict[str, Any]:
     return {name: described.get(name) for name in ("profile", "tokenizer", "bertscore_settings", "baseline_source")}
 
 
-def unit_of(row: Mapping[str, Any]) -> Any:
-    """What is drawn: the study, or the image."""
+def get_unit(row: Mapping[str, Any]) -> Any:
+    """The unit of the bootstrap: the study, or the image."""
     return row["study_id"] if "study_id" in row else row["img_path"]
 
 
 def sum_units(run: Run, metric: Metric, places: Mapping[Any, int]) -> np.ndarray:
     """(units, k) sums of the rows that count."""
-    counted = [(unit_of(row), metric.sums(row)) for row in run.rows.values()]
+    counted = [(get_unit(row), metric.sums(row)) for row in run.rows.values()]
     width = max((len(sums) for _, sums in counted if sums is not None), default=2)
     totals = np.zeros((len(places), width))
     for unit, sums in counted:
@@ -213,22 +208,24 @@ def sum_units(run: Run, metric: Metric, places: Mapping[Any, int]) -> np.ndarray
     return totals
 
 
-def metrics_of(runs: Sequence[Run]) -> list[Metric]:
-    """The metrics that the runs' rows hold."""
+def list_metrics(runs: Sequence[Run]) -> list[Metric]:
+    """The metrics in the rows of the runs."""
     if runs[0].kind == MEDDQA:
-        return [Metric(f"{column} {name}", mean_score, _of_column(column, name)) for column, name in TABLE_5]
+        return [Metric(f"{column} {name}", mean_score, _sum_column(column, name)) for column, name in TABLE_5]
     rows = [row for run in runs for row in run.rows.values()]
-    made = [Metric(f"bleu_{n + 1}", _bleu(n), _bleu_sums) for n in range(ORDER) if _there(rows, f"bleu_{n + 1}")]
-    values = [name for name in TEXT_COLUMNS if not name.startswith("bleu") and _there(rows, name)]
-    made += [Metric(name, mean_score, _of_text(name)) for name in values]
+    made = [Metric(f"bleu_{n + 1}", _bleu(n), _bleu_sums) for n in range(ORDER) if _has_values(rows, f"bleu_{n + 1}")]
+    values = [name for name in TEXT_COLUMNS if not name.startswith("bleu") and _has_values(rows, name)]
+    made += [Metric(name, mean_score, _sum_text_score(name)) for name in values]
     if any(row.get("label_value") in SCORED_LABELS for row in rows):
         made.append(Metric("finding accuracy", mean_score, _finding))
     if any("closed_accuracy" in row for row in rows):
-        made += [Metric(name.replace("_", " "), mean_score, _of_short(name, only)) for name, only in SHORT.items()]
+        made += [
+            Metric(name.replace("_", " "), mean_score, _sum_short_answers(name, only)) for name, only in SHORT.items()
+        ]
     return made
 
 
-def _there(rows: Sequence[Mapping[str, Any]], name: str) -> bool:
+def _has_values(rows: Sequence[Mapping[str, Any]], name: str) -> bool:
     return any(row.get(name) is not None for row in rows)
 
 
@@ -236,12 +233,12 @@ def _has_reference(row: Mapping[str, Any]) -> bool:
     return bool((row.get("reference") or "").strip())
 
 
-def _of_text(name: str) -> Any:
+def _sum_text_score(name: str) -> Any:
     return lambda row: (row.get(name) or 0.0, 1.0) if _has_reference(row) else None
 
 
-def _of_column(column: str, name: str) -> Any:
-    """A row of the column of Table 5; its score is None where the answer is empty."""
+def _sum_column(column: str, name: str) -> Any:
+    """Rows of a column of Table 5. The score of an empty answer is None."""
 
     def sums(row: Mapping[str, Any]) -> tuple[float, float] | None:
         counts = find_column(row["task"], row["answer_type"]) == column and row[name] is not None
@@ -250,8 +247,8 @@ def _of_column(column: str, name: str) -> Any:
     return sums
 
 
-def _of_short(name: str, only: str | None) -> Any:
-    """A measure of the rows of one answer type, or of all."""
+def _sum_short_answers(name: str, only: str | None) -> Any:
+    """A measure of the rows of one answer type, or of all rows."""
     return lambda row: (row[name] or 0.0, 1.0) if _has_reference(row) and only in (None, row["answer_type"]) else None
 
 

@@ -1,4 +1,4 @@
-"""A comparison of runs as text, as CSV and as a picture: one table, a metric a row, a run a column."""
+"""A comparison of runs as text, CSV and picture."""
 
 import csv
 from pathlib import Path
@@ -17,7 +17,7 @@ SMALL_P = 0.05
 
 
 def print_comparison(made: Comparison) -> None:
-    """Print values with 95% intervals, then the tests of every pair, p values by Holm among the pairs of a metric."""
+    """Print values with 95% intervals, then tests of every pair with Holm's p values among the pairs of a metric."""
     console = Console()
     log(
         console,
@@ -38,11 +38,7 @@ def print_comparison(made: Comparison) -> None:
 
 
 def write_comparison(made: Comparison, out: Path) -> None:
-    """Write comparison.csv (a row per metric and run, then one per metric and pair) and comparison.png to `out`.
-
-    Raises:
-        OutputError: they cannot be written.
-    """
+    """Write comparison.csv and comparison.png to `out`. Raises OutputError."""
     private = made.governance.private
     make_folder(out, private)
     with atomic_file(out / CSV_FILE, "w", private=private) as file:
@@ -58,7 +54,7 @@ def write_comparison(made: Comparison, out: Path) -> None:
 
 
 def draw_comparison(made: Comparison, path: Path) -> None:
-    """A panel per metric: each run's value as a dot on its interval. Hollow: no difference shown from the first run."""
+    """Draw a panel per metric with each run's value on its interval. Hollow dots do not differ from the first run."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -89,16 +85,15 @@ def draw_comparison(made: Comparison, path: Path) -> None:
         axes.set_axisbelow(True)
     for axes in panels[len(made.scores) :]:
         axes.set_visible(False)
-    said = (
-        f"95% intervals over {made.units:,} {_units(made)}; hollow: not told apart from the first run (p, Holm, < 0.05)"
-    )
-    figure.supxlabel(said, fontsize=8)
+    units = f"{made.units:,} {_units(made)}"
+    note = f"95% intervals over {units}. Filled: different from the first run (Holm's p < {SMALL_P})."
+    figure.supxlabel(note, fontsize=8)
     with atomic_file(path, private=made.governance.private) as file:
         figure.savefig(file, format="png")
 
 
 def metric_name(name: str) -> str:
-    """Text scores as they are written, other measures as they are."""
+    """Display name of a text score. Other names are returned unchanged."""
     return written(name) if name in TEXT_COLUMNS else name
 
 

@@ -168,5 +168,5 @@ class ModelCommonTests(ABC):
         chats = answer(text=[chat, chat], return_full_text=False)
         assert [text(found) for found in chats] == [one, one]
         system = [{"role": "system", "content": "You are a radiologist."}, *chat]
-        with pytest.raises(Exception, match="a chat holds one message"):
+        with pytest.raises(Exception, match="one message"):
             answer(text=system)

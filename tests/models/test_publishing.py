@@ -38,9 +38,9 @@ def test_restricted_weights_are_not_uploaded(kind, governance, tmp_path):
     model.config.governance = governance
     for part in (model, model.model):
         part.config.governance = governance
-        with pytest.raises(PermissionError, match="do not go to the Hub"):
+        with pytest.raises(PermissionError, match="open and share-alike"):
             part.push_to_hub("me/model")
-        with pytest.raises(PermissionError, match="do not go to the Hub"):
+        with pytest.raises(PermissionError, match="open and share-alike"):
             part.save_pretrained(tmp_path / "saved", push_to_hub=True)
 
 
@@ -75,10 +75,10 @@ def test_the_models_own_guard_needs_nothing_else(kind):
 
     for governance in (None, "no-derivatives", "credentialed"):
         Model.config.governance = governance
-        with pytest.raises(PermissionError, match="do not go to the Hub; keep them on this machine"):
+        with pytest.raises(PermissionError, match="open and share-alike"):
             Model().push_to_hub("me/model")
     Model.config.governance = "public"
-    with pytest.raises(ValueError, match="governance is 'public'; it must be None or one of open, share-alike"):
+    with pytest.raises(ValueError, match="'public'.*open, share-alike"):
         Model().push_to_hub("me/model")
     for governance in ("open", "share-alike"):
         Model.config.governance = governance

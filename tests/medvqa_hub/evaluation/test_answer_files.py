@@ -135,11 +135,11 @@ def test_our_own_predictions_keep_their_failures_and_their_class(tmp_path):
     ("rows", "expected"),
     [
         ([{"id": "z", "answer": "x"}], "none of its 1 rows is about these questions"),
-        ([lmms(0, "yes", "no")], "the reference of doc_id 0 is not that of question a"),
+        ([lmms(0, "yes", "no")], "doc_id 0 .*question a"),
         ([{"answer": "x"}], "a row without an id"),
         ([{"id": "a"}], "a row without an answer"),
         ([{"id": "a", "answer": ["x", "y"]}], "an answer is a list"),
-        ([["a", "x"]], "line 1: no JSON object"),
+        ([["a", "x"]], "line 1"),
     ],
 )
 def test_unusable_files_say_why(rows, expected, tmp_path):
@@ -162,7 +162,7 @@ def test_unknown_and_broken_formats_say_why(tmp_path):
     (tmp_path / "a.txt").write_text("")
     (tmp_path / "a.xlsx").write_text("no sheet")
     (tmp_path / "a.tsv").write_text("id\tanswer\na\n")
-    for name, expected in (("a.txt", "are read from"), ("a.xlsx", "cannot be read as XLSX"), ("a.tsv", "row 1"),
+    for name, expected in (("a.txt", "a.txt"), ("a.xlsx", "cannot be read as XLSX"), ("a.tsv", "row 1"),
                            ("none.jsonl", "cannot be read")):  # fmt: skip
         with pytest.raises(InputError, match=expected):
             read_answer_file(tmp_path / name, REFERENCES)

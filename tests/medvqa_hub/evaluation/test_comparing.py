@@ -156,7 +156,7 @@ def test_both_words_edited_do_not_lower_what_the_ids_demand(cxr_runs, tmp_path):
 
 def test_other_references_and_missing_rows_are_refused(cxr_runs, tmp_path):
     changed = copy(cxr_runs[0], tmp_path / "changed", lambda line: line | {"reference": line["reference"] + "!"})
-    with pytest.raises(InputError, match="the reference of .* questions differs"):
+    with pytest.raises(InputError, match="reference of .* questions"):
         compare_runs([cxr_runs[0], changed])
     (changed / "scored.jsonl").unlink()
     with pytest.raises(InputError, match="evaluate it again with --scored"):

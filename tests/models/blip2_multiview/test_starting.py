@@ -71,10 +71,10 @@ def test_from_blip2_refuses_decoder_only_and_other_models(tmp_path):
     opt = OPTConfig(vocab_size=60, hidden_size=16, ffn_dim=16, num_hidden_layers=1, num_attention_heads=2)
     make_config = Blip2Config(vision_config=Blip2VisionConfig(), text_config=opt)
     make_config.save_pretrained(tmp_path / "opt")
-    with pytest.raises(ValueError, match="'opt', which is decoder-only"):
+    with pytest.raises(ValueError, match="'opt'"):
         Blip2MultiViewForConditionalGeneration.from_blip2(str(tmp_path / "opt"))
     T5Config().save_pretrained(tmp_path / "t5")
-    with pytest.raises(ValueError, match="model_type 't5'; from_blip2 takes 'blip-2'"):
+    with pytest.raises(ValueError, match="'t5'.*'blip-2'"):
         Blip2MultiViewForConditionalGeneration.from_blip2(str(tmp_path / "t5"))
 
 
@@ -125,7 +125,7 @@ def test_prefix_rows_may_lie_elsewhere():
     model = convert_blip2_multiview(state, config, prefix_token_ids=[7, 9, 8, 3]).model
     assert torch.equal(model.prefix_embeddings.weight, state["language_model.shared.weight"][[7, 9, 8, 3]])
     for wrong in ([7, 9, 8, 104], [7, 9, 8, 8], [7, 9, 8], [7, 9, 8, 3.0], [True, 9, 8, 3]):
-        with pytest.raises(ValueError, match="expected 4 ids below 104, all different"):
+        with pytest.raises(ValueError, match="4 different ids below 104"):
             convert_blip2_multiview(state, config, prefix_token_ids=wrong)
 
 
@@ -213,10 +213,10 @@ def test_shared_output_layer_stays_shared(tmp_path):
 
 
 def test_from_blip2_refuses_what_it_cannot_pass_on(flan):
-    quantised = {"quantization_config": BitsAndBytesConfig(load_in_8bit=True)}
-    for arguments, advice in ((quantised, "save_pretrained"), ({"output_loading_info": True}, "the model alone")):
-        with pytest.raises(ValueError, match=f"from_blip2 does not take {next(iter(arguments))}.*{advice}"):
-            Blip2MultiViewForConditionalGeneration.from_blip2(flan, **arguments)
+    with pytest.raises(ValueError, match="quantization_config.*from_pretrained"):
+        Blip2MultiViewForConditionalGeneration.from_blip2(
+            flan, quantization_config=BitsAndBytesConfig(load_in_8bit=True)
+        )
 
 
 def test_from_blip2_keeps_the_attention_that_was_asked_for(flan):
@@ -282,10 +282,10 @@ def test_older_files_are_read_and_other_files_are_named(tmp_path):
     (tmp_path / "empty.pt").write_bytes(b"")
     torch.save(torch.nn.Linear(1, 1), tmp_path / "module.pt")
     for name in ("junk.pt", "empty.pt", "module.pt"):
-        with pytest.raises(ValueError, match=f"{name} is no file of tensors"):
+        with pytest.raises(ValueError, match=name):
             convert_blip2_multiview(tmp_path / name, config)
     torch.save([1, 2], tmp_path / "list.pt")
-    with pytest.raises(ValueError, match=r"list\.pt holds a list, no state dict"):
+    with pytest.raises(ValueError, match=r"list\.pt .*state dict"):
         convert_blip2_multiview(tmp_path / "list.pt", config)
-    with pytest.raises(ValueError, match="holds no tensor under epoch"):
+    with pytest.raises(ValueError, match="epoch"):
         convert_blip2_multiview({**state, "epoch": 3}, config)

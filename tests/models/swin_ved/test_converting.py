@@ -95,7 +95,7 @@ def test_untied_output_weights_are_refused_not_dropped(model):
 
 
 def test_what_is_no_state_dict_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="expected a state dict"):
+    with pytest.raises(ValueError, match="state dict"):
         convert_swin_ved({"weights": 3})
     with pytest.raises(OSError, match="nothing.pt"):
         convert_swin_ved(tmp_path / "nothing.pt")
@@ -116,11 +116,11 @@ def test_damaged_files_are_named(model, tmp_path, content):
     whole = path.read_bytes()
     contents = {"empty": b"", "garbage": b"garbage", "text": b"hello world\n", "half": whole[: len(whole) // 2]}
     path.write_bytes(contents.get(content, whole[:5000]))
-    with pytest.raises(ValueError, match=r"best\.pt (is|holds more .* or is) damaged"):
+    with pytest.raises(ValueError, match=r"best\.pt is damaged"):
         convert_swin_ved(path, model.config)
 
 
 def test_a_pickle_with_code_is_not_run(tmp_path):
     torch.save({"state_dict": SwinVedConfig.tiny()}, tmp_path / "bad.pt")
-    with pytest.raises(ValueError, match=r"bad\.pt holds more than tensors"):
+    with pytest.raises(ValueError, match=r"bad\.pt .*could run code"):
         convert_swin_ved(tmp_path / "bad.pt")

@@ -104,11 +104,11 @@ def test_special_tokens_typed_by_a_person_are_plain_text(processor):
 
 def test_long_texts_are_cut_with_one_warning():
     processor = tiny_processor()[0]
-    with pytest.warns(UserWarning, match="question of 100 tokens was cut to 63") as caught:
+    with pytest.warns(UserWarning, match="question of 100 tokens .* 63") as caught:
         batch = processor(text=["no " * 100], answers=["edema"])
     assert len(caught) == 1
     assert batch["input_ids"].shape == (1, 64 + 1 + 2)
-    with pytest.warns(UserWarning, match="answer of 300 tokens was cut to 255"):
+    with pytest.warns(UserWarning, match="answer of 300 tokens .* 255"):
         batch = processor(text=["no"], answers=["no " * 300])
     assert (batch["labels"] >= 0).sum() == 256
     assert batch["labels"][0, -1] == EOS

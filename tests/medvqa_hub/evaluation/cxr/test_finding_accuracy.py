@@ -92,7 +92,7 @@ def test_saying_always_the_same_is_chance_when_balanced():
     [
         (["Yes"], [], "1 answers for 0 rows"),
         (["Yes"], rows_of(("Edema", "1.0")), "label value '1.0'"),
-        (["Yes"], rows_of(("Lungs", "positive")), "category 'Lungs'"),
+        (["Yes"], rows_of(("Lungs", "positive")), "Lungs"),
     ],
 )
 def test_rows_that_do_not_fit_are_errors(answers, rows, message):

@@ -163,7 +163,7 @@ def test_a_study_without_an_image_and_an_empty_question_are_failures(studies, mo
     row = {**studies[1].rows[0], "question": "  "}
     few = [replace(studies[0], images=(), views=()), replace(studies[1], rows=(row, *studies[1].rows[1:]))]
     found, _ = generate(few, tmp_path / "predictions.jsonl", model)
-    assert all(p.answer is None and "no image" in p.error for p in found[0])
+    assert all(p.answer is None and "Study 0" in p.error for p in found[0])
     assert found[1][0].error == "the question is empty" and all(p.error is None for p in found[1][1:])
 
 
