@@ -93,7 +93,7 @@ def test_without_images_there_is_no_conversation(build, monkeypatch):
     monkeypatch.delenv("MIMIC_CXR_JPG_ROOT", raising=False)
     with pytest.raises(ConfigError, match="image_root"):
         load_dataset(NAME, "chat", data_dir=str(build.workspace.root))
-    with pytest.raises(ConfigError, match="takes 'error' and 'skip' only"):
+    with pytest.raises(ConfigError, match="supports 'error' and 'skip'"):
         load(build, missing_images="none")
 
 

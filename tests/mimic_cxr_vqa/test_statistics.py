@@ -134,7 +134,7 @@ def test_labels_are_counted_over_all_studies():
 
 
 def test_a_label_outside_the_schema_is_named():
-    with pytest.raises(InputError, match="label 'Edema' has value 2"):
+    with pytest.raises(InputError, match="label 'Edema' is 2"):
         count_labels([studies({"Edema": 2})])
 
 

@@ -280,7 +280,7 @@ def test_an_export_that_lost_or_changed_a_file_is_named(exported):
     with pytest.raises(InputError, match="val.csv differs from its description"):
         open_release(exported)
     (exported / "val.csv").unlink()
-    with pytest.raises(InputError, match="val.csv is missing"):
+    with pytest.raises(InputError, match="val.csv is in the manifest but missing"):
         open_release(exported)
 
 
