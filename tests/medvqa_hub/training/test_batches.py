@@ -216,6 +216,7 @@ def grey_levels(processor, rows: Dataset, image_side: int | None) -> np.ndarray:
     return pixels * processor.image_std[0] * 255
 
 
+@pytest.mark.slow
 def test_training_sees_a_full_size_film_as_the_released_models_did_from_shrunk_files(processor, tmp_path):
     """The release augmented files of 512 pixels. Ours are decoded at a fraction and shrunk to 512 on the way: after the
     same augmentation the model's pixels differ by less than half a grey level in the mean."""

@@ -46,6 +46,7 @@ def test_branches_and_prefix_move_and_nothing_else(build, tmp_path):
     assert loaded.config.text_config.vocab_size == len(Blip2MultiViewProcessor.from_pretrained(out / "best").tokenizer)
 
 
+@pytest.mark.slow
 def test_a_stopped_run_goes_on_to_the_same_weights(build, tmp_path, monkeypatch):
     whole = go(build, tmp_path / "whole", settings(training__save_every=1))
     real, calls = torch.optim.AdamW.step, []
@@ -105,7 +106,7 @@ def test_lora_trains_adapters_and_the_best_model_is_whole(build, tmp_path, monke
         settings(model__lora="{rank: 2}").open_model(None, _texts(build))
 
 
-@pytest.mark.parametrize("bits", ["4bit", "8bit"])
+@pytest.mark.parametrize("bits", ["4bit", pytest.param("8bit", marks=pytest.mark.slow)])
 def test_quantised_parts_stay_and_branches_are_trained_and_go_on(build, tmp_path, bits, monkeypatch):
     quantised = settings(model__quantize=bits, training__save_every=1, selection__every=None)
     real, calls = torch.optim.AdamW.step, []

@@ -95,10 +95,10 @@ def test_the_best_model_loads_by_the_auto_classes_and_answers(stage_1):
     ("owner", "name", "call"),
     [
         (torch.optim.AdamW, "step", 5),  # between two checkpoints
-        (torch.optim.AdamW, "step", 2),  # before the first
+        pytest.param(torch.optim.AdamW, "step", 2, marks=pytest.mark.slow),  # before the first
         (checkpoints, "save_state", 3),  # while the second checkpoint is written: its optimizer
-        (checkpoints, "write_governance", 4),  # … its last files
-        (checkpoints, "remove_old", 2),
+        pytest.param(checkpoints, "write_governance", 4, marks=pytest.mark.slow),  # … its last files
+        pytest.param(checkpoints, "remove_old", 2, marks=pytest.mark.slow),
         (job, "write_json", 1),  # everything done, but for saying so
     ],
 )  # fmt: skip
@@ -110,6 +110,7 @@ def test_a_run_that_stops_anywhere_ends_like_one_that_never_did(owner, name, cal
     assert_same_run(tmp_path / "out", whole)
 
 
+@pytest.mark.slow
 def test_a_run_of_an_earlier_version_goes_on(build, tmp_path, monkeypatch, whole):
     """Its recipe spells the family with a hyphen, its optimizer calls a group a part, its checkpoint has no digests."""
     out = tmp_path / "out"

@@ -28,6 +28,7 @@ def says_clear(completions: list[str], **columns: list) -> list[float | None]:
     return [float("clear" in text.split()) for text in completions]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("reward", "start", "end"), [(answer_length, 0.65, 0.75), (says_clear, 0.5, 0.95)], ids=["length", "one word"]
 )

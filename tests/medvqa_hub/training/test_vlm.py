@@ -54,7 +54,7 @@ def trl_options(tmp_path) -> dict:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("turns", ["question", "study"])
+@pytest.mark.parametrize("turns", ["question", pytest.param("study", marks=pytest.mark.slow)])
 def test_trl_s_sft_trainer_reads_the_rows_as_they_are(build, model, tmp_path, turns):
     from trl import SFTConfig, SFTTrainer
 
@@ -90,7 +90,7 @@ def test_trl_s_grpo_trainer_reads_the_rows_and_hands_a_reward_its_columns(build,
     assert len(seen) == 8 and set(seen) <= known
 
 
-@pytest.mark.parametrize("name", ["tiny-vlm-sft", "tiny-vlm-grpo"])
+@pytest.mark.parametrize("name", ["tiny-vlm-sft", pytest.param("tiny-vlm-grpo", marks=pytest.mark.slow)])
 def test_a_killed_run_goes_on_to_the_same_weights(build, model, tmp_path, monkeypatch, name):
     changes = {"reward__name": "rouge_l", "lora__dropout": 0.2} if "grpo" in name else {"training__max_steps": 9}
     recipe = vlm_recipe(name, **changes)
