@@ -1,8 +1,7 @@
-"""Reading CSV files, with errors that name the file, the row and the remedy.
+"""Reads CSV files: large tables by column (plain or gzipped), small ones by row as text.
 
-Large tables column by column (plain or gzipped; only the wanted columns are converted), small ones row by row as text.
-A row with another number of fields, a value that does not fit its column's type, bytes that are not UTF-8 and NUL
-bytes are errors: none of them is skipped or guessed at.
+Rows with a wrong number of fields, values that do not fit their column's type, bytes that are not UTF-8 and NUL bytes
+are errors that name the file, the row and the remedy.
 """
 
 import csv as rows_of_text
@@ -20,15 +19,15 @@ from pyarrow import csv
 from medvqa_core.errors import InputError, show
 
 BLOCK_BYTES = 8 << 20
-CELL_LIMIT = 8 << 20  # characters; the standard library refuses cells of more than 128 KiB
+CELL_LIMIT = 8 << 20  # characters; the standard library allows 128 KiB
 _NUL_REMEDY = "copy the file again from its source; if it is UTF-16, save it as UTF-8"
-# pyarrow's words for a row with another number of fields. A handler of such rows would tell the same, but the reader's
-# threads may let go of that Python function while the interpreter shuts down, which aborts the process.
+# pyarrow's message for a wrong number of fields. A handler for such rows is not used, because the reader's threads may
+# release that Python function during shutdown, which aborts the process.
 _WRONG_ROW = re.compile(r"Row #(\d+): Expected (\d+) columns, got (\d+)")
 
 
 def read_csv(path: Path, columns: Mapping[str, pa.DataType]) -> pa.Table:
-    """The wanted `columns` (name -> type) of a CSV file with a header line; empty cells are null.
+    """Read `columns` (name -> type) of a CSV file with a header line. Empty cells become null.
 
     Raises:
         InputError: the file or a column is missing, or a row cannot be read.
@@ -37,15 +36,12 @@ def read_csv(path: Path, columns: Mapping[str, pa.DataType]) -> pa.Table:
 
 
 def iterate_csv(path: Path, columns: Mapping[str, pa.DataType]) -> Iterator[pa.RecordBatch]:
-    """Like `read_csv`, a block at a time: memory does not grow with the file.
-
-    Quoted values may hold line breaks. Columns come in the order asked for.
-    """
+    """Like `read_csv`, in blocks. Quoted values may contain line breaks. Columns are in the given order."""
     try:
         with pa.input_stream(str(path), compression="gzip" if path.suffix == ".gz" else None) as stream:
             reader = csv.open_csv(
                 stream,
-                # one thread: only then does pyarrow number the rows of its complaints
+                # pyarrow numbers the rows of its errors in one thread only
                 read_options=csv.ReadOptions(use_threads=False, block_size=BLOCK_BYTES),
                 parse_options=csv.ParseOptions(newlines_in_values=True),  # no handler: see _WRONG_ROW
                 convert_options=csv.ConvertOptions(
@@ -61,7 +57,7 @@ def iterate_csv(path: Path, columns: Mapping[str, pa.DataType]) -> Iterator[pa.R
                 _refuse_nul(path, batch, first)
                 first += len(batch)
                 yield batch
-    except GeneratorExit:  # a stream left unfinished: at exit the names of the clause below may be gone already
+    except GeneratorExit:  # at exit the names in the clauses below may be gone
         raise
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
@@ -70,16 +66,17 @@ def iterate_csv(path: Path, columns: Mapping[str, pa.DataType]) -> Iterator[pa.R
 
 
 def iterate_cells(path: Path, columns: Sequence[str], first: int = 1) -> Iterator[tuple[int, dict[str, str]]]:
-    """(row number, cells by column) of every row of a CSV that has `columns` and perhaps more; all cells are text.
+    """Yield (row number, cells by column as text) for each row of a CSV file.
 
-    A byte-order mark, blanks around the names and blank lines are passed over; quoted cells may hold line breaks.
+    A byte-order mark, blanks around names and blank lines are ignored. Quoted cells may contain line breaks.
 
     Args:
+        columns: names that must be present.
         first: number of the first row below the header.
 
     Raises:
-        InputError: the file is missing, not UTF-8 or no CSV, a column is missing or there twice, or a row has more or
-            fewer cells than the header.
+        InputError: the file is missing or not CSV in UTF-8, a column is missing or repeated, or a row has too few or
+            too many cells.
     """
     rows_of_text.field_size_limit(CELL_LIMIT)
     reader = rows_of_text.reader(_decoded_lines(path), strict=True)
@@ -109,7 +106,7 @@ def _decoded_lines(path: Path) -> Iterator[str]:
         raise InputError(f"{path}: no such file; check the path") from None
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror}); check the path") from None
-    # not str.splitlines: it also ends lines at characters that cells may hold
+    # Not str.splitlines, which also splits at other characters.
     for number, line in enumerate(data.splitlines(keepends=True), start=1):
         try:
             text = line.decode("utf-8-sig" if number == 1 else "utf-8")
@@ -118,26 +115,23 @@ def _decoded_lines(path: Path) -> Iterator[str]:
                 f"{path}, line {number}: byte {line[error.start]:#04x} is not UTF-8; save the file as UTF-8"
             ) from None
         if "\0" in text:
-            raise InputError(f"{path}, line {number}: holds a NUL byte; {_NUL_REMEDY}")
+            raise InputError(f"{path}, line {number}: contains a NUL byte; {_NUL_REMEDY}")
         yield text
 
 
 def _refuse_nul(path: Path, batch: pa.RecordBatch, first: int) -> None:
-    """Raise InputError where a text of `batch`, whose first row has the number `first`, holds a NUL byte.
-
-    The bytes of a column are looked at together; row by row would cost as much as reading them.
-    """
+    """Raise InputError if a text of `batch` contains a NUL byte. `first` is the number of its first row."""
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         texts = column.buffers()[-1] if pa.types.is_string(column.type) else None
         if texts is None or not texts.size or np.frombuffer(texts, np.uint8).min() > 0:
             continue
         row = pc.index(pc.match_substring(column, "\0"), True).as_py()
-        if row >= 0:  # otherwise it is in the padding of the buffer
-            raise InputError(f"{path}, row {first + row}: column {name!r} holds a NUL byte; {_NUL_REMEDY}")
+        if row >= 0:  # otherwise it is padding of the buffer
+            raise InputError(f"{path}, row {first + row}: column {name!r} contains a NUL byte; {_NUL_REMEDY}")
 
 
 def column_names(path: Path) -> list[str]:
-    """The names in the header line. Raises InputError where the file is missing, empty or not UTF-8."""
+    """The names in the header line. Raises InputError if the file is missing, empty or not UTF-8."""
     try:
         with gzip.open(path, "rb") if path.suffix == ".gz" else open(path, "rb") as file:
             line = file.readline()
@@ -150,8 +144,8 @@ def column_names(path: Path) -> list[str]:
         raise InputError(
             f"{path}: cannot read the header line ({error}); copy the file again from its source"
         ) from None
-    if "\0" in header:  # UTF-16 without a mark, for one
-        raise InputError(f"{path}: the header line is not UTF-8 text (it holds a NUL byte); save the file as UTF-8")
+    if "\0" in header:  # such as UTF-16 without a mark
+        raise InputError(f"{path}: the header line is not UTF-8 text (it contains a NUL byte); save the file as UTF-8")
     return [name.strip('"') for name in header.split(",")]
 
 

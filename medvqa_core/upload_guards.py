@@ -1,14 +1,12 @@
-"""Guards at the ways by which rows and weights leave the machine, put in where `load_dataset_hook.py` puts its own.
+"""Guards that block uploads of restricted rows and weights. `load_dataset_hook.py` installs them.
 
-`Dataset`, `DatasetDict`, `IterableDataset`: `push_to_hub`; `save_to_disk` and `to_*` where the target is not a local
-file. Models, tokenizers and processors: `push_to_hub`, and what `save_pretrained(push_to_hub=True)` does. `Trainer`:
-every upload; TRL's GRPOTrainer: the repository for its completions. Each asks for the class first and refuses
-`no-derivatives` and `credentialed` content before a byte leaves. What does not say its class is credentialed. A model
-that takes an adapter in takes on the adapter's class: merged or not, it has learned what the adapter did.
+Guarded are `push_to_hub` of datasets, models, tokenizers and processors, remote targets of `save_to_disk` and `to_*`,
+`save_pretrained(push_to_hub=True)`, all uploads of `Trainer`, and the repository for completions of TRL's GRPOTrainer.
+They reject `no-derivatives` and `credentialed` content before anything is sent. Objects without a declared class are
+treated as credentialed. A model that loads an adapter gets the adapter's class if that is stricter.
 
-Also here: where `datasets` joins rows of several origins, the description has to say what the strictest of them is.
-
-Not guarded: other programs, and whoever uploads files by `huggingface_hub` itself.
+Joined datasets get the strictest class of their parts. Not guarded are other programs and uploads of files with
+`huggingface_hub` itself.
 """
 
 import inspect
@@ -39,7 +37,7 @@ def is_local_target(target: Any) -> bool:
         return True
     try:
         return isinstance(target.fileno(), int)
-    except (AttributeError, OSError):  # an open file of a remote file system has none
+    except (AttributeError, OSError):
         return False
 
 
@@ -72,7 +70,7 @@ def _refuse_push(module: Any, name: str, class_of: Callable[[Any], Governance]) 
 
 
 def _refuse_remote_writes(module: Any, name: str, class_of: Callable[[Any], Governance]) -> None:
-    """Guard the methods of a class that write: their first parameter is the target (for to_sql the second)."""
+    """Guard the writing methods of a class. The target is the first argument (of to_sql the second)."""
 
     def refuse(wrapped: Callable, instance: Any, args: tuple, kwargs: dict) -> Any:
         local, target = _target(wrapped.__name__, args, kwargs)
@@ -86,7 +84,7 @@ def _refuse_remote_writes(module: Any, name: str, class_of: Callable[[Any], Gove
 
 
 def _target(method: str, args: tuple, kwargs: dict) -> tuple[bool, str]:
-    """Whether a writing method's target is local, and its name without user names, passwords and keys."""
+    """Whether the target of a writing method is local, and its name without secrets."""
     names = {"save_to_disk": ("dataset_path", "dataset_dict_path"), "to_sql": ("con",)}.get(method, ("path_or_buf",))
     place = 1 if method == "to_sql" else 0
     target = args[place] if len(args) > place else next((kwargs[name] for name in names if name in kwargs), "")
@@ -97,7 +95,7 @@ def _target(method: str, args: tuple, kwargs: dict) -> tuple[bool, str]:
 
 
 def _is_local_database(connection: Any) -> bool:
-    """SQLite's files and memory are local; servers, wherever they are, are not."""
+    """Whether a database is SQLite. Servers count as remote."""
     import sqlite3
 
     return isinstance(connection, sqlite3.Connection) or str(getattr(connection, "url", connection)).startswith(
@@ -110,7 +108,7 @@ def guard_joins(module: Any) -> None:
         infos = [info for info in (args[0] if args else kwargs["dataset_infos"]) if info is not None]
         merged = wrapped(*args, **kwargs)
         classes = {stated_class(info.description) for info in infos}
-        if None in classes and len(classes) > 1:  # a part that does not, beside one that does
+        if None in classes and len(classes) > 1:  # only some parts declare a class
             merged.description = describe_dataset(merged.description, Governance.CREDENTIALED)
         return merged
 
@@ -118,7 +116,7 @@ def guard_joins(module: Any) -> None:
 
 
 def _with_foreign_part(wrapped: Callable, _instance: Any, args: tuple, kwargs: dict) -> Any:
-    """A column or row from elsewhere does not say its class."""
+    """A column or row from elsewhere has no declared class."""
     joined = wrapped(*args, **kwargs)
     joined.info.description = describe_dataset(joined.info.description or "", Governance.CREDENTIALED)
     return joined
@@ -139,9 +137,9 @@ def guard_model(module: Any) -> None:
 
 
 def guard_saved_parts(module: Any) -> None:
-    """Whatever else can be pushed (configurations, tokenizers, processors) is refused where it states a class.
+    """Guard configurations, tokenizers and processors that declare a class.
 
-    Their classes have copies of `push_to_hub`; all of them, and `save_pretrained`, upload by the second method.
+    Some have copies of `push_to_hub`, but all upload with the second method.
     """
 
     def refuse(wrapped: Callable, instance: Any, args: tuple, kwargs: dict) -> Any:
@@ -155,16 +153,16 @@ def guard_saved_parts(module: Any) -> None:
 
 
 def guard_adapters(module: Any) -> None:
-    """Both ways to load an adapter: peft's own, and that of transformers' models."""
+    """Guard both ways to load an adapter, of peft and of transformers."""
 
     def load(wrapped: Callable, instance: Any, args: tuple, kwargs: dict) -> Any:
         loaded = wrapped(*args, **kwargs)
         given = inspect.signature(wrapped).bind(*args, **kwargs).arguments
         source = given.get("model_id") or given.get("peft_model_id")
-        # Without a folder its weights came from elsewhere, and do not say.
+        # Adapters that are not local folders have no declared class.
         adapter = read_governance(Path(source)) if source and Path(source).is_dir() else Governance.CREDENTIALED
         own = _class_of_weights(instance)
-        if own is not None:  # a model that does not say is credentialed as it is
+        if own is not None:  # otherwise it is credentialed anyway
             getattr(instance, "config", instance).governance = str(strictest([own, adapter]))
         return loaded
 
@@ -177,7 +175,7 @@ def guard_trainer(module: Any) -> None:
     def refuse(wrapped: Callable, instance: Any, args: tuple, kwargs: dict) -> Any:
         check_publishable(class_of_trainer(instance), f"{_name(instance.model)} of this {_name(instance)}", HUB)
         model = instance.accelerator.unwrap_model(instance.model)
-        if hasattr(type(model), "refuse_upload"):  # ours know of more than a class
+        if hasattr(type(model), "refuse_upload"):  # further checks of our models
             model.refuse_upload()
         return wrapped(*args, **kwargs)
 
@@ -187,7 +185,7 @@ def guard_trainer(module: Any) -> None:
 
 
 def _with_model_s_own_card(wrapped: Callable, instance: Any, args: tuple, kwargs: dict) -> Any:
-    """Our models write their card themselves, the same for `Trainer.push_to_hub` as for `model.push_to_hub`."""
+    """Our models write their own card, in `Trainer.push_to_hub` too."""
     result = wrapped(*args, **kwargs)
     model = instance.accelerator.unwrap_model(instance.model)
     if hasattr(type(model), "write_card") and instance.is_world_process_zero():
@@ -197,7 +195,7 @@ def _with_model_s_own_card(wrapped: Callable, instance: Any, args: tuple, kwargs
 
 
 def guard_completions(module: Any) -> None:
-    """GRPOTrainer sends prompts, images and answers to the repository that `log_completions_hub_repo` names."""
+    """GRPOTrainer uploads prompts, images and answers to `log_completions_hub_repo`."""
 
     def refuse(wrapped: Callable, instance: Any, args: tuple, kwargs: dict) -> Any:
         given = inspect.signature(wrapped).bind(*args, **kwargs).arguments
@@ -210,7 +208,7 @@ def guard_completions(module: Any) -> None:
 
 
 def class_of_trainer(trainer: Any) -> Governance:
-    """The strictest of the model's class and the classes of its data; `credentialed` where neither says."""
+    """The strictest class of the model and its data; `credentialed` if none is declared."""
     classes = [_class_of_weights(trainer.model), getattr(trainer, "governance", None)]
     for data in (getattr(trainer, "train_dataset", None), getattr(trainer, "eval_dataset", None)):
         classes += [_class_of_data(part) for part in (data.values() if isinstance(data, dict) else [data])]
@@ -219,12 +217,12 @@ def class_of_trainer(trainer: Any) -> Governance:
 
 
 def _class_of_data(data: Any) -> Governance | None:
-    """Of a dataset of `datasets`; None for other objects, which have no place for a class."""
+    """The class of a `datasets` object, or None for other objects."""
     return get_dataset_governance(data) if hasattr(data, "info") and hasattr(data.info, "description") else None
 
 
 def _class_of_weights(part: Any) -> Governance | None:
-    """The class that a model's configuration (or a part itself) states; None where it states none."""
+    """The class that a model's configuration (or the part itself) declares, or None."""
     stated = getattr(getattr(part, "config", part), "governance", None)
     return None if stated is None else parse(stated, "configuration of the model")
 

@@ -1,7 +1,7 @@
-"""Scores: plain functions with a value per sample, and one `evaluate` module folder per metric (`modules/`).
+"""Metrics: plain functions with a value per sample, and one `evaluate` module folder per metric (`modules/`).
 
-`load("cxr_vqa")` is `evaluate.load` of the bundled folder; it works offline. Rewards and loops call the plain
-functions: they are a thousand times faster than a module's `compute`.
+`load("cxr_vqa")` is `evaluate.load` of the bundled folder and works offline. Use the plain functions in rewards and
+loops: they are much faster than a module's `compute`.
 """
 
 from pathlib import Path
@@ -22,5 +22,5 @@ def load(name: str) -> "evaluate.EvaluationModule":
         raise ConfigError(f"metric {name!r} is unknown; allowed: {', '.join(MODULES)}")
     import evaluate
 
-    # else `evaluate` keeps them in a file below the home folder until `compute`: answers may be credentialed data
+    # Otherwise `evaluate` writes the inputs, which may be credentialed, to a file in the home folder.
     return evaluate.load(str(FOLDER / name), keep_in_memory=True)

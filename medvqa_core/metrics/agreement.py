@@ -10,8 +10,7 @@ r_i in all, q categories, weights w_kl.
     AC2:     Pe = sum_kl w_kl / (q (q - 1)) * sum_k p_k (1 - p_k)  Po with the weights
     coefficient = (Po - Pe) / (1 - Pe)
 
-The MIMIC-CXR-VQA paper's Table 3 takes other chance terms for more than two categories; they are here by name so that
-the table can be reproduced, not as an alternative:
+The MIMIC-CXR-VQA paper's Table 3 uses other chance terms for more than two categories. They only serve to reproduce it:
 
     ac1_published:  Pe = sum_k p_k (1 - p_k)
     ac2_published:  Pe = sum_kl (1 - p_l) p_k w_kl / (q - 1)
@@ -34,7 +33,7 @@ RESAMPLES = 2000
 
 @dataclass(frozen=True)
 class Agreement:
-    """Coefficients of one dimension. A coefficient is None where it is undefined (chance agreement of 1)."""
+    """Coefficients of one dimension; None if undefined (chance agreement of 1)."""
 
     fleiss_kappa: float | None
     ac1: float | None
@@ -82,11 +81,11 @@ def measure_agreement(
     """Agreement on one dimension.
 
     Args:
-        ratings: (rater, item) -> category; a pair that is not there was not rated.
-        order: all categories that could be chosen, worst first; also those that nobody chose.
-        resamples: of the bootstrap; 0 leaves the intervals out.
+        ratings: (rater, item) -> category.
+        order: all possible categories, worst first.
+        resamples: of the bootstrap; 0 for no intervals.
         dimension: its name, for messages.
-        clusters: what items belong together (answers about one study): the bootstrap draws these; None: items.
+        clusters: item -> cluster (such as the study) that the bootstrap draws; None: items.
 
     Raises:
         InputError: a category that is not in `order`, or no item with two ratings.
@@ -154,7 +153,7 @@ def _coefficients(observed: np.ndarray, shares: np.ndarray, weights: np.ndarray)
         "ac2_published": (weighted, np.einsum("...k,kl,...l->...", shares, weights, 1 - shares) / (q - 1)),
     }
     with np.errstate(divide="ignore", invalid="ignore"):
-        # a chance agreement of 1 leaves nothing to exceed: undefined, also where rounding makes it 1 - 1e-16
+        # undefined for a chance agreement of 1, up to rounding
         return {
             name: np.where(1 - expected > 1e-12, (po - expected) / (1 - expected), np.nan)
             for name, (po, expected) in chance.items()
@@ -162,7 +161,7 @@ def _coefficients(observed: np.ndarray, shares: np.ndarray, weights: np.ndarray)
 
 
 def _members(rows: Mapping[Any, int], clusters: Mapping[Any, Hashable] | None) -> list[np.ndarray]:
-    """The rows of each cluster; without clusters every row is one."""
+    """The rows of each cluster; each row without clusters."""
     members: dict[Hashable, list[int]] = {}
     for item, row in rows.items():
         members.setdefault(row if clusters is None else clusters[item], []).append(row)
@@ -177,7 +176,7 @@ def _bootstrap(
     seed: int,
     members: Sequence[np.ndarray],
 ) -> dict[str, tuple[float, float] | None]:
-    """95% percentile intervals over resampled clusters; resamples where a coefficient is undefined are left out."""
+    """95% percentile intervals over resampled clusters, without resamples whose coefficient is undefined."""
     if not resamples:
         return {}
     generator = np.random.default_rng(seed)

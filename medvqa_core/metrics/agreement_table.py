@@ -1,4 +1,4 @@
-"""Agreement of a whole rating sheet: one row per dimension, as the command prints it."""
+"""Agreement of a rating sheet: one row per dimension."""
 
 from dataclasses import asdict
 from typing import Any
@@ -26,7 +26,7 @@ def measure_sheet(
 
 
 def agreement_record(measured: dict[str, Agreement], sheet: RatingSheet) -> dict[str, Any]:
-    """What is written as JSON."""
+    """The agreement as JSON."""
     return {
         "coefficients": "ac1, ac2: Gwet; ac1_published, ac2_published: chance terms of the paper's Table 3",
         "dimensions": {dimension: asdict(agreement) for dimension, agreement in measured.items()},
@@ -35,7 +35,7 @@ def agreement_record(measured: dict[str, Agreement], sheet: RatingSheet) -> dict
 
 
 def format_agreement(measured: dict[str, Agreement]) -> str:
-    """The table: coefficients with four decimals and their 95% bootstrap interval, one line per dimension."""
+    """A table of the coefficients with their 95% bootstrap intervals, one line per dimension."""
     with_interval = any(agreement.intervals for agreement in measured.values())
     head = ["dimension", "items", "raters", "raw", *_TITLES.values()]
     lines = [head]

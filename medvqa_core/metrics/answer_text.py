@@ -1,14 +1,14 @@
-"""The text of an answer as every metric reads it: one form for predictions and references, whoever wrote them.
+"""Normalises answers, so that predictions and references are compared in one form.
 
-A model with a vocabulary of words writes "band - like opacity ." where the reference says "Band-like opacity.";
-compared as they stand, not even a perfect model gets the full score. So both are brought to one form first:
+A word-level model writes "band - like opacity ." for the reference "Band-like opacity.". Without normalisation even a
+perfect model would not get the full score:
 
     spaced     "band - like opacity ."         wordpunct's words (the release's), in lower case
     words      ["band", "like", "opacity"]     PTB tokens of `spaced`, without punctuation
     ptb_text   "band like opacity"             those, joined
 
-BLEU, METEOR, ROUGE-L and CIDEr count `words`. BERTScore reads `ptb_text` in the profile `paper`, and otherwise (rewards
-and validation included) `spaced`: a reward that is blind to punctuation would teach a model to scatter it.
+BLEU, METEOR, ROUGE-L and CIDEr count `words`. BERTScore reads `ptb_text` in the profile `paper`, otherwise `spaced`,
+because a reward that ignores punctuation would teach a model to scatter it.
 """
 
 import re
@@ -22,7 +22,7 @@ _WORDPUNCT = re.compile(r"\w+|[^\w\s]+")
 
 
 def spaced(text: str) -> str:
-    """The words and runs of punctuation of `text` in lower case, joined by spaces; twice is the same as once."""
+    """The words and runs of punctuation of `text` in lower case, joined by spaces (idempotent)."""
     # casefold, not lower: a final sigma or a long s must not depend on who put the text into lower case.
     return " ".join(_WORDPUNCT.findall(normalize("NFC", normalize("NFC", text).casefold())))
 

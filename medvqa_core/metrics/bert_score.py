@@ -1,15 +1,13 @@
 """BERTScore (Zhang et al. 2020): greedy matching of token states, as the library bert-score computes it without idf.
 
 Per pair: cosine of every prediction token with every reference token at one hidden layer; precision is the mean of the
-best match of each prediction token, recall of each reference token. The tokenizer's first and last special token can
-be matched but have no weight of their own. Rescaling: (x - b) / (1 - b) with the baseline b of random pairs.
+best match of each prediction token, recall of each reference token. The tokenizer's first and last special tokens can
+be matched but have weight 0. Rescaling is (x - b) / (1 - b) with the baseline b of random pairs.
 
-RoBERTa's and GPT-2's tokenizers: bert-score asks for a space in front of the first word, which transformers 5 does not
-heed, so that both read a text as it stands. For values as they were published with transformers 4, set
-`"add_prefix_space": true` in the folder's tokenizer_config.json.
+For values of RoBERTa and GPT-2 as published with transformers 4, set `"add_prefix_space": true` in the folder's
+tokenizer_config.json. transformers 5 ignores bert-score's request for that space.
 
-A prediction without words has the raw score 0 (below 0 once rescaled). A reference without words cannot be scored: it
-is None.
+A prediction without words has the raw score 0. A reference without words is scored as None.
 """
 
 import random
@@ -39,10 +37,10 @@ class BertScorer:
         baseline: None (no rescaling), (precision, recall, F1) of random pairs, or a table as bert-score ships them
             (`LAYER,P,R,F`); `compute_baseline` makes one for an encoder that has none.
         device: of the encoder; None takes the first GPU, or the CPU.
-        text: what each text is turned into before it is read, such as `answer_text.spaced`; None: as it stands.
+        text: normalisation of each text, such as `answer_text.spaced`; None: unchanged.
 
     Raises:
-        ConfigError: the encoder cannot be loaded, has no such layer, or the baseline is none.
+        ConfigError: the encoder cannot be loaded, lacks the layer, or the baseline is invalid.
     """
 
     def __init__(
@@ -63,11 +61,7 @@ class BertScorer:
         self.text = text
 
     def score(self, predictions: Sequence[str], references: Sequence[str]) -> list[Triple | None]:
-        """(precision, recall, F1) of each pair, None where the reference has no words.
-
-        Raises:
-            InputError: different lengths, or something that is no text.
-        """
+        """(precision, recall, F1) of each pair, None if the reference is empty. Raises InputError as `check_pairs`."""
         if not len(predictions) and not len(references):
             return []
         check_pairs(predictions, references)
@@ -137,7 +131,7 @@ def _match(pairs: list[tuple[str, str]], states: dict[str, tuple[Any, Any]]) -> 
         recall = (best * referred_weights).sum(1) / referred_weights.sum(1)
         f1 = 2 * precision * recall / (precision + recall)
         triples = torch.stack([precision, recall, f1], dim=1)
-        # a text of zero-width characters, log, is not empty and yet has no tokens of its own
+        # Texts of zero-width characters are not empty but may have no tokens.
         triples[predicted_weights.sum(1) == 0] = 0.0
         f1_of_nothing = torch.isnan(triples[:, 2]) & (precision + recall == 0)
         triples[f1_of_nothing, 2] = 0.0
@@ -150,10 +144,7 @@ def bert_scores(
 ) -> Scores:
     """`bertscore` (F1), `bertscore_precision`, `bertscore_recall`; of several references the best of each.
 
-    Pairs whose references have no words are None and counted as unscorable.
-
-    Raises:
-        InputError: see `check_pairs`.
+    Pairs with empty references are None and counted as unscorable. Raises InputError as `check_pairs`.
     """
     lists = check_pairs(predictions, references)
     repeated = [prediction for prediction, texts in zip(predictions, lists, strict=True) for _ in texts]
@@ -172,8 +163,7 @@ def bert_scores(
 def compute_baseline(sentences: Sequence[str], scorer: BertScorer, pairs: int = 10_000, seed: int = 0) -> Triple:
     """Mean raw (precision, recall, F1) of random pairs of different sentences: the baseline of the scorer's encoder.
 
-    bert-score takes a million pairs of web sentences; sentences of one's own field make a harder baseline, so name them
-    with the result.
+    bert-score uses a million pairs of web sentences. Sentences of one field give a higher baseline.
 
     Raises:
         InputError: fewer than two different sentences.

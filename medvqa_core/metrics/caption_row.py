@@ -1,13 +1,11 @@
-"""The row of the paper's Table 4: BLEU-1..4, METEOR, ROUGE-L, CIDEr and BERTScore of one set of answers, in one call.
+"""The row of the paper's Table 4: BLEU-1..4, METEOR, ROUGE-L, CIDEr and BERTScore of a set of answers.
 
 Profiles:
     paper    PTB words of wordpunct's, METEOR 1.5, ROUGE-L with beta 1.2, CIDEr-D, BERTScore of distilbert-base-uncased
              at layer 5 on PTB text, rescaled; without Java METEOR is left out.
     default  the same without Java, and BERTScore with the encoder asked for on wordpunct text, or none.
 
-Both read predictions and references in the same form (answer_text.py), so that a perfect answer has the full score.
-
-What is left out is None in the row, and a note says why.
+Predictions and references are normalised alike (answer_text.py). Missing values are None, with a note on the reason.
 """
 
 from collections.abc import Sequence
@@ -41,7 +39,7 @@ _PAPER_SCORER = (PAPER_LAYER, PAPER_BASELINE, ptb_text)
 @dataclass(frozen=True)
 class CaptionRow:
     """Attributes:
-    row: COLUMNS -> value of the whole set, None for what was left out.
+    row: COLUMNS -> value of the whole set, or None.
     samples: the columns that were computed -> value of each pair, None for a pair that cannot be scored.
     description: profile, tokenizer, libraries and versions, notes, numbers of pairs and of unscorable ones.
     """
@@ -65,11 +63,11 @@ def score_row(
     """Score all metrics of a profile.
 
     Args:
-        encoder: of BERTScore: "minilm", a folder or a Hub id; "none" leaves BERTScore out; None is the profile's.
-            With `paper` a folder is taken for a copy of the paper's encoder and the published baseline used.
+        encoder: of BERTScore: "minilm", a folder, a Hub id or "none"; None is the profile's. With `paper` a folder is a
+            copy of the paper's encoder, and the published baseline is used.
         layer, baseline, device: see `BertScorer`.
         frequencies: of CIDEr, counted with `answer_text.words`; None counts the references given.
-        scorer: of BERTScore, loaded already (`load_scorer`), in the place of the four above.
+        scorer: a loaded scorer (`load_scorer`) in place of the four arguments above.
 
     Raises:
         ConfigError: the profile is unknown, the encoder cannot be loaded, or `scorer` is not the profile's.
@@ -134,10 +132,10 @@ def load_scorer(
     baseline: Sequence[float] | str | Path | None = None,
     device: str | None = None,
 ) -> BertScorer | None:
-    """BERTScore's encoder as `score_row` takes it; None where it is left out.
+    """The BERTScore scorer for `score_row`, or None without an encoder.
 
     Raises:
-        ConfigError: the encoder cannot be loaded, or the profile fixes what was asked for.
+        ConfigError: the encoder cannot be loaded, or differs from the profile's.
     """
     if profile not in PROFILES:
         raise ConfigError(f"profile {profile!r} is unknown; allowed: {', '.join(PROFILES)}")

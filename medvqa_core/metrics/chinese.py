@@ -1,7 +1,6 @@
-"""Chinese texts: signs in one spelling, and two ways to cut a text into the units that our ROUGE-L counts.
+"""Normalises Chinese punctuation and splits texts into characters or words (jieba, extra `words`) for ROUGE-L.
 
-`characters` is what we score. `words` are jieba's (extra `words`). What RJUA-MedDQA's own script counts, words between
-white space, is in `released_rouge.py`.
+`released_rouge.py` has the units of RJUA-MedDQA's own script.
 """
 
 import re
@@ -48,7 +47,7 @@ def characters(text: str) -> list[str]:
 
 
 def words(text: str) -> list[str]:
-    """jieba's words. Raises ConfigError where jieba is not installed."""
+    """jieba's words. Raises ConfigError if jieba is not installed."""
     return [word for word in _jieba().lcut(fold_signs(text)) if not word.isspace()]
 
 
@@ -70,7 +69,7 @@ def _jieba() -> Any:
         raise ConfigError("ROUGE-L on words needs jieba; pip install 'medvqa-hub[words]', or use characters") from error
     import logging
 
-    jieba.setLogLevel(logging.WARNING)  # it reports its own loading otherwise
-    tokenizer = jieba.Tokenizer()  # its own: words that others add to the global one must not move scores
+    jieba.setLogLevel(logging.WARNING)
+    tokenizer = jieba.Tokenizer()  # not the global one, which others may extend
     tokenizer.initialize()
     return tokenizer

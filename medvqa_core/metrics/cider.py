@@ -4,8 +4,8 @@ Per n: the cosine of TF-IDF vectors, the prediction's counts clipped at the refe
 difference in length; averaged over n and references, times 10. Lengths are counted in bigrams, as the tools do.
 Equal to pycocoevalcap's `Cider` on the same tokens.
 
-How rare an n-gram is comes from the references that are scored (the tools' way) or from `DocumentFrequencies` made once
-of the training references: a reward for a handful of answers needs the latter.
+Document frequencies are counted in the scored references, as the tools do, or in training references
+(`DocumentFrequencies`), as rewards for a few answers need.
 """
 
 import math
@@ -27,7 +27,7 @@ _KIND = "document frequencies"
 
 @dataclass(frozen=True)
 class DocumentFrequencies:
-    """In how many documents each n-gram occurs; a document is all references of one question."""
+    """The number of documents with each n-gram. A document is all references of one question."""
 
     counts: Mapping[tuple[str, ...], int]
     documents: int
@@ -58,11 +58,11 @@ class DocumentFrequencies:
 
     @classmethod
     def load(cls, path: Path | str) -> "DocumentFrequencies":
-        """Read what `save` wrote. Raises InputError where `path` is missing or holds something else."""
+        """Read a file of `save`. Raises InputError if it is missing or invalid."""
         content = read_json(Path(path), "make it with DocumentFrequencies.build(…).save(…)")
         if not isinstance(content, dict) or content.get("kind") != _KIND:
             raise InputError(
-                f"{path}: holds no document frequencies; make it with DocumentFrequencies.build(…).save(…)"
+                f"{path}: not a file of document frequencies; make it with DocumentFrequencies.build(…).save(…)"
             )
         return cls({tuple(key.split(" ")): count for key, count in content["counts"].items()}, content["documents"])
 
@@ -116,7 +116,6 @@ def _weigh(words: list[str], frequencies: DocumentFrequencies) -> _Vector:
     for counted in count_ngrams(words):
         weights.append(
             {
-                # an n-gram that no document has counts as if one had it
                 ngram: count * (log_documents - math.log(max(1, frequencies.counts.get(ngram, 0))))
                 for ngram, count in counted.items()
             }

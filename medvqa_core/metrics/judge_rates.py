@@ -1,14 +1,11 @@
-"""Rates that a judge model gave, corrected by what people say of a sample of the same items, with intervals.
+"""Corrects the rates of a judge model by the ratings of people on a sample of items, with intervals.
 
-A judge that calls 95% of the answers correct is wrong on some of both kinds. Two corrections, for two designs:
-
-- `compute_rate`, and `post_stratified` for a yes-or-no verdict: people rated items drawn from the judged ones, at
-  random or more of one verdict than of another (`cxr review export --stratify`). Among items of one verdict their
-  sample is random, so rate = P(V=1) P(T=1|V=1) + P(V=0) P(T=1|V=0): no assumption that the judge is better than
-  chance, and half the width of the plug-in. The default.
-- `plug_in`: people rated items from elsewhere (another release), where only sensitivity and specificity carry over:
+- `compute_rate` (the default), and `post_stratified` for a yes-or-no verdict: people rated items drawn from the judged
+  ones, possibly stratified by verdict (`cxr review export --stratify`). rate = P(V=1) P(T=1|V=1) + P(V=0) P(T=1|V=0).
+  The judge need not be better than chance.
+- `plug_in`: people rated other items (another release), and only sensitivity and specificity carry over:
   (p + specificity - 1) / (specificity + sensitivity - 1), with the interval of Lee et al., "How to Correctly Report
-  LLM-as-a-Judge Evaluations" (arXiv 2511.21140). Wrong for a sample that was drawn by verdict: it covers nothing there.
+  LLM-as-a-Judge Evaluations" (arXiv 2511.21140). Do not use it for a sample that was drawn by verdict.
 """
 
 from collections.abc import Sequence
@@ -26,7 +23,7 @@ CLUSTER_DRAWS = 4_000
 
 @dataclass(frozen=True)
 class Calibration:
-    """Items that both judged: counts by people's verdict (true, false) and the judge's (positive, negative)."""
+    """Counts of items by the verdicts of people (true, false) and of the judge (positive, negative)."""
 
     true_positive: int
     false_negative: int
@@ -39,20 +36,20 @@ class Calibration:
 
     @property
     def sensitivity(self) -> float | None:
-        """P(judge positive | people positive); None without such items."""
+        """P(judge positive | people positive), or None."""
         total = self.true_positive + self.false_negative
         return self.true_positive / total if total else None
 
     @property
     def specificity(self) -> float | None:
-        """P(judge negative | people negative); None without such items."""
+        """P(judge negative | people negative), or None."""
         total = self.false_positive + self.true_negative
         return self.true_negative / total if total else None
 
 
 @dataclass(frozen=True)
 class Rate:
-    """A share of items: what the judge says, what it comes to by the people, and a 95% interval of that."""
+    """A share of items: by the judge, corrected by people, and the 95% interval of the corrected share."""
 
     judged: float
     corrected: float
@@ -62,12 +59,12 @@ class Rate:
 
 @dataclass(frozen=True)
 class Cell:
-    """Judged items that are alike for the judge: of one verdict, and of one stratum of the people's sample.
+    """Judged items of one verdict and one stratum of the people's sample.
 
     Attributes:
-        judged: how many there are.
-        rated: how many of them, drawn at random, people rated.
-        hits: how many of those people put into the category that is counted.
+        judged: number of items.
+        rated: number of randomly drawn items among them that people rated.
+        hits: number of those that people put into the counted category.
     """
 
     judged: int
@@ -76,16 +73,14 @@ class Cell:
 
     def __post_init__(self) -> None:
         if not 0 <= self.hits <= self.rated or self.judged < 0:
-            raise InputError(f"{self}: hits go up to rated, and no count is negative")
+            raise InputError(f"{self}: hits must not exceed rated, and counts must not be negative")
 
 
 def post_stratified(positive: int, judged: int, calibration: Calibration, seed: int = 0) -> Rate:
-    """The share of truly positive items among `judged`, of which the judge calls `positive` so.
-
-    Two cells of `compute_rate`, the judge's two verdicts.
+    """The share of truly positive items among `judged`, of which the judge found `positive`. See `compute_rate`.
 
     Raises:
-        InputError: counts that are impossible, or no rated item at all.
+        InputError: impossible counts, or no rated items.
     """
     judged_rate = _check(positive, judged)
     found = calibration
@@ -105,18 +100,17 @@ def compute_rate(
 ) -> Rate:
     """The share of items that people would put into a category: sum over cells of P(cell) P(category | cell).
 
-    The interval is the 95% range of a posterior: the cells' sizes as sampled, and for each cell's share of hits the
-    prior Beta(1/k, 1 - 1/k) of k categories (Perks; for two it is Jeffreys'), so that a cell of which people rated
-    nothing says how little is known. How often it covers the truth is simulated in the tests.
+    The interval is the 95% range of a posterior over the cells' sizes and their shares of hits, with the prior
+    Beta(1/k, 1 - 1/k) for k categories (Perks; Jeffreys' for two). Tests simulate its coverage.
 
     Args:
-        judged_rate: share that the judge puts into the category; kept beside the result.
-        categories: of the dimension; a cell that nobody rated has 1 / `categories` of its items in each, for the point.
-        clusters: (clusters, cells) judged items of each study by cell, where whole studies were sampled: their shares
-            are drawn by a Bayesian bootstrap over studies. None: items were sampled one by one.
+        judged_rate: share that the judge puts into the category.
+        categories: of the dimension; a cell without ratings has 1 / `categories` of its items in each.
+        clusters: (clusters, cells) judged items of each study by cell, if whole studies were sampled (Bayesian
+            bootstrap over studies). None: items were sampled.
 
     Raises:
-        InputError: no rated item at all, or no judged one.
+        InputError: no rated or no judged items.
     """
     if not any(cell.rated for cell in cells):
         raise InputError("people rated none of the judged items; import their ratings first (cxr review import)")
@@ -153,15 +147,15 @@ def plug_in(positive: int, judged: int, calibration: Calibration) -> Rate:
     """The same share, from sensitivity and specificity measured on other items (Lee et al., equations 3 and 5).
 
     Raises:
-        InputError: impossible counts, no rated item that people find positive or none that they find negative, or a
-            judge that is no better than chance: its verdicts say nothing then.
+        InputError: impossible counts, no positive or no negative rated items, or a judge that is not better than
+            chance.
     """
     judged_rate = _check(positive, judged)
     sensitivity, specificity = calibration.sensitivity, calibration.specificity
     if sensitivity is None or specificity is None:
         raise InputError("the calibration needs items that people find positive and items that they find negative")
     if sensitivity + specificity <= 1:
-        raise InputError(f"sensitivity {sensitivity:.3f} and specificity {specificity:.3f}: no better than chance")
+        raise InputError(f"sensitivity {sensitivity:.3f} and specificity {specificity:.3f}: not better than chance")
     corrected = (judged_rate + specificity - 1) / (specificity + sensitivity - 1)
     n = judged + _Z**2
     m1 = calibration.true_positive + calibration.false_negative + 2

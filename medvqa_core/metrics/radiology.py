@@ -6,9 +6,8 @@
     f1chexbert_{5,all}_{micro,macro,weighted}_f1            CheXbert: F1 over the whole set, no value per sample
     challenge_score                                         0.5 x BERTScore F1 + 0.5 x RadGraph F1
 
-The names are RadEval's, but for the last. The challenge does not say which RadGraph F1 it takes; here it is `partial`,
-that of most report-generation results. RadEval fetches its weights from the Hub, and torch with itself: it is imported
-when a scorer is made.
+The names are RadEval's except the last. The challenge does not define its RadGraph F1. Here it is `partial`, as in most
+results on report generation. RadEval downloads its weights from the Hub and is imported when a scorer is created.
 """
 
 import contextlib
@@ -38,7 +37,7 @@ class RadiologyScorer:
     """RadEval with its weights loaded, for any number of sets of answers.
 
     Args:
-        chexbert: score with CheXbert too. RadEval 2.2 loads it onto a GPU and fails where there is none.
+        chexbert: score with CheXbert too, which needs a GPU in RadEval 2.2.
 
     Raises:
         ConfigError: RadEval is not installed, or cannot fetch or load its weights.
@@ -53,7 +52,7 @@ class RadiologyScorer:
 
     @property
     def description(self) -> dict[str, Any]:
-        """With what is scored, for a results file."""
+        """Libraries and metrics, for a results file."""
         return {
             "libraries": {"RadEval": _version()},
             "metrics": [RADGRAPH, CHEXBERT] if self._chexbert else [RADGRAPH],
@@ -68,7 +67,7 @@ class RadiologyScorer:
 
         Args:
             references: one for each prediction; a row whose reference is empty is None in every score.
-            bertscore: BERTScore F1 of each row, for the challenge's score; None leaves that out.
+            bertscore: BERTScore F1 of each row, for the challenge's score.
 
         Returns:
             The names at the top of this file. The F1 of CheXbert have a corpus value only.
@@ -94,7 +93,7 @@ class RadiologyScorer:
         return Scores(means | corpus, samples, {name: values.count(None) for name, values in samples.items()})
 
     def _radgraph_samples(self, texts: list[tuple[str, str]], scored: list[int]) -> dict[str, list[float | None]]:
-        """An empty prediction has no entity: 0, as in RadEval, but without asking a model that cannot read it."""
+        """Empty predictions score 0, as in RadEval, without calling the model."""
         samples = {name: _spread([0.0] * len(scored), scored, len(texts)) for name in LEVELS}
         asked = [place for place in scored if texts[place][0]]
         chunks = [asked[start : start + CHUNK] for start in range(0, len(asked), CHUNK)]
@@ -109,12 +108,12 @@ class RadiologyScorer:
 def _chexbert_scores(
     chexbert: Any, pairs: list[tuple[str, str]]
 ) -> tuple[dict[str, list[float]], dict[str, float | None]]:
-    """Label accuracy of each pair, and F1 over all; RadEval gives the two in two modes."""
+    """Label accuracy of each pair, and F1 over all (two modes of RadEval)."""
     if not pairs:
         return {name: [] for name in LABEL_ACCURACY}, dict.fromkeys(LABEL_F1)
     found = _ask(chexbert, pairs, CHEXBERT_REMEDY)
     accuracy = {name: _values(found, name, len(pairs)) for name in LABEL_ACCURACY}
-    chexbert.per_sample, chexbert.detailed = False, True  # detailed is the one that rounds nothing
+    chexbert.per_sample, chexbert.detailed = False, True  # detailed does not round
     try:
         found = _ask(chexbert, pairs, CHEXBERT_REMEDY)
     finally:
@@ -130,7 +129,7 @@ def _import_radeval() -> Any:
         if error.name == "radeval":
             raise ConfigError(f"RadGraph and CheXbert need RadEval, which is not installed; {INSTALL}") from None
         raise ConfigError(f"RadEval cannot be imported ({one_line(error)}); {INSTALL}") from error
-    # Version 2.2.1 imports its copy of RadGraph as `RadEval…`, a name that it is not installed under (its issue 27).
+    # Version 2.2.1 imports its copy of RadGraph under another name than its own (issue 27).
     sys.modules.setdefault("RadEval", radeval)
     return radeval
 
@@ -139,7 +138,7 @@ def _load(evaluator: Any, metric: str, show_progress: bool) -> Any:
     try:
         with _quiet():
             return evaluator(metrics=[metric], per_sample=True, show_progress=show_progress)
-    except Exception as error:  # a failed download is a bare Exception in RadEval
+    except Exception as error:
         offline = " (HF_HUB_OFFLINE is set)" if os.environ.get("HF_HUB_OFFLINE") else ""
         raise ConfigError(
             f"RadEval {_version()} cannot load {metric}{offline}: {one_line(error)[:200]}; its weights come from the "
@@ -152,7 +151,7 @@ def _ask(evaluator: Any, pairs: list[tuple[str, str]], remedy: str = "") -> dict
     try:
         with _quiet():
             return evaluator(refs=[reference for _, reference in pairs], hyps=[prediction for prediction, _ in pairs])
-    except Exception as error:  # third-party models: anything; the message may hold a text, so only its kind is told
+    except Exception as error:  # the message may contain a text
         raise ConfigError(
             f"RadEval {_version()} failed on {len(pairs)} pairs ({type(error).__name__}); "
             f"{remedy}go on without the radiology scores, or report it to RadEval"
@@ -160,7 +159,7 @@ def _ask(evaluator: Any, pairs: list[tuple[str, str]], remedy: str = "") -> dict
 
 
 def _values(found: dict[str, Any], name: str, number: int) -> list[float]:
-    """`number` finite values under `name`. Raises ConfigError where RadEval gave something else."""
+    """`number` finite values under `name`. Raises ConfigError for other results of RadEval."""
     try:
         values = [float(value) for value in found[name]]
     except (KeyError, TypeError, ValueError):
@@ -180,7 +179,7 @@ def _spread(values: Sequence[float], places: Sequence[int], number: int) -> list
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """RadEval prints on standard output and switches off every warning of the process."""
+    """RadEval prints to standard output and disables all warnings."""
     with contextlib.redirect_stdout(sys.stderr), warnings.catch_warnings():
         yield
 

@@ -1,9 +1,8 @@
 """ROUGE-L as the Python package `rouge` computes it (1.0.1, `rouge-l`, `f`), written from its behaviour.
 
-A text is cut into sentences at every "."; words stand between white space and count once, however often they occur.
-The words of the longest common subsequences of each sentence of the reference with each of the prediction are united;
-precision and recall are their shares of the different words of the whole texts. F has 1e-8 in its denominator, so that
-a text scores 0.999999995 against itself.
+A text is split into sentences at "." and into words at white space. Repeated words count once. The words of the longest
+common subsequences of all pairs of sentences are united. Precision and recall are their shares of the distinct words of
+each text. F has 1e-8 in its denominator, so a text scores 0.999999995 against itself.
 """
 
 from collections.abc import Sequence
@@ -12,7 +11,7 @@ EPSILON = 1e-8
 
 
 def released_rouge_l(prediction: str, answer: str) -> float:
-    """F of `prediction` against `answer`, 0 to 1. 0 for a text without a sentence, where the package raises."""
+    """F of `prediction` against `answer`, 0 to 1. 0 for a text without sentences (the package raises)."""
     predicted, expected = _sentences(prediction), _sentences(answer)
     if not predicted or not expected:
         return 0.0
@@ -26,12 +25,12 @@ def released_rouge_l(prediction: str, answer: str) -> float:
 
 
 def _sentences(text: str) -> list[list[str]]:
-    """Words of each sentence; one of white space alone has one empty word."""
+    """Words of each sentence; white space alone is one empty word."""
     return [" ".join(sentence.split()).split(" ") for sentence in text.split(".") if sentence]
 
 
 def _common_words(first: Sequence[str], second: Sequence[str]) -> set[str]:
-    """The words of that longest common subsequence that steps back in `second` where both ways are as long."""
+    """The words of the longest common subsequence that steps back in `second` for ties."""
     lengths = [[0] * (len(second) + 1) for _ in range(len(first) + 1)]
     for i, word in enumerate(first, start=1):
         for j, other in enumerate(second, start=1):

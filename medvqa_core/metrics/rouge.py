@@ -1,8 +1,7 @@
 """ROUGE-L: F of the longest common subsequence of words (Lin 2004), beta 1.2 as in the COCO caption tools.
 
 With several references precision and recall are each the best over the references. Equal to pycocoevalcap's `Rouge` on
-the same tokens; that includes its rule that a text without words counts as one empty word, so that an empty
-prediction of an empty reference scores 1.
+the same tokens, including its rule that a text without words counts as one empty word.
 """
 
 from collections.abc import Sequence

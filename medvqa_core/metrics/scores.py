@@ -1,4 +1,4 @@
-"""What every scoring function returns: named corpus values and, under the same names, one value per sample."""
+"""The result of scoring functions: named corpus values and, under the same names, one value per sample."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,8 +12,8 @@ Tokenizer = Callable[[str], list[str]]
 class Scores:
     """`corpus["bleu_4"]` is the value for the whole set, `samples["bleu_4"][i]` that of prediction i.
 
-    A sample that cannot be scored (an empty reference, where a metric needs words) is None and left out of the corpus
-    value; `unscorable` counts such samples by metric.
+    A sample that cannot be scored (an empty reference) is None and excluded from the corpus value. `unscorable` counts
+    such samples by metric.
     """
 
     corpus: dict[str, float | None]
@@ -22,11 +22,10 @@ class Scores:
 
 
 def check_pairs(predictions: Sequence[str], references: Sequence[str] | Sequence[Sequence[str]]) -> list[list[str]]:
-    """The references of each prediction as lists: one string stands for a list of one.
+    """The references of each prediction as lists; a string becomes a list of one.
 
     Raises:
-        InputError: no pairs at all, lists of different length, something that is no text, or a prediction without any
-            reference.
+        InputError: no pairs, lists of different length, values that are not texts, or a prediction without reference.
     """
     for name, texts in (("predictions", predictions), ("references", references)):
         if isinstance(texts, str):
@@ -57,6 +56,6 @@ def check_pairs(predictions: Sequence[str], references: Sequence[str] | Sequence
 
 
 def mean(values: Sequence[float | None]) -> float | None:
-    """Mean of the values that are there; None when there is none."""
+    """Mean of the values that are not None, or None."""
     scored = [value for value in values if value is not None]
     return sum(scored) / len(scored) if scored else None

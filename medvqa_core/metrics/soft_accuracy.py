@@ -1,23 +1,22 @@
-"""Soft accuracy of RJUA-MedDQA (paper, Section 5.2): right is what contains the answer. Two profiles of the rules:
+"""Soft accuracy of RJUA-MedDQA (paper, Section 5.2): a prediction is right if it contains the answer.
 
-`released` is equal to the released script in everything, its slips included: multi answers about keys and cells are
-judged by their first two parts (0.5 each, what a single part cannot exceed), `;;` in a multiple-choice reply is taken
-out before its parts are counted, blanks count, 、 is no comma and ＞ no >.
+The profile `released` equals the released script, including its errors. Multi answers about keys and cells are scored
+by their first two parts (0.5 each). `;;` in a multiple-choice reply is removed before its parts are counted. Blanks
+count, 、 is not a comma and ＞ is not >.
 
-`ours` is the same rules corrected: every part of a multi answer counts its share, empty parts and blanks around parts
-do not; `~`, `-`, `--` and every other dash are alike, as are `…` and `...`, full-width and half-width signs; who names
-more options than are right is not right, and 无法 ("not able to") is no 无.
+The profile `ours` corrects these rules. Every part of a multi answer counts, except empty ones. Dashes, `…` and `...`,
+and full-width and half-width signs are equal. Naming more options than the answer is wrong, and 无法 ("not able to") is
+not 无.
 
 By answer type:
 
-    single_entity, single_span, single_nr, SA  1 if the answer stands in the prediction
-    multi_entity, multi_span                   a share for each part of the answer that does
-    multi_nr                                   the same; 无异常结果 is right where it has 无 but not 无法判断
+    single_entity, single_span, single_nr, SA  1 if the prediction contains the answer
+    multi_entity, multi_span                   a share for each part of the answer
+    multi_nr                                   the same; for 无异常结果: contains 无 but not 无法判断
     MC                                         0 if the prediction names more than two things, else as single
 
-A prediction that failed (None) or is empty scores 0 and is counted. An answer that is empty cannot be scored: None.
-The script stops with an error at both. It looks for the task name `fact`; the released files write `entity_qa`, which
-is taken for it here.
+Failed (None) and empty predictions score 0 and are counted. Empty answers are scored as None. The script raises an error
+for both. Its task name `fact` is `entity_qa` in the released files.
 """
 
 import re
@@ -45,20 +44,18 @@ def soft_accuracy(prediction: str, answer: str, answer_type: str, profile: str =
 
     Raises:
         InputError: the answer type is unknown, or the answer is empty.
-        ConfigError: there is no such profile.
+        ConfigError: the profile is unknown.
     """
     check_profile(profile)
     if answer_type not in ANSWER_TYPES:
         raise InputError(f"answer type {answer_type!r} is unknown; allowed: {', '.join(ANSWER_TYPES)}")
     if not answer.strip():
-        raise InputError(
-            "an empty answer cannot be scored: it stands in every prediction; the files write 无 for nothing"
-        )
+        raise InputError("an empty answer cannot be scored, because every prediction contains it; use 无 for nothing")
     return _released(prediction, answer, answer_type) if profile == RELEASED else _ours(prediction, answer, answer_type)
 
 
 def check_profile(profile: str) -> None:
-    """Raises ConfigError where there is no such profile."""
+    """Raise ConfigError for an unknown profile."""
     if profile not in PROFILES:
         raise ConfigError(f"profile {profile!r} is unknown; allowed: {', '.join(PROFILES)}")
 
@@ -90,7 +87,7 @@ def _ours(prediction: str, answer: str, answer_type: str) -> float:
 
 
 def _names_too_many(prediction: str, answer: str) -> bool:
-    """More than two things, or more options than are right: who names two of four is right too often."""
+    """Whether a prediction names more than two things, or more options than the answer."""
     parts = _parts(prediction)
     options = sum(bool(_OPTION.match(part)) for part in parts)
     return len(parts) > CHOICES_ALLOWED or options > max(1, len(_parts(answer)))
@@ -103,11 +100,11 @@ def _parts(text: str) -> list[str]:
 def soft_accuracy_scores(
     predictions: Sequence[str | None], answers: Sequence[str], answer_types: Sequence[str], profile: str = OURS
 ) -> Scores:
-    """`soft_accuracy`; `unscorable` counts empty answers under that name and failed predictions under `failed`.
+    """`soft_accuracy`. `unscorable` counts empty answers under that name and failed predictions under `failed`.
 
     Raises:
         InputError: no pairs, lists of different length, or an unknown answer type.
-        ConfigError: there is no such profile.
+        ConfigError: the profile is unknown.
     """
     check_aligned(predictions=predictions, answers=answers, answer_types=answer_types)
     samples: list[float | None] = []
@@ -126,12 +123,12 @@ def soft_accuracy_scores(
 
 
 def is_failed(prediction: str | None) -> bool:
-    """No prediction: an error in its place, or nothing in it."""
+    """Whether a prediction is missing or empty."""
     return prediction is None or not prediction.strip()
 
 
 def check_aligned(**columns: Sequence) -> None:
-    """Raises InputError where the columns are empty or differ in length."""
+    """Raise InputError if the columns are empty or differ in length."""
     lengths = {name: len(column) for name, column in columns.items()}
     if len(set(lengths.values())) > 1:
         listed = ", ".join(f"{name} {length}" for name, length in lengths.items())

@@ -229,7 +229,7 @@ def test_a_server_that_lost_its_model_ends_the_run_in_one_line_with_everything_k
         double.reply = another_model
         capsys.readouterr()
         assert run(command) == 1
-        (line,) = [line for line in capsys.readouterr().err.splitlines() if "refuses" in line]
+        (line,) = [line for line in capsys.readouterr().err.splitlines() if "rejects" in line]
         assert "404: The model `tiny` does not exist." in line and "Finished answers are kept" in line
         counts = count_answers(workspace)
         assert counts["answered"] >= kept > 0 and counts["failed"] == 0 and counts["open"] > 0
