@@ -15,7 +15,7 @@ By answer type:
     multi_nr                                   the same; for 无异常结果: contains 无 but not 无法判断
     MC                                         0 if the prediction names more than two things, else as single
 
-Failed (None) and empty predictions score 0 and are counted. Empty answers are scored as None. The script raises an error
+Failed (None) and empty predictions score 0 and are counted. Empty answers are scored as None. The script raises errors
 for both. Its task name `fact` is `entity_qa` in the released files.
 """
 

@@ -96,7 +96,7 @@ DAMAGE = {
     "no such column": (b"n,texts\n1,x\n", r"no column 'text'; needed are n, text"),
     "no column at all": (b"a\n1\n", r"no column 'n', 'text'; needed are n, text"),
     "empty": (b"", r"Empty CSV file.*copy the file again"),
-    "NUL in a text": (b'n,text\n1,"x\ny"\n2,a\0b\n', r"row 3: column 'text' holds a NUL byte.*copy the file again"),
+    "NUL in a text": (b'n,text\n1,"x\ny"\n2,a\0b\n', r"row 3: column 'text' contains a NUL byte.*copy the file again"),
     "UTF-16": ("n,text\n1,x\n".encode("utf-16"), r"header line is not UTF-8 text; save the file as UTF-8"),
     "UTF-16 without a mark": ("n,text\n1,x\n".encode("utf-16-le"), r"header line is not UTF-8.*save the file as UTF-8"),
     "a blank line": (b"\n", r"Empty CSV file.*copy the file again"),
@@ -168,7 +168,7 @@ def test_a_nul_byte_far_into_a_file_is_named_by_its_row(path, monkeypatch):
     monkeypatch.setattr(csv_files, "BLOCK_BYTES", 4096)
     lines = many_rows()
     lines.insert(2000, b"1,x\0\n")
-    with pytest.raises(InputError, match="row 2001: column 'text' holds a NUL byte"):
+    with pytest.raises(InputError, match="row 2001: column 'text' contains a NUL byte"):
         read_csv(save(path, b"".join(lines)), COLUMNS)
 
 
@@ -195,7 +195,7 @@ def test_cells_come_as_text_with_the_number_of_their_row(tmp_path):
         (b"id,b\n1\n", "row 1: 1 fields where the header has 2"),
         (b'id,b\n1,"x\n', "line 2: not readable as CSV .*cut off"),
         (b"id,b\n1,\xff\n", "line 2: byte 0xff is not UTF-8"),
-        (b"id,b\n1,a\0\n", "line 2: holds a NUL byte"),
+        (b"id,b\n1,a\0\n", "line 2: contains a NUL byte"),
         ("id,b\n1,a\n".encode("utf-16"), "line 1: byte 0xff is not UTF-8; save the file as UTF-8"),
     ],
 )

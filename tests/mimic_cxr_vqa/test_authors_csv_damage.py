@@ -22,7 +22,7 @@ PATHS_OUT = [
 WRONG = [
     *[("image_path", path, "leaves its root") for path in PATHS_OUT],
     *[("image_path", path, "has an empty path") for path in [",", "a.jpg,", ",a.jpg", "a.jpg, ,b.jpg"]],
-    ("image_path", "a\0.jpg", "column 'image_path' holds a NUL byte"),
+    ("image_path", "a\0.jpg", "column 'image_path' contains a NUL byte"),
     ("patient_id", "90000001", "p10000032"),
     ("patient_id", "s90000001", "p10000032"),
     ("patient_id", "p", "p10000032"),

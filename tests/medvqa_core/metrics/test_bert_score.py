@@ -187,7 +187,7 @@ def test_damaged_weights_other_models_and_absent_devices_are_named(tmp_path):
         TextEncoder(clip, device="cpu")
     with pytest.raises(ConfigError, match="device 'banana' is unknown"):
         TextEncoder("minilm", device="banana")
-    with pytest.raises(ConfigError, match="device 'cuda:99' is not there"):
+    with pytest.raises(ConfigError, match="device 'cuda:99'"):
         TextEncoder("minilm", device="cuda:99")
 
 
