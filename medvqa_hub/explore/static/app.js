@@ -1,4 +1,4 @@
-// The frame of the page: what was opened, its class, the tabs, light and dark, and the keys.
+// The frame of the page: title, class, tabs, theme and keys.
 
 import { Ask } from "./ask.js";
 import { ask, h, put, say } from "./dom.js";
@@ -8,10 +8,10 @@ import { Reports } from "./reports.js";
 import { Studies } from "./studies.js";
 
 const CLASSES = {
-  open: "Open: synthetic, may be shown to anyone",
-  "share-alike": "Share-alike: may be handed on under the same licence",
-  "no-derivatives": "No derivatives: what is made from it stays on this machine",
-  credentialed: "Credentialed: for whoever signed the agreement; nothing leaves this machine",
+  open: "Open: synthetic data that may be shown to anyone",
+  "share-alike": "Share-alike: may be shared under the same licence",
+  "no-derivatives": "No derivatives: derived data must stay on this machine",
+  credentialed: "Credentialed: only for people who signed the agreement, and only on this machine",
 };
 const KEYS = [
   ["/", "search"], ["+ / − / 0", "zoom in, out, reset"], ["i", "invert"], ["t", "light or dark"], ["?", "these keys"],

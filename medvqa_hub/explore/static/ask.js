@@ -1,4 +1,4 @@
-// Asking an engine about a study, a report or an image of one's own: the image, a question, and what was said so far.
+// Ask an engine about a study, a report or an uploaded image.
 
 import { ask as fetchJson, h, put, say, select, send } from "./dom.js";
 import { go, state } from "./state.js";
@@ -31,14 +31,14 @@ export class Ask {
 
   title() {
     const { model } = this.about;
-    if (!model) return "rules; name a model with --engine or --model";
+    if (!model) return "rules only. Choose a model with --engine or --model.";
     return `${model.name}${model.endpoint ? ` at ${model.endpoint}` : ", in this process"}`;
   }
 
   async update(current) {
     const there = this.subjects().map(([name]) => name);
     if (!there.length) {
-      put(this.element, h("p", { className: "problem" }, `Nothing can be asked here. Images of yours are not taken: ${this.about.brought.refusal}`));
+      put(this.element, h("p", { className: "problem" }, `Nothing can be asked here. Images cannot be uploaded: ${this.about.brought.refusal}`));
       return;
     }
     const of = there.includes(current.of) ? current.of : current.report && !current.study && there.includes("report") ? "report" : there[0];
@@ -89,7 +89,7 @@ export class Ask {
           this.chooser(),
           select("Engine", this.engine, engines.map((name) => [name]), (value) => { this.engine = value; go({ engine: value }, { replace: true, quiet: true }); })),
         this.aboutBrought(),
-        select({ study: "Category", report: "It asks for", image: "It is" }[of], this.kind, kinds, (value) => { this.kind = value; go({ kind: value }, { replace: true, quiet: true }); this.suggest(); }),
+        select({ study: "Category", report: "Task", image: "Content" }[of], this.kind, kinds, (value) => { this.kind = value; go({ kind: value }, { replace: true, quiet: true }); this.suggest(); }),
         this.question, this.suggested, h("div", {}, this.button), this.talk));
     this.suggest();
     this.drawTalk();
@@ -114,19 +114,20 @@ export class Ask {
     return h("p", { className: "bring" }, "Choose a PNG or JPEG file, or drop it here.");
   }
 
-  // What becomes of an image that is brought; and where none may be, why.
+  // Where an uploaded image is sent, or why it cannot be uploaded.
   aboutBrought() {
     const { brought, engines, model } = this.about;
     if (this.of === "image") {
-      return h("p", { className: "quiet-text" }, `Your image counts as ${brought.governance}${model.endpoint ? `, and goes to ${model.endpoint}` : ", and stays in this process"}. It is kept in memory until the explorer ends.`);
+      const sent = model.endpoint ? `and sent to ${model.endpoint}` : "and stays in this process";
+      return h("p", { className: "quiet-text" }, `Your image is treated as ${brought.governance} ${sent}. It is kept in memory until the explorer ends.`);
     }
-    return brought.refusal && !engines.image.length ? h("p", { className: "quiet-text" }, `Images of yours are not taken: ${brought.refusal}; or say with --image-class that they are of a weaker class`) : null;
+    return brought.refusal && !engines.image.length ? h("p", { className: "quiet-text" }, `Images cannot be uploaded: ${brought.refusal}. If they have a weaker class, pass --image-class.`) : null;
   }
 
   async bring(file) {
     if (!file) return;
     try {
-      if (file.size > this.about.brought.most_bytes) throw new Error(`The image has more than ${this.about.brought.most_bytes >> 20} MiB; save it smaller.`);
+      if (file.size > this.about.brought.most_bytes) throw new Error(`The image has more than ${this.about.brought.most_bytes >> 20} MiB. Save a smaller copy.`);
       const { name } = await send("api/upload", file);
       if (this.brought) URL.revokeObjectURL(this.brought.source);
       this.brought = { name, title: file.name, source: URL.createObjectURL(file) };
@@ -138,7 +139,7 @@ export class Ask {
     }
   }
 
-  // The release's own questions of the category, a click away; their reference answers are compared with.
+  // The release's own questions of the category, with their reference answers.
   suggest() {
     const own = this.study?.questions.filter((question) => question.category === this.kind) ?? [];
     put(this.suggested, own.map((question) => h("button", { type: "button", onclick: () => { this.question.value = question.question; this.send(); } }, question.question)));
@@ -187,12 +188,12 @@ export class Ask {
   }
 }
 
-// gradio's queue: a call is joined, then its stream is read until it ends.
+// gradio's queue: join it, then read the event stream until it ends.
 async function queued(name, argument) {
   const { event_id } = await fetchJson(`gradio_api/call/${name}`, {}, { data: [argument] });
   const stream = await (await fetch(`gradio_api/call/${name}/${event_id}`)).text();
   const last = stream.trim().split("\n\n").at(-1);
   const data = last.match(/^data: (.*)$/m)?.[1];
-  if (!/^event: complete$/m.test(last) || !data) throw new Error("the engine failed; the explorer's terminal says why");
+  if (!/^event: complete$/m.test(last) || !data) throw new Error("The engine failed. See the explorer's terminal for the error.");
   return JSON.parse(JSON.parse(data)[0]);
 }

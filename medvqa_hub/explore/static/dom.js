@@ -1,4 +1,4 @@
-// Elements from data. Texts only ever become text nodes: nothing that a report or a model says is read as HTML.
+// Create elements. Texts become text nodes, so that reports and answers are never parsed as HTML.
 
 export function h(tag, properties = {}, ...children) {
   const element = document.createElement(tag);
@@ -21,7 +21,7 @@ function fill(element, properties, children) {
   return element;
 }
 
-// Replace what is in an element; null and false stand for nothing.
+// Replace the content of an element, skipping null and false.
 export function put(element, ...children) {
   element.replaceChildren(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
 }
@@ -40,13 +40,13 @@ export function say(text, isError = false) {
   if (text && !isError) say.timer = setTimeout(() => say(""), 2500);
 }
 
-// An answer of the server as JSON; what it says went wrong is thrown, and shown by whoever asked.
+// Fetch JSON. Throws the server's error message.
 export async function ask(path, parameters = {}, body = null) {
   const query = new URLSearchParams(Object.entries(parameters).filter(([, value]) => value !== "" && value != null));
   return read(`${path}${query.size ? "?" : ""}${query}`, body === null ? {} : post(JSON.stringify(body), "application/json"));
 }
 
-// A file, as it is.
+// Fetch a file.
 export function send(path, file) {
   return read(path, post(file, "application/octet-stream"));
 }
@@ -58,7 +58,7 @@ async function read(address, options) {
   try {
     answer = await fetch(address, options);
   } catch {
-    throw new Error("The explorer does not answer: was it stopped?");
+    throw new Error("The explorer does not respond. Is it still running?");
   }
   const text = await answer.text();
   let found = null;

@@ -23,7 +23,7 @@ export class Reports {
   }
 
   title() {
-    return `${this.about.folder} · ${number(this.about.reports)} reports${this.about.saves ? ` · corrections go to ${this.about.saves}` : ""}`;
+    return `${this.about.folder} · ${number(this.about.reports)} reports${this.about.saves ? ` · corrections are saved in ${this.about.saves}` : ""}`;
   }
 
   async update(current) {
@@ -36,7 +36,7 @@ export class Reports {
     await this.loading;
     if (turn !== this.turn) return; // a later state has been asked for meanwhile
     const path = current.report ?? this.page?.reports[0]?.path;
-    if (path === undefined) { this.shown = null; put(this.detail, h("p", { className: "empty" }, "No report is called that.")); return; }
+    if (path === undefined) { this.shown = null; put(this.detail, h("p", { className: "empty" }, "No report matches.")); return; }
     if (path !== this.shown) {
       if (this.isChanged && !confirm(`The correction of ${this.shown} is not saved. Leave it?`)) {
         go({ report: this.shown }, { quiet: true });
@@ -52,7 +52,7 @@ export class Reports {
   drawFilters(current) {
     const set = (name) => (value) => go({ [name]: value || null, at: null, report: null });
     put(this.filters,
-      h("label", { className: "field wide" }, h("span", {}, "Search"), h("input", { type: "search", value: current.find ?? "", placeholder: "part of a file name", "aria-label": "Search file names", onchange: (event) => set("find")(event.target.value) })),
+      h("label", { className: "field wide" }, h("span", {}, "Search"), h("input", { type: "search", value: current.find ?? "", placeholder: "file name", "aria-label": "Search file names", onchange: (event) => set("find")(event.target.value) })),
       this.about.saves ? select("Corrected", current.status ?? "", [["", "any"], ["saved", "saved"], ["open", "not yet"]], set("status")) : null);
   }
 
@@ -126,7 +126,7 @@ export class Reports {
     const resize = (factor) => { zoom = Math.min(6, Math.max(1, zoom * factor)); sheet.style.width = `${zoom * 100}%`; shown.textContent = `${zoom.toFixed(1)}×`; };
     this.zoomBy = resize;
     const shown = h("output", { className: "zoomed" }, "1.0×");
-    const facts = page ? `${page.width} × ${page.height} · ${page.image_type} · ${page.quality} quality: ${page.quality_reason}` : "no restored page: medvqa-hub meddqa esra makes it";
+    const facts = page ? `${page.width} × ${page.height} · ${page.image_type} · ${page.quality} quality: ${page.quality_reason}` : "No restored page. Run medvqa-hub meddqa esra.";
     return h("section", { className: "pictures" },
       h("header", {}, h("h1", {}, path), h("span", { className: "zooming" },
         h("button", { type: "button", className: "quiet", title: "Ask about this report (a)", onclick: () => this.askAbout() }, "Ask"),
@@ -150,7 +150,7 @@ export class Reports {
     this.texts.get(box)?.classList.toggle("on", isOn);
   }
 
-  // The boxes whose text is what a field says, or a part of it.
+  // The boxes whose text is part of a field.
   pointAt(text, isOn) {
     if (!text?.trim()) return;
     this.report.page?.boxes.forEach((box, place) => {
@@ -161,7 +161,7 @@ export class Reports {
   drawAnnotation(report) {
     const { about } = this, annotation = report.annotation ?? { key_values: [], table: [], reasons: [], report_type: "", image_type: "pdf", image_quality: "high" };
     const canSave = about.saves !== null;
-    const changed = () => { this.isChanged = true; this.saveButton.disabled = false; this.saved.textContent = "not saved yet"; };
+    const changed = () => { this.isChanged = true; this.saveButton.disabled = false; this.saved.textContent = "not saved"; };
     const field = (value, label) => {
       const input = h("textarea", { value, rows: 1, "aria-label": label, readOnly: !canSave, spellcheck: false, lang: "zh-Hans", oninput: () => { changed(); grow(input); }, onfocus: () => this.pointAt(input.value, true), onblur: () => this.pointAt(input.value, false), onmouseenter: () => this.pointAt(input.value, true), onmouseleave: () => document.activeElement !== input && this.pointAt(input.value, false) });
       return input;
@@ -170,7 +170,7 @@ export class Reports {
     const pair = ([key, value]) => h("tr", {}, h("td", {}, field(key, "Key")), h("td", {}, field(value, "Value")), h("td", {}, remover("Remove this pair")));
     const row = ([item, result, range, verdict], reason) => {
       const why = h("td", { className: "why", colSpan: 4 }, reason ?? "");
-      const choice = h("select", { "aria-label": "Is it normal", disabled: !canSave, lang: "zh-Hans", onchange: () => { changed(); why.textContent = ""; colour(); } }, about.verdicts.map((name) => h("option", { value: name, selected: name === verdict }, name)));
+      const choice = h("select", { "aria-label": "Normal", disabled: !canSave, lang: "zh-Hans", onchange: () => { changed(); why.textContent = ""; colour(); } }, about.verdicts.map((name) => h("option", { value: name, selected: name === verdict }, name)));
       const colour = () => { choice.className = VERDICTS[choice.value] ?? ""; };
       colour();
       return h("tr", {}, [[item, "Item"], [result, "Result"], [range, "Range"]].map(([value, label]) => h("td", {}, field(value, label))), h("td", {}, choice, reason ? h("p", { className: "why" }, reason) : null), h("td", {}, remover("Remove this row")));
@@ -194,7 +194,7 @@ export class Reports {
       h("h2", {}, report.status === "draft" ? "Draft" : "Annotation", h("span", { className: `state ${report.status}` }, STATUS[report.status])),
       canSave ? null : h("p", { className: "quiet-text" }, "To correct it, start the explorer with --corrections FOLDER."),
       h("div", { className: "choices" }, choices),
-      report.findings.length ? h("ul", { className: "findings", "aria-label": "What the check finds" }, report.findings.map(({ kind, where, message }) => h("li", { title: about.kinds[kind] ?? kind }, h("b", {}, where), " ", message))) : h("p", { className: "fine" }, "The check finds nothing to look at."),
+      report.findings.length ? h("ul", { className: "findings", "aria-label": "Findings of the checks" }, report.findings.map(({ kind, where, message }) => h("li", { title: about.kinds[kind] ?? kind }, h("b", {}, where), " ", message))) : h("p", { className: "fine" }, "The checks found no problem."),
       h("table", { className: "pairs" }, h("thead", {}, h("tr", {}, ["Key", "Value", ""].map((name) => h("th", {}, name)))), pairs), add("+ pair", pairs, () => pair(["", ""])),
       h("table", { className: "rows" }, h("thead", {}, h("tr", {}, ["Item", "Result", "Range", "Normal?", ""].map((name) => h("th", {}, name)))), rows), add("+ row", rows, () => row(["", "", "", about.verdicts.at(-1)], "")),
       canSave ? h("div", { className: "saving" }, this.saveButton, this.saved) : null);

@@ -1,4 +1,4 @@
-// Rating a sample with the keys: a number chooses, the next dimension follows, Enter goes to the next item.
+// Rate a sample with the keyboard: a number chooses a category, Enter opens the next item.
 
 import { ask, h, number, put, say } from "./dom.js";
 import { go, state } from "./state.js";
@@ -7,7 +7,7 @@ import { noView, Viewer, viewOf } from "./viewer.js";
 export class Review {
   constructor(about) {
     this.about = about;
-    this.keys = [["1 – 3", "choose in the marked dimension"], ["↑ / ↓", "mark another dimension"], ["Enter or →", "next item"], ["←", "item before"], ["u", "first item that is not rated"], ["c", "comment"]];
+    this.keys = [["1 – 3", "choose a category"], ["↑ / ↓", "choose a dimension"], ["Enter or →", "next item"], ["←", "item before"], ["u", "first unrated item"], ["c", "comment"]];
     this.viewer = new Viewer({ onchange: (view) => go(view, { replace: true, quiet: true }) });
     this.element = h("div", { className: "part review-part" });
     this.active = 0;
@@ -20,7 +20,7 @@ export class Review {
   async update(current) {
     const rater = current.rater ?? (this.about.raters.length === 1 ? this.about.raters[0] : null);
     if (!rater) {
-      put(this.element, h("section", { className: "choose" }, h("h1", {}, "Who rates?"), h("p", {}, "Everyone has an order of their own; what is rated is saved at once, and you go on where you stopped."),
+      put(this.element, h("section", { className: "choose" }, h("h1", {}, "Choose a rater"), h("p", {}, "Each rater has their own order. Ratings are saved at once. You can stop and continue later."),
         h("p", {}, this.about.raters.map((name) => h("button", { type: "button", onclick: () => go({ rater: name, item: null }) }, name)))));
       this.shown = null;
       return;
@@ -77,7 +77,7 @@ export class Review {
     this.form.children[this.active]?.scrollIntoView({ block: "nearest" });
   }
 
-  // The next dimension is marked at once, so that keys may follow fast; a choice is pale until it is on disk.
+  // The next dimension is selected at once. A choice is pale until it is saved.
   choose(place, key) {
     const { name, categories } = this.about.dimensions[place], { item } = this;
     if (!categories[key]) return;
@@ -89,7 +89,7 @@ export class Review {
     this.save({ [name]: categories[key].name });
   }
 
-  // Saves follow each other: the server merges what it has with what comes.
+  // Saves run one after another, and the server merges them.
   save(ratings) {
     const { item, rater, comment } = this;
     this.saving = (this.saving ?? Promise.resolve()).then(() => this.send(item, rater, ratings, comment.value));
@@ -97,12 +97,12 @@ export class Review {
 
   async send(item, rater, ratings, comment) {
     const known = ratings ?? (Object.keys(item.ratings).length ? item.ratings : null);
-    if (known === null) { say("Rate the item first; the comment is saved with the rating.", true); return; }
+    if (known === null) { say("Rate the item first. The comment is saved with the rating.", true); return; }
     try {
       const kept = await ask("api/save_rating", {}, { rater, item: item.item, ratings: known, comment });
       item.ratings = kept.ratings;
       item.done[item.number - 1] = kept.is_done;
-      say(kept.is_done ? "Saved; Enter for the next." : "Saved.");
+      say(kept.is_done ? "Saved. Press Enter for the next item." : "Saved.");
     } catch (error) {
       say(error.message, true);
     }

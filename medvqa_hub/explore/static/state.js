@@ -1,10 +1,10 @@
-// What is shown is the address: every state has a link, and going back goes back.
+// The address holds the state, so that every state has a link and the back button works.
 
 const listeners = [];
 
 export const state = () => Object.fromEntries(new URLSearchParams(location.search));
 
-// Change some of the state; null removes. `replace` for what nobody wants to go back through (zoom, window).
+// Change the state. null removes a value. `replace` adds no history entry (zoom, window).
 export function go(changes, { replace = false, quiet = false } = {}) {
   const next = { ...state(), ...changes };
   const query = new URLSearchParams(Object.entries(next).filter(([, value]) => value !== null && value !== "" && value !== undefined));

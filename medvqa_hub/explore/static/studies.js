@@ -1,4 +1,4 @@
-// Studies of a release: a list under filters, and one study with its images, report and questions.
+// Studies of a release: a filtered list, and a study with its images, report and questions.
 
 import { ask, h, number, put, say, select } from "./dom.js";
 import { go, state } from "./state.js";
@@ -7,7 +7,7 @@ import { noView, Viewer, viewOf } from "./viewer.js";
 export const LABEL_NAMES = { positive: "positive", negative: "negative", uncertain: "uncertain", not_mentioned: "not mentioned", undecided: "undecided", failed: "no answer", absent: "not asked" };
 const LABELS = ["positive", "negative", "uncertain", "not_mentioned"];
 const FILTERS = ["split", "category", "label", "flag", "q", "difference", "verdict"];
-const DIFFERENCES = [["from reference", "a run differs from the reference"], ["from label", "a run differs from the label"], ["between runs", "runs differ"], ["failed", "a run has no answer"]];
+const DIFFERENCES = [["from reference", "a run contradicts the reference"], ["from label", "a run contradicts the label"], ["between runs", "runs differ"], ["failed", "a run has no answer"]];
 
 export class Studies {
   constructor(about) {
@@ -44,7 +44,7 @@ export class Studies {
     const study = current.study ?? this.page?.studies[0]?.study_id;
     if (study === undefined) {
       this.study = this.shown = null;
-      put(this.detail, h("p", { className: "empty" }, "No study has a question like that."));
+      put(this.detail, h("p", { className: "empty" }, "No study matches."));
       return;
     }
     const wanted = JSON.stringify([String(study), this.wanted(current)]);
@@ -60,9 +60,9 @@ export class Studies {
     try {
       let page = await ask("api/studies", { ...this.wanted(current), at: current.at });
       if (asked !== this.asked) return;
-      // Texts are looked through a piece at a time: go on until there is a study to show, and say how far it came.
+      // A search reads a part of the rows at a time. Continue until there is a study to show.
       while (!page.studies.length && page.next !== null) {
-        this.count.textContent = `looked through ${Math.round(page.looked * 100)}% …`;
+        this.count.textContent = `searched ${Math.round(page.looked * 100)}% …`;
         page = await ask("api/studies", { ...this.wanted(current), at: page.next });
         if (asked !== this.asked) return;
       }
@@ -82,7 +82,7 @@ export class Studies {
     const all = [["", "any"]];
     const rows = (c) => about.counts[c].reduce((sum, count) => sum + count, 0);
     const labelRows = (l) => about.counts.reduce((sum, counts) => sum + counts[l], 0);
-    const search = h("input", { type: "search", value: current.q ?? "", placeholder: "words, a study or a patient", "aria-label": "Search questions and answers", onchange: (event) => set("q")(event.target.value) });
+    const search = h("input", { type: "search", value: current.q ?? "", placeholder: "text, study or patient", "aria-label": "Search questions and answers", onchange: (event) => set("q")(event.target.value) });
     const active = FILTERS.some((name) => current[name]);
     put(this.filters, 
       h("label", { className: "field wide" }, h("span", {}, "Search"), search),
@@ -97,7 +97,7 @@ export class Studies {
 
   drawList(current) {
     const { page } = this;
-    this.count.textContent = page.total !== null ? `${number(page.total)} ${page.total === 1 ? "study" : "studies"}` : `looked through ${Math.round(page.looked * 100)}% of the rows`;
+    this.count.textContent = page.total !== null ? `${number(page.total)} ${page.total === 1 ? "study" : "studies"}` : `searched ${Math.round(page.looked * 100)}% of the rows`;
     const isFiltered = FILTERS.some((name) => current[name]);
     put(this.list, page.studies.map((study) =>
       h("li", { dataset: { study: study.study_id } },
@@ -207,9 +207,9 @@ export class Studies {
     return h("div", { className: `question${isFiltered && !question.wanted ? " dim" : ""}`, id: question.qa_id },
       h("p", { className: "asked" }, highlight(question.question, current.q), question.flags.map((flag) => h("span", { className: "flag" }, flag))),
       answer(question.says, "reference", highlight(question.answer ?? "", current.q)),
-      question.judged.map(({ judge, faults, error }) => h("p", { className: "judged" }, h("span", { className: "name" }, judge), error ? h("em", {}, `no verdict: ${error}`) : faults.length ? faults.map((fault) => h("span", { className: "flag" }, fault)) : "nothing to fault")),
+      question.judged.map(({ judge, faults, error }) => h("p", { className: "judged" }, h("span", { className: "name" }, judge), error ? h("em", {}, `no verdict: ${error}`) : faults.length ? faults.map((fault) => h("span", { className: "flag" }, fault)) : "no faults")),
       question.runs.map((run) => answer(run.says, run.differs ? "run differs" : "run",
-        h("span", { className: "name" }, run.run), run.answer ?? h("em", {}, run.error ? `no answer: ${run.error}` : run.is_unclear ? "several answers under this id; the images are needed to tell which" : "not asked"))));
+        h("span", { className: "name" }, run.run), run.answer ?? h("em", {}, run.error ? `no answer: ${run.error}` : run.is_unclear ? "several answers with this id. The images are needed to find the right one." : "not asked"))));
   }
 
   key(event) {

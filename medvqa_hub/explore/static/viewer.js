@@ -1,4 +1,4 @@
-// A radiograph with zoom, window and level. The window is a linear SVG filter: exact, and drawn by the graphics card.
+// A radiograph with zoom, window and level (a linear SVG filter).
 
 import { h, svg } from "./dom.js";
 
@@ -6,7 +6,7 @@ const NEUTRAL = { zoom: 1, x: 0, y: 0, level: 50, window: 100, invert: 0 };
 let filters = 0;
 
 export class Viewer {
-  // onchange(view): called when zoom, place or window changed, with what is not neutral.
+  // onchange(view) is called with the values that differ from the defaults.
   constructor({ onchange = () => {} } = {}) {
     this.view = { ...NEUTRAL };
     this.onchange = onchange;
@@ -23,7 +23,7 @@ export class Viewer {
     this.listen();
   }
 
-  // Show an image: a small one at once, the whole one when it is there.
+  // Show a small image at once and replace it by the full one.
   show(source, alt, view = {}) {
     this.source = source;
     this.view = { ...NEUTRAL, ...view };
@@ -116,7 +116,7 @@ export class Viewer {
       levelField, windowField, this.inverted, button("↺", "Reset (0)", () => this.reset()));
   }
 
-  // Zoom so that the point under the pointer stays where it is; without a pointer, the middle.
+  // Zoom around the pointer, or around the centre.
   zoomBy(factor, event = null) {
     const zoom = Math.min(16, Math.max(1, this.view.zoom * factor));
     const ratio = zoom / this.view.zoom;

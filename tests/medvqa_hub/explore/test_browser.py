@@ -93,7 +93,7 @@ def test_a_release_is_looked_at(watched):
     assert page.inner_text(".category:not(.dim) h2").startswith("Edema")
     page.fill("input[type=search]", "zebra stripes")
     page.press("input[type=search]", "Enter")
-    page.wait_for_selector("text=No study has a question like that.")
+    page.wait_for_selector("text=No study matches.")
     page.click("text=Clear filters")
     watched.wait(lambda: len(studies_of(page)) == 20)
 
