@@ -127,7 +127,7 @@ def test_without_the_key_the_page_says_what_to_do(browser, address):
     context = browser.new_context()
     page = context.new_page()
     page.goto(address.split("?")[0])
-    assert "has the key" in page.inner_text("body")
+    assert "key is missing" in page.inner_text("body")
     context.close()
 
 
@@ -199,7 +199,7 @@ def test_an_image_of_one_s_own_is_asked_about(browser, with_model, tmp_path, the
     page = shown.page
     shown.open("view=ask&of=image")
     page.wait_for_selector(".bring")
-    assert "counts as credentialed" in page.inner_text(".asking")
+    assert "treated as credentialed" in page.inner_text(".asking")
     page.set_input_files("input[type=file]", text)
     page.wait_for_selector("#message.error:has-text('PNG')")
     assert [problem for problem in shown.problems if "400" not in problem] == []
