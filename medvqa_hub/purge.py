@@ -1,14 +1,12 @@
 """List and delete files with rows of a governance class (`medvqa-hub purge`).
 
-The search covers the cache of `datasets` and the folders that the user names. It does not follow links. A file is only
-listed if one of these shows that this package wrote it and that it has the class:
+The search covers the cache of `datasets` and the folders that the user names, without models, copies of MIMIC-CXR, and
+anything behind a link. A file is only listed if one of these shows that this package wrote it and that it has the class:
 
-    manifest      `manifest.json` of a known kind that states the class, for the file names of that kind
-    store         a JSONL store whose header states the class, and the files that the same command writes beside it
-    Arrow folder  `dataset_info.json` whose description states the class, and the tables beside it
-    columns       a table with our columns and ids in MIMIC's range (of killed runs and plain `load_dataset(folder)`)
-
-Models and copies of MIMIC-CXR itself are never listed.
+- `manifest.json` of a known kind that states the class, for the file names of that kind
+- the header of a JSONL store that states the class, for the store and files that the same command writes beside it
+- `dataset_info.json` with a description that states the class, for the tables beside it
+- our columns with ids in MIMIC's range, for tables of killed runs and of plain `load_dataset(folder)`
 """
 
 import json
@@ -93,24 +91,14 @@ def find_files(roots: Sequence[Path], governance: Governance) -> dict[Path, str]
 
 def _identify(folder: Path, names: list[str], governance: Governance) -> dict[str, str]:
     """Names below `folder` of files of the class, with the evidence."""
-    found: dict[str, str] = {}
-    if governance is Governance.CREDENTIALED:  # ids in MIMIC's range cannot prove another class
-        tables = [n for n in names if n.endswith((".arrow", ".parquet")) or n.startswith("tmp")]
-        found |= {name: "rows with MIMIC ids" for name in tables if _holds_mimic_rows(folder / name)}
-        if found and INFO in names:
-            found[INFO] = "beside rows with MIMIC ids"
-    with suppress(MedvqaError):  # an unknown class
-        if INFO in names and stated_class(str(_read_json(folder / INFO).get("description", ""))) is governance:
-            copies = [n for n in names if n.endswith((".arrow", ".parquet")) or n in ("state.json", INFO)]
-            found |= dict.fromkeys(copies, "Arrow copy")
+    found = _identify_tables(folder, names, governance)
     for name in names:
         if not name.removesuffix(PARTIAL_SUFFIX).endswith(".jsonl"):
             continue
         header = _read_json(folder / name, first_line=True)
         if header.get("store") == 1 and header.get("governance") == str(governance):
             kind = str(header.get("kind"))
-            beside = _match(folder, BESIDE_STORE.get(kind, ()))
-            found |= dict.fromkeys(beside, f"beside a store of {kind}") | {name: f"store of {kind}"}
+            found |= dict.fromkeys([name, *_match(folder, BESIDE_STORE.get(kind, ()))], f"store of {kind}")
     marker = _read_json(folder / SHRUNK) if SHRUNK in names else {}
     if marker.get("governance") == str(governance) and marker.get("kind") == "shrunk-images":
         ours = [SHRUNK, *({MANIFEST} & set(names)), *_shrunk_images(folder, marker)]
@@ -118,6 +106,19 @@ def _identify(folder: Path, names: list[str], governance: Governance) -> dict[st
     manifest = _read_json(folder / MANIFEST) if MANIFEST in names else {}
     if manifest.get("governance") == str(governance) and manifest.get("kind") in KINDS:
         found |= dict.fromkeys([MANIFEST, *_match(folder, KINDS[manifest["kind"]])], manifest["kind"])
+    return found
+
+
+def _identify_tables(folder: Path, names: list[str], governance: Governance) -> dict[str, str]:
+    found: dict[str, str] = {}
+    if governance is Governance.CREDENTIALED:  # ids in MIMIC's range cannot prove another class
+        tables = [n for n in names if n.endswith((".arrow", ".parquet")) or n.startswith("tmp")]
+        found |= {name: "rows with MIMIC ids" for name in tables if _holds_mimic_rows(folder / name)}
+        found |= dict.fromkeys({INFO} & set(names) if found else (), "rows with MIMIC ids")
+    with suppress(MedvqaError):  # an unknown class
+        if INFO in names and stated_class(str(_read_json(folder / INFO).get("description", ""))) is governance:
+            copies = [n for n in names if n.endswith((".arrow", ".parquet")) or n in ("state.json", INFO)]
+            found |= dict.fromkeys(copies, "Arrow copy")
     return found
 
 
@@ -192,8 +193,7 @@ def delete_files(files: Iterable[Path]) -> int:
             problems.append(f"{path}: {error.strerror}")
     for folder in sorted({path.parent for path in files}, key=lambda folder: -len(folder.parts)):
         with suppress(OSError):  # not empty
-            folder.rmdir()
-            folder.parent.rmdir()
+            os.removedirs(folder)
     if problems:
         raise OutputError(f"{len(problems)} of {len(files)} files not deleted: {problems[0]}. Run the command again.")
     return len(files)
