@@ -1,7 +1,7 @@
 """List and delete files with rows of a governance class (`medvqa-hub purge`).
 
 The search covers the cache of `datasets` and the folders that the user names, without models, copies of MIMIC-CXR, and
-anything behind a link. A file is only listed if one of these shows that this package wrote it and that it has the class:
+anything behind a link. A file is only listed if one of these shows that this package wrote it with the class:
 
 - `manifest.json` of a known kind that states the class, for the file names of that kind
 - the header of a JSONL store that states the class, for the store and files that the same command writes beside it
