@@ -1,10 +1,9 @@
-"""What an evaluation gives to other people's tools: questions as VLMEvalKit's TSV, figures as the Hub's result entries.
+"""Export of questions as VLMEvalKit's TSV and of figures as the Hub's evaluation results.
 
-vlmevalkit     OUT/NAME.tsv (index, id, image_path, question, answer, category, A … where there are options) and
-               OUT/manifest.json with its class. `index` counts from 0 in the order of the dataset, as VLMEvalKit
-               wants it; `id` comes back in its prediction file, which `evaluate … --predictions` reads.
-eval results   FOLDER/.eval_results/NAME.yaml: what a model's repository on the Hub says of its evaluations, in the
-               form of huggingface_hub's EvalResultEntry.
+vlmevalkit     OUT/NAME.tsv (index, id, image_path, question, answer, category, and A … for options) and
+               OUT/manifest.json with its class. `index` counts from 0 in the order of the dataset. `id` is part of
+               VLMEvalKit's file of predictions, which `evaluate … --predictions` reads.
+eval results   FOLDER/.eval_results/NAME.yaml, in the format of huggingface_hub's EvalResultEntry.
 """
 
 import csv
@@ -42,7 +41,7 @@ class TsvRow:
 
 
 def cxr_rows(data: EvaluationData) -> list[TsvRow]:
-    """The questions of a split; each with the text that stands below its images in our own prompt."""
+    """The questions of a split, each with the text of our own prompt."""
     prompt = StudyPrompt(data.style)
     return [
         TsvRow(
@@ -59,7 +58,7 @@ def cxr_rows(data: EvaluationData) -> list[TsvRow]:
 
 
 def meddqa_rows(questions: QuestionSet) -> list[TsvRow]:
-    """The questions of a folder of RJUA-MedDQA data; their options stand in the question, as released."""
+    """The questions of a folder of RJUA-MedDQA data, with options in the question as released."""
     return [
         TsvRow(
             row.id,
@@ -74,11 +73,11 @@ def meddqa_rows(questions: QuestionSet) -> list[TsvRow]:
 
 
 def write_tsv(rows: Iterable[TsvRow], out: Path, name: str, governance: Governance) -> Path:
-    """Write OUT/NAME.tsv and its manifest; returns the table's path.
+    """Write OUT/NAME.tsv and its manifest, and return the path of the table.
 
     Raises:
-        InputError: a question has no image.
-        OutputError: `out` holds something else, or cannot be written.
+        InputError: a question does not have an image.
+        OutputError: `out` contains something else, or cannot be written.
     """
     rows = list(rows)
     letters = sorted({letter for row in rows for letter in row.options})
@@ -88,7 +87,7 @@ def write_tsv(rows: Iterable[TsvRow], out: Path, name: str, governance: Governan
             table.writerow(["index", "id", "image_path", "question", "answer", "category", *letters])
             for index, row in enumerate(rows):
                 if not row.images:
-                    raise InputError(f"question {row.id} has no image, and VLMEvalKit asks about images; unpack them")
+                    raise InputError(f"The image of question {row.id} is missing. Unpack the images.")
                 shown = row.images[0] if len(row.images) == 1 else str(list(row.images))  # as VLMEvalKit reads lists
                 options = [row.options.get(letter, "") for letter in letters]
                 table.writerow([index, row.id, shown, row.question, row.answer, row.category, *options])
@@ -98,14 +97,14 @@ def write_tsv(rows: Iterable[TsvRow], out: Path, name: str, governance: Governan
 
 
 def result_entries(results: dict[str, Any], dataset_id: str, revision: str | None = None) -> list[Any]:
-    """EvalResultEntry of each figure of a results.json; those that do not exist are left out.
+    """EvalResultEntry of each figure of a results.json.
 
     Args:
-        dataset_id: the dataset's repository on the Hub; results name folders of this machine, which are none.
-        revision: of that repository.
+        dataset_id: the dataset's repository on the Hub.
+        revision: commit of that repository.
 
     Raises:
-        InputError: the results are of no evaluation, or hold no figure.
+        InputError: the results are not those of an evaluation, or do not have figures.
     """
     from huggingface_hub import EvalResultEntry
 
@@ -116,7 +115,7 @@ def result_entries(results: dict[str, Any], dataset_id: str, revision: str | Non
         if value is not None
     ]
     if not entries:
-        raise InputError("the results hold no figure; evaluate again")
+        raise InputError("The results do not contain figures. Evaluate again.")
     return entries
 
 
@@ -131,24 +130,24 @@ def write_entries(entries: Sequence[Any], folder: Path, name: str) -> Path:
 
 
 def export_entries(run: Path, folder: Path, dataset_id: str, revision: str | None = None) -> Path:
-    """Write the entries of a run's results.json into a model's folder; the file is named after the dataset.
+    """Write the entries of a run's results.json into a model's folder, in a file named after the dataset.
 
     Raises:
-        ConfigError: `dataset_id` is no OWNER/NAME.
-        InputError: no such run or model folder.
+        ConfigError: `dataset_id` is not OWNER/NAME.
+        InputError: the run or the model's folder does not exist.
         OutputError: the file cannot be written.
     """
     owner, _, name = dataset_id.partition("/")
     if not owner or not name or "/" in name:
-        raise ConfigError(f"--dataset-id {dataset_id!r}: a repository on the Hub is OWNER/NAME")
+        raise ConfigError(f"--dataset-id {dataset_id!r} is not a repository on the Hub. Expected OWNER/NAME.")
     if not folder.is_dir():
-        raise InputError(f"{folder}: no such folder; name the model's, as it goes to the Hub")
+        raise InputError(f"{folder} is not a folder. Name the model's folder.")
     results = read_object(run / "results.json", "name a folder that medvqa-hub evaluate wrote")
     return write_entries(result_entries(results, dataset_id, revision), folder, name)
 
 
 def _figures(results: dict[str, Any]) -> tuple[dict[str, float | None], str]:
-    """Task id -> value, and what they were made with, in a line."""
+    """Figures by task id, and a line about how they were computed."""
     if results.get("kind") == "cxr-evaluation":
         scored = results["scored_with"]
         figures = {name: results["table_4"].get(name) for name in CXR_METRICS}
@@ -167,4 +166,4 @@ def _figures(results: dict[str, Any]) -> tuple[dict[str, float | None], str]:
         return dict(
             results["scores"]["table_5"]
         ), f"{how}, failed answers: {counts['failed']} of {counts['asked']}, scored 0"
-    raise InputError(f"results of kind {results.get('kind')!r}; allowed: cxr-evaluation and meddqa-evaluation")
+    raise InputError(f"The kind of results is {results.get('kind')!r}. Expected cxr-evaluation or meddqa-evaluation.")

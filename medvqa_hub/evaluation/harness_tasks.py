@@ -1,9 +1,8 @@
-"""Both datasets as tasks of another harness (harness/lmms_eval): what a model is shown, and our scores of its replies.
+"""Both datasets as tasks of another harness (harness/lmms_eval), with our prompts and scores.
 
-A document is a row of the dataset's configuration with its images not decoded. What is shown is what `evaluate
---engine` shows: the same texts, the same pixels. A reply becomes a record; a measure is computed from all records of a
-run by the code that `evaluate` uses, so that `evaluate --predictions` on the harness's own log gives the same figures.
-A reply that is a harness's failure text is a failure.
+A document is a row of the dataset without decoded images. Prompts and pixels are those of `evaluate --engine`. Measures
+are computed from all replies of a run by the code of `evaluate`, so that `evaluate --predictions` on the harness's log
+gives the same figures. Error texts of a harness are failures.
 """
 
 import io
@@ -32,29 +31,29 @@ from rjua_meddqa.inference.prompts import DocumentPrompt
 CXR_TEXT_SCORES = ("bleu_1", "bleu_2", "bleu_3", "bleu_4", "rouge_l", "cider")
 CXR_MEASURES = (*CXR_TEXT_SCORES, "finding_accuracy", "failed")
 MEDDQA_MEASURES = (*(f"{column}_{name}" for column, name in TABLE_5), "failed")
-OWN_MODEL = "MEDVQA_HUB_I_RUN_THIS_MODEL"  # the user's word, as --i-run-this-server is elsewhere: 1
+OWN_MODEL = "MEDVQA_HUB_I_RUN_THIS_MODEL"  # 1: like --i-run-this-server
 _CXR_ROW = ("qa_id", "category", "label_value", "question", "answer")
 
 Message = dict[str, Any]
 
 
 def cxr_documents(dataset: Any) -> Any:
-    """MIMIC-CXR-VQA's rows, if they may be shown to whatever model the harness asks.
+    """MIMIC-CXR-VQA's rows, if the harness may send them to its model.
 
     Raises:
-        GovernanceError: they are credentialed, and the user did not say that the model is theirs: a harness asks
-            hosted models as readily as local ones, and does not tell its tasks which.
+        GovernanceError: they are credentialed, and the user did not state that the model runs locally. A task cannot
+            find out whether the harness uses a hosted model.
     """
     if get_dataset_governance(dataset) is Governance.CREDENTIALED and os.environ.get(OWN_MODEL) != "1":
         raise GovernanceError(
-            "these rows are credentialed, and the harness may send them to a hosted model: if the one that it asks "
-            f"runs on a machine of yours that may have them, say so with {OWN_MODEL}=1 in its environment"
+            "These rows are credentialed, and the harness may send them to a hosted model. If its model runs on your "
+            f"own machine, set {OWN_MODEL}=1 in the environment."
         )
     return without_decoding(dataset, "images")
 
 
 def without_decoding(dataset: Any, column: str) -> Any:
-    """`dataset` with the images of `column` as paths: they are read by our rule, once they are asked about."""
+    """`dataset` with the images of `column` as paths, which are read on demand."""
     from datasets import Image as ImageFeature
     from datasets import List
 
@@ -64,14 +63,14 @@ def without_decoding(dataset: Any, column: str) -> Any:
 
 
 def number_rows(dataset: Any) -> Any:
-    """RJUA-MedDQA's rows with the ids that `load_questions` gives them."""
+    """RJUA-MedDQA's rows with the ids of `load_questions`."""
     return without_decoding(dataset, "image").map(
         lambda row, place: {"id": f"{row['img_path']}-{place + 1}"}, with_indices=True
     )
 
 
 def cxr_images(doc: dict[str, Any]) -> list[Image.Image]:
-    """The study's images by the rule of `StudyPrompt`, in three channels."""
+    """The study's images as in `StudyPrompt`, in three channels."""
     sources = (image["bytes"] or Path(image["path"]) for image in doc["images"])
     return [read_film(source, StudyPrompt().side).convert("RGB") for source in sources]
 
@@ -90,7 +89,7 @@ def cxr_messages(doc: dict[str, Any]) -> list[Message]:
 def cxr_record(doc: dict[str, Any], replies: Sequence[Any]) -> dict[str, dict[str, Any]]:
     """A record of the reply, the same for every measure."""
     record = {
-        **_said(doc["qa_id"], replies),
+        **_parse_reply(doc["qa_id"], replies),
         "study_id": doc["study_id"],
         "row": {name: doc[name] for name in _CXR_ROW},
     }
@@ -101,7 +100,7 @@ def cxr_measure(records: Sequence[dict[str, Any]], name: str) -> float | None:
     """A measure of CXR_MEASURES over all records of a run.
 
     Raises:
-        InputError: nothing can be scored: every reply failed.
+        InputError: every reply failed.
     """
     if name == "failed":
         return float(sum(record["reply"] is None for record in records))
@@ -112,7 +111,7 @@ def cxr_measure(records: Sequence[dict[str, Any]], name: str) -> float | None:
 
 
 def meddqa_images(doc: dict[str, Any]) -> list[Image.Image]:
-    """The page by the rule of `ImageRule`."""
+    """The page as in `ImageRule`."""
     encoded = ImageRule().encode(Path(doc["image"]["path"]))
     return [Image.open(io.BytesIO(encoded.data)).convert("RGB")]
 
@@ -131,14 +130,14 @@ def meddqa_messages(doc: dict[str, Any]) -> list[Message]:
 
 
 def meddqa_record(doc: dict[str, Any], replies: Sequence[Any]) -> dict[str, dict[str, Any]]:
-    """A record of the reply, the same for every measure; the reply is scored as it stands."""
+    """A record of the reply, the same for every measure."""
     names = ("answer", "task", "answer_type", "image_quality")
-    record = {**_said(doc["id"], replies), "row": {name: doc[name] for name in names}}
+    record = {**_parse_reply(doc["id"], replies), "row": {name: doc[name] for name in names}}
     return dict.fromkeys(MEDDQA_MEASURES, record)
 
 
 def meddqa_measure(records: Sequence[dict[str, Any]], name: str) -> float | None:
-    """A measure of MEDDQA_MEASURES over all records of a run; None where it has no question."""
+    """A measure of MEDDQA_MEASURES over all records of a run, or None without questions."""
     if name == "failed":
         return float(sum(record["reply"] is None for record in records))
     columns = [[record["row"][column] for record in records] for column in ("answer", "task", "answer_type")]
@@ -153,8 +152,8 @@ def _messages(system: str, images: Sequence[Image.Image], text: str) -> list[Mes
     ]
 
 
-def _said(id: str, replies: Sequence[Any]) -> dict[str, Any]:
-    """The id, and the reply; None where the harness failed."""
+def _parse_reply(id: str, replies: Sequence[Any]) -> dict[str, Any]:
+    """The id and the reply, which is None if the harness failed."""
     text = str(replies[0]).strip()
     return {"id": id, "reply": None if is_failure(text) else text}
 

@@ -1,8 +1,4 @@
-"""Wrong answers of a run as pictures: for each cause the page around what was asked for, question, answer, prediction.
-
-Only crops of the page are drawn; the texts stand in the HTML beside them, so that no Chinese font is needed to make
-the page, only to read it.
-"""
+"""Wrong answers of a run by cause, each with a crop of the page around the text that was asked for."""
 
 import base64
 import io
@@ -21,14 +17,14 @@ from rjua_meddqa.restoration.pages import Page
 from rjua_meddqa.schema import Annotation, Box
 
 CASES = 10  # of a cause
-WIDTH = 640  # pixels of a crop as it is shown
-MARGIN_LINES = 2.5  # heights of a line above and below what was found
+WIDTH = 640  # pixels of a crop
+MARGIN_LINES = 2.5  # line heights above and below the text
 QUALITY = 80
 
 
 @dataclass(frozen=True)
 class Case:
-    """One wrong answer; `picture` is a JPEG, None where the image cannot be read."""
+    """One wrong answer. `picture` is a JPEG, or None if the image cannot be read."""
 
     cause: str
     question: str
@@ -40,12 +36,12 @@ class Case:
 
 
 def read_scored(path: Path) -> list[dict[str, Any]]:
-    """The rows of a `scored.jsonl`. Raises InputError where it is missing or broken."""
+    """Read the rows of a `scored.jsonl`. Raises InputError."""
     try:
         lines = path.read_text(encoding="utf-8").split("\n")
         return [json.loads(line) for line in lines if line]
     except (OSError, ValueError) as error:
-        raise InputError(f"{path}: cannot be read as JSON lines ({error}); evaluate again, answers are kept") from None
+        raise InputError(f"{path} cannot be read: {error}. Evaluate again, which keeps existing answers.") from None
 
 
 def choose_cases(
@@ -54,7 +50,7 @@ def choose_cases(
     """Up to `limit` cases of each cause, from as many images as possible, in the order of the rows.
 
     Args:
-        pages: restored pages by image name, to find the place by; without one the whole page is shown.
+        pages: restored pages by image name. Without one the whole page is shown.
     """
     by_cause: dict[str, list[Mapping[str, Any]]] = {cause: [] for cause in CAUSES}
     for row in scored:
@@ -69,7 +65,7 @@ def choose_cases(
 
 
 def _spread(rows: list[Mapping[str, Any]], limit: int) -> list[Mapping[str, Any]]:
-    """`limit` rows: one of every image, then a second one of each, and so on."""
+    """`limit` rows, first one of every image, then a second one of every image, and so on."""
     turns: dict[str, int] = {}
     order = []
     for place, row in enumerate(rows):
@@ -92,7 +88,7 @@ def _case(
 
 
 def _find_boxes(row: Mapping[str, Any], annotation: Annotation, page: Page) -> Iterator[Box]:
-    """The page's pieces of text, on the original image, that hold a name or the beginning of a value asked for."""
+    """Boxes on the original image whose text contains a name or the beginning of a value asked for."""
     parts = parts_asked(row["question"], row["task"], row["answer_type"], annotation)
     texts = [fold(text)[:12] for part in parts for text in (part.label, part.value)]
     wanted = [text for text in texts if len(text) > 1]
@@ -103,7 +99,7 @@ def _find_boxes(row: Mapping[str, Any], annotation: Annotation, page: Page) -> I
 
 
 def _crop(path: Path, boxes: list[Box]) -> bytes | None:
-    """The full width of the image around `boxes`, or all of it without any, as JPEG."""
+    """The image around `boxes` in full width, or the whole image without boxes, as JPEG."""
     try:
         image = open_report(path)
     except InputError:
@@ -122,5 +118,5 @@ def _crop(path: Path, boxes: list[Box]) -> bytes | None:
 
 
 def as_data_uri(picture: bytes, media_type: str = "image/jpeg") -> str:
-    """A picture as an address that holds it."""
+    """A picture as a data URI."""
     return f"data:{media_type};base64,{base64.b64encode(picture).decode('ascii')}"

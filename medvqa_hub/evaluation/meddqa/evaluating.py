@@ -1,9 +1,9 @@
 """Evaluation on RJUA-MedDQA: predictions first, then the paper's Tables 5 to 7.
 
-OUT/predictions.jsonl    every answer (predictions.py)
-OUT/pages/               the images restored to text, where the engine reads text
-OUT/results.json         figures and counts, and what they were computed with; no text
-OUT/scored.jsonl         every question with answer, prediction and scores, to see what is wrong and why
+OUT/predictions.jsonl    every answer
+OUT/pages/               the images restored to text, if the engine reads text
+OUT/results.json         figures, counts and settings, without texts
+OUT/scored.jsonl         every question with answer, prediction, scores and cause of an error
 """
 
 from collections import Counter
@@ -17,7 +17,7 @@ from medvqa_core.files import make_folder
 from medvqa_core.governance import Governance, check_endpoint_allowed, check_not_lowered
 from medvqa_core.json_files import write_json, write_json_lines
 from medvqa_core.llm.engines import load_engine
-from medvqa_core.metrics.meddqa_scores import COLUMNS
+from medvqa_core.metrics.meddqa_scores import COLUMNS, score_meddqa
 from medvqa_core.metrics.scores import mean
 from medvqa_core.metrics.soft_accuracy import ANSWER_TYPES, OURS, check_profile
 from medvqa_core.runs.predictions import FILE, Prediction
@@ -29,7 +29,7 @@ from medvqa_hub.evaluation.meddqa.models import (
     count_choices,
     describe_shots,
     draw_examples,
-    name_of,
+    name_run,
 )
 from rjua_meddqa.inference.causes import CAUSES, find_cause
 from rjua_meddqa.inference.engines import ENGINES, DocumentEngine
@@ -42,19 +42,16 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class MeddqaOptions:
-    """What to evaluate, and how.
-
-    Attributes:
-        model: name of an engine (`rjua_meddqa.inference.engines.ENGINES`); not used with `asking`.
-        data: folder with questions.jsonl and images/, or the authors' release.
-        workers: processes that read images.
-        units: of our ROUGE-L: characters or words (jieba).
-        retry_failed: ask failed questions again.
-        profile: of the scores: ours, or released (equal to the authors' script).
-        pages: folder that `meddqa esra --out` wrote: images that were read there are not read again. `out` itself may
-            be such a folder.
-        asking: how a language model is asked; None: `model` is one of our own engines.
-        predictions: a file of answers that were made elsewhere, in the place of an engine.
+    """Attributes:
+    model: name of an engine (`rjua_meddqa.inference.engines.ENGINES`); not used with `asking`.
+    data: folder with questions.jsonl and images/, or the authors' release.
+    workers: processes that read images.
+    units: of our ROUGE-L: characters or words (jieba).
+    retry_failed: ask questions again whose answer failed.
+    profile: of the scores: ours, or released (equal to the authors' script).
+    pages: folder that `meddqa esra --out` wrote, whose images are not read again. `out` may be such a folder.
+    asking: options of a language model. None if `model` is one of our own engines.
+    predictions: a file of answers that were generated elsewhere, instead of an engine.
     """
 
     model: str
@@ -71,16 +68,16 @@ class MeddqaOptions:
 
 
 def evaluate_meddqa(options: MeddqaOptions) -> dict[str, Any]:
-    """Answer the questions of a folder and score the answers; a stopped run goes on where it was.
+    """Answer the questions of a folder and score the answers. Call it again to resume.
 
     Raises:
-        ConfigError: no such engine, or the predictions there were made with other settings.
-        InputError: questions or images are missing, or nothing can be scored.
-        GovernanceError: the engine would send restricted data away, or `out` holds predictions of a stricter class.
+        ConfigError: the engine is unknown, or the predictions in `out` were generated with other settings.
+        InputError: questions or images are missing, or no answer can be scored.
+        GovernanceError: the engine would send restricted data away, or `out` has predictions of a stricter class.
         OutputError: `out` cannot be written.
     """
     if options.workers < 1:
-        raise ConfigError(f"{options.workers} workers; at least 1 is needed")
+        raise ConfigError(f"--workers is {options.workers}. It must be at least 1.")
     check_profile(options.profile)
     rules = load_engine(ENGINES, options.model) if options.asking is None and options.predictions is None else None
     questions = load_questions(options.data, options.image_root)
@@ -92,8 +89,8 @@ def evaluate_meddqa(options: MeddqaOptions) -> dict[str, Any]:
     rows = questions.rows if shows_context else tuple(replace(row, context="") for row in questions.rows)
     asked = tuple(row for row in rows if row.task in engine.tasks)
     if not asked:
-        raise InputError(f"{options.data}: no question of a task that {engine.name} answers: {', '.join(engine.tasks)}")
-    _refuse_unscorable(asked, options.data)
+        raise InputError(f"{options.data} lacks questions of the tasks of {engine.name}: {', '.join(engine.tasks)}.")
+    _check_answer_types(asked, options.data)
     make_folder(options.out, questions.governance.private)
     images = ImageSet(needed=False) if recorded else _restore(engine, asked, questions.governance, options)
     shots = draw_examples(engine, asked, images, options.asking)
@@ -106,7 +103,12 @@ def evaluate_meddqa(options: MeddqaOptions) -> dict[str, Any]:
         "kind": "meddqa-evaluation",
         "format": FORMAT,
         "governance": str(questions.governance),
-        "model": {"name": name_of(engine), **engine.settings, **engine.asking, **describe_shots(shots, options.asking)},
+        "model": {
+            "name": name_run(engine),
+            **engine.settings,
+            **engine.asking,
+            **describe_shots(shots, options.asking),
+        },
         "data": {
             "source": questions.source,
             "fingerprint": questions.fingerprint,
@@ -132,17 +134,15 @@ def score(
     units: str = "characters",
     profile: str = OURS,
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Figures and counts of the rows that were asked, and each row with its scores.
+    """Return figures and counts, and each row with its scores.
 
     Args:
         units, profile: see `medvqa_core.metrics.meddqa_scores`.
 
     Raises:
-        InputError: nothing to score, or an unknown answer type.
+        InputError: no rows, or an unknown answer type.
         ConfigError: unknown units, or jieba is missing.
     """
-    from medvqa_core.metrics.meddqa_scores import score_meddqa
-
     scores = score_meddqa(
         [p.answer for p in predictions],
         [row.answer for row in asked],
@@ -174,22 +174,22 @@ def score(
         "failed": failures.total(),
         "empty": sum(p.answer is not None and not p.answer.strip() for p in predictions),
     }
-    of_image: dict[str, list[dict[str, Any]]] = {}
+    by_name: dict[str, list[dict[str, Any]]] = {}
     for row in scored:
-        of_image.setdefault(row["img_path"], []).append(row)
+        by_name.setdefault(row["img_path"], []).append(row)
     images = {
         image: {
             "questions": len(rows),
             "failed": sum(row["error"] is not None for row in rows),
             "accuracy": mean([row["accuracy"] for row in rows]),
         }
-        for image, rows in of_image.items()
+        for image, rows in by_name.items()
     }
     return {"scores": scores.record, "by_image": images, "counts": counts, "failures": dict(failures)}, scored
 
 
 def _read_predictions(path: Path, questions: QuestionSet) -> RecordedAnswers:
-    """The answers of a file as an engine. Raises GovernanceError where the file is of a stricter class."""
+    """The answers of a file as an engine. Raises GovernanceError if the file has a stricter class than the data."""
     file = read_answer_file(path, {row.id: row.answer for row in questions.rows})
     if file.governance is not None:
         check_not_lowered(file.governance, questions.governance, str(path))
@@ -202,9 +202,9 @@ def find_causes(
     annotations: Mapping[str, Annotation],
     images: ImageSet,
 ) -> dict[str, dict[str, int]]:
-    """Say in each wrong row of `scored` why it is wrong; how often each cause is, by Table 5's column.
+    """Add the cause of the error to wrong rows of `scored`, and count the causes by column of Table 5.
 
-    Without an annotation of its page a row has no cause. Failed answers have a reason of their own.
+    Failed answers and rows without an annotation of their page are left out.
     """
     counts: dict[str, Counter[str]] = {"entity": Counter(), "table": Counter()}
     for row, question in zip(scored, asked, strict=True):
@@ -215,30 +215,31 @@ def find_causes(
         page = images.pages.get(question.image)  # type: ignore[call-overload]
         text = None if page is None else page.restored.text
         kind = question.answer_type
-        said = row["prediction"]
-        row["cause"] = find_cause(question.question, question.answer, question.task, kind, said, annotation, text)
+        row["cause"] = find_cause(
+            question.question, question.answer, question.task, kind, row["prediction"], annotation, text
+        )
         counts[column][row["cause"]] += 1
     return {column: {cause: found[cause] for cause in CAUSES if found[cause]} for column, found in counts.items()}
 
 
-def _refuse_unscorable(asked: Sequence[DocumentQuestion], data: Path) -> None:
-    """Before hours of answering, not after them. Raises InputError for an answer type without a rule."""
+def _check_answer_types(asked: Sequence[DocumentQuestion], data: Path) -> None:
+    """Raise InputError before inference if an answer type cannot be scored."""
     for row in asked:
         if row.answer_type not in ANSWER_TYPES:
             raise InputError(
-                f"{data}, question {row.id}: answer type {row.answer_type!r} cannot be scored; allowed: "
-                f"{', '.join(ANSWER_TYPES)}; correct the line or leave it out"
+                f"{data}, question {row.id}: answer type {row.answer_type!r} cannot be scored. Expected one of "
+                f"{', '.join(ANSWER_TYPES)}."
             )
 
 
 def _restore(
     engine: DocumentEngine, asked: Sequence[DocumentQuestion], governance: Governance, options: MeddqaOptions
 ) -> ImageSet:
-    """The restored page of each image that is there, and why others have none. Empty for engines that read no text.
+    """The restored page of each image, and the reasons for unreadable images. Empty unless the engine reads text.
 
     Raises:
         ConfigError: two images have the same name, or the OCR engine is not installed.
-        InputError: no image is there, or not one of them can be read.
+        InputError: all images are missing or unreadable.
     """
     from rjua_meddqa.restoration.ocr import RapidOcrEngine
     from rjua_meddqa.restoration.pages import READINGS, read_pages, restore_folder
@@ -247,10 +248,10 @@ def _restore(
         return ImageSet()
     paths = list(dict.fromkeys(row.image for row in asked if row.image is not None))
     if not paths:
-        raise InputError(f"{options.data}: not one of its images is there; pass --image-root")
+        raise InputError(f"The images of {options.data} are missing. Pass --image-root.")
     folder = options.out / PAGES_FOLDER
     known = options.pages or (options.out if (options.out / READINGS).is_file() else None)
     done = restore_folder(paths, folder, RapidOcrEngine(), options.workers, governance=governance, known=known)
-    images = {path.name: path for path in paths}  # restore_folder refuses two of a name
+    images = {path.name: path for path in paths}  # restore_folder has checked that names are unique
     pages = {images[page.image]: page for page in read_pages(folder)}
     return ImageSet(pages, {images[name]: reason for name, reason in done.failed})

@@ -1,19 +1,16 @@
-"""Asking an engine about report images: an image's questions together, every reply recorded, resumable at any moment.
+"""Inference about report images, image by image, with every reply recorded.
 
-What becomes of a request, by whose fault it is:
+If an image is missing or cannot be read, or the engine raises InputError, all questions about it fail. A reply with an
+error fails its question. Any other error of the engine ends the run, and recorded answers are kept.
 
-    the image is missing or cannot be read, or the engine raises InputError   all its questions fail, with the reason
-    a reply says why it has no answer                                        this question fails, with that reason
-    the engine raises anything else (no server, a defect)                     the run stops; what is recorded is kept
-
-A failure is a record without an answer, scores 0, and is asked again with `retry_failed` or when the image changes.
+A failure is a record without an answer. It scores 0, and is asked again with `retry_failed` or when the image changes.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from medvqa_core.digests import digest_files
 from medvqa_core.errors import InputError
@@ -24,30 +21,28 @@ from medvqa_core.runs.predictions import Prediction, PredictionStore
 from rjua_meddqa.inference.engines import DocumentEngine, DocumentRequest, Shot
 from rjua_meddqa.inference.language_model import record_details
 from rjua_meddqa.inference.questions import DocumentQuestion, by_image
+from rjua_meddqa.restoration.pages import Page
 
-if TYPE_CHECKING:
-    from rjua_meddqa.restoration.pages import Page
-
-GROUPS_A_SYNC = 16  # under way for each that a sync waits for: a sync holds all of them up
+GROUPS_PER_SYNC = 16  # images in flight per image that is synced at once
 NO_IMAGE = "the image is not there"
 
 
 @dataclass(frozen=True)
 class ImageSet:
-    """What is known of the images before anything is asked.
+    """The images of the questions.
 
     Attributes:
-        pages: restored text by file, where the engine reads text.
-        unreadable: why a file cannot be read.
-        needed: whether answers are made from the images at all; those of a file are there without.
+        pages: restored text by file, if the engine reads text.
+        unreadable: the reason for each file that cannot be read.
+        needed: False for a file of answers, which does not need images.
     """
 
-    pages: Mapping[Path, "Page"] = field(default_factory=dict)
+    pages: Mapping[Path, Page] = field(default_factory=dict)
     unreadable: Mapping[Path, str] = field(default_factory=dict)
     needed: bool = True
 
     def problem(self, image: Path | None) -> str | None:
-        """Why nothing can be asked about `image`; None where it can."""
+        """The reason why `image` cannot be used, or None."""
         if not self.needed:
             return None
         return NO_IMAGE if image is None else self.unreadable.get(image)
@@ -62,18 +57,18 @@ def answer_questions(
     retry_failed: bool = False,
     shots: Mapping[str, Sequence[DocumentQuestion]] | None = None,
 ) -> tuple[list[Prediction], int]:
-    """A prediction per row of `asked`, in its order, and how many requests were made now.
+    """Return a prediction for every row of `asked`, and the number of requests of this run.
 
     Args:
-        path: of the predictions; each image's replies are synced there before they count.
-        retry_failed: make requests again that failed.
-        shots: examples that stand before a row's question, by its id.
+        path: file of the predictions.
+        retry_failed: repeat failed requests.
+        shots: examples before a row's question, by its id.
 
     Raises:
-        ConfigError: the predictions there were made with other settings.
+        ConfigError: the predictions in `path` were generated with other settings.
         GovernanceError: they are of a stricter class.
-        InputError: an image file vanished, or a recorded line is broken.
-        OutputError: they cannot be written.
+        InputError: an image file is missing, or a recorded line is broken.
+        OutputError: the predictions cannot be written.
     """
     digests = digest_readable(asked, images)
     examples = shots or {}
@@ -81,14 +76,14 @@ def answer_questions(
         keys = {row.id: _key(store, engine, row, digests, images, examples.get(row.id, ())) for row in asked}
         groups = by_image(asked).values()
         new = ask_all(
-            # by key: the same question twice is asked once
+            # by key, so that equal questions are asked once
             ({keys[row.id]: _request(row, images, examples.get(row.id, ())) for row in rows} for rows in groups),
             partial(_answer, engine, images),
             store,
             in_flight=engine.in_flight,
             description="Answering, image by image",
             total=len(groups),
-            groups_per_sync=max(1, engine.in_flight // GROUPS_A_SYNC),
+            groups_per_sync=max(1, engine.in_flight // GROUPS_PER_SYNC),
             retry_failed=retry_failed,
             review=record_details,
             session=engine,
@@ -97,7 +92,7 @@ def answer_questions(
 
 
 def digest_readable(rows: Sequence[DocumentQuestion], images: ImageSet) -> dict[Path, str]:
-    """Digests of the images that can be read, as far as is known. Raises InputError where a file vanished."""
+    """Digests of the images that can be read. Raises InputError if a file is missing."""
     return digest_files(
         [row.image for row in rows if row.image is not None and images.problem(row.image) is None],
         "Reading images' content",
@@ -112,7 +107,7 @@ def _key(
     images: ImageSet,
     shots: Sequence[DocumentQuestion],
 ) -> str:
-    """Depends on all that the answer depends on; a missing image that turns up makes a new request."""
+    """The key of a request. It changes when a missing image becomes available."""
     shown = [_content(shot, digests, images) | {"answer": shot.answer} for shot in shots]
     return store.key(
         **_content(row, digests, images),
@@ -135,7 +130,7 @@ def _content(row: DocumentQuestion, digests: Mapping[Path, str], images: ImageSe
 
 
 async def _answer(engine: DocumentEngine, images: ImageSet, requests: Sequence[DocumentRequest]) -> list[Reply]:
-    """The engine's replies about one image. Raises InputError, which fails them all, where the image has a problem."""
+    """The engine's replies about one image. Raises InputError if the image cannot be used."""
     problem = images.problem(requests[0].image)
     if problem is not None:
         raise InputError(problem)

@@ -1,4 +1,4 @@
-"""A language or image-text model as the engine of an evaluation: connected, with its prompt, input and examples."""
+"""A language or image-text model as the engine of an evaluation, with its prompt, input and examples."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -27,15 +27,12 @@ Shots = Mapping[str, Sequence[DocumentQuestion]]
 
 @dataclass(frozen=True)
 class ModelOptions:
-    """How a model is asked.
-
-    Attributes:
-        engine: the language model; several servers share the work, image by image.
-        input: one of `INPUTS`.
-        context: whether clinical-reasoning questions come with their passage.
-        shots, shots_seed: examples before each question, and the seed that draws them.
-        prompt: ours, paper, or a file.
-        longest_side: pixels of an image as it is sent.
+    """Attributes:
+    input: one of `INPUTS`.
+    context: whether clinical-reasoning questions come with their passage.
+    shots, shots_seed: number of examples before each question, and the seed that draws them.
+    prompt: ours, paper, or a file.
+    longest_side: pixels of the longest side of an image.
     """
 
     engine: EngineOptions
@@ -49,13 +46,13 @@ class ModelOptions:
 
 
 def connect_document_model(options: ModelOptions, governance: Governance, out: Path) -> DocumentModel:
-    """The engine that asks the model. Raises ConfigError, GovernanceError and ServerError, as `connect_model` does.
+    """Connect to the model. Raises ConfigError, GovernanceError and ServerError, as `connect_model` does.
 
     Args:
-        out: folder where what is said of a server is kept.
+        out: folder that records what is known about a server.
     """
     if options.input not in INPUTS:
-        raise ConfigError(f"--input {options.input!r}: allowed are {', '.join(INPUTS)}")
+        raise ConfigError(f"--input {options.input!r} is unknown. Expected one of {', '.join(INPUTS)}.")
     prompt, rule = find_prompt(options.prompt), ImageRule(options.longest_side)
     make_folder(out, governance.private)
     connected = connect_model(options.engine, governance, out / RECORD)
@@ -65,11 +62,7 @@ def connect_document_model(options: ModelOptions, governance: Governance, out: P
 def draw_examples(
     engine: DocumentEngine, asked: Sequence[DocumentQuestion], images: ImageSet, options: ModelOptions | None
 ) -> Shots:
-    """The examples of each question, by its id; an image that cannot be read is no example's.
-
-    Raises:
-        ConfigError: fewer than none are asked for.
-    """
+    """The examples of each question, by its id. Images that cannot be read are not used."""
     if options is None or not options.shots or not isinstance(engine, DocumentModel):
         return {}
     content = digest_readable(asked, images)
@@ -79,7 +72,7 @@ def draw_examples(
         for path in {shot.image for found in shots.values() for shot in found if shot.image is not None}:
             try:
                 engine.keep(path)
-            except InputError:  # its own questions fail with the reason
+            except InputError:  # the questions about the image fail with the reason
                 broken.append(path)
         if not broken:
             return shots
@@ -87,7 +80,7 @@ def draw_examples(
 
 
 def describe_shots(shots: Shots, options: ModelOptions | None) -> dict[str, Any]:
-    """What results say of the examples: how many were wanted, how many questions got so many, and which they were."""
+    """Number and ids of the examples, for the results."""
     if options is None:
         return {}
     if not options.shots:
@@ -103,11 +96,11 @@ def describe_shots(shots: Shots, options: ModelOptions | None) -> dict[str, Any]
 
 
 def count_choices(predictions: Sequence[Prediction]) -> dict[str, int]:
-    """How often a multiple-choice reply gave the option's letter, its text, or both."""
-    said = Counter(prediction.details.get("taken") for prediction in predictions)
-    return {form: said[form] for form in FORMS}
+    """How often a multiple-choice reply consisted of the option's letter, its text, or both."""
+    forms = Counter(prediction.details.get("taken") for prediction in predictions)
+    return {form: forms[form] for form in FORMS}
 
 
-def name_of(engine: DocumentEngine) -> str:
-    """What a table calls the run: the engine of ours, or the model and what it sees."""
+def name_run(engine: DocumentEngine) -> str:
+    """Name of the run in tables: our engine, or the model and its input."""
     return f"{engine.model.model} ({engine.input})" if isinstance(engine, DocumentModel) else engine.name

@@ -1,9 +1,9 @@
-"""`evaluate meddqa-report`: any number of runs as one table and one page that needs no other file.
+"""`evaluate meddqa-report`: tables and a self-contained page about several runs.
 
-OUT/tables.md, tables.csv   Tables 5 to 8 and the hallucination rates, the paper's rows beside them
+OUT/tables.md, tables.csv   Tables 5 to 8 and the hallucination rates, with the paper's rows
 OUT/figure5.png             the radar chart
-OUT/page.html               all of it, the errors by cause, and up to ten cases of each as pictures
-OUT/manifest.json           kind and governance class: the strictest of the runs and of the data
+OUT/page.html               tables, figure, errors by cause, and up to ten cases of each cause as pictures
+OUT/manifest.json           kind and governance class, the strictest of the runs and the data
 """
 
 import csv
@@ -25,7 +25,7 @@ from medvqa_hub.evaluation.meddqa.tables import (
     Row,
     Table,
     build_tables,
-    names_of,
+    name_runs,
     read_run,
     show,
     show_interval,
@@ -60,35 +60,35 @@ small { color: #666; display: block; } .paper { font-style: italic; color: #555;
 def write_report(
     runs: Sequence[Path], out: Path, data: Path | None = None, image_root: Path | None = None, pages: Path | None = None
 ) -> list[str]:
-    """Write the tables and the page; returns lines that say what was written.
+    """Write the tables and the page, and return lines to print.
 
     Args:
-        data: the questions that the runs answered, for pictures of wrong answers; None: no pictures.
-        pages: restored pages, to find the places by; None: those of the runs that have some.
+        data: the questions of the runs. Without them there are no pictures of wrong answers.
+        pages: restored pages for locating answers, by default those of the runs.
 
     Raises:
-        ConfigError: no run.
-        InputError: a run has no results; the data cannot be read.
-        OutputError: `out` cannot be written, or holds the result of another step.
+        ConfigError: `runs` is empty.
+        InputError: results or data cannot be read.
+        OutputError: `out` cannot be written, or contains something else.
     """
     if not runs:
-        raise ConfigError("no run to report on; name folders that evaluate meddqa wrote")
+        raise ConfigError("No run is given. Name folders that evaluate meddqa wrote.")
     results = [read_run(run) for run in runs]
     governance = strictest(check_stated(Path(run["folder"]), run["governance"]) for run in results)
     questions = load_questions(data, image_root) if data is not None else None
     if questions is not None:
         governance = strictest((governance, questions.governance))
-    tables, names = build_tables(results), names_of(results)
+    tables, names = build_tables(results), name_runs(results)
     make_folder(out, governance.private)
     if find_manifest(out, "choose another folder").get("kind", KIND) != KIND:
-        raise OutputError(f"{out} holds the result of another step; choose another folder")
+        raise OutputError(f"{out} contains the result of another command. Choose another folder.")
     manifest = {"kind": KIND, "format": FORMAT, "governance": str(governance)}
-    write_manifest(out, manifest, private=governance.private)  # before what it is about
+    write_manifest(out, manifest, private=governance.private)  # before the files that it describes
     _write(out / TABLES_MD, to_markdown(tables), governance)
     text = io.StringIO(newline="")
     csv.writer(text).writerows(to_records(tables))
     _write(out / TABLES_CSV, text.getvalue(), governance)
-    others = {method: _axes_of(row) for method, row in paper.ROWS_5.items()}
+    others = {method: _paper_axes(row) for method, row in paper.ROWS_5.items()}
     plot_models(
         {name: _axes(run) for name, run in zip(names, results, strict=True)}, out / FIGURE, others, governance.private
     )
@@ -111,7 +111,7 @@ def _axes(run: Mapping[str, Any]) -> dict[str, float | None]:
     return {axis: run["scores"]["table_5"][column] for axis, column in AXES.items()}
 
 
-def _axes_of(row: Sequence[float]) -> dict[str, float | None]:
+def _paper_axes(row: Sequence[float]) -> dict[str, float | None]:
     columns = [path.partition(".")[2] for path, _, _ in paper.TABLE_5]
     return {axis: row[columns.index(column)] for axis, column in AXES.items()}
 
@@ -136,7 +136,7 @@ def _page(
         "<h1>RJUA-MedDQA</h1>",
         f"<p>Governance class: {governance}</p>",
         _runs_table(names, runs),
-        f"<p>Small figures are 95% intervals, bootstrap over images. <span class='paper'>Rows in italics are of "
+        f"<p>Small figures are 95% intervals, bootstrap over images. <span class='paper'>Rows in italics are from "
         f"{OTHER_DATA}: {escape(paper.SOURCE)}.</span></p>",
         *(_html_table(table) for table in tables),
         "<h2>Figure 5</h2>",

@@ -1,8 +1,8 @@
 """The paper's own rows of Tables 5 to 8, typed in (Jin et al., KDD 2024, Section 5 and appendix).
 
-They are of its 2,000 reports, of which ten are released: beside figures of other reports they are for orientation only.
-The heads of Table 7 read D A S A under "Table" and "Clinical": laboratory reports have D and A, clinical ones S and A.
-Values are as printed, also the last difference of ESRA+Qwen in Table 8, which is not that of its two figures.
+Only ten of its 2,000 reports are released, so these rows are not comparable with figures of other reports. In Table 7,
+laboratory reports have columns D and A, clinical ones S and A. Values are as printed, including the last difference of
+ESRA+Qwen in Table 8, which does not follow from its two figures.
 """
 
 HALLUCINATED = {"GPT-4v": {"entity": (54, 84), "table": (35, 50)}}  # (hallucinated, asked), Section 5.4

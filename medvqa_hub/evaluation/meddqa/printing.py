@@ -1,7 +1,4 @@
-"""The tables of an evaluation on RJUA-MedDQA, as the command line prints them: each fits a terminal of 80 columns.
-
-The paper's rows are turned into columns: a row per task, so that an engine's seven figures are readable.
-"""
+"""Tables of an evaluation on RJUA-MedDQA for a terminal of 80 columns, with a row per task."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,11 +14,11 @@ TASKS = {"entity": "Entity", "table": "Table", "table_nr": "TableNR", "mc": "Mul
 METRICS = {"rouge_l": "RougeL", "accuracy": "Acc"}
 IMAGES_SHOWN = 20
 REASONS_SHOWN = 10
-NAME_WIDTH = 44  # of an image; longer names are cut in print, not in results.json
+NAME_WIDTH = 44  # longer names of images are cut when printed
 
 
 def print_meddqa(results: dict[str, Any], out: Path) -> None:
-    """Print the figures of Tables 5 to 7, the accuracy by image and what could not be answered."""
+    """Print Tables 5 to 7, the accuracy by image, and counts of failures."""
     console = Console()
     log(console, f"{results['model']['name']} on {results['data']['source']}\n")
     print_file_counts(console, results)
@@ -33,7 +30,7 @@ def print_meddqa(results: dict[str, Any], out: Path) -> None:
 
 
 def print_tables(results: dict[str, Any], console: Console) -> None:
-    """Print the figures of Tables 5 to 7 alone; Table 7 where there are clinical-reasoning questions."""
+    """Print Tables 5 and 6, and Table 7 if there are clinical-reasoning questions."""
     scores = results["scores"]
     tables = [_table_5(scores["table_5"]), _table_6(scores["table_6"])]
     if any(value is not None for value in scores["table_7"].values()):
@@ -41,7 +38,7 @@ def print_tables(results: dict[str, Any], console: Console) -> None:
     for table in tables:
         console.print(table)
         console.print()
-    log(console, f"scored by the profile {scores['profile']!r}; results.json says its rules\n")
+    log(console, f"scored with the profile {scores['profile']!r}, whose rules are in results.json\n")
 
 
 def _table_5(row: dict[str, float | None]) -> Table:
@@ -60,7 +57,7 @@ def _table_6(row: dict[str, float | None]) -> Table:
 
 
 def _table_7(row: dict[str, float | None]) -> Table:
-    """A row for each kind of question and report, as the paper's columns D, S and A."""
+    """A row for each kind of question and report, with the paper's columns D, S and A."""
     table = make_table("Table 7, clinical reasoning", "disease", "status", "advice")
     for column in dict.fromkeys(key.rsplit("_", 1)[0] for key in row):
         task, rest = column.split("_", 1)
@@ -85,18 +82,18 @@ def _by_image(images: dict[str, dict[str, Any]]) -> Table:
 def _lines(results: dict[str, Any], out: Path) -> Iterator[str]:
     counts, data, hallucination = results["counts"], results["data"], results["scores"]["hallucination"]
     yield (
-        f"{counts['asked']:,} of {data['questions']:,} questions asked ({_now(results['asked_now'])}), "
-        f"{counts['failed']:,} failed, {counts['empty']:,} answered with nothing"
+        f"{counts['asked']:,} of {data['questions']:,} questions asked ({results['asked_now']:,} in this run), "
+        f"{counts['failed']:,} failed, {counts['empty']:,} empty answers"
     )
     yield (
         f"{data['images']:,} images, {data['missing_images']:,} missing, {data['unreadable_images']:,} unreadable"
         + (f"; {data['without_quality']:,} questions without image quality" if data["without_quality"] else "")
     )
-    yield f"answers of nothing (无): {_said(hallucination)}"
+    yield f"unanswerable (无): {_rate(hallucination)}"
     if hallucination["marked"]["unanswerable"]:
         nearest = data["absent"] == ["nearest"]
-        yield f"made to be unanswerable, {'by the nearest names' if nearest else 'as the file marks them'}:"
-        yield f"  {_said(hallucination['marked'])}"
+        yield f"generated to be unanswerable{' with the nearest names' if nearest else ''}:"
+        yield f"  {_rate(hallucination['marked'])}"
     failures = sorted(results["failures"].items(), key=lambda entry: -entry[1])
     for reason, count in failures[:REASONS_SHOWN]:
         yield f"failed: {reason}: {count:,} questions"
@@ -105,12 +102,8 @@ def _lines(results: dict[str, Any], out: Path) -> Iterator[str]:
     yield f"predictions, scored questions and results: {out}"
 
 
-def _now(asked: int) -> str:
-    return f"{asked:,} now" if asked else "none now: all were answered before"
-
-
-def _said(counts: dict[str, Any]) -> str:
+def _rate(counts: dict[str, Any]) -> str:
     return (
-        f"{counts['unanswerable']:,} questions; something else was said to {counts['hallucinated']:,} "
+        f"{counts['unanswerable']:,} questions, of which {counts['hallucinated']:,} got another answer "
         f"(rate {number(counts['rate'])})"
     )

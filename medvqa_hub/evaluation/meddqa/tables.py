@@ -1,7 +1,6 @@
-"""Tables 5 to 8 in the paper's shape from the results of any number of runs, the paper's own rows beside them.
+"""Tables 5 to 8 of the paper with the results of several runs, as Markdown, CSV and HTML.
 
-A table is heads and rows of cells, as Markdown, CSV and HTML write it. The paper's rows are set in italics and say that
-they are of other data: its 2,000 reports, of which ten are released.
+The paper's own rows are marked as other data, because only ten of its 2,000 reports are released.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,17 +18,17 @@ OTHER_DATA = "other data"
 
 @dataclass(frozen=True)
 class Row:
-    """A method's cells, each (value, interval or None); value None where there is none."""
+    """A method's cells, each (value or None, interval or None)."""
 
     method: str
     cells: tuple[tuple[float | None, Sequence[float] | None], ...]
     is_paper: bool = False
-    signed: tuple[int, ...] = ()  # places of differences
+    signed: tuple[int, ...] = ()  # positions of differences
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table: heads in two lines (group, head), and its rows, ours first."""
+    """A table with heads in two lines (group, head) and its rows, ours first."""
 
     title: str
     heads: tuple[tuple[str, str], ...]
@@ -37,21 +36,20 @@ class Table:
 
 
 def read_run(place: Path) -> dict[str, Any]:
-    """The results of a run, from its folder or from the file itself.
-
-    Raises:
-        InputError: they are missing, or of something else than `evaluate meddqa`.
-    """
+    """Read the results of a run from its folder or from the file itself. Raises InputError."""
     path = place / RESULTS if place.is_dir() else place
-    results = read_object(path, "make it: medvqa-hub evaluate meddqa")
+    results = read_object(path, "name a folder that medvqa-hub evaluate meddqa wrote")
     scores = results.get("scores")
     if results.get("kind") != KIND or not isinstance(scores, dict) or "table_8" not in scores:
-        raise InputError(f"{path}: no results of evaluate meddqa, or older ones; evaluate again, answers are kept")
+        raise InputError(
+            f"{path} does not contain results of this version of evaluate meddqa. Evaluate again, which keeps existing "
+            "answers."
+        )
     return results | {"folder": str(path.parent)}
 
 
-def names_of(runs: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What the tables call the runs: model and input, and what else tells two of the same name apart."""
+def name_runs(runs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Names of the runs in tables: model and input, and settings that distinguish equal names."""
     names = [str(run["model"]["name"]) for run in runs]
     shown = []
     for run, name in zip(runs, names, strict=True):
@@ -76,7 +74,7 @@ def build_tables(runs: Sequence[Mapping[str, Any]]) -> list[Table]:
         ("Table 6: image quality", paper.TABLE_6, paper.ROWS_6),
         ("Table 7: clinical reasoning (D disease, S status, A advice)", paper.TABLE_7, paper.ROWS_7),
     )
-    names = names_of(runs)
+    names = name_runs(runs)
     tables = [
         Table(
             title,
@@ -95,7 +93,7 @@ def build_tables(runs: Sequence[Mapping[str, Any]]) -> list[Table]:
 
 
 def _table_8(runs: Sequence[Mapping[str, Any]]) -> Table:
-    """A row for each model that was asked with and without context, everything else the same."""
+    """A row for each model with runs that only differ in the context."""
     pairs: dict[tuple[str, ...], dict[bool, Mapping[str, Any]]] = {}
     for run in runs:
         model = run["model"]
@@ -120,7 +118,7 @@ def _table_8(runs: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def _hallucination(names: Sequence[str], runs: Sequence[Mapping[str, Any]]) -> Table:
-    """Shares of unanswerable questions that got an answer; failed ones count nowhere."""
+    """Shares of unanswerable questions that got an answer. Failed ones do not count."""
     heads = tuple((column, head) for column in ("Entity", "Table") for head in ("asked", "hallucinated", "rate"))
     rows = []
     for name, run in zip(names, runs, strict=True):
@@ -141,7 +139,7 @@ def _cell(run: Mapping[str, Any], path: str) -> tuple[float | None, Sequence[flo
 
 
 def show(value: float | None, is_signed: bool = False) -> str:
-    """A cell's figure: counts whole, shares with two places as the paper prints them, - where there is none."""
+    """A cell's figure. Shares have two decimals, as in the paper."""
     if value is None:
         return "-"
     return str(value) if isinstance(value, int) else f"{value:+.2f}" if is_signed else f"{value:.2f}"
@@ -152,7 +150,7 @@ def show_interval(interval: Sequence[float] | None) -> str:
 
 
 def to_markdown(tables: Iterable[Table]) -> str:
-    """The tables as Markdown; the paper's rows in italics."""
+    """The tables as Markdown, with the paper's rows in italics."""
     pieces = []
     for table in tables:
         heads = ["Method", *(f"{group} {head}".strip() for group, head in table.heads)]
@@ -170,7 +168,7 @@ def to_markdown(tables: Iterable[Table]) -> str:
 
 
 def to_records(tables: Iterable[Table]) -> list[tuple[str, ...]]:
-    """A line for each cell: table, method, source, group, head, value, low, high."""
+    """A row for each cell: table, method, source, group, head, value, low, high."""
     lines: list[tuple[str, ...]] = [("table", "method", "source", "group", "head", "value", "low", "high")]
     for table in tables:
         for row in table.rows:

@@ -150,7 +150,7 @@ def test_both_words_edited_do_not_lower_what_the_ids_demand(cxr_runs, tmp_path):
     text = (run / FILE).read_text()
     assert compare_runs([run, cxr_runs[1]]).governance == "open"
     (run / FILE).write_text(re.sub(r'"s9[0-9]{7}-', '"s50414267-', text, count=1))
-    with pytest.raises(GovernanceError, match="an id of MIMIC's range in predictions.jsonl makes it credentialed"):
+    with pytest.raises(GovernanceError, match="predictions.jsonl .*credentialed"):
         compare_runs([run, cxr_runs[1]]).governance  # noqa: B018
 
 
@@ -159,12 +159,12 @@ def test_other_references_and_missing_rows_are_refused(cxr_runs, tmp_path):
     with pytest.raises(InputError, match="reference of .* questions"):
         compare_runs([cxr_runs[0], changed])
     (changed / "scored.jsonl").unlink()
-    with pytest.raises(InputError, match="evaluate it again with --scored"):
+    with pytest.raises(InputError, match="--scored"):
         compare_runs([cxr_runs[0], changed])
     (changed / "results.json").write_text('{"kind": "other"}')
     with pytest.raises(InputError, match="results of kind 'other'"):
         compare_runs([cxr_runs[0], changed])
-    with pytest.raises(ConfigError, match="at least 2 runs"):
+    with pytest.raises(ConfigError, match="1 runs"):
         compare_runs(cxr_runs[:1])
 
 

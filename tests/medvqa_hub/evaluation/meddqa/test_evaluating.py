@@ -247,7 +247,7 @@ def test_an_image_outside_the_folder_is_refused_before_anything_is_asked(data, k
 
 def test_an_answer_type_without_a_rule_is_found_before_anything_is_asked(data, knowing, tmp_path):
     rewrite_questions(data, lambda line: line | {"answer_type": "essay"})
-    with pytest.raises(InputError, match="blood.png-1: answer type 'essay' cannot be scored; allowed: single_entity"):
+    with pytest.raises(InputError, match="blood.png-1.*'essay'.*single_entity"):
         evaluate(data, tmp_path / "out")
     assert knowing.asked == []
 
@@ -296,7 +296,7 @@ def test_unknown_models_and_folders_without_questions_are_named(data, tmp_path, 
 
 def test_reasoning_questions_are_not_put_to_an_engine_that_cannot_answer_them(data, tmp_path):
     (data / "questions.jsonl").unlink()
-    with pytest.raises(InputError, match="no question of a task that esra-rules answers"):
+    with pytest.raises(InputError, match="esra-rules"):
         evaluate_meddqa(MeddqaOptions("esra-rules", data, tmp_path / "out"))
 
 
@@ -355,10 +355,10 @@ def test_the_rules_survive_a_broken_image_and_say_so(small_sample, tmp_path, cap
     assert "report0012.png: not a readable image" in printed
     assert results["model"] == {"name": "esra-rules", "engine": "esra-rules", "version": VERSION}
     assert run(arguments) == 0
-    assert "none now: all were answered before" in capsys.readouterr().out
+    assert "0 in this run" in capsys.readouterr().out
     shutil.copy(SAMPLE_DIR / "images" / "report0012.png", small_sample / "images")
     assert run(arguments) == 0
-    assert f"({broken['questions']} now), 0 failed" in capsys.readouterr().out
+    assert f"({broken['questions']} in this run), 0 failed" in capsys.readouterr().out
 
 
 def test_long_names_and_many_images_still_fit_80_columns(data, knowing, tmp_path, capsys, monkeypatch):

@@ -115,7 +115,7 @@ def test_a_report_states_its_class_and_its_files_are_as_private_as_it(stated, ru
     with pytest.raises(OutputError, match="of kind 'meddqa-report'"):
         record_part(out, "questions", Governance.CREDENTIALED, {})
     (out / "manifest.json").write_text(json.dumps({"kind": "meddqa", "format": 1, "governance": stated}))
-    with pytest.raises(OutputError, match="holds the result of another step"):
+    with pytest.raises(OutputError, match="another folder"):
         write_report(runs[:2], out)
 
 
@@ -152,7 +152,7 @@ def test_counts_are_whole_and_differences_signed():
 
 def test_what_is_no_run_is_named(tmp_path, capsys):
     (tmp_path / "results.json").write_text('{"kind": "cxr-evaluation"}')
-    with pytest.raises(InputError, match="no results of evaluate meddqa"):
+    with pytest.raises(InputError, match="Evaluate again"):
         read_run(tmp_path)
     assert run(["evaluate", "meddqa-report", str(tmp_path / "none"), "--out", str(tmp_path / "out")]) == 1
     assert "medvqa-hub evaluate meddqa" in capsys.readouterr().err
