@@ -59,7 +59,7 @@ def _describe(error: ValidationError, values: Any, where: str) -> str:
     first, *others = error.errors()
     for part in first["loc"]:  # members of a union are not keys
         if isinstance(values, list) or (isinstance(values, Mapping) and part in values):
-            values, where = values[part], f"{where}.{part}"
+            values, where = values[part], f"{where}.{part}"  # type: ignore[index]  # a list has integer parts
     reasons = [first["msg"], *(found["msg"] for found in others if found["loc"][0] == first["loc"][0])]
     rest = [reason.removeprefix("Input should be ") for reason in reasons[1:]]
     return f"{where} is {values!r}. {' or '.join([reasons[0], *rest])}."

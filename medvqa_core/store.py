@@ -87,6 +87,13 @@ class RecordStore:
     def __contains__(self, key: str) -> bool:
         return bytes.fromhex(key) in self._offsets
 
+    def __getitem__(self, key: str) -> dict[str, Any]:
+        """The last record of `key`. Raises KeyError."""
+        found = self.get(key)
+        if found is None:
+            raise KeyError(key)
+        return found
+
     def get(self, key: str) -> dict[str, Any] | None:
         """The last record of `key`, or None."""
         offset = self._offsets.get(bytes.fromhex(key))

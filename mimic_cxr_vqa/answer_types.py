@@ -7,12 +7,13 @@ an empty answer. A word is a run between white space that has a letter or a digi
 The rule is implemented for one answer, and as a regular expression for columns of millions. A test compares them.
 """
 
-from typing import Literal
+from typing import Final, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-OPEN, CLOSED = "open", "closed"
+OPEN: Final = "open"
+CLOSED: Final = "closed"
 
 # The rule for ASCII text. The white space is that of `str.split` (tab to carriage return, 0x1c to space), which RE2's
 # \s does not match.

@@ -136,7 +136,7 @@ def _convert(batch: pa.RecordBatch, split: str, answers: Mapping[str, Any], refu
     images, leaves, empty = _split(column["image_path"], _LEAVES_ROOT, _EMPTY_PATH)
     refuse(leaves, column["image_path"], "image_path leaves its root. Allowed: relative paths without '..'")
     refuse(empty, column["image_path"], "image_path has an empty path. Remove the extra comma")
-    views = _align_lone_view(*_split(column["view_position"]), images)
+    views = _align_lone_view(_split(column["view_position"])[0], images)
     wrong = pc.not_equal(pc.list_value_length(images), pc.list_value_length(views))
     refuse(wrong, column["view_position"], "view_position does not have one entry per image_path")
 

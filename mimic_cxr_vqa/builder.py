@@ -7,7 +7,7 @@ synthetic). The builder turns the rows of a release (`release.py`) into tables, 
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -148,7 +148,7 @@ class MimicCxrVqa(datasets.ArrowBasedBuilder):
             self.images = ImageFiles(prefix, self.config.missing_images, store)
         generators = []
         for split, files in self.release.files.items():
-            studies = self.release.studies.get(split) or [None] * len(files)
+            studies: Sequence[Path | None] = self.release.studies.get(split) or [None] * len(files)
             shards = [(str(file), study and str(study)) for file, study in zip(files, studies, strict=True)]
             generators.append(datasets.SplitGenerator(HUB_SPLITS[split], gen_kwargs={"split": split, "shards": shards}))
         return generators

@@ -22,7 +22,7 @@ Data = Annotated[
 ]
 
 
-SourceName = StrEnum("SourceName", list(SOURCES))
+SourceName = StrEnum("SourceName", list(SOURCES))  # type: ignore[misc]  # members come from the registry
 PHYSIONET = SourceName("physionet")
 
 

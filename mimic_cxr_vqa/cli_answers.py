@@ -110,8 +110,8 @@ def _estimate(workspace: "Workspace", engine: "Engine", answer_from: str, retry_
         raise ConfigError(f"--probe only applies to language models; the engine {engine.name!r} does not use one")
     before = estimate_remaining(workspace, engine, answer_from, retry_failed, probe)
     typer.echo(format_remaining(before))
-    if not probe:
-        typer.echo("nothing was asked")
+    if not probe or not isinstance(engine, LanguageModel):
+        typer.echo("Nothing was sent to the engine.")
         return
     if before.studies:
         answer_questions(workspace, engine, retry_failed, limit=before.last_probed, answer_from=answer_from)

@@ -149,7 +149,9 @@ def _wrap(text: str, font: ImageFont.FreeTypeFont, width: int) -> list[str]:
 
 
 def _font(size: str) -> ImageFont.FreeTypeFont:
-    return ImageFont.load_default(SIZES[size])
+    font = ImageFont.load_default(SIZES[size])
+    assert isinstance(font, ImageFont.FreeTypeFont)  # Pillow without FreeType is not supported
+    return font
 
 
 def _line_height(size: str) -> int:

@@ -39,13 +39,14 @@ def read_film(source: Path | bytes, side: int | None = FILM_SIDE, where: str | N
     Raises:
         InputError: the file is absent, empty, truncated, not an image, or of a pixel type without a known range.
     """
-    is_file = not isinstance(source, bytes)
-    where = where or (f"image {source}" if is_file else "an image")
+    where = where or ("an image" if isinstance(source, bytes) else f"image {source}")
     remedy = "build the rows again from whole files"
-    if is_file:
+    if not isinstance(source, bytes):
         remedy = "copy or download it again" if Path(source).exists() else "check the image root, or download it"
     try:
-        with Image.open(source if is_file else io.BytesIO(source), formats=tuple(SIGNATURES)) as image:
+        with Image.open(
+            io.BytesIO(source) if isinstance(source, bytes) else source, formats=tuple(SIGNATURES)
+        ) as image:
             size = image.size
             drafted = image.draft("L", (side, side)) if side and image.format == "JPEG" else None
             # The part that is covered by pixels: a side that is not a multiple of the fraction is padded.

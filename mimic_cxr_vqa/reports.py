@@ -147,7 +147,8 @@ def _cut(text: str, rules: set[str]) -> Iterator[Section]:
         first = match.end() if following != "organ" else match.start()
         if following in _CLAIMS_A_SENTENCE.get(kind, ()) and not _starts_line(text, match.start()):
             rules.add("heading in mid-line")
-            end = _SENTENCE_END.search(text, first).end()
+            ending = _SENTENCE_END.search(text, first)
+            end = ending.end() if ending else len(text)
             yield Section(following, match[0], text[first:end])
             heading, start = "", end
             place = max(place, end - 1)  # the next heading may need the blank before it
@@ -161,10 +162,10 @@ def _kind(text: str, match: re.Match[str], current: str, rules: set[str]) -> str
     if name := match["known"] or match["inline"] or match["alone"] or match["centred"] or match["bare"]:
         kind = find_kind(name)
         return None if kind == "other findings" and current in (*_FINDINGS, "view") else kind
-    name = match["typed"] or match["typo"] or match["unknown"]
-    if kind := find_misspelt_kind(name):
+    name = str(match["typed"] or match["typo"] or match["unknown"])
+    if misspelt := find_misspelt_kind(name):
         rules.add("misspelt heading")
-        return kind
+        return misspelt
     if not name.isupper() or not _starts_line(text, match.start()) or _INSIDE.search(text, match.start(), match.end()):
         return None
     if current in _BODY:

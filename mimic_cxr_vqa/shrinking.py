@@ -67,7 +67,8 @@ def shrink_tree(root: Path, out: Path, size: int = FILM_SIDE, workers: int | Non
     _open_folder(out, settings)
     tasks = [paths[start : start + PER_TASK] for start in range(0, len(paths), PER_TASK)]
     work = partial(_shrink, root, out, size, governance.private)
-    written, problems = 0, []
+    written = 0
+    problems: list[str] = []
     with ProcessPoolExecutor(workers) as pool:
         try:
             for done, failed in track(pool.map(work, tasks), f"Shrinking {len(paths):,} images", len(tasks)):

@@ -6,7 +6,7 @@ CheXpert label and only counts among the questions. Figure 1 has the questions p
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -90,7 +90,9 @@ def summarise(qa_batches: Iterable[pa.Table | pa.RecordBatch], label_counts: Lab
         InputError: a column is missing, or a value is not in the schema.
     """
     rows: Counter[tuple[str, ...]] = Counter()
-    images, studies, patients = ({split: set() for split in SPLITS} for _ in range(3))
+    images: dict[str, set[Any]] = {split: set() for split in SPLITS}
+    studies: dict[str, set[Any]] = {split: set() for split in SPLITS}
+    patients: dict[str, set[Any]] = {split: set() for split in SPLITS}
     for batch in qa_batches:
         table = _select(batch)
         rows.update(_count_rows(table))
@@ -102,9 +104,14 @@ def summarise(qa_batches: Iterable[pa.Table | pa.RecordBatch], label_counts: Lab
 
     splits = {}
     for name, members in {**{split: (split,) for split in SPLITS}, "all": SPLITS}.items():
-        distinct = [len(set().union(*(found[split] for split in members))) for found in (images, studies, patients)]
         by_type = {kind: _sum(rows, split=members, answer_type=(kind,)) for kind in ANSWER_TYPES}
-        splits[name] = SplitCounts(*distinct, qa_pairs=sum(by_type.values()), **by_type)
+        splits[name] = SplitCounts(
+            images=_count_distinct(images, members),
+            studies=_count_distinct(studies, members),
+            patients=_count_distinct(patients, members),
+            qa_pairs=sum(by_type.values()),
+            **by_type,
+        )
     return Statistics(
         splits=splits,
         labels=_total_labels(label_counts) if label_counts is not None else None,
@@ -161,7 +168,7 @@ def plot_distribution(stats: Statistics, path: Path) -> None:
     ends = [0] * len(categories)
     for value, (_, meaning) in TABLE_2_ROWS.items():
         counts = [stats.distribution[category][value] for category in categories]
-        style = {"color": COLOURS[value], "edgecolor": "white", "linewidth": 0.5}
+        style: dict[str, Any] = {"color": COLOURS[value], "edgecolor": "white", "linewidth": 0.5}
         axes.barh(categories, counts, 0.75, ends, label=meaning, **style)
         ends = [end + count for end, count in zip(ends, counts, strict=True)]
     axes.invert_yaxis()
@@ -202,6 +209,10 @@ def _count_rows(table: pa.Table) -> dict[tuple[str, ...], int]:
                 raise InputError(f"QA rows have {name} {row[name]!r}; allowed: {', '.join(allowed)}")
         counts[tuple(row[name] for name in _KEYS)] = row["count_all"]
     return counts
+
+
+def _count_distinct(found: Mapping[str, set[Any]], splits: Sequence[str]) -> int:
+    return len(set().union(*(found[split] for split in splits)))
 
 
 def _sum(rows: Counter[tuple[str, ...]], **wanted: tuple[str, ...]) -> int:

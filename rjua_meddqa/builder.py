@@ -140,8 +140,8 @@ class RjuaMeddqa(datasets.ArrowBasedBuilder):
     def _generate_tables(self, name: str) -> Iterator[tuple[Key, pa.Table]]:
         schema = self.info.features.arrow_schema
         self.files, self.skipped = {}, 0  # a stream can be read many times
-        rows = (self._add_image(row) if "img_path" in row else row for row in self._rows(name))
-        rows = (row for row in rows if row is not None)
+        with_images = (self._add_image(row) if "img_path" in row else row for row in self._rows(name))
+        rows = (row for row in with_images if row is not None)
         try:
             for number in count():
                 batch = list(islice(rows, ROWS_PER_TABLE))
@@ -180,9 +180,9 @@ class RjuaMeddqa(datasets.ArrowBasedBuilder):
                     row = columns | {"unanswerable": bool(question.extra.get("unanswerable", False))}
                     yield self._complete(row | _image_columns(question))
         if name in REASONING or name == SAMPLE or name == CHAT and folders.REASONING in self.folder.files:
-            for question in read_reasoning(self.folder.file(folders.REASONING)):
-                if question.answer_type == REASONING.get(name, question.answer_type):
-                    yield self._complete(asdict(question) | _image_columns(question))
+            for asked in read_reasoning(self.folder.file(folders.REASONING)):
+                if asked.answer_type == REASONING.get(name, asked.answer_type):
+                    yield self._complete(asdict(asked) | _image_columns(asked))
 
     def _annotation_rows(self) -> Iterator[dict[str, Any]]:
         for annotation in read_annotations(self.folder.file(folders.ANNOTATIONS)):

@@ -68,9 +68,10 @@ def esra(
     parameters = {"r": r, "l": spacing, "layout": layout, "join_wraps": join_wraps}
     if boxes is not None:
         typer.echo(print_boxes(boxes, parameters))
-    elif out is not None:
+    elif out is not None and images is not None:
         _echo_lines(restore_images(images, out, workers, governance, parameters))
     else:
+        assert images is not None  # checked above
         typer.echo(print_image(images, parameters))
 
 

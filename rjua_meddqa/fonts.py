@@ -87,6 +87,7 @@ def _face(path: Path) -> int:
             return 0
         if " SC" in (family or ""):
             return index
+    raise AssertionError("itertools.count does not end")
 
 
 @functools.lru_cache(maxsize=64)

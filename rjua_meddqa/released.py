@@ -96,8 +96,9 @@ def parse_key_values(cell: str, where: str) -> tuple[tuple[str, str], ...]:
     if not isinstance(node, ast.Dict) or None in node.keys:
         raise InputError(f"{where}: kv is not a dict literal such as {{'年龄': '50岁'}}. Correct the cell.")
     lines = cell.strip().encode("utf-8", "surrogatepass").splitlines()
-    texts = [[_text(part, lines, where, "kv") for part in parts] for parts in (node.keys, node.values)]
-    return tuple(zip(*texts, strict=True))
+    keys = [_text(key, lines, where, "kv") for key in node.keys if key is not None]
+    values = [_text(value, lines, where, "kv") for value in node.values]
+    return tuple(zip(keys, values, strict=True))
 
 
 def parse_table(cell: str, where: str) -> tuple[tuple[str, ...], ...]:
@@ -109,8 +110,8 @@ def parse_table(cell: str, where: str) -> tuple[tuple[str, ...], ...]:
     node = _literal(cell, where, "table")
     if node is None:
         return ()
-    rows = node.elts if isinstance(node, ast.List | ast.Tuple) else None
-    if rows is None or not all(isinstance(row, ast.List | ast.Tuple) for row in rows):
+    rows = [row for row in getattr(node, "elts", []) if isinstance(row, ast.List | ast.Tuple)]
+    if not isinstance(node, ast.List | ast.Tuple) or len(rows) < len(node.elts):
         raise InputError(f"{where}: table is not a list of (item, result, range, is_normal). Correct the cell.")
     lines = cell.strip().encode("utf-8", "surrogatepass").splitlines()
     return tuple(tuple(_text(field, lines, where, "table") for field in row.elts) for row in rows)

@@ -1,7 +1,7 @@
 """Columns, tasks and fixed words of RJUA-MedDQA, as in the released files (paper, Sections 3.2 and 4.2)."""
 
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal
+from typing import Any
 
 MISSING = "无"  # the annotators' word for an empty field
 NO_ABNORMAL = "无异常结果"  # the answer if no item is out of range
@@ -35,7 +35,7 @@ Point = tuple[float, float]
 class Box:
     """A recognised text with its four corners (x, y) in pixels, clockwise from its upper left."""
 
-    points: tuple[Point, Point, Point, Point]
+    points: tuple[Point, ...]
     text: str
     score: float = 1.0
 
@@ -162,8 +162,8 @@ class Annotation:
     key_values: tuple[tuple[str, str], ...]
     table: tuple[TableRow, ...]
     report_type: str
-    image_type: Literal["pdf", "photo", "screenshot"]
-    image_quality: Literal["high", "low"]
+    image_type: str
+    image_quality: str
     extra: dict[str, str] = field(default_factory=dict)
     raw: dict[str, str] = field(default_factory=dict, compare=False, repr=False)
 

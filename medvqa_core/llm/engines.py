@@ -45,10 +45,17 @@ class Engine(Protocol):
         in_flight: number of concurrent calls of `answer`, on one event loop.
     """
 
-    name: str
-    settings: Mapping[str, Any]
-    endpoint: str | None
-    in_flight: int
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def settings(self) -> Mapping[str, Any]: ...
+
+    @property
+    def endpoint(self) -> str | None: ...
+
+    @property
+    def in_flight(self) -> int: ...
 
     async def answer(self, requests: Sequence[Any]) -> list[Reply]:
         """Return one reply for each of `requests`, in their order. A failure of one request is its reply's error.

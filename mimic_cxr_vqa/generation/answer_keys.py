@@ -60,8 +60,8 @@ def iterate_requests(workspace: Workspace, impression: str | None = None) -> Ite
         impression: `AS_TEXT` appends the impression to the findings. Otherwise it goes into the request's own field.
     """
     texts: dict[int, tuple[str, str | None]] = {}
-    for study_id, *sections in _iterate_rows(workspace, "studies", "study_id", "findings", "impression"):
-        texts[study_id] = select_answer_text(*sections, impression)
+    for study_id, findings, concluded in _iterate_rows(workspace, "studies", "study_id", "findings", "impression"):
+        texts[study_id] = select_answer_text(findings, concluded, impression)
     rows = _iterate_rows(workspace, "questions", "study_id", "qa_id", "category", "question", "indication")
     for study_id, group in groupby(rows, key=lambda row: row[0]):
         text, context = texts[study_id]

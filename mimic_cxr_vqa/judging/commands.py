@@ -47,6 +47,7 @@ def judge(
     """Rate answers on the four dimensions of Table 3. Run the same command again to resume."""
     from medvqa_core.llm.connecting import connect_model
     from medvqa_core.llm.record import FILE
+    from mimic_cxr_vqa.judging.base import Judge
     from mimic_cxr_vqa.judging.decision_judge import DecisionJudge
     from mimic_cxr_vqa.judging.families import family_warning
     from mimic_cxr_vqa.judging.judges import JUDGES
@@ -63,7 +64,7 @@ def judge(
             raise ConfigError("--max-tokens only applies to --judge-protocol chat: systemone does not generate text")
         connected = connect_model(engine, workspace.governance(), workspace.judge / FILE)
         is_chat = judge_protocol is not Protocol.systemone
-        chosen = ModelJudge(connected, max_tokens or MAX_TOKENS) if is_chat else DecisionJudge(connected)
+        chosen: Judge = ModelJudge(connected, max_tokens or MAX_TOKENS) if is_chat else DecisionJudge(connected)
         if warning := family_warning(str(writer_settings(workspace)["model"]), connected.model):
             typer.echo(warning, err=True)
     elif (name := engine.get_single_engine() if engine.engines else "rules") in JUDGES:

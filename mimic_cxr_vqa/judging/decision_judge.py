@@ -79,7 +79,8 @@ def read_decisions(answers: Mapping[str, Any]) -> Judgement:
     probabilities: dict[str, dict[str, float]] = {}
     for name, dimension in DIMENSIONS.items():
         answer = answers.get(name)
-        shares = answer.get("probabilities") if isinstance(answer, dict) else None
+        answer = answer if isinstance(answer, dict) else {}
+        shares = answer.get("probabilities")
         if not isinstance(shares, dict) or set(shares) != set(dimension.categories):
             return Judgement(None, f"{name}: the probabilities of its categories are missing")
         values = list(shares.values())

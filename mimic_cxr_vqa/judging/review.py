@@ -159,7 +159,7 @@ class Review:
         if not path.exists():
             return {"ratings": {}, "comments": {}}
         found = read_object(path, "restore the file, or delete it and import the ratings again")
-        parts = {name: found.get(name) for name in ("ratings", "comments")}
+        parts: dict[str, Any] = {name: found.get(name) for name in ("ratings", "comments")}
         if not all(isinstance(part, dict) for part in parts.values()) or not set(parts["ratings"]) <= set(self._by_id):
             raise InputError(f"{path} does not have ratings of this sample. Delete it and import the ratings again.")
         return parts

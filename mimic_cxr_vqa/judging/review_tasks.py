@@ -96,7 +96,7 @@ def _choices(annotation: Any, place: str) -> dict[str, str]:
     result = annotation.get("result") if isinstance(annotation, dict) else None
     if not isinstance(result, list) or not all(isinstance(entry, dict) for entry in result):
         raise InputError(f"{place}: the annotation lacks its result list; {_REMEDY}")
-    cells = {}
+    cells: dict[str, Any] = {}
     for entry in result:
         name, value = entry.get("from_name"), entry.get("value")
         kind = "text" if name == _COMMENT else "choices"

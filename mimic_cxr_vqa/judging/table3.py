@@ -183,7 +183,8 @@ def _corrected(
     table = np.zeros((len(studies), len(kinds)))
     for study, verdict in large:
         table[studies[study], kinds[kind(verdict)]] += 1
-    rated, hits = Counter(), Counter()
+    rated: Counter[Any] = Counter()
+    hits: Counter[Any] = Counter()
     for item, category_of_people in truth.items():
         if item in people.judged and kind(people.judged[item]) in kinds:
             rated[kind(people.judged[item])] += 1
@@ -202,7 +203,7 @@ def _against_people(dimension: Dimension, people: People) -> dict[str, Any]:
         (truth, people.judged[item], item) for item, truth in people.truth(dimension).items() if item in people.judged
     ]
     confusion = {truth: dict.fromkeys(dimension.categories, 0) for truth in dimension.categories}
-    weights: Counter = Counter()
+    weights: dict[tuple[bool, bool], float] = defaultdict(float)
     for truth, verdict, item in both:
         confusion[truth][verdict[dimension.name]] += 1
         right = (truth == dimension.best, verdict[dimension.name] == dimension.best)

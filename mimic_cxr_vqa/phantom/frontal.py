@@ -9,6 +9,7 @@ towards that side's chest wall.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -91,7 +92,7 @@ def strength(finding: Finding | None) -> float:
 
 def heart_ratio(finding: Finding | None, anatomy: Anatomy, rng: np.random.Generator) -> float:
     """Return heart width over inner thorax width, which is above 0.55 exactly if cardiomegaly is stated."""
-    if not strength(finding):
+    if finding is None or not strength(finding):
         return anatomy.heart
     return float(rng.uniform(*(HEART_RATIO[finding.severity] if finding.state == 1 else _BORDERLINE_RATIO)))
 
@@ -138,7 +139,7 @@ def pneumothorax_air(chest: FrontalChest, finding: Finding) -> tuple[Side, np.nd
     """Return the side, the mask of free air, and the line of the visceral pleura at its edge."""
     side = chest.affected(finding)[0]
     gap = _COLLAPSE[finding.severity]
-    edge = _wall(chest.canvas.y - np.float32(1.5 * gap), chest.anatomy) - np.float32(gap)
+    edge: Any = _wall(chest.canvas.y - np.float32(1.5 * gap), chest.anatomy) - np.float32(gap)
     edge = edge - np.float32(gap) * outline(chest.canvas.y, ((0.1, 0.9), (0.5, 0.4), (0.8, 0.0)))
     air = side.cavity * ramp(edge - side.u, 0.006)
     line = side.cavity * band(side.u - edge, 0.009, 0.005)
@@ -169,7 +170,7 @@ def _bones(chest: FrontalChest, fracture: Finding | None, rng: np.random.Generat
     canvas = chest.canvas
     bones = np.zeros_like(canvas.x)
     for side in chest.sides.values():
-        broken = fracture if strength(fracture) and fracture.side in (side.name, "bilateral") else None
+        broken = fracture if fracture and strength(fracture) and fracture.side in (side.name, "bilateral") else None
         bones += _ribs(chest, side, broken, rng)
         collar = [side.to_xy(u, y) for u, y in ((0.03, 0.185), (0.1, 0.165), (0.2, 0.13), (0.3, 0.115), (0.36, 0.12))]
         bones += 0.22 * canvas.strokes([(collar, 0.022, 1.0), (collar, 0.012, 0.75)])
@@ -211,7 +212,7 @@ def _ribs(chest: FrontalChest, side: Side, broken: Finding | None, rng: np.rando
 def _vessels(chest: FrontalChest, findings: dict[str, Finding], rng: np.random.Generator) -> np.ndarray:
     edema = findings.get("Edema")
     force = strength(edema) * {"mild": 0.6, "moderate": 0.9, "severe": 1.2}[edema.severity] if edema else 0.0
-    lines = []
+    lines: list[Any] = []
     for side in chest.sides.values():
         hilum = 0.455 if side.name == "right" else 0.435
         for angle in np.linspace(-1.35, 1.4, 10) + rng.normal(0, 0.12, 10):

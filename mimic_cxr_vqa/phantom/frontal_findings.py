@@ -4,6 +4,8 @@ Painters use the study's own random streams, so that frontal and lateral images 
 position of others. Strengths are chosen so that each finding is visible at 96 x 96 pixels.
 """
 
+from typing import Any
+
 import numpy as np
 
 from mimic_cxr_vqa.phantom.canvas import band, mottle, outline, ramp
@@ -27,7 +29,7 @@ def add_findings(chest: FrontalChest, spec: StudySpec, rng_for: RngFor) -> np.nd
 
 def _effusion(chest: FrontalChest, finding: Finding, rng: np.random.Generator) -> np.ndarray:
     """Fluid with a concave upper border along the chest wall. A small effusion only blunts the angle."""
-    added = 0.0
+    added: Any = 0.0
     for side in chest.affected(finding):
         level, climb = {"mild": (0.105, 0.125), "moderate": (0.0, 0.12), "severe": (-0.2, 0.13)}[finding.severity]
         level += rng.uniform(-0.02, 0.01)
@@ -45,7 +47,7 @@ def _pneumothorax(chest: FrontalChest, finding: Finding, rng: np.random.Generato
 
 def _opacity(chest: FrontalChest, finding: Finding, rng: np.random.Generator) -> np.ndarray:
     """One hazy patch without a border."""
-    added = 0.0
+    added: Any = 0.0
     for side in chest.affected(finding):
         x, y = _place(side, finding.zone, rng)
         rx, ry = rng.uniform(0.05, 0.07, 2) * SIZE[finding.severity]
@@ -55,7 +57,7 @@ def _opacity(chest: FrontalChest, finding: Finding, rng: np.random.Generator) ->
 
 def _consolidation(chest: FrontalChest, finding: Finding, rng: np.random.Generator) -> np.ndarray:
     """A dense lobe with a sharp edge at the fissure and dark bronchi in it."""
-    added = 0.0
+    added: Any = 0.0
     y = chest.canvas.y
     extent = {"mild": 0.75, "moderate": 0.9, "severe": 1.0}[finding.severity]
     for side in chest.affected(finding):
@@ -114,7 +116,7 @@ def _edema(chest: FrontalChest, finding: Finding, rng: np.random.Generator) -> n
 
 def _lesion(chest: FrontalChest, finding: Finding, rng: np.random.Generator) -> np.ndarray:
     """A round nodule (or a mass) with a sharp border."""
-    added = 0.0
+    added: Any = 0.0
     radius = LESION_RADIUS[finding.severity]
     for side in chest.affected(finding):
         x, y = _place(side, finding.zone, rng)
@@ -126,7 +128,8 @@ def _lesion(chest: FrontalChest, finding: Finding, rng: np.random.Generator) -> 
 
 def _pleural_other(chest: FrontalChest, finding: Finding, rng: np.random.Generator) -> np.ndarray:
     """An apical cap (upper), calcified plaques (mid) or a thick pleura along the wall (lower)."""
-    canvas, added = chest.canvas, 0.0
+    added: Any = 0.0
+    canvas = chest.canvas
     thick = {"mild": 0.038, "moderate": 0.046, "severe": 0.054}[finding.severity]
     for side in chest.affected(finding):
         if finding.zone == "upper":

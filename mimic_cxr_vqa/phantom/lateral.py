@@ -3,6 +3,8 @@
 Findings have the height of the frontal image. A finding on one side is drawn slightly weaker than in the frontal view.
 """
 
+from typing import Any
+
 import numpy as np
 
 from mimic_cxr_vqa.phantom.canvas import Canvas, band, mottle, outline, ramp
@@ -112,7 +114,7 @@ def _heart(canvas: Canvas, spec: StudySpec, anatomy: Anatomy, rng_for: RngFor) -
     arch = band((ring - 1) * 0.065, 0.045, 0.015) * ramp(canvas.y - 0.34, 0.03)
     aorta = band(canvas.x - 0.645 - 0.06 * canvas.y, 0.045, 0.02) * ramp(np.abs(canvas.y - 0.55) - 0.24, 0.04)
     wide = spec.drawn.get("Enlarged Cardiomediastinum")
-    full = 0.0
+    full: Any = 0.0
     if wide:
         extent = SIZE[wide.severity]
         full = 0.5 * strength(wide) * canvas.disc(0.42, 0.27, 0.15 * extent, 0.15 * extent, 0.05, tilt=-30)
@@ -222,7 +224,7 @@ def _devices(canvas: Canvas, spec: StudySpec) -> np.ndarray:
             lines += [([(0.25, 0.24), (0.27, 0.27)], 0.018, 1.0), ([(0.26, 0.25), (0.4, 0.18), (0.5, 0.4)], 0.007, 0.7)]
         elif device == "sternotomy wires":
             for y in np.arange(0.28, 0.6, 0.065):
-                x = float(np.interp(y, *zip(*_FRONT, strict=True))) - 0.01
+                x = float(np.interp(y, *np.transpose(_FRONT))) - 0.01
                 lines.append(
                     ([(x - 0.014, y), (x, y - 0.012), (x + 0.014, y), (x, y + 0.012), (x - 0.014, y)], 0.007, 0.95)
                 )

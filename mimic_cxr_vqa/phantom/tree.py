@@ -247,7 +247,9 @@ def _metadata_rows(spec: StudySpec, size: int) -> Iterator[tuple]:
     lateral = any(canonical_view(view) == "LAT" for view in spec.views)
     procedure = f"CHEST ({spec.views[0] or 'PA'} AND LAT)" if lateral else "CHEST (PORTABLE AP)"
     for dicom_id, view in zip(spec.dicom_ids, spec.views, strict=True):
-        meaning = {"AP": "antero-posterior", "PA": "postero-anterior", "LAT": "lateral"}.get(canonical_view(view), "")
+        meaning = {"AP": "antero-posterior", "PA": "postero-anterior", "LAT": "lateral"}.get(
+            canonical_view(view) or "", ""
+        )
         posture = "Erect" if lateral else ("", "Recumbent", "Erect")[rng.integers(0, 3)]
         ids = (dicom_id, spec.subject_id, spec.study_id)
         yield (*ids, procedure, view, size, size, date, time, procedure, meaning, posture)

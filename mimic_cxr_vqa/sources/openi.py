@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Iterator
 from hashlib import blake2b
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -113,7 +114,7 @@ def labels_from(problems: str, mesh: str) -> tuple[dict[str, int | None], list[s
 
 def _make_study(
     uid: int, report: dict[str, str], images: list[tuple[str, str]], unmapped: Counter[str]
-) -> dict[str, object]:
+) -> dict[str, Any]:
     labels, unknown = labels_from(report["Problems"], report["MeSH"])
     unmapped.update(unknown)
     sections = {name: " ".join(report[name].split()) or None for name in ("findings", "impression", "indication")}

@@ -56,14 +56,20 @@ def preannotate(
     _check_only_drafts(out)
     governance = _read_class(pages)
     named = _read_types(types) if types is not None else {}
-    for given in {image_type, *named.values()} - {None}:
-        judge_type(given)  # raises ConfigError
-    drafts, details = None, {}
+    for given in {image_type, *named.values()}:
+        if given is not None:
+            judge_type(given)  # raises ConfigError
+    drafts: dict[str, Draft] | None = None
+    details: dict[str, Any] = {}
     if connect is not None:
         drafts, details = draft_by_model(connect(governance), list(read_pages(pages)), out, governance, retry_failed)
     annotations = [
         draft_annotation(
-            page, str(number), page.image, named.get(page.image, image_type), drafts and drafts[page.image]
+            page,
+            str(number),
+            page.image,
+            named.get(page.image, image_type),
+            None if drafts is None else drafts[page.image],
         )
         for number, page in enumerate(track(read_pages(pages), "drafts"), start=1)
         if drafts is None or page.image in drafts
@@ -180,7 +186,8 @@ def export_tasks(data: Path, pages: Path, out: Path, prefix: str) -> Iterator[st
     governance = strictest((folder.governance, _read_class(pages)))
     by_name = _by_name(read_pages(pages), pages)
     tasks, missing, report_types = [], [], set()
-    for annotation in read_annotations(folder.file(ANNOTATIONS), skipped := []):
+    skipped: list[str] = []
+    for annotation in read_annotations(folder.file(ANNOTATIONS), skipped):
         page = by_name.get(Path(annotation.img_path).name)
         if page is None:
             missing.append(f"{annotation.img_path}: no restored page. Run meddqa esra on its image.")

@@ -76,8 +76,8 @@ def reason(data: Path, findings: Path, out: Path, encoder: str, seed: int) -> tu
     if broken:
         counts["unreadable_annotations"] = len(broken)
     if not questions:
-        problems = "; ".join(generator.problems[:3]) or "it is empty"
-        raise InputError(f"{findings}: no questions could be generated: {problems}")
+        reason = "; ".join(generator.problems[:3]) or "it is empty"
+        raise InputError(f"{findings}: no questions could be generated: {reason}")
     details = {"encoder": encoder, "seed": seed, "counts": dict(counts)}
     problems = _write(out, REASONING, questions, folder, details, annotations)
     return counts, [*broken, *generator.problems, *problems]

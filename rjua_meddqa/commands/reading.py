@@ -89,7 +89,7 @@ def _read(images: Path, out: Path, workers: int, governance: Governance) -> Iter
     make_folder(out)
     with open_cache(out / READINGS, governance) as cache:
         readings = fill_cache(_find(images), RapidOcrEngine(), cache, workers)
-        yield (make_page(path.name, cache.get(key)) for path, key in readings.keys.items()), readings
+        yield (make_page(path.name, cache[key]) for path, key in readings.keys.items()), readings
 
 
 def _summary(images: Path, pages: int, read_now: int, empty: Collection[str], failed: Collection[str]) -> Iterator[str]:

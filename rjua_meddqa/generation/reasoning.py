@@ -182,10 +182,11 @@ class ReasoningGenerator:
             size = self.options or self._draw("size", finding, text).choice(RELEASED_SIZES)
             if finding.wrong:
                 said = truth.texts | truth.titles
-                wrong = [(other, None) for other in dict.fromkeys(finding.wrong) if other not in said][:MOST_WRONG]
+                others = [other for other in dict.fromkeys(finding.wrong) if other not in said]
+                wrong: list[tuple[str, Context | None]] = [(other, None) for other in others[:MOST_WRONG]]
                 size = len(wrong) + 1
             else:
-                wrong = self._distractors(finding, context, text)[: size - 1]
+                wrong = [*self._distractors(finding, context, text)[: size - 1]]
             if len(wrong) < FEWEST_WRONG:
                 self._skip("too_few_wrong_options", finding, f"{text!r} needs two wrong options of its kind and length")
                 continue

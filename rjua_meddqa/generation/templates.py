@@ -140,7 +140,9 @@ def _read_template(name: str, entry: Any, words: Mapping[str, Any], where: str) 
     about = entry["about"]
     if not isinstance(about, str) or about not in PLACEHOLDERS:
         raise InputError(f"{where}: about is {about!r}. Allowed: {', '.join(PLACEHOLDERS)}.")
-    texts = {field: entry.get(field, entry["answer"]) for field in ("task", "answer_type", "answer", "sentence")}
+    texts: dict[str, Any] = {
+        field: entry.get(field, entry["answer"]) for field in ("task", "answer_type", "answer", "sentence")
+    }
     for field, text in texts.items():
         if not isinstance(text, str) or not text.strip():
             raise InputError(f"{where}: {field} is {text!r}. Expected a text.")

@@ -83,7 +83,9 @@ class EsraRules:
 
     async def answer(self, requests: Sequence[DocumentRequest]) -> list[Reply]:
         """See `Engine.answer`."""
-        return [Reply(esra_rules.answer(r.question, r.task, r.answer_type, r.page)) for r in requests]
+        pages = [(r, r.page) for r in requests if r.page is not None]
+        assert len(pages) == len(requests)  # since `reads_pages`
+        return [Reply(esra_rules.answer(r.question, r.task, r.answer_type, page)) for r, page in pages]
 
 
 ENGINES = {EsraRules.name: EsraRules}

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from medvqa_core.errors import InputError
 from medvqa_core.governance import Governance
@@ -60,7 +61,7 @@ def load_questions(data: Path, image_root: Path | None = None) -> QuestionSet:
     annotations = {}
     if folders.ANNOTATIONS in folder.files:
         annotations = {a.img_path: a for a in read_annotations(folder.file(folders.ANNOTATIONS))}
-    asked = []
+    asked: list[tuple[Any, str, bool]] = []
     if folders.QUESTIONS in folder.files:
         asked += [(q, "", q.extra.get("unanswerable") is True) for q in read_questions(folder.file(folders.QUESTIONS))]
     if folders.REASONING in folder.files:

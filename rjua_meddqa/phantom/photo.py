@@ -8,6 +8,7 @@ import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from PIL import Image, ImageFilter
@@ -89,7 +90,9 @@ def turn(image: Image.Image, boxes: Sequence[Box], degrees: int) -> tuple[Image.
         270: lambda x, y: (height - y, x),
     }[degrees]
     turned = [Box(tuple(move(x, y) for x, y in box.points), box.text, box.score) for box in boxes]
-    return image.transpose(TURNS[degrees]), turned
+    turn = TURNS[degrees]
+    assert turn is not None
+    return image.transpose(turn), turned
 
 
 def _corners(width: int, height: int, effects: Effects) -> list[Point]:
@@ -126,7 +129,7 @@ def _warp(sheet: Image.Image, forward: np.ndarray, size: tuple[int, int], seed: 
 def _light(image: Image.Image, effects: Effects, seed: int) -> Image.Image:
     """Add blur, a shadow that varies across the picture, and sensor noise."""
     rng = np.random.default_rng((seed, 1))
-    pixels = np.asarray(image.filter(ImageFilter.GaussianBlur(effects.blur)), dtype=np.float32)
+    pixels: Any = np.asarray(image.filter(ImageFilter.GaussianBlur(effects.blur)), dtype=np.float32)
     angle = rng.uniform(0, 2 * math.pi)
     ys, xs = np.linspace(-1, 1, pixels.shape[0])[:, None], np.linspace(-1, 1, pixels.shape[1])[None, :]
     slope = (xs * math.cos(angle) + ys * math.sin(angle) + math.sqrt(2)) / (2 * math.sqrt(2))

@@ -11,6 +11,7 @@ from PIL import ImageDraw
 from rjua_meddqa.fonts import load_font
 
 _DIGITS = {"⁰": "0", "⁵": "5", "⁶": "6", "⁷": "7", "⁸": "8", "⁹": "9"}
+_TO_PLAIN = str.maketrans("".join(_DIGITS), "".join(_DIGITS.values()))
 _RUNS = re.compile(f"([{''.join(_DIGITS)}]+)")
 _SIZE = 0.62  # of the other characters
 
@@ -41,7 +42,7 @@ def _pieces(text: str, size: int) -> list[tuple[str, int]]:
     if not _RUNS.search(text):
         return [(text, size)]
     return [
-        (piece.translate(str.maketrans(_DIGITS)), round(size * _SIZE) if piece[0] in _DIGITS else size)
+        (piece.translate(_TO_PLAIN), round(size * _SIZE) if piece[0] in _DIGITS else size)
         for piece in _RUNS.split(text)
         if piece
     ]

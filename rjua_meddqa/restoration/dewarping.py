@@ -31,7 +31,7 @@ class Dewarping:
 
     width: float
     height: float
-    coefficients: tuple[float, float, float, float, float] = (0.0, 0.0, 0.0, 0.0, 0.0)
+    coefficients: tuple[float, ...] = (0.0, 0.0, 0.0, 0.0, 0.0)
 
     def forward(self, points: Iterable[Point]) -> tuple[Point, ...]:
         return tuple((x, y - self._shift(x, y)) for x, y in points)

@@ -59,7 +59,9 @@ def open_report(path: Path) -> ReportImage:
     try:
         with _OWN_SIZE_LIMIT, Image.open(path) as image:
             if getattr(image, "n_frames", 1) > 1 and image.format != "MPO":  # MPO: a phone's preview as second frame
-                raise InputError(f"{path}: {image.n_frames} pages in one image; save each as a separate file")
+                raise InputError(
+                    f"{path}: {getattr(image, 'n_frames', 1)} pages in one image; save each as a separate file"
+                )
             width, height = image.size
             orientation = image.getexif().get(0x0112, 1)
             wanted = _factor(image.size)
@@ -118,7 +120,8 @@ class _OwnSizeLimit:
     """
 
     def __init__(self) -> None:
-        self._lock, self._inside, self._limit = threading.Lock(), 0, None
+        self._lock, self._inside = threading.Lock(), 0
+        self._limit: int | None = None
 
     def __enter__(self) -> None:
         from PIL import Image
@@ -150,7 +153,7 @@ def _coefficient_bytes(image: "Image.Image") -> int:
     """Return the bytes of a progressive JPEG's coefficients, which are held at full size. 0 for other images."""
     if not image.info.get("progressive"):
         return 0
-    samplings = [(across, down) for _, across, down, _ in image.layer]
+    samplings = [(across, down) for _, across, down, _ in getattr(image, "layer")]  # noqa: B009 - Pillow's stubs do not know it
     full = max(across for across, _ in samplings) * max(down for _, down in samplings)
     return 2 * image.width * image.height * sum(across * down for across, down in samplings) // full
 

@@ -29,8 +29,11 @@ DECIMALS = 2  # of written coordinates: below the accuracy of any engine
 class OcrEngine(Protocol):
     """Interface of OCR engines. The result must depend only on the image, the version and the settings."""
 
-    name: str
-    version: str
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def version(self) -> str: ...
 
     @property
     def settings(self) -> dict[str, Any]: ...

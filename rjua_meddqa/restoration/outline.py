@@ -45,7 +45,7 @@ class Outline:
                 found.append(point)
         return tuple(found)
 
-    def quadrangle(self) -> tuple[Point, Point, Point, Point] | None:
+    def quadrangle(self) -> tuple[Point, ...] | None:
         """Return the four corners of the paper, clockwise from the top left. None unless exactly four are visible."""
         corners = self.corners()
         if len(corners) != 4 or len(self.points) != 4:
@@ -134,7 +134,7 @@ def _tell_edges(polygon: np.ndarray, size: tuple[int, int]) -> np.ndarray:
         ],
         axis=1,
     )
-    return ~(sides & np.roll(sides, -1, axis=0)).any(axis=1)
+    return np.logical_not((sides & np.roll(sides, -1, axis=0)).any(axis=1))
 
 
 def _is_sharp(grey: np.ndarray, start: np.ndarray, end: np.ndarray) -> bool:

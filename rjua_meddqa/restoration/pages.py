@@ -53,7 +53,7 @@ def restore_page(
         ConfigError: the engine is not installed, or a parameter is out of range.
     """
     key = reading_key(path, engine)
-    reading = cache.get(key) if cache is not None else None
+    reading = cache[key] if cache is not None else None
     if reading is None:
         reading = read_report(path, engine)
         if cache is not None:
@@ -111,7 +111,7 @@ def restore_folder(
             readings = fill_cache(paths, engine, cache, workers, earlier)
         with atomic_file(out / PAGES, "w", private=governance.private) as file:
             for path, key in readings.keys.items():
-                page = make_page(path.name, cache.get(key), **esra)
+                page = make_page(path.name, cache[key], **esra)
                 if not page.boxes:
                     empty.append(page.image)
                 file.write(json.dumps(to_json(page), ensure_ascii=False) + "\n")

@@ -10,7 +10,7 @@ readable pages (39 synthetic and 5 real ones) have a score of at least 0.97, 98%
 """
 
 import math
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from medvqa_core.errors import ConfigError
 from rjua_meddqa.restoration.coverage import share_read, share_washed_out
@@ -32,7 +32,7 @@ MOST_WASHED_OUT = 0.2  # of the image
 UNREADABLE = "unreadable"
 FLAT, LEVEL = 0.5, 0.3  # share of pixels of one grey, and slope in degrees, of an image that is not a photo
 NARROW = 1000  # pixels: the largest width of a telephone's screen
-Judgement = tuple[Literal["high", "low", "unreadable"], str]
+Judgement = tuple[str, str]  # high, low or unreadable, and the reason
 
 
 def judge_type(image_type: str) -> Judgement | None:

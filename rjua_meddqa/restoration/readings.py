@@ -102,7 +102,7 @@ def fill_cache(
     todo: dict[str, Path] = {}
     for path, key in keys.items():
         if key not in cache and known is not None and key in known:
-            cache.append([{**known.get(key), "key": key}])
+            cache.append([{**known[key], "key": key}])
         elif key not in cache:
             todo.setdefault(key, path)  # equal images are read once
     broken: dict[str, str] = {}

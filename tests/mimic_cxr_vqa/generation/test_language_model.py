@@ -163,7 +163,7 @@ def test_a_server_s_answers_become_a_release_with_their_provenance(tmp_path, cap
         assert run([*command, "--limit", "2"]) == 0
         first = len(double.requests)
         assert run(command) == 0
-        assert run(command) == 0 and "nothing was asked" in capsys.readouterr().out
+        assert run(command) == 0 and "Nothing was sent" in capsys.readouterr().out
         asked = [body for body in double.requests if not is_probe(body)]
     assert run(["cxr", "release", "--out", str(workspace.root)]) == 0
     rows = [row for batch in open_release(workspace.release).iterate_all() for row in batch.to_pylist()]
