@@ -53,7 +53,7 @@ def restore_page(
         ConfigError: the engine is not installed, or a parameter is out of range.
     """
     key = reading_key(path, engine)
-    reading = cache[key] if cache is not None else None
+    reading = cache.get(key) if cache is not None else None
     if reading is None:
         reading = read_report(path, engine)
         if cache is not None:

@@ -163,7 +163,7 @@ def test_a_server_s_answers_become_a_release_with_their_provenance(tmp_path, cap
         assert run([*command, "--limit", "2"]) == 0
         first = len(double.requests)
         assert run(command) == 0
-        assert run(command) == 0 and "Nothing was sent" in capsys.readouterr().out
+        assert run(command) == 0 and "asked: 0" in capsys.readouterr().out
         asked = [body for body in double.requests if not is_probe(body)]
     assert run(["cxr", "release", "--out", str(workspace.root)]) == 0
     rows = [row for batch in open_release(workspace.release).iterate_all() for row in batch.to_pylist()]
@@ -257,8 +257,8 @@ def test_what_a_run_would_leave_aside_is_refused_before_anything_is_read(tmp_pat
         ("--engine gpt", "'gpt' is unknown. Expected extractive, server:URL"),
         ("--engine extractive --engine extractive", "only servers share the work"),
         (f"{server} --questions-per-request none", "--questions-per-request 'none'"),
-        ("--dry-run --shard 1/2 --limit 3", "--shard, --limit: --dry-run and --probe tell of all studies"),
-        (f"{server} --probe 2 --ray local", "--ray: --dry-run and --probe tell of all studies"),
+        ("--dry-run --shard 1/2 --limit 3", "--shard, --limit cannot be combined with --dry-run"),
+        (f"{server} --probe 2 --ray local", "--ray cannot be combined with --dry-run"),
         ("--ray-workers 2", "--ray-workers and --ray-gpus"),
     ):
         assert run(["cxr", "answer", "--out", str(tmp_path / "absent"), *options.split()]) == 1
@@ -290,7 +290,7 @@ def test_a_dry_run_counts_and_asks_nothing_and_a_probe_says_how_long_the_rest_ta
         assert run([*command, "--probe", "2"]) == 0 and run(command) == 0
         assert len([body for body in double.requests if not is_probe(body)]) == questions
     assert run(["cxr", "answer", "--out", str(tmp_path / "cxr"), "--probe", "2"]) == 1
-    assert "measures a language model" in capsys.readouterr().err
+    assert "only applies to language models" in capsys.readouterr().err
 
 
 def test_throughput_counts_what_models_say_and_invents_nothing():
