@@ -46,30 +46,44 @@ def score(
         "table_4": texts.whole.row,
         "scored_with": {**scorer.description(texts), "failed_answers": failed},
         "counts": counts,
+        **_score_by_kind(answers, rows, has_reference, chosen, texts),
     }
+    ids = [study.study_id for study in studies for _ in study.rows]
+    written = [_scored_row(*parts) for parts in zip(ids, rows, found, strict=True)]
+    return metrics, _add_samples(written, scored, texts)
+
+
+def _add_samples(rows: list[Row], scored: Sequence[int], texts: TextScores) -> list[Row]:
+    """The rows with their text scores, which are None for rows that are not scored."""
+    for row in rows:
+        row.update(dict.fromkeys(texts.whole.samples))
+    for place, i in enumerate(scored):
+        rows[i].update({name: values[place] for name, values in texts.whole.samples.items()})
+    return rows
+
+
+def _score_by_kind(
+    answers: Sequence[str | None],
+    rows: Sequence[Row],
+    has_reference: Sequence[bool],
+    scored: Sequence[Row],
+    texts: TextScores,
+) -> Row:
+    """Breakdowns and accuracy, of findings if the rows have labels and of short answers otherwise."""
     if any(row["label_value"] for row in rows):
         references = [row["answer"] if has else None for row, has in zip(rows, has_reference, strict=True)]
-        metrics |= {
-            "by_category": _group(chosen, "category", CATEGORIES, texts),
-            "by_label": _group(chosen, "label_value", tuple(LABEL_VALUES.values()), texts),
+        return {
+            "by_category": _group(scored, "category", CATEGORIES, texts),
+            "by_label": _group(scored, "label_value", tuple(LABEL_VALUES.values()), texts),
             "findings": score_findings(answers, rows),
             "findings_without_conflicts": score_findings(*without_conflicts(answers, rows)),
             "ceiling": score_findings(references, rows),
         }
-    else:
-        metrics |= {
-            "by_category": _group(chosen, "category", sorted({row["category"] for row in chosen}), texts),
-            "by_answer_type": _group(chosen, "answer_type", (CLOSED, OPEN), texts),
-            "short_answers": score_short(answers, rows),
-        }
-    samples: list[Row] = [dict.fromkeys(texts.whole.samples) for _ in rows]
-    for place, i in enumerate(scored):
-        samples[i] = {name: values[place] for name, values in texts.whole.samples.items()}
-    ids = [study.study_id for study in studies for _ in study.rows]
-    return metrics, [
-        _scored_row(*pair, prediction) | sample
-        for pair, prediction, sample in zip(zip(ids, rows, strict=True), found, samples, strict=True)
-    ]
+    return {
+        "by_category": _group(scored, "category", sorted({row["category"] for row in scored}), texts),
+        "by_answer_type": _group(scored, "answer_type", (CLOSED, OPEN), texts),
+        "short_answers": score_short(answers, rows),
+    }
 
 
 def _count(predictions: Sequence[Prediction], has_reference: Sequence[bool], scored: int) -> dict[str, int]:
