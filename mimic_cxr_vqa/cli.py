@@ -55,7 +55,7 @@ def phantom(
 
     write_phantom(out, studies, seed=seed, size=size, reports=reports.value)
     typer.echo(
-        f"{studies} studies in {out}; next: medvqa-hub cxr questions --source phantom --root {quote(out)} --out …"
+        f"{studies} studies in {out}. Next: medvqa-hub cxr questions --source phantom --root {quote(out)} --out …"
     )
 
 
@@ -64,14 +64,14 @@ def shrink(
     root: Annotated[Path, typer.Option(help="Folder of images, such as MIMIC-CXR-JPG.")],
     out: Annotated[Path, typer.Option(help="Folder for the copies, usable as an image root.")],
     size: Annotated[int, typer.Option(help="Shorter side in pixels.")] = 512,
-    workers: Annotated[int | None, typer.Option(help="Processes; default: one per core.", min=1)] = None,
+    workers: Annotated[int | None, typer.Option(help="Processes. Default: one per core.", min=1)] = None,
 ) -> None:
     """Copy an image tree with smaller images, which training reads many times faster. Can be resumed."""
     from mimic_cxr_vqa.shrinking import shrink_tree
 
     manifest = shrink_tree(root, out, size, workers)
     echo_counts(manifest["counts"])
-    typer.echo(f"governance class: {manifest['governance']}; train with --image-root {quote(out)}")
+    typer.echo(f"governance class: {manifest['governance']}. Train with --image-root {quote(out)}")
 
 
 @app.command()
@@ -79,7 +79,7 @@ def questions(
     root: Annotated[Path, typer.Option(help="Folder of the source (MIMIC-CXR-JPG, phantom tree or Open-i CSVs).")],
     out: Out,
     source: Annotated[SourceName, typer.Option(help="Where the studies come from.")] = PHYSIONET,
-    reports: Annotated[Path | None, typer.Option(help="Folder of MIMIC-CXR or its reports zip; default: root.")] = None,
+    reports: Annotated[Path | None, typer.Option(help="Folder of MIMIC-CXR or its reports zip. Default: root.")] = None,
     labeler: Annotated[str, typer.Option(help="Label table: chexpert or negbio.")] = "chexpert",
     labels: Annotated[
         Labels, typer.Option(help="Open-i: labels from the text, from the MeSH annotation, or from both.")
@@ -99,7 +99,7 @@ def questions(
     studies_read = read_source(source.value, root, options)
     manifest = write_questions(studies_read, Workspace(out), seed, options.described())
     echo_counts(manifest["counts"])
-    typer.echo(f"governance class: {manifest['governance']}; next: medvqa-hub cxr answer --out {quote(out)}")
+    typer.echo(f"governance class: {manifest['governance']}. Next: medvqa-hub cxr answer --out {quote(out)}")
 
 
 app.command()(answer)
@@ -212,7 +212,7 @@ def agreement(
     weights: Annotated[
         Weights, typer.Option(help="Weights of disagreements; identity for nominal categories.")
     ] = Weights.quadratic,
-    resamples: Annotated[int, typer.Option(help="Bootstrap resamples for the intervals; 0 for none.", min=0)] = 2000,
+    resamples: Annotated[int, typer.Option(help="Bootstrap resamples for the intervals. 0 for none.", min=0)] = 2000,
     json_file: Annotated[Path | None, typer.Option("--json", help="Also write everything as JSON.")] = None,
 ) -> None:
     """Print the raters' agreement per dimension: weighted Fleiss' kappa, AC1, AC2 (paper, Table 3)."""

@@ -44,11 +44,11 @@ def answer(
     answer_from: Annotated[
         AnswerFrom, typer.Option(help="Report sections to answer from; the paper uses findings.")
     ] = AnswerFrom.findings,
-    shard: Annotated[str, typer.Option(help="i/n: the part of the studies for this machine; see cxr merge.")] = "1/1",
+    shard: Annotated[str, typer.Option(help="i/n: the part of the studies for this machine. See cxr merge.")] = "1/1",
     ray: Annotated[
         str | None, typer.Option(help="Spread studies over a Ray cluster: local, auto or ray://HOST:PORT (extra ray).")
     ] = None,
-    ray_workers: Annotated[int | None, typer.Option(help="Ray workers; default: one per --engine.", min=1)] = None,
+    ray_workers: Annotated[int | None, typer.Option(help="Ray workers. Default: one per --engine.", min=1)] = None,
     ray_gpus: Annotated[float, typer.Option(help="GPUs of each worker, for transformers:… engines.")] = 0.0,
 ) -> None:
     """Answer the questions. Safe to interrupt: run the same command again to resume."""
@@ -85,7 +85,7 @@ def answer(
         typer.echo("A release leaves out failed questions. Ask them again with --retry-failed.")
     if part.of > 1:
         typer.echo(
-            f"part {shard}: {part.path(workspace.answers)}; when all parts are done: medvqa-hub cxr merge --out …"
+            f"part {shard}: {part.path(workspace.answers)}. When all parts are done: medvqa-hub cxr merge --out …"
         )
     else:
         typer.echo(f"next: medvqa-hub cxr release --out {quote(out)}")
@@ -123,7 +123,7 @@ def _estimate(workspace: "Workspace", engine: "Engine", answer_from: str, retry_
 
 def merge(
     out: Out,
-    parts: Annotated[list[Path] | None, typer.Argument(help="Files of answers; default: the parts in OUT.")] = None,
+    parts: Annotated[list[Path] | None, typer.Argument(help="Files of answers. Default: the parts in OUT.")] = None,
 ) -> None:
     """Join the parts of `answer --shard i/n`. The result is byte-identical to a single-machine run."""
     from mimic_cxr_vqa.generation.answers import merge_answers
@@ -131,4 +131,4 @@ def merge(
 
     workspace = Workspace(out)
     echo_counts(merge_answers(workspace, parts or ()))
-    typer.echo(f"answers: {workspace.answers}; the parts can be deleted")
+    typer.echo(f"answers: {workspace.answers}. The parts can be deleted")

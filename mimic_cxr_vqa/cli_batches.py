@@ -16,7 +16,7 @@ def batch_export(
     questions_per_request: Annotated[
         str, typer.Option(help="1 (as in the paper), more, or all of a study's questions in one request.")
     ] = "1",
-    requests_per_file: Annotated[int, typer.Option(help="Requests per file; hosted services accept 50,000.", min=1)] = (
+    requests_per_file: Annotated[int, typer.Option(help="Requests per file. Hosted services accept 50,000.", min=1)] = (
         50_000
     ),
     limit: Annotated[int | None, typer.Option(help="Only export this many open studies.", min=1)] = None,
@@ -44,7 +44,7 @@ def batch_import(
     results: Annotated[list[Path], typer.Argument(help="Result files in any order, complete or partial.")],
     answered_by: Annotated[
         str,
-        typer.Option(prompt="Which machine or service answered", help="Machine or service; recorded with the answers."),
+        typer.Option(prompt="Which machine or service answered", help="Machine or service. Recorded with the answers."),
     ],
     i_run_this_server: Annotated[
         bool, typer.Option("--i-run-this-server", help="Credentialed texts: the machine is yours.")

@@ -27,7 +27,7 @@ def rebuild(
     root: Annotated[Path, typer.Option(help="Folder of the source, as for cxr questions.")],
     out: Annotated[Path, typer.Option(help="Folder to build in.")],
     engine: EngineOptions,
-    reports: Annotated[Path | None, typer.Option(help="Folder of MIMIC-CXR or its reports zip; default: root.")] = None,
+    reports: Annotated[Path | None, typer.Option(help="Folder of MIMIC-CXR or its reports zip. Default: root.")] = None,
     sections: Annotated[Path | None, typer.Option(help="mimic_cxr_sectioned.csv, if the spec used it.")] = None,
     studies: Annotated[Path | None, typer.Option(help="List of study ids, if the spec used it.")] = None,
     prompt_file: Annotated[Path | None, typer.Option(help="Prompts, if the spec used its own.")] = None,

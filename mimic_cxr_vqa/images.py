@@ -85,7 +85,7 @@ def check_image(path: Path) -> str | None:
     kind = next((kind for kind, start in SIGNATURES.items() if head.startswith(start)), None)
     if kind is None:
         found = "is a DICOM file" if head[128:] == b"DICM" else f"starts with {head[:4]!r}"
-        return f"{found}; allowed are {' and '.join(SIGNATURES)} files"
+        return f"{found}. Allowed are {' and '.join(SIGNATURES)} files"
     if END_MARKERS[kind] not in tail:
         return f"is truncated after {length} bytes: its {kind} end marker is missing"
     return None

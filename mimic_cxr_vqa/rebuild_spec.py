@@ -128,7 +128,7 @@ def rebuild(
     changed += [f"release/{name}" for name in names if wanted["shards"].get(name) != made.get(name)]
     others = [f"{name} {other}" for name, other in wanted["versions"].items() if version(name) != other]
     if changed and others:
-        log(f"the spec was written with {', '.join(others)}; another version may write the same rows as other bytes")
+        log(f"the spec was written with {', '.join(others)}. Another version may write the same rows as other bytes")
     return changed
 
 

@@ -47,7 +47,7 @@ _COUNTED = {  # every name in the statistics
     "table_1", "table_2", "figure_1", *SPLITS, "all", *SplitCounts.__annotations__, "labels", "questions",
     *TABLE_2_ROWS, *CATEGORIES,
 }  # fmt: skip
-_REMEDY = "name a folder that medvqa-hub cxr rebuild-spec wrote, or a copy of a repository that holds one"
+_REMEDY = "Name a folder that medvqa-hub cxr rebuild-spec wrote, or a copy of a repository that holds one"
 
 
 def read_rebuild_spec(folder: Path) -> dict[str, Any]:
@@ -61,7 +61,7 @@ def read_rebuild_spec(folder: Path) -> dict[str, Any]:
     for name, described in manifest["files"].items():
         path = folder / name
         if name not in FILES:
-            raise InputError(f"{folder / MANIFEST}: {name!r} does not belong to a rebuild spec; {_REMEDY}")
+            raise InputError(f"{folder / MANIFEST}: {name!r} does not belong to a rebuild spec. {_REMEDY}")
         if not path.is_file():  # reading a pipe or a device may never end
             raise InputError(f"{path} is missing or is not a regular file. Download the spec again")
         if digest_file(path) != described["sha256"]:
@@ -69,7 +69,7 @@ def read_rebuild_spec(folder: Path) -> dict[str, Any]:
         if name in QUESTIONS.values():
             _check_questions(path)
         if name == STATISTICS and not _is_counts(read_object(path, _REMEDY)):
-            raise InputError(f"{path} holds more than the counts of Tables 1 and 2; {_REMEDY}")
+            raise InputError(f"{path} holds more than the counts of Tables 1 and 2. {_REMEDY}")
     return manifest
 
 
@@ -99,9 +99,9 @@ def check_manifest(manifest: Mapping[str, Any], where: Path) -> None:
     """Raise InputError where a field is missing, unknown or holds an unexpected value."""
     for name in [*_FIELDS, *sorted(manifest.keys() - _FIELDS.keys() - {"kind", "format", "governance"})]:
         if name not in _FIELDS:
-            raise InputError(f"{where}: {name!r} is not a field of a rebuild spec (format {FORMAT}); {_REMEDY}")
+            raise InputError(f"{where}: {name!r} is not a field of a rebuild spec (format {FORMAT}). {_REMEDY}")
         if not _FIELDS[name](manifest.get(name)):
-            raise InputError(f"{where}: {name} is missing or has an unexpected value; {_REMEDY}")
+            raise InputError(f"{where}: {name} is missing or has an unexpected value. {_REMEDY}")
 
 
 def _check_questions(path: Path) -> None:

@@ -206,7 +206,7 @@ def _count_rows(table: pa.Table) -> dict[tuple[str, ...], int]:
     for row in counted.to_pylist():
         for name, allowed in _KEYS.items():
             if row[name] not in allowed:
-                raise InputError(f"QA rows have {name} {row[name]!r}; allowed: {', '.join(allowed)}")
+                raise InputError(f"QA rows have {name} {row[name]!r}. Allowed: {', '.join(allowed)}")
         counts[tuple(row[name] for name in _KEYS)] = row["count_all"]
     return counts
 

@@ -19,10 +19,10 @@ from rjua_meddqa.restoration.ocr import RapidOcrEngine
 from rjua_meddqa.restoration.pages import Page, restore_page
 from rjua_meddqa.schema import Box
 
-HEIGHT = 1000  # pixels of the page at most; the text may be higher
+HEIGHT = 1000  # pixels of the page at most. The text may be higher
 WIDEST_PAGE, WIDEST_TEXT = 820, 960
 LARGEST, SMALLEST = 22, 9  # pixels of two columns of text
-FACE = 0.92  # size of the letters in two columns; digits are wider than half a Chinese character
+FACE = 0.92  # size of the letters in two columns. Digits are wider than half a Chinese character
 MARGIN = 24
 COLOURS = ("#0b6e99", "#b3541e", "#4d7c0f", "#86198f", "#be123c", "#3f4fa8")  # of the lines, in turn
 PAPER, FRAME, NUMBER = "white", "#d4d4d4", "#8a8a8a"

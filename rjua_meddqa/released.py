@@ -34,7 +34,7 @@ from rjua_meddqa.schema import (
 )
 
 FIELDS_OF_A_ROW = 4  # item, result, range, is_normal
-LITERAL_LIMIT = 1024 * 1024  # characters of kv or table; parsing takes up to 500 times as many bytes
+LITERAL_LIMIT = 1024 * 1024  # characters of kv or table. Parsing takes up to 500 times as many bytes
 _SEPARATE = ("idx", "img_path", "report_type", "image_type", "image_quality")
 _ALLOWED = {"task": REASONING_TASKS, "answer_type": (MULTIPLE_CHOICE, SHORT_ANSWER)}  # of reasoning questions
 

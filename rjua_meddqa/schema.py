@@ -11,7 +11,7 @@ NORMAL, HIGH, LOW, ABNORMAL, UNDECIDED = "是", "否(偏高)", "否(偏低)", "�
 IS_NORMAL_VALUES = (NORMAL, HIGH, LOW, ABNORMAL, UNDECIDED)
 STATUS_WORDS = {NORMAL: "正常", HIGH: "异常", LOW: "异常", ABNORMAL: "异常", UNDECIDED: "无法判断"}  # in answers
 
-LABORATORY = "Laboratory"  # the report type with a table; other types are clinical
+LABORATORY = "Laboratory"  # the report type with a table. Other types are clinical
 IMAGE_TYPES = ("pdf", "photo", "screenshot")
 IMAGE_QUALITIES = ("high", "low")
 

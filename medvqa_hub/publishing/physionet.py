@@ -71,7 +71,7 @@ def publish_physionet(
             "instead (medvqa-hub cxr rebuild-spec)."
         )
     if release.kind != "parquet":
-        raise InputError(f"{workspace} holds no release of Parquet shards; write one with medvqa-hub cxr release")
+        raise InputError(f"{workspace} holds no release of Parquet shards. Write one with medvqa-hub cxr release")
     private = release.governance.private
     changed = submission.written_texts(out)
     with atomic_folder(out, submission.KIND, private) as folder:

@@ -45,7 +45,7 @@ class DataSettings(Section):
     one_by_one: bool = False  # draw single questions; each counts as a study
     train_split: str = "train"
     validation_split: str | None = "validation"
-    train_studies: PositiveInt | None = None  # the first so many; null: all
+    train_studies: PositiveInt | None = None  # the first so many, or null for all
     missing_images: Literal["error", "skip", "none"] = "error"
     label_conflicts: Literal["keep", "leave_out"] = "keep"  # answers that contradict their label
     augment: bool = False  # the released augmentation, if the family has one
@@ -89,7 +89,7 @@ class SelectionSettings(Section):
     metric: Metric = "loss"
     every: PositiveInt | Literal["epoch"] | None = 500  # steps; null: at the end only
     metrics: list[Metric] = []  # more metrics to log
-    studies: PositiveInt | None = None  # the first so many of the split; null: all
+    studies: PositiveInt | None = None  # the first so many of the split, or null for all
     studies_per_batch: PositiveInt = 8
     questions_per_study: PositiveInt | None = None  # null: all
     beams: PositiveInt = 1

@@ -86,7 +86,7 @@ def judge(
 def table3(
     out: Out,
     judge: Annotated[str | None, typer.Option(help="Name of the judge, if there are several.")] = None,
-    resamples: Annotated[int, typer.Option(help="Bootstrap resamples for the coefficients; 0 for none.", min=0)] = 2000,
+    resamples: Annotated[int, typer.Option(help="Bootstrap resamples for the coefficients. 0 for none.", min=0)] = 2000,
 ) -> None:
     """Print Table 3 with corrected rates, and write it to OUT/table3.json, which releases include."""
     from medvqa_core.json_files import write_json

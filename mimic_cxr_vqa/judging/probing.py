@@ -125,7 +125,7 @@ def format_probe(found: dict[str, Any]) -> str:
     lines.append(f"same verdict with the categories in the other order: {_number(order['same'])} of {order['pairs']}")
     lines.append(
         f"rank correlation of the verdict on originals with length: report {_number(length['report'])}, answer "
-        f"{_number(length['answer'])}; recall on short reports {_number(length['recall_short'])}, on long ones "
+        f"{_number(length['answer'])}. Recall on short reports {_number(length['recall_short'])}, on long ones "
         f"{_number(length['recall_long'])}"
     )
     if found["failed"]:

@@ -29,7 +29,7 @@ from mimic_cxr_vqa.judging.dimensions import DIMENSIONS, Verdict, find_problems
 
 KIND, FORMAT = "review", 1
 ITEMS, KEY, RATINGS, RATINGS_CSV, FOR_RATERS = "items.json", "key.json", "ratings", "ratings.csv", "for_raters"
-_REMEDY = "export the sample again: medvqa-hub cxr review export"
+_REMEDY = "Export the sample again: medvqa-hub cxr review export"
 
 
 @dataclass(frozen=True)
@@ -141,9 +141,9 @@ class Review:
         try:
             entries = [KeyEntry(**entry) for entry in read_object(path, _REMEDY)["items"]]
         except (KeyError, TypeError):
-            raise InputError(f"{path} is not the key of a review sample; {_REMEDY}") from None
+            raise InputError(f"{path} is not the key of a review sample. {_REMEDY}") from None
         if {entry.item for entry in entries} != set(self._by_id):
-            raise InputError(f"{path} and {ITEMS} have different items; {_REMEDY}")
+            raise InputError(f"{path} and {ITEMS} have different items. {_REMEDY}")
         return {entry.item: entry for entry in entries}
 
     def _check_rater(self, rater: str) -> None:
@@ -182,13 +182,13 @@ def open_review(folder: Path) -> Review:
     manifest = read_manifest(folder, _REMEDY, KIND, FORMAT, ("orders", "strata"))
     for rater in manifest["orders"]:
         if not re.fullmatch(_RATER, rater):  # samples may be untrusted, and the name becomes a path
-            raise InputError(f"{folder / MANIFEST}: {show(rater)} is not a valid rater name; {_REMEDY}")
+            raise InputError(f"{folder / MANIFEST}: {show(rater)} is not a valid rater name. {_REMEDY}")
     found = read_json(folder / ITEMS, _REMEDY)
     try:
         items = tuple(ReviewItem(**{**entry, "images": tuple(entry["images"])}) for entry in found)
         ids = sorted(item.item for item in items)
     except (TypeError, KeyError):
-        raise InputError(f"{folder / ITEMS} is not a list of review items; {_REMEDY}") from None
+        raise InputError(f"{folder / ITEMS} is not a list of review items. {_REMEDY}") from None
     if not items or any(sorted(order) != ids for order in manifest["orders"].values()):
-        raise InputError(f"{folder}: {ITEMS} and the raters' orders have different items; {_REMEDY}")
+        raise InputError(f"{folder}: {ITEMS} and the raters' orders have different items. {_REMEDY}")
     return Review(folder, manifest, items)

@@ -76,7 +76,7 @@ def collect(review: Review, files: Iterable[Path], replace: bool = False) -> Imp
                     found.ratings[rater][item] = verdict
                     found.comments.setdefault(rater, {})[item] = cells.get(COMMENT, "")
     found.problems += [
-        f"{rater}, {item}: rated {len(where)} times ({'; '.join(where)}); keep one"
+        f"{rater}, {item}: rated {len(where)} times ({'; '.join(where)}). Keep one"
         for (rater, item), where in sorted(places.items())
         if len(where) > 1
     ]

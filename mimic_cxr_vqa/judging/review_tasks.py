@@ -18,7 +18,7 @@ from mimic_cxr_vqa.judging.review import ReviewItem
 
 IMAGE_URL = "/data/local-files/?d="
 _COMMENT = "comment"
-_REMEDY = "export the project from Label Studio as JSON"
+_REMEDY = "Export the project from Label Studio as JSON"
 
 
 def make_tasks(rater: str, items: Sequence[ReviewItem], governance: Governance) -> list[dict[str, Any]]:
@@ -78,7 +78,7 @@ def read_export(path: Path) -> Iterator[tuple[str, dict[str, str]]]:
     """
     tasks = read_json(path, _REMEDY)
     if not isinstance(tasks, list):
-        raise InputError(f"{path} is not a list of tasks; {_REMEDY}")
+        raise InputError(f"{path} is not a list of tasks. {_REMEDY}")
     for number, task in enumerate(tasks, start=1):
         place = f"{path}, task {number}"
         data = task.get("data") if isinstance(task, dict) else None
@@ -86,7 +86,7 @@ def read_export(path: Path) -> Iterator[tuple[str, dict[str, str]]]:
             raise InputError(f"{place} lacks item and rater. Expected a task from `cxr review export`.")
         annotations = task.get("annotations") or []
         if not isinstance(annotations, list):
-            raise InputError(f"{place}: the annotations are not a list; {_REMEDY}")
+            raise InputError(f"{place}: the annotations are not a list. {_REMEDY}")
         for annotation in annotations:
             if not (isinstance(annotation, dict) and annotation.get("was_cancelled")):
                 yield place, {"rater": data["rater"], "item": data["item"], **_choices(annotation, place)}
@@ -95,7 +95,7 @@ def read_export(path: Path) -> Iterator[tuple[str, dict[str, str]]]:
 def _choices(annotation: Any, place: str) -> dict[str, str]:
     result = annotation.get("result") if isinstance(annotation, dict) else None
     if not isinstance(result, list) or not all(isinstance(entry, dict) for entry in result):
-        raise InputError(f"{place}: the annotation lacks its result list; {_REMEDY}")
+        raise InputError(f"{place}: the annotation lacks its result list. {_REMEDY}")
     cells: dict[str, Any] = {}
     for entry in result:
         name, value = entry.get("from_name"), entry.get("value")
@@ -105,7 +105,7 @@ def _choices(annotation: Any, place: str) -> dict[str, str]:
         texts = value.get(kind) if isinstance(value, dict) else None
         texts = [texts] if isinstance(texts, str) else texts
         if not isinstance(texts, list) or not texts or not all(isinstance(text, str) for text in texts):
-            raise InputError(f"{place}: {name} is damaged; {_REMEDY}")
+            raise InputError(f"{place}: {name} is damaged. {_REMEDY}")
         if name in DIMENSIONS and len(texts) > 1:
             raise InputError(f"{place}: {name} has {len(texts)} choices. Expected one.")
         if name in cells and name in DIMENSIONS:

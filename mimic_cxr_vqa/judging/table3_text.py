@@ -95,7 +95,7 @@ def _notes(found: Mapping[str, Any]) -> list[str]:
         sample = found["sample"]
         notes.append(
             f"large scale: judge {found['judge']['name']}, {sample['pairs']:,} answers about at most "
-            f"{sample['sample_reports']:,} reports, seed {sample['seed']}; intervals over studies"
+            f"{sample['sample_reports']:,} reports, seed {sample['seed']}. Intervals over studies"
         )
     if found["sample"] and not _judged(found):
         notes.append("rates are not corrected: people did not rate any judged answer (medvqa-hub cxr review export)")

@@ -14,7 +14,7 @@ from mimic_cxr_vqa.phantom.specs import Finding, StudySpec, chest_tube_side
 
 ZONE_Y = {"upper": 0.25, "mid": 0.44, "lower": 0.61}
 SIZE = {"mild": 0.8, "moderate": 1.0, "severe": 1.25}  # extent or density of findings without their own measure
-LESION_RADIUS = {"mild": 0.029, "moderate": 0.036, "severe": 0.054}  # of the image width; the chest is about 40 cm
+LESION_RADIUS = {"mild": 0.029, "moderate": 0.036, "severe": 0.054}  # of the image width. The chest is about 40 cm
 
 
 def add_findings(chest: FrontalChest, spec: StudySpec, rng_for: RngFor) -> np.ndarray:

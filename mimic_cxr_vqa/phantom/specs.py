@@ -38,7 +38,7 @@ _RATES = {
 }
 _WELL = 0.30  # share of patients without chronic and with few acute findings
 _WELL_BUT_ILL_TODAY = 0.12
-_MOST_FINDINGS = 5  # present or hedged; more would overlap
+_MOST_FINDINGS = 5  # present or hedged. More would overlap
 CHRONIC = ("Cardiomegaly", "Enlarged Cardiomediastinum", "Fracture", "Lung Lesion", "Pleural Other")
 _BILATERAL = {"Pleural Effusion": 0.35, "Atelectasis": 0.3, "Pneumonia": 0.12, "Pleural Other": 0.15}
 _NO_SIDE = ("Cardiomegaly", "Enlarged Cardiomediastinum", "Edema")  # midline, or always bilateral
@@ -55,7 +55,7 @@ _ACUTE_DEVICES = ("endotracheal tube", "enteric tube", "central line", "chest tu
 SEVERITIES = ("mild", "moderate", "severe")
 ZONES = ("upper", "mid", "lower")
 
-_VIEW_SETS = (  # (share, views); unknown views are drawn as frontal
+_VIEW_SETS = (  # (share, views). Unknown views are drawn as frontal
     (0.36, ("AP",)),
     (0.30, ("PA", "LATERAL")),
     (0.07, ("PA", "LL")),

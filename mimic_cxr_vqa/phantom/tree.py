@@ -40,7 +40,7 @@ from mimic_cxr_vqa.sources import physionet
 MARKER, UNFINISHED = "phantom.json", "phantom-unfinished.json"
 REPORTS_ZIP = "mimic-cxr-reports.zip"
 SMALLEST_SIZE = 64  # pixels; below, a rib is less than one pixel wide
-LARGEST_SIZE = 8192  # pixels; real films have some 3000; drawing takes 40 bytes per pixel
+LARGEST_SIZE = 8192  # pixels. Real films have some 3000. Drawing takes 40 bytes per pixel
 MOST_STUDIES = 4_999_999  # their ids have eight digits
 STUDIES_PER_TASK = 20  # of one process
 _VERSION = 1
@@ -117,13 +117,13 @@ def report_path(spec: StudySpec) -> str:
 
 def _check_parameters(studies: int, seed: int, size: int, reports: str) -> dict:
     if not 1 <= studies <= MOST_STUDIES:
-        raise ConfigError(f"phantom: studies is {studies}; allowed are 1 to {MOST_STUDIES:,}")
+        raise ConfigError(f"phantom: studies is {studies}. Allowed are 1 to {MOST_STUDIES:,}")
     if not SMALLEST_SIZE <= size <= LARGEST_SIZE:
-        raise ConfigError(f"phantom: size is {size} pixels; allowed are {SMALLEST_SIZE} to {LARGEST_SIZE}")
+        raise ConfigError(f"phantom: size is {size} pixels. Allowed are {SMALLEST_SIZE} to {LARGEST_SIZE}")
     if seed < 0:
-        raise ConfigError(f"phantom: seed is {seed}; allowed are 0 and more")
+        raise ConfigError(f"phantom: seed is {seed}. Allowed are 0 and more")
     if reports not in ("folder", "zip"):
-        raise ConfigError(f"phantom: reports is {reports!r}; allowed are 'folder' and 'zip'")
+        raise ConfigError(f"phantom: reports is {reports!r}. Allowed are 'folder' and 'zip'")
     return {
         "source": "phantom",
         "version": _VERSION,

@@ -250,7 +250,7 @@ def _read_labels(path: Path, study_ids: pa.ChunkedArray) -> tuple[pa.StructArray
         if not pc.all(known, min_count=0).as_py():
             row = pc.index(known, False).as_py()
             raise InputError(
-                f"{path}, row {row + 2}: {label} is {table[label][row]}; allowed are 1.0, 0.0, -1.0 and empty"
+                f"{path}, row {row + 2}: {label} is {table[label][row]}. Allowed are 1.0, 0.0, -1.0 and empty"
             )
     row = pc.index_in(study_ids, table["study_id"].combine_chunks())
     arrays = [pc.cast(table[label].take(row), pa.int8()).combine_chunks() for label in CHEXPERT_LABELS]

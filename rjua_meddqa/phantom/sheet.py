@@ -13,7 +13,7 @@ from rjua_meddqa.schema import Box
 
 INK, PAPER = 25, 255
 BURNED_IN = 235  # letters on a picture
-MARGIN = 70  # pixels; a cropped photo may lose it
+MARGIN = 70  # pixels. A cropped photo may lose it
 LEADING = 1.65  # row height in character heights
 
 

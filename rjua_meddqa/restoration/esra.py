@@ -54,9 +54,9 @@ def restore(
 def check_parameters(boxes: Sequence[Box], r: float, l: float, layout: Layout) -> None:  # noqa: E741
     """Raise what `restore` raises."""
     if not (0 <= r <= 1 and 0 <= l <= 1):
-        raise ConfigError(f"ESRA: r = {r}, l = {l}; both must be between 0 and 1 (the paper uses 0.15 and 0.7)")
+        raise ConfigError(f"ESRA: r = {r}, l = {l}. Both must be between 0 and 1 (the paper uses 0.15 and 0.7)")
     if layout not in ("paper", "absolute"):
-        raise ConfigError(f"ESRA: layout {layout!r} is unknown; allowed: paper, absolute")
+        raise ConfigError(f"ESRA: layout {layout!r} is unknown. Allowed: paper, absolute")
     for number, box in enumerate(boxes):
         check_box(box, f"box {number}")
 
@@ -74,11 +74,11 @@ def write_text(
 def check_box(box: Box, where: str) -> None:
     """Raise InputError for a box without height or width, or with a coordinate that is not finite or too large."""
     if not all(math.isfinite(value) for point in box.points for value in point):
-        raise InputError(f"{where}: coordinates {box.points} are not all finite; remove the box")
+        raise InputError(f"{where}: coordinates {box.points} are not all finite. Remove the box")
     if any(abs(value) > FARTHEST for point in box.points for value in point):
-        raise InputError(f"{where}: coordinates {box.points}; the limit is {FARTHEST:,} pixels; remove the box")
+        raise InputError(f"{where}: coordinates {box.points}. The limit is {FARTHEST:,} pixels. Remove the box")
     if box.height <= 0 or box.width <= 0:
-        raise InputError(f"{where}: width {box.width:g}, height {box.height:g}; both must be above 0; remove the box")
+        raise InputError(f"{where}: width {box.width:g}, height {box.height:g}. Both must be above 0. Remove the box")
 
 
 def split_lines(boxes: Sequence[Box], r: float = LINE_DISCOUNT) -> tuple[tuple[Box, ...], ...]:

@@ -60,7 +60,7 @@ def open_report(path: Path) -> ReportImage:
         with _OWN_SIZE_LIMIT, Image.open(path) as image:
             if getattr(image, "n_frames", 1) > 1 and image.format != "MPO":  # MPO: a phone's preview as second frame
                 raise InputError(
-                    f"{path}: {getattr(image, 'n_frames', 1)} pages in one image; save each as a separate file"
+                    f"{path}: {getattr(image, 'n_frames', 1)} pages in one image. Save each as a separate file"
                 )
             width, height = image.size
             orientation = image.getexif().get(0x0112, 1)
@@ -71,10 +71,10 @@ def open_report(path: Path) -> ReportImage:
             drafted = max(1, round(max(width, height) / max(image.size)))
             pixels, reduced = _reduce_to_rgb(image)
     except UnidentifiedImageError:
-        raise InputError(f"{path}: not a readable image; supported are PNG, JPEG, TIFF, BMP, WebP and GIF") from None
+        raise InputError(f"{path}: not a readable image. Supported are PNG, JPEG, TIFF, BMP, WebP and GIF") from None
     except PILLOW_ERRORS as error:
         raise InputError(
-            f"{path}: the image cannot be read ({one_line(error)}); get it again or leave it out"
+            f"{path}: the image cannot be read ({one_line(error)}). Get it again or leave it out"
         ) from error
     if orientation in _TURNS:
         pixels = pixels.transpose(Image.Transpose[_TURNS[orientation]])
@@ -92,11 +92,11 @@ def find_images(folder: Path) -> list[Path]:
         InputError: the folder is missing or has no image.
     """
     if not folder.is_dir():
-        raise InputError(f"{folder} is not a folder; expected the folder of the report images")
+        raise InputError(f"{folder} is not a folder. Expected the folder of the report images")
     suffixes = (*SUFFIXES, ".pdf", ".heic", ".heif")
     found = sorted(path for path in folder.iterdir() if path.suffix.lower() in suffixes)
     if not found:
-        raise InputError(f"{folder}: no image found; supported file endings are {', '.join(SUFFIXES)}")
+        raise InputError(f"{folder}: no image found. Supported file endings are {', '.join(SUFFIXES)}")
     return found
 
 
@@ -105,9 +105,9 @@ def _check_format(path: Path) -> None:
         with path.open("rb") as file:
             start = file.read(12)
     except OSError as error:
-        raise InputError(f"{path}: cannot be opened ({error.strerror}); check the path") from None
+        raise InputError(f"{path}: cannot be opened ({error.strerror}). Check the path") from None
     if not start:
-        raise InputError(f"{path}: empty file; get it again or leave it out")
+        raise InputError(f"{path}: empty file. Get it again or leave it out")
     for position, mark, what in FOREIGN_KINDS:
         if start[position : position + len(mark)] == mark:
             raise InputError(f"{path} is {what}")
@@ -164,7 +164,7 @@ def _check_size(path: Path, original: tuple[int, int], image: "Image.Image", coe
     if size > MAX_DECODED:
         raise InputError(
             f"{path}: {original[0]} x {original[1]} pixels in mode {image.mode} would take {size / 1e9:.1f} GB, "
-            f"allowed are {MAX_DECODED / 1e9:.1f}; save it smaller or as a JPEG that is not progressive"
+            f"allowed are {MAX_DECODED / 1e9:.1f}. Save it smaller or as a JPEG that is not progressive"
         )
 
 

@@ -173,14 +173,14 @@ def _box_from_json(value: Any, where: str) -> Box:
         score = float(score)
     except (TypeError, ValueError, KeyError, OverflowError) as error:
         raise InputError(
-            f"{where}: {error!r}; expected {{points, text, score}} or [points, text, score] with four points [x, y]"
+            f"{where}: {error!r}. Expected {{points, text, score}} or [points, text, score] with four points [x, y]"
         ) from None
     if len(corners) == 2:
         (left, top), (right, bottom) = corners
         corners = ((left, top), (right, top), (right, bottom), (left, bottom))
     if len(corners) != 4 or not isinstance(text, str) or not math.isfinite(score):
         raise InputError(
-            f"{where}: {len(corners)} points, text of type {type(text).__name__}, score {score}; expected four points "
+            f"{where}: {len(corners)} points, text of type {type(text).__name__}, score {score}. Expected four points "
             "(or two: left top, right bottom), a string and a number"
         )
     box = Box(corners, " ".join(text.split("\n")), score)

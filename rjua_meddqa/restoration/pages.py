@@ -128,7 +128,7 @@ def _known_readings(folder: Path | None, governance: Governance) -> Iterator[Rec
         yield None
         return
     if not (folder / READINGS).is_file():
-        raise InputError(f"{folder / READINGS}: no such file; run: medvqa-hub meddqa esra --images … --out {folder}")
+        raise InputError(f"{folder / READINGS}: no such file. Run: medvqa-hub meddqa esra --images … --out {folder}")
     with RecordStore(folder / READINGS, CACHE_KIND, governance, None, read_only=True) as store:
         yield store
 
@@ -137,13 +137,13 @@ def read_pages(out: Path) -> Iterator[Page]:
     """Yield the pages that `restore_folder` wrote to `out`. Raises InputError if they are missing or damaged."""
     path = out / PAGES
     if not path.exists():
-        raise InputError(f"{path}: no such file; run: medvqa-hub meddqa esra --images … --out {out}")
+        raise InputError(f"{path}: no such file. Run: medvqa-hub meddqa esra --images … --out {out}")
     with path.open(encoding="utf-8") as file:
         for number, line in enumerate(file, start=1):
             try:
                 values = json.loads(line)
             except ValueError as error:
-                raise InputError(f"{path}, line {number}: not valid JSON ({error}); make it again") from None
+                raise InputError(f"{path}, line {number}: not valid JSON ({error}). Make it again") from None
             yield from_json(values, f"{path}, line {number}")
 
 
@@ -174,7 +174,7 @@ def from_json(values: dict[str, Any], where: str) -> Page:
             **{name: values[name] for name in _PLAIN_FIELDS},
         )
     except (KeyError, TypeError, IndexError) as error:
-        raise InputError(f"{where}: not a restored page ({error!r}); make it again: medvqa-hub meddqa esra") from None
+        raise InputError(f"{where}: not a restored page ({error!r}). Make it again: medvqa-hub meddqa esra") from None
 
 
 def _write_manifest(

@@ -42,7 +42,7 @@ def judge_type(image_type: str) -> Judgement | None:
         ConfigError: `image_type` is not one of pdf, photo, screenshot.
     """
     if image_type not in IMAGE_TYPES:
-        raise ConfigError(f"image type {image_type!r} is unknown; allowed: {', '.join(IMAGE_TYPES)}")
+        raise ConfigError(f"image type {image_type!r} is unknown. Allowed: {', '.join(IMAGE_TYPES)}")
     return None if image_type == "photo" else ("high", f"a {image_type}, no photo")
 
 

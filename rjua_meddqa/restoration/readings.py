@@ -115,7 +115,7 @@ def fill_cache(
         if key in broken:
             failed[path] = broken[key] if todo[key] == path else f"{path}: the same content as {broken[key]}"
     if len(failed) == len(paths):
-        raise InputError(f"none of {len(paths)} images can be read; the first: {next(iter(failed.values()), '')}")
+        raise InputError(f"none of {len(paths)} images can be read. The first: {next(iter(failed.values()), '')}")
     return Readings({path: key for path, key in keys.items() if key not in broken}, failed, len(todo) - len(broken))
 
 
@@ -123,7 +123,7 @@ def _check_names(paths: Sequence[Path]) -> None:
     seen: dict[str, Path] = {}
     for path in paths:
         if path.name in seen:
-            raise ConfigError(f"{path} and {seen[path.name]} have the same name; rename one of them")
+            raise ConfigError(f"{path} and {seen[path.name]} have the same name. Rename one of them")
         seen[path.name] = path
 
 
@@ -155,11 +155,11 @@ def read_reports(
                     yield key, pool.submit(_read_or_explain, path, engine).result()
             except BrokenProcessPool:
                 killers += 1
-                yield key, f"{path}: the process that read it was killed, most likely for lack of memory; leave it out"
+                yield key, f"{path}: the process that read it was killed, most likely for lack of memory. Leave it out"
         if killers == len(suspects) > 1:
             names = ", ".join(sorted(path.name for path in suspects.values()))
             raise ConfigError(
-                f"workers are killed, most likely for lack of memory, on each of {names}; what was read is kept: run "
+                f"workers are killed, most likely for lack of memory, on each of {names}. What was read is kept: run "
                 "the same command again with fewer workers"
             )
 

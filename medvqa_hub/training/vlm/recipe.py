@@ -40,9 +40,9 @@ class VlmData(Section):
     turns: Literal["question", "study"] = "question"  # one conversation per question or per study
     train_split: str = "train"
     validation_split: str | None = None
-    train_studies: PositiveInt | None = None  # the first so many; null: all
+    train_studies: PositiveInt | None = None  # the first so many, or null for all
     validation_studies: PositiveInt | None = None
-    categories: list[Literal[CATEGORIES]] | None = None  # only these questions; null: all
+    categories: list[Literal[CATEGORIES]] | None = None  # only these questions, or null for all
     label_values: list[Literal[tuple(LABEL_VALUES.values())]] | None = None
     missing_images: Literal["error", "skip"] = "error"
     label_conflicts: Literal["keep", "leave_out"] = "keep"  # answers that contradict their label
