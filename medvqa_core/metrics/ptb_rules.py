@@ -2,7 +2,7 @@
 string of two to four letters and a vocabulary of longer words, the rest with one text for each question.
 
 Only what answers about images hold has rules. Words may differ from the program's in: Internet and e-mail addresses,
-#tags, ## and @names, named signs (&eacute;), smileys (":)", "(--)", "<_x"), telephone numbers with spaces or brackets,
+#tags and @names, named signs (&eacute;), smileys (":)", "(--)", "<_x"), telephone numbers with spaces or brackets,
 US$ and C++, abbreviations of companies (pty.), words that begin or end with an apostrophe ('em, ol', '98; the '90s are
 there), n't with letters after it, and pieces of text longer than ptb_tokenizer.REACH without white space.
 
@@ -106,7 +106,7 @@ _RULES = [
     # signs
     (r"&(?i:amp|lt|gt|quot|apos|nbsp);", "", TRANSLATED),
     (r"<<|>>", "", AS_IT_STANDS),
-    (r"-{2,}|\.{3,5}|[!?]+|\*{1,3}|_+|{QUOTE}{1,2}|''", "", TRANSLATED),
+    (r"-{2,}|#{2,}|\.{3,5}|[!?]+|\*{1,3}|_+|{QUOTE}{1,2}|''", "", TRANSLATED),
     (r"'", r"[A-Za-z0-9]\S", TRANSLATED),
     (r"{REPEATED}+", "", TRANSLATED),
     (

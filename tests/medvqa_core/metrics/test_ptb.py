@@ -56,6 +56,7 @@ needs_java = pytest.mark.skipif(JAVA is None, reason="Java or pycocoevalcap is n
         ('<a href="x y">z</a><!-- no -->', '<a\xa0href="x\xa0y"> z </a> <!--\xa0no\xa0-->'),
         ("< b > <5 cm> <é> <a b=c> << >>", "< b > < 5 cm > < é > < a b = c > << >>"),
         ("one\u2028two\x85three\nfour", "one two three four"),
+        ("### Findings\n#### a ## b # c ###1 (###)", "### findings #### a ## b # c ### 1 -lrb- ### -rrb-"),
     ],
 )
 def test_known_cases(text, expected):
@@ -89,7 +90,7 @@ TEXT = """
 no pleural effusion heart normal opacity the is not of T12 L4-5 3.5 cm mm 12 x a can't patient's it's don't
 cannot AP PA CT U.S. e.g. i.e. etc. Dr. vs. No. Fig. 5th 2-3 1,000 50% s/p and/or left-sided C-arm 1/2 A B The
 In There 's n't Mr. O'Brien '90s w/o non-U.S. P.M. p.m. 10.5x3 T1. (no) [5] <5 >3 5-mm a_b a&b #3 $5
-5$ °C ± ≥2
+5$ °C ± ≥2 ### ## ###x a##
 """
 WORDS = TEXT.split()
 SIGNS = list('-/.,!?()[]"&+*_%~|') + ["–", "—", "…", "“", "”", "½", "é", "中", "µ"]
