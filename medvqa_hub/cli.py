@@ -20,7 +20,7 @@ from medvqa_core.governance import Governance
 from medvqa_core.llm.options import NO_ENGINE, EngineOptions, with_engine_options
 from medvqa_hub.evaluation.cli import app as evaluate_app
 from medvqa_hub.evaluation.export_cli import app as export_app
-from medvqa_hub.launching import check_launcher
+from medvqa_hub.launching import QUIET, check_launcher, print_error
 from medvqa_hub.publishing.cli import app as push_app
 from medvqa_hub.publishing.publish_cli import app as publish_app
 from medvqa_hub.training.cli import app as train_app
@@ -237,23 +237,23 @@ def run(arguments: Sequence[str] | None = None) -> int:
         check_arguments_are_utf8(sys.argv[1:] if arguments is None else arguments)
         typer.main.get_command(app).main(args=arguments, prog_name="medvqa-hub")
     except SystemExit as done:
-        if done.code == 130 or isinstance(done, Terminated):
+        if (done.code == 130 or isinstance(done, Terminated)) and QUIET not in os.environ:
             print(STOPPED, file=sys.stderr)
         return done.code or 0
     except KeyboardInterrupt:
         print(STOPPED, file=sys.stderr)
         return 130
     except MedvqaError as error:
-        print(f"error: {one_line(error)}", file=sys.stderr)
+        print_error(f"error: {one_line(error)}")
         return 1
     except OSError as error:  # such as a full disk behind standard output
         if error.errno is None or isinstance(error, ConnectionError):
             raise
         name = f"{error.filename}: " if error.filename else ""
-        print(f"error: {name}{error.strerror}; {suggest_remedy(error)}", file=sys.stderr)
+        print_error(f"error: {name}{error.strerror}; {suggest_remedy(error)}")
         return 1
     except MemoryError as error:
-        print(f"error: out of memory ({one_line(error)}). Use less data at once or a larger machine.", file=sys.stderr)
+        print_error(f"error: out of memory ({one_line(error)}). Use less data at once or a larger machine.")
         return 1
     return 0
 

@@ -5,13 +5,16 @@ whatever `--num_processes` is, unless mpirun is used. In that case torch's own l
 """
 
 import argparse
+import json
+import logging
 import os
+import runpy
 import shlex
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -63,6 +66,11 @@ class ProcessGroup:
             self._state.wait_for_everyone()
 
 
+LAUNCHER = (sys.executable, "-m", "medvqa_hub.launching")  # runs the module that follows, see `main`
+QUIET = "MEDVQA_HUB_LAUNCHED"  # set in the processes of `--launch`
+ERROR_FILE = "TORCHELASTIC_ERROR_FILE"  # set by torch's launcher for each process
+
+
 def make_command(launch: str, arguments: Sequence[str]) -> tuple[list[str], dict[str, str]]:
     """Return the command that runs `medvqa-hub ARGUMENTS` in every process, and its environment variables.
 
@@ -83,7 +91,7 @@ def make_command(launch: str, arguments: Sequence[str]) -> tuple[list[str], dict
         raise ConfigError(f"--launch {launch!r}: {error}") from error
     mpi = any("mpirun" in argument for argument in others)
     if not known.cpu or known.num_processes < 2 or mpi:
-        return [sys.executable, "-m", "accelerate.commands.launch", *given, *module], {}
+        return [*LAUNCHER, "accelerate.commands.launch", *given, *module], {}
     if others:
         raise ConfigError(
             f"--launch {launch!r}: {' '.join(others)} is not supported on a CPU. Supported are --cpu, --num_processes "
@@ -92,7 +100,7 @@ def make_command(launch: str, arguments: Sequence[str]) -> tuple[list[str], dict
     threads = known.num_cpu_threads_per_process or max(1, (os.cpu_count() or 1) // known.num_processes)
     variables = {"ACCELERATE_USE_CPU": "true", "OMP_NUM_THREADS": str(threads)}
     processes = ["--standalone", f"--nproc_per_node={known.num_processes}"]
-    return [sys.executable, "-m", "torch.distributed.run", *processes, *module], variables
+    return [*LAUNCHER, "torch.distributed.run", *processes, *module], variables
 
 
 def check_launcher(variables: Mapping[str, str]) -> None:
@@ -129,3 +137,43 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--num_processes", "--num-processes", type=int, default=1)
     parser.add_argument("--num_cpu_threads_per_process", "--num-cpu-threads-per-process", type=int)
     return parser
+
+
+def print_error(message: str) -> None:
+    """Print a message for the user, or leave it to the launcher, which prints it once for all processes."""
+    if ERROR_FILE in os.environ and QUIET in os.environ:
+        with open(os.environ[ERROR_FILE], "w", encoding="utf-8") as file:
+            json.dump({"message": message}, file)
+    else:
+        print(message, file=sys.stderr)
+
+
+def main() -> None:
+    """Run a launcher's module. Its traceback is replaced by the messages of the processes that failed."""
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+
+    sys.argv = sys.argv[1:]
+    os.environ[QUIET] = "1"
+    logging.disable(logging.ERROR)
+    try:
+        runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+    except ChildFailedError as error:
+        failures = sorted(error.failures.items())
+        for message in dict.fromkeys(_describe(rank, failure) for rank, failure in failures):
+            if message:
+                print(message, file=sys.stderr)
+        code = error.get_first_failure()[1].exitcode
+        sys.exit(code if code >= 0 else 128 - code)
+    except subprocess.CalledProcessError as error:  # the process has printed its own message
+        sys.exit(error.returncode)
+
+
+def _describe(rank: int, failure: Any) -> str:
+    """The message of a process that failed, or how it was killed. Other processes print their own traceback."""
+    if os.path.isfile(failure.error_file):
+        return str(failure.message)
+    return f"error: process {rank} was ended by {failure.signal_name()}" if failure.exitcode < 0 else ""
+
+
+if __name__ == "__main__":
+    main()

@@ -48,10 +48,11 @@ def count_batches(recipe: BaseRecipe, processes: int) -> int:
     """Batches that each process accumulates for a step. Raises ConfigError if they cannot be divided evenly."""
     batches = recipe.batches_per_step
     if batches % processes:
-        raise ConfigError(
-            f"a step has {batches} batches, which {processes} processes cannot share evenly. Lower "
-            f"training.{'studies' if hasattr(recipe, 'scst') else 'rows'}_per_batch so that {processes} divides them"
-        )
+        key = "studies_per_batch" if hasattr(recipe, "scst") else "rows_per_batch"
+        whole = batches * getattr(recipe.training, key)
+        fitting = [size for size in range(1, whole + 1) if whole % (size * processes) == 0]
+        remedy = f"Use --set training.{key}={fitting[-1]}" if fitting else "Use another number of processes"
+        raise ConfigError(f"{processes} processes cannot share the {batches} batches of a step evenly. {remedy}")
     return batches // processes
 
 

@@ -147,3 +147,23 @@ def test_a_stopped_command_terminates_its_launcher(tmp_path, monkeypatch):
     finally:
         signal.signal(signal.SIGUSR1, previous)
     assert ended.exists()
+
+
+@pytest.mark.slow
+def test_a_configuration_error_of_launched_processes_is_printed_once(build, tmp_path):
+    launch = ["--launch", "--cpu --num_processes 2", "--set", "training.studies_per_batch=4"]
+    done = subprocess.run(command(build, tmp_path / "out", *launch), capture_output=True, text=True, check=False)
+    (line,) = [line for line in done.stderr.splitlines() if line.strip()]
+    assert done.returncode == 1 and line.startswith("error: 2 processes") and "studies_per_batch=2" in line
+
+
+def test_the_launcher_names_a_killed_process_and_leaves_tracebacks_to_the_others(tmp_path):
+    script = tmp_path / "dies.py"
+    script.write_text("import os, signal\nos.kill(os.getpid(), signal.SIGKILL)")
+    launcher = ["torch.distributed.run", "--standalone", "--nproc_per_node=1", str(script)]
+    done = subprocess.run([*launching.LAUNCHER, *launcher], capture_output=True, text=True, check=False)
+    assert done.returncode == 128 + 9 and "process 0" in done.stderr and "SIGKILL" in done.stderr
+    assert "Traceback" not in done.stderr
+    script.write_text("raise RuntimeError('a bug')")
+    done = subprocess.run([*launching.LAUNCHER, *launcher], capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and done.stderr.count("Traceback") == done.stderr.count("RuntimeError: a bug") == 1

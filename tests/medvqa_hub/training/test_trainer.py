@@ -290,7 +290,7 @@ def test_steps_and_shares():
     assert count_steps(half, 10) == 4  # 15 studies, 4 a step
     assert count_steps(recipe(), 10) == 2
     assert count_batches(recipe(training={"studies_per_batch": 1}), 2) == 2
-    with pytest.raises(ConfigError, match="4 batches.*3 processes"):
+    with pytest.raises(ConfigError, match="3 processes.*4 batches"):
         count_batches(recipe(training={"studies_per_batch": 1}), 3)
 
 
