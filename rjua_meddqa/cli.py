@@ -115,11 +115,12 @@ def phantom(
         typer.Option(help="Font with Chinese characters. Hard pages use several. Default: installed ones."),
     ] = None,
     hard: Annotated[bool, typer.Option(help="Add named difficulties of real pages.")] = False,
+    varied: Annotated[bool, typer.Option(help="Laboratory reports with difficulties of varying strength.")] = False,
 ) -> None:
     """Generate synthetic Chinese reports with exact annotations, boxes and questions."""
     from rjua_meddqa.phantom.folder import write_phantom
 
-    manifest = write_phantom(out, reports, seed, font, hard)
+    manifest = write_phantom(out, reports, seed, font, hard, varied)
     _echo_counts(manifest["counts"], [])
     _echo_next(out, out, "questions")
 

@@ -3,7 +3,7 @@
     images/report0001.png|jpg   annotations.csv   questions.jsonl   reasoning.jsonl   contexts.csv   findings.csv
     boxes/report0001.json       boxes of all printed texts in pixels of the image
     texts/report0001.txt        hard pages: the printed texts in reading order, tab-separated
-    difficulties.csv            hard pages: the difficulties of each
+    difficulties.csv            hard and varied pages: the difficulties of each
     README.md                   the card
     manifest.json               class, seed, version; "complete" is set last
 
@@ -30,6 +30,7 @@ from rjua_meddqa.generation.reasoning import ReasoningGenerator, read_findings
 from rjua_meddqa.generation.templates import load_templates
 from rjua_meddqa.phantom.contexts import contexts, option
 from rjua_meddqa.phantom.page import SyntheticReport, draw_page
+from rjua_meddqa.phantom.varied import draw_varied_page
 from rjua_meddqa.released import read_cells, write_annotations, write_questions
 from rjua_meddqa.restoration.ocr import write_boxes
 from rjua_meddqa.schema import CONTEXT_COLUMNS, Annotation
@@ -43,13 +44,19 @@ UNANSWERABLE = 2  # questions per image
 
 
 def write_phantom(
-    root: Path, reports: int, seed: int = 0, fonts: Path | Sequence[Path] | None = None, hard: bool = False
+    root: Path,
+    reports: int,
+    seed: int = 0,
+    fonts: Path | Sequence[Path] | None = None,
+    hard: bool = False,
+    varied: bool = False,
 ) -> dict[str, Any]:
     """Write `reports` synthetic reports to `root`, or finish an interrupted run.
 
     Args:
         fonts: font files with Chinese characters. Hard pages use all of them. By default, installed fonts are used.
         hard: add difficulties of real pages (module `difficulties`).
+        varied: write laboratory reports with difficulties of continuous strength (module `varied`).
 
     Returns:
         The manifest, with the counts `images`, `drawn` (in this run), `questions` and `reasoning`.
@@ -58,27 +65,36 @@ def write_phantom(
         ConfigError: a parameter is out of range, a font is missing, or `root` holds reports with other parameters.
         OutputError: `root` holds something else or cannot be written.
     """
+    if hard and varied:
+        raise ConfigError("Pages are either --hard or --varied.")
     if reports < 1 or seed < 0:
         raise ConfigError(f"{reports} reports, seed {seed}: expected at least 1 report and a seed of at least 0")
     files = find_fonts([fonts] if isinstance(fonts, Path) else fonts or ())
     files = files if hard else files[:1]
+    flags = {"hard": hard, "varied": varied}
     parameters = {"reports": reports, "seed": seed, "version": _VERSION, "font": ",".join(font.stem for font in files)}
-    manifest = _start(make_folder(Path(root)), parameters | ({"hard": True} if hard else {}))
+    manifest = _start(make_folder(Path(root)), parameters | {name: True for name, on in flags.items() if on})
     if manifest["complete"]:
         return manifest | {"counts": manifest["counts"] | {"drawn": 0}}
     drawn, annotations, findings, difficulties = 0, [], [], []
+    columns = ("img_path", "difficulties")
     for number in track(range(1, reports + 1), "drawing reports", total=reports):
-        page = draw_page(seed, number, files, hard)
+        if varied:
+            page, levels = draw_varied_page(seed, number, files)
+            difficulties.append((page.annotation.img_path, *levels.values()))
+            columns = ("img_path", *levels)
+        else:
+            page = draw_page(seed, number, files, hard)
+            difficulties.append((page.annotation.img_path, ";".join(sorted(page.difficulties))))
         annotations.append(page.annotation)
         findings += [(page.annotation.img_path, task, title) for task, title in page.report.findings]
-        difficulties.append((page.annotation.img_path, ";".join(sorted(page.difficulties))))
         drawn += _write_page(root, page, hard)
     write_annotations(annotations, root / folders.OUR_NAMES[folders.ANNOTATIONS])
     base = [(*astuple(context), option(context)) for context in contexts()]
     _write_csv(root / folders.OUR_NAMES[folders.CONTEXTS], (*CONTEXT_COLUMNS, "option"), base)
     _write_csv(root / FINDINGS, ("img_path", "task", "title"), findings)
-    if hard:
-        _write_csv(root / DIFFICULTIES, ("img_path", "difficulties"), difficulties)
+    if hard or varied:
+        _write_csv(root / DIFFICULTIES, columns, difficulties)
     options = Options(seed=seed, unanswerable=UNANSWERABLE)
     counts = {
         "images": len(annotations),
