@@ -150,16 +150,29 @@ def preannotate(
 
 @app.command()
 def check(
-    data: Annotated[Path, typer.Option(help="Folder with annotations and images/, or an annotation CSV.")],
+    data: Annotated[
+        Path | None, typer.Option(help="Folder with annotations and images/, or an annotation CSV.")
+    ] = None,
     pages: Annotated[Path | None, typer.Option(help="Restored pages to compare with.")] = None,
+    table: Annotated[
+        Path | None, typer.Option(help="Instead of --data: a parser's table (HTML, Markdown or JSON) of one page.")
+    ] = None,
+    boxes: Annotated[Path | None, typer.Option(help="Boxes of that page as JSON, from meddqa ocr.")] = None,
     out: Annotated[Path | None, typer.Option(help="File for all findings as JSON.")] = None,
     shown: Annotated[int, typer.Option(help="Findings to print.")] = 50,
     strict: Annotated[bool, typer.Option(help="Exit with 1 if there are findings.")] = False,
 ) -> None:
-    """Check annotations for missing values, wrong counts and wrong verdicts (paper, Section 4.2.2)."""
-    from rjua_meddqa.commands.annotating import check as run_check
+    """Check annotations (paper, Section 4.2.2), or with --table the table of any document parser.
 
-    lines, findings = run_check(data, pages, out, shown)
+    Annotations are checked for missing values, wrong counts and wrong verdicts. Tables are checked for invented,
+    shifted, doubled and missing cells.
+    """
+    from rjua_meddqa.commands.annotating import check as run_check
+    from rjua_meddqa.commands.annotating import check_table
+
+    if (data is None) == (table is None) or (table is None) != (boxes is None):
+        raise ConfigError("Pass either --data, or --table and --boxes.")
+    lines, findings = check_table(table, boxes, out) if table and boxes else run_check(data, pages, out, shown)
     _echo_lines(lines)
     if strict and findings:
         raise typer.Exit(1)

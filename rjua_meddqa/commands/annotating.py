@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -19,9 +20,12 @@ from rjua_meddqa.annotation.draft_check import DraftCheck, check_draft
 from rjua_meddqa.annotation.drafts import Draft, draft, draft_annotation
 from rjua_meddqa.annotation.labelstudio import keep_unchanged, labelling_config, make_task, parse_annotations
 from rjua_meddqa.annotation.page_check import page_text
+from rjua_meddqa.annotation.table_files import read_tables_file
+from rjua_meddqa.annotation.table_guard import check_tables
 from rjua_meddqa.data_folder import ANNOTATIONS, DRAFT, IMAGES, OUR_NAMES, open_folder, record_part
 from rjua_meddqa.inference.drafting import DROPPED, DraftingModel, DraftRequest, draft_from_reply
 from rjua_meddqa.released import read_annotations, read_cells, write_annotations
+from rjua_meddqa.restoration.ocr import read_boxes
 from rjua_meddqa.restoration.pages import Page, read_pages
 from rjua_meddqa.restoration.quality import judge_type
 
@@ -174,6 +178,29 @@ def check(data: Path, pages: Path | None, out: Path | None, shown: int) -> tuple
     if out is not None:
         write_json(out, {"governance": str(governance), "file": path.name, **report.to_json()}, end="")
     return _report_lines(report, shown), len(report.findings)
+
+
+def check_table(table: Path, boxes: Path, out: Path | None) -> tuple[Iterator[str], int]:
+    """Check a table of a document parser against the boxes of its page.
+
+    Args:
+        table: HTML, Markdown or JSON.
+        boxes: of the page as JSON, from meddqa ocr.
+        out: file for all findings as JSON.
+
+    Returns:
+        Lines to print, and the number of findings.
+
+    Raises:
+        InputError: a file cannot be read.
+    """
+    grids = read_tables_file(table)
+    findings = check_tables(grids, read_boxes(boxes))
+    if out is not None:
+        write_json(out, {"table": table.name, "findings": [asdict(finding) for finding in findings]}, end="")
+    counts = _counts(Counter(finding.kind for finding in findings)) or "none"
+    lines = [f"tables: {len(grids)}, cells: {sum(map(len, grids)):,}, findings: {counts}", *map(str, findings)]
+    return iter(lines), len(findings)
 
 
 def export_tasks(data: Path, pages: Path, out: Path, prefix: str) -> Iterator[str]:

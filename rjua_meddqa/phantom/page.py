@@ -25,6 +25,7 @@ class SyntheticReport:
     Attributes:
         lines: the printed texts of each row, in reading order.
         difficulties: empty for plain pages.
+        tables: the printed cells of varied pages, by table and row.
     """
 
     image: Image.Image
@@ -33,6 +34,7 @@ class SyntheticReport:
     report: Report
     lines: tuple[tuple[str, ...], ...]
     difficulties: frozenset[Difficulty] = frozenset()
+    tables: tuple[tuple[tuple[str, ...], ...], ...] = ()
 
 
 def draw_page(seed: int, number: int, fonts: Path | Sequence[Path], hard: bool = False) -> SyntheticReport:

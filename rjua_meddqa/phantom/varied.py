@@ -80,10 +80,10 @@ def draw_varied_page(seed: int, number: int, fonts: Sequence[Path]) -> tuple[Syn
     draw = random.Random(f"meddqa {seed} {number} varied")
     difficulty, variation = draw_variation(draw, number)
     sheet = Sheet(0, fonts[0])
-    reports, left, bottom = [], MARGIN, 0
+    reports, tables, left, bottom = [], [], MARGIN, 0
     for _ in range(int(variation.reports)):
         sheet.y = MARGIN
-        report, right = _put_report(sheet, left, variation, draw)
+        report, right = _put_report(sheet, left, variation, draw, tables)
         reports.append(report)
         left, bottom = right + 3 * MARGIN // 2, max(bottom, sheet.y)
     sheet.width = round(left - MARGIN // 2)
@@ -102,11 +102,13 @@ def draw_varied_page(seed: int, number: int, fonts: Sequence[Path]) -> tuple[Syn
     )
     name = f"report{number:04}.{'jpg' if image_type == 'photo' else 'png'}"
     annotation = Annotation(str(number), name, whole.key_values, whole.table, whole.report_type, image_type, quality)
-    page = SyntheticReport(image, boxes, annotation, whole, sheet.reading_order())
+    page = SyntheticReport(image, boxes, annotation, whole, sheet.reading_order(), tables=tuple(tables))
     return page, {"difficulty": difficulty, **asdict(variation)}
 
 
-def _put_report(sheet: Sheet, left: float, variation: Variation, draw: random.Random) -> tuple[Report, float]:
+def _put_report(
+    sheet: Sheet, left: float, variation: Variation, draw: random.Random, tables: list
+) -> tuple[Report, float]:
     """Put a report with its upper left corner at (`left`, y). Returns it and its right edge."""
     size = draw.choice((24, 26))
     report = draw_laboratory(draw)
@@ -130,7 +132,8 @@ def _put_report(sheet: Sheet, left: float, variation: Variation, draw: random.Ra
         if beside:
             x, sheet.y = (x, top) if number % 2 else (left, lowest)
             top = sheet.y
-        edge = _put_table(sheet, x, table, variation, draw, size)
+        edge, printed = _put_table(sheet, x, table, variation, draw, size)
+        tables.append(printed)
         edges.append(edge)
         lowest = max(lowest, sheet.y)
         x = edge + 2 * size if beside and not number % 2 else left
@@ -165,8 +168,8 @@ def _put_table(
     variation: Variation,
     draw: random.Random,
     size: int,
-) -> float:
-    """Put a table at (`left`, y). Returns its right edge."""
+) -> tuple[float, tuple[tuple[str, ...], ...]]:
+    """Put a table at (`left`, y). Returns its right edge and its printed cells."""
     columns = [ITEM, RESULT, *draw.choice(((UNIT, RANGE), (RANGE, UNIT), (RANGE,)))]
     for place in range(len(columns) - 1):
         if draw.random() < variation.disorder:
@@ -197,7 +200,7 @@ def _put_table(
                     sheet.text(x, line, sizes[name], dy=down + place * inner, row=f"{left} {sheet.y} {place}")
             x += width
         sheet.y += pitch + (most - 1) * inner + (4 if number == 0 else 0)
-    return left + sum(widths)
+    return left + sum(widths), tuple(tuple(row[name] for name in columns) for row in rows)
 
 
 def _cells(row: TableRow, unit: str, unit_column: bool, marks: bool) -> dict[str, str]:
