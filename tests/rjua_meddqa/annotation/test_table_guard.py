@@ -37,7 +37,7 @@ DOCLING = [{"text": t, "start_row_offset_idx": y, "start_col_offset_idx": x} for
         ("c.json", json.dumps({"data": {"table_cells": DOCLING}})),
         (
             "d.json",
-            json.dumps({"tables": [{"cells": [{"row": y, "column": x, "text": t} for (y, x), t in CELLS.items()]}]}),
+            json.dumps({"tables": [{"cells": CELL_RECORDS}]}),
         ),
     ],
 )
