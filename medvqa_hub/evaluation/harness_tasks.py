@@ -27,6 +27,7 @@ from mimic_cxr_vqa.images import read_film
 from rjua_meddqa.inference.engines import DocumentRequest
 from rjua_meddqa.inference.page_images import ImageRule
 from rjua_meddqa.inference.prompts import DocumentPrompt
+from rjua_meddqa.inference.replies import read_recorded
 
 CXR_TEXT_SCORES = ("bleu_1", "bleu_2", "bleu_3", "bleu_4", "rouge_l", "cider")
 CXR_MEASURES = (*CXR_TEXT_SCORES, "finding_accuracy", "failed")
@@ -130,9 +131,12 @@ def meddqa_messages(doc: dict[str, Any]) -> list[Message]:
 
 
 def meddqa_record(doc: dict[str, Any], replies: Sequence[Any]) -> dict[str, dict[str, Any]]:
-    """A record of the reply, the same for every measure."""
+    """A record of the reply, read like that of a server, the same for every measure."""
     names = ("answer", "task", "answer_type", "image_quality")
-    record = {**_parse_reply(doc["id"], replies), "row": {name: doc[name] for name in names}}
+    reply = _parse_reply(doc["id"], replies)
+    if reply["reply"] is not None:
+        reply["reply"], _ = read_recorded(reply["reply"], doc["question"], doc["answer_type"])
+    record = {**reply, "row": {name: doc[name] for name in names}}
     return dict.fromkeys(MEDDQA_MEASURES, record)
 
 

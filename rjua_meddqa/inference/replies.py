@@ -15,10 +15,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
-from medvqa_core.llm.json_reply import ReplyError, is_refusal, read_object
+from medvqa_core.llm.json_reply import ReplyError, is_refusal, read_object, split_reasoning
 from rjua_meddqa.inference.choices import read_choice
 from rjua_meddqa.schema import ANSWER_SEPARATOR, MISSING, MULTIPLE_CHOICE
 
+READER = "meddqa-reader-2"  # version of these rules, recorded in results
 WHOLE, MARKED, OBJECT, SENTENCE, VERDICT = "whole", "marked", "object", "sentence", "verdict"
 _MARK = re.compile(
     r"(?:最终|正确|参考)?(?:答案|回答)\s*(?:是|为)?\s*[\*\s]*[:：][\*\s]*|(?:最终|正确)?答案(?:应?是|应?为)\s*"
@@ -30,6 +31,14 @@ _LINK = r"\s*(?:(?:对应)?的?(?:具体)?(?:内容|文字|值|数值|结果)?\s
 _TAGGED = re.compile(rf"\A<({'|'.join(_NAMES)})>(.*)</\1>\Z", re.DOTALL)
 # a clause that retracts the text before it, so that the value is ambiguous
 _CORRECTS = re.compile(r"[，,。；;！!\n]\s*(?:更正\s*[:：为]|纠正\s*[:：]|不对\s*[，,。；;！!]|错了|看错|说错|写错)")
+# the picture could not be read: never an option or the verdict 无法判断
+_UNREADABLE_PICTURE = re.compile(
+    r"(?:无法|不能|没法|难以)(?:判断|识别|辨认|看清|看到|读取|查看|确定|获取)[^，。；;\n]{0,8}(?:图片|图像|照片|截图)"
+    r"|(?:请|麻烦)(?:您|你)?(?:重新|再次)?(?:上传|提供)[^，。；;\n]{0,8}(?:图片|图像|照片|截图|报告)"
+)
+_HEDGED = re.compile(
+    r"(?:可能|也许|大概|或许|应该|大约|疑似)?(?:是|为)?[^，。；;\n]*\d[^，。；;\n]*(?:或者?|还是|抑或)(?:是|为)?[^，。；;\n]*\d[^，。；;\n]*。?"
+)
 _OPENING = re.compile(
     r"\A(?:(?:根据|依据|从)[^，,：:\n]{0,20}(?:图片|图像|报告|报告单|表格|文字|信息|内容)[^，,：:\n]{0,12}[，,：:]\s*)?"
     r"(?:可以?看出|可知|可得|显示)?[，,：:]?\s*"
@@ -82,6 +91,8 @@ def take_answer(text: str, question: str, answer_type: str) -> ParsedReply:
     body, how = _unwrap(text)
     if not body:
         raise ReplyError("the reply ends before its answer")
+    if _UNREADABLE_PICTURE.search(body):
+        raise ReplyError("the model refused: it could not read the picture")
     if answer_type == MULTIPLE_CHOICE:
         choice = read_choice(body, question)
         _check_single_answer(text, question, choice.answer)
@@ -94,7 +105,22 @@ def take_answer(text: str, question: str, answer_type: str) -> ParsedReply:
     if _CORRECTS.search(body):
         raise ReplyError("the reply retracts its answer")
     said = _after_restatement(body, question, is_multi=answer_type.startswith("multi"))
+    if answer_type == "single_span" and _HEDGED.fullmatch(said or body):
+        raise ReplyError("the reply names several values")
     return ParsedReply(said, SENTENCE) if said and said != body else ParsedReply(body, how)
+
+
+def read_recorded(text: str, question: str, answer_type: str) -> tuple[str | None, str | None]:
+    """Read a reply from a file or a harness like one from a server. Returns (answer, None) or (None, reason)."""
+    if not text.strip():
+        return text, None
+    body = split_reasoning(text)[1]
+    if not body:
+        return None, "nothing but thoughts"
+    try:
+        return take_answer(body, question, answer_type).answer, None
+    except ReplyError as error:
+        return None, str(error)
 
 
 def _check_single_answer(text: str, question: str, chosen: str) -> None:

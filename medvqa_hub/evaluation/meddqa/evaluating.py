@@ -34,6 +34,7 @@ from medvqa_hub.evaluation.meddqa.models import (
 from rjua_meddqa.inference.causes import CAUSES, find_cause
 from rjua_meddqa.inference.engines import ENGINES, DocumentEngine
 from rjua_meddqa.inference.questions import DocumentQuestion, QuestionSet, by_image, load_questions
+from rjua_meddqa.inference.replies import READER, WHOLE, read_recorded
 from rjua_meddqa.schema import Annotation
 
 PAGES_FOLDER, RESULTS, SCORED = "pages", "results.json", "scored.jsonl"
@@ -97,6 +98,9 @@ def evaluate_meddqa(options: MeddqaOptions) -> dict[str, Any]:
     predictions, new = answer_questions(
         engine, asked, images, options.out / FILE, questions.governance, options.retry_failed, shots
     )
+    is_read = options.profile == OURS if recorded else engine.asking.get("answers", WHOLE) != WHOLE
+    if recorded and is_read:
+        predictions = [_read_reply(row, prediction) for row, prediction in zip(asked, predictions, strict=True)]
     figures, scored = score(asked, predictions, options.units, options.profile)
     errors = find_causes(scored, asked, questions.annotations, images)
     results = {
@@ -119,6 +123,7 @@ def evaluate_meddqa(options: MeddqaOptions) -> dict[str, Any]:
             "absent": sorted({row.absent for row in asked if row.unanswerable}),
             "without_quality": sum(row.quality is None for row in asked),
         },
+        "reader": READER if is_read else None,
         **figures,
         "errors": errors,
         **({"choices": count_choices(predictions)} if options.asking is not None else {}),
@@ -186,6 +191,14 @@ def score(
         for image, rows in by_name.items()
     }
     return {"scores": scores.record, "by_image": images, "counts": counts, "failures": dict(failures)}, scored
+
+
+def _read_reply(row: DocumentQuestion, prediction: Prediction) -> Prediction:
+    """Read a recorded reply by the rules for replies of a server."""
+    if prediction.answer is None:
+        return prediction
+    answer, error = read_recorded(prediction.answer, row.question, row.answer_type)
+    return replace(prediction, answer=answer, error=error)
 
 
 def _read_predictions(path: Path, questions: QuestionSet) -> RecordedAnswers:

@@ -3,7 +3,16 @@
 import pytest
 
 from medvqa_core.llm.json_reply import ReplyError
-from rjua_meddqa.inference.replies import MARKED, OBJECT, SENTENCE, VERDICT, WHOLE, read_verdict, take_answer
+from rjua_meddqa.inference.replies import (
+    MARKED,
+    OBJECT,
+    SENTENCE,
+    VERDICT,
+    WHOLE,
+    read_recorded,
+    read_verdict,
+    take_answer,
+)
 
 NAME, TWO = "图片里的姓名是什么？", "病区名称和诊断对应的文字是什么？"
 RESULT = "总25羟基维生素D该检测指标的检查结果是多少?"
@@ -99,3 +108,38 @@ def test_who_says_all_verdicts_has_answered_nothing(text):
 def test_a_mark_with_nothing_behind_it_is_no_answer():
     with pytest.raises(ReplyError, match="ends before"):
         take_answer("先看表格……\n答案：", NAME, "single_entity")
+
+
+@pytest.mark.parametrize(
+    ("text", "question", "answer_type"),
+    [
+        ("无法判断图片内容，请上传清晰的图片", "问题:诊断\n选项:A.无法判断;B.贫血", "MC"),
+        ("无法判断图片内容，请上传清晰的报告", "血钾是否异常?", "single_nr"),
+        ("可能是92或97", "尿素的结果是多少?", "single_span"),
+        ("尿素的结果是92或者97。", "尿素的结果是多少?", "single_span"),
+    ],
+)
+def test_refusals_and_open_values_are_not_answers(text, question, answer_type):
+    with pytest.raises(ReplyError):
+        take_answer(text, question, answer_type)
+
+
+@pytest.mark.parametrize(
+    ("text", "question", "answer_type"),
+    [
+        ("无法判断", "血钾是否异常?", "single_nr"),
+        ("A.无法判断", "问题:诊断\n选项:A.无法判断;B.贫血", "MC"),
+        ("<18岁 130-175 或 ≥18岁 143-219", "血钾的参考范围是多少?", "single_entity"),
+        ("可能为炎症或肿瘤", "印象是什么？", "single_entity"),
+    ],
+)
+def test_similar_replies_are_answers(text, question, answer_type):
+    assert take_answer(text, question, answer_type).answer == text
+
+
+def test_recorded_replies_are_read_like_those_of_a_server():
+    question = "问题:诊断\n选项:A.缺铁;B.贫血"
+    assert read_recorded("<think>A?</think>答案：B", question, "MC") == ("B.贫血", None)
+    assert read_recorded("", question, "MC") == ("", None)
+    assert read_recorded("<think>A", question, "MC")[0] is None
+    assert read_recorded("都不对", question, "MC")[1]
