@@ -1,11 +1,17 @@
 """The dataset card of a release, with the metadata that the Hub and `load_dataset(folder)` use."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import hub_cards
+from hub_cards.dataset_info import describe_dataset_config, size_category
 from medvqa_core.governance import Governance
+from mimic_cxr_vqa.schema import QA_SCHEMA, STUDY_SCHEMA
+
+if TYPE_CHECKING:
+    from datasets import Features
 
 LICENSES = {
     Governance.OPEN: {"license": "apache-2.0"},
@@ -22,13 +28,50 @@ SOURCE_TITLES = {"phantom": "synthetic studies", "openi": "Open-i", "physionet":
 CARD = "README.md"
 
 
-def write_card(folder: Path, manifest: dict[str, Any], content: str, statistics: Mapping[str, Any]) -> None:
+@dataclass(frozen=True)
+class CardConfig:
+    """A config of the card: a table of the folder, or some of its columns.
+
+    Attributes:
+        files: Hub split -> its shards.
+        columns: those of `features` to load. Default: all.
+    """
+
+    name: str
+    table: str
+    features: "Features"
+    files: Mapping[str, Sequence[Path]]
+    columns: Sequence[str] | None = None
+    default: bool = False
+
+
+def find_configs(folder: Path) -> list[CardConfig]:
+    """Return the configs of a release folder: `default` (a row per question) and `studies`."""
+    from datasets import Features
+
+    found = []
+    for name, table, schema in (("default", "qa", QA_SCHEMA), ("studies", "studies", STUDY_SCHEMA)):
+        files = {hub: sorted((folder / table).glob(f"{split}-*.parquet")) for split, hub in HUB_SPLITS.items()}
+        features = Features.from_arrow_schema(schema)
+        found.append(CardConfig(name, table, features, {s: f for s, f in files.items() if f}, default=table == "qa"))
+    return found
+
+
+def write_card(
+    folder: Path,
+    manifest: Mapping[str, Any],
+    content: str,
+    statistics: Mapping[str, Any],
+    configs: Sequence[CardConfig],
+    has_images: bool = False,
+) -> None:
     """Write `<folder>/README.md` for a release with this manifest.
 
     Args:
         content: from `hub_cards.croissant.content_digest`. `load_dataset(folder)` caches by the folder's name and the
             card's configs. With the content in the configs, every release has its own cache.
         statistics: from `Statistics.to_json`.
+        has_images: whether the images are in the rows of the config `studies`.
     """
     from huggingface_hub import DatasetCard, DatasetCardData
 
@@ -38,23 +81,28 @@ def write_card(folder: Path, manifest: dict[str, Any], content: str, statistics:
         pretty_name=f"MIMIC-CXR-VQA ({title})",
         language="en",
         task_categories=["visual-question-answering"],
-        tags=["medical", "radiology", "chest-x-ray", f"governance-{manifest['governance']}"],
+        task_ids=["visual-question-answering"],
+        size_categories=[size_category(manifest["counts"]["rows"])],
+        tags=["medical", "radiology", "chest-x-ray", f"governance-{manifest['governance']}"]
+        + ["synthetic"] * (manifest["source"] == "phantom"),
+        dataset_info=[describe_dataset_config(c.name, c.features, c.files, c.columns) for c in configs],
         configs=[
             {
-                "config_name": config,
+                "config_name": config.name,
                 "description": f"content {content}",
                 "data_files": [
-                    {"split": HUB_SPLITS[split], "path": f"{table}/{split}-*.parquet"}
-                    for split in sorted(manifest["splits"], key=list(HUB_SPLITS).index)
+                    {"split": split, "path": f"{config.table}/{files[0].name.split('-')[0]}-*.parquet"}
+                    for split, files in config.files.items()
                 ],
-                **({"default": True} if config == "default" else {}),
+                **({"columns": list(config.columns)} if config.columns else {}),
+                **({"default": True} if config.default else {}),
             }
-            for config, table in (("default", "qa"), ("studies", "studies"))
+            for config in configs
         ],
     )
     template = str(hub_cards.template_path("mimic_cxr_vqa"))
     judged = _judged(manifest.get("validation"))
-    texts = {"statistics": statistics, "judged": judged, "source_title": title}
+    texts = {"statistics": statistics, "judged": judged, "source_title": title, "has_images": has_images}
     card = DatasetCard.from_template(data, template_path=template, **texts, **manifest)
     (folder / CARD).write_text(str(card).rstrip() + "\n", encoding="utf-8")
 

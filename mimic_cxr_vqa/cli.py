@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from medvqa_core.errors import OutputError
+from medvqa_core.errors import ConfigError, OutputError
 from mimic_cxr_vqa.cli_answers import answer, merge
 from mimic_cxr_vqa.cli_batches import batch_export, batch_import
 from mimic_cxr_vqa.cli_output import echo_counts, quote
@@ -24,6 +24,13 @@ Data = Annotated[
 
 SourceName = StrEnum("SourceName", list(SOURCES))  # type: ignore[misc]  # members come from the registry
 PHYSIONET = SourceName("physionet")
+
+
+class Preset(StrEnum):
+    open_10k = "open-10k"
+
+
+PRESETS = {Preset.open_10k: (10_000, 320)}  # studies, and side of the images
 
 
 class Flagged(StrEnum):
@@ -45,15 +52,22 @@ class ReportStore(StrEnum):
 @app.command()
 def phantom(
     out: Annotated[Path, typer.Option(help="Folder for the tree (the layout of MIMIC-CXR-JPG).")],
-    studies: Annotated[int, typer.Option(help="Number of studies.")] = 200,
+    studies: Annotated[int | None, typer.Option(help="Number of studies; default: 200.")] = None,
     seed: Annotated[int, typer.Option(help="The same seed gives the same studies.")] = 0,
-    size: Annotated[int, typer.Option(help="Side of the square images in pixels.")] = 512,
+    size: Annotated[int | None, typer.Option(help="Side of the square images in pixels; default: 512.")] = None,
     reports: Annotated[ReportStore, typer.Option(help="Reports as text files or as one zip.")] = ReportStore.folder,
+    preset: Annotated[
+        Preset | None, typer.Option(help="open-10k: 10,000 studies at 320 pixels, to push as an open dataset.")
+    ] = None,
+    workers: Annotated[int, typer.Option(help="Processes that draw.", min=1)] = 1,
 ) -> None:
     """Write synthetic radiographs with reports and labels in MIMIC-CXR's layout."""
     from mimic_cxr_vqa.phantom.tree import write_phantom
 
-    write_phantom(out, studies, seed=seed, size=size, reports=reports.value)
+    if preset and (studies is not None or size is not None):
+        raise ConfigError(f"--preset {preset.value} sets --studies and --size. Leave them out")
+    studies, size = PRESETS[preset] if preset else (200 if studies is None else studies, 512 if size is None else size)
+    write_phantom(out, studies, seed=seed, size=size, reports=reports.value, processes=workers)
     typer.echo(
         f"{studies} studies in {out}. Next: medvqa-hub cxr questions --source phantom --root {quote(out)} --out …"
     )

@@ -18,12 +18,12 @@ LICENSE_LINKS = {
     Governance.CREDENTIALED: "https://physionet.org/content/mimic-cxr/view-license/2.1.0/",
 }
 _PEOPLE = {
-    Governance.OPEN: "None: images are drawn and reports generated; no patient is behind any row.",
-    Governance.NO_DERIVATIVES: "Derived from de-identified radiology reports of Open-i; adaptations are not shared.",
+    Governance.OPEN: "None. Images and reports are synthetic, and the rows do not describe a patient.",
+    Governance.NO_DERIVATIVES: "Derived from de-identified radiology reports of Open-i. Adaptations are not shared.",
 }
 _CREDENTIALED = (
-    "Derived from de-identified radiology reports of patients. Rows stay with people who have signed the source's data "
-    "use agreement; nobody may try to identify a patient, and models trained on the rows can repeat report text."
+    "Derived from de-identified radiology reports of patients. Only people who have signed the source's data use "
+    "agreement may have the rows. Identifying patients is forbidden. Models trained on the rows can repeat report text."
 )
 CITATION = (
     "MIMIC-CXR-VQA: A Medical Visual Question Answering Dataset Constructed with LLaMA-based Annotations. Under "
@@ -58,28 +58,30 @@ def write_croissant(folder: Path, manifest: Mapping[str, Any], shards: Mapping[s
 def _rai(manifest: Mapping[str, Any], governance: Governance, answers: Mapping[str, Any]) -> dict[str, str]:
     judged = manifest.get("validation")
     return {
-        "dataCollection": f"Radiology reports, labels and image paths of the source {manifest['source']}; nothing was "
-        "collected anew.",
+        "dataCollection": f"Radiology reports, labels and image paths of the source {manifest['source']}. No new data "
+        "was collected.",
         "dataCollectionType": "Secondary Data Analysis",
-        "dataPreprocessingProtocol": "Reports are split into sections; studies without findings are left out. "
+        "dataPreprocessingProtocol": "Reports are split into sections. Studies without findings are left out. "
         f"Questions are drawn with seed {manifest['seed']}: six for every stated label, four of not-mentioned "
         "categories for every positive label.",
         "dataAnnotationProtocol": f"Answers are written from the report by {answers['engine']}, model "
-        f"{answers['model']} (revision {answers['revision']}), prompt {answers['prompt_version']}; wording rules that "
-        "an answer breaks stand beside it.",
+        f"{answers['model']} (revision {answers['revision']}), prompt {answers['prompt_version']}; the wording rules "
+        "that an answer breaks are in its provenance.",
         "machineAnnotationTools": f"{answers['engine']}: {answers['model']}",
-        "dataAnnotationAnalysis": "Judged and reviewed: the results with their intervals stand in the card."
+        "dataAnnotationAnalysis": "Judged and reviewed. The card has the results with their intervals."
         if judged
-        else "Not judged by people: this release carries no review.",
-        "dataBiases": "Labels are those of an automatic labeler on one source's reports; categories and label values "
-        "are as frequent as there. What a report leaves out is asked about as not mentioned.",
-        "dataLimitations": "English; 15 categories; one source. Answers say what the report says, not what the image "
-        "shows. Not for clinical use.",
+        else "This release has not been reviewed by people.",
+        "dataBiases": "Labels come from an automatic labeler on the reports of one source, and categories and label "
+        "values are as frequent as in the source. Questions about findings that a report omits "
+        "are labelled not mentioned.",
+        "dataLimitations": "English, 15 categories, one source. Answers follow the report, which may differ from the "
+        "image. Not for clinical use.",
         "dataUseCases": "Training and evaluating visual question answering on chest radiographs, in research.",
-        "dataSocialImpact": "A model that answers fluently can be wrong; used in care without testing it can harm.",
+        "dataSocialImpact": "A model that answers fluently can be wrong, and can harm patients if it is used in care "
+        "without testing.",
         "personalSensitiveInformation": _PEOPLE.get(governance, _CREDENTIALED),
-        "dataReleaseMaintenancePlan": "A release is rebuilt from its source by the same commands; files are compared "
-        "by their sha256.",
+        "dataReleaseMaintenancePlan": "A release can be rebuilt from its source with the same commands, and its "
+        "files can be compared by sha256.",
     }
 
 

@@ -28,7 +28,7 @@ from medvqa_core.llm.record import FILE, ModelRecord
 from medvqa_core.progress import track
 from medvqa_core.runs.predictions import PredictionStore
 from mimic_cxr_vqa.answer_types import answer_types
-from mimic_cxr_vqa.card import CARD, write_card
+from mimic_cxr_vqa.card import CARD, find_configs, write_card
 from mimic_cxr_vqa.croissant import write_croissant
 from mimic_cxr_vqa.generation.answer_keys import answer_keys, hex_keys, open_answers, read_lint
 from mimic_cxr_vqa.generation.lint import LABEL_CONFLICT, find_flags
@@ -101,7 +101,7 @@ def write_release(
         content = content_digest(shards)
         rows = (batch for path in sorted(folder.glob("qa/*")) for batch in iterate_parquet(path))
         statistics = summarise(track(rows, "Counting rows"), manifest["label_counts"]).to_json()
-        write_card(folder, manifest, content, statistics)
+        write_card(folder, manifest, content, statistics, find_configs(folder))
         write_croissant(folder, manifest, shards, f"urn:medvqa-hub:mimic_cxr_vqa:{content}")
         manifest["files"] = shards | describe_files(folder, [folder / CARD, folder / CROISSANT])
         write_manifest(folder, manifest, sort_keys=True)

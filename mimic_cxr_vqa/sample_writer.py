@@ -12,7 +12,7 @@ from medvqa_core.files import atomic_folder
 from mimic_cxr_vqa.generation.answers import answer_questions
 from mimic_cxr_vqa.generation.extractive import ExtractiveEngine
 from mimic_cxr_vqa.generation.question_writer import write_questions
-from mimic_cxr_vqa.phantom.tree import write_phantom
+from mimic_cxr_vqa.phantom.tree import MARKER, write_phantom
 from mimic_cxr_vqa.release_writer import write_release
 from mimic_cxr_vqa.sources.physionet import read_studies
 from mimic_cxr_vqa.workspace import RELEASE_KIND, Workspace
@@ -37,6 +37,7 @@ def write_sample(folder: Path) -> None:
         with atomic_folder(folder, RELEASE_KIND) as partial:
             shutil.copytree(workspace.release, partial, dirs_exist_ok=True)
             shutil.copytree(tree / "files", partial / "files", ignore=shutil.ignore_patterns("*.txt"))
+            shutil.copy(tree / MARKER, partial)
 
 
 if __name__ == "__main__":

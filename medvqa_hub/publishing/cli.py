@@ -53,6 +53,10 @@ def model(
 def dataset(
     folder: Annotated[Path, typer.Argument(help="A release, its workspace, or RJUA-MedDQA data.")],
     repo_id: RepoId,
+    image_root: Annotated[
+        Path | None, typer.Option(help="Phantom tree of a synthetic release, to embed its images.")
+    ] = None,
+    workers: Annotated[int, typer.Option(help="Processes that draw the images.", min=1)] = 1,
     version: Version = None,
     public: Public = None,
     dry_run: DryRun = False,
@@ -61,7 +65,7 @@ def dataset(
     from medvqa_hub.publishing.dataset import push_dataset
     from medvqa_hub.publishing.sending import Push
 
-    push_dataset(Push(folder, repo_id, public, version), dry_run, log=typer.echo)
+    push_dataset(Push(folder, repo_id, public, version), dry_run, None, typer.echo, image_root, workers)
 
 
 @app.command("rebuild-spec")

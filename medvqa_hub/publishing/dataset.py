@@ -1,4 +1,4 @@
-"""`medvqa-hub push dataset`: push releases of class `open` or `share-alike`, without images.
+"""`medvqa-hub push dataset`: push releases of class `open` or `share-alike`, synthetic ones with their images.
 
 `no-derivatives` and `credentialed` releases are refused, also for private and gated repositories. Their rebuild spec
 can be shared instead (`push rebuild-spec`).
@@ -27,6 +27,7 @@ from medvqa_hub.publishing.staging import CARD, staged
 
 _AGAIN = "Run medvqa-hub cxr release again."
 _SHARD = re.compile(r"(qa|studies)/(train|validate|test)-\d{5}-of-\d{5}\.parquet")
+_EMBEDDED = "data/"  # shards with images, which are made for each push
 _FROM_THE_HUB = """## From the Hub
 
 ```python
@@ -35,7 +36,7 @@ from datasets import load_dataset
 rows = load_dataset("{repo_id}"{name}, split="{split}")
 ```
 
-Rows refer to images by path and carry none.{attribution}
+{images}{attribution}
 
 ## Use
 """
@@ -47,20 +48,28 @@ _ATTRIBUTION = (
 
 @dataclass(frozen=True)
 class _Release:
-    """The files of a release that are pushed, and its card."""
+    """The files of a release that are pushed, its card, and the names of files with images."""
 
     governance: Governance
     files: dict[str, Path | bytes]
     card: str
+    image_tables: frozenset[str] = frozenset()
 
 
 def push_dataset(
-    options: Push, dry_run: bool = False, hub: Any = None, log: Callable[[str], None] = print
+    options: Push,
+    dry_run: bool = False,
+    hub: Any = None,
+    log: Callable[[str], None] = print,
+    image_root: Path | None = None,
+    processes: int = 1,
 ) -> PushResult | None:
     """Check, stage, scan and push a release. `dry_run` only prints what would be pushed.
 
     Args:
         options: with a release of MIMIC-CXR-VQA, its workspace, or a folder of RJUA-MedDQA data.
+        image_root: phantom tree of a synthetic release. Its images are drawn again and embedded in the rows.
+        processes: number of drawing processes.
 
     Raises:
         ConfigError, OutputError: see `send`.
@@ -71,14 +80,26 @@ def push_dataset(
 
     folder, repo_id = options.folder, options.repo_id
     manifest = read_object(folder / MANIFEST, _AGAIN) if (folder / MANIFEST).is_file() else {}
-    release = _read_meddqa(folder, repo_id) if manifest.get("kind") == KIND else _read_cxr(folder, repo_id)
-    plan = PushPlan(repo_id, DATASET, release.governance, public=options.public, version=options.version)
-    return send({**release.files, CARD: release.card.encode()}, plan, dry_run, hub, log)
+    with tempfile.TemporaryDirectory(prefix="medvqa-push-") as made:
+        if manifest.get("kind") == KIND:
+            release = _read_meddqa(folder, repo_id)
+        else:
+            release = _read_cxr(folder, repo_id, Path(made), image_root, processes)
+            if not release.image_tables and release.governance is Governance.OPEN:
+                log("rows name their images but do not include them; --image-root embeds those of a phantom tree")
+        plan = PushPlan(repo_id, DATASET, release.governance, public=options.public, version=options.version)
+        files = {**release.files, CARD: release.card.encode()}
+        return send(files, plan, dry_run, hub, log, image_tables=release.image_tables)
 
 
-def _read_cxr(folder: Path, repo_id: str) -> _Release:
-    """A release of MIMIC-CXR-VQA. Its shards must have exactly the columns of the schema."""
-    from mimic_cxr_vqa.card import write_card
+def _read_cxr(folder: Path, repo_id: str, made: Path, image_root: Path | None, processes: int) -> _Release:
+    """A release of MIMIC-CXR-VQA. Its shards must have exactly the columns of the schema.
+
+    Args:
+        made: empty folder for the files that are made.
+    """
+    from mimic_cxr_vqa import embedded_images
+    from mimic_cxr_vqa.card import find_configs, write_card
     from mimic_cxr_vqa.croissant import write_croissant
     from mimic_cxr_vqa.minimum_class import describe_files
     from mimic_cxr_vqa.release import open_release
@@ -91,7 +112,7 @@ def _read_cxr(folder: Path, repo_id: str) -> _Release:
         raise InputError(f"{folder} does not hold a release in Parquet. Run medvqa-hub cxr release.")
     manifest, files = remove_local_paths(release.manifest), {}
     for name in manifest["files"]:
-        if name in (CARD, CROISSANT):
+        if name in (CARD, CROISSANT) or name.startswith(_EMBEDDED):
             continue
         if not _SHARD.fullmatch(name):
             raise GovernanceError(
@@ -103,16 +124,24 @@ def _read_cxr(folder: Path, repo_id: str) -> _Release:
         files[name] = release.folder / name
     shards = {name: manifest["files"][name] for name in files}
     statistics = summarise(release.iterate_all(), manifest.get("label_counts")).to_json()
-    with tempfile.TemporaryDirectory() as made:
-        path = Path(made)
-        write_card(path, manifest, content_digest(shards), statistics)
-        card = _with_hub_section((path / CARD).read_text(encoding="utf-8"), repo_id, "", next(iter(release.files)))
-        (path / CARD).write_text(card, encoding="utf-8")
-        write_croissant(path, manifest, shards, _page_url(repo_id))
-        described = describe_files(path, [path / CARD, path / CROISSANT])
-        manifest = {**manifest, "files": {**shards, **described}}
-        croissant = (path / CROISSANT).read_bytes()
-    return _Release(release.governance, {**files, CROISSANT: croissant, MANIFEST: as_json(manifest)}, card)
+    configs = find_configs(release.folder)
+    if image_root is not None:
+        parameters = embedded_images.read_parameters(image_root)
+        embedded_images.write_shards(release, parameters, made, processes=processes)
+        embedded_images.draw_examples(made, made / embedded_images.EXAMPLES)
+        configs = embedded_images.list_configs(made, release.files)
+    with_images = describe_files(made, [path for path in made.rglob("*.p*") if path.is_file()])
+    write_card(made, manifest, content_digest(shards | with_images), statistics, configs, bool(with_images))
+    card = _with_hub_section(
+        (made / CARD).read_text(encoding="utf-8"), repo_id, "", next(iter(release.files)), has_images=bool(with_images)
+    )
+    (made / CARD).write_text(card, encoding="utf-8")
+    write_croissant(made, manifest, shards, _page_url(repo_id))
+    described = describe_files(made, [made / CARD, made / CROISSANT])
+    manifest = {**manifest, "files": {**shards, **with_images, **described}}
+    files |= {name: made / name for name in with_images}
+    files |= {CROISSANT: made / CROISSANT, MANIFEST: as_json(manifest)}
+    return _Release(release.governance, files, card, frozenset(with_images))
 
 
 def _read_meddqa(folder: Path, repo_id: str) -> _Release:
@@ -143,8 +172,16 @@ def _page_url(repo_id: str) -> str:
     return f"https://huggingface.co/datasets/{repo_id}"
 
 
-def _with_hub_section(card: str, repo_id: str, name: str, split: str, governance: Governance = Governance.OPEN) -> str:
+def _with_hub_section(
+    card: str,
+    repo_id: str,
+    name: str,
+    split: str,
+    governance: Governance = Governance.OPEN,
+    has_images: bool = False,
+) -> str:
     attribution = _ATTRIBUTION if governance is Governance.SHARE_ALIKE else ""
     split = "validation" if split == "validate" else split
-    section = _FROM_THE_HUB.format(repo_id=repo_id, name=name, split=split, attribution=attribution)
+    images = "The images are in the rows." if has_images else "Rows name their images, which are not included."
+    section = _FROM_THE_HUB.format(repo_id=repo_id, name=name, split=split, images=images, attribution=attribution)
     return card.replace("## Use\n", section, 1)

@@ -36,11 +36,11 @@ def scan_error(name: str, what: str) -> GovernanceError:
     return GovernanceError(f"{name} cannot be pushed: {what}. Nothing was uploaded. Remove it and push again.")
 
 
-def check_bytes(content: mmap.mmap, name: str) -> None:
+def check_bytes(content: mmap.mmap, name: str, may_hold_images: bool = False) -> None:
     """Raise if a file begins like an image, an archive or a pickle, or contains an image."""
     if content[:8].startswith(_STARTS):
         raise scan_error(name, "it is an image, an archive or a pickle")
-    if any(content.find(mark) >= 0 for mark in _IMAGES) or _holds_exif(content):
+    if not may_hold_images and (any(content.find(mark) >= 0 for mark in _IMAGES) or _holds_exif(content)):
         raise scan_error(name, "it contains the bytes of an image")
 
 

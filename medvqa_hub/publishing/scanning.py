@@ -21,18 +21,21 @@ from medvqa_hub.publishing.marks import check_bytes, check_text, scan_error
 from medvqa_hub.publishing.phrases import Phrases, longest_runs
 from medvqa_hub.publishing.table_scan import scan_table
 
-_WEIGHTS, _TABLES = ".safetensors", ".parquet"
+_WEIGHTS, _TABLES, _PICTURE = ".safetensors", ".parquet", ".png"
 _JSON, _JSON_LINES = ".json", ".jsonl"
 _ROWS = (_JSON_LINES, ".csv")  # may contain any number
 _TEXTS = (_JSON, _JSON_LINES, ".md", ".py", ".yaml", ".txt", ".csv", ".jinja")
 
 
-def scan(folder: Path, phrases: Phrases | None = None, id_tables: Collection[str] = ()) -> None:
+def scan(
+    folder: Path, phrases: Phrases | None = None, id_tables: Collection[str] = (), image_tables: Collection[str] = ()
+) -> None:
     """Scan every file of `folder`.
 
     Args:
         phrases: phrases of reports that must not occur in any text.
         id_tables: tables of a rebuild spec, which may hold ids in MIMIC's range.
+        image_tables: tables and pictures that this push has made, with synthetic images.
 
     Raises:
         GovernanceError: something was found. The message names the file and quotes nothing.
@@ -41,14 +44,14 @@ def scan(folder: Path, phrases: Phrases | None = None, id_tables: Collection[str
         name = path.relative_to(folder).as_posix()
         if path.stat().st_size:
             with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-                check_bytes(content, name)
+                check_bytes(content, name, may_hold_images=name in image_tables)
         if path.suffix == _WEIGHTS:
             _scan_weights(path, name, phrases)
         elif path.suffix == _TABLES:
-            scan_table(path, name, may_hold_ids=name in id_tables)
+            scan_table(path, name, may_hold_ids=name in id_tables, may_hold_images=name in image_tables)
         elif path.suffix in _TEXTS:
             _scan_text(path, name, phrases)
-        else:
+        elif not (path.suffix == _PICTURE and name in image_tables):
             raise scan_error(name, f"files of kind {path.suffix or 'none'} are not allowed")
 
 

@@ -30,13 +30,14 @@ def send(
     log: Callable[[str], None] = print,
     phrases: Phrases | None = None,
     id_tables: Collection[str] = (),
+    image_tables: Collection[str] = (),
 ) -> PushResult | None:
     """Stage, scan and push files. `dry_run` only prints what would be pushed.
 
     Args:
         files: name in the repository -> file or content, with CARD.
         hub: HfApi. The default uses the address and token of this machine.
-        phrases, id_tables: see `scan`.
+        phrases, id_tables, image_tables: see `scan`.
 
     Raises:
         ConfigError, OutputError: see `push_folder`.
@@ -44,7 +45,7 @@ def send(
         InputError: see `staged`.
     """
     with staged(files, plan.kind, plan.governance) as folder:
-        scan(folder, phrases, id_tables)
+        scan(folder, phrases, id_tables, image_tables)
         if dry_run:
             show_push(folder, plan, (folder / CARD).read_text(encoding="utf-8"), log)
             return None

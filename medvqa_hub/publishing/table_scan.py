@@ -21,11 +21,12 @@ _TEXT = (pa.types.is_string, pa.types.is_large_string)
 _LISTS = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
 
 
-def scan_table(path: Path, name: str, may_hold_ids: bool) -> None:
+def scan_table(path: Path, name: str, may_hold_ids: bool, may_hold_images: bool = False) -> None:
     """Scan a table.
 
     Args:
         may_hold_ids: whether it may hold ids in MIMIC's range.
+        may_hold_images: whether this push has made the table, with images. Its texts are scanned nevertheless.
 
     Raises:
         GovernanceError: it is not a table, or holds images, ids, columns of other types, or metadata.
@@ -39,7 +40,7 @@ def scan_table(path: Path, name: str, may_hold_ids: bool) -> None:
                 if not may_hold_ids and minimum_class_for_columns(columns) is Governance.CREDENTIALED:
                     raise scan_error(name, "it contains a patient or study id in MIMIC's range")
                 for column, values, listed in _leaves(columns.items()):
-                    _scan_leaf(column, values, listed, name, may_hold_ids)
+                    _scan_leaf(column, values, listed, name, may_hold_ids, may_hold_images)
     except (pa.ArrowInvalid, OSError):
         raise scan_error(name, "it is not a readable Parquet file") from None
 
@@ -56,6 +57,8 @@ def _is_noted(field: pa.Field) -> bool:
 def _leaves(columns: Iterable[tuple[str, Any]], listed: bool = False) -> Iterator[tuple[str, pa.Array, bool]]:
     """Columns with lists, structs and dictionaries resolved, and whether they were in a list."""
     for name, values in columns:
+        if isinstance(values.type, pa.BaseExtensionType):  # JSON
+            values = values.storage
         if pa.types.is_dictionary(values.type):
             values = values.cast(values.type.value_type)
         if any(is_kind(values.type) for is_kind in _LISTS):
@@ -67,13 +70,15 @@ def _leaves(columns: Iterable[tuple[str, Any]], listed: bool = False) -> Iterato
             yield name, values, listed
 
 
-def _scan_leaf(column: str, values: pa.Array, listed: bool, name: str, may_hold_ids: bool) -> None:
+def _scan_leaf(
+    column: str, values: pa.Array, listed: bool, name: str, may_hold_ids: bool, may_hold_images: bool
+) -> None:
     if any(is_kind(values.type) for is_kind in _TEXT):
         if not may_hold_ids and holds_named_id(values):
             raise scan_error(name, f"its column {column} contains a patient or study id in MIMIC's range")
         if holds_image_text(values):
             raise scan_error(name, f"its column {column} contains an image as text")
-    elif listed or not any(is_kind(values.type) for is_kind in _PLAIN):
+    elif not may_hold_images and (listed or not any(is_kind(values.type) for is_kind in _PLAIN)):
         raise scan_error(
             name,
             f"its column {column} holds {'lists of ' if listed else ''}{values.type}, which may be images",

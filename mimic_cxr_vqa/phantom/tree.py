@@ -22,7 +22,6 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 
-import numpy as np
 from PIL import Image
 
 from medvqa_core.errors import ConfigError
@@ -199,19 +198,20 @@ def _write_some(root: Path, size: int, texts: bool, specs: list[StudySpec]) -> t
         if texts and not _is_whole(root / report_path(spec)):
             with atomic_file(root / report_path(spec)) as file:
                 file.write(write_report(spec).text.encode())
-        for number, (dicom_id, view) in enumerate(zip(spec.dicom_ids, spec.views, strict=True)):
+        for number, dicom_id in enumerate(spec.dicom_ids):
             path = root / image_path(spec, dicom_id)
             if _is_whole(path):
                 kept += 1
                 continue
-            pixels = draw(spec, view, size, stream(spec.seed, f"picture {number}", spec.study_id))
             with atomic_file(path, synced=False) as file:  # `_is_whole` checks it
-                file.write(_encode_jpeg(pixels))
+                file.write(draw_jpeg(spec, number, size))
             drawn += 1
     return {spec.subject_id for spec in specs}, drawn, kept
 
 
-def _encode_jpeg(pixels: np.ndarray) -> bytes:
+def draw_jpeg(spec: StudySpec, number: int, size: int) -> bytes:
+    """Return an image of a study as a JPEG. Its pixels only depend on the arguments."""
+    pixels = draw(spec, spec.views[number], size, stream(spec.seed, f"picture {number}", spec.study_id))
     buffer = io.BytesIO()
     Image.fromarray(pixels).save(buffer, "JPEG", quality=_JPEG_QUALITY)
     return buffer.getvalue()

@@ -8,7 +8,7 @@ import pytest
 from builds import build_release
 
 from medvqa_core.digests import digest_file
-from mimic_cxr_vqa.card import write_card
+from mimic_cxr_vqa.card import find_configs, write_card
 from mimic_cxr_vqa.croissant import write_croissant
 from mimic_cxr_vqa.judging.dimensions import DIMENSIONS
 from mimic_cxr_vqa.schema import QA_SCHEMA
@@ -71,7 +71,7 @@ def validated(people: bool, judge: bool) -> dict:
 def test_judges_and_people_stand_in_the_card_with_their_intervals(release, tmp_path, people, judge):
     manifest = json.loads((release / "manifest.json").read_text()) | {"validation": validated(people, judge)}
     tables = (pq.read_table(path) for path in release.glob("qa/*"))
-    write_card(tmp_path, manifest, "0" * 16, summarise(tables).to_json())
+    write_card(tmp_path, manifest, "0" * 16, summarise(tables).to_json(), find_configs(release))
     card = (tmp_path / "README.md").read_text()
     assert ("2 people rated 40 answers." in card) is people
     assert ("The judge `local` rated 4,000 answers." in card) is judge
@@ -118,7 +118,7 @@ def test_croissant_describes_every_shard_and_column(release, folder):
     [
         ("credentialed", "mimic-cxr/view-license/2.1.0/", "data use agreement"),
         ("no-derivatives", "by-nc-nd/4.0/", "not shared"),
-        ("open", "LICENSE-2.0", "no patient"),
+        ("open", "LICENSE-2.0", "do not describe a patient"),
     ],
 )
 def test_croissant_s_licence_and_people_follow_the_class(release, tmp_path, governance, license_end, said):
