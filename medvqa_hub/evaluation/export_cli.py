@@ -44,6 +44,18 @@ def vlmevalkit(
     typer.echo(f"{len(rows):,} questions: {path} ({governance}); after VLMEvalKit: evaluate … --predictions FILE")
 
 
+@app.command()
+def metric(
+    name: Annotated[str, typer.Argument(help="cxr_vqa, agreement, soft_accuracy or meddqa.")],
+    out: Annotated[Path, typer.Option(help="Empty folder for the module.")],
+) -> None:
+    """Copy an evaluate module with its code, to load it without this package or as a Space."""
+    from medvqa_core.metrics.exporting import export_module
+
+    files = export_module(name, out)
+    typer.echo(f"{len(files)} files in {out}; load it with evaluate.load({str(out / f'{name}.py')!r})")
+
+
 @app.command("eval-results")
 def eval_results(
     run: Annotated[Path, typer.Argument(help="Folder that evaluate wrote.")],

@@ -27,7 +27,7 @@ GROUPS = {
     "evaluate": ["cxr", "meddqa", "meddqa-report"],
     "push": ["model", "dataset", "rebuild-spec"],
     "publish": ["physionet"],
-    "export": ["vlmevalkit", "eval-results"],
+    "export": ["vlmevalkit", "metric", "eval-results"],
 }
 COMMANDS = [
     [],
