@@ -1,4 +1,7 @@
-"""The `datasets` builder behind `load_dataset("mimic_cxr_vqa", name, data_dir=…, image_root=…)`.
+"""The builder of `import mimic_cxr_vqa` and then `load_dataset("mimic_cxr_vqa", config, data_dir=…, image_root=…)`.
+
+Without that import, `datasets` looks for a Hub repository of this name: it does not have an entry point for builders.
+`load_dataset("out/cxr/release")` reads the rows of a release without it.
 
 Configs: `default` (a row per question with its answer), `studies` (a row per study with its images and all its
 questions), `questions` (a row per question without answers), `chat` (conversations for TRL), `sample` (bundled,
