@@ -63,7 +63,7 @@ def test_the_card_is_that_of_a_space(name, tmp_path):
     assert "medvqa_core" not in card and "evaluate.load" in card
     assert "numpy" in (tmp_path / "requirements.txt").read_text() or name == "soft_accuracy"
     copied = "".join((tmp_path / file).read_text() for file in files if file.endswith(".py"))
-    assert "from medvqa_core" not in copied and "import medvqa_core" not in copied
+    assert "from medvqa_core" not in copied and "import medvqa_core." not in copied
 
 
 def test_wrong_names_and_used_folders_are_refused(tmp_path):
