@@ -85,13 +85,14 @@ def test_a_killed_run_ends_like_one_that_never_was(build, one, tmp_path):
 def test_accelerate_launches_except_for_several_processes_on_a_cpu():
     accelerate, none = make_command("--num_processes 8 --mixed_precision bf16", ["train", "swin-ved"])
     assert accelerate[1:] == [
-        "-m", "accelerate.commands.launch", "--num_processes", "8", "--mixed_precision", "bf16", "-m", "medvqa_hub.cli",
+        "-m", "medvqa_hub.launching", "accelerate.commands.launch", "--num_processes", "8",
+        "--mixed_precision", "bf16", "-m", "medvqa_hub.cli",
         "train", "swin-ved",
     ]  # fmt: skip
     assert none == {}
     several, variables = make_command("--cpu --num_processes 2", ["train"])
-    assert several[1:5] == ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
-    assert several[5:] == ["-m", "medvqa_hub.cli", "train"]
+    assert several[2:6] == ["medvqa_hub.launching", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
+    assert several[6:] == ["-m", "medvqa_hub.cli", "train"]
     assert variables["ACCELERATE_USE_CPU"] == "true"
     assert int(variables["OMP_NUM_THREADS"]) >= 1 and os.environ.get("ACCELERATE_USE_CPU") is None
     assert "accelerate.commands.launch" in make_command("--cpu", ["train"])[0]
