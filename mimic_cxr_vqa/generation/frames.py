@@ -2,12 +2,13 @@
 
     "Stable XXXX small left basilar effusion"  ->  "a small left basilar pleural effusion"
 
-The phrase only takes words of the tables below that directly precede the finding, or follow it as its place ("in the
-left lower lobe"). The result is a complete phrase for any clause.
+The phrase takes the modifiers that directly precede the finding and its place ("in the left lower lobe"), and adds the
+fields of the mention that these lack. The result is a complete phrase for any clause.
 """
 
 import re
 
+from mimic_cxr_vqa.labeling.fields import COUNTS, MEASURE, SIDES, SITES, SIZES, Fields, is_modifier, read_modifiers
 from mimic_cxr_vqa.labeling.mentions import OTHER_ABNORMALITY, Mention
 
 # The category as a noun phrase that fits after "no" or "evidence of".
@@ -67,33 +68,18 @@ _NOUNS = {
 _COMPILED = {name: tuple((re.compile(p), noun) for p, noun in pairs) for name, pairs in _NOUNS.items()}
 _SPELT = {"picc": "PICC", "icd": "ICD", "aicd": "AICD", "copd": "COPD", "ij": "IJ", "iv": "IV", "ekg": "EKG"}
 
-_SIZES = "small large tiny trace moderate moderate-sized massive sizable minimal minute subcentimeter small-to-moderate"
-_SEVERITIES = "mild moderate severe marked extensive slight subtle gross mild-to-moderate moderate-to-severe"
-_SIDES = "left right bilateral left-sided right-sided unilateral"
-_SITES = """basilar bibasilar basal bibasal apical biapical perihilar retrocardiac lingular infrahilar suprahilar
-central peripheral upper lower middle mid medial lateral posterior anterior lobe lung zone base apex rib clavicular
-vertebral thoracic sternal humeral"""
-_KINDS = """focal patchy hazy linear streaky subsegmental segmental discoid plate-like platelike interstitial alveolar
-airspace pulmonary pleural diffuse multifocal scattered loculated layering calcified noncalcified non-calcified healed
-healing acute chronic displaced nondisplaced compression nodular confluent multiple several few two three cardiac
-dual-lumen single-lead dual-lead implanted internal venous jugular subclavian surgical enteric nasogastric endotracheal
-feeding chest discrete suspicious"""
-MODIFIERS = frozenset(f"{_SIZES} {_SEVERITIES} {_SIDES} {_SITES} {_KINDS}".split())
-_ADVERBS = {
-    "mildly": "mild",
-    "moderately": "moderate",
-    "severely": "severe",
-    "markedly": "marked",
-    "slightly": "slight",
-}
-_MEASURE = re.compile(r"\d{1,3}(?:\.\d)?|\d{1,3}(?:\.\d)?[ -]?(?:mm|cm)|mm|cm")
-_LAST_WORD = re.compile(r"([a-z0-9.-]+) ?$")
-_ADJECTIVES = "|".join(f"{_SIDES} {_SITES}".split())
+_ORDINALS = "first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth"
+_NEAR = "|".join([*SIDES, *SITES, *_ORDINALS.split(), "lateral", "medial", "posterior", "anterior", "mid"])
 _PLACE = re.compile(
-    rf" (?:(?:is|are) )?(?:(?:seen|noted|present|identified|visuali[sz]ed) )?"
-    rf"(in|at|within|of|on) (?:the |both )?((?:(?:{_ADJECTIVES}) ){{0,4}}"
-    r"(?:bases?|apex|apices|lobes?|lungs?|lingula|zones?|left|right|ribs?|clavicle|spine))\b(?! (?:and|or)\b|/|-)"
+    r" (?:(?:is|are) )?(?:(?:seen|noted|present|identified|visuali[sz]ed) )?(in|at|within|of|on|involving) "
+    rf"(?:the |both )?((?:(?:{_NEAR}) (?:and (?=(?:{_NEAR}) ))?){{0,5}}"
+    r"(?:(?:lung )?(?:bases?|apex|apices|zones?)|lobes?|lungs?|lingula|left|right|ribs?|clavicle|spine|hilum))\b"
+    r"(?! (?:and|or|than)\b|/|-)"
 )
+_REGIONS = {
+    **{"upper": "upper lung", "lower": "lower lung", "middle": "middle lobe", "mid": "mid lung", "hilar": "hilum"},
+    **{name: f"{name} region" for name in ("perihilar", "retrocardiac")},
+}
 _PLURAL = re.compile(r"(?:[^s]s|ces|thoraces|opacities|densities|masses)$")
 _COUNTED = re.compile(
     r"\b(?:fracture|deformity|nodule|mass|lesion|granuloma|tumou?r|cavity|opacity|infiltrate|scar|effusion|abnormality|"
@@ -115,24 +101,67 @@ def noun_phrase(mention: Mention, article: bool = True) -> str | None:
     """
     text = mention.clause.lower()
     start, end = mention.span
-    noun = _noun(mention.category, text[start:end])
+    noun = _find_noun(mention.category, text[start:end])
     if noun is None:
         return None
-    words = _modifiers(text[:start])
-    noun_words = set(noun.split())
-    words = [word for word in words if word not in noun_words]
-    phrase = " ".join([*words, noun])
+    words = [word for word in _clean(read_modifiers(text[:start])) if word not in noun.split()]
     place = _PLACE.match(text, end) if end else None
-    if place:
-        preposition = "on" if place[2] in ("left", "right") else "in"
-        phrase = f"{phrase} {preposition} the {place[2]}"
-    phrase = " ".join(_SPELT.get(word, word) for word in phrase.split())
+    where = f" {'on' if place[2] in ('left', 'right') else 'in'} the {place[2]}" if place else ""
+    if article:
+        words, where = _add_details(mention, words, where)
+    phrase = " ".join(_SPELT.get(word, word) for word in [*words, *noun.split()]) + where
     return with_article(phrase, noun) if article else phrase
+
+
+def _clean(words: list[str]) -> list[str]:
+    """The modifiers of a noun phrase, without links at either end and with adjectives for adverbs."""
+    text = " ".join(SIZES.get(word, word) for word in words)
+    words = re.sub(r" (?:amount|volume) of$", "", text).split()
+    while words and not is_modifier(words[0]):
+        words = words[1:]
+    while words and not is_modifier(words[-1]):
+        words = words[:-1]
+    return words
+
+
+def _add_details(mention: Mention, words: list[str], where: str) -> tuple[list[str], str]:
+    """Add the count, size, sides and site that the clause gives elsewhere."""
+    fields, known = mention.fields, [*words, *re.findall(r"[a-z-]+", where)]
+    sides = {side for word in known for side in SIDES.get(word, ())}
+    missing_side = None
+    if mention.category == "Support Devices":
+        fields = Fields(fields.sides, (), None, fields.count)
+    if sides != set(fields.sides) and "and" not in words and "than" not in words:
+        words = [word for word in words if word not in SIDES or word.startswith("bi")]
+        where = "" if sides else where
+        if len(fields.sides) == 2 and not any(word in SIDES for word in words):
+            words = _insert("bilateral", words)
+        elif len(fields.sides) == 1 and not where:
+            missing_side = fields.sides[0]
+    missing = [site for site in fields.sites if site not in {SITES.get(word) for word in known}]
+    if missing and not where and mention.category != OTHER_ABNORMALITY:
+        name = _REGIONS.get(missing[0], missing[0])
+        side, missing_side = f"{missing_side} " if missing_side else "", None
+        where = f" in the {side}{name}{'s' if len(fields.sides) == 2 and name == 'base' else ''}"
+    if missing_side:
+        words = _insert(missing_side, words)
+    if fields.size and not any(word in SIZES or MEASURE.fullmatch(word) for word in words):
+        words = [fields.size, *words]
+    if fields.count and not any(word in COUNTS for word in words):
+        spelled = next(word for word, value in COUNTS.items() if value == fields.count)
+        words = [spelled, *words]
+    return words, where
+
+
+def _insert(side: str, words: list[str]) -> list[str]:
+    """Insert a side after the count and the size."""
+    place = next((n for n, word in enumerate(words) if word not in SIZES and word not in COUNTS), len(words))
+    return [*words[:place], side, *words[place:]]
 
 
 def with_article(phrase: str, noun: str) -> str:
     """`phrase` with "a" or "an" if its `noun` is a countable singular."""
-    if not _COUNTED.search(noun) or re.match(r"(?:multiple|several|few|two|three|bilateral)\b", phrase):
+    if not _COUNTED.search(noun) or re.match(rf"(?:{'|'.join(COUNTS)}|bilateral)\b", phrase):
         return phrase
     return f"{'an' if phrase[0].lower() in 'aeiou' and not phrase.startswith('uni') else 'a'} {phrase}"
 
@@ -140,7 +169,7 @@ def with_article(phrase: str, noun: str) -> str:
 def is_plural(phrase: str) -> bool:
     """Whether the phrase takes "are"."""
     head = re.split(r" (?:in|on) the ", phrase, maxsplit=1)[0]
-    if re.match(r"(?:multiple|several|few|two|three)\b", head):
+    if re.match(rf"(?:{'|'.join(COUNTS)})\b", head):
         return True
     return bool(_PLURAL.search(head)) and not head.endswith(("asis", "thorax", "osis", "itis", "ous", "sis"))
 
@@ -150,24 +179,8 @@ def be(phrase: str) -> str:
     return "are" if is_plural(phrase) else "is"
 
 
-def _noun(category: str, found: str) -> str | None:
+def _find_noun(category: str, found: str) -> str | None:
     for pattern, noun in _COMPILED.get(category, ()):
         if pattern.fullmatch(found):
             return noun or found
     return None if category == OTHER_ABNORMALITY else CATEGORY_NAMES[category]
-
-
-def _modifiers(before: str) -> list[str]:
-    """The known words directly before the finding, in their order."""
-    words: list[str] = []
-    while match := _LAST_WORD.search(before):
-        word = _ADVERBS.get(match[1], match[1])
-        if word not in MODIFIERS and not _MEASURE.fullmatch(word):
-            break
-        words.insert(0, word)
-        before = before[: match.start()]
-    if words and words[0] in ("mm", "cm"):
-        words = words[1:]
-    if words and _MEASURE.fullmatch(words[0]) and (len(words) < 2 or words[1] not in ("mm", "cm")):
-        words = words[1:]  # a number without a unit
-    return words

@@ -22,12 +22,13 @@ from functools import lru_cache
 from typing import Any
 
 from mimic_cxr_vqa.generation.extractive import question_form
-from mimic_cxr_vqa.generation.frames import MODIFIERS, noun_phrase
+from mimic_cxr_vqa.generation.frames import noun_phrase
 from mimic_cxr_vqa.generation.lint import RULES, lint, warnings
 from mimic_cxr_vqa.judging.base import Judgement
 from mimic_cxr_vqa.judging.dimensions import BEST, DIMENSIONS, Verdict
 from mimic_cxr_vqa.judging.pairs import Pair
 from mimic_cxr_vqa.labeling.answer_polarity import UNDECIDED, answer_polarity
+from mimic_cxr_vqa.labeling.fields import is_modifier
 from mimic_cxr_vqa.labeling.mentions import (
     NEGATIVE,
     NOT_MENTIONED,
@@ -294,7 +295,7 @@ def _is_thinned(words: Sequence[str], whole: Sequence[str]) -> bool:
 
 
 def _is_detail(word: str) -> bool:
-    return word in MODIFIERS or word in _SIDES or word in _DEGREES or bool(_NUMBER.fullmatch(word))
+    return is_modifier(word) or word in _SIDES or word in _DEGREES or bool(_NUMBER.fullmatch(word))
 
 
 def _sides_with(words: Sequence[str]) -> dict[str, set[str]]:

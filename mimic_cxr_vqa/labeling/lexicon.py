@@ -56,7 +56,7 @@ _CLEAR_PLEURA = (
 )
 
 FINDINGS: dict[str, tuple[str, ...]] = {
-    "Atelectasis": (r"\batelect\w*", r"\b(?<!vertebral )collapsed?\b(?! of (?:the )?(?:vertebra|t\d|l\d))"),
+    "Atelectasis": (r"\batelect\w*", r"\bcollapsed?\b"),
     "Cardiomegaly": (
         rf"\b{_CARDIOMEGALY}\b",
         rf"\b{_LARGE}(?: (?:of|the|in|size|lv|overall|\w+ly))* {_HEART}",
@@ -64,7 +64,7 @@ FINDINGS: dict[str, tuple[str, ...]] = {
     ),
     "Consolidation": (rf"\bconsolidat\w*|\b{_CONSOLIDATION}s?\b",),
     "Edema": (
-        r"\b(?<!soft tissue )o?edema\w*",
+        r"\bo?edema\w*",
         r"\bvascular (?:redistribution|engorgement|plethora|indistinctness)",
     ),
     "Enlarged Cardiomediastinum": (
@@ -72,17 +72,16 @@ FINDINGS: dict[str, tuple[str, ...]] = {
         rf"\b{_MEDIASTINUM}{_BETWEEN}\b({_WIDE})\b",
     ),
     "Fracture": (
-        r"\bfractur\w*(?! of (?:the )?(?:[\w-]+ )?(?:sternotomy|wire|lead))",
-        r"\bcompression deformit\w+",
-        r"\bbroken\b(?! wires?)",
+        r"\bfractur\w*",
+        r"\bcompression deformit\w+|\bwedge compression|\bvertebral compression",
+        r"\bbroken\b",
     ),
     "Lung Lesion": (
         r"\bnodul(?:es?|ar\w*|arity)\b",
         r"\bmass-?like\b",
-        r"\b(?<!thyroid )(?<!breast )(?<!mediastinal )(?<!muscle )(?<!body )mass(?:es)?\b(?! effect)",
-        r"\b(?<!bone )(?<!osseous )(?<!bony )(?<!lytic )(?<!sclerotic )(?<!blastic )(?<!destructive )lesions?\b"
-        r"(?!(?:(?!\blung|\blobe|[.;,]).){0,60}\b(?:humer|rib|clavic|scapul|vertebra|spine|bone|osseous))",
-        r"\b(?<!splenic )(?<!hepatic )granuloma(?:s|ta)?\b",
+        r"\bmass(?:es)?\b(?! effect)",
+        r"\blesions?\b(?!(?:(?!\blung|\blobe|[.;,]).){0,60}\b(?:humer|rib|clavic|scapul|vertebra|spine|bone|osseous))",
+        r"\bgranuloma(?:s|ta)?\b",
         r"\bneoplas\w+|\btumou?rs?\b|\bcavit(?:y|ies|ary|ation)\b|\bmetasta\w+",
         r"\b(?:carcinoma|malignan\w+|hamartomas?)\b",
     ),
@@ -101,7 +100,7 @@ FINDINGS: dict[str, tuple[str, ...]] = {
         r"\bperibronchial (?:cuffing|thickening)|\bbronchial wall thickening",
     ),
     "Pleural Effusion": (
-        rf"\b(?<!pericardial )(?<!joint ){_EFFUSION}s?\b",
+        rf"\b{_EFFUSION}s?\b",
         r"\bpleural (?:\w+ )?fluid|\bfluid in the (?:\w+ )?(?:fissure|pleura\w*)|\bh(?:ydro|emo)(?:pneumo)?thorax\b",
     ),
     "Pleural Other": (
@@ -112,10 +111,12 @@ FINDINGS: dict[str, tuple[str, ...]] = {
     ),
     "Pneumonia": (
         rf"\b(?:broncho)?{_PNEUMONIA}s?\b|\bpneumonic\b",
-        r"\b(?<!granulomatous )infect(?:ions?|ious(?: process| etiology)?)\b",
+        r"\binfect(?:ions?|ious(?: process| etiology)?)\b",
     ),
     "Pneumothorax": (rf"\b(?:hydro|hemo)?(?:pneumothora\w+|{_PNEUMOTHORAX}\b)", r"\bptx\b"),
     "Support Devices": (
+        r"\b(?:dobb?hoff|hickman|broviac|permacath|quinton|cordis|vas-?cath|groshong|chemoport|impella|lvad|ecmo|"
+        r"micra|mitraclip|watchman|tavr|tavi|ett|ett?s|ogt|ngt|cvc|cvl|zio|picc'?s|feeding tube)\b",
         r"\b(?:pacemakers?|pacers?|aicd|icd|defibrillators?|picc|mediport|port-?a-?cath|chest port|infusaport|iabp)\b",
         r"\b(?:catheters?|tubes?|tracheostomy|drains?|stents?|cannulas?|stimulators?|prosthe(?:sis|ses|tic)|"
         r"hardware)\b",
@@ -189,6 +190,37 @@ SUSPICIOUS: dict[str, tuple[str, ...]] = {
     "Pleural Effusion": (
         rf"\b(?:blunt\w*|obscur\w+)(?: [\w-]+){{0,5}}? (?:costophrenic|cp) (?:angles?|sulc\w+|recess\w*|{_BLANK})",
         rf"\b(?:costophrenic|cp) (?:angles?|sulc\w+|recess\w*|{_BLANK})(?: [\w-]+){{0,4}}? (blunt\w*|obscur\w+)",
+    ),
+}
+
+# Words before or after a match that give it another meaning: another organ, or a broken device.
+FOREIGN: dict[str, tuple[str, str]] = {
+    "Atelectasis": (
+        r"\b(?:vertebral|vertebra|spinal|body) (?:body )?$",
+        r"(?: of)?(?: the)?(?: [\w-]+)? (?:vertebra|[tl]\d|humeral head|femoral head|stomach|bowel|trachea)",
+    ),
+    "Edema": (
+        r"\b(?:soft[- ]tissue|subcutaneous|chest wall|body wall|cerebral|brain|laryngeal|glottic|epiglottic|facial|"
+        r"neck|"
+        r"bowel|gastric|mucosal|pedal|ankle|leg|arm|extremity|lower extremity|peripheral|scrotal|bone|marrow) $",
+        r" of (?:the )?(?:[\w-]+ )?(?:brain|larynx|leg|arm|neck|soft tissues?|bowel|extremit)",
+    ),
+    "Fracture": (
+        r"\b(?:wires?|leads?|catheter|tube|hardware|screws?|rods?|plate) (?:is |are |appears? )?$",
+        r" (?:of (?:the )?)?(?:[\w-]+ )?(?:sternotomy|sternal wire|wire|lead\b|catheter|tube|hardware|screw|rod)",
+    ),
+    "Lung Lesion": (
+        r"\b(?:thyroid|breast|mediastinal|muscle|body|bone|osseous|bony|lytic|sclerotic|blastic|destructive|splenic|"
+        r"hepatic|liver|renal|kidney|adrenal|pancreatic|axillary|soft tissue|esophageal|gastric|abdominal|cardiac) $",
+        r" (?:in|of|within) (?:the )?(?:[\w-]+ )?(?:liver|spleen|kidney|thyroid|breast|mediastinum|adrenal|stomach)",
+    ),
+    "Pleural Effusion": (
+        r"\b(?:pericardial|joint|knee|hip|elbow|ankle|shoulder|glenohumeral|middle ear) (?:joint )?$",
+        r" (?:in|of) (?:the )?(?:[\w-]+ ){0,2}(?:joint|knee|hip|elbow|shoulder|pericardium)",
+    ),
+    "Pneumonia": (
+        r"\b(?:granulomatous|urinary tract|wound|skin|sinus|line|bone|joint) $",
+        r" of (?:the )?(?:[\w-]+ )?(?:wound|skin|bone|joint|sinus|urinary)",
     ),
 }
 

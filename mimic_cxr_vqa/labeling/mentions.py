@@ -1,99 +1,28 @@
-"""Find the mentions of each category in a text, and whether they affirm, deny or doubt it.
+"""Find the mentions of each category in a text, with their polarity and details.
 
-As in NegEx and the CheXpert labeler, the lexicon finds the words of a category in each clause, and the cues around them
-decide. A cue applies to the words after it ("no effusion, pneumothorax or edema") or before it ("... is not seen"), up
-to a word that ends its scope ("with a small ...", "which"). A denied doubt is a denial ("no findings to suggest
-pneumonia"), and a doubted denial is a doubt ("pneumonia cannot be excluded").
+The lexicon finds the words of a category in each clause, and the cues around them (`cues`) decide, as in NegEx and the
+CheXpert labeler. A cue applies to the words after it ("no effusion, pneumothorax or edema") or before it ("... is not
+seen"), up to a word that ends its scope ("with a small ...", "which"). A denied doubt is a denial ("no findings to
+suggest pneumonia"), and a doubted denial is a doubt ("pneumonia cannot be excluded").
 """
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from mimic_cxr_vqa.labeling.lexicon import FINDINGS, NORMAL, OTHER, SUSPICIOUS
+from mimic_cxr_vqa.labeling.cues import PLACE, POLARITY, SIZED_COMMA, STATUS, find_cues
+from mimic_cxr_vqa.labeling.fields import Fields, read_fields
+from mimic_cxr_vqa.labeling.lexicon import FINDINGS, FOREIGN, NORMAL, OTHER, SUSPICIOUS
 from mimic_cxr_vqa.labeling.sentences import split_clauses, split_sentences
 from mimic_cxr_vqa.schema import CATEGORIES, HEART, LABEL_VALUES, NO_FINDING
 
 POSITIVE, NEGATIVE, UNCERTAIN, NOT_MENTIONED = (LABEL_VALUES[value] for value in (1, 0, -1, None))
 OTHER_ABNORMALITY = "Other"  # abnormalities outside the 14 labels, which only No Finding asks for
+THIS_STUDY, EARLIER_STUDY, OTHER_MODALITY = "this", "earlier", "other"
+_DEVICES = "Support Devices"
 
-_SEEN = (
-    r"(?:(?:clearly|definitely|well|readily|currently|otherwise|convincingly)\ )?(?:seen|identified|present|visible|"
-    r"visuali[sz]ed|evident|appreciated|detected|demonstrated|noted|observed|apparent|shown|found|suspected|included)"
-)
-_SIZE = r"(?:an?\ )?(?:very\ )?(?:small|mild|moderate|large|tiny|trace|minimal|stable|unchanged|persistent|subtle|new)"
-# The kinds are tried in this order, so that "cannot be excluded" is a doubt and its "not" is not a denial.
-_CUES = re.compile(
-    rf"""\b(?:
-    (?P<nothing>
-        not?\ (?:(?:significant(?:ly)?|interval|definite|appreciable|substantial|real|much|great)\ )*
-            (?:changed?|increased?|decreased?|worsening|improvement|difference)
-        |not\ (?:present|seen|visible|evident|identified)\ (?:on|in|at)\ (?:the\ )?(?:prior|previous|earlier)
-        |(?:partial|incomplete)\ (?:interval\ )?(?:resolution|clearance|clearing|removal)\ of
-        |(?:partially|partly|incompletely|hardly|barely|scarcely)\ (?:resolved|cleared|removed)
-        |(?:has|have|is|are)\ (?:partially|partly|incompletely|hardly|barely|scarcely)
-            \ (?:resolved|cleared|been\ removed)
-        |not\ previously\ {_SEEN}|without\ (?:(?:significant|interval)\ )*(?:change|increase)|not\ only
-    )
-    |(?P<doubt_behind>
-        (?:can\ ?not|could\ not|not|(?:is|are)\ difficult\ to)\ (?:be\ )?
-            (?:(?:entirely|completely|fully|definitely)\ )*(?:excluded|ruled\ out)
-        |(?:is|are)\ (?:\w+\ )?(?:possible|suspected|questioned|questionable(?!\ for)|unlikely|in\ the\ differential)
-        |(?:is|are)\ (?:also\ |not\ )?(?:a\ )?(?:consideration|possibility|concern)|should\ be\ considered|unlikely
-        |(?:has|have|is|are)\ (?:nearly|almost|mostly|largely)\ (?:(?:completely|entirely)\ )?
-            (?:resolved|cleared|disappeared|gone)
-        |(?<!\bit\ )(?:is|are)\ (?:difficult|hard|impossible)\ to\ (?:\w+\ )?(?:exclude|rule\ out)
-        |(?:may|might|could)\ not\ be\ {_SEEN}|(?<=:\ )(?:possible|possibly|questionable|equivocal|uncertain)
-    )
-    |(?P<doubt>
-        (?:can\ ?not|could\ not|does\ not|do\ not|difficult\ to|not)\ (?:(?:entirely|completely)\ )?
-            (?:exclude|rule\ out)
-        |(?:may|might|could|can|would)\ (?:also\ )?
-            (?:be|represent|reflect|indicate|relate|suggest|have|correspond|obscure)\w*
-        |near(?:ly)?[-\ ]complete\ (?:interval\ )?(?:resolution|clearance|clearing)\ of
-        |may|might|possibl[ey]|possibility|probabl[ey]|likely|potentially|perhaps|presumabl[ey]|presumed
-        |suspicio(?:us|n)|suspect(?:ed)?|at\ most
-        |suggest\w*|concern(?:ing)?\ for|worrisome|questionabl[ey]|question\ of|equivocal
-        |versus|vs\.?|differential|rule\ out|r/o|borderline|consider|indeterminate|whether|less\ likely
-        |most\ (?:consistent|compatible)\ with
-        |(?:xxxx|_{{2,}})\ (?:represent(?:s|ing)?|reflect(?:s|ing)?|relates?|related\ to|indicat(?:es?|ing)
-            |secondary\ to)
-        |(?<=,\ )(?:xxxx|_{{2,}})(?!\ (?:and|or|of)\b)|(?<=appearance\ )(?:xxxx|_{{2,}})
-    )
-    |(?P<denial_behind>
-        (?:(?:is|are|was|were|has|have)\ )?(?:not|no\ longer)\ (?:definitely\ )?(?:been\ )?{_SEEN}
-        |(?:has|have)\ (?:(?!not\b|never\b)\w+\ )?(?:resolved|cleared|been\ removed|disappeared)
-        |(?:is|are)\ (?:(?:also|now)\ )?(?:absent|gone|excluded|ruled\ out|(?:\w+\ )?negative(?!\ for))
-        |(?:is|are|appears?)\ within\ (?:normal\ limits|limits\ of\ normal)
-        |(?:was|were)\ (?:(?!not\b|never\b)\w+\ )?removed|resolved|removed
-        |(?<=:\ )(?:none|absent|negative|nil|no(?=\s*(?:[.,;]|$)))
-    )
-    |(?P<denial>
-        no|without|w/o|not|nor|neither|never|negative\ for|(?:free|clear)\ of|absen(?:ce\ of|t)|denies|rather\ than
-        |(?:resolution|clearance|clearing|removal)\ of|instead\ of|fails?\ to|lack\ of|unremarkable\ for
-    )
-    |(?P<end>
-        which|where|who
-        |(?<!compatible\ )(?<!consistent\ )
-            with(?=\ (?:associated|bibasilar|bilateral|left|right|adjacent)\b|\ {_SIZE}\b)
-        |(?:there|and)\ (?:is|are|has)|{_SEEN}\ and|and(?=\ (?:(?:at\ most|only|just)\ )?{_SIZE}\b)
-    )
-    )(?!\w)""",
-    re.VERBOSE,
-)
-_OTHER_STUDY = r"(?:cta?|mri|pet(?:/ct)?|ultrasound|sonogra\w+|mammogra\w+|echocardiogra\w+|scans?)"
-_PRIOR = r"(?:prior|previous|earlier|outside|old(?:er)?)"
-# A clause about another image: another modality or an earlier study ("on a previous radiograph ... was").
-_ELSEWHERE = re.compile(
-    rf"\b(?:on|in|by|from|at|per) (?:the |an? |his |her )?(?:[\w-]+ ){{0,3}}?{_OTHER_STUDY}\b"
-    rf"|^(?:on|in|at) (?:an?|the|his|her) (?:[\w-]+ ){{0,2}}?{_PRIOR}\b"
-    rf"|(?<!not )\b(?:seen|noted|identified|demonstrated|visuali[sz]ed|present) (?:on|in) (?:the |an? )?{_PRIOR}\b"
-    r"|\b(?:was|were) (?:previously |formerly )?(?:seen|noted|present|identified|demonstrated) (?:on|in|previously)\b"
-)
-_HERE_TOO = re.compile(r"\b(?:again|still|persist\w*|remain\w*|redemonstrat\w+|unchanged|stable)\b")
 _EXCEPTION = re.compile(r"\b(?:except|aside from|apart from)\b", re.IGNORECASE)
-_SIZED_COMMA = re.compile(rf",\s*(?={_SIZE}\b)")
 # A second subject with its own verb: "a is larger, and the b has resolved".
 _VERB = r"(?:is|are|was|were|has|have|can|cannot|could|remains?|appears?|persists?)"
 _HAS_VERB = re.compile(rf"\b{_VERB}\b")
@@ -107,18 +36,25 @@ _LIST = re.compile(r"\b(?:n?or|and)\b")
 _ALTERNATIVE_BEHIND = re.compile(r"\s*,?\s*(?:and/or|or|/|versus|vs\.?)\s")
 _ALTERNATIVE_BEFORE = re.compile(r"\b(?:or|versus|vs\.?)(?: [\w-]+){0,2} $")
 _HEART_WORDS = re.compile(r"\bheart\b|\bcardi(?:ac|omegaly)\b|\bcardio-?mediastin", re.IGNORECASE)
+# Between a temporal status and its finding there is none of these.
+_STATUS_ENDS = re.compile(
+    r"\bwith(?:out)?\b|;|\bbut\b|\b(?:and|no) (?:the|an?|there|no)\b|, (?:and|no|with|the|an?|there)\b"
+)
+_OF_A_SIDE = re.compile(r"(?: (?:than|that|on|the|of))+ (?:left|right)\b")  # "larger on the left"
 
 
 @dataclass(frozen=True)
 class Mention:
-    """One clause that mentions a category.
+    """A finding in one clause.
 
     Attributes:
         clause: the text of the clause.
         sentence: index of its sentence.
         span: position of the finding in the clause.
+        fields: its sides, sites, size and count.
+        status: its change over time (`cues.STATUS`), if the clause gives one.
+        study: where it was seen: `THIS_STUDY`, `EARLIER_STUDY` or `OTHER_MODALITY`.
         named: whether the finding is named, unlike in "the lungs are clear".
-        elsewhere: the clause is about another image ("seen on CT") or about change ("no change in").
         whole: the clause is complete, without an "except for ..." after it.
     """
 
@@ -127,9 +63,16 @@ class Mention:
     clause: str
     sentence: int
     span: tuple[int, int] = (0, 0)
+    fields: Fields = Fields()
+    status: str | None = None
+    study: str = THIS_STUDY
     named: bool = True
-    elsewhere: bool = False
     whole: bool = True
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether the mention is about another image."""
+        return self.study != THIS_STUDY
 
 
 @dataclass(frozen=True)
@@ -203,93 +146,142 @@ _FINDINGS = tuple(
     (category, _compile(patterns)) for category, patterns in {**FINDINGS, OTHER_ABNORMALITY: OTHER}.items()
 )
 _NORMAL = tuple((category, _compile(patterns)) for category, patterns in NORMAL.items() if patterns)
+_FOREIGN = {category: tuple(map(re.compile, pair)) for category, pair in FOREIGN.items()}
 _SUSPICIOUS = tuple((category, _compile(patterns)) for category, patterns in SUSPICIOUS.items())
 
 
 def _clause_mentions(clause: str, number: int, whole: bool) -> Iterator[Mention]:
-    """The mentions of one clause, at most one per category and polarity."""
+    """The mentions of one clause, at most one per category and polarity, except for devices."""
     text = _CONTRACTION.sub(lambda found: "not".rjust(len(found[0])), clause.lower())  # keeps the length
-    cues = list(_CUES.finditer(text))
-    subjects = [match for match in _SUBJECT.finditer(text) if _HAS_VERB.search(text, 0, match.start())]
-    other_image = bool(_ELSEWHERE.search(text)) and not _HERE_TOO.search(text)
-
-    def mention(category: str, found: str, span: tuple[int, int], elsewhere: bool, named: bool = True) -> Mention:
-        return Mention(category, found, clause, number, span, named, elsewhere, whole)
-
+    reader = _ClauseReader(text)
+    base = Mention(HEART, POSITIVE, clause, number, study=reader.study, whole=whole)
     if _HEART_WORDS.search(text):
-        yield mention(HEART, POSITIVE, (0, 0), other_image)
-    named = set()
-    for category, patterns in _FINDINGS:
-        seen = set()
-        for span in _spans(patterns, text):
-            found, compared = _decide(text, *span, cues, subjects)
-            if found == POSITIVE and other_image and category != "Support Devices":
-                found = UNCERTAIN
-            if found not in seen:
-                seen.add(found)
-                yield mention(category, found, span, other_image or compared)
-        if seen:
-            named.add(category)
-    for category, patterns in _SUSPICIOUS:
-        for span in _spans(patterns, text):
-            found, compared = _decide(text, *span, cues, subjects)
-            yield mention(category, NEGATIVE if found == NEGATIVE else UNCERTAIN, span, other_image or compared)
-            named.add(category)
+        yield base
+    found: dict[tuple[str, str, int], Mention] = {}
+    for category, is_sign, span in reader.spans:
+        if reader.is_past(span[0]):
+            continue
+        polarity = reader.read_polarity(*span)
+        if polarity == POSITIVE and (is_sign or (reader.study != THIS_STUDY and category != _DEVICES)):
+            polarity = UNCERTAIN
+        fields = reader.read_fields(category, span)
+        key = (category, polarity, span[0] if category == _DEVICES else 0)
+        if key in found:
+            found[key] = replace(found[key], fields=found[key].fields | fields)
+        else:
+            status = reader.read_status(category, span, polarity)
+            found[key] = replace(base, category=category, polarity=polarity, span=span, fields=fields, status=status)
+    yield from found.values()
+    named = {category for category, _, _ in reader.spans}
     for category, patterns in _NORMAL:
         if category not in named and any(pattern.search(text) for pattern in patterns):
-            yield mention(category, NEGATIVE, (0, 0), other_image, named=False)
+            yield replace(base, category=category, polarity=NEGATIVE, named=False)
 
 
-def _spans(patterns: Sequence[re.Pattern[str]], text: str) -> Iterator[tuple[int, int]]:
+class _ClauseReader:
+    """Finds the findings and cues of one clause in lower case, and reads the findings' details."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        tables = ((False, _FINDINGS), (True, _SUSPICIOUS))
+        found = ((c, is_sign, span) for is_sign, table in tables for c, p in table for span in _spans(p, text))
+        self.spans = [one for one in found if not self._is_foreign(one[0], *one[2])]
+        self.cues = list(find_cues(text, POLARITY)) if self.spans else []
+        self.status_cues = list(find_cues(text, STATUS)) if self.spans else []
+        places = list(find_cues(text, PLACE))
+        self.past = [cue for cue in places if cue.row.kind == "past"]
+        kinds = {cue.row.kind for cue in places}
+        elsewhere = next((kind for kind in (OTHER_MODALITY, EARLIER_STUDY) if kind in kinds), THIS_STUDY)
+        self.study = THIS_STUDY if "here" in kinds else elsewhere
+        self.subjects = [match for match in _SUBJECT.finditer(text) if _HAS_VERB.search(text, 0, match.start())]
+
+    def _is_foreign(self, category: str, start: int, end: int) -> bool:
+        before, after = _FOREIGN.get(category, (None, None))
+        return bool(before and (before.search(self.text, 0, start) or after.match(self.text, end)))
+
+    def is_past(self, start: int) -> bool:
+        """Whether a finding belongs to the patient's history."""
+        return any(
+            cue.end <= start and not re.search(r"[,;]|\bwith\b", self.text[cue.end : start]) for cue in self.past
+        )
+
+    def read_fields(self, category: str, span: tuple[int, int]) -> Fields:
+        """The details of the finding at `span`."""
+        start, end = span
+        others = [other for name, _, other in self.spans if name != OTHER_ABNORMALITY and other != span]
+        for begin, stop in sorted(others):  # "nodular opacity" is one phrase
+            if end <= begin and not self.text[end:begin].strip():
+                end = stop
+        for begin, stop in sorted(others, reverse=True):
+            if stop <= start and not self.text[stop:start].strip():
+                start = begin
+        first = max((stop for _, stop in others if stop <= start), default=0)
+        last = min((begin for begin, _ in others if begin >= end), default=None)
+        return read_fields(self.text, start, end, first, last)
+
+    def read_status(self, category: str, span: tuple[int, int], polarity: str) -> str | None:
+        """The temporal status of the finding at `span`."""
+        start, end = span
+        others = [other for name, _, other in self.spans if name != category]
+        first = max((stop for _, stop in others if stop <= start), default=0)
+        last = min((begin for begin, _ in others if begin >= end), default=len(self.text))
+        cues = [cue for cue in self.status_cues if not _OF_A_SIDE.match(self.text, cue.end)]
+        before = [c for c in cues if first <= c.start and c.end <= end and not self._ends_status(c.end, start)]
+        after = [c for c in cues if end <= c.start and c.end <= last and not self._ends_status(end, c.start)]
+        found = before[-1:] or after[:1]
+        status = found[0].row.kind if found else None
+        return status if (status == "resolved") == (polarity == NEGATIVE) else None
+
+    def _ends_status(self, start: int, end: int) -> bool:
+        return bool(_STATUS_ENDS.search(self.text, start, max(start, end)))
+
+    def read_polarity(self, start: int, end: int) -> str:
+        """The polarity of the finding at `start:end`."""
+        behind = next((cue for cue in self.cues if cue.start > end), None)
+        if behind and behind.is_kind("doubt", "after") and _NOT_EXCLUDED.fullmatch(self.text, end, behind.end):
+            return UNCERTAIN  # "no effusion, pneumonia is not excluded"
+        before = self._read_before(start)
+        if before == NEGATIVE:
+            return NEGATIVE
+        after = self._read_after(end)
+        if after == NEGATIVE:
+            return NEGATIVE
+        is_alternative = _ALTERNATIVE_BEHIND.match(self.text, end) or _ALTERNATIVE_BEFORE.search(self.text, 0, start)
+        return UNCERTAIN if UNCERTAIN in (before, after) or is_alternative else POSITIVE
+
+    def _read_before(self, start: int) -> str:
+        """The polarity from the cues before a finding, nearest first."""
+        doubt = False
+        for cue in reversed([cue for cue in self.cues if cue.end <= start]):
+            if any(cue.end <= subject.start() < start and subject["known"] for subject in self.subjects):
+                break
+            if cue.row.kind in ("end", "change") or self._is_new_item(cue.end, start):
+                break
+            if cue.is_kind("denial", "before"):
+                return NEGATIVE
+            if cue.is_kind("denial", "after") and ("no longer" in self.text[cue.start : cue.end] or not cue.start):
+                return NEGATIVE  # "no longer enlarged heart", "resolved pneumothorax"
+            doubt = doubt or cue.is_kind("doubt", "before")
+        return UNCERTAIN if doubt else POSITIVE
+
+    def _read_after(self, end: int) -> str:
+        """The polarity from the first cue after a finding, if it applies to the words before it."""
+        cue = next((cue for cue in self.cues if cue.start >= end), None)
+        if cue is None or cue.row.direction != "after":
+            return POSITIVE
+        if any(end <= subject.start() < cue.start for subject in self.subjects):
+            return POSITIVE
+        between = _ASIDE.sub("", self.text[end : cue.start])
+        if "," in between and not _LIST.search(between):
+            return POSITIVE
+        return NEGATIVE if cue.row.kind == "denial" else UNCERTAIN
+
+    def _is_new_item(self, cue_end: int, start: int) -> bool:
+        """A comma and a size begin a new statement ("no pneumothorax, small effusion"), except in a list."""
+        comma = SIZED_COMMA.search(self.text, cue_end, start)
+        return comma is not None and not re.search(r"\bn?or\b|\w/\w", self.text[comma.end() :])
+
+
+def _spans(patterns: Sequence[re.Pattern[str]], text: str) -> list[tuple[int, int]]:
     """The spans that a cue must reach: the pattern's group if it has one, else the whole match."""
-    for pattern in patterns:
-        for match in pattern.finditer(text):
-            yield match.span(match.lastindex or 0)
-
-
-def _decide(
-    text: str, start: int, end: int, cues: Sequence[re.Match[str]], subjects: Sequence[re.Match[str]]
-) -> tuple[str, bool]:
-    """The polarity of the words at `start:end`, and whether the clause is about their change ("no change in").
-
-    Args:
-        subjects: the starts of further subjects with own verbs, which limit the scope of cues.
-    """
-    doubt = compared = False
-    behind = next((cue for cue in cues if cue.start() > end), None)
-    if behind and behind.lastgroup == "doubt_behind" and _NOT_EXCLUDED.fullmatch(text, end, behind.end()):
-        return UNCERTAIN, False  # "no effusion, pneumonia is not excluded"
-    for cue in reversed(cues):  # nearest first
-        if cue.end() > start:
-            continue
-        if any(cue.end() <= subject.start() < start and subject["known"] for subject in subjects):
-            break
-        if cue.lastgroup in ("end", "nothing") or _breaks(text, cue.end(), start):
-            compared = cue.lastgroup == "nothing"
-            break
-        if cue.lastgroup == "denial":
-            return NEGATIVE, False
-        if cue.lastgroup == "denial_behind" and ("no longer" in cue[0] or not cue.start()):
-            return NEGATIVE, False  # "no longer enlarged heart", "resolved pneumothorax"
-        doubt = doubt or cue.lastgroup == "doubt"
-    for cue in cues:  # nearest first
-        if cue.start() < end:
-            continue
-        if any(end <= subject.start() < cue.start() for subject in subjects):
-            break
-        between = _ASIDE.sub("", text[end : cue.start()])
-        if cue.lastgroup in ("end", "doubt", "denial", "nothing") or ("," in between and not _LIST.search(between)):
-            break
-        if cue.lastgroup == "denial_behind":
-            return NEGATIVE, False
-        doubt = True  # doubt_behind
-        break
-    if not doubt:
-        doubt = bool(_ALTERNATIVE_BEHIND.match(text, end) or _ALTERNATIVE_BEFORE.search(text, 0, start))
-    return UNCERTAIN if doubt else POSITIVE, compared
-
-
-def _breaks(text: str, cue_end: int, start: int) -> bool:
-    """A comma and a size begin a new statement ("no pneumothorax, small effusion"), except in a list."""
-    comma = _SIZED_COMMA.search(text, cue_end, start)
-    return comma is not None and not re.search(r"\bn?or\b|\w/\w", text[comma.end() :])
+    return [match.span(match.lastindex or 0) for pattern in patterns for match in pattern.finditer(text)]

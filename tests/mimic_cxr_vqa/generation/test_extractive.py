@@ -146,9 +146,7 @@ def test_a_frame_takes_the_known_words_beside_the_finding(text: str, category: s
     assert noun_phrase(mention) == phrase
 
 
-@pytest.mark.parametrize(
-    "text", ["Nodule seen on CT.", "No change in the left nodule.", "A nodule was seen on a prior radiograph."]
-)
+@pytest.mark.parametrize("text", ["Nodule seen on CT.", "A nodule was seen on a prior radiograph."])
 def test_what_is_said_of_another_image_is_neither_affirmed_nor_denied(text: str) -> None:
     for number in range(1, 7):
         found = answer("Lung Lesion", "Is a Lung Lesion observed?", text, number)
