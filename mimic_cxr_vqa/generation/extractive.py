@@ -16,11 +16,19 @@ from medvqa_core.llm.engines import Reply
 from mimic_cxr_vqa.generation.answer_request import AS_CONTEXT, AnswerRequest
 from mimic_cxr_vqa.generation.frames import CATEGORY_NAMES, be, noun_phrase, with_article
 from mimic_cxr_vqa.generation.quoting import capitalise, quote, uncapitalise
-from mimic_cxr_vqa.labeling.mentions import NEGATIVE, NOT_MENTIONED, POSITIVE, UNCERTAIN, Analysis, Mention, analyse
+from mimic_cxr_vqa.labeling.mentions import (
+    DEVICES,
+    NEGATIVE,
+    NOT_MENTIONED,
+    POSITIVE,
+    UNCERTAIN,
+    Analysis,
+    Mention,
+    analyse,
+)
 from mimic_cxr_vqa.schema import CATEGORIES, HEART, NO_FINDING
 
-PROMPT_VERSION = "extractive-2"
-_DEVICES = "Support Devices"
+PROMPT_VERSION = "extractive-3"
 
 # {0} is the finding and {be} its verb.
 _SHOWN = ("{0} {be} seen in the radiograph", "the radiograph shows {0}", "the image shows {0}")
@@ -130,7 +138,7 @@ def _findings_answer(analysis: Analysis, form: QuestionForm, qa_id: str) -> str:
         return _join(yes, _affirmed(certain, qa_id) or ["the radiograph shows abnormal findings"])
     if certain or doubtful:
         return _join("", _doubted(doubtful, qa_id) or ["an abnormality is possible in the radiograph"])
-    if devices := _affirmed(analysis.of(_DEVICES, POSITIVE), qa_id):
+    if devices := _affirmed(analysis.of(DEVICES, POSITIVE), qa_id):
         return _join(no, ["no abnormality is seen in the radiograph apart from support devices", *devices])
     return _join(no, [_choose(qa_id, _NORMAL_CHEST)])
 
@@ -169,7 +177,7 @@ def _denied(category: str, mentions: Sequence[Mention], form: QuestionForm, qa_i
         return _join(no, quotes)
     name = noun_phrase(named[0], article=False) if named else None
     if name is None:
-        name = CATEGORY_NAMES[category] + ("s" if category == _DEVICES else "")
+        name = CATEGORY_NAMES[category] + ("s" if category == DEVICES else "")
     return _join(no, [_fill(_choose(qa_id, _DENIED), name), *([] if named else _quotes(mentions[:1]))])
 
 

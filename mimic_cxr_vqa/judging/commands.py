@@ -49,7 +49,7 @@ def judge(
     from medvqa_core.llm.record import FILE
     from mimic_cxr_vqa.judging.base import Judge
     from mimic_cxr_vqa.judging.decision_judge import DecisionJudge
-    from mimic_cxr_vqa.judging.families import family_warning
+    from mimic_cxr_vqa.judging.independence import find_dependence
     from mimic_cxr_vqa.judging.judges import JUDGES
     from mimic_cxr_vqa.judging.model_judge import MAX_TOKENS, ModelJudge
     from mimic_cxr_vqa.judging.pairs import writer_settings
@@ -65,13 +65,13 @@ def judge(
         connected = connect_model(engine, workspace.governance(), workspace.judge / FILE)
         is_chat = judge_protocol is not Protocol.systemone
         chosen: Judge = ModelJudge(connected, max_tokens or MAX_TOKENS) if is_chat else DecisionJudge(connected)
-        if warning := family_warning(str(writer_settings(workspace)["model"]), connected.model):
-            typer.echo(warning, err=True)
     elif (name := engine.get_single_engine() if engine.engines else "rules") in JUDGES:
         engine.check_unused(name, judge_protocol=judge_protocol, max_tokens=max_tokens)
         chosen = JUDGES[name]()
     else:
         raise ConfigError(f"--engine {name!r} is unknown. Expected {', '.join(JUDGES)}, {SPELLED}.")
+    if problem := find_dependence(writer_settings(workspace), chosen.settings):
+        typer.echo(f"Warning: {problem}. Table 3 and the card will mark these ratings.", err=True)
     sample = Sample(sample_reports, seed)
     if probe:
         typer.echo(run_probe(workspace, chosen, sample, per_kind, retry_failed))

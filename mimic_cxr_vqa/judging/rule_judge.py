@@ -16,7 +16,7 @@ answer without an objection may still be wrong. `cxr judge --probe` measures how
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import lru_cache
 from typing import Any
@@ -28,8 +28,9 @@ from mimic_cxr_vqa.judging.base import Judgement
 from mimic_cxr_vqa.judging.dimensions import BEST, DIMENSIONS, Verdict
 from mimic_cxr_vqa.judging.pairs import Pair
 from mimic_cxr_vqa.labeling.answer_polarity import UNDECIDED, answer_polarity
-from mimic_cxr_vqa.labeling.fields import is_modifier
+from mimic_cxr_vqa.labeling.fields import QUALIFIERS, SIDES, SITES, SIZES, is_modifier, read_modifiers
 from mimic_cxr_vqa.labeling.mentions import (
+    DEVICES,
     NEGATIVE,
     NOT_MENTIONED,
     OTHER_ABNORMALITY,
@@ -42,7 +43,7 @@ from mimic_cxr_vqa.labeling.mentions import (
 from mimic_cxr_vqa.labeling.sentences import split_clauses, split_sentences
 from mimic_cxr_vqa.schema import HEART, NO_FINDING
 
-VERSION = "rules-2"
+VERSION = "rules-3"
 POLARITY, CERTAINTY, GROUND, MISSING, CHANGE, SILENT = "polarity", "certainty", "ground", "missing", "change", "silent"
 SIDE, NUMBER, DEGREE = "side", "number", "degree"
 
@@ -67,14 +68,6 @@ COSTS: dict[str, Verdict] = {
 }
 
 _LEAD = re.compile(r"\W*(yes|no)\W*?(?:[,.;:!]\s*|$)", re.IGNORECASE)
-_SIDES = {"left": ("left",), "right": ("right",), "bilateral": ("left", "right"), "both": ("left", "right")}
-_SIDES |= {f"{side}-sided": (side,) for side in ("left", "right")} | {"bibasilar": ("left", "right")}
-_SIDES |= {"bilaterally": ("left", "right"), "biapical": ("left", "right")}
-_SEVERITIES = ("mild", "moderate", "severe", "marked", "massive", "minimal", "extensive")
-_DEGREES = {
-    **{word: word for word in ("small", "large", "tiny", "trace", *_SEVERITIES)},
-    **{f"{word}ly": word for word in _SEVERITIES},
-}
 # Kinds of a finding that must be in the findings if the answer has them.
 _STATED_KINDS = frozenset(("calcified", "loculated", "layering", "healed", "displaced", "chronic", "multifocal"))
 _IN_IMAGE = re.compile(r" (?:in|on) (?:the|this) (?:radiograph|image)", re.IGNORECASE)
@@ -84,17 +77,9 @@ _ORDINALS = ["third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", 
 _DIGITS = {
     word: str(number) for words, first in ((_CARDINALS, 2), (_ORDINALS, 3)) for number, word in enumerate(words, first)
 }
-# Synonyms of places and devices.
-_SAME = {
-    **dict.fromkeys(("bibasilar", "bibasal"), ("bilateral", "basilar")),
-    **dict.fromkeys(("basal", "base", "bases"), ("basilar",)),
-    "biapical": ("bilateral", "apical"),
-    **dict.fromkeys(("apex", "apices"), ("apical",)),
-    **dict.fromkeys(("both", "bilaterally"), ("bilateral",)),
-    **dict.fromkeys(("et", "ett"), ("endotracheal",)),
-    "ng": ("nasogastric",),
-}
+_SYNONYMS = {"et": "endotracheal", "ett": "endotracheal", "ng": "nasogastric", "ngt": "nasogastric"}  # of devices
 _ORDINAL_END = re.compile(r"(?<=\d)(?:st|nd|rd|th)\b")
+_LITTLE_SIZES = {"small", "tiny", "trace", "minimal", "slight", "minute", "subtle"}  # near synonyms
 _QUOTED = 0.8  # share of a clause's words that makes it a quote
 _PLEURAL = ("Pleural Effusion", "Pneumothorax")
 _LITTLE = frozenset(("a", "an", "the", "of", "in", "on", "at", "is", "are", "no", "and", "or", "with", "seen"))
@@ -216,18 +201,34 @@ def _judge_statements(reading: _Reading) -> Iterable[str]:
         if _fold(clause) in report_clauses:
             continue
         words = _words(clause)
-        if _wrong_side(words, report_words, reading, clause):
-            yield SIDE
         if set(filter(_NUMBER.fullmatch, words)) - set(report_words):
             yield NUMBER
-        degrees = {_DEGREES[word] for word in words if word in _DEGREES}
-        if degrees - {_DEGREES[word] for word in report_words if word in _DEGREES}:
-            yield DEGREE
         if _STATED_KINDS & set(words) - set(report_words):
             yield DEGREE
         if any(_is_thinned(words, _words(whole)) for whole in _split(findings)):
             yield MISSING
-        yield from _judge_mentions(analyse(clause), reading)
+        analysis = analyse(clause)
+        yield from _judge_fields(analysis, reading)
+        yield from _judge_mentions(analysis, reading)
+
+
+def _judge_fields(clause: Analysis, reading: _Reading) -> Iterable[str]:
+    """Compare the sides and sizes of each finding with those in the findings."""
+    for category, mentions in clause.mentions.items():
+        for mention in mentions:
+            name = mention.clause[slice(*mention.span)].lower()
+            there = [m for m in reading.report.mentions.get(category, ()) if m.polarity != NEGATIVE]
+            if category == OTHER_ABNORMALITY:
+                there = [m for m in there if m.clause[slice(*m.span)].lower() == name]
+            if mention.polarity == NEGATIVE or not there:
+                continue
+            sides = {side for m in there for side in m.fields.sides}
+            if sides and set(mention.fields.sides) - sides:
+                yield SIDE
+            sizes = {SIZES[word] for m in there for word in _words(m.clause) if word in SIZES}
+            stated = {SIZES[word] for word in (mention.fields.size or "").split() if word in SIZES}
+            if category != DEVICES and stated - sizes:
+                yield DEGREE
 
 
 def _judge_mentions(clause: Analysis, reading: _Reading) -> Iterable[str]:
@@ -250,34 +251,6 @@ def _overlap(one: tuple[int, int], other: tuple[int, int]) -> bool:
     return one[0] < other[1] and other[0] < one[1]
 
 
-def _wrong_side(words: Sequence[str], report: Sequence[str], reading: _Reading, clause: str) -> bool:
-    """Whether a word has this side in the answer and only the other side in the findings."""
-    sides_in_report = _sides_with(report)
-    for place, word in enumerate(words):
-        sides = _SIDES.get(word, ())
-        if len(sides) != 1:
-            continue
-        known = [sides_in_report[n] for n in _neighbours(words, place) if n in sides_in_report]
-        if known and not any(sides[0] in found for found in known):
-            return True
-        if not known and (mentioned := _mentioned_sides(analyse(clause), reading.report)) and sides[0] not in mentioned:
-            return True
-    return False
-
-
-def _mentioned_sides(clause: Analysis, report: Analysis) -> set[str]:
-    """The sides in the report's clauses about the findings of `clause`."""
-    return {
-        side
-        for category in clause.mentions
-        if category != HEART
-        for mention in report.mentions.get(category, ())
-        if mention.polarity != NEGATIVE
-        for word in _words(mention.clause)
-        for side in _SIDES.get(word, ())
-    }
-
-
 def _is_thinned(words: Sequence[str], whole: Sequence[str]) -> bool:
     """Whether `words` repeat the clause `whole` without one of its sides, sites, sizes or numbers."""
     blocks = [
@@ -295,29 +268,11 @@ def _is_thinned(words: Sequence[str], whole: Sequence[str]) -> bool:
 
 
 def _is_detail(word: str) -> bool:
-    return is_modifier(word) or word in _SIDES or word in _DEGREES or bool(_NUMBER.fullmatch(word))
-
-
-def _sides_with(words: Sequence[str]) -> dict[str, set[str]]:
-    """Word -> the sides next to it."""
-    there: dict[str, set[str]] = {}
-    for place, word in enumerate(words):
-        if word in _SIDES:
-            for other in _neighbours(words, place):
-                there.setdefault(other, set()).update(_SIDES[word])
-    return there
-
-
-def _neighbours(words: Sequence[str], place: int) -> list[str]:
-    """The content word after a side word, or before it at the end of a clause."""
-    behind = [word for word in words[place + 1 : place + 3] if word not in _LITTLE and word not in _SIDES][:1]
-    before = [word for word in words[max(0, place - 4) : place] if word not in _LITTLE and word not in _SIDES][-1:]
-    return behind or before
+    return is_modifier(word) or bool(_NUMBER.fullmatch(word))
 
 
 def _find_missing(reading: _Reading) -> Iterable[str]:
     """Find details of the category that the answer leaves out."""
-    said = set(_singular(_words(reading.pair.answer)))
     if reading.category == NO_FINDING:
         spoken = {category for category, found in reading.answer.mentions.items() if any(m.named for m in found)}
         for mention in reading.report.abnormal(POSITIVE):
@@ -326,30 +281,30 @@ def _find_missing(reading: _Reading) -> Iterable[str]:
                 yield MISSING
                 return
         return
-    mentions = [m for m in reading.report.of(reading.category, POSITIVE) if not m.elsewhere]
-    for mention in mentions:
-        needed = set(_singular(_details(mention)))
-        if needed - said:
+    words = set(_words(reading.pair.answer))
+    for mention in reading.report.of(reading.category, POSITIVE):
+        if not mention.elsewhere and _lacks(mention, words):
             yield MISSING
             return
 
 
-def _details(mention: Mention) -> list[str]:
-    """The words of side, site, size, number and kind of a finding."""
-    phrase = noun_phrase(mention, article=False) or ""
-    own = (
-        _words(mention.clause[slice(*mention.span)])
-        if mention.category in ("Support Devices", OTHER_ABNORMALITY)
-        else []
-    )
-    name = set(_words(noun_phrase(_bare(mention), article=False) or ""))
-    details = [word for word in _words(phrase) if word not in name] + own
-    return [word for word in details if word not in _LITTLE]
-
-
-def _bare(mention: Mention) -> Mention:
-    start, end = mention.span
-    return replace(mention, clause=mention.clause[start:end], span=(0, end - start))
+def _lacks(mention: Mention, words: set[str]) -> bool:
+    """Whether an answer with these words lacks a side, site, size or count of `mention`, or the kind of a device."""
+    fields = mention.fields
+    if mention.category == DEVICES:
+        kind = (word for word in read_modifiers(mention.clause[: mention.span[0]].lower()) if word in QUALIFIERS)
+        own = {*kind, *_words(mention.clause[slice(*mention.span)])} - _LITTLE
+        given, wanted = ({_SYNONYMS.get(word, word) for word in some} for some in (words, own))
+        return bool(set(_singular(wanted)) - set(_singular(given)))
+    sides = {side for word in words for side in SIDES.get(word, ())}
+    sites = {SITES[word] for word in words if word in SITES}
+    sizes = {SIZES[word] for word in words if word in SIZES}
+    wanted_sizes = {SIZES[word] for word in (fields.size or "").split() if word in SIZES}
+    if sizes & _LITTLE_SIZES or "little" in words:
+        sizes |= _LITTLE_SIZES
+    numbers = {word for word in _words(noun_phrase(mention) or "") if _NUMBER.fullmatch(word)}
+    lacking = (set(fields.sides) - sides, wanted_sizes - sizes, numbers - words)
+    return any(lacking) or bool(fields.sites and not set(fields.sites) & sites)
 
 
 @lru_cache(maxsize=256)
@@ -372,6 +327,4 @@ def _words(text: str) -> list[str]:
 
 
 def _singular(words: Iterable[str]) -> list[str]:
-    """Normalise words: "bases" to "base", "mildly" to "mild", "bibasilar" to "bilateral basilar"."""
-    forms = (_DEGREES.get(form, form) for word in words for form in _SAME.get(word, (word,)))
-    return [re.sub(r"(?<=[a-z]{3})(?:ies|es|s|y|is)$", "", word) for word in forms]
+    return [re.sub(r"(?<=[a-z]{3})(?:ies|es|s|y|is)$", "", word) for word in words]

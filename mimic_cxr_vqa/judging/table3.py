@@ -20,7 +20,8 @@ from medvqa_core.files import MANIFEST
 from medvqa_core.metrics.agreement import measure_agreement
 from medvqa_core.metrics.judge_rates import Calibration, Cell, compute_rate, judged_interval, plug_in
 from mimic_cxr_vqa.judging.dimensions import DIMENSIONS, Dimension, Verdict, is_flawless
-from mimic_cxr_vqa.judging.pairs import iterate_pairs
+from mimic_cxr_vqa.judging.independence import find_dependence
+from mimic_cxr_vqa.judging.pairs import iterate_pairs, writer_settings
 from mimic_cxr_vqa.judging.review import KeyEntry, Review, open_review
 from mimic_cxr_vqa.judging.sampling import ALL, FLAWED, FLAWLESS
 from mimic_cxr_vqa.judging.verdicts import (
@@ -87,7 +88,7 @@ def measure_table3(workspace: Workspace, judge: str | None = None, resamples: in
     sample = asdict(read_sample(workspace, judge)) if judge else None
     return {
         "answers": digest_file(workspace.answers),
-        "judge": {"name": judge, **_settings(workspace, judge)} if judge else None,
+        "judge": _describe_judge(workspace, judge) if judge else None,
         "sample": {**sample, "pairs": len(large)} if sample else None,
         "people": {"raters": len(people.ratings), "items": len(people.key), "stratified_by": people.judge}
         if people
@@ -240,9 +241,11 @@ def _only_judge(workspace: Workspace) -> str | None:
     return names[0] if names else None
 
 
-def _settings(workspace: Workspace, judge: str) -> dict[str, Any]:
+def _describe_judge(workspace: Workspace, judge: str) -> dict[str, Any]:
     with open_verdicts(judge_folder(workspace, judge) / VERDICTS, workspace.governance()) as store:
-        return {name: store.settings.get(name) for name in ("model", "revision", "prompt_version")}
+        settings = {name: store.settings.get(name) for name in ("model", "revision", "prompt_version")}
+    problem = find_dependence(writer_settings(workspace), settings)
+    return {"name": judge, **settings, **({"not_independent": problem} if problem else {})}
 
 
 def _read_people(workspace: Workspace, judge: str | None) -> People:

@@ -85,6 +85,8 @@ def _share(value: float | None) -> str:
 
 def _notes(found: Mapping[str, Any]) -> list[str]:
     notes = []
+    if problem := (found["judge"] or {}).get("not_independent"):
+        notes.append(f"NOT INDEPENDENT: {problem}. Its rates are a regression check and not a measure of quality.")
     if found["people"]:
         how = found["people"]["stratified_by"]
         drawn = (

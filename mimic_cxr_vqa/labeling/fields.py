@@ -58,6 +58,10 @@ _LATERALITY = re.compile(
     r"zones?|chest|hilum)\b"
 )
 
+# "Small effusions, larger on the left": the other side has one too.
+_COMPARED = re.compile(r"\b(?:greater|larger|worse|more|less|smaller)\b(?: \w+)? (?:on|at|in) the (?:left|right)\b")
+_SEVERAL = re.compile(r"(?:[^si]s|ies|ces|atelectasis|edema|disease|scarring|thickening)$")
+
 
 @dataclass(frozen=True)
 class Fields:
@@ -86,6 +90,8 @@ def read_fields(text: str, start: int, end: int, first: int = 0, last: int | Non
     words = [*before, *_TOKEN.findall(text[start:end]), *_read_after(text[end:last], last < len(text))]
     sides = {side for word in words for side in SIDES.get(word, ())}
     sites = tuple(dict.fromkeys(SITES[word] for word in words if word in SITES))
+    if sides and _COMPARED.search(text, end, last) and _SEVERAL.search(text, start, end):
+        sides = {"left", "right"}
     if not sides and not before:
         placed = list(_LATERALITY.finditer(text, first, start))
         sides = {side for match in placed[-1:] for side in SIDES[match[1]]}

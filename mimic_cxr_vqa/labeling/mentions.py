@@ -20,7 +20,7 @@ from mimic_cxr_vqa.schema import CATEGORIES, HEART, LABEL_VALUES, NO_FINDING
 POSITIVE, NEGATIVE, UNCERTAIN, NOT_MENTIONED = (LABEL_VALUES[value] for value in (1, 0, -1, None))
 OTHER_ABNORMALITY = "Other"  # abnormalities outside the 14 labels, which only No Finding asks for
 THIS_STUDY, EARLIER_STUDY, OTHER_MODALITY = "this", "earlier", "other"
-_DEVICES = "Support Devices"
+DEVICES = "Support Devices"
 
 _EXCEPTION = re.compile(r"\b(?:except|aside from|apart from)\b", re.IGNORECASE)
 # A second subject with its own verb: "a is larger, and the b has resolved".
@@ -162,10 +162,10 @@ def _clause_mentions(clause: str, number: int, whole: bool) -> Iterator[Mention]
         if reader.is_past(span[0]):
             continue
         polarity = reader.read_polarity(*span)
-        if polarity == POSITIVE and (is_sign or (reader.study != THIS_STUDY and category != _DEVICES)):
+        if polarity == POSITIVE and (is_sign or (reader.study != THIS_STUDY and category != DEVICES)):
             polarity = UNCERTAIN
         fields = reader.read_fields(category, span)
-        key = (category, polarity, span[0] if category == _DEVICES else 0)
+        key = (category, polarity, span[0] if category == DEVICES else 0)
         if key in found:
             found[key] = replace(found[key], fields=found[key].fields | fields)
         else:

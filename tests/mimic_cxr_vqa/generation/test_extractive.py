@@ -126,10 +126,10 @@ def test_a_clause_is_quoted_whole_or_not_at_all(clause: str, quoted: str | None)
     ("text", "category", "phrase"),
     [
         ("Stable XXXX small left basilar effusion.", "Pleural Effusion", "a small left basilar pleural effusion"),
-        ("Small effusions, larger on the left.", "Pleural Effusion", "small pleural effusions"),
+        ("Small effusions, larger on the left.", "Pleural Effusion", "small bilateral pleural effusions"),
         ("Moderate-sized effusion in the left base.", "Pleural Effusion",
-         "a moderate-sized pleural effusion in the left base"),
-        ("Old healed left rib fractures.", "Fracture", "healed left rib fractures"),
+         "a moderate pleural effusion in the left base"),
+        ("Old healed left rib fractures.", "Fracture", "old healed left rib fractures"),
         ("4 mm calcified nodule in the right upper lobe.", "Lung Lesion",
          "a 4 mm calcified nodule in the right upper lobe"),
         ("Heart severely enlarged.", "Cardiomegaly", "severe cardiomegaly"),

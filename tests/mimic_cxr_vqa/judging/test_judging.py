@@ -168,7 +168,7 @@ def test_the_probe_is_written_beside_the_verdicts(build, capsys):
     out = str(build.workspace.root)
     assert run(["cxr", "judge", "--out", out, "--probe", "--per-kind", "5"]) == 0
     found = json.loads((build.workspace.judge / "rules" / "probe.json").read_text())
-    assert found["judge"]["prompt_version"] == "rules-2" and found["recall"]["negated"]["planted"] == 5
+    assert found["judge"]["prompt_version"] == "rules-3" and found["recall"]["negated"]["planted"] == 5
     assert "side swapped" in capsys.readouterr().out
 
 
@@ -184,7 +184,7 @@ def test_a_server_judges_is_warned_of_kin_and_resumes(build, capsys, monkeypatch
         assert run([*command, "--sample-reports", "2"]) == 0
         assert run([*command, "--sample-reports", "2"]) == 0
         asked = [body for body in double.requests if not is_probe(body)]
-    assert "family llama" in capsys.readouterr().err
+    assert "same family, llama" in capsys.readouterr().err
     verdicts = list(sampled_verdicts(build.workspace, "llama-3.2-1b"))
     reviewed = len(open_review(build.workspace.review).items)
     assert first < len(asked) and len(verdicts) <= len(asked) <= len(verdicts) + reviewed

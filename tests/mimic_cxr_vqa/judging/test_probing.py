@@ -10,7 +10,7 @@ from pairs import pair
 from medvqa_core.governance import Governance
 from mimic_cxr_vqa.judging.base import Judgement
 from mimic_cxr_vqa.judging.dimensions import BEST, DIMENSIONS
-from mimic_cxr_vqa.judging.families import family_warning
+from mimic_cxr_vqa.judging.independence import find_dependence
 from mimic_cxr_vqa.judging.injected_errors import ANOTHER, DROPPED, KINDS, NEGATED, NUMBER, SIDE, inject_error
 from mimic_cxr_vqa.judging.probing import format_probe, inject_errors, measure_probe, probe_requests, rank_correlation
 from mimic_cxr_vqa.judging.run_judge import judge_all
@@ -141,6 +141,8 @@ def test_rank_correlation_by_hand():
         ("epfl/meditron-7b", "llama3.1", True),
         ("tiny", "tiny", True),
         ("rules", "llama3", False),
+        ("rules", "rules", True),
+        ("llama3", "rules", False),
         ("google/medgemma-27b", "gemma-3-4b-it", True),
         ("playing-model", "yi-34b", False),
         ("gpt-oss-20b", "openai/gpt-oss-120b", True),
@@ -148,4 +150,4 @@ def test_rank_correlation_by_hand():
     ],
 )
 def test_kin_are_warned_of(writer, judge, warned):
-    assert (family_warning(writer, judge) is not None) is warned
+    assert (find_dependence({"model": writer}, {"model": judge}) is not None) is warned

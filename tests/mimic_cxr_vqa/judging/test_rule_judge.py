@@ -52,7 +52,12 @@ HEARTS = "The heart is normal in size. There is a small left pleural effusion."
         ("Atelectasis at both lung bases is seen.", "Bibasilar atelectasis.", "Atelectasis", []),
         ("Atelectasis at the left base is seen.", "Bibasilar atelectasis.", "Atelectasis", ["missing"]),
         ("A fracture of the left 6th rib is seen.", "A fracture of the left sixth rib.", "Fracture", []),
-        ("A fracture of the left 8th rib is seen.", "A fracture of the left sixth rib.", "Fracture", ["number"]),
+        (
+            "A fracture of the left 8th rib is seen.",
+            "A fracture of the left sixth rib.",
+            "Fracture",
+            ["number", "missing"],
+        ),
         ("An ET tube is seen.", "Endotracheal tube in place.", "Support Devices", []),
         ("Calcified pleural thickening is seen.", "Pleural thickening.", "Pleural Other", ["degree"]),
     ],
