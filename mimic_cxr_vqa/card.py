@@ -114,6 +114,8 @@ def _judged(found: Mapping[str, Any] | None) -> dict[str, Any] | None:
     people, sample = found.get("people"), found.get("sample")
     who = [f"{people['raters']} people rated {people['items']} answers."] if people else []
     who += [f"The judge `{found['judge']['name']}` rated {sample['pairs']:,} answers."] if sample else []
+    if problem := (found.get("judge") or {}).get("not_independent"):
+        who.append(f"**Not independent**: {problem}.")
     raters = list(next(iter(found["dimensions"].values()))["people"] or {})
     head = ["dimension", "category", "judge", "95%", "corrected", "95%", *raters]
     rows = [head, ["---"] * len(head)]

@@ -133,12 +133,19 @@ def compute_rate(
 
 
 def judged_interval(clusters: np.ndarray, seed: int = 0) -> tuple[float, float]:
-    """95% interval of the judge's own rate over studies, by a Bayesian bootstrap.
+    """95% interval of the judge's own rate over studies, by a Bayesian bootstrap that is never of zero width.
+
+    Two pseudo-studies of average size, one all in the category and one without, have a prior weight of 1/3 each (for a
+    rate near 1 the next study may still be the first one to differ). With independent and with clustered items, true
+    rates of 0.95 and 0.99, and 100 and 12,000 items the interval covers at least 93% in simulations.
 
     Args:
         clusters: (studies, 2) items of each study: those in the category, all.
     """
-    counts = np.random.default_rng(seed).exponential(size=(CLUSTER_DRAWS, len(clusters))) @ clusters
+    generator, size = np.random.default_rng(seed), clusters[:, 1].mean()
+    weights = generator.exponential(size=(CLUSTER_DRAWS, len(clusters)))
+    prior = generator.gamma(1 / 3, size=(CLUSTER_DRAWS, 2))
+    counts = weights @ clusters + prior @ np.array([[size, size], [0.0, size]])
     low, high = np.quantile(counts[:, 0] / counts[:, 1], [0.025, 0.975])
     return float(low), float(high)
 

@@ -145,7 +145,30 @@ def test_an_interval_over_studies_is_wider_where_a_study_s_answers_go_together()
     apart = np.array([[18.0, 20.0]] * 100)
     low, high = judged_interval(together)
     assert 0.82 < low < 0.9 < high < 0.96
-    assert judged_interval(apart) == pytest.approx((0.9, 0.9))
+    low, high = judged_interval(apart)
+    assert 0.88 < low < 0.9 < high < 0.91
+
+
+def test_a_rate_of_one_has_an_interval():
+    for studies, least in ((5, 0.4), (1000, 0.99)):
+        low, high = judged_interval(np.full((studies, 2), 12.0))
+        assert least < low < 0.9999 and high > 0.9999
+    low, high = judged_interval(np.array([[0.0, 12.0]] * 1000))
+    assert low < 0.0001 < 0.0005 < high < 0.01
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("studies", "size"), [(100, 1), (10, 10), (1000, 12)])
+@pytest.mark.parametrize("rate", [0.95, 0.99])
+def test_the_judged_rate_is_covered(studies, size, rate, monkeypatch):
+    monkeypatch.setattr("medvqa_core.metrics.judge_rates.CLUSTER_DRAWS", 1000)
+    generator, runs = np.random.default_rng(1), 200 if studies == 1000 else 1000
+    covered = 0
+    for run in range(runs):
+        hits = generator.binomial(size, rate, studies)
+        low, high = judged_interval(np.stack([hits, np.full(studies, size)], 1).astype(float), seed=run)
+        covered += low <= rate <= high
+    assert covered / runs >= 0.92
 
 
 def test_points_by_hand():
