@@ -9,6 +9,7 @@ import gzip
 import re
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -65,7 +66,9 @@ def iterate_csv(path: Path, columns: Mapping[str, pa.DataType]) -> Iterator[pa.R
         raise _explain(path, columns, error) from None
 
 
-def iterate_cells(path: Path, columns: Sequence[str], first: int = 1) -> Iterator[tuple[int, dict[str, str]]]:
+def iterate_cells(
+    path: Path, columns: Sequence[str], first: int = 1, delimiters: str = ","
+) -> Iterator[tuple[int, dict[str, str]]]:
     """Yield (row number, cells by column as text) for each row of a CSV file.
 
     A byte-order mark, blanks around names and blank lines are ignored. Quoted cells may contain line breaks.
@@ -73,13 +76,16 @@ def iterate_cells(path: Path, columns: Sequence[str], first: int = 1) -> Iterato
     Args:
         columns: names that must be present.
         first: number of the first row below the header.
+        delimiters: the allowed ones. The most frequent one in the header is used.
 
     Raises:
         InputError: the file is missing or not CSV in UTF-8, a column is missing or repeated, or a row has too few or
             too many cells.
     """
     rows_of_text.field_size_limit(CELL_LIMIT)
-    reader = rows_of_text.reader(_decoded_lines(path), strict=True)
+    lines = _decoded_lines(path)
+    top = next(lines, "")
+    reader = rows_of_text.reader(chain([top], lines), strict=True, delimiter=max(delimiters, key=top.count))
     try:
         header = [name.strip() for name in next(reader, [])]
         missing = [name for name in columns if name not in header]

@@ -16,7 +16,7 @@ NAMES: tuple[tuple[str, tuple[str, ...]], ...] = (
         ),
     ),
     ("other findings", (r"(?:OTHER|ADDITIONAL|INCIDENTAL|ASSOCIATED|MISCELLANEOUS|FURTHER) FINDINGS?",)),
-    ("findings", (r"(?:PERTINENT |SIGNIFICANT |CHEST |LUNG )?FINDINGS?",)),
+    ("findings", (r"(?:PERTINENT |SIGNIFICANT |CHEST |LUNG |CARDIOPULMONARY |RADIOGRAPHIC )?FINDINGS?",)),
     ("impression", (r"(?:FINAL )?IMPRESSIONS?", r"CONCLUSIONS?", r"OPINION", r"SUMMARY")),
     ("clinical information", (r"CLINICAL INFORMATION",)),
     ("clinical history", (r"CLINICAL HISTORY",)),

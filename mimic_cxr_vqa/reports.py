@@ -3,9 +3,11 @@
 A section starts at a heading (`headings`) and ends at the next one. A heading is
 
 - a known name with `:` or `;`, or a misspelling of one (`FINDGINGS:`), at the start of a line or after a sentence, and
-  in capitals also anywhere else in a line;
-- `FINDINGS`, `IMPRESSION`, `INDICATION`, `FINAL REPORT`, `WET READ` or `ADDENDUM` in capitals alone on a line, and
-  `INDICATION` also with text after it;
+  in capitals also anywhere else in a line. A qualifier (`FINDINGS (REPEAT):`) may follow the name;
+- a known name with a dash (`FINDINGS -`) at the start of a line;
+- `FINDINGS`, `IMPRESSION`, `INDICATION`, `FINAL REPORT`, `WET READ` or `ADDENDUM` in capitals or title case alone on a
+  line, and `INDICATION` also with text after it;
+- the attestation of the attending physician, which begins a closing section;
 - other words in capitals with a colon at the start of a line. Within the findings or the impression these (`LUNGS:`,
   `NG TUBE:`) are sub-headings and belong to the section.
 
@@ -45,16 +47,29 @@ _TITLE_WORDS = frozenset(_TITLE.split())
 _WORD = re.compile(r"[a-z]+(?:\.[a-z]+)*")
 
 
+# How the attending physician signs, at the end of a report.
+_ATTESTED = (
+    r"(?i:I,? (?:the )?(?:undersigned|attending|dr\.?|[\w. ]{1,40},)[^.\n]{0,40}(?:reviewed|attest|agree|supervised)"
+    r"|I (?:have |was )?(?:personally )?(?:reviewed|attest|agree|supervised)"
+    r"|(?:as |the )?(?:the )?(?:attending|teaching) (?:radiologist|physician)\b"
+    r"|electronically (?:signed|approved)|(?:this )?report (?:was )?(?:electronically )?(?:signed|approved|dictated) )"
+)
+
+
 def _compile_headings() -> re.Pattern[str]:
     """One pattern for every possible heading. It has no nested quantifiers, so that a search takes linear time."""
     names = alternatives()
     line_start = r"(?:(?<=\n)|\A)[ \t]{0,40}"
     boundary = rf"(?:{line_start}|(?<=[.!?;_)][ ])[ ]?)"
+    end = r"[ \t]{0,4}(?:\([^()\n]{1,30}\)[ \t]{0,4})?"  # a qualifier: "FINDINGS (REPEAT):"
+    titled = r"Findings?|Impressions?|Indications?|Wet Read|(?:Final )?Addendum|Final Report"
     alone = r"FINDINGS?|IMPRESSIONS?|INDICATIONS?|WET READ|(?:FINAL )?ADDENDUM|(?:FINAL|PRELIMINARY) REPORT"
     return re.compile(
-        rf"{boundary}(?P<known>(?i:{names}))[ \t]{{0,4}}[:;]"
-        rf"|(?<![A-Za-z])(?P<inline>{alternatives(in_line=True)})[ \t]{{0,4}}:"
-        rf"|{line_start}(?P<alone>{alone})[ \t\r]{{0,40}}(?=\n)"
+        rf"{boundary}(?P<known>(?i:{names})){end}[:;]"
+        rf"|{line_start}(?P<dashed>(?i:{names})){end}(?:--?|–|—)(?=[ \t\r\n])"
+        rf"|{boundary}(?P<attested>{_ATTESTED})"
+        rf"|(?<![A-Za-z])(?P<inline>{alternatives(in_line=True)}){end}:"
+        rf"|{line_start}(?P<alone>{alone}|{titled})[ \t\r]{{0,40}}(?=\n)"
         rf"|(?:(?<=\n)|\A)[ \t_*]{{0,120}}(?P<centred>(?i:(?:FINAL|PRELIMINARY) REPORT))[ \t_*]{{0,120}}(?=\n|\Z)"
         rf"|{line_start}(?P<bare>INDICATION)[ \t]{{1,4}}(?=\S)"
         rf"|{boundary}(?P<typed>[A-Za-z]{{6,14}}(?:[ \t]+[A-Za-z]{{2,13}}){{0,2}})[ \t]{{0,4}}:"
@@ -159,7 +174,16 @@ def _cut(text: str, rules: set[str]) -> Iterator[Section]:
 
 def _kind(text: str, match: re.Match[str], current: str, rules: set[str]) -> str | None:
     """The kind of section that `match` opens within a section `current`, or None."""
-    if name := match["known"] or match["inline"] or match["alone"] or match["centred"] or match["bare"]:
+    if match["attested"]:
+        return "closing"
+    if (
+        name := match["known"]
+        or match["dashed"]
+        or match["inline"]
+        or match["alone"]
+        or match["centred"]
+        or match["bare"]
+    ):
         kind = find_kind(name)
         return None if kind == "other findings" and current in (*_FINDINGS, "view") else kind
     name = str(match["typed"] or match["typo"] or match["unknown"])

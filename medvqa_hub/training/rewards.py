@@ -12,6 +12,7 @@ once per batch with sampled and greedy answers together, so BERTScore encodes ea
 | rouge_l, bleu_4 | of the sentence |
 | cider | 0 to 10, with the document frequencies of the training references |
 | finding | 1 if the answer and the reference agree about the row's category (positive, negative or uncertain), 0 if not, 0.5 if the reference is undecided or the category is Heart, whose label is about a word |
+| cxr_findings | F1 over findings with their polarity, side and severity (`mimic_cxr_vqa.cxr_findings`) |
 | finding_accuracy | 1 if the answer agrees with the row's label, 0 if not; labels other than positive and negative, and Heart, cannot be scored |
 | label | finding_accuracy, with 0.5 for rows that it cannot score, so that they keep the other parts of a sum |
 | soft_accuracy | RJUA-MedDQA's share of the reference's parts in the answer, by answer type |
@@ -41,6 +42,7 @@ from medvqa_core.metrics.soft_accuracy import ANSWER_TYPES, is_failed, soft_accu
 from medvqa_core.progress import track
 from medvqa_hub.evaluation.cxr.finding_accuracy import SCORED_LABELS
 from medvqa_hub.training.recipes import RewardSettings
+from mimic_cxr_vqa.cxr_findings import score_findings
 from mimic_cxr_vqa.labeling.answer_polarity import UNDECIDED, answer_polarity
 from mimic_cxr_vqa.schema import HEART
 
@@ -198,6 +200,10 @@ def _finding(context: _Context) -> Reward:
     return lambda completions, answer, category, **columns: list(map(_agreement, completions, answer, category))
 
 
+def _cxr_findings(context: _Context) -> Reward:
+    return lambda completions, answer, **columns: list(map(score_findings, completions, answer))
+
+
 def _finding_accuracy(context: _Context, unscorable: float | None = None) -> Reward:
     def reward(completions: Sequence[str], category: Sequence[str], label_value: Sequence[str], **columns) -> Values:
         return [
@@ -242,6 +248,7 @@ FACTORIES: dict[str, Callable[[_Context], Reward]] = {
     "bleu_4": _bleu_4,
     "cider": _cider,
     "finding": _finding,
+    "cxr_findings": _cxr_findings,
     "finding_accuracy": _finding_accuracy,
     "label": _label,
     "soft_accuracy": _soft_accuracy,

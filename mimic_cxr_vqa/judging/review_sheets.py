@@ -89,7 +89,7 @@ def read_sheet(path: Path) -> Iterator[tuple[str, dict[str, str]]]:
     Raises:
         InputError: the sheet cannot be read or lacks a column.
     """
-    rows = _xlsx_rows(path) if path.suffix.lower() == ".xlsx" else iterate_cells(path, READ, first=2)
+    rows = _xlsx_rows(path) if path.suffix.lower() == ".xlsx" else iterate_cells(path, READ, first=2, delimiters=",;")
     for number, cells in rows:
         yield f"{path}, row {number}", {name: cells[name].strip() for name in (*READ, COMMENT) if name in cells}
 

@@ -50,6 +50,26 @@ def test_headings_in_every_shape(text: str, expected: Sections) -> None:
     assert split_sections(text) == expected
 
 
+@pytest.mark.parametrize(
+    ("text", "findings", "impression"),
+    [
+        ("FINDINGS (REPEAT): Clear.\nIMPRESSION (FINAL): Normal.", "Clear.", "Normal."),
+        ("CHEST FINDINGS: Clear.\nIMPRESSION: Normal.", "Clear.", "Normal."),
+        ("FINDINGS - Clear.\nIMPRESSION -- Normal.", "Clear.", "Normal."),
+        ("Findings – Clear.\nImpression — Normal.", "Clear.", "Normal."),
+        ("Findings\nClear.\n\nImpression\nNormal.\n", "Clear.", "Normal."),
+        ("FINDINGS: A well-known finding - clear.", "A well-known finding - clear.", None),
+        ("FINDINGS: Clear.\nIMPRESSION: Normal.\nI have personally reviewed the images.", "Clear.", "Normal."),
+        ("FINDINGS: Clear.\n\nI, Dr. ___, have reviewed the images and agree with the above.", "Clear.", None),
+        ("IMPRESSION: Normal.\nElectronically signed by ___ at 5:00 p.m.", None, "Normal."),
+        ("FINDINGS: Clear. The attending radiologist reviewed the study.", "Clear.", None),
+    ],
+)  # fmt: skip
+def test_qualifiers_dashes_titles_and_attestations(text: str, findings: str | None, impression: str | None) -> None:
+    found = split_sections(text)
+    assert (found.findings, found.impression) == (findings, impression)
+
+
 def test_an_empty_findings_section_is_not_filled_from_the_impression() -> None:
     assert split_sections("FINDINGS:\n\nIMPRESSION:  No pneumothorax.") == Sections(None, "No pneumothorax.", None)
 

@@ -160,6 +160,17 @@ def test_a_filled_sheet_comes_back_as_it_was_filled(review, kind, fill):
     assert list(agreement) == list(DIMENSIONS) and all(one.ac1 == 1 for one in agreement.values())
 
 
+def test_a_sheet_with_semicolons_is_read(review, tmp_path):
+    """Spreadsheet programs write them where the comma is the decimal point."""
+    fill_csv(sheet(review, "rater-1"), same(review, WORST))
+    with sheet(review, "rater-1").open(newline="") as file:
+        rows = list(csv.reader(file))
+    with (tmp_path / "semicolons.csv").open("w", newline="") as file:
+        csv.writer(file, delimiter=";").writerows(rows)
+    assert not import_ratings(review, [tmp_path / "semicolons.csv"]).problems
+    assert review.ratings("rater-1") == same(review, WORST)
+
+
 def test_a_sheet_s_drop_downs_hold_the_categories(review):
     book = openpyxl.load_workbook(sheet(review, "rater-1", "xlsx"))
     rules = {str(rule.sqref): rule.formula1 for rule in book["ratings"].data_validations.dataValidation}
