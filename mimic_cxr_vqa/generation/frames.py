@@ -9,7 +9,7 @@ fields of the mention that these lack. The result is a complete phrase for any c
 import re
 
 from mimic_cxr_vqa.labeling.fields import COUNTS, MEASURE, SIDES, SITES, SIZES, Fields, is_modifier, read_modifiers
-from mimic_cxr_vqa.labeling.mentions import OTHER_ABNORMALITY, Mention
+from mimic_cxr_vqa.labeling.mentions import DEVICES, OTHER_ABNORMALITY, Mention
 
 # The category as a noun phrase that fits after "no" or "evidence of".
 CATEGORY_NAMES = {
@@ -126,31 +126,38 @@ def _clean(words: list[str]) -> list[str]:
 
 def _add_details(mention: Mention, words: list[str], where: str) -> tuple[list[str], str]:
     """Add the count, size, sides and site that the clause gives elsewhere."""
-    fields, known = mention.fields, [*words, *re.findall(r"[a-z-]+", where)]
-    sides = {side for word in known for side in SIDES.get(word, ())}
-    missing_side = None
-    if mention.category == "Support Devices":
+    fields = mention.fields
+    if mention.category == DEVICES:
         fields = Fields(fields.sides, (), None, fields.count)
-    if sides != set(fields.sides) and "and" not in words and "than" not in words:
-        words = [word for word in words if word not in SIDES or word.startswith("bi")]
-        where = "" if sides else where
-        if len(fields.sides) == 2 and not any(word in SIDES for word in words):
-            words = _insert("bilateral", words)
-        elif len(fields.sides) == 1 and not where:
-            missing_side = fields.sides[0]
-    missing = [site for site in fields.sites if site not in {SITES.get(word) for word in known}]
+    words, where, side = _add_sides(fields, words, where)
+    known = {SITES.get(word) for word in [*words, *re.findall(r"[a-z-]+", where)]}
+    missing = [site for site in fields.sites if site not in known]
     if missing and not where and mention.category != OTHER_ABNORMALITY:
-        name = _REGIONS.get(missing[0], missing[0])
-        side, missing_side = f"{missing_side} " if missing_side else "", None
-        where = f" in the {side}{name}{'s' if len(fields.sides) == 2 and name == 'base' else ''}"
-    if missing_side:
-        words = _insert(missing_side, words)
+        name = _REGIONS.get(missing[0], missing[0]) + ("s" if len(fields.sides) == 2 and missing[0] == "base" else "")
+        where, side = f" in the {side or ''}{' ' if side else ''}{name}", None
+    if side:
+        words = _insert(side, words)
+    return _add_amount(fields, words), where
+
+
+def _add_amount(fields: Fields, words: list[str]) -> list[str]:
     if fields.size and not any(word in SIZES or MEASURE.fullmatch(word) for word in words):
         words = [fields.size, *words]
     if fields.count and not any(word in COUNTS for word in words):
-        spelled = next(word for word, value in COUNTS.items() if value == fields.count)
-        words = [spelled, *words]
-    return words, where
+        words = [next(word for word, value in COUNTS.items() if value == fields.count), *words]
+    return words
+
+
+def _add_sides(fields: Fields, words: list[str], where: str) -> tuple[list[str], str, str | None]:
+    """Let words and place give the sides of `fields`. Also returns a side that still has to be added."""
+    sides = {side for word in [*words, *re.findall(r"[a-z-]+", where)] for side in SIDES.get(word, ())}
+    if sides == set(fields.sides) or "and" in words or "than" in words:
+        return words, where, None
+    words = [word for word in words if word not in SIDES or word.startswith("bi")]
+    where = "" if sides else where
+    if len(fields.sides) == 2 and not any(word in SIDES for word in words):
+        return _insert("bilateral", words), where, None
+    return words, where, fields.sides[0] if len(fields.sides) == 1 and not where else None
 
 
 def _insert(side: str, words: list[str]) -> list[str]:

@@ -201,7 +201,7 @@ def _judge_statements(reading: _Reading) -> Iterable[str]:
         if _fold(clause) in report_clauses:
             continue
         words = _words(clause)
-        if set(filter(_NUMBER.fullmatch, words)) - set(report_words):
+        if set(filter(_NUMBER.fullmatch, words)) - set(report_words) or _measures_in(clause) - _measures_in(findings):
             yield NUMBER
         if _STATED_KINDS & set(words) - set(report_words):
             yield DEGREE
@@ -214,21 +214,43 @@ def _judge_statements(reading: _Reading) -> Iterable[str]:
 
 def _judge_fields(clause: Analysis, reading: _Reading) -> Iterable[str]:
     """Compare the sides and sizes of each finding with those in the findings."""
-    for category, mentions in clause.mentions.items():
-        for mention in mentions:
-            name = mention.clause[slice(*mention.span)].lower()
-            there = [m for m in reading.report.mentions.get(category, ()) if m.polarity != NEGATIVE]
-            if category == OTHER_ABNORMALITY:
-                there = [m for m in there if m.clause[slice(*m.span)].lower() == name]
-            if mention.polarity == NEGATIVE or not there:
-                continue
-            sides = {side for m in there for side in m.fields.sides}
-            if sides and set(mention.fields.sides) - sides:
-                yield SIDE
-            sizes = {SIZES[word] for m in there for word in _words(m.clause) if word in SIZES}
-            stated = {SIZES[word] for word in (mention.fields.size or "").split() if word in SIZES}
-            if category != DEVICES and stated - sizes:
-                yield DEGREE
+    for mention in (m for mentions in clause.mentions.values() for m in mentions if m.polarity != NEGATIVE):
+        there = _find_same(mention, reading.report)
+        if not there:
+            continue
+        sides = {side for m in there for side in m.fields.sides}
+        sides = sides or {side for m in there for side in _sides_in(_words(m.clause))}
+        if sides and set(mention.fields.sides) - sides:
+            yield SIDE
+        sizes = {size for m in there for size in _sizes_in(_words(m.clause))}
+        if mention.category != DEVICES and _sizes_in((mention.fields.size or "").split()) - sizes:
+            yield DEGREE
+
+
+def _find_same(mention: Mention, report: Analysis) -> list[Mention]:
+    """The mentions of the same finding in the report that do not deny it."""
+    there = [m for m in report.mentions.get(mention.category, ()) if m.polarity != NEGATIVE]
+    if mention.category != OTHER_ABNORMALITY:
+        return there
+    return [m for m in there if _name(m) == _name(mention)]
+
+
+def _name(mention: Mention) -> str:
+    return mention.clause[slice(*mention.span)].lower()
+
+
+def _sides_in(words: Iterable[str]) -> set[str]:
+    return {side for word in words for side in SIDES.get(word, ())}
+
+
+def _sizes_in(words: Iterable[str]) -> set[str]:
+    return {SIZES[word] for word in words if word in SIZES}
+
+
+def _measures_in(text: str) -> set[float]:
+    """The measures of a text in millimetres."""
+    found = re.findall(r"(\d+(?:\.\d+)?)[ -]?(mm|cm)\b", text.lower())
+    return {round(float(number) * (10 if unit == "cm" else 1), 3) for number, unit in found}
 
 
 def _judge_mentions(clause: Analysis, reading: _Reading) -> Iterable[str]:
@@ -292,19 +314,20 @@ def _lacks(mention: Mention, words: set[str]) -> bool:
     """Whether an answer with these words lacks a side, site, size or count of `mention`, or the kind of a device."""
     fields = mention.fields
     if mention.category == DEVICES:
-        kind = (word for word in read_modifiers(mention.clause[: mention.span[0]].lower()) if word in QUALIFIERS)
-        own = {*kind, *_words(mention.clause[slice(*mention.span)])} - _LITTLE
-        given, wanted = ({_SYNONYMS.get(word, word) for word in some} for some in (words, own))
-        return bool(set(_singular(wanted)) - set(_singular(given)))
-    sides = {side for word in words for side in SIDES.get(word, ())}
-    sites = {SITES[word] for word in words if word in SITES}
-    sizes = {SIZES[word] for word in words if word in SIZES}
-    wanted_sizes = {SIZES[word] for word in (fields.size or "").split() if word in SIZES}
+        return _lacks_device(mention, words)
+    sizes = _sizes_in(words)
     if sizes & _LITTLE_SIZES or "little" in words:
         sizes |= _LITTLE_SIZES
     numbers = {word for word in _words(noun_phrase(mention) or "") if _NUMBER.fullmatch(word)}
-    lacking = (set(fields.sides) - sides, wanted_sizes - sizes, numbers - words)
-    return any(lacking) or bool(fields.sites and not set(fields.sites) & sites)
+    lacking = (set(fields.sides) - _sides_in(words), _sizes_in((fields.size or "").split()) - sizes, numbers - words)
+    return any(lacking) or bool(fields.sites) and not {SITES.get(word) for word in words} & set(fields.sites)
+
+
+def _lacks_device(mention: Mention, words: set[str]) -> bool:
+    kind = (word for word in read_modifiers(mention.clause[: mention.span[0]].lower()) if word in QUALIFIERS)
+    own = {*kind, *_words(_name(mention))} - _LITTLE
+    given, wanted = ({_SYNONYMS.get(word, word) for word in some} for some in (words, own))
+    return bool(set(_singular(wanted)) - set(_singular(given)))
 
 
 @lru_cache(maxsize=256)
