@@ -49,7 +49,8 @@ seen noted present identified again than that more less greater larger smaller w
 numerous side sides and to , lung lungs lobe lobes zone zones hemithorax size measures measuring severity unchanged
 stable slightly predominantly predominant especially project projects component fissure half thorax chest appears
 appear remains remain still also now right-sided left-sided fifth sixth seventh eighth ninth fourth third second tenth
-rib ribs hilum hemidiaphragm
+rib ribs hilum hemidiaphragm possible possibly suspected visible located situated centered evident demonstrated found
+observed shown detected likely
 """
 _TAIL = frozenset(_TAIL_WORDS.split())
 _TOKEN = re.compile(r"\d{1,3}(?:\.\d+)?(?: ?x ?\d{1,3}(?:\.\d+)?)?[ -]?(?:mm|cm)\b|[a-z0-9'-]+|[^\sa-z0-9]")
