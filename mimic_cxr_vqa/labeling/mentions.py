@@ -196,8 +196,10 @@ class _ClauseReader:
         self.subjects = [match for match in _SUBJECT.finditer(text) if _HAS_VERB.search(text, 0, match.start())]
 
     def _is_foreign(self, category: str, start: int, end: int) -> bool:
-        before, after = _FOREIGN.get(category, (None, None))
-        return bool(before and (before.search(self.text, 0, start) or after.match(self.text, end)))
+        if category not in _FOREIGN:
+            return False
+        before, after = _FOREIGN[category]
+        return bool(before.search(self.text, 0, start) or after.match(self.text, end))
 
     def is_past(self, start: int) -> bool:
         """Whether a finding belongs to the patient's history."""
