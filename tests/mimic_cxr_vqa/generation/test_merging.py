@@ -74,7 +74,7 @@ def test_what_does_not_belong_together_is_refused_and_changes_nothing(tmp_path, 
         merge_answers(here, [other.answers])
     with pytest.raises(GovernanceError, match="cannot become open"):
         merge_answers(here, [strict.answers])
-    with pytest.raises(InputError, match="no parts to merge"):
+    with pytest.raises(InputError, match="--shard i/n"):
         merge_answers(here)
     broken = tmp_path / "broken.jsonl"
     broken.write_bytes(whole.replace(b'"error": null', b'"error" null', 1))

@@ -133,7 +133,7 @@ def test_credentialed_texts_go_to_no_other_cluster(monkeypatch):
     named = Attestation("A", (("https", "cluster.example", None),), "own", "0")
     clear = Attestation("A", (("http", "cluster.example", None),), "own", "0")
     RayEngine(lambda number: ScriptedEngine(), "ray://cluster.example:1", 2, Governance.CREDENTIALED, 0, clear)
-    with pytest.raises(GovernanceError, match="Ray sends in the clear"):
+    with pytest.raises(GovernanceError, match="RAY_USE_TLS"):
         RayEngine(lambda number: ScriptedEngine(), "ray://cluster.example:1", 2, Governance.CREDENTIALED, 0, named)
     monkeypatch.setenv("RAY_USE_TLS", "1")
     RayEngine(lambda number: ScriptedEngine(), "ray://cluster.example:1", 2, Governance.CREDENTIALED, 0, named)
@@ -168,7 +168,7 @@ def test_what_ray_itself_raises_is_said_in_a_line(monkeypatch):
     ):
         found = engine._raised(error)
         assert isinstance(found, ConfigError) and str(found).startswith(f"--ray local: a worker was lost ({said}")
-        assert str(found).endswith("the same command goes on") and "\n" not in str(found)
+        assert str(found).endswith("run the same command again to resume") and "\n" not in str(found)
     assert engine._raised(RayTaskError("answer", "", own := InputError("no such study"))) is own
 
 

@@ -316,7 +316,7 @@ def test_a_sample_that_people_rated_is_not_drawn_over(review):
 @pytest.mark.parametrize("file, content", [("items.json", "[]"), ("items.json", "{}"), ("manifest.json", "{}")])
 def test_a_damaged_sample_is_an_error_that_says_what_to_do(review, file, content):
     (review.folder / file).write_text(content)
-    with pytest.raises(MedvqaError, match="export the sample again"):
+    with pytest.raises(MedvqaError, match="medvqa-hub cxr review export"):
         open_review(review.folder)
 
 
