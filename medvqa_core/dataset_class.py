@@ -1,17 +1,16 @@
 """The governance class of a loaded `datasets` object: declared in its description, with a minimum from its rows.
 
 `datasets` keeps the description through map, filter, select and saving, joins descriptions in concatenations and drops
-them in `from_dict`, `from_parquet` and the like. Datasets without a declared class count as credentialed.
-`upload_guards.py` handles joins with parts that declare no class.
+them in `from_dict`, `from_parquet` and the like. For our commands, datasets without a declared class are credentialed.
+`upload_guards.py` only refuses them if there is evidence (`find_restriction`).
 """
 
-from collections.abc import Iterable
 from typing import Any
 
 import pyarrow as pa
 
 from medvqa_core.governance import Governance, check_not_lowered, parse, strictest
-from medvqa_core.minimum_class import ID_COLUMNS, TEXT_COLUMNS, is_image, minimum_class_for_columns
+from medvqa_core.minimum_class import ID_COLUMNS, OUR_COLUMNS, TEXT_COLUMNS, is_image, minimum_class_for_columns
 
 _LINE = "governance class: "
 _NAMES = {*ID_COLUMNS, *TEXT_COLUMNS}
@@ -39,9 +38,19 @@ def get_dataset_governance(dataset: Any) -> Governance:
     return strictest([stated, minimum_class_for_dataset(dataset)])
 
 
-def get_splits_governance(datasets: Iterable[Any]) -> Governance:
-    """The strictest class of several datasets, such as the splits of a `DatasetDict`."""
-    return strictest(map(get_dataset_governance, datasets))
+def find_restriction(dataset: Any) -> Governance | None:
+    """The restricted class of a dataset, or None without evidence: a declared class, MIMIC's ids, or our columns.
+
+    A stream with unknown columns and without a declared class is not read.
+    """
+    if stated_class(dataset.info.description) is not None:
+        found = get_dataset_governance(dataset)
+    elif not (names := set(dataset.column_names or ())):
+        return None
+    else:
+        ours = any(columns <= names for columns in OUR_COLUMNS)
+        found = Governance.CREDENTIALED if ours else minimum_class_for_dataset(dataset)
+    return None if found.publishable else found
 
 
 def declare(dataset: Any, governance: Governance | str) -> Any:

@@ -7,19 +7,8 @@ they are imported (wrapt's post-import hooks), so registering imports nothing.
 
 import wrapt
 
-# module -> function of `upload_guards.py` that runs when it is imported
-_GUARDS = {
-    "datasets.info": "guard_joins",
-    "datasets.arrow_dataset": "guard_dataset",
-    "datasets.dataset_dict": "guard_splits",
-    "datasets.iterable_dataset": "guard_stream",
-    "transformers.utils.hub": "guard_saved_parts",
-    "transformers.modeling_utils": "guard_model",
-    "transformers.trainer": "guard_trainer",
-    "transformers.integrations.peft": "guard_adapters",
-    "peft.peft_model": "guard_adapters",
-    "trl.trainer.grpo_trainer": "guard_completions",
-}
+from medvqa_core import upload_guards
+
 _BUILDERS: dict[str, tuple[str, str]] = {}  # dataset name -> (builder module, version)
 
 
@@ -32,8 +21,7 @@ def register_builder(name: str, module: str, version: str) -> None:
     if not _BUILDERS:
         for importer in ("datasets.load", "datasets.inspect"):  # both have the function
             wrapt.register_post_import_hook(_wrap_factory, importer)
-        for module_to_guard, guard in _GUARDS.items():
-            wrapt.register_post_import_hook(f"medvqa_core.upload_guards:{guard}", module_to_guard)
+        upload_guards.install()
     _BUILDERS[name] = (module, version)
 
 

@@ -19,6 +19,10 @@ SUBJECTS, STUDIES = range(10_000_000, 20_000_000), range(50_000_000, 60_000_000)
 ID_COLUMNS = {"subject_id": SUBJECTS, "patient_id": SUBJECTS, "study_id": STUDIES}
 # the same ids as text: p10000032, s50414267-edema-1, p10/p10000032/s50414267/….jpg
 TEXT_COLUMNS = ("patient_id", "subject_id", "study_id", "qa_id", "images", "image_paths", "image_path")
+OUR_COLUMNS = (  # sets of columns that only our datasets have
+    {"qa_id", "study_id", "question"}, {"subject_id", "study_id", "findings", "labels"},
+    {"study_id", "indication", "questions"}, {"study_id", "qa_id", "messages"},
+)  # fmt: skip
 _ID_TEXT = r"(^|[/,\s])(p1[0-9]{7}|s5[0-9]{7})($|[^0-9])"
 
 OPENI = "openi"

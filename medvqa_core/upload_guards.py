@@ -1,12 +1,11 @@
 """Guards that block uploads of restricted rows and weights. `load_dataset_hook.py` installs them.
 
-Guarded are `push_to_hub` of datasets, models, tokenizers and processors, remote targets of `save_to_disk` and `to_*`,
-`save_pretrained(push_to_hub=True)`, all uploads of `Trainer`, and the repository for completions of TRL's GRPOTrainer.
-They reject `no-derivatives` and `credentialed` content before anything is sent. Objects without a declared class are
-treated as credentialed. A model that loads an adapter gets the adapter's class if that is stricter.
+They refuse an upload only on evidence: the object declares a restricted class (`no-derivatives` or `credentialed`),
+holds ids in MIMIC's range, or has the columns of our datasets. Everything else is passed on unchanged. Our training
+declares the class in every file that it saves. A `Trainer` declares it in models that it trains on restricted rows.
 
-Joined datasets get the strictest class of their parts. Not guarded are other programs and uploads of files with
-`huggingface_hub` itself.
+Only public methods are patched: those in `UPLOADS`, the writing methods of datasets (for remote targets), `Trainer`,
+`GRPOTrainer` and `load_adapter`. Not guarded are other programs and uploads of files with `huggingface_hub` itself.
 """
 
 import inspect
@@ -14,17 +13,94 @@ import io
 from collections.abc import Callable
 from os import PathLike, fspath
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import wrapt
 
-from medvqa_core.dataset_class import describe_dataset, get_dataset_governance, get_splits_governance, stated_class
-from medvqa_core.folder_class import read_governance
-from medvqa_core.governance import Governance, check_publishable, parse, strictest
+from medvqa_core.folder_class import GOVERNANCE, read_governance
+from medvqa_core.governance import Governance, check_publishable, strictest
 
 HUB = "the Hub"
+_RESTRICTED = {str(name): name for name in Governance if not name.publishable}
 _LOCAL_PROTOCOLS = ("file", "local", "memory")
+_PARTS = ("config", "generation_config", "tokenizer", "image_processor", "video_processor", "feature_extractor")
+# module -> classes with `push_to_hub`, and with `push_to_hub=True` in `save_pretrained`
+UPLOADS = {
+    "transformers.utils.hub": ("PushToHubMixin",),  # of peft, too
+    "transformers.configuration_utils": ("PreTrainedConfig",),
+    "transformers.generation.configuration_utils": ("GenerationConfig",),
+    "transformers.modeling_utils": ("PreTrainedModel",),
+    "transformers.tokenization_utils_base": ("PreTrainedTokenizerBase",),
+    "transformers.processing_utils": ("ProcessorMixin",),
+    "transformers.image_processing_base": ("ImageProcessingMixin",),
+    "transformers.video_processing_utils": ("VideoProcessorMixin",),
+    "transformers.feature_extraction_utils": ("FeatureExtractionMixin",),
+    "datasets.arrow_dataset": ("Dataset",),
+    "datasets.dataset_dict": ("DatasetDict", "IterableDatasetDict"),
+    "datasets.iterable_dataset": ("IterableDataset",),
+}
+_WRITERS = ("save_to_disk", "to_csv", "to_json", "to_parquet", "to_sql")
+_TARGETS = ("dataset_path", "dataset_dict_path", "path_or_buf", "con")
+
+
+def install() -> None:
+    """Patch the libraries when they are imported."""
+    guards = {"transformers.trainer": guard_trainer, "trl.trainer.grpo_trainer": guard_completions}
+    guards |= dict.fromkeys(("transformers.integrations.peft", "peft.peft_model"), guard_adapters)
+    for module, guard in (guards | dict.fromkeys(UPLOADS, guard_uploads)).items():
+        wrapt.register_post_import_hook(guard, module)
+
+
+def guard_uploads(module: Any) -> None:
+    for name in UPLOADS[module.__name__]:
+        for method in ("push_to_hub", "save_pretrained", *_WRITERS, "to_iterable_dataset"):
+            if method in vars(getattr(module, name)):
+                wrapper = _keep_class if method == "to_iterable_dataset" else _refuse_upload
+                wrapt.wrap_function_wrapper(module, f"{name}.{method}", wrapper)
+
+
+def _refuse_upload(wrapped: Callable, instance: Any, args: tuple, kwargs: dict) -> Any:
+    method, given = wrapped.__name__, inspect.signature(wrapped).bind(*args, **kwargs).arguments
+    target: str | None = HUB
+    if method == "save_pretrained":
+        pushed = given.get("push_to_hub", given.get("kwargs", {}).get("push_to_hub"))
+        target = HUB if pushed else None
+    elif method in _WRITERS:
+        target = _remote_target(next((given[name] for name in _TARGETS if name in given), ""), method)
+    if target is not None:
+        check(instance, f"this {type(instance).__name__}", target)
+    return wrapped(*args, **kwargs)
+
+
+def check(part: Any, what: str, target: str = HUB) -> None:
+    """Raise a GovernanceError if there is evidence that `part` may not be uploaded."""
+    if (found := restriction(part)) is not None:
+        check_publishable(found, what, target)
+
+
+def restriction(part: Any) -> Governance | None:
+    """The restricted class of a dataset, model, configuration, tokenizer or processor, or None without evidence."""
+    if isinstance(part, dict) and hasattr(part, "push_to_hub"):  # DatasetDict
+        found = [restriction(split) for split in part.values()]
+    elif hasattr(part, "info") and hasattr(part.info, "description"):
+        from medvqa_core.dataset_class import find_restriction  # pyarrow
+
+        found = [find_restriction(part)]
+    else:
+        holders = [part, *(getattr(part, name, None) for name in _PARTS)]
+        stated = [getattr(holder, "governance", None) for holder in holders]
+        stated += [(getattr(holder, "init_kwargs", None) or {}).get("governance") for holder in holders]
+        found = [_RESTRICTED.get(str(name)) for name in stated]
+    return strictest(known) if (known := [one for one in found if one is not None]) else None
+
+
+def declare_part(part: Any, governance: Governance) -> None:
+    """Declare the class in a model or processor with its parts, so that every file that they save states it."""
+    for holder in (part, *(getattr(part, name, None) for name in _PARTS)):
+        if hasattr(holder, "init_kwargs"):  # a tokenizer
+            holder.init_kwargs["governance"] = str(governance)
+        elif holder is not None and not hasattr(holder, "state_dict") and not hasattr(holder, "tokenizer"):
+            holder.governance = str(governance)
 
 
 def is_local_target(target: Any) -> bool:
@@ -41,157 +117,75 @@ def is_local_target(target: Any) -> bool:
         return False
 
 
-def guard_dataset(module: Any) -> None:
-    _refuse_push(module, "Dataset", get_dataset_governance)
-    _refuse_remote_writes(module, "Dataset", get_dataset_governance)
-    for name in ("add_column", "add_item"):
-        wrapt.wrap_function_wrapper(module, f"Dataset.{name}", _with_foreign_part)
-    wrapt.wrap_function_wrapper(module, "Dataset.to_iterable_dataset", _with_same_class)
-
-
-def guard_stream(module: Any) -> None:
-    _refuse_push(module, "IterableDataset", get_dataset_governance)
-    _refuse_remote_writes(module, "IterableDataset", get_dataset_governance)
-    wrapt.wrap_function_wrapper(module, "IterableDataset.add_column", _with_foreign_part)
-
-
-def guard_splits(module: Any) -> None:
-    for name in ("DatasetDict", "IterableDatasetDict"):
-        _refuse_push(module, name, lambda splits: get_splits_governance(splits.values()))
-        _refuse_remote_writes(module, name, lambda splits: get_splits_governance(splits.values()))
-
-
-def _refuse_push(module: Any, name: str, class_of: Callable[[Any], Governance]) -> None:
-    def refuse(wrapped: Callable, instance: Any, args: tuple, kwargs: dict) -> Any:
-        check_publishable(class_of(instance), f"this {name}", HUB)
-        return wrapped(*args, **kwargs)
-
-    wrapt.wrap_function_wrapper(module, f"{name}.push_to_hub", refuse)
-
-
-def _refuse_remote_writes(module: Any, name: str, class_of: Callable[[Any], Governance]) -> None:
-    """Guard the writing methods of a class. The target is the first argument (of to_sql the second)."""
-
-    def refuse(wrapped: Callable, instance: Any, args: tuple, kwargs: dict) -> Any:
-        local, target = _target(wrapped.__name__, args, kwargs)
-        if not local:
-            check_publishable(class_of(instance), f"this {name}", f"{target!r}")
-        return wrapped(*args, **kwargs)
-
-    for method in ("save_to_disk", "to_csv", "to_json", "to_parquet", "to_sql"):
-        if hasattr(getattr(module, name), method):
-            wrapt.wrap_function_wrapper(module, f"{name}.{method}", refuse)
-
-
-def _target(method: str, args: tuple, kwargs: dict) -> tuple[bool, str]:
-    """Whether the target of a writing method is local, and its name without secrets."""
-    names = {"save_to_disk": ("dataset_path", "dataset_dict_path"), "to_sql": ("con",)}.get(method, ("path_or_buf",))
-    place = 1 if method == "to_sql" else 0
-    target = args[place] if len(args) > place else next((kwargs[name] for name in names if name in kwargs), "")
+def _remote_target(target: Any, method: str) -> str | None:
+    """The name of a remote target without secrets, or None for a local one. Database servers count as remote."""
     if method == "to_sql":
-        return _is_local_database(target), "a database"
-    shown = str(target).partition("://")[0] + "://…" if isinstance(target, str | PathLike) else type(target).__name__
-    return is_local_target(target), shown
+        import sqlite3
+
+        address = str(getattr(target, "url", target))
+        return None if isinstance(target, sqlite3.Connection) or address.startswith("sqlite:") else "a database"
+    if is_local_target(target):
+        return None
+    is_path = isinstance(target, str | PathLike)
+    return repr(str(target).partition("://")[0] + "://…" if is_path else type(target).__name__)
 
 
-def _is_local_database(connection: Any) -> bool:
-    """Whether a database is SQLite. Servers count as remote."""
-    import sqlite3
-
-    return isinstance(connection, sqlite3.Connection) or str(getattr(connection, "url", connection)).startswith(
-        "sqlite:"
-    )
-
-
-def guard_joins(module: Any) -> None:
-    def join(wrapped: Callable, _instance: Any, args: tuple, kwargs: dict) -> Any:
-        infos = [info for info in (args[0] if args else kwargs["dataset_infos"]) if info is not None]
-        merged = wrapped(*args, **kwargs)
-        classes = {stated_class(info.description) for info in infos}
-        if None in classes and len(classes) > 1:  # only some parts declare a class
-            merged.description = describe_dataset(merged.description, Governance.CREDENTIALED)
-        return merged
-
-    wrapt.wrap_function_wrapper(module, "DatasetInfo.from_merge", join)
-
-
-def _with_foreign_part(wrapped: Callable, _instance: Any, args: tuple, kwargs: dict) -> Any:
-    """A column or row from elsewhere has no declared class."""
-    joined = wrapped(*args, **kwargs)
-    joined.info.description = describe_dataset(joined.info.description or "", Governance.CREDENTIALED)
-    return joined
-
-
-def _with_same_class(wrapped: Callable, instance: Any, args: tuple, kwargs: dict) -> Any:
+def _keep_class(wrapped: Callable, instance: Any, args: tuple, kwargs: dict) -> Any:
     stream = wrapped(*args, **kwargs)
-    stream.info.description = instance.info.description
+    if "governance class: " in (instance.info.description or ""):  # `datasets` drops it
+        stream.info.description = instance.info.description
     return stream
 
 
-def guard_model(module: Any) -> None:
-    def refuse(wrapped: Callable, instance: Any, args: tuple, kwargs: dict) -> Any:
-        check_publishable(_class_of_weights(instance) or Governance.CREDENTIALED, _name(instance), HUB)
-        return wrapped(*args, **kwargs)
-
-    wrapt.wrap_function_wrapper(module, "PreTrainedModel.push_to_hub", refuse)
-
-
-def guard_saved_parts(module: Any) -> None:
-    """Guard configurations, tokenizers and processors that declare a class.
-
-    Some have copies of `push_to_hub`, but all upload with the second method.
-    """
-
-    def refuse(wrapped: Callable, instance: Any, args: tuple, kwargs: dict) -> Any:
-        weights = hasattr(instance, "state_dict")
-        default = Governance.CREDENTIALED if weights else Governance.OPEN
-        check_publishable(_class_of_weights(instance) or default, _name(instance), HUB)
-        return wrapped(*args, **kwargs)
-
-    for method in ("push_to_hub", "_upload_modified_files"):
-        wrapt.wrap_function_wrapper(module, f"PushToHubMixin.{method}", refuse)
-
-
 def guard_adapters(module: Any) -> None:
-    """Guard both ways to load an adapter, of peft and of transformers."""
+    """A model that loads an adapter of a restricted class (`governance.json` in its folder) gets this class."""
 
     def load(wrapped: Callable, instance: Any, args: tuple, kwargs: dict) -> Any:
         loaded = wrapped(*args, **kwargs)
         given = inspect.signature(wrapped).bind(*args, **kwargs).arguments
         source = given.get("model_id") or given.get("peft_model_id")
-        # Adapters that are not local folders have no declared class.
-        adapter = read_governance(Path(source)) if source and Path(source).is_dir() else Governance.CREDENTIALED
-        own = _class_of_weights(instance)
-        if own is not None:  # otherwise it is credentialed anyway
-            getattr(instance, "config", instance).governance = str(strictest([own, adapter]))
+        if source and (Path(source) / GOVERNANCE).is_file():
+            _raise_class(instance, read_governance(Path(source)))
         return loaded
 
     for name in ("PeftModel", "PeftAdapterMixin"):
-        if hasattr(module, name) and "load_adapter" in vars(getattr(module, name)):
+        if "load_adapter" in vars(getattr(module, name, object)):
             wrapt.wrap_function_wrapper(module, f"{name}.load_adapter", load)
+
+
+def _raise_class(model: Any, governance: Governance | None) -> None:
+    if governance is not None and not governance.publishable:
+        declare_part(model, strictest([governance, restriction(model) or governance]))
 
 
 def guard_trainer(module: Any) -> None:
     def refuse(wrapped: Callable, instance: Any, args: tuple, kwargs: dict) -> Any:
-        check_publishable(class_of_trainer(instance), f"{_name(instance.model)} of this {_name(instance)}", HUB)
+        what = f"{type(instance.model).__name__} of this {type(instance).__name__}"
+        if (found := _trainer_restriction(instance)) is not None:
+            check_publishable(found, what, HUB)
         model = instance.accelerator.unwrap_model(instance.model)
         if hasattr(type(model), "refuse_upload"):  # further checks of our models
             model.refuse_upload()
         return wrapped(*args, **kwargs)
 
-    for method in ("init_hf_repo", "push_to_hub", "_push_from_checkpoint"):
+    def train(wrapped: Callable, instance: Any, args: tuple, kwargs: dict) -> Any:
+        for part in (instance.model, getattr(instance, "processing_class", None)):
+            _raise_class(part, _trainer_restriction(instance))
+        return wrapped(*args, **kwargs)
+
+    def create_card(wrapped: Callable, instance: Any, args: tuple, kwargs: dict) -> Any:
+        """Our models write their own card."""
+        result = wrapped(*args, **kwargs)
+        model = instance.accelerator.unwrap_model(instance.model)
+        if hasattr(type(model), "write_card") and instance.is_world_process_zero():
+            output = Path(instance.args.output_dir)
+            model.write_card(output, instance.hub_model_id or output.name)
+        return result
+
+    for method in ("init_hf_repo", "push_to_hub"):
         wrapt.wrap_function_wrapper(module, f"Trainer.{method}", refuse)
-    wrapt.wrap_function_wrapper(module, "Trainer.create_model_card", _with_model_s_own_card)
-
-
-def _with_model_s_own_card(wrapped: Callable, instance: Any, args: tuple, kwargs: dict) -> Any:
-    """Our models write their own card, in `Trainer.push_to_hub` too."""
-    result = wrapped(*args, **kwargs)
-    model = instance.accelerator.unwrap_model(instance.model)
-    if hasattr(type(model), "write_card") and instance.is_world_process_zero():
-        output = Path(instance.args.output_dir)
-        model.write_card(output, instance.hub_model_id or output.name)
-    return result
+    wrapt.wrap_function_wrapper(module, "Trainer.train", train)
+    wrapt.wrap_function_wrapper(module, "Trainer.create_model_card", create_card)
 
 
 def guard_completions(module: Any) -> None:
@@ -200,32 +194,16 @@ def guard_completions(module: Any) -> None:
     def refuse(wrapped: Callable, instance: Any, args: tuple, kwargs: dict) -> Any:
         given = inspect.signature(wrapped).bind(*args, **kwargs).arguments
         if getattr(given.get("args"), "log_completions_hub_repo", None) is not None:
-            parts = SimpleNamespace(**{name: given.get(name) for name in ("model", "train_dataset", "eval_dataset")})
-            check_publishable(class_of_trainer(parts), f"the completions of this {_name(instance)}", HUB)
+            for name in ("model", "train_dataset", "eval_dataset"):
+                check(given.get(name), f"the completions of this {type(instance).__name__}")
         return wrapped(*args, **kwargs)
 
     wrapt.wrap_function_wrapper(module, "GRPOTrainer.__init__", refuse)
 
 
-def class_of_trainer(trainer: Any) -> Governance:
-    """The strictest class of the model and its data; `credentialed` if none is declared."""
-    classes = [_class_of_weights(trainer.model), getattr(trainer, "governance", None)]
-    for data in (getattr(trainer, "train_dataset", None), getattr(trainer, "eval_dataset", None)):
-        classes += [_class_of_data(part) for part in (data.values() if isinstance(data, dict) else [data])]
-    said = [found for found in classes if found is not None]
-    return strictest(said)
-
-
-def _class_of_data(data: Any) -> Governance | None:
-    """The class of a `datasets` object, or None for other objects."""
-    return get_dataset_governance(data) if hasattr(data, "info") and hasattr(data.info, "description") else None
-
-
-def _class_of_weights(part: Any) -> Governance | None:
-    """The class that a model's configuration (or the part itself) declares, or None."""
-    stated = getattr(getattr(part, "config", part), "governance", None)
-    return None if stated is None else parse(stated, "configuration of the model")
-
-
-def _name(instance: Any) -> str:
-    return type(instance).__name__
+def _trainer_restriction(trainer: Any) -> Governance | None:
+    """The strictest restricted class of the trainer, its model and its data."""
+    data = [getattr(trainer, name, None) for name in ("train_dataset", "eval_dataset")]
+    data = [part for one in data for part in (one.values() if isinstance(one, dict) else [one])]
+    found = [_RESTRICTED.get(str(getattr(trainer, "governance", None))), *map(restriction, [trainer.model, *data])]
+    return strictest(known) if (known := [one for one in found if one is not None]) else None

@@ -27,7 +27,7 @@ from medvqa_core.dataset_class import stated_class
 from medvqa_core.errors import ConfigError, MedvqaError, OutputError
 from medvqa_core.files import MANIFEST, PARTIAL_SUFFIX
 from medvqa_core.governance import Governance
-from medvqa_core.minimum_class import minimum_class_for_columns
+from medvqa_core.minimum_class import OUR_COLUMNS, minimum_class_for_columns
 
 INFO, SHRUNK = "dataset_info.json", "shrunk.json"
 # kind in a manifest -> file names below its folder
@@ -55,10 +55,6 @@ _MIMIC_IMAGE = re.compile(r"(^|/)p1\d{7}/s5\d{7}/[^/]+\.(jpe?g|png)$", re.IGNORE
 _MIMIC_TABLE = re.compile(
     r"mimic-cxr-[0-9.]+-(chexpert|negbio|metadata|split)\.csv(\.gz)?|mimic-cxr-reports\.zip|cxr-(record|study)-list\.csv(\.gz)?"
 )
-_OUR_COLUMNS = (
-    {"qa_id", "study_id", "question"}, {"subject_id", "study_id", "findings", "labels"},
-    {"study_id", "indication", "questions"}, {"study_id", "qa_id", "messages"},
-)  # fmt: skip
 _TSV_HEADER = b"index\tid\timage_path\tquestion\tanswer"
 
 
@@ -141,7 +137,7 @@ def _holds_mimic_rows(path: Path) -> bool:
     try:
         with pq.ParquetFile(path) if is_parquet else pa.ipc.open_stream(pa.memory_map(str(path))) as table:
             names = set((table.schema_arrow if is_parquet else table.schema).names)
-            ids = names & {"subject_id", "study_id"} if any(columns <= names for columns in _OUR_COLUMNS) else ()
+            ids = names & {"subject_id", "study_id"} if any(columns <= names for columns in OUR_COLUMNS) else ()
             batches = (table.iter_batches(columns=sorted(ids)) if is_parquet else table) if ids else ()
             columns = ({name: batch.column(name) for name in ids} for batch in batches)
             return any(minimum_class_for_columns(part) is Governance.CREDENTIALED for part in columns)

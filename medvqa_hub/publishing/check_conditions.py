@@ -17,8 +17,8 @@ LEAST_TOKENS = 32  # enough for a phrase of 8 words
 MOST_ENDS = 2  # [EOS] and [PAD]
 _LIMITS = ("max_new_tokens", "max_tokens")  # of our checkpoints, of an engine
 _HARMLESS = {
-    "_from_model_config", "bos_token_id", "decoder_start_token_id", "do_sample", "early_stopping", "num_beams",
-    "output_attentions", "output_hidden_states", "pad_token_id", "temperature", "top_k", "top_p",
+    "_from_model_config", "bos_token_id", "decoder_start_token_id", "do_sample", "early_stopping", "governance",
+    "num_beams", "output_attentions", "output_hidden_states", "pad_token_id", "temperature", "top_k", "top_p",
     "transformers_version", "use_cache",
 }  # fmt: skip
 

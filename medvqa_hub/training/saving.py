@@ -13,6 +13,7 @@ from transformers import PrinterCallback
 from medvqa_core.governance import Governance
 from medvqa_core.json_files import read_object
 from medvqa_core.llm.loading import keep_unpacked
+from medvqa_core.upload_guards import declare_part
 from medvqa_hub.families import history
 from medvqa_hub.families.folders import ANOTHER, BEST_FOLDER
 from medvqa_hub.training import checkpoints
@@ -39,7 +40,8 @@ class CheckpointMixin:
         self._began = time.monotonic()
         if getattr(self.model, "is_quantized", False):
             keep_unpacked(self.model)
-        self.model.config.governance = str(run.governance)  # for weights that are copied without this folder
+        for part in (self.model, self.processing_class):  # for files that are copied without this folder
+            declare_part(part, run.governance)
         self.remove_callback(PrinterCallback)
 
     def save_weights(self, folder: Path, kind: str) -> None:
