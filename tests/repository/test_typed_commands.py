@@ -43,6 +43,8 @@ SUBSTITUTIONS = (  # pattern in a line -> what is typed instead; the order count
     (r"max_steps=60", "max_steps=1"),
     (r"--recipe tiny-vlm-sft", "--recipe tiny-vlm-sft --set training.max_steps=50"),
     (r"--studies 120 --size 64", "--studies 24 --size 64"),
+    (r"--preset open-10k --workers 8", "--studies 12 --size 64"),
+    (r"--workers 8", "--workers 1"),
 )
 NOT_TYPED = {  # first words of a line -> why it is left out
     "make demo": "the demo has a test of its own",
