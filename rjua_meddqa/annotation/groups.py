@@ -54,7 +54,7 @@ _KNOWN = re.compile(  # words that name a group of healthy people
     re.IGNORECASE,
 )
 _CONDITION = re.compile(
-    r"[高极低中]+危(?=人群)|空腹|餐后|随机|[立卧站坐]位|[不非]?吸烟|[上下]午|[晨早晚]|\b[AP]M\b|\d+\s*(?:h|小时|[时点])"
+    r"[高极低中]+危|空腹|餐后|随机|[立卧站坐]位|[不非]?吸烟|[上下]午|[晨早晚]|\b[AP]M\b|\d+\s*(?:h|小时|[时点])"
 )
 
 

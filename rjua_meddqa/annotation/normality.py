@@ -18,6 +18,9 @@ from rjua_meddqa.schema import ABNORMAL, HIGH, LOW, MISSING, NORMAL, UNDECIDED
 
 _ARROWS = {"↑": HIGH, "⬆": HIGH, "▲": HIGH, "△": HIGH, "↓": LOW, "⬇": LOW, "▼": LOW, "▽": LOW}
 _ARROW = re.compile("[" + "".join(_ARROWS) + r"]+|(?<=[\d\s])[(（]?(?:HH|LL|H|偏高|升高|高|偏低|降低|低)[)）]?$")
+_ARROW_SIGN = re.compile("[" + "".join(_ARROWS) + "]+")
+_SHARES = {"%": 0.01, "‰": 0.001}
+_LARGEST_FRACTION = 1.5  # activities such as 120% are written as 1.2
 _FLAG_WORDS = {"H": HIGH, "HH": HIGH, "偏高": HIGH, "升高": HIGH, "高": HIGH}
 _FLAG_WORDS |= {"L": LOW, "LL": LOW, "偏低": LOW, "降低": LOW, "低": LOW}
 
@@ -26,13 +29,16 @@ _LOW_STATES = ("缺乏", "不足", "缺陷", "低下", "偏低", "降低", "减�
 _NORMAL_STATES = ("正常", "充足", "充分", "理想", "合适", "适宜", "健康成人", "可接受", "阴性")
 _HIGH_STATES = ("边缘升高", "升高", "偏高", "增高", "过量", "过高", "中毒", "增多")
 
+_STATE_MARKS = {"高": HIGH, "H": HIGH, "HH": HIGH, "低": LOW, "L": LOW, "LL": LOW}
+
 _IN_DOUBT = re.compile("可疑|临界|灰区")  # 0.9-1.1可疑
 _STRAY_STROKE = re.compile(r"\s*[lI|｜丨](?=[\d.])")  # a border of the table or a 1: 2.5 or 12.5
 _GROUPED = re.compile(r"(?<![\d.,])([1-9]\d{0,2}),(?=\d{3}(?![\d,.]))")
 
 # <5.0×10^2IU/mL is 500. ×10^9/L, followed by nothing but the volume, is a unit of both result and range.
 _POWER_OF_A_NUMBER = re.compile(r"(?:×10\^-?\d+|E[+-]?\d+)(?!\d)(?!/|$)")
-
+_TIMES_POWER = re.compile(r"(\d+(?:\.\d+)?)\s*[×xX*]\s*10\s*[\^*]?\s*(\d{1,2})(?![\d.]|\s*/)")
+_HAS_POWER = re.compile(rf"{_TIMES_POWER.pattern}|\dE[+-]?\d")
 
 Entries = tuple[LabelledInterval, ...]
 
@@ -47,9 +53,9 @@ class Judgement(NamedTuple):
 def judge(result: str, reference: str, flag: str = "", unit: str = "", patient: Patient = ANYONE) -> Judgement:
     """Judge `result` by `reference`, the printed range with or without a unit.
 
-    Both may contain full-width signs, any dash, units, an arrow and the slips that `ranges.py` repairs. A printed arrow
-    decides where the numbers do not, but never without a range. There is no verdict if numbers and arrow contradict
-    each other, since one of them was misread.
+    Both may contain full-width signs, any dash, units and the slips that `ranges.py` repairs. An arrow printed in the
+    result or flag column decides where the numbers do not, but never without a range. There is no verdict if numbers
+    and arrow contradict each other, since one of them was misread. An arrow in the range cell decides nothing.
 
     Args:
         flag: the row's text in the flag column (`↑`, `H`, `L`, `偏低`). Other words are ignored.
@@ -57,13 +63,15 @@ def judge(result: str, reference: str, flag: str = "", unit: str = "", patient: 
         patient: the page's patient, for ranges by group. Unknown traits keep all groups.
     """
     result, arrow = split_arrow(result)
-    reference, arrow_of_range = split_arrow(reference)
+    stray = _ARROW_SIGN.search(reference)
+    reference = _ARROW_SIGN.sub("", reference).strip()
     if is_blank(result):
         return Judgement(UNDECIDED, "no result")
     if is_blank(reference):
         return Judgement(UNDECIDED, "no range")
     if _STRAY_STROKE.match(result) or _STRAY_STROKE.match(reference):
         return Judgement(UNDECIDED, "a number begins with a stroke, which may be a table border or a one")
+    result, reference = _write_powers(result, reference)
     judgement = _judge_text(result, reference, unit, patient)
     with_points = [_GROUPED.sub(r"\1.", plain(text)) for text in (result, reference)]
     if with_points != [plain(result), plain(reference)] and re.search(r"\d\.\d", result + " " + reference):
@@ -71,7 +79,12 @@ def judge(result: str, reference: str, flag: str = "", unit: str = "", patient: 
         other = _judge_text(*with_points, unit, patient)
         if other.verdict != judgement.verdict:
             return Judgement(UNDECIDED, "a comma before three digits may be a decimal point")
-    judgement = _weigh(judgement, arrow or arrow_of_range or _direction(flag))
+    direction = arrow or _direction(flag)
+    if judgement.verdict == UNDECIDED and direction and _all_contradict(result, reference, direction):
+        return Judgement(UNDECIDED, f"numbers contradict the printed arrow: {judgement.reason}")
+    judgement = _weigh(judgement, direction)
+    if stray and judgement.verdict != _direction(stray[0]):
+        return Judgement(UNDECIDED, f"an arrow in the range: {judgement.reason}")
     if judgement.verdict == NORMAL and "*" in (result.strip()[-1:], flag.strip()):
         return Judgement(UNDECIDED, f"an asterisk marks the result: {judgement.reason}")
     return judgement
@@ -98,6 +111,23 @@ def _judge_by_band(result: str, parsed: ParsedRange) -> Judgement | None:
         return None
     held = {s for s, entry in zip(states, parsed.intervals, strict=True) if entry.interval.holds(number[1])}
     return Judgement(held.pop(), "in a range with a named state, others are cut off") if len(held) == 1 else None
+
+
+def _write_powers(result: str, reference: str) -> tuple[str, str]:
+    """Write 1.2×10^3 as 1200 if both cells have a power of ten that is not part of a unit such as 10^9/L."""
+    texts = plain(result), plain(reference)
+    if not all(map(_HAS_POWER.search, texts)) or not re.match(r"[^\d]*[<>≤≥]", texts[1]) or "-" in texts[1]:
+        return result, reference
+    one, other = (_TIMES_POWER.sub(lambda m: f"{float(m[1]) * 10 ** int(m[2]):.12g}", text) for text in texts)
+    return one, other
+
+
+def _all_contradict(result: str, reference: str, direction: str) -> bool:
+    """Whether every interval of a doubtful range contradicts the printed arrow."""
+    number, intervals = parse_number(result), parse_range(reference).intervals
+    if number is None or not intervals:
+        return False
+    return all(entry.interval.compare(number[0], number[1]) not in (direction, UNDECIDED) for entry in intervals)
 
 
 def _weigh(judgement: Judgement, direction: str) -> Judgement:
@@ -153,8 +183,39 @@ def _judge_by_numbers(result: str, reference: str, unit: str, unit_of_range: str
     sign, value, own_unit, _ = number
     if doubt := _number_doubt(result, reference, value, own_unit, unit, unit_of_range, entries):
         return Judgement(UNDECIDED, doubt)
-    own_unit = "" if polarity(own_unit) else own_unit
-    return _judge_value(sign, value, read_unit(own_unit or unit), unit_of_range, entries)
+    word = polarity(own_unit)
+    own_unit = "" if word else own_unit
+    judgement = _judge_scales(sign, value, read_unit(own_unit or unit), unit_of_range, entries)
+    if word and judgement.verdict != UNDECIDED and (word == "negative") != (judgement.verdict == NORMAL):
+        return Judgement(UNDECIDED, f"a number that is called {word}: {judgement.reason}")
+    return judgement
+
+
+def _judge_scales(sign: str, value: float, unit: str, unit_of_range: str, entries: Entries) -> Judgement:
+    """Judge a number that may be a fraction while the range is in per cent, or the reverse. Both readings must agree."""
+    judgement = _judge_value(sign, value, unit, unit_of_range, entries)
+    other = _read_on_other_scale(value, unit, unit_of_range, entries)
+    if other is not None and _judge_value(sign, round(other, 9), "", "", entries).verdict != judgement.verdict:
+        return Judgement(UNDECIDED, "one of result and range is in per cent, the other may be a fraction")
+    return judgement
+
+
+def _read_on_other_scale(value: float, unit: str, unit_of_range: str, entries: Entries) -> float | None:
+    """Return the number that `value` means if it is a fraction and the range is not, or the reverse, if plausible."""
+    own, ranges = (_SHARES.get(text[:1], 1.0) for text in (unit, unit_of_range))
+    bounds = [bound for entry in entries for bound in (entry.interval.low, entry.interval.high)]
+    finite = [abs(bound) for bound in bounds if abs(bound) != inf] or [0.0]
+    if not unit and not unit_of_range:
+        is_plausible, other = value <= 1 and 20 <= min(finite) <= max(finite) <= 150, 100 * value
+    elif unit and unit_of_range:
+        is_plausible, other = own != ranges, value * own / ranges
+    elif unit:
+        is_plausible, other = own != 1 and max(finite) <= _LARGEST_FRACTION, value * own
+    else:
+        other = value / ranges
+        is_far_above = max(bounds) < inf and other > 10 * max(finite)
+        is_plausible = ranges != 1 and value <= (_LARGEST_FRACTION if max(finite) > 40 else 1) and not is_far_above
+    return other if is_plausible else None
 
 
 def _number_doubt(
@@ -163,7 +224,7 @@ def _number_doubt(
     """Why a number in a result cell and the numbers of its range may not be comparable, or ""."""
     if is_dilution(result) != is_dilution(reference):
         return "one of result and range is a dilution"
-    if polarity(own_unit) in ("positive", "undecided"):
+    if polarity(own_unit) == "undecided":
         return f"a number that is called {own_unit}"
     if value < 0 and all(entry.interval.low >= 0 for entry in entries):
         return "a dash before the result, where no value is below 0"
@@ -174,9 +235,8 @@ def _number_doubt(
         return f"{own_unit!r} behind the result is not a unit"
     if unit_of_range != read_unit(unit) and not is_unit(unit_of_range, "S"):
         return f"{unit_of_range!r} behind the range is not a unit"
-    has_no_unit = not (own_unit or unit) and unit_of_range.startswith("%")
-    if has_no_unit and 0 < value <= 1 < min(entry.interval.low for entry in entries):
-        return "the range is in per cent, the result may be a fraction"
+    if unit_of_range in _STATE_MARKS and unit_of_range not in (own_unit, read_unit(unit)):
+        return f"{unit_of_range!r} behind the range may be a mark"
     return ""
 
 
@@ -196,8 +256,6 @@ def _judge_value(sign: str, value: float, unit: str, unit_of_range: str, entries
         return Judgement(UNDECIDED, f"units differ: {unit or 'none'} and {unit_of_range or 'none'}")
     if not unit and _POWER_OF_A_NUMBER.match(unit_of_range):
         return Judgement(UNDECIDED, f"the range counts in {unit_of_range}, the result may not")
-    if unit.startswith("%") and not unit_of_range and all(entry.interval.high <= 1 for entry in entries):
-        return Judgement(UNDECIDED, "the result is in per cent, the range may be a fraction")
     states = [_state(entry.label) for entry in entries]
     if NORMAL in states or (any(states) and all(states)):
         return _judge_by_states(sign, value, entries, states)
@@ -229,6 +287,8 @@ def _judge_by_states(sign: str, value: float, entries: Entries, states: list[str
 
 def _state(label: str) -> str:
     """Return LOW, NORMAL or HIGH for a label that names a state, "" for a group of people or no label."""
+    if label in _STATE_MARKS:
+        return _STATE_MARKS[label]
     for states, verdict in ((_LOW_STATES, LOW), (_HIGH_STATES, HIGH), (_NORMAL_STATES, NORMAL)):
         if any(label.startswith(state) or label.endswith(state) for state in states):
             return verdict

@@ -13,7 +13,7 @@ _DASHES = dict.fromkeys(map(ord, "‐‑‒–—―−─－﹣ー"), "-") | di
 # All spellings of 10^9/L, including a lost raised digit: 10*9/L, 10E9/L, 10~9/L, 10⁹/L, 109/L. It is a unit of its own
 # only after a blank, after × or at the beginning. Directly behind a digit, the end of the number is unknown.
 _POWER = re.compile(
-    r"(?:[×xX*·]\s*10\s*[\^*~Ee]?\s*|(?<![\d.~-])10\s*[\^*~Ee]\s*)(?P<exponent>-?\d{1,2})(?!\d*\.)"
+    r"(?:[×xX*·]\s*10\s*[\^*~Ee]?\s*|(?<![\d.~-])10\s*(?:[\^*Ee]|~(?=\s*(?:3|6|9|12)\s*/))\s*)(?P<exponent>-?\d{1,2})(?!\d*\.)"
     r"|(?<![\d.~<>≤≥-])(?<![<>≤≥~-]\s)10(?P<bare>3|6|9|12)(?=\s*/\s*[A-Za-zμ])"
     r"|(?<=\d)[Ee](?P<short>3|6|9|12)(?=\s*/\s*[A-Za-zμ])"
 )

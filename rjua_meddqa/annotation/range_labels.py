@@ -91,8 +91,8 @@ def _labels_behind(behind: list[Tail]) -> tuple[list[str], list[str]]:
         entry = behind[0]
         if entry.bracket or not entry.rest.strip(_EDGES):
             return [_name(entry.bracket)], _note_doubts(entry.rest)
-        at_once = re.match(r"\s*([\u4e00-\u9fff]+)$", entry.rest)
-        if at_once and _GROUP_WORD.search(at_once[1]):
+        at_once = re.match(r"\s*[:：]?\s*(?:[为是属即]于?)?([\u4e00-\u9fff]+)$", entry.rest)
+        if at_once and (at_once[1] in "高低" or _GROUP_WORD.search(at_once[1])):
             return [at_once[1]], []
         return [""], _note_doubts(entry.rest)
     labels = [_name(entry.bracket) or _name(entry.rest) for entry in behind]

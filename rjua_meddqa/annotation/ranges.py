@@ -32,6 +32,7 @@ _RANGE = re.compile(
     rf"|(?P<before>(?<![\d.A-Za-z/^]){NUMBER})\s*[^\d\s<>≤≥~:;,-]{{0,8}}?(?P<word>以下|以内|以上)"
 )
 _ORDINAL = re.compile(r"\d\s*(?:型|期|级)|\d+\s*°C")
+_AFTER_HOURS = re.compile(r"(?:餐后|服糖后)\s*\d+\s*(?:h|小时|分钟)")
 _LOST_UNIT = re.compile(r"\d\s?/[Ll](?![Pp])|\d\s?9/d[Ll]|\d{2}1U/|\d\s1U/")  # 115-1509/L, 0-401U/L
 _CUT_OFF = "the range is cut off"
 _SUFFIXES = ("103", "106", "109", "1012", "10")  # remains of a unit such as 10^9/L at the end of a bound
@@ -141,7 +142,7 @@ def _interval(match: re.Match[str]) -> Interval | None:
 
 def _mask_groups(text: str) -> str:
     """Mask ages, weeks of pregnancy and stages in `text`: they name groups and are not ranges."""
-    for pattern in (WEEKS, AGE, _ORDINAL):
+    for pattern in (WEEKS, AGE, _ORDINAL, _AFTER_HOURS):
         text = pattern.sub(lambda match: mask(match[0], is_name=True), text)
     return text
 

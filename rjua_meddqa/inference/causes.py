@@ -85,17 +85,17 @@ def find_cause(
         if not _bare(own):
             return INCOMPLETE if prediction.strip() else OTHER
         if is_missing(part.value):
-            return _cause_of_excess(part, own)
-        return _cause_of_difference(part, own, prediction, annotation, page)
+            return _explain_excess(part, own)
+        return _explain_difference(part, own, prediction, annotation, page)
     return OTHER
 
 
-def _cause_of_excess(part: Part, own: str) -> str:
+def _explain_excess(part: Part, own: str) -> str:
     """The cause of an answer to a question without a value."""
     return OTHER if abstains(own) else _find_cell(part, _bare(own)) or HALLUCINATED
 
 
-def _cause_of_difference(part: Part, own: str, prediction: str, annotation: Annotation, page: str | None) -> str:
+def _explain_difference(part: Part, own: str, prediction: str, annotation: Annotation, page: str | None) -> str:
     given, expected = _bare(own), _bare(part.value)
     if expected in given or expected in _bare(prediction):
         return FORMAT

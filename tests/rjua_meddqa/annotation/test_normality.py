@@ -131,7 +131,7 @@ CASES = [
     ("5.6↑", "3.9-6.1", UNDECIDED),
     ("18↑", "男:0-15 女:0-20", HIGH),
     ("18 H", "男:0-15 女:0-20", HIGH),
-    ("18", "↓男:20-25 女:0-20", LOW),
+    ("18", "↓男:20-25 女:0-20", UNDECIDED),  # an arrow in the range cell decides nothing
     ("18↑", "", UNDECIDED),
     ("阳性↑", "阴性", ABNORMAL),  # 否 and an arrow do not contradict each other
     ("18↑", "无", UNDECIDED),
@@ -215,10 +215,9 @@ def test_arrows_are_taken_off():
     ("flag", "verdict"),
     [
         ("H", HIGH),
-        ("L", LOW),
-        ("(L)", LOW),
+        ("(H)", HIGH),
+        ("L", UNDECIDED),  # 18 is low for nobody
         ("高", HIGH),
-        ("↓", LOW),
         ("*", UNDECIDED),
         ("N", UNDECIDED),
         ("阳性", UNDECIDED),
@@ -229,6 +228,7 @@ def test_a_flag_of_its_own_column_decides_what_numbers_leave_open(flag, verdict)
     contradicts = verdict == HIGH  # one of number and flag was misread
     assert judge("98", "130-175g/L", flag).verdict == (UNDECIDED if contradicts else LOW)  # no flag is taken for a unit
     assert judge("98", "", flag).verdict == UNDECIDED
+    assert judge("22", "男:25-30 女:20-25", "↓").verdict == LOW
 
 
 def test_agrees_with_the_annotators(real_data):

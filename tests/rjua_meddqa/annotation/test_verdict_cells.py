@@ -1,0 +1,43 @@
+"""Verdicts on drawn cells with known truth: none is wrong, and most of those that can be decided are."""
+
+import pytest
+from verdict_cells import draw_cells
+
+from rjua_meddqa.annotation.groups import read_patient
+from rjua_meddqa.annotation.normality import judge
+from rjua_meddqa.schema import ABNORMAL, HIGH, LOW, UNDECIDED
+
+NOT_NORMAL = {ABNORMAL, HIGH, LOW}
+
+
+@pytest.mark.parametrize(("count", "seed"), [(3_000, 5), pytest.param(40_000, 2024, marks=pytest.mark.slow)])
+def test_verdicts_are_right_or_silent(count, seed):
+    decidable = decided = 0
+    for cell in draw_cells(count, seed):
+        verdict, reason = judge(cell.result, cell.reference, cell.flag, cell.unit, read_patient(cell.page))
+        agrees = verdict == cell.verdict or (
+            {verdict, cell.verdict} <= NOT_NORMAL and ABNORMAL in (verdict, cell.verdict)
+        )
+        assert agrees or verdict == UNDECIDED, (cell, verdict, reason)
+        decidable += cell.verdict is not None
+        decided += cell.verdict is not None and verdict != UNDECIDED
+    assert decided >= 0.9 * decidable
+
+
+@pytest.mark.parametrize(
+    ("result", "reference"),
+    [
+        ("35%", "≥0.4"),  # 0.35, not 35
+        ("0.62", "<61%"),
+        ("12%", "<1.5"),
+        ("0.85", "≥80"),
+        ("429", ">428:高"),
+        ("18", "<19 L"),
+        ("429", ">428↑"),
+        ("10", "10~9"),  # a range, not a power of ten
+        ("0.5(阳性)", "<1"),
+        ("1.2E+03", "<5×10^2/L"),
+    ],
+)
+def test_cells_that_were_judged_wrongly(result, reference):
+    assert judge(result, reference).verdict in (UNDECIDED, HIGH)
