@@ -192,7 +192,7 @@ def _judge_by_numbers(result: str, reference: str, unit: str, unit_of_range: str
 
 
 def _judge_scales(sign: str, value: float, unit: str, unit_of_range: str, entries: Entries) -> Judgement:
-    """Judge a number that may be a fraction while the range is in per cent, or the reverse. Both readings must agree."""
+    """Judge a number that may be a fraction while its range is in per cent, or the reverse. Both must agree."""
     judgement = _judge_value(sign, value, unit, unit_of_range, entries)
     other = _read_on_other_scale(value, unit, unit_of_range, entries)
     if other is not None and _judge_value(sign, round(other, 9), "", "", entries).verdict != judgement.verdict:
