@@ -59,6 +59,9 @@ class ChatReply:
         retry: whether the same request may succeed later (a busy or restarting server).
         refused: whether the server rejected the request (status 400, 422, …).
         denied: whether it may reject all requests (status 401, 403, 404).
+        status: of the HTTP response, if it is not 200.
+        retry_after: seconds that a busy server asks to wait; None for other failures.
+        model: name in the reply, if replies of any model are accepted.
     """
 
     text: str | None
@@ -69,6 +72,9 @@ class ChatReply:
     retry: bool = False
     refused: bool = False
     denied: bool = False
+    status: int | None = None
+    retry_after: float | None = None
+    model: str | None = None
 
     def __post_init__(self) -> None:
         if (self.text is None) == (self.error is None):

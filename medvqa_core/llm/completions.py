@@ -2,15 +2,18 @@
 
 import base64
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from medvqa_core.llm.chat import LENGTH, ChatReply, ChatRequest, Message, Usage
-from medvqa_core.llm.json_reply import MAX_CHARACTERS, split_reasoning
+from medvqa_core.llm.json_reply import MAX_CHARACTERS, NOT_STORABLE, is_storable, split_reasoning
 
 # Finish reasons of replies that were broken off by a filter or a fault. Their text may look complete.
 BROKEN_OFF = frozenset({"abort", "aborted", "cancelled", "content_filter", "error", "insufficient_system_resource"})
 _AT_LENGTH = frozenset({LENGTH, "max_tokens", "model_length"})  # spellings of the token limit
+
+
+ENFORCED, IGNORED, OBJECT, REFUSED = "enforced", "ignored", "enforced by json_object", "refused"
 
 
 @dataclass(frozen=True)
@@ -18,7 +21,7 @@ class ServerCapabilities:
     """What a server supports beyond messages, model, max_tokens and temperature.
 
     Attributes:
-        schema: `enforced`, `ignored` (accepted without effect), or `refused` (not sent).
+        schema: ENFORCED or IGNORED (sent as `json_schema`), OBJECT (sent with `json_object`), or REFUSED (not sent).
         seed: whether `seed` is accepted.
     """
 
@@ -36,7 +39,9 @@ def request_body(request: ChatRequest, model: str, capabilities: ServerCapabilit
     }
     if capabilities.seed:
         body["seed"] = request.seed
-    if request.schema is not None and capabilities.schema != "refused":
+    if request.schema is not None and capabilities.schema == OBJECT:
+        body["response_format"] = {"type": "json_object", "schema": dict(request.schema)}
+    elif request.schema is not None and capabilities.schema != REFUSED:
         schema = {"name": "reply", "schema": dict(request.schema), "strict": True}
         body["response_format"] = {"type": "json_schema", "json_schema": schema}
     return body
@@ -56,7 +61,8 @@ def read_completion(body: Any) -> ChatReply:
     if failed:
         return ChatReply(None, "the server reports an error beside its reply", finish, usage)
     thoughts = message.get("reasoning_content") or message.get("reasoning")
-    return as_reply(content, finish, usage, thoughts)
+    model = body.get("model")
+    return replace(as_reply(content, finish, usage, thoughts), model=model if isinstance(model, str) else None)
 
 
 def as_reply(content: Any, finish: str | None, usage: Usage, thoughts: Any = None) -> ChatReply:
@@ -66,7 +72,7 @@ def as_reply(content: Any, finish: str | None, usage: Usage, thoughts: Any = Non
         finish: why it ended, such as LENGTH or one of BROKEN_OFF.
         thoughts: given if the server separates them.
     """
-    thoughts = thoughts if isinstance(thoughts, str) and is_unicode(thoughts) else None
+    thoughts = thoughts if isinstance(thoughts, str) and is_storable(thoughts) else None
     if finish in BROKEN_OFF:
         return ChatReply(None, f"finish_reason={finish}: the server broke the reply off", finish, usage, thoughts)
     if not isinstance(content, str) or not content.strip():
@@ -76,8 +82,8 @@ def as_reply(content: Any, finish: str | None, usage: Usage, thoughts: Any = Non
         return ChatReply(
             None, f"a reply of {len(content)} characters; at most {MAX_CHARACTERS} are read", finish, usage
         )
-    if not is_unicode(content):
-        return ChatReply(None, "a reply with half characters: no text", finish, usage)
+    if not is_storable(content):
+        return ChatReply(None, NOT_STORABLE, finish, usage)
     inner, text = split_reasoning(content)
     if finish == LENGTH:
         return ChatReply(
@@ -86,11 +92,6 @@ def as_reply(content: Any, finish: str | None, usage: Usage, thoughts: Any = Non
     if not text:
         return ChatReply(None, "nothing but thoughts", finish, usage, thoughts or inner)
     return ChatReply(text, None, finish, usage, thoughts or inner)
-
-
-def is_unicode(text: str) -> bool:
-    """Whether a text can be encoded as UTF-8: JSON may contain half a surrogate pair (`\\ud800`)."""
-    return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def _finish(stated: Any) -> str | None:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from medvqa_core.addresses import is_loopback, parse_host
+from medvqa_core.addresses import parse_host
 from medvqa_core.attestation import Attestation, read_attestation
 from medvqa_core.errors import ConfigError, GovernanceError
 from medvqa_core.folder_class import GOVERNANCE, read_governance
@@ -88,14 +88,22 @@ def _connect_server(
     """Connect to a server, once it is clear that it may receive texts of this class."""
     credentialed = governance is Governance.CREDENTIALED
     check_endpoint_allowed(governance, endpoint, "engine server", attestation)
-    here, host, model = is_loopback(endpoint), parse_host(endpoint), options.model
+    host, model = parse_host(endpoint), options.model
     attested = credentialed and attestation is not None and attestation.covers(endpoint)
     needs_word = credentialed and not attested
     _refuse_forwarded(model, credentialed)
     if needs_word and not (options.i_run_this_server or (kept and kept.is_own(host, model))):
         raise _ask_for_word(host)
-    slots = options.slots or DEFAULT_SLOTS
-    server = ChatServer(endpoint, model or "", slots, options.seconds_to_wait, credentialed and here, attestation)
+    server = ChatServer(
+        endpoint,
+        model or "",
+        options.slots or DEFAULT_SLOTS,
+        options.seconds_to_wait,
+        loopback_only=needs_word,  # every connection is checked, so the address need not be resolved here
+        attestation=attestation,
+        api_key=options.read_api_key(endpoint),
+        any_model=options.any_model,
+    )
     server.connect()
     _refuse_forwarded(server.model, credentialed)
     said = needs_word and (options.i_run_this_server or (kept is not None and kept.is_own(host, server.model)))

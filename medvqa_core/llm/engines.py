@@ -17,6 +17,7 @@ class Reply:
 
     answer: str | None
     error: str | None = None
+    model: str | None = None  # that replied, if any model is accepted
 
     def __post_init__(self) -> None:
         if (self.answer is None) == (self.error is None):

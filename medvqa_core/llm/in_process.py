@@ -17,7 +17,6 @@ from medvqa_core.errors import ConfigError
 from medvqa_core.llm.chat import LENGTH, STOP, ChatReply, ChatRequest, Image, Message, Usage
 from medvqa_core.llm.completions import as_reply
 from medvqa_core.llm.loading import LoadedModel, load_model
-from medvqa_core.llm.slots import Slots
 
 GATHER_SECONDS = 0.005  # that a batch waits for more requests
 BATCHES = 4  # per set of slots, so that the next batch is full
@@ -68,11 +67,11 @@ class InProcessModel:
     @asynccontextmanager
     async def session(self) -> AsyncIterator["InProcessModel"]:
         """A slot, for requests one after another."""
-        async with self._free.hold():
+        async with self._free:
             yield self
 
     async def __aenter__(self) -> "InProcessModel":
-        self._free, self._arrived = Slots(self.slots), asyncio.Event()
+        self._free, self._arrived = asyncio.Semaphore(self.slots), asyncio.Event()
         self._waiting.clear()
         self._together = None
         if self.continuous:

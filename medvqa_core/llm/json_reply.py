@@ -28,6 +28,11 @@ MOST_BROKEN = 1000  # objects of a reply that do not decode, to bound the time
 MAX_CHARACTERS = 200_000  # of a reply, to bound the time
 
 
+# Half of a surrogate pair, which JSON may contain and UTF-8 may not, and control characters but tab and line ends.
+_NOT_TEXT = re.compile(r"[\ud800-\udfff\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+NOT_STORABLE = "a reply with half characters or control characters: no text"
+
+
 class ReplyError(MedvqaError):
     """A reply cannot be used. The message does not quote it."""
 
@@ -68,6 +73,15 @@ def _thoughts(text: str) -> list[tuple[int, int]]:
     return spans
 
 
+def is_storable(value: Any) -> bool:
+    """Whether the texts in a JSON value can be written as UTF-8 and have no control characters."""
+    if isinstance(value, dict):
+        return all(is_storable(part) for pair in value.items() for part in pair)
+    if isinstance(value, list):
+        return all(map(is_storable, value))
+    return not isinstance(value, str) or _NOT_TEXT.search(value) is None
+
+
 def is_refusal(text: str) -> bool:
     """Whether a reply declines to answer, in English or Chinese."""
     return bool(_REFUSAL.search(text) or _REFUSAL_CHINESE.search(text))
@@ -90,6 +104,8 @@ def read_objects(text: str) -> list[dict[str, Any]]:
     if len(rest) > MAX_CHARACTERS:
         raise ReplyError(f"a reply of {len(rest)} characters; at most {MAX_CHARACTERS} are read")
     objects, is_cut = _find_objects(rest)
+    if not is_storable(objects):
+        raise ReplyError(NOT_STORABLE)
     if objects and not is_cut:
         return objects
     if is_cut:

@@ -11,6 +11,7 @@ medvqa-hub … --engine transformers:FOLDER_OR_ID --load-in 4bit
 """
 
 import inspect
+import os
 import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
@@ -21,9 +22,10 @@ from typing import Annotated, Any
 
 import typer
 
+from medvqa_core.addresses import is_loopback
 from medvqa_core.errors import ConfigError
 
-DEFAULT_SLOTS, DEFAULT_WAIT = 64, "10m"
+DEFAULT_SLOTS, DEFAULT_WAIT, DEFAULT_KEY = 64, "10m", "OPENAI_API_KEY"
 SPELLED = "server:URL (an OpenAI-compatible server; several share the work) or transformers:FOLDER_OR_ID"
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 
@@ -47,6 +49,8 @@ class EngineOptions:
         i_run_this_server: the user states that the server runs the model itself, on this machine. Credentialed texts
             need it, because a program on this machine could forward them.
         attestation: file that names other machines which may receive credentialed texts.
+        api_key_env: environment variable with the server's API key; None: OPENAI_API_KEY, if it is set.
+        any_model: accept replies that name another model than the one asked for, and record its name in each row.
     """
 
     engines: tuple[str, ...] = ()
@@ -56,6 +60,8 @@ class EngineOptions:
     load_in: LoadIn | None = None
     i_run_this_server: bool = False
     attestation: Path | None = None
+    api_key_env: str | None = None
+    any_model: bool = False
 
     @property
     def is_language_model(self) -> bool:
@@ -70,6 +76,17 @@ class EngineOptions:
         if found is None:
             raise ConfigError(f"--wait {text!r} is not a time. Expected something like 90s, 10m or 2h.")
         return float(found[1]) * _UNITS[found[2]]
+
+    def read_api_key(self, endpoint: str) -> str | None:
+        """The API key for a server, from the environment. Raises ConfigError if a named variable is not set.
+
+        The key in OPENAI_API_KEY is not sent unencrypted to another machine unless the user names the variable.
+        """
+        key = os.environ.get(self.api_key_env or DEFAULT_KEY, "").strip()
+        if self.api_key_env and not key:
+            raise ConfigError(f"--api-key-env {self.api_key_env}: the environment variable is not set")
+        is_safe = self.api_key_env or endpoint.startswith("https://") or is_loopback(endpoint)
+        return key if key and is_safe else None
 
     def get_single_engine(self) -> str:
         """The name of a command's own engine. Raises ConfigError if there are several."""
@@ -116,6 +133,16 @@ _OPTIONS: dict[str, tuple[Any, str, dict[str, Any]]] = {
         Path,
         "--attestation",
         {"help": "Credentialed texts: file that names the hosts which may receive them (docs/cxr.md)."},
+    ),
+    "api_key_env": (
+        str,
+        "--api-key-env",
+        {"help": f"Environment variable with the server's API key. Default: {DEFAULT_KEY}, if it is set."},
+    ),
+    "any_model": (
+        bool,
+        "--any-model",
+        {"help": "Accept replies of another model than the one asked for, and record its name in each row."},
     ),
 }
 

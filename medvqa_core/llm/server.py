@@ -1,13 +1,23 @@
 """A language model behind an OpenAI-compatible server: vLLM, SGLang, transformers serve, llama.cpp, Ollama.
 
-The server's capabilities (a JSON schema, a seed) are probed with a harmless request. Busy servers are retried with
-growing pauses. A rejected request is a failure of that request, unless the server rejects plain requests too, which
-stops the run. Logs and errors contain statuses and lengths, never texts.
+The server's capabilities (a JSON schema, a seed) are probed with a harmless request. A failing request is handled as
+in this table. Logs and errors contain statuses and lengths, never texts or keys.
+
+    429, 503, 529: busy               repeated for `wait` seconds, after `Retry-After` or growing pauses
+    408, 409, 425, 500, 502, 504,
+    no or a broken answer: a fault    repeated TRIES times, with growing pauses
+    401, 403, 404                     a failure of the request, unless a plain request is rejected too: the run stops
+    other statuses                    a failure of the request
+
+After the last repetition a plain request decides. If the server answers it, only the first request has failed and the
+run continues. Otherwise the server is down. The request is repeated until the server has been silent for `wait`
+seconds, which stops the run or moves the request to another server.
 """
 
 import asyncio
 import logging
 import random
+import re
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -20,6 +30,10 @@ from medvqa_core.attestation import Attestation
 from medvqa_core.errors import ConfigError, MedvqaError
 from medvqa_core.llm.chat import ChatReply, ChatRequest, Message
 from medvqa_core.llm.completions import (
+    ENFORCED,
+    IGNORED,
+    OBJECT,
+    REFUSED,
     ServerCapabilities,
     parse_error_reason,
     parse_json,
@@ -27,14 +41,14 @@ from medvqa_core.llm.completions import (
     request_body,
 )
 from medvqa_core.llm.loopback import loopback_socket
-from medvqa_core.llm.slots import Slots
 
 _log = logging.getLogger(__name__)
-BUSY = {408, 409, 425, 429, 500, 502, 503, 504, 529}
+BUSY = {429, 503, 529}
+FAULTS = {408, 409, 425, 500, 502, 504}
 DENIED = {401, 403, 404}  # usually apply to all requests
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0  # seconds
 SILENCE = 5.0  # seconds without any answer before a warning
-TRIES = 6  # of one request that fails while the server answers others
+TRIES = 6  # of a request that gets faults
 CONNECT_SECONDS, READ_SECONDS = 10.0, 600.0
 LONGEST_BODY = 64 << 20  # bytes of an answer, unpacked
 COMPLETIONS = "/chat/completions"
@@ -45,6 +59,12 @@ _PROBE_SCHEMA = {
     "additionalProperties": False,
 }
 _PROBE = ChatRequest((Message("user", "Say hello."),), schema=_PROBE_SCHEMA, max_tokens=24)
+_CANDIDATES = [  # capabilities, in the order in which they are tried
+    ServerCapabilities(ENFORCED, True),
+    ServerCapabilities(OBJECT, True),
+    ServerCapabilities(REFUSED, True),
+    ServerCapabilities(REFUSED, False),
+]
 
 
 class ServerError(MedvqaError):
@@ -61,11 +81,13 @@ class ChatServer:
         wait: seconds to wait for a server that stopped answering.
         loopback_only: refuse to connect to other machines, whatever a name resolves to.
         attestation: allows another machine to receive credentialed texts.
+        api_key: sent as a Bearer token.
+        any_model: accept replies that name another model than the one asked for.
 
     Raises:
         ConfigError: the address is invalid, or no model is named and the server does not list exactly one.
         GovernanceError: `loopback_only`, and the address is another machine.
-        ServerError: it cannot be reached for `wait` seconds, or rejects plain requests.
+        ServerError: it cannot be reached for `wait` seconds, rejects plain requests, or answers with another model.
     """
 
     endpoint: str
@@ -76,7 +98,10 @@ class ChatServer:
     attestation: Attestation | None = None
     capabilities: ServerCapabilities | None = None
     description: dict[str, Any] = field(default_factory=dict)
+    api_key: str | None = field(default=None, repr=False)
+    any_model: bool = False
     kind: ClassVar[str] = "server"
+    sessions: int = field(default=0, init=False)  # open ones
     _has_warned: bool = field(default=False, init=False, repr=False)
 
     @property
@@ -92,30 +117,34 @@ class ChatServer:
     @asynccontextmanager
     async def session(self) -> AsyncIterator["ChatServer"]:
         """A slot of the server."""
-        async with self.free.hold():
-            yield self
+        async with self._free:
+            self.sessions += 1
+            try:
+                yield self
+            finally:
+                self.sessions -= 1
 
     async def __aenter__(self) -> "ChatServer":
         if not self.endpoint.startswith(("http://", "https://")):
-            raise ConfigError(
-                f"server {self.endpoint!r} is not a URL. Expected something like http://127.0.0.1:8000/v1."
-            )
+            raise ConfigError(f"server {self.endpoint!r} is not a URL. Expected something like {_EXAMPLE}.")
         # trust_env is off: proxies would forward even loopback traffic to another machine.
         connector = aiohttp.TCPConnector(limit=0, socket_factory=loopback_socket if self.loopback_only else None)
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=READ_SECONDS)
-        self._session = aiohttp.ClientSession(connector=connector, timeout=timeout, trust_env=False)
-        self.free = Slots(self.slots)
-        self._last_sign_of_life = time.monotonic()
+        headers = {"Authorization": f"Bearer {self.api_key}"} if self.api_key else None
+        self._http = aiohttp.ClientSession(connector=connector, timeout=timeout, headers=headers, trust_env=False)
+        self._free = asyncio.Semaphore(self.slots)
+        self._last_answer = time.monotonic()
+        self._check: asyncio.Task[ChatReply] | None = None
         try:
             if self.capabilities is None:
                 await self._probe()
         except BaseException:
-            await self._session.close()
+            await self._http.close()
             raise
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self._session.close()
+        await self._http.close()
 
     def connect(self) -> None:
         """Find out the model and the capabilities, which are part of a run's settings."""
@@ -130,51 +159,55 @@ class ChatServer:
         """Return the reply. Call it within a `session`, which holds the slot.
 
         Raises:
-            ServerError: the server is down for longer than `wait`, or rejects all requests (status 401, 403, 404).
+            ServerError: the server is down, rejects all requests, or answers with another model.
         """
         assert self.capabilities is not None, "use the server within `async with`"
-        return await self.ask(COMPLETIONS, request_body(request, self.model, self.capabilities), read_completion)
+        reply = await self.ask(COMPLETIONS, request_body(request, self.model, self.capabilities), read_completion)
+        self._check_model(reply.model)
+        return reply if self.any_model else replace(reply, model=None)
 
     async def ask(self, path: str, body: Mapping[str, Any], read: Callable[[Any], ChatReply]) -> ChatReply:
         """Send `body` to `path` and parse the answer with `read`. Waits and raises as `chat`."""
-        reply = await self._ask(path, body, read)
-        if reply.denied:
-            plain = await self._ask(COMPLETIONS, self._plain_body(), read_completion)
-            if plain.denied:
-                raise ServerError(
-                    f"{self.endpoint} rejects a plain request too: {plain.error}. Finished answers are kept; check "
-                    f"that it serves {self.model!r} without a token, and run the same command again to resume"
-                )
-        return reply
-
-    async def _ask(self, path: str, body: Mapping[str, Any], read: Callable[[Any], ChatReply]) -> ChatReply:
-        pause, tries, failing_since = FIRST_PAUSE, 0, None
+        pause, tries, first_failure = FIRST_PAUSE, 0, None
         while True:
             reply = await self._post(path, body, read)
-            tries += 1
-            self.free.report(busy=reply.retry)
-            now = time.monotonic()
-            if not reply.retry:
-                self._last_sign_of_life = now
-                return reply
-            failing_since = failing_since or now
-            if tries >= TRIES and self._last_sign_of_life > failing_since:  # other requests succeed
-                return replace(reply, error=f"{reply.error}, {tries} times while others were answered", retry=False)
-            silent = now - max(self._last_sign_of_life, failing_since)
-            if silent > self.wait:
+            if reply.denied and (plain := await self._post_plain()).denied:
                 raise ServerError(
-                    f"{self.endpoint} has not answered for {silent:.0f} s ({reply.error}). Finished answers are kept; "
-                    "start the server and run the same command again to resume"
+                    f"{self.endpoint} rejects a plain request too: {plain.error}. Finished answers are kept; check "
+                    f"that it serves {self.model!r} and --api-key-env, and run the same command again to resume"
                 )
-            if silent > SILENCE:
-                self._warn_once(reply.error or "no answer")
-            await asyncio.sleep(pause * random.uniform(0.5, 1.0))
+            if not reply.retry:
+                return reply
+            tries, now = tries + 1, time.monotonic()
+            first_failure = first_failure or now
+            is_last = now - first_failure > self.wait or (tries >= TRIES and reply.retry_after is None)
+            if is_last and await self.is_healthy():
+                error = f"{reply.error}, {tries} times while a plain request was answered"
+                return replace(reply, error=error, retry=False)
+            self._check_silence(now, first_failure, reply.error or "no answer")
+            await asyncio.sleep(max(pause * random.uniform(0.5, 1.0), min(reply.retry_after or 0.0, self.wait)))
             pause = min(2 * pause, LONGEST_PAUSE)
 
     async def is_healthy(self) -> bool:
-        """Whether the server answers a harmless request."""
-        reply = await self._post(COMPLETIONS, self._plain_body(), read_completion)
+        """Whether the server answers a plain request."""
+        reply = await self._post_plain()
         return not reply.retry and not reply.refused
+
+    def _check_silence(self, now: float, first_failure: float, problem: str) -> None:
+        silent = now - max(self._last_answer, first_failure)
+        if silent > self.wait:
+            raise ServerError(
+                f"{self.endpoint} has not answered for {silent:.0f} s ({problem}). Finished answers are kept; start "
+                "the server and run the same command again to resume"
+            )
+        if silent > SILENCE:
+            self._warn_once(problem)
+
+    async def _post_plain(self) -> ChatReply:
+        """The reply to a harmless request. Concurrent callers share one request."""
+        if self._check is None or self._check.done():
+            self._check = asyncio.ensure_future(self._post(COMPLETIONS, self._plain_body(), read_completion))
+        return await asyncio.shield(self._check)
 
     def _plain_body(self) -> dict[str, Any]:
         assert self.capabilities is not None, "connect to the server first"
@@ -182,56 +215,74 @@ class ChatServer:
 
     async def _probe(self) -> None:
         """Find the model and the capabilities. Waits for a server that is still loading."""
-        if not self.model:
-            self.model = await self._only_model()
-        for capabilities in (
-            ServerCapabilities("enforced", True),
-            ServerCapabilities("refused", True),
-            ServerCapabilities("refused", False),
-        ):
-            self.capabilities = capabilities
-            reply = await self._ask(COMPLETIONS, self._plain_body(), read_completion)
-            if not reply.refused:
-                if capabilities.schema != "refused" and not _has_number(reply.text):
-                    self.capabilities = replace(capabilities, schema="ignored")
-                break
-        else:
-            raise ServerError(
-                f"{self.endpoint} rejects a plain request: {reply.error}; check --model and the server's log"
-            )
-        self.description |= {"model": self.model, "schema": self.capabilities.schema, "seed": self.capabilities.seed}
-        status, body = await self._get("/models", patient=False)  # some servers fail here and work
+        status, body = await self._get("/models", self.wait if not self.model else 0.0)
+        self.model = self.model or _find_only_model(_listed(body), status, self.endpoint)
+        pause, first_failure = FIRST_PAUSE, time.monotonic()
+        while not (reply := await self._try_capabilities()):
+            self._check_silence(time.monotonic(), first_failure, "no answer")
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
+        assert self.capabilities is not None
+        if self.capabilities.schema != REFUSED and not _has_number(reply.text):
+            self.capabilities = replace(self.capabilities, schema=IGNORED)
+        self._check_model(reply.model)
         owners = {str(item.get("owned_by")) for item in _listed(body) if status == 200 and item.get("owned_by")}
+        self.description |= {"model": self.model, "schema": self.capabilities.schema, "seed": self.capabilities.seed}
         self.description["served_by"] = ", ".join(sorted(owners)) or "unknown server"
 
-    async def _only_model(self) -> str:
-        status, body = await self._get("/models")
-        names = [item.get("id") for item in _listed(body)]
-        if len(names) != 1:
-            listed = ", ".join(map(str, names)) or f"none (status {status})"
-            raise ConfigError(f"{self.endpoint} lists these models: {listed}. Name one with --model.")
-        return str(names[0])
+    async def _try_capabilities(self) -> ChatReply | None:
+        """Set the first capabilities that the server accepts, and return its reply; None if it is busy or down.
 
-    async def _get(self, path: str, patient: bool = True) -> tuple[int, Any]:
-        """Status and body of a GET. Waits for a busy server if `patient`."""
-        deadline, pause = time.monotonic() + self.wait, FIRST_PAUSE
+        Some servers answer 500 to a feature that they do not support.
+        """
+        fault = False
+        for self.capabilities in _CANDIDATES:
+            for _ in range(2):  # a fault may be a coincidence
+                reply = await self._post(COMPLETIONS, self._plain_body(), read_completion)
+                if not reply.retry:
+                    break
+            if reply.retry and reply.status not in FAULTS:
+                return None
+            fault |= reply.retry
+            is_useless = self.capabilities.schema == OBJECT and not _has_number(reply.text)
+            if not reply.retry and not reply.refused and not is_useless:
+                return reply
+        if fault:
+            return None
+        raise ServerError(
+            f"{self.endpoint} rejects a plain request: {reply.error}; check --model, --api-key-env and the server's log"
+        )
+
+    def _check_model(self, name: str | None) -> None:
+        """Raise ServerError if a reply names another model."""
+        if name and not self.any_model and not is_same_model(self.model, name):
+            raise ServerError(
+                f"{self.endpoint} replied with model {name[:200]!r} instead of {self.model!r}. Finished answers are "
+                f"kept; name the model with --model, or accept other models with --any-model"
+            )
+
+    async def _get(self, path: str, wait: float) -> tuple[int, Any]:
+        """Status and body of a GET; (0, None) without an answer. Faults are repeated for `wait` seconds."""
+        deadline, pause = time.monotonic() + wait, FIRST_PAUSE
         while True:
             try:
-                async with self._session.get(self.endpoint.rstrip("/") + path, allow_redirects=False) as response:
-                    if response.status not in BUSY or not patient:
+                async with self._http.get(self.endpoint.rstrip("/") + path, allow_redirects=False) as response:
+                    if response.status not in BUSY | FAULTS or not wait:
                         return response.status, parse_json(await _read(response))
                     problem = f"status {response.status}"
             except aiohttp.InvalidURL:
                 raise ConfigError(
-                    f"server {self.endpoint!r} is not a URL. Expected something like http://127.0.0.1:8000/v1."
+                    f"server {self.endpoint!r} is not a URL. Expected something like {_EXAMPLE}."
                 ) from None
             except (aiohttp.ClientError, TimeoutError, ConnectionError) as error:
                 problem = type(error).__name__
-                if not patient:
+                if not wait:
                     return 0, None
+            if problem in ("status 500", "status 502") and pause > FIRST_PAUSE:
+                return int(problem[-3:]), None  # broken model lists do not repair themselves
             if time.monotonic() > deadline:
                 raise ServerError(
-                    f"{self.endpoint} cannot be reached ({problem}). Start the server, or wait longer with --wait."
+                    f"{self.endpoint} cannot be reached ({problem}). Start it, or wait longer with --wait."
                 )
             self._warn_once(problem)
             await asyncio.sleep(pause)
@@ -245,23 +296,41 @@ class ChatServer:
     async def _post(self, path: str, body: Mapping[str, Any], read: Callable[[Any], ChatReply]) -> ChatReply:
         address = self.endpoint.rstrip("/") + path
         try:
-            async with self._session.post(address, json=body, allow_redirects=False) as response:
-                content = await _read(response)
-                status = response.status
+            async with self._http.post(address, json=body, allow_redirects=False) as response:
+                content, status = await _read(response), response.status
+                retry_after = response.headers.get("Retry-After", "")
         except aiohttp.InvalidURL:
-            raise ConfigError(
-                f"server {self.endpoint!r} is not a URL. Expected something like http://127.0.0.1:8000/v1."
-            ) from None
+            raise ConfigError(f"server {self.endpoint!r} is not a URL. Expected something like {_EXAMPLE}.") from None
         except (aiohttp.ClientError, TimeoutError, ConnectionError) as error:
             return ChatReply(None, f"no answer ({type(error).__name__})", retry=True)
-        if status in BUSY:
-            return ChatReply(None, f"status {status}", retry=True)
+        if status in BUSY | FAULTS:
+            seconds = float(retry_after) if re.fullmatch(r"\d{1,5}", retry_after, re.ASCII) else 0.0
+            is_busy = status in BUSY or retry_after != ""
+            return ChatReply(
+                None, f"status {status}", retry=True, status=status, retry_after=seconds if is_busy else None
+            )
+        self._last_answer = time.monotonic()
         if status != 200:
             reason = parse_error_reason(parse_json(content))
-            return ChatReply(None, f"refused with status {status}: {reason}", refused=True, denied=status in DENIED)
+            if self.api_key:
+                reason = reason.replace(self.api_key, "…")
+            refusal = f"refused with status {status}: {reason}"
+            return ChatReply(None, refusal, refused=True, denied=status in DENIED, status=status)
         if content is None:
             return ChatReply(None, f"an answer of more than {LONGEST_BODY:,} bytes")
         return read(parse_json(content))
+
+
+_EXAMPLE = "http://127.0.0.1:8000/v1"
+
+
+def is_same_model(asked: str, replied: str) -> bool:
+    """Whether a reply's model is the one asked for, which servers may name with a folder, tag, commit or date."""
+
+    def strip(name: str) -> str:
+        return re.sub(r"(@[^/]+|:latest|-\d{4}-?\d\d-?\d\d)$", "", name.strip()).rpartition("/")[2].lower()
+
+    return strip(asked) == strip(replied)
 
 
 async def _read(response: aiohttp.ClientResponse) -> bytes | None:
@@ -280,6 +349,14 @@ def _listed(body: Any) -> list[dict[str, Any]]:
     """The entries of a list of models."""
     data = body.get("data") if isinstance(body, dict) else None
     return [item for item in data if isinstance(item, dict)] if isinstance(data, list) else []
+
+
+def _find_only_model(listed: list[dict[str, Any]], status: int, endpoint: str) -> str:
+    names = [str(item.get("id")) for item in listed]
+    if len(names) != 1:
+        found = ", ".join(names) or f"none (status {status})"
+        raise ConfigError(f"{endpoint} lists these models: {found}. Name one with --model.")
+    return names[0]
 
 
 def _has_number(text: str | None) -> bool:

@@ -12,6 +12,7 @@ that order.
 """
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
@@ -23,6 +24,7 @@ from medvqa_core.llm.engines import Reply, Request
 from medvqa_core.progress import track
 from medvqa_core.runs.predictions import Prediction, PredictionStore
 
+SYNC_SECONDS = 2.0  # finished groups are written after at most this time
 R = TypeVar("R", bound=Request)
 # (request, reply, attempt) -> details for the record, and the request to send instead, or None.
 Review = Callable[[R, Reply, int], tuple[Mapping[str, Any], R | None]]
@@ -50,7 +52,7 @@ def ask_all(
         answer: an engine's `answer`.
         in_flight: number of concurrent groups.
         description, total: of the progress bar, in groups.
-        groups_per_sync: groups that are written together. A kill loses those that were not written.
+        groups_per_sync: most groups that are written together.
         retry_failed: send requests again whose record is a failure.
         review: checks each reply; its details become part of the record.
         attempts: how often a request is sent at most.
@@ -92,15 +94,22 @@ async def _keep_in_flight(
     in_flight: int,
     groups_per_sync: int,
 ) -> None:
-    """Run `in_flight` groups concurrently and append finished ones in order."""
+    """Run `in_flight` groups concurrently and append finished ones in order, at least every SYNC_SECONDS."""
     under_way: deque[asyncio.Task[list[Prediction]]] = deque()
     finished: list[list[Prediction]] = []
+    synced = time.monotonic()
 
     def sync() -> None:
+        nonlocal synced
         store.append(chain.from_iterable(finished))
         finished.clear()
+        synced = time.monotonic()
 
     async def finish_first() -> None:
+        if finished:
+            await asyncio.wait([under_way[0]], timeout=max(0.0, synced + SYNC_SECONDS - time.monotonic()))
+            if not under_way[0].done() or time.monotonic() - synced >= SYNC_SECONDS:
+                sync()
         finished.append(await under_way[0])
         under_way.popleft()
         if len(finished) >= groups_per_sync:
@@ -135,6 +144,8 @@ async def _ask_group(
         again = {}
         for (key, request), reply in zip(todo.items(), replies, strict=True):
             details, next_request = review(request, reply, attempt) if review is not None else ({}, None)
+            if reply.model is not None:
+                details = {**details, "reply_model": reply.model}
             made[key] = Prediction(key, request.id, reply.answer, reply.error, details)
             if next_request is not None:
                 again[key] = next_request

@@ -28,8 +28,8 @@ from medvqa_core.errors import InputError, one_line
 from medvqa_core.governance import Governance, parse, strictest
 from medvqa_core.json_files import read_object
 from medvqa_core.json_lines import parse_line, read_lines
-from medvqa_core.llm.completions import is_unicode
 from medvqa_core.llm.engines import Reply
+from medvqa_core.llm.json_reply import is_storable
 from medvqa_core.minimum_class import minimum_class_for_ids
 from medvqa_core.workbooks import workbook_rows
 
@@ -184,7 +184,7 @@ def _parse_reply(row: Mapping[str, Any], path: Path) -> Reply:
     if not isinstance(value, str | int | float):
         raise InputError(f"{path}: an answer is a {type(value).__name__}. Expected a text.")
     text = str(value).strip()
-    if not is_unicode(text):
+    if not is_storable(text):
         return Reply(None, "half characters: no text")
     return Reply(None, FAILED) if is_failure(text) else Reply(text)
 

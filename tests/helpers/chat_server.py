@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from aiohttp import web
 
@@ -32,6 +32,7 @@ class ChatServerDouble:
         most_at_once: the most requests that were under way together.
         decide: answers bodies to `/v1/systemone`; None: the server has no typed decisions.
         decisions: their bodies, in the order of arrival.
+        key: API key that requests must have.
     """
 
     reply: Callable[[dict[str, Any]], Any]
@@ -41,6 +42,8 @@ class ChatServerDouble:
     most_at_once: int = 0
     decide: Callable[[dict[str, Any]], Any] | None = None
     decisions: list[dict[str, Any]] = field(default_factory=list)
+    key: str | None = None
+    headers: ClassVar[dict[str, str]] = {}  # of failures
     _under_way: int = 0
 
     def __enter__(self) -> "ChatServerDouble":
@@ -87,6 +90,8 @@ class ChatServerDouble:
 
     async def _chat(self, request: web.Request) -> web.Response:
         body = json.loads(await request.read())
+        if self.key and request.headers.get("Authorization") != f"Bearer {self.key}":
+            return web.json_response({"error": {"message": "invalid key"}}, status=401)
         self.requests.append(body)
         self._under_way += 1
         self.most_at_once = max(self.most_at_once, self._under_way)
@@ -101,7 +106,8 @@ class ChatServerDouble:
             request.transport.close()
             return web.Response(status=500)
         text = content if isinstance(content, str) else json.dumps(content)
-        return web.Response(status=status, text=text, content_type="application/json")
+        headers = self.headers if status != 200 else {}
+        return web.Response(status=status, text=text, content_type="application/json", headers=headers)
 
 
 def is_probe(body: dict[str, Any]) -> bool:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medvqa_core.llm import json_reply
-from medvqa_core.llm.json_reply import ReplyError, read_object, read_text, split_reasoning
+from medvqa_core.llm.json_reply import ReplyError, is_storable, read_object, read_text, split_reasoning
 
 ANSWER = {"question": "Is Edema observed?", "answer": "No edema is seen."}
 PLAIN = json.dumps(ANSWER)
@@ -75,11 +75,19 @@ def test_thoughts_stand_apart():
 def test_a_cut_reply_never_becomes_an_answer(answer, cut):
     """Wherever the object of a reply is cut, its text is not served."""
     whole = json.dumps({"answer": answer}, ensure_ascii=False)
-    if cut >= len(whole):
+    if cut >= len(whole) and is_storable(answer):
         assert read_object(whole) == {"answer": answer}
         return
     with pytest.raises(ReplyError):
         read_object(whole[:cut])
+
+
+@pytest.mark.parametrize("text", ["\\ud83d", "\\u0000", "\\u001b[2J", "\\u007f"])
+def test_text_that_cannot_be_stored_is_found_after_decoding(text):
+    assert text.encode().decode("unicode_escape") != text and read_object('{"answer": "a\\tb\\nc"}')
+    for reply in (f'{{"answer": "a {text}"}}', f'{{"answers": [{{"n": {{"{text}": 1}}}}]}}'):
+        with pytest.raises(ReplyError, match="half characters or control characters"):
+            read_object(reply)
 
 
 @given(st.text(max_size=300))

@@ -70,9 +70,19 @@ def test_what_rows_say_does_not_tell_which_server_answered():
 
 
 def test_the_slower_server_gets_fewer_studies():
-    with ChatServerDouble(fine, latency=0.002) as fast, ChatServerDouble(fine, latency=0.05) as slow:
+    with ChatServerDouble(fine) as fast, ChatServerDouble(fine, latency=0.5) as slow:
         ask(connect(fast, slow, slots=2), 30)
-    assert len(texts_of(fast)) > 3 * len(texts_of(slow))
+    assert len(texts_of(fast)) > len(texts_of(slow))
+
+
+def test_a_request_that_always_fails_does_not_mark_its_server_down():
+    def reply(body):
+        return (500, {}) if not is_probe(body) and body["messages"][-1]["content"] == "1/1" else fine(body)
+
+    with ChatServerDouble(reply) as a, ChatServerDouble(reply) as b:
+        model = connect(a, b, slots=2)
+        found = ask(model, 4)
+    assert [text for study in found for text in study].count(None) == 1 and not model.down
 
 
 def test_the_studies_of_a_server_that_is_gone_go_to_the_others_and_nothing_is_lost():

@@ -1,16 +1,18 @@
 """The client of OpenAI-compatible servers against a real one on loopback that misbehaves on request."""
 
 import asyncio
+import json
+import socket
 
 import pytest
-from chat_server import ChatServerDouble, completion, is_probe
+from chat_server import ChatServerDouble, completion, connect_to, is_probe
 
 from medvqa_core.errors import ConfigError, GovernanceError
+from medvqa_core.governance import Governance
 from medvqa_core.llm import server as servers
 from medvqa_core.llm.chat import ChatRequest, Image, Message, Usage
 from medvqa_core.llm.completions import ServerCapabilities, parse_error_reason, read_completion
 from medvqa_core.llm.server import ChatServer, ServerError
-from medvqa_core.llm.slots import Slots
 
 REQUEST = ChatRequest((Message("system", "s"), Message("user", "u")), schema={"type": "object"}, seed=3)
 
@@ -143,38 +145,138 @@ def test_one_request_that_breaks_a_server_which_answers_others_fails_alone():
         return (500, {}) if body["messages"][-1]["content"] == "poison" else obedient(body)
 
     with ChatServerDouble(reply) as double:
-        assert asyncio.run(run(double)).error == f"status 500, {servers.TRIES} times while others were answered"
+        assert asyncio.run(run(double)).error == f"status 500, {servers.TRIES} times while a plain request was answered"
 
 
-def test_a_server_that_stays_away_ends_in_one_line_and_one_that_is_away_at_first_is_waited_for():
+@pytest.mark.parametrize("wait", [0.001, 30])
+@pytest.mark.parametrize("trouble", [(500, {}), (502, {}), (200, None)])
+def test_a_request_that_always_fails_is_a_failure_even_if_nothing_else_is_in_flight(trouble, wait):
+    with ChatServerDouble(lambda body: obedient(body) if is_probe(body) else trouble) as double:
+        _, (reply,) = ask(double, REQUEST, slots=1, wait=wait)
+        double.reply = obedient
+        _, (after,) = ask(double, REQUEST, slots=1)
+    assert "times while a plain request was answered" in reply.error and reply.text is None
+    assert wait < 1 or f", {servers.TRIES} times" in reply.error
+    assert after.text == "fine"
+
+
+def test_a_request_that_is_always_answered_as_busy_fails_after_the_time_to_wait(monkeypatch):
+    monkeypatch.setattr(servers, "TRIES", 1)
+    with ChatServerDouble(lambda body: obedient(body) if is_probe(body) else (503, {})) as double:
+        _, (reply,) = ask(double, REQUEST, slots=1, wait=0.3)
+    assert reply.error.startswith("status 503, ") and ", 1 times" not in reply.error
+
+
+def go_down(double):
+    """A reply for a server that answers the first probe and nothing else."""
+    return lambda body: obedient(body) if len(double.requests) == 1 else (503, {})
+
+
+def test_a_server_that_is_down_stops_the_run():
     with ChatServerDouble(obedient) as double:
-        endpoint = double.endpoint
-
-        def gone(body):
-            return obedient(body) if is_probe(body) else (503, {})
-
-        double.reply = gone
+        endpoint, double.reply = double.endpoint, go_down(double)
         with pytest.raises(ServerError, match=r"has not answered for \d+ s \(status 503\).*run the same command"):
             ask(double, REQUEST, wait=0.1)
     with pytest.raises(ServerError, match="cannot be reached"):
         asyncio.run(_meet(endpoint, wait=0.05))
 
 
-def test_that_a_server_is_waited_for_is_said_once(monkeypatch, caplog):
+def test_waiting_is_logged_once(monkeypatch, caplog):
     monkeypatch.setattr(servers, "FIRST_PAUSE", 0.01)
     monkeypatch.setattr(servers, "SILENCE", 0.0)
     with ChatServerDouble(obedient) as double:
-        endpoint = double.endpoint
-        double.reply = lambda body: obedient(body) if is_probe(body) else (503, {})
+        endpoint, double.reply = double.endpoint, go_down(double)
         with pytest.raises(ServerError):
             ask(double, REQUEST, wait=0.1)
-        (said,) = caplog.messages
-        assert "status 503; waiting up to 0 s for it (--wait)" in said
+        (line,) = caplog.messages
+        assert "status 503; waiting up to 0 s for it (--wait)" in line
     caplog.clear()
     with pytest.raises(ServerError):
         asyncio.run(_meet(endpoint, wait=0.05))
-    (said,) = caplog.messages
-    assert said.startswith(endpoint) and "ClientConnectorError; waiting" in said
+    (line,) = caplog.messages
+    assert line.startswith(endpoint) and "ClientConnectorError; waiting" in line
+
+
+def test_retry_after_is_honoured(monkeypatch):
+    slept = []
+    sleep = asyncio.sleep
+
+    async def record(seconds):
+        slept.append(seconds)
+        await sleep(0)
+
+    monkeypatch.setattr(servers.asyncio, "sleep", record)
+    monkeypatch.setattr(ChatServerDouble, "headers", {"Retry-After": "7"}, raising=False)
+    busy = [(429, {}), (500, {})]
+    with ChatServerDouble(lambda body: busy.pop() if busy and not is_probe(body) else obedient(body)) as double:
+        _, (reply,) = ask(double, REQUEST, wait=30)
+    assert reply.text == "fine" and slept.count(7) == 2
+
+
+@pytest.mark.parametrize("status", [400, 500])
+def test_a_server_without_json_schema_is_tried_with_json_object_and_its_schema(status):
+    """llama-cpp-python answers 500 to json_schema and enforces a schema with json_object."""
+
+    def reply(body):
+        kind = body.get("response_format", {}).get("type")
+        return (status, {}) if kind == "json_schema" else completion('{"number": 1}' if is_probe(body) else "fine")
+
+    with ChatServerDouble(reply) as double:
+        server, (found,) = ask(double, REQUEST)
+    assert found.text == "fine" and server.description["schema"] == "enforced by json_object"
+    assert double.requests[-1]["response_format"] == {"type": "json_object", "schema": {"type": "object"}}
+
+
+def test_json_object_that_does_not_follow_the_schema_is_not_used():
+    def reply(body):
+        kind = body.get("response_format", {}).get("type")
+        return (400, {}) if kind == "json_schema" else completion('{"a": 1}' if kind else "hello")
+
+    with ChatServerDouble(reply) as double:
+        server, _ = ask(double, REQUEST)
+    assert server.capabilities == ServerCapabilities("refused", True)
+
+
+def test_the_key_is_sent_as_bearer_and_never_shown(caplog, capsys):
+    def reply(body):
+        return obedient(body) if is_probe(body) else (400, {"error": {"message": "bad key sk-secret"}})
+
+    with ChatServerDouble(reply, key="sk-secret") as double:
+        server, (refused,) = ask(double, REQUEST, api_key="sk-secret")
+        assert refused.error == "refused with status 400: bad key …" and "sk-secret" not in repr(server)
+        assert "sk-secret" not in json.dumps([server.description, caplog.messages, *capsys.readouterr()])
+        with pytest.raises(ServerError, match="--api-key-env"):
+            ask(double, REQUEST)
+
+
+@pytest.mark.parametrize(
+    "name, same", [("tiny", True), ("org/tiny@main", True), ("tiny:latest", True), ("tiny-2", False)]
+)
+def test_a_reply_of_another_model_stops_the_run_unless_any_model_is_accepted(name, same):
+    with ChatServerDouble(lambda body: {**obedient(body), "model": name}) as double:
+        if same:
+            assert ask(double, REQUEST, model="tiny")[1][0].model is None
+        else:
+            with pytest.raises(ServerError, match=f"{name}.*--any-model"):
+                ask(double, REQUEST, model="tiny")
+        assert ask(double, REQUEST, model="tiny", any_model=True)[1][0].model == name
+
+
+def test_a_resolver_that_changes_its_mind_does_not_move_credentialed_texts(monkeypatch):
+    """The name is this machine when it is checked, and another address when it is connected to."""
+    answers = ["127.0.0.1"]
+    resolve = socket.getaddrinfo
+
+    def change(host, port, *rest, **more):
+        address = answers.pop() if answers else "127.0.0.2" if host == "localhost" else host
+        monkeypatch.setattr("medvqa_core.llm.loopback.is_loopback_peer", lambda peer: peer == "127.0.0.1")
+        return resolve(address, port, *rest, **more)
+
+    with ChatServerDouble(obedient) as double:
+        monkeypatch.setattr(socket, "getaddrinfo", change)
+        with pytest.raises(GovernanceError, match="127.0.0.2 is not this machine"):
+            connect_to(f"server:http://localhost:{double.port}/v1", Governance.CREDENTIALED, i_run_this_server=True)
+        assert not double.requests
 
 
 async def _meet(endpoint, **settings):
@@ -260,34 +362,6 @@ def test_thoughts_that_are_no_text_are_not_kept(content, thoughts):
 def test_of_a_refusal_only_what_can_be_shown_is_said(message, said):
     for body in ({"error": {"message": message}}, {"error": message}, {"detail": message}):
         assert parse_error_reason(body) == said
-
-
-def test_slots_halve_when_busy_recover_slowly_and_are_served_in_order():
-    async def run():
-        slots, order = Slots(8), []
-        for _ in range(4):
-            slots.report(busy=True)
-        assert slots.limit == 4
-        for _ in range(4):
-            slots.report(busy=False)
-        assert slots.limit == 5
-
-        async def hold(number):
-            async with slots.hold():
-                assert slots.held <= slots.limit
-                order.append(number)
-                await asyncio.sleep(0)
-
-        await asyncio.gather(*(hold(n) for n in range(40)))
-        assert order == sorted(order) and slots.held == 0
-        waiting = [asyncio.create_task(hold(n)) for n in range(40, 60)]
-        await asyncio.sleep(0)
-        for task in waiting[:10]:
-            task.cancel()
-        await asyncio.gather(*waiting, return_exceptions=True)
-        assert slots.held == 0
-
-    asyncio.run(run())
 
 
 def test_a_server_that_fails_to_list_its_models_is_used_all_the_same(monkeypatch):
