@@ -94,9 +94,9 @@ class ServerPool:
         is_first = True
         while True:
             there = [server for server in self.servers if server not in self.down]
-            free = [server for server in there if server.sessions < server.slots]
+            free = [server for server in there if server.free.held < server.free.limit]
             if free and not (is_first and self._turns):  # waiters come first
-                return min(free, key=lambda server: server.sessions / server.slots)
+                return min(free, key=lambda server: server.free.held / server.free.limit)
             turn = asyncio.get_running_loop().create_future()
             self._turns.append(turn)
             try:

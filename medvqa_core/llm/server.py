@@ -41,6 +41,7 @@ from medvqa_core.llm.completions import (
     request_body,
 )
 from medvqa_core.llm.loopback import loopback_socket
+from medvqa_core.llm.slots import Slots
 
 _log = logging.getLogger(__name__)
 BUSY = {429, 503, 529}
@@ -77,7 +78,7 @@ class ChatServer:
 
     Args:
         model: its name at the server; may be empty if the server lists only one.
-        slots: most concurrent requests.
+        slots: most concurrent requests; adapts below that.
         wait: seconds to wait for a server that stopped answering.
         loopback_only: refuse to connect to other machines, whatever a name resolves to.
         attestation: allows another machine to receive credentialed texts.
@@ -101,7 +102,6 @@ class ChatServer:
     api_key: str | None = field(default=None, repr=False)
     any_model: bool = False
     kind: ClassVar[str] = "server"
-    sessions: int = field(default=0, init=False)  # open ones
     _has_warned: bool = field(default=False, init=False, repr=False)
 
     @property
@@ -117,12 +117,8 @@ class ChatServer:
     @asynccontextmanager
     async def session(self) -> AsyncIterator["ChatServer"]:
         """A slot of the server."""
-        async with self._free:
-            self.sessions += 1
-            try:
-                yield self
-            finally:
-                self.sessions -= 1
+        async with self.free.hold():
+            yield self
 
     async def __aenter__(self) -> "ChatServer":
         if not self.endpoint.startswith(("http://", "https://")):
@@ -132,7 +128,7 @@ class ChatServer:
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=READ_SECONDS)
         headers = {"Authorization": f"Bearer {self.api_key}"} if self.api_key else None
         self._http = aiohttp.ClientSession(connector=connector, timeout=timeout, headers=headers, trust_env=False)
-        self._free = asyncio.Semaphore(self.slots)
+        self.free = Slots(self.slots)
         self._last_answer = time.monotonic()
         self._check: asyncio.Task[ChatReply] | None = None
         try:
@@ -171,6 +167,7 @@ class ChatServer:
         pause, tries, first_failure = FIRST_PAUSE, 0, None
         while True:
             reply = await self._post(path, body, read)
+            self.free.report(busy=reply.retry)
             if reply.denied and (plain := await self._post_plain()).denied:
                 raise ServerError(
                     f"{self.endpoint} rejects a plain request too: {plain.error}. Finished answers are kept; check "
