@@ -82,13 +82,13 @@ def as_reply(content: Any, finish: str | None, usage: Usage, thoughts: Any = Non
         return ChatReply(
             None, f"a reply of {len(content)} characters; at most {MAX_CHARACTERS} are read", finish, usage
         )
-    if not is_storable(content):
-        return ChatReply(None, NOT_STORABLE, finish, usage)
     inner, text = split_reasoning(content)
     if finish == LENGTH:
         return ChatReply(
             None, f"finish_reason=length: cut after {usage.completion or 'its last'} tokens", finish, usage
         )
+    if not is_storable(content):
+        return ChatReply(None, NOT_STORABLE, finish, usage)
     if not text:
         return ChatReply(None, "nothing but thoughts", finish, usage, thoughts or inner)
     return ChatReply(text, None, finish, usage, thoughts or inner)

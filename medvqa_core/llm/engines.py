@@ -5,7 +5,7 @@ material once. Several calls run concurrently. Each dataset has its own requests
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from medvqa_core.errors import ConfigError
@@ -17,7 +17,7 @@ class Reply:
 
     answer: str | None
     error: str | None = None
-    model: str | None = None  # that replied, if any model is accepted
+    model: str | None = field(default=None, kw_only=True)  # that replied, if any model is accepted
 
     def __post_init__(self) -> None:
         if (self.answer is None) == (self.error is None):

@@ -5,7 +5,7 @@ readable answer in such a reply are asked again alone.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from medvqa_core.errors import ConfigError
@@ -55,14 +55,17 @@ class LanguageModel(ModelEngine):
             for start in range(0, len(requests), size):
                 group = requests[start : start + size]
                 if len(group) > 1 and group[0].attempt == 1:
-                    replies |= read_many(await session.chat(self.compose(group)), [r.qa_id for r in group])
+                    reply = await session.chat(self.compose(group))
+                    found = read_many(reply, [request.qa_id for request in group])
+                    replies |= {qa_id: replace(one, model=reply.model) for qa_id, one in found.items()}
                 for request in group:
                     if request.qa_id not in replies:
                         replies[request.qa_id] = await self._ask_one(session, request)
         return [replies[request.qa_id] for request in requests]
 
     async def _ask_one(self, session: Session, request: AnswerRequest) -> Reply:
-        return read_one(await session.chat(self.compose([request])), request.question)
+        reply = await session.chat(self.compose([request]))
+        return replace(read_one(reply, request.question), model=reply.model)
 
     def compose(self, requests: Sequence[AnswerRequest]) -> ChatRequest:
         """The chat request for `requests`, which belong to one study."""

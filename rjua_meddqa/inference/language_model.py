@@ -138,15 +138,15 @@ class DocumentModel(ModelEngine):
         if reply.reasoning:
             details["reasoning"] = reply.reasoning
         if reply.text is None:
-            return ModelReply(None, reply.error, details)
+            return ModelReply(None, reply.error, details, model=reply.model)
         if self.prompt.is_bare:
-            return ModelReply(reply.text, None, details | {"taken": WHOLE})
+            return ModelReply(reply.text, None, details | {"taken": WHOLE}, model=reply.model)
         try:
             taken = take_answer(reply.text, request.question, request.answer_type)
         except ReplyError as error:
-            return ModelReply(None, str(error), details | {"said": reply.text})
+            return ModelReply(None, str(error), details | {"said": reply.text}, model=reply.model)
         whole = {} if taken.answer == reply.text else {"said": reply.text}
-        return ModelReply(taken.answer, None, details | {"taken": taken.how} | whole)
+        return ModelReply(taken.answer, None, details | {"taken": taken.how} | whole, model=reply.model)
 
 
 def record_details(request: DocumentRequest, reply: Reply, attempt: int) -> tuple[Mapping[str, Any], None]:

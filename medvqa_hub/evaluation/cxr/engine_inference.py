@@ -106,7 +106,7 @@ def _as_record(reply: ChatReply) -> StudyReply:
     details: dict[str, Any] = {"tokens": reply.usage.completion} if reply.usage.completion is not None else {}
     if reply.reasoning:
         details["reasoning"] = reply.reasoning
-    return StudyReply(None if reply.text is None else reply.text.strip(), reply.error, details)
+    return StudyReply(None if reply.text is None else reply.text.strip(), reply.error, details, model=reply.model)
 
 
 def ask_studies(

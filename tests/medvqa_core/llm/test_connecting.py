@@ -182,3 +182,22 @@ def test_adapters_that_would_be_left_out_or_import_code_are_refused(more, tmp_pa
     (tmp_path / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": "/nowhere", **more}))
     with pytest.raises(ConfigError, match="allowed is plain LORA"):
         connect_to(f"transformers:{tmp_path}")
+
+
+def test_the_key_comes_from_the_environment_and_the_default_one_is_not_sent_in_the_clear(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-default")
+    monkeypatch.setenv("MY_KEY", "sk-mine")
+    default, named = EngineOptions(), EngineOptions(api_key_env="MY_KEY")
+    assert default.read_api_key("https://api.example.org/v1") == "sk-default"
+    assert default.read_api_key("http://127.0.0.1:1/v1") == "sk-default"
+    assert default.read_api_key("http://api.example.org/v1") is None
+    assert named.read_api_key("http://api.example.org/v1") == "sk-mine"
+    with pytest.raises(ConfigError, match="--api-key-env OTHER"):
+        EngineOptions(api_key_env="OTHER").read_api_key("https://api.example.org/v1")
+
+
+def test_a_server_with_a_key_is_used_and_the_key_is_not_recorded(monkeypatch, tmp_path):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-default")
+    with ChatServerDouble(lambda body: completion("{}"), key="sk-default") as double:
+        connect_to(double, Governance.OPEN, tmp_path / FILE)
+        assert double.requests and "sk-default" not in (tmp_path / FILE).read_text()

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from medvqa_core.errors import InputError
 from medvqa_core.governance import Governance
 from medvqa_core.llm.engines import Reply
+from medvqa_core.runs import inference
 from medvqa_core.runs.inference import ask_all
 from medvqa_core.runs.predictions import PredictionStore
 
@@ -197,3 +198,21 @@ def test_an_engine_that_blocks_works_in_threads(tmp_path):
     engine = Blocking()
     run(tmp_path, engine, in_flight=4)
     assert engine.most > 1 and len(records(tmp_path)) == 8
+
+
+def test_finished_groups_are_written_in_time_while_the_next_one_is_slow(tmp_path, monkeypatch):
+    """Without it a killed run of fewer than `groups_per_sync` groups would keep nothing."""
+    monkeypatch.setattr(inference, "SYNC_SECONDS", 0.01)
+
+    async def wait_for_the_first(requests):
+        while requests[0].group == 1 and b'"0-1"' not in (tmp_path / "p.jsonl").read_bytes():
+            await asyncio.sleep(0.005)
+        return [Reply("yes", model="other") for _ in requests]
+
+    engine = Scripted()
+    engine.answer = lambda requests: asyncio.wait_for(wait_for_the_first(requests), 30)
+    assert run(tmp_path, engine, groups=2, in_flight=8, groups_per_sync=64) == 4
+    with PredictionStore(tmp_path / "p.jsonl", Governance.OPEN, read_only=True) as store:
+        found = list(store.predictions())
+    assert [p.id for p in found] == ["0-0", "0-1", "1-0", "1-1"]
+    assert all(p.answer == "yes" and p.details == {"reply_model": "other"} for p in found)
