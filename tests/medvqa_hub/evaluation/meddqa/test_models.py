@@ -217,11 +217,13 @@ def test_a_server_that_goes_away_stops_the_run_and_the_rest_is_asked_later(data,
     rows, served = load_questions(data).rows, []
 
     def reply(body):
+        if is_probe(body):
+            return completion("hello") if len(served) <= 8 else (503, {})
         served.append(question_of(body))
-        return (503, {}) if len(served) > 8 else plain(body)
+        return (503, {}) if len(served) > 8 else completion(plain(body))
 
     out = tmp_path / "out"
-    with serve(reply) as server, pytest.raises(ServerError, match="status 503"):
+    with ChatServerDouble(reply) as server, pytest.raises(ServerError, match="status 503"):
         evaluate(data, out, server, slots=1)
     kept = len(lines_of(out / "predictions.jsonl")) - 1
     assert not (out / "results.json").exists()
