@@ -7,6 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from chat_server import ChatServerDouble, completion, is_probe
 from meddqa_server import asked, build_told_apart, evaluate, knowing, parts_of, question_of, serve
 from PIL import Image
 
