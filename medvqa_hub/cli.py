@@ -18,6 +18,7 @@ from medvqa_core.errors import ConfigError, MedvqaError, one_line
 from medvqa_core.files import suggest_remedy
 from medvqa_core.governance import Governance
 from medvqa_core.llm.options import NO_ENGINE, EngineOptions, with_engine_options
+from medvqa_hub.evaluation.audit_cli import app as audit_app
 from medvqa_hub.evaluation.cli import app as evaluate_app
 from medvqa_hub.evaluation.export_cli import app as export_app
 from medvqa_hub.launching import QUIET, check_launcher, print_error
@@ -43,6 +44,7 @@ app.add_typer(cxr_app, name="cxr")
 app.add_typer(meddqa_app, name="meddqa")
 app.add_typer(train_app, name="train")
 app.add_typer(evaluate_app, name="evaluate")
+app.add_typer(audit_app, name="audit")
 app.add_typer(push_app, name="push")
 app.add_typer(publish_app, name="publish")
 app.add_typer(export_app, name="export")

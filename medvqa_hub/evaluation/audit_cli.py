@@ -1,0 +1,52 @@
+"""`medvqa-hub audit …`. Heavy imports wait until a command runs."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from medvqa_core.llm.options import EngineOptions, with_engine_options
+from medvqa_hub.evaluation.cli import Batch, ImageSide, Indication, Limit, MaxNewTokens, RetryFailed
+
+app = typer.Typer(no_args_is_help=True, help="Measure whether a model's answers depend on the images.")
+
+
+@app.callback()
+def _group() -> None:
+    pass
+
+
+@app.command()
+@with_engine_options(
+    model="Checkpoint folder, output folder of train, or Hub repository. With --engine: the model of the server."
+)
+def cxr(
+    data: Annotated[Path, typer.Option(help="A release, the folder it was built in, or the authors' CSV files.")],
+    out: Annotated[Path, typer.Option(help="Folder for predictions, changed images and results.")],
+    engine: EngineOptions,
+    split: Annotated[str, typer.Option(help="train, validate or test.")] = "test",
+    image_root: Annotated[Path | None, typer.Option(help="Folder of the images. Default: MIMIC_CXR_JPG_ROOT.")] = None,
+    limit: Limit = None,
+    boxes: Annotated[
+        Path | None,
+        typer.Option(help="CSV dicom_id,finding,left,top,right,bottom (fractions). Default: synthetic studies' own."),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed that chooses other patients' images.")] = 0,
+    beams: Annotated[int, typer.Option(help="Beams of a checkpoint. 1 is greedy.")] = 1,
+    max_new_tokens: MaxNewTokens = None,
+    questions_per_batch: Batch = 96,
+    retry_failed: RetryFailed = False,
+    indication: Indication = False,
+    image_side: ImageSide = 512,
+) -> None:
+    """Ask each question with own, other, covered and empty images. Run it again to resume."""
+    from medvqa_hub.evaluation.cxr.audit_tables import print_audit
+    from medvqa_hub.evaluation.cxr.auditing import audit_cxr
+    from medvqa_hub.evaluation.cxr.options import AnswerOptions, DataOptions, GenerationSettings
+
+    engine, model = engine.split_checkpoint()
+    generation = GenerationSettings(beams, max_new_tokens)
+    answers = AnswerOptions(
+        model, engine, None, generation, questions_per_batch, retry_failed, indication, image_side=image_side
+    )
+    print_audit(audit_cxr(out, DataOptions(data, split, None, image_root, limit), answers, boxes, seed), out)
