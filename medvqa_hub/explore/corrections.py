@@ -25,6 +25,7 @@ SOURCE = "explorer"  # in the manifest
 LOCK = ".annotations.lock"
 CHOICES = {"image_type": IMAGE_TYPES, "image_quality": IMAGE_QUALITIES}
 LONGEST = 20_000  # characters of a field
+LARGEST = 1 << 19  # bytes of an annotation, half of what a CSV field may have
 
 
 class Corrections:
@@ -111,6 +112,8 @@ def read_correction(given: Mapping[str, Any], before: Annotation) -> Annotation:
             raise InputError(f"{name} is {show(chosen[name])}. Expected {', '.join(allowed)}.")
     if not chosen["report_type"]:
         raise InputError("report_type is empty. Enter the kind of report.")
+    if len(json.dumps([key_values, table], ensure_ascii=False).encode()) > LARGEST:
+        raise InputError(f"the annotation is too large to be saved. The limit is {LARGEST >> 10} KiB.")
     extra = dict(before.extra)
     if REASONS in extra:
         extra[REASONS] = json.dumps(_reasons(table, before), ensure_ascii=False)
@@ -143,6 +146,8 @@ def _rows(given: Mapping[str, Any], name: str, fields: int) -> list[list[str]]:
 def _text(value: Any, where: str) -> str:
     if not isinstance(value, str):
         raise InputError(f"{where}: expected a text, found {type(value).__name__}")
+    if not value.isascii() and any("\ud800" <= character <= "\udfff" for character in value):
+        raise InputError(f"{where} contains half of a surrogate pair, which cannot be saved")
     if len(value) > LONGEST:
         raise InputError(f"{where} has {len(value):,} characters. The limit is {LONGEST:,}.")
     return value

@@ -22,7 +22,7 @@ from mimic_cxr_vqa.schema import CATEGORIES
 PAGE = 20  # studies
 TIME_PER_PAGE = 0.12  # seconds
 SCANS_KEPT = 6
-SHORTEST_TEXT = 2  # characters
+SHORTEST_TEXT, LONGEST_TEXT = 2, 200  # characters
 
 # (row group, mask of its candidate rows, filter) -> mask of the rows whose answers and verdicts match
 AnswerTest = Callable[[RowGroup, np.ndarray, "RowFilter"], np.ndarray]
@@ -60,6 +60,8 @@ class RowFilter:
             value = getattr(self, name)
             if value is not None and value not in names:
                 raise InputError(f"{name} {value!r} is unknown. Expected {', '.join(names)}.")
+        if len(self.text) > LONGEST_TEXT:
+            raise InputError(f"the search text has {len(self.text):,} characters. The limit is {LONGEST_TEXT}.")
         if self.text and len(self.text) < SHORTEST_TEXT:
             raise InputError(f"the search text needs at least {SHORTEST_TEXT} characters")
 

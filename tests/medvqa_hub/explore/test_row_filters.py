@@ -122,7 +122,14 @@ def test_an_id_is_jumped_to(index, rows):
 
 
 @pytest.mark.parametrize(
-    "wanted", [RowFilter(category="edema"), RowFilter(label="maybe"), RowFilter(flag="no such"), RowFilter(text="x")]
+    "wanted",
+    [
+        RowFilter(category="edema"),
+        RowFilter(label="maybe"),
+        RowFilter(flag="no such"),
+        RowFilter(text="x"),
+        RowFilter(text="x" * 201),
+    ],
 )
 def test_unknown_names_are_refused_with_those_that_are_known(wanted, index):
     with pytest.raises(InputError, match="Expected|characters"):
