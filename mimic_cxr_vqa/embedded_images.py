@@ -152,7 +152,8 @@ def _draw_study(spec: StudySpec, size: int) -> list[dict[str, Any]]:
 
 
 def _write_split(tables: Iterator[pa.Table], folder: Path, split: str, shard_bytes: int) -> dict[str, int]:
-    rows, paths = 0, []
+    rows = 0
+    paths: list[Path] = []
     writer, size = None, 0
     for table in tables:
         if writer is None or size >= shard_bytes:

@@ -172,7 +172,11 @@ def check(
 
     if (data is None) == (table is None) or (table is None) != (boxes is None):
         raise ConfigError("Pass either --data, or --table and --boxes.")
-    lines, findings = check_table(table, boxes, out) if table and boxes else run_check(data, pages, out, shown)
+    if data is not None:
+        lines, findings = run_check(data, pages, out, shown)
+    else:
+        assert table is not None and boxes is not None  # checked above
+        lines, findings = check_table(table, boxes, out)
     _echo_lines(lines)
     if strict and findings:
         raise typer.Exit(1)

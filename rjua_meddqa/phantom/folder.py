@@ -77,7 +77,7 @@ def write_phantom(
     if manifest["complete"]:
         return manifest | {"counts": manifest["counts"] | {"drawn": 0}}
     drawn, annotations, findings, difficulties = 0, [], [], []
-    columns = ("img_path", "difficulties")
+    columns: tuple[str, ...] = ("img_path", "difficulties")
     for number in track(range(1, reports + 1), "drawing reports", total=reports):
         if varied:
             page, levels = draw_varied_page(seed, number, files)

@@ -36,7 +36,8 @@ class Sheet:
     """
 
     def __init__(self, width: int, font: Path) -> None:
-        self.width, self.font, self.y = width, font, 0
+        self.width, self.font = width, font
+        self.y: float = 0
         self._texts: list[_Text] = []
         self._lines: list[tuple[float, float, float, float, int]] = []
         self._pictures: list[tuple[int, int, Image.Image]] = []

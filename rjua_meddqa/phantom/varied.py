@@ -8,6 +8,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from rjua_meddqa.phantom.contents import CONTENTS
 from rjua_meddqa.phantom.page import SyntheticReport
@@ -69,7 +70,8 @@ def draw_variation(draw: random.Random, number: int) -> tuple[str, Variation]:
     levels = {"wrapping": WRAPPING} if difficulty in WRAPPED else {}
     for name in chosen:
         low, high = RANGES[name]
-        level = draw.randint(low, high) if isinstance(low, int) else round(draw.uniform(low, high), 3)
+        whole = isinstance(low, int) and isinstance(high, int)
+        level = draw.randint(int(low), int(high)) if whole else round(draw.uniform(low, high), 3)
         if difficulty != ALL or draw.random() < 0.5:
             levels[name] = level
     return difficulty, replace(Variation(), **levels)
@@ -80,7 +82,10 @@ def draw_varied_page(seed: int, number: int, fonts: Sequence[Path]) -> tuple[Syn
     draw = random.Random(f"meddqa {seed} {number} varied")
     difficulty, variation = draw_variation(draw, number)
     sheet = Sheet(0, fonts[0])
-    reports, tables, left, bottom = [], [], MARGIN, 0
+    reports: list[Any] = []
+    tables: list[Any] = []
+    left: float = MARGIN
+    bottom: float = 0
     for _ in range(int(variation.reports)):
         sheet.y = MARGIN
         report, right = _put_report(sheet, left, variation, draw, tables)
@@ -192,7 +197,7 @@ def _put_table(
     inner = draw.uniform(1.0, max(1.0, min(1.4, pitch / max(sizes.values())))) * max(sizes.values())
     for number, lines in enumerate(wrapped):
         most = max(map(len, lines.values()))
-        x = left
+        x: float = left
         for name, width in zip(columns, widths, strict=True):
             down = (most - len(lines[name])) * inner * align + (max(sizes.values()) - sizes[name]) / 2
             for place, line in enumerate(lines[name]):

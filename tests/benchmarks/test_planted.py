@@ -8,7 +8,7 @@ from planted import PLANTS, Tally, measure_planted
 
 from rjua_meddqa.annotation.page_check import page_text
 from rjua_meddqa.fonts import find_font
-from rjua_meddqa.phantom import folder
+from rjua_meddqa.phantom import page as page_module
 from rjua_meddqa.restoration.page_layout import lay_out
 
 
@@ -17,8 +17,8 @@ def pages():
     """Twenty-six hard pages as they are printed, before any camera: what is found here is not the reader's doing."""
     font = find_font()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(folder, "photograph", lambda image, boxes, *_: (image, boxes, "high"))
-        return [folder.draw_page(612, number, font, True) for number in range(1, 27)]
+        patch.setattr(page_module, "photograph", lambda image, boxes, *_: (image, boxes, "high"))
+        return [page_module.draw_page(612, number, [font], True) for number in range(1, 27)]
 
 
 def test_every_kind_of_planted_error_is_found(pages):

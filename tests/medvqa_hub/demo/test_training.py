@@ -96,4 +96,4 @@ def test_without_the_text_encoder_stage_three_is_rewarded_with_rouge(context, mo
 
 def test_stages_are_one_model(context):
     first, second, third = (stage_recipe(context, stage).model for stage in (1, 2, 3))
-    assert replace(first, pretrained_encoder=None) == second == third
+    assert first.model_copy(update={"pretrained_encoder": None}) == second == third

@@ -133,7 +133,7 @@ def test_nothing_gives_nothing():
 @pytest.mark.parametrize(
     ("bad", "match"),
     [
-        (box("a", 0, 5, 9, 5), r"box 1: width 9, height 0; both must be above 0"),
+        (box("a", 0, 5, 9, 5), r"box 1: width 9, height 0"),
         (box("a", 4, 5, 4, 9), r"box 1: width 0"),
         (box("a", 0, float("nan"), 9, 9), "box 1: .*finite"),
         (box("a", 0, 0, float("inf"), 9), "finite"),

@@ -243,7 +243,7 @@ def test_bands_join_without_a_seam(tmp_path, monkeypatch):
 
 def test_too_many_bytes_of_pixels_are_refused_before_they_are_decoded(tmp_path, monkeypatch):
     monkeypatch.setattr(images, "MAX_DECODED", 5_000_000)
-    with pytest.raises(InputError, match=r"4000 x 3000 pixels in mode L would take 0.0 GB.* save it smaller"):
+    with pytest.raises(InputError, match=r"4000 x 3000 pixels in mode L would take 0.0 GB.* Save it smaller"):
         open_report(saved(tmp_path / "a.png", left_black((4000, 3000))))
     jpeg = open_report(saved(tmp_path / "a.jpg", left_black((4000, 3000))))  # decoded at half its size
     assert jpeg.factor == 2 and jpeg.pixels.size == (2000, 1500)

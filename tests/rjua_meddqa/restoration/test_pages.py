@@ -148,7 +148,7 @@ class Degenerate(WordEngine):
     ("change", "reason"),
     [
         ({"points": ((NAN, 0), (9, 0), (9, 9), (0, 9))}, "finite"),
-        ({"points": ((0, 0), (9, 0), (9, 0.004), (0, 0.004))}, "height 0;"),  # nothing is left once it is written
+        ({"points": ((0, 0), (9, 0), (9, 0.004), (0, 0.004))}, "height 0"),  # nothing is left once it is written
         ({"score": NAN}, "score nan"),
     ],
 )
@@ -188,7 +188,7 @@ class Uninstalled(WordEngine):
 
 def test_what_is_not_the_images_fault_stops_the_run(tmp_path):
     write_images(tmp_path / "images", 3)
-    with pytest.raises(ConfigError, match=r"workers are killed.*page0.png, page1.png, page2.png; .*fewer workers"):
+    with pytest.raises(ConfigError, match=r"workers are killed.*page0.png, page1.png, page2.png.*fewer workers"):
         restore_folder(tmp_path / "images", tmp_path / "out", KilledWorker(), 2)
     for workers in (1, 2):
         with pytest.raises(ConfigError, match="not installed"):
@@ -206,7 +206,7 @@ def test_wrong_requests(tmp_path):
         restore_folder([path, tmp_path / "other" / path.name], out, engine)
     (tmp_path / "bad").mkdir()
     (tmp_path / "bad" / "a.png").write_bytes(b"x")
-    with pytest.raises(InputError, match="none of 1 images can be read; the first: .*a.png"):
+    with pytest.raises(InputError, match="none of 1 images can be read.*a.png"):
         restore_folder(tmp_path / "bad", out, engine)
     assert engine.readings == 0
     with pytest.raises(InputError, match="pages.jsonl: no such file; run: medvqa-hub meddqa esra"):
