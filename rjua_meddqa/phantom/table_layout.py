@@ -72,7 +72,7 @@ def _space_below(line: int, style: Style) -> int:
     return 4 if line == 0 and not style.lined else 0
 
 
-def _tops(blocks: list[list[int]], cells: list[tuple[Cell, ...]], style: Style, top: int) -> list[list[int]]:
+def _tops(blocks: list[list[int]], cells: list[tuple[Cell, ...]], style: Style, top: float) -> list[list[float]]:
     """The top of every row of each block, then the bottom of its last row."""
     height, leading = round(style.size * (LEADING + 0.2 * style.lined)), round(style.size * WRAP_LEADING)
     heights = [[height + (max(map(len, cells[n])) - 1) * leading for n in numbers] for numbers in blocks]
