@@ -33,6 +33,9 @@ benchmarks: $(INSTALLED)
 	$(BIN)/python benchmarks/scst.py
 	$(BIN)/python benchmarks/esra.py
 	$(BIN)/python benchmarks/meddqa.py
+	$(BIN)/python benchmarks/meddqa_varied.py 270
+	$(BIN)/python benchmarks/table_guard.py
+	$(BIN)/python benchmarks/annotation_effort.py
 	$(BIN)/python benchmarks/explore.py
 	$(BIN)/python benchmarks/chat_rows.py
 	$(BIN)/python benchmarks/learning.py
