@@ -74,7 +74,7 @@ def read_attestation(path: Path) -> Attestation:
         )
     for name in ("person", "agreement"):
         if not isinstance(values[name], str) or not values[name].strip():
-            raise ConfigError(f"attestation {path}: {name} is {values[name]!r}; expected a text")
+            raise ConfigError(f"attestation {path}: {name} is {values[name]!r}; expected a non-empty string")
     return Attestation(
         values["person"].strip(), _parse_hosts(values["hosts"], path), values["agreement"].strip(), digest(content)
     )

@@ -19,7 +19,7 @@ class OutputError(MedvqaError):
 
 
 class ConfigError(MedvqaError):
-    """Options contradict each other, or differ from those that a resumable run was started with."""
+    """Options contradict each other or a run's earlier ones, or a required package, model or setting is missing."""
 
 
 class GovernanceError(MedvqaError):

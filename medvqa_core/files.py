@@ -104,7 +104,7 @@ def atomic_file(path: Path, mode: str = "wb", private: bool = False, synced: boo
             file.flush()
             if synced:
                 os.fsync(descriptor)
-            os.replace(partial, path)  # before the lock goes with the descriptor
+            os.replace(partial, path)  # must happen before closing the descriptor, which releases the lock
             if synced:
                 _sync(path.parent)
     except BaseException:

@@ -148,7 +148,8 @@ def explore(
     port: Annotated[int | None, typer.Option(help="Port on 127.0.0.1. Default: the first free one from 7860.")] = None,
     browser: Annotated[bool, typer.Option(help="Open the page in the browser.")] = False,
 ) -> None:
-    """Browse releases, answers and report pages, correct, rate and ask, in a browser on this machine."""
+    """Browse releases, answers and report pages in a local browser. Correct annotations, rate answers and ask
+    questions."""
     from medvqa_core.llm.connecting import connect_model
     from medvqa_hub.explore.opening import ExploreOptions
     from medvqa_hub.explore.serving import explore as serve
@@ -178,7 +179,8 @@ def purge(
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Delete the files. Without it, they are only listed.")] = False,
 ) -> None:
-    """List or delete caches, intermediate files and Arrow copies with rows of a class, but never the source itself."""
+    """List or delete caches, intermediate files and Arrow copies of one governance class. The source is never
+    deleted."""
     from datasets import config
 
     from medvqa_hub.purge import delete_files, find_files

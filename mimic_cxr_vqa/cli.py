@@ -148,7 +148,7 @@ def status(out: Out) -> None:
 @app.command()
 def release(
     out: Out,
-    flagged: Annotated[Flagged, typer.Option(help="Answers that break a wording rule.")] = Flagged.keep,
+    flagged: Annotated[Flagged, typer.Option(help="Keep or drop answers that break a wording rule.")] = Flagged.keep,
     allow_missing: Annotated[bool, typer.Option(help="Release even if questions are unanswered.")] = False,
     rows_per_shard: Annotated[int, typer.Option(help="Rows per Parquet file.")] = 250_000,
 ) -> None:

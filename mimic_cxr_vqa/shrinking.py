@@ -58,7 +58,7 @@ def shrink_tree(root: Path, out: Path, size: int = FILM_SIDE, workers: int | Non
         raise InputError(f"{root}: no such folder. Name the one that holds files/")
     target, source = resolve_links(out), resolve_links(root)
     if target.is_relative_to(source) or source.is_relative_to(target):
-        raise ConfigError(f"{out} and {root} contain each other. Choose a folder outside of {root}")
+        raise ConfigError(f"{out} and {root} overlap: one is inside the other. Choose a folder outside of {root}")
     paths = sorted(_images_below(root))
     if not paths:
         raise InputError(f"{root} has no {', '.join(FORMATS)} files. Name the folder that holds files/")

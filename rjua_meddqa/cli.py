@@ -55,7 +55,7 @@ def esra(
     layout: Annotated[str, typer.Option(help="paper, or absolute to align columns.")] = "paper",
     join_wraps: Annotated[
         bool | None,
-        typer.Option(help="Join wrapped cells and move margins to the end. Default: with --layout paper."),
+        typer.Option(help="Join wrapped cells and move margin text to the end. Default: only with --layout paper."),
     ] = None,
     workers: Workers = 1,
     governance: Class = Governance.SHARE_ALIKE,

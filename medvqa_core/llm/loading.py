@@ -229,7 +229,7 @@ def identify_weights(place: str | Path, config: Any = None) -> str:
 
 
 def _try_it(loaded: LoadedModel, load_in: str) -> None:
-    """Generate two tokens: that quantised layers work here shows only when they are used."""
+    """Generate two tokens, because quantised layers fail only when they are used."""
     import torch
 
     ids = loaded.tokenizer("Hello", return_tensors="pt")["input_ids"].to(loaded.model.device)

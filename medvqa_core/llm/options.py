@@ -117,7 +117,7 @@ NO_ENGINE = EngineOptions()
 _OPTIONS: dict[str, tuple[Any, str, dict[str, Any]]] = {
     "engines": (list[str], "--engine", {}),
     "model": (str, "--model", {"help": "Name of the model at the server, if the server has several."}),
-    "slots": (int, "--slots", {"min": 1, "help": f"Most requests at a server at once. Default: {DEFAULT_SLOTS}."}),
+    "slots": (int, "--slots", {"min": 1, "help": f"Maximum concurrent requests per server. Default: {DEFAULT_SLOTS}."}),
     "wait": (
         str,
         "--wait",
@@ -127,7 +127,7 @@ _OPTIONS: dict[str, tuple[Any, str, dict[str, Any]]] = {
     "i_run_this_server": (
         bool,
         "--i-run-this-server",
-        {"help": "Credentialed texts: the server is yours and runs its model on this machine."},
+        {"help": "Confirm that you run the server and its model on this machine. Required for credentialed texts."},
     ),
     "attestation": (
         Path,
@@ -142,7 +142,7 @@ _OPTIONS: dict[str, tuple[Any, str, dict[str, Any]]] = {
     "any_model": (
         bool,
         "--any-model",
-        {"help": "Accept replies of another model than the one asked for, and record its name in each row."},
+        {"help": "Accept replies from another model than the requested one, and record its name in each row."},
     ),
 }
 

@@ -142,7 +142,8 @@ def _match(pairs: list[tuple[str, str]], states: dict[str, tuple[Any, Any]]) -> 
 def bert_scores(
     predictions: Sequence[str], references: Sequence[str] | Sequence[Sequence[str]], scorer: BertScorer
 ) -> Scores:
-    """`bertscore` (F1), `bertscore_precision`, `bertscore_recall`; of several references the best of each.
+    """`bertscore` (F1), `bertscore_precision`, `bertscore_recall`; with several references per row, each value is the
+    maximum over them.
 
     Pairs with empty references are None and counted as unscorable. Raises InputError as `check_pairs`.
     """

@@ -29,7 +29,9 @@ def cxr(
     limit: Limit = None,
     boxes: Annotated[
         Path | None,
-        typer.Option(help="CSV dicom_id,finding,left,top,right,bottom (fractions). Default: synthetic studies' own."),
+        typer.Option(
+            help="CSV with columns dicom_id,finding,left,top,right,bottom (fractions). Default: those of synthetic studies."
+        ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed that chooses other patients' images.")] = 0,
     beams: Annotated[int, typer.Option(help="Beams of a checkpoint. 1 is greedy.")] = 1,
@@ -39,7 +41,8 @@ def cxr(
     indication: Indication = False,
     image_side: ImageSide = 512,
 ) -> None:
-    """Ask each question with own, other, covered and empty images. Run it again to resume."""
+    """Ask each question with the study's own images, another patient's, covered ones and blank ones. Run it again to
+    resume."""
     from medvqa_hub.evaluation.cxr.audit_tables import print_audit
     from medvqa_hub.evaluation.cxr.auditing import audit_cxr
     from medvqa_hub.evaluation.cxr.options import AnswerOptions, DataOptions, GenerationSettings

@@ -16,7 +16,7 @@ Predictions = Annotated[
     Path | None,
     typer.Option(
         help="Score answers that were generated elsewhere: JSON lines, CSV, samples of lmms-eval, predictions of "
-        "VLMEvalKit. The results have the governance class of the data, or a stricter one of the file."
+        "VLMEvalKit. The results get the stricter governance class of the data and the file."
     ),
 ]
 ImageRoot = Annotated[Path | None, typer.Option(help="Folder of the images. Default: images/ of the data.")]

@@ -57,7 +57,7 @@ def add_command(name: str) -> None:
 
         train(resolved, data, out, image_root, init, dry_run, typer.echo)
 
-    app.command(command, help=f"Train {find_family(name).title} by a stage of the paper or any recipe.")(train_family)
+    app.command(command, help=f"Train {find_family(name).title} with a recipe of the paper or your own.")(train_family)
 
 
 for family in FAMILIES:

@@ -115,7 +115,7 @@ def measure_losses(trainer: Any, questions: StudyQuestions, folder: Path, checkp
             except torch.OutOfMemoryError as error:
                 raise ConfigError(
                     f"measuring the losses of {at_once} questions at once does not fit into the GPU's memory. Lower "
-                    "training.studies_per_batch (a step stays as large) and run the same command again"
+                    "training.studies_per_batch (the questions per step do not change) and run the same command again"
                 ) from error
             found = {row["qa_id"]: loss for row, loss in zip(rows, losses, strict=True)}
             store.append([{"key": content_key(batch=number, size=size), "losses": found}])

@@ -120,7 +120,7 @@ def _check_parameters(studies: int, seed: int, size: int, reports: str) -> dict:
     if not SMALLEST_SIZE <= size <= LARGEST_SIZE:
         raise ConfigError(f"phantom: size is {size} pixels. Allowed are {SMALLEST_SIZE} to {LARGEST_SIZE}")
     if seed < 0:
-        raise ConfigError(f"phantom: seed is {seed}. Allowed are 0 and more")
+        raise ConfigError(f"phantom: seed is {seed}. It must be 0 or more")
     if reports not in ("folder", "zip"):
         raise ConfigError(f"phantom: reports is {reports!r}. Allowed are 'folder' and 'zip'")
     return {

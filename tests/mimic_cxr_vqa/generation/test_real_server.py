@@ -71,7 +71,13 @@ def test_the_whole_chain_on_a_real_server(served, tmp_path, capsys, monkeypatch)
     assert len(failed) > 0.9 * questions, "random weights write no JSON"
     assert f"failed: {len(failed)}" in said and "--retry-failed" in said
     reasons = {record["error"] for record in failed}
-    known = ("JSON", "length", "empty", "another question", "characters")  # the last where the server enforces the schema
+    known = (
+        "JSON",
+        "length",
+        "empty",
+        "another question",
+        "characters",
+    )
     assert all(any(part in reason for part in known) for reason in reasons), reasons
     (entry,) = ModelRecord(workspace.root / FILE).entries
     assert entry["kind"] == "server" and entry["model"] == model and entry["schema"] in ("enforced", "ignored")
