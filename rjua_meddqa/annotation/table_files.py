@@ -40,27 +40,36 @@ def read_tables_file(path: Path) -> list[Grid]:
 
 
 def _parse_json(value: Any) -> list[Grid]:
+    """The grids of an object, of a list of tables or of a list of rows."""
     if isinstance(value, dict):
-        value = value.get("data", value) if isinstance(value.get("data"), dict) else value
-        if "tables" in value:
-            return [grid for table in value["tables"] for grid in _parse_json(table)]
-        if "rows" in value:
-            return _parse_json(value["rows"])
-        cells = value.get("cells", value.get("table_cells"))
-        if cells is None:
-            raise ValueError("neither rows nor cells")
-        places = (("row", "start_row_offset_idx"), ("column", "start_col_offset_idx"))
-        return [
-            _grid({tuple(cell.get(ours, cell.get(theirs)) for ours, theirs in places): cell["text"] for cell in cells})
-        ]
-    if value and all(isinstance(part, dict) and {"rows", "cells", "data"} & part.keys() for part in value):
+        return _parse_object(value)
+    if value and _contains_tables(value):
         return [grid for table in value for grid in _parse_json(table)]
     if value and all(isinstance(row, dict) for row in value):
         columns = list(dict.fromkeys(name for row in value for name in row))
         value = [columns, *([row.get(name, "") for name in columns] for row in value)]
-    elif value and all(isinstance(row, list) and row and isinstance(row[0], list | dict) for row in value):
-        return [grid for table in value for grid in _parse_json(table)]
     return [_grid({(r, c): text for r, row in enumerate(value) for c, text in enumerate(row)})]
+
+
+def _parse_object(value: dict[str, Any]) -> list[Grid]:
+    """The grids of an object with tables, rows or cells. Raises ValueError if it has none of them."""
+    value = value.get("data", value) if isinstance(value.get("data"), dict) else value
+    if "tables" in value:
+        return [grid for table in value["tables"] for grid in _parse_json(table)]
+    if "rows" in value:
+        return _parse_json(value["rows"])
+    cells = value.get("cells", value.get("table_cells"))
+    if cells is None:
+        raise ValueError("neither rows nor cells")
+    places = (("row", "start_row_offset_idx"), ("column", "start_col_offset_idx"))
+    return [_grid({tuple(cell.get(ours, cell.get(theirs)) for ours, theirs in places): cell["text"] for cell in cells})]
+
+
+def _contains_tables(parts: list[Any]) -> bool:
+    """Whether all parts of a list are objects of a table, or all are lists of rows."""
+    if all(isinstance(part, dict) and {"rows", "cells", "data"} & part.keys() for part in parts):
+        return True
+    return all(isinstance(part, list) and part and isinstance(part[0], list | dict) for part in parts)
 
 
 def _parse_markdown(text: str) -> list[Grid]:

@@ -181,25 +181,34 @@ class _Printed:
         tops, bottoms = [p.y - p.height / 2 for p in placed], [p.y + p.height / 2 for p in placed]
         top, bottom = min(tops), max(bottoms)
         height = median(place.height for place in placed)
-        ys = sorted(place.y for place in placed)
-        steps = [b - a for a, b in zip(ys, ys[1:], strict=False) if b - a > 0.6 * height]
-        reach = 1.4 * max(median(steps) if steps else 0, height)
+        reach = 1.4 * _row_distance(placed, height)
         starts = Counter(round(place.left / height) for place in placed)
         columns = {start for start, count in starts.items() if count >= 2}
         grown = True
         while grown:
             grown = False
             for low, high in ((top - reach, top), (bottom, bottom + reach)):
-                line = [
-                    box
-                    for box, text in zip(self.boxes, self.texts, strict=True)
-                    if low < (box.top + box.bottom) / 2 < high and ":" not in text
-                ]
+                line = self._find_line(low, high)
                 aligned = {round(box.left / height) for box in line}
                 if len({c for c in columns if aligned & {c - 1, c, c + 1}}) >= 2:
                     top, bottom = min(top, *(b.top for b in line)), max(bottom, *(b.bottom for b in line))
                     grown = True
         return left, right, top, bottom
+
+    def _find_line(self, low: float, high: float) -> list[Box]:
+        """Boxes without a colon whose centre is between two heights of the page."""
+        return [
+            box
+            for box, text in zip(self.boxes, self.texts, strict=True)
+            if low < (box.top + box.bottom) / 2 < high and ":" not in text
+        ]
+
+
+def _row_distance(placed: Sequence[_Place], height: float) -> float:
+    """The median distance between rows, and at least `height`."""
+    ys = sorted(place.y for place in placed)
+    steps = [b - a for a, b in zip(ys, ys[1:], strict=False) if b - a > 0.6 * height]
+    return max(median(steps) if steps else 0, height)
 
 
 def _is_alike(text: str, printed: str) -> bool:

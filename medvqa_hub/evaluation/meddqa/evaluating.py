@@ -86,12 +86,7 @@ def evaluate_meddqa(options: MeddqaOptions) -> dict[str, Any]:
     engine = recorded or rules or connect_document_model(options.asking, questions.governance, options.out)
     attestation = getattr(engine, "attestation", None)
     check_endpoint_allowed(questions.governance, engine.endpoint, f"engine {engine.name}", attestation)
-    shows_context = engine.asking.get("context", True)
-    rows = questions.rows if shows_context else tuple(replace(row, context="") for row in questions.rows)
-    asked = tuple(row for row in rows if row.task in engine.tasks)
-    if not asked:
-        raise InputError(f"{options.data} lacks questions of the tasks of {engine.name}: {', '.join(engine.tasks)}.")
-    _check_answer_types(asked, options.data)
+    asked = _select_questions(engine, questions, options.data)
     make_folder(options.out, questions.governance.private)
     images = ImageSet(needed=False) if recorded else _restore(engine, asked, questions.governance, options)
     shots = draw_examples(engine, asked, images, options.asking)
@@ -113,16 +108,7 @@ def evaluate_meddqa(options: MeddqaOptions) -> dict[str, Any]:
             **engine.asking,
             **describe_shots(shots, options.asking),
         },
-        "data": {
-            "source": questions.source,
-            "fingerprint": questions.fingerprint,
-            "questions": len(questions.rows),
-            "images": len(by_image(asked)),
-            "missing_images": len({row.img_path for row in asked if row.image is None}),
-            "unreadable_images": len(images.unreadable),
-            "absent": sorted({row.absent for row in asked if row.unanswerable}),
-            "without_quality": sum(row.quality is None for row in asked),
-        },
+        "data": _describe_data(questions, asked, images),
         "reader": READER if is_read else None,
         **figures,
         "errors": errors,
@@ -235,14 +221,34 @@ def find_causes(
     return {column: {cause: found[cause] for cause in CAUSES if found[cause]} for column, found in counts.items()}
 
 
-def _check_answer_types(asked: Sequence[DocumentQuestion], data: Path) -> None:
-    """Raise InputError before inference if an answer type cannot be scored."""
+def _select_questions(engine: DocumentEngine, questions: QuestionSet, data: Path) -> tuple[DocumentQuestion, ...]:
+    """The questions of the engine's tasks. Raises InputError if there are none or one cannot be scored."""
+    shows_context = engine.asking.get("context", True)
+    rows = questions.rows if shows_context else tuple(replace(row, context="") for row in questions.rows)
+    asked = tuple(row for row in rows if row.task in engine.tasks)
+    if not asked:
+        raise InputError(f"{data} lacks questions of the tasks of {engine.name}: {', '.join(engine.tasks)}.")
     for row in asked:
         if row.answer_type not in ANSWER_TYPES:
             raise InputError(
                 f"{data}, question {row.id}: answer type {row.answer_type!r} cannot be scored. Expected one of "
                 f"{', '.join(ANSWER_TYPES)}."
             )
+    return asked
+
+
+def _describe_data(questions: QuestionSet, asked: Sequence[DocumentQuestion], images: ImageSet) -> dict[str, Any]:
+    """The source and the counts of the dataset for results.json."""
+    return {
+        "source": questions.source,
+        "fingerprint": questions.fingerprint,
+        "questions": len(questions.rows),
+        "images": len(by_image(asked)),
+        "missing_images": len({row.img_path for row in asked if row.image is None}),
+        "unreadable_images": len(images.unreadable),
+        "absent": sorted({row.absent for row in asked if row.unanswerable}),
+        "without_quality": sum(row.quality is None for row in asked),
+    }
 
 
 def _restore(
