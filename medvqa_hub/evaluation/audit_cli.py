@@ -30,7 +30,7 @@ def cxr(
     boxes: Annotated[
         Path | None,
         typer.Option(
-            help="CSV with columns dicom_id,finding,left,top,right,bottom (fractions). Default: those of synthetic studies."
+            help="CSV with columns dicom_id,finding,left,top,right,bottom (fractions). Default: synthetic ones."
         ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed that chooses other patients' images.")] = 0,
