@@ -7,7 +7,7 @@ text. The reasons of a draft stay with the rows that were not changed.
 import json
 import threading
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import astuple, replace
 from pathlib import Path
 from typing import Any
 
@@ -112,7 +112,7 @@ def read_correction(given: Mapping[str, Any], before: Annotation) -> Annotation:
             raise InputError(f"{name} is {show(chosen[name])}. Expected {', '.join(allowed)}.")
     if not chosen["report_type"]:
         raise InputError("report_type is empty. Enter the kind of report.")
-    if len(json.dumps([key_values, table], ensure_ascii=False).encode()) > LARGEST:
+    if len(json.dumps([key_values, [astuple(row) for row in table]], ensure_ascii=False).encode()) > LARGEST:
         raise InputError(f"the annotation is too large to be saved. The limit is {LARGEST >> 10} KiB.")
     extra = dict(before.extra)
     if REASONS in extra:

@@ -25,6 +25,7 @@ GROUPS = {
     ],
     "train": ["swin-ved", "blip2-multiview", "vlm", "tokenizer"],
     "evaluate": ["cxr", "meddqa", "meddqa-report"],
+    "audit": ["cxr"],
     "push": ["model", "dataset", "rebuild-spec"],
     "publish": ["physionet"],
     "export": ["vlmevalkit", "metric", "eval-results"],

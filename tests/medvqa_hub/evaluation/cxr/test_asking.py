@@ -287,10 +287,10 @@ def test_a_server_that_goes_in_the_middle_ends_the_run_and_the_same_command_goes
     answered: list[str] = []
 
     def dies_after_a_study(body):
-        if is_probe(body):
-            return completion("Hello.")
         if gone and len(answered) >= 120:
             return 503, {}
+        if is_probe(body):
+            return completion("Hello.")
         answered.append(question_of(body))
         return completion("No.")
 
