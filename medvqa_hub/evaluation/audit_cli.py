@@ -34,7 +34,7 @@ def cxr(
         ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed that chooses other patients' images.")] = 0,
-    beams: Annotated[int, typer.Option(help="Beams of a checkpoint. 1 is greedy.")] = 1,
+    beams: Annotated[int | None, typer.Option(help="Beams of a checkpoint. Default: 1, greedy.")] = None,
     max_new_tokens: MaxNewTokens = None,
     questions_per_batch: Batch = 96,
     retry_failed: RetryFailed = False,
@@ -48,7 +48,7 @@ def cxr(
     from medvqa_hub.evaluation.cxr.options import AnswerOptions, DataOptions, GenerationSettings
 
     engine, model = engine.split_checkpoint()
-    generation = GenerationSettings(beams, max_new_tokens)
+    generation = GenerationSettings(beams or (1 if model else GenerationSettings.num_beams), max_new_tokens)
     answers = AnswerOptions(
         model, engine, None, generation, questions_per_batch, retry_failed, indication, image_side=image_side
     )

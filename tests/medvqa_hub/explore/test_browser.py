@@ -207,7 +207,7 @@ def test_an_image_of_one_s_own_is_asked_about(browser, with_model, tmp_path, the
     page.set_input_files("input[type=file]", film)
     page.wait_for_selector(".stage:not(.loading) img[src^='blob:']")
     assert page.inner_text("h1") == film.name
-    page.select_option("select[aria-label='It is']", "radiograph PA")
+    page.select_option("select[aria-label='Content']", "radiograph PA")
     page.fill("textarea", "Is there a pleural effusion?")
     page.keyboard.press("Control+Enter")
     page.wait_for_selector(".talk .answer:has-text('on the left')")
