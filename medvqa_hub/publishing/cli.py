@@ -25,7 +25,7 @@ def model(
     repo_id: RepoId,
     scores: Annotated[Path | None, typer.Option(help="Output of medvqa-hub evaluate cxr for this model.")] = None,
     workspace: Annotated[
-        Path | None, typer.Option(help="Workspace of its training data, for the memorisation check.")
+        Path | None, typer.Option(help="Workspace of its training data: no file may quote its reports.")
     ] = None,
     acknowledge_credentialed_training: Annotated[
         str | None, typer.Option(help="Why you may push weights trained on credentialed data.")

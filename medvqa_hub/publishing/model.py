@@ -46,7 +46,8 @@ class ModelPush(Push):
         folder: folder of a model or of a training run.
         repo_id, public, version: see `PushPlan`.
         scores: output of `medvqa-hub evaluate cxr` for this model.
-        workspace: workspace of the training data, for the memorisation check.
+        workspace: workspace of the training data. Sentences of its reports must not occur in any text file, and with
+            `scores` memorisation is checked.
         acknowledgement: reason for pushing weights that were trained on credentialed data.
         dataset_id: repository of the evaluated dataset, for `.eval_results`.
         base_model: repository of an adapter's base model, if its folder names a local path.
@@ -92,8 +93,11 @@ def push_model(
     if options.dataset_id is not None and options.scores is None:
         raise ConfigError("--dataset-id needs --scores")
     results = read_results(options.scores, model.checkpoint.fingerprint) if options.scores is not None else None
-    memorisation = _check_memory(options, model, results) if options.workspace is not None else None
-    phrases = report_phrases(options.workspace) if plan.gated and options.workspace is not None else None
+    memorisation, phrases = None, None
+    if options.workspace is not None:
+        phrases = report_phrases(options.workspace)  # whatever the class
+        if options.scores is not None and results is not None:
+            memorisation = _check_memory(options.scores, options.workspace, model, results)
     files = foreign_files(model) if model.foreign else list_files(model)
     card = write_model_card(model, options.repo_id, licence, results, memorisation, options.acknowledgement)
     files[CARD] = card.encode()
@@ -142,17 +146,15 @@ def _refuse_without_words(options: ModelPush) -> None:
         )
 
 
-def _check_memory(options: ModelPush, model: ModelFolder, results: list[dict[str, Any]] | None) -> Memorisation:
+def _check_memory(scores: Path, workspace: Path, model: ModelFolder, results: list[dict[str, Any]]) -> Memorisation:
     from mimic_cxr_vqa.release import open_release
 
-    if options.scores is None or options.workspace is None or results is None:
-        raise ConfigError("--workspace is for the memorisation check, which needs --scores")
-    built = open_release(options.workspace).fingerprint
+    built = open_release(workspace).fingerprint
     if model.data_fingerprints and built not in model.data_fingerprints:
         raise ConfigError(
-            f"{options.workspace} holds other data ({built}) than the model was trained on "
+            f"{workspace} holds other data ({built}) than the model was trained on "
             f"({', '.join(sorted(model.data_fingerprints))}). Pass the workspace of its training data."
         )
     for result in results:
         check_generation_settings(model, result.get("generation") or {})
-    return check_predictions(options.scores / FILE, options.workspace, model.checkpoint.fingerprint, model.governance)
+    return check_predictions(scores / FILE, workspace, model.checkpoint.fingerprint, model.governance)

@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 import pyarrow as pa
@@ -33,6 +34,7 @@ from mimic_cxr_vqa.sources.pieces import Piece, locate, need
 from mimic_cxr_vqa.sources.registry import SourceOptions
 from mimic_cxr_vqa.sources.study_set import StudySet, check_splits, check_unique
 
+LARGEST_REPORT = 1 << 20  # bytes
 PHANTOM_FIRST_ID = 90_000_000  # MIMIC's subject ids are 1xxxxxxx, its study ids 5xxxxxxx
 
 
@@ -131,11 +133,14 @@ def open_reports(source: Path, encoding: str) -> Iterator[Callable[[str], str]]:
     """Yield a function that returns the text of a report path, from a folder or a zip.
 
     Raises:
-        InputError: the zip is damaged, or a report is missing, is not in `encoding` or has a NUL byte.
+        InputError: the zip is damaged, or a report is missing, too large, not in `encoding` or has a NUL byte.
     """
     remedy = "copy the reports again (PhysioNet's MIMIC-CXR, mimic-cxr-reports.zip)"
 
-    def decode(data: bytes, where: str) -> str:
+    def read(file: IO[bytes], where: str) -> str:
+        data = file.read(LARGEST_REPORT + 1)
+        if len(data) > LARGEST_REPORT:
+            raise InputError(f"{where} is larger than {LARGEST_REPORT >> 20} MiB, the limit of a report; {remedy}")
         try:
             text = data.decode(encoding)
         except UnicodeDecodeError as error:
@@ -148,7 +153,8 @@ def open_reports(source: Path, encoding: str) -> Iterator[Callable[[str], str]]:
 
     def read_file(path: str) -> str:
         try:
-            return decode((source / path).read_bytes(), str(source / path))
+            with open(source / path, "rb") as file:
+                return read(file, str(source / path))
         except FileNotFoundError:
             raise InputError(f"{source / path}: no such report; {remedy}") from None
         except OSError as error:
@@ -162,7 +168,8 @@ def open_reports(source: Path, encoding: str) -> Iterator[Callable[[str], str]]:
 
             def read_member(path: str) -> str:
                 try:
-                    return decode(archive.read(path), f"{source}, member {path}")
+                    with archive.open(path) as member:
+                        return read(member, f"{source}, member {path}")
                 except KeyError:
                     raise InputError(f"{source}, member {path}: no such report; {remedy}") from None
 

@@ -405,8 +405,20 @@ def test_scores_and_workspace_have_to_be_this_model_s(signed, built, folders, hu
     with pytest.raises(ConfigError, match="other data"):
         options = {**signed, "acknowledgement": WORDS, "workspace": built.workspace.root}
         push(hub, api, options.pop("folder"), **options)
-    with pytest.raises(ConfigError, match="needs --scores"):
-        push(hub, api, folders["swin_ved"], workspace=built.workspace.root)
+    assert not hub.requests
+
+
+@pytest.mark.parametrize("file", ["tokenizer_config.json", "processor_config.json"])
+def test_report_sentences_are_found_in_every_text_file_of_an_open_model(file, built, folders, hub, api, tmp_path):
+    folder = shutil.copytree(folders["swin_ved"], tmp_path / "model")
+    options = ModelPush(folder, "me/model", workspace=built.workspace.root)
+    push_model(options, dry_run=True, hub=api, log=lambda line: None)  # nothing is quoted
+    rows = read_table(built.workspace.questions / "studies.parquet").to_pylist()
+    report = max((row["findings"] or "" for row in rows), key=len)
+    content = json.loads((folder / file).read_text(encoding="utf-8"))
+    (folder / file).write_text(json.dumps(content | {"note": {"seen": [report.upper()]}}), encoding="utf-8")
+    with pytest.raises(GovernanceError, match=f"{file}.* consecutive words of a report"):
+        push_model(options, hub=api)
     assert not hub.requests
 
 

@@ -152,3 +152,18 @@ def test_a_missing_report_is_named(tmp_path, in_zip):
         write_zip(tree / "mimic-cxr-reports.zip", {FIRST: REPORTS[FIRST]})
     with pytest.raises(InputError, match="files/p90/p90000002/s95000002.txt: no such report"):
         read_studies(tree)
+
+
+@pytest.mark.parametrize("in_zip", [False, True])
+def test_a_report_above_the_limit_is_named_and_not_read_whole(tmp_path, in_zip):
+    """A megabyte passes. One more byte is refused before a zip bomb fills the memory."""
+    reports = dict(REPORTS)
+    for size, names in ((1 << 20, None), ((1 << 20) + 1, "s95000001.txt is larger than 1 MiB")):
+        tree = write_tree(tmp_path / str(size), reports={})
+        reports[FIRST] = REPORTS[FIRST].ljust(size)
+        write_zip(tree / "mimic-cxr-reports.zip", reports) if in_zip else write_reports(tree, reports)
+        if names is None:
+            read_studies(tree)
+            continue
+        with pytest.raises(InputError, match=names):
+            read_studies(tree)
