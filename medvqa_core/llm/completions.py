@@ -2,6 +2,7 @@
 
 import base64
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -61,8 +62,13 @@ def read_completion(body: Any) -> ChatReply:
     if failed:
         return ChatReply(None, "the server reports an error beside its reply", finish, usage)
     thoughts = message.get("reasoning_content") or message.get("reasoning")
+    return replace(as_reply(content, finish, usage, thoughts), model=read_model(body))
+
+
+def read_model(body: Mapping[str, Any]) -> str | None:
+    """The model that a reply names, or None."""
     model = body.get("model")
-    return replace(as_reply(content, finish, usage, thoughts), model=model if isinstance(model, str) else None)
+    return model if isinstance(model, str) else None
 
 
 def as_reply(content: Any, finish: str | None, usage: Usage, thoughts: Any = None) -> ChatReply:

@@ -158,9 +158,7 @@ class ChatServer:
             ServerError: the server is down, rejects all requests, or answers with another model.
         """
         assert self.capabilities is not None, "use the server within `async with`"
-        reply = await self.ask(COMPLETIONS, request_body(request, self.model, self.capabilities), read_completion)
-        self._check_model(reply.model)
-        return reply if self.any_model else replace(reply, model=None)
+        return await self.ask(COMPLETIONS, request_body(request, self.model, self.capabilities), read_completion)
 
     async def ask(self, path: str, body: Mapping[str, Any], read: Callable[[Any], ChatReply]) -> ChatReply:
         """Send `body` to `path` and parse the answer with `read`. Waits and raises as `chat`."""
@@ -174,7 +172,8 @@ class ChatServer:
                     f"that it serves {self.model!r} and --api-key-env, and run the same command again to resume"
                 )
             if not reply.retry:
-                return reply
+                self._check_model(reply.model)
+                return reply if self.any_model else replace(reply, model=None)
             tries, now = tries + 1, time.monotonic()
             first_failure = first_failure or now
             is_last = now - first_failure > self.wait or (tries >= TRIES and reply.retry_after is None)

@@ -6,11 +6,13 @@ recorded with the verdict. `model_judge` is the paper's method.
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from medvqa_core.errors import ConfigError
 from medvqa_core.llm.chat import ChatReply
 from medvqa_core.llm.chat_model import ChatModel
+from medvqa_core.llm.completions import read_model
 from medvqa_core.llm.server import ChatServer
 from mimic_cxr_vqa.judging.base import Judgement
 from mimic_cxr_vqa.judging.dimensions import DIMENSIONS, Verdict
@@ -60,7 +62,8 @@ class DecisionJudge(ModelJudge):
         reply = await self._server.ask(PATH, body, _as_reply)
         if reply.text is None:
             return Judgement(None, reply.error)
-        return read_decisions(json.loads(reply.text))
+        found = read_decisions(json.loads(reply.text))
+        return replace(found, details={**found.details, "reply_model": reply.model}) if reply.model else found
 
 
 def questions(reverse: bool = False) -> dict[str, dict[str, Any]]:
@@ -98,4 +101,4 @@ def _as_reply(body: Any) -> ChatReply:
     answers = body.get("answers") if isinstance(body, dict) else None
     if not isinstance(answers, dict):
         return ChatReply(None, "the server's reply does not contain decisions")
-    return ChatReply(json.dumps(answers))
+    return ChatReply(json.dumps(answers), model=read_model(body))

@@ -4,11 +4,12 @@ The report comes first and the pair last, so that a server's prefix cache holds 
 digest of the texts, so verdicts of two prompts are never mixed.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from medvqa_core.digests import digest
-from medvqa_core.llm.json_reply import ReplyError, read_objects
+from medvqa_core.llm.json_reply import ReplyError, read_objects, split_reasoning
 from mimic_cxr_vqa.generation.prompts import NO_INDICATION
 from mimic_cxr_vqa.judging.dimensions import DIMENSIONS, Dimension, Verdict, find_problems
 from mimic_cxr_vqa.judging.pairs import Pair
@@ -28,6 +29,26 @@ that size and number? Then look for what the findings say about the question and
 JSON object, {form}, and nothing behind it."""
 _USER = "indication: {indication}\nfindings: {findings}{impression}\nquestion: {question}\nanswer: {answer}"
 _IMPRESSION = "\nimpression: {impression}"
+_REMARKS = {"analysis", "comment", "explanation", "justification", "notes", "rationale", "reason", "reasoning"}
+# "I cannot rate this", "no rating": the verdict in such a reply is a quote.
+_DECLINES = re.compile(
+    r"(?:\b(?:i|we)(?:['’]m| am|['’]re| are)?\s+|(?:\A|[.!?:;\n\"])\s*)(?:(?:must |have to |will )?(?:decline|refuse)\b"
+    r"|(?:can(?:no|['’])?t|won['’]t|will not|unable to|not able to)\s+(?:\w+ )?"
+    r"(?:rate|judge|assess|evaluate|score|grade|comply|help|assist|provide|give)\b)"
+    r"|\bno (?:rating|verdict|judge?ment)\b|\b(?:rating|verdict)s? (?:(?:is|are|was|were) )?(?:withheld|refused|not\b)"
+    r"|(?:无法|不能|拒绝|不予)(?:进行|给出)?(?:评分|评价|评判|评估|打分)",
+    re.IGNORECASE,
+)
+# "the answer contains {": a quote from the answer under judgement, but for the escaped quotes of a remark.
+_QUOTES = re.compile(
+    r"\b(?:answer|text|it)\b[^.{}\n]{0,60}\b(?:sa(?:ys|id)|contain(?:s|ed)|reads?|claim(?:s|ed)|includ(?:es|ed)|quotes?"
+    r"|asks|asked|tells|told|tries|tried)\b[^.{}\n]{0,60}\s*(?:```\w*\s*)?\{(?!\\)",
+    re.IGNORECASE,
+)
+# Behind a verdict: "Actually, correctness should be Incorrect".
+_RETRACTS = re.compile(
+    r"\bactually\b|\bon (?:reflection|second thought)|\bcorrection\b|\bshould (?:be|have been)\b", re.I
+)
 
 
 def system_prompt(reverse: bool = False) -> str:
@@ -64,14 +85,14 @@ def prompt_version() -> str:
 
 
 def read_reply(text: str) -> Verdict:
-    """The verdict in a reply: a JSON object with exactly the four dimensions and a category of each.
+    """The verdict in a reply: a JSON object with the four dimensions, a category of each, and perhaps an explanation.
 
     The last object counts if the others are equal or not verdicts. A different verdict may be a draft, or a quote from
     the answer under judgement, so the reply is rejected. A dimension may have its title from Table 3 ("Answer
     Completeness"). Case, white space and a full stop after a category are ignored.
 
     Raises:
-        ReplyError: the reply does not contain exactly one valid verdict.
+        ReplyError: the reply declines to rate, quotes a verdict, or does not contain exactly one valid verdict.
     """
     *others, last = read_objects(text)
     verdict = _read_verdict(last)
@@ -82,14 +103,22 @@ def read_reply(text: str) -> Verdict:
             continue
         if differs:
             raise ReplyError("the reply gives two verdicts that differ")
+    said = split_reasoning(text)[1]
+    if _DECLINES.search(said):
+        raise ReplyError("the model refused to rate")
+    if _QUOTES.search(said):
+        raise ReplyError("the reply quotes a verdict")
+    if _RETRACTS.search(said.rpartition("}")[2]):
+        raise ReplyError("the reply retracts its verdict")
     return verdict
 
 
 def _read_verdict(given: Mapping[str, Any]) -> Verdict:
     titles = {dimension.title.lower(): name for name, dimension in DIMENSIONS.items()}
     plain = {name: " ".join(name.lower().replace("_", " ").split()) for name in given}
-    found = {titles.get(plain[name], plain[name]): value for name, value in given.items()}
-    if len(found) < len(given):
+    rated = [name for name in given if plain[name] not in _REMARKS]
+    found = {titles.get(plain[name], plain[name]): given[name] for name in rated}
+    if len(found) < len(rated):
         raise ReplyError("a dimension occurs twice in the JSON object")
     verdict = {name: _find(value, DIMENSIONS.get(name)) for name, value in found.items()}
     if problems := find_problems(verdict):

@@ -60,7 +60,8 @@ def folder_name(model: str) -> str:
 
 
 def _read(reply: ChatReply) -> Judgement:
-    details = {"reasoning": reply.reasoning} if reply.reasoning else {}
+    found = {"reasoning": reply.reasoning, "reply_model": reply.model}
+    details = {name: value for name, value in found.items() if value}
     if reply.text is None:
         return Judgement(None, reply.error, details)
     try:

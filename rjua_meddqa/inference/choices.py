@@ -19,9 +19,17 @@ _CHOSEN = re.compile(
     r"(?:选项|选择|应选|选|为|是)\s*(?:应该?)?(?:是|为)?\s*[:：]?\s*[(（\[【“\"'*]*([A-Z](?:\s*[,，、;；和与及]\s*[A-Z])*)"
     r"(?![A-Za-z0-9])(?!\s*(?:型|期|级|超|族))"
 )
-# "A patient with …" begins with an article
+# $\boxed{B}$, "The answer is (B).", "Answer: B", "I choose B"; "the answer is A benign mass" has an article
+_CONCLUDES = re.compile(
+    r"\\boxed\s*\{\s*(?:\\[a-z]+\s*\{\s*)?[(（]?(?P<boxed>[A-Z](?:\s*[,，、;；]\s*[A-Z])*)(?![A-Za-z0-9\-])"
+    r"|\b(?:(?i:answers?)\s*(?:(?:is|are)\b|[:：])|(?<!not )(?<!n't )(?i:choose|pick|select)s?\b)"
+    r"\s*(?i:options?\s*)?[:：]?"
+    r"[\s(（\[【“\"'*]*(?P<said>[A-Z](?:\s*(?:[,，、;；]|and\b)\s*[A-Z])*)"
+    r"(?![A-Za-z0-9\-'’])(?!\s+(?!and\b|because\b|since\b|as\b)[a-z])"
+)
+# "A patient with …" begins with an article, "I think" with a pronoun
 _LEADING = re.compile(
-    r"^(?!A\s+(?!(?:is|and|or|because|since|as)\b)[a-z]{2})[\s(（\[【“\"'*]*([A-Z](?:\s*[,，、;；和与及]\s*[A-Z])*)(?![A-Za-z0-9\-])(?!\s*(?:型|期|级|超|族))"
+    r"^(?![AI]\s+(?!(?:is|and|or|because|since|as)\b)[a-z]{2})(?!I['’])[\s(（\[【“\"'*]*([A-Z](?:\s*[,，、;；和与及]\s*[A-Z])*)(?![A-Za-z0-9\-])(?!\s*(?:型|期|级|超|族))"
 )
 _LETTERS = r"[(（\[【“\"'*]*[A-Z](?:\s*[,，、;；和与及]\s*[A-Z])*(?![A-Za-z0-9])"
 # 不选A, 不是A, 排除A, 除了A: denied letters
@@ -31,7 +39,9 @@ _CALLED_WRONG = re.compile(
     rf"{_LETTERS}[)）\]】”\"'*]*\s*(?:选?项)?\s*[:：]?\s*(?:[是为都均])*\s*(?:不对|不正确|不符|错误?|有误|不选|排除)"
 )
 # B或C, "A or B": undecided
-_LEFT_OPEN = re.compile(r"(?<![A-Za-z0-9])[A-Z]\s*(?:或者?|/|or)\s*(?:选项?)?\s*[A-Z](?![A-Za-z0-9])")
+_LEFT_OPEN = re.compile(
+    r"(?<![A-Za-z0-9])[A-Z][)）\]*]*\s*(?:或者?|/|or)\s*(?:选项?|option)?\s*[(（\[*]*[A-Z](?![A-Za-z0-9])"
+)
 # 不是恶性, 不能排除恶性: words that deny the option text behind them
 _DENIES = re.compile(
     r"(?:不(?:能|应该?|该)?(?:选择?|是|为|属于|考虑|支持|排除|除外)|并?非|排除了?|除了?|未(?:见|发现|提示)"
@@ -114,7 +124,12 @@ def _plain(text: str) -> str:
 
 
 def _find_letters(text: str) -> list[str]:
-    """Return the letters at the beginning of a reply, or those of its last stated choice."""
+    """Return the letters that a reply concludes with, those at its beginning, or those of its last stated choice."""
+    concluded = [re.findall("[A-Z]", found["boxed"] or found["said"]) for found in _CONCLUDES.finditer(text)]
+    if any(sorted(letters) != sorted(concluded[0]) for letters in concluded):
+        raise ReplyError("the reply gives two answers")
+    if concluded:
+        return sorted(concluded[0])
     text = _DENIED.sub("", text)
     others = _CALLED_WRONG.sub("", text).lstrip("，,。.、；;：: ")
     return _named_letters(others) or _named_letters(text)

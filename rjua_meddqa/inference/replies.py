@@ -19,7 +19,7 @@ from medvqa_core.llm.json_reply import ReplyError, is_refusal, read_object, spli
 from rjua_meddqa.inference.choices import read_choice
 from rjua_meddqa.schema import ANSWER_SEPARATOR, MISSING, MULTIPLE_CHOICE
 
-READER = "meddqa-reader-2"  # version of these rules, recorded in results
+READER = "meddqa-reader-3"  # version of these rules, recorded in results
 WHOLE, MARKED, OBJECT, SENTENCE, VERDICT = "whole", "marked", "object", "sentence", "verdict"
 _MARK = re.compile(
     r"(?:最终|正确|参考)?(?:答案|回答)\s*(?:是|为)?\s*[\*\s]*[:：][\*\s]*|(?:最终|正确)?答案(?:应?是|应?为)\s*"

@@ -14,9 +14,9 @@ from rjua_meddqa.inference.replies import ParsedReply
     ("name", "half", "right", "wrong"),
     [
         ("meddqa", "A", 42, 1),
-        ("meddqa", "B", 34, 4),
+        ("meddqa", "B", 38, 4),
         ("judges", "A", 18, 0),
-        ("judges", "B", 18, 1),
+        ("judges", "B", 20, 0),
         ("answers", "A", 14, 1),
         ("answers", "B", 12, 3),
     ],

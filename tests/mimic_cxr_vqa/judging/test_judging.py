@@ -13,7 +13,7 @@ from pairs import pair
 from medvqa_core.errors import GovernanceError, InputError
 from medvqa_core.governance import Governance
 from medvqa_core.llm.json_reply import ReplyError
-from medvqa_core.llm.server import ChatServer
+from medvqa_core.llm.server import ChatServer, ServerError
 from medvqa_core.runs.predictions import PredictionStore
 from medvqa_hub.cli import run
 from mimic_cxr_vqa.judging.decision_judge import read_decisions
@@ -76,6 +76,52 @@ def test_thoughts_and_case_do_not_count_and_two_verdicts_are_none():
             read_reply(text)
 
 
+QUOTED = json.dumps(BEST)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (f"The answer says: {QUOTED}. I cannot rate this.", "refused"),
+        (f"I must decline to judge it. It holds {QUOTED}", "refused"),
+        (f"Unable to evaluate: {QUOTED}", "refused"),
+        (f"{QUOTED}\nNo rating.", "refused"),
+        (f"{QUOTED}\nVerdict withheld.", "refused"),
+        (f"{QUOTED} 以上是答案中的内容，我无法评判。", "refused"),
+        (json.dumps(BEST | {"explanation": "I can't assess this answer."}), "refused"),
+        (f"The answer under judgement contains {QUOTED}", "quotes"),
+        (f"Its text tells me to reply with:\n```json\n{QUOTED}\n```", "quotes"),
+        (f"{QUOTED}\nActually, on reflection, correctness should be Incorrect.", "retracts"),
+    ],
+)
+def test_a_verdict_that_the_judge_does_not_give_is_a_failure(text, reason):
+    with pytest.raises(ReplyError, match=reason):
+        read_reply(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        json.dumps({"explanation": "The side agrees. I cannot find a contradiction."} | BEST),
+        json.dumps(BEST | {"Reasoning": "The answer says that the heart is normal, as the findings do."}),
+        json.dumps(BEST | {"comment": f"the answer tried to make me say {QUOTED}"}),
+        f"I cannot see anything wrong with it.\n{QUOTED}\nThe answer is correct because the findings name no edema.",
+        f"The answer says 'no edema', which the findings contain. My rating: {QUOTED}",
+    ],
+)
+def test_remarks_beside_a_verdict_are_left_alone(text):
+    assert read_reply(text) == BEST
+
+
+def test_another_model_s_name_is_recorded_with_its_verdict():
+    pairs = [pair("Yes.", EFFUSION)]
+    with ChatServerDouble(lambda body: good(body) | {"model": "other"}) as double:
+        (found,) = judge_pairs(double, pairs, model="tiny", any_model=True)
+        assert found.verdict == BEST and found.details["reply_model"] == "other"
+        with pytest.raises(ServerError, match="--any-model"):
+            judge_pairs(double, pairs, model="tiny")
+
+
 @given(st.text(max_size=60) | st.dictionaries(st.sampled_from([*DIMENSIONS, "x"]), st.text(max_size=8)).map(json.dumps))
 def test_every_reply_is_a_whole_verdict_or_a_named_failure(text):
     try:
@@ -96,8 +142,8 @@ def good(body):
 
 def judge_pairs(double, pairs, **options):
     async def ask():
-        async with ChatServer(double.endpoint, wait=1) as server:
-            return await ModelJudge(server, **options).judge(pairs)
+        async with ChatServer(double.endpoint, wait=1, **options) as server:
+            return await ModelJudge(server).judge(pairs)
 
     return asyncio.run(ask())
 

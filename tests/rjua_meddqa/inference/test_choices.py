@@ -43,6 +43,14 @@ def test_options_are_read_as_the_released_files_write_them():
         ("应选A，不是B", A, LETTER),
         ("A错误", A, LETTER),  # where it is asked which of them is wrong
         ("A.骨靶向治疗;F.补充维生素D", f"{A};{F}", BOTH),
+        ("$\\boxed{B}$", B, LETTER),
+        (r"So the final answer is $\boxed{\text{E}}$.", E, LETTER),
+        (r"\boxed{补充维生素D}", F, TEXT),
+        ("The answer is (B).", B, LETTER),
+        ("The correct answer is **B**, because A is wrong.", B, LETTER),
+        ("A is wrong, so the answer is B.", B, LETTER),
+        ("Answers: A, B", f"{A};{B}", LETTER),
+        ("I would choose option F.", F, LETTER),
     ],
 )
 def test_the_option_that_a_reply_names(text, answer, form):
@@ -61,6 +69,13 @@ def test_the_option_that_a_reply_names(text, answer, form):
         ("不能排除骨靶向治疗", "names no option"),
         ("A、B、E、F", "names every option"),
         (QUESTION, "names no option"),
+        ("The answer is not A.", "names no option"),
+        ("The answer is A benign mass.", "names no option"),
+        ("The answer is B-cell lymphoma.", "names no option"),
+        ("I would not choose B", "names no option"),
+        (r"$\boxed{A}$ … $\boxed{B}$", "two answers"),
+        ("The answer is A. Wait, the answer is B.", "two answers"),
+        ("The answer is (A) or (B).", "leaves open"),
         ("A或B", "leaves open"),
         ("B 或者选项 E", "leaves open"),
         ("T3b期，D-二聚体升高", "names no option"),
