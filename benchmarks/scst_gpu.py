@@ -160,7 +160,7 @@ def make_blip2(recipe: Recipe, tiny: bool, device: str) -> tuple[torch.nn.Module
     side, vocabulary = config.vision_config.image_size, config.text_config.vocab_size
     return model, {
         "pixel_values": torch.randn(studies * IMAGES, 3, side, side),
-        "image_study": torch.arange(studies).repeat_interleave(IMAGES),
+        "num_images": torch.full((studies,), IMAGES),
         "image_view": torch.arange(IMAGES).repeat(studies),
         "study_index": index,
         "input_ids": torch.randint(3, vocabulary, (len(index), PROMPT_TOKENS)),

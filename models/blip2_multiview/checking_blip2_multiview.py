@@ -25,15 +25,14 @@ def check_range(name: str, index: torch.Tensor, size: int, remedy: str) -> None:
 
 
 def check_images(
-    pixel_values: torch.Tensor, image_study: torch.Tensor, image_view: torch.Tensor, studies: int, image_size: int
+    pixel_values: torch.Tensor, num_images: torch.Tensor, image_view: torch.Tensor, image_size: int
 ) -> None:
     """Raise ValueError if images, their studies and their views do not fit together.
 
     Args:
         pixel_values: (images, 3, H, W).
-        image_study: (images,) number of each image's study.
+        num_images: (studies,) number of images of each study.
         image_view: (images,) number of each image's view.
-        studies: number of studies in the batch.
         image_size: height and width that the vision tower takes.
     """
     if pixel_values.dim() != 4 or tuple(pixel_values.shape[1:]) != (3, image_size, image_size):
@@ -41,16 +40,15 @@ def check_images(
             f"pixel_values has shape {tuple(pixel_values.shape)}. Expected (images, 3, {image_size}, {image_size}), "
             "the images of all studies in one tensor, as Blip2MultiViewProcessor returns."
         )
-    for name, index in (("image_study", image_study), ("image_view", image_view)):
-        if index.shape != pixel_values.shape[:1]:
-            raise ValueError(
-                f"{name} has shape {tuple(index.shape)}. Expected ({len(pixel_values)},), one number per image."
-            )
+    images = len(pixel_values)
+    if image_view.shape != (images,):
+        raise ValueError(f"image_view has shape {tuple(image_view.shape)}. Expected ({images},), one number per image.")
     check_range("image_view", image_view, len(VIEWS), f"The views are {', '.join(VIEWS)}.")
-    check_range("image_study", image_study, studies, "Without study_index there must be one study per question.")
-    without = (torch.bincount(image_study, minlength=studies) == 0).nonzero().flatten().tolist()
+    without = (num_images < 1).nonzero().flatten().tolist()
     if without:
         raise ValueError(f"Studies {without[:5]} have no image. Every study needs an image of a known view.")
+    if num_images.dim() != 1 or int(num_images.sum()) != images:
+        raise ValueError(f"num_images is {num_images.tolist()} for {images} images. Expected one count per study.")
 
 
 def check_text(input_ids: torch.Tensor, labels: torch.Tensor | None, vocabulary: int, max_labels: int) -> None:

@@ -179,27 +179,25 @@ class Blip2MultiViewModel(Blip2MultiViewPreTrainedModel):
     def forward(
         self,
         pixel_values: torch.Tensor,
-        image_study: torch.Tensor,
+        num_images: torch.Tensor,
         image_view: torch.Tensor,
-        num_studies: int | None = None,
     ) -> Blip2MultiViewOutput:
         """Encode the images of a batch of studies.
 
         Args:
-            pixel_values: (images, 3, H, W), the images of all studies in any order.
-            image_study: (images,) number of each image's study.
+            pixel_values: (images, 3, H, W), the images of all studies, one study after the other.
+            num_images: (studies,) number of images of each study.
             image_view: (images,) 0 AP, 1 PA, 2 LAT.
-            num_studies: number of studies, by default the highest of `image_study` plus one.
 
         Raises:
             ValueError: a wrong shape, an index out of range, or a study without an image.
         """
-        if num_studies is None:
-            num_studies = int(image_study.max()) + 1 if image_study.numel() else 0
         if not torch.compiler.is_compiling():
-            check_images(pixel_values, image_study, image_view, num_studies, self.config.vision_config.image_size)
+            check_images(pixel_values, num_images, image_view, self.config.vision_config.image_size)
         image_states = self.vision_model(pixel_values=pixel_values).last_hidden_state
-        return self.branches(image_states, image_study, image_view, num_studies)
+        studies = torch.arange(len(num_images), device=num_images.device)
+        image_study = studies.repeat_interleave(num_images, output_size=len(pixel_values)).to(image_states.device)
+        return self.branches(image_states, image_study, image_view, len(num_images))
 
 
 class Blip2MultiViewForConditionalGeneration(Blip2MultiViewPreTrainedModel, GenerationMixin):
@@ -243,19 +241,18 @@ class Blip2MultiViewForConditionalGeneration(Blip2MultiViewPreTrainedModel, Gene
     def encode(
         self,
         pixel_values: torch.Tensor,
-        image_study: torch.Tensor,
+        num_images: torch.Tensor,
         image_view: torch.Tensor,
-        num_studies: int | None = None,
     ) -> Blip2MultiViewOutput:
         """Encode images once. `forward` and `generate` take the result as `encoder_outputs` instead of images."""
-        return self.model(pixel_values, image_study, image_view, num_studies)
+        return self.model(pixel_values, num_images, image_view)
 
     def prepare_language_inputs(
         self,
         input_ids: torch.Tensor,
         attention_mask: torch.Tensor | None = None,
         pixel_values: torch.Tensor | None = None,
-        image_study: torch.Tensor | None = None,
+        num_images: torch.Tensor | None = None,
         image_view: torch.Tensor | None = None,
         study_index: torch.Tensor | None = None,
         encoder_outputs: Blip2MultiViewOutput | None = None,
@@ -266,14 +263,13 @@ class Blip2MultiViewForConditionalGeneration(Blip2MultiViewPreTrainedModel, Gene
             ValueError: neither or both of images and `encoder_outputs`, or questions and studies do not fit together.
         """
         if (pixel_values is None) == (encoder_outputs is None):
-            raise ValueError(
-                "Pass either pixel_values with image_study and image_view, or encoder_outputs of encode()."
-            )
+            raise ValueError("Pass either pixel_values with num_images and image_view, or encoder_outputs of encode().")
         if encoder_outputs is None:
-            if image_study is None or image_view is None:
-                raise ValueError("pixel_values needs image_study and image_view, one number per image.")
-            studies = input_ids.shape[0] if study_index is None else None
-            encoder_outputs = self.model(pixel_values, image_study, image_view, studies)
+            if num_images is None or image_view is None:
+                raise ValueError(
+                    "pixel_values needs num_images, a number per study, and image_view, a number per image."
+                )
+            encoder_outputs = self.model(pixel_values, num_images, image_view)
         features, view_mask = encoder_outputs.view_features, encoder_outputs.view_mask
         if not torch.compiler.is_compiling():
             check_questions(input_ids, attention_mask, study_index, features.shape[0])
@@ -301,7 +297,7 @@ class Blip2MultiViewForConditionalGeneration(Blip2MultiViewPreTrainedModel, Gene
         input_ids: torch.Tensor,
         attention_mask: torch.Tensor | None = None,
         pixel_values: torch.Tensor | None = None,
-        image_study: torch.Tensor | None = None,
+        num_images: torch.Tensor | None = None,
         image_view: torch.Tensor | None = None,
         study_index: torch.Tensor | None = None,
         encoder_outputs: Blip2MultiViewOutput | None = None,
@@ -316,8 +312,8 @@ class Blip2MultiViewForConditionalGeneration(Blip2MultiViewPreTrainedModel, Gene
         Args:
             input_ids: (questions, tokens), `Question: .. Answer:`, padded on the right.
             attention_mask: (questions, tokens), 0 on padding.
-            pixel_values: (images, 3, H, W), the images of all studies.
-            image_study: (images,) number of each image's study.
+            pixel_values: (images, 3, H, W), the images of all studies, one study after the other.
+            num_images: (studies,) number of images of each study.
             image_view: (images,) 0 AP, 1 PA, 2 LAT.
             study_index: (questions,) the study of each question. None if question i is about study i.
             encoder_outputs: what `encode` returned, instead of the three image arguments.
@@ -338,7 +334,7 @@ class Blip2MultiViewForConditionalGeneration(Blip2MultiViewPreTrainedModel, Gene
             vocabulary = language_model.get_input_embeddings().num_embeddings
             check_text(input_ids, labels, vocabulary, self.config.max_answer_tokens)
         embeds, mask = self.prepare_language_inputs(
-            input_ids, attention_mask, pixel_values, image_study, image_view, study_index, encoder_outputs
+            input_ids, attention_mask, pixel_values, num_images, image_view, study_index, encoder_outputs
         )
         if labels is None and decoder_input_ids is None:
             raise ValueError("Pass labels for a loss or decoder_input_ids for logits, or call generate for answers.")
@@ -368,7 +364,7 @@ class Blip2MultiViewForConditionalGeneration(Blip2MultiViewPreTrainedModel, Gene
         input_ids: torch.Tensor,
         attention_mask: torch.Tensor | None = None,
         pixel_values: torch.Tensor | None = None,
-        image_study: torch.Tensor | None = None,
+        num_images: torch.Tensor | None = None,
         image_view: torch.Tensor | None = None,
         study_index: torch.Tensor | None = None,
         encoder_outputs: Blip2MultiViewOutput | None = None,
@@ -383,7 +379,7 @@ class Blip2MultiViewForConditionalGeneration(Blip2MultiViewPreTrainedModel, Gene
         vocabulary = self.language_model.get_input_embeddings().num_embeddings
         check_text(input_ids, None, vocabulary, self.config.max_answer_tokens)
         embeds, mask = self.prepare_language_inputs(
-            input_ids, attention_mask, pixel_values, image_study, image_view, study_index, encoder_outputs
+            input_ids, attention_mask, pixel_values, num_images, image_view, study_index, encoder_outputs
         )
         generation_config, kwargs = self._complete(generation_config, kwargs)
         return self.language_model.generate(

@@ -82,6 +82,7 @@ class Blip2MultiViewProcessor(ProcessorMixin):
             if limit < 1:
                 raise ValueError(f"{name} is {limit}. It must be at least 1.")
         self.default_view = default_view
+        tokenizer.padding_side = "right"  # pipelines concatenate batches by it
         self.image_size, self.image_mean, self.image_std = image_size, list(image_mean), list(image_std)
         self.unknown_views = unknown_views if isinstance(unknown_views, str) else dict(unknown_views)
         self.max_question_tokens, self.max_answer_tokens = max_question_tokens, max_answer_tokens
@@ -93,7 +94,7 @@ class Blip2MultiViewProcessor(ProcessorMixin):
 
     @property
     def model_input_names(self) -> list[str]:
-        return ["pixel_values", "image_study", "image_view", "input_ids", "attention_mask", "study_index"]
+        return ["pixel_values", "num_images", "image_view", "input_ids", "attention_mask", "study_index"]
 
     def __call__(
         self,
@@ -118,7 +119,7 @@ class Blip2MultiViewProcessor(ProcessorMixin):
             padding: True or "longest" only. Pipelines pass it.
 
         Returns:
-            `pixel_values` (images, 3, H, W), `image_study` and `image_view` (images,), `input_ids` and
+            `pixel_values` (images, 3, H, W), `image_view` (images,), `num_images` (studies,), `input_ids` and
             `attention_mask` (questions, tokens), `labels` (questions, tokens), -100 on padding, and `study_index`
             (questions,), as far as their inputs were passed.
 
@@ -230,7 +231,7 @@ class Blip2MultiViewProcessor(ProcessorMixin):
         pixels = self.image_processor(chosen, return_tensors="pt")["pixel_values"]
         return {
             "pixel_values": pixels,
-            "image_study": torch.tensor(studies),
+            "num_images": torch.bincount(torch.tensor(studies)),
             "image_view": torch.tensor(numbers),
         }
 

@@ -125,11 +125,14 @@ class SwinVedModel(SwinVedPreTrainedModel):
             ValueError: a shape is wrong, a study has no image or more than `config.max_images`.
         """
         check_pixels(self.config, pixel_values, image_mask)
+        # A traced graph needs one shape for every mask, so it encodes the absent images and blanks them afterwards.
+        compiling = torch.compiler.is_compiling()
+        if image_mask is not None and not compiling:
+            columns = int(image_mask.any(0).nonzero().max()) + 1
+            pixel_values, image_mask = pixel_values[:, :columns], image_mask[:, :columns]
         studies, images = pixel_values.shape[:2]
         # Only the dtype, because weights that accelerate offloads to disk are on no device yet.
         pixel_values = pixel_values.to(self.encoder.embeddings.patch_embeddings.projection.weight.dtype)
-        # A traced graph needs one shape for every mask, so it encodes the absent images and blanks them afterwards.
-        compiling = torch.compiler.is_compiling()
         if image_mask is not None:
             image_mask = image_mask.to(pixel_values.device).bool()
             if not compiling and image_mask.all():

@@ -5,7 +5,7 @@ A study is a list of up to 3 images, which several questions may share (`study_i
 [EOS]`, padded on the right, with labels for `answer [EOS]`.
 
 The release padded every question to 64 tokens, every answer to 256 with [EOS] after the padding, and every study to
-three images. Here a batch is as large as its largest member.
+three images. Here texts are padded to the longest of the batch, and the encoder skips absent images.
 """
 
 import warnings
@@ -75,6 +75,7 @@ class SwinVedProcessor(ProcessorMixin):
         self.max_question_tokens = max_question_tokens
         self.max_answer_tokens = max_answer_tokens
         self._warned: set[str] = set()
+        tokenizer.padding_side = "left"  # pipelines concatenate batches by it
         self._check_settings(tokenizer)
         super().__init__(tokenizer, chat_template=chat_template)
 
@@ -88,6 +89,11 @@ class SwinVedProcessor(ProcessorMixin):
         missing = [name for name in names if getattr(tokenizer, f"{name}_id") is None]
         if missing:
             raise ValueError(f"The tokenizer lacks {', '.join(missing)}. Train one with swin_ved.train_tokenizer.")
+
+    @property
+    def image_processor(self) -> "SwinVedProcessor":
+        """This processor. Pipelines need an image processor to batch the inputs of a generator."""
+        return self
 
     @classmethod
     def from_config(
@@ -149,8 +155,8 @@ class SwinVedProcessor(ProcessorMixin):
             padding: True or "longest" only. Pipelines pass it.
 
         Returns:
-            `pixel_values` (studies, images, 3, H, W) float32 and `image_mask` (studies, images) bool; `input_ids` and
-            `attention_mask` (questions, tokens), `labels` with answers, and `study_index` (questions,) if questions
+            `pixel_values` (studies, max_images, 3, H, W) float32, `image_mask` (studies, max_images) bool, `input_ids`
+            and `attention_mask` (questions, tokens), `labels` with answers, and `study_index` (questions,) if questions
             and studies are not one to one.
 
         Raises:
@@ -221,9 +227,9 @@ class SwinVedProcessor(ProcessorMixin):
                     "pass truncate_images=True to take the first ones."
                 )
         studies = [study[: self.max_images] for study in studies]
-        columns = max(len(study) for study in studies)
-        pixel_values = torch.zeros(len(studies), columns, 3, self.image_size, self.image_size)
-        image_mask = torch.zeros(len(studies), columns, dtype=torch.bool)
+        # The same number of columns in every batch, so that pipelines can concatenate them.
+        pixel_values = torch.zeros(len(studies), self.max_images, 3, self.image_size, self.image_size)
+        image_mask = torch.zeros(len(studies), self.max_images, dtype=torch.bool)
         for row, study in enumerate(studies):
             for column, image in enumerate(study):
                 image = to_eight_bit(image, f"image {column} of study {row}")

@@ -13,8 +13,8 @@ from PIL import Image
 from transformers import Blip2Config, Blip2ForConditionalGeneration
 
 # Two studies: the first with an AP and two lateral images, the second with one PA image.
-IMAGE_STUDY = torch.tensor([0, 0, 1, 0])
-IMAGE_VIEW = torch.tensor([0, 2, 1, 2])
+NUM_IMAGES = torch.tensor([3, 1])
+IMAGE_VIEW = torch.tensor([0, 2, 2, 1])
 
 # -S leaves out the .pth files, and with them the editable install; -I leaves out the working folder.
 WITHOUT_US = "import sys; sys.path.extend({paths!r})\nimport importlib.util as util\n" + (
@@ -45,7 +45,7 @@ def make_inputs(seed: int = 0, labels: bool = True) -> dict[str, torch.Tensor]:
     ids[1, 5:], mask[1, 5:] = 0, 0
     inputs = {
         "pixel_values": torch.randn(4, 3, 28, 28, generator=generator),
-        "image_study": IMAGE_STUDY,
+        "num_images": NUM_IMAGES,
         "image_view": IMAGE_VIEW,
         "input_ids": ids,
         "attention_mask": mask,

@@ -167,6 +167,10 @@ class ModelCommonTests(ABC):
         assert [len(both), text(both[1])] == [2, one]
         chats = answer(text=[chat, chat], return_full_text=False)
         assert [text(found) for found in chats] == [one, one]
+        # Transformers prepares the inputs of a generator one by one and concatenates them.
+        studies = [{"images": images[:1], "text": "Any tubes?"}, {"images": images, "text": CHAT}]
+        batched = list(answer((dict(study) for study in studies), batch_size=2, return_full_text=False))
+        assert [text(found) for found in batched] == [text(found) for found in both]
         system = [{"role": "system", "content": "You are a radiologist."}, *chat]
         with pytest.raises(Exception, match="one message"):
             answer(text=system)

@@ -2,7 +2,7 @@
 
 import torch
 from blip2_multiview import Blip2MultiViewProcessor
-from blip2_multiview_models import IMAGE_STUDY, IMAGE_VIEW, make_model
+from blip2_multiview_models import IMAGE_VIEW, NUM_IMAGES, make_model
 from swin_ved_tiny import TEXTS, studies, tiny_model, tiny_processor
 
 QUESTIONS, ANSWERS = TEXTS[0::2], TEXTS[1::2]
@@ -31,7 +31,7 @@ def make(name: str):
         generator = torch.Generator().manual_seed(1)
         images = {
             "pixel_values": torch.randn(4, 3, 28, 28, generator=generator),
-            "image_study": IMAGE_STUDY,
+            "num_images": NUM_IMAGES,
             "image_view": IMAGE_VIEW,
         }
     texts = processor(text=list(QUESTIONS), answers=list(ANSWERS), study_index=STUDY_INDEX)

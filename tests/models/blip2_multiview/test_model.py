@@ -6,11 +6,12 @@ import pytest
 import torch
 from blip2_multiview import Blip2MultiViewConfig, Blip2MultiViewForConditionalGeneration
 from blip2_multiview.modeling_blip2_multiview import Blip2ViewBranches
-from blip2_multiview_models import IMAGE_STUDY, IMAGE_VIEW, make_inputs, make_lively, make_model
+from blip2_multiview_models import IMAGE_VIEW, NUM_IMAGES, make_inputs, make_lively, make_model
 from torch import nn
 from transformers import Blip2Config, Blip2ForConditionalGeneration, GenerationConfig, T5Config
 
-IMAGES = ("pixel_values", "image_study", "image_view")
+IMAGE_STUDY = torch.tensor([0, 0, 0, 1])
+IMAGES = ("pixel_values", "num_images", "image_view")
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +112,7 @@ def test_one_view_equals_plain_blip2_with_its_block_in_that_slot(tmp_path, view)
         expected = plain.double()(pixel_values=pixels, input_ids=ids, labels=labels)
         found = ours.double()(
             pixel_values=pixels,
-            image_study=torch.tensor([0]),
+            num_images=torch.tensor([1]),
             image_view=torch.tensor([view]),
             input_ids=question[None],
             labels=labels,
@@ -131,12 +132,12 @@ def test_images_and_views_change_the_answer(model):
 
 def alone(inputs: dict[str, torch.Tensor], row: int) -> dict[str, torch.Tensor]:
     """The inputs of one question, without the others and without padding."""
-    chosen = inputs["image_study"] == row
+    chosen = row == IMAGE_STUDY
     length = int(inputs["attention_mask"][row].sum())
     labels = inputs["labels"][row]
     return {
         "pixel_values": inputs["pixel_values"][chosen],
-        "image_study": torch.zeros(int(chosen.sum()), dtype=torch.long),
+        "num_images": NUM_IMAGES[row : row + 1],
         "image_view": inputs["image_view"][chosen],
         "input_ids": inputs["input_ids"][row : row + 1, :length],
         "labels": labels[labels != -100][None],
@@ -160,8 +161,8 @@ def test_batch_and_padding_change_neither_loss_nor_answer(model):
 
 def test_images_in_any_order_give_the_same_features(model):
     inputs = make_inputs()
-    order = torch.tensor([3, 2, 0, 1])
-    shuffled = model.encode(*(inputs[name][order] for name in IMAGES))
+    order = torch.tensor([2, 0, 1, 3])  # within the first study
+    shuffled = model.encode(inputs["pixel_values"][order], NUM_IMAGES, IMAGE_VIEW[order])
     torch.testing.assert_close(shuffled.view_features, model.encode(*(inputs[name] for name in IMAGES)).view_features)
 
 
@@ -212,7 +213,7 @@ def test_questions_grouped_by_study_equal_questions_one_by_one(model):
         for row, study in enumerate(study_index):
             chosen = study == IMAGE_STUDY
             own = {name: inputs[name][chosen] for name in ("pixel_values", "image_view")}
-            own["image_study"] = torch.zeros(int(chosen.sum()), dtype=torch.long)
+            own["num_images"] = NUM_IMAGES[study : study + 1]
             single = model(**own, input_ids=ids[row : row + 1], labels=labels[row : row + 1])
             torch.testing.assert_close(grouped.logits[row], single.logits[0])
             answer = model.generate(**own, input_ids=ids[row : row + 1], max_new_tokens=8)
@@ -312,9 +313,10 @@ BAD = {
     "no image": (change(**{name: (lambda inputs, name=name: inputs[name][:0]) for name in IMAGES}), r"\[0, 1\]"),
     "wrong image size": (change(pixel_values=torch.zeros(4, 3, 30, 30)), "3, 28, 28"),
     "wrong number of images": (change(image_view=torch.tensor([0, 1])), r"image_view .*\(4,\)"),
-    "unknown view": (change(image_view=torch.tensor([0, 3, 1, 2])), "image_view has 3.*0 to 2"),
-    "study out of range": (change(image_study=torch.tensor([0, 2, 1, 0])), "image_study has 2.*0 to 1"),
-    "study without image": (change(image_study=torch.zeros(4, dtype=torch.long)), r"Studies \[1\]"),
+    "unknown view": (change(image_view=torch.tensor([0, 3, 2, 1])), "image_view has 3.*0 to 2"),
+    "too few images": (change(num_images=torch.tensor([1, 1])), r"num_images is \[1, 1\] for 4 images"),
+    "study without image": (change(num_images=torch.tensor([4, 0])), r"Studies \[1\]"),
+    "images of one study for two questions": (change(num_images=torch.tensor([4])), "study_index"),
     "study_index out of range": (change(study_index=torch.tensor([0, 2])), "study_index has 2.*0 to 1"),
     "study_index too short": (change(study_index=torch.tensor([0])), r"study_index .*\(2,\)"),
     "study_index as flags": (change(study_index=torch.tensor([True, False])), "torch.bool"),
@@ -324,7 +326,7 @@ BAD = {
     "labels of another batch": (change(labels=torch.ones(3, 4, dtype=torch.long)), r"\(2, tokens\)"),
     "neither labels nor decoder ids": (change(labels=None), "labels .*decoder_input_ids"),
     "padding on the left": (change(attention_mask=torch.tensor([[1] * 9, [0] + [1] * 8])), "right"),
-    "images without views": (change(image_view=None), "image_study and image_view"),
+    "images without views": (change(image_view=None), "num_images.*image_view"),
     "neither images nor features": (change(pixel_values=None), "either pixel_values"),
 }
 

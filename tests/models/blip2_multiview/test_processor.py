@@ -23,7 +23,7 @@ def test_images_of_a_batch_become_one_flat_tensor_with_indices(processor):
     batch = processor(images=images, views=[["AP", "LL"], ["lateral", "pa", "L"]])
     assert batch["pixel_values"].shape == (5, 3, 28, 28)
     assert batch["pixel_values"].dtype == torch.float32
-    assert batch["image_study"].tolist() == [0, 0, 1, 1, 1]
+    assert batch["num_images"].tolist() == [2, 3]
     assert batch["image_view"].tolist() == [0, 2, 2, 1, 2]
 
 

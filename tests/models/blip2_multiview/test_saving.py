@@ -25,7 +25,7 @@ from transformers import (
     AutoProcessor,
 )
 
-IMAGES = ("pixel_values", "image_study", "image_view")
+IMAGES = ("pixel_values", "num_images", "image_view")
 
 
 @pytest.fixture(scope="module")
@@ -157,7 +157,7 @@ for folder in ({str(saved)!r}, "again"):
     processor = AutoProcessor.from_pretrained(folder, trust_remote_code=True)
     with torch.no_grad():
         torch.testing.assert_close(model(**inputs).logits, results["logits"], rtol=0, atol=1e-3)
-        images = [inputs[name] for name in ("pixel_values", "image_study", "image_view")]
+        images = [inputs[name] for name in ("pixel_values", "num_images", "image_view")]
         torch.testing.assert_close(features(*images).view_features, results["features"], rtol=0, atol=1e-3)
         questions = {{k: v for k, v in inputs.items() if k != "labels"}}
         assert torch.equal(model.generate(**questions, max_new_tokens=6), results["tokens"])

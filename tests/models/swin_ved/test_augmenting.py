@@ -30,7 +30,7 @@ def test_the_same_seed_gives_the_same_picture():
         return processor(images=[[image, image]], augment=True, **arguments)["pixel_values"]
 
     first = draw(seed=1)
-    assert first.shape == (1, 2, 3, 64, 64)
+    assert first.shape == (1, 3, 3, 64, 64)
     assert torch.equal(first, draw(seed=1))
     assert not torch.equal(first, draw(seed=2))
     assert not torch.equal(first[0, 0], first[0, 1])  # each image has its own draw
