@@ -47,7 +47,7 @@ def check_images(
     without = (num_images < 1).nonzero().flatten().tolist()
     if without:
         raise ValueError(f"Studies {without[:5]} have no image. Every study needs an image of a known view.")
-    if num_images.dim() != 1 or int(num_images.sum()) != images:
+    if num_images.dim() != 1 or not images or int(num_images.sum()) != images:
         raise ValueError(f"num_images is {num_images.tolist()} for {images} images. Expected one count per study.")
 
 

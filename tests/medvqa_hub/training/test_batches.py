@@ -170,7 +170,7 @@ def test_a_batch_encodes_each_study_once_and_pads_no_further_than_needed(process
     questions = make_questions([3, 2], images=2)
     batches = make_batches(questions, StudyCollator(processor, find_family("swin_ved")), 1, 2, 2, None)
     batch = batches[0]
-    assert batch["pixel_values"].shape == (2, 2, 3, 64, 64)
+    assert batch["image_mask"].tolist() == [[True, True, False]] * 2
     assert batch["study_index"].tolist() in ([0, 0, 1, 1, 1], [0, 0, 0, 1, 1])
     assert len(batch["rows"]) == 5 and batch["number"] == 0
     assert {"qa_id", "question", "answer", "category", "label_value", "study_id"} <= set(batch["rows"][0])

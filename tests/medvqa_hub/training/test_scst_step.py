@@ -58,7 +58,7 @@ def log_probabilities(model, batch) -> torch.Tensor:
 def test_a_better_sample_becomes_more_probable_and_a_worse_one_less(parts, better, sign):
     model, decode, batch, rows = parts
     before = log_probabilities(model, batch)
-    optimizer = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=1e-4)
+    optimizer = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=1e-6)
     loss, _ = self_critical_loss(model, batch, rows, values([0, better, 0], [0, 0, 0]), decode, ONLY_REWARD, SEEDS)
     assert loss.item() == pytest.approx(-better * before[1].item() / 3, rel=1e-4)
     loss.backward()

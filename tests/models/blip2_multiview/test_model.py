@@ -284,7 +284,7 @@ def test_gradient_checkpointing_and_compile_give_the_same_loss(backend):
         loss = torch.compile(model, backend="aot_eager")(**inputs).loss
     loss.backward()
     torch.testing.assert_close(loss, expected)
-    torch.testing.assert_close(model.model.branches.by_view["LAT"].query_tokens.grad, gradient)
+    torch.testing.assert_close(model.model.branches.by_view["LAT"].query_tokens.grad, gradient, rtol=1e-4, atol=1e-4)
 
 
 def test_base_has_the_paper_s_sizes_without_memory():
@@ -310,7 +310,7 @@ def change(**changes):
 
 
 BAD = {
-    "no image": (change(**{name: (lambda inputs, name=name: inputs[name][:0]) for name in IMAGES}), r"\[0, 1\]"),
+    "no image": (change(**{name: (lambda inputs, name=name: inputs[name][:0]) for name in IMAGES}), "num_images .*0"),
     "wrong image size": (change(pixel_values=torch.zeros(4, 3, 30, 30)), "3, 28, 28"),
     "wrong number of images": (change(image_view=torch.tensor([0, 1])), r"image_view .*\(4,\)"),
     "unknown view": (change(image_view=torch.tensor([0, 3, 2, 1])), "image_view has 3.*0 to 2"),
