@@ -127,7 +127,8 @@ def join_wrapped(before: str, after: str, is_running: bool = False) -> str:
         is_running: whether the pieces are lines of running text. Then only Latin words keep their space.
     """
     before, after = before.rstrip(), after.lstrip()
-    if not before or not after or not (before[-1].isalnum() and after[0].isalnum()):
+    is_in_brackets = before.count("(") > before.count(")") and before[-1:].isalpha()
+    if is_in_brackets or not before or not after or not (before[-1].isalnum() and after[0].isalnum()):
         return before + after
     cut = [bool(_CJK.match(character)) for character in (before[-1], after[0])]
     return before + ("" if (any(cut) if is_running else all(cut)) else " ") + after

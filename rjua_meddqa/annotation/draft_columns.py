@@ -1,27 +1,22 @@
-"""Columns of printed tables: header words, groups of columns side by side, and the cells below them."""
+"""Columns of printed tables: header words, the tables that they belong to, and the cells of each column.
+
+Boxes are assigned to the table whose header is above them and nearest to them from left to right. Columns are bands
+of boxes with white space between them. A band gets the role of its header word, or else that of its content.
+"""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from itertools import pairwise
-from statistics import median
+from itertools import groupby
 
 from rjua_meddqa.annotation import report_words as words
 from rjua_meddqa.annotation.cells import Cell, is_arrow, overlap, part, rows, tokens
 from rjua_meddqa.annotation.draft_headerless import FEWEST_ROWS
 from rjua_meddqa.annotation.ranges import parse_number, parse_range
+from rjua_meddqa.annotation.word_results import polarity
 
-# end of a unit, or of a number before a name
-_END_OF_CELL = re.compile(r"/(?:mL|ml|dL|dl|L|l|h|HP|LP)|%|(?<=\d)(?=[\u4e00-\u9fff])")
-_UNIT = r"(?:[×xX*]?10[\^*]\d{1,2})?[A-Za-zμ%/]+"
-# patterns of two cells that were read as one, by the roles of their columns
-_JOINT = {
-    (words.ITEM, words.RESULT): re.compile(r"(.*[\u4e00-\u9fff)）])([<>≤≥＜＞]?\d+(?:\.\d+)?|阴性|阳性|弱阳性|未检出)"),
-    (words.RESULT, words.UNIT): re.compile(rf"([<>≤≥＜＞]?\d+?(?:\.\d+?)?)({_UNIT})"),
-    (words.UNIT, words.RANGE): re.compile(rf"({_UNIT})([<>≤≥＜＞]?\d.*)"),
-}
 Header = list[tuple[str, Cell]]  # (role, cell) from left to right
+_UNIT = re.compile(r"[A-Za-zμ%‰]{1,6}|.{0,8}/\s*\w+|[×xX*]?10[\^*]\d+.*|秒")
 
 
 @dataclass
@@ -34,13 +29,30 @@ class Column:
 
 @dataclass
 class Group:
-    """One of several tables side by side: its columns and their cells."""
+    """One table: its columns and their cells by role."""
 
     columns: list[Column]
     cells: dict[str, list[Cell]] = field(default_factory=dict)
 
     def of(self, role: str) -> list[Cell]:
         return self.cells.setdefault(role, [])
+
+    @property
+    def left(self) -> float:
+        return min(column.header.left for column in self.columns)
+
+    @property
+    def right(self) -> float:
+        return max(column.header.right for column in self.columns)
+
+    def is_above(self, cell: Cell) -> bool:
+        """Whether `cell` is below the nearest word of the header, which may be crooked."""
+        nearest = max((column.header for column in self.columns), key=lambda head: overlap(cell, head))
+        return cell.y > nearest.y + 0.5 * nearest.height
+
+    def distance(self, cell: Cell) -> float:
+        """Return the horizontal distance of `cell` from the header, or 0."""
+        return max(self.left - cell.right, cell.left - self.right, 0.0)
 
 
 def find_headers(cells: Sequence[Cell]) -> list[Header]:
@@ -49,7 +61,7 @@ def find_headers(cells: Sequence[Cell]) -> list[Header]:
     A header row has a word for results and one for items or ranges, or words for items and ranges.
     """
     heads: dict[Cell, str] = {}
-    for cell in cells:
+    for cell in [*cells, *_wrapped_headers(cells)]:
         if cell.text.rstrip().endswith((":", "：")):
             continue  # a key, as 检验项目：
         roles = words.header_roles(cell.text)
@@ -60,6 +72,20 @@ def find_headers(cells: Sequence[Cell]) -> list[Header]:
         roles = {heads[cell] for cell in row}
         if (words.RESULT in roles and roles & {words.ITEM, words.RANGE}) or {words.ITEM, words.RANGE} <= roles:
             found.append([(heads[cell], cell) for cell in row])
+    return found
+
+
+def _wrapped_headers(cells: Sequence[Cell]) -> list[Cell]:
+    """Return header words that are printed in two lines (参考范, 围), each as one cell."""
+    parts = [cell for cell in cells if len(cell.text) < 5 and not words.header_roles(cell.text)]
+    found = []
+    for upper in parts:
+        for lower in parts:
+            is_below = 0 < lower.y - upper.y < 2 * upper.height and overlap(upper, lower) > 0
+            if is_below and words.fold(upper.text + lower.text) in words.HEADER_WORDS:
+                left, right = min(upper.left, lower.left), max(upper.right, lower.right)
+                y, height = (upper.y + lower.y) / 2, lower.bottom - upper.top
+                found.append(Cell(upper.text + lower.text, left, right, y, height))
     return found
 
 
@@ -76,27 +102,47 @@ def _spans(text: str, roles: list[tuple[str, str]]) -> list[tuple[int, int, str]
     return spans
 
 
-def cells_of_table(
-    cells: Sequence[Cell], header: list[tuple[str, Cell]], below: list[tuple[str, Cell]] | None
-) -> list[Cell]:
-    """Return the cells between a header and the end of its table: the next header, or a field such as 检验者：."""
-    heads = [head for _, head in header]
-    body = [cell for cell in cells if _is_under(cell, heads) and not any(holds(cell, head) for head in heads)]
-    if below is not None:
-        nexts = [head for _, head in below]
-        body = [cell for cell in body if not _is_under(cell, nexts) and not any(holds(cell, head) for head in nexts)]
-    ends = [cell.top for cell in body if _is_footer(cell.text)]
-    return [cell for cell in body if cell.y < min(ends)] if ends else body
-
-
-def _is_under(cell: Cell, heads: list[Cell]) -> bool:
-    """Whether `cell` is below the nearest word of a header row, which may be crooked."""
-    nearest = max(heads, key=lambda head: overlap(cell, head))
-    return cell.y > nearest.y + 0.5 * max(head.height for head in heads)
+def split_groups(header: Header) -> list[Group]:
+    """Split a header into tables side by side. A new one begins when a role repeats."""
+    groups: list[Group] = []
+    for role, cell in header:
+        repeats = not groups or (role != words.OTHER and any(column.role == role for column in groups[-1].columns))
+        if repeats:
+            groups.append(Group([]))
+        groups[-1].columns.append(Column(role, cell))
+    return groups
 
 
 def holds(cell: Cell, head: Cell) -> bool:
     return cell == head or (cell.y == head.y and cell.left <= head.left and head.right <= cell.right)
+
+
+def share_cells(cells: Sequence[Cell], groups: Sequence[Group]) -> list[list[Cell]]:
+    """Return the cells of each table, from its header to a lower header or to a field such as 检验者：."""
+    heads = [column.header for group in groups for column in group.columns]
+    shares: list[list[Cell]] = [[] for _ in groups]
+    for cell in cells:
+        if any(holds(cell, head) or _is_part(cell, head) for head in heads):
+            continue
+        above = [number for number, group in enumerate(groups) if group.is_above(cell)]
+        above = [n for n in above if not any(_covers(groups[m], groups[n]) for m in above)]
+        if above:
+            shares[min(above, key=lambda number: groups[number].distance(cell))].append(cell)
+    for share in shares:
+        ends = [cell.top for cell in share if _is_footer(cell.text)]
+        share[:] = [cell for cell in share if not ends or cell.y < min(ends)]
+    return shares
+
+
+def _is_part(cell: Cell, head: Cell) -> bool:
+    """Whether `cell` is one of the two lines of a header word."""
+    return cell.text in head.text and overlap(cell, head) > 0 and abs(cell.y - head.y) < head.height
+
+
+def _covers(lower: Group, upper: Group) -> bool:
+    """Whether a table begins below the header of another and ends it."""
+    is_lower = lower.columns[0].header.top > upper.columns[0].header.bottom
+    return is_lower and min(lower.right, upper.right) > max(lower.left, upper.left)
 
 
 def _is_footer(text: str) -> bool:
@@ -109,111 +155,101 @@ def _is_footer(text: str) -> bool:
     return bool(words.BOILERPLATE.search(text)) or bool(re.match(r"\s*(?:备注|注|说明)\s*[:：]", text))
 
 
-def split_groups(header: Header) -> list[Group]:
-    """Split a header into tables side by side. A new one begins when a role repeats."""
-    groups: list[Group] = []
-    for role, cell in header:
-        repeats = not groups or (role != words.OTHER and any(column.role == role for column in groups[-1].columns))
-        if repeats:
-            groups.append(Group([]))
-        groups[-1].columns.append(Column(role, cell))
-    for group in groups:
-        roles = [column.role for column in group.columns]
-        if words.ITEM not in roles and len(roles) > 1:  # the names are left of the first header
-            group.columns.insert(0, Column(words.ITEM, _name_column(group.columns[0].header)))
-    return groups
+def fill(group: Group, cells: Sequence[Cell]) -> list[Cell]:
+    """Put the cells into the columns of their bands. Returns the cells that belong to the table."""
+    bands = _find_bands(group, cells)
+    left, right = group.left, group.right
+    for band in sorted(bands, key=lambda band: max(left - band.right, band.left - right)):
+        _label_band(group, band)
+    used = []
+    for cell in cells:
+        columns = next((band.columns for band in bands if cell in band.cells), group.columns)
+        if columns or is_arrow(cell.text):
+            used.append(cell)
+            for column, piece in _place(cell, columns or group.columns):
+                group.of(words.FLAG if is_arrow(piece.text) else column.role).append(piece)
+    return used
 
 
-def add_unread_headers(group: Group, cells: Sequence[Cell]) -> None:
-    """Add columns of results or ranges whose header was not read, if numbers or ranges are aligned in their place."""
-    heads = {column.role: column.header for column in group.columns}
-    right = max(head.right for head in heads.values())
-    spaces = (
-        (words.RESULT, heads.get(words.ITEM), heads.get(words.RANGE), lambda text: parse_number(text) is not None),
-        (words.RANGE, heads.get(words.RESULT), None, lambda text: bool(parse_range(text).intervals)),
+@dataclass
+class _Band:
+    left: float
+    right: float
+    cells: list[Cell]
+    columns: list[Column]
+
+
+def _find_bands(group: Group, cells: Sequence[Cell]) -> list[_Band]:
+    """Return bands of boxes with white space between them. Boxes below two headers belong to no band."""
+    heads = [column.header for column in group.columns]
+    single = [cell for cell in cells if sum(overlap(cell, head) > 0 for head in heads) < 2]
+    bands: list[_Band] = []
+    for piece in sorted([*heads, *single], key=lambda cell: cell.left):
+        if not bands or piece.left > bands[-1].right:
+            bands.append(_Band(piece.left, piece.right, [], []))
+        band = bands[-1]
+        band.right = max(band.right, piece.right)
+        if piece in heads:
+            band.columns += [column for column in group.columns if column.header == piece]
+        else:
+            band.cells.append(piece)
+    _adopt(bands)
+    return bands
+
+
+def _adopt(bands: list[_Band]) -> None:
+    """Give the cells beside a header without cells, such as right-aligned numbers, to that header."""
+    for number, band in enumerate(bands):
+        beside = [bands[n] for n in (number + 1, number - 1) if 0 <= n < len(bands)]
+        beside = [other for other in beside if other.cells and not other.columns]
+        if band.columns and not band.cells and beside:
+            beside[0].columns, band.columns = band.columns, []
+
+
+def _label_band(group: Group, band: _Band) -> None:
+    """Label a band without a header by its content if the table lacks such a column."""
+    if band.columns or len(band.cells) < FEWEST_ROWS:
+        return
+    roles = {column.role: column.header for column in group.columns}
+    items = roles.get(words.ITEM)
+    is_right = items is None or band.left > items.left
+    tests: tuple[tuple[str, bool, Callable[[str], bool]], ...] = (
+        (words.RANGE, True, lambda text: bool(parse_range(text).intervals)),
+        (words.RESULT, is_right, lambda text: parse_number(text) is not None or bool(polarity(text))),
+        (words.UNIT, is_right, lambda text: _UNIT.fullmatch(text.strip()) is not None),
+        (words.ITEM, band.left < group.right, lambda text: bool(re.search(r"[\u4e00-\u9fffA-Za-z]", text))),
     )
-    for role, before, after, fits in spaces:
-        if role in heads or before is None or (role == words.RESULT and after is None):
-            continue
-        end = after.left if after is not None else right + 12 * before.height
-        found = [c for c in cells if before.right < c.left and c.right < end and fits(c.text)]
-        if len(found) >= FEWEST_ROWS:
-            left, right_edge = median(cell.left for cell in found), median(cell.right for cell in found)
-            header = Cell("", left, right_edge, before.y, before.height)
-            group.columns.append(Column(role, header))
-            group.columns.sort(key=lambda column: column.header.left)
+    for role, is_possible, fits in tests:
+        if role not in roles and is_possible and sum(fits(cell.text) for cell in band.cells) >= FEWEST_ROWS:
+            head = group.columns[0].header
+            column = Column(role, Cell("", band.left, band.right, head.y, head.height))
+            band.columns.append(column)
+            group.columns.append(column)
+            return
 
 
-def _name_column(head: Cell) -> Cell:
-    return Cell("", head.left - 4 * head.height, head.left - head.height, head.y, head.height)
-
-
-def fill(groups: list[Group], cells: Sequence[Cell]) -> None:
-    """Put every cell into the column below whose header it is. A cell over several columns is split between words."""
-    columns = [(group, column) for group in groups for column in group.columns]
-    for row in rows(cells):
-        for cell in row:
-            under = [column for _, column in columns if overlap(cell, column.header) > 0]
-            pieces = tokens(cell) if len(under) > 1 or any(map(is_arrow, cell.text)) else [cell]
-            pieces = [half for piece in pieces for half in _cut_at_border(piece, groups)]
-            others = [other for other in row if other is not cell]
-            taken = [min((column for _, column in columns), key=partial(_distance, other)) for other in others]
-            pieces = [half for piece in pieces for half in _cut_between_columns(piece, groups, taken)]
-            for group, column, piece in _place(cell, pieces, columns):
-                if is_arrow(piece.text):
-                    group.of(words.FLAG).append(piece)
-                    continue
-                group.of(column.role).append(piece)
-
-
-def _cut_at_border(piece: Cell, groups: list[Group]) -> list[Cell]:
-    """Split a piece that spans two tables (`45-125U/L肌酐`) where a cell can end."""
-    for group, following in pairwise(groups):
-        border = following.columns[0].header
-        before = group.columns[-1].header
-        if not (overlap(piece, before) > 0 and piece.right > border.left + border.height):
-            continue
-        ends = [match.end() for match in _END_OF_CELL.finditer(piece.text) if 0 < match.end() < len(piece.text)]
-        cut = min(ends, key=lambda end: abs(part(piece, 0, end).right - border.left), default=None)
-        if cut is not None and abs(part(piece, 0, cut).right - border.left) < 2 * border.height:
-            return [part(piece, 0, cut), part(piece, cut, len(piece.text))]
-    return [piece]
-
-
-def _cut_between_columns(piece: Cell, groups: list[Group], taken: list[Column]) -> list[Cell]:
-    """Split a piece over two columns that was read without a space (`血小板210`).
-
-    The second column must not be `taken` by another cell of the row, since a name may end in a number.
-    """
-    for group in groups:
-        for before, after in pairwise(group.columns):
-            match = (
-                _JOINT[before.role, after.role].fullmatch(piece.text) if (before.role, after.role) in _JOINT else None
-            )
-            if match is None or any(column is after for column in taken):
-                continue
-            halves = [part(piece, *match.span(1)), part(piece, *match.span(2))]
-            if overlap(halves[0], before.header) > 0 and overlap(halves[1], after.header) > 0:
-                return halves
-    return [piece]
-
-
-def _place(cell: Cell, pieces: list[Cell], columns: list[tuple[Group, Column]]) -> list[tuple[Group, Column, Cell]]:
-    """Return (group, column, piece) for the words of a cell. Neighbours in one column are joined again."""
-    placed: list[tuple[Group, Column, Cell]] = []
+def _place(cell: Cell, columns: Sequence[Column]) -> list[tuple[Column, Cell]]:
+    """Return (column, piece) pairs of a cell. One that spans several columns is split between words."""
+    under = [column for column in columns if overlap(cell, column.header) > 0]
+    pieces = tokens(cell) if len(under) > 1 or any(map(is_arrow, cell.text)) else [cell]
+    placed = []
     for piece in pieces:
         is_number = piece.text.strip(".、)").isdigit()
-        candidates = [entry for entry in columns if is_number or entry[1].role != words.INDEX]
-        group, column = min(candidates, key=lambda entry: _distance(piece, entry[1]))
-        if placed and placed[-1][1] is column and not is_arrow(piece.text) and not is_arrow(placed[-1][2].text):
-            before = placed.pop()[2]
-            text = cell.text[cell.text.index(before.text) :]
-            text = text[: text.index(piece.text, len(before.text)) + len(piece.text)]
-            piece = Cell(text, before.left, piece.right, cell.y, cell.height, cell.box)
-        placed.append((group, column, piece))
-    return placed
+        fitting = [column for column in columns if is_number or column.role != words.INDEX] or columns
+        placed.append((max(fitting, key=lambda column: overlap(piece, column.header)), piece))
+    return _join_neighbours(cell, placed)
 
 
-def _distance(cell: Cell, column: Column) -> float:
-    """Return the horizontal distance of `cell` from a header. Below 0 if they overlap."""
-    return -overlap(cell, column.header)
+def _join_neighbours(cell: Cell, placed: list[tuple[Column, Cell]]) -> list[tuple[Column, Cell]]:
+    """Join the words of a cell that are in one column again, with the spaces between them."""
+    joined = []
+    for (_, is_mark), found in groupby(placed, key=lambda entry: (id(entry[0]), is_arrow(entry[1].text))):
+        run = list(found)
+        first, last = run[0][1], run[-1][1]
+        if is_mark or len(run) == 1:
+            joined += run
+            continue
+        start = cell.text.index(first.text)
+        end = cell.text.index(last.text, start + len(first.text)) + len(last.text)
+        joined.append((run[0][0], Cell(cell.text[start:end], first.left, last.right, cell.y, cell.height, cell.box)))
+    return joined

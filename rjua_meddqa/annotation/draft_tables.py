@@ -3,7 +3,6 @@
 Several tables may be side by side (the header repeats) or below each other. Cells may wrap.
 """
 
-import math
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -12,25 +11,20 @@ from itertools import pairwise
 from statistics import median
 
 from rjua_meddqa.annotation import report_words as words
-from rjua_meddqa.annotation.cells import Cell, in_row, join_cells, rows
-from rjua_meddqa.annotation.draft_columns import (
-    Group,
-    add_unread_headers,
-    cells_of_table,
-    fill,
-    find_headers,
-    holds,
-    split_groups,
-)
+from rjua_meddqa.annotation.cells import Cell, in_row, join_cells, join_wrapped, rows
+from rjua_meddqa.annotation.draft_columns import Group, fill, find_headers, holds, share_cells, split_groups
 from rjua_meddqa.annotation.draft_headerless import read_headerless
+from rjua_meddqa.annotation.draft_row_blocks import assign_lines, is_wrapped, usual_pitch
 from rjua_meddqa.annotation.draft_rows import printed_row
+from rjua_meddqa.annotation.ranges import parse_range
 from rjua_meddqa.schema import PrintedRow
 
 _NUMBER_AND_UNIT = re.compile(r"([<>≤≥]?\s*\d+(?:\.\d+)?)\s+(\D\S*)")  # read as one box
-CLOSE_PITCH = 0.87  # of the smallest distance of two results: closer lines belong to one cell
-LOOSE = 1.2  # times the distance of the nearest two lines: the largest distance of lines of one cell
-FARTHEST_LINE = 2.3  # heights between the middles of two lines of one cell
-FARTHEST_REST = 1.3  # heights between a range and its continuation if a line between them was not read
+
+
+APART = 0.35  # of the usual distance of rows: a range so far from every result has no result
+_OPEN_NUMBER = re.compile(r"(?:[-~—～<>≤≥]\s*\d*|\d)\.?$")
+_REST_OF_NUMBER = re.compile(r"\.?\d+(?:\.\d+)?(?![\d.]*\s*[-~—～])")
 
 
 @dataclass
@@ -68,24 +62,16 @@ def read_tables(cells: Sequence[Cell], without_header: bool = True) -> Tables:
         return Tables(rows_found, [], used)
     found: list[PrintedRow] = []
     places: list[tuple[int, dict[str, list[Cell]]]] = []
-    used: set[Cell] = set()
-    count = 0
-    for number, header in enumerate(headers):
-        below = headers[number + 1] if number + 1 < len(headers) else None
-        inside = cells_of_table(cells, header, below)
-        used.update(cell for cell in cells if any(holds(cell, head) for _, head in header))
-        groups = split_groups(header)
-        for group in groups:
-            add_unread_headers(group, inside)
-        fill(groups, inside)
-        tables = [_build_rows(group) for group in groups]
-        end = max((row.bottom() for table in tables for row in table), default=0.0)
-        used.update(cell for cell in inside if cell.y <= end)  # cells below the last row are not in the table
-        for group, table in zip(groups, tables, strict=True):
-            found += _read_group(group, table)
-            roles = [column.role for column in sorted(group.columns, key=lambda column: column.header.left)]
-            places += [(count, {role: row.cells[role] for role in roles if row.cells.get(role)}) for row in table]
-            count += 1
+    used = {cell for cell in cells for header in headers for _, head in header if holds(cell, head)}
+    groups = [group for header in headers for group in split_groups(header)]
+    for count, (group, inside) in enumerate(zip(groups, share_cells(cells, groups), strict=True)):
+        kept = fill(group, inside)
+        table = _build_rows(group)
+        end = max((row.bottom() for row in table), default=0.0)
+        used.update(cell for cell in kept if cell.y <= end)  # cells below the last row are not in the table
+        found += _read_group(group, table)
+        roles = [column.role for column in sorted(group.columns, key=lambda column: column.header.left)]
+        places += [(count, {role: row.cells[role] for role in roles if row.cells.get(role)}) for row in table]
     return Tables(found, places, used)
 
 
@@ -98,15 +84,27 @@ def _read_group(group: Group, table: list[_Row]) -> list[PrintedRow]:
     for row, numbered in zip(table, numbering, strict=True):
         item = join_cells(row.cells[words.ITEM])[len(numbered) :].strip(" *★☆▲.、")
         result = join_cells(row.cells.get(words.RESULT, []))
-        reference = join_cells(row.cells.get(words.RANGE, []))
+        reference, is_cut = _join_range(row.cells.get(words.RANGE, []))
         flags = "".join(cell.text for cell in row.cells.get(words.FLAG, []))
         unit = join_cells(row.cells.get(words.UNIT, [])).rstrip(".")
         if has_units and not unit and (number := _NUMBER_AND_UNIT.fullmatch(result)):
             result, unit = number.groups()
         ranges = row.cells.get(words.RANGE, [])
         is_one_line = any(in_row(cell, row.anchor) for cell in ranges) or _encloses(ranges, row.anchor)
-        found.append(printed_row(item, result, reference, unit_case.get(unit.lower(), unit), flags, is_one_line))
+        unit = unit_case.get(unit.lower(), unit)
+        found.append(printed_row(item, result, reference, unit, flags, is_one_line and not is_cut))
     return found
+
+
+def _join_range(cells: list[Cell]) -> tuple[str, bool]:
+    """Return the text of a range cell, and whether a line ends within a number, so that it may be another number."""
+    text, is_cut = "", False
+    for row in rows(cells):
+        line = join_cells(row)
+        is_inside = bool(_OPEN_NUMBER.search(text)) and bool(_REST_OF_NUMBER.match(line))
+        is_cut |= is_inside and text[-1] in "0123456789."
+        text = text + line if is_inside else join_wrapped(text, line)
+    return text, is_cut
 
 
 def _encloses(cells: list[Cell], anchor: Cell) -> bool:
@@ -115,21 +113,31 @@ def _encloses(cells: list[Cell], anchor: Cell) -> bool:
 
 
 def _build_rows(group: Group) -> list[_Row]:
-    """Build rows around results, then assign wrapped cells to them."""
+    """Build rows around results, and assign the lines of the other columns to them."""
     printed = [_merge(cells) for cells in rows(group.of(words.RESULT))]
-    anchors = list(printed)
-    for run in _runs(group.of(words.RANGE), anchors):  # a range beside a name, without a result
-        is_named = any(in_row(run[0], name) for name in group.of(words.ITEM))
-        # The lines of a cell begin beside its result. Lines that end there begin with another row's range.
-        results = [anchor for anchor in anchors if in_row(run[0], anchor, 0.8)]
-        if is_named and all(in_row(run[-1], result) and not in_row(run[0], result, 0.8) for result in results):
-            anchors.append(run[0])
-    table = [_Row(anchor, {}) for anchor in sorted(anchors, key=lambda anchor: anchor.y)]
-    for row in table:
-        row.cells[words.RESULT] = [row.anchor] if row.anchor in printed else []
+    anchors = _find_anchors(group, printed)
+    if not anchors:
+        return []
+    table = [_Row(anchor, {words.RESULT: [anchor] if anchor in printed else []}) for anchor in anchors]
     for role in (words.ITEM, words.RANGE, words.UNIT, words.FLAG):
-        _share_out(group.of(role), role, table)
+        lines = rows(group.of(role))
+        owners = assign_lines(lines, anchors, role)
+        for line, owner in zip(lines, owners, strict=True):
+            if owner >= 0:
+                table[owner].cells.setdefault(role, []).extend(line)
     return [row for row in table if row.cells.get(words.ITEM)]
+
+
+def _find_anchors(group: Group, printed: list[Cell]) -> list[Cell]:
+    """Return the results of a table, and the ranges of rows without a result."""
+    items, ranges = rows(group.of(words.ITEM)), rows(group.of(words.RANGE))
+    if not printed:
+        return [_merge(line) for line in ranges]
+    names = items[:1] + [below for above, below in pairwise(items) if not is_wrapped(above, below, items)]
+    missing = [line[0] for line in ranges if any(in_row(name[0], line[0]) for name in names)]
+    far = APART * usual_pitch(printed)
+    missing = [cell for cell in missing if all(abs(cell.y - anchor.y) > far for anchor in printed)]
+    return sorted([*printed, *(c for c in missing if parse_range(c.text).intervals)], key=lambda anchor: anchor.y)
 
 
 def _merge(cells: list[Cell]) -> Cell:
@@ -137,55 +145,6 @@ def _merge(cells: list[Cell]) -> Cell:
         return cells[0]
     y, height = median(cell.y for cell in cells), max(cell.height for cell in cells)
     return Cell(" ".join(cell.text for cell in cells), cells[0].left, cells[-1].right, y, height, cells[0].box)
-
-
-def _share_out(cells: list[Cell], role: str, table: list[_Row]) -> None:
-    """Assign the cells of a column to rows. A run of close lines beside one row is one wrapped cell of that row.
-
-    In a run beside several rows, each line belongs to its own row or to that of the line above.
-    """
-    last: _Row | None = None  # row of the previous run
-    for run in _runs(cells, [row.anchor for row in table]):
-        beside = [row for row in table if run[0].top < row.anchor.y < run[-1].bottom]
-        if not beside and role == words.RANGE and last is not None:  # a line between was not read
-            above = max(last.cells[role], key=lambda cell: cell.y)
-            beside = [last] if run[0].top - above.bottom < FARTHEST_REST * run[0].height else []
-        last = beside[0] if len(beside) == 1 else None
-        if last is not None:
-            last.cells.setdefault(role, []).extend(run)
-            continue
-        owner = None
-        for cell in run:
-            own = [row for row in beside if in_row(cell, row.anchor, 0.6)]
-            if own:
-                owner = own[0]
-            elif role == words.ITEM:
-                owner = None  # a name without a result, such as the title of a panel
-            if owner is not None:
-                owner.cells.setdefault(role, []).append(cell)
-
-
-def _runs(cells: list[Cell], anchors: list[Cell]) -> list[list[Cell]]:
-    """Split a column's cells at large vertical distances.
-
-    The column has wrapped cells if its nearest two lines are closer than any two results.
-    """
-    ordered = sorted(cells, key=lambda cell: (cell.y, cell.left))
-    steps = [below.y - above.y for above, below in pairwise(ordered) if not in_row(above, below)]
-    least = min(steps, default=0.0)
-    results = sorted(anchor.y for anchor in anchors)
-    is_wrapped = least < CLOSE_PITCH * min((b - a for a, b in pairwise(results)), default=math.inf)
-    found: list[list[Cell]] = []
-    for cell in ordered:
-        last = found[-1][-1] if found else None
-        if last is not None and (
-            in_row(cell, last)
-            or (is_wrapped and cell.y - last.y < min(LOOSE * least, FARTHEST_LINE * max(cell.height, last.height)))
-        ):
-            found[-1].append(cell)
-        else:
-            found.append([cell])
-    return found
 
 
 def _numbering(names: list[str], group: Group) -> list[str]:

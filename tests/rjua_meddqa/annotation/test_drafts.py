@@ -1,7 +1,6 @@
 """Drafts from placed text: columns, wrapped cells, tables side by side, fields with and without colons, findings."""
 
 from collections import Counter
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -158,20 +157,6 @@ def test_boxes_that_hold_several_columns_are_cut():
     ]
 
 
-def test_a_box_that_runs_into_the_next_table_is_cut():
-    rows = [
-        [(0, "项目"), (200, "结果"), (300, "参考值"), (400, "项目"), (600, "结果"), (700, "参考值")],
-        [(0, "碱性磷酸酶"), (200, "96"), (310, "45-125U/LeGFR-EPI"), (600, "74")],
-        [(0, "总胆红素"), (200, "7.6"), (330, "0-23g/L"), (400, "肌酐"), (600, "79"), (700, "57-97")],
-    ]
-    assert [(row.item, row.result, row.range) for row in table(lines(rows))] == [
-        ("碱性磷酸酶", "96", "45-125U/L"),
-        ("总胆红素", "7.6", "0-23g/L"),
-        ("eGFR-EPI", "74", "无"),
-        ("肌酐", "79", "57-97"),
-    ]
-
-
 def test_numbers_that_begin_a_name_stay():
     rows = [
         HEADER,
@@ -230,28 +215,6 @@ def test_result_and_unit_in_one_box():
     rows = [[(0, "项目"), (200, "结果"), (400, "单位"), (560, "参考值")]]
     rows += [[(0, "血红蛋白"), (200, "98  g/L"), (560, "130-175")]]
     assert table(lines(rows)) == [TableRow("血红蛋白", "98", "130-175g/L", LOW)]
-
-
-@pytest.mark.parametrize(
-    ("head", "row"),
-    [
-        (["项目", "结果", "单位", "参考值"], ["血小板计数210", "", "10^9/L", "125-350"]),
-        (["项目", "结果", "单位", "参考值"], ["血小板计数", "21010^9/L", "", "125-350"]),
-        (["项目", "结果", "单位", "参考值"], ["血小板计数", "210", "10^9/L125-350", ""]),
-    ],
-)
-def test_two_columns_read_as_one_box_without_the_space_between(head, row):
-    places = (0, 150, 240, 330)
-    boxes = [box(text, x, 0) for text, x in zip(head, places, strict=True)]
-    for number, (text, x) in enumerate(zip(row, places, strict=True)):
-        if text and number < 3 and not row[number + 1]:
-            end = box(head[number + 1], places[number + 1], 30)
-            wide = box(text, x, 30)
-            corners = ((x, 30), (end.points[1][0], 30), (end.points[2][0], 50), (x, 50))
-            boxes.append(replace(wide, points=corners))
-        elif text:
-            boxes.append(box(text, x, 30))
-    assert table(boxes) == [TableRow("血小板计数", "210", "125-350 10^9/L", NORMAL)]
 
 
 def test_a_name_that_ends_in_a_number_is_not_cut():
