@@ -51,8 +51,8 @@ class Group:
         return cell.y > nearest.y + 0.5 * nearest.height
 
     def distance(self, cell: Cell) -> float:
-        """Return the horizontal distance of `cell` from the header, or 0."""
-        return max(self.left - cell.right, cell.left - self.right, 0.0)
+        """Return the horizontal distance of `cell` from the nearest word of the header, or minus their overlap."""
+        return min(-overlap(cell, column.header) for column in self.columns)
 
 
 def find_headers(cells: Sequence[Cell]) -> list[Header]:
