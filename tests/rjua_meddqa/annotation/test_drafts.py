@@ -46,6 +46,20 @@ def test_what_is_left_of_a_tilt_does_no_harm(degrees):
     assert [row.result for row in table(turned(lines(wide), degrees))] == ["5.60", "3.90", "410", "5.1", "5.2", "75"]
 
 
+def test_headers_of_two_tables_that_overlap():
+    """The last header of the left table ends behind the first header of the right one."""
+    head = [(0, "项目"), (200, "结果"), (300, "参考区间/单位"), (420, "项目"), (620, "结果"), (720, "参考区间")]
+    rows = [
+        [(0, f"白细胞{n}"), (200, "5.60"), (310, "3.5-9.5"), (425, f"总蛋白{n}"), (620, "70"), (720, "65-85")]
+        for n in "甲乙丙"
+    ]
+    drafted = [(row.item, row.result, row.range) for row in table(lines([head, *rows]))]
+    assert drafted == [
+        *((f"白细胞{n}", "5.60", "3.5-9.5") for n in "甲乙丙"),
+        *((f"总蛋白{n}", "70", "65-85") for n in "甲乙丙"),
+    ]
+
+
 def test_two_tables_side_by_side_and_cells_that_wrap_in_one():
     left = lines(SIMPLE)
     right = lines(
