@@ -1,93 +1,16 @@
-"""Corrected annotations: `annotations.csv` in the released layout, with one row for each saved report.
-
-`meddqa check`, `meddqa generate` and `load_dataset` read the folder. Fields that were not changed keep their exact
-text. The reasons of a draft stay with the rows that were not changed.
-"""
+"""Corrected annotations as the page sends them. `rjua_meddqa.corrections` saves them."""
 
 import json
-import threading
 from collections.abc import Mapping
-from dataclasses import astuple, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
-from filelock import FileLock
-
 from medvqa_core.errors import InputError, show
-from medvqa_core.files import make_folder, output_errors
-from medvqa_core.governance import Governance
 from rjua_meddqa.annotation.drafts import REASONS
-from rjua_meddqa.data_folder import ANNOTATIONS, OUR_NAMES, open_folder, record_part
-from rjua_meddqa.released import read_annotations, write_annotations
 from rjua_meddqa.schema import IMAGE_QUALITIES, IMAGE_TYPES, IS_NORMAL_VALUES, Annotation, TableRow
 
-SOURCE = "explorer"  # in the manifest
-LOCK = ".annotations.lock"
 CHOICES = {"image_type": IMAGE_TYPES, "image_quality": IMAGE_QUALITIES}
 LONGEST = 20_000  # characters of a field
-LARGEST = 1 << 19  # bytes of an annotation, half of what a CSV field may have
-
-
-class Corrections:
-    """The folder of corrections. Thread-safe.
-
-    Raises:
-        InputError: the folder holds annotations that cannot be read.
-        GovernanceError: its class is stricter than that of the corrected data.
-    """
-
-    def __init__(self, folder: Path, governance: Governance) -> None:
-        self.folder, self._governance = folder, governance
-        self._lock = threading.Lock()
-        self._rows = self._read()
-
-    def _read(self) -> dict[str, Annotation]:
-        if not self.folder.is_dir() or ANNOTATIONS not in (found := open_folder(self.folder)).files:
-            return {}
-        if found.manifest.get(ANNOTATIONS, {}).get("source") != SOURCE:
-            raise InputError(f"{self.folder} holds annotations that the explorer did not save. Choose another folder.")
-        return {row.img_path: row for row in read_annotations(found.file(ANNOTATIONS))}
-
-    def find(self, img_path: str) -> Annotation | None:
-        """The saved annotation of a report."""
-        return self._rows.get(img_path)
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def save(self, annotation: Annotation) -> None:
-        """Save or replace the annotation of a report. It is on disk when this returns.
-
-        Another explorer may use the same folder. The reports that it saved are kept.
-
-        Raises:
-            InputError: another explorer has saved this report since it was shown.
-            OutputError: the folder cannot be written.
-        """
-        with self._lock:
-            make_folder(self.folder, self._governance.private)
-            with output_errors(self.folder), FileLock(self.folder / LOCK):
-                self._save(annotation)
-
-    def _save(self, annotation: Annotation) -> None:
-        shown, self._rows = self._rows.get(annotation.img_path), self._read()
-        if _content(self._rows.get(annotation.img_path)) != _content(shown):
-            raise InputError(
-                f"{annotation.img_path} was saved by another explorer in the meantime. Nothing was overwritten. Load "
-                "the page again to see the saved version."
-            )
-        rows = {**self._rows, annotation.img_path: annotation}
-        details = {"source": SOURCE, "counts": {"annotations": len(rows)}}
-        record_part(self.folder, ANNOTATIONS, self._governance, details)
-        write_annotations(list(rows.values()), self.folder / OUR_NAMES[ANNOTATIONS])
-        self._rows = self._read()
-
-
-def _content(annotation: Annotation | None) -> Annotation | None:
-    """An annotation without empty extra columns, which depend on the other rows of the file."""
-    if annotation is None:
-        return None
-    return replace(annotation, extra={name: value for name, value in annotation.extra.items() if value})
 
 
 def read_correction(given: Mapping[str, Any], before: Annotation) -> Annotation:
@@ -112,8 +35,6 @@ def read_correction(given: Mapping[str, Any], before: Annotation) -> Annotation:
             raise InputError(f"{name} is {show(chosen[name])}. Expected {', '.join(allowed)}.")
     if not chosen["report_type"]:
         raise InputError("report_type is empty. Enter the kind of report.")
-    if len(json.dumps([key_values, [astuple(row) for row in table]], ensure_ascii=False).encode()) > LARGEST:
-        raise InputError(f"the annotation is too large to be saved. The limit is {LARGEST >> 10} KiB.")
     extra = dict(before.extra)
     if REASONS in extra:
         extra[REASONS] = json.dumps(_reasons(table, before), ensure_ascii=False)
@@ -124,7 +45,7 @@ def read_reasons(annotation: Annotation) -> list[str]:
     """The reason for the verdict of each row of a draft, or ""."""
     try:
         reasons = json.loads(annotation.extra.get(REASONS) or "[]")
-    except ValueError:
+    except (ValueError, RecursionError):
         reasons = []
     if not isinstance(reasons, list) or len(reasons) != len(annotation.table):
         return [""] * len(annotation.table)
@@ -146,8 +67,6 @@ def _rows(given: Mapping[str, Any], name: str, fields: int) -> list[list[str]]:
 def _text(value: Any, where: str) -> str:
     if not isinstance(value, str):
         raise InputError(f"{where}: expected a text, found {type(value).__name__}")
-    if not value.isascii() and any("\ud800" <= character <= "\udfff" for character in value):
-        raise InputError(f"{where} contains half of a surrogate pair, which cannot be saved")
     if len(value) > LONGEST:
         raise InputError(f"{where} has {len(value):,} characters. The limit is {LONGEST:,}.")
     return value

@@ -14,6 +14,8 @@ from urllib.parse import parse_qs
 
 NAMES = ("127.0.0.1", "localhost", "[::1]")
 COOKIE = "medvqa-explorer"
+MOST_BODY, MOST_UPLOAD, MOST_QUERY = 1 << 20, 32 << 20, 8 << 10  # bytes
+UPLOAD = "/api/upload"
 KEY = "key"  # query parameter of the printed address
 OURS = re.compile(r"/(?:api/[a-z_]+|image|page_image|review_image|static/[a-z_]+\.(?:js|css|svg))?")
 GRADIOS = re.compile(r"/gradio_api/(?:startup-events|call/ask(?:/[0-9a-f]+)?)")  # the queue behind Ask
@@ -80,6 +82,13 @@ class Guard:
             return 403, "Requests from other pages are refused."
         if not (OURS.fullmatch(scope["path"]) or GRADIOS.fullmatch(scope["path"])):
             return 404, "This page does not exist."
+        if len(scope["query_string"]) > MOST_QUERY:
+            return 414, f"The address is too long. The limit of its query is {MOST_QUERY >> 10} KiB."
+        limit, length = MOST_UPLOAD if scope["path"] == UPLOAD else MOST_BODY, headers.get("content-length", "0")
+        if "transfer-encoding" in headers or not re.fullmatch(r"[0-9]{1,18}", length):
+            return 411, "Requests need a content-length."
+        if int(length) > limit:
+            return 413, f"The request has {int(length):,} bytes. The limit is {limit >> 20} MiB."
         if (
             self._key is not None
             and scope["path"] != "/gradio_api/startup-events"

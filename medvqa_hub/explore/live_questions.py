@@ -21,10 +21,11 @@ from medvqa_core.llm.engines import Reply
 from medvqa_hub.evaluation.cxr.engine_inference import ChatReader, StudyRequest
 from medvqa_hub.evaluation.cxr.prompts import StudyPrompt
 from medvqa_hub.evaluation.cxr.studies import Study
+from medvqa_hub.explore.guarding import MOST_UPLOAD
 from medvqa_hub.explore.page_models import PageModels
 from medvqa_hub.explore.reports import ReportView
 from medvqa_hub.explore.studies import StudyView
-from medvqa_hub.explore.uploads import MOST_BYTES, Uploads
+from medvqa_hub.explore.uploads import Uploads
 from mimic_cxr_vqa.generation.answer_request import AnswerRequest
 from mimic_cxr_vqa.generation.extractive import ExtractiveEngine
 from mimic_cxr_vqa.schema import CATEGORIES
@@ -103,7 +104,7 @@ class ChatHandler:
             "brought": {
                 "kinds": [*VIEWS, *([] if models.own is not None else TASKS)],
                 "governance": str(models.image_class),
-                "most_bytes": MOST_BYTES,
+                "most_bytes": MOST_UPLOAD,
                 "refusal": models.refusal,
             },
         }

@@ -16,7 +16,6 @@ from medvqa_core.errors import InputError
 from medvqa_core.governance import Governance, strictest
 from medvqa_core.json_files import find_manifest
 from medvqa_hub.explore.authors_files import find_release, lay_out
-from medvqa_hub.explore.corrections import Corrections
 from medvqa_hub.explore.live_questions import ChatHandler
 from medvqa_hub.explore.page_models import Connect, open_models
 from medvqa_hub.explore.pictures import find_image_root
@@ -31,6 +30,7 @@ from mimic_cxr_vqa.judging.review import KIND as REVIEW_KIND
 from mimic_cxr_vqa.judging.review import open_review
 from mimic_cxr_vqa.workspace import SAMPLE_DIR
 from rjua_meddqa import data_folder as reports
+from rjua_meddqa.corrections import Corrections
 from rjua_meddqa.released import read_annotations
 from rjua_meddqa.restoration.pages import KIND as PAGES_KIND
 

@@ -1,7 +1,7 @@
 """Restored pages, read one at a time from `pages.jsonl` or made from the boxes beside the images of a folder."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Protocol
@@ -13,6 +13,7 @@ from rjua_meddqa.restoration.images import open_report
 from rjua_meddqa.restoration.ocr import boxes_to_json, read_boxes
 from rjua_meddqa.restoration.pages import KIND, PAGES, Page, from_json, make_page
 from rjua_meddqa.restoration.rectify import rotation, text_angle
+from rjua_meddqa.schema import Box
 
 PAGES_KEPT = 32
 BOXES = "boxes"  # folder that `meddqa ocr` and `meddqa phantom` write
@@ -82,12 +83,12 @@ class BoxPages:
 
     def _find(self, image: str, file: Path | None) -> Page | None:
         path = self._files.get(Path(image).stem) or self._files.get(image)
-        return page_from_boxes(path, file) if path is not None and file is not None else None
+        return page_from_boxes(read_boxes(path), file) if path is not None and file is not None else None
 
 
-def page_from_boxes(boxes: Path, image: Path) -> Page:
-    """Restore the page of an image from its boxes. Raises InputError if one of the files cannot be read."""
-    originals, opened = read_boxes(boxes), open_report(image)
+def page_from_boxes(originals: Sequence[Box], image: Path) -> Page:
+    """Restore the page of an image from its boxes. Raises InputError if the image cannot be read."""
+    opened = open_report(image)
     angle = text_angle(originals) if originals else 0.0
     level = [rotation(-angle, opened.width, opened.height).move(box) for box in originals]
     reading = {

@@ -1,6 +1,7 @@
 """Report pages: boxes over the image, restored text, annotation or draft, and findings of the checks.
 
-The page shows the saved correction, else the annotation of the folder, else a draft that is made from the page.
+The page shows the saved correction, else the annotation of the folder, else a draft that is made from the page. A save
+states the version that it was based on, and is refused if someone else has saved another one.
 """
 
 import io
@@ -10,17 +11,19 @@ from typing import Any
 
 from medvqa_core.errors import InputError
 from medvqa_core.governance import Governance, strictest
-from medvqa_hub.explore.corrections import Corrections, read_correction, read_reasons
+from medvqa_hub.explore.corrections import read_correction, read_reasons
 from medvqa_hub.explore.pictures import MEDIA_TYPES, Picture
-from medvqa_hub.explore.report_pages import PageSource
+from medvqa_hub.explore.report_pages import PageSource, page_from_boxes
 from rjua_meddqa.annotation.checking import KINDS, check_annotations
 from rjua_meddqa.annotation.drafts import draft_annotation
 from rjua_meddqa.annotation.labelstudio import REPORT_TYPES
 from rjua_meddqa.annotation.page_check import PageText, page_text
+from rjua_meddqa.corrections import MARK, MARKS, Corrections
 from rjua_meddqa.data_folder import DataFolder, find_image
 from rjua_meddqa.restoration.images import open_report
+from rjua_meddqa.restoration.ocr import boxes_from_json, boxes_to_json
 from rjua_meddqa.restoration.pages import Page
-from rjua_meddqa.schema import IMAGE_QUALITIES, IMAGE_TYPES, IS_NORMAL_VALUES, Annotation, RestoredText
+from rjua_meddqa.schema import IMAGE_QUALITIES, IMAGE_TYPES, IS_NORMAL_VALUES, Annotation, Box, RestoredText
 
 LARGEST_SIDE = 2400  # pixels
 PER_PAGE = 200
@@ -66,13 +69,18 @@ class ReportView:
             "saves": str(self._corrections.folder.name) if self._corrections is not None else None,
             "choices": {"report_type": types, "image_type": IMAGE_TYPES, "image_quality": IMAGE_QUALITIES},
             "verdicts": IS_NORMAL_VALUES,
+            "marks": MARKS,
             "kinds": KINDS,
         }
 
     def page(self, text: str = "", status: str = "", at: int = 0) -> dict[str, Any]:
-        """A page of the list: reports whose path contains `text`, and that are SAVED or not."""
+        """A page of the list: reports whose path contains `text`, and that are SAVED or not, or have a mark."""
         found = [path for path in self._paths if text.casefold() in path.casefold()]
-        if status:
+        if self._corrections is not None:
+            self._corrections.refresh()
+        if status in MARKS[1:]:
+            found = [path for path in found if self._mark(path) == status]
+        elif status:
             found = [path for path in found if (self._saved(path) is not None) == (status == SAVED)]
         shown = found[max(0, at) : max(0, at) + PER_PAGE]
         return {
@@ -89,26 +97,58 @@ class ReportView:
         return {
             "path": path,
             "status": source,
+            "version": self._corrections.version(path) if self._corrections is not None else 0,
+            MARK: self._mark(path),
             "page": _page_json(page) if page is not None else None,
             "annotation": _annotation_json(annotation) if annotation is not None else None,
             "findings": self._check(annotation, page) if annotation is not None else [],
         }
 
+    def history(self, path: str) -> list[dict[str, Any]]:
+        """The edits of a report, oldest first, each with the annotation after it."""
+        self._check_path(path)
+        found = self._corrections.history(path) if self._corrections is not None else []
+        return [
+            {
+                **{name: getattr(edit, name) for name in ("version", "author", "time", "base")},
+                "changed": [name for name in edit.change if name not in ("idx", "extra", "raw")],
+                "annotation": _annotation_json(annotation) if annotation is not None else None,
+            }
+            for edit, annotation in found
+        ]
+
     def save(self, path: str, given: dict[str, Any]) -> dict[str, Any]:
-        """Save a corrected annotation. Returns the report.
+        """Save an edit. Returns the report.
+
+        Args:
+            given: author, base (the version that was shown), and what was changed: annotation, mark, or boxes (four
+                corners of each box of the page).
 
         Raises:
-            InputError: there is no folder of corrections, or `given` is not a valid annotation.
+            EditConflictError: someone else has saved the report since `base`.
+            InputError: there is no folder of corrections, or `given` is not valid.
             OutputError: the folder cannot be written.
         """
         if self._corrections is None:
             raise InputError("corrections cannot be saved. Start the explorer with --corrections FOLDER.")
         page = self._page(path)
-        before, _ = self._annotation(path, page)
-        if before is None:
-            number = self._paths.index(path) + 1
-            before = Annotation(str(number), path, (), (), "", IMAGE_TYPES[0], IMAGE_QUALITIES[0])
-        self._corrections.save(read_correction(given, before))
+        author, base = given.get("author"), given.get("base")
+        if not isinstance(author, str) or not isinstance(base, int):
+            raise InputError(f"{path}: expected an author and the version (base) that was edited")
+        annotation, boxes = None, None
+        if given.get("annotation") is not None:
+            before, _ = self._annotation(path, page)
+            if before is None:
+                number = self._paths.index(path) + 1
+                before = Annotation(str(number), path, (), (), "", IMAGE_TYPES[0], IMAGE_QUALITIES[0])
+            annotation = read_correction(given["annotation"], before)
+        if given.get("boxes") is not None:
+            file = self.file(path)
+            if page is None or file is None:
+                raise InputError(f"{path} has no image with boxes, so that none can be moved")
+            boxes = _move_boxes(page.original_boxes, given["boxes"], path)
+            page_from_boxes(boxes, file)  # raises if the page could not be shown again
+        self._corrections.save(path, annotation, author, base, given.get(MARK), boxes)
         return self.report(path)
 
     def picture(self, path: str, side: int = LARGEST_SIDE) -> Picture:
@@ -139,11 +179,15 @@ class ReportView:
     def _saved(self, path: str) -> Annotation | None:
         return self._corrections.find(path) if self._corrections is not None else None
 
+    def _mark(self, path: str) -> str:
+        return self._corrections.mark(path) if self._corrections is not None else ""
+
     def _line(self, path: str) -> dict[str, Any]:
         annotation = self._saved(path) or self._annotations.get(path)
         return {
             "path": path,
             "status": SAVED if self._saved(path) else self._given if path in self._annotations else EMPTY,
+            MARK: self._mark(path),
             "type": annotation.report_type if annotation else "",
             "quality": annotation.image_quality if annotation else "",
             "values": len(annotation.key_values) + len(annotation.table) if annotation else None,
@@ -151,6 +195,8 @@ class ReportView:
 
     def _page(self, path: str) -> Page | None:
         file = self.file(path)
+        if file is not None and self._corrections is not None and (moved := self._corrections.boxes(path)) is not None:
+            return page_from_boxes(moved, file)
         found = (source.find(Path(path).name, file) for source in self._pages)
         return next((page for page in found if page is not None), None)
 
@@ -186,6 +232,14 @@ def _annotation_json(annotation: Annotation) -> dict[str, Any]:
         "reasons": read_reasons(annotation),
         **{name: getattr(annotation, name) for name in ("report_type", "image_type", "image_quality")},
     }
+
+
+def _move_boxes(boxes: Sequence[Box], points: Any, where: str) -> list[Box]:
+    """The boxes with new corners. Raises InputError if `points` do not fit them."""
+    if not isinstance(points, list) or len(points) != len(boxes):
+        raise InputError(f"{where}: expected the corners of {len(boxes)} boxes")
+    moved = [{"points": one, "text": box.text, "score": box.score} for box, one in zip(boxes, points, strict=True)]
+    return boxes_from_json(boxes_to_json(boxes_from_json(moved, where)), where)  # as they are read again
 
 
 def _page_json(page: Page) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 from medvqa_core.errors import InputError
 from medvqa_core.governance import Governance
 from mimic_cxr_vqa.judging.dimensions import DIMENSIONS
-from mimic_cxr_vqa.judging.review import Review
+from mimic_cxr_vqa.judging.review import COMMENT, MARK, Review
 
 LONGEST_COMMENT = 4000  # characters
 
@@ -58,10 +58,11 @@ class ReviewView:
         Raises:
             InputError: the rater or number is unknown.
         """
-        order, ratings = self._order(rater), self._review.ratings(rater)
+        order, ratings, marks = self._order(rater), self._review.ratings(rater), self._review.marks(rater)
         done = [len(ratings.get(item, {})) == len(DIMENSIONS) for item in order]
         if number is None:
-            number = done.index(False) + 1 if False in done else len(order)
+            open_items = [n for n, item in enumerate(order) if not done[n] and marks.get(item) != "skipped"]
+            number = (open_items or [n for n, is_done in enumerate(done) if not is_done] or [len(order) - 1])[0] + 1
         if not 1 <= number <= len(order):
             raise InputError(f"item {number} does not exist. The sample has 1 to {len(order)}.")
         item = self._review.item(order[number - 1])
@@ -72,22 +73,40 @@ class ReviewView:
             **{name: getattr(item, name) for name in ("indication", "findings", "question", "answer")},
             "images": len(item.images),
             "ratings": ratings.get(item.item, {}),
-            "comment": self._review.comments(rater).get(item.item, ""),
+            **self._saved(rater, item.item),
         }
 
-    def save(self, rater: str, item: str, ratings: Mapping[str, str], comment: str | None) -> dict[str, Any]:
-        """Save ratings of an item. Returns all its saved ratings, and whether they are complete.
+    def save(self, rater: str, item: str, edit: Mapping[str, Any]) -> dict[str, Any]:
+        """Save ratings of an item. Returns all that is saved of it, and whether it is complete.
+
+        Args:
+            edit: base (the version that was shown), and what was changed: ratings, comment, or mark.
 
         Raises:
+            EditConflictError: the rater has saved the item elsewhere since `base`.
             InputError: the rater, item, dimension or category is unknown, or the comment is too long.
             OutputError: the ratings cannot be written.
         """
         self._order(rater)
+        ratings, comment, mark, base = (edit.get(name) for name in ("ratings", "comment", "mark", "base"))
+        ratings = {} if ratings is None else ratings
+        texts = [*ratings.values(), comment or "", mark or ""] if isinstance(ratings, dict) else [None]
+        if not isinstance(base, int) or not all(isinstance(text, str) for text in texts):
+            raise InputError(f"{item}: expected the version (base) that was edited, ratings, comment and mark as texts")
         if comment is not None and len(comment) > LONGEST_COMMENT:
             raise InputError(f"the comment has {len(comment):,} characters. The limit is {LONGEST_COMMENT:,}.")
-        self._review.save_rating(rater, item, ratings, comment)
-        kept = self._review.ratings(rater)[item]
-        return {"ratings": kept, "is_done": len(kept) == len(DIMENSIONS)}
+        self._review.save_rating(rater, item, ratings, comment, base, mark)
+        kept = self._review.ratings(rater).get(item, {})
+        return {"ratings": kept, "is_done": len(kept) == len(DIMENSIONS), **self._saved(rater, item)}
+
+    def _saved(self, rater: str, item: str) -> dict[str, Any]:
+        history = self._review.history(rater, item)
+        state = history[-1][1] if history else {}
+        return {
+            **{name: state.get(name, "") for name in (COMMENT, MARK)},
+            "version": len(history),
+            "history": [{"version": edit.version, "time": edit.time, "state": state} for edit, state in history],
+        }
 
     def image(self, rater: str, item: str, number: int) -> Path:
         """The file of an item's image. Raises InputError if it does not exist."""

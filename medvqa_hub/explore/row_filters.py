@@ -1,16 +1,18 @@
 """Find the rows that match a filter, one page of studies at a time.
 
 Category, label and flag are masks over the index. Texts and the answers of runs have to be read from the shards. A scan
-reads row groups in order until the page is full or the time is up, and remembers its results.
+reads batches of rows in order until the page is full or the time is up, and remembers its results. Each scan has its
+own lock, so that a slow one only delays requests for the same filter.
 """
 
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from medvqa_core.errors import InputError
@@ -20,12 +22,13 @@ from medvqa_hub.explore.verdicts import CHOICES
 from mimic_cxr_vqa.schema import CATEGORIES
 
 PAGE = 20  # studies
-TIME_PER_PAGE = 0.12  # seconds
+TIME_PER_PAGE = 0.12  # seconds; the page asks again for up to 2 s (`studies.js`)
+BATCH, BATCH_TESTED = 2048, 128  # rows read between two looks at the clock
 SCANS_KEPT = 6
 SHORTEST_TEXT, LONGEST_TEXT = 2, 200  # characters
 
-# (row group, mask of its candidate rows, filter) -> mask of the rows whose answers and verdicts match
-AnswerTest = Callable[[RowGroup, np.ndarray, "RowFilter"], np.ndarray]
+# (rows, position of the first, mask of the candidates, filter) -> mask of the rows whose answers and verdicts match
+AnswerTest = Callable[[pa.Table, int, np.ndarray, "RowFilter"], np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -103,29 +106,38 @@ class RowSearch:
     def page(self, wanted: RowFilter, at: int = 0, size: int = PAGE) -> FilterResult:
         """The first `size` matching studies from position `at`. Raises InputError if the filter is not valid."""
         wanted.check(self._index)
+        scan = self._scan(wanted)
+        with scan.lock:
+            return scan.page(max(0, at), size)
+
+    def mask(self, wanted: RowFilter, study: int, rows: pa.Table) -> list[bool]:
+        """Which rows of a study match. `rows` has its texts."""
+        wanted.check(self._index)
+        return self._scan(wanted).mask(study, rows)
+
+    def _scan(self, wanted: RowFilter) -> "_Scan":
         with self._lock:
-            scan = self._scans.pop(wanted, None) or _Scan(self._index, wanted, self._test)
+            scan = self._scans.pop(wanted, None)
+            if scan is None:
+                scan = _Scan(self._index, wanted, self._test)
             self._scans[wanted] = scan
             if len(self._scans) > SCANS_KEPT:
                 self._scans.popitem(last=False)
-            return scan.page(max(0, at), size)
-
-    def mask(self, wanted: RowFilter, study: int) -> list[bool]:
-        """Which rows of a study match."""
-        wanted.check(self._index)
-        with self._lock:
-            scan = self._scans.get(wanted) or _Scan(self._index, wanted, self._test)
-            return scan.mask(study)
+            return scan
 
 
 class _Scan:
-    """The matching rows of one filter. `_wanted` is final in the row groups that are `_done`."""
+    """The matching rows of one filter. `_wanted` is final in the first `_looked` rows of each row group."""
 
     def __init__(self, index: RowIndex, wanted: RowFilter, test: AnswerTest | None) -> None:
+        self.lock = threading.Lock()
         self._index, self._filter, self._test = index, wanted, test
-        self._wanted = _cheap_mask(index, wanted)
-        self._done = np.array([not wanted.is_scan or not self._rows_in(group).any() for group in index.groups])
-        self._firsts = np.array([group.first for group in index.groups])
+        self._candidates = _cheap_mask(index, wanted)
+        self._wanted = self._candidates.copy()
+        self._sizes = np.array([group.rows for group in index.groups])
+        rows = [self._wanted[group.first : group.first + group.rows] for group in index.groups]
+        self._looked = np.array([0 if wanted.is_scan and one.any() else len(one) for one in rows])
+        self._batches: Iterator[pa.RecordBatch] = iter(())
         self._is_hit = np.logical_or.reduceat(self._wanted, index.starts[:-1])  # for each study
         self._hits = np.flatnonzero(self._is_hit)
 
@@ -139,22 +151,19 @@ class _Scan:
                 break
             if is_late:
                 return self._as_hits(at, found[:size], known)
-            self._look(int(np.flatnonzero(~self._done)[0]))
+            self._look(int(np.flatnonzero(self._looked < self._sizes)[0]))
             is_late = time.monotonic() > deadline
         following = int(found[size]) if len(found) > size else None
         return self._as_hits(at, found[:size], following)
 
-    def mask(self, study: int) -> list[bool]:
+    def mask(self, study: int, rows: pa.Table) -> list[bool]:
         first, end = self._index.row_range(study)
-        for number, group in enumerate(self._index.groups):
-            if group.first < end and first < group.first + group.rows and not self._done[number]:
-                self._look(number)
-        return self._wanted[first:end].tolist()
+        return self._match(rows, first, self._candidates[first:end]).tolist()
 
     def _as_hits(self, at: int, found: np.ndarray, following: int | None) -> FilterResult:
-        is_whole = bool(self._done.all())
+        is_whole = bool((self._looked == self._sizes).all())
         before = self._hits[: np.searchsorted(self._hits, at)]
-        looked = sum(g.rows for g, done in zip(self._index.groups, self._done, strict=True) if done) / self._index.rows
+        looked = int(self._looked.sum()) / self._index.rows
         previous = int(before[max(0, len(before) - PAGE)]) if len(before) else None
         ends = [self._index.row_range(place) for place in found.tolist()]
         counts = [int(self._wanted[first:end].sum()) for first, end in ends]
@@ -163,28 +172,41 @@ class _Scan:
 
     def _known_studies(self) -> int:
         """Number of studies whose rows, and all rows before them, have been read."""
-        undone = np.flatnonzero(~self._done)
-        if not len(undone):
+        open_groups = np.flatnonzero(self._looked < self._sizes)
+        if not len(open_groups):
             return self._index.studies
-        return int(np.searchsorted(self._index.starts, self._firsts[undone[0]], side="right")) - 1
+        row = self._index.groups[open_groups[0]].first + self._looked[open_groups[0]]
+        return int(np.searchsorted(self._index.starts, row, side="right")) - 1
 
     def _look(self, number: int) -> None:
+        """Read the next batch of a row group."""
         group = self._index.groups[number]
-        wanted = self._rows_in(group)
-        if self._filter.text:
-            wanted &= _holds_text(group, self._filter.text)
-        if self._filter.difference is not None or self._filter.verdict is not None:
-            wanted &= self._test(group, wanted, self._filter) if self._test is not None else False
-        self._done[number] = True
+        if not self._looked[number]:
+            size = BATCH if self._filter.difference is None and self._filter.verdict is None else BATCH_TESTED
+            self._batches = _read_batches(group, size)
+        table = pa.Table.from_batches([next(self._batches)])
+        first, end = group.first + int(self._looked[number]), group.first + int(self._looked[number]) + len(table)
+        self._wanted[first:end] = self._match(table, first, self._candidates[first:end])
+        self._looked[number] += len(table)
         starts = self._index.starts
-        first = int(np.searchsorted(starts, group.first, side="right")) - 1
-        end = int(np.searchsorted(starts, group.first + group.rows))
-        rows = self._wanted[starts[first] : starts[end]]
-        self._is_hit[first:end] = np.logical_or.reduceat(rows, starts[first:end] - starts[first])
+        study, last = int(np.searchsorted(starts, first, side="right")) - 1, int(np.searchsorted(starts, end))
+        rows = self._wanted[starts[study] : starts[last]]
+        self._is_hit[study:last] = np.logical_or.reduceat(rows, starts[study:last] - starts[study])
         self._hits = np.flatnonzero(self._is_hit)
 
-    def _rows_in(self, group: RowGroup) -> np.ndarray:
-        return self._wanted[group.first : group.first + group.rows]
+    def _match(self, table: pa.Table, first: int, mask: np.ndarray) -> np.ndarray:
+        """Which of the candidates match. `first` is the position of the first row."""
+        wanted = mask.copy()
+        if self._filter.text and wanted.any():
+            wanted &= _holds_text(table, self._filter.text)
+        if (self._filter.difference is not None or self._filter.verdict is not None) and wanted.any():
+            wanted &= self._test(table, first, wanted, self._filter) if self._test is not None else False
+        return wanted
+
+
+def _read_batches(group: RowGroup, size: int) -> Iterator[pa.RecordBatch]:
+    with open_shard(group.file) as file:
+        yield from file.iter_batches(size, row_groups=[group.number], columns=["qa_id", "question", "answer"])
 
 
 def _cheap_mask(index: RowIndex, wanted: RowFilter) -> np.ndarray:
@@ -203,8 +225,6 @@ def _cheap_mask(index: RowIndex, wanted: RowFilter) -> np.ndarray:
     return mask
 
 
-def _holds_text(group: RowGroup, text: str) -> np.ndarray:
-    with open_shard(group.file) as file:
-        table = file.read_row_group(group.number, ["question", "answer"])
+def _holds_text(table: pa.Table, text: str) -> np.ndarray:
     found = [pc.match_substring(table[name], text, ignore_case=True) for name in ("question", "answer")]
     return pc.fill_null(pc.or_kleene(*found), False).to_numpy()

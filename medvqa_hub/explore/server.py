@@ -4,7 +4,7 @@
     GET  /static/NAME         scripts and styles
     GET  /api/about           the opened folders and their class
     GET  /api/studies, /api/study, /image                                    (studies.py)
-    GET  /api/reports, /api/report, /page_image; POST /api/save_report       (reports.py)
+    GET  /api/reports, /api/report, /api/report_history, /page_image; POST /api/save_report   (reports.py)
     GET  /api/review_item, /review_image; POST /api/save_rating              (reviewing.py)
     POST /api/upload          an image for Ask                               (uploads.py)
     POST /gradio_api/call/ask, GET /gradio_api/call/ask/EVENT                (live_questions.py)
@@ -19,8 +19,9 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from medvqa_core.edit_log import EditConflictError
 from medvqa_core.errors import InputError, MedvqaError, one_line
-from medvqa_hub.explore.guarding import Guard
+from medvqa_hub.explore.guarding import UPLOAD, Guard
 from medvqa_hub.explore.live_questions import ChatHandler, Question
 from medvqa_hub.explore.opening import OpenDataset
 from medvqa_hub.explore.pictures import Picture, read_picture
@@ -28,7 +29,6 @@ from medvqa_hub.explore.reports import LARGEST_SIDE, ReportView
 from medvqa_hub.explore.reviewing import ReviewView
 from medvqa_hub.explore.row_filters import RowFilter
 from medvqa_hub.explore.studies import StudyView
-from medvqa_hub.explore.uploads import MOST_BYTES
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -58,7 +58,7 @@ def make_server(opened: OpenDataset, key: str | None = None, hosts: tuple[str, .
 
     @server.exception_handler(MedvqaError)
     def explain(_: Request, error: MedvqaError) -> JSONResponse:
-        return JSONResponse({"error": one_line(error)}, 400)
+        return JSONResponse({"error": one_line(error)}, 409 if isinstance(error, EditConflictError) else 400)
 
     @server.get("/")
     def page() -> Response:
@@ -125,9 +125,13 @@ def _serve_reports(server: "FastAPI", view: ReportView) -> None:
     def report(path: str) -> dict[str, Any]:
         return view.report(path)
 
+    @server.get("/api/report_history")
+    def report_history(path: str) -> list[dict[str, Any]]:
+        return view.history(path)
+
     @server.post("/api/save_report")
-    def save_report(path: str = Body(), annotation: dict[str, Any] = Body()) -> dict[str, Any]:  # noqa: B008
-        return view.save(path, annotation)
+    def save_report(path: str = Body(), edit: dict[str, Any] = Body()) -> dict[str, Any]:  # noqa: B008
+        return view.save(path, edit)
 
     @server.get("/page_image")
     def page_image(path: str, side: int | None = None) -> Response:
@@ -143,13 +147,8 @@ def _serve_review(server: "FastAPI", view: ReviewView) -> None:
         return view.item(rater, number)
 
     @server.post("/api/save_rating")
-    def save_rating(
-        rater: str = Body(),
-        item: str = Body(),
-        ratings: dict[str, str] = Body(),  # noqa: B008
-        comment: str | None = Body(None),
-    ) -> dict[str, Any]:
-        return view.save(rater, item, ratings, comment)
+    def save_rating(rater: str = Body(), item: str = Body(), edit: dict[str, Any] = Body()) -> dict[str, Any]:  # noqa: B008
+        return view.save(rater, item, edit)
 
     @server.get("/review_image")
     def review_image(rater: str, item: str, number: int, side: int | None = None) -> Response:
@@ -169,21 +168,9 @@ def _serve_ask(server: Any, handler: ChatHandler) -> None:
         return
     from fastapi import Request
 
-    @server.post("/api/upload")
+    @server.post(UPLOAD)
     async def upload(request: Request) -> dict[str, str]:
-        return {"name": await asyncio.to_thread(handler.uploads.add, await _read_bounded(request))}
-
-
-async def _read_bounded(request: Any) -> bytes:
-    """The raw body, which is not parsed as a form. Raises InputError if it is larger than an upload may be."""
-    data = bytearray()
-    async for chunk in request.stream():
-        data += chunk
-        if len(data) > MOST_BYTES:
-            break
-    if len(data) > MOST_BYTES:
-        raise InputError(f"the image has more than {MOST_BYTES >> 20} MiB. Save a smaller copy.")
-    return bytes(data)
+        return {"name": await asyncio.to_thread(handler.uploads.add, await request.body())}
 
 
 def check_side(side: int | None) -> int | None:

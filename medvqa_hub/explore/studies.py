@@ -5,17 +5,19 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from medvqa_core.errors import InputError
 from medvqa_core.governance import Governance, strictest
 from medvqa_hub.explore.pictures import ImageRoot
 from medvqa_hub.explore.row_filters import FilterResult, RowFilter, RowSearch
-from medvqa_hub.explore.row_index import LABELS, RowGroup, RowIndex, open_shard
+from medvqa_hub.explore.row_index import LABELS, RowIndex
 from medvqa_hub.explore.row_reader import RowReader
 from medvqa_hub.explore.runs import Run, classify, differs, get_polarity
 from medvqa_hub.explore.verdicts import CHOICES, AnswerVerdict, JudgeView, matches_verdict
 from mimic_cxr_vqa.schema import CATEGORIES
 
+_TEXTS = pa.schema([(name, pa.string()) for name in ("qa_id", "question", "answer")])
 PROVENANCE = ("engine", "model", "revision")  # in the manifest
 
 
@@ -121,7 +123,8 @@ class StudyView:
         rows = self._reader.rows(first, end)
         films = StudyImages.of(report)
         digests = self._digests([row["qa_id"] for row in rows], films)
-        mask = self._search.mask(wanted, place)
+        texts = pa.table({name: [row[name] for row in rows] for name in ("qa_id", "question", "answer")}, _TEXTS)
+        mask = self._search.mask(wanted, place, texts)
         return {
             **{name: report[name] for name in ("study_id", "subject_id", "split")},
             "place": place,
@@ -197,18 +200,16 @@ class StudyView:
             return None
         return self.images.digests(films.paths)
 
-    def _test_answers(self, group: RowGroup, wanted: np.ndarray, looked_for: RowFilter) -> np.ndarray:
+    def _test_answers(self, table: pa.Table, first: int, wanted: np.ndarray, looked_for: RowFilter) -> np.ndarray:
         """The candidate rows whose answers and verdicts match the filter (`row_filters.AnswerTest`)."""
-        found = np.zeros(group.rows, bool)
-        with open_shard(group.file) as file:
-            table = file.read_row_group(group.number, ["qa_id", "answer", "question"])
+        found = np.zeros(len(table), bool)
         for number in np.flatnonzero(wanted).tolist():
             qa_id = table["qa_id"][number].as_py()
             by_run = any(run.has(qa_id) for run in self.runs)
             by_judge = any(judge.has(qa_id) for judge in self.judges)
             if (looked_for.difference and not by_run) or (looked_for.verdict and not by_judge):
                 continue
-            row, place = table.slice(number, 1).to_pylist()[0], group.first + number
+            row, place = table.slice(number, 1).to_pylist()[0], first + number
             found[number] = (not looked_for.difference or self._differs(row, place, looked_for.difference)) and (
                 not looked_for.verdict or matches_verdict(looked_for.verdict, self._judged(row, place))
             )

@@ -16,10 +16,10 @@ from PIL import Image
 
 from medvqa_core.errors import InputError, one_line
 from medvqa_core.pillow_errors import PILLOW_ERRORS
+from medvqa_hub.explore.guarding import MOST_UPLOAD
 from medvqa_hub.explore.pictures import detect_media_type
 from mimic_cxr_vqa.images import SIGNATURES
 
-MOST_BYTES = 32 << 20
 MOST_PIXELS = 64_000_000  # a radiograph has about 8 million, a photo up to 50 million
 KEPT = 4  # uploads
 
@@ -62,8 +62,8 @@ class Uploads:
 
 def check_upload(data: bytes) -> None:
     """Raise InputError if the image is too large or cannot be decoded."""
-    if len(data) > MOST_BYTES:
-        raise InputError(f"the image has more than {MOST_BYTES >> 20} MiB. Save a smaller copy.")
+    if len(data) > MOST_UPLOAD:
+        raise InputError(f"the image has more than {MOST_UPLOAD >> 20} MiB. Save a smaller copy.")
     detect_media_type(data, "upload")
     try:
         with Image.open(io.BytesIO(data), formats=tuple(SIGNATURES)) as image:

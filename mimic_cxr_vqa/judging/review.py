@@ -4,7 +4,7 @@
     <review>/items.json          a list of {item, indication, findings, question, answer, images}
     <review>/images/item-001-1.jpg   the items' images
     <review>/for_raters/NAME/    the files for one rater: sheet.csv, sheet.xlsx, tasks.json, labelling.xml
-    <review>/ratings/NAME.json   {"ratings": {item: {dimension: category}}, "comments": {item: text}}
+    <review>/ratings/NAME.jsonl  a log of the rater's edits (`medvqa_core/edit_log.py`)
     <review>/ratings.csv         rater,item,correctness,...: written by the import for `cxr agreement`
     <review>/key.json            the answer behind each item and its inclusion probability; not for raters
 
@@ -13,22 +13,21 @@ order. Sheets, Label Studio and the browser page all use `open_review`.
 """
 
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock
-
+from medvqa_core.edit_log import Edit, EditLog
 from medvqa_core.errors import InputError, show
-from medvqa_core.files import MANIFEST, join_under, make_folder, output_errors
+from medvqa_core.files import MANIFEST, join_under
 from medvqa_core.governance import Governance, parse
-from medvqa_core.json_files import read_json, read_manifest, read_object, write_json
+from medvqa_core.json_files import read_json, read_manifest, read_object
 from mimic_cxr_vqa.judging.dimensions import DIMENSIONS, Verdict, find_problems
 
 KIND, FORMAT = "review", 1
 ITEMS, KEY, RATINGS, RATINGS_CSV, FOR_RATERS = "items.json", "key.json", "ratings", "ratings.csv", "for_raters"
+COMMENT, MARK, MARKS = "comment", "mark", ("", "flagged", "skipped")
 _REMEDY = "Export the sample again: medvqa-hub cxr review export"
 
 
@@ -74,6 +73,7 @@ class Review:
         self.judge: str | None = manifest.get("judge")  # whose verdicts define the strata, if any
         self._orders = {rater: tuple(order) for rater, order in manifest["orders"].items()}
         self._by_id = {item.item: item for item in items}
+        self._logs: dict[str, EditLog] = {}
 
     def order(self, rater: str) -> tuple[str, ...]:
         """The ids of all items in the order of `rater`. Raises InputError for an unknown rater."""
@@ -94,46 +94,61 @@ class Review:
 
     def ratings(self, rater: str) -> dict[str, Verdict]:
         """The ratings of `rater` so far, by item, perhaps incomplete. Raises InputError if the file is damaged."""
-        return self._read(rater)["ratings"]
+        states = self._states(rater)
+        found = {item: {name: state[name] for name in DIMENSIONS if state.get(name)} for item, state in states.items()}
+        return {item: verdict for item, verdict in sorted(found.items()) if verdict}
 
     def comments(self, rater: str) -> dict[str, str]:
         """The comments of `rater`, by item."""
-        return self._read(rater)["comments"]
+        return {item: text for item, state in sorted(self._states(rater).items()) if (text := state.get(COMMENT))}
 
-    def save_rating(self, rater: str, item: str, ratings: Mapping[str, str], comment: str | None = None) -> None:
-        """Save a rating to disk, replacing an earlier one.
+    def marks(self, rater: str) -> dict[str, str]:
+        """The marks of `rater` ("flagged" or "skipped"), by item."""
+        return {item: mark for item, state in self._states(rater).items() if (mark := state.get(MARK))}
+
+    def history(self, rater: str, item: str) -> list[tuple[Edit, dict[str, Any]]]:
+        """The edits of an item by `rater`, oldest first, each with the fields after it."""
+        log = self._log(rater)
+        return [(edit, log.state(item, edit.version)) for edit in log.history(item)]
+
+    def save_rating(
+        self,
+        rater: str,
+        item: str,
+        ratings: Mapping[str, str],
+        comment: str | None = None,
+        base: int | None = None,
+        mark: str | None = None,
+    ) -> None:
+        """Record a rating. It is on disk when this returns.
 
         Args:
-            ratings: dimension -> category (`DIMENSIONS`), for one or more of the four dimensions.
+            ratings: dimension -> category (`DIMENSIONS`), or "" to remove a rating.
             comment: free text. "" removes the comment, None keeps it.
+            base: the version of the item that was shown. None: the current one.
+            mark: one of MARKS. None keeps it.
 
         Raises:
-            InputError: the rater, item, dimension or category is unknown, or `ratings` is empty.
+            EditConflictError: the rater has saved the item elsewhere since `base`.
+            InputError: the rater, item, dimension, category or mark is unknown.
             OutputError: the file cannot be written.
         """
-        self.save_ratings(rater, {item: ratings}, {} if comment is None else {item: comment})
+        self._check_rating(rater, item, ratings, mark)
+        if not (ratings or mark is not None or comment is not None):
+            raise InputError(f"rater {rater!r}, item {item!r}: the rating is empty")
+        state = {**ratings, **{name: text for name, text in ((COMMENT, comment), (MARK, mark)) if text is not None}}
+        self._log(rater).append(item, rater, base, state)
 
     def save_ratings(
         self, rater: str, ratings: Mapping[str, Mapping[str, str]], comments: Mapping[str, str] | None = None
     ) -> None:
-        """Save the ratings of several items at once. Raises as `save_rating`."""
-        self._check_rater(rater)
+        """Record the ratings of several items, if all are valid. Raises as `save_rating`."""
         for item, verdict in ratings.items():
-            self.item(item)
-            problems = [problem for problem in find_problems(verdict) if not problem.endswith(" is missing")]
-            if problems or not verdict:
-                raise InputError(f"rater {rater!r}, item {item!r}: {'; '.join(problems) or 'the rating is empty'}")
-        with self._lock():
-            kept = self._read(rater)
-            for item, verdict in ratings.items():
-                merged = kept["ratings"].get(item, {}) | dict(verdict)
-                kept["ratings"][item] = {name: merged[name] for name in DIMENSIONS if name in merged}
-            kept["comments"] |= {item: text for item, text in (comments or {}).items()}
-            tidy = {
-                "ratings": dict(sorted(kept["ratings"].items())),
-                "comments": {item: text for item, text in sorted(kept["comments"].items()) if text},
-            }
-            write_json(self._path(rater), tidy, private=self.governance.private)
+            self._check_rating(rater, item, verdict)
+            if not verdict:
+                raise InputError(f"rater {rater!r}, item {item!r}: the rating is empty")
+        for item, verdict in ratings.items():
+            self.save_rating(rater, item, verdict, (comments or {}).get(item))
 
     def key(self) -> dict[str, KeyEntry]:
         """The answer behind each item. Raises InputError if the key is missing or damaged."""
@@ -150,26 +165,40 @@ class Review:
         if rater not in self.raters:
             raise InputError(f"{self.folder}: unknown rater {show(rater)}. Expected {', '.join(self.raters)}.")
 
-    def _path(self, rater: str) -> Path:
-        return self.folder / RATINGS / f"{rater}.json"
-
-    def _read(self, rater: str) -> dict[str, dict]:
+    def _check_rating(self, rater: str, item: str, ratings: Mapping[str, str], mark: str | None = None) -> None:
         self._check_rater(rater)
-        path = self._path(rater)
+        self.item(item)
+        chosen = {name: category for name, category in ratings.items() if category or name not in DIMENSIONS}
+        problems = [problem for problem in find_problems(chosen) if not problem.endswith(" is missing")]
+        if mark is not None and mark not in MARKS:
+            problems.append(f"mark {show(mark)} is unknown. Expected one of {', '.join(MARKS[1:])}, or nothing")
+        if problems:
+            raise InputError(f"rater {rater!r}, item {item!r}: {'; '.join(problems)}")
+
+    def _states(self, rater: str) -> dict[str, dict[str, Any]]:
+        log = self._log(rater)
+        return {item: log.state(item) for item in log.items()}
+
+    def _log(self, rater: str) -> EditLog:
+        """The rater's edits, with those that others have appended since the last call."""
+        self._check_rater(rater)
+        if rater not in self._logs:
+            earlier = self._read_earlier(self.folder / RATINGS / f"{rater}.json")
+            self._logs[rater] = EditLog(self.folder / RATINGS / f"{rater}.jsonl", RATINGS, self.governance, earlier)
+        self._logs[rater].refresh()
+        return self._logs[rater]
+
+    def _read_earlier(self, path: Path) -> dict[str, dict[str, Any]]:
+        """Ratings from a file without a log: {"ratings": {item: {dimension: category}}, "comments": {item: text}}."""
         if not path.exists():
-            return {"ratings": {}, "comments": {}}
+            return {}
         found = read_object(path, "restore the file, or delete it and import the ratings again")
         parts: dict[str, Any] = {name: found.get(name) for name in ("ratings", "comments")}
         if not all(isinstance(part, dict) for part in parts.values()) or not set(parts["ratings"]) <= set(self._by_id):
             raise InputError(f"{path} does not have ratings of this sample. Delete it and import the ratings again.")
-        return parts
-
-    @contextmanager
-    def _lock(self) -> Iterator[None]:
-        """Serialise concurrent saves, also between processes."""
-        folder = make_folder(self.folder / RATINGS, private=self.governance.private)
-        with output_errors(folder), FileLock(folder / ".lock"):
-            yield
+        return {
+            item: {**verdict, COMMENT: parts["comments"].get(item, "")} for item, verdict in parts["ratings"].items()
+        }
 
 
 def open_review(folder: Path) -> Review:

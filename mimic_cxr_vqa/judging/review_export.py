@@ -43,7 +43,7 @@ def export_review(
         InputError: an image is missing.
         OutputError: `folder` cannot be written.
     """
-    if (folder / RATINGS).is_dir() and any((folder / RATINGS).glob("*.json")):
+    if (folder / RATINGS).is_dir() and any((folder / RATINGS).glob("*.json*")):
         raise ConfigError(f"{folder} already contains ratings. Move it away first.")
     drawn, strata = draw_sample(pairs, items, seed, stratum_of)
     width = max(3, len(str(items)))

@@ -14,7 +14,7 @@ const CLASSES = {
   credentialed: "Credentialed: only for people who signed the agreement, and only on this machine",
 };
 const KEYS = [
-  ["/", "search"], ["+ / − / 0", "zoom in, out, reset"], ["i", "invert"], ["t", "light or dark"], ["?", "these keys"],
+  ["/", "search"], ["+ / − / 0", "zoom in, out, reset"], ["i", "invert"], ["m", "measure: drag, or arrows (Shift: the other end, Enter: next line)"], ["t", "light or dark"], ["?", "these keys"],
 ];
 const TABS = [["studies", "Studies", Studies], ["reports", "Reports", Reports], ["review", "Review", Review], ["ask", "Ask", Ask]];
 const main = document.getElementById("main"), bar = document.getElementById("bar");
@@ -43,7 +43,7 @@ function drawBar(name) {
     h("span", { className: "opened" }, parts[name]?.title() ?? ""),
     h("span", { className: `class ${about.governance}`, title: CLASSES[about.governance] }, about.governance),
     h("button", { type: "button", className: "quiet", title: "Light or dark (t)", "aria-label": "Light or dark", onclick: () => theme(true) }, "◑"),
-    h("button", { type: "button", className: "quiet", title: "Keys (?)", "aria-label": "Keys", onclick: showKeys }, "?"));
+    h("button", { type: "button", className: "quiet keys", title: "Keys (?)", "aria-label": "Keys", onclick: showKeys }, "?"));
 }
 
 function showKeys() {

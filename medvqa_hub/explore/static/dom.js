@@ -63,7 +63,7 @@ async function read(address, options) {
   const text = await answer.text();
   let found = null;
   try { found = JSON.parse(text); } catch { /* a refusal is plain text */ }
-  if (!answer.ok) throw new Error(found?.error ?? text.slice(0, 300));
+  if (!answer.ok) throw Object.assign(new Error(found?.error ?? text.slice(0, 300)), { status: answer.status });
   return found;
 }
 

@@ -2,13 +2,14 @@
 
 import { ask, h, number, put, say, select, svg } from "./dom.js";
 import { go, state } from "./state.js";
+import { author, authorField, choose, join, showHistory, split } from "./versions.js";
 
 const STATUS = { saved: "saved", annotated: "annotated", draft: "draft", none: "no annotation" };
 
 export class Reports {
   constructor(about) {
     this.about = about;
-    this.keys = [["j / k", "next or previous report"], ["Ctrl+Enter", "save the correction"]];
+    this.keys = [["j / k", "next or previous report"], ["e", "edit the first field"], ["Ctrl+Enter", "save the correction"], ["z", "undo the removal of a row"], ["h", "history"], ["f / s", "flag, or skip"], ["b", "move boxes: Tab to one, arrows move it (Shift: further)"]];
     this.filters = h("form", { className: "filters", role: "search", onsubmit: (event) => event.preventDefault() });
     this.count = h("p", { className: "count", "aria-live": "polite" });
     this.list = h("ol", { className: "studies", "aria-label": "Reports" });
@@ -53,7 +54,7 @@ export class Reports {
     const set = (name) => (value) => go({ [name]: value || null, at: null, report: null });
     put(this.filters,
       h("label", { className: "field wide" }, h("span", {}, "Search"), h("input", { type: "search", value: current.find ?? "", placeholder: "file name", "aria-label": "Search file names", onchange: (event) => set("find")(event.target.value) })),
-      this.about.saves ? select("Corrected", current.status ?? "", [["", "any"], ["saved", "saved"], ["open", "not yet"]], set("status")) : null);
+      this.about.saves ? select("Corrected", current.status ?? "", [["", "any"], ["saved", "saved"], ["open", "not yet"], ["flagged", "flagged"], ["skipped", "skipped"]], set("status")) : null);
   }
 
   async load(current) {
@@ -74,7 +75,7 @@ export class Reports {
         event.preventDefault();
         go({ report: report.path });
       } },
-      h("b", {}, report.path), h("span", {}), h("span", { className: `state ${report.status}` }, STATUS[report.status]),
+      h("b", {}, report.path), h("span", {}), h("span", { className: `state ${report.mark || report.status}` }, report.mark || STATUS[report.status]),
       h("span", { className: "strip patient" }, [report.type, report.quality && `${report.quality} quality`].filter(Boolean).join(" · ")), h("span", { className: "asked" }, report.values === null ? "" : `${report.values} entries`)))));
     put(this.pager, page.previous === null && page.next === null ? null : [
       h("button", { type: "button", disabled: page.previous === null, onclick: () => go({ at: page.previous || null, report: null }) }, "← Previous"),
@@ -104,6 +105,8 @@ export class Reports {
   draw(report) {
     this.report = report;
     this.isChanged = false;
+    this.removed = [];
+    this.corners = null;
     this.boxes = new Map();
     this.texts = new Map();
     put(this.detail, this.drawImage(report),
@@ -120,6 +123,7 @@ export class Reports {
     const sheet = h("div", { className: "sheet" }, image, page && svg("svg", { viewBox: `0 0 ${page.width} ${page.height}`, class: "boxes", "aria-hidden": "true" },
       page.boxes.map((box, place) => {
         const shape = svg("polygon", { points: box.points.map((point) => point.join(",")).join(" "), onmouseenter: () => this.point(place, true), onmouseleave: () => this.point(place, false), onclick: () => this.texts.get(place)?.scrollIntoView({ block: "center" }) }, svg("title", {}, `${box.text} (${box.score.toFixed(2)})`));
+        this.listenToBox(shape, place);
         this.boxes.set(place, shape);
         return shape;
       })));
@@ -130,8 +134,42 @@ export class Reports {
     return h("section", { className: "pictures" },
       h("header", {}, h("h1", {}, path), h("span", { className: "zooming" },
         h("button", { type: "button", className: "quiet", title: "Ask about this report (a)", onclick: () => this.askAbout() }, "Ask"),
+        page && this.about.saves !== null ? h("button", { type: "button", className: "quiet", title: "Move boxes (b)", onclick: () => this.moveBoxes() }, "Boxes") : null,
         h("button", { type: "button", "aria-label": "Zoom out (-)", onclick: () => resize(1 / 1.3) }, "−"), shown, h("button", { type: "button", "aria-label": "Zoom in (+)", onclick: () => resize(1.3) }, "+")), h("p", { className: "facts" }, facts)),
       h("div", { className: "paper", tabIndex: 0, role: "group", "aria-label": "Report image with boxes" }, sheet));
+  }
+
+  // Boxes can be focused and moved, with the arrow keys or the pointer.
+  moveBoxes() {
+    if (!this.report?.page || this.about.saves === null) return;
+    this.corners ??= this.report.page.boxes.map((box) => box.points.map((point) => [...point]));
+    for (const [place, shape] of this.boxes) { shape.setAttribute("tabindex", 0); shape.setAttribute("role", "button"); shape.setAttribute("aria-label", `Box ${place + 1}: ${this.report.page.boxes[place].text}`); }
+    this.boxes.get(0)?.closest("svg").removeAttribute("aria-hidden");
+    this.boxes.get(0)?.focus();
+    say("Arrow keys move the box, with Shift further. Save with Ctrl+Enter.");
+  }
+
+  move(place, dx, dy) {
+    this.corners[place] = this.corners[place].map(([x, y]) => [x + dx, y + dy]);
+    this.boxes.get(place).setAttribute("points", this.corners[place].map((point) => point.join(",")).join(" "));
+    this.changed();
+  }
+
+  listenToBox(shape, place) {
+    shape.addEventListener("keydown", (event) => {
+      const step = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[event.key];
+      if (!this.corners || !step) return;
+      event.preventDefault();
+      this.move(place, ...step.map((value) => value * (event.shiftKey ? 10 : 1)));
+    });
+    shape.addEventListener("pointerdown", (event) => {
+      if (!this.corners) return;
+      shape.setPointerCapture(event.pointerId);
+      const scale = this.report.page.width / shape.closest("svg").clientWidth;
+      const drag = (moved) => this.move(place, moved.movementX * scale, moved.movementY * scale);
+      shape.addEventListener("pointermove", drag);
+      shape.addEventListener("pointerup", () => shape.removeEventListener("pointermove", drag), { once: true });
+    });
   }
 
   drawText({ page }) {
@@ -161,12 +199,12 @@ export class Reports {
   drawAnnotation(report) {
     const { about } = this, annotation = report.annotation ?? { key_values: [], table: [], reasons: [], report_type: "", image_type: "pdf", image_quality: "high" };
     const canSave = about.saves !== null;
-    const changed = () => { this.isChanged = true; this.saveButton.disabled = false; this.saved.textContent = "not saved"; };
+    const changed = this.changed = () => { this.isChanged = true; this.saveButton.disabled = false; this.saved.textContent = "not saved"; this.undoButton.disabled = !this.removed.length; };
     const field = (value, label) => {
       const input = h("textarea", { value, rows: 1, "aria-label": label, readOnly: !canSave, spellcheck: false, lang: "zh-Hans", oninput: () => { changed(); grow(input); }, onfocus: () => this.pointAt(input.value, true), onblur: () => this.pointAt(input.value, false), onmouseenter: () => this.pointAt(input.value, true), onmouseleave: () => document.activeElement !== input && this.pointAt(input.value, false) });
       return input;
     };
-    const remover = (label) => canSave && h("button", { type: "button", className: "quiet", title: label, "aria-label": label, onclick: (event) => { event.target.closest("tr").remove(); changed(); } }, "×");
+    const remover = (label) => canSave && h("button", { type: "button", className: "quiet", title: label, "aria-label": label, onclick: (event) => { const row = event.target.closest("tr"); this.removed.push([row, row.parentElement, row.nextSibling]); row.remove(); changed(); this.undoButton.focus(); } }, "×");
     const pair = ([key, value]) => h("tr", {}, h("td", {}, field(key, "Key")), h("td", {}, field(value, "Value")), h("td", {}, remover("Remove this pair")));
     const row = ([item, result, range, verdict], reason) => {
       const why = h("td", { className: "why", colSpan: 4 }, reason ?? "");
@@ -183,7 +221,9 @@ export class Reports {
     });
     choices.forEach((label) => { label.querySelector("select").disabled = !canSave; });
     this.saveButton = h("button", { type: "button", className: "primary", disabled: true, onclick: () => this.save() }, "Save (Ctrl+Enter)");
-    this.saved = h("span", { className: "quiet-text", role: "status" }, STATUS[report.status]);
+    this.undoButton = h("button", { type: "button", disabled: true, title: "Put the removed row back (z)", onclick: () => this.undo() }, "Undo removal");
+    this.saved = h("span", { className: "quiet-text", role: "status" }, report.version ? `version ${report.version}` : STATUS[report.status]);
+    const marker = (mark, label) => h("button", { type: "button", title: label, "aria-pressed": String(report.mark === mark), onclick: () => this.setMark(mark) }, report.mark === mark ? mark : label);
     this.collect = () => ({
       key_values: [...pairs.rows].map((tr) => [...tr.querySelectorAll("textarea")].map((input) => input.value)),
       table: [...rows.rows].map((tr) => [...[...tr.querySelectorAll("textarea")].map((input) => input.value), tr.querySelector("select").value]),
@@ -197,7 +237,7 @@ export class Reports {
       report.findings.length ? h("ul", { className: "findings", "aria-label": "Findings of the checks" }, report.findings.map(({ kind, where, message }) => h("li", { title: about.kinds[kind] ?? kind }, h("b", {}, where), " ", message))) : h("p", { className: "fine" }, "The checks found no problem."),
       h("table", { className: "pairs" }, h("thead", {}, h("tr", {}, ["Key", "Value", ""].map((name) => h("th", {}, name)))), pairs), add("+ pair", pairs, () => pair(["", ""])),
       h("table", { className: "rows" }, h("thead", {}, h("tr", {}, ["Item", "Result", "Range", "Normal?", ""].map((name) => h("th", {}, name)))), rows), add("+ row", rows, () => row(["", "", "", about.verdicts.at(-1)], "")),
-      canSave ? h("div", { className: "saving" }, this.saveButton, this.saved) : null);
+      canSave ? h("div", { className: "saving" }, authorField(), this.saveButton, this.undoButton, marker("flagged", "Flag (f)"), marker("skipped", "Skip (s)"), h("button", { type: "button", onclick: () => this.showHistory() }, "History (h)"), this.saved) : null);
     requestAnimationFrame(() => section.querySelectorAll("textarea").forEach(grow));
     return section;
   }
@@ -206,12 +246,41 @@ export class Reports {
     go({ view: "ask", of: "report", report: this.shown });
   }
 
-  async save() {
-    if (!this.isChanged || !this.about.saves) return;
-    const path = this.shown;
+  undo() {
+    const [row, body, next] = this.removed.pop() ?? [];
+    if (!row) return;
+    body.insertBefore(row, next?.parentElement === body ? next : null);
+    this.changed();
+    row.querySelector("textarea").focus();
+  }
+
+  save() {
+    if (this.isChanged && this.about.saves !== null) return this.send({ annotation: this.collect(), boxes: this.corners });
+  }
+
+  async setMark(mark) {
+    if (this.about.saves === null) return;
+    const isSet = this.report.mark !== mark;
+    if (this.isChanged) { say("Save the correction first.", true); return; }
+    if (await this.send({ mark: isSet ? mark : "" }) && isSet && mark === "skipped") this.step(1);
+  }
+
+  async showHistory() {
+    try {
+      const chosen = await showHistory(await ask("api/report_history", { path: this.shown }));
+      if (chosen?.annotation) await this.send({ annotation: chosen.annotation });
+    } catch (error) {
+      say(error.message, true);
+    }
+  }
+
+  // Saves an edit of the version on the page. If someone else has saved meanwhile, both are shown. Returns whether it was saved.
+  async send(edit) {
+    const path = this.shown, name = author();
+    if (!name) { say("Enter your name. It is saved with each edit.", true); return false; }
     this.saveButton.disabled = true;
     try {
-      const report = await ask("api/save_report", {}, { path, annotation: this.collect() });
+      const report = await ask("api/save_report", {}, { path, edit: { author: name, base: this.report.version, ...edit } });
       say("Saved.");
       this.isChanged = false;
       if (path === this.shown) {
@@ -221,19 +290,39 @@ export class Reports {
       }
       await this.load(state());
       this.mark();
+      return true;
     } catch (error) {
-      this.saveButton.disabled = false;
+      this.saveButton.disabled = !this.isChanged;
+      if (error.status === 409 && path === this.shown) return this.merge(edit, path);
       say(error.message, true);
+      return false;
     }
   }
 
-  key(event) {
+  async merge(edit, path) {
+    const [theirs, history] = [await ask("api/report", { path }), await ask("api/report_history", { path })];
+    const by = history.at(-1)?.author ?? "someone";
+    let fields = null;
+    if (edit.annotation && theirs.annotation) {
+      const base = this.report.annotation && split(this.report.annotation);
+      fields = await choose(`${by} saved ${path} in the meantime`, split(edit.annotation), split(theirs.annotation), ["yours", `${by}'s`], base);
+      if (!fields) return false;
+    }
+    this.report = { ...theirs, annotation: theirs.annotation };
+    return this.send(fields ? { ...edit, annotation: join(fields) } : edit);
+  }
+
+  step(direction) {
     const paths = this.page?.reports.map((report) => report.path) ?? [];
+    const next = paths[paths.indexOf(this.shown) + direction];
+    if (next !== undefined) go({ report: next });
+  }
+
+  key(event) {
     const step = { j: 1, k: -1 }[event.key];
-    if (step) {
-      const next = paths[paths.indexOf(this.shown) + step];
-      if (next !== undefined) go({ report: next });
-    } else if (event.key === "a") this.askAbout();
+    const acts = { a: () => this.askAbout(), z: () => this.undo(), h: () => this.showHistory(), f: () => this.setMark("flagged"), s: () => this.setMark("skipped"), b: () => this.moveBoxes(), e: () => this.detail.querySelector(".annotation textarea")?.focus() };
+    if (step) this.step(step);
+    else if (event.key in acts) acts[event.key]();
     else if (event.key === "+" || event.key === "=") this.zoomBy?.(1.3);
     else if (event.key === "-") this.zoomBy?.(1 / 1.3);
     else if (event.key === "0") this.zoomBy?.(0);

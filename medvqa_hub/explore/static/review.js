@@ -2,12 +2,13 @@
 
 import { ask, h, number, put, say } from "./dom.js";
 import { go, state } from "./state.js";
+import { choose, showHistory } from "./versions.js";
 import { noView, Viewer, viewOf } from "./viewer.js";
 
 export class Review {
   constructor(about) {
     this.about = about;
-    this.keys = [["1 – 3", "choose a category"], ["↑ / ↓", "choose a dimension"], ["Enter or →", "next item"], ["←", "item before"], ["u", "first unrated item"], ["c", "comment"]];
+    this.keys = [["1 – 3", "choose a category"], ["↑ / ↓", "choose a dimension"], ["Enter or →", "next item"], ["←", "item before"], ["u", "first unrated item"], ["c", "comment"], ["z", "undo"], ["h", "history"], ["f / s", "flag, or skip"]];
     this.viewer = new Viewer({ onchange: (view) => go(view, { replace: true, quiet: true }) });
     this.element = h("div", { className: "part review-part" });
     this.active = 0;
@@ -47,7 +48,7 @@ export class Review {
     const { item, about } = this, done = item.done.filter(Boolean).length;
     this.films = h("div", { className: "films", role: "tablist", "aria-label": "Images" });
     this.form = h("form", { className: "ratings", onsubmit: (event) => event.preventDefault() });
-    this.comment = h("textarea", { rows: 2, value: item.comment, "aria-label": "Comment", placeholder: "Comment (c)", onchange: () => this.save(null) });
+    this.comment = h("textarea", { rows: 2, value: item.comment, "aria-label": "Comment", placeholder: "Comment (c)", onchange: () => this.save({}) });
     this.progress = h("progress", { max: about.items, value: done });
     this.counted = h("span", {}, `${done} of ${about.items} rated`);
     put(this.element,
@@ -57,13 +58,15 @@ export class Review {
       h("section", { className: "rating", "aria-label": "Ratings" },
         h("p", { className: "progress" }, this.progress, this.counted),
         h("div", { className: "pair" }, h("p", { className: "asked" }, item.question), h("p", { className: "answer" }, item.answer)),
-        this.form, this.comment,
+        this.form, this.comment, this.marks = h("div", { className: "marks" }),
         h("div", { className: "pager" }, h("button", { type: "button", disabled: item.number === 1, onclick: () => this.step(-1) }, "← Before"), h("button", { type: "button", className: "primary", disabled: item.number === about.items, onclick: () => this.step(1) }, "Next (Enter) →"))));
     this.drawForm();
     this.showImage(state());
   }
 
   drawForm() {
+    const { mark, version } = this.item, marker = (name, label) => h("button", { type: "button", "aria-pressed": String(mark === name), onclick: () => this.setMark(name) }, mark === name ? name : label);
+    put(this.marks, marker("flagged", "Flag (f)"), marker("skipped", "Skip (s)"), h("button", { type: "button", disabled: !version, onclick: () => this.undo() }, "Undo (z)"), h("button", { type: "button", disabled: !version, onclick: () => this.showHistory() }, "History (h)"));
     put(this.form, this.about.dimensions.map(({ name, title, asks, categories }, place) =>
       h("fieldset", { className: [place === this.active && "active", this.item.chosen?.[name] && "pending"].filter(Boolean).join(" "), onclick: () => { this.active = place; this.mark(); } },
         h("legend", {}, title), h("p", { className: "quiet-text" }, asks),
@@ -89,29 +92,71 @@ export class Review {
     this.save({ [name]: categories[key].name });
   }
 
-  // Saves run one after another, and the server merges them.
-  save(ratings) {
-    const { item, rater, comment } = this;
-    this.saving = (this.saving ?? Promise.resolve()).then(() => this.send(item, rater, ratings, comment.value));
+  setMark(name) {
+    const isSet = this.item.mark !== name;
+    this.save({}, isSet ? name : "");
+    if (isSet && name === "skipped") this.saving.then(() => this.step(1));
   }
 
-  async send(item, rater, ratings, comment) {
-    const known = ratings ?? (Object.keys(item.ratings).length ? item.ratings : null);
-    if (known === null) { say("Rate the item first. The comment is saved with the rating.", true); return; }
+  // The fields of another version, as an edit of the current one.
+  restore({ comment = "", mark = "", ...ratings } = {}) {
+    const cleared = Object.fromEntries(Object.keys(this.item.ratings).map((name) => [name, ""]));
+    this.comment.value = comment;
+    this.save({ ...cleared, ...ratings }, mark);
+  }
+
+  undo() {
+    if (this.item.version) this.restore(this.item.history.at(-2)?.state);
+  }
+
+  async showHistory() {
+    const versions = this.item.history.map((edit, place, all) => ({ ...edit, author: this.rater, changed: Object.keys(edit.state).filter((name) => edit.state[name] !== (all[place - 1]?.state[name] ?? "")) }));
+    const chosen = await showHistory(versions);
+    if (chosen) this.restore(chosen.state);
+  }
+
+  // Saves run one after another.
+  save(ratings, mark = null) {
+    const { item, comment } = this;
+    this.saving = (this.saving ?? Promise.resolve()).then(() => this.send(item, { ratings, mark, comment: comment.value }));
+  }
+
+  async send(item, edit) {
     try {
-      const kept = await ask("api/save_rating", {}, { rater, item: item.item, ratings: known, comment });
-      item.ratings = kept.ratings;
-      item.done[item.number - 1] = kept.is_done;
+      const kept = await ask("api/save_rating", {}, { rater: this.rater, item: item.item, edit: { ...edit, base: item.version } });
+      this.keep(item, kept);
       say(kept.is_done ? "Saved. Press Enter for the next item." : "Saved.");
     } catch (error) {
-      say(error.message, true);
+      if (error.status === 409) await this.merge(item, edit);
+      else say(error.message, true);
     }
-    for (const name of Object.keys(known)) if (item.chosen?.[name] === known[name]) delete item.chosen[name];
+    for (const [name, value] of Object.entries(edit.ratings)) if (item.chosen?.[name] === value) delete item.chosen[name];
     if (item !== this.item) return;
     const done = item.done.filter(Boolean).length;
     this.progress.value = done;
     this.counted.textContent = `${done} of ${this.about.items} rated`;
     this.drawForm();
+  }
+
+  keep(item, { is_done, ...kept }) {
+    Object.assign(item, kept);
+    item.done[item.number - 1] = is_done ?? Object.keys(kept.ratings).length === this.about.dimensions.length;
+  }
+
+  // The same rater has saved this item in another tab: both are shown.
+  async merge(item, edit) {
+    const { number: _, done: __, ...theirs } = await ask("api/review_item", { rater: this.rater, number: item.number });
+    const fields = (ratings, comment) => new Map(Object.entries({ ...ratings, comment }).filter(([, value]) => value).map(([name, value]) => [name, { name, value }]));
+    const mine = fields({ ...item.ratings, ...edit.ratings }, edit.comment), base = fields(item.ratings, item.comment);
+    const chosen = await choose("This item was rated in another tab in the meantime", mine, fields(theirs.ratings, theirs.comment), ["this tab", "the other tab"], base);
+    this.keep(item, theirs);
+    this.comment.value = theirs.comment;
+    if (!chosen) return;
+    const values = Object.fromEntries([...chosen.values()].map(({ name, value }) => [name, value]));
+    const { comment = "", ...ratings } = values;
+    this.comment.value = comment;
+    const cleared = Object.fromEntries(Object.keys(theirs.ratings).map((name) => [name, ""]));
+    await this.send(item, { ...edit, ratings: { ...cleared, ...ratings }, comment });
   }
 
   step(direction) {
@@ -136,6 +181,9 @@ export class Review {
     else if (event.key === "ArrowLeft" && document.activeElement !== this.viewer.stage) this.step(-1);
     else if (event.key === "u") go({ item: null, image: null, ...noView });
     else if (event.key === "c") this.comment.focus();
+    else if (event.key === "z") this.undo();
+    else if (event.key === "h") this.showHistory();
+    else if (event.key === "f" || event.key === "s") this.setMark({ f: "flagged", s: "skipped" }[event.key]);
     else return this.viewer.key(event);
     return true;
   }

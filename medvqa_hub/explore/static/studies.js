@@ -12,13 +12,14 @@ const DIFFERENCES = [["from reference", "a run contradicts the reference"], ["fr
 export class Studies {
   constructor(about) {
     this.about = about;
-    this.keys = [["j / k", "next or previous study"], ["n / p", "next or previous page"], ["[ / ]", "previous or next image"], ["a", "ask about this study"]];
+    this.keys = [["j / k", "next or previous study"], ["n / p", "next or previous page"], ["[ / ]", "previous or next image"], ["s", "frontal and lateral side by side"], ["a", "ask about this study"]];
     this.list = h("ol", { className: "studies", "aria-label": "Studies" });
     this.filters = h("form", { className: "filters", role: "search", onsubmit: (event) => event.preventDefault() });
     this.count = h("p", { className: "count", "aria-live": "polite" });
     this.pager = h("div", { className: "pager" });
     this.detail = h("article", { className: "study" });
     this.viewer = new Viewer({ onchange: (view) => go(view, { replace: true, quiet: true }) });
+    this.other = new Viewer();
     this.element = h("div", { className: "part studies-part" },
       h("aside", { className: "side" }, this.filters, this.count, this.list, this.pager), this.detail);
     this.page = null;
@@ -44,14 +45,14 @@ export class Studies {
     const study = current.study ?? this.page?.studies[0]?.study_id;
     if (study === undefined) {
       this.study = this.shown = null;
-      put(this.detail, h("p", { className: "empty" }, "No study matches."));
+      put(this.detail, h("p", { className: "empty" }, this.page?.next != null ? "No match so far. Next → searches on." : "No study matches."));
       return;
     }
     const wanted = JSON.stringify([String(study), this.wanted(current)]);
     if (wanted !== this.shown) {
       this.shown = wanted;
       await this.open(study, current, wanted);
-    } else if (this.study && String(this.imageOf(current)) !== this.image) this.showImage(current);
+    } else if (this.study && `${this.imageOf(current)} ${current.both ?? ""}` !== this.image) this.showImage(current);
     this.mark(study);
   }
 
@@ -60,8 +61,9 @@ export class Studies {
     try {
       let page = await ask("api/studies", { ...this.wanted(current), at: current.at });
       if (asked !== this.asked) return;
-      // A search reads a part of the rows at a time. Continue until there is a study to show.
-      while (!page.studies.length && page.next !== null) {
+      // A request reads a part of the rows. Continue until there is a study to show, for up to 2 seconds.
+      const end = performance.now() + 2000;
+      while (!page.studies.length && page.next !== null && performance.now() < end) {
         this.count.textContent = `searched ${Math.round(page.looked * 100)}% …`;
         page = await ask("api/studies", { ...this.wanted(current), at: page.next });
         if (asked !== this.asked) return;
@@ -97,7 +99,7 @@ export class Studies {
 
   drawList(current) {
     const { page } = this;
-    this.count.textContent = page.total !== null ? `${number(page.total)} ${page.total === 1 ? "study" : "studies"}` : `searched ${Math.round(page.looked * 100)}% of the rows`;
+    this.count.textContent = page.total !== null ? `${number(page.total)} ${page.total === 1 ? "study" : "studies"}` : `${page.next !== null && page.studies.length < 20 ? "partial result: " : ""}searched ${Math.round(page.looked * 100)}% of the rows`;
     const isFiltered = FILTERS.some((name) => current[name]);
     put(this.list, page.studies.map((study) =>
       h("li", { dataset: { study: study.study_id } },
@@ -171,7 +173,7 @@ export class Studies {
     put(this.detail, 
       h("section", { className: "pictures" },
         h("header", {}, h("h1", {}, `Study ${study.study_id}`), h("span", { className: "patient" }, `patient ${study.subject_id} · ${study.split}`), h("button", { type: "button", className: "quiet", title: "Ask about this study (a)", onclick: () => go({ view: "ask", of: "study", study: study.study_id }) }, "Ask"), this.tabs),
-        this.viewer.element,
+        h("div", { className: "viewers" }, this.viewer.element, this.other.element),
         h("section", { className: "report", "aria-label": "Report" }, sections.length ? sections.map((name) => [h("h2", {}, name), h("p", {}, study[name])]) : h("p", { className: "quiet-text" }, "The release has no report text."))),
       this.questions(study, current));
     this.showImage(current);
@@ -179,18 +181,25 @@ export class Studies {
 
   showImage(current) {
     const { study } = this, shown = this.imageOf(current);
-    this.image = String(shown);
+    this.image = `${shown} ${current.both ?? ""}`;
     put(this.tabs, study.images.map((image, place) =>
-      h("button", { type: "button", role: "tab", "aria-selected": String(place === shown), onclick: () => go({ image: place || null, ...noView }) }, image.view ?? `image ${place + 1}`)));
+      h("button", { type: "button", role: "tab", "aria-selected": String(place === shown), onclick: () => go({ image: place || null, ...noView }) }, image.view ?? `image ${place + 1}`)),
+      study.images.length > 1 ? h("button", { type: "button", title: "Side by side (s)", "aria-pressed": String(Boolean(current.both)), onclick: () => this.toggleBoth() }, "Both") : null);
     if (!study.images.length) { this.viewer.element.hidden = true; return; }
     this.viewer.element.hidden = false;
     const source = new URLSearchParams({ study: study.study_id, number: shown });
+    const isLateral = (image) => /^L/.test(image.view ?? ""), beside = study.images.findIndex((image) => isLateral(image) !== isLateral(study.images[shown]));
+    const other = beside < 0 ? (shown + 1) % study.images.length : beside;
+    this.other.element.hidden = !current.both || study.images.length < 2;
+    if (!this.other.element.hidden) this.other.show(`image?${new URLSearchParams({ study: study.study_id, number: other })}`, `${study.images[other].view ?? "Radiograph"} of study ${study.study_id}`);
     this.viewer.show(`image?${source}`, `${study.images[shown].view ?? "Radiograph"} of study ${study.study_id}`, viewOf(current));
   }
 
   questions(study, current) {
     const isFiltered = FILTERS.some((name) => current[name]);
     const groups = Map.groupBy ? Map.groupBy(study.questions, (question) => question.category) : groupBy(study.questions);
+    const asked = new Set(study.questions.flatMap((question) => question.runs.filter(isAsked).map((run) => run.run)));
+    const runs = this.about.runs.map(({ name }) => name).filter((name) => !asked.has(name));
     const wanted = (questions) => questions.some((question) => question.wanted);
     const sorted = [...groups].sort(([, one], [, other]) => Number(wanted(other)) - Number(wanted(one)));
     return h("section", { className: "questions", "aria-label": "Questions" },
@@ -198,22 +207,29 @@ export class Studies {
       sorted.map(([category, questions]) =>
         h("section", { className: `category${isFiltered && !wanted(questions) ? " dim" : ""}` },
           h("h2", {}, category, h("span", { className: `chip ${questions[0].label}` }, LABEL_NAMES[questions[0].label])),
-          questions.map((question) => this.question(question, current, isFiltered)))),
+          questions.map((question) => this.question(question, current, isFiltered, asked)))),
+      runs.length ? h("p", { className: "provenance" }, `Not asked about this study: ${runs.join(", ")}`) : null,
       Object.keys(study.provenance).length ? h("p", { className: "provenance" }, "Answers: ", ["engine", "model", "revision"].map((name) => study.provenance[name]).filter(Boolean).filter((value, place, all) => all.indexOf(value) === place).join(" · ")) : null);
   }
 
-  question(question, current, isFiltered) {
+  question(question, current, isFiltered, asked) {
     const answer = (said, className, ...content) => h("p", { className: `answer ${className} ${said}`, title: `says: ${LABEL_NAMES[said]}` }, ...content);
     return h("div", { className: `question${isFiltered && !question.wanted ? " dim" : ""}`, id: question.qa_id },
       h("p", { className: "asked" }, highlight(question.question, current.q), question.flags.map((flag) => h("span", { className: "flag" }, flag))),
       answer(question.says, "reference", highlight(question.answer ?? "", current.q)),
       question.judged.map(({ judge, faults, error }) => h("p", { className: "judged" }, h("span", { className: "name" }, judge), error ? h("em", {}, `no verdict: ${error}`) : faults.length ? faults.map((fault) => h("span", { className: "flag" }, fault)) : "no faults")),
-      question.runs.map((run) => answer(run.says, run.differs ? "run differs" : "run",
-        h("span", { className: "name" }, run.run), run.answer ?? h("em", {}, run.error ? `no answer: ${run.error}` : run.is_unclear ? "several answers with this id. The images are needed to find the right one." : "not asked"))));
+      question.runs.filter((run) => isAsked(run) || asked.has(run.run)).map((run) => answer(run.says, run.differs ? "run differs" : "run",
+        h("span", { className: "name" }, run.run), run.answer ?? (isAsked(run) ? h("em", {}, run.error ? `no answer: ${run.error}` : "several answers with this id. The images are needed to find the right one.") : "not asked"))));
+  }
+
+  toggleBoth() {
+    go({ both: state().both ? null : 1 });
   }
 
   key(event) {
-    if (event.key === "a" && this.study) go({ view: "ask", of: "study", study: this.study.study_id });
+    if (this.other.element.contains(document.activeElement) && !"[]".includes(event.key) && this.other.key(event)) return true;
+    if (event.key === "s" && this.study?.images.length > 1) this.toggleBoth();
+    else if (event.key === "a" && this.study) go({ view: "ask", of: "study", study: this.study.study_id });
     else if (event.key === "j") this.step(1);
     else if (event.key === "k") this.step(-1);
     else if (event.key === "n") this.leaf(1);
@@ -225,6 +241,8 @@ export class Studies {
     return true;
   }
 }
+
+const isAsked = (run) => run.says !== "absent" || run.is_unclear;
 
 function highlight(text, wanted) {
   const place = wanted ? text.toLowerCase().indexOf(wanted.toLowerCase()) : -1;

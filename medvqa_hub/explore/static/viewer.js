@@ -1,6 +1,7 @@
 // A radiograph with zoom, window and level (a linear SVG filter).
 
 import { h, svg } from "./dom.js";
+import { Measure } from "./measure.js";
 
 const NEUTRAL = { zoom: 1, x: 0, y: 0, level: 50, window: 100, invert: 0 };
 let filters = 0;
@@ -17,7 +18,8 @@ export class Viewer {
         svg("feComponentTransfer", {}, this.ramps)));
     this.filter = `url(#${id})`;
     this.image = h("img", { alt: "", draggable: false });
-    this.stage = h("div", { className: "stage", tabIndex: 0, role: "group", "aria-label": "Radiograph: wheel or + and - to zoom, drag to move, shift and drag for the window" }, filter, this.image);
+    this.measure = new Measure();
+    this.stage = h("div", { className: "stage", tabIndex: 0, role: "group", "aria-label": "Radiograph: wheel or + and - to zoom, drag to move, shift and drag for the window" }, filter, this.image, this.measure.element);
     this.tools = this.makeTools();
     this.element = h("div", { className: "viewer" }, this.stage, this.tools);
     this.listen();
@@ -57,6 +59,7 @@ export class Viewer {
     this.image.replaceWith(image);
     this.image = image;
     this.stage.classList.remove("loading");
+    if (this.isWhole) this.measure.attach(image);
     this.draw();
   }
 
@@ -87,7 +90,7 @@ export class Viewer {
 
   draw() {
     const { zoom, x, y, level, window, invert } = this.view;
-    this.image.style.transform = `translate(${x}%, ${y}%) scale(${zoom})`;
+    this.image.style.transform = this.measure.element.style.transform = `translate(${x}%, ${y}%) scale(${zoom})`;
     let slope = 100 / window;
     let intercept = 0.5 - (level / 100) * slope;
     if (invert) [slope, intercept] = [-slope, 1 - intercept];
@@ -113,7 +116,7 @@ export class Viewer {
     this.inverted = button("◐", "Invert (i)", () => this.change({ invert: this.view.invert ? 0 : 1 }));
     return h("div", { className: "tools" },
       button("−", "Zoom out (-)", () => this.zoomBy(1 / 1.4)), this.zoomed, button("+", "Zoom in (+)", () => this.zoomBy(1.4)),
-      levelField, windowField, this.inverted, button("↺", "Reset (0)", () => this.reset()));
+      levelField, windowField, this.inverted, button("↺", "Reset (0)", () => this.reset()), this.measure.button, this.measure.output);
   }
 
   // Zoom around the pointer, or around the centre.
@@ -135,7 +138,10 @@ export class Viewer {
       if (event.button !== 0) return;
       const start = { ...this.view }, box = this.stage.getBoundingClientRect(), windowing = event.shiftKey;
       this.stage.setPointerCapture(event.pointerId);
+      const isMeasuring = this.measure.isOn && this.measure.points;
+      if (isMeasuring) this.measure.start(event);
       const move = (moved) => {
+        if (isMeasuring) { this.measure.drag(moved); return; }
         const [dx, dy] = [(moved.clientX - event.clientX) / box.width * 100, (moved.clientY - event.clientY) / box.height * 100];
         this.change(windowing ? { window: start.window + dx, level: start.level + dy } : { x: start.x + dx, y: start.y + dy });
       };
@@ -145,7 +151,8 @@ export class Viewer {
   }
 
   key(event) {
-    const acts = { "+": () => this.zoomBy(1.4), "=": () => this.zoomBy(1.4), "-": () => this.zoomBy(1 / 1.4), 0: () => this.reset(), i: () => this.change({ invert: this.view.invert ? 0 : 1 }) };
+    const acts = { "+": () => this.zoomBy(1.4), "=": () => this.zoomBy(1.4), "-": () => this.zoomBy(1 / 1.4), 0: () => this.reset(), i: () => this.change({ invert: this.view.invert ? 0 : 1 }), m: () => { this.stage.focus(); this.measure.toggle(); } };
+    if (this.measure.isOn && document.activeElement === this.stage && this.measure.key(event)) return true;
     if (event.key in acts) { acts[event.key](); return true; }
     const step = { ArrowLeft: [5, 0], ArrowRight: [-5, 0], ArrowUp: [0, 5], ArrowDown: [0, -5] }[event.key];
     if (step && document.activeElement === this.stage) { this.change({ x: this.view.x + step[0], y: this.view.y + step[1] }); return true; }

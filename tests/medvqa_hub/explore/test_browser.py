@@ -143,6 +143,8 @@ def test_boxes_and_text_point_at_each_other_and_a_correction_is_saved(watched, p
     assert page.locator(".piece.on").count() == 1
     first = page.locator(".rows tbody tr").first
     first.locator("textarea").nth(1).fill("99.9")
+    page.keyboard.press("Control+Enter")  # moves to the field for the name
+    page.keyboard.type("Ann")
     page.keyboard.press("Control+Enter")
     page.wait_for_selector(".findings >> text=99.9")  # what the check says of it
     (row,) = read_annotations(place / "corrected" / "annotations.csv")

@@ -9,7 +9,7 @@ pytest.importorskip("gradio")
 from fastapi.testclient import TestClient
 
 from medvqa_core.governance import Governance
-from medvqa_hub.explore import server, uploads
+from medvqa_hub.explore import guarding
 from medvqa_hub.explore.live_questions import ChatHandler
 from medvqa_hub.explore.opening import OpenDataset, open_folders
 from medvqa_hub.explore.page_models import PageModels
@@ -153,10 +153,20 @@ def test_images_are_taken_from_our_own_page_alone_and_bounded(opened, monkeypatc
     for headers in ({"origin": "https://evil.example"}, {"sec-fetch-site": "cross-site"}):
         assert taking.post("/api/upload", content=film, headers=headers).status_code == 403
     assert taking.post("/api/upload", content=b"<svg/>").status_code == 400
-    for module in (server, uploads):
-        monkeypatch.setattr(module, "MOST_BYTES", 1 << 20)
-    refused = taking.post("/api/upload", content=film + bytes(1 << 20))
-    assert refused.status_code == 400 and "more than 1 MiB" in refused.json()["error"]
+    monkeypatch.setattr(guarding, "MOST_UPLOAD", 1 << 20)
+    assert taking.post("/api/upload", content=film + bytes(1 << 20)).status_code == 413
+
+
+def test_the_size_of_requests_is_limited(client):
+    """Nothing of a refused body is read. A body without a length could have any size."""
+    path = "/api/save_report"
+    large = client.post(path, content=b"[" * (1 << 20) + b"]")
+    assert large.status_code == 413 and "1 MiB" in large.text
+    assert client.post(path, content=b"{}", headers={"content-length": "-5"}).status_code == 411
+    assert client.post(path, content=iter([b"{}"])).status_code == 411  # chunked
+    assert client.get("/api/studies?q=" + "x" * (9 << 10)).status_code == 414
+    assert client.post("/gradio_api/call/ask", content=bytes((1 << 20) + 1)).status_code == 413
+    assert client.post(path, content=b"[" * (1 << 19)).status_code in (400, 404, 422)  # deep JSON
 
 
 def test_without_a_model_no_image_is_taken(client):

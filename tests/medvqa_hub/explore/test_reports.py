@@ -16,6 +16,11 @@ from rjua_meddqa.restoration.pages import PAGES, to_json
 REPORT = "report0005.jpg"
 
 
+def save(view, path, annotation):
+    """Save as a page that has just loaded the report."""
+    return view.save(path, {"author": "Ann", "base": view.report(path)["version"], "annotation": annotation})
+
+
 @pytest.fixture
 def opened(tmp_path):
     return open_folders([SAMPLE_DIR], ExploreOptions(corrections=tmp_path / "corrected")).reports
@@ -37,7 +42,7 @@ def test_a_correction_is_what_check_and_load_read(opened, tmp_path, capsys):
     given["table"] = [list(row) for row in given["table"]]
     given["table"][0][1] = "99.9"
     given["table"][0][3] = "否(偏高)"
-    after = opened.save(REPORT, given)
+    after = save(opened, REPORT, given)
     assert after["status"] == "saved" and after["annotation"]["table"] == given["table"]
     kinds = {finding["kind"] for finding in after["findings"]}
     assert "not_on_page" in kinds  # the page does not hold 99.9: the check says so at once
@@ -55,7 +60,7 @@ def test_a_correction_is_what_check_and_load_read(opened, tmp_path, capsys):
 
 def test_corrections_go_on_where_they_stopped(opened, tmp_path):
     for path in (REPORT, "report0003.png"):
-        opened.save(path, opened.report(path)["annotation"])
+        save(opened, path, opened.report(path)["annotation"])
     again = open_folders([SAMPLE_DIR], ExploreOptions(corrections=tmp_path / "corrected")).reports
     assert [again.report(path)["status"] for path in (REPORT, "report0003.png", "report0004.jpg")] == [
         "saved",
@@ -63,7 +68,7 @@ def test_corrections_go_on_where_they_stopped(opened, tmp_path):
         "annotated",
     ]
     assert again.page(status="saved")["total"] == 2 and again.page(status="open")["total"] == 12
-    again.save(REPORT, again.report(REPORT)["annotation"])
+    save(again, REPORT, again.report(REPORT)["annotation"] | {"image_quality": "low"})
     assert len(read_annotations(tmp_path / "corrected" / "annotations.csv")) == 2  # in its place, not once more
 
 
@@ -82,7 +87,7 @@ def test_corrections_go_on_where_they_stopped(opened, tmp_path):
 )
 def test_what_is_no_annotation_is_refused_and_nothing_written(opened, change, tmp_path):
     with pytest.raises(InputError):
-        opened.save(REPORT, opened.report(REPORT)["annotation"] | change)
+        save(opened, REPORT, opened.report(REPORT)["annotation"] | change)
     assert not (tmp_path / "corrected").exists()
 
 
@@ -117,7 +122,7 @@ def test_pages_alone_are_drafted_and_a_changed_row_loses_its_reason(tmp_path):
     assert report["status"] == "draft" and all(report["annotation"]["reasons"])
     given = {**report["annotation"], "table": [list(row) for row in report["annotation"]["table"]]}
     given["table"][0][3] = "无法判断"
-    opened.reports.save(REPORT, given)
+    save(opened.reports, REPORT, given)
     (row,) = read_annotations(tmp_path / "out" / "annotations.csv")
     reasons = json.loads(row.extra[REASONS])
     assert reasons[0] == "" and reasons[1:] == report["annotation"]["reasons"][1:]
@@ -132,5 +137,29 @@ def test_drafts_in_a_folder_are_shown_as_drafts(opened, tmp_path):
     (tmp_path / "drafts" / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
     drafts = open_folders([tmp_path / "drafts"], ExploreOptions(corrections=tmp_path / "again")).reports
     assert drafts.page()["reports"][0]["status"] == drafts.report(REPORT)["status"] == "draft"
-    drafts.save(REPORT, drafts.report(REPORT)["annotation"])
+    save(drafts, REPORT, drafts.report(REPORT)["annotation"])
     assert drafts.report(REPORT)["status"] == "saved"
+
+
+def test_marks_and_moved_boxes_are_saved_and_shown_again(opened, tmp_path):
+    before = opened.report(REPORT)
+    opened.save(REPORT, {"author": "Ann", "base": 0, "mark": "flagged"})
+    assert opened.report(REPORT)["status"] == "annotated" and not (tmp_path / "corrected/boxes").exists()
+    assert [line["path"] for line in opened.page(status="flagged")["reports"]] == [REPORT]
+    corners = [box["points"] for box in before["page"]["boxes"]]
+    corners[0] = [[x + 3, y + 2] for x, y in corners[0]]
+    after = opened.save(REPORT, {"author": "Ann", "base": 1, "boxes": corners})
+    again = open_folders([SAMPLE_DIR], ExploreOptions(corrections=tmp_path / "corrected")).reports.report(REPORT)
+    assert after == again and sorted(box["points"] for box in again["page"]["boxes"]) == sorted(corners)
+    assert len(json.loads((tmp_path / "corrected/boxes/report0005.json").read_text())) == len(corners)
+    for wrong in (
+        corners[1:],
+        [[[0, 0]] * 4] * len(corners),
+        [["x"] * 4] * len(corners),
+        "all",
+        [[[0, 0], [0.001, 0], [0.001, 5], [0, 5]]] * len(corners),
+        [[[float("nan"), 0]] * 4] * len(corners),
+    ):
+        with pytest.raises(InputError):
+            opened.save(REPORT, {"author": "Ann", "base": 2, "boxes": wrong})
+    assert opened.report(REPORT)["version"] == 2

@@ -5,6 +5,7 @@ import json
 import pytest
 from builds import build_release
 
+from medvqa_core.edit_log import EditConflictError
 from medvqa_core.errors import InputError
 from medvqa_hub.cli import run
 from medvqa_hub.explore.opening import ExploreOptions, open_folders
@@ -28,7 +29,7 @@ def test_a_rater_sees_no_key_no_study_and_nobody_else(workspace):
     for entry in key:
         assert entry["qa_id"] not in seen and str(entry["study_id"]) not in seen
     assert "rater-2" not in seen
-    for look in (lambda: opened.review.item("rater-2"), lambda: opened.review.save("rater-2", "item-001", BEST, None)):
+    for look in (lambda: opened.review.item("rater-2"), lambda: opened.review.save("rater-2", "item-001", {"base": 0})):
         with pytest.raises(InputError, match="rater"):
             look()
     with pytest.raises(InputError, match="rater"):
@@ -44,9 +45,13 @@ def test_ratings_are_kept_resumed_and_imported(workspace, capsys):
             item = view().item(rater)  # a page opened anew: the first that is not rated
             assert item["number"] == number and item["ratings"] == {}
             first, *others = BEST.items()
-            assert not view().save(rater, item["item"], dict([first]), None)["is_done"]
+            edit = {"base": 0, "ratings": dict([first])}
+            assert not view().save(rater, item["item"], edit)["is_done"]
             assert view().item(rater)["number"] == number  # not done with one of four
-            assert view().save(rater, item["item"], dict(others), "seen")["is_done"]
+            with pytest.raises(EditConflictError, match=item["item"]):  # another tab shows the item unrated
+                view().save(rater, item["item"], edit)
+            edit = {"base": 1, "ratings": dict(others), "comment": "seen"}
+            assert view().save(rater, item["item"], edit)["is_done"]
     assert all(view().item("rater-1", 5)["done"])
     assert run(["cxr", "review", "import", "--out", str(workspace)]) == 0
     ratings = (workspace / "review" / "ratings.csv").read_text().splitlines()
@@ -66,7 +71,50 @@ def test_ratings_are_kept_resumed_and_imported(workspace, capsys):
 )
 def test_what_is_no_rating_is_refused(workspace, item, ratings, comment):
     with pytest.raises(InputError):
-        open_folders([workspace / "review"]).review.save("rater-1", item, ratings, comment)
+        edit = {"base": 0, "ratings": ratings, "comment": comment}
+        open_folders([workspace / "review"]).review.save("rater-1", item, edit)
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        {},
+        {"base": "0"},
+        {"base": 0, "ratings": "x"},
+        {"base": 0, "mark": "bad"},
+        {"base": 0, "ratings": {"correctness": 1}},
+        {"base": 0, "comment": "\ud83d"},
+    ],
+)
+def test_edits_of_another_form_are_refused_and_nothing_is_written(workspace, edit):
+    view = open_folders([workspace / "review"]).review
+    before = view.item("rater-2", 5)
+    with pytest.raises(InputError):
+        view.save("rater-2", before["item"], edit)
+    assert view.item("rater-2", 5) == before
+
+
+def test_items_are_skipped_flagged_and_undone(tmp_path):
+    build = build_release(tmp_path, studies=4)
+    assert run(["cxr", "review", "export", "--out", str(build.workspace.root), "--items", "2", "--raters", "1"]) == 0
+    folder = build.workspace.root / "review"
+    view = open_folders([folder]).review
+    first, second = (view.item("rater-1", number)["item"] for number in (1, 2))
+    view.save("rater-1", first, {"base": 0, "mark": "skipped"})
+    assert view.item("rater-1")["item"] == second
+    view.save("rater-1", second, {"base": 0, "ratings": BEST})
+    assert view.item("rater-1")["item"] == first  # skipped items come last
+    view.save("rater-1", first, {"base": 1, "ratings": {"correctness": BEST["correctness"]}, "mark": "flagged"})
+    undone = view.save("rater-1", first, {"base": 2, "ratings": {"correctness": ""}, "mark": "skipped"})
+    assert undone["ratings"] == {} and [edit["version"] for edit in undone["history"]] == [1, 2, 3]
+    # ratings of the commit before, without a log
+    old = {"ratings": {first: BEST}, "comments": {first: "old"}}
+    (folder / "ratings" / "rater-1.jsonl").unlink()
+    (folder / "ratings" / "rater-1.json").write_text(json.dumps(old))
+    again = open_folders([folder]).review
+    assert again.item("rater-1", 1)["ratings"] == BEST and again.item("rater-1", 1)["version"] == 1
+    again.save("rater-1", first, {"base": 1, "comment": "new"})
+    assert [edit["state"]["comment"] for edit in again.item("rater-1", 1)["history"]] == ["old", "new"]
 
 
 @pytest.mark.parametrize("number", [0, 6, -1])

@@ -1,5 +1,9 @@
 """Pages of studies against what a plain look at every row says."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -89,6 +93,7 @@ WANTED = {
 @pytest.mark.parametrize("name", WANTED)
 def test_pages_hold_what_a_plain_look_finds(name, patience, index, rows, monkeypatch):
     monkeypatch.setattr(row_filters, "TIME_PER_PAGE", patience)  # -1: a page is late at once, and says so
+    monkeypatch.setattr(row_filters, "BATCH", 7)  # less than a study
     wanted, holds = WANTED[name]
     expected: dict[int, int] = {}
     for row in rows:
@@ -98,7 +103,7 @@ def test_pages_hold_what_a_plain_look_finds(name, patience, index, rows, monkeyp
     found, all_hits = pages(RowSearch(index), wanted)
     assert list(found) == sorted(expected) and found == expected
     assert all_hits[-1].total == len(expected) and all_hits[-1].looked == 1.0
-    if wanted.is_scan and not patience:
+    if wanted.is_scan and patience < 0:
         assert all_hits[0].total is None and all_hits[0].looked < 1.0
 
 
@@ -107,7 +112,35 @@ def test_a_mask_says_which_rows_of_a_study_are_wanted(index, rows):
     filterer = RowSearch(index)
     for place in range(index.studies):
         first, end = index.row_range(place)
-        assert filterer.mask(wanted, place) == [holds(row) for row in rows[first:end]]
+        texts = pa.Table.from_pylist(rows[first:end]).select(["qa_id", "question", "answer"])
+        assert filterer.mask(wanted, place, texts) == [holds(row) for row in rows[first:end]]
+
+
+def test_a_slow_query_delays_nobody_else_and_stops_between_batches(index, rows, monkeypatch):
+    """One search hangs within a batch. Other filters, and studies under the same filter, are served meanwhile."""
+    monkeypatch.setattr(row_filters, "TIME_PER_PAGE", -1.0)
+    monkeypatch.setattr(row_filters, "BATCH_TESTED", 10)
+    started, released, calls = threading.Event(), threading.Event(), []
+
+    def test(table, first, mask, wanted):
+        calls.append(len(table))
+        if len(calls) == 2:
+            started.set()
+            assert released.wait(60)
+        return np.zeros(len(table), bool)
+
+    search, slow = RowSearch(index, test), RowFilter(difference="failed")
+    first = search.page(slow)
+    assert calls == [10] and 0 < first.looked < 1 and first.total is None  # marked as partial
+    with ThreadPoolExecutor(1) as pool:
+        hanging = pool.submit(search.page, slow)
+        assert started.wait(60)
+        assert search.page(RowFilter(label="positive")).studies
+        texts = pa.Table.from_pylist(rows[: index.row_range(0)[1]]).select(["qa_id", "question", "answer"])
+        assert search.mask(slow, 0, texts) == [False] * len(texts)
+        assert not hanging.done()
+        released.set()
+        assert hanging.result().looked > first.looked
 
 
 def test_an_id_is_jumped_to(index, rows):

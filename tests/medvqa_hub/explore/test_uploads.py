@@ -15,11 +15,12 @@ from PIL import Image
 from medvqa_core.errors import GovernanceError, InputError
 from medvqa_core.folder_class import write_governance
 from medvqa_core.governance import Governance
+from medvqa_hub.explore.guarding import MOST_UPLOAD
 from medvqa_hub.explore.live_questions import Question
 from medvqa_hub.explore.opening import ExploreOptions, open_folders
 from medvqa_hub.explore.page_models import open_models
 from medvqa_hub.explore.row_filters import RowFilter
-from medvqa_hub.explore.uploads import KEPT, MOST_BYTES, Uploads
+from medvqa_hub.explore.uploads import KEPT, Uploads
 from medvqa_hub.families import checkpoint
 from mimic_cxr_vqa.release import open_release
 from mimic_cxr_vqa.workspace import SAMPLE_DIR
@@ -53,7 +54,7 @@ def vast_png(side=20_000):
         (b"\xff\xd8\xff" + b"x" * 100, "cannot be decoded"),
         (vast_png(), "cannot be decoded|64 million"),  # Pillow's own limit, or ours while a report is read
         (vast_png(9_000), "64 million"),
-        (b"\x89PNG\r\n\x1a\n" + bytes(MOST_BYTES), "32 MiB"),
+        (b"\x89PNG\r\n\x1a\n" + bytes(MOST_UPLOAD), "32 MiB"),
     ],
     ids=["empty", "svg", "gif", "tiff", "cut off", "cut off jpeg", "no jpeg", "vast", "large", "heavy"],
 )
