@@ -1,6 +1,7 @@
 """Servers that share the work: each study keeps one, one that is gone loses its studies, all gone is one clear line."""
 
 import asyncio
+import threading
 import time
 
 import pytest
@@ -70,9 +71,20 @@ def test_what_rows_say_does_not_tell_which_server_answered():
 
 
 def test_the_slower_server_gets_fewer_studies():
-    with ChatServerDouble(fine) as fast, ChatServerDouble(fine, latency=0.5) as slow:
-        ask(connect(fast, slow, slots=2), 30)
-    assert len(texts_of(fast)) > len(texts_of(slow))
+    others_done = threading.Event()
+
+    def fast(body):
+        if len(texts_of(a)) == 28 * 4:
+            others_done.set()
+        return fine(body)
+
+    def slow(body):
+        assert is_probe(body) or others_done.wait(60)
+        return fine(body)
+
+    with ChatServerDouble(fast) as a, ChatServerDouble(slow) as b:
+        ask(connect(a, b, slots=2), 30)
+    assert (len(texts_of(a)), len(texts_of(b))) == (28 * 4, 2 * 4)
 
 
 def test_a_request_that_always_fails_does_not_mark_its_server_down():
@@ -98,22 +110,26 @@ def test_the_studies_of_a_server_that_is_gone_go_to_the_others_and_nothing_is_lo
 
 
 def test_a_server_that_comes_back_takes_part_again():
-    down = {"until": time.monotonic() + 3600}
+    is_back, was_down = threading.Event(), threading.Event()
 
-    answered_again = []
-
-    def restarts(body):
-        if len(b.requests) > 4 and time.monotonic() < down["until"]:
-            down["until"] = min(down["until"], time.monotonic() + 0.4)
-            return 503, "{}"
-        if len(b.requests) > 4 and not is_probe(body):
-            answered_again.append(body)
+    def waits_for_the_other(body):
+        assert len(texts_of(a)) < 40 or is_back.wait(60)
         return fine(body)
 
-    with ChatServerDouble(fine, latency=0.02) as a, ChatServerDouble(restarts, latency=0.001) as b:
-        found = ask(connect(a, b, slots=1, wait="5s"), 40)
-    assert found == [[f"{study}/{n}" for n in range(4)] for study in range(40)]
-    assert answered_again, "it is back, and is given work"
+    def restarts(body):
+        if model.down:
+            was_down.set()
+        if len(b.requests) > 4 and not was_down.is_set():
+            return 503, "{}"
+        if was_down.is_set() and not is_probe(body):
+            is_back.set()
+        return fine(body)
+
+    with ChatServerDouble(waits_for_the_other) as a, ChatServerDouble(fine) as b:
+        model = connect(a, b, slots=1, wait="60s")
+        b.reply = restarts
+        found = ask(model, 40)
+    assert found == [[f"{study}/{n}" for n in range(4)] for study in range(40)] and is_back.is_set()
 
 
 def test_all_gone_are_waited_for_then_one_line():
@@ -131,15 +147,17 @@ def test_all_gone_are_waited_for_then_one_line():
 
 
 def test_all_gone_and_one_back_in_time():
-    broken = {"until": 0.0}
+    all_gone = threading.Event()
 
     def gone(body):
-        return (503, "{}") if time.monotonic() < broken["until"] else fine(body)
+        if len(model.down) == 2:
+            all_gone.set()
+        return fine(body) if all_gone.is_set() else (503, "{}")
 
-    with ChatServerDouble(gone) as a, ChatServerDouble(gone) as b:
-        model = connect(a, b, wait="5s")
-        broken["until"] = time.monotonic() + 0.5
-        assert ask(model, 4) == [[f"{study}/{n}" for n in range(4)] for study in range(4)]
+    with ChatServerDouble(fine) as a, ChatServerDouble(fine) as b:
+        model = connect(a, b, wait="60s")
+        a.reply = b.reply = gone
+        assert ask(model, 1) == [[f"0/{n}" for n in range(4)]] and all_gone.is_set()
 
 
 def test_unlike_servers_are_refused():
