@@ -1,6 +1,6 @@
-"""Every page: links and anchors lead somewhere, and what it types in the text (`medvqa-hub …`, `--option`) exists.
+"""Every page: links and anchors lead somewhere, and its commands and options exist.
 
-Blocks of command lines are typed by test_typed_commands.py.
+test_typed_commands.py also runs the command lines.
 """
 
 import re
@@ -69,3 +69,19 @@ def test_commands_and_options_in_the_text_exist(name):
         assert command, line
         assert {word for word in words if word.startswith("--") and " " not in word} <= commands()[command], line
     assert set(re.findall(r"(?<![\w-])--[a-z][\w-]*", text)) <= commands()[""] | OF_OTHERS
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_command_lines_have_known_and_all_required_options(name):
+    text = (REPOSITORY / name).read_text(encoding="utf-8").replace("\\\n", " ")
+    for line in re.findall(r"^medvqa-hub .*$", text, re.MULTILINE):
+        words = shlex.split(line, comments=True)[1:]
+        command = typer.main.get_command(app)
+        while words and words[0] in getattr(command, "commands", {}):
+            command = command.commands[words.pop(0)]
+        options = [given for given in command.params if given.opts[0].startswith("-")]
+        known = {option for given in options for option in (*given.opts, *given.secondary_opts)}
+        required = {given.opts[0] for given in options if given.required}
+        typed = {word for word in words if word.startswith("--") and " " not in word}
+        assert typed <= known | {"--help"}, line
+        assert required <= typed or "--help" in typed, line

@@ -32,16 +32,6 @@ def assert_golden(scores, *names):
         assert scores.samples[name] == pytest.approx(expected["samples"], abs=1e-6), name
 
 
-def test_the_golden_pairs_hold_every_odd_kind():
-    texts = [*PREDICTIONS, *(text for texts in REFERENCES for text in texts)]
-    assert len(PREDICTIONS) == 200 and GOLDEN["versions"]["pycocoevalcap"] == "1.2"
-    assert "" in PREDICTIONS and any(not "".join(texts).strip() for texts in REFERENCES)
-    assert any(len(texts) == 2 for texts in REFERENCES)
-    assert max(map(len, texts)) > 500 and not all(text.isascii() for text in texts)
-    assert any(text and not any(character.isalnum() for character in text) for text in texts)
-    assert any(text.split() and len(text.split()) == 1 for text in texts)
-
-
 def test_bleu_rouge_and_cider_equal_the_tools():
     assert_golden(bleu_scores(PREDICTIONS, REFERENCES), "bleu_1", "bleu_2", "bleu_3", "bleu_4")
     assert_golden(rouge_scores(PREDICTIONS, REFERENCES), "rouge_l")

@@ -191,15 +191,6 @@ def test_length_that_is_asked_for_is_not_overruled(form):
     assert model.generate(**inputs, **settings).shape[1] == 7
 
 
-@pytest.mark.parametrize("beams", [1, 2])
-def test_cache_changes_no_answer(model, beams):
-    inputs = make_inputs(labels=False)
-    with_cache = model.generate(**inputs, max_new_tokens=8, num_beams=beams)
-    without = model.generate(**inputs, max_new_tokens=8, num_beams=beams, use_cache=False)
-    assert torch.equal(with_cache, without)
-    assert with_cache.unique().numel() > 4  # not one token over and over
-
-
 def test_questions_grouped_by_study_equal_questions_one_by_one(model):
     inputs = make_inputs()
     study_index = torch.tensor([1, 0, 1, 0])
@@ -265,8 +256,7 @@ def test_exactly_the_branches_and_the_four_rows_are_trained():
     assert changed.tolist() == [True] * 4
 
 
-@pytest.mark.parametrize("backend", ["plain", "compiled"])
-def test_gradient_checkpointing_and_compile_give_the_same_loss(backend):
+def test_gradient_checkpointing_gives_the_same_loss():
     config = Blip2MultiViewConfig.tiny()
     config.text_config.dropout_rate = 0.0
     config.qformer_config.hidden_dropout_prob = config.qformer_config.attention_probs_dropout_prob = 0.0
@@ -276,12 +266,9 @@ def test_gradient_checkpointing_and_compile_give_the_same_loss(backend):
     expected.backward()
     gradient = model.model.branches.by_view["LAT"].query_tokens.grad.clone()
     model.zero_grad()
-    if backend == "plain":
-        model.activation_checkpointing_enable()
-        assert model.is_activation_checkpointing
-        loss = model(**inputs).loss
-    else:
-        loss = torch.compile(model, backend="aot_eager")(**inputs).loss
+    model.activation_checkpointing_enable()
+    assert model.is_activation_checkpointing
+    loss = model(**inputs).loss
     loss.backward()
     torch.testing.assert_close(loss, expected)
     torch.testing.assert_close(model.model.branches.by_view["LAT"].query_tokens.grad, gradient, rtol=1e-4, atol=1e-4)
@@ -347,11 +334,6 @@ def test_left_padding_is_refused_by_generate_too(model):
     inputs = make_inputs(labels=False)
     with pytest.raises(ValueError, match="right"):
         model.generate(**{name: inputs[name].flip(1) if "mask" in name else inputs[name] for name in inputs})
-
-
-def test_features_alone_refuse_a_misspelt_name(model):
-    with pytest.raises(TypeError, match="num_study"):
-        model.model(*(make_inputs()[name] for name in IMAGES), num_study=2)
 
 
 def test_features_of_other_studies_are_refused(model):
