@@ -14,7 +14,7 @@ from training_runs import FIRST_STUDY, recipe, study_rows
 from medvqa_core.errors import ConfigError, InputError
 from medvqa_hub.families.registry import find_family
 from medvqa_hub.training.batch_loading import ShardSampler, load_batches
-from medvqa_hub.training.study_batches import StudiesInOrder, StudyBatches, StudyCollator, derive_seed
+from medvqa_hub.training.study_batches import StudiesInOrder, StudyBatches, StudyCollator
 from medvqa_hub.training.study_questions import StudyQuestions
 
 
@@ -69,13 +69,6 @@ def test_draws_depend_on_seed_epoch_and_study_alone(ten):
     ]
 
 
-def test_any_batch_can_be_asked_for_first(ten):
-    expected = plans(make_batches(ten))
-    backwards = make_batches(ten)
-    found = [[(s, list(p)) for s, p in backwards.plan(number)] for number in reversed(range(len(backwards)))]
-    assert found[::-1] == expected
-
-
 def test_batches_of_a_step_are_sorted_by_length_and_hold_the_same_studies_as_unsorted(ten):
     small, whole = make_batches(ten), make_batches(ten, per_batch=4)
     for step in range(6):
@@ -86,15 +79,6 @@ def test_batches_of_a_step_are_sorted_by_length_and_hold_the_same_studies_as_uns
     chosen = small.plan(0)
     longest = [int(ten.lengths(study)[places].max()) for study, places in chosen]
     assert len({len(places) for _, places in chosen}) > 1 or longest == sorted(longest)
-
-
-def test_similar_lengths_share_a_batch():
-    answers = {(study, 0): "word " * (60 if study % 2 else 3) for study in range(8)}
-    questions = make_questions([1] * 8, answers=answers)
-    batches = make_batches(questions, steps=4, per_step=8, per_batch=4)
-    for number in range(8):
-        lengths = [questions.lengths(study).max() for study, _ in batches.plan(number)]
-        assert max(lengths) - min(lengths) < 30
 
 
 def test_two_processes_share_out_the_batches_of_one(ten):
@@ -152,11 +136,6 @@ def test_one_by_one_every_question_is_shown_once_an_epoch_with_its_studys_images
             (FIRST_STUDY + study, place) for study, count in enumerate([3, 5, 1, 4]) for place in range(count)
         ]
     assert len(questions.grouped) == 4
-
-
-def test_chosen_questions_only():
-    questions = StudyQuestions(study_rows([3, 3]), "split train", only={f"s{FIRST_STUDY}-edema-1"})
-    assert len(questions) == 1 and list(questions.places(0)) == [1]
 
 
 @pytest.fixture(scope="module")
@@ -248,12 +227,6 @@ def test_batches_in_order_show_every_study_once_and_its_first_questions(ten):
     assert len(batches) == 2
     assert shown == [(FIRST_STUDY + study, [0] if study == 2 else [0, 1]) for study in range(5)]
     assert len(StudiesInOrder(ten, dict, 3)) == 4
-
-
-def test_seeds_differ_for_neighbours_and_fit_every_generator():
-    seeds = [derive_seed(0, 2, number) for number in range(1000)] + [derive_seed(1, 2, 0)]
-    assert len(set(seeds)) == 1001
-    assert all(0 <= seed < 2**62 for seed in seeds)
 
 
 def test_questions_whose_answer_contradicts_their_label_are_left_out_on_request():

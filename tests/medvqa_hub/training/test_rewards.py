@@ -10,7 +10,7 @@ from medvqa_core.metrics.bert_score import PAPER_BASELINE, BertScorer
 from medvqa_core.metrics.cider import DocumentFrequencies, cider_scores
 from medvqa_core.text_encoder import TextEncoder
 from medvqa_hub.training.recipes import RewardSettings
-from medvqa_hub.training.rewards import FACTORIES, check_rewards, make_reward, parse_reward_name
+from medvqa_hub.training.rewards import FACTORIES, check_rewards, make_reward
 
 REFERENCES = ["no pleural effusion is seen", "the heart is enlarged", "there is a small left pneumothorax"]
 MINILM = RewardSettings(name="bert_score", encoder="minilm", layer=6)
@@ -111,11 +111,6 @@ def test_finding_without_categories_is_a_clear_error():
         make_reward("finding")(["no"], answer=["no edema"])
 
 
-def test_names_are_read_with_their_weights():
-    assert parse_reward_name("bert_score:0.7+rouge_l:0.3") == {"bert_score": 0.7, "rouge_l": 0.3}
-    assert parse_reward_name("rouge_l") == {"rouge_l": 1.0}
-
-
 @pytest.mark.parametrize(
     ("name", "message"),
     [
@@ -156,21 +151,10 @@ def test_the_published_baseline_belongs_to_the_paper_s_encoder():
     assert PAPER_BASELINE[2] == pytest.approx(0.66620487)
 
 
-def test_an_encoder_that_cannot_be_loaded_offline_is_a_clear_error(tmp_path):
-    with pytest.raises(ConfigError, match="distilbert-base-uncased.*minilm"):
-        make_reward("bert_score")
-    with pytest.raises(ConfigError, match=str(tmp_path)):
-        make_reward(RewardSettings(name="bert_score", encoder=str(tmp_path)))
-
-
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, "1", True])
 def test_a_value_that_is_no_number_names_reward_and_question(value):
     with pytest.raises(InputError, match="'mine' .*q-7"):
         check_rewards([0.5, None, value], ["the answer to q-5", "the answer to q-6", "the answer to q-7"], "mine")
-
-
-def test_numbers_of_any_kind_and_none_pass():
-    check_rewards([1, 0.5, None, np.float32(2)], list("abcd"), "mine")
 
 
 @pytest.mark.parametrize("values", [[1.0], None, np.ones(2)])

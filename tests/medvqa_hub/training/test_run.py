@@ -81,16 +81,6 @@ def test_the_best_model_has_the_card_that_the_command_writes(stage_1):
     assert "1: decoder" in card and "`recipe.yaml`" in card
 
 
-def test_the_best_model_loads_by_the_auto_classes_and_answers(stage_1):
-    from transformers import AutoModelForImageTextToText, AutoProcessor
-
-    model = AutoModelForImageTextToText.from_pretrained(stage_1 / "best")
-    processor = AutoProcessor.from_pretrained(stage_1 / "best")
-    size = model.config.encoder.image_size
-    inputs = processor(images=[[torch.zeros(size, size, dtype=torch.uint8).numpy()]], text=["Is there edema?"])
-    assert model.generate(**inputs, max_new_tokens=3).shape[0] == 1
-
-
 @pytest.mark.parametrize(
     ("owner", "name", "call"),
     [
@@ -340,15 +330,6 @@ def test_two_runs_cannot_write_the_same_folder(build, tmp_path):
         go(build, out, fast_recipe(training__max_steps=1))
     assert (out / "run.json").read_text() == "{}"
     log.close()
-
-
-def test_dry_run_writes_nothing_and_says_what_would_be_done(build, tmp_path):
-    said = []
-    go(build, tmp_path / "out", fast_recipe(data__questions_per_study=40), dry_run=True, log=said.append)
-    assert not (tmp_path / "out").exists()
-    text = "\n".join(said)
-    assert "studies_per_step: 4" in text and "8 steps of 4 studies x 40 questions" in text
-    assert "studies have fewer than 40 questions" in text
 
 
 def test_without_validation_the_last_model_is_the_best(build, tmp_path):

@@ -12,7 +12,7 @@ from transformers import Trainer
 from medvqa_core.errors import ConfigError, OutputError
 from medvqa_core.folder_class import read_governance
 from medvqa_core.governance import Governance
-from medvqa_hub.families.registry import FAMILIES, find_family, frozen_modules
+from medvqa_hub.families.registry import FAMILIES, find_family
 from medvqa_hub.training import checkpoints
 from medvqa_hub.training.arguments import TrainingRun
 from medvqa_hub.training.batch_loading import choose_workers
@@ -106,14 +106,6 @@ def test_every_parameter_that_is_trained_belongs_to_one_group(kind):
         still = {name.split(".")[0] for name, _ in model.named_parameters() if family.find_group(name) is None}
         assert still == {"model", "language_model"}
         assert not [n for n, _ in model.named_parameters() if "branches" in n and family.find_group(n) is None]
-
-
-def test_frozen_modules_cover_exactly_what_is_frozen():
-    model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Dropout()))
-    model[1].requires_grad_(False)
-    assert frozen_modules(model) == [model[1]]
-    model.requires_grad_(False)
-    assert frozen_modules(model) == [model]
 
 
 def test_validation_loss_is_the_mean_over_tokens_and_answers_are_scored(tmp_path):
