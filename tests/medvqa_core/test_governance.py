@@ -107,9 +107,7 @@ def test_parse_reads_each_name(name):
 
 @pytest.mark.parametrize("value", ["", "Open", "public", "open ", "credentialled", None, 0, [], {}])
 def test_an_unknown_class_is_an_error_and_never_open(value):
-    with pytest.raises(
-        GovernanceError, match="manifest.json.*allowed: open, share-alike, no-derivatives, credentialed"
-    ):
+    with pytest.raises(GovernanceError, match="manifest.json.*open, share-alike, no-derivatives, credentialed"):
         parse(value, "manifest.json")
 
 
@@ -127,7 +125,7 @@ def test_a_class_is_raised_or_kept_never_lowered(current, wanted):
     if wanted.level >= current.level:
         assert check_not_lowered(current, wanted, "answers.jsonl") is wanted
         return
-    with pytest.raises(GovernanceError, match=f"answers.jsonl is {current} and cannot become {wanted}"):
+    with pytest.raises(GovernanceError, match=f"answers.jsonl.*{current}.*{wanted}"):
         check_not_lowered(current, wanted, "answers.jsonl")
 
 
@@ -138,7 +136,7 @@ def test_credentialed_text_goes_to_this_machine(endpoint):
 
 @pytest.mark.parametrize("endpoint", [*ELSEWHERE, *UNREADABLE])
 def test_credentialed_text_goes_nowhere_else(endpoint):
-    with pytest.raises(GovernanceError, match="engine x would send credentialed text .*127.0.0.1, localhost or"):
+    with pytest.raises(GovernanceError, match="engine x .*127.0.0.1, localhost"):
         check_endpoint_allowed(CREDENTIALED, endpoint, "engine x")
 
 
@@ -185,7 +183,7 @@ def test_a_connection_to_another_machine(address):
 
 @pytest.mark.parametrize("governance", [NO_DERIVATIVES, CREDENTIALED])
 def test_what_is_restricted_is_not_published(governance):
-    with pytest.raises(GovernanceError, match=f"these rows is of class {governance} and must not go to the Hub"):
+    with pytest.raises(GovernanceError, match=f"these rows.*{governance}.*the Hub"):
         check_publishable(governance, "these rows", "the Hub")
 
 

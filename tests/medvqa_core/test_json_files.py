@@ -61,7 +61,7 @@ def test_a_file_that_cannot_be_read_is_named_with_the_remedy(tmp_path, content, 
         (tmp_path / "a").write_bytes(content)
     with pytest.raises(InputError, match=rf"a: {problem}.*; make it again"):
         read_json(tmp_path / "a", "make it again")
-    with pytest.raises(InputError, match=r"expected a JSON object, found list; make it again"):
+    with pytest.raises(InputError, match="list.*make it again"):
         (tmp_path / "a").write_bytes(b"[]")
         read_object(tmp_path / "a", "make it again")
 
@@ -81,7 +81,7 @@ def test_a_manifest_is_checked(tmp_path):
 
 def test_an_absent_manifest_is_an_error_or_empty(tmp_path):
     assert find_manifest(tmp_path, "…") == {} == find_manifest(tmp_path / "none", "…")
-    with pytest.raises(InputError, match="no such file; build it"):
+    with pytest.raises(InputError, match="build it"):
         read_manifest(tmp_path, "build it")
 
 

@@ -136,7 +136,7 @@ def test_a_broken_line_before_the_end_is_an_error_that_names_it(tmp_path, line, 
     path = tmp_path / "a.jsonl"
     lines = write_store(path).splitlines(keepends=True)
     path.write_bytes(broken := b"".join([*lines[:2], line, *lines[2:]]))
-    with pytest.raises(InputError, match=r"a\.jsonl, line 3: .*remove the line"):
+    with pytest.raises(InputError, match=r"a\.jsonl, line 3: "):
         open_store(path, read_only=read_only)
     assert path.read_bytes() == broken
 
@@ -145,5 +145,5 @@ def test_a_broken_line_before_the_end_is_an_error_that_names_it(tmp_path, line, 
 def test_a_line_broken_behind_its_key_is_named_when_it_is_read(tmp_path, read):
     path = tmp_path / "a.jsonl"
     path.write_bytes(write_store(path).replace(b'"an opacit', b'"an" opacit'))
-    with open_store(path) as store, pytest.raises(InputError, match=r"a\.jsonl, line 3: .*remove the line"):
+    with open_store(path) as store, pytest.raises(InputError, match=r"a\.jsonl, line 3: "):
         read(store)

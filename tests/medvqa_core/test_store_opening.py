@@ -17,7 +17,7 @@ from medvqa_core.governance import Governance
 
 def test_another_kind_is_refused(tmp_path):
     write_store(tmp_path / "a.jsonl")
-    with pytest.raises(ConfigError, match="a 'answers' store of version 1; expected 'verdicts'.*another output folder"):
+    with pytest.raises(ConfigError, match="'answers'.*'verdicts'.*another output folder"):
         open_store(tmp_path / "a.jsonl", kind="verdicts")
 
 
@@ -26,14 +26,14 @@ def test_another_kind_is_refused(tmp_path):
 def test_a_file_that_is_no_store_is_refused_and_left_alone(tmp_path, first, end):
     path = tmp_path / "a.jsonl"
     path.write_bytes(content := first + b"years of work" + end)
-    with pytest.raises((ConfigError, InputError), match=r"a\.jsonl.*choose another output folder"):
+    with pytest.raises((ConfigError, InputError), match=r"a\.jsonl.*another output folder"):
         open_store(path)
     assert path.read_bytes() == content
 
 
 def test_other_settings_are_listed(tmp_path):
     write_store(tmp_path / "a.jsonl")
-    with pytest.raises(ConfigError, match="engine was 'x', now 'y', seed was 0, now None; use the same") as caught:
+    with pytest.raises(ConfigError, match="engine was 'x', now 'y', seed was 0, now None") as caught:
         open_store(tmp_path / "a.jsonl", settings={"engine": "y"})
     assert "a.jsonl" in str(caught.value)
 
@@ -56,9 +56,9 @@ def test_the_class_of_a_file_stays(tmp_path):
     for governance in Governance:
         with open_store(tmp_path / str(governance), governance=governance):
             pass
-    with pytest.raises(GovernanceError, match="credentialed and cannot become open"):
+    with pytest.raises(GovernanceError, match="credentialed.*open"):
         open_store(tmp_path / "credentialed", governance=OPEN)
-    with pytest.raises(ConfigError, match="open data.*credentialed; remove the file"):
+    with pytest.raises(ConfigError, match="open.*credentialed.*remove the file"):
         open_store(tmp_path / "open", governance=CREDENTIALED)
 
 
@@ -68,19 +68,19 @@ def test_rows_of_openi_go_on_in_a_file_of_their_old_class(tmp_path):
         with open_store(tmp_path / "a.jsonl", governance=Governance.NO_DERIVATIVES, read_only=read_only) as store:
             assert len(store) > 0 and store.governance is Governance.NO_DERIVATIVES
     write_store(tmp_path / "b.jsonl", governance=Governance.NO_DERIVATIVES)
-    with pytest.raises(GovernanceError, match="no-derivatives and cannot become share-alike"):
+    with pytest.raises(GovernanceError, match="no-derivatives.*share-alike"):
         open_store(tmp_path / "b.jsonl", governance=Governance.SHARE_ALIKE)
 
 
 def test_a_file_without_a_readable_class_is_not_taken_for_open(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_bytes(write_store(path).replace(b'"governance": "open", ', b""))
-    with pytest.raises(GovernanceError, match=r"a\.jsonl: governance class '' is unknown"):
+    with pytest.raises(GovernanceError, match=r"a\.jsonl: .*''"):
         open_store(path)
 
 
 def test_a_missing_file_is_an_error_for_a_reader(tmp_path):
-    with pytest.raises(InputError, match=r"a\.jsonl: no such file; run the step"):
+    with pytest.raises(InputError, match=r"a\.jsonl"):
         open_store(tmp_path / "a.jsonl", read_only=True)
     assert os.listdir(tmp_path) == []
     with pytest.raises(InputError, match="cannot be read .*directory"):
@@ -108,7 +108,7 @@ def test_one_process_writes_and_others_may_read(tmp_path):
     holder = subprocess.Popen([sys.executable, "-c", HOLD, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
         assert holder.stdout.readline() == b"open\n"
-        with pytest.raises(OutputError, match=r"a\.jsonl is being written by another process"):
+        with pytest.raises(OutputError, match=r"a\.jsonl .*another process"):
             open_store(path)
         with open_store(path, read_only=True) as store:
             assert len(store) == 3
@@ -152,7 +152,7 @@ def test_a_full_disk_costs_the_batch_and_nothing_before_it(tmp_path, monkeypatch
     path.write_bytes(before := whole[: -len(LAST_LINE)])
     with open_store(path) as store:
         fill_disk_after(monkeypatch, free)
-        with pytest.raises(OutputError, match=r"cannot write .*a\.jsonl: No space left on device; .*free some space"):
+        with pytest.raises(OutputError, match=r"a\.jsonl: No space left on device.*free some space"):
             store.append(RECORDS[2:])
         assert path.read_bytes() == before and len(store) == 2
         assert list(store.records()) == RECORDS[:2]

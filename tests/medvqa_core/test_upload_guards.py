@@ -86,7 +86,7 @@ def test_open_and_unrelated_rows_pass_the_guard(governance):
 
 def test_one_restricted_split_is_enough():
     splits = DatasetDict(train=make(OPEN), test=make(CREDENTIALED))
-    with pytest.raises(GovernanceError, match="this DatasetDict is of class credentialed"):
+    with pytest.raises(GovernanceError, match="DatasetDict.*credentialed"):
         splits.push_to_hub("me/rows")
 
 
@@ -208,7 +208,7 @@ MIMIC_ROWS = [
 @pytest.mark.parametrize("columns", MIMIC_ROWS)
 def test_mimic_ids_are_credentialed_whatever_is_declared(columns):
     rows = Dataset.from_dict(columns)
-    with pytest.raises(GovernanceError, match="is credentialed and cannot become open"):
+    with pytest.raises(GovernanceError, match="credentialed.*open"):
         declare(rows, OPEN)
     rows.info.description = describe_dataset("all mine", OPEN)
     assert get_dataset_governance(rows) is CREDENTIALED
@@ -228,7 +228,7 @@ def test_the_first_row_of_a_stream_is_checked(columns, mapped):
     rows = rows.map(lambda row: row | {"more": 1}) if mapped else rows
     rows.info.description = describe_dataset("all mine", OPEN)
     assert get_dataset_governance(rows) is CREDENTIALED
-    with pytest.raises(GovernanceError, match="is credentialed and cannot become open"):
+    with pytest.raises(GovernanceError, match="credentialed.*open"):
         declare(rows, OPEN)
 
 
@@ -236,7 +236,7 @@ def test_the_first_row_of_a_stream_is_checked(columns, mapped):
 def test_images_name_their_origin_under_any_name(streaming):
     rows = Dataset.from_dict(IMAGES, features=Features({"images": List(Image())})).rename_column("images", "films")
     rows = rows.to_iterable_dataset() if streaming else rows
-    with pytest.raises(GovernanceError, match="is credentialed and cannot become open"):
+    with pytest.raises(GovernanceError, match="credentialed.*open"):
         declare(rows, OPEN)
 
 

@@ -63,7 +63,7 @@ def rows(governance: str | None) -> Dataset:
 
 @pytest.mark.parametrize("governance", ["no-derivatives", "credentialed"])
 def test_a_model_is_not_pushed(governance, tmp_path):
-    with pytest.raises(GovernanceError, match="BertForSequenceClassification is of class .* must not go to the Hub"):
+    with pytest.raises(GovernanceError, match="BertForSequenceClassification .*the Hub"):
         small(governance).push_to_hub("me/model")
     with pytest.raises(GovernanceError):
         small(governance).save_pretrained(tmp_path / "model", push_to_hub=True, repo_id="me/model")
@@ -168,7 +168,7 @@ def test_every_upload_of_a_trainer(model, data, refused, tmp_path):
     arguments = TrainingArguments(str(tmp_path), report_to=[], use_cpu=True, hub_model_id="me/model")
     trainer = Trainer(small(model), arguments, train_dataset=rows(data))
     expected = GovernanceError if refused else AssertionError
-    with pytest.raises(expected, match="must not go to the Hub" if refused else "left the machine"):
+    with pytest.raises(expected, match="the Hub" if refused else "left the machine"):
         trainer.push_to_hub()
     if refused:
         with pytest.raises(GovernanceError):

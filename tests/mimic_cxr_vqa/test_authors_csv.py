@@ -155,7 +155,7 @@ def test_a_nul_byte_is_neither_written_nor_read(tmp_path, column):
         write_authors_csv(tmp_path / "a.csv", [qa_batch(qa_row(**{column: "a\0b"}))])
     assert list(tmp_path.iterdir()) == []
     path = write_row(tmp_path / "a.csv", **{column: "a\0b"})
-    with pytest.raises(InputError, match=f"row 3: column '{column}' contains a NUL byte"):
+    with pytest.raises(InputError, match=f"row 3: column '{column}'.*NUL"):
         read(path)
 
 

@@ -68,7 +68,7 @@ def test_a_wrong_value_is_an_error_that_names_its_row(tmp_path, column, value, m
 
 def test_views_without_images_and_images_without_all_views_are_errors(tmp_path):
     for cells in ({"image_path": ""}, {"image_path": "a.jpg,b.jpg", "view_position": ""}):
-        with pytest.raises(InputError, match="row 3: .*one entry per image_path"):
+        with pytest.raises(InputError, match="row 3: .*image_path"):
             read(write_row(tmp_path / "a.csv", **cells))
 
 
@@ -83,5 +83,5 @@ def test_rows_are_counted_over_blocks(tmp_path, monkeypatch):
     lines = [line.format(n) for n in range(200) for line in ["{},p1,s1,q,a,Edema,1.0,,a.jpg,PA\n"]]
     assert len(list(read_authors_csv(save(tmp_path / "a.csv", HEADER + "".join(lines)), "train"))) > 3
     lines[150] = "150,p1,s1,q,a,Oedema,1.0,,a.jpg,PA\n"
-    with pytest.raises(InputError, match=r"row 152: 'Oedema': question_label is unknown"):
+    with pytest.raises(InputError, match="row 152: 'Oedema': question_label"):
         read(save(tmp_path / "a.csv", HEADER + "".join(lines)))

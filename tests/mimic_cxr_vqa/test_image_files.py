@@ -101,7 +101,7 @@ def test_a_path_that_leaves_the_root_is_an_error_under_every_policy(root, policy
     (root.parent / "a.jpg").write_bytes((root / "a.jpg").read_bytes())
     (root / "link.jpg").symlink_to(root.parent / "a.jpg")
     (root / "out").symlink_to(root.parent)
-    with pytest.raises(InputError, match="leaves its root|leads out of .* through a symbolic link") as caught:
+    with pytest.raises(InputError, match="leaves its root|symbolic link") as caught:
         ImageFiles(root, policy).resolve(rows_with(["a.jpg", path]))
     assert repr(path) in str(caught.value)
 
@@ -120,11 +120,11 @@ def test_links_into_a_named_store_are_followed(root, policy):
     (store / "k1").write_bytes((root / "a.jpg").read_bytes())
     (root / "annexed.jpg").symlink_to("../objects/k1")
     (root / "elsewhere.jpg").symlink_to("/etc/hosts")
-    with pytest.raises(InputError, match=r"leads out of .*, or pass image_store=… \(the folder that such links"):
+    with pytest.raises(InputError, match="image_store="):
         ImageFiles(root, policy).resolve(rows_with(["annexed.jpg"]))
     images = ImageFiles(root, policy, store)
     assert images.resolve(rows_with(["annexed.jpg"]))["images"][0].as_py()[0]["path"] == str(root / "annexed.jpg")
-    with pytest.raises(InputError, match="leads out of .* and .*objects through a symbolic link"):
+    with pytest.raises(InputError, match="objects .*symbolic link"):
         images.resolve(rows_with(["elsewhere.jpg"]))
     with pytest.raises(InputError, match="leaves its root"):
         images.resolve(rows_with(["../objects/k1"]))
@@ -138,7 +138,7 @@ def test_what_the_store_has_not_is_a_missing_image(root):
     assert [image and image["path"] for image in table["images"][0].as_py()] == [None, str(root / "a.jpg")]
     with pytest.raises(InputError, match="annexed.jpg is absent"):
         ImageFiles(root, "error", store).resolve(rows_with(["annexed.jpg"]))
-    with pytest.raises(InputError, match="image store .*nowhere: no such folder"):
+    with pytest.raises(InputError, match="nowhere"):
         ImageFiles(root, "none", root / "nowhere")
 
 
@@ -152,8 +152,8 @@ def test_every_file_is_looked_at_once(root, monkeypatch):
 
 
 def test_a_wrong_policy_or_root_is_an_error(root):
-    with pytest.raises(ConfigError, match="missing_images='ignore': allowed are error, skip, none"):
+    with pytest.raises(ConfigError, match="missing_images='ignore': .*error, skip, none"):
         ImageFiles(root, "ignore")
     for path in (root / "absent", root / "a.jpg"):
-        with pytest.raises(InputError, match=rf"image root {path}: no such folder.*image_root="):
+        with pytest.raises(InputError, match=f"{path}.*image_root="):
             ImageFiles(path, "skip")

@@ -179,9 +179,9 @@ def no_height() -> bytes:
 def test_an_image_that_cannot_be_decoded_is_named(tmp_path, content):
     path = tmp_path / "a.jpg"
     path.write_bytes(content)
-    with pytest.raises(InputError, match=r"image .*a\.jpg cannot be decoded .*copy or download it again"):
+    with pytest.raises(InputError, match=r"a\.jpg .*copy or download"):
         read_film(path)
-    with pytest.raises(InputError, match="image 2 of study 7 cannot be decoded"):
+    with pytest.raises(InputError, match="image 2 of study 7"):
         read_film(content, where="image 2 of study 7")
-    with pytest.raises(InputError, match="absent.jpg cannot be decoded .*download it"):
+    with pytest.raises(InputError, match="absent.jpg .*download it"):
         read_film(tmp_path / "absent.jpg")

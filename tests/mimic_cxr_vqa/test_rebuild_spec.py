@@ -299,6 +299,6 @@ def test_statistics_hold_counts_only(spec, held):
     path = spec / "statistics.json"
     write_json(path, read_object(path, "") | held)
     describe(spec, path)
-    with pytest.raises(InputError, match=r"statistics.json holds more than the counts") as error:
+    with pytest.raises(InputError, match="statistics.json") as error:
         read_rebuild_spec(spec)
     assert "edema" not in str(error.value)

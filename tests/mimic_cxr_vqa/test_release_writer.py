@@ -146,7 +146,7 @@ def test_unanswered_questions_are_named_and_can_be_allowed(workspace):
     keys = [request_key(request, settings) for study in iterate_requests(workspace) for request in study][:7]
     lines = workspace.answers.read_text().splitlines(keepends=True)
     workspace.answers.write_text("".join(line for line in lines if not any(key in line for key in keys)))
-    with pytest.raises(InputError, match=r"7 of \d+ questions are not answered.*medvqa-hub cxr answer"):
+    with pytest.raises(InputError, match=r"7 of \d+ .*medvqa-hub cxr answer"):
         write_release(workspace)
     assert write_release(workspace, allow_missing=True)["counts"]["missing"] == 7
 

@@ -43,7 +43,7 @@ def test_a_question_twice_is_an_error(slug, apart):
 
 
 def test_repeated_rows_are_counted():
-    with pytest.raises(InputError, match=r"train: .*occurs twice \(3 repeated rows\)"):
+    with pytest.raises(InputError, match=r"train: .*3 repeated rows"):
         check(("train", [[qa_row(0)] * 3, [qa_row(1)] * 2]))
 
 
@@ -51,7 +51,7 @@ def test_repeated_rows_are_counted():
 def test_a_patient_in_two_splits_is_an_error(splits):
     first, second = splits
     shared = qa_row(5, subject_id=FIRST_SUBJECT)
-    with pytest.raises(InputError, match=f"patient {FIRST_SUBJECT} is in the splits {first} and {second}"):
+    with pytest.raises(InputError, match=f"patient {FIRST_SUBJECT} .*{first} and {second}"):
         check((first, [[qa_row(0)], [qa_row(1)]]), (second, [[qa_row(3), shared]]))
 
 
@@ -93,7 +93,7 @@ def test_of_a_repeated_question_the_first_row_is_kept_and_the_others_counted():
     assert kept_rows([first, other], [unknown]) == (expected, 0)
     with pytest.raises(InputError, match="occurs twice"):
         kept_rows([first], [echo], policy="error")
-    with pytest.raises(ConfigError, match="duplicates='last': allowed are error and first"):
+    with pytest.raises(ConfigError, match="duplicates='last': .*error and first"):
         RowChecks(duplicates="last")
 
 

@@ -96,7 +96,7 @@ def test_no_flipped_bit_of_a_shard_is_served(workspace, table):
     for _ in range(FLIPS):
         shard.write_bytes(whole)
         flip(shard, drawn.randrange(8 * len(whole)))
-        with pytest.raises(InputError, match="train-.*parquet does not have the sha256"):
+        with pytest.raises(InputError, match="train-.*parquet .*sha256"):
             load_dataset(NAME, data_dir=str(workspace.root))
     shard.write_bytes(whole)
     assert len(load_dataset(NAME, data_dir=str(workspace.root), split="train")) > 0
@@ -180,10 +180,10 @@ def test_a_word_in_the_questions_manifest_lets_no_text_out(workspace):
     assert workspace.governance() is Governance.CREDENTIALED
     edit(workspace.questions, governance="open")
     engine: Engine = RemoteEngine()
-    with pytest.raises(GovernanceError, match="the source .physionet. requires at least credentialed"):
+    with pytest.raises(GovernanceError, match="physionet.*credentialed"):
         answer_questions(workspace, engine)
     edit(workspace.questions, governance="open", source="phantom")
-    with pytest.raises(GovernanceError, match="a patient or study id of MIMIC's range requires at least credentialed"):
+    with pytest.raises(GovernanceError, match="MIMIC.*credentialed"):
         answer_questions(workspace, engine)
 
 
@@ -207,7 +207,7 @@ def test_a_release_of_openi_from_before_has_the_stricter_class(workspace):
     edit(workspace.release, governance="share-alike", source="openi")
     assert open_release(workspace.release).governance is Governance.NO_DERIVATIVES
     edit(workspace.release, governance="open")
-    with pytest.raises(GovernanceError, match="source .openi. requires at least no-derivatives"):
+    with pytest.raises(GovernanceError, match="openi.*no-derivatives"):
         open_release(workspace.release)
 
 
@@ -222,7 +222,7 @@ def test_a_word_in_the_cache_is_not_believed(workspace, tmp_path):
             rows = load_dataset(NAME, split="train", streaming=streaming, **options)
             assert get_dataset_governance(rows) is Governance.NO_DERIVATIVES
             assert rows.info.description.count("governance class") == 1
-            with pytest.raises(GovernanceError, match="no-derivatives and must not go to the Hub"):
+            with pytest.raises(GovernanceError, match="no-derivatives.*the Hub"):
                 rows.push_to_hub("me/rows")
 
 
@@ -262,7 +262,7 @@ def test_a_file_put_beside_an_open_export_is_refused(exported, old):
         without_digests(exported)
     rows = (exported / "train.csv").read_text().replace("s950", "s970").replace("p950", "p970")
     (exported / "train_more.csv").write_text(rows)
-    with pytest.raises(GovernanceError, match="differs .* requires at least credentialed"):
+    with pytest.raises(GovernanceError, match="differs .*credentialed"):
         open_release(exported)
 
 
@@ -270,17 +270,17 @@ def test_other_rows_under_an_old_open_manifest_are_refused(exported):
     without_digests(exported)
     lines = (exported / "test.csv").read_text().splitlines(keepends=True)
     (exported / "test.csv").write_text("".join(lines[:-1]))
-    with pytest.raises(GovernanceError, match="test.csv, which differs from its description in the manifest"):
+    with pytest.raises(GovernanceError, match="test.csv.*manifest"):
         open_release(exported)
 
 
 def test_an_export_that_lost_or_changed_a_file_is_named(exported):
     edit(exported, governance="credentialed")
     (exported / "val.csv").write_text("no export")
-    with pytest.raises(InputError, match="val.csv differs from its description"):
+    with pytest.raises(InputError, match="val.csv "):
         open_release(exported)
     (exported / "val.csv").unlink()
-    with pytest.raises(InputError, match="val.csv is in the manifest but missing"):
+    with pytest.raises(InputError, match="val.csv .*manifest"):
         open_release(exported)
 
 

@@ -125,7 +125,7 @@ def test_an_attestation_is_kept_by_its_digest(tmp_path):
 def test_another_spelling_is_named():
     for engines in (("vllm:x",), ("server:http://a", "transformers:b"), ("server:http://a", "server:http://a")):
         assert EngineOptions(engines).is_language_model
-        with pytest.raises(ConfigError, match="language models are spelled server:URL or transformers:FOLDER_OR_ID"):
+        with pytest.raises(ConfigError, match="server:URL or transformers:FOLDER_OR_ID"):
             connect_model(EngineOptions(engines), Governance.OPEN)
     with pytest.raises(ConfigError, match="--load-in 4bit"):
         connect_to("server:http://a", Governance.OPEN, load_in="4bit")
@@ -171,7 +171,7 @@ def test_what_learned_of_stricter_texts_writes_nothing_of_a_weaker_class(place, 
     write_governance(tmp_path / place, Governance.CREDENTIALED)
     engine = f"transformers:{tmp_path / 'model'}"
     assert get_engines_governance([engine]) is Governance.CREDENTIALED
-    with pytest.raises(GovernanceError, match="can be raised, never lowered"):
+    with pytest.raises(GovernanceError, match="never lowered"):
         connect_to(engine, Governance.SHARE_ALIKE)
     with pytest.raises(ConfigError, match="cannot be loaded"):  # let through, and there is nothing in it
         connect_to(engine, Governance.CREDENTIALED)

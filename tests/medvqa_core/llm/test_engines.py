@@ -8,7 +8,7 @@ from medvqa_core.llm.engines import Engine, Reply, load_engine
 
 @pytest.mark.parametrize(("answer", "error", "given"), [(None, None, "neither"), ("yes", "no", "both")])
 def test_a_reply_is_an_answer_or_a_failure(answer, error, given):
-    with pytest.raises(ValueError, match=f"either an answer or an error, got {given}"):
+    with pytest.raises(ValueError, match=f"got {given}"):
         Reply(answer, error)
 
 
@@ -26,5 +26,5 @@ class Parrot:
 def test_engines_are_made_by_name():
     made = load_engine({"parrot": Parrot}, "parrot")
     assert isinstance(made, Parrot) and isinstance(made, Engine) and not isinstance("text", Engine)
-    with pytest.raises(ConfigError, match="engine 'crow' is unknown; available: parrot, owl"):
+    with pytest.raises(ConfigError, match="'crow'.*parrot, owl"):
         load_engine({"parrot": Parrot, "owl": Parrot}, "crow")

@@ -141,7 +141,7 @@ def test_all_gone_are_waited_for_then_one_line():
         model = connect(a, b, wait="0.3s")
         dead["alive"] = False
         started = time.monotonic()
-        with pytest.raises(ServerError, match=r"none of 127.0.0.1:\d+, 127.0.0.1:\d+ has answered for 0 s"):
+        with pytest.raises(ServerError, match=r"127.0.0.1:\d+, 127.0.0.1:\d+ .*run the same command"):
             ask(model, 3)
         assert time.monotonic() - started >= 0.3, "gave up before the time it was told to wait"
 

@@ -129,7 +129,7 @@ def test_a_server_that_refuses_everybody_ends_in_one_line_and_one_refused_reques
             return obedient(body) if met else (status, {"detail": "no"})
 
         before, double.reply = len(double.requests), restarted
-        with pytest.raises(ServerError, match=f"a plain request too: refused with status {status}: no.*kept"):
+        with pytest.raises(ServerError, match=f"status {status}"):
             ask(double, other, wait=60)
         assert len(double.requests) == before + 3, "nothing is asked again and again"
 
@@ -176,7 +176,7 @@ def go_down(double):
 def test_a_server_that_is_down_stops_the_run():
     with ChatServerDouble(obedient) as double:
         endpoint, double.reply = double.endpoint, go_down(double)
-        with pytest.raises(ServerError, match=r"has not answered for \d+ s \(status 503\).*run the same command"):
+        with pytest.raises(ServerError, match="status 503.*run the same command"):
             ask(double, REQUEST, wait=0.1)
     with pytest.raises(ServerError, match="cannot be reached"):
         asyncio.run(_meet(endpoint, wait=0.05))

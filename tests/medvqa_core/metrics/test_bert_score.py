@@ -132,9 +132,7 @@ def test_bad_baselines(baseline, message, tmp_path):
 
 
 def test_encoders_that_cannot_be_loaded_say_what_to_do(tmp_path, capsys):
-    with pytest.raises(
-        ConfigError, match=r"'distilbert-base-uncased' cannot be loaded \(HF_HUB_OFFLINE is set\).*minilm"
-    ):
+    with pytest.raises(ConfigError, match="'distilbert-base-uncased'.*HF_HUB_OFFLINE.*minilm"):
         BertScorer()
     assert "encoder: distilbert-base-uncased is not a folder on this machine" in capsys.readouterr().err
     (tmp_path / "config.json").write_text("{}")
@@ -160,7 +158,7 @@ def test_damaged_weights_other_models_and_absent_devices_are_named(tmp_path):
     part = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 8}
     clip = copy_minilm(tmp_path / "clip", "*.safetensors")
     transformers.CLIPModel(transformers.CLIPConfig(text_config=part, vision_config=part)).save_pretrained(clip)
-    with pytest.raises(ConfigError, match="clip' is a CLIPModel; a plain text encoder"):
+    with pytest.raises(ConfigError, match="clip'.*CLIPModel"):
         TextEncoder(clip, device="cpu")
     with pytest.raises(ConfigError, match="device 'banana' is unknown"):
         TextEncoder("minilm", device="banana")

@@ -44,7 +44,7 @@ def test_released_rules(prediction, answer, answer_type, expected):
 def test_what_cannot_be_scored():
     with pytest.raises(InputError, match="an empty answer"):
         soft_accuracy("a", " ", "SA")
-    with pytest.raises(InputError, match="'essay' is unknown; allowed: single_entity"):
+    with pytest.raises(InputError, match="'essay'.*single_entity"):
         soft_accuracy("a", "a", "essay")
     scores = soft_accuracy_scores(["a", None, "", "x"], ["a", "b", "c", ""], ["SA"] * 4)
     assert scores.samples["soft_accuracy"] == [1, 0, 0, None]
@@ -60,7 +60,7 @@ def test_units_of_rouge():
     assert chinese.characters(text) == [*reference, ","]
     assert rouge_l(chinese.characters(text), [chinese.characters(reference)], 1.0) == pytest.approx(14 / 15)
     assert chinese.characters("０．５～1…") == list("0.5-1...")
-    with pytest.raises(ConfigError, match="'bytes' are unknown; allowed: characters, words"):
+    with pytest.raises(ConfigError, match="'bytes'.*characters, words"):
         chinese.find_units("bytes")
 
 
@@ -187,7 +187,7 @@ def test_qualities_in_any_case():
 def test_bad_columns():
     with pytest.raises(InputError, match="differ in length"):
         score_meddqa(["a"], ["a"], ["entity_qa"], ["SA", "SA"])
-    with pytest.raises(InputError, match="'medium' is unknown; allowed: high, low"):
+    with pytest.raises(InputError, match="'medium'.*high, low"):
         score_meddqa(["a"], ["a"], ["entity_qa"], ["SA"], ["medium"])
     with pytest.raises(InputError, match="no predictions"):
         score_meddqa([], [], [], [])

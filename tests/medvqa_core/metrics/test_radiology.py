@@ -88,7 +88,7 @@ def test_radeval_s_words_stay_off_standard_output_and_warnings_stay_on(monkeypat
 
 def test_the_extra_is_named_where_it_is_absent(monkeypatch):
     monkeypatch.setitem(sys.modules, "radeval", None)
-    with pytest.raises(ConfigError, match=r"RadEval, which is not installed; pip install 'medvqa-hub\[radiology\]'"):
+    with pytest.raises(ConfigError, match=r"pip install 'medvqa-hub\[radiology\]'"):
         RadiologyScorer()
 
 
@@ -96,7 +96,7 @@ def test_a_half_installed_radeval_is_named_with_what_it_lacks(monkeypatch, tmp_p
     (tmp_path / "radeval.py").write_text("import a_library_that_is_not_there\n")
     monkeypatch.delitem(sys.modules, "radeval", raising=False)
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(ConfigError, match=r"cannot be imported \(No module named 'a_library_that_is_not_there'\)"):
+    with pytest.raises(ConfigError, match="'a_library_that_is_not_there'"):
         RadiologyScorer()
 
 
@@ -106,7 +106,7 @@ def test_a_half_installed_radeval_is_named_with_what_it_lacks(monkeypatch, tmp_p
 )
 def test_weights_that_cannot_be_fetched_are_named(monkeypatch, metric, error):
     install(monkeypatch, load={metric: error})
-    with pytest.raises(ConfigError, match=rf"load {metric} \(HF_HUB_OFFLINE is set\): C?c?.*StanfordAIMI/RRG") as found:
+    with pytest.raises(ConfigError, match=f"{metric} .*HF_HUB_OFFLINE") as found:
         RadiologyScorer()
     assert "\n" not in str(found.value) and str(error).split()[-1] in str(found.value)
 
@@ -125,7 +125,7 @@ def test_what_chexbert_fails_with_is_named(monkeypatch):
         return scores
 
     install(monkeypatch, answer=like_scikit_learn)
-    with pytest.raises(ConfigError, match=r"\(AttributeError\); .*pip install 'scikit-learn<1.9'; go on without"):
+    with pytest.raises(ConfigError, match="AttributeError.*pip install 'scikit-learn<1.9'"):
         RadiologyScorer().score(["a"], ["a"])
 
 
@@ -141,7 +141,7 @@ def test_what_chexbert_fails_with_is_named(monkeypatch):
 )
 def test_scores_of_another_shape_are_refused(monkeypatch, change):
     install(monkeypatch, answer=change)
-    with pytest.raises(ConfigError, match="gave no 1 values of radgraph_simple"):
+    with pytest.raises(ConfigError, match="radgraph_simple"):
         RadiologyScorer().score(["a"], ["a"])
 
 

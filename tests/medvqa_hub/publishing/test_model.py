@@ -73,7 +73,7 @@ def test_scores_on_other_questions_are_refused_by_name(missing, folders, hub, ap
     parts = ("data", "table_4", "counts", "findings", "by_category", "scored_with", "libraries", "images")
     result = {part: {} for part in parts if part != missing} | {"model": {"fingerprint": fingerprint}}
     (tmp_path / "results.json").write_text(json.dumps(result))
-    with pytest.raises(InputError, match=f"results.json has no {missing}.*evaluate cxr --data"):
+    with pytest.raises(InputError, match=f"results.json.*{missing}.*evaluate cxr"):
         push(hub, api, folders["swin_ved"], scores=tmp_path)
     assert not hub.requests
 
@@ -97,7 +97,7 @@ def test_an_index_names_weights_and_nothing_else(shard, folders, hub, api, tmp_p
     folder = shutil.copytree(folders["swin_ved"], tmp_path / "model")
     (folder / "notes.md").write_text("The patient has an effusion.")
     (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": shard}}))
-    with pytest.raises(InputError, match="no weight_map of safetensors files"):
+    with pytest.raises(InputError, match="weight_map"):
         push(hub, api, folder)
     assert not hub.requests
 
@@ -174,7 +174,7 @@ def test_linked_weights_are_refused(folders, hub, api, tmp_path):
 
 def test_a_vocabulary_with_ids_is_refused(hub, api, tmp_path):
     folder = save_model(tmp_path, texts=["the study s50414267 of p10000032"])
-    with pytest.raises(GovernanceError, match="tokenizer.json cannot be pushed"):
+    with pytest.raises(GovernanceError, match="tokenizer.json"):
         push(hub, api, folder)
     assert not hub.requests
 
@@ -394,13 +394,13 @@ def test_a_report_s_sentence_in_the_acknowledgement_does_not_leave(signed, hub, 
     rows = read_table(signed["workspace"] / "questions" / "studies.parquet").to_pylist()
     report = max((row["findings"] or "" for row in rows), key=len)
     options = {**signed, "acknowledgement": f"As in: {report}"}
-    with pytest.raises(GovernanceError, match="README.md .* consecutive words of a report"):
+    with pytest.raises(GovernanceError, match="README.md .*report"):
         push(hub, api, options.pop("folder"), **options)
     assert not hub.requests
 
 
 def test_scores_and_workspace_have_to_be_this_model_s(signed, built, folders, hub, api):
-    with pytest.raises(InputError, match="has the scores of another model"):
+    with pytest.raises(InputError, match="another model"):
         push(hub, api, folders["swin_ved"], scores=signed["scores"])
     with pytest.raises(ConfigError, match="other data"):
         options = {**signed, "acknowledgement": WORDS, "workspace": built.workspace.root}
@@ -427,7 +427,7 @@ def test_our_trainer_pushes_its_best_model_by_the_same_way(folders, hub, api, tm
     trainer = SupervisedTrainer.__new__(SupervisedTrainer)
     trainer.args = SimpleNamespace(hub_model_id=None)
     trainer.out = with_class(folders["swin_ved"], tmp_path)
-    with pytest.raises(ConfigError, match="no repository. Pass repo_id="):
+    with pytest.raises(ConfigError, match="repo_id="):
         trainer.push_to_hub(hub=api)
     assert trainer.push_to_hub("me/model", hub=api).tag == "v1.0.0"
     push(hub, api, trainer.out, "me/command")

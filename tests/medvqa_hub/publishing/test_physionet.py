@@ -181,7 +181,7 @@ def test_a_report_sentence_outside_of_the_answers_is_refused(built, tmp_path):
     rows[0]["provenance"]["prompt_version"] = " ".join(sentence.split()[:9])
     pq.write_table(pq.read_table(shard).from_pylist(rows, schema=schema), shard)
     describe_again(workspace / "release")
-    with pytest.raises(GovernanceError, match="column prompt_version holds 9 consecutive words"):
+    with pytest.raises(GovernanceError, match="prompt_version.*9"):
         publish_physionet(workspace, tmp_path / "out", TITLE)
     assert not (tmp_path / "out").exists()
 

@@ -138,7 +138,7 @@ def test_a_public_repository_without_a_gate_gets_one_before_anything_is_sent(hub
 
 def test_a_class_is_not_lowered_by_pushing_again(hub, api):
     push(api, governance=Governance.CREDENTIALED, gated=True)
-    with pytest.raises(GovernanceError, match="me/model is credentialed and cannot become open"):
+    with pytest.raises(GovernanceError, match="me/model.*credentialed.*open"):
         push(api, governance=Governance.OPEN)
 
 
@@ -234,13 +234,13 @@ def test_no_token_and_another_owner(hub):
 
 def test_bytes_that_changed_on_the_way_are_neither_tagged_nor_shown(hub, api):
     hub.stated["model.safetensors"] = "0" * 64
-    with pytest.raises(OutputError, match=r"holds other bytes than were sent \(model.safetensors\)"):
+    with pytest.raises(OutputError, match="model.safetensors"):
         push(api, public=True)
     assert hub.model(NAME).visibility == "private" and not hub.model(NAME).tags
 
 
 def test_a_card_that_the_hub_does_not_take(hub, api):
-    with pytest.raises(OutputError, match="the card of me/model: .*license_name"):
+    with pytest.raises(OutputError, match="me/model: .*license_name"):
         push(api, {**FILES, "README.md": b"---\nlicense: other\n---\n"})
     assert not hub.model(NAME).files
 

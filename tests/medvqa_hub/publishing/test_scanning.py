@@ -55,7 +55,7 @@ IMAGES = {
 def test_images_in_weights_and_texts(image, tmp_path):
     hidden = np.frombuffer(b"\x01" * 7 + b"\x00" * 100 + IMAGES[image], np.uint8)
     save_file({"w": torch.randn(64), "extra": torch.tensor(hidden)}, tmp_path / "model.safetensors")
-    with pytest.raises(GovernanceError, match=r"model.safetensors cannot be pushed: .*image"):
+    with pytest.raises(GovernanceError, match="model.safetensors .*image"):
         scan(tmp_path)
 
 
@@ -64,7 +64,7 @@ def test_images_in_weights_and_texts(image, tmp_path):
 def test_images_as_text(image, escaped, tmp_path):
     text = json.dumps({"icon": base64.b64encode(IMAGES[image]).decode()})
     (tmp_path / "config.json").write_text(text.replace("/", "\\/") if escaped else text)
-    with pytest.raises(GovernanceError, match="config.json cannot be pushed: .*image"):
+    with pytest.raises(GovernanceError, match="config.json .*image"):
         scan(tmp_path)
 
 
@@ -122,7 +122,7 @@ def test_what_is_no_kind_of_file_that_is_pushed(name, content, tmp_path):
 )
 def test_what_a_table_must_not_hold(content, tmp_path):
     table(tmp_path, **content)
-    with pytest.raises(GovernanceError, match="rows.parquet cannot be pushed"):
+    with pytest.raises(GovernanceError, match="rows.parquet"):
         scan(tmp_path)
 
 
@@ -161,7 +161,7 @@ def test_what_stands_behind_the_weights(tmp_path):
     save_file({"w": torch.ones(2)}, tmp_path / "model.safetensors")
     with open(tmp_path / "model.safetensors", "ab") as file:
         file.write(archive(REPORT.encode()))
-    with pytest.raises(GovernanceError, match="model.safetensors cannot be pushed"):
+    with pytest.raises(GovernanceError, match="model.safetensors"):
         scan(tmp_path)
 
 
@@ -187,7 +187,7 @@ def test_notes_beside_the_columns_of_a_table(place, tmp_path):
         file.write_table(table.cast(noted(place)))
         if place == "footer":
             file.add_key_value_metadata({"example": REPORT})
-    with pytest.raises(GovernanceError, match="rows.parquet cannot be pushed: .*metadata"):
+    with pytest.raises(GovernanceError, match="rows.parquet .*metadata"):
         scan(tmp_path, id_tables={"rows.parquet"})
 
 
@@ -204,7 +204,7 @@ def test_a_sentence_and_an_id_in_a_very_long_line(tmp_path):
     filler = "word " * 400_000
     for found in (REPORT, "s50414267"):
         (tmp_path / "README.md").write_text(f"{filler}{found} {filler}")
-        with pytest.raises(GovernanceError, match="README.md cannot be pushed"):
+        with pytest.raises(GovernanceError, match="README.md"):
             scan(tmp_path, Phrases([REPORT]))
 
 

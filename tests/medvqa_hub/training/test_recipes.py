@@ -8,7 +8,6 @@ from medvqa_hub.training.recipe_files import count_steps, find_differences
 from medvqa_hub.training.recipes import FOLDER, SECTIONS, load_recipe, make_recipe, shipped_recipes
 
 
-
 @pytest.mark.parametrize("name", shipped_recipes())
 def test_shipped_recipes_say_what_differs_and_their_resolved_form_is_complete_and_reads_back_equal(name):
     recipe = load_recipe(name)
@@ -114,7 +113,7 @@ def test_what_is_refused_is_named_with_what_is_allowed(override, expected):
 
 
 def test_without_validation_nothing_can_be_selected():
-    with pytest.raises(ConfigError, match="selection.metric must be loss"):
+    with pytest.raises(ConfigError, match="selection.metric"):
         load_recipe("tiny-swin-ved-stage3", ["data.validation_split=null"])
     assert load_recipe("tiny-swin-ved-stage1", ["data.validation_split=null"]).data.validation_split is None
 

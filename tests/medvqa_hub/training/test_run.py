@@ -232,7 +232,7 @@ def test_a_checkpoint_of_another_model_size_or_tokenizer_is_refused(build, stage
     blip2 = fast_recipe("tiny-blip2-multiview", training__learning_rates="{q_formers: 1e-3}")
     with pytest.raises(ConfigError, match="'swin_ved'.*'blip2_multiview'"):
         go(build, tmp_path / "1", blip2, init=stage_1)
-    with pytest.raises(ConfigError, match=r"encoder.embed_dim 32, the recipe's 128"):
+    with pytest.raises(ConfigError, match="encoder.embed_dim 32.* 128"):
         go(build, tmp_path / "2", fast_recipe("swin-ved-stage2", training__precision="float32"), init=stage_1)
     arguments = ["train", "tokenizer", "--data", str(build.workspace.root), "--out", str(tmp_path / "t")]
     assert run([*arguments, "--vocab-size", "50"]) == 0
@@ -254,10 +254,10 @@ def test_damaged_and_foreign_weights_are_refused(build, stage_1, tmp_path):
     less = weights(stage_1 / "best")
     less.pop("decoder.lm_head.bias")
     save_file(less, cut / "model.safetensors", {"format": "pt"})
-    with pytest.raises(ConfigError, match=r"lacks \d+ weights \(decoder.lm_head.bias"):
+    with pytest.raises(ConfigError, match=r"decoder.lm_head.bias"):
         go(build, tmp_path / "2", init=cut)
     # transformers would take none of these weights and go on with random ones
-    with pytest.raises(ConfigError, match=r"model.pretrained_encoder .* lacks \d+ weights"):
+    with pytest.raises(ConfigError, match=r"model.pretrained_encoder .*weights"):
         go(build, tmp_path / "3", fast_recipe(model__pretrained_encoder=str(stage_1 / "best")))
 
 

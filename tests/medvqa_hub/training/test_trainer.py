@@ -335,9 +335,7 @@ def test_a_full_disk_is_an_error_that_names_the_checkpoint_and_leaves_none(tmp_p
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
     try:
-        with pytest.raises(
-            OutputError, match=r"cannot write .*checkpoint-000001.*(free some space|run the same command)"
-        ):
+        with pytest.raises(OutputError, match=r"checkpoint-000001.*(free some space|run the same command)"):
             trainer.train()
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

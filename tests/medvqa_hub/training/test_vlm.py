@@ -240,7 +240,7 @@ def test_the_class_is_the_stricter_of_rows_and_model_and_holds_at_every_push(
     assert read_governance(tmp_path / "best") is Governance(stated)
     assert f"## Governance class: {stated}" in (tmp_path / "best" / "README.md").read_text()
     for push in (trainer.push_to_hub, lambda: trainer.model.push_to_hub("me/adapter")):
-        with pytest.raises(GovernanceError, match="must not go to the Hub"):
+        with pytest.raises(GovernanceError, match="the Hub"):
             push()
     again, _ = loaded(tmp_path / "best")
     with pytest.raises(GovernanceError):
@@ -277,9 +277,9 @@ def test_completions_of_restricted_rows_do_not_go_to_a_repository(build, model, 
     )
     rows = declare(chat(build), Governance.CREDENTIALED)
     options = {"args": arguments, "processing_class": processor}
-    with pytest.raises(GovernanceError, match="the completions of this GRPOTrainer"):
+    with pytest.raises(GovernanceError, match="GRPOTrainer"):
         GRPOTrainer(network, lambda **columns: [], train_dataset=rows, **options)
-    with pytest.raises(GovernanceError, match="the completions of this GRPOTrainer"):
+    with pytest.raises(GovernanceError, match="GRPOTrainer"):
         GRPOTrainer(network, lambda **columns: [], arguments, rows, processing_class=processor)
     rows.info.description = chat(build).info.description
     with pytest.raises(AssertionError, match="left the machine"):  # open rows may

@@ -83,7 +83,7 @@ def test_a_reward_of_ours_as_trl_calls_it_counts_what_it_cannot_score():
     assert reward.counts == {"answers_scored": 1, "answers_without_a_score": 1}
     assert reward.__name__ == "finding_accuracy"
     broken = AnswerReward(lambda completions, **columns: [float("nan")] * len(completions), "broken")
-    with pytest.raises(InputError, match="nan for an answer to a"):
+    with pytest.raises(InputError, match="nan .* a"):
         broken([completion("x"), completion("y")], **columns)
 
 

@@ -117,7 +117,7 @@ def test_a_wrong_number_of_replies_is_our_mistake_and_no_record(tmp_path, replie
             return replies
 
     workspace = build(tmp_path)
-    with pytest.raises(RuntimeError, match=f"the engine returned {len(replies)} replies to 6 requests"):
+    with pytest.raises(RuntimeError, match=f"{len(replies)} replies .*6"):
         answer_questions(workspace, Miscounting())
     assert records_of(workspace) == []
 
@@ -130,7 +130,7 @@ def test_a_wrong_number_of_replies_is_our_mistake_and_no_record(tmp_path, replie
 )
 def test_credentialed_text_is_not_sent_to_another_machine(tmp_path, endpoint):
     workspace, engine = build(tmp_path, Governance.CREDENTIALED), ScriptedEngine(endpoint=endpoint)
-    with pytest.raises(GovernanceError, match="engine scripted would send credentialed text"):
+    with pytest.raises(GovernanceError, match="engine scripted"):
         answer_questions(workspace, engine)
     assert engine.calls == [] and not workspace.answers.exists()
 
@@ -152,6 +152,6 @@ def test_other_engines_are_asked_and_the_answers_carry_the_class(tmp_path, gover
 
 def test_counts_before_the_first_answer_and_unknown_engines(tmp_path):
     assert count_answers(build(tmp_path)) == {"answered": 0, "flagged": 0, "failed": 0, "open": 36}
-    with pytest.raises(ConfigError, match="engine 'gpt' is unknown; available: extractive"):
+    with pytest.raises(ConfigError, match="'gpt'.*extractive"):
         load_engine(ENGINES, "gpt")
     assert load_engine(ENGINES, "extractive").name == "extractive"

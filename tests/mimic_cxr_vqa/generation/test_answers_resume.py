@@ -74,6 +74,6 @@ def test_another_engine_does_not_go_on_with_the_answers_of_the_first(tmp_path, s
     workspace = build(tmp_path)
     answer_questions(workspace, ScriptedEngine())
     before, other = workspace.answers.read_bytes(), ScriptedEngine(**{setting: value})
-    with pytest.raises(ConfigError, match=rf"was started with other settings: {setting} was .*, now {value!r}; use"):
+    with pytest.raises(ConfigError, match=f"{setting} was .*, now {value!r}"):
         answer_questions(workspace, other)
     assert other.calls == [] and workspace.answers.read_bytes() == before

@@ -137,9 +137,9 @@ def test_credentialed_texts_go_to_no_other_cluster(monkeypatch):
         RayEngine(lambda number: ScriptedEngine(), "ray://cluster.example:1", 2, Governance.CREDENTIALED, 0, named)
     monkeypatch.setenv("RAY_USE_TLS", "1")
     RayEngine(lambda number: ScriptedEngine(), "ray://cluster.example:1", 2, Governance.CREDENTIALED, 0, named)
-    with pytest.raises(GovernanceError, match="would go to the Ray cluster 'auto'"):
+    with pytest.raises(GovernanceError, match="'auto'"):
         RayEngine(lambda number: ScriptedEngine(), "auto", 2, Governance.CREDENTIALED, 0, named)
-    with pytest.raises(GovernanceError, match="would go to the Ray cluster 'ray://10.0.0.1:10001'"):
+    with pytest.raises(GovernanceError, match="'ray://10.0.0.1:10001'"):
         RayEngine(lambda number: ScriptedEngine(), "ray://10.0.0.1:10001", 2, Governance.CREDENTIALED)
 
 
@@ -147,7 +147,7 @@ def test_an_attested_name_behind_another_scheme_is_no_cluster_of_that_name():
     """`anyscale://cluster.example` has Ray import `anyscale`, whose service may call a cluster so."""
     clear = Attestation("A", (("http", "cluster.example", None),), "own", "0")
     for address in ("anyscale://cluster.example:1", "://cluster.example", "ray+x://cluster.example:1"):
-        with pytest.raises(ConfigError, match="not an address of a cluster; allowed are local, auto"):
+        with pytest.raises(ConfigError, match="local, auto"):
             RayEngine(lambda number: ScriptedEngine(), address, 2, Governance.CREDENTIALED, 0, clear)
 
 

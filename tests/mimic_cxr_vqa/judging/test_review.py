@@ -261,7 +261,7 @@ def test_a_doubled_column_of_a_workbook_is_named(review, tmp_path):
     for row, text in enumerate(("relevance", "Incorrect and Misleading"), start=1):
         book["ratings"].cell(row, column).value = text
     book.save(tmp_path / "doubled.xlsx")
-    with pytest.raises(InputError, match="doubled.xlsx: column 'relevance' occurs twice"):
+    with pytest.raises(InputError, match="doubled.xlsx: column 'relevance'"):
         import_ratings(review, [tmp_path / "doubled.xlsx"])
 
 

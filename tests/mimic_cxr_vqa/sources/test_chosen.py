@@ -33,7 +33,7 @@ def test_a_list_of_studies_leaves_the_others_out(tmp_path):
     tree = write_tree(tmp_path / "tree")
     studies = read_studies(tree, chosen=write(tmp_path / "ids.txt", f"\ns{FIRST}\n{FIRST}\n")).studies
     assert studies["study_id"].to_pylist() == [FIRST]
-    with pytest.raises(InputError, match=r"ids.txt: study 5 is not in .*metadata.csv.gz"):
+    with pytest.raises(InputError, match="ids.txt: study 5 .*metadata.csv.gz"):
         read_studies(tree, chosen=write(tmp_path / "ids.txt", f"s{FIRST}\ns5\n"))
 
 

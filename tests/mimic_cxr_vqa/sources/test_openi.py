@@ -138,7 +138,7 @@ def test_missing_files_and_columns_are_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=f"{REPORTS}: no such file.*{PROJECTIONS}"):
         read_studies(tmp_path)
     (tmp_path / REPORTS).write_text("uid,Problems\n1,normal\n", encoding="utf-8")
-    with pytest.raises(InputError, match="columns MeSH, image, indication, findings, impression are missing"):
+    with pytest.raises(InputError, match="MeSH, image, indication, findings, impression"):
         read_studies(tmp_path)
     (tmp_path / REPORTS).write_text("", encoding="utf-8")
     with pytest.raises(InputError, match="found: none"):
@@ -148,7 +148,7 @@ def test_missing_files_and_columns_are_named(tmp_path: Path) -> None:
 def test_bytes_that_are_not_utf8_are_named_with_their_line(tmp_path: Path) -> None:
     root = write(tmp_path, "1,,,,,,x,\n")
     (root / REPORTS).write_bytes(REPORT_HEADER.encode() + b"1,,,,,,x,\n2,,,,,,caf\xe9,\n")
-    with pytest.raises(InputError, match=f"{REPORTS}, line 3: byte 0xe9 is not UTF-8"):
+    with pytest.raises(InputError, match=f"{REPORTS}, line 3: byte 0xe9"):
         read_studies(root)
 
 
@@ -181,7 +181,7 @@ def test_labels_of_text_of_annotation_and_of_both(tmp_path: Path) -> None:
     assert {name: count for name, count in notes.items() if name.startswith("labels with")} == {
         f"labels with {kind}": 1 for kind in kinds
     }
-    with pytest.raises(ConfigError, match="labels='chexpert': allowed are text, mesh, both"):
+    with pytest.raises(ConfigError, match="labels='chexpert'.*text, mesh, both"):
         read_studies(root, "chexpert")
 
 

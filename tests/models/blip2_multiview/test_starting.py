@@ -140,7 +140,7 @@ def test_missing_unknown_and_misshapen_keys_are_all_named(tmp_path):
     assert "missing: model.branches.by_view.PA.query_tokens" in text
     assert "unknown: model.vision_model.extra" in text
     assert "AP.projection.bias has shape (3,), expected (64,)" in text
-    with pytest.raises(ValueError, match=r"the key language_model\.shared\.weight is missing"):
+    with pytest.raises(ValueError, match=r"language_model\.shared\.weight"):
         convert_blip2_multiview({"weight": torch.zeros(1)})
     with pytest.raises(OSError, match=r"none\.pt"):
         convert_blip2_multiview(tmp_path / "none.pt")
@@ -260,7 +260,7 @@ def test_converted_model_shares_its_table_but_nothing_with_the_state_dict():
     assert all(torch.equal(state[name], weight) for name, weight in before.items())
 
     state["language_model.encoder.embed_tokens.weight"] = torch.zeros(104, 64)
-    with pytest.raises(ValueError, match="encoder.embed_tokens.weight differs from language_model.shared.weight"):
+    with pytest.raises(ValueError, match="encoder.embed_tokens.weight .*language_model.shared.weight"):
         convert_blip2_multiview(state, config)
 
 

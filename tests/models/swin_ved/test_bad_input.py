@@ -68,7 +68,7 @@ def test_generate_refuses_the_same(model, name):
 
 
 def test_pixels_and_features_together_are_refused(model):
-    with pytest.raises(ValueError, match="either pixel_values .* or encoder_outputs"):
+    with pytest.raises(ValueError, match="pixel_values .*encoder_outputs"):
         model(**arguments(), encoder_outputs=model.encode(studies(2)))
 
 
@@ -117,7 +117,7 @@ def test_a_question_longer_than_the_answer_position_is_refused():
     tokenizer = train_tokenizer(TEXTS)
     config = SwinVedConfig.tiny(vocab_size=len(tokenizer), answer_position=20)
     SwinVedProcessor.from_config(config, tokenizer, max_question_tokens=20)
-    with pytest.raises(ValueError, match="max_question_tokens 21, the model's 20"):
+    with pytest.raises(ValueError, match="max_question_tokens 21.* 20"):
         SwinVedProcessor.from_config(config, tokenizer, max_question_tokens=21)
 
 
@@ -162,7 +162,7 @@ def test_a_damaged_file_is_named_by_study_and_image(processor, kind):
     whole = io.BytesIO()
     Image.effect_noise((90, 120), 60).save(whole, kind)
     damaged = Image.open(io.BytesIO(whole.getvalue()[: len(whole.getvalue()) // 2]))
-    with pytest.raises(OSError, match="image 1 of study 1 cannot be read"):
+    with pytest.raises(OSError, match="image 1 of study 1"):
         processor(images=[[IMAGE], [IMAGE, damaged]])
 
 
@@ -187,9 +187,7 @@ def test_tokenizer_and_model_that_do_not_belong_together_are_refused():
         SwinVedProcessor.from_config(SwinVedConfig.tiny(vocab_size=999), tokenizer)
     config = SwinVedConfig.tiny(vocab_size=len(tokenizer))
     processor = SwinVedProcessor(tokenizer, image_size=32, max_images=5, max_answer_tokens=600)
-    with pytest.raises(
-        ValueError, match=r"image size 32, the model's 64; max_images 5, .* 665 tokens, the model's 512"
-    ):
+    with pytest.raises(ValueError, match="image size 32.* 64; max_images 5, .*665.* 512"):
         processor.check_config(config)
     config.decoder.bos_token_id = 2
     with pytest.raises(ValueError, match=r"\[BOS\] id 5, the model's 2"):

@@ -243,11 +243,11 @@ def test_bands_join_without_a_seam(tmp_path, monkeypatch):
 
 def test_too_many_bytes_of_pixels_are_refused_before_they_are_decoded(tmp_path, monkeypatch):
     monkeypatch.setattr(images, "MAX_DECODED", 5_000_000)
-    with pytest.raises(InputError, match=r"4000 x 3000 pixels in mode L would take 0.0 GB.* Save it smaller"):
+    with pytest.raises(InputError, match="4000 x 3000 .*mode L .* 0.0 GB"):
         open_report(saved(tmp_path / "a.png", left_black((4000, 3000))))
     jpeg = open_report(saved(tmp_path / "a.jpg", left_black((4000, 3000))))  # decoded at half its size
     assert jpeg.factor == 2 and jpeg.pixels.size == (2000, 1500)
-    with pytest.raises(InputError, match=r"4000 x 3000 .*JPEG that is not progressive"):
+    with pytest.raises(InputError, match="4000 x 3000 .*JPEG"):
         open_report(saved(tmp_path / "b.jpg", left_black((4000, 3000)), progressive=True))
     small = open_report(saved(tmp_path / "c.jpg", left_black((1600, 1000)).convert("RGB"), progressive=True))
     assert small.factor == 1  # 4:2:0: 3 bytes a pixel, 4.8 million

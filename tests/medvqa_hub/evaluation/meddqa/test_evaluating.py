@@ -240,7 +240,7 @@ def test_a_changed_image_or_question_is_asked_anew(data, knowing, tmp_path):
 def test_an_image_outside_the_folder_is_refused_before_anything_is_asked(data, knowing, tmp_path):
     rewrite_questions(data, lambda line: line | {"img_path": "../secret.png"})
     (tmp_path / "secret.png").write_bytes(b"")
-    with pytest.raises(InputError, match="'../secret.png' leaves its root"):
+    with pytest.raises(InputError, match="'../secret.png'"):
         evaluate(data, tmp_path / "out")
     assert knowing.asked == []
 
