@@ -133,6 +133,7 @@ class ModelCommonTests(ABC):
         loss, logits, *_ = model(**inputs, **({} if by_config else {"return_dict": False}))
         assert torch.equal(loss, expected.loss) and torch.equal(logits, expected.logits)
 
+    @pytest.mark.slow
     def test_a_compiled_model_gives_the_same(self, parts):
         """Traced, not translated: the backend `eager` takes no compiler and a second."""
         model, _, inputs = parts

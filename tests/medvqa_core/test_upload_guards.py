@@ -271,8 +271,15 @@ except Exception as error:
 """
 
 
-@pytest.mark.parametrize("streaming", [False, True])
-@pytest.mark.parametrize("order", ["", "import datasets, datasets.combine\n"])
+@pytest.mark.parametrize(
+    ("order", "streaming"),
+    [
+        ("", False),
+        pytest.param("", True, marks=pytest.mark.slow),
+        pytest.param("import datasets, datasets.combine\n", False, marks=pytest.mark.slow),
+        ("import datasets, datasets.combine\n", True),
+    ],
+)
 def test_a_script_that_only_loads_our_rows_is_guarded(order, streaming):
     done = subprocess.run(
         [sys.executable, "-c", order + SCRIPT.format(streaming=streaming)], capture_output=True, text=True, check=False

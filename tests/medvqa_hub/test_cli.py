@@ -13,60 +13,31 @@ import pytest
 from medvqa_hub.cli import run
 from mimic_cxr_vqa.phantom.tree import write_phantom
 
-GROUPS = {
-    "cxr": [
-        *("phantom", "shrink", "questions", "answer", "batch-export", "batch-import", "merge", "status", "release"),
-        *("judge", "review", "table3", "export-csv", "stats", "agreement", "rebuild-spec", "rebuild"),
-    ],
-    "meddqa": [
-        *("ocr", "esra", "quality", "picture", "phantom"),
-        *("preannotate", "check", "labelstudio-export", "labelstudio-import"),
-        *("generate", "reasoning", "stats", "figures", "leave-one-out"),
-    ],
-    "train": ["swin-ved", "blip2-multiview", "vlm", "tokenizer"],
-    "evaluate": ["cxr", "meddqa", "meddqa-report"],
-    "audit": ["cxr"],
-    "push": ["model", "dataset", "rebuild-spec"],
-    "publish": ["physionet"],
-    "export": ["vlmevalkit", "metric", "eval-results"],
-}
-COMMANDS = [
-    [],
-    ["demo"],
-    ["doctor"],
-    ["explore"],
-    ["compare"],
-    ["purge"],
-    *[[group] for group in GROUPS],
-    *[[group, name] for group, names in GROUPS.items() for name in names],
-]
 IMPORT_PROBE = """
 import sys
-from medvqa_hub.cli import run
-code = run(sys.argv[1:])
-heavy = {"torch", "transformers", "datasets", "pyarrow", "numpy", "pandas", "matplotlib", "PIL"} & set(sys.modules)
-print("HEAVY", sorted(heavy))
-sys.exit(code)
+import typer
+from medvqa_hub.cli import app, run
+
+HEAVY = {"torch", "transformers", "datasets", "pyarrow", "numpy", "pandas", "matplotlib", "PIL"}
+
+
+def walk(command, *words):
+    yield words
+    for name, part in getattr(command, "commands", {}).items():
+        yield from walk(part, *words, name)
+
+
+for words in walk(typer.main.get_command(app)):
+    code = run([*words, "--help"])
+    print("PROBED", words, code, sorted(HEAVY & set(sys.modules)))
 """
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
-def test_help_imports_nothing_heavy(command):
-    probe = [sys.executable, "-c", IMPORT_PROBE, *command, "--help"]
-    done = subprocess.run(probe, capture_output=True, text=True, check=False)
-    assert done.returncode == 0 and "Usage" in done.stdout
-    assert done.stdout.rstrip().endswith("HEAVY []")
-
-
-def test_every_command_is_probed():
-    import typer
-
-    from medvqa_hub.cli import app
-
-    command = typer.main.get_command(app)
-    names = {(name,) for name in command.commands}
-    names |= {(group, name) for group in GROUPS for name in command.commands[group].commands}
-    assert names == {tuple(command) for command in COMMANDS if command}
+def test_help_imports_nothing_heavy():
+    done = subprocess.run([sys.executable, "-c", IMPORT_PROBE], capture_output=True, text=True, check=False)
+    probed = [line for line in done.stdout.splitlines() if line.startswith("PROBED")]
+    assert done.returncode == 0 and len(probed) > 40 and done.stdout.count("Usage") == len(probed), done.stderr
+    assert not [line for line in probed if not line.endswith(" 0 []")]
 
 
 def test_steps_from_drawing_to_statistics(tmp_path, capsys):
@@ -186,6 +157,7 @@ def test_an_export_never_replaces_what_is_not_one(tmp_path, capsys):
     assert str(SAMPLE_DIR) in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_ctrl_c_is_exit_code_130_and_the_run_resumes(tmp_path):
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
     phantom = [sys.executable, "-m", "medvqa_hub.cli", "cxr", "phantom", "--out", str(tmp_path / "tree")]

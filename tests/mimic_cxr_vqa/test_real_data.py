@@ -12,6 +12,8 @@ from medvqa_hub.cli import run
 from mimic_cxr_vqa.generation.lint import lint
 from mimic_cxr_vqa.workspace import Workspace
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def workspace(real_data, tmp_path_factory):

@@ -132,6 +132,7 @@ def test_a_link_out_of_the_tree_is_not_followed(tree, tmp_path):
         shrink_tree(tree, tmp_path / "small", 32, workers=1)
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_and_leaves_the_same_files(tree, tmp_path):
     for number in range(300):
         draw(tree / "many" / f"{number}.jpg", 400, 400)

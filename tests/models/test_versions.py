@@ -6,7 +6,11 @@ import sys
 import pytest
 from paths import REPOSITORY
 
-FILES = [f"{kind}_{name}" for name in ("swin_ved", "blip2_multiview") for kind in ("configuration", "processing")]
+FILES = [
+    "configuration_swin_ved",
+    "processing_blip2_multiview",
+    *(pytest.param(name, marks=pytest.mark.slow) for name in ("processing_swin_ved", "configuration_blip2_multiview")),
+]
 
 
 @pytest.mark.parametrize("file", FILES)

@@ -41,7 +41,9 @@ print(repr(sorted(evaluate.load(sys.argv[1]).compute(**eval(sys.argv[2])).items(
 """
 
 
-@pytest.mark.parametrize("name", MODULES)
+@pytest.mark.parametrize(
+    "name", ["cxr_vqa", *(pytest.param(name, marks=pytest.mark.slow) for name in MODULES if name != "cxr_vqa")]
+)
 def test_a_copy_loads_without_the_package(name, tmp_path):
     out = tmp_path / name
     assert run(["export", "metric", name, "--out", str(out)]) == 0

@@ -46,6 +46,7 @@ def test_area_under_roc_by_hand():
     assert area_under_roc(scores, torch.tensor([True] * 4)) is None
 
 
+@pytest.mark.slow
 def test_the_encoder_learns_and_is_trained_once(context, encoder):
     assert encoder["governance"] == "open"
     assert len(encoder["loss"]) == 4 and encoder["loss"][-1] < encoder["loss"][0]
@@ -57,6 +58,7 @@ def test_the_encoder_learns_and_is_trained_once(context, encoder):
         train_encoder(replace(context, encoder=EncoderSettings(epochs=5)))
 
 
+@pytest.mark.slow
 def test_stage_one_starts_from_the_encoder_and_keeps_it(context, encoder):
     from safetensors.torch import load_file
     from swin_ved import SwinVedForConditionalGeneration
@@ -72,6 +74,7 @@ def test_stage_one_starts_from_the_encoder_and_keeps_it(context, encoder):
     assert len(load_file(context.out / "encoder" / "model.safetensors")) == len(made)
 
 
+@pytest.mark.slow
 def test_each_stage_starts_from_the_previous_one_and_is_evaluated(context, encoder, monkeypatch):
     monkeypatch.setattr(demo_training, "ENCODER_PACKAGE", "no_such_package")  # ROUGE-L: no text encoder to load
     for stage in (1, 2, 3):

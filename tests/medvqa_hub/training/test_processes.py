@@ -158,6 +158,7 @@ def test_a_configuration_error_of_launched_processes_is_printed_once(build, tmp_
     assert done.returncode == 1 and line.startswith("error: 2 processes") and "studies_per_batch=2" in line
 
 
+@pytest.mark.slow
 def test_the_launcher_names_a_killed_process_and_leaves_tracebacks_to_the_others(tmp_path):
     script = tmp_path / "dies.py"
     script.write_text("import os, signal\nos.kill(os.getpid(), signal.SIGKILL)")

@@ -84,12 +84,12 @@ def test_the_best_model_has_the_card_that_the_command_writes(stage_1):
 @pytest.mark.parametrize(
     ("owner", "name", "call"),
     [
-        (torch.optim.AdamW, "step", 5),  # between two checkpoints
+        pytest.param(torch.optim.AdamW, "step", 5, marks=pytest.mark.slow),  # between two checkpoints
         pytest.param(torch.optim.AdamW, "step", 2, marks=pytest.mark.slow),  # before the first
         (checkpoints, "save_state", 3),  # while the second checkpoint is written: its optimizer
         pytest.param(checkpoints, "write_governance", 4, marks=pytest.mark.slow),  # … its last files
         pytest.param(checkpoints, "remove_old", 2, marks=pytest.mark.slow),
-        (job, "write_json", 1),  # everything done, but for saying so
+        pytest.param(job, "write_json", 1, marks=pytest.mark.slow),  # everything done, but for saying so
     ],
 )  # fmt: skip
 def test_a_run_that_stops_anywhere_ends_like_one_that_never_did(owner, name, call, build, tmp_path, monkeypatch, whole):

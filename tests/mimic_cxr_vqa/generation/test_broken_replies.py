@@ -16,7 +16,7 @@ from mimic_cxr_vqa.generation.answers import _review
 from mimic_cxr_vqa.generation.language_model import ALL, LanguageModel
 from mimic_cxr_vqa.generation.retries import ATTEMPTS_AT_LENGTH, MAX_ATTEMPTS
 
-REPLIES, A_STUDY = 10_000, 8
+REPLIES, A_STUDY = 3_000, 8
 GOOD, FLAGGED = "answered", "flagged"
 SEEN = ("No edema is seen.", 'A "ground glass" opacity, 3 {mm}, is seen.', "Öedeme \\ sichtbar \u2028 \U0001fac1", "1")
 
@@ -147,4 +147,4 @@ def test_every_reply_is_an_answer_a_flagged_one_or_a_named_failure(tmp_path, siz
         elif expected is not None:
             assert prediction.error and any(part in prediction.error for part in expected.split("|")), prediction
         assert len(prediction.error or "") < 200, "an error quotes nothing of a reply"
-    assert sum(outcomes.values()) == REPLIES and min(outcomes[name] for name in (GOOD, FLAGGED, "failed")) > 400
+    assert sum(outcomes.values()) == REPLIES and min(outcomes[name] for name in (GOOD, FLAGGED, "failed")) > 100

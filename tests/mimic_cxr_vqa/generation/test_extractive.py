@@ -233,6 +233,7 @@ def real_findings() -> list[str]:
         return [row["findings"] for row in csv.DictReader(stream) if row["findings"]]
 
 
+@pytest.mark.slow
 @needs_real_data
 def test_every_answer_over_the_real_collection_passes_the_lint(real_findings: list[str]) -> None:
     for number, text in enumerate(real_findings):

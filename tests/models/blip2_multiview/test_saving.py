@@ -129,6 +129,7 @@ def test_processor_round_trip_gives_equal_batches(tmp_path):
     assert all(torch.equal(found[name], expected[name]) for name in expected)
 
 
+@pytest.mark.slow
 def test_hub_copy_gives_equal_logits_without_this_package(saved, tmp_path):
     model, processor = make_model(), Blip2MultiViewProcessor.tiny()
     make_image(1).save(tmp_path / "frontal.png")

@@ -172,6 +172,7 @@ class KilledByOne(WordEngine):
         return boxes
 
 
+@pytest.mark.slow
 def test_an_image_that_kills_its_worker_is_left_out_like_any_bad_file(tmp_path):
     write_images(tmp_path / "images", 6)
     for read_now in (5, 0):  # nothing is read again that the killed worker's pool had read
@@ -186,6 +187,7 @@ class Uninstalled(WordEngine):
         raise ConfigError("not installed")
 
 
+@pytest.mark.slow
 def test_what_is_not_the_images_fault_stops_the_run(tmp_path):
     write_images(tmp_path / "images", 3)
     with pytest.raises(ConfigError, match="page0.png, page1.png, page2.png.*fewer workers"):

@@ -97,7 +97,10 @@ def audit(data, boxes, out, **shares):
 ALONE = {"looker": (1, 0, 0, 1), "prior": (0, 0, 1, 0), "text": (0, 1, 0, 0), "wrong_region": (1, 0, 0, -1)}
 
 
-@pytest.mark.parametrize("strategy", ALONE)
+@pytest.mark.parametrize(
+    "strategy",
+    ["text", "wrong_region", *(pytest.param(name, marks=pytest.mark.slow) for name in ("looker", "prior"))],
+)
 def test_answerers_are_told_apart(strategy, data, boxes, tmp_path):
     found = audit(data, boxes, tmp_path, **{strategy: 1.0})
     names = ("looking", "following_text", "guessing", "region")

@@ -274,6 +274,7 @@ def test_a_checkpoint_of_stricter_data_makes_strict_predictions(build, swin_ved,
         assert found["governance"] == governance
 
 
+@pytest.mark.slow
 def test_a_computed_baseline_is_named_and_serves_as_a_file(build, swin_ved, tmp_path, monkeypatch, capsys):
     opened = []
 
