@@ -13,13 +13,13 @@ def oldest_versions(text: str) -> list[str]:
         *(line for extra in project["optional-dependencies"].values() for line in extra),
     ]
     bounds = (re.match(r"([\w.-]+)(?:\[[^]]*\])?\s*[>=]=\s*([\w.]+)", line) for line in stated)
-    return sorted(
-        {
-            f"{bound[1]}=={bound[2]}.*" if bound[2].count(".") < 2 else f"{bound[1]}=={bound[2]}"
-            for bound in bounds
-            if bound
-        }
-    )
+    return sorted({f"{bound[1]}=={oldest_release(bound[2])}" for bound in bounds if bound})
+
+
+def oldest_release(bound: str) -> str:
+    """The patch releases of a lower bound: `14` and `14.0` become `14.0.*`, `0.4.6` stays."""
+    parts = bound.split(".")
+    return bound if len(parts) > 2 else ".".join([*parts, "0"][:2]) + ".*"
 
 
 if __name__ == "__main__":

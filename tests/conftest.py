@@ -5,6 +5,7 @@ The environment is set when this file is imported, which is before any test modu
 
 import os
 import shutil
+import signal
 import socket
 import tempfile
 from pathlib import Path
@@ -27,6 +28,8 @@ _PROXIES = (
 )  # one may be on loopback
 for name in (*_OURS, *_PROXIES):
     os.environ.pop(name, None)
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # shells start background jobs with it ignored
 
 # No deadline: a slow machine is no defect. The same examples every time, so that a failure is the change's.
 settings.register_profile("suite", deadline=None, derandomize=True, database=None)

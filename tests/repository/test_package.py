@@ -69,6 +69,15 @@ def test_every_dependency_is_pinned():
         assert name == project["name"] or name in pins, dependency  # an extra may name extras of the package itself
 
 
+def test_the_oldest_versions_are_those_of_the_lower_bounds(monkeypatch):
+    monkeypatch.syspath_prepend(str(REPOSITORY / ".github"))
+    from oldest_versions import oldest_versions
+
+    stated = 'dependencies = ["a>=5", "b[c]>=2.2; x == 1", "d-e>=0.4.6,<1"]'
+    extras = 'optional-dependencies = {f = ["p[f]", "g>=1.0"]}'
+    assert oldest_versions(f"[project]\n{stated}\n{extras}") == ["a==5.0.*", "b==2.2.*", "d-e==0.4.6", "g==1.0.*"]
+
+
 def test_import_contracts_hold():
     done = subprocess.run(
         [Path(sys.executable).with_name("lint-imports")], cwd=REPOSITORY, capture_output=True, text=True

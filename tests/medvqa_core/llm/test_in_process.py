@@ -171,6 +171,7 @@ def test_the_revision_is_the_weights_not_the_place(text_folder, tmp_path):
 
 
 def test_eight_bits_load_and_say_so(text_folder):
+    pytest.importorskip("bitsandbytes", reason="only on Linux")
     model = load_in_process(str(text_folder), load_in="8bit")
     assert model.revision.endswith(", 8bit, schema ignored") and model.description["load_in"] == "8bit"
     (reply,) = ask(model, [asking(TEXTS[0])])

@@ -108,6 +108,7 @@ def test_lora_trains_adapters_and_the_best_model_is_whole(build, tmp_path, monke
 
 @pytest.mark.parametrize("bits", ["4bit", pytest.param("8bit", marks=pytest.mark.slow)])
 def test_quantised_parts_stay_and_branches_are_trained_and_go_on(build, tmp_path, bits, monkeypatch):
+    pytest.importorskip("bitsandbytes", reason="only on Linux")
     quantised = settings(model__quantize=bits, training__save_every=1, selection__every=None)
     real, calls = torch.optim.AdamW.step, []
 

@@ -209,6 +209,7 @@ def test_the_image_encoder_stays_as_it_is_unless_the_recipe_says(model):
 
 
 def test_four_bits_train_an_adapter(build, model, tmp_path):
+    pytest.importorskip("bitsandbytes", reason="only on Linux")
     recipe = vlm_recipe("vlm-sft", **{
         "lora__quantize": "4bit", "training__precision": "float32", "data__workers": 0, "training__epochs": None,
         "training__max_steps": 1, "training__rows_per_step": 2, "data__validation_studies": 1,

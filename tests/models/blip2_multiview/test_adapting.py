@@ -1,14 +1,13 @@
 """BLIP-2-MultiView with quantised frozen parts and with LoRA, on a CPU."""
 
-import bitsandbytes
 import pytest
 import torch
-from bitsandbytes.functional import dequantize_4bit
 from blip2_multiview import Blip2MultiViewForConditionalGeneration, Blip2MultiViewProcessor
 from blip2_multiview_models import make_image, make_inputs, make_model
 from peft import LoraConfig, PeftModel, get_peft_model
 from transformers import BitsAndBytesConfig, Seq2SeqTrainer, Seq2SeqTrainingArguments
 
+bitsandbytes = pytest.importorskip("bitsandbytes", reason="bitsandbytes is only installed on Linux")
 EIGHT = {"load_in_8bit": True}
 FOUR = {"load_in_4bit": True, "bnb_4bit_quant_type": "nf4", "bnb_4bit_compute_dtype": torch.float32}
 
@@ -31,7 +30,7 @@ def dequantised(model):
     for name, module in model.named_modules():
         weight = getattr(module, "weight", None)
         if isinstance(module, bitsandbytes.nn.Linear4bit):
-            values = dequantize_4bit(weight.data, weight.quant_state).float()
+            values = bitsandbytes.functional.dequantize_4bit(weight.data, weight.quant_state).float()
         elif isinstance(module, bitsandbytes.nn.Linear8bitLt):
             values = weight.data.float() * (weight.SCB[:, None] / 127)
         else:

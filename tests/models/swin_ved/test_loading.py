@@ -146,6 +146,7 @@ def test_a_checkpoint_of_another_class_is_refused(tmp_path):
 @pytest.mark.parametrize("bits", [8, 4])
 def test_quantised_weights_answer_almost_alike(model, folder, bits):
     """On a CPU bitsandbytes packs 4-bit weights in blocks of 64, which the tiny encoder's layers are too narrow for."""
+    pytest.importorskip("bitsandbytes", reason="only on Linux")
     settings = {"load_in_8bit": True} if bits == 8 else {"load_in_4bit": True, "bnb_4bit_quant_type": "nf4"}
     if bits == 4:
         settings["llm_int8_skip_modules"] = ["model", "decoder.lm_head"]
