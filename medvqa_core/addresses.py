@@ -4,6 +4,8 @@ import re
 import socket
 from ipaddress import ip_address
 
+from medvqa_core.errors import GovernanceError
+
 # Optional user name, a literal address or `localhost`, optional port. Nothing else is interpreted.
 _LOCAL = re.compile(
     r"https?://(?:[^/?#@\\\s\[\]]*@)?(?P<host>localhost|127(?:\.[0-9]{1,3}){3}|\[::1\])(?::[0-9]{1,5})?(?:[/?#][^\\\s]*)?",
@@ -30,6 +32,19 @@ def is_loopback_peer(address: str) -> bool:
         return ip_address(address.partition("%")[0]).is_loopback
     except ValueError:
         return False
+
+
+def loopback_socket(info: tuple[int, int, int, str, tuple]) -> socket.socket:
+    """A `socket_factory` for aiohttp. Raises GovernanceError if the resolved address is another machine."""
+    family, kind, protocol, _, address = info
+    if not is_loopback_peer(str(address[0])):
+        raise GovernanceError(
+            f"{address[0]} is not this machine; credentialed texts are only sent to 127.0.0.1 or [::1], or with an "
+            "attestation"
+        )
+    made = socket.socket(family, kind, protocol)
+    made.setblocking(False)
+    return made
 
 
 def parse_host(endpoint: str) -> str:

@@ -51,7 +51,13 @@ app.add_typer(export_app, name="export")
 
 
 @app.command()
+@with_engine_options(
+    without={"slots", "load_in", "i_run_this_server", "attestation", "any_model"},
+    engines="Only check an OpenAI-compatible server, such as http://127.0.0.1:8000/v1.",
+    wait="How long to wait for the server: 90s, 10m. Default: 10s.",
+)
 def doctor(
+    engine: EngineOptions,
     mimic_root: Annotated[Path | None, typer.Option(help="Folder of MIMIC-CXR-JPG to check.")] = None,
     reports: Annotated[Path | None, typer.Option(help="Folder of MIMIC-CXR or its reports zip.")] = None,
     publish: Annotated[Path | None, typer.Option(help="Only check a folder of publish physionet for problems.")] = None,
@@ -63,9 +69,16 @@ def doctor(
         if not show(find_problems(publish), typer.echo):
             raise typer.Exit(1)
         return
-    from medvqa_hub.doctor import examine
+    from medvqa_hub.doctor import examine, print_checks
 
-    if not examine(mimic_root, reports):
+    if engine.engines:
+        from medvqa_hub.engine_check import examine_engine
+
+        healthy = print_checks({f"Server {engine.engines[0]}": examine_engine(engine)})
+    else:
+        engine.check_unused("doctor without --engine")
+        healthy = examine(mimic_root, reports)
+    if not healthy:
         raise typer.Exit(1)
 
 

@@ -4,7 +4,7 @@ import importlib.metadata
 import os
 import platform
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,11 +38,18 @@ def examine(mimic_root: Path | None, reports: Path | None) -> bool:
     """
     if reports is not None and mimic_root is None:
         raise ConfigError("--reports needs --mimic-root, the folder of MIMIC-CXR-JPG")
-    console = Console()
-    healthy = True
     sections = {"This machine": _machine(), "Releases": _releases()}
     if mimic_root is not None:
         sections[f"MIMIC-CXR at {mimic_root}"] = _mimic(mimic_root, reports)
+    healthy = print_checks(sections)
+    if mimic_root is None:
+        Console().print("To check a copy of MIMIC-CXR: medvqa-hub doctor --mimic-root FOLDER [--reports FOLDER]")
+    return healthy
+
+
+def print_checks(sections: Mapping[str, Iterable[Check]]) -> bool:
+    """Print checks under their titles. Returns whether none is a problem."""
+    console, healthy = Console(), True
     for title, checks in sections.items():
         console.print(f"[bold]{title}[/bold]", highlight=False)
         for check in checks:
@@ -51,8 +58,6 @@ def examine(mimic_root: Path | None, reports: Path | None) -> bool:
             console.print(f"  {mark}  {check.name:20}", end="", highlight=False)
             console.print(check.state, markup=False, highlight=False, soft_wrap=True)
             healthy &= not check.problem
-    if mimic_root is None:
-        console.print("To check a copy of MIMIC-CXR: medvqa-hub doctor --mimic-root FOLDER [--reports FOLDER]")
     return healthy
 
 

@@ -103,6 +103,7 @@ def _connect_server(
         attestation=attestation,
         api_key=options.read_api_key(endpoint),
         any_model=options.any_model,
+        known=kept.find_capabilities(host, model) if kept else None,
     )
     server.connect()
     _refuse_forwarded(server.model, credentialed)

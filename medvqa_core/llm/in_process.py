@@ -7,18 +7,20 @@ do not depend on the batch, up to rounding. Requests with a temperature are gene
 
 import asyncio
 import io
+import itertools
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from medvqa_core.attestation import Attestation
-from medvqa_core.errors import ConfigError
+from medvqa_core.errors import ConfigError, MedvqaError, one_line
 from medvqa_core.llm.chat import LENGTH, STOP, ChatReply, ChatRequest, Image, Message, Usage
 from medvqa_core.llm.completions import as_reply
 from medvqa_core.llm.loading import LoadedModel, load_model
 
 GATHER_SECONDS = 0.005  # that a batch waits for more requests
+_STOPPED = "the model stopped{}; finished answers are kept. Run the same command again to resume."
 BATCHES = 4  # per set of slots, so that the next batch is full
 
 
@@ -73,19 +75,15 @@ class InProcessModel:
     async def __aenter__(self) -> "InProcessModel":
         self._free, self._arrived = asyncio.Semaphore(self.slots), asyncio.Event()
         self._waiting.clear()
-        self._together = None
-        if self.continuous:
-            from medvqa_core.llm.continuous import ContinuousBatching
-
-            self._together = ContinuousBatching(self.loaded)
+        self._manager: Any = self._start_continuous() if self.continuous else None
         self._worker = asyncio.ensure_future(self._work())
         return self
 
     async def __aexit__(self, *_: object) -> None:
         self._worker.cancel()
         await asyncio.gather(self._worker, return_exceptions=True)
-        if self._together is not None:
-            await asyncio.to_thread(self._together.close)
+        if self._manager is not None:  # open requests are abandoned
+            await asyncio.to_thread(self._manager.stop, block=True, hard_stop=True)
 
     async def chat(self, request: ChatRequest) -> ChatReply:
         """One reply.
@@ -101,9 +99,8 @@ class InProcessModel:
         job = _Job(request, text, self._tokens(text), images, asyncio.get_running_loop().create_future())
         if refusal := self._refuse_long(len(job.ids), request):
             return refusal
-        if self._together is not None and request.temperature == 0:
-            tokens = await self._together.generate(job.ids, request.max_tokens)
-            return tokens if isinstance(tokens, ChatReply) else self._read(tokens, len(job.ids), request)
+        if self._manager is not None and request.temperature == 0:
+            return await self._generate_continuously(job)
         if self._worker.done():
             self._worker.result()  # raises what stopped it
         self._waiting.append(job)
@@ -113,6 +110,45 @@ class InProcessModel:
     def count_tokens(self, request: ChatRequest) -> int:
         """Number of text tokens of a request."""
         return len(self._tokens(self._render(request.messages)))
+
+    def _start_continuous(self) -> Any:
+        """A thread of transformers that generates greedily and caches shared prefixes."""
+        from transformers import ContinuousBatchingConfig
+
+        config = self.loaded.model.generation_config
+        config.do_sample = False
+        on_gpu = self.loaded.model.device.type == "cuda"  # otherwise room for a few requests
+        room = {} if on_gpu else {"page_size": 32, "num_blocks": 1024, "max_batch_tokens": 512}
+        settings = ContinuousBatchingConfig(seed=0, **room)
+        manager = self.loaded.model.init_continuous_batching(
+            generation_config=config, continuous_batching_config=settings
+        )
+        manager.start()
+        self._numbers = itertools.count()
+        return manager
+
+    async def _generate_continuously(self, job: _Job) -> ChatReply:
+        """The reply by continuous batching. Raises MedvqaError if its thread stopped."""
+
+        def deliver(result: Any) -> None:
+            if not job.reply.done():
+                job.reply.set_result(result)
+
+        name, manager = f"request-{next(self._numbers)}", self._manager
+        self._check_running()
+        manager.register_result_handler(name, deliver)
+        ends, limit = list(self.loaded.end_ids) or -1, job.request.max_tokens
+        if manager.add_request(job.ids, name, max_new_tokens=limit, eos_token_id=ends) is None:
+            raise MedvqaError(_STOPPED.format(""))
+        result: Any = await job.reply
+        if result.error is not None:
+            self._check_running()
+            return ChatReply(None, f"generation failed: {one_line(result.error)[:150]}")
+        return self._read(result.generated_tokens, len(job.ids), job.request)
+
+    def _check_running(self) -> None:
+        if (error := self._manager.background_thread_status.fatal_error) is not None:
+            raise MedvqaError(_STOPPED.format(f" ({one_line(error)[:150]})"))
 
     async def _work(self) -> None:
         """Answer waiting requests batch by batch until the model is closed."""

@@ -2,6 +2,7 @@
 
 One entry per model and address, in the order of first use: date, address, class of the texts, whether the user gave
 `--i-run-this-server` (needed once per address and model), the digest of the attestation, and the model's description.
+The server's capabilities are tried first when a run is resumed.
 """
 
 import os
@@ -13,6 +14,7 @@ from typing import Any
 from medvqa_core.errors import InputError
 from medvqa_core.governance import Governance
 from medvqa_core.json_files import read_object, write_json
+from medvqa_core.llm.completions import ServerCapabilities
 
 FILE = "language_model.json"
 _REMEDY = "remove the file and repeat the options that it recorded"
@@ -41,6 +43,13 @@ class ModelRecord:
             entry.get("own_server") is True and entry.get("address") == address and model in (None, entry.get("model"))
             for entry in self.entries
         )
+
+    def find_capabilities(self, address: str, model: str | None) -> ServerCapabilities | None:
+        """What the server supported when it was last used with `model` (None: any)."""
+        for entry in reversed(self.entries):
+            if entry.get("address") == address and model in (None, entry.get("model")) and "schema" in entry:
+                return ServerCapabilities(str(entry["schema"]), entry.get("seed") is True)
+        return None
 
     def add(
         self,

@@ -19,13 +19,14 @@ import logging
 import random
 import re
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import aiohttp
 
+from medvqa_core.addresses import loopback_socket
 from medvqa_core.attestation import Attestation
 from medvqa_core.errors import ConfigError, MedvqaError
 from medvqa_core.llm.chat import ChatReply, ChatRequest, Message
@@ -40,16 +41,18 @@ from medvqa_core.llm.completions import (
     read_completion,
     request_body,
 )
-from medvqa_core.llm.loopback import loopback_socket
 from medvqa_core.llm.slots import Slots
 
+T = TypeVar("T")
 _log = logging.getLogger(__name__)
 BUSY = {429, 503, 529}
 FAULTS = {408, 409, 425, 500, 502, 504}
+NO_ANSWER = 0  # in place of a status
 DENIED = {401, 403, 404}  # usually apply to all requests
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0  # seconds
 SILENCE = 5.0  # seconds without any answer before a warning
 TRIES = 6  # of a request that gets faults
+LIST_TRIES = 3  # of the list of models, if it gets faults
 CONNECT_SECONDS, READ_SECONDS = 10.0, 600.0
 LONGEST_BODY = 64 << 20  # bytes of an answer, unpacked
 COMPLETIONS = "/chat/completions"
@@ -84,11 +87,15 @@ class ChatServer:
         attestation: allows another machine to receive credentialed texts.
         api_key: sent as a Bearer token.
         any_model: accept replies that name another model than the one asked for.
+        known: capabilities that an earlier run found; others are only tried if the server rejects these.
+
+    Attributes:
+        models: names that the server lists.
 
     Raises:
         ConfigError: the address is invalid, or no model is named and the server does not list exactly one.
         GovernanceError: `loopback_only`, and the address is another machine.
-        ServerError: it cannot be reached for `wait` seconds, rejects plain requests, or answers with another model.
+        ServerError: it does not answer for `wait` seconds, rejects plain requests, or answers with another model.
     """
 
     endpoint: str
@@ -101,8 +108,11 @@ class ChatServer:
     description: dict[str, Any] = field(default_factory=dict)
     api_key: str | None = field(default=None, repr=False)
     any_model: bool = False
+    known: ServerCapabilities | None = None
+    models: list[str] = field(default_factory=list, init=False)
     kind: ClassVar[str] = "server"
     _has_warned: bool = field(default=False, init=False, repr=False)
+    _problem: str = field(default="no answer", init=False, repr=False)  # the latest
 
     @property
     def revision(self) -> str:
@@ -180,7 +190,7 @@ class ChatServer:
             if is_last and await self.is_healthy():
                 error = f"{reply.error}, {tries} times while a plain request was answered"
                 return replace(reply, error=error, retry=False)
-            self._check_silence(now, first_failure, reply.error or "no answer")
+            self._check_silence(now, first_failure)
             await asyncio.sleep(max(pause * random.uniform(0.5, 1.0), min(reply.retry_after or 0.0, self.wait)))
             pause = min(2 * pause, LONGEST_PAUSE)
 
@@ -189,15 +199,15 @@ class ChatServer:
         reply = await self._post_plain()
         return not reply.retry and not reply.refused
 
-    def _check_silence(self, now: float, first_failure: float, problem: str) -> None:
+    def _check_silence(self, now: float, first_failure: float) -> None:
         silent = now - max(self._last_answer, first_failure)
         if silent > self.wait:
             raise ServerError(
-                f"{self.endpoint} has not answered for {silent:.0f} s ({problem}). Finished answers are kept; start "
-                "the server and run the same command again to resume"
+                f"{self.endpoint} has not answered for {silent:.0f} s ({self._problem}). Finished answers are kept; "
+                "start the server and run the same command again to resume"
             )
         if silent > SILENCE:
-            self._warn_once(problem)
+            self._warn_once()
 
     async def _post_plain(self) -> ChatReply:
         """The reply to a harmless request. Concurrent callers share one request."""
@@ -211,20 +221,45 @@ class ChatServer:
 
     async def _probe(self) -> None:
         """Find the model and the capabilities. Waits for a server that is still loading."""
-        status, body = await self._get("/models", self.wait if not self.model else 0.0)
-        self.model = self.model or _find_only_model(_listed(body), status, self.endpoint)
-        pause, first_failure = FIRST_PAUSE, time.monotonic()
-        while not (reply := await self._try_capabilities()):
-            self._check_silence(time.monotonic(), first_failure, "no answer")
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, LONGEST_PAUSE)
+        self._faults = 0
+        listed = await self._repeat(self._list_models)
+        self.models = [str(item.get("id")) for item in listed]
+        self.model = self.model or self._find_only_model()
+        reply = await self._repeat(self._try_capabilities)
         assert self.capabilities is not None
-        if self.capabilities.schema != REFUSED and not _has_number(reply.text):
+        is_ignored = self.capabilities.schema != REFUSED and not _has_number(reply.text)
+        if is_ignored and self.capabilities != self.known:
             self.capabilities = replace(self.capabilities, schema=IGNORED)
         self._check_model(reply.model)
-        owners = {str(item.get("owned_by")) for item in _listed(body) if status == 200 and item.get("owned_by")}
+        owners = {str(item.get("owned_by")) for item in listed if item.get("owned_by")}
         self.description |= {"model": self.model, "schema": self.capabilities.schema, "seed": self.capabilities.seed}
         self.description["served_by"] = ", ".join(sorted(owners)) or "unknown server"
+
+    async def _repeat(self, attempt: Callable[[], Awaitable[T | None]]) -> T:
+        """Repeat `attempt` with growing pauses until it returns something. Raises ServerError after `wait` seconds."""
+        pause, first_failure = FIRST_PAUSE, time.monotonic()
+        while (found := await attempt()) is None:
+            self._check_silence(time.monotonic(), first_failure)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
+        return found
+
+    async def _list_models(self) -> list[dict[str, Any]] | None:
+        """The entries of the list of models, possibly none; None if the server should be asked again."""
+        self._status, content, _ = await self._send("GET", "/models")
+        self._faults += self._status in FAULTS  # some servers always answer 500
+        is_loading = self._status in {NO_ANSWER, *BUSY} or (not self.model and self._status in {502, 504})
+        if is_loading or (self._status in FAULTS and self._faults < LIST_TRIES):
+            return None
+        body = parse_json(content) if self._status == 200 else None
+        data = body.get("data") if isinstance(body, dict) else None
+        return [item for item in data if isinstance(item, dict)] if isinstance(data, list) else []
+
+    def _find_only_model(self) -> str:
+        if len(self.models) != 1:
+            found = ", ".join(self.models) or f"none (status {self._status})"
+            raise ConfigError(f"{self.endpoint} lists these models: {found}. Name one with --model.")
+        return self.models[0]
 
     async def _try_capabilities(self) -> ChatReply | None:
         """Set the first capabilities that the server accepts, and return its reply; None if it is busy or down.
@@ -232,8 +267,9 @@ class ChatServer:
         Some servers answer 500 to a feature that they do not support.
         """
         fault = False
-        for self.capabilities in _CANDIDATES:
-            for _ in range(2):  # a fault may be a coincidence
+        candidates = [self.known, *_CANDIDATES] if self.known else _CANDIDATES
+        for self.capabilities in candidates:
+            for _ in range(TRIES if self.capabilities == self.known else 2):  # a fault may be a coincidence
                 reply = await self._post(COMPLETIONS, self._plain_body(), read_completion)
                 if not reply.retry:
                     break
@@ -241,7 +277,7 @@ class ChatServer:
                 return None
             fault |= reply.retry
             is_useless = self.capabilities.schema == OBJECT and not _has_number(reply.text)
-            if not reply.retry and not reply.refused and not is_useless:
+            if not reply.retry and not reply.refused and not (is_useless and self.capabilities != self.known):
                 return reply
         if fault:
             return None
@@ -257,48 +293,15 @@ class ChatServer:
                 f"kept; name the model with --model, or accept other models with --any-model"
             )
 
-    async def _get(self, path: str, wait: float) -> tuple[int, Any]:
-        """Status and body of a GET; (0, None) without an answer. Faults are repeated for `wait` seconds."""
-        deadline, pause = time.monotonic() + wait, FIRST_PAUSE
-        while True:
-            try:
-                async with self._http.get(self.endpoint.rstrip("/") + path, allow_redirects=False) as response:
-                    if response.status not in BUSY | FAULTS or not wait:
-                        return response.status, parse_json(await _read(response))
-                    problem = f"status {response.status}"
-            except aiohttp.InvalidURL:
-                raise ConfigError(
-                    f"server {self.endpoint!r} is not a URL. Expected something like {_EXAMPLE}."
-                ) from None
-            except (aiohttp.ClientError, TimeoutError, ConnectionError) as error:
-                problem = type(error).__name__
-                if not wait:
-                    return 0, None
-            if problem in ("status 500", "status 502") and pause > FIRST_PAUSE:
-                return int(problem[-3:]), None  # broken model lists do not repair themselves
-            if time.monotonic() > deadline:
-                raise ServerError(
-                    f"{self.endpoint} cannot be reached ({problem}). Start it, or wait longer with --wait."
-                )
-            self._warn_once(problem)
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, LONGEST_PAUSE)
-
-    def _warn_once(self, problem: str) -> None:
+    def _warn_once(self) -> None:
         if not self._has_warned:
             self._has_warned = True
-            _log.warning("%s: %s; waiting up to %.0f s for it (--wait)", self.endpoint, problem, self.wait)
+            _log.warning("%s: %s; waiting up to %.0f s for it (--wait)", self.endpoint, self._problem, self.wait)
 
     async def _post(self, path: str, body: Mapping[str, Any], read: Callable[[Any], ChatReply]) -> ChatReply:
-        address = self.endpoint.rstrip("/") + path
-        try:
-            async with self._http.post(address, json=body, allow_redirects=False) as response:
-                content, status = await _read(response), response.status
-                retry_after = response.headers.get("Retry-After", "")
-        except aiohttp.InvalidURL:
-            raise ConfigError(f"server {self.endpoint!r} is not a URL. Expected something like {_EXAMPLE}.") from None
-        except (aiohttp.ClientError, TimeoutError, ConnectionError) as error:
-            return ChatReply(None, f"no answer ({type(error).__name__})", retry=True)
+        status, content, retry_after = await self._send("POST", path, body)
+        if status == NO_ANSWER:
+            return ChatReply(None, self._problem, retry=True)
         if status in BUSY | FAULTS:
             seconds = float(retry_after) if re.fullmatch(r"\d{1,5}", retry_after, re.ASCII) else 0.0
             is_busy = status in BUSY or retry_after != ""
@@ -315,6 +318,19 @@ class ChatServer:
         if content is None:
             return ChatReply(None, f"an answer of more than {LONGEST_BODY:,} bytes")
         return read(parse_json(content))
+
+    async def _send(self, method: str, path: str, body: Any = None) -> tuple[int, bytes | None, str]:
+        """Status (or NO_ANSWER), body (None if it is too long) and `Retry-After` of an answer."""
+        address = self.endpoint.rstrip("/") + path
+        try:
+            async with self._http.request(method, address, json=body, allow_redirects=False) as response:
+                self._problem = f"status {response.status}"
+                return response.status, await _read(response), response.headers.get("Retry-After", "")
+        except aiohttp.InvalidURL:
+            raise ConfigError(f"server {self.endpoint!r} is not a URL. Expected something like {_EXAMPLE}.") from None
+        except (aiohttp.ClientError, TimeoutError, ConnectionError) as error:
+            self._problem = f"no answer ({type(error).__name__})"
+            return NO_ANSWER, None, ""
 
 
 _EXAMPLE = "http://127.0.0.1:8000/v1"
@@ -339,20 +355,6 @@ async def _read(response: aiohttp.ClientResponse) -> bytes | None:
             response.close()
             return None
     return b"".join(parts)
-
-
-def _listed(body: Any) -> list[dict[str, Any]]:
-    """The entries of a list of models."""
-    data = body.get("data") if isinstance(body, dict) else None
-    return [item for item in data if isinstance(item, dict)] if isinstance(data, list) else []
-
-
-def _find_only_model(listed: list[dict[str, Any]], status: int, endpoint: str) -> str:
-    names = [str(item.get("id")) for item in listed]
-    if len(names) != 1:
-        found = ", ".join(names) or f"none (status {status})"
-        raise ConfigError(f"{endpoint} lists these models: {found}. Name one with --model.")
-    return names[0]
 
 
 def _has_number(text: str | None) -> bool:

@@ -1,8 +1,8 @@
 """Sends many requests to an engine, with many groups in flight, and records every reply.
 
 The requests of a group share their material (a study, an image). Groups are recorded in their order, so an interrupted
-and resumed run writes the same bytes. A run that is stopped by an error or Ctrl-C also records finished groups ahead of
-that order.
+and resumed run writes the same bytes. Groups that finish before an earlier one wait in a journal, which a resumed run
+uses. A killed run loses at most the requests in flight and the last SYNC_SECONDS.
 
     the request has a record                      it is skipped (with `retry_failed`: only if that is an answer)
     the reply has an error                        the request fails with that reason
@@ -14,17 +14,19 @@ that order.
 import asyncio
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from itertools import chain
 from typing import Any, TypeVar
 
 from medvqa_core.errors import InputError, one_line
 from medvqa_core.llm.engines import Reply, Request
 from medvqa_core.progress import track
+from medvqa_core.runs.journal import Journal
 from medvqa_core.runs.predictions import Prediction, PredictionStore
 
 SYNC_SECONDS = 2.0  # finished groups are written after at most this time
+WAITING = 16  # finished groups per group in flight that may wait for an earlier one
 R = TypeVar("R", bound=Request)
 # (request, reply, attempt) -> details for the record, and the request to send instead, or None.
 Review = Callable[[R, Reply, int], tuple[Mapping[str, Any], R | None]]
@@ -69,65 +71,89 @@ def ask_all(
     asked = 0
 
     def open_groups() -> Iterator[dict[str, R]]:
-        nonlocal asked
         for group in track(groups, description, total, note):
             todo = {key: request for key, request in group.items() if store.is_open(key, retry_failed)}
             if todo:
-                asked += len(todo)
                 yield todo
 
-    async def ask(group: dict[str, R]) -> list[Prediction]:
+    async def ask(group: dict[str, R], journal: Journal) -> list[Prediction]:
+        nonlocal asked
+        if (found := journal.find(group, retry_failed)) is not None:
+            return found
+        asked += len(group)
         return await _ask_group(group, answer, review, attempts)
 
     async def run() -> None:
         async with session if isinstance(session, AbstractAsyncContextManager) else nullcontext():
-            await _keep_in_flight(open_groups(), ask, store, in_flight, groups_per_sync)
+            with Journal(store) as journal:
+                groups = (ask(group, journal) for group in open_groups())
+                await _keep_in_flight(groups, store, journal, in_flight, groups_per_sync)
 
     asyncio.run(run())
     return asked
 
 
 async def _keep_in_flight(
-    groups: Iterator[dict[str, R]],
-    ask: Callable[[dict[str, R]], Awaitable[list[Prediction]]],
+    groups: Iterator[Coroutine[Any, Any, list[Prediction]]],
     store: PredictionStore,
+    journal: Journal,
     in_flight: int,
     groups_per_sync: int,
 ) -> None:
-    """Run `in_flight` groups concurrently and append finished ones in order, at least every SYNC_SECONDS."""
+    """Run `in_flight` groups concurrently and append finished ones in order, or those that wait to the journal."""
     under_way: deque[asyncio.Task[list[Prediction]]] = deque()
+    in_journal: set[asyncio.Task[list[Prediction]]] = set()
     finished: list[list[Prediction]] = []
-    synced = time.monotonic()
+    running, changed, synced = 0, asyncio.Event(), time.monotonic()
+
+    def count_down(_: asyncio.Task[list[Prediction]]) -> None:
+        nonlocal running
+        running -= 1
+        changed.set()
+
+    def collect() -> None:
+        while under_way and _has_result(under_way[0]):
+            in_journal.discard(under_way[0])
+            finished.append(under_way.popleft().result())
 
     def sync() -> None:
         nonlocal synced
         store.append(chain.from_iterable(finished))
         finished.clear()
+        waiting = [task for task in under_way if _has_result(task) and task not in in_journal]
+        journal.append(list(chain.from_iterable(task.result() for task in waiting)))
+        in_journal.update(waiting)
         synced = time.monotonic()
 
-    async def finish_first() -> None:
-        if finished:
-            await asyncio.wait([under_way[0]], timeout=max(0.0, synced + SYNC_SECONDS - time.monotonic()))
-            if not under_way[0].done() or time.monotonic() - synced >= SYNC_SECONDS:
-                sync()
-        finished.append(await under_way[0])
-        under_way.popleft()
-        if len(finished) >= groups_per_sync:
+    async def wait() -> None:
+        changed.clear()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(changed.wait(), max(0.0, synced + SYNC_SECONDS - time.monotonic()))
+        collect()
+        if under_way and under_way[0].done():
+            under_way[0].result()  # raises the exception that stops the run
+        if len(finished) >= groups_per_sync or time.monotonic() - synced >= SYNC_SECONDS:
             sync()
 
     try:
         for group in groups:
-            under_way.append(asyncio.ensure_future(ask(group)))
-            if len(under_way) >= in_flight:
-                await finish_first()
+            under_way.append(asyncio.ensure_future(group))
+            under_way[-1].add_done_callback(count_down)
+            running += 1
+            while running >= in_flight or len(under_way) >= WAITING * in_flight:
+                await wait()
         while under_way:
-            await finish_first()
+            await wait()
     finally:  # also after errors and Ctrl-C: keep all finished groups
         for task in under_way:
             task.cancel()
-        outcomes = await asyncio.gather(*under_way, return_exceptions=True)
-        finished.extend(outcome for outcome in outcomes if not isinstance(outcome, BaseException))
+        await asyncio.gather(*under_way, return_exceptions=True)
+        collect()
         sync()
+
+
+def _has_result(task: asyncio.Task[Any]) -> bool:
+    return task.done() and not task.cancelled() and task.exception() is None
 
 
 async def _ask_group(

@@ -80,7 +80,7 @@ class PredictionStore:
     ) -> None:
         self._store = RecordStore(path, kind, governance, settings, read_only)
         self._id = _ID_NAMES[kind]
-        self.path, self.settings = path, self._store.settings
+        self.path, self.kind, self.governance, self.settings = path, kind, governance, self._store.settings
 
     def __enter__(self) -> "PredictionStore":
         return self

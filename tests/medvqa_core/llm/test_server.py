@@ -178,7 +178,7 @@ def test_a_server_that_is_down_stops_the_run():
         endpoint, double.reply = double.endpoint, go_down(double)
         with pytest.raises(ServerError, match="status 503.*run the same command"):
             ask(double, REQUEST, wait=0.1)
-    with pytest.raises(ServerError, match="cannot be reached"):
+    with pytest.raises(ServerError, match="has not answered for 0 s .*ClientConnectorError.*start the server"):
         asyncio.run(_meet(endpoint, wait=0.05))
 
 
@@ -195,7 +195,7 @@ def test_waiting_is_logged_once(monkeypatch, caplog):
     with pytest.raises(ServerError):
         asyncio.run(_meet(endpoint, wait=0.05))
     (line,) = caplog.messages
-    assert line.startswith(endpoint) and "ClientConnectorError; waiting" in line
+    assert line.startswith(endpoint) and "ClientConnectorError); waiting" in line
 
 
 def test_retry_after_is_honoured(monkeypatch):
@@ -270,7 +270,7 @@ def test_a_resolver_that_changes_its_mind_does_not_move_credentialed_texts(monke
 
     def change(host, port, *rest, **more):
         address = answers.pop() if answers else "127.0.0.2" if host == "localhost" else host
-        monkeypatch.setattr("medvqa_core.llm.loopback.is_loopback_peer", lambda peer: peer == "127.0.0.1")
+        monkeypatch.setattr("medvqa_core.addresses.is_loopback_peer", lambda peer: peer == "127.0.0.1")
         return resolve(address, port, *rest, **more)
 
     with ChatServerDouble(obedient) as double:
@@ -421,9 +421,27 @@ def test_what_no_file_can_hold_and_endless_texts_are_no_replies(content, reason)
 
 @pytest.mark.parametrize("listed", [None, 5, ["tiny"], [{"id": "a"}, {"id": "b"}]])
 def test_a_list_of_models_that_is_none_asks_for_the_name(listed, monkeypatch):
-    async def answer(self, path, patient=True):
-        return 200, {"data": listed}
+    from aiohttp import web
 
-    monkeypatch.setattr(ChatServer, "_get", answer)
-    with pytest.raises(ConfigError, match="with --model"):
-        ChatServer("http://127.0.0.1:1/v1").connect()
+    async def answer(self, _):
+        return web.json_response({"data": listed})
+
+    monkeypatch.setattr(ChatServerDouble, "_models", answer)
+    with ChatServerDouble(obedient) as double, pytest.raises(ConfigError, match="with --model"):
+        ChatServer(double.endpoint, wait=1).connect()
+
+
+def test_capabilities_that_an_earlier_run_found_survive_faults_and_are_given_up_when_refused():
+    """Otherwise a server with bad moments would seem another one, and the run would not be resumed."""
+    known = ServerCapabilities("enforced", True)
+    faults = [(500, {})] * 4
+
+    def flaky(body):
+        return faults.pop() if faults and "response_format" in body else completion("hello")
+
+    with ChatServerDouble(flaky) as double:
+        server, _ = ask(double, REQUEST, known=known)
+    assert server.capabilities == known and not faults
+    with ChatServerDouble(lambda body: (400, {}) if "response_format" in body else obedient(body)) as double:
+        server, _ = ask(double, REQUEST, known=known)
+    assert server.capabilities == ServerCapabilities("refused", True)

@@ -1,9 +1,13 @@
 """Asking: groups in order, many in flight, asked again, failures, stops; and what a stopped run leaves."""
 
 import asyncio
+import os
 import signal
+import subprocess
+import sys
 import threading
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -58,8 +62,9 @@ def run(folder, engine, groups=4, size=2, in_flight=3, **options):
     return asked
 
 
-def records(folder):
-    with PredictionStore(folder / "p.jsonl", Governance.OPEN, read_only=True) as store:
+def records(path):
+    path = path / "p.jsonl" if path.is_dir() else path
+    with PredictionStore(path, Governance.OPEN, read_only=True) as store:
         return [(p.id, p.answer, p.error) for p in store.predictions()]
 
 
@@ -151,10 +156,14 @@ def test_any_other_error_stops_the_run_and_keeps_what_is_finished(tmp_path, fail
 
     with pytest.raises(OSError, match="no server"):
         run(tmp_path, Scripted(reply, delay=lambda g: 0.05 if g == failing else 0), in_flight=8)
-    kept = [id for id, *_ in records(tmp_path)]
-    assert kept == [f"{g}-{n}" for g in range(4) if g != failing for n in range(2)]
+    kept = [f"{g}-{n}" for g in range(4) if g != failing for n in range(2)]
+    assert [id for id, *_ in records(tmp_path)] == kept[: 2 * failing]
+    ahead = tmp_path / "p.ahead.jsonl"
+    assert [id for id, *_ in records(ahead)] == kept[2 * failing :] if failing < 3 else not ahead.exists()
     again = Scripted()
     assert run(tmp_path, again) == 2 and again.calls == [[f"{failing}-0", f"{failing}-1"]]
+    assert [id for id, *_ in records(tmp_path)] == [f"{g}-{n}" for g in range(4) for n in range(2)]
+    assert not ahead.exists()
 
 
 def test_a_run_stopped_by_ctrl_c_goes_on_to_the_same_file(tmp_path):
@@ -213,3 +222,66 @@ def test_finished_groups_are_written_in_time_while_the_next_one_is_slow(tmp_path
         found = list(store.predictions())
     assert [p.id for p in found] == ["0-0", "0-1", "1-0", "1-1"]
     assert all(p.answer == "yes" and p.details == {"reply_model": "other"} for p in found)
+
+
+KILLED = """
+import sys
+from pathlib import Path
+from test_asking import hang_on_the_first, Scripted, run
+folder = Path(sys.argv[1])
+engine = Scripted()
+engine.answer = lambda requests: hang_on_the_first(folder, engine, requests)
+run(folder, engine, groups=40, in_flight=8)
+"""
+
+
+async def hang_on_the_first(folder, engine, requests):
+    """Group 0 hangs. Once all that can run meanwhile are in the journal, the process kills itself."""
+    if requests[0].group == 0:
+        ahead = folder / "p.ahead.jsonl"
+        while not ahead.exists() or ahead.read_bytes().count(b"\n") < 1 + 2 * 39:
+            await asyncio.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGKILL)
+    return [Reply(f"to {q.id}") for q in requests]
+
+
+def test_groups_behind_a_slow_one_survive_a_kill_and_the_file_is_that_of_an_undisturbed_run(tmp_path):
+    (tmp_path / "killed").mkdir(), (tmp_path / "whole").mkdir()
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
+    killed = subprocess.run([sys.executable, "-c", KILLED, tmp_path / "killed"], env=environment, timeout=120)
+    assert killed.returncode == -signal.SIGKILL and records(tmp_path / "killed") == []
+    engine = Scripted()
+    assert run(tmp_path / "killed", engine, groups=40) == 2 and engine.calls == [["0-0", "0-1"]]
+    run(tmp_path / "whole", Scripted(), groups=40)
+    assert (tmp_path / "killed/p.jsonl").read_bytes() == (tmp_path / "whole/p.jsonl").read_bytes()
+    assert not (tmp_path / "killed/p.ahead.jsonl").exists()
+
+
+def test_a_journal_is_kept_while_it_is_needed_and_its_failures_are_asked_again_on_request(tmp_path):
+    def reply(q):
+        if q.group == 0:
+            raise OSError("no server")
+        return Reply(None, "busy") if q.group == 3 else "a"
+
+    with pytest.raises(OSError, match="no server"):
+        run(tmp_path, Scripted(reply), groups=4, in_flight=8)
+    few = Scripted()
+    assert run(tmp_path, few, groups=1) == 2 and (tmp_path / "p.ahead.jsonl").exists()
+    again = Scripted()
+    assert run(tmp_path, again, retry_failed=True) == 2 and again.calls == [["3-0", "3-1"]]
+    assert not (tmp_path / "p.ahead.jsonl").exists() and all(error is None for *_, error in records(tmp_path))
+
+
+def test_slow_groups_do_not_empty_the_slots(tmp_path):
+    """Group 0 answers once the others are done, of which 3 run at a time."""
+    engine = Scripted()
+
+    async def answer(requests):
+        engine.calls.append(requests[0].group)
+        while requests[0].group == 0 and len(engine.calls) < 30:
+            await asyncio.sleep(0.001)
+        return [Reply("a") for _ in requests]
+
+    engine.answer = lambda requests: asyncio.wait_for(answer(requests), 30)
+    assert run(tmp_path, engine, groups=30, in_flight=3) == 60
+    assert [id for id, *_ in records(tmp_path)] == [f"{g}-{n}" for g in range(30) for n in range(2)]

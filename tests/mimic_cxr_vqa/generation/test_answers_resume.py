@@ -26,17 +26,19 @@ def fail_at(number: int, error: Exception):
 
 @pytest.mark.parametrize("failing", range(STUDIES))
 def test_an_engine_that_breaks_down_loses_nothing_that_was_finished(tmp_path, failing):
-    """The failing study is the slowest: the others are finished by then, those behind it too."""
-    workspace = build(tmp_path)
+    """The failing study is the slowest: the others are finished by then. Those behind it wait in a journal."""
+    workspace, whole = build(tmp_path / "stopped"), build(tmp_path / "whole")
     engine = ScriptedEngine(fail_at(failing, RuntimeError("boom")), delay=lambda n: 0.1 if n == failing else 0)
     with pytest.raises(RuntimeError, match="boom"):
         answer_questions(workspace, engine)
-    rest = [qa_id for qa_id in all_ids(workspace) if int(qa_id[1:9]) - FIRST_STUDY != failing]
-    assert [record["qa_id"] for record in records_of(workspace)] == rest
+    before = [qa_id for qa_id in all_ids(workspace) if int(qa_id[1:9]) - FIRST_STUDY < failing]
+    assert [record["qa_id"] for record in records_of(workspace)] == before
 
-    second = ScriptedEngine()
+    second = ScriptedEngine(lambda request: "Clear.")
     assert answer_questions(workspace, second)["asked"] == 6
     assert {number_of(request) for call in second.calls for request in call} == {failing}
+    answer_questions(whole, ScriptedEngine(lambda request: "Clear."))
+    assert workspace.answers.read_bytes() == whole.answers.read_bytes()
 
 
 @pytest.mark.parametrize("in_flight", [1, 2, 100])
