@@ -11,6 +11,7 @@ The package works on text with boxes (`schema.RestoredText`). From the bottom up
 - `draft_fields`: reads key-values from the remaining cells.
 - `drafts.draft`: a page's key-values and table rows with verdicts. Start reading here.
 - `draft_check`: compares a draft with an annotation.
+- `text_differences`: the differences between an annotated and a printed text that matter.
 - `page_check`, `checking`: the quality check of annotations, with or without their pages.
 - `items.find_row`: the table row that a question asks for.
 - `labelstudio`: exchange with Label Studio.

@@ -40,6 +40,7 @@ KINDS = {
     "row_length": "a table row does not have four fields",
     "count_mismatch": "table and report type disagree",
     "not_on_page": "the value, date or number is not on the page beside its key or item",
+    "missing_line": "the page seems to have a key or a sentence that the annotation lacks",
     "missing_row": "the page seems to have a row that the table lacks",
     "contradiction": "is_normal contradicts result and range",
     "undecidable": "is_normal is decided without a range, or left open although result and range decide it",

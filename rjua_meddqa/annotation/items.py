@@ -17,7 +17,7 @@ MARGIN = 0.05  # smallest lead over the second-best row
 ALIKE_NAMES = 0.5  # similarity of two items with the same abbreviation
 MISREAD_FROM = 5  # characters: in shorter names another character may mean another analyte
 # Characters that are often confused, mapped to one of them.
-_LOOK_ALIKE = str.maketrans(
+LOOK_ALIKE = str.maketrans(
     {
         **dict.fromkeys("脂酯", "脂"),
         **dict.fromkeys("末未", "未"),
@@ -119,7 +119,7 @@ def _is_misread_short(one: str, other: str) -> bool:
 def _key(item: str) -> str:
     """Normalise a name for comparison: one width, no blanks, confusable characters merged."""
     text = unicodedata.normalize("NFKC", _DOUBLED.sub(r"\1", _MARKS.sub("", item)))
-    return fold(text).translate(_LOOK_ALIKE).strip(",:")
+    return fold(text).translate(LOOK_ALIKE).strip(",:")
 
 
 def _split(item: str) -> tuple[str, str]:

@@ -1,188 +1,178 @@
-"""Compares an annotation with its page: values and numbers that are not on the page, and rows that are missing.
+"""Compares an annotation with its page: texts that differ from the page, and lines of the page that are missing.
 
-An annotated value is reported only if both the draft of the page and its restored text contradict it, so that a mistake
-of the draft alone (a cell in the wrong column, two fields read as one) is not reported. Digits have to be equal. Words
-may contain a few misread characters.
+Each annotated value is compared with the draft's value of its key and with the text behind its key on the page. A
+difference is reported only if both contain one, so that a mistake of the draft alone (a cell in the wrong column, two
+fields read as one) is not reported. `text_differences` decides which differences matter.
 """
 
 import re
-import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from rjua_meddqa.annotation.drafts import Draft, draft
+from rjua_meddqa.annotation.items import find_row, item_score
 from rjua_meddqa.annotation.ranges import parse_range
-from rjua_meddqa.annotation.report_words import fold, similarity
+from rjua_meddqa.annotation.report_words import fold, is_known_key
+from rjua_meddqa.annotation.text_differences import Difference, count_errors, find_differences, letters
 from rjua_meddqa.answers import is_missing
 from rjua_meddqa.schema import RestoredText, TableRow
 
 Problem = tuple[str, str, str]  # kind, where, message
-ALIKE_WORDS, ALIKE_ITEM = 0.75, 0.8
-LONG = 12  # characters: longer values are compared piece by piece
-PIECE = 4  # characters
-PIECES_HELD = 0.8  # share of a long value's pieces that the page must contain
-_DIGITS = re.compile(r"\d+(?:\.\d+)?")
-_LOOSE = str.maketrans({"：": ":", "，": ",", "；": ";", "。": ".", "、": ",", "~": "-", "—": "-", "–": "-", "～": "-"})
+SHOWN = 3  # differences in one message
+WINDOW = 60  # characters behind a key that may belong to other fields
+ABSENT = 0.4  # share of errors from which a text is not contained in another
+SENTENCE = 4  # characters of the shortest sentence that may be missing
+_SENTENCES = re.compile(r"[。；;\n]")
+_NOT_UNIT = re.compile(r"[\d.<>≤≥=\-+]")
 
 
 @dataclass(frozen=True)
 class PageText:
-    """The content of a page: its draft, and its normalised lines, with spaces between boxes."""
+    """The content of a page: its draft, and its lines, with spaces between boxes."""
 
     draft: Draft
     lines: tuple[str, ...]
 
-    @property
+    @cached_property
     def text(self) -> str:
-        """All lines without white space."""
-        return "".join(self.lines).replace(" ", "")
+        """The compared characters of all lines, with spaces between pieces."""
+        return " ".join(letters(piece) for line in self.lines for piece in line.split())
+
+    @cached_property
+    def solid(self) -> str:
+        return self.text.replace(" ", "")
 
 
 def page_text(restored: RestoredText) -> PageText:
     """Return the content of a restored page."""
-    return PageText(draft(restored), tuple(" ".join(squeeze(box.text) for box in line) for line in restored.lines))
-
-
-def squeeze(text: str) -> str:
-    """Normalise `text` for comparison: NFKC, lower case, one spelling of stops and dashes, no white space."""
-    return "".join(unicodedata.normalize("NFKC", text.translate(_LOOSE)).translate(_LOOSE).casefold().split())
+    return PageText(draft(restored), tuple(" ".join(box.text for box in line) for line in restored.lines))
 
 
 def check_page(key_values: Sequence[tuple[str, str]], table: Sequence[TableRow], page: PageText) -> list[Problem]:
-    """Report annotated texts that are not on the page and rows of the page that the annotation lacks."""
+    """Report annotated texts that differ from the page, and rows and sentences of the page that are missing."""
     found: list[Problem] = []
+    checked = set()
     for number, (key, value) in enumerate(key_values, start=1):
         if message := _check_value(key, value, page):
             found.append(("not_on_page", f"kv {number}", message))
+        if message or is_missing(value):
+            checked.add(fold(key))
+    items = [row.item for row in (*table, *page.draft.table)]
     for number, row in enumerate(table, start=1):
-        found += [(kind, f"table row {number}", message) for kind, message in _check_row(row, page)]
-    return found + _missing_rows(table, page)
+        found += [("not_on_page", f"table row {number}", message) for message in _check_row(row, items, page)]
+    return found + _missing_rows(table, page) + _missing_lines(key_values, table, checked, page)
 
 
 def _check_value(key: str, value: str, page: PageText) -> str:
     drafted = [other for name, other in page.draft.key_values if fold(name) == fold(key)]
     if is_missing(value):
         printed = [other for other in drafted if not is_missing(other)]
-        sure = len(printed) == len(drafted) > 0 and len(printed[0]) <= LONG and _is_beside(key, printed[0], page)
+        sure = len(printed) == len(drafted) > 0 and letters(key) + letters(printed[0]) in page.solid
         return f"{key!r} has no value; the page seems to have {printed[0]!r}" if sure else ""
-    if any(_agrees(value, other) for other in drafted) or _is_beside(key, value, page):
-        return ""
-    if (not drafted or len(squeeze(value)) > LONG) and _holds(value, page):
-        return ""
-    return f"{key!r}: {value!r} is not on the page" + (f"; it seems to have {drafted[0]!r}" if drafted else "")
+    wanted = letters(value)
+    candidates = [find_differences(wanted, letters(other)) for other in drafted if not is_missing(other)]
+    candidates += [find_differences(wanted, rest[: len(wanted) + WINDOW], "start") for rest in _behind(key, page)]
+    if not candidates:
+        candidates = [find_differences(wanted, page.text, "inside")]
+    differences = min(candidates, key=lambda found: sum(len(d.written) + len(d.printed) for d in found))
+    differences = [one for one in differences if not one.context or one.context not in page.solid]
+    return f"{key!r}: {value!r} is not on the page{_describe(differences)}" if differences else ""
 
 
-def _agrees(value: str, drafted: str) -> bool:
-    """Whether two readings may be of one value: equal digits and similar words."""
-    one, other = squeeze(value), squeeze(drafted)
-    if one == other:
-        return True
-    return len(one) >= PIECE and _digits(one) == _digits(other) and similarity(one, other) >= ALIKE_WORDS
+def _describe(differences: Sequence[Difference]) -> str:
+    shown = [
+        f"the page has {one.printed!r} for {one.written!r}"
+        if one.printed and one.written
+        else f"the page {'also has' if one.printed else 'lacks'} {one.printed or one.written!r}"
+        for one in differences[:SHOWN]
+    ]
+    return ": " + ", ".join(shown)
 
 
-def _digits(text: str) -> list[str]:
-    return _DIGITS.findall(text)
+def _behind(text: str, page: PageText) -> list[str]:
+    """Return the texts of the page behind each place of `text`."""
+    wanted = " ?".join(map(re.escape, letters(text)))
+    return [page.text[match.end() :] for match in re.finditer(wanted, page.text)] if wanted else []
 
 
-def _is_beside(key: str, value: str, page: PageText) -> bool:
-    """Whether a line has `value` directly behind `key`, ignoring stops."""
-    followed = re.compile(rf"{_spaced(key)} ?[:;.,]? ?{_spaced(value)}")
-    return any(followed.search(line) for line in page.lines)
-
-
-def _spaced(text: str) -> str:
-    """Return a pattern for normalised `text` with optional spaces that does not match within a longer number."""
-    wanted = squeeze(text)
-    before = r"(?<![\d.])" if wanted[:1].isdigit() else ""
-    after = r"(?!\.?\d)" if wanted[-1:].isdigit() else ""
-    return before + " ?".join(map(re.escape, wanted)) + after
-
-
-def _holds(value: str, page: PageText) -> bool:
-    """Whether a page contains `value`. For a long one: all its numbers and most of its pieces."""
-    wanted = squeeze(value)
-    if len(wanted) <= LONG:
-        return any(re.search(_spaced(value), line) for line in page.lines)
-    text = page.text
-    numbers = set(_digits(text))
-    pieces = [wanted[i : i + PIECE] for i in range(len(wanted) - PIECE + 1)]
-    held = sum(piece in text for piece in pieces) >= PIECES_HELD * len(pieces)
-    return held and all(number in numbers for number in _digits(wanted))
-
-
-def _check_row(row: TableRow, page: PageText) -> list[tuple[str, str]]:
-    line = _text_behind(row.item, page)
-    drafted = _drafted_row(row, page)
-    if line is None and drafted is None:
-        return [("not_on_page", f"{row.item!r}: the item is not on the page")]
+def _check_row(row: TableRow, items: Iterable[str], page: PageText) -> list[str]:
+    drafted = find_row(row.item, page.draft.table)
+    rests = [_until_item(rest, row.item, items) for rest in _behind(row.item, page)]
+    if not rests and drafted is None:
+        return [f"{row.item!r}: the item is not on the page"]
     about = f"{row.item!r}: the page does not have"
     found = []
-    if not is_missing(row.result) and not (
-        (drafted is not None and squeeze(drafted.result) == squeeze(row.result))
-        or (line is not None and _follows(row.result, line))
-    ):
+    if not rests and drafted is not None and find_differences(letters(row.item), letters(drafted.item)):
+        found.append(f"{row.item!r} is not on the page; it seems to have {drafted.item!r}")
+    wanted = letters(row.result)
+    has_result = drafted is not None and not find_differences(wanted, letters(drafted.result))
+    if not is_missing(row.result) and not has_result and not any(_follows(wanted, rest) for rest in rests):
         seen = f"; it seems to have {drafted.result!r}" if drafted is not None else ""
-        found.append(("not_on_page", f"{about} the result {row.result!r} beside it{seen}"))
-    if not is_missing(row.range) and not (
-        (drafted is not None and _same_range(row.range, drafted.range))
-        or (line is not None and _holds_range(row, line))
-    ):
-        seen = f"; it seems to have {drafted.range!r}" if drafted is not None else ""
-        found.append(("not_on_page", f"{about} the range {row.range!r} beside it{seen}"))
+        found.append(f"{about} the result {row.result!r} beside it{seen}")
+    has_range = drafted is not None and _same_range(row.range, drafted.range)
+    if not is_missing(row.range) and not has_range:
+        wanted = letters(row.range)
+        if not any(not find_differences(wanted, rest, "inside") for rest in rests):
+            seen = f"; it seems to have {drafted.range!r}" if drafted is not None else ""
+            found.append(f"{about} the range {row.range!r} beside it{seen}")
     return found
 
 
-def _drafted_row(row: TableRow, page: PageText) -> TableRow | None:
-    """Return the drafted row with the most similar item. Of several, one with the same result."""
-    alike = [
-        (similarity(fold(row.item), fold(other.item)), squeeze(other.result) == squeeze(row.result), number)
-        for number, other in enumerate(page.draft.table)
-    ]
-    best = max(alike, default=None)
-    return page.draft.table[best[2]] if best is not None and best[0] >= ALIKE_ITEM else None
-
-
-def _text_behind(item: str, page: PageText) -> str | None:
-    """Return the rest of the line that contains `item`, from its end."""
-    wanted = re.compile(_spaced(item))
-    return next((line[match.end() :] for line in page.lines if (match := wanted.search(line))), None)
+def _until_item(rest: str, item: str, items: Iterable[str]) -> str:
+    """Cut the text behind an item before the next item."""
+    others = {letters(other) for other in items if fold(other) != fold(item)} - {""}
+    places = [match.start() for other in others if (match := re.search(" ?".join(map(re.escape, other)), rest))]
+    return rest[: min(places, default=len(rest))]
 
 
 def _follows(result: str, rest: str) -> bool:
     """Whether `result` directly follows an item. A code or an arrow may be between them."""
-    return re.match(r"\D{0,12}?" + _spaced(result), rest) is not None
+    return (
+        re.match(r"\D{0,12}?" + re.escape(result) + (r"(?!\.?\d)" if result[-1:].isdigit() else ""), rest) is not None
+    )
 
 
 def _same_range(one: str, other: str) -> bool:
-    if squeeze(one) == squeeze(other):
+    """Whether two ranges have the same bounds, and the same unit if both have one."""
+    if not find_differences(letters(one), letters(other)):
         return True
     bounds = [
         sorted((e.label, e.interval.low, e.interval.high) for e in parse_range(text).intervals) for text in (one, other)
     ]
-    if bounds[0] and bounds[0] == bounds[1]:
-        return True
-    return _digits(squeeze(one)) == _digits(squeeze(other)) and similarity(squeeze(one), squeeze(other)) >= ALIKE_WORDS
-
-
-def _holds_range(row: TableRow, rest: str) -> bool:
-    """Whether a line contains the range, or a single range without its unit."""
-    if re.search(_spaced(row.range), rest):
-        return True
-    limits = re.match(r"[<>≤≥]?[\d.]+(?:-+[\d.]+)?", squeeze(row.range))
-    is_single = len(parse_range(row.range).intervals) == 1
-    return is_single and limits is not None and re.search(_spaced(limits[0]), rest) is not None
+    units = [_NOT_UNIT.sub("", letters(text)) for text in (one, other)]
+    return bool(bounds[0]) and bounds[0] == bounds[1] and (not all(units) or not find_differences(*units))
 
 
 def _missing_rows(table: Sequence[TableRow], page: PageText) -> list[Problem]:
-    """Report drafted rows with result and range that match no annotated row by item, result or range."""
+    """Report drafted rows with result and range that match no annotated row."""
     found: list[Problem] = []
-    names = [fold(row.item) for row in table]
     for row in page.draft.table:
         is_sure = not is_missing(row.result) and bool(parse_range(row.range).intervals)
-        alike = [other for other in table if similarity(fold(row.item), fold(other.item)) >= ALIKE_ITEM]
-        is_there = fold(row.item) in names or any(
-            squeeze(row.result) == squeeze(other.result) or _same_range(row.range, other.range) for other in alike
+        is_there = any(
+            item_score(row.item, other.item)
+            or (letters(row.result) == letters(other.result) and _same_range(row.range, other.range))
+            for other in table
         )
         if is_sure and not is_there:
             found.append(("missing_row", "table", f"the page seems to have {row.item!r} {row.result!r}"))
+    return found
+
+
+def _missing_lines(
+    key_values: Sequence[tuple[str, str]], table: Sequence[TableRow], checked: set[str], page: PageText
+) -> list[Problem]:
+    """Report drafted keys and sentences that the annotation lacks, unless their keys are `checked`."""
+    cells = [cell for row in table for cell in (row.item, row.result, row.range)]
+    written = " ".join(map(letters, [text for pair in key_values for text in pair] + cells))
+    keys = {fold(key) for key, _ in key_values}
+    found: list[Problem] = []
+    for key, value in page.draft.key_values:
+        if is_missing(value) or fold(key) in checked or not (fold(key) in keys or is_known_key(key)):
+            continue
+        for sentence in map(letters, _SENTENCES.split(value)):
+            is_short = len(sentence) < SENTENCE
+            if (is_short and fold(key) in keys) or (not is_short and count_errors(sentence, written) < ABSENT):
+                continue
+            found.append(("missing_line", "kv", f"the page seems to have {sentence!r} at {key!r}"))
     return found

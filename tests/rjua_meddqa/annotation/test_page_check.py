@@ -84,4 +84,5 @@ def test_a_verdict_is_checked_for_the_patient_that_the_page_names(sex, kinds):
     page = page_text(lay_out(lines([FIELDS]) + lines([TABLE[0], row], top=60)))
     rows = (TableRow("肌酐", "100", "男:57-111 女:41-81", "否(偏高)"),)
     annotation = Annotation("1", "a.png", tuple(sex.items()), rows, "Laboratory", "pdf", "high")
-    assert [finding.kind for finding in check_annotations([annotation], lambda _: page).findings] == kinds
+    found = [finding.kind for finding in check_annotations([annotation], lambda _: page).findings]
+    assert [kind for kind in found if kind != "missing_line"] == kinds
