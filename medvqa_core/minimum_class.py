@@ -6,7 +6,7 @@ end at 3,999.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -22,8 +22,12 @@ TEXT_COLUMNS = ("patient_id", "subject_id", "study_id", "qa_id", "images", "imag
 OUR_COLUMNS = (  # sets of columns that only our datasets have
     {"qa_id", "study_id", "question"}, {"subject_id", "study_id", "findings", "labels"},
     {"study_id", "indication", "questions"}, {"study_id", "qa_id", "messages"},
+    {"question", "answer", "category", "label_value", "provenance"},
 )  # fmt: skip
-_ID_TEXT = r"(^|[/,\s])(p1[0-9]{7}|s5[0-9]{7})($|[^0-9])"
+_ID_TEXT = r"(^|[/\\,\s])(p1[0-9]{7}|s5[0-9]{7})($|[^0-9])"
+_PATH_TEXT = r"p1[0-9]{7}[/\\]+s5[0-9]{7}"  # evidence in any column
+_DIGITS = {SUBJECTS: r"^\s*1[0-9]{7}(\.0*)?\s*$", STUDIES: r"^\s*5[0-9]{7}(\.0*)?\s*$"}
+_SAMPLE = 1000  # rows at either end of columns that are not named for ids or images
 
 OPENI = "openi"
 SOURCES = {"phantom": Governance.OPEN, OPENI: Governance.NO_DERIVATIVES, "physionet": Governance.CREDENTIALED}
@@ -35,15 +39,46 @@ def minimum_class_for_source(source: str | None) -> Governance:
 
 
 def minimum_class_for_columns(columns: Mapping[str, pa.ChunkedArray | pa.Array]) -> Governance:
-    """The class required by ids in rows (numbers, texts, image paths); `open` if there are none."""
-    for name, values in columns.items():
-        if name in ID_COLUMNS and pa.types.is_integer(values.type):
-            found = _holds_id(values, ID_COLUMNS[name])
-        else:
-            found = (name in TEXT_COLUMNS or is_image(values.type)) and _holds_id_text(values)
-        if found:
-            return Governance.CREDENTIALED
-    return Governance.OPEN
+    """The class required by ids in rows; `open` if there are none.
+
+    Ids are numbers or texts in columns named for them, and image paths. Nested fields count as columns. Of columns with
+    other names only image paths in the first and last rows count, so that large texts of other datasets cost no time.
+    """
+    leaves = [leaf for name, values in columns.items() for leaf in _leaves(name, values)]
+    return Governance.CREDENTIALED if any(_holds_id(name, values) for name, values in leaves) else Governance.OPEN
+
+
+def _leaves(name: str, values: Any) -> Iterator[tuple[str, Any]]:
+    """The flat columns in a column, named by the innermost field."""
+    kind = values.type
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        yield from _leaves(name, pc.list_flatten(values))
+    elif is_image(kind):
+        yield "image_path", pc.struct_field(values, "path")
+    elif pa.types.is_struct(kind):
+        for field in kind:
+            yield from _leaves(field.name, pc.struct_field(values, field.name))
+    elif pa.types.is_dictionary(kind):
+        yield from _leaves(name, values.cast(kind.value_type))
+    else:
+        yield name, values
+
+
+def _holds_id(name: str, values: Any) -> bool:
+    ids = ID_COLUMNS.get(name)
+    if pa.types.is_integer(values.type) or pa.types.is_floating(values.type):
+        among = pc.and_(pc.greater_equal(values, ids.start), pc.less(values, ids.stop)) if ids else pa.array([False])
+        return bool(pc.any(among, min_count=0).as_py())
+    if not (pa.types.is_string(values.type) or pa.types.is_large_string(values.type)):
+        return False
+    if name not in TEXT_COLUMNS:
+        ends = (values.slice(0, _SAMPLE), values.slice(max(0, len(values) - _SAMPLE)))
+        return any(_matches(end, _PATH_TEXT) for end in ends)
+    return _matches(values, _ID_TEXT) or (ids is not None and _matches(values, _DIGITS[ids]))
+
+
+def _matches(values: Any, pattern: str) -> bool:
+    return bool(pc.any(pc.match_substring_regex(values, pattern), min_count=0).as_py())
 
 
 def is_image(kind: pa.DataType) -> bool:
@@ -77,23 +112,3 @@ def check_minimum_class(stated: Governance, minimum: Governance, what: str, reas
         f"{what} is declared as {stated}, but {reason} requires at least {minimum}. Editing metadata cannot lower the "
         "class of the content; restore the manifest or build the folder again"
     )
-
-
-def _holds_id(values: Any, ids: range) -> bool:
-    among = pc.and_(pc.greater_equal(values, ids.start), pc.less(values, ids.stop))
-    return bool(pc.any(among, min_count=0).as_py())
-
-
-def _holds_id_text(values: Any) -> bool:
-    while pa.types.is_list(values.type) or pa.types.is_large_list(values.type):
-        values = pc.list_flatten(values)
-    if pa.types.is_struct(values.type):  # images as `datasets` stores them
-        paths = [values.type.field(i).name for i in range(values.type.num_fields)]
-        if "path" not in paths:
-            return False
-        values = pc.struct_field(values, "path")
-    if pa.types.is_dictionary(values.type):
-        values = values.cast(values.type.value_type)
-    if not (pa.types.is_string(values.type) or pa.types.is_large_string(values.type)):
-        return False
-    return bool(pc.any(pc.match_substring_regex(values, _ID_TEXT), min_count=0).as_py())

@@ -17,7 +17,7 @@ from typing import Any
 
 import wrapt
 
-from medvqa_core.folder_class import GOVERNANCE, read_governance
+from medvqa_core.folder_class import GOVERNANCE, read_governance, write_governance
 from medvqa_core.governance import Governance, check_publishable, strictest
 
 HUB = "the Hub"
@@ -35,6 +35,8 @@ UPLOADS = {
     "transformers.image_processing_base": ("ImageProcessingMixin",),
     "transformers.video_processing_utils": ("VideoProcessorMixin",),
     "transformers.feature_extraction_utils": ("FeatureExtractionMixin",),
+    "transformers.pipelines.base": ("Pipeline",),
+    "sentence_transformers.base.model": ("BaseModel",),
     "datasets.arrow_dataset": ("Dataset",),
     "datasets.dataset_dict": ("DatasetDict", "IterableDatasetDict"),
     "datasets.iterable_dataset": ("IterableDataset",),
@@ -88,6 +90,7 @@ def restriction(part: Any) -> Governance | None:
         found = [find_restriction(part)]
     else:
         holders = [part, *(getattr(part, name, None) for name in _PARTS)]
+        holders.append(getattr(getattr(part, "model", None), "config", None))  # of a pipeline
         stated = [getattr(holder, "governance", None) for holder in holders]
         stated += [(getattr(holder, "init_kwargs", None) or {}).get("governance") for holder in holders]
         found = [_RESTRICTED.get(str(name)) for name in stated]
@@ -138,7 +141,7 @@ def _keep_class(wrapped: Callable, instance: Any, args: tuple, kwargs: dict) -> 
 
 
 def guard_adapters(module: Any) -> None:
-    """A model that loads an adapter of a restricted class (`governance.json` in its folder) gets this class."""
+    """A restricted adapter is saved with `governance.json`, and a model that loads it gets this class."""
 
     def load(wrapped: Callable, instance: Any, args: tuple, kwargs: dict) -> Any:
         loaded = wrapped(*args, **kwargs)
@@ -148,6 +151,15 @@ def guard_adapters(module: Any) -> None:
             _raise_class(instance, read_governance(Path(source)))
         return loaded
 
+    def save(wrapped: Callable, instance: Any, args: tuple, kwargs: dict) -> Any:
+        result, found = wrapped(*args, **kwargs), restriction(instance)
+        folder = Path(inspect.signature(wrapped).bind(*args, **kwargs).arguments["save_directory"])
+        if found is not None and folder.is_dir():
+            write_governance(folder, found)
+        return result
+
+    if hasattr(module, "PeftModel") and "save_pretrained" in vars(module.PeftModel):
+        wrapt.wrap_function_wrapper(module, "PeftModel.save_pretrained", save)
     for name in ("PeftModel", "PeftAdapterMixin"):
         if "load_adapter" in vars(getattr(module, name, object)):
             wrapt.wrap_function_wrapper(module, f"{name}.load_adapter", load)
@@ -173,19 +185,9 @@ def guard_trainer(module: Any) -> None:
             _raise_class(part, _trainer_restriction(instance))
         return wrapped(*args, **kwargs)
 
-    def create_card(wrapped: Callable, instance: Any, args: tuple, kwargs: dict) -> Any:
-        """Our models write their own card."""
-        result = wrapped(*args, **kwargs)
-        model = instance.accelerator.unwrap_model(instance.model)
-        if hasattr(type(model), "write_card") and instance.is_world_process_zero():
-            output = Path(instance.args.output_dir)
-            model.write_card(output, instance.hub_model_id or output.name)
-        return result
-
     for method in ("init_hf_repo", "push_to_hub"):
         wrapt.wrap_function_wrapper(module, f"Trainer.{method}", refuse)
     wrapt.wrap_function_wrapper(module, "Trainer.train", train)
-    wrapt.wrap_function_wrapper(module, "Trainer.create_model_card", create_card)
 
 
 def guard_completions(module: Any) -> None:
@@ -203,7 +205,13 @@ def guard_completions(module: Any) -> None:
 
 def _trainer_restriction(trainer: Any) -> Governance | None:
     """The strictest restricted class of the trainer, its model and its data."""
-    data = [getattr(trainer, name, None) for name in ("train_dataset", "eval_dataset")]
-    data = [part for one in data for part in (one.values() if isinstance(one, dict) else [one])]
+    data = [part for name in ("train_dataset", "eval_dataset") for part in _datasets(getattr(trainer, name, None))]
     found = [_RESTRICTED.get(str(getattr(trainer, "governance", None))), *map(restriction, [trainer.model, *data])]
     return strictest(known) if (known := [one for one in found if one is not None]) else None
+
+
+def _datasets(data: Any) -> list[Any]:
+    """The datasets in a dict of them, or in torch's `Subset` and `ConcatDataset`."""
+    inner = [] if hasattr(data, "info") else [getattr(data, "dataset", None), *(getattr(data, "datasets", None) or ())]
+    parts = [*data.values()] if isinstance(data, dict) else [part for part in inner if part is not None]
+    return [found for part in parts for found in _datasets(part)] if parts else [data]

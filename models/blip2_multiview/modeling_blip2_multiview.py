@@ -110,7 +110,6 @@ class Blip2ViewBranches(nn.Module):
 
 class Blip2MultiViewPreTrainedModel(GuardedPush, PreTrainedModel):
     config: Blip2MultiViewConfig
-    title = "BLIP-2-MultiView"
     base_model_prefix = "model"
     main_input_name = "pixel_values"
     input_modalities = ("image", "text")

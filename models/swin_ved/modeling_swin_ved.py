@@ -53,7 +53,6 @@ class SwinVedPreTrainedModel(GuardedPush, PreTrainedModel):
 
     config_class = SwinVedConfig
     config: SwinVedConfig
-    title = "SwinVED"
     base_model_prefix = "model"
     input_modalities = ("image", "text")
     supports_gradient_checkpointing = True

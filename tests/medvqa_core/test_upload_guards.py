@@ -77,6 +77,42 @@ def test_evidence_in_undeclared_rows_is_enough(columns):
             rows.push_to_hub("me/rows")
 
 
+PATH = "files/p10/p10000032/s50414267/02aa804e.jpg"
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"subject_id": [10000032.0, None]},  # after an outer join
+        {"subject_id": ["10000032"]},
+        {"study_id": ["50414267.0"]},
+        {"meta": [{"source": {"subject_id": 10000032}}]},
+        {"messages": [[{"role": "user", "content": [{"type": "image", "path": PATH}]}]]},
+        {"file_name": ["x.jpg"] * 1500 + [PATH]},
+        {"x": ["D:\\mimic\\" + PATH.replace("/", "\\")]},
+        {name: ["a"] for name in ("question", "answer", "category", "label_value", "provenance")},
+    ],
+)
+def test_ids_in_other_forms_and_places_are_evidence(columns):
+    with pytest.raises(GovernanceError, match="credentialed.*the Hub"):
+        Dataset.from_dict(columns).push_to_hub("me/rows")
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"population": [10000032], "price": [50414267.0], "order_id": ["10000032"]},
+        {"subject_id": [1.5, None], "study_id": ["A1"], "meta": [{"subject_id": 7}]} | {"subject_id": [1.5]},
+        {"image": ["book/p10/p100.jpg", "img/p1000003/s5041426.png", "tv/s50/e01.jpg"]},
+        {"question": ["a"], "answer": ["b"], "category": ["c"], "image": ["p1.png"]},
+        {"when": [b"p10000032/s50414267"], "vector": [[10000032.0, 50414267.0]], "nothing": [None]},
+    ],
+)
+def test_numbers_and_paths_of_others_are_no_evidence(columns):
+    with pytest.raises(AssertionError, match="left the machine"):
+        Dataset.from_dict(columns).push_to_hub("me/rows")
+
+
 @pytest.mark.parametrize("governance", [OPEN, Governance.SHARE_ALIKE, None])
 def test_open_and_unrelated_rows_pass_the_guard(governance):
     for rows in containers(make(governance)):

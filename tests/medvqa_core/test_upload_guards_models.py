@@ -14,6 +14,7 @@ import wrapt
 from datasets import Dataset
 from hub_server import HubDouble
 from tokenizers import Tokenizer, models
+from torch.utils.data import ConcatDataset, Subset
 from transformers import (
     BertConfig,
     BertForSequenceClassification,
@@ -22,6 +23,7 @@ from transformers import (
     ProcessorMixin,
     Trainer,
     TrainingArguments,
+    pipeline,
 )
 from transformers.feature_extraction_utils import FeatureExtractionMixin
 from transformers.image_processing_base import ImageProcessingMixin
@@ -134,17 +136,19 @@ def test_a_declared_class_survives_saving_and_loading(tmp_path):
 @pytest.mark.parametrize(("module", "name"), [(module, name) for module, names in UPLOADS.items() for name in names])
 def test_every_patched_class_still_has_the_method(module, name):
     """Fails if a library moves a class, or gives `save_pretrained` another argument."""
+    pytest.importorskip(module.partition(".")[0])
     kind = getattr(importlib.import_module(module), name)
     assert isinstance(inspect.getattr_static(kind, "push_to_hub"), wrapt.FunctionWrapper)
-    if "save_pretrained" in vars(kind):
+    if "save_pretrained" in vars(kind) and kind.__name__ != "BaseModel":  # whose method pushes nothing
         names = inspect.signature(kind.save_pretrained).parameters
         assert "push_to_hub" in names or "kwargs" in names
 
 
 def test_patched_trainer_methods():
-    for name in ("init_hf_repo", "push_to_hub", "train", "create_model_card"):
+    for name in ("init_hf_repo", "push_to_hub", "train"):
         assert isinstance(inspect.getattr_static(Trainer, name), wrapt.FunctionWrapper)
     peft_model, integration = map(importlib.import_module, ("peft.peft_model", "transformers.integrations.peft"))
+    assert isinstance(inspect.getattr_static(peft_model.PeftModel, "save_pretrained"), wrapt.FunctionWrapper)
     for kind in (peft_model.PeftModel, integration.PeftAdapterMixin):
         assert isinstance(inspect.getattr_static(kind, "load_adapter"), wrapt.FunctionWrapper)
 
@@ -183,6 +187,31 @@ def test_a_model_that_was_trained_on_restricted_rows_keeps_their_class(tmp_path)
     for part in (model, words):
         with pytest.raises(GovernanceError, match="credentialed"):
             part.push_to_hub("me/part")
+
+
+@pytest.mark.parametrize("wrap", [lambda data: Subset(data, [0]), lambda data: ConcatDataset([rows(None), data])])
+def test_datasets_within_torch_datasets_count(wrap, tmp_path):
+    arguments = TrainingArguments(str(tmp_path), report_to=[], use_cpu=True, hub_model_id="me/model")
+    for governance, expected in (("credentialed", GovernanceError), (None, AssertionError)):
+        with pytest.raises(expected):
+            Trainer(small(), arguments, train_dataset=wrap(rows(governance))).push_to_hub()
+
+
+def test_an_adapter_of_a_restricted_model_is_saved_with_its_class(tmp_path):
+    from peft import LoraConfig, PeftModel, get_peft_model
+
+    for governance in (None, "open", "credentialed"):
+        folder = tmp_path / str(governance)
+        get_peft_model(small(governance), LoraConfig(r=1, target_modules=["query"])).save_pretrained(folder)
+        assert (folder / "governance.json").exists() == (governance == "credentialed")
+    with pytest.raises(GovernanceError):
+        PeftModel.from_pretrained(small(), tmp_path / "credentialed").merge_and_unload().push_to_hub("me/model")
+
+
+def test_a_pipeline_has_the_class_of_its_model():
+    for governance, expected in ((None, AssertionError), ("open", AssertionError), ("credentialed", GovernanceError)):
+        with pytest.raises(expected):
+            pipeline("text-classification", model=small(governance), tokenizer=tokenizer()).push_to_hub("me/model")
 
 
 def test_rows_that_are_only_validated_on_count_too(tmp_path):

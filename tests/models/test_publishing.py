@@ -12,8 +12,6 @@ import pytest
 from blip2_multiview_models import make_model
 from swin_ved_tiny import tiny_model
 
-from medvqa_hub.families.registry import find_family
-
 MODELS: dict[str, Callable[[], Any]] = {"swin_ved": tiny_model, "blip2_multiview": make_model}
 
 
@@ -32,15 +30,15 @@ def no_hub(monkeypatch):
     monkeypatch.setattr("huggingface_hub.HfApi.create_repo", lambda *_args, **_kwargs: SimpleNamespace(repo_id="me/x"))
 
 
-@pytest.mark.parametrize("governance", [None, "no-derivatives", "credentialed"])
+@pytest.mark.parametrize("governance", [None, "share-alike", "no-derivatives", "credentialed"])
 def test_restricted_weights_are_not_uploaded(kind, governance, tmp_path):
     model = MODELS[kind]()
     model.config.governance = governance
     for part in (model, model.model):
         part.config.governance = governance
-        with pytest.raises(PermissionError, match="open and share-alike"):
+        with pytest.raises(PermissionError, match="Only open ones"):
             part.push_to_hub("me/model")
-        with pytest.raises(PermissionError, match="open and share-alike"):
+        with pytest.raises(PermissionError, match="Only open ones"):
             part.save_pretrained(tmp_path / "saved", push_to_hub=True)
 
 
@@ -52,15 +50,8 @@ def test_the_guards_are_the_same_file():
     """Each goes to the Hub with its own model's folder, and none may be behind the others."""
     files = {kind: Path(inspect.getfile(guard_of(kind))) for kind in MODELS}
     assert len(set(files.values())) == len(MODELS)
-    assert len({path.read_bytes() for path in files.values()}) == 1
-
-
-def test_a_plain_card_has_the_name_that_people_know(kind, tmp_path):
-    model = MODELS[kind]()
-    model.config.governance = "open"
-    model.write_card(tmp_path, "me/model")
-    title = f"# {type(model).__name__}: {find_family(kind).title} for medical visual question answering"
-    assert title in (tmp_path / "README.md").read_text().splitlines()
+    (content,) = {path.read_bytes() for path in files.values()}
+    assert content.count(b"\n") <= 40
 
 
 def test_the_models_own_guard_needs_nothing_else(kind):
@@ -73,16 +64,15 @@ def test_the_models_own_guard_needs_nothing_else(kind):
     class Model(guard_of(kind), Saved):
         config = SimpleNamespace(governance=None)
 
-    for governance in (None, "no-derivatives", "credentialed"):
+    for governance in (None, "share-alike", "no-derivatives", "credentialed"):
         Model.config.governance = governance
-        with pytest.raises(PermissionError, match="open and share-alike"):
+        with pytest.raises(PermissionError, match="Only open ones"):
             Model().push_to_hub("me/model")
     Model.config.governance = "public"
     with pytest.raises(ValueError, match="'public'.*open, share-alike"):
         Model().push_to_hub("me/model")
-    for governance in ("open", "share-alike"):
-        Model.config.governance = governance
-        assert Model().push_to_hub("me/model") == "pushed to me/model"
+    Model.config.governance = "open"
+    assert Model().push_to_hub("me/model") == "pushed to me/model"
 
 
 def test_the_class_and_the_guard_travel_with_the_weights(kind, tmp_path):
