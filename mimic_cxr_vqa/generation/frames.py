@@ -80,6 +80,7 @@ _REGIONS = {
     **{"upper": "upper lung", "lower": "lower lung", "middle": "middle lobe", "mid": "mid lung", "hilar": "hilum"},
     **{name: f"{name} region" for name in ("perihilar", "retrocardiac")},
 }
+_MANY = "|".join(word for word in COUNTS if word.isalpha())
 _PLURAL = re.compile(r"(?:[^s]s|ces|thoraces|opacities|densities|masses)$")
 _COUNTED = re.compile(
     r"\b(?:fracture|deformity|nodule|mass|lesion|granuloma|tumou?r|cavity|opacity|infiltrate|scar|effusion|abnormality|"
@@ -115,8 +116,8 @@ def noun_phrase(mention: Mention, article: bool = True) -> str | None:
 
 def _clean(words: list[str]) -> list[str]:
     """The modifiers of a noun phrase, without links at either end and with adjectives for adverbs."""
-    text = " ".join(SIZES.get(word, word) for word in words)
-    words = re.sub(r" (?:amount|volume) of$", "", text).split()
+    words = [SIZES.get(word, word) for word in words]
+    words = words[:-2] if words[-2:] in (["amount", "of"], ["volume", "of"]) else words
     while words and not is_modifier(words[0]):
         words = words[1:]
     while words and not is_modifier(words[-1]):
@@ -141,6 +142,7 @@ def _add_details(mention: Mention, words: list[str], where: str) -> tuple[list[s
 
 
 def _add_amount(fields: Fields, words: list[str]) -> list[str]:
+    words = [word for word in words if word not in SIZES or word in (fields.size or word).split()]
     if fields.size and not any(word in SIZES or MEASURE.fullmatch(word) for word in words):
         words = [fields.size, *words]
     if fields.count and not any(word in COUNTS for word in words):
@@ -168,7 +170,7 @@ def _insert(side: str, words: list[str]) -> list[str]:
 
 def with_article(phrase: str, noun: str) -> str:
     """`phrase` with "a" or "an" if its `noun` is a countable singular."""
-    if not _COUNTED.search(noun) or re.match(rf"(?:{'|'.join(COUNTS)}|bilateral)\b", phrase):
+    if not _COUNTED.search(noun) or re.match(rf"(?:{_MANY}|bilateral)\b", phrase):
         return phrase
     return f"{'an' if phrase[0].lower() in 'aeiou' and not phrase.startswith('uni') else 'a'} {phrase}"
 
@@ -176,7 +178,7 @@ def with_article(phrase: str, noun: str) -> str:
 def is_plural(phrase: str) -> bool:
     """Whether the phrase takes "are"."""
     head = re.split(r" (?:in|on) the ", phrase, maxsplit=1)[0]
-    if re.match(rf"(?:{'|'.join(COUNTS)})\b", head):
+    if re.match(rf"(?:{_MANY})\b", head):
         return True
     return bool(_PLURAL.search(head)) and not head.endswith(("asis", "thorax", "osis", "itis", "ous", "sis"))
 

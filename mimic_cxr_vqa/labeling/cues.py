@@ -1,7 +1,7 @@
 """The cues around a finding, from `cues.tsv`: negation, doubt, change over time, and the study where it was seen.
 
-A row has a kind, the direction in which the finding is (a cue `before` a finding applies to the words after it), the
-scope, a regular expression, and an example with its expected reading, which is a test. To add a cue, add a row. Where
+A row has a kind, the direction in which the finding is (a cue `before` a finding applies to the words after it), a
+regular expression, and an example with its expected reading, which is a test. To add a cue, add a row. Where
 several cues match at one place, the first row wins. The kinds are
 
     denial, doubt    the finding is absent, or uncertain
@@ -46,7 +46,6 @@ class CueRow:
 
     kind: str
     direction: str
-    scope: str
     text: str
     example: str
     reading: str
@@ -62,7 +61,7 @@ class Cue:
 
     def is_kind(self, kind: str, direction: str) -> bool:
         """Whether the cue has a kind and a direction."""
-        return self.row.kind == kind and self.row.direction == direction
+        return self.row.kind == kind and self.row.direction in (direction, "both")
 
 
 @cache

@@ -4,29 +4,39 @@ This is the only vocabulary of these words. Mentions, answers, the rule judge an
 """
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
+_BOTH = ("left", "right")
 SIDES = {
-    **dict.fromkeys(("left", "left-sided", "leftward"), ("left",)),
-    **dict.fromkeys(("right", "right-sided", "rightward"), ("right",)),
-    **dict.fromkeys(("bilateral", "bilaterally", "both", "bibasilar", "bibasal", "biapical"), ("left", "right")),
+    **dict.fromkeys(("left", "left-sided", "leftward", "lingula", "lingular", "lul", "lll"), ("left",)),
+    **dict.fromkeys(("right", "right-sided", "rightward", "rul", "rml", "rll"), ("right",)),
+    **dict.fromkeys(("bilateral", "bilaterally", "both", "bibasilar", "bibasal", "biapical", "either side"), _BOTH),
+}
+# Size or severity -> its level. Words of one level are near synonyms.
+LEVELS = {
+    **dict.fromkeys("small tiny trace minute subcentimeter little mild minimal slight subtle minor".split(), 1),
+    "moderate": 2,
+    **dict.fromkeys("large massive sizable severe marked extensive gross huge substantial considerable".split(), 3),
 }
 # Every form of a size or severity -> its adjective.
-SIZES = {word: word for word in ("small", "large", "tiny", "trace", "massive", "sizable", "minute", "subcentimeter")}
-SIZES |= {"moderate-sized": "moderate"}
-for _word in ("mild", "moderate", "severe", "marked", "massive", "minimal", "extensive", "slight", "subtle", "gross"):
-    SIZES |= {_word: _word, f"{_word}ly": _word}
-SIZES |= {f"{one}-to-{other}": f"{one}-to-{other}" for one, other in (
-    ("mild", "moderate"), ("moderate", "severe"), ("small", "moderate"), ("moderate", "large"))}  # fmt: skip
+SIZES = {word: word for word in LEVELS if word != "little"} | {"sizeable": "sizable"}
+SIZES |= {f"{word}-{end}": word for word in ("small", "moderate", "large") for end in ("size", "sized")}
+SIZES |= {f"{word}ly": word for word in LEVELS if word not in ("small", "large", "tiny", "trace", "little")}
+SIZES |= {f"{one}-to-{two}": f"{one}-to-{two}" for two in LEVELS for one in LEVELS if LEVELS[one] < LEVELS[two]}
 _NUMBERS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 COUNTS = {word: str(number) for number, word in enumerate(_NUMBERS, 1) if number > 1}
+COUNTS |= {number: number for number in COUNTS.values()}
 COUNTS |= {word: word for word in ("multiple", "several", "few", "numerous", "many")}
 # Every form of a site -> its name.
 SITES = {
     **dict.fromkeys(("base", "bases", "basilar", "basal", "bibasilar", "bibasal"), "base"),
     **dict.fromkeys(("apex", "apices", "apical", "biapical"), "apex"),
-    **{word: word for word in ("upper", "middle", "lower", "perihilar", "retrocardiac", "lingula", "hilar")},
-    **{"lingular": "lingula", "mid": "mid", "suprahilar": "hilar", "infrahilar": "hilar", "hilum": "hilar"},
+    **{word: word for word in ("upper", "middle", "lower", "perihilar", "retrocardiac", "lingula", "hilar", "mid")},
+    **{"lingular": "lingula", "suprahilar": "hilar", "infrahilar": "hilar", "hilum": "hilar"},
+    **{"behind the heart": "retrocardiac", "rml": "middle"},
+    **dict.fromkeys(("rul", "lul"), "upper"),
+    **dict.fromkeys(("rll", "lll"), "lower"),
 }
 MEASURE = re.compile(r"\d{1,3}(?:\.\d+)?(?: ?x ?\d{1,3}(?:\.\d+)?)?[ -]?(?:mm|cm)\b")
 # Words that may be part of a finding's noun phrase besides the ones above.
@@ -41,26 +51,27 @@ humerus scapula sternum spine vertebra third fourth fifth sixth seventh eighth n
 second mitral aortic hemithorax atrial ventricular tip fissure minor major
 """
 QUALIFIERS = frozenset(_WORDS.split())
-_LINK_WORDS = "and to than greater more less larger worse or amount of volume"
-_LINKS = frozenset(_LINK_WORDS.split())
-_TAIL_WORDS = """
-in on at of within over overlying projecting involving along near throughout the a an is are was were has have been
-seen noted present identified again than that more less greater larger smaller worse pronounced prominent severe
-numerous side sides and to , lung lungs lobe lobes zone zones hemithorax size measures measuring severity unchanged
-stable slightly predominantly predominant especially project projects component fissure half thorax chest appears
-appear remains remain still also now right-sided left-sided fifth sixth seventh eighth ninth fourth third second tenth
-rib ribs hilum hemidiaphragm possible possibly suspected visible located situated centered evident demonstrated found
-observed shown detected likely
-"""
-_TAIL = frozenset(_TAIL_WORDS.split())
-_TOKEN = re.compile(r"\d{1,3}(?:\.\d+)?(?: ?x ?\d{1,3}(?:\.\d+)?)?[ -]?(?:mm|cm)\b|[a-z0-9'-]+|[^\sa-z0-9]")
+_LINKS = frozenset("and to than greater more less larger worse or amount of volume".split())
+_TOKEN = re.compile(rf"behind the heart|either side|{MEASURE.pattern}|[a-z0-9'-]+|[^\sa-z0-9]")
 _LATERALITY = re.compile(
     r"\b(left|right|both|bilateral)(?:-sided)? (?:[a-z-]+ ){0,3}?(?:lungs?|lobes?|bases?|apex|apices|hemithorax|side|"
     r"zones?|chest|hilum)\b"
 )
-
-# "Small effusions, larger on the left": the other side has one too.
-_COMPARED = re.compile(r"\b(?:greater|larger|worse|more|less|smaller)\b(?: \w+)? (?:on|at|in) the (?:left|right)\b")
+# What is after these words is not about the finding before them.
+_BOUNDARY = re.compile(
+    r";|\bwith(?:out)?\b|\b(?:and|or|no|but|as) (?:the |an? |there |no )|\bno\b|\b(?:which|that|as|since|because|greatest|worst|adjacent|due|"
+    r"versus|causing|suggest\w*|represent\w*|reflect\w*|consistent|compatible|concerning|from|rather|shift\w*|displac\w*|"
+    r"obscur\w*|compress\w*|heart|cardiac|mediastin\w*|aort\w*|hemidiaphragm|may|might|could)\b"
+)
+_DEVICE_BOUNDARY = re.compile(rf"{_BOUNDARY.pattern}|\b(?:tips?|terminat\w*|end(?:s|ing)?|project\w*)\b")
+# After the finding, a size or count belongs to it if one of these follows, and not a noun.
+_PREDICATE_ENDS = frozenset("in on at to and but or with size severity degree than now still at".split())
+_AWAY = frozenset("above below from".split())
+# "Small effusions, larger on the left", "L > R": the other side has one too.
+_COMPARED = re.compile(
+    r"\b(?:greater|larger|worse|more|less|smaller)\b(?: \w+)? (?:on|at|in) the (?:left|right)\b|"
+    r"\b(?:l|left|r|right) ?(?:>+|<+|=) ?(?:l|left|r|right)\b"
+)
 _SEVERAL = re.compile(r"(?:[^si]s|ies|ces|atelectasis|edema|disease|scarring|thickening)$")
 
 
@@ -75,39 +86,76 @@ class Fields:
 
     def __or__(self, other: "Fields") -> "Fields":
         """The details of two mentions of the same finding."""
-        sides = tuple(side for side in ("left", "right") if side in (*self.sides, *other.sides))
+        sides = tuple(side for side in _BOTH if side in (*self.sides, *other.sides))
         sites = tuple(dict.fromkeys((*self.sites, *other.sites)))
         return Fields(sides, sites, self.size or other.size, self.count or other.count)
 
+    def conflicts(self, other: "Fields") -> bool:
+        """Whether a side or size of the two differs, so that they are about two findings."""
+        sides = bool(self.sides and other.sides) and self.sides != other.sides
+        return sides or bool(self.size and other.size) and self.size != other.size
 
-def read_fields(text: str, start: int, end: int, first: int = 0, last: int | None = None) -> Fields:
-    """The details of the finding at `start:end` of a clause in lower case.
+
+def read_fields(text: str, start: int, end: int, first: int, last: int, is_device: bool = False) -> list[Fields]:
+    """The details of the finding at `start:end` of a clause in lower case, one for each side with its own size.
 
     Args:
         first, last: the end of the finding before it and the start of the finding after it, which limit the search.
     """
-    last = len(text) if last is None else last
     before = read_modifiers(text[first:start])
-    words = [*before, *_TOKEN.findall(text[start:end]), *_read_after(text[end:last], last < len(text))]
-    sides = {side for word in words for side in SIDES.get(word, ())}
-    sites = tuple(dict.fromkeys(SITES[word] for word in words if word in SITES))
-    if sides and _COMPARED.search(text, end, last) and _SEVERAL.search(text, start, end):
-        sides = {"left", "right"}
+    behind = text[end:last]
+    if boundary := (_DEVICE_BOUNDARY if is_device else _BOUNDARY).search(behind):
+        behind = behind[: boundary.start()]
+    after = _read_after(behind, len(behind) == last - end and last < len(text))
+    words = [*before, *_TOKEN.findall(text[start:end]), *after]
+    sides = find_sides(words)
+    if sides and _SEVERAL.search(text, start, end) and _COMPARED.search(text, end, last):
+        sides = set(_BOTH)
+    elif not sides and _COMPARED.search(behind):
+        sides = set(_BOTH)
     if not sides and not before:
         placed = list(_LATERALITY.finditer(text, first, start))
         sides = {side for match in placed[-1:] for side in SIDES[match[1]]}
-    size = _read_size(words, several=len(sides) > 1)
+    sites = tuple(dict.fromkeys(SITES[word] for word in words if word in SITES))
     count = next((COUNTS[word] for word in words if word in COUNTS), None)
-    return Fields(tuple(sorted(sides)), sites, size, count)
+    sizes = _read_sizes(words)
+    if len(sizes) == len(sides) == 2:
+        return [Fields((side,), sites, size, count) for side, size in _pair_sides(words)]
+    return [Fields(tuple(sorted(sides)), sites, sizes[0] if sizes else None, count)]
 
 
-def _read_size(words: list[str], several: bool) -> str | None:
-    """The size, or a range such as "mild to moderate". None if each of `several` sides has its own."""
+def find_sides(words: Iterable[str]) -> set[str]:
+    """The sides that words give."""
+    return {side for word in words for side in SIDES.get(word, ())}
+
+
+def find_levels(words: Iterable[str]) -> set[int]:
+    """The levels of the sizes among words, a range such as "mild-to-moderate" by its end."""
+    forms = (SIZES.get(word, word).rsplit("-to-", 1)[-1] for word in words)
+    return {LEVELS[form] for form in forms if form in LEVELS}
+
+
+def _read_sizes(words: list[str]) -> list[str]:
+    """The different sizes, and a range such as "mild to moderate" as one."""
     found = [n for n, word in enumerate(words) if word in SIZES or MEASURE.fullmatch(word)]
     sizes = [SIZES.get(words[n], words[n]) for n in found]
     if len(found) > 1 and found[1] == found[0] + 2 and words[found[0] + 1] == "to":
-        return f"{sizes[0]} to {sizes[1]}"
-    return None if not sizes or (several and len(set(sizes)) > 1) else sizes[0]
+        return [f"{sizes[0]} to {sizes[1]}"]
+    return list(dict.fromkeys(sizes))
+
+
+def _pair_sides(words: list[str]) -> list[tuple[str, str]]:
+    """Each side with its size: "small right and moderate left", "the left is small, the right moderate"."""
+    details = [word for word in words if word in SIDES or word in SIZES or MEASURE.fullmatch(word)]
+    if details[0] in SIDES:
+        details.reverse()
+    pairs, size = {}, details[0]
+    for word in details:
+        if word in SIDES:
+            pairs |= {side: SIZES.get(size, size) for side in SIDES[word]}
+        else:
+            size = word
+    return sorted(pairs.items())
 
 
 def is_modifier(word: str) -> bool:
@@ -127,18 +175,21 @@ def read_modifiers(text: str) -> list[str]:
 
 
 def _read_after(text: str, is_followed: bool) -> list[str]:
-    """The place, size and comparison after the finding.
+    """The place after the finding, and its size and count if they are predicates.
 
     Args:
         is_followed: another finding follows, whose modifiers are left out.
     """
-    words: list[str] = []
-    tokens = _TOKEN.findall(text)
-    for word in tokens:
-        if word not in _TAIL and not is_modifier(word) and not word.endswith("ly"):
-            break
-        words.append(word)
-    if is_followed and len(words) == len(tokens):
-        while words and (is_modifier(words[-1]) or words[-1] in ("a", "an", "the")):
-            words.pop()
-    return words
+    words = _TOKEN.findall(text)
+    while is_followed and words and (is_modifier(words[-1]) or words[-1] in ("a", "an", "the")):
+        words.pop()
+    kept = []
+    for place, word in enumerate(words):
+        following = next((other for other in words[place + 1 :] if other not in SIDES), ".")
+        is_predicate = not following.isalpha() or following in _PREDICATE_ENDS
+        is_compared = word.endswith("ly") or words[place - 1 : place] in (["more"], ["less"], ["most"])
+        if (word in SIZES or word in COUNTS) and (is_compared or not is_predicate):
+            continue
+        if not (word.isdigit() or MEASURE.fullmatch(word) and following in _AWAY):
+            kept.append(word)
+    return kept

@@ -36,7 +36,7 @@ _MEDIASTINUM = (
     r"(?:(?:cardio|cardiac)[- ]?(?:pulmonary )?)?mediastin(?:um|al)"
     rf"(?: (?:and hilar|silhouettes?|contours?|size|width|shadow|structures?|{_BLANK}))*"
 )
-_LARGE = r"(?:enlarge[ds]?|enlarging|enlargement|large|larger|prominent|prominence|generous|dilated|big|globular)"
+_LARGE = r"(?:enlarge[ds]?|enlarging|enlargement|large|larger|prominent|prominence|generous|dilated|big|bigger|globular)"
 _WIDE = r"(?:enlarged?|enlargement|widen(?:ed|ing)|wide|large|prominent|prominence)"
 _FINE = r"(?:normal|unremarkable|wnl|nonenlarged|non-enlarged)"
 # Text between an organ and its predicate. Another organ or "with" begins a new statement.
@@ -60,7 +60,8 @@ FINDINGS: dict[str, tuple[str, ...]] = {
     "Cardiomegaly": (
         rf"\b{_CARDIOMEGALY}\b",
         rf"\b{_LARGE}(?: (?:of|the|in|size|lv|overall|\w+ly))* {_HEART}",
-        rf"\b{_HEART}:?{_BETWEEN}\b({_LARGE}|increased in size|increased)\b(?! (?:in the|since))",
+        rf"\b{_HEART}:?{_BETWEEN}\b({_LARGE}|increased in size|increased)\b(?! (?:in the (?!radiograph|image)|since))",
+        rf"\bincreas\w* (?:in|of) (?:the )?{_HEART}",
     ),
     "Consolidation": (rf"\bconsolidat\w*|\b{_CONSOLIDATION}s?\b",),
     "Edema": (
@@ -106,7 +107,7 @@ FINDINGS: dict[str, tuple[str, ...]] = {
     "Pleural Other": (
         r"\bpleural(?:[- ]based)?(?: [\w-]+){0,2} "
         r"(?:thicken\w+|scar\w*|plaques?|calcif\w+|mass\w*|nodul\w+|lesions?|abnormal\w+|disease|densit\w+|opacit\w+)",
-        r"\bthickening of the (?:\w+ )?pleura|\bfibrothorax|\bpleuro-?parenchymal \w+",
+        r"\bthickening of the (?:\w+ )?pleura|\bpleural caps?\b|\bfibrothorax|\bpleuro-?parenchymal \w+",
         r"\b(?:bi)?apical (?:cap|capping|thickening)",
     ),
     "Pneumonia": (
@@ -116,7 +117,7 @@ FINDINGS: dict[str, tuple[str, ...]] = {
     "Pneumothorax": (rf"\b(?:hydro|hemo)?(?:pneumothora\w+|{_PNEUMOTHORAX}\b)", r"\bptx\b"),
     "Support Devices": (
         r"\b(?:dobb?hoff|hickman|broviac|permacath|quinton|cordis|vas-?cath|groshong|chemoport|impella|lvad|ecmo|"
-        r"micra|mitraclip|watchman|tavr|tavi|ett|ett?s|ogt|ngt|cvc|cvl|zio|picc'?s|feeding tube)\b",
+        r"micra|mitraclip|watchman|tavr|tavi|ett|ett?s|pigtails?|pleurx|trach|swan|introducer|dobhoff|ogt|ngt|cvc|cvl|zio|picc'?s|feeding tube)\b",
         r"\b(?:pacemakers?|pacers?|aicd|icd|defibrillators?|picc|mediport|port-?a-?cath|chest port|infusaport|iabp)\b",
         r"\b(?:catheters?|tubes?|tracheostomy|drains?|stents?|cannulas?|stimulators?|prosthe(?:sis|ses|tic)|"
         r"hardware)\b",
@@ -206,13 +207,13 @@ FOREIGN: dict[str, tuple[str, str]] = {
         r" of (?:the )?(?:[\w-]+ )?(?:brain|larynx|leg|arm|neck|soft tissues?|bowel|extremit)",
     ),
     "Fracture": (
-        r"\b(?:wires?|leads?|catheter|tube|hardware|screws?|rods?|plate) (?:is |are |appears? )?$",
+        r"\b(?:wires?|leads?|catheter|tube|hardware|screws?|rods?|plate)(?: [\w-]+){0,4}? (?:is |are |appears? )?$",
         r" (?:of (?:the )?)?(?:[\w-]+ )?(?:sternotomy|sternal wire|wire|lead\b|catheter|tube|hardware|screw|rod)",
     ),
     "Lung Lesion": (
         r"\b(?:thyroid|breast|mediastinal|muscle|body|bone|osseous|bony|lytic|sclerotic|blastic|destructive|splenic|"
-        r"hepatic|liver|renal|kidney|adrenal|pancreatic|axillary|soft tissue|esophageal|gastric|abdominal|cardiac) $",
-        r" (?:in|of|within) (?:the )?(?:[\w-]+ )?(?:liver|spleen|kidney|thyroid|breast|mediastinum|adrenal|stomach)",
+        r"hepatic|liver|renal|kidney|adrenal|pancreatic|axillary|soft tissue|esophageal|gastric|abdominal|cardiac|pleural|thoracic|chest|peritoneal|oral|nasal) $",
+        r"(?: lesions?| disease)? (?:in|of|within) (?:the )?(?:[\w-]+ )?(?:liver|spleen|kidney|thyroid|breast|mediastinum|adrenal|stomach|spine|skeleton|bones?|vertebra\w*)",
     ),
     "Pleural Effusion": (
         r"\b(?:pericardial|joint|knee|hip|elbow|ankle|shoulder|glenohumeral|middle ear) (?:joint )?$",

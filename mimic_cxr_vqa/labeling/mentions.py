@@ -7,9 +7,10 @@ suggest pneumonia"), and a doubted denial is a doubt ("pneumonia cannot be exclu
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import NamedTuple
 
 from mimic_cxr_vqa.labeling.cues import PLACE, POLARITY, SIZED_COMMA, STATUS, find_cues
 from mimic_cxr_vqa.labeling.fields import Fields, read_fields
@@ -25,12 +26,13 @@ DEVICES = "Support Devices"
 _EXCEPTION = re.compile(r"\b(?:except|aside from|apart from)\b", re.IGNORECASE)
 # A second subject with its own verb: "a is larger, and the b has resolved".
 _VERB = r"(?:is|are|was|were|has|have|can|cannot|could|remains?|appears?|persists?)"
-_HAS_VERB = re.compile(rf"\b{_VERB}\b")
+_HAS_VERB = re.compile(rf"\b(?:{_VERB}|involves?|shows?|demonstrates?|contains?|extends?|ends?|lies|abuts?)\b")
 _SUBJECT = re.compile(rf",? and (?P<known>the |left |right )?(?=(?:(?!(?:and|n?or|{_VERB})\b)[\w-]+ ){{1,4}}{_VERB}\b)")
 _NOT_EXCLUDED = re.compile(
     r" (?:(?:is|are|can ?not|could not|not|be|to|difficult|hard|\w+ly) )+(?:excluded?|ruled? out)"
 )
 _CONTRACTION = re.compile(r"\b(?:is|are|was|were|has|have|does|do|did|ca|could)n['’]t\b")
+_HAD_BEEN = re.compile(r",? (?:which|that) (?:had been|was|were) [^,;]*(?:,|$)")
 _ASIDE = re.compile(r", (?:however|in fact|of note|in the interval|meanwhile),")
 _LIST = re.compile(r"\b(?:n?or|and)\b")
 _ALTERNATIVE_BEHIND = re.compile(r"\s*,?\s*(?:and/or|or|/|versus|vs\.?)\s")
@@ -40,6 +42,7 @@ _HEART_WORDS = re.compile(r"\bheart\b|\bcardi(?:ac|omegaly)\b|\bcardio-?mediasti
 _STATUS_ENDS = re.compile(
     r"\bwith(?:out)?\b|;|\bbut\b|\b(?:and|no) (?:the|an?|there|no)\b|, (?:and|no|with|the|an?|there)\b"
 )
+_OTHER_SENTENCE = re.compile(r",.*\b(?:is|are|was|were)\b")
 _OF_A_SIDE = re.compile(r"(?: (?:than|that|on|the|of))+ (?:left|right)\b")  # "larger on the left"
 
 
@@ -151,31 +154,62 @@ _SUSPICIOUS = tuple((category, _compile(patterns)) for category, patterns in SUS
 
 
 def _clause_mentions(clause: str, number: int, whole: bool) -> Iterator[Mention]:
-    """The mentions of one clause, at most one per category and polarity, except for devices."""
-    text = _CONTRACTION.sub(lambda found: "not".rjust(len(found[0])), clause.lower())  # keeps the length
+    """The mentions of one clause. Those of one category and polarity are one unless their details differ."""
+    text = _hide(clause.lower())
     reader = _ClauseReader(text)
     base = Mention(HEART, POSITIVE, clause, number, study=reader.study, whole=whole)
     if _HEART_WORDS.search(text):
         yield base
-    found: dict[tuple[str, str, int], Mention] = {}
-    for category, is_sign, span in reader.spans:
-        if reader.is_past(span[0]):
+    found: list[Mention] = []
+    for one in reader.found:
+        if reader.is_past(one.reach[0]):
             continue
-        polarity = reader.read_polarity(*span)
-        if polarity == POSITIVE and (is_sign or (reader.study != THIS_STUDY and category != DEVICES)):
+        polarity = reader.read_polarity(*one.reach)
+        if polarity == POSITIVE and (one.is_sign or (reader.study != THIS_STUDY and one.category != DEVICES)):
             polarity = UNCERTAIN
-        fields = reader.read_fields(category, span)
-        key = (category, polarity, span[0] if category == DEVICES else 0)
-        if key in found:
-            found[key] = replace(found[key], fields=found[key].fields | fields)
-        else:
-            status = reader.read_status(category, span, polarity)
-            found[key] = replace(base, category=category, polarity=polarity, span=span, fields=fields, status=status)
-    yield from found.values()
-    named = {category for category, _, _ in reader.spans}
+        new = replace(base, category=one.category, polarity=polarity, span=one.reach)
+        new = replace(new, status=reader.read_status(one, polarity))
+        for fields in reader.read_fields(one):
+            _merge(found, replace(new, fields=fields))
+    yield from found
+    named = {one.category for one in reader.found}
     for category, patterns in _NORMAL:
         if category not in named and any(pattern.search(text) for pattern in patterns):
             yield replace(base, category=category, polarity=NEGATIVE, named=False)
+
+
+def _hide(text: str) -> str:
+    """Text with "not" for "n't" and without what had been there before. Keeps the length."""
+    text = _CONTRACTION.sub(lambda found: "not".rjust(len(found[0])), text)
+    return _HAD_BEEN.sub(lambda found: " " * len(found[0]), text)
+
+
+def _merge(found: list[Mention], new: Mention) -> None:
+    """Add a mention, or its details to one of the same finding."""
+    for place, old in enumerate(found):
+        if (old.category, old.polarity) == (new.category, new.polarity):
+            overlap = old.span[0] < new.span[1] and new.span[0] < old.span[1]
+            if (overlap or new.category != DEVICES) and not old.fields.conflicts(new.fields):
+                longer = max(old, new, key=lambda m: overlap and m.span[1] - m.span[0])
+                found[place] = replace(longer, fields=old.fields | new.fields)
+                return
+    found.append(new)
+
+
+class _Found(NamedTuple):
+    """A match of the lexicon: its span, and the part of it that a cue must reach."""
+
+    category: str
+    is_sign: bool
+    span: tuple[int, int]
+    reach: tuple[int, int]
+
+
+def _find(tables: Sequence[tuple[str, Sequence[re.Pattern[str]]]], is_sign: bool, text: str) -> Iterator[_Found]:
+    for category, patterns in tables:
+        for pattern in patterns:
+            for match in pattern.finditer(text):
+                yield _Found(category, is_sign, match.span(), match.span(match.lastindex or 0))
 
 
 class _ClauseReader:
@@ -183,11 +217,10 @@ class _ClauseReader:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        tables = ((False, _FINDINGS), (True, _SUSPICIOUS))
-        found = ((c, is_sign, span) for is_sign, table in tables for c, p in table for span in _spans(p, text))
-        self.spans = [one for one in found if not self._is_foreign(one[0], *one[2])]
-        self.cues = list(find_cues(text, POLARITY)) if self.spans else []
-        self.status_cues = list(find_cues(text, STATUS)) if self.spans else []
+        found = (*_find(_FINDINGS, False, text), *_find(_SUSPICIOUS, True, text))
+        self.found = [one for one in found if not self._is_foreign(one.category, *one.span)]
+        self.cues = list(find_cues(text, POLARITY)) if self.found else []
+        self.status_cues = list(find_cues(text, STATUS)) if self.found else []
         places = list(find_cues(text, PLACE))
         self.past = [cue for cue in places if cue.row.kind == "past"]
         kinds = {cue.row.kind for cue in places}
@@ -207,28 +240,31 @@ class _ClauseReader:
             cue.end <= start and not re.search(r"[,;]|\bwith\b", self.text[cue.end : start]) for cue in self.past
         )
 
-    def read_fields(self, category: str, span: tuple[int, int]) -> Fields:
-        """The details of the finding at `span`."""
-        start, end = span
-        others = [other for name, _, other in self.spans if name != OTHER_ABNORMALITY and other != span]
+    def read_fields(self, one: _Found) -> list[Fields]:
+        """The details of a finding, one for each side with its own size."""
+        start, end = one.span
+        others = {other.span for other in self.found if other.category != OTHER_ABNORMALITY} - {one.span}
         for begin, stop in sorted(others):  # "nodular opacity" is one phrase
             if end <= begin and not self.text[end:begin].strip():
                 end = stop
         for begin, stop in sorted(others, reverse=True):
             if stop <= start and not self.text[stop:start].strip():
                 start = begin
-        first = max((stop for _, stop in others if stop <= start), default=0)
-        last = min((begin for begin, _ in others if begin >= end), default=None)
-        return read_fields(self.text, start, end, first, last)
+        return read_fields(self.text, start, end, *self._limits(others, start, end), one.category == DEVICES)
 
-    def read_status(self, category: str, span: tuple[int, int], polarity: str) -> str | None:
-        """The temporal status of the finding at `span`."""
-        start, end = span
-        others = [other for name, _, other in self.spans if name != category]
+    def _limits(self, others: Iterable[tuple[int, int]], start: int, end: int) -> tuple[int, int]:
+        """The end of the finding before `start` and the beginning of the one after `end`."""
+        others = list(others)
         first = max((stop for _, stop in others if stop <= start), default=0)
-        last = min((begin for begin, _ in others if begin >= end), default=len(self.text))
+        return first, min((begin for begin, _ in others if begin >= end), default=len(self.text))
+
+    def read_status(self, one: _Found, polarity: str) -> str | None:
+        """The temporal status of a finding."""
+        start, end = one.reach
+        first, last = self._limits((o.reach for o in self.found if o.category != one.category), start, end)
         cues = [cue for cue in self.status_cues if not _OF_A_SIDE.match(self.text, cue.end)]
         before = [c for c in cues if first <= c.start and c.end <= end and not self._ends_status(c.end, start)]
+        before = [c for c in before if not _OTHER_SENTENCE.search(self.text, c.end, max(c.end, start))]
         after = [c for c in cues if end <= c.start and c.end <= last and not self._ends_status(end, c.start)]
         found = before[-1:] or after[:1]
         status = found[0].row.kind if found else None
@@ -269,7 +305,7 @@ class _ClauseReader:
     def _read_after(self, end: int) -> str:
         """The polarity from the first cue after a finding, if it applies to the words before it."""
         cue = next((cue for cue in self.cues if cue.start >= end), None)
-        if cue is None or cue.row.direction != "after":
+        if cue is None or cue.row.direction == "before" or cue.row.kind not in ("denial", "doubt"):
             return POSITIVE
         if any(end <= subject.start() < cue.start for subject in self.subjects):
             return POSITIVE
@@ -282,8 +318,3 @@ class _ClauseReader:
         """A comma and a size begin a new statement ("no pneumothorax, small effusion"), except in a list."""
         comma = SIZED_COMMA.search(self.text, cue_end, start)
         return comma is not None and not re.search(r"\bn?or\b|\w/\w", self.text[comma.end() :])
-
-
-def _spans(patterns: Sequence[re.Pattern[str]], text: str) -> list[tuple[int, int]]:
-    """The spans that a cue must reach: the pattern's group if it has one, else the whole match."""
-    return [match.span(match.lastindex or 0) for pattern in patterns for match in pattern.finditer(text)]
