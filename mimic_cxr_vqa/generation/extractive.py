@@ -28,7 +28,7 @@ from mimic_cxr_vqa.labeling.mentions import (
 )
 from mimic_cxr_vqa.schema import CATEGORIES, HEART, NO_FINDING
 
-PROMPT_VERSION = "extractive-3"
+PROMPT_VERSION = "extractive-4"
 
 # {0} is the finding and {be} its verb.
 _SHOWN = ("{0} {be} seen in the radiograph", "the radiograph shows {0}", "the image shows {0}")

@@ -60,7 +60,8 @@ WARNINGS: tuple[tuple[str, str], ...] = (
     (
         "relative:appears changed",
         r"(?:appears?|is|are|looks?|seems?) (?:to be )?(?:\w+ly |somewhat |overall )?"
-        r"(?:increased|decreased|larger|smaller|greater|lower|higher|diminished|increasing|decreasing|enlarging|denser)",
+        r"(?:increased|decreased|larger|smaller|greater|lower|higher|diminished|increasing|decreasing|enlarging|denser)"
+        r"(?! than (?:normal|usual|expected))",
     ),
     ("relative:more", r"(?:more|less) (?:prominent|conspicuous|apparent|pronounced|extensive|dense|confluent|marked)"),
     ("relative:increasing", r"(?:increasing|decreasing|enlarging|developing|diminishing)(?:ly)?|(?:in|de)crease in"),

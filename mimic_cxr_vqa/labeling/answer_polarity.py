@@ -16,7 +16,7 @@ from mimic_cxr_vqa.schema import CATEGORIES, HEART, NO_FINDING
 UNDECIDED = "undecided"
 
 _OPPOSITE = {POSITIVE: NEGATIVE, NEGATIVE: POSITIVE}
-_LEAD = re.compile(r"\W*(yes|no)\W*?(?:[,.;:!]\s*|$)", re.IGNORECASE)  # "No," but not "No effusion is seen"
+LEAD = re.compile(r"\W*(yes|no)\W*?(?:[,.;:!]\s*|$)", re.IGNORECASE)  # "No," but not "No effusion is seen"
 # A model with a vocabulary of words writes "and / or", where a reference has "and/or".
 _SLASH = re.compile(r" ?/ ?")
 _UNCONFIRMED = re.compile(r"\bcan ?not be confirmed (?:n?or|and) (?:excluded|ruled out)\b", re.IGNORECASE)
@@ -43,7 +43,7 @@ def answer_polarity(answer: str, category: str) -> str:
     answer = _SLASH.sub("/", answer)
     if _UNCONFIRMED.search(answer):
         return UNCERTAIN
-    lead = _LEAD.match(answer)
+    lead = LEAD.match(answer)
     rest = answer[lead.end() :] if lead else answer
     leading = _read_leading_word(lead[1], category) if lead else None
     found = _no_finding(analyse(rest), rest) if category == NO_FINDING else analyse(rest).polarity(category)

@@ -13,11 +13,36 @@ SIDES = {
     **dict.fromkeys(("right", "right-sided", "rightward", "rul", "rml", "rll"), ("right",)),
     **dict.fromkeys(("bilateral", "bilaterally", "both", "bibasilar", "bibasal", "biapical", "either side"), _BOTH),
 }
+_LITTLE = (
+    "small",
+    "tiny",
+    "trace",
+    "minute",
+    "subcentimeter",
+    "little",
+    "mild",
+    "minimal",
+    "slight",
+    "subtle",
+    "minor",
+)
+_LARGE = (
+    "large",
+    "massive",
+    "sizable",
+    "severe",
+    "marked",
+    "extensive",
+    "gross",
+    "huge",
+    "substantial",
+    "considerable",
+)
 # Size or severity -> its level. Words of one level are near synonyms.
 LEVELS = {
-    **dict.fromkeys("small tiny trace minute subcentimeter little mild minimal slight subtle minor".split(), 1),
+    **dict.fromkeys(_LITTLE, 1),
     "moderate": 2,
-    **dict.fromkeys("large massive sizable severe marked extensive gross huge substantial considerable".split(), 3),
+    **dict.fromkeys(_LARGE, 3),
 }
 # Every form of a size or severity -> its adjective.
 SIZES = {word: word for word in LEVELS if word != "little"} | {"sizeable": "sizable"}
@@ -48,10 +73,11 @@ non-calcified healed healing acute chronic displaced nondisplaced compression no
 single-lead dual-lead implanted internal venous jugular subclavian surgical enteric nasogastric endotracheal feeding
 chest discrete suspicious dense vague spiculated cavitary single old vascular vein proximal distal comminuted clavicle
 humerus scapula sternum spine vertebra third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth first
-second mitral aortic hemithorax atrial ventricular tip fissure minor major
+second ij mitral aortic hemithorax atrial ventricular tip fissure minor major
 """
 QUALIFIERS = frozenset(_WORDS.split())
-_LINKS = frozenset("and to than greater more less larger worse or amount of volume".split())
+_LINK_WORDS = "and to than greater more less larger worse or amount of volume area areas"
+_LINKS = frozenset(_LINK_WORDS.split())
 _TOKEN = re.compile(rf"behind the heart|either side|{MEASURE.pattern}|[a-z0-9'-]+|[^\sa-z0-9]")
 _LATERALITY = re.compile(
     r"\b(left|right|both|bilateral)(?:-sided)? (?:[a-z-]+ ){0,3}?(?:lungs?|lobes?|bases?|apex|apices|hemithorax|side|"
@@ -59,14 +85,18 @@ _LATERALITY = re.compile(
 )
 # What is after these words is not about the finding before them.
 _BOUNDARY = re.compile(
-    r";|\bwith(?:out)?\b|\b(?:and|or|no|but|as) (?:the |an? |there |no )|\bno\b|\b(?:which|that|as|since|because|greatest|worst|adjacent|due|"
-    r"versus|causing|suggest\w*|represent\w*|reflect\w*|consistent|compatible|concerning|from|rather|shift\w*|displac\w*|"
-    r"obscur\w*|compress\w*|heart|cardiac|mediastin\w*|aort\w*|hemidiaphragm|may|might|could)\b"
+    r";|\bwith(?:out)?\b|\b(?:and|or|no|but|as) (?:the |an? |there |no )|\bno\b|\b(?:which|that|as|since|because|"
+    r"greatest|worst|adjacent|due|versus|causing|suggest\w*|represent\w*|reflect\w*|consistent|compatible|concerning|"
+    r"from|rather|shift\w*|displac\w*|obscur\w*|compress\w*|heart|cardiac|mediastin\w*|aort\w*|hemidiaphragm|"
+    r"may|might|could)\b"
 )
-_DEVICE_BOUNDARY = re.compile(rf"{_BOUNDARY.pattern}|\b(?:tips?|terminat\w*|end(?:s|ing)?|project\w*)\b")
+_DEVICE_BOUNDARY = re.compile(
+    rf"{_BOUNDARY.pattern.replace('|from', '')}|\b(?:tips?|terminat\w*|end(?:s|ing)?|project\w*)\b"
+)
 # After the finding, a size or count belongs to it if one of these follows, and not a noun.
-_PREDICATE_ENDS = frozenset("in on at to and but or with size severity degree than now still at".split())
-_AWAY = frozenset("above below from".split())
+_END_WORDS = "in on at to and but or with size severity degree than now still"
+_PREDICATE_ENDS = frozenset(_END_WORDS.split())
+_AWAY = ("above", "below", "from")
 # "Small effusions, larger on the left", "L > R": the other side has one too.
 _COMPARED = re.compile(
     r"\b(?:greater|larger|worse|more|less|smaller)\b(?: \w+)? (?:on|at|in) the (?:left|right)\b|"
@@ -109,9 +139,7 @@ def read_fields(text: str, start: int, end: int, first: int, last: int, is_devic
     after = _read_after(behind, len(behind) == last - end and last < len(text))
     words = [*before, *_TOKEN.findall(text[start:end]), *after]
     sides = find_sides(words)
-    if sides and _SEVERAL.search(text, start, end) and _COMPARED.search(text, end, last):
-        sides = set(_BOTH)
-    elif not sides and _COMPARED.search(behind):
+    if _COMPARED.search(text, end, last) and (_SEVERAL.search(text, start, end) or not sides):
         sides = set(_BOTH)
     if not sides and not before:
         placed = list(_LATERALITY.finditer(text, first, start))
@@ -122,6 +150,11 @@ def read_fields(text: str, start: int, end: int, first: int, last: int, is_devic
     if len(sizes) == len(sides) == 2:
         return [Fields((side,), sites, size, count) for side, size in _pair_sides(words)]
     return [Fields(tuple(sorted(sides)), sites, sizes[0] if sizes else None, count)]
+
+
+def split_words(text: str) -> list[str]:
+    """The words, measures and signs of a text, in lower case."""
+    return _TOKEN.findall(text.lower())
 
 
 def find_sides(words: Iterable[str]) -> set[str]:

@@ -36,7 +36,9 @@ _MEDIASTINUM = (
     r"(?:(?:cardio|cardiac)[- ]?(?:pulmonary )?)?mediastin(?:um|al)"
     rf"(?: (?:and hilar|silhouettes?|contours?|size|width|shadow|structures?|{_BLANK}))*"
 )
-_LARGE = r"(?:enlarge[ds]?|enlarging|enlargement|large|larger|prominent|prominence|generous|dilated|big|bigger|globular)"
+_LARGE = (
+    r"(?:enlarge[ds]?|enlarging|enlargement|large|larger|prominent|prominence|generous|dilated|big|bigger|globular)"
+)
 _WIDE = r"(?:enlarged?|enlargement|widen(?:ed|ing)|wide|large|prominent|prominence)"
 _FINE = r"(?:normal|unremarkable|wnl|nonenlarged|non-enlarged)"
 # Text between an organ and its predicate. Another organ or "with" begins a new statement.
@@ -102,7 +104,8 @@ FINDINGS: dict[str, tuple[str, ...]] = {
     ),
     "Pleural Effusion": (
         rf"\b{_EFFUSION}s?\b",
-        r"\bpleural (?:\w+ )?fluid|\bfluid in the (?:\w+ )?(?:fissure|pleura\w*)|\bh(?:ydro|emo)(?:pneumo)?thorax\b",
+        r"\bpleural (?:\w+ )?fluid|\bfluid (?:with)?in (?:the|both|either) (?:\w+ )?(?:fissure|pleura\w*)|"
+        r"\bh(?:ydro|emo)(?:pneumo)?thorax\b",
     ),
     "Pleural Other": (
         r"\bpleural(?:[- ]based)?(?: [\w-]+){0,2} "
@@ -114,10 +117,14 @@ FINDINGS: dict[str, tuple[str, ...]] = {
         rf"\b(?:broncho)?{_PNEUMONIA}s?\b|\bpneumonic\b",
         r"\binfect(?:ions?|ious(?: process| etiology)?)\b",
     ),
-    "Pneumothorax": (rf"\b(?:hydro|hemo)?(?:pneumothora\w+|{_PNEUMOTHORAX}\b)", r"\bptx\b"),
+    "Pneumothorax": (
+        rf"\b(?:hydro|hemo)?(?:pneumothora\w+|{_PNEUMOTHORAX}\b)",
+        r"\bptx\b|\bair (?:with)?in the (?:\w+ )?pleura\w*",
+    ),
     "Support Devices": (
         r"\b(?:dobb?hoff|hickman|broviac|permacath|quinton|cordis|vas-?cath|groshong|chemoport|impella|lvad|ecmo|"
-        r"micra|mitraclip|watchman|tavr|tavi|ett|ett?s|pigtails?|pleurx|trach|swan|introducer|dobhoff|ogt|ngt|cvc|cvl|zio|picc'?s|feeding tube)\b",
+        r"micra|mitraclip|watchman|tavr|tavi|ett|ett?s|pigtails?|pleurx|trach|swan|introducer|"
+        r"dobhoff|ogt|ngt|cvc|cvl|zio|picc'?s|feeding tube)\b",
         r"\b(?:pacemakers?|pacers?|aicd|icd|defibrillators?|picc|mediport|port-?a-?cath|chest port|infusaport|iabp)\b",
         r"\b(?:catheters?|tubes?|tracheostomy|drains?|stents?|cannulas?|stimulators?|prosthe(?:sis|ses|tic)|"
         r"hardware)\b",
@@ -212,8 +219,10 @@ FOREIGN: dict[str, tuple[str, str]] = {
     ),
     "Lung Lesion": (
         r"\b(?:thyroid|breast|mediastinal|muscle|body|bone|osseous|bony|lytic|sclerotic|blastic|destructive|splenic|"
-        r"hepatic|liver|renal|kidney|adrenal|pancreatic|axillary|soft tissue|esophageal|gastric|abdominal|cardiac|pleural|thoracic|chest|peritoneal|oral|nasal) $",
-        r"(?: lesions?| disease)? (?:in|of|within) (?:the )?(?:[\w-]+ )?(?:liver|spleen|kidney|thyroid|breast|mediastinum|adrenal|stomach|spine|skeleton|bones?|vertebra\w*)",
+        r"hepatic|liver|renal|kidney|adrenal|pancreatic|axillary|soft tissue|esophageal|gastric|abdominal|"
+        r"cardiac|pleural|thoracic|chest|peritoneal|oral|nasal) $",
+        r"(?: lesions?| disease)? (?:in|of|within) (?:the )?(?:[\w-]+ )?(?:liver|spleen|kidney|thyroid|breast|"
+        r"mediastinum|adrenal|stomach|spine|skeleton|bones?|vertebra\w*)",
     ),
     "Pleural Effusion": (
         r"\b(?:pericardial|joint|knee|hip|elbow|ankle|shoulder|glenohumeral|middle ear) (?:joint )?$",

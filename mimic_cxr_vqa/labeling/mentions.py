@@ -218,7 +218,9 @@ class _ClauseReader:
     def __init__(self, text: str) -> None:
         self.text = text
         found = (*_find(_FINDINGS, False, text), *_find(_SUSPICIOUS, True, text))
-        self.found = [one for one in found if not self._is_foreign(one.category, *one.span)]
+        found = tuple(one for one in found if not self._is_foreign(one.category, *one.span))
+        has_device = any(one.category == DEVICES and not self._is_tip(one) for one in found)
+        self.found = [one for one in found if not (has_device and self._is_tip(one))]
         self.cues = list(find_cues(text, POLARITY)) if self.found else []
         self.status_cues = list(find_cues(text, STATUS)) if self.found else []
         places = list(find_cues(text, PLACE))
@@ -227,6 +229,10 @@ class _ClauseReader:
         elsewhere = next((kind for kind in (OTHER_MODALITY, EARLIER_STUDY) if kind in kinds), THIS_STUDY)
         self.study = THIS_STUDY if "here" in kinds else elsewhere
         self.subjects = [match for match in _SUBJECT.finditer(text) if _HAS_VERB.search(text, 0, match.start())]
+
+    def _is_tip(self, one: _Found) -> bool:
+        """Whether only the tip of a device is named."""
+        return one.category == DEVICES and self.text.startswith("tip", one.span[0])
 
     def _is_foreign(self, category: str, start: int, end: int) -> bool:
         if category not in _FOREIGN:

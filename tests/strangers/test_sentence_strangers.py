@@ -96,3 +96,21 @@ def find_differences(case: dict[str, Any]) -> tuple[list[str], list[str]]:
             differing = [{name: other[name] for name in FIELDS if other[name] != one[name]} for other in same]
             fields.append(f"{one['finding']} {[one[name] for name in FIELDS]}: {differing}")
     return polarity, fields
+
+
+def count_right(half: int) -> tuple[int, int]:
+    """The sentences of a half that are right in polarity, and those right in all fields."""
+    found = [find_differences(case) for case in read_cases()[half::2]]
+    return sum(not polarity for polarity, _ in found), sum(not polarity and not fields for polarity, fields in found)
+
+
+def test_most_sentences_are_read() -> None:
+    development, unseen = count_right(0), count_right(1)
+    print(f"polarity and all fields, of 50 each: development {development}, unseen half {unseen}")
+    assert development[0] >= 45 and development[1] >= 37
+    assert unseen[0] >= 39 and unseen[1] >= 25
+
+
+def test_a_reader_that_finds_nothing_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(globals(), "read_mentions", lambda text: [])
+    assert count_right(0)[0] + count_right(1)[0] <= 5

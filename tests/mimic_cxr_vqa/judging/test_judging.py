@@ -214,7 +214,7 @@ def test_the_probe_is_written_beside_the_verdicts(build, capsys):
     out = str(build.workspace.root)
     assert run(["cxr", "judge", "--out", out, "--probe", "--per-kind", "5"]) == 0
     found = json.loads((build.workspace.judge / "rules" / "probe.json").read_text())
-    assert found["judge"]["prompt_version"] == "rules-3" and found["recall"]["negated"]["planted"] == 5
+    assert found["judge"]["prompt_version"] == "rules-4" and found["recall"]["negated"]["planted"] == 5
     assert "side swapped" in capsys.readouterr().out
 
 
