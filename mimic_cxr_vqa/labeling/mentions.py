@@ -7,14 +7,14 @@ suggest pneumonia"), and a doubted denial is a doubt ("pneumonia cannot be exclu
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import NamedTuple
 
 from mimic_cxr_vqa.labeling.cues import PLACE, POLARITY, SIZED_COMMA, STATUS, find_cues
 from mimic_cxr_vqa.labeling.fields import Fields, read_fields
-from mimic_cxr_vqa.labeling.lexicon import FINDINGS, FOREIGN, NORMAL, OTHER, SUSPICIOUS
+from mimic_cxr_vqa.labeling.lexicon import Patterns, read_patterns
 from mimic_cxr_vqa.labeling.sentences import split_clauses, split_sentences
 from mimic_cxr_vqa.schema import CATEGORIES, HEART, LABEL_VALUES, NO_FINDING
 
@@ -141,18 +141,6 @@ def analyse(findings: str) -> Analysis:
     return Analysis({category: tuple(found) for category, found in mentions.items()}, len(sentences))
 
 
-def _compile(patterns: Sequence[str]) -> tuple[re.Pattern[str], ...]:
-    return tuple(re.compile(pattern) for pattern in patterns)
-
-
-_FINDINGS = tuple(
-    (category, _compile(patterns)) for category, patterns in {**FINDINGS, OTHER_ABNORMALITY: OTHER}.items()
-)
-_NORMAL = tuple((category, _compile(patterns)) for category, patterns in NORMAL.items() if patterns)
-_FOREIGN = {category: tuple(map(re.compile, pair)) for category, pair in FOREIGN.items()}
-_SUSPICIOUS = tuple((category, _compile(patterns)) for category, patterns in SUSPICIOUS.items())
-
-
 def _clause_mentions(clause: str, number: int, whole: bool) -> Iterator[Mention]:
     """The mentions of one clause. Those of one category and polarity are one unless their details differ."""
     text = _hide(clause.lower())
@@ -173,7 +161,7 @@ def _clause_mentions(clause: str, number: int, whole: bool) -> Iterator[Mention]
             _merge(found, replace(new, fields=fields))
     yield from found
     named = {one.category for one in reader.found}
-    for category, patterns in _NORMAL:
+    for category, patterns in read_patterns("normal").items():
         if category not in named and any(pattern.search(text) for pattern in patterns):
             yield replace(base, category=category, polarity=NEGATIVE, named=False)
 
@@ -205,8 +193,8 @@ class _Found(NamedTuple):
     reach: tuple[int, int]
 
 
-def _find(tables: Sequence[tuple[str, Sequence[re.Pattern[str]]]], is_sign: bool, text: str) -> Iterator[_Found]:
-    for category, patterns in tables:
+def _find(table: Patterns, is_sign: bool, text: str) -> Iterator[_Found]:
+    for category, patterns in table.items():
         for pattern in patterns:
             for match in pattern.finditer(text):
                 yield _Found(category, is_sign, match.span(), match.span(match.lastindex or 0))
@@ -217,7 +205,7 @@ class _ClauseReader:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        found = (*_find(_FINDINGS, False, text), *_find(_SUSPICIOUS, True, text))
+        found = (*_find(read_patterns("finding"), False, text), *_find(read_patterns("sign"), True, text))
         found = tuple(one for one in found if not self._is_foreign(one.category, *one.span))
         has_device = any(one.category == DEVICES and not self._is_tip(one) for one in found)
         self.found = [one for one in found if not (has_device and self._is_tip(one))]
@@ -235,10 +223,8 @@ class _ClauseReader:
         return one.category == DEVICES and self.text.startswith("tip", one.span[0])
 
     def _is_foreign(self, category: str, start: int, end: int) -> bool:
-        if category not in _FOREIGN:
-            return False
-        before, after = _FOREIGN[category]
-        return bool(before.search(self.text, 0, start) or after.match(self.text, end))
+        before, after = (read_patterns(f"foreign {place}").get(category, ()) for place in ("before", "after"))
+        return any(p.search(self.text, 0, start) for p in before) or any(p.match(self.text, end) for p in after)
 
     def is_past(self, start: int) -> bool:
         """Whether a finding belongs to the patient's history."""
