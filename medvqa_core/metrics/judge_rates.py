@@ -1,22 +1,17 @@
 """Corrects the rates of a judge model by the ratings of people on a sample of items, with intervals.
 
-- `compute_rate` (the default), and `post_stratified` for a yes-or-no verdict: people rated items drawn from the judged
-  ones, possibly stratified by verdict (`cxr review export --stratify`). rate = P(V=1) P(T=1|V=1) + P(V=0) P(T=1|V=0).
-  The judge need not be better than chance.
-- `plug_in`: people rated other items (another release), and only sensitivity and specificity carry over:
-  (p + specificity - 1) / (specificity + sensitivity - 1), with the interval of Lee et al., "How to Correctly Report
-  LLM-as-a-Judge Evaluations" (arXiv 2511.21140). Do not use it for a sample that was drawn by verdict.
+People rated items drawn from the judged ones, possibly stratified by verdict (`cxr review export --stratify`). The rate
+is the sum over the judge's verdicts V of P(V) P(T=1|V), where T is the truth by people (`compute_rate`, and
+`post_stratified` for a yes-or-no verdict). The judge need not be better than chance.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import sqrt
 
 import numpy as np
 
 from medvqa_core.errors import InputError
 
-_Z = 1.959963984540054  # 95% of a normal distribution, two-sided
 DRAWS = 20_000
 CLUSTER_DRAWS = 4_000
 
@@ -33,18 +28,6 @@ class Calibration:
     def __post_init__(self) -> None:
         if min(vars(self).values()) < 0:
             raise InputError(f"calibration counts {tuple(vars(self).values())}: none may be negative")
-
-    @property
-    def sensitivity(self) -> float | None:
-        """P(judge positive | people positive), or None."""
-        total = self.true_positive + self.false_negative
-        return self.true_positive / total if total else None
-
-    @property
-    def specificity(self) -> float | None:
-        """P(judge negative | people negative), or None."""
-        total = self.false_positive + self.true_negative
-        return self.true_negative / total if total else None
 
 
 @dataclass(frozen=True)
@@ -150,37 +133,7 @@ def judged_interval(clusters: np.ndarray, seed: int = 0) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def plug_in(positive: int, judged: int, calibration: Calibration) -> Rate:
-    """The same share, from sensitivity and specificity measured on other items (Lee et al., equations 3 and 5).
-
-    Raises:
-        InputError: impossible counts, no positive or no negative rated items, or a judge that is not better than
-            chance.
-    """
-    judged_rate = _check(positive, judged)
-    sensitivity, specificity = calibration.sensitivity, calibration.specificity
-    if sensitivity is None or specificity is None:
-        raise InputError("the calibration needs items that people find positive and items that they find negative")
-    if sensitivity + specificity <= 1:
-        raise InputError(f"sensitivity {sensitivity:.3f} and specificity {specificity:.3f}: not better than chance")
-    corrected = (judged_rate + specificity - 1) / (specificity + sensitivity - 1)
-    n = judged + _Z**2
-    m1 = calibration.true_positive + calibration.false_negative + 2
-    m0 = calibration.false_positive + calibration.true_negative + 2
-    p = (positive + _Z**2 / 2) / n
-    q1, q0 = (calibration.true_positive + 1) / m1, (calibration.true_negative + 1) / m0
-    theta = (p + q0 - 1) / (q0 + q1 - 1)
-    negative, true = (1 - theta) * q0 * (1 - q0) / m0, theta * q1 * (1 - q1) / m1
-    middle = theta + 2 * _Z**2 * (true - negative)
-    width = _Z * sqrt(p * (1 - p) / n + (1 - theta) * negative + theta * true) / (q0 + q1 - 1)
-    return Rate(judged_rate, _clip(corrected), _clip(middle - width), _clip(middle + width))
-
-
 def _check(positive: int, judged: int) -> float:
     if not 0 <= positive <= judged or not judged:
         raise InputError(f"{positive} positive of {judged} judged items; at least one item, and no more positive ones")
     return positive / judged
-
-
-def _clip(value: float) -> float:
-    return min(1.0, max(0.0, value))

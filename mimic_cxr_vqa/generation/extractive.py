@@ -47,7 +47,7 @@ _NORMAL_CHEST = (
 )
 _HEART = {
     POSITIVE: "the heart is enlarged in the radiograph",
-    UNCERTAIN: "the heart size is borderline in the radiograph",
+    UNCERTAIN: "enlargement of the heart is possible in the radiograph",
     NEGATIVE: "no enlargement of the heart is seen in the radiograph",
     NOT_MENTIONED: "no enlargement of the heart is seen in the radiograph",
 }
@@ -115,10 +115,9 @@ def answer_from(analysis: Analysis, request: AnswerRequest) -> str:
     found = analysis.polarity(category)
     if category == "Pleural Other" and found != POSITIVE:
         # its questions ask for any pleural abnormality, which includes an effusion or a pneumothorax
-        for other in ("Pleural Effusion", "Pneumothorax"):
-            if analysis.polarity(other) == POSITIVE:
-                category, found = other, POSITIVE
-                break
+        known = {analysis.polarity(name): name for name in ("Pneumothorax", "Pleural Effusion", "Pleural Other")}
+        found = next((value for value in (POSITIVE, UNCERTAIN) if value in known), found)
+        category = known.get(found, category)
     if found == POSITIVE and (statements := _affirmed(analysis.of(category, POSITIVE), qa_id)):
         return _join("Yes, " if form.closed else "", statements)
     if found in (POSITIVE, UNCERTAIN):
@@ -135,7 +134,9 @@ def _findings_answer(analysis: Analysis, form: QuestionForm, qa_id: str) -> str:
     yes, no = ("Yes, ", "No, ") if form.closed else ("", "")
     certain, doubtful = analysis.abnormal(POSITIVE), analysis.abnormal(UNCERTAIN)
     if any(not mention.elsewhere for mention in certain):
-        return _join(yes, _affirmed(certain, qa_id) or ["the radiograph shows abnormal findings"])
+        said = {mention.clause for mention in certain}
+        more = _statements([m for m in doubtful if not m.elsewhere and m.clause not in said], _DOUBTED, qa_id)
+        return _join(yes, [*_affirmed(certain, qa_id), *more] or ["the radiograph shows abnormal findings"])
     if certain or doubtful:
         return _join("", _doubted(doubtful, qa_id) or ["an abnormality is possible in the radiograph"])
     if devices := _affirmed(analysis.of(DEVICES, POSITIVE), qa_id):
@@ -149,8 +150,8 @@ def _heart_answer(analysis: Analysis, form: QuestionForm, qa_id: str) -> str:
     found = analysis.polarity("Cardiomegaly")
     if found == POSITIVE and all(m.elsewhere for m in mentions if m.polarity == POSITIVE):
         found = UNCERTAIN
-    quotes = _quotes(m for m in mentions if m.polarity == found)
-    statements = quotes or [_HEART[found]]
+    mentions = tuple(m for m in mentions if m.polarity == found)
+    statements = _quotes(mentions) or (_affirmed(mentions, qa_id) if found == POSITIVE else []) or [_HEART[found]]
     if not form.closed:
         return _join("", statements)
     if found == UNCERTAIN:
@@ -199,7 +200,7 @@ def _statements(mentions: Sequence[Mention], wordings: tuple[str, ...], qa_id: s
     bare = {with_article(CATEGORY_NAMES[c], CATEGORY_NAMES[c]) for c in framed.values() if c in CATEGORY_NAMES}
     several = len(statements) + len(framed) > 1
     frames = [p for p, category in framed.items() if not (several and p in bare and _has_details(p, category, framed))]
-    frames = [p for p in frames if not any(p.split(" ", 1)[-1] in quoted for quoted in statements)]
+    frames = [p for p in frames if not any(re.sub("^an? ", "", p) in quoted for quoted in statements)]
     shown = [_fill(_choose(f"{qa_id}/{n}", wordings), phrase) for n, phrase in enumerate(frames)]
     return [*statements, *shown]
 

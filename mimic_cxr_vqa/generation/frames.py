@@ -9,6 +9,7 @@ fields of the mention that these lack. The result is a complete phrase for any c
 import re
 
 from mimic_cxr_vqa.labeling.fields import COUNTS, MEASURE, SIDES, SITES, SIZES, Fields, is_modifier, read_modifiers
+from mimic_cxr_vqa.labeling.lexicon import read_patterns
 from mimic_cxr_vqa.labeling.mentions import DEVICES, OTHER_ABNORMALITY, Mention
 
 # The category as a noun phrase that fits after "no" or "evidence of".
@@ -29,44 +30,33 @@ CATEGORY_NAMES = {
     "Support Devices": "support device",
     "Heart": "enlargement of the heart",
 }
-# Words that are more precise than the category's name: (pattern, name or None for the matched text).
-_NOUNS = {
-    "Fracture": ((r"fractures", "fractures"), (r"compression deformit(?:y|ies)", None)),
-    "Lung Lesion": (
-        (r"nodules?|mass(?:es)?|lesions|granulomas?|tumou?rs?|cavit(?:y|ies)|metasta(?:sis|ses)", None),
-        (r"granulomata", "granulomas"),
-    ),
-    "Lung Opacity": (
-        (r"opacit(?:y|ies)|infiltrates?|consolidations?|scarring|scars?|air ?space disease|fibrosis", None),
-        (r"reticular opacities|reticulation|ground[- ]glass opacit(?:y|ies)", None),
-    ),
-    "Pleural Effusion": ((r"effusions", "pleural effusions"), (r"h(?:ydro|emo)(?:pneumo)?thorax", None)),
-    "Pleural Other": ((r"pleural (?:thickening|scarring|plaques?|calcifications?)", None),),
-    "Pneumothorax": ((r"pneumothoraces", None), (r"h(?:ydro|emo)pneumothorax", None)),
-    "Support Devices": (
-        (
-            r"(?:[a-z]+[ -]){0,2}(?:pacemakers?|pacers?|aicd|icd|defibrillators?|picc|mediport|port|catheters?|tubes?|"
-            r"lines?|drains?|stents?|stimulators?|prosthes[ei]s|hardware|leads?|wires?|electrodes?|generator|devices?|"
-            r"clips?|staples?|coils?|sutures?|screws?|rods?|valves?|tracheostomy|balloon pump|filter|recorder|"
-            r"arthroplasty|anchors?)|port-?a-?cath|swan-?ganz",
-            None,
-        ),
-    ),
-    OTHER_ABNORMALITY: (
-        (
-            r"(?:dextro|levo)?scoliosis|kyphosis|spondylosis|osteophytes?|osteopenia|osteoporosis|atherosclerosis|"
-            r"arthritis|arthrosis|emphysema|copd|hyperinflation|hyperexpansion|bronchiectasis|bullae|blebs?|"
-            r"lymphadenopathy|adenopathy|calcifications?|aneurysm|deformit(?:y|ies)|eventration|volume loss|"
-            r"pneumomediastinum|pneumoperitoneum|pericardial effusion|(?:hiatal )?hernia|low lung volumes|"
-            r"subcutaneous (?:air|emphysema)|demineralization|free air|mediastinal shift|tortuosity|ectasia",
-            None,
-        ),
-        (r"degenerative", "degenerative changes"),
-        (r"atherosclerotic", "atherosclerotic changes"),
-    ),
+_RENAMED = {
+    "granulomata": "granulomas",
+    "effusions": "pleural effusions",
+    "degenerative": "degenerative changes",
+    "atherosclerotic": "atherosclerotic changes",
 }
-_COMPILED = {name: tuple((re.compile(p), noun) for p, noun in pairs) for name, pairs in _NOUNS.items()}
-_SPELT = {"picc": "PICC", "icd": "ICD", "aicd": "AICD", "copd": "COPD", "ij": "IJ", "iv": "IV", "ekg": "EKG"}
+_SPELT = {
+    "picc": "PICC",
+    "icd": "ICD",
+    "aicd": "AICD",
+    "copd": "COPD",
+    "ij": "IJ",
+    "iv": "IV",
+    "ekg": "EKG",
+    "dobbhoff": "Dobbhoff",
+    "dobhoff": "Dobbhoff",
+    "hickman": "Hickman",
+    "impella": "Impella",
+    "ett": "ET tube",
+    "ngt": "NG tube",
+    "ogt": "OG tube",
+    "rul": "right upper lobe",
+    "rml": "right middle lobe",
+    "rll": "right lower lobe",
+    "lul": "left upper lobe",
+    "lll": "left lower lobe",
+}
 
 _ORDINALS = "first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth"
 _NEAR = "|".join([*SIDES, *SITES, *_ORDINALS.split(), "lateral", "medial", "posterior", "anterior", "mid"])
@@ -76,6 +66,7 @@ _PLACE = re.compile(
     r"(?:(?:lung )?(?:bases?|apex|apices|zones?)|lobes?|lungs?|lingula|left|right|ribs?|clavicle|spine|hilum))\b"
     r"(?! (?:and|or|than)\b|/|-)"
 )
+_WITHOUT_REGION = (OTHER_ABNORMALITY, "Fracture", "Cardiomegaly", "Enlarged Cardiomediastinum")
 _REGIONS = {
     **{"upper": "upper lung", "lower": "lower lung", "middle": "middle lobe", "mid": "mid lung", "hilar": "hilum"},
     **{name: f"{name} region" for name in ("perihilar", "retrocardiac")},
@@ -133,7 +124,7 @@ def _add_details(mention: Mention, words: list[str], where: str) -> tuple[list[s
     words, where, side = _add_sides(fields, words, where)
     known = {SITES.get(word) for word in [*words, *re.findall(r"[a-z-]+", where)]}
     missing = [site for site in fields.sites if site not in known]
-    if missing and not where and mention.category != OTHER_ABNORMALITY:
+    if missing and not where and mention.category not in _WITHOUT_REGION:
         name = _REGIONS.get(missing[0], missing[0]) + ("s" if len(fields.sides) == 2 and missing[0] == "base" else "")
         where, side = f" in the {side or ''}{' ' if side else ''}{name}", None
     if side:
@@ -189,7 +180,8 @@ def be(phrase: str) -> str:
 
 
 def _find_noun(category: str, found: str) -> str | None:
-    for pattern, noun in _COMPILED.get(category, ()):
-        if pattern.fullmatch(found):
-            return noun or found
+    """The words of the report if they are a noun (role `noun` of the lexicon), else the name of the category."""
+    found = re.sub(r"\b(?:x{3,}|_{2,}) ?", "", found)
+    if any(pattern.fullmatch(found) for pattern in read_patterns("noun").get(category, ())):
+        return _RENAMED.get(found, found)
     return None if category == OTHER_ABNORMALITY else CATEGORY_NAMES[category]

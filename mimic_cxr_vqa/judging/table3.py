@@ -18,7 +18,7 @@ from medvqa_core.digests import digest_file
 from medvqa_core.errors import ConfigError, InputError
 from medvqa_core.files import MANIFEST
 from medvqa_core.metrics.agreement import measure_agreement
-from medvqa_core.metrics.judge_rates import Calibration, Cell, compute_rate, judged_interval, plug_in
+from medvqa_core.metrics.judge_rates import Cell, compute_rate, judged_interval
 from mimic_cxr_vqa.judging.dimensions import DIMENSIONS, Dimension, Verdict, is_flawless
 from mimic_cxr_vqa.judging.independence import find_dependence
 from mimic_cxr_vqa.judging.pairs import iterate_pairs, writer_settings
@@ -199,7 +199,7 @@ def _corrected(
 
 
 def _against_people(dimension: Dimension, people: People) -> dict[str, Any]:
-    """The judge's confusion matrix, sensitivity and specificity for the best category, and plug-in rate."""
+    """The judge's confusion matrix, sensitivity and specificity for the best category."""
     both = [
         (truth, people.judged[item], item) for item, truth in people.truth(dimension).items() if item in people.judged
     ]
@@ -219,19 +219,7 @@ def _against_people(dimension: Dimension, people: People) -> dict[str, Any]:
         "confusion": confusion,  # people's category -> judge's category -> items, unweighted
         "sensitivity": share((True, True), (True, False)),
         "specificity": share((False, False), (False, True)),
-        "plug_in": _plug_in(dimension, both) if people.judge is None else None,
     }
-
-
-def _plug_in(dimension: Dimension, both: Sequence[tuple[str, Verdict, str]]) -> dict[str, float] | None:
-    """The rate of Lee et al. for comparison, or None if sensitivity or specificity is undefined."""
-    counts = Counter((truth == dimension.best, verdict[dimension.name] == dimension.best) for truth, verdict, _ in both)
-    order = ((True, True), (True, False), (False, True), (False, False))
-    positive = counts[True, True] + counts[False, True]
-    try:
-        return asdict(plug_in(positive, len(both), Calibration(*(counts[one] for one in order))))
-    except InputError:
-        return None
 
 
 def _only_judge(workspace: Workspace) -> str | None:

@@ -28,7 +28,7 @@ _SIZE = (
 )
 _MACROS = {
     "{seen}": r"(?:(?:clearly|definitely|well|readily|currently|otherwise|convincingly) )?(?:seen|identified|present|"
-    r"visible|visuali[sz]ed|evident|appreciated|detected|demonstrated|noted|observed|apparent|shown|found|suspected|"
+    r"visible|visuali[sz]ed|evident|appreciated|discernible|recogni[sz]able|detected|demonstrated|noted|observed|apparent|shown|found|suspected|"
     r"included)",
     "{size}": _SIZE,
     "{modality}": r"(?:cta?|mri|pet(?:/ct)?|ultrasound|sonogra\w+|mammogra\w+|echocardiogra\w+|scans?)",

@@ -58,6 +58,7 @@ SITES = {
     **dict.fromkeys(("base", "bases", "basilar", "basal", "bibasilar", "bibasal"), "base"),
     **dict.fromkeys(("apex", "apices", "apical", "biapical"), "apex"),
     **{word: word for word in ("upper", "middle", "lower", "perihilar", "retrocardiac", "lingula", "hilar", "mid")},
+    "midlung": "mid",
     **{"lingular": "lingula", "suprahilar": "hilar", "infrahilar": "hilar", "hilum": "hilar"},
     **{"behind the heart": "retrocardiac", "rml": "middle"},
     **dict.fromkeys(("rul", "lul"), "upper"),
@@ -73,12 +74,16 @@ non-calcified healed healing acute chronic displaced nondisplaced compression no
 single-lead dual-lead implanted internal venous jugular subclavian surgical enteric nasogastric endotracheal feeding
 chest discrete suspicious dense vague spiculated cavitary single old vascular vein proximal distal comminuted clavicle
 humerus scapula sternum spine vertebra third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth first
-second ij mitral aortic hemithorax atrial ventricular tip fissure minor major
+second ij mediastinal spinal coronary orogastric tunneled smooth limited mitral aortic hemithorax atrial ventricular
+tip fissure minor major
 """
 QUALIFIERS = frozenset(_WORDS.split())
 _LINK_WORDS = "and to than greater more less larger worse or amount of volume area areas"
 _LINKS = frozenset(_LINK_WORDS.split())
-_TOKEN = re.compile(rf"behind the heart|either side|{MEASURE.pattern}|[a-z0-9'-]+|[^\sa-z0-9]")
+_TOKEN = re.compile(
+    rf"behind the heart|either side|(?:left|right) "
+    rf"(?:ventric|atri|heart|main|cardiac|clinical)\w*|{MEASURE.pattern}|[a-z0-9'-]+|[^\sa-z0-9]"
+)
 _LATERALITY = re.compile(
     r"\b(left|right|both|bilateral)(?:-sided)? (?:[a-z-]+ ){0,3}?(?:lungs?|lobes?|bases?|apex|apices|hemithorax|side|"
     r"zones?|chest|hilum)\b"
@@ -90,8 +95,11 @@ _BOUNDARY = re.compile(
     r"from|rather|shift\w*|displac\w*|obscur\w*|compress\w*|heart|cardiac|mediastin\w*|aort\w*|hemidiaphragm|"
     r"may|might|could)\b"
 )
-_DEVICE_BOUNDARY = re.compile(
-    rf"{_BOUNDARY.pattern.replace('|from', '')}|\b(?:tips?|terminat\w*|end(?:s|ing)?|project\w*)\b"
+# The side of a device, but not the one of the organ that it is in ("overlies the right ventricle").
+_DEVICE_SIDE = re.compile(
+    r"^[^,;]{0,40}?\b(?:on|from|via|in|at|over|overl\w+|within|through) (?:the |an? )?(?:left|right|both|either side)"
+    r"(?= (?:sides?|approach|chest|hemithorax|lungs?|base|apex|upper|lower|pleural|hilar|axilla\w*|shoulder|neck|"
+    r"pectoral|subclavian|internal|ij|jugular|and)\b|[.,;]|$)"
 )
 # After the finding, a size or count belongs to it if one of these follows, and not a noun.
 _END_WORDS = "in on at to and but or with size severity degree than now still"
@@ -100,7 +108,7 @@ _AWAY = ("above", "below", "from")
 # "Small effusions, larger on the left", "L > R": the other side has one too.
 _COMPARED = re.compile(
     r"\b(?:greater|larger|worse|more|less|smaller)\b(?: \w+)? (?:on|at|in) the (?:left|right)\b|"
-    r"\b(?:l|left|r|right) ?(?:>+|<+|=) ?(?:l|left|r|right)\b"
+    r"\b(?:larger|smaller) of the two\b|\b(?:l|left|r|right) ?(?:>+|<+|=) ?(?:l|left|r|right)\b"
 )
 _SEVERAL = re.compile(r"(?:[^si]s|ies|ces|atelectasis|edema|disease|scarring|thickening)$")
 
@@ -134,12 +142,15 @@ def read_fields(text: str, start: int, end: int, first: int, last: int, is_devic
     """
     before = read_modifiers(text[first:start])
     behind = text[end:last]
-    if boundary := (_DEVICE_BOUNDARY if is_device else _BOUNDARY).search(behind):
-        behind = behind[: boundary.start()]
-    after = _read_after(behind, len(behind) == last - end and last < len(text))
+    if is_device:
+        found = _DEVICE_SIDE.match(behind)
+        after = _TOKEN.findall(found[0]) if found else []
+    else:
+        boundary = _BOUNDARY.search(behind)
+        after = _read_after(behind[: boundary.start()] if boundary else behind, not boundary and last < len(text))
     words = [*before, *_TOKEN.findall(text[start:end]), *after]
     sides = find_sides(words)
-    if _COMPARED.search(text, end, last) and (_SEVERAL.search(text, start, end) or not sides):
+    if _COMPARED.search(text, first, last) and (_SEVERAL.search(text, start, end) or not sides):
         sides = set(_BOTH)
     if not sides and not before:
         placed = list(_LATERALITY.finditer(text, first, start))
@@ -218,10 +229,11 @@ def _read_after(text: str, is_followed: bool) -> list[str]:
         words.pop()
     kept = []
     for place, word in enumerate(words):
-        following = next((other for other in words[place + 1 :] if other not in SIDES), ".")
+        following = next((other for other in words[place + 1 :] if not is_modifier(other)), ".")
         is_predicate = not following.isalpha() or following in _PREDICATE_ENDS
         is_compared = word.endswith("ly") or words[place - 1 : place] in (["more"], ["less"], ["most"])
-        if (word in SIZES or word in COUNTS) and (is_compared or not is_predicate):
+        is_compared |= bool(MEASURE.fullmatch(word)) and words[place - 1 : place] == ["by"]
+        if is_compared or (word in SIZES or word in COUNTS) and not is_predicate:
             continue
         if not (word.isdigit() or MEASURE.fullmatch(word) and following in _AWAY):
             kept.append(word)

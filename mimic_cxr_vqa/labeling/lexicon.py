@@ -9,6 +9,7 @@ an expression has a group, a cue must reach the group: "enlarged" in "the heart 
     sign             suggests the finding ("blunting of the costophrenic angle")
     normal           denies the finding without naming it ("the lungs are clear")
     foreign before, foreign after      give a match another meaning: another organ, or a broken device
+    noun             the matched words may be used in an answer, instead of the category's name
 
 A blanked word (`XXXX`, `___`) may replace any word: "heart xxxx is normal".
 """

@@ -32,7 +32,13 @@ _NOT_EXCLUDED = re.compile(
     r" (?:(?:is|are|can ?not|could not|not|be|to|difficult|hard|\w+ly) )+(?:excluded?|ruled? out)"
 )
 _CONTRACTION = re.compile(r"\b(?:is|are|was|were|has|have|does|do|did|ca|could)n['’]t\b")
-_HAD_BEEN = re.compile(r",? (?:which|that) (?:had been|was|were) [^,;]*(?:,|$)")
+_HAD_BEEN = re.compile(
+    r",? (?:which|that) (?:had been|was|were) [^,;]*(?:,|$)|, (?:then|previously|formerly|earlier) [^,;]*,|"
+    r"\b(?:measured|had been|was|were) [^,;]*?(?:\band|\bbut|,)(?= (?:now|today|currently)\b)"
+)
+_NONE_LEFT = re.compile(
+    r"\W*(?:(?:today|now|currently),? )?(?:none|nothing|it (?:has|is) (?:\w+ )?(?:resolved|gone))\b"
+)
 _ASIDE = re.compile(r", (?:however|in fact|of note|in the interval|meanwhile),")
 _LIST = re.compile(r"\b(?:n?or|and)\b")
 _ALTERNATIVE_BEHIND = re.compile(r"\s*,?\s*(?:and/or|or|/|versus|vs\.?)\s")
@@ -96,7 +102,8 @@ class Analysis:
         """
         if category == NO_FINDING:
             return self._no_finding()
-        found = {mention.polarity for mention in self.mentions.get(category, ())}
+        mentions = self.mentions.get(category, ())
+        found = {m.polarity for m in mentions if not m.elsewhere} or {m.polarity for m in mentions}
         return next((p for p in (POSITIVE, UNCERTAIN, NEGATIVE) if p in found), NOT_MENTIONED)
 
     def abnormal(self, polarity: str) -> tuple[Mention, ...]:
@@ -132,12 +139,16 @@ def polarity(findings: str, category: str) -> str:
 def analyse(findings: str) -> Analysis:
     """Find every mention of every category in a text."""
     mentions: dict[str, list[Mention]] = {}
-    sentences = split_sentences(findings)
+    sentences, before = split_sentences(findings), list[Mention]()
     for number, sentence in enumerate(sentences):
         whole = not _EXCEPTION.search(sentence)
         for clause in split_clauses(sentence):
-            for mention in _clause_mentions(clause, number, whole):
+            found = list(_clause_mentions(clause, number, whole))
+            if not found and _NONE_LEFT.match(clause.lower()):  # "today none remains"
+                found = [replace(m, polarity=NEGATIVE, status="resolved", study=THIS_STUDY) for m in before]
+            for mention in found:
                 mentions.setdefault(mention.category, []).append(mention)
+            before = found
     return Analysis({category: tuple(found) for category, found in mentions.items()}, len(sentences))
 
 
@@ -150,7 +161,7 @@ def _clause_mentions(clause: str, number: int, whole: bool) -> Iterator[Mention]
         yield base
     found: list[Mention] = []
     for one in reader.found:
-        if reader.is_past(one.reach[0]):
+        if one.category != OTHER_ABNORMALITY and reader.is_past(one.reach[0]):
             continue
         polarity = reader.read_polarity(*one.reach)
         if polarity == POSITIVE and (one.is_sign or (reader.study != THIS_STUDY and one.category != DEVICES)):

@@ -9,7 +9,6 @@ from medvqa_core.metrics.judge_rates import (
     Cell,
     compute_rate,
     judged_interval,
-    plug_in,
     post_stratified,
 )
 
@@ -52,14 +51,6 @@ def test_the_95_percent_interval_covers_93_to_97_percent_of_1000_draws(
     monkeypatch.setattr("medvqa_core.metrics.judge_rates.DRAWS", 2000)
     covered, _ = simulate(truth, sensitivity, specificity, judged, rated, by_verdict, post_stratified)
     assert 0.93 <= covered <= 0.97
-
-
-@pytest.mark.slow
-def test_the_plug_in_is_wide_for_a_random_sample_and_wrong_for_one_drawn_by_verdict():
-    random_sample = (0.8, 0.9, 0.8, 1000, 200, False)
-    covered, width = simulate(*random_sample, plug_in)
-    assert covered >= 0.95 and width > 1.5 * simulate(*random_sample, post_stratified)[1]
-    assert simulate(0.9, 0.95, 0.7, 5000, 300, True, plug_in)[0] < 0.5
 
 
 THREE = ([0.03, 0.06, 0.91], [[0.7, 0.2, 0.1], [0.1, 0.6, 0.3], [0.005, 0.025, 0.97]])
@@ -176,8 +167,6 @@ def test_points_by_hand():
     rate = post_stratified(950, 1000, calibration)
     assert rate.judged == 0.95 and rate.corrected == pytest.approx(0.95 * 90 / 92 + 0.05 * 5 / 8)
     assert rate.low < rate.corrected < rate.high
-    assert calibration.sensitivity == 90 / 95 and calibration.specificity == 3 / 5
-    assert plug_in(900, 1000, calibration).corrected == pytest.approx((0.9 + 0.6 - 1) / (0.6 + 90 / 95 - 1))
 
 
 def test_a_perfect_judge_is_corrected_to_what_it_says():
@@ -195,8 +184,6 @@ def test_a_judge_that_says_yes_to_everything_is_corrected_to_what_people_find():
         (lambda: post_stratified(5, 10, Calibration(0, 0, 0, 0)), "none of the judged items"),
         (lambda: post_stratified(11, 10, Calibration(5, 1, 1, 5)), "11 positive of 10"),
         (lambda: post_stratified(0, 0, Calibration(5, 1, 1, 5)), "0 positive of 0"),
-        (lambda: plug_in(5, 10, Calibration(5, 0, 0, 0)), "items that people find positive and"),
-        (lambda: plug_in(5, 10, Calibration(1, 4, 4, 1)), "better than chance"),
         (lambda: Calibration(-1, 0, 0, 0), "negative"),
         (lambda: Cell(5, 1, 2), "hits"),
         (lambda: compute_rate([Cell(0, 1, 1)], 0.5), "no judged items"),

@@ -49,7 +49,6 @@ def test_corrected_rates_by_hand():
         "Correct": {"Incorrect": 2, "Correct": 9},
     }
     assert against["sensitivity"] == 9 / 11 and against["specificity"] == 3 / 4
-    assert against["plug_in"]["judged"] == 10 / 15
 
 
 def test_a_stratified_sample_is_weighted_back():
@@ -62,7 +61,6 @@ def test_a_stratified_sample_is_weighted_back():
     assert found["people"]["rater-0"]["Complete"] == pytest.approx(90 / 92)
     assert found["large_scale"]["Complete"]["share"] == 1.0  # the judge finds all of them complete
     assert found["large_scale"]["Complete"]["corrected"]["rate"] == pytest.approx(90 / 92)
-    assert found["against_people"]["plug_in"] is None
 
 
 def test_people_s_truth_is_the_middle_the_worse_of_two():
