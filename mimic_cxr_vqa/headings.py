@@ -1,54 +1,15 @@
-"""The known section names of radiology reports with their kinds, and how misspellings are recognised.
+"""The known section names of radiology reports with their kinds (`headings.tsv`), and how slips are recognised.
 
 The kind `exam` is for the technique of the examination and `closing` for text after the reading.
 """
 
 import re
 from functools import lru_cache
+from pathlib import Path
 
-# Section kind -> patterns of heading names, in capitals. A name precedes its own prefixes.
-NAMES: tuple[tuple[str, tuple[str, ...]], ...] = (
-    (
-        "findings and impression",
-        (
-            r"FINDINGS?\s{0,3}(?:AND|&|/)\s{0,3}IMPRESSIONS?",
-            r"IMPRESSIONS?\s{0,3}(?:AND|&|/)\s{0,3}FINDINGS?",
-        ),
-    ),
-    ("other findings", (r"(?:OTHER|ADDITIONAL|INCIDENTAL|ASSOCIATED|MISCELLANEOUS|FURTHER) FINDINGS?",)),
-    ("findings", (r"(?:PERTINENT |SIGNIFICANT |CHEST |LUNG |CARDIOPULMONARY |RADIOGRAPHIC )?FINDINGS?",)),
-    ("impression", (r"(?:FINAL )?IMPRESSIONS?", r"CONCLUSIONS?", r"OPINION", r"SUMMARY")),
-    ("clinical information", (r"CLINICAL INFORMATION",)),
-    ("clinical history", (r"CLINICAL HISTORY",)),
-    ("reason for examination", (r"REASON FOR (?:THE )?EXAMINATION",)),
-    ("reason for exam", (r"REASON FOR EXAM", r"REASON FOR (?:THIS )?STUDY")),
-    ("reason for the exam", (r"REASON FOR THE EXAM",)),
-    ("indication", (r"(?:CLINICAL )?INDICATIONS?",)),
-    ("history", (r"(?:PATIENT |MEDICAL )?HISTORY",)),
-    ("wet read", (r"(?:PRELIMINARY )?WET READ",)),
-    ("addendum", (r"(?:FINAL )?ADDENDUM",)),
-    ("final report", (r"(?:FINAL|PRELIMINARY) REPORT",)),
-    (
-        "closing",
-        (r"NOTIFICATIONS?(?:\(S\))?", r"RECOMMENDATIONS?(?:\(S\))?", r"COMMUNICATIONS?", r"(?:SIGNED|DICTATED) BY"),
-    ),
-    (
-        "exam",
-        (
-            r"COMPARISONS?(?: EXAMS?| FILMS?| STUDY| STUDIES)?",
-            r"TECHNIQUE",
-            r"(?:TYPE OF )?EXAMINATION",
-            r"(?:TYPE OF )?EXAM",
-            r"REFERENCE EXAM",
-            r"STUDY",
-            r"PROCEDURE",
-            r"VIEWS?",
-            r"COMMENTS?",
-            r"DATE(?: OF EXAM| OF SERVICE)?",
-            r"DOSE",
-        ),
-    ),
-)
+_LINES = Path(__file__).with_name("headings.tsv").read_text(encoding="utf-8").splitlines()[1:]
+# (section kind, pattern of a heading's name, in capitals). A name precedes its own prefixes.
+NAMES = tuple((kind, name) for kind, name in (line.split("\t") for line in _LINES))
 # The headings of the indication, in order of preference.
 INDICATION_ORDER = (
     "indication",
@@ -69,14 +30,12 @@ _SPELT = (
 )  # fmt: skip
 _LONG = 8  # letters of a name that may have two slips
 
-_COMPILED = tuple(
-    (kind, re.compile("|".join(name.replace(" ", r"[ \t]+") for name in names), re.IGNORECASE)) for kind, names in NAMES
-)
+_COMPILED = tuple((kind, re.compile(name.replace(" ", r"[ \t]+"), re.IGNORECASE)) for kind, name in NAMES)
 
 
 def alternatives(in_line: bool = False) -> str:
     """An alternation of all names, or with `in_line` of those that are headings anywhere in a line."""
-    names = [name for _, names in NAMES for name in names if not (in_line and _COMMON.search(name))]
+    names = [name for _, name in NAMES if not (in_line and _COMMON.search(name))]
     return "|".join(name.replace(" ", r"[ \t]+") for name in names)
 
 

@@ -12,7 +12,7 @@ from functools import reduce
 from operator import or_
 
 from medvqa_core.metrics.scores import Scores, check_pairs
-from mimic_cxr_vqa.labeling.fields import Fields
+from mimic_cxr_vqa.labeling.fields import Fields, find_levels
 from mimic_cxr_vqa.labeling.mentions import DEVICES, NEGATIVE, OTHER_ABNORMALITY, POSITIVE, UNCERTAIN, Analysis, analyse
 from mimic_cxr_vqa.schema import HEART
 
@@ -25,7 +25,6 @@ _RELATED = (
     frozenset({"Cardiomegaly", "Enlarged Cardiomediastinum"}),
     frozenset({"Pleural Effusion", "Pleural Other"}),
 )
-_SEVERE = ("large", "severe", "marked", "massive", "extensive", "gross")
 _COMPARED = ("new", "larger", "smaller")
 
 
@@ -145,5 +144,4 @@ def _differ_in_side(one: Fields, other: Fields) -> float:
 
 def _level(fields: Fields) -> int:
     """0 for a mild finding or one without a severity, 1 for a moderate and 2 for a severe one."""
-    words = (fields.size or "").split()
-    return 2 if any(w in _SEVERE for w in words) else 1 if any(w.startswith("moderate") for w in words) else 0
+    return max(find_levels((fields.size or "").split()), default=1) - 1

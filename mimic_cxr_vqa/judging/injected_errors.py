@@ -18,25 +18,20 @@ NEGATED, SIDE, ANOTHER, DROPPED, NUMBER, RELATIVE = (
 )
 KINDS = (NEGATED, SIDE, ANOTHER, DROPPED, NUMBER, RELATIVE)
 
-_SEEN = r"(seen|present|noted|identified|visible|visuali[sz]ed|observed|demonstrated|evident|in place)"
 # (pattern, replacement): denials become statements, then statements become denials. The first match counts.
-_NEGATIONS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
-    (re.compile(pattern, re.IGNORECASE), replacement)
-    for pattern, replacement in (
-        (r"\bthere (is|are) no (?:evidence of |definite |acute )?", r"there \1 "),
-        (r"^no (?:evidence of |definite |acute )?(.+? (?:is|are) )", r"\1"),
-        (r"\b(shows?|demonstrates?) no ", r"\1 "),
-        (r"\bwithout (?:evidence of )?", "with "),
-        (r"\b(is|are) not\b", r"\1"),
-        (r"\bno (?:evidence of )?", ""),
-        (r"\bwithin normal limits\b", "abnormal"),
-        (r"\b(?:normal|unremarkable)\b", "abnormal"),
-        (r"\b(is|are) clear\b", r"\1 not clear"),
-        (r"\bthere (is|are) (?:an? )?", r"there \1 no "),
-        (r"\b(shows?|demonstrates?) (?:an? )?", r"\1 no "),
-        (rf"^(?:an? |the )?(.+?) (is|are) {_SEEN}", r"no \1 \2 \3"),
-        (r"\b(is|are|appears?) (?!possible)", r"\1 not "),
-    )
+_NEGATIONS = (
+    (r"\bthere (is|are) no (?:evidence of |definite |acute )?", r"there \1 "),
+    (r"^no (?:evidence of |definite |acute )?(.+? (?:is|are) )", r"\1"),
+    (r"\b(shows?|demonstrates?) no ", r"\1 "),
+    (r"\bwithout (?:evidence of )?", "with "),
+    (r"\b(is|are) not\b", r"\1"),
+    (r"\bno (?:evidence of )?", ""),
+    (r"\bwithin normal limits\b|\b(?:normal|unremarkable)\b", "abnormal"),
+    (r"\b(is|are) clear\b", r"\1 not clear"),
+    (r"\bthere (is|are) (?:an? )?", r"there \1 no "),
+    (r"\b(shows?|demonstrates?) (?:an? )?", r"\1 no "),
+    (r"^(?:an? |the )?(.+?) (is|are) (seen|present|noted|identified|visible|observed|in place)", r"no \1 \2 \3"),
+    (r"\b(is|are|appears?) (?!possible)", r"\1 not "),
 )
 _DETAILS = (
     r"\b(?:small|large|tiny|trace|mild|moderate|severe|marked|minimal|mildly|moderately|severely|slightly|markedly) ",
@@ -46,14 +41,15 @@ _DETAILS = (
     r" (?:in|at|on|within|of) the (?:left|right)\b[^.,;]*",
     r"\b(?:calcified|displaced|healed|loculated|patchy|hazy|linear|streaky|nodular|dual-lead|focal) ",
 )
-_NUMBER_WORDS = {"two": "four", "three": "six", "four": "two", "five": "two", "six": "three"}
+_SWAPPED = {"left": "right", "right": "left"}
+_CHANGED = {"two": "four", "three": "six", "four": "two", "five": "two", "six": "three"}
 _RELATIVE = (  # the first three use words of Appendix B's list
-    lambda text: text.rstrip(".") + ", unchanged from the previous study.",
-    lambda text: text.rstrip(".") + ", with interval worsening.",
-    lambda text: "Compared with the last radiograph: " + text,
-    lambda text: text.rstrip(".") + ", as before.",
-    lambda text: text.rstrip(".") + ", which has increased since then.",
-    lambda text: text.rstrip(".") + ", more than on the earlier film.",
+    "{}, unchanged from the previous study.",
+    "{}, with interval worsening.",
+    "Compared with the last radiograph: {}.",
+    "{}, as before.",
+    "{}, which has increased since then.",
+    "{}, more than on the earlier film.",
 )
 
 
@@ -63,77 +59,57 @@ def inject_error(kind: str, pair_id: str, answer: str, others: Sequence[str] = (
     Args:
         others: answers of other studies that are wrong for this one, for the kind `ANOTHER`.
     """
-    if kind == ANOTHER:
-        others = [other for other in others if _fold(other) != _fold(answer)]
-        return others[_draw(pair_id, len(others))] if others else None
-    changed = _EDITS[kind](answer, pair_id)
-    return changed if changed is not None and _fold(changed) != _fold(answer) else None
+    ways = others if kind == ANOTHER else _EDITS[kind](answer)
+    ways = [way for way in ways if " ".join(way.lower().split()) != " ".join(answer.lower().split())]
+    return ways[int(digest(f"plant/{pair_id}")[:12], 16) % len(ways)] if ways else None
 
 
-def _negate(answer: str, _: str) -> str | None:
-    lead, rest = _split_lead(answer)
-    sentences = re.split(r"(?<=\.) ", rest)
+def _negate(answer: str) -> list[str]:
+    lead = re.match(r"(?:yes|no), ", answer, re.IGNORECASE)
+    sentences = re.split(r"(?<=\.) ", answer[lead.end() :] if lead else answer)
     for place, sentence in enumerate(sentences):
         for pattern, replacement in _NEGATIONS:
-            if pattern.search(sentence):
-                sentences[place] = pattern.sub(replacement, sentence, count=1)
-                turned = {"yes, ": "No, ", "no, ": "Yes, "}.get(lead.lower(), "")
-                text = " ".join(sentences)
-                return turned + (text if turned else text[:1].upper() + text[1:])
-    return None
+            changed = re.sub(pattern, replacement, sentence, count=1, flags=re.IGNORECASE)
+            if changed != sentence:
+                text = " ".join([*sentences[:place], changed, *sentences[place + 1 :]])
+                return [("No, " if lead[0].lower() == "yes, " else "Yes, ") + text if lead else _capital(text)]
+    return []
 
 
-def _swap_sides(answer: str, _: str) -> str | None:
-    swapped = re.sub(
-        r"\b(left|right)\b", lambda match: _like(match[0], _OTHER_SIDE[match[0].lower()]), answer, flags=re.I
-    )
-    return swapped if swapped != answer else re.sub(r"\bbilateral\b", "left", answer, count=1)
+def _swap_sides(answer: str) -> list[str]:
+    swapped = _replace_words(_SWAPPED, answer)
+    return [swapped if swapped != answer else re.sub(r"\bbilateral\b", "left", answer, count=1)]
 
 
-def _drop_detail(answer: str, pair_id: str) -> str | None:
-    """Remove the last sentence, or one detail."""
+def _drop_detail(answer: str) -> list[str]:
+    """Without the last sentence, or without one detail."""
     sentences = re.split(r"(?<=[a-z)]\.) (?=[A-Z])", answer)
     ways = [" ".join(sentences[:-1])] if len(sentences) > 1 else []
-    for pattern in _DETAILS:
-        if match := re.search(pattern, answer, re.IGNORECASE):
-            text = answer[: match.start()] + answer[match.end() :]
-            ways.append(text[:1].upper() + text[1:])
-    return ways[_draw(pair_id, len(ways))] if ways else None
+    return ways + [_capital(re.sub(pattern, "", answer, count=1, flags=re.IGNORECASE)) for pattern in _DETAILS]
 
 
-def _change_number(answer: str, _: str) -> str | None:
+def _change_number(answer: str) -> list[str]:
     if re.search(r"\d", answer):
-        return re.sub(r"\d", lambda match: str((int(match[0]) + 3) % 10 or 5), answer, count=1)
-    pattern = rf"\b({'|'.join(_NUMBER_WORDS)})\b"
-    return re.sub(pattern, lambda match: _like(match[0], _NUMBER_WORDS[match[0].lower()]), answer, count=1, flags=re.I)
+        return [re.sub(r"\d", lambda match: str((int(match[0]) + 3) % 10 or 5), answer, count=1)]
+    return [_replace_words(_CHANGED, answer, count=1)]
 
 
-def _make_relative(answer: str, pair_id: str) -> str:
-    return _RELATIVE[_draw(pair_id, len(_RELATIVE))](answer)
+def _replace_words(words: dict[str, str], text: str, count: int = 0) -> str:
+    def replace(match: re.Match[str]) -> str:
+        word = words[match[0].lower()]
+        return word.capitalize() if match[0][0].isupper() else word
+
+    return re.sub(rf"\b(?:{'|'.join(words)})\b", replace, text, count=count, flags=re.IGNORECASE)
 
 
-_OTHER_SIDE = {"left": "right", "right": "left"}
-_EDITS: dict[str, Callable[[str, str], str | None]] = {
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+_EDITS: dict[str, Callable[[str], list[str]]] = {
     NEGATED: _negate,
     SIDE: _swap_sides,
     DROPPED: _drop_detail,
     NUMBER: _change_number,
-    RELATIVE: _make_relative,
+    RELATIVE: lambda answer: [way.format(answer.rstrip(".")) for way in _RELATIVE],
 }
-
-
-def _split_lead(answer: str) -> tuple[str, str]:
-    match = re.match(r"(?:yes|no), ", answer, re.IGNORECASE)
-    return (match[0], answer[match.end() :]) if match else ("", answer)
-
-
-def _like(model: str, word: str) -> str:
-    return word.capitalize() if model[0].isupper() else word
-
-
-def _fold(text: str) -> str:
-    return " ".join(text.lower().split())
-
-
-def _draw(pair_id: str, ways: int) -> int:
-    return int(digest(f"plant/{pair_id}")[:12], 16) % ways

@@ -16,7 +16,7 @@ from mimic_cxr_vqa.labeling.cues import PLACE, POLARITY, SIZED_COMMA, STATUS, fi
 from mimic_cxr_vqa.labeling.fields import Fields, read_fields
 from mimic_cxr_vqa.labeling.lexicon import Patterns, read_patterns
 from mimic_cxr_vqa.labeling.sentences import split_clauses, split_sentences
-from mimic_cxr_vqa.schema import CATEGORIES, HEART, LABEL_VALUES, NO_FINDING
+from mimic_cxr_vqa.schema import HEART, LABEL_VALUES, NO_FINDING
 
 POSITIVE, NEGATIVE, UNCERTAIN, NOT_MENTIONED = (LABEL_VALUES[value] for value in (1, 0, -1, None))
 OTHER_ABNORMALITY = "Other"  # abnormalities outside the 14 labels, which only No Finding asks for
@@ -122,17 +122,6 @@ class Analysis:
         if self.abnormal(UNCERTAIN):
             return UNCERTAIN
         return POSITIVE if self.sentences else NOT_MENTIONED
-
-
-def polarity(findings: str, category: str) -> str:
-    """The polarity of one of `schema.CATEGORIES`: `positive`, `negative`, `uncertain` or `not_mentioned`.
-
-    Raises:
-        ValueError: `category` is unknown.
-    """
-    if category not in CATEGORIES:
-        raise ValueError(f"category {category!r} is unknown. Expected one of {', '.join(CATEGORIES)}.")
-    return analyse(findings).polarity(category)
 
 
 @lru_cache(maxsize=256)

@@ -3,7 +3,7 @@
 import pytest
 
 from mimic_cxr_vqa.labeling.labels import combine, label_text
-from mimic_cxr_vqa.labeling.mentions import polarity
+from mimic_cxr_vqa.labeling.mentions import analyse
 from mimic_cxr_vqa.schema import CHEXPERT_LABELS
 
 
@@ -55,7 +55,7 @@ from mimic_cxr_vqa.schema import CHEXPERT_LABELS
     ],
 )
 def test_polarity_of_hard_texts(text: str, category: str, expected: str) -> None:
-    assert polarity(text, category) == expected
+    assert analyse(text).polarity(category) == expected
 
 
 def stated(findings: str | None, impression: str | None = None) -> dict[str, int]:
