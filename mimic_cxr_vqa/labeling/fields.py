@@ -193,7 +193,8 @@ def _pair_sides(words: list[str]) -> list[tuple[str, str]]:
     details = [word for word in words if word in SIDES or word in SIZES or MEASURE.fullmatch(word)]
     if details[0] in SIDES:
         details.reverse()
-    pairs, size = {}, details[0]
+    pairs: dict[str, str] = {}
+    size = details[0]
     for word in details:
         if word in SIDES:
             pairs |= {side: SIZES.get(size, size) for side in SIDES[word]}
