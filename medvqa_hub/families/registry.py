@@ -30,7 +30,7 @@ FAMILIES = {  # name -> module and class
     "blip2_multiview": "medvqa_hub.families.blip2_multiview:Blip2MultiView",
 }
 # Keys of a batch that are not image inputs.
-TEXT_KEYS = ("input_ids", "attention_mask", "labels", "study_index", "rows", "number")
+TEXT_KEYS = ("input_ids", "attention_mask", "position_ids", "labels", "study_index", "rows", "number")
 NO_DECAY = re.compile(r"bias$|norm", re.IGNORECASE)
 
 
@@ -45,6 +45,7 @@ class ModelFamily(ABC):
             frozen: it gets no gradient and runs in evaluation mode, so a frozen encoder gives the features that it was
             trained to give.
         augments: whether its processor can augment images.
+        pads_targets: whether the released code counts padding among the targets (`training.targets: released`).
         keeps_its_base: whether most weights are never trained. Checkpoints then hold the trained weights only.
     """
 
@@ -54,6 +55,7 @@ class ModelFamily(ABC):
     groups: ClassVar[Mapping[str, str]]
     augments: ClassVar[bool] = False
     keeps_its_base: ClassVar[bool] = False
+    pads_targets: ClassVar[bool] = False
 
     def register(self) -> None:
         """Register the model with transformers' Auto classes, which importing its package does."""
@@ -87,8 +89,13 @@ class ModelFamily(ABC):
             images: the images of each study.
             views: the view of each image.
             augment: draw the training augmentation from `seed`.
-            text: the processor's `text`, `answers` and `study_index`. Without them only images are encoded.
+            text: the processor's `text`, `answers`, `study_index` and `released_targets`. Without them only images
+                are encoded.
         """
+
+    def use_released_targets(self, model: Any, processor: Any) -> None:
+        """Prepare a model to be trained with `training.targets: released` (only if `pads_targets`)."""
+        raise NotImplementedError
 
     def view_is_known(self, settings: Any) -> Callable[[str | None], bool] | None:
         """A function that tells whether the model can use an image of a view. None: all views."""

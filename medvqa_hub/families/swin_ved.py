@@ -43,6 +43,7 @@ class SwinVed(ModelFamily):
     settings = SwinVedSettings
     groups = {"encoder": r"(^|\.)model\.encoder\.", "decoder": r"(^|\.)decoder\."}
     augments = True
+    pads_targets = True
 
     def collate(
         self, processor: Any, images: list[list], views: list[list], augment: bool = False, seed: int | None = None,
@@ -50,6 +51,14 @@ class SwinVed(ModelFamily):
     ) -> Mapping[str, Any]:  # fmt: skip
         """See ModelFamily. SwinVED ignores views and uses a study's first images, as in the release."""
         return processor(images=images, truncate_images=True, augment=augment, seed=seed, **text)
+
+    def use_released_targets(self, model: Any, processor: Any) -> None:
+        """See ModelFamily. Answers begin at the same position and end at [EOS] or [PAD]."""
+        from swin_ved.convert_swin_ved import set_released_decoding
+
+        model.config.answer_position = processor.max_question_tokens
+        processor.check_config(model.config)
+        set_released_decoding(model)
 
     def card_values(self, config: Any) -> dict[str, Any]:
         """See ModelFamily."""

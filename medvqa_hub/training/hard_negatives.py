@@ -72,6 +72,11 @@ def question_losses(model: Any, batch: Mapping[str, Any], at_once: int) -> list[
         at_once: largest number of questions in a forward pass.
     """
     encoded = encode_images(model, batch)
+    if "position_ids" in batch:  # released targets: padding counts too
+        text = {name: batch[name] for name in ("input_ids", "attention_mask", "position_ids", "study_index")}
+        logits, labels = model(**text, encoder_outputs=encoded).logits[:, :-1], batch["labels"][:, 1:]
+        losses = torch.nn.functional.cross_entropy(logits.float().transpose(1, 2), labels, reduction="none")
+        return (losses.sum(1) / (labels != -100).sum(1)).tolist()
     prompts, answers = read_prompts(batch, is_decoder_only(model)), read_references(batch["labels"])
     lengths = prompts.attention_mask.sum(1) + answers.mask.sum(1)
     losses = torch.zeros(len(lengths))
@@ -99,7 +104,8 @@ def measure_losses(trainer: Any, questions: StudyQuestions, folder: Path, checkp
     model.eval()
     size = recipe.training.studies_per_batch
     at_once = size * (recipe.data.questions_per_study or MAX_QUESTIONS)
-    batches = StudiesInOrder(questions, StudyCollator(trainer.processing_class, recipe.family), size)
+    collate = StudyCollator(trainer.processing_class, recipe.family, targets=recipe.training.targets)
+    batches = StudiesInOrder(questions, collate, size)
     processes, settings = accelerator.num_processes, {"checkpoint": fingerprint_model_folder(checkpoint)}
     paths = [folder / f"losses-{number}-of-{processes}.jsonl" for number in range(processes)]
     with RecordStore(paths[accelerator.process_index], KIND, trainer.governance, settings) as store:

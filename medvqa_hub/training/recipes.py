@@ -71,6 +71,7 @@ class TrainingSettings(Section):
     rest_frozen: bool = True  # false: frozen groups keep dropout and drop-path, as in the release
     warmup_steps: NonNegativeInt = 0
     max_grad_norm: NonNegativeNumber = 1.0  # 0: no clipping
+    targets: Literal["answer", "released"] = "answer"  # released: padding counts in the loss too (SwinVED)
     precision: Literal["float32", "bfloat16"] = "float32"
     gradient_checkpointing: bool = False
     log_every: PositiveInt = 10
@@ -229,5 +230,10 @@ def _check_combinations(recipe: Recipe) -> None:
         )
     if recipe.scst is not None and recipe.reward is None:
         raise ConfigError("scst is set without reward. Add a section reward, such as reward: {name: rouge_l}")
+    if training.targets == "released" and (recipe.scst is not None or not recipe.family.pads_targets):
+        raise ConfigError(
+            f"training.targets is released, but that only exists for the supervised stages of SwinVED. This recipe "
+            f"trains {recipe.family.name}{' with scst' if recipe.scst else ''}. Set it to answer"
+        )
     if recipe.data.augment and not recipe.family.augments:
         raise ConfigError(f"data.augment is true, but {recipe.family.name} has no augmentation. Set it to false")

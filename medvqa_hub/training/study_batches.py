@@ -142,10 +142,14 @@ class StudyCollator:
         family: of the model. See `ModelFamily.collate`.
         augment: draw the training augmentation.
         answers: False makes prompts for generation.
+        targets: as in the recipe's `training.targets`.
     """
 
-    def __init__(self, processor: Any, family: ModelFamily, augment: bool = False, answers: bool = True) -> None:
+    def __init__(
+        self, processor: Any, family: ModelFamily, augment: bool = False, answers: bool = True, targets: str = "answer"
+    ) -> None:
         self.processor, self.family, self.augment, self.answers = processor, family, augment, answers
+        self.targets = targets
 
     def __call__(self, members: Members, seed: int = 0) -> dict[str, Any]:
         images, views, rows, study_index = [], [], [], []
@@ -159,6 +163,8 @@ class StudyCollator:
         text = {"text": [row["question"] for row in rows], "study_index": study_index}
         if self.answers:
             text["answers"] = [row["answer"] for row in rows]
+            if self.targets == "released":
+                text["released_targets"] = True
         seed = seed if self.augment else None
         return {**self.family.collate(self.processor, images, views, self.augment, seed, **text), "rows": rows}
 

@@ -69,14 +69,17 @@ class SupervisedTrainer(CheckpointMixin, Trainer):
         self.steps = count_steps(recipe, studies)
         arguments = make_arguments(recipe, run.out, studies, validates=validation_rows is not None)
         self.workers = choose_workers(data.workers)
-        collate = StudyCollator(processor, family, data.augment)
+        targets = recipe.training.targets
+        if targets == "released":
+            family.use_released_targets(model, processor)
+        collate = StudyCollator(processor, family, data.augment, targets=targets)
         self.batches = StudyBatches(self.train_questions, collate, recipe, self.steps)
         family.freeze_groups(model, recipe.training.learning_rates)
         self._frozen = frozen_modules(model) if recipe.training.rest_frozen else []
         self.validation = None
         if validation_rows is not None:
             questions = as_questions(validation_rows, f"split {data.validation_split}", recipe)
-            self.validation = Validation(questions, processor, family, recipe.selection, arguments, self.workers)
+            self.validation = Validation(questions, processor, recipe, arguments, self.workers)
         with _allowing_quantised(model):
             super().__init__(
                 model, arguments, train_dataset=self.batches, eval_dataset=self.validation, processing_class=processor

@@ -15,9 +15,9 @@ from medvqa_core.metrics.bert_score import BertScorer
 from medvqa_core.metrics.bleu import bleu_scores
 from medvqa_core.metrics.cider import cider_scores
 from medvqa_core.metrics.rouge import rouge_scores
-from medvqa_hub.families.registry import ModelFamily, image_inputs
+from medvqa_hub.families.registry import image_inputs
 from medvqa_hub.training.batch_loading import ShardSampler, load_batches
-from medvqa_hub.training.recipes import SelectionSettings
+from medvqa_hub.training.recipes import Recipe
 from medvqa_hub.training.study_batches import StudiesInOrder, StudyCollator
 from medvqa_hub.training.study_questions import StudyQuestions
 
@@ -28,8 +28,7 @@ class Validation:
     Args:
         questions: of the validation split.
         processor: of the model.
-        family: of the model.
-        selection: the metrics, and the number of studies and questions.
+        recipe: of the run. Its `selection` has the metrics, and the number of studies and questions.
         arguments: of the trainer.
         workers: processes that read images.
     """
@@ -38,16 +37,16 @@ class Validation:
         self,
         questions: StudyQuestions,
         processor: Any,
-        family: ModelFamily,
-        selection: SelectionSettings,
+        recipe: Recipe,
         arguments: Any,
         workers: int = 0,
     ) -> None:
+        selection = recipe.selection
         self.questions, self.processor, self.selection = questions, processor, selection
         self.arguments, self.workers = arguments, workers
         self.batches = StudiesInOrder(
             questions,
-            StudyCollator(processor, family),
+            StudyCollator(processor, recipe.family, targets=recipe.training.targets),
             selection.studies_per_batch,
             selection.studies,
             selection.questions_per_study,

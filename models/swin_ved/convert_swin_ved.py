@@ -86,9 +86,18 @@ def convert_swin_ved(
         text = "; ".join(f"{len(keys)} {kind}: {', '.join(keys)}" for kind, keys in problems.items() if keys)
         raise ValueError(f"The weights do not fit the configuration: {text}. Pass the config of their training.")
     model.load_state_dict(weights)
-    model.generation_config.eos_token_id = [config.decoder.eos_token_id, config.decoder.pad_token_id]
-    model.generation_config.max_new_tokens = RELEASED_NEW_TOKENS
+    set_released_decoding(model)
     return model.eval()
+
+
+def set_released_decoding(model: SwinVedForConditionalGeneration) -> None:
+    """Decode as the release does: two beams, 63 new tokens, and answers that end at [EOS] or [PAD].
+
+    The release decodes all beams to the same length, so beams compete by their plain log-probability.
+    """
+    decoder, decoding = model.config.decoder, model.generation_config
+    decoding.eos_token_id = [decoder.eos_token_id, decoder.pad_token_id]
+    decoding.max_new_tokens, decoding.num_beams, decoding.length_penalty = RELEASED_NEW_TOKENS, 2, 0.0
 
 
 def rename(key: str) -> str:

@@ -133,6 +133,7 @@ class SwinVedProcessor(ProcessorMixin):
         images: Any = None,
         text: str | list[str] | None = None,
         answers: str | list[str] | None = None,
+        released_targets: bool = False,
         study_index: list[int] | torch.Tensor | None = None,
         augment: bool = False,
         seed: int | None = None,
@@ -147,6 +148,8 @@ class SwinVedProcessor(ProcessorMixin):
             images: list of studies, each a list of images. A flat list of images, or one image, is one study.
             text: questions.
             answers: their answers, for training.
+            released_targets: lay out answers as the release: `[CLS] question [PAD]… [BOS] answer [PAD]… [EOS]` of
+                `max_question_tokens` + 1 + `max_answer_tokens` tokens, with labels for the padding of the answer too.
             study_index: the study of each question. Not needed for one study, or as many studies as questions.
             augment: apply the training augmentation instead of the central crop.
             seed: seed of the augmentation. None draws it from torch's generator.
@@ -156,8 +159,8 @@ class SwinVedProcessor(ProcessorMixin):
 
         Returns:
             `pixel_values` (studies, max_images, 3, H, W) float32, `image_mask` (studies, max_images) bool, `input_ids`
-            and `attention_mask` (questions, tokens), `labels` with answers, and `study_index` (questions,) if questions
-            and studies are not one to one.
+            and `attention_mask` (questions, tokens), `labels` with answers, `position_ids` with released targets,
+            and `study_index` (questions,) if questions and studies are not one to one.
 
         Raises:
             ValueError: a study without images or with too many, an empty text, or numbers that do not match.
@@ -180,7 +183,7 @@ class SwinVedProcessor(ProcessorMixin):
                 rng = np.random.default_rng(int(torch.randint(2**62, ())) if seed is None else seed)
             data |= self._images(as_studies(images), rng, truncate_images)
         if text is not None:
-            data |= self._texts([text] if isinstance(text, str) else list(text), answers)
+            data |= self._texts([text] if isinstance(text, str) else list(text), answers, released_targets)
         elif answers is not None:
             raise ValueError("answers were passed without text, their questions.")
         if text is not None:
@@ -241,7 +244,7 @@ class SwinVedProcessor(ProcessorMixin):
                 image_mask[row, column] = True
         return {"pixel_values": pixel_values, "image_mask": image_mask}
 
-    def _texts(self, questions: list[str], answers: str | list[str] | None) -> dict[str, torch.Tensor]:
+    def _texts(self, questions: list[str], answers: str | list[str] | None, released: bool) -> dict[str, torch.Tensor]:
         tokenizer = self.tokenizer
         prompts = [
             [tokenizer.cls_token_id, *ids, tokenizer.bos_token_id]
@@ -254,11 +257,29 @@ class SwinVedProcessor(ProcessorMixin):
         if len(answers) != len(questions):
             raise ValueError(f"There are {len(questions)} questions and {len(answers)} answers.")
         tokens = self._tokens(answers, "answer", self.max_answer_tokens - 1)
+        if released:
+            return self._released_layout(prompts, tokens)
         targets = [[*ids, tokenizer.eos_token_id] for ids in tokens]
         sequences = [prompt + target for prompt, target in zip(prompts, targets, strict=True)]
         labels = [[-100] * len(prompt) + target for prompt, target in zip(prompts, targets, strict=True)]
         input_ids, attention_mask = pad(sequences, tokenizer.pad_token_id, left=False)
         return {"input_ids": input_ids, "attention_mask": attention_mask, "labels": pad(labels, -100, left=False)[0]}
+
+    def _released_layout(self, prompts: list[list[int]], answers: list[list[int]]) -> dict[str, torch.Tensor]:
+        width, blank = self.max_question_tokens, self.tokenizer.pad_token_id
+        input_ids = torch.full((len(prompts), width + 1 + self.max_answer_tokens), blank)
+        input_ids[:, width], input_ids[:, -1] = self.tokenizer.bos_token_id, self.tokenizer.eos_token_id
+        for row, prompt, answer in zip(input_ids, prompts, answers, strict=True):
+            row[: len(prompt) - 1] = torch.tensor(prompt[:-1])  # without [BOS]
+            row[width + 1 : width + 1 + len(answer)] = torch.tensor(answer)
+        labels = input_ids.clone()
+        labels[:, : width + 1] = -100
+        return {
+            "input_ids": input_ids,
+            "attention_mask": (input_ids != blank).long(),
+            "labels": labels,
+            "position_ids": torch.arange(input_ids.shape[1]).expand_as(input_ids),
+        }
 
     def _tokens(self, texts: list[str], kind: str, limit: int) -> list[list[int]]:
         if not texts:

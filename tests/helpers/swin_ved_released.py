@@ -88,6 +88,23 @@ class ReleasedSwinVed(nn.Module):
             written.append(token)
         return written
 
+    @torch.no_grad()
+    def answer_by_beams(self, question: str, features: torch.Tensor, beams: int = 2) -> list[int]:
+        """Ids up to [PAD] or [EOS] by beam search in which every beam is decoded to the full length."""
+        prompt, scored = self.prompt(question), [(0.0, [])]
+        for _ in range(NEW_TOKENS):
+            ids = torch.tensor([prompt + written for _, written in scored])
+            log_probs = self.logits(ids, features.expand(len(scored), -1, -1))[:, -1].log_softmax(-1)
+            scored = [
+                (score + value, [*written, token])
+                for (score, written), row in zip(scored, log_probs, strict=True)
+                for value, token in zip(*(part.tolist() for part in row.topk(beams)), strict=True)
+            ]
+            scored = sorted(scored, key=lambda beam: -beam[0])[:beams]
+        written = scored[0][1]
+        ends = [place for place, token in enumerate(written) if token in (PAD, EOS)]
+        return written[: ends[0]] if ends else written
+
     def text(self, ids: list[int]) -> str:
         return " ".join(self.tokens[token] for token in ids if token > EOS)
 

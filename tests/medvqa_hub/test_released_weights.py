@@ -6,6 +6,7 @@ end in [PAD] run on to the limit; self-critical training counts a row of [PAD]s 
 """
 
 import json
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,13 +14,26 @@ import pytest
 import torch
 from builds import build_release
 from swin_ved import SwinVedProcessor, convert_swin_ved, load_vocabulary
-from swin_ved_released import ANSWER, QUESTION, ReleasedSwinVed, released_names, write_vocabulary
+from swin_ved.modeling_swin_ved import SwinVedEncoderOutput
+from swin_ved_released import (
+    ANSWER,
+    BOS,
+    EOS,
+    PAD,
+    QUESTION,
+    SPECIALS,
+    ReleasedSwinVed,
+    released_names,
+    write_vocabulary,
+)
 from training_runs import fast_recipe
 
-from medvqa_hub.evaluation.cxr.model_inference import StudyAnswerer
+from medvqa_core.errors import ConfigError
+from medvqa_hub.evaluation.cxr.model_inference import StudyAnswerer, read_image
 from medvqa_hub.evaluation.cxr.options import GenerationSettings
 from medvqa_hub.evaluation.cxr.studies import load_studies
 from medvqa_hub.families.checkpoint import open_checkpoint
+from medvqa_hub.training.recipes import load_recipe
 from medvqa_hub.training.run import train
 from medvqa_hub.training.scst_rollout import encode_images, read_prompts, roll_out
 from medvqa_hub.training.training_log import read_log
@@ -71,8 +85,6 @@ class StudyImages:
     """Pixels (studies, 3, 3, H, W) with zeros for missing images, and which are present."""
 
     def __init__(self, processor, studies) -> None:
-        from medvqa_hub.evaluation.cxr.model_inference import read_image
-
         batch = processor(images=[[read_image(path) for path in study.images] for study in studies])
         self.pixels, self.present = batch["pixel_values"], batch["image_mask"]
 
@@ -89,7 +101,78 @@ def test_evaluation_gives_the_release_s_own_answers(released):
     assert [answer.tokens for answer in answers] == [len(ids) + 1 for ids in expected]
     assert not any(answer.truncated for answer in answers)
     beams = StudyAnswerer(open_checkpoint(str(released.folder)), GenerationSettings())
-    assert not any(answer.truncated for answer in beams.answer(images, [questions[0][0]], [0]))
+    answers = beams.answer(images, [text for text, _ in questions], [number for _, number in questions])
+    expected = [
+        released.model.answer_by_beams(text, released.features[number : number + 1]) for text, number in questions
+    ]
+    assert [answer.text for answer in answers] == [released.model.text(ids) for ids in expected]
+    assert not any(answer.truncated for answer in answers)
+
+
+def test_beams_are_compared_without_normalising_by_length(build):
+    """Halfway through its training the normalisation decides on two thirds of the answers."""
+    studies = load_studies(open_release(build.workspace.root), "train", build.tree, STUDIES)
+    pairs = [(row["question"], row["answer"]) for study in studies for row in study.rows[:QUESTIONS]]
+    torch.manual_seed(0)
+    words = sorted({word for pair in pairs for text in pair for word in re.findall(r"\w+|[^\w\s]+", text)})
+    released = ReleasedSwinVed([*SPECIALS, "[BOS]", "[EOS]", *words])
+    features = torch.randn(1, 4, released.config.decoder.hidden_size)
+    released.learn(pairs, features.expand(len(pairs), -1, -1), 40)
+    converted = convert_swin_ved(released_names(released.state_dict()), released.config)
+    found = {penalty: [] for penalty in (0.0, 1.0)}
+    config = converted.generation_config
+    assert (config.num_beams, config.length_penalty) == (2, 0.0)
+    for question, _ in pairs[:20]:
+        prompt = torch.tensor([[*[id for id in released.prompt(question)[:-1] if id != PAD], BOS]])
+        for penalty, answers in found.items():
+            ids = converted.generate(
+                input_ids=prompt, attention_mask=torch.ones_like(prompt), num_beams=2, length_penalty=penalty,
+                encoder_outputs=SwinVedEncoderOutput(features), do_sample=False,
+            )[0, prompt.shape[1] :].tolist()  # fmt: skip
+            answers.append(ids[: next((n for n, token in enumerate(ids) if token in (PAD, EOS)), len(ids))])
+    expected = [released.answer_by_beams(question, features) for question, _ in pairs[:20]]
+    assert found[0.0] == expected
+    assert found[1.0] != expected
+
+
+def test_released_targets_give_the_released_loss_and_gradient(released):
+    """One batch in float64, with random weights, so that no gradient vanishes."""
+    torch.manual_seed(3)
+    model = ReleasedSwinVed(released.model.tokens).double()
+    converted = convert_swin_ved(released_names(model.state_dict()), model.config).double()
+    study = released.studies[0]
+    pairs = [(row["question"], row["answer"]) for row in study.rows[:QUESTIONS]]
+    images = {"images": [[read_image(path) for path in study.images]]}
+    questions, answers = zip(*pairs, strict=True)
+    processor = SwinVedProcessor.from_config(model.config, released.processor.tokenizer, max_answer_tokens=ANSWER)
+    batch = processor(**images, text=list(questions), answers=list(answers), released_targets=True)
+    features = model.features(batch["pixel_values"].double(), batch["image_mask"]).expand(len(pairs), -1, -1)
+    ids = torch.tensor([model.prompt(question) + model.target(answer) for question, answer in pairs])
+    assert torch.equal(batch["input_ids"], ids)
+    assert int((batch["labels"] != -100).sum()) == len(pairs) * ANSWER
+    expected = torch.nn.functional.cross_entropy(
+        model.logits(ids[:, :-1], features)[:, QUESTION:].flatten(0, 1), ids[:, QUESTION + 1 :].flatten()
+    )
+    loss = converted(**batch).loss
+    expected.backward()
+    loss.backward()
+    torch.testing.assert_close(loss, expected, check_dtype=False)
+    wanted = dict(model.named_parameters())
+
+    def cosine(part: str) -> float:
+        """Of the gradients of all parameters of a part, ours against the release's."""
+        pairs = [
+            (parameter.grad.flatten(), wanted[name.replace("model.encoder.", "encoder.", 1)].grad.flatten())
+            for name, parameter in converted.named_parameters()
+            if name.startswith(part)
+        ]
+        ours, theirs = (torch.cat(gradients) for gradients in zip(*pairs, strict=True))
+        return torch.nn.functional.cosine_similarity(ours, theirs, 0).item()
+
+    assert min(cosine("model.encoder."), cosine("decoder.")) > 0.999999
+    converted.zero_grad()
+    converted(**processor(**images, text=list(questions), answers=list(answers))).loss.backward()
+    assert max(cosine("model.encoder."), cosine("decoder.")) < 0.9  # the loss of an answer's own tokens differs
 
 
 def test_the_checkpoint_carries_what_its_weights_need(released):
@@ -145,3 +228,20 @@ def test_self_critical_training_starts_from_it(released, build, tmp_path):
     trained = StudyAnswerer(open_checkpoint(str(out)), GenerationSettings(num_beams=1))
     assert trained.model.generation_config.eos_token_id == [6, 1]
     assert trained.model.generation_config.max_new_tokens == 63
+
+
+def test_training_with_released_targets_keeps_the_released_decoding(build, tmp_path):
+    recipe = fast_recipe(
+        training__max_steps=2,
+        training__targets="released",
+        training__hard_negatives=True,
+        training__scheduler="constant",
+    )
+    out = train(recipe, build.workspace.root, tmp_path / "out", build.tree)
+    model = StudyAnswerer(open_checkpoint(str(out)), GenerationSettings(num_beams=1)).model
+    assert model.config.answer_position == recipe.model.max_question_tokens
+    assert model.generation_config.eos_token_id == [6, 1]
+    with pytest.raises(ConfigError, match="training.targets"):
+        fast_recipe("tiny-swin-ved-stage3", training__targets="released")
+    with pytest.raises(ConfigError, match="training.targets"):
+        load_recipe("tiny-blip2-multiview", ["training.targets=released"])
