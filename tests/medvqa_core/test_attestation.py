@@ -86,9 +86,3 @@ def test_nothing_else_is(write, endpoint):
 def test_files_that_attest_nothing(write, text, error, match):
     with pytest.raises(error, match=match):
         read_attestation(write(text))
-
-
-def test_the_digest_is_the_files(write):
-    import hashlib
-
-    assert read_attestation(write(WHOLE)).digest == hashlib.sha256(WHOLE.encode()).hexdigest()

@@ -110,7 +110,7 @@ def test_damage_is_named(path, data, message):
         read_csv(save(path, data), COLUMNS)
 
 
-@pytest.mark.parametrize("line", [b"1,2,3\n", b"one,x\n", b"1,\xff\n"])
+@pytest.mark.parametrize("line", [b"1,2,3\n", b"one,x\n", b"1,\xff\n", b"1,x\0\n"])
 def test_damage_far_into_a_file_is_named_by_its_row(path, monkeypatch, line):
     monkeypatch.setattr(csv_files, "BLOCK_BYTES", 4096)
     lines = many_rows()
@@ -164,14 +164,6 @@ def test_a_header_in_another_encoding_is_an_error(tmp_path, data):
         read_csv(tmp_path / "a.csv", COLUMNS)
 
 
-def test_a_nul_byte_far_into_a_file_is_named_by_its_row(path, monkeypatch):
-    monkeypatch.setattr(csv_files, "BLOCK_BYTES", 4096)
-    lines = many_rows()
-    lines.insert(2000, b"1,x\0\n")
-    with pytest.raises(InputError, match="row 2001: column 'text'.*NUL"):
-        read_csv(save(path, b"".join(lines)), COLUMNS)
-
-
 # --- row by row
 
 
@@ -204,14 +196,3 @@ def test_rows_that_cannot_be_read_are_errors(tmp_path, content, message):
         (tmp_path / "a.csv").write_bytes(content)
     with pytest.raises(InputError, match=rf"a\.csv.*{message}"):
         list(iterate_cells(tmp_path / "a.csv", ["id"]))
-
-
-def test_the_reader_is_given_no_python_function(tmp_path, monkeypatch):
-    """Its threads may let go of one while the interpreter shuts down, which aborts the process."""
-    used = []
-    open_csv = csv_files.csv.open_csv
-    monkeypatch.setattr(
-        csv_files.csv, "open_csv", lambda *a, **options: used.append(options) or open_csv(*a, **options)
-    )
-    assert len(read_csv(save(tmp_path / "a.csv", b"n,text\n1,a\n"), COLUMNS)) == 1
-    assert [options["parse_options"].invalid_row_handler for options in used] == [None]

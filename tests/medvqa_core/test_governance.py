@@ -100,11 +100,6 @@ def test_classes_are_ordered_from_open_to_credentialed():
     assert [str(c) for c in Governance] == ["open", "share-alike", "no-derivatives", "credentialed"]
 
 
-@pytest.mark.parametrize("name", ["open", "share-alike", "no-derivatives", "credentialed"])
-def test_parse_reads_each_name(name):
-    assert str(parse(name, "manifest.json")) == name
-
-
 @pytest.mark.parametrize("value", ["", "Open", "public", "open ", "credentialled", None, 0, [], {}])
 def test_an_unknown_class_is_an_error_and_never_open(value):
     with pytest.raises(GovernanceError, match="manifest.json.*open, share-alike, no-derivatives, credentialed"):

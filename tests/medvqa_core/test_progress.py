@@ -64,11 +64,6 @@ def test_a_terminal_gets_a_bar_and_the_same_items(monkeypatch):
     assert "Reading" in terminal.getvalue() and "3/3" in terminal.getvalue()
 
 
-@pytest.mark.parametrize("items", [[], iter([])])
-def test_nothing_to_do_is_nothing(items):
-    assert list(track(items, "Reading")) == []
-
-
 @pytest.mark.parametrize("rank", ["1", "7"])
 @pytest.mark.parametrize("terminal", [True, False])
 def test_of_several_processes_only_the_first_speaks(monkeypatch, clock, capsys, rank, terminal):
@@ -79,12 +74,3 @@ def test_of_several_processes_only_the_first_speaks(monkeypatch, clock, capsys, 
     monkeypatch.setattr("sys.stderr.isatty", lambda: terminal)
     assert run(iter("abc"), clock, 10.0) == ["a", "b", "c"]
     assert capsys.readouterr() == ("", "")
-
-
-def test_an_error_of_the_loop_passes_through():
-    def failing():
-        yield 1
-        raise ValueError("row 2")
-
-    with pytest.raises(ValueError, match="row 2"):
-        list(track(failing(), "Reading"))

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from builds import build_release, describe_again
 
-from medvqa_core.errors import ConfigError, InputError, OutputError
+from medvqa_core.errors import ConfigError, InputError
 from medvqa_core.governance import Governance
 from medvqa_core.store import RecordStore
 from mimic_cxr_vqa.generation.answer_keys import answer_keys, hex_keys, iterate_requests, request_key
@@ -209,12 +209,3 @@ def test_options_are_checked(workspace):
         write_release(workspace, flagged="hide")
     with pytest.raises(ConfigError, match="rows_per_shard=0"):
         write_release(workspace, rows_per_shard=0)
-
-
-def test_a_folder_that_is_not_a_release_is_never_replaced(workspace):
-    shutil.rmtree(workspace.release)
-    workspace.release.mkdir()
-    (workspace.release / "thesis.tex").write_text("years of work")
-    with pytest.raises(OutputError, match="not an earlier result"):
-        write_release(workspace)
-    assert (workspace.release / "thesis.tex").exists()

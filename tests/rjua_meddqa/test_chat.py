@@ -38,11 +38,6 @@ def test_answers_are_those_of_the_questions():
     assert load()["ground_truth"][: len(questions)] == questions["answer"][:]
 
 
-def test_streaming_gives_the_same_rows():
-    assert list(load(streaming=True).remove_columns("images")) == list(load().remove_columns("images"))
-    assert next(iter(load(streaming=True))) == load()[0]
-
-
 def test_turns_are_not_supported():
     with pytest.raises(ConfigError, match="turns"):
         load(turns="study")

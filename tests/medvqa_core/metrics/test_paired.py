@@ -78,7 +78,7 @@ def test_a_resample_without_anything_to_score_is_left_out():
     (values,) = bootstrap([sums], mean_score, 400)
     assert 0.15 < np.isnan(values).mean() < 0.35  # a quarter draws the empty unit twice
     assert interval(values) == (1.0, 1.0)
-    assert interval(np.full(10, np.nan)) is None
+    assert interval(np.array([np.nan] * 6 + [1.0] * 4)) is None
     assert p_value(sums * 0, sums, mean_score) is None
 
 

@@ -163,12 +163,6 @@ def test_one_strict_word_is_enough_and_a_mark_that_is_gone_opens_nothing(said, p
     assert not hub.requests
 
 
-def test_no_derivatives_are_refused_whatever_is_acknowledged(adapter, hub, api, tmp_path):
-    with pytest.raises(GovernanceError, match="no-derivatives"):
-        push(hub, api, with_marks(adapter, tmp_path, file="no-derivatives"), acknowledgement=WORDS)
-    assert not hub.requests
-
-
 def test_the_class_of_a_base_that_lies_here_counts(adapter, model, hub, api, tmp_path):
     base = shutil.copytree(model, tmp_path / "base")
     write_governance(base, Governance.CREDENTIALED)
@@ -224,15 +218,6 @@ def test_a_whole_model_with_code_or_of_another_kind(model, hub, api, tmp_path):
         add(folder / "config.json", **values)
         with pytest.raises(InputError, match=message):
             push(hub, api, folder, base_model=None)
-    assert not hub.requests
-
-
-def test_linked_weights_are_refused(adapter, hub, api, tmp_path):
-    folder = shutil.copytree(adapter, tmp_path / "run")
-    (folder / "best" / "adapter_model.safetensors").unlink()
-    (folder / "best" / "adapter_model.safetensors").symlink_to(adapter / "best" / "adapter_model.safetensors")
-    with pytest.raises(InputError, match="is a symbolic link"):
-        push(hub, api, folder)
     assert not hub.requests
 
 

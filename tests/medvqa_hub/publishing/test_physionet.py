@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from builds import describe_again
 
-from medvqa_core.errors import ConfigError, GovernanceError, InputError, OutputError
+from medvqa_core.errors import ConfigError, GovernanceError, InputError
 from medvqa_hub.cli import run
 from medvqa_hub.publishing import submission
 from medvqa_hub.publishing.physionet import KEPT_NAME, publish_physionet
@@ -147,12 +147,6 @@ def test_a_run_that_stops_leaves_the_earlier_folder(built, folder, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         publish(built, folder)
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
-
-
-def test_a_folder_of_somebody_else_is_not_replaced(built, tmp_path):
-    (tmp_path / "mine.txt").write_text("mine")
-    with pytest.raises(OutputError, match="not an earlier result"):
-        publish(built, tmp_path)
 
 
 @pytest.mark.parametrize("title", ["MIMIC-CXR-VQA", "Ext of MIMIC-CXR", PREFIX, PREFIX + 200 * "a"])

@@ -61,10 +61,10 @@ def test_gradient_is_advantage_times_probability_less_one_and_stops_at_the_end_o
 
 
 def test_impossible_tokens_behind_the_end_do_not_count():
-    log_probs = torch.tensor([[-1.0, -2.0, -float("inf")], [-3.0, -1.0, -2.0]])
-    mask = torch.tensor([[True, True, False], [True, True, True]])
-    assert answer_log_probability(log_probs, mask).tolist() == [-3.0, -6.0]
-    assert answer_log_probability(log_probs, mask, "token").tolist() == [-1.5, -2.0]
+    log_probs = torch.tensor([[-1.0, -2.0, -float("inf")], [-3.0, -1.0, -2.0], [-4.0, -1.0, -1.0]])
+    mask = torch.tensor([[True, True, False], [True, True, True], [True, False, False]])
+    assert answer_log_probability(log_probs, mask).tolist() == [-3.0, -6.0, -4.0]
+    assert answer_log_probability(log_probs, mask, "token").tolist() == [-1.5, -2.0, -4.0]
 
 
 def test_an_answer_reaches_through_its_first_end_whatever_follows():

@@ -38,17 +38,6 @@ def test_a_study_s_questions_come_together_with_its_texts(tmp_path):
     }
 
 
-@pytest.mark.parametrize("in_flight", [1, 2, 3, 100])
-def test_records_lie_in_the_order_of_the_studies_whichever_is_finished_first(tmp_path, in_flight):
-    slow, quick = build(tmp_path / "slow"), build(tmp_path / "quick")
-    engine = ScriptedEngine(delay=lambda number: 0.02 * (STUDIES - number))
-    answer_questions(slow, engine, in_flight=in_flight)
-    answer_questions(quick, ScriptedEngine())
-    assert slow.answers.read_bytes() == quick.answers.read_bytes()
-    assert [record["qa_id"] for record in records_of(slow)] == all_ids(slow)
-    assert engine.most_under_way == min(in_flight, STUDIES)
-
-
 # --- re-asking
 
 
@@ -108,18 +97,6 @@ def test_a_failure_on_asking_again_is_a_failure(tmp_path):
     engine = ScriptedEngine(lambda request: Reply(None, "refused") if request.violations else BAD)
     assert answer_questions(workspace, engine)["failed"] == 6
     assert {(r["answer"], r["error"], r["attempts"]) for r in records_of(workspace)} == {(None, "refused", 2)}
-
-
-@pytest.mark.parametrize("replies", [[], [Reply("Clear.")] * 7])
-def test_a_wrong_number_of_replies_is_our_mistake_and_no_record(tmp_path, replies):
-    class Miscounting(ScriptedEngine):
-        async def answer(self, requests):
-            return replies
-
-    workspace = build(tmp_path)
-    with pytest.raises(RuntimeError, match=f"{len(replies)} replies .*6"):
-        answer_questions(workspace, Miscounting())
-    assert records_of(workspace) == []
 
 
 # --- governance

@@ -1,7 +1,5 @@
 """Answering that stops half-way and goes on: nothing finished is lost, nothing is asked twice."""
 
-import signal
-
 import pytest
 from rows import FIRST_STUDY, study, study_table
 from scripted_engine import STUDIES, ScriptedEngine, all_ids, build, number_of, records_of
@@ -39,24 +37,6 @@ def test_an_engine_that_breaks_down_loses_nothing_that_was_finished(tmp_path, fa
     assert {number_of(request) for call in second.calls for request in call} == {failing}
     answer_questions(whole, ScriptedEngine(lambda request: "Clear."))
     assert workspace.answers.read_bytes() == whole.answers.read_bytes()
-
-
-@pytest.mark.parametrize("in_flight", [1, 2, 100])
-def test_a_run_stopped_by_ctrl_c_goes_on_to_the_same_file(tmp_path, in_flight):
-    def interrupt(request: AnswerRequest) -> str:
-        if request.qa_id == f"s{FIRST_STUDY + 3}-edema-4":
-            signal.raise_signal(signal.SIGINT)
-        return "Clear."
-
-    stopped, whole = build(tmp_path / "stopped"), build(tmp_path / "whole")
-    with pytest.raises(KeyboardInterrupt):
-        answer_questions(stopped, ScriptedEngine(interrupt), in_flight=in_flight)
-    done = len(records_of(stopped))
-    assert done in (18, 24, 30, 36)
-    engine = ScriptedEngine(lambda request: "Clear.")
-    assert answer_questions(stopped, engine)["asked"] == 36 - done
-    answer_questions(whole, ScriptedEngine(lambda request: "Clear."))
-    assert stopped.answers.read_bytes() == whole.answers.read_bytes()
 
 
 def test_a_changed_report_is_asked_again_and_nothing_else(tmp_path):

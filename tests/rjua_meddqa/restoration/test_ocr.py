@@ -13,17 +13,11 @@ from rapidocr.inference_engine.onnxruntime import ONNXRuntimeError
 from medvqa_core.errors import ConfigError, InputError
 from rjua_meddqa.restoration import images, ocr
 from rjua_meddqa.restoration.images import _OWN_SIZE_LIMIT, find_images, open_report
-from rjua_meddqa.restoration.ocr import RapidOcrEngine, boxes_from_json, boxes_to_json, read_boxes, write_boxes
+from rjua_meddqa.restoration.ocr import RapidOcrEngine, boxes_from_json, read_boxes, write_boxes
 from rjua_meddqa.restoration.outline import load_cv2
 from rjua_meddqa.schema import Box
 
 BOX = Box(((1.5, 2.25), (30.0, 2.0), (30.0, 12.0), (1.0, 12.5)), "总胆红素 7.6", 0.98765)
-
-
-def test_boxes_survive_json(tmp_path):
-    write_boxes(tmp_path / "page.json", [BOX, BOX])
-    assert read_boxes(tmp_path / "page.json") == [BOX, BOX]
-    assert boxes_from_json(boxes_to_json([]), "x") == []
 
 
 @pytest.mark.parametrize(

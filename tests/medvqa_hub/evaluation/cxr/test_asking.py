@@ -164,19 +164,6 @@ def test_a_perfect_model_has_full_marks_in_every_column(build, tmp_path, capsys)
     assert [json.loads(line)["error"] for line in lines] == [None] * results["counts"]["questions"]
 
 
-def test_an_empty_model_has_no_score_and_all_failures_counted(build, tmp_path):
-    with ChatServerDouble(lambda body: completion("Hello." if is_probe(body) else "")) as double:
-        assert evaluate(build, tmp_path / "out", double, "--failed", "empty", "--examples", "0") == 0
-    results = read(tmp_path / "out" / "results.json")
-    counts = results["counts"]
-    assert counts["failed"] == counts["questions"] and counts["answered"] == 0
-    assert {name: results["table_4"][name] for name in ("bleu_1", "bleu_4", "rouge_l", "cider")} == {
-        "bleu_1": 0, "bleu_4": 0, "rouge_l": 0, "cider": 0,
-    }  # fmt: skip
-    findings = results["findings"]
-    assert findings["accuracy"] == findings["balanced_accuracy"] == 0.0 and findings["undecided"] == findings["rows"]
-
-
 def test_nothing_answered_is_an_error_not_a_zero(build, tmp_path, capsys):
     with ChatServerDouble(lambda body: completion("Hello.") if is_probe(body) else (400, {"error": "no"})) as double:
         assert evaluate(build, tmp_path / "out", double) == 1

@@ -108,14 +108,6 @@ def test_a_second_run_does_not_load_the_model(studies, model, tmp_path):
     assert again == first and counts["asked"] == 0 and path.read_bytes() == before
 
 
-def test_a_longer_run_asks_only_what_is_new(studies, model, tmp_path):
-    path = tmp_path / "predictions.jsonl"
-    _, first = generate(studies[:3], path, model)
-    _, second = generate(studies, path, model)
-    assert first["asked"] == sum(len(study.rows) for study in studies[:3])
-    assert first["asked"] + second["asked"] == sum(len(study.rows) for study in studies) == len(records(path))
-
-
 def test_a_changed_image_is_asked_again(studies, model, tmp_path):
     copies = []
     for study in studies[:2]:
