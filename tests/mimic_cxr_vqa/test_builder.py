@@ -447,7 +447,14 @@ def test_sample_is_up_to_date(tmp_path):
     assert size < 3_000_000
 
 
-@pytest.mark.parametrize(("kind", "config"), [("parquet", "default"), ("parquet", "studies"), ("csv", "default")])
+@pytest.mark.parametrize(
+    ("kind", "config"),
+    [
+        ("parquet", "studies"),
+        pytest.param("parquet", "default", marks=pytest.mark.slow),
+        pytest.param("csv", "default", marks=pytest.mark.slow),
+    ],
+)
 def test_an_unfinished_stream_prints_nothing_at_exit(sharded, csv_folder, kind, config):
     folder = csv_folder if kind == "csv" else sharded.workspace.root
     code = (
