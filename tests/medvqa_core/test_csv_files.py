@@ -87,20 +87,20 @@ def test_every_quoted_text_comes_back(tmp_path_factory, texts):
 # --- damage: (content, what the message says)
 
 DAMAGE = {
-    "too many fields": (b"n,text\n1,x\n2,y,z\n3,w\n", r"row 3: 3 fields where the header has 2; repair the row"),
-    "too few fields": (b"n,text\n1,x\n2\n3,w\n", r"row 3: 1 fields where the header has 2; repair the row"),
-    "wrong row after a line break": (b'n,text\n1,"x\ny"\n2\n', r"row 3: 1 fields where"),
-    "wrong type": (b"n,text\n1,x\ntwo,y\n", r"column 'n', row 3: .*'two'; repair the row"),
+    "too many fields": (b"n,text\n1,x\n2,y,z\n3,w\n", r"row 3: 3 fields .* 2"),
+    "too few fields": (b"n,text\n1,x\n2\n3,w\n", r"row 3: 1 fields .* 2"),
+    "wrong row after a line break": (b'n,text\n1,"x\ny"\n2\n', r"row 3: 1 fields"),
+    "wrong type": (b"n,text\n1,x\ntwo,y\n", r"column 'n', row 3: .*'two'"),
     "a fraction for a whole number": (b"n,text\n1.5,x\n", r"column 'n', row 2: .*'1.5'"),
-    "not UTF-8": (b"n,text\n1,x\n2,caf\xe9\n", r"column 'text', row 3: .*UTF8.*convert the file to UTF-8"),
-    "no such column": (b"n,texts\n1,x\n", r"no column 'text'; needed are n, text"),
-    "no column at all": (b"a\n1\n", r"no column 'n', 'text'; needed are n, text"),
-    "empty": (b"", r"Empty CSV file.*copy the file again"),
-    "NUL in a text": (b'n,text\n1,"x\ny"\n2,a\0b\n', r"row 3: column 'text' contains a NUL byte.*copy the file again"),
-    "UTF-16": ("n,text\n1,x\n".encode("utf-16"), r"header line is not UTF-8 text; save the file as UTF-8"),
-    "UTF-16 without a mark": ("n,text\n1,x\n".encode("utf-16-le"), r"header line is not UTF-8.*save the file as UTF-8"),
-    "a blank line": (b"\n", r"Empty CSV file.*copy the file again"),
-    "no line break after the header": (b"n,text", r"Empty CSV file.*copy the file again"),
+    "not UTF-8": (b"n,text\n1,x\n2,caf\xe9\n", r"column 'text', row 3: .*UTF8.*to UTF-8"),
+    "no such column": (b"n,texts\n1,x\n", r"no column 'text'.* n, text"),
+    "no column at all": (b"a\n1\n", r"no column 'n', 'text'"),
+    "empty": (b"", r"copy the file again"),
+    "NUL in a text": (b'n,text\n1,"x\ny"\n2,a\0b\n', r"row 3: column 'text' .*NUL"),
+    "UTF-16": ("n,text\n1,x\n".encode("utf-16"), r"save the file as UTF-8"),
+    "UTF-16 without a mark": ("n,text\n1,x\n".encode("utf-16-le"), r"save the file as UTF-8"),
+    "a blank line": (b"\n", r"copy the file again"),
+    "no line break after the header": (b"n,text", r"copy the file again"),
 }
 
 
@@ -181,14 +181,14 @@ def test_cells_come_as_text_with_the_number_of_their_row(tmp_path):
     ("content", "message"),
     [
         (None, "no such file"),
-        (b"", "columns id are missing; found: none"),
+        (b"", "columns id .*none"),
         (b"id,id\n", "a column occurs twice"),
-        (b"id,b\n1,2\n1,2,3\n", "row 2: 3 fields where the header has 2"),
-        (b"id,b\n1\n", "row 1: 1 fields where the header has 2"),
-        (b'id,b\n1,"x\n', "line 2: not readable as CSV .*cut off"),
-        (b"id,b\n1,\xff\n", "line 2: byte 0xff is not UTF-8"),
+        (b"id,b\n1,2\n1,2,3\n", "row 2: 3 fields .* 2"),
+        (b"id,b\n1\n", "row 1: 1 fields .* 2"),
+        (b'id,b\n1,"x\n', "line 2: .*cut off"),
+        (b"id,b\n1,\xff\n", "line 2: byte 0xff"),
         (b"id,b\n1,a\0\n", "line 2: contains a NUL byte"),
-        ("id,b\n1,a\n".encode("utf-16"), "line 1: byte 0xff is not UTF-8; save the file as UTF-8"),
+        ("id,b\n1,a\n".encode("utf-16"), "line 1: byte 0xff .*UTF-8"),
     ],
 )
 def test_rows_that_cannot_be_read_are_errors(tmp_path, content, message):

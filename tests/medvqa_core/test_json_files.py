@@ -51,7 +51,7 @@ def test_a_value_that_json_cannot_hold_leaves_the_old_file(tmp_path):
     ("content", "problem"),
     [
         (None, "no such file"),
-        (b"{", "cannot be read as JSON"),
+        (b"{", "cannot be read"),
         (b"\xff", "cannot be read"),
         (b"[" * 10**5, "cannot be"),
     ],

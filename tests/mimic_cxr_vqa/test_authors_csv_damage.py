@@ -22,7 +22,7 @@ PATHS_OUT = [
 WRONG = [
     *[("image_path", path, "leaves its root") for path in PATHS_OUT],
     *[("image_path", path, "has an empty path") for path in [",", "a.jpg,", ",a.jpg", "a.jpg, ,b.jpg"]],
-    ("image_path", "a\0.jpg", "column 'image_path' contains a NUL byte"),
+    ("image_path", "a\0.jpg", "'image_path' .*NUL"),
     ("patient_id", "90000001", "p10000032"),
     ("patient_id", "s90000001", "p10000032"),
     ("patient_id", "p", "p10000032"),
@@ -40,8 +40,8 @@ WRONG = [
     ("question_label", "edema", "question_label .* Atelectasis, .*heart"),
     ("question_value", "2.0", "question_value .* 1.0, 0.0, -1.0 and empty"),
     ("question_value", "positive", "question_value is unknown"),
-    ("view_position", "PA,LL", "view_position does not have one entry per image_path"),
-    ("view_position", ",", "view_position does not have one entry per image_path"),
+    ("view_position", "PA,LL", "view_position .*image_path"),
+    ("view_position", ",", "view_position .*image_path"),
 ]
 
 

@@ -59,8 +59,8 @@ def test_no_findings_at_all_is_an_error_and_leaves_nothing(tmp_path):
     [
         ([study(0), study(0)], "test: study 95000001 occurs 2 times"),
         ([study(0), study(1, subject_id=90_000_001, split="test")], "test: patient 90000001 is in the splits test and"),
-        ([study(0, split="dev")], "test: split 'dev' is unknown"),
-        ([study(0, split=None)], "test: split None is unknown"),
+        ([study(0, split="dev")], "test: .*'dev'"),
+        ([study(0, split=None)], "test: .*None"),
     ],
 )
 def test_a_set_of_studies_is_checked_when_it_is_made(rows, message):

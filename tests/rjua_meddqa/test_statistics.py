@@ -70,14 +70,6 @@ def test_tables_as_text():
     assert text.isascii()
 
 
-def test_an_empty_set_is_all_zeros():
-    stats = summarise([])
-    assert stats.to_json()["table_2"] == [
-        {"image_type": "overall", "image_quality": "", "images": 0, "key_value_pairs": 0, "table_rows": 0}
-    ]
-    assert "Overall" in stats.format()
-
-
 def picture(stats, path) -> bytes:
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # "Glyph … missing from font" is a warning

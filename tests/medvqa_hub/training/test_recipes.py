@@ -79,10 +79,10 @@ def test_overrides_change_one_key_and_take_numbers_as_people_write_them():
 @pytest.mark.parametrize(
     ("override", "expected"),
     [
-        ("training.epoch=3", r"training has no key 'epoch': did you mean 'epochs'\?"),
-        ("trainning.epochs=3", r"the recipe has no key 'trainning': did you mean 'training'\?"),
-        ("training.learning_rates.decodr=1e-3", r"no key 'decodr': did you mean 'decoder'"),
-        ("training.learning_rates.decoder=-1", "learning_rates.decoder is -1. .*greater than or equal to 0"),
+        ("training.epoch=3", r"'epoch'.*'epochs'"),
+        ("trainning.epochs=3", r"'trainning'.*'training'"),
+        ("training.learning_rates.decodr=1e-3", r"'decodr'.*'decoder'"),
+        ("training.learning_rates.decoder=-1", "learning_rates.decoder is -1. .*equal to 0"),
         ("training.learning_rates.decoder=fast", r"learning_rates.decoder is 'fast'"),
         ("training.learning_rates={encoder: 0, decoder: 0}", "rate above 0"),
         ("training.epochs=0", "training.epochs is 0. .*greater than 0"),

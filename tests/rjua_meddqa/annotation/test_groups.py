@@ -32,6 +32,8 @@ def test_the_patient_of_a_page():
     assert read_patient([("性别", "男"), ("患者性别", "女")]).sex == ""  # one of the two was misread
     expecting = read_patient([("性别", "女"), ("临床诊断", "妊娠12周")])
     assert expecting.is_pregnant and expecting.weeks == (12, 13)
+    assert not read_patient([("性别", "男"), ("临床诊断", "妊娠12周")]).is_pregnant
+    assert read_patient([("年龄", "5岁"), ("患者年龄", "50岁")]) == ANYONE
     assert read_patient([("月经周期", "黄体期")]).phase == "黄体"
 
 
