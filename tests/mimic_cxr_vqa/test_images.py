@@ -151,6 +151,7 @@ def test_a_shift_of_two_pixels_fails_that_measure(tmp_path):
 
 def test_the_shorter_side_is_shrunk_and_small_images_are_kept(tmp_path):
     assert read_film(save(film(1500, 1200), tmp_path / "a.png"), 300).size == (300, 375)
+    assert read_film(save(film(200, 400), tmp_path / "wide.png"), 300).size == (400, 200)
     np.testing.assert_array_equal(read(save(film(90, 70), tmp_path / "b.png"), FILM_SIDE), film(90, 70))
     assert read_film(save(film(64, 80), tmp_path / "c.jpg", quality=95)).size == (80, 64)
     path = save(film(1300, 1100), tmp_path / "d.jpg")

@@ -198,6 +198,13 @@ def test_no_word_makes_a_release_of_mimic_open(of_mimic, word, source):
         write_release(of_mimic)
 
 
+@pytest.mark.parametrize("source", ["my hospital", "", None])
+def test_an_unknown_source_is_credentialed(workspace, source):
+    edit(workspace.release, governance="no-derivatives", source=source)
+    with pytest.raises(GovernanceError, match="credentialed"):
+        open_release(workspace.release)
+
+
 def test_a_word_above_the_floor_is_obeyed(workspace):
     edit(workspace.release, governance="credentialed")
     assert open_release(workspace.release).governance is Governance.CREDENTIALED
