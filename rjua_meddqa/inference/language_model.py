@@ -1,12 +1,13 @@
 """Answers by a language or vision-language model. An image's questions share one session.
 
 The model gets the image, its restored text, or both (INPUTS). Each image is encoded once. Images of few-shot examples
-are kept for the run, others until their questions are answered.
+are kept for the run, others until their questions are answered. A reply without an answer is asked for once more, with
+the reason.
 """
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,13 @@ from rjua_meddqa.inference.engines import DocumentRequest
 from rjua_meddqa.inference.page_images import ImageRule
 from rjua_meddqa.inference.prompts import DocumentPrompt
 from rjua_meddqa.inference.replies import WHOLE, take_answer
+from rjua_meddqa.inference.reply_schemas import reply_schema
 from rjua_meddqa.schema import CONTENT_TASKS, REASONING_TASKS
 
 IMAGE, ESRA, BOTH = INPUTS = ("image", "esra", "image+esra")
 MAX_TOKENS = 1024
+ASKING = "schema-1"  # version of the schemas and of the second try. Replies to earlier versions are asked for again.
+AGAIN = "这个回答不能使用（{}）。请重新作答，只写答案。"
 
 
 @dataclass(frozen=True)
@@ -82,6 +86,7 @@ class DocumentModel(ModelEngine):
         return {
             "prompt": self.prompt.version_of(request.task, request.answer_type),
             "input": self.input,
+            **({} if self.prompt.is_bare else {"asking": ASKING}),
             **({"images": str(self.images)} if self.sees_images else {}),
         }
 
@@ -108,8 +113,15 @@ class DocumentModel(ModelEngine):
         async with self.model.session() as session:
             for place in order:
                 request = requests[place]
-                reply = await session.chat(self._chat_request(request, own))
-                replies[place] = self._read(reply, request)
+                chat = self._chat_request(request, own)
+                reply = await session.chat(chat)
+                read = self._read(reply, request)
+                if read.answer is None and reply.text is not None:
+                    again = Message("user", AGAIN.format(read.error))
+                    chat = replace(chat, messages=(*chat.messages, Message("assistant", reply.text), again))
+                    second = self._read(await session.chat(chat), request)
+                    read = replace(second, details={**second.details, "first": reply.text})
+                replies[place] = read
         return [replies[place] for place in range(len(requests))]
 
     def _chat_request(self, request: DocumentRequest, own: tuple[Image, ...]) -> ChatRequest:
@@ -119,7 +131,8 @@ class DocumentModel(ModelEngine):
             messages.append(Message("user", self.prompt.user_text(shot.request), images))
             messages.append(Message("assistant", shot.answer))
         messages.append(Message("user", self.prompt.user_text(request), own))
-        return ChatRequest(tuple(messages), None, self.max_tokens, self.temperature, self.seed)
+        schema = None if self.prompt.is_bare else reply_schema(request.question, request.answer_type)
+        return ChatRequest(tuple(messages), schema, self.max_tokens, self.temperature, self.seed)
 
     def keep(self, path: Path) -> None:
         """Encode the image of an example for the whole run. Raises InputError if it cannot be read."""

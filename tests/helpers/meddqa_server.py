@@ -13,6 +13,7 @@ from medvqa_core.digests import digest
 from medvqa_core.llm.options import EngineOptions
 from medvqa_hub.evaluation.meddqa.evaluating import MeddqaOptions, evaluate_meddqa
 from medvqa_hub.evaluation.meddqa.models import ModelOptions
+from rjua_meddqa.inference.language_model import AGAIN
 from rjua_meddqa.inference.page_images import ImageRule
 from rjua_meddqa.inference.questions import load_questions
 
@@ -75,5 +76,14 @@ def knowing(data: Path) -> Callable[[dict[str, Any]], str]:
 
 
 def asked(server: ChatServerDouble) -> list[dict[str, Any]]:
-    """The requests but for the client's first harmless ones."""
-    return [body for body in server.requests if not is_probe(body)]
+    """The first request of each question."""
+    return [body for body in server.requests if not is_probe(body) and not is_second(body)]
+
+
+def asked_again(server: ChatServerDouble) -> list[dict[str, Any]]:
+    """The second requests, after replies without an answer."""
+    return [body for body in server.requests if not is_probe(body) and is_second(body)]
+
+
+def is_second(body: dict[str, Any]) -> bool:
+    return str(body["messages"][-1]["content"]).startswith(AGAIN[:8])

@@ -8,7 +8,17 @@ from pathlib import Path
 
 import pytest
 from chat_server import ChatServerDouble, completion, is_probe
-from meddqa_server import asked, build_told_apart, evaluate, knowing, parts_of, question_of, serve
+from meddqa_server import (
+    asked,
+    asked_again,
+    build_told_apart,
+    evaluate,
+    is_second,
+    knowing,
+    parts_of,
+    question_of,
+    serve,
+)
 from PIL import Image
 
 from medvqa_core.errors import ConfigError
@@ -124,6 +134,45 @@ def test_a_broken_image_is_no_example_and_fails_its_own_questions_alone(data, tm
     assert not set(results["model"]["shots_shown"]) & {row.id for row in load_questions(data).rows if "scan" in row.id}
     assert results["by_image"]["scan.png"]["failed"] == results["by_image"]["scan.png"]["questions"]
     assert results["counts"]["failed"] == results["by_image"]["scan.png"]["failed"]
+
+
+def test_replies_are_constrained_to_options_verdicts_and_lists(data, tmp_path):
+    """A model that obeys the schema scores like one that ignores it and answers in words."""
+    known = knowing(data)
+
+    def obeys(body):
+        schema = body.get("response_format", {}).get("json_schema", {}).get("schema")
+        if schema is None:
+            return known(body)
+        kind, answer = schema["properties"]["answer"], known(body)
+        if "enum" in kind:
+            assert answer in kind["enum"]
+            return json.dumps({"answer": answer}, ensure_ascii=False)
+        return json.dumps({"answer": answer.split(";")}, ensure_ascii=False)
+
+    with serve(obeys) as server:
+        obeying = evaluate(data, tmp_path / "obeys", server)
+        kinds = {str(body.get("response_format"))[:30] for body in asked(server)}
+        assert len(kinds) == 2 and asked_again(server) == []
+    with serve(known) as server:
+        ignoring = evaluate(data, tmp_path / "ignores", server)
+    with serve(known) as server:
+        evaluate(data, tmp_path / "paper", server, prompt="paper")
+        assert all("response_format" not in body for body in asked(server))
+    assert obeying["scores"] == ignoring["scores"] and obeying["failures"] == ignoring["failures"] == {}
+
+
+def test_a_reply_without_an_answer_is_asked_once_more_with_the_reason(data, tmp_path):
+    def reply(body):
+        return "正常" if is_second(body) else "可能是92或97"
+
+    with serve(reply) as server:
+        evaluate(data, tmp_path / "out", server)
+        again = asked_again(server)
+    assert any("several values" in body["messages"][-1]["content"] for body in again)
+    assert all([m["role"] for m in body["messages"][-3:]] == ["user", "assistant", "user"] for body in again)
+    rows = lines_of(tmp_path / "out" / "predictions.jsonl")[1:]
+    assert sum("first" in row for row in rows) == len(again)
 
 
 def test_what_is_asked_again_is_what_changed(data, tmp_path):
