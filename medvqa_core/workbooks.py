@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from medvqa_core.errors import ConfigError, InputError
+from medvqa_core.install_hint import install
 
 LARGEST = 1 << 29  # bytes of all parts, unpacked
 MOST_ROWS = 1 << 20  # of a sheet in Excel
@@ -28,7 +29,7 @@ def workbook_rows(path: Path, sheet: str | None = None) -> Iterator[tuple[Any, .
         import openpyxl
         from openpyxl.cell.read_only import EMPTY_CELL
     except ImportError:
-        raise ConfigError(f"{path}: reading XLSX needs openpyxl: pip install 'medvqa-hub[sheets]'") from None
+        raise ConfigError(f"{path}: reading XLSX needs openpyxl: {install('sheets')}") from None
     try:
         with zipfile.ZipFile(path) as parts:  # never unpacks more of a part than its stated size
             size = sum(part.file_size for part in parts.infolist())

@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any
 
 from medvqa_core.errors import ConfigError
+from medvqa_core.install_hint import install
 from medvqa_core.metrics.scores import Tokenizer
 
 _PUNCTUATION = str.maketrans(
@@ -66,7 +67,7 @@ def _jieba() -> Any:
     try:
         import jieba
     except ImportError as error:
-        raise ConfigError("ROUGE-L on words needs jieba; pip install 'medvqa-hub[words]', or use characters") from error
+        raise ConfigError(f"ROUGE-L on words needs jieba; {install('words')}, or use characters") from error
     import logging
 
     jieba.setLogLevel(logging.WARNING)

@@ -20,6 +20,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from medvqa_core.errors import ConfigError, InputError, one_line
+from medvqa_core.install_hint import install
 from medvqa_core.metrics.scores import Scores, check_pairs, mean
 from medvqa_core.progress import track
 
@@ -30,7 +31,7 @@ LABEL_F1 = tuple(f"f1chexbert_{labels}_{kind}_f1" for kind in ("micro", "macro",
 CHALLENGE, CHALLENGE_LEVEL = "challenge_score", "radgraph_partial"
 CHEXBERT_REMEDY = "CheXbert of RadEval 2.2.1 fails with scikit-learn 1.9: pip install 'scikit-learn<1.9'; "
 CHUNK = 64  # pairs between steps of the progress bar; RadGraph reads one text at a time anyway
-INSTALL = "pip install 'medvqa-hub[radiology]', or go on without the radiology scores"
+INSTALL = f"{install('radiology')}, or go on without the radiology scores"
 
 
 class RadiologyScorer:

@@ -18,6 +18,7 @@ from medvqa_core.addresses import parse_host
 from medvqa_core.attestation import Attestation
 from medvqa_core.errors import ConfigError, GovernanceError, one_line
 from medvqa_core.governance import Governance
+from medvqa_core.install_hint import install
 from medvqa_core.llm.engines import Engine, Reply
 
 LOCAL = "local"
@@ -143,7 +144,7 @@ class RayEngine:
         try:
             import ray
         except ImportError:
-            raise ConfigError("--ray needs the extra ray: pip install 'medvqa-hub[ray]'") from None
+            raise ConfigError(f"--ray needs the extra ray: {install('ray')}") from None
         return ray
 
     def _start(self) -> None:

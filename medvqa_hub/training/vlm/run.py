@@ -8,6 +8,7 @@ from typing import Any
 
 from medvqa_core.errors import ConfigError, one_line
 from medvqa_core.governance import strictest
+from medvqa_core.install_hint import install
 from medvqa_core.json_files import read_object
 from medvqa_hub.families import history
 from medvqa_hub.families.folders import ANOTHER
@@ -24,7 +25,7 @@ from medvqa_hub.training.vlm.rows import VlmRows, load_rows
 from mimic_cxr_vqa.release import open_release
 from rjua_meddqa.data_folder import open_folder
 
-ADD_TRL = "train vlm needs TRL, which is not installed: pip install 'medvqa-hub[trl]'"
+ADD_TRL = f"train vlm needs TRL, which is not installed: {install('trl')}"
 
 
 def train_vlm(
