@@ -54,7 +54,7 @@ def dataset(
     folder: Annotated[Path, typer.Argument(help="A release, its workspace, or RJUA-MedDQA data.")],
     repo_id: RepoId,
     image_root: Annotated[
-        Path | None, typer.Option(help="Phantom tree of a synthetic release, to embed its images.")
+        Path | None, typer.Option(help="What `cxr phantom` or `meddqa phantom` wrote, to embed its images.")
     ] = None,
     workers: Annotated[int, typer.Option(help="Processes that draw the images.", min=1)] = 1,
     version: Version = None,
