@@ -16,6 +16,7 @@ from medvqa_core.digests import digest, digest_files
 from medvqa_core.errors import ConfigError
 from medvqa_core.hub_fetch import announce_fetch
 from medvqa_core.json_files import read_object
+from medvqa_core.model_folder import enter_run
 
 ADAPTER = "adapter_config.json"
 _CONTENT = (".safetensors", ".json", ".jinja", ".model", ".txt")  # files that replies depend on
@@ -53,7 +54,7 @@ def load_model(where: str, load_in: str | None = None) -> LoadedModel:
     """Load a model onto the GPUs, or onto the CPU in float32.
 
     Args:
-        where: a folder of a model or an adapter, or a Hub id.
+        where: a folder of a model, an adapter or a training run, or a Hub id.
         load_in: `4bit` or `8bit`.
 
     Raises:
@@ -137,14 +138,15 @@ def _load(auto: Any, base: str, where: str, **options: Any) -> Any:
 
 
 def _split_adapter(where: str) -> tuple[str, str | None]:
-    """The base model and the adapter's folder, where `where` is one."""
+    """The model's folder or id, and the adapter's folder if `where` holds an adapter."""
     path = Path(where)
     if not path.is_dir():
         if path.is_absolute() or where.startswith((".", "~")) or where.count("/") > 1:
             raise ConfigError(f"model {where!r}: no such folder")
         return where, None
+    path = enter_run(path)
     if not (path / ADAPTER).exists():
-        return where, None
+        return str(path), None
     config = read_object(path / ADAPTER, "save the adapter again")
     if config.get("peft_type") != "LORA" or config.get("megatron_config"):
         # others are no part of the base model, whose answers would pass for theirs, or name code to import
@@ -152,7 +154,7 @@ def _split_adapter(where: str) -> tuple[str, str | None]:
     base = config.get("base_model_name_or_path")
     if not isinstance(base, str) or not base:
         raise ConfigError(f"{path / ADAPTER} does not name its base model (base_model_name_or_path)")
-    return base, where
+    return base, str(path)
 
 
 def _with_adapter(model: Any, adapter: str) -> Any:

@@ -23,7 +23,8 @@ from typing import Any, ClassVar
 
 from medvqa_core.errors import ConfigError
 from medvqa_core.json_files import read_object
-from medvqa_hub.families.folders import ANOTHER, as_config_error, find_model_folder
+from medvqa_core.model_folder import find_model_folder
+from medvqa_hub.families.folders import ANOTHER, as_config_error
 
 FAMILIES = {  # name -> module and class
     "swin_ved": "medvqa_hub.families.swin_ved:SwinVed",

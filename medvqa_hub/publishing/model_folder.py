@@ -18,8 +18,8 @@ from medvqa_core.folder_class import GOVERNANCE, GOVERNANCE_FORMAT, read_governa
 from medvqa_core.governance import Governance, parse, strictest
 from medvqa_core.json_files import read_object
 from medvqa_core.minimum_class import minimum_class_for_source
+from medvqa_core.model_folder import BEST_FOLDER, find_model_folder
 from medvqa_hub.families.checkpoint import Checkpoint, open_checkpoint
-from medvqa_hub.families.folders import BEST_FOLDER, find_model_folder
 from medvqa_hub.families.history import HISTORY, STAGES, read_stages
 
 ADAPTER, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"

@@ -19,8 +19,9 @@ from medvqa_core.files import make_folder, output_errors
 from medvqa_core.folder_class import GOVERNANCE, read_governance, write_governance
 from medvqa_core.governance import Governance, check_not_lowered
 from medvqa_core.json_files import read_object, write_json
+from medvqa_core.model_folder import BEST_FOLDER, RUN
 from medvqa_hub.families import history
-from medvqa_hub.families.folders import ANOTHER, BEST_FOLDER
+from medvqa_hub.families.folders import ANOTHER
 from medvqa_hub.training import checkpoints
 from medvqa_hub.training.arguments import TrainingRun, check_precision, uses_cpu
 from medvqa_hub.training.batch_loading import without_worker_traceback
@@ -151,9 +152,9 @@ class TrainingJob(ABC):
                 f"the checkpoint {self.start} is inside --out {out}, which will be replaced. Choose another --out"
             )
         began = (out / checkpoints.FINISHED).exists() or checkpoints.complete_checkpoints(out)
-        if not began or not (out / checkpoints.RUN).exists():
+        if not began or not (out / RUN).exists():
             return
-        before = read_object(out / checkpoints.RUN, ANOTHER)
+        before = read_object(out / RUN, ANOTHER)
         differing = find_differences(before.get("recipe", {}), record["recipe"])
         names = {"data": "the content of the data", "init": "the starting checkpoint"}
         differing += [f"{name} differs" for key, name in names.items() if before.get(key) != record[key]]
@@ -178,7 +179,7 @@ class TrainingJob(ABC):
         with output_errors(self.out):
             write_governance(self.out, self.governance)
             (self.out / checkpoints.RECIPE).write_text(self.recipe.to_yaml(), encoding="utf-8")
-        write_json(self.out / checkpoints.RUN, record, indent=2, ensure_ascii=True)
+        write_json(self.out / RUN, record, indent=2, ensure_ascii=True)
 
 
 @contextmanager

@@ -8,8 +8,8 @@ from typing import Any
 from medvqa_core.files import make_folder
 from medvqa_core.folder_class import read_governance
 from medvqa_core.governance import strictest
+from medvqa_core.model_folder import find_model_folder
 from medvqa_hub.families import history
-from medvqa_hub.families.folders import find_model_folder
 from medvqa_hub.training import checkpoints, hard_negatives
 from medvqa_hub.training.arguments import TrainingRun
 from medvqa_hub.training.job import Log, TrainingJob, open_log

@@ -13,9 +13,10 @@ from transformers import PrinterCallback
 from medvqa_core.governance import Governance
 from medvqa_core.json_files import read_object
 from medvqa_core.llm.loading import keep_unpacked
+from medvqa_core.model_folder import BEST_FOLDER
 from medvqa_core.upload_guards import declare_part
 from medvqa_hub.families import history
-from medvqa_hub.families.folders import ANOTHER, BEST_FOLDER
+from medvqa_hub.families.folders import ANOTHER
 from medvqa_hub.training import checkpoints
 from medvqa_hub.training.arguments import TrainingRun
 

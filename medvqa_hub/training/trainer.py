@@ -25,7 +25,7 @@ from torch.utils.data import DataLoader
 from transformers import Trainer, TrainingArguments
 
 from medvqa_core.errors import ConfigError, MedvqaError
-from medvqa_hub.families.folders import BEST_FOLDER
+from medvqa_core.model_folder import BEST_FOLDER
 from medvqa_hub.families.registry import frozen_modules
 from medvqa_hub.publishing.model_card import write_folder_card
 from medvqa_hub.training import checkpoints
