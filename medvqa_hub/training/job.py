@@ -5,7 +5,7 @@ folder resumes a run, does nothing after its end, and is refused if recipe, data
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +26,7 @@ from medvqa_hub.training import checkpoints
 from medvqa_hub.training.arguments import TrainingRun, check_precision, uses_cpu
 from medvqa_hub.training.batch_loading import without_worker_traceback
 from medvqa_hub.training.recipe_files import count_batches, find_differences
+from medvqa_hub.training.tracking import Trackers, check_trackers
 from medvqa_hub.training.training_log import TrainingLog
 
 Log = Callable[[str], None]
@@ -38,6 +39,7 @@ class TrainingJob(ABC):
     Attributes:
         data: what `--data` names.
         log: receives lines for the user. Only the first process writes.
+        report_to: names of experiment trackers.
         start: folder of the model that the run starts from, if any.
         steps: optimizer steps.
         governance: the strictest class of rows and starting model.
@@ -50,6 +52,7 @@ class TrainingJob(ABC):
     out: Path
     image_root: Path | None = None
     log: Log = print
+    report_to: Sequence[str] = ()
     start: Path | None = field(default=None, init=False)
     steps: int = field(default=0, init=False)
     governance: Governance = field(default=Governance.CREDENTIALED, init=False)
@@ -78,6 +81,7 @@ class TrainingJob(ABC):
 
     def execute(self, dry_run: bool = False) -> Path:
         """Run the job, or print what it would do. Returns `out`, with the best model in `out/best`."""
+        check_trackers(self.report_to)
         disable_progress_bar()  # for each file that is read or written
         if not dry_run:
             check_precision(self.recipe.training.precision)
@@ -124,6 +128,8 @@ class TrainingJob(ABC):
         if log_file is not None:
             checkpoints.restore_best(self.out, keep=bool(found))
             log_file.cut_after(step)
+            if self.report_to:
+                log_file.trackers = Trackers(self.report_to, self.out, self.governance, step)
         PartialState().wait_for_everyone()
         if 0 < step < self.steps:
             self.log(f"Resuming after step {step} of {self.steps}")

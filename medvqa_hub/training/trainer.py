@@ -186,6 +186,8 @@ class SupervisedTrainer(CheckpointMixin, Trainer):
                 f"validation at step {self.state.global_step} gave {metrics}. Lower training.learning_rates"
             )
         self.log(dict(metrics))
+        if self.run.log is not None and self.run.log.trackers is not None:
+            self.run.log.trackers.log_samples(self.validation.read_samples, self.state.global_step)
         self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
         self._start_clock()  # validation does not count as training time
         return metrics

@@ -2,6 +2,7 @@
 
 import importlib.util
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,7 @@ def train_vlm(
     model_class: str | None = None,
     dry_run: bool = False,
     log: Log = print,
+    report_to: Sequence[str] = (),
 ) -> Path:
     """Train `model` by `recipe` into `out`.
 
@@ -44,6 +46,7 @@ def train_vlm(
         model: a folder (of a model, an adapter or a run), or a repository on the Hub.
         data: a release, the folder it was built in, the authors' CSV files, or a folder of RJUA-MedDQA.
         model_class: governance class of a `model` whose folder does not declare one.
+        report_to: experiment trackers that receive the log, see `training.tracking`.
         dry_run: print what would be done and stop. Needs neither GPU nor TRL.
 
     Returns:
@@ -54,7 +57,7 @@ def train_vlm(
     """
     if not dry_run and importlib.util.find_spec("trl") is None:
         raise ConfigError(ADD_TRL)
-    job = VlmJob(recipe, data, out, image_root, log)
+    job = VlmJob(recipe, data, out, image_root, log, report_to)
     job.model = find_start(model, model_class)
     job.start = job.model.folder
     return job.execute(dry_run)

@@ -10,6 +10,7 @@ import pytest
 import torch
 from builds import build_release
 from PIL import Image
+from tracking_double import RecordingTracker
 from training_runs import FAST, fast_recipe, weights, without_speed
 
 from medvqa_core.errors import ConfigError, GovernanceError, InputError, OutputError
@@ -21,7 +22,7 @@ from medvqa_hub.families.checkpoint import open_checkpoint
 from medvqa_hub.publishing.licences import get_model_licence
 from medvqa_hub.publishing.model_card import write_model_card
 from medvqa_hub.publishing.model_folder import open_model_folder
-from medvqa_hub.training import checkpoints, job
+from medvqa_hub.training import checkpoints, job, tracking
 from medvqa_hub.training.recipes import DataSettings
 from medvqa_hub.training.run import train
 from medvqa_hub.training.training_data import load_data
@@ -60,8 +61,10 @@ def stop_in(monkeypatch, owner, name: str, call: int) -> None:
     monkeypatch.setattr(owner, name, counted)
 
 
-def test_three_stages_from_the_command_line(build, stage_1, tmp_path, capsys):
-    common = ["--data", str(build.workspace.root), "--image-root", str(build.tree)]
+def test_three_stages_from_the_command_line(build, stage_1, tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(tracking.TRACKERS, "tensorboard", RecordingTracker)
+    monkeypatch.setattr(job, "check_trackers", lambda names: None)
+    common = ["--report-to", "tensorboard", "--data", str(build.workspace.root), "--image-root", str(build.tree)]
     for key, value in {**FAST, "training.max_steps": 2}.items():
         if key != "training.learning_rates":
             common += ["--set", f"{key}={'null' if value is None else value}"]
@@ -78,6 +81,16 @@ def test_three_stages_from_the_command_line(build, stage_1, tmp_path, capsys):
     assert (tmp_path / "3" / "finished.json").exists()
     assert run([*arguments, "--out", str(tmp_path / "3")]) == 0
     assert "already finished after 2 steps" in capsys.readouterr().out
+    second, third = RecordingTracker.opened
+    assert all({"loss", "eval_loss", "learning_rate_decoder"} <= names(found) for found in (second, third))
+    assert {"sample_reward", "eval_rouge_l"} <= names(third) and "sample_reward" not in names(second)
+    step, samples = third.samples[-1]
+    assert step == 2 and samples[0].question and samples[0].reference
+    assert samples[0].show_images().shape[0] == 320
+
+
+def names(tracker: RecordingTracker) -> set[str]:
+    return {name for _, numbers in tracker.numbers for name in numbers}
 
 
 def test_the_best_model_has_the_card_that_the_command_writes(stage_1):
