@@ -37,7 +37,8 @@ from mimic_cxr_vqa.release import Release
 from mimic_cxr_vqa.schema import QA_SCHEMA
 from mimic_cxr_vqa.study_rows import STUDY_ROW_SCHEMA, group_by_study, whole_studies
 
-FEATURES = Features({**Features.from_arrow_schema(STUDY_ROW_SCHEMA), "images": List(Image()), "messages": MESSAGES})
+_COLUMNS = {**Features.from_arrow_schema(STUDY_ROW_SCHEMA), "images": List(Image())}
+FEATURES = Features({"images": _COLUMNS.pop("images"), **_COLUMNS, "messages": MESSAGES})  # images first, for viewers
 STUDY_COLUMNS = [name for name in FEATURES if name != "messages"]
 CHAT_COLUMNS = ["subject_id", "study_id", "images", "messages"]
 QA_FEATURES = Features.from_arrow_schema(QA_SCHEMA)

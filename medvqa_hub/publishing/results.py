@@ -104,7 +104,6 @@ def model_index(results: list[dict[str, Any]], name: str) -> list[dict[str, Any]
             dataset_type="mimic_cxr_vqa",
             dataset_name=f"MIMIC-CXR-VQA ({own['data']['source']})",
             dataset_split=own["data"]["split"],
-            dataset_revision=own["data"]["fingerprint"],
             metric_type=metric,
             metric_name=metric_name(metric) if metric in own["table_4"] else metric.replace("_", " "),
             metric_value=round(value, 4),
