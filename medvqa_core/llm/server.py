@@ -175,7 +175,7 @@ class ChatServer:
         pause, tries, first_failure = FIRST_PAUSE, 0, None
         while True:
             reply = await self._post(path, body, read)
-            self.free.report(busy=reply.retry)
+            self.free.report(busy=reply.retry and reply.status != 500)  # 500 is about one request
             if reply.denied and (plain := await self._post_plain()).denied:
                 raise ServerError(
                     f"{self.endpoint} rejects a plain request too: {plain.error}. Finished answers are kept; check "
