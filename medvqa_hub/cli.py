@@ -153,6 +153,9 @@ def explore(
         Path | None, typer.Option(help="Folder of the report images. Default: beside the annotations.")
     ] = None,
     corrections: Annotated[Path | None, typer.Option(help="Folder for corrected annotations.")] = None,
+    compare: Annotated[
+        list[Path] | None, typer.Option(help="Corrections of an annotator. Give it twice, to adjudicate two.")
+    ] = None,
     rater: Annotated[str | None, typer.Option(help="The only rater of a review sample.")] = None,
     engine: EngineOptions = NO_ENGINE,
     image_class: Annotated[
@@ -176,7 +179,15 @@ def explore(
         engine.check_unused(str(model))
         checkpoint = Path(model) if model else None
     explore_options = ExploreOptions(
-        tuple(predictions or ()), image_root, report_images, corrections, rater, connect, checkpoint, image_class
+        tuple(predictions or ()),
+        image_root,
+        report_images,
+        corrections,
+        tuple(compare or ()),
+        rater,
+        connect,
+        checkpoint,
+        image_class,
     )
     serve(folders or (), explore_options, port, browser)
 

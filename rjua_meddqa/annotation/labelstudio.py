@@ -22,6 +22,7 @@ MODEL_VERSION = "medvqa-hub-draft-1"
 IMAGE, BOXES, TEXT = "image", "boxes", "text"
 KEY_VALUES, TABLE = "key_values", "table"
 CHOICES = ("report_type", "image_type", "image_quality")
+HISTORY = "history"  # earlier edits, in a task's data
 SEPARATOR = " | "
 REPORT_TYPES = ("Laboratory", "Pathology", "MRI", "CT", "Ultrasound", "Endoscopy", "X-ray", "Clinical")
 BOX_LABEL = "Text"
@@ -29,18 +30,32 @@ BOX_LABEL = "Text"
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """Annotations made by people, and the tasks without one, each with the reason."""
+    """Annotations made by people, and the tasks without one, each with the reason.
+
+    Attributes:
+        made: author and time of each annotation.
+        histories: (author, time, change) of the earlier edits of images.
+    """
 
     annotations: tuple[Annotation, ...]
+    made: tuple[tuple[str, str], ...]
+    histories: dict[str, list[tuple[str, str, dict[str, Any]]]]
     skipped: tuple[str, ...]
     governance: Governance
 
 
-def make_task(page: Page, annotation: Annotation, image_url: str, governance: Governance) -> dict[str, Any]:
+def make_task(
+    page: Page,
+    annotation: Annotation,
+    image_url: str,
+    governance: Governance,
+    history: Sequence[Mapping[str, Any]] = (),
+) -> dict[str, Any]:
     """Return the task of a page, with boxes on the original image and `annotation` as prediction.
 
     Args:
         image_url: URL from which Label Studio loads the image, such as /data/local-files/?d=images/1.png.
+        history: earlier edits (author, time, change), which Label Studio keeps in the task's data.
     """
     size = (page.width, page.height)
     result = [entry for box in page.original_boxes for entry in _box_entries(box, size)]
@@ -60,6 +75,7 @@ def make_task(page: Page, annotation: Annotation, image_url: str, governance: Go
         "img_path": annotation.img_path,
         "extra": annotation.extra,
         "governance": str(governance),
+        **({HISTORY: list(history)} if history else {}),
     }
     return {"data": data, "predictions": [prediction]}
 
@@ -75,19 +91,22 @@ def parse_annotations(tasks: object, where: str) -> Imported:
     """
     if not isinstance(tasks, list) or not all(isinstance(task, dict) for task in tasks):
         raise InputError(f"{where}: not a list of tasks; export the project from Label Studio as JSON")
-    annotations, skipped, classes = [], [], []
+    annotations, made, histories, skipped, classes = [], [], {}, [], []
     for number, task in enumerate(tasks, start=1):
         place = f"{where}, task {task.get('id', number)}"
         data = task.get("data")
         if not isinstance(data, dict) or not isinstance(data.get("img_path"), str):
             raise InputError(f"{place}: no img_path; only tasks of `meddqa labelstudio-export` can be read")
         classes.append(parse(data.get("governance", Governance.SHARE_ALIKE.value), place))
-        result = _find_result(task, place)
-        if result is None:
+        histories[data["img_path"]] = _history(data, place)
+        chosen = _find_annotation(task, place)
+        if chosen is None:
             skipped.append(f"{place} ({data['img_path']}): not annotated")
         else:
-            annotations.append(_annotation(data, result, place))
-    return Imported(tuple(annotations), tuple(skipped), max(classes, key=lambda c: c.level, default=Governance.OPEN))
+            annotations.append(_annotation(data, _entries(chosen, place), place))
+            made.append((_author(chosen), _time(chosen)))
+    governance = max(classes, key=lambda c: c.level, default=Governance.OPEN)
+    return Imported(tuple(annotations), tuple(made), histories, tuple(skipped), governance)
 
 
 def labelling_config(report_types: Iterable[str] = ()) -> str:
@@ -151,12 +170,28 @@ def _page_entry(name: str, kind: str, value: dict[str, Any]) -> dict[str, Any]:
     return {"id": f"{name}-1"[:10], "from_name": name, "to_name": IMAGE, "type": kind, "value": value}
 
 
-def _find_result(task: Mapping[str, Any], where: str) -> list[dict[str, Any]] | None:
-    """Return the entries of the annotation that counts, or None."""
+def _find_annotation(task: Mapping[str, Any], where: str) -> dict[str, Any] | None:
+    """Return the annotation that counts, or None."""
     made = [entry for entry in _dicts(task.get("annotations"), where) if not entry.get("was_cancelled")]
-    if not made:
-        return None
-    return _entries(max(made, key=lambda entry: str(entry.get("updated_at") or entry.get("created_at") or "")), where)
+    return max(made, key=_time) if made else None
+
+
+def _time(annotation: Mapping[str, Any]) -> str:
+    return str(annotation.get("updated_at") or annotation.get("created_at") or "")
+
+
+def _author(annotation: Mapping[str, Any]) -> str:
+    """The e-mail address of the person, or the number of the user."""
+    user = annotation.get("completed_by")
+    user = user.get("email") or user.get("id") if isinstance(user, dict) else user
+    return user if isinstance(user, str) and user else f"Label Studio user {user}" if user else "Label Studio"
+
+
+def _history(data: Mapping[str, Any], where: str) -> list[tuple[str, str, dict[str, Any]]]:
+    edits = _dicts(data.get(HISTORY), where)
+    if not all(isinstance(edit.get("change"), dict) and isinstance(edit.get("author"), str) for edit in edits):
+        raise InputError(f"{where}: the history is damaged. Export the tasks again.")
+    return [(edit["author"], str(edit.get("time", "")), edit["change"]) for edit in edits]
 
 
 def _entries(made: Mapping[str, Any], where: str) -> list[dict[str, Any]]:
