@@ -55,6 +55,7 @@ class Blip2MultiViewProcessor(ProcessorMixin):
         default_view: view of images that are passed without views, for example by a pipeline. A warning is shown.
         max_question_tokens: longer questions are truncated, with one warning.
         max_answer_tokens: longer answers are truncated, with one warning.
+        governance: class of the training data, saved with the other settings.
 
     Raises:
         ValueError: a setting is out of range.
@@ -71,8 +72,10 @@ class Blip2MultiViewProcessor(ProcessorMixin):
         max_answer_tokens: int = 256,
         default_view: str = "AP",
         chat_template: str | None = None,
+        governance: str | None = None,
     ):
         super().__init__(tokenizer, chat_template=chat_template)
+        self.governance = governance
         if unknown_views not in ("skip", "error") and not isinstance(unknown_views, Mapping):
             raise ValueError(f"unknown_views is {unknown_views!r}. Expected 'skip', 'error' or a mapping of names.")
         for view in (default_view, *(() if isinstance(unknown_views, str) else unknown_views.values())):

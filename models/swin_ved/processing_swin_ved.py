@@ -47,6 +47,7 @@ class SwinVedProcessor(ProcessorMixin):
         max_images: most images of a study.
         max_question_tokens: longest question with [CLS].
         max_answer_tokens: longest answer with [EOS].
+        governance: class of the training data, saved with the other settings.
 
     Raises:
         ValueError: a setting is out of range, or the tokenizer lacks a special token.
@@ -63,7 +64,9 @@ class SwinVedProcessor(ProcessorMixin):
         max_question_tokens: int = 64,
         max_answer_tokens: int = 256,
         chat_template: str | None = None,
+        governance: str | None = None,
     ) -> None:
+        self.governance = governance
         self.image_size = image_size
         self.resize_size = round(image_size * RESIZE_RATIO) if resize_size is None else resize_size
         if not 0 < self.image_size <= self.resize_size:
