@@ -74,6 +74,7 @@ def test_images_as_text(image, escaped, tmp_path):
         ("study.jpg", IMAGES["jpeg"]),
         ("config.json", IMAGES["jpeg"]),
         ("reports.zip", archive(b"text")),
+        ("sheet.png", b"words"),
         ("tokenizer.json", archive(archive(b"text"))),
         ("weights.bin", b"\x80\x04\x95pickle"),
         ("notes.pdf", b"%PDF-1.7"),
