@@ -21,6 +21,8 @@ CONTRAST = 9  # grey levels that ink is darker than the mean around it
 SMALLEST, LARGEST = 0.35, 1.6  # heights of a spot, in heights of the read text
 FEWEST = 30  # spots needed for a measurement
 WHITE, NOT_WHITE = 252, 246  # grey levels of an overexposed area, and of paper that is not
+FADES = 1  # grey levels that the light decreases within four pixels beside glare
+BRIGHT = 235  # the least grey level beside glare
 WASHED_SIDE = 12  # of the shorter side: the smallest overexposed square
 NEIGHBOURS = 2  # other spots within two heights in its row
 
@@ -52,7 +54,7 @@ def share_read(image: "Image.Image", boxes: Sequence[Box]) -> float:
 
 
 def share_washed_out(image: "Image.Image", boxes: Sequence[Box]) -> float:
-    """Return the share of `image` (RGB) in large white areas without text if the other paper is not white, else 0."""
+    """Return the share of `image` (RGB) in large white areas that fade and have no text, if the other paper is grey."""
     cv2 = load_cv2()
     scale = max(1.0, max(image.size) / (SIDE / 4))
     size = max(1, round(image.width / scale)), max(1, round(image.height / scale))
@@ -65,7 +67,20 @@ def share_washed_out(image: "Image.Image", boxes: Sequence[Box]) -> float:
     inside = int(white[y, x].sum())
     if not paper.size or float(np.median(paper)) > NOT_WHITE or inside > 0.1 * len(boxes):
         return 0.0
-    return float(white.mean())
+    count, labels = cv2.connectedComponents(white.astype(np.uint8))
+    areas = [labels == number for number in range(1, count)]
+    return float(sum(area.mean() for area in areas if _fades(grey, area)))
+
+
+def _fades(grey: np.ndarray, area: np.ndarray) -> bool:
+    """Whether the light around an area decreases gradually, as around glare. Windows and white surfaces have edges."""
+    cv2 = load_cv2()
+    grown = [cv2.dilate(area.astype(np.uint8), np.ones((2 * step + 1,) * 2, np.uint8)) > 0 for step in (1, 2, 5, 6)]
+    near, far = (grey[grown[n + 1] & ~grown[n]] for n in (0, 2))
+    if not near.size or not far.size:
+        return False
+    first, then = float(np.median(near)), float(np.median(far))
+    return first >= BRIGHT and first - then >= FADES
 
 
 def _has_neighbours(spot: np.ndarray, spots: np.ndarray, text: float) -> bool:

@@ -62,6 +62,23 @@ def test_glare_is_told_from_white_paper(pages):
         assert share_washed_out(other.image.convert("RGB"), other.boxes) < 0.05
 
 
+@pytest.mark.parametrize("background", [225, 242])
+def test_white_surfaces_of_a_screenshot_and_a_window_are_not_glare(pages, background):
+    """Empty cards on a grey screen, and a bright window beside paper that is not white."""
+    page = photo_of(pages)
+    paper = np.minimum(np.asarray(page.image.convert("L")), background)
+    height, width = paper.shape
+    screen = np.full((2 * height, width), background, np.uint8)
+    screen[:height] = paper
+    screen[height + 40 : -40, 40:-40] = 255
+    beside = np.full((height, 2 * width), 120, np.uint8)
+    beside[:, :width] = paper
+    beside[:, width + 20 :] = 255
+    for grey in (screen, beside):
+        image = Image.fromarray(grey).convert("RGB")
+        assert share_washed_out(image, page.boxes) < 0.05
+
+
 def test_the_type_of_an_image_is_told_by_how_it_looks(pages):
     for page in pages:
         guess = find_type(page.image.convert("RGB"), 0.0)
