@@ -18,6 +18,7 @@ from medvqa_core.errors import ConfigError, InputError, OutputError
 from medvqa_core.files import lock_file, make_folder, output_errors
 from medvqa_core.governance import Governance, check_not_lowered, parse
 from medvqa_core.json_lines import reject_repeated_names
+from medvqa_core.key_index import KeyIndex
 
 STORE_VERSION = 1
 _HEADER_PREFIX = b'{"store": '
@@ -54,7 +55,7 @@ class RecordStore:
         self, path: Path, kind: str, governance: Governance, settings: Mapping[str, Any] | None, read_only: bool = False
     ) -> None:
         self.path = path
-        self._offsets: dict[bytes, int] = {}  # key -> start of its last line
+        self._offsets = KeyIndex()  # key -> start of its last line
         self._descriptor = _CLOSED
         written = json.loads(json.dumps(dict(settings or {})))  # tuples become lists
         header = {"store": STORE_VERSION, "kind": kind, "governance": str(governance), "settings": written}
@@ -103,7 +104,7 @@ class RecordStore:
 
     def records(self) -> Iterator[dict[str, Any]]:
         """The last record of every key, in file order."""
-        for offset in sorted(self._offsets.values()):
+        for offset in self._offsets.offsets():
             yield self._read(offset)
 
     def append(self, records: Iterable[Mapping[str, Any]]) -> None:
@@ -121,7 +122,8 @@ class RecordStore:
         except OutputError:
             os.ftruncate(self._descriptor, self._end)
             raise
-        self._offsets.update(offsets)
+        for key, offset in offsets.items():
+            self._offsets[key] = offset
 
     def close(self) -> None:
         """Release the file and its lock."""
