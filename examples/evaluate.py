@@ -10,7 +10,7 @@ out = Path(sys.argv[1])
 (result,) = evaluate_cxr(
     out / "scores",
     DataOptions(out / "cxr", image_root=out / "phantom"),
-    AnswerOptions(str(out / "stage1" / "best"), generation=GenerationSettings(num_beams=1, max_new_tokens=16)),
+    AnswerOptions(str(out / "stage1"), generation=GenerationSettings(num_beams=1, max_new_tokens=16)),
     ScoreOptions(
         encoder="none",  # BERTScore would need a text encoder
         scored=True,  # also write scored.jsonl with every question, reference and answer and their scores

@@ -19,4 +19,4 @@ recipe = load_recipe(
     ],
 )
 train(recipe, data=out / "cxr", out=out / "stage1", image_root=out / "phantom")  # resumes
-print("the best model:", out / "stage1" / "best")
+print("the best model:", out / "stage1")

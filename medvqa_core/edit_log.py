@@ -7,7 +7,8 @@ further edit.
 
 import json
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -88,10 +89,7 @@ class EditLog:
 
     def state(self, item: str, version: int | None = None) -> dict[str, Any]:
         """The fields of an item, now or at an earlier version."""
-        found: dict[str, Any] = {}
-        for edit in self.history(item)[:version]:
-            found |= edit.change
-        return found
+        return _fold(self.history(item)[:version])
 
     def append(
         self, item: str, author: str, base: int | None, state: Mapping[str, Any], time: str | None = None
@@ -110,28 +108,45 @@ class EditLog:
             InputError: the author or a text cannot be saved.
             OutputError: the file cannot be written. Nothing was saved.
         """
-        name = check_author(author)
-        check_encodable(dict(state), item)
-        make_folder(self.path.parent, self._governance.private)
-        with self._lock, output_errors(self.path), FileLock(self.path.with_name(f".{self.path.name}.lock")):
-            self.refresh()
+        with self._writing():
             known = self.history(item)
             if base is not None and base != len(known):
                 raise EditConflictError(
                     f"{item} was saved by {known[-1].author if known else 'nobody'} in the meantime (version "
                     f"{len(known)}, yours is based on {base}). Nothing was overwritten. Choose what to keep."
                 )
-            kept = self.state(item)
+            return self._extend([(item, author, time or _now(), state)])[0]
+
+    def extend(self, edits: Iterable[tuple[str, str, str, Mapping[str, Any]]]) -> None:
+        """Record edits that were made elsewhere: (item, author, time, state) each. Raises as `append`."""
+        with self._writing():
+            self._extend(edits)
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        make_folder(self.path.parent, self._governance.private)
+        with self._lock, output_errors(self.path), FileLock(self.path.with_name(f".{self.path.name}.lock")):
+            self.refresh()
+            yield
+
+    def _extend(self, edits: Iterable[tuple[str, str, str, Mapping[str, Any]]]) -> list[Edit | None]:
+        made: list[Edit | None] = []
+        after: dict[str, list[Edit]] = {}  # histories of the edited items
+        for item, author, time, state in edits:
+            known = after.setdefault(item, self.history(item))
+            name, kept = check_author(author), _fold(known)
+            check_encodable([time, dict(state)], item)
             change = {field: value for field, value in state.items() if field not in kept or kept[field] != value}
-            if not change:
-                return None
-            edit = Edit(item, len(known) + 1, name, time or _now(), len(known), change)
-            new = [edit] if item in self._edits else [*known, edit]
+            made.append(Edit(item, len(known) + 1, name, time, len(known), change) if change else None)
+            known += [edit for edit in made[-1:] if edit is not None]
+        changed = {item: known for item, known in after.items() if len(known) > len(self.history(item))}
+        new = [edit for item, known in changed.items() for edit in known[len(self._edits.get(item, ())) :]]
+        if new:
             with RecordStore(self.path, self._kind, self._governance, None) as store:
-                store.append({"key": content_key(item=item, version=one.version), **asdict(one)} for one in new)
+                store.append({"key": content_key(item=edit.item, version=edit.version), **asdict(edit)} for edit in new)
             self._size = self.path.stat().st_size
-            self._edits[item] = [*known, edit]
-        return edit
+            self._edits |= changed
+        return made
 
     def _load(self, store: RecordStore) -> None:
         self._edits = {}
@@ -146,6 +161,13 @@ class EditLog:
             if not is_next:
                 raise InputError(f"{self.path}: record {record.get('key')} is not the next edit of its item")
             known.append(edit)
+
+
+def _fold(edits: Iterable[Edit]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for edit in edits:
+        found |= edit.change
+    return found
 
 
 def _has_header(path: Path) -> bool:

@@ -102,7 +102,7 @@ def declare_part(part: Any, governance: Governance) -> None:
     for holder in (part, *(getattr(part, name, None) for name in _PARTS)):
         if hasattr(holder, "init_kwargs"):  # a tokenizer
             holder.init_kwargs["governance"] = str(governance)
-        elif holder is not None and not hasattr(holder, "state_dict") and not hasattr(holder, "tokenizer"):
+        elif holder is not None and not hasattr(holder, "state_dict"):
             holder.governance = str(governance)
 
 

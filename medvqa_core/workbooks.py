@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from medvqa_core.errors import ConfigError, InputError
+from medvqa_core.install_hint import install
 
 LARGEST = 1 << 29  # bytes of all parts, unpacked
 MOST_ROWS = 1 << 20  # of a sheet in Excel
@@ -28,12 +29,12 @@ def workbook_rows(path: Path, sheet: str | None = None) -> Iterator[tuple[Any, .
         import openpyxl
         from openpyxl.cell.read_only import EMPTY_CELL
     except ImportError:
-        raise ConfigError(f"{path}: reading XLSX needs openpyxl: pip install 'medvqa-hub[sheets]'") from None
+        raise ConfigError(f"{path}: reading XLSX needs openpyxl: {install('sheets')}") from None
     try:
         with zipfile.ZipFile(path) as parts:  # never unpacks more of a part than its stated size
             size = sum(part.file_size for part in parts.infolist())
         if size > LARGEST:
-            raise InputError(f"{path}: {size:,} bytes when unpacked, at most {LARGEST:,} are read. Save it as CSV")
+            raise InputError(f"{path}: {size:,} bytes when unpacked, at most {LARGEST:,} are read; save it as CSV")
         book = openpyxl.load_workbook(path, read_only=True)
         table = book[sheet] if sheet in book.sheetnames else book.active
         table.reset_dimensions()
@@ -52,4 +53,4 @@ def workbook_rows(path: Path, sheet: str | None = None) -> Iterator[tuple[Any, .
         zipfile.BadZipFile,
         openpyxl.utils.exceptions.InvalidFileException,
     ) as error:
-        raise InputError(f"{path}: cannot be read as XLSX ({type(error).__name__}). Save the sheet again") from None
+        raise InputError(f"{path}: cannot be read as XLSX ({type(error).__name__}); save the sheet again") from None

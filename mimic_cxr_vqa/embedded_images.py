@@ -21,24 +21,24 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from datasets import Features, Image, List
 
+from hub_cards.dataset_info import CardConfig
 from medvqa_core.chat_rows import MESSAGES, conversations
 from medvqa_core.errors import GovernanceError, InputError
 from medvqa_core.governance import Governance
+from medvqa_core.image_shards import FOLDER, ROWS_PER_GROUP, SHARD_BYTES, write_split
 from medvqa_core.json_files import read_object
 from medvqa_core.progress import track
-from mimic_cxr_vqa.card import HUB_SPLITS, CardConfig
+from mimic_cxr_vqa.card import HUB_SPLITS
 from mimic_cxr_vqa.contact_sheet import draw_contact_sheet
-from mimic_cxr_vqa.parquet_files import WRITING, read_table
+from mimic_cxr_vqa.parquet_files import read_table
 from mimic_cxr_vqa.phantom.specs import StudySpec, sample_studies
 from mimic_cxr_vqa.phantom.tree import MARKER, draw_jpeg, image_path
 from mimic_cxr_vqa.release import Release
 from mimic_cxr_vqa.schema import QA_SCHEMA
 from mimic_cxr_vqa.study_rows import STUDY_ROW_SCHEMA, group_by_study, whole_studies
 
-FOLDER, EXAMPLES = "data", "examples.png"
-SHARD_BYTES = 500_000_000  # of images; the Hub recommends at most 500 MB per file
-STUDIES_PER_GROUP = 100  # a row group is what a viewer decodes for one row
-FEATURES = Features({**Features.from_arrow_schema(STUDY_ROW_SCHEMA), "images": List(Image()), "messages": MESSAGES})
+_COLUMNS = {**Features.from_arrow_schema(STUDY_ROW_SCHEMA), "images": List(Image())}
+FEATURES = Features({"images": _COLUMNS.pop("images"), **_COLUMNS, "messages": MESSAGES})  # images first, for viewers
 STUDY_COLUMNS = [name for name in FEATURES if name != "messages"]
 CHAT_COLUMNS = ["subject_id", "study_id", "images", "messages"]
 QA_FEATURES = Features.from_arrow_schema(QA_SCHEMA)
@@ -52,15 +52,13 @@ def read_parameters(tree: Path) -> dict[str, Any]:
     return found
 
 
-def list_configs(folder: Path, qa_files: dict[str, list[Path]]) -> list[CardConfig]:
+def list_configs(files: dict[str, list[Path]], qa_files: dict[str, list[Path]]) -> list[CardConfig]:
     """Return the configs of a dataset with embedded images.
 
     Args:
-        folder: with the shards of `write_shards`.
+        files: shards of `write_shards`.
         qa_files: split (MIMIC's names) -> shards of the release's questions.
     """
-    found = {split: sorted((folder / FOLDER).glob(f"{split}-*.parquet")) for split in HUB_SPLITS.values()}
-    files = {split: paths for split, paths in found.items() if paths}
     qa = {HUB_SPLITS[split]: paths for split, paths in qa_files.items()}
     return [
         CardConfig("studies", FOLDER, FEATURES, files, STUDY_COLUMNS, default=True),
@@ -71,8 +69,8 @@ def list_configs(folder: Path, qa_files: dict[str, list[Path]]) -> list[CardConf
 
 def write_shards(
     release: Release, parameters: dict[str, Any], folder: Path, shard_bytes: int = SHARD_BYTES, processes: int = 1
-) -> dict[str, dict[str, int]]:
-    """Write the shards of all splits to `folder`/data and return their rows and bytes by split (Hub names).
+) -> dict[str, list[Path]]:
+    """Write the shards of all splits to `folder`/data and return them by split (Hub names).
 
     Args:
         parameters: of the phantom tree (`read_parameters`).
@@ -83,16 +81,15 @@ def write_shards(
     if release.governance is not Governance.OPEN or release.manifest.get("source") != "phantom":
         raise GovernanceError(f"{release.folder} is not a synthetic release, so its images must not be embedded")
     specs = {spec.study_id: spec for spec in sample_studies(parameters["studies"], parameters["seed"])}
-    (folder / FOLDER).mkdir()
     patients: dict = {}
-    splits = {}
+    shards = {}
     for split, files in release.studies.items():
         studies = pa.concat_tables(map(read_table, files))
         rows = _group_rows(release.iterate_split(split, patients), studies)
         name = HUB_SPLITS[split]
         tables = _draw_images(rows, specs, parameters["size"], processes)
-        splits[name] = _write_split(track(tables, f"Drawing the {name} split"), folder / FOLDER, name, shard_bytes)
-    return splits
+        shards[name] = write_split(track(tables, f"Drawing the {name} split"), folder, name, shard_bytes)
+    return {name: paths for name, paths in shards.items() if paths}
 
 
 def draw_examples(folder: Path, path: Path, studies: int = 4) -> None:
@@ -106,15 +103,15 @@ def draw_examples(folder: Path, path: Path, studies: int = 4) -> None:
 
 
 def _group_rows(batches: Iterator[pa.RecordBatch], studies: pa.Table) -> Iterator[pa.Table]:
-    """Tables of at most STUDIES_PER_GROUP rows with the column `messages`."""
+    """Tables of at most ROWS_PER_GROUP rows with the column `messages`."""
     for whole in whole_studies(batches):
         rows = group_by_study(whole, studies)
         offsets = np.concatenate([[0], np.cumsum(pc.list_value_length(rows["questions"]).to_numpy())])
         images = pc.list_value_length(rows["images"]).to_pylist()
         messages = conversations(whole["question"].to_pylist(), whole["answer"].to_pylist(), offsets, images)
         rows = rows.append_column("messages", messages)
-        for start in range(0, len(rows), STUDIES_PER_GROUP):
-            yield rows.slice(start, STUDIES_PER_GROUP)
+        for start in range(0, len(rows), ROWS_PER_GROUP):
+            yield rows.slice(start, ROWS_PER_GROUP)
 
 
 def _draw_images(
@@ -149,23 +146,3 @@ def _paths(spec: StudySpec) -> list[str]:
 
 def _draw_study(spec: StudySpec, size: int) -> list[dict[str, Any]]:
     return [{"bytes": draw_jpeg(spec, n, size), "path": path} for n, path in enumerate(_paths(spec))]
-
-
-def _write_split(tables: Iterator[pa.Table], folder: Path, split: str, shard_bytes: int) -> dict[str, int]:
-    rows = 0
-    paths: list[Path] = []
-    writer, size = None, 0
-    for table in tables:
-        if writer is None or size >= shard_bytes:
-            if writer is not None:
-                writer.close()
-            paths.append(folder / f"{split}-{len(paths):05d}")
-            writer, size = pq.ParquetWriter(paths[-1], table.schema, **WRITING), 0
-        writer.write_table(table, row_group_size=STUDIES_PER_GROUP)
-        rows, size = rows + len(table), size + table.nbytes
-    if writer is not None:
-        writer.close()
-    for path in paths:
-        path.rename(path.with_name(f"{path.name}-of-{len(paths):05d}.parquet"))
-    total = sum(path.stat().st_size for path in folder.glob(f"{split}-*"))
-    return {"rows": rows, "shards": len(paths), "bytes": total}

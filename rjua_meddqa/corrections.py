@@ -7,7 +7,7 @@ that were not changed keep their exact text. The reasons of a draft stay with th
 import json
 import tempfile
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, fields
 from pathlib import Path
 from typing import Any
@@ -116,6 +116,31 @@ class Corrections:
                 self._write(img_path if boxes is not None else None)
         return edit
 
+    def extend(self, edits: Iterable[tuple[str, str, str, Mapping[str, Any]]]) -> None:
+        """Record edits that were made elsewhere: (img_path, author, time, fields as in `to_state`) each.
+
+        Raises:
+            InputError: an edit is damaged. Nothing was recorded.
+            OutputError: the folder cannot be written.
+        """
+        edits = list(edits)
+        states: dict[str, dict[str, Any]] = {}
+        for path, _, time, change in edits:
+            state = states.setdefault(path, self._log.state(path))
+            state |= change
+            try:
+                if (annotation := to_annotation(path, state)) is not None:
+                    check_readable(annotation)
+                boxes_from_json(state.get(BOXES, []), path)
+                is_whole = isinstance(time, str) and state.get(MARK, "") in MARKS
+            except (TypeError, ValueError, KeyError, AttributeError):
+                is_whole = False
+            if not is_whole:
+                raise InputError(f"{path}: an edit in its history is damaged. Export it again.")
+        with self._lock:
+            self._log.extend(edits)
+            self._write()
+
     def _rows(self) -> list[Annotation]:
         return [row for path in self._log.items() if (row := self.find(path)) is not None]
 
@@ -130,7 +155,8 @@ class Corrections:
         """Write the files that other commands read. `moved` is the report whose boxes were moved."""
         rows = self._rows()
         details = {"source": self._source, "counts": {"annotations": len(rows)}}
-        record_part(self.folder, ANNOTATIONS, self._governance, details)
+        if open_folder(self.folder).manifest.get(ANNOTATIONS) != details:
+            record_part(self.folder, ANNOTATIONS, self._governance, details)
         write_annotations(rows, self.folder / OUR_NAMES[ANNOTATIONS])
         if moved is not None and (boxes := self.boxes(moved)) is not None:
             write_boxes(self.folder / BOXES / f"{Path(moved).stem}.json", boxes)

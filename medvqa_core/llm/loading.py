@@ -16,6 +16,7 @@ from medvqa_core.digests import digest, digest_files
 from medvqa_core.errors import ConfigError
 from medvqa_core.hub_fetch import announce_fetch
 from medvqa_core.json_files import read_object
+from medvqa_core.model_folder import enter_run
 
 ADAPTER = "adapter_config.json"
 _CONTENT = (".safetensors", ".json", ".jinja", ".model", ".txt")  # files that replies depend on
@@ -53,7 +54,7 @@ def load_model(where: str, load_in: str | None = None) -> LoadedModel:
     """Load a model onto the GPUs, or onto the CPU in float32.
 
     Args:
-        where: a folder of a model or an adapter, or a Hub id.
+        where: a folder of a model, an adapter or a training run, or a Hub id.
         load_in: `4bit` or `8bit`.
 
     Raises:
@@ -132,29 +133,28 @@ def _load(auto: Any, base: str, where: str, **options: Any) -> Any:
         reason = " ".join(str(error).split())[:200]
         if "trust_remote_code" in str(error):
             reason = "it needs code of its own, which is not run"
-        hint = "" if local else f". Give a folder, or download it once (hf download {base})"
+        hint = "" if local else f"; give a folder, or download it once (hf download {base})"
         raise ConfigError(f"model {where!r} cannot be loaded: {reason}{hint}") from None
 
 
 def _split_adapter(where: str) -> tuple[str, str | None]:
-    """Return (base model, adapter folder). The folder is None if `where` is not an adapter."""
+    """The model's folder or id, and the adapter's folder if `where` holds an adapter."""
     path = Path(where)
     if not path.is_dir():
         if path.is_absolute() or where.startswith((".", "~")) or where.count("/") > 1:
             raise ConfigError(f"model {where!r}: no such folder")
         return where, None
+    path = enter_run(path)
     if not (path / ADAPTER).exists():
-        return where, None
+        return str(path), None
     config = read_object(path / ADAPTER, "save the adapter again")
     if config.get("peft_type") != "LORA" or config.get("megatron_config"):
-        # get_base_model() would drop other adapters, so the base model's answers would be reported as the adapter's.
-        # Megatron configs also name code to import.
-        found = f"peft_type {config.get('peft_type')!r}" + " and megatron_config" * bool(config.get("megatron_config"))
-        raise ConfigError(f"{path / ADAPTER}: found {found}. Only LoRA adapters without megatron_config are supported.")
+        # others are no part of the base model, whose answers would pass for theirs, or name code to import
+        raise ConfigError(f"{path / ADAPTER}: an adapter of type {config.get('peft_type')!r}; allowed is plain LORA")
     base = config.get("base_model_name_or_path")
     if not isinstance(base, str) or not base:
         raise ConfigError(f"{path / ADAPTER} does not name its base model (base_model_name_or_path)")
-    return base, where
+    return base, str(path)
 
 
 def _with_adapter(model: Any, adapter: str) -> Any:
@@ -190,7 +190,7 @@ def _quantised(load_in: str | None, device: str) -> dict[str, Any]:
 
 
 def _load_processor(first: str, base: str, takes_images: bool, where: str) -> Any:
-    """Load the adapter's processor if it has one, else the base model's. Images use the Pillow backend."""
+    """The adapter's own, where it has one; else the base model's. Images by Pillow: torchvision changes nothing."""
     marks = ("processor_config.json", "preprocessor_config.json") if takes_images else ("tokenizer_config.json",)
     place = first if any((Path(first) / mark).exists() for mark in marks) else base
     if takes_images:
@@ -241,5 +241,5 @@ def _try_it(loaded: LoadedModel, load_in: str) -> None:
     except (RuntimeError, NotImplementedError, ValueError, OSError, AttributeError) as error:
         reason = " ".join(str(error).split())[:150]
         raise ConfigError(
-            f"--load-in {load_in} does not work for this model on this machine ({reason}). Leave it out, or use a GPU"
+            f"--load-in {load_in} does not work for this model on this machine ({reason}); leave it out, or use a GPU"
         ) from None

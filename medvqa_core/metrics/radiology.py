@@ -20,6 +20,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from medvqa_core.errors import ConfigError, InputError, one_line
+from medvqa_core.install_hint import install
 from medvqa_core.metrics.scores import Scores, check_pairs, mean
 from medvqa_core.progress import track
 
@@ -30,7 +31,7 @@ LABEL_F1 = tuple(f"f1chexbert_{labels}_{kind}_f1" for kind in ("micro", "macro",
 CHALLENGE, CHALLENGE_LEVEL = "challenge_score", "radgraph_partial"
 CHEXBERT_REMEDY = "CheXbert of RadEval 2.2.1 fails with scikit-learn 1.9: pip install 'scikit-learn<1.9'; "
 CHUNK = 64  # pairs between steps of the progress bar; RadGraph reads one text at a time anyway
-INSTALL = "pip install 'medvqa-hub[radiology]', or go on without the radiology scores"
+INSTALL = f"{install('radiology')}, or go on without the radiology scores"
 
 
 class RadiologyScorer:
@@ -141,9 +142,9 @@ def _load(evaluator: Any, metric: str, show_progress: bool) -> Any:
     except Exception as error:
         offline = " (HF_HUB_OFFLINE is set)" if os.environ.get("HF_HUB_OFFLINE") else ""
         raise ConfigError(
-            f"RadEval {_version()} cannot load {metric}{offline}: {one_line(error)[:200]}. Its weights come from the "
+            f"RadEval {_version()} cannot load {metric}{offline}: {one_line(error)[:200]}; its weights come from the "
             "Hub (StanfordAIMI/RRG_scorers and the text encoders that these name): load them once with a network, "
-            "they stay in the user's cache folder. Or run without the radiology scores"
+            "they stay in the user's cache folder; or go on without the radiology scores"
         ) from error
 
 
@@ -165,9 +166,7 @@ def _values(found: dict[str, Any], name: str, number: int) -> list[float]:
     except (KeyError, TypeError, ValueError):
         values = []
     if len(values) != number or not all(map(math.isfinite, values)):
-        raise ConfigError(
-            f"RadEval {_version()} did not return {number} finite values of {name}. Install version 2.2 or later"
-        )
+        raise ConfigError(f"RadEval {_version()} gave no {number} values of {name}; versions from 2.2 are known to")
     return values
 
 

@@ -18,6 +18,7 @@ from medvqa_core.addresses import parse_host
 from medvqa_core.attestation import Attestation
 from medvqa_core.errors import ConfigError, GovernanceError, one_line
 from medvqa_core.governance import Governance
+from medvqa_core.install_hint import install
 from medvqa_core.llm.engines import Engine, Reply
 
 LOCAL = "local"
@@ -43,7 +44,7 @@ class Worker:
         engine = await self._made()
         return {"name": engine.name, "settings": dict(engine.settings), "in_flight": engine.in_flight}
 
-    async def answer(self, requests: Sequence[Any]) -> Sequence[Reply]:
+    async def answer(self, requests: Sequence[Any]) -> list[Reply]:
         """See `Engine.answer`."""
         engine = await self._made()
         async with self._lock:
@@ -124,7 +125,7 @@ class RayEngine:
     def __exit__(self, *_: object) -> None:
         self._ray.shutdown()
 
-    async def answer(self, requests: Sequence[Any]) -> Sequence[Reply]:
+    async def answer(self, requests: Sequence[Any]) -> list[Reply]:
         """See `Engine.answer`. The least busy worker answers."""
         number = min(range(self._count), key=self._busy.__getitem__)
         self._busy[number] += 1
@@ -143,7 +144,7 @@ class RayEngine:
         try:
             import ray
         except ImportError:
-            raise ConfigError("--ray needs the extra ray: pip install 'medvqa-hub[ray]'") from None
+            raise ConfigError(f"--ray needs the extra ray: {install('ray')}") from None
         return ray
 
     def _start(self) -> None:
@@ -168,7 +169,7 @@ class RayEngine:
         said = str(cause or error).strip().partition("\n")[0]
         return ConfigError(
             f"--ray {self._address}: a worker was lost ({type(cause or error).__name__}: {said}). Finished "
-            "answers are kept. Run the same command again to resume"
+            "answers are kept; run the same command again to resume"
         )
 
 
@@ -180,5 +181,5 @@ def _require_token() -> None:
     if os.environ.get("RAY_AUTH_MODE") == "token" and os.environ.get("RAY_AUTH_TOKEN"):
         return
     if "ray" in sys.modules:
-        raise ConfigError("ray was imported before a token was set. Set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN")
+        raise ConfigError("ray was imported before a token was set; set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN")
     os.environ["RAY_AUTH_MODE"], os.environ["RAY_AUTH_TOKEN"] = "token", secrets.token_hex(32)

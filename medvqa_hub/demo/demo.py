@@ -15,6 +15,8 @@ from typing import Any
 from rich.console import Console
 from rich.rule import Rule
 
+from medvqa_core.install_hint import install
+
 IMAGE_SIZE = 384  # pixels
 PAGES = 6
 OCR_MODULES = ("rapidocr", "onnxruntime", "cv2")
@@ -58,7 +60,7 @@ class Demo:
             self._train(training_studies, seed)
         missing = [name for name in OCR_MODULES if find_spec(name) is None]
         if reports and missing:
-            self._print(f"Report images are skipped. They need {', '.join(missing)}: pip install 'medvqa-hub[ocr]'")
+            self._print(f"Report images are skipped. They need {', '.join(missing)}: {install('ocr')}")
         elif reports:
             self._read_reports(seed)
         self._publish(bool(training_studies))
@@ -112,10 +114,10 @@ class Demo:
         out = self._out / "learning"
         self._print(f"Building {studies:,} more studies with {training.IMAGE_SIZE}-pixel images in {out}.")
         data, tree = training.make_release(out, studies, seed)
-        encoder = EncoderSettings(epochs=int(EPOCHS["encoder"]))
+        encoder = EncoderSettings(epochs=EPOCHS["encoder"])
         context = training.DemoContext(data, tree, out, encoder, quick_overrides(), STUDIES_EVALUATED)
         if not training.has_text_encoder():
-            self._print("BERTScore needs pip install 'medvqa-hub[encoder]'. Stage 3 uses ROUGE-L as reward instead.")
+            self._print(f"BERTScore needs {install('encoder')}. Stage 3 uses ROUGE-L as reward instead.")
         auc = training.train_encoder(context)["validation_auc"]
         self._print(f"The encoder was pretrained on the labels. Its area under the ROC curve is {auc}.")
         results = {}

@@ -30,7 +30,7 @@ from mimic_cxr_vqa.judging.review import KIND as REVIEW_KIND
 from mimic_cxr_vqa.judging.review import open_review
 from mimic_cxr_vqa.workspace import SAMPLE_DIR
 from rjua_meddqa import data_folder as reports
-from rjua_meddqa.corrections import Corrections
+from rjua_meddqa.corrections import EDITS, Corrections
 from rjua_meddqa.released import read_annotations
 from rjua_meddqa.restoration.pages import KIND as PAGES_KIND
 
@@ -46,6 +46,7 @@ class ExploreOptions:
         image_root: folder of the radiographs.
         report_images: folder of the report images.
         corrections: folder for corrected annotations.
+        compare: two annotators' folders of corrections, to be adjudicated.
         rater: the only rater. None lets each rater of the sample rate.
         connect: connects the model for data of a class. None if no model was named.
         checkpoint: folder of a checkpoint that answers questions.
@@ -56,6 +57,7 @@ class ExploreOptions:
     image_root: Path | None = None
     report_images: Path | None = None
     corrections: Path | None = None
+    compare: Sequence[Path] = ()
     rater: str | None = None
     connect: Connect | None = None
     checkpoint: Path | None = None
@@ -133,13 +135,11 @@ def _open_studies(place: Path, options: ExploreOptions) -> StudyView:
 
 def _open_reports(annotated: Path | None, restored: Path | None, options: ExploreOptions) -> ReportView | None:
     if annotated is None and restored is None:
-        if options.corrections is not None:
-            raise InputError("--corrections needs a folder of annotations or of restored pages")
+        if options.corrections is not None or options.compare:
+            raise InputError("--corrections and --compare need a folder of annotations or of restored pages")
         return None
     pages: list[PageSource] = [RestoredPages(restored)] if restored is not None else []
-    rows: dict[str, Any] = {}
-    roots: tuple[Path, ...] = ()
-    governance, status = Governance.OPEN, ANNOTATED
+    rows, roots, governance, status = {}, (), Governance.OPEN, ANNOTATED
     if annotated is not None:
         folder = reports.open_folder(annotated)
         governance = folder.governance
@@ -151,5 +151,12 @@ def _open_reports(annotated: Path | None, restored: Path | None, options: Explor
         roots = (*reports.image_roots(options.report_images, options.report_images), *roots)
     governance = strictest([governance, *(source.governance for source in pages)])
     corrections = Corrections(options.corrections, governance) if options.corrections is not None else None
-    name = Path(annotated or restored or "").name
-    return ReportView(name, governance, rows, pages, roots, corrections, status)
+    if len(options.compare) not in (0, 2):
+        raise InputError(f"--compare was given {len(options.compare)} folders. Expected two, one of each annotator.")
+    if missing := [folder for folder in options.compare if not (folder / EDITS).is_file()]:
+        raise InputError(
+            f"{missing[0]} does not hold corrections ({EDITS}). Pass a folder that --corrections has made."
+        )
+    compared = tuple(Corrections(folder, governance) for folder in options.compare)
+    name = (annotated or restored).name
+    return ReportView(name, governance, rows, pages, roots, corrections, status, compared)

@@ -14,6 +14,7 @@ from medvqa_core.governance import Governance, strictest
 from medvqa_hub.explore.corrections import read_correction, read_reasons
 from medvqa_hub.explore.pictures import MEDIA_TYPES, Picture
 from medvqa_hub.explore.report_pages import PageSource, page_from_boxes
+from rjua_meddqa.annotation.annotator_agreement import compare_annotators, find_differences
 from rjua_meddqa.annotation.checking import KINDS, check_annotations
 from rjua_meddqa.annotation.drafts import draft_annotation
 from rjua_meddqa.annotation.labelstudio import REPORT_TYPES
@@ -27,6 +28,7 @@ from rjua_meddqa.schema import IMAGE_QUALITIES, IMAGE_TYPES, IS_NORMAL_VALUES, A
 
 LARGEST_SIDE = 2400  # pixels
 PER_PAGE = 200
+DIFFER = ("differ", "agree")  # of two annotators
 SAVED, ANNOTATED, DRAFTED, EMPTY = "saved", "annotated", "draft", "none"  # origin of an annotation
 
 
@@ -37,6 +39,7 @@ class ReportView:
         annotations: annotations of the folder by `img_path`. May be empty.
         roots: folders that image paths are relative to.
         corrections: the folder of corrections. None if nothing can be saved.
+        compared: corrections of two annotators, to be adjudicated. Empty without.
         given: ANNOTATED, or DRAFTED if nobody has corrected the annotations of the folder.
     """
 
@@ -49,8 +52,9 @@ class ReportView:
         roots: tuple[Path, ...],
         corrections: Corrections | None = None,
         given: str = ANNOTATED,
+        compared: tuple[Corrections, ...] = (),
     ) -> None:
-        self._given = given
+        self._given, self._compared = given, compared
         self._name, self._annotations, self._pages = name, annotations, tuple(pages)
         self._roots, self._corrections = roots, corrections
         self.governance = strictest([governance, *(source.governance for source in pages)])
@@ -70,6 +74,7 @@ class ReportView:
             "choices": {"report_type": types, "image_type": IMAGE_TYPES, "image_quality": IMAGE_QUALITIES},
             "verdicts": IS_NORMAL_VALUES,
             "marks": MARKS,
+            "compared": self._compare(),
             "kinds": KINDS,
         }
 
@@ -78,7 +83,9 @@ class ReportView:
         found = [path for path in self._paths if text.casefold() in path.casefold()]
         if self._corrections is not None:
             self._corrections.refresh()
-        if status in MARKS[1:]:
+        if status in DIFFER:
+            found = [path for path in found if self._differs(path) == status]
+        elif status in MARKS[1:]:
             found = [path for path in found if self._mark(path) == status]
         elif status:
             found = [path for path in found if (self._saved(path) is not None) == (status == SAVED)]
@@ -92,13 +99,20 @@ class ReportView:
 
     def report(self, path: str) -> dict[str, Any]:
         """A report with its page, annotation and findings. Raises InputError if the path is unknown."""
+        # read first, so that an edit in between makes the next save a conflict and is not overwritten
+        version = self._corrections.version(path) if self._corrections is not None else 0
         page = self._page(path)
         annotation, source = self._annotation(path, page)
         return {
             "path": path,
             "status": source,
-            "version": self._corrections.version(path) if self._corrections is not None else 0,
+            "version": version,
             MARK: self._mark(path),
+            "compared": [
+                {"name": f"{one.folder.name} ({history[-1][0].author})", "annotation": _annotation_json(found)}
+                for one in self._compared
+                if (history := one.history(path)) and (found := history[-1][1]) is not None
+            ],
             "page": _page_json(page) if page is not None else None,
             "annotation": _annotation_json(annotation) if annotation is not None else None,
             "findings": self._check(annotation, page) if annotation is not None else [],
@@ -179,6 +193,19 @@ class ReportView:
     def _saved(self, path: str) -> Annotation | None:
         return self._corrections.find(path) if self._corrections is not None else None
 
+    def _compare(self) -> dict[str, Any] | None:
+        """The agreement of the two annotators, or None."""
+        if not self._compared:
+            return None
+        rows = [{path: row for path in one.paths() if (row := one.find(path))} for one in self._compared]
+        names = [one.folder.name for one in self._compared]
+        return {"names": names, **compare_annotators(rows[0], rows[1])}
+
+    def _differs(self, path: str) -> str | None:
+        """One of DIFFER, or None if not both annotators have corrected the report."""
+        found = [row for one in self._compared if (row := one.find(path)) is not None]
+        return None if len(found) < 2 else DIFFER[0 if find_differences(*found) else 1]
+
     def _mark(self, path: str) -> str:
         return self._corrections.mark(path) if self._corrections is not None else ""
 
@@ -187,7 +214,7 @@ class ReportView:
         return {
             "path": path,
             "status": SAVED if self._saved(path) else self._given if path in self._annotations else EMPTY,
-            MARK: self._mark(path),
+            MARK: self._mark(path) or ("differ" if self._differs(path) == "differ" else ""),
             "type": annotation.report_type if annotation else "",
             "quality": annotation.image_quality if annotation else "",
             "values": len(annotation.key_values) + len(annotation.table) if annotation else None,

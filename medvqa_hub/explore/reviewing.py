@@ -72,7 +72,6 @@ class ReviewView:
             "done": done,
             **{name: getattr(item, name) for name in ("indication", "findings", "question", "answer")},
             "images": len(item.images),
-            "ratings": ratings.get(item.item, {}),
             **self._saved(rater, item.item),
         }
 
@@ -96,13 +95,14 @@ class ReviewView:
         if comment is not None and len(comment) > LONGEST_COMMENT:
             raise InputError(f"the comment has {len(comment):,} characters. The limit is {LONGEST_COMMENT:,}.")
         self._review.save_rating(rater, item, ratings, comment, base, mark)
-        kept = self._review.ratings(rater).get(item, {})
-        return {"ratings": kept, "is_done": len(kept) == len(DIMENSIONS), **self._saved(rater, item)}
+        saved = self._saved(rater, item)
+        return {**saved, "is_done": len(saved["ratings"]) == len(DIMENSIONS)}
 
     def _saved(self, rater: str, item: str) -> dict[str, Any]:
         history = self._review.history(rater, item)
         state = history[-1][1] if history else {}
         return {
+            "ratings": {name: state[name] for name in DIMENSIONS if state.get(name)},
             **{name: state.get(name, "") for name in (COMMENT, MARK)},
             "version": len(history),
             "history": [{"version": edit.version, "time": edit.time, "state": state} for edit, state in history],

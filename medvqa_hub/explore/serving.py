@@ -14,6 +14,7 @@ import typer
 
 from medvqa_core.errors import ConfigError
 from medvqa_core.governance import Governance
+from medvqa_core.install_hint import install
 from medvqa_hub.explore.guarding import KEY
 from medvqa_hub.explore.opening import ExploreOptions, open_folders
 
@@ -85,4 +86,4 @@ def _make_server(opened: Any, key: str | None) -> Any:
 
         return make_server(opened, key)
     except ImportError as error:
-        raise ConfigError(f"the explorer needs the extra app ({error}): pip install 'medvqa-hub[app]'") from None
+        raise ConfigError(f"the explorer needs the extra app ({error}): {install('app')}") from None

@@ -10,7 +10,7 @@ from medvqa_core.folder_class import read_governance
 from medvqa_core.governance import Governance
 from medvqa_core.hub_fetch import announce_fetch
 from medvqa_core.json_files import read_json
-from medvqa_hub.families.folders import find_model_folder
+from medvqa_core.model_folder import find_model_folder
 from medvqa_hub.families.registry import FAMILIES
 
 # Files that determine the answers. Trainer state, logs and cards may change without changing them.

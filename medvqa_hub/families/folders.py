@@ -1,28 +1,12 @@
-"""Folders of saved models: finding the weights, and errors about their content."""
+"""Errors about the content of saved models."""
 
 import contextlib
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
-from medvqa_core.errors import ConfigError, InputError, one_line
+from medvqa_core.errors import ConfigError, one_line
 
-BEST_FOLDER = "best"  # in the folder of a training run
 ANOTHER = "choose another folder"  # remedy for one that cannot be read
-
-
-def find_model_folder(path: Path) -> Path:
-    """The folder with the weights: `path` itself, or the best model of a training run in `path`.
-
-    Raises:
-        InputError: neither exists.
-    """
-    for folder in (path, path / BEST_FOLDER):
-        if (folder / "config.json").is_file() or (folder / "adapter_config.json").is_file():
-            return folder
-    raise InputError(
-        f"{path}: no model found (looked for config.json and {BEST_FOLDER}/config.json). Pass the folder of a "
-        "checkpoint or the output folder of medvqa-hub train"
-    )
 
 
 def refuse_other_sizes(folder: Path, wrong: Sequence[str]) -> None:

@@ -23,7 +23,8 @@ from typing import Any, ClassVar
 
 from medvqa_core.errors import ConfigError
 from medvqa_core.json_files import read_object
-from medvqa_hub.families.folders import ANOTHER, as_config_error, find_model_folder
+from medvqa_core.model_folder import find_model_folder
+from medvqa_hub.families.folders import ANOTHER, as_config_error
 
 FAMILIES = {  # name -> module and class
     "swin_ved": "medvqa_hub.families.swin_ved:SwinVed",
@@ -112,7 +113,7 @@ class ModelFamily(ABC):
 
         Raises:
             ConfigError: the checkpoint is damaged, or its model, tokenizer or size differs from the recipe's.
-            InputError: the checkpoint is missing.
+            InputError: there is no checkpoint.
         """
         import torch
 
@@ -142,7 +143,7 @@ class ModelFamily(ABC):
         """Enable gradients in exactly the groups with a rate above 0.
 
         Raises:
-            ConfigError: all parameters of a group to be trained are missing or quantised.
+            ConfigError: a group to be trained has no parameter in this model, or only quantised ones.
         """
         sizes = dict.fromkeys((group for group, rate in rates.items() if rate), 0)
         for name, parameter in model.named_parameters():
@@ -150,7 +151,7 @@ class ModelFamily(ABC):
             # peft keeps a frozen copy of each module that it trains whole.
             trained = group in sizes and parameter.is_floating_point() and ".original_module." not in name
             parameter.requires_grad_(trained)
-            if trained and group is not None:
+            if trained:
                 sizes[group] += parameter.numel()
         empty = [group for group, size in sizes.items() if not size]
         if empty:

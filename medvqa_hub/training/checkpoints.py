@@ -7,7 +7,8 @@
       training_log.jsonl     see `training_log`
       checkpoint-000500/     weights, processor, optimizer, scheduler and Trainer's state; of a model that is mostly
                              frozen, the trained weights and a fingerprint of the others
-      best/                  weights and processor with the best validation so far, for evaluation and --init
+      best/                  weights and processor with the best validation so far
+      config.json, …         links to the files in best/, so that from_pretrained(OUT) loads the best model
       hard_negatives/        the second pass, if the recipe asks for one, with its losses and the same files
       finished.json          written last
 
@@ -19,6 +20,7 @@ import hashlib
 import os
 import re
 import shutil
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,13 +32,14 @@ from medvqa_core.files import MANIFEST, atomic_folder, output_errors
 from medvqa_core.folder_class import write_governance
 from medvqa_core.governance import Governance
 from medvqa_core.json_files import read_object, write_manifest
+from medvqa_core.model_folder import BEST_FOLDER
 from medvqa_core.store import content_key
-from medvqa_hub.families.folders import ANOTHER, BEST_FOLDER
+from medvqa_hub.families.folders import ANOTHER
 from medvqa_hub.families.history import HISTORY
 
 CHECKPOINT, BEST = "training-checkpoint", "trained-model"  # kinds, in the manifests
 TRAINED = "trained.safetensors"  # instead of a whole model
-RECIPE, RUN, FINISHED = "recipe.yaml", "run.json", "finished.json"
+RECIPE, FINISHED = "recipe.yaml", "finished.json"
 TRAINER_STATE = "trainer_state.json"
 SECOND_PASS = "hard_negatives"
 _NAME = re.compile(r"checkpoint-(\d+)")
@@ -60,6 +63,25 @@ def writing_folder(
         if kind == CHECKPOINT:
             manifest["sha256"] = {path.name: digest_file(path) for path in sorted(partial.iterdir()) if _is_state(path)}
         write_manifest(partial, manifest, indent=2, ensure_ascii=True)
+    if kind == BEST:
+        link_best(path.parent)
+
+
+def link_best(out: Path) -> None:
+    """Make `out` a model folder: link each file of its best model, except those that the run has itself."""
+    best = out / BEST_FOLDER
+    with output_errors(out):
+        for link in out.iterdir():
+            if link.is_symlink() and link.readlink().parent == Path(BEST_FOLDER) and not link.exists():
+                link.unlink()
+        for path in best.iterdir() if best.is_dir() else ():
+            if path.name == MANIFEST or os.path.lexists(out / path.name):
+                continue
+            try:
+                (out / path.name).symlink_to(Path(BEST_FOLDER, path.name))
+            except OSError as error:  # FAT and some network drives
+                warnings.warn(f"{out} cannot hold links ({error.strerror}). Load the model from {best}.", stacklevel=2)
+                return
 
 
 @contextmanager
@@ -187,6 +209,7 @@ def restore_best(out: Path, keep: bool) -> None:
             os.rename(aside, best)
         if not keep and (best / MANIFEST).is_file() and read_object(best / MANIFEST, ANOTHER).get("kind") == BEST:
             shutil.rmtree(best)
+        link_best(out)
         if not keep and (out / SECOND_PASS).is_dir():
             shutil.rmtree(out / SECOND_PASS)
 

@@ -20,6 +20,10 @@ Stage = Annotated[
 ]
 Init = Annotated[Path | None, typer.Option(help="Checkpoint to start from, or the folder of an earlier stage.")]
 Set = Annotated[list[str] | None, typer.Option("--set", help="Override section.key=value of the recipe. Repeatable.")]
+ReportTo = Annotated[
+    list[str] | None,
+    typer.Option(help="Tracker: tensorboard, trackio or wandb, offline by default. Repeatable."),
+]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the resolved recipe, counts and steps without training.")]
 
 
@@ -36,6 +40,7 @@ def add_command(name: str) -> None:
         init: Init = None,
         set_: Set = None,
         launch: Launch = None,
+        report_to: ReportTo = None,
         dry_run: DryRun = False,
     ) -> None:
         from medvqa_core.errors import ConfigError
@@ -51,11 +56,12 @@ def add_command(name: str) -> None:
             other = resolved.model.kind.replace("_", "-")
             raise ConfigError(f"recipe {recipe!r} trains {resolved.model.kind!r}. Run medvqa-hub train {other}")
         if launch is not None and not dry_run:
-            _launch(launch, command, recipe, set_ or (), data=data, out=out, image_root=image_root, init=init)
+            options = {"data": data, "out": out, "image_root": image_root, "init": init, "report_to": report_to}
+            _launch(launch, command, recipe, set_ or (), **options)
             return
         from medvqa_hub.training.run import train
 
-        train(resolved, data, out, image_root, init, dry_run, typer.echo)
+        train(resolved, data, out, image_root, init, dry_run, typer.echo, report_to or ())
 
     app.command(command, help=f"Train {find_family(name).title} with a recipe of the paper or your own.")(train_family)
 
@@ -86,6 +92,7 @@ def vlm(
     ] = None,
     set_: Set = None,
     launch: Launch = None,
+    report_to: ReportTo = None,
     dry_run: DryRun = False,
 ) -> None:
     """Train any image-text model with TRL (extra `trl`), supervised or by rewards, whole or as an adapter."""
@@ -98,11 +105,12 @@ def vlm(
     resolved = load_vlm_recipe(name, overrides)
     if launch is not None and not dry_run:
         options = {"model": model, "data": data, "out": out, "image_root": image_root, "model_class": model_class}
+        options["report_to"] = report_to
         _launch(launch, "vlm", name, overrides, **options)
         return
     from medvqa_hub.training.vlm.run import train_vlm
 
-    train_vlm(resolved, model, data, out, image_root, model_class, dry_run, typer.echo)
+    train_vlm(resolved, model, data, out, image_root, model_class, dry_run, typer.echo, report_to or ())
 
 
 @app.command()
@@ -124,7 +132,8 @@ def _launch(launch: str, command: str, recipe: str, overrides: Sequence[str], **
     """Run `train COMMAND` in several processes."""
     arguments = ["train", command, "--recipe", recipe]
     for option, value in options.items():
-        arguments += [f"--{option.replace('_', '-')}", str(value)] if value is not None else []
+        for one in value if isinstance(value, list) else [value] if value is not None else []:
+            arguments += [f"--{option.replace('_', '-')}", str(one)]
     for override in overrides:
         arguments += ["--set", override]
     code = run_launcher(launch, arguments)

@@ -5,7 +5,7 @@ folder resumes a run, does nothing after its end, and is refused if recipe, data
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,12 +19,14 @@ from medvqa_core.files import make_folder, output_errors
 from medvqa_core.folder_class import GOVERNANCE, read_governance, write_governance
 from medvqa_core.governance import Governance, check_not_lowered
 from medvqa_core.json_files import read_object, write_json
+from medvqa_core.model_folder import BEST_FOLDER, RUN
 from medvqa_hub.families import history
-from medvqa_hub.families.folders import ANOTHER, BEST_FOLDER
+from medvqa_hub.families.folders import ANOTHER
 from medvqa_hub.training import checkpoints
 from medvqa_hub.training.arguments import TrainingRun, check_precision, uses_cpu
 from medvqa_hub.training.batch_loading import without_worker_traceback
 from medvqa_hub.training.recipe_files import count_batches, find_differences
+from medvqa_hub.training.tracking import Trackers, check_trackers
 from medvqa_hub.training.training_log import TrainingLog
 
 Log = Callable[[str], None]
@@ -37,6 +39,7 @@ class TrainingJob(ABC):
     Attributes:
         data: what `--data` names.
         log: receives lines for the user. Only the first process writes.
+        report_to: names of experiment trackers.
         start: folder of the model that the run starts from, if any.
         steps: optimizer steps.
         governance: the strictest class of rows and starting model.
@@ -49,6 +52,7 @@ class TrainingJob(ABC):
     out: Path
     image_root: Path | None = None
     log: Log = print
+    report_to: Sequence[str] = ()
     start: Path | None = field(default=None, init=False)
     steps: int = field(default=0, init=False)
     governance: Governance = field(default=Governance.CREDENTIALED, init=False)
@@ -77,6 +81,7 @@ class TrainingJob(ABC):
 
     def execute(self, dry_run: bool = False) -> Path:
         """Run the job, or print what it would do. Returns `out`, with the best model in `out/best`."""
+        check_trackers(self.report_to)
         disable_progress_bar()  # for each file that is read or written
         if not dry_run:
             check_precision(self.recipe.training.precision)
@@ -123,6 +128,8 @@ class TrainingJob(ABC):
         if log_file is not None:
             checkpoints.restore_best(self.out, keep=bool(found))
             log_file.cut_after(step)
+            if self.report_to:
+                log_file.trackers = Trackers(self.report_to, self.out, self.governance, step)
         PartialState().wait_for_everyone()
         if 0 < step < self.steps:
             self.log(f"Resuming after step {step} of {self.steps}")
@@ -151,9 +158,9 @@ class TrainingJob(ABC):
                 f"the checkpoint {self.start} is inside --out {out}, which will be replaced. Choose another --out"
             )
         began = (out / checkpoints.FINISHED).exists() or checkpoints.complete_checkpoints(out)
-        if not began or not (out / checkpoints.RUN).exists():
+        if not began or not (out / RUN).exists():
             return
-        before = read_object(out / checkpoints.RUN, ANOTHER)
+        before = read_object(out / RUN, ANOTHER)
         differing = find_differences(before.get("recipe", {}), record["recipe"])
         names = {"data": "the content of the data", "init": "the starting checkpoint"}
         differing += [f"{name} differs" for key, name in names.items() if before.get(key) != record[key]]
@@ -178,7 +185,7 @@ class TrainingJob(ABC):
         with output_errors(self.out):
             write_governance(self.out, self.governance)
             (self.out / checkpoints.RECIPE).write_text(self.recipe.to_yaml(), encoding="utf-8")
-        write_json(self.out / checkpoints.RUN, record, indent=2, ensure_ascii=True)
+        write_json(self.out / RUN, record, indent=2, ensure_ascii=True)
 
 
 @contextmanager

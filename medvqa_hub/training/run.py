@@ -1,6 +1,7 @@
 """`train swin-ved` and `train blip2-multiview`: one run from a recipe."""
 
 import copy
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -8,8 +9,8 @@ from typing import Any
 from medvqa_core.files import make_folder
 from medvqa_core.folder_class import read_governance
 from medvqa_core.governance import strictest
+from medvqa_core.model_folder import find_model_folder
 from medvqa_hub.families import history
-from medvqa_hub.families.folders import find_model_folder
 from medvqa_hub.training import checkpoints, hard_negatives
 from medvqa_hub.training.arguments import TrainingRun
 from medvqa_hub.training.job import Log, TrainingJob, open_log
@@ -30,6 +31,7 @@ def train(
     init: Path | None = None,
     dry_run: bool = False,
     log: Log = print,
+    report_to: Sequence[str] = (),
 ) -> Path:
     """Train by `recipe` into `out`.
 
@@ -39,6 +41,7 @@ def train(
         init: checkpoint to start from: a model's folder, or the output folder of an earlier stage.
         dry_run: print what would be done and stop.
         log: receives lines for the user, on the first process only.
+        report_to: experiment trackers that receive the log, see `tracking`.
 
     Returns:
         `out`. The best model is in `out/best`.
@@ -46,7 +49,7 @@ def train(
     Raises:
         MedvqaError: a problem that the user can solve.
     """
-    job = StudyJob(recipe, data, out, image_root, log)
+    job = StudyJob(recipe, data, out, image_root, log, report_to)
     job.start = None if init is None else find_model_folder(init)
     return job.execute(dry_run)
 
@@ -60,7 +63,7 @@ class StudyJob(TrainingJob):
         validation: the same of the validation split, or None.
     """
 
-    rows: TrainingData = field(init=False)
+    rows: TrainingData | None = field(default=None, init=False)
     questions: Any = field(default=None, init=False)
     validation: Any = field(default=None, init=False)
 
@@ -124,7 +127,7 @@ class StudyJob(TrainingJob):
         chosen = hard_negatives.select_by_loss(losses)
         self.log(f"second pass over {len(chosen):,} of {len(losses):,} questions")
         second = copy.copy(self)
-        second.out, second.start = folder, last
+        second.out, second.start, second.report_to = folder, last, ()  # trackers follow the first pass
         second.questions = hard_negatives.choose_questions(self.questions, chosen, self.recipe.data.one_by_one)
         second.recipe = hard_negatives.second_pass_recipe(self.recipe, second.questions)
         second.steps = second.recipe.training.max_steps

@@ -6,26 +6,22 @@ A checkpoint and `best` appear whole, carry the governance class, and contain no
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from transformers import PrinterCallback
 
 from medvqa_core.governance import Governance
 from medvqa_core.json_files import read_object
 from medvqa_core.llm.loading import keep_unpacked
+from medvqa_core.model_folder import BEST_FOLDER
 from medvqa_core.upload_guards import declare_part
 from medvqa_hub.families import history
-from medvqa_hub.families.folders import ANOTHER, BEST_FOLDER
+from medvqa_hub.families.folders import ANOTHER
 from medvqa_hub.training import checkpoints
 from medvqa_hub.training.arguments import TrainingRun
 
-if TYPE_CHECKING:
-    from transformers import Trainer as _Trainer
-else:
-    _Trainer = object
 
-
-class CheckpointMixin(_Trainer):
+class CheckpointMixin:
     """Precedes `Trainer` among the base classes. A subclass calls `prepare_saving` at the end of its `__init__`."""
 
     recipe: Any
@@ -33,7 +29,6 @@ class CheckpointMixin(_Trainer):
     governance: Governance
     args: Any
     state: Any
-    control: Any
     model: Any
     accelerator: Any
     optimizer: Any

@@ -25,7 +25,7 @@ from torch.utils.data import DataLoader
 from transformers import Trainer, TrainingArguments
 
 from medvqa_core.errors import ConfigError, MedvqaError
-from medvqa_hub.families.folders import BEST_FOLDER
+from medvqa_core.model_folder import BEST_FOLDER
 from medvqa_hub.families.registry import frozen_modules
 from medvqa_hub.publishing.model_card import write_folder_card
 from medvqa_hub.training import checkpoints
@@ -179,7 +179,6 @@ class SupervisedTrainer(CheckpointMixin, Trainer):
 
     def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
         """Validate: `eval_loss`, and scores of generated answers if the recipe asks for them."""
-        assert self.validation is not None
         measured = self.validation.measure(self.model, self.accelerator)
         metrics = {f"eval_{name}": value for name, value in measured.items()}
         if not all(abs(value) < float("inf") for value in metrics.values()):
@@ -187,6 +186,8 @@ class SupervisedTrainer(CheckpointMixin, Trainer):
                 f"validation at step {self.state.global_step} gave {metrics}. Lower training.learning_rates"
             )
         self.log(dict(metrics))
+        if self.run.log is not None and self.run.log.trackers is not None:
+            self.run.log.trackers.log_samples(self.validation.read_samples, self.state.global_step)
         self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
         self._start_clock()  # validation does not count as training time
         return metrics
@@ -248,7 +249,7 @@ class SupervisedTrainer(CheckpointMixin, Trainer):
             options: of `publishing.model.ModelPush`.
 
         Raises:
-            ConfigError: the repository name is missing.
+            ConfigError: there is no repository name.
             GovernanceError: the class of the model or of its training data forbids it.
         """
         from huggingface_hub import HfApi
@@ -301,8 +302,7 @@ class SupervisedTrainer(CheckpointMixin, Trainer):
 def make_arguments(recipe: Recipe, out: Path, studies: int, validates: bool) -> TrainingArguments:
     """transformers' arguments for a run over `studies` usable studies. Raises ConfigError, as `common_arguments`."""
     training, selection = recipe.training, recipe.selection
-    scheduler: str = training.scheduler
-    arguments = dict(training.scheduler_arguments)
+    scheduler, arguments = training.scheduler, dict(training.scheduler_arguments)
     if scheduler == "plateau":
         mode = "min" if (training.plateau_metric or selection.metric) == "loss" else "max"
         scheduler, arguments = "reduce_lr_on_plateau", {"mode": mode, **arguments}

@@ -13,6 +13,7 @@ from filelock import FileLock, Timeout
 
 from medvqa_core.errors import InputError, OutputError
 from medvqa_core.files import output_errors
+from medvqa_hub.training.tracking import Trackers
 
 LOG = "training_log.jsonl"
 LINE_INTERVAL = 10.0  # seconds between lines of progress
@@ -20,6 +21,9 @@ LINE_INTERVAL = 10.0  # seconds between lines of progress
 
 class TrainingLog:
     """Appends to the log of the run in `out` and holds the run's lock until `close`.
+
+    Attributes:
+        trackers: receive the lines as well.
 
     Raises:
         OutputError: another process trains in this folder, or the file cannot be written.
@@ -29,6 +33,7 @@ class TrainingLog:
         self.path = out / LOG
         self._lock = FileLock(out / f".{LOG}.lock", is_singleton=False)
         self._shown = time.monotonic()
+        self.trackers: Trackers | None = None
         try:
             with output_errors(self.path):
                 self._lock.acquire(blocking=False)
@@ -57,6 +62,8 @@ class TrainingLog:
         with output_errors(self.path):
             while line:
                 line = line[self._file.write(line) :]
+        if self.trackers is not None:
+            self.trackers.log(entry)
         now = time.monotonic()
         if steps is not None and ("eval_loss" in entry or now - self._shown >= LINE_INTERVAL):
             self._shown = now
@@ -67,6 +74,8 @@ class TrainingLog:
             print(f"step {entry['step']}/{steps}: {', '.join(numbers)}", file=sys.stderr)
 
     def close(self) -> None:
+        if self.trackers is not None:
+            self.trackers.close()
         self._file.close()
         self._lock.release()
 

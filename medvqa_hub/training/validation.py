@@ -20,6 +20,7 @@ from medvqa_hub.training.batch_loading import ShardSampler, load_batches
 from medvqa_hub.training.recipes import Recipe
 from medvqa_hub.training.study_batches import StudiesInOrder, StudyCollator
 from medvqa_hub.training.study_questions import StudyQuestions
+from medvqa_hub.training.tracking import Sample
 
 
 class Validation:
@@ -52,6 +53,7 @@ class Validation:
             selection.questions_per_study,
         )
         self.metrics = sorted({selection.metric, *selection.metrics} - {"loss"})
+        self._first_answers: list[tuple[str, str]] = []  # of the first batch, with their references
         self._scorer: Any = None
 
     @torch.no_grad()
@@ -73,6 +75,19 @@ class Validation:
         if self.metrics:
             metrics |= self._score(texts)
         return metrics
+
+    def read_samples(self, most: int = 4) -> list[Sample]:
+        """The first question of the first studies, with their images and the answers of the last `measure`."""
+        samples, place = [], 0
+        for study in self.batches.batches[0][:most]:
+            if place >= len(self._first_answers):
+                break  # the recipe asks for no answers
+            row, places = self.questions.read_row(study), self.questions.places(study)
+            answer, reference = self._first_answers[place]
+            images = [image for image in row["images"] if image is not None]
+            samples.append(Sample(images, row["questions"][int(places[0])]["question"], reference, answer))
+            place += len(places[: self.batches.questions_per_study])
+        return samples
 
     def _measure_batch(
         self, model: Any, accelerator: Any, batch: dict[str, Any]
@@ -104,7 +119,8 @@ class Validation:
         """Scores of all processes' answers in the order of the batches, computed by the first process."""
         gathered = sorted(gather_object(texts), key=lambda item: item[0])
         pairs = [pair for _, batch in gathered for pair in batch]
-        scores: list[dict[str, float]] = [{}]
+        self._first_answers = gathered[0][1]
+        scores: list[dict[str, float] | None] = [None]
         if self.arguments.process_index == 0:
             scores = [self._score_pairs([answer for answer, _ in pairs], [reference for _, reference in pairs])]
         broadcast_object_list(scores)
@@ -120,11 +136,10 @@ class Validation:
             found |= cider_scores(predictions, references, words).corpus
         if "bert_score" in self.metrics:
             found["bert_score"] = self._bert_score(predictions, references)
-        known = {name: float(value) for name, value in found.items() if value is not None}
-        missing = [name for name in self.metrics if name not in known]
+        missing = [name for name in self.metrics if found.get(name) is None]
         if missing:
             raise ConfigError(f"validation could not compute {', '.join(missing)}. Choose another selection.metric")
-        return {name: known[name] for name in self.metrics}
+        return {name: float(found[name]) for name in self.metrics}
 
     def _bert_score(self, predictions: list[str], references: list[str]) -> float | None:
         if self._scorer is None:

@@ -1,6 +1,6 @@
 """When a question is asked again, and what the prompt adds then: the broken rules, or why the reply was unreadable.
 
-Naming the reason changes the request, so that greedy decoding does not
+Servers and batch files share these rules. Naming the reason changes the request, so that greedy decoding does not
 return the same reply.
 """
 

@@ -22,6 +22,11 @@ def to_rgb(image: Any, where: str = "an image") -> Image.Image:
     """
     if isinstance(image, np.ndarray):
         image = _from_array(image, where)
+    if isinstance(image, str):
+        raise TypeError(
+            f"{where} is the path {image!r}. Expected an image. Open it with Image.open, or load the dataset with "
+            "image_root=FOLDER."
+        )
     if not isinstance(image, Image.Image):
         raise TypeError(f"{where} is a {type(image).__name__}. Expected a Pillow image or an array.")
     if 0 in image.size:

@@ -55,6 +55,7 @@ class Blip2MultiViewProcessor(ProcessorMixin):
         default_view: view of images that are passed without views, for example by a pipeline. A warning is shown.
         max_question_tokens: longer questions are truncated, with one warning.
         max_answer_tokens: longer answers are truncated, with one warning.
+        governance: class of the training data, saved with the other settings.
 
     Raises:
         ValueError: a setting is out of range.
@@ -71,8 +72,10 @@ class Blip2MultiViewProcessor(ProcessorMixin):
         max_answer_tokens: int = 256,
         default_view: str = "AP",
         chat_template: str | None = None,
+        governance: str | None = None,
     ):
         super().__init__(tokenizer, chat_template=chat_template)
+        self.governance = governance
         if unknown_views not in ("skip", "error") and not isinstance(unknown_views, Mapping):
             raise ValueError(f"unknown_views is {unknown_views!r}. Expected 'skip', 'error' or a mapping of names.")
         for view in (default_view, *(() if isinstance(unknown_views, str) else unknown_views.values())):
@@ -124,7 +127,7 @@ class Blip2MultiViewProcessor(ProcessorMixin):
             (questions,), as far as their inputs were passed.
 
         Raises:
-            ValueError: numbers do not match, a study lacks an image of a known view, or a view is unknown.
+            ValueError: numbers do not match, a study has no image of a known view, or a view is unknown.
             TypeError: an unknown argument, or an image, view or text of another type.
         """
         unknown = sorted(name for name, value in kwargs.items() if value is not None)  # pipelines pass videos=None
@@ -181,7 +184,7 @@ class Blip2MultiViewProcessor(ProcessorMixin):
         known = VIEW_ALIASES.get(name)
         if known is None and isinstance(self.unknown_views, dict):
             mapping = {clean_view(unknown): target for unknown, target in self.unknown_views.items()}
-            known = VIEW_ALIASES.get(mapping.get(name) or "")
+            known = VIEW_ALIASES.get(mapping.get(name))
         if known is not None:
             return VIEWS.index(known)
         if self.unknown_views == "skip":

@@ -34,6 +34,11 @@ def to_eight_bit(image: Any, where: str) -> Image.Image:
         image = image.detach().cpu().numpy()
     if isinstance(image, np.ndarray):
         image = _from_array(image, where)
+    if isinstance(image, str):
+        raise TypeError(
+            f"{where} is the path {image!r}. Expected an image. Open it with Image.open, or load the dataset with "
+            "image_root=FOLDER."
+        )
     if not isinstance(image, Image.Image):
         raise TypeError(f"{where} is a {type(image).__name__}. Expected a PIL image, a NumPy array or a torch tensor.")
     if 0 in image.size:

@@ -47,6 +47,7 @@ class SwinVedProcessor(ProcessorMixin):
         max_images: most images of a study.
         max_question_tokens: longest question with [CLS].
         max_answer_tokens: longest answer with [EOS].
+        governance: class of the training data, saved with the other settings.
 
     Raises:
         ValueError: a setting is out of range, or the tokenizer lacks a special token.
@@ -63,7 +64,9 @@ class SwinVedProcessor(ProcessorMixin):
         max_question_tokens: int = 64,
         max_answer_tokens: int = 256,
         chat_template: str | None = None,
+        governance: str | None = None,
     ) -> None:
+        self.governance = governance
         self.image_size = image_size
         self.resize_size = round(image_size * RESIZE_RATIO) if resize_size is None else resize_size
         if not 0 < self.image_size <= self.resize_size:
@@ -200,16 +203,13 @@ class SwinVedProcessor(ProcessorMixin):
     def batch_decode(self, sequences: torch.Tensor | np.ndarray | list, **kwargs: Any) -> list[str]:
         """The answers in generated sequences (questions, tokens), which is the text after [BOS]."""
         rows = sequences if isinstance(sequences, list | tuple) else sequences.tolist()
-        return [self._decode_row(_as_ids(row), **kwargs) for row in rows]
+        return [self.decode(row, **kwargs) for row in rows]
 
     def decode(self, sequence: torch.Tensor | np.ndarray | list[int], **kwargs: Any) -> str | list[str]:
         """The answer in one generated sequence (tokens,), or the list of `batch_decode` for (questions, tokens)."""
-        ids = _as_ids(sequence)
+        ids = list(sequence) if isinstance(sequence, list | tuple) else sequence.tolist()
         if ids and not isinstance(ids[0], int):
             return self.batch_decode(ids, **kwargs)
-        return self._decode_row(ids, **kwargs)
-
-    def _decode_row(self, ids: list[int], **kwargs: Any) -> str:
         bos, eos = self.tokenizer.bos_token_id, self.tokenizer.eos_token_id
         if bos in ids:
             ids = ids[ids.index(bos) + 1 :]
@@ -359,7 +359,3 @@ def encode_study_index(study_index: Any, studies: int | None, questions: int) ->
         allowed = "0 and above" if studies is None else f"0 to {studies - 1}"
         raise ValueError(f"study_index has {wrong}. Expected {allowed}.")
     return {"study_index": index.long()}
-
-
-def _as_ids(sequence: Any) -> list[Any]:
-    return list(sequence) if isinstance(sequence, list | tuple) else sequence.tolist()

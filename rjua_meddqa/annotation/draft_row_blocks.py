@@ -83,8 +83,7 @@ def _cheapest(
         list[tuple[int, int]]
     ] = []  # first and last (exclusive) line of each row, by its number of lines so far
     for anchor in anchors:
-        before, chosen = costs[-1], []
-        now: list[float] = []
+        before, now, chosen = costs[-1], [], []
         for end in range(count + 1):
             best, block = before[end] + empty, (end, end)
             cost = 0.0

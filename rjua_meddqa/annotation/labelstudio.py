@@ -22,6 +22,7 @@ MODEL_VERSION = "medvqa-hub-draft-1"
 IMAGE, BOXES, TEXT = "image", "boxes", "text"
 KEY_VALUES, TABLE = "key_values", "table"
 CHOICES = ("report_type", "image_type", "image_quality")
+HISTORY = "history"  # earlier edits, in a task's data
 SEPARATOR = " | "
 REPORT_TYPES = ("Laboratory", "Pathology", "MRI", "CT", "Ultrasound", "Endoscopy", "X-ray", "Clinical")
 BOX_LABEL = "Text"
@@ -29,18 +30,32 @@ BOX_LABEL = "Text"
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """Annotations made by people, and the tasks without one, each with the reason."""
+    """Annotations made by people, and the tasks without one, each with the reason.
+
+    Attributes:
+        made: author and time of each annotation.
+        histories: (author, time, change) of the earlier edits of images.
+    """
 
     annotations: tuple[Annotation, ...]
+    made: tuple[tuple[str, str], ...]
+    histories: dict[str, list[tuple[str, str, dict[str, Any]]]]
     skipped: tuple[str, ...]
     governance: Governance
 
 
-def make_task(page: Page, annotation: Annotation, image_url: str, governance: Governance) -> dict[str, Any]:
+def make_task(
+    page: Page,
+    annotation: Annotation,
+    image_url: str,
+    governance: Governance,
+    history: Sequence[Mapping[str, Any]] = (),
+) -> dict[str, Any]:
     """Return the task of a page, with boxes on the original image and `annotation` as prediction.
 
     Args:
         image_url: URL from which Label Studio loads the image, such as /data/local-files/?d=images/1.png.
+        history: earlier edits (author, time, change), which Label Studio keeps in the task's data.
     """
     size = (page.width, page.height)
     result = [entry for box in page.original_boxes for entry in _box_entries(box, size)]
@@ -51,7 +66,7 @@ def make_task(page: Page, annotation: Annotation, image_url: str, governance: Go
             result.append(_page_entry(name, "textarea", {"text": lines}))
     result += [_page_entry(name, "choices", {"choices": [getattr(annotation, name)]}) for name in CHOICES]
     scores = [box.score for box in page.original_boxes]
-    prediction: dict[str, Any] = {"model_version": MODEL_VERSION, "result": result}
+    prediction = {"model_version": MODEL_VERSION, "result": result}
     if scores:
         prediction["score"] = round(sum(scores) / len(scores), 4)
     data = {
@@ -60,6 +75,7 @@ def make_task(page: Page, annotation: Annotation, image_url: str, governance: Go
         "img_path": annotation.img_path,
         "extra": annotation.extra,
         "governance": str(governance),
+        **({HISTORY: list(history)} if history else {}),
     }
     return {"data": data, "predictions": [prediction]}
 
@@ -74,20 +90,23 @@ def parse_annotations(tasks: object, where: str) -> Imported:
         InputError: `tasks` is not a list of Label Studio tasks, or an annotation is damaged.
     """
     if not isinstance(tasks, list) or not all(isinstance(task, dict) for task in tasks):
-        raise InputError(f"{where}: not a list of tasks. Export the project from Label Studio as JSON")
-    annotations, skipped, classes = [], [], []
+        raise InputError(f"{where}: not a list of tasks; export the project from Label Studio as JSON")
+    annotations, made, histories, skipped, classes = [], [], {}, [], []
     for number, task in enumerate(tasks, start=1):
         place = f"{where}, task {task.get('id', number)}"
         data = task.get("data")
         if not isinstance(data, dict) or not isinstance(data.get("img_path"), str):
-            raise InputError(f"{place}: no img_path. Only tasks of `meddqa labelstudio-export` can be read")
+            raise InputError(f"{place}: no img_path; only tasks of `meddqa labelstudio-export` can be read")
         classes.append(parse(data.get("governance", Governance.SHARE_ALIKE.value), place))
-        result = _find_result(task, place)
-        if result is None:
+        histories[data["img_path"]] = _history(data, place)
+        chosen = _find_annotation(task, place)
+        if chosen is None:
             skipped.append(f"{place} ({data['img_path']}): not annotated")
         else:
-            annotations.append(_annotation(data, result, place))
-    return Imported(tuple(annotations), tuple(skipped), max(classes, key=lambda c: c.level, default=Governance.OPEN))
+            annotations.append(_annotation(data, _entries(chosen, place), place))
+            made.append((_author(chosen), _time(chosen)))
+    governance = max(classes, key=lambda c: c.level, default=Governance.OPEN)
+    return Imported(tuple(annotations), tuple(made), histories, tuple(skipped), governance)
 
 
 def labelling_config(report_types: Iterable[str] = ()) -> str:
@@ -151,32 +170,48 @@ def _page_entry(name: str, kind: str, value: dict[str, Any]) -> dict[str, Any]:
     return {"id": f"{name}-1"[:10], "from_name": name, "to_name": IMAGE, "type": kind, "value": value}
 
 
-def _find_result(task: Mapping[str, Any], where: str) -> list[dict[str, Any]] | None:
-    """Return the entries of the annotation that counts, or None."""
+def _find_annotation(task: Mapping[str, Any], where: str) -> dict[str, Any] | None:
+    """Return the annotation that counts, or None."""
     made = [entry for entry in _dicts(task.get("annotations"), where) if not entry.get("was_cancelled")]
-    if not made:
-        return None
-    return _entries(max(made, key=lambda entry: str(entry.get("updated_at") or entry.get("created_at") or "")), where)
+    return max(made, key=_time) if made else None
+
+
+def _time(annotation: Mapping[str, Any]) -> str:
+    return str(annotation.get("updated_at") or annotation.get("created_at") or "")
+
+
+def _author(annotation: Mapping[str, Any]) -> str:
+    """The e-mail address of the person, or the number of the user."""
+    user = annotation.get("completed_by")
+    user = user.get("email") or user.get("id") if isinstance(user, dict) else user
+    return user if isinstance(user, str) and user else f"Label Studio user {user}" if user else "Label Studio"
+
+
+def _history(data: Mapping[str, Any], where: str) -> list[tuple[str, str, dict[str, Any]]]:
+    edits = _dicts(data.get(HISTORY), where)
+    if not all(isinstance(edit.get("change"), dict) and isinstance(edit.get("author"), str) for edit in edits):
+        raise InputError(f"{where}: the history is damaged. Export the tasks again.")
+    return [(edit["author"], str(edit.get("time", "")), edit["change"]) for edit in edits]
 
 
 def _entries(made: Mapping[str, Any], where: str) -> list[dict[str, Any]]:
     """Return the entries of an annotation or prediction. Raises InputError for an unexpected format."""
     if not isinstance(made.get("result"), list):
-        raise InputError(f"{where}: the annotation has no result list. Export the project again as JSON")
+        raise InputError(f"{where}: the annotation has no result list; export the project again as JSON")
     entries = _dicts(made["result"], where)
     for entry in entries:
         value = entry.get("value", {})  # relations have none
         lists = [value.get(name, []) for name in ("text", "choices")] if isinstance(value, dict) else [None]
         texts = [[texts] if isinstance(texts, str) else texts for texts in lists]
         if not all(isinstance(part, list) and all(isinstance(text, str) for text in part) for part in texts):
-            raise InputError(f"{where}: entry {entry.get('id')!r} is damaged. Export the project again as JSON")
+            raise InputError(f"{where}: entry {entry.get('id')!r} is damaged; export the project again as JSON")
     return entries
 
 
 def _dicts(values: Any, where: str) -> list[dict[str, Any]]:
     """Return a list of JSON objects, which is empty if the export omits it."""
     if not isinstance(values or [], list) or not all(isinstance(value, dict) for value in values or []):
-        raise InputError(f"{where}: annotations have an unknown format. Export the project again as JSON")
+        raise InputError(f"{where}: annotations have an unknown format; export the project again as JSON")
     return values or []
 
 
@@ -186,19 +221,17 @@ def _annotation(data: Mapping[str, Any], result: Sequence[Mapping[str, Any]], wh
     chosen = {name: _choice(result, name, where) for name in CHOICES}
     for name, allowed in (("image_type", IMAGE_TYPES), ("image_quality", IMAGE_QUALITIES)):
         if chosen[name] not in allowed:
-            raise InputError(f"{where}: {name} {show(chosen[name])} is unknown. Allowed: {', '.join(allowed)}")
+            raise InputError(f"{where}: {name} {show(chosen[name])} is unknown; allowed: {', '.join(allowed)}")
     extra = data.get("extra") or {}
     if not isinstance(extra, dict):
-        raise InputError(f"{where}: extra is not an object. Only tasks of `meddqa labelstudio-export` can be read")
+        raise InputError(f"{where}: extra is not an object; only tasks of `meddqa labelstudio-export` can be read")
     return Annotation(
         idx=str(data.get("idx", "")),
         img_path=data["img_path"],
         key_values=tuple((key, value) for key, value in pairs),
         table=tuple(TableRow(*row) for row in rows),
         extra={str(name): str(value) for name, value in extra.items()},
-        report_type=chosen["report_type"],
-        image_type=chosen["image_type"],
-        image_quality=chosen["image_quality"],
+        **chosen,
     )
 
 
@@ -215,7 +248,7 @@ def _choice(result: Iterable[Mapping[str, Any]], name: str, where: str) -> str:
     for entry in result:
         if entry.get("from_name") == name and entry.get("value", {}).get("choices"):
             return entry["value"]["choices"][0]
-    raise InputError(f"{where}: no {name} was chosen. Choose one in Label Studio and export again")
+    raise InputError(f"{where}: no {name} was chosen; choose one in Label Studio and export again")
 
 
 def _join(fields: Sequence[str]) -> str:
@@ -232,7 +265,7 @@ def _fields(line: str, count: int, name: str, where: str) -> tuple[str, ...]:
             fields[-1] += character[-1]
     if len(fields) != count:
         raise InputError(
-            f"{where}: {name} has a line with {len(fields)} fields, {show(line)}. Expected {count}, separated by ' | '"
+            f"{where}: {name} has a line with {len(fields)} fields, {show(line)}; expected {count}, separated by ' | '"
         )
     return tuple(field.strip() for field in fields)
 

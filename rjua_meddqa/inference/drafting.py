@@ -1,7 +1,8 @@
-"""Pre-annotation by a language model, which copies key-values and rows from a page's restored text.
+"""Pre-annotation by a language model, which copies key-values and rows from a page's numbered boxes.
 
-A key, value, item or result counts only if it occurs in the restored text, ignoring white space and full-width forms.
-Entries that do not are dropped and counted, and ranges that do not are removed. The model's verdicts are not used:
+A text counts only if the boxes that the model names for it contain it, and if these boxes are in its place: a value
+beside or below its key, the cells of a row nearest to its item and in the columns of the other rows (`box_places.py`).
+Entries that are not are dropped and counted, and ranges that are not are removed. The model's verdicts are not used:
 `judge_row` computes them from result and range, unless the two are on different lines of the page.
 """
 
@@ -22,45 +23,39 @@ from rjua_meddqa.annotation.drafts import Draft
 from rjua_meddqa.annotation.groups import read_patient
 from rjua_meddqa.annotation.report_words import fold
 from rjua_meddqa.answers import is_missing
-from rjua_meddqa.schema import MISSING, Page
+from rjua_meddqa.inference.box_places import are_level, find_misplaced, is_beside
+from rjua_meddqa.schema import MISSING, Box, Page
 
 MAX_TOKENS = 4096
 SYSTEM = """\
-你把一份医学报告的文字整理成结构。用户给出按版面还原的文字。
+你把一份医学报告的文字整理成结构。用户给出按版面还原的文字，每块文字前的方括号内是它的编号。
 回答一个JSON对象，除此之外什么也不写：
-{"fields": [{"key": "…", "value": "…"}], "rows": [{"item": "…", "result": "…", "range": "…", "unit": "…"}]}
-fields：表格以外的每一个栏目和它的内容，内容跨行时写全；栏目后没有内容的，value写“无”。
-rows：检验表格的每一行，依次是项目、结果、参考范围、单位；没有的一格写“”。没有表格时rows为[]。
+{"fields": [{"key": "…", "key_boxes": [0], "value": "…", "value_boxes": [1]}], \
+"rows": [{"item": "…", "item_boxes": [2], "result": "…", \
+"result_boxes": [3], "range": "…", "range_boxes": [4], "unit": "…", "unit_boxes": [5]}]}
+fields：表格以外的每一个栏目和它的内容，内容跨行时写全；栏目后没有内容的，value写“无”，value_boxes写[]。
+rows：检验表格的每一行，依次是项目、结果、参考范围、单位；没有的一格写“”和[]。没有表格时rows为[]。
+…_boxes：这段文字所在的各块的编号，按阅读顺序。
 所有文字照抄原文，不改写，不补充，不判断正常与否。"""
 USER = "报告文字（按版面还原）：\n{}"
-_TEXT = {"type": "string"}
+FIELD, ROW = ("key", "value"), ("item", "result", "range", "unit")
+_TEXT, _NUMBERS = {"type": "string"}, {"type": "array", "items": {"type": "integer"}}
+
+
+def _entry_schema(names: Sequence[str]) -> dict[str, Any]:
+    properties = {key: kind for name in names for key, kind in ((name, _TEXT), (f"{name}_boxes", _NUMBERS))}
+    entry = {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
+    return {"type": "array", "items": entry}
+
+
 SCHEMA = {
     "type": "object",
-    "properties": {
-        "fields": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "properties": {"key": _TEXT, "value": _TEXT},
-                "required": ["key", "value"],
-                "additionalProperties": False,
-            },
-        },
-        "rows": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "properties": {"item": _TEXT, "result": _TEXT, "range": _TEXT, "unit": _TEXT},
-                "required": ["item", "result", "range", "unit"],
-                "additionalProperties": False,
-            },
-        },
-    },
+    "properties": {"fields": _entry_schema(FIELD), "rows": _entry_schema(ROW)},
     "required": ["fields", "rows"],
     "additionalProperties": False,
 }
 PROMPT_VERSION = f"draft-{digest(SYSTEM + USER)[:12]}"
-DROPPED = ("fields_not_on_page", "rows_not_on_page", "ranges_not_on_page")
+DROPPED = ("fields_not_on_page", "rows_not_on_page", "ranges_not_on_page", "rows_misplaced", "ranges_misplaced")
 
 
 @dataclass(frozen=True)
@@ -87,7 +82,7 @@ class DraftingModel:
         replies = []
         async with self.model.session() as session:
             for request in requests:
-                messages = (Message("system", SYSTEM), Message("user", USER.format(request.page.restored.text)))
+                messages = (Message("system", SYSTEM), Message("user", USER.format(number_boxes(request.page))))
                 reply = await session.chat(ChatRequest(messages, SCHEMA, MAX_TOKENS))
                 replies.append(_check(reply.text, reply.error))
         return replies
@@ -103,50 +98,95 @@ def _check(text: str | None, error: str | None) -> Reply:
     return Reply(text)
 
 
-def _entries(found: dict[str, Any]) -> tuple[list[dict[str, str]], list[dict[str, str]]]:
+def number_boxes(page: Page) -> str:
+    """Return the lines of a page with the number of each box before its text."""
+    numbers = {id(box): number for number, box in enumerate(page.boxes)}
+    lines = (" ".join(f"[{numbers[id(box)]}]{box.text}" for box in line) for line in page.restored.lines)
+    return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """The texts of an entry by name, and the numbers of their boxes."""
+
+    texts: dict[str, str]
+    boxes: dict[str, tuple[int, ...]]
+
+
+def _entries(found: dict[str, Any]) -> tuple[list[_Entry], list[_Entry]]:
     """Return the fields and rows of a reply. Raises ReplyError if it has another shape."""
     lists = []
-    for name, needed, optional in (("fields", ("key", "value"), ()), ("rows", ("item", "result"), ("range", "unit"))):
+    for name, keys in (("fields", FIELD), ("rows", ROW)):
         entries = found.get(name, [])
         if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
             raise ReplyError(f"{name!r} is not a list of objects")
         for entry in entries:
-            if not all(isinstance(entry.get(key), str) for key in needed):
-                raise ReplyError(f"an entry of {name!r} lacks a text under {' or '.join(needed)}")
-        lists.append([{key: str(entry.get(key) or "") for key in (*needed, *optional)} for entry in entries])
+            if not all(isinstance(entry.get(key), str) for key in keys[:2]):
+                raise ReplyError(f"an entry of {name!r} lacks a text under {' or '.join(keys[:2])}")
+        lists.append([_Entry(_texts(entry, keys), {key: _numbers(entry, key) for key in keys}) for entry in entries])
     return lists[0], lists[1]
 
 
+def _texts(entry: dict[str, Any], keys: Sequence[str]) -> dict[str, str]:
+    texts = {key: str(entry.get(key) or "").strip() for key in keys}
+    return {key: "" if key not in ("key", "item") and is_missing(text) else text for key, text in texts.items()}
+
+
+def _numbers(entry: dict[str, Any], key: str) -> tuple[int, ...]:
+    numbers = entry.get(f"{key}_boxes") or []
+    if not isinstance(numbers, list) or not all(type(number) is int for number in numbers):
+        raise ReplyError(f"{key}_boxes is not a list of box numbers")
+    return tuple(numbers)
+
+
 def draft_from_reply(text: str, page: Page) -> tuple[Draft, Counter[str]]:
-    """Return the entries of a reply that are on `page`, with verdicts by rule, and the number of dropped entries.
+    """Return the entries of a reply that are on `page` in their place, with verdicts by rule, and counts of the others.
 
     Raises:
         ReplyError: the reply is not an object of this shape.
     """
     fields, rows = _entries(read_object(text))
-    printed_text, dropped = page.restored.text, Counter(dict.fromkeys(DROPPED, 0))
-    key_values = []
+    dropped = Counter(dict.fromkeys(DROPPED, 0))
+    key_values: list[tuple[str, str]] = []
     for entry in fields:
-        value = MISSING if is_missing(entry["value"]) else entry["value"].strip()
-        if not is_printed(entry["key"], printed_text) or (value != MISSING and not is_printed(value, printed_text)):
+        key, value = entry.texts["key"], entry.texts["value"] or MISSING
+        is_there = _is_in_boxes("key", entry, page) and (value == MISSING or _is_in_boxes("value", entry, page))
+        if not is_there or (value != MISSING and not is_beside(*(_boxes(name, entry, page) for name in FIELD))):
             dropped["fields_not_on_page"] += 1
-        elif (entry["key"].strip(), value) not in key_values:
-            key_values.append((entry["key"].strip(), value))
-    patient, judged = read_patient(tuple(key_values)), []
+        elif (key, value) not in key_values:
+            key_values.append((key, value))
+    kept = []
     for entry in rows:
-        result = "" if is_missing(entry["result"]) else entry["result"].strip()
-        if not is_printed(entry["item"], printed_text) or (result and not is_printed(result, printed_text)):
+        if _is_in_boxes("item", entry, page) and (not entry.texts["result"] or _is_in_boxes("result", entry, page)):
+            kept.append(entry)
+        else:
             dropped["rows_not_on_page"] += 1
+    cells = [{name: boxes for name in ROW if (boxes := _boxes(name, entry, page))} for entry in kept]
+    patient, judged = read_patient(tuple(key_values)), []
+    for entry, misplaced in zip(kept, find_misplaced(cells), strict=True):
+        if misplaced & {"item", "result"}:
+            dropped["rows_misplaced"] += 1
             continue
-        reference, unit = ("" if is_missing(entry[name]) else entry[name].strip() for name in ("range", "unit"))
-        if reference and not is_printed(reference, printed_text):
-            dropped["ranges_not_on_page"] += 1
-            reference = ""
-        unit = unit if is_printed(unit, printed_text) else ""
-        together = any(is_printed(result, line) and is_printed(reference, line) for line in printed_text.split("\n"))
-        printed = printed_row(entry["item"].strip(), result, reference, unit, is_one_line=together)
+        texts = dict(entry.texts)
+        for name in ("range", "unit"):
+            is_there = _is_in_boxes(name, entry, page)
+            if texts[name] and (not is_there or name in misplaced):
+                texts[name] = ""
+                if name == "range":
+                    dropped["ranges_misplaced" if is_there else "ranges_not_on_page"] += 1
+        is_one_line = are_level(*(_boxes(name, entry, page) for name in ("result", "range")))
+        printed = printed_row(texts["item"], texts["result"], texts["range"], texts["unit"], is_one_line=is_one_line)
         judged.append(judge_row(printed, patient))
     return Draft(tuple(key_values), tuple(map(quadruplet, judged)), tuple(judged)), dropped
+
+
+def _boxes(name: str, entry: _Entry, page: Page) -> list[Box]:
+    return [page.boxes[number] for number in entry.boxes[name] if 0 <= number < len(page.boxes)]
+
+
+def _is_in_boxes(name: str, entry: _Entry, page: Page) -> bool:
+    """Whether the boxes that an entry names for a text contain it."""
+    return is_printed(entry.texts[name], "\n".join(box.text for box in _boxes(name, entry, page)))
 
 
 def is_printed(text: str, page: str) -> bool:

@@ -11,6 +11,7 @@ Safe to interrupt: the same call keeps the finished images and writes the missin
 """
 
 import csv
+import io
 from collections.abc import Sequence
 from dataclasses import asdict, astuple
 from pathlib import Path
@@ -69,23 +70,18 @@ def write_phantom(
         raise ConfigError("Pages are either --hard or --varied.")
     if reports < 1 or seed < 0:
         raise ConfigError(f"{reports} reports, seed {seed}: expected at least 1 report and a seed of at least 0")
-    files = find_fonts([fonts] if isinstance(fonts, Path) else fonts or ())
-    files = files if hard else files[:1]
+    files = select_fonts(find_fonts([fonts] if isinstance(fonts, Path) else fonts or ()), hard)
     flags = {"hard": hard, "varied": varied}
     parameters = {"reports": reports, "seed": seed, "version": _VERSION, "font": ",".join(font.stem for font in files)}
     manifest = _start(make_folder(Path(root)), parameters | {name: True for name, on in flags.items() if on})
     if manifest["complete"]:
         return manifest | {"counts": manifest["counts"] | {"drawn": 0}}
     drawn, annotations, findings, difficulties = 0, [], [], []
-    columns: tuple[str, ...] = ("img_path", "difficulties")
+    columns: tuple[str, ...] = ()
     for number in track(range(1, reports + 1), "drawing reports", total=reports):
-        if varied:
-            page, levels = draw_varied_page(seed, number, files)
-            difficulties.append((page.annotation.img_path, *levels.values()))
-            columns = ("img_path", *levels)
-        else:
-            page = draw_page(seed, number, files, hard)
-            difficulties.append((page.annotation.img_path, ";".join(sorted(page.difficulties))))
+        page, levels = draw_report(seed, number, files, hard, varied)
+        difficulties.append((page.annotation.img_path, *levels.values()))
+        columns = ("img_path", *levels)
         annotations.append(page.annotation)
         findings += [(page.annotation.img_path, task, title) for task, title in page.report.findings]
         drawn += _write_page(root, page, hard)
@@ -107,6 +103,30 @@ def write_phantom(
     manifest |= {"complete": True, "counts": counts}
     write_manifest(root, manifest, end="")
     return manifest | {"counts": counts | {"drawn": drawn}}
+
+
+def select_fonts(fonts: Sequence[Path], hard: bool) -> Sequence[Path]:
+    """The fonts that pages are drawn with: all of them for hard pages, else the first."""
+    return fonts if hard else fonts[:1]
+
+
+def draw_report(
+    seed: int, number: int, fonts: Sequence[Path], hard: bool = False, varied: bool = False
+) -> tuple[SyntheticReport, dict[str, Any]]:
+    """Draw one report. Returns it with its difficulties as columns."""
+    if varied:
+        return draw_varied_page(seed, number, fonts)
+    page = draw_page(seed, number, fonts, hard)
+    return page, {"difficulties": ";".join(sorted(page.difficulties))}
+
+
+def encode_image(page: SyntheticReport) -> bytes:
+    """The content of the page's image file."""
+    is_jpeg = page.annotation.img_path.endswith(".jpg")
+    options: dict[str, Any] = {"quality": _JPEG_QUALITY} if is_jpeg else {"optimize": True}
+    content = io.BytesIO()
+    page.image.save(content, format="JPEG" if is_jpeg else "PNG", **options)
+    return content.getvalue()
 
 
 def _start(root: Path, parameters: dict[str, Any]) -> dict[str, Any]:
@@ -145,9 +165,8 @@ def _write_page(root: Path, page: SyntheticReport, hard: bool) -> bool:
         with atomic_file(root / TEXTS / f"{image.stem}.txt", "w") as file:
             file.write("\n".join("\t".join(line) for line in page.lines) + "\n")
     write_boxes(root / BOXES / f"{image.stem}.json", page.boxes)
-    options = {"quality": _JPEG_QUALITY} if image.suffix == ".jpg" else {"optimize": True}
     with atomic_file(image) as file:
-        page.image.save(file, format="JPEG" if image.suffix == ".jpg" else "PNG", **options)
+        file.write(encode_image(page))
     return True
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from medvqa_core.errors import ConfigError, InputError
+from medvqa_core.install_hint import install
 from medvqa_core.json_files import read_json, write_json
 from rjua_meddqa.restoration.esra import check_box
 from rjua_meddqa.restoration.tiles import is_strip, read_strip
@@ -132,7 +133,7 @@ def _load_rapidocr(max_side: int, threads: int):
 
 
 def _missing(reason: str) -> ConfigError:
-    return ConfigError(f"RapidOCR cannot be loaded ({reason}): pip install 'medvqa-hub[ocr]'")
+    return ConfigError(f"RapidOCR cannot be loaded ({reason}): {install('ocr')}")
 
 
 def boxes_to_json(boxes: Sequence[Box]) -> list[dict[str, Any]]:
@@ -155,7 +156,7 @@ def boxes_from_json(values: Any, where: str) -> list[Box]:
         where: the file, for error messages.
 
     Raises:
-        InputError: it is not such a list, a coordinate is not finite, or a box lacks height or width.
+        InputError: it is not such a list, a coordinate is not finite, or a box has no height or width.
     """
     if not isinstance(values, list):
         raise InputError(f"{where}: expected a list of boxes, found {type(values).__name__}")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from medvqa_core.errors import ConfigError
+from medvqa_core.install_hint import install
 from rjua_meddqa.schema import Box, Point
 
 if TYPE_CHECKING:
@@ -177,7 +178,5 @@ def load_cv2():
     try:
         import cv2
     except ImportError as error:  # possibly a missing system library
-        raise ConfigError(
-            f"finding the page needs cv2, which cannot be loaded ({error}): pip install 'medvqa-hub[ocr]'"
-        ) from None
+        raise ConfigError(f"finding the page needs cv2, which cannot be loaded ({error}): {install('ocr')}") from None
     return cv2

@@ -10,7 +10,12 @@ from typing import Any
 
 import pytest
 from blip2_multiview_models import make_model
+from pushing import save_model
 from swin_ved_tiny import tiny_model
+from transformers import AutoProcessor
+
+from medvqa_core.governance import Governance
+from medvqa_core.upload_guards import declare_part
 
 MODELS: dict[str, Callable[[], Any]] = {"swin_ved": tiny_model, "blip2_multiview": make_model}
 
@@ -82,3 +87,13 @@ def test_the_class_and_the_guard_travel_with_the_weights(kind, tmp_path):
     assert json.loads((tmp_path / "config.json").read_text())["governance"] == "credentialed"
     assert (tmp_path / f"publishing_{kind}.py").is_file()
     assert type(model).from_pretrained(tmp_path).config.governance == "credentialed"
+
+
+def test_the_processor_states_the_class_in_its_own_file(kind, tmp_path):
+    folder = save_model(tmp_path / "model", kind)
+    processor = AutoProcessor.from_pretrained(folder)
+    declare_part(processor, Governance.CREDENTIALED)
+    processor.save_pretrained(tmp_path / "saved")
+    saved = tmp_path / "saved" / "processor_config.json"
+    assert json.loads(saved.read_text())["governance"] == "credentialed"
+    assert AutoProcessor.from_pretrained(tmp_path / "saved").governance == "credentialed"

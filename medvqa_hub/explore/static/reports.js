@@ -4,12 +4,13 @@ import { ask, h, number, put, say, select, svg } from "./dom.js";
 import { go, state } from "./state.js";
 import { author, authorField, choose, join, showHistory, split } from "./versions.js";
 
+const NAMELESS = "Enter your name. It is saved with each edit.";
 const STATUS = { saved: "saved", annotated: "annotated", draft: "draft", none: "no annotation" };
 
 export class Reports {
   constructor(about) {
     this.about = about;
-    this.keys = [["j / k", "next or previous report"], ["e", "edit the first field"], ["Ctrl+Enter", "save the correction"], ["z", "undo the removal of a row"], ["h", "history"], ["f / s", "flag, or skip"], ["b", "move boxes: Tab to one, arrows move it (Shift: further)"]];
+    this.keys = [["j / k", "next or previous report"], ["e", "edit the first field"], ["Ctrl+Enter", "save the correction"], ["z", "undo the removal of a row"], ["h", "history"], ["f / s", "flag, or skip"], ["d", "decide between two annotators"], ["b", "move boxes: Tab to one, arrows move it (Shift: further)"]];
     this.filters = h("form", { className: "filters", role: "search", onsubmit: (event) => event.preventDefault() });
     this.count = h("p", { className: "count", "aria-live": "polite" });
     this.list = h("ol", { className: "studies", "aria-label": "Reports" });
@@ -54,7 +55,22 @@ export class Reports {
     const set = (name) => (value) => go({ [name]: value || null, at: null, report: null });
     put(this.filters,
       h("label", { className: "field wide" }, h("span", {}, "Search"), h("input", { type: "search", value: current.find ?? "", placeholder: "file name", "aria-label": "Search file names", onchange: (event) => set("find")(event.target.value) })),
-      this.about.saves ? select("Corrected", current.status ?? "", [["", "any"], ["saved", "saved"], ["open", "not yet"], ["flagged", "flagged"], ["skipped", "skipped"]], set("status")) : null);
+      this.about.saves ? select("Corrected", current.status ?? "", [["", "any"], ["saved", "saved"], ["open", "not yet"], ["flagged", "flagged"], ["skipped", "skipped"], ...(this.about.compared ? [["differ", "annotators differ"], ["agree", "annotators agree"]] : [])], set("status")) : null,
+      this.about.compared ? this.drawAgreement(this.about.compared) : null);
+  }
+
+  drawAgreement({ names, reports, equal, key_values, table, verdicts }) {
+    const percent = (share) => (share === null ? "–" : `${(share * 100).toFixed(1)}%`), decimal = (value) => (value === null ? "–" : value.toFixed(2));
+    return h("p", { className: "wide agreement" }, `${names.join(" and ")}: ${reports} reports by both, ${equal} equal. Pairs ${percent(key_values)}, rows ${percent(table)}, verdicts ${percent(verdicts.agreement)} of ${verdicts.rows} (kappa ${decimal(verdicts.kappa)}, AC1 ${decimal(verdicts.ac1)}).`);
+  }
+
+  // Chooses between the annotations of two people field by field.
+  async adjudicate() {
+    const { compared } = this.report;
+    if (!author()) { say(NAMELESS, true); return; }
+    if (compared.length < 2) { say("Not both annotators have corrected this report."); return; }
+    const fields = await choose(`Decide on ${this.shown}`, ...compared.map(({ annotation }) => split(annotation)), compared.map(({ name }) => name));
+    if (fields) await this.send({ annotation: join(fields) });
   }
 
   async load(current) {
@@ -237,7 +253,7 @@ export class Reports {
       report.findings.length ? h("ul", { className: "findings", "aria-label": "Findings of the checks" }, report.findings.map(({ kind, where, message }) => h("li", { title: about.kinds[kind] ?? kind }, h("b", {}, where), " ", message))) : h("p", { className: "fine" }, "The checks found no problem."),
       h("table", { className: "pairs" }, h("thead", {}, h("tr", {}, ["Key", "Value", ""].map((name) => h("th", {}, name)))), pairs), add("+ pair", pairs, () => pair(["", ""])),
       h("table", { className: "rows" }, h("thead", {}, h("tr", {}, ["Item", "Result", "Range", "Normal?", ""].map((name) => h("th", {}, name)))), rows), add("+ row", rows, () => row(["", "", "", about.verdicts.at(-1)], "")),
-      canSave ? h("div", { className: "saving" }, authorField(), this.saveButton, this.undoButton, marker("flagged", "Flag (f)"), marker("skipped", "Skip (s)"), h("button", { type: "button", onclick: () => this.showHistory() }, "History (h)"), this.saved) : null);
+      canSave ? h("div", { className: "saving" }, authorField(), this.saveButton, this.undoButton, marker("flagged", "Flag (f)"), marker("skipped", "Skip (s)"), h("button", { type: "button", onclick: () => this.showHistory() }, "History (h)"), about.compared ? h("button", { type: "button", disabled: report.compared.length < 2, onclick: () => this.adjudicate() }, "Decide (d)") : null, this.saved) : null);
     requestAnimationFrame(() => section.querySelectorAll("textarea").forEach(grow));
     return section;
   }
@@ -277,7 +293,7 @@ export class Reports {
   // Saves an edit of the version on the page. If someone else has saved meanwhile, both are shown. Returns whether it was saved.
   async send(edit) {
     const path = this.shown, name = author();
-    if (!name) { say("Enter your name. It is saved with each edit.", true); return false; }
+    if (!name) { say(NAMELESS, true); return false; }
     this.saveButton.disabled = true;
     try {
       const report = await ask("api/save_report", {}, { path, edit: { author: name, base: this.report.version, ...edit } });
@@ -320,7 +336,7 @@ export class Reports {
 
   key(event) {
     const step = { j: 1, k: -1 }[event.key];
-    const acts = { a: () => this.askAbout(), z: () => this.undo(), h: () => this.showHistory(), f: () => this.setMark("flagged"), s: () => this.setMark("skipped"), b: () => this.moveBoxes(), e: () => this.detail.querySelector(".annotation textarea")?.focus() };
+    const acts = { a: () => this.askAbout(), z: () => this.undo(), h: () => this.showHistory(), f: () => this.setMark("flagged"), s: () => this.setMark("skipped"), b: () => this.moveBoxes(), d: () => this.about.compared && this.about.saves !== null && this.adjudicate(), e: () => this.detail.querySelector(".annotation textarea")?.focus() };
     if (step) this.step(step);
     else if (event.key in acts) acts[event.key]();
     else if (event.key === "+" || event.key === "=") this.zoomBy?.(1.3);

@@ -14,8 +14,9 @@ from medvqa_core.folder_class import GOVERNANCE, read_governance
 from medvqa_core.governance import Governance, check_not_lowered, parse
 from medvqa_core.hub_fetch import announce_fetch
 from medvqa_core.json_files import read_object
+from medvqa_core.model_folder import find_model_folder
 from medvqa_hub.families.checkpoint import fetch_model
-from medvqa_hub.families.folders import ANOTHER, as_config_error, find_model_folder, refuse_missing_weights
+from medvqa_hub.families.folders import ANOTHER, as_config_error, refuse_missing_weights
 from medvqa_hub.training.vlm.recipe import LoraSettings, VlmRecipe
 
 ADAPTER = "adapter_config.json"

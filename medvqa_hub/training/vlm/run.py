@@ -2,12 +2,14 @@
 
 import importlib.util
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from medvqa_core.errors import ConfigError, one_line
 from medvqa_core.governance import strictest
+from medvqa_core.install_hint import install
 from medvqa_core.json_files import read_object
 from medvqa_hub.families import history
 from medvqa_hub.families.folders import ANOTHER
@@ -24,7 +26,7 @@ from medvqa_hub.training.vlm.rows import VlmRows, load_rows
 from mimic_cxr_vqa.release import open_release
 from rjua_meddqa.data_folder import open_folder
 
-ADD_TRL = "train vlm needs TRL, which is not installed: pip install 'medvqa-hub[trl]'"
+ADD_TRL = f"train vlm needs TRL, which is not installed: {install('trl')}"
 
 
 def train_vlm(
@@ -36,6 +38,7 @@ def train_vlm(
     model_class: str | None = None,
     dry_run: bool = False,
     log: Log = print,
+    report_to: Sequence[str] = (),
 ) -> Path:
     """Train `model` by `recipe` into `out`.
 
@@ -43,6 +46,7 @@ def train_vlm(
         model: a folder (of a model, an adapter or a run), or a repository on the Hub.
         data: a release, the folder it was built in, the authors' CSV files, or a folder of RJUA-MedDQA.
         model_class: governance class of a `model` whose folder does not declare one.
+        report_to: experiment trackers that receive the log, see `training.tracking`.
         dry_run: print what would be done and stop. Needs neither GPU nor TRL.
 
     Returns:
@@ -53,7 +57,7 @@ def train_vlm(
     """
     if not dry_run and importlib.util.find_spec("trl") is None:
         raise ConfigError(ADD_TRL)
-    job = VlmJob(recipe, data, out, image_root, log)
+    job = VlmJob(recipe, data, out, image_root, log, report_to)
     job.model = find_start(model, model_class)
     job.start = job.model.folder
     return job.execute(dry_run)
@@ -75,8 +79,8 @@ class VlmJob(TrainingJob):
         reward: of stage grpo.
     """
 
-    model: StartModel = field(init=False)
-    rows: VlmRows = field(init=False)
+    model: StartModel | None = field(default=None, init=False)
+    rows: VlmRows | None = field(default=None, init=False)
     reward: AnswerReward | None = field(default=None, init=False)
 
     def fingerprint_data(self) -> str:
@@ -130,7 +134,6 @@ class VlmJob(TrainingJob):
 
     def _make_reward(self) -> AnswerReward:
         settings = self.recipe.reward
-        assert settings is not None
         reward = AnswerReward(make_reward(settings, self.rows.train.with_format(None)[REFERENCE]), settings.name)
         for _, last in complete_checkpoints(self.out)[-1:]:
             saved = read_object(last / MANIFEST, ANOTHER)

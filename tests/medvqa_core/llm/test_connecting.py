@@ -44,28 +44,6 @@ def test_forwarded_models_are_refused_before_anything_is_sent(name):
         connect_to(double, Governance.OPEN, model=name)
 
 
-@pytest.mark.parametrize(
-    "endpoint",
-    [
-        "http://[::1].evil.com/v1",
-        "http://localhost.evil.com/v1",
-        "http://127.0.0.1.evil.com/v1",
-        "http://127.0.0.1@evil.com/v1",
-        "http://me:secret@evil.com#127.0.0.1/v1",
-        "http://2130706433/v1",  # 127.0.0.1 as one number: what it means is the resolver's choice
-        "http://0x7f.1/v1",
-        "http://127.1/v1",
-        "http://0.0.0.0:8000/v1",
-        "http://ollama.com/v1",
-        "http://10.0.0.1\\@127.0.0.1/v1",
-    ],
-)
-def test_addresses_that_only_look_local_are_not_contacted(endpoint, monkeypatch):
-    monkeypatch.setattr("socket.socket.connect", lambda *_: pytest.fail("connected"))
-    with pytest.raises(GovernanceError, match="would send credentialed text"):
-        connect_to(f"server:{endpoint}", Governance.CREDENTIALED, model="m", i_run_this_server=True)
-
-
 def test_a_redirect_or_a_proxy_takes_no_text_along(monkeypatch):
     """A server that sends its callers elsewhere gets no second request, and proxy variables are not read."""
     elsewhere = ChatServerDouble(lambda body: completion("{}"))
@@ -180,7 +158,7 @@ def test_what_learned_of_stricter_texts_writes_nothing_of_a_weaker_class(place, 
 @pytest.mark.parametrize("more", [{"peft_type": "PROMPT_TUNING"}, {"peft_type": "LORA", "megatron_config": {"a": 1}}])
 def test_adapters_that_would_be_left_out_or_import_code_are_refused(more, tmp_path):
     (tmp_path / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": "/nowhere", **more}))
-    with pytest.raises(ConfigError, match="Only LoRA adapters without megatron_config"):
+    with pytest.raises(ConfigError, match="allowed is plain LORA"):
         connect_to(f"transformers:{tmp_path}")
 
 

@@ -23,7 +23,7 @@ from medvqa_hub.cli import run
 MISSING = [name for name in ("fastapi", "uvicorn") if importlib.util.find_spec(name) is None]
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(bool(MISSING), reason=f"transformers serve needs {MISSING}: pip install 'medvqa-hub[serving]'"),
+    pytest.mark.skipif(bool(MISSING), reason=f"transformers serve needs {MISSING}: pip install -e '.[serving]'"),
 ]
 
 

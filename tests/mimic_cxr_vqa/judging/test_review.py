@@ -138,6 +138,7 @@ def test_ratings_saved_at_the_same_moment_are_all_kept(review):
         (("rater-1", "item-001", {"correctness": "Fine"}), "correctness is not one of Incorrect, Correct"),
         (("rater-1", "item-001", {"beauty": "Correct"}), "'beauty' is not a dimension"),
         (("rater-1", "item-001", {}), "rating is empty"),
+        (("rater-1", "item-001", BEST, None, None, "maybe"), "mark 'maybe'"),
     ],
 )
 def test_what_cannot_be_kept_is_refused_by_name(review, arguments, words):

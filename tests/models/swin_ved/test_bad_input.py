@@ -126,7 +126,7 @@ PROCESSOR_CASES = {
     "no study": ({"images": []}, ValueError, "images is empty"),
     "study without image": ({"images": [[IMAGE], []]}, ValueError, "Study 1"),
     "four images": ({"images": [[IMAGE] * 4]}, ValueError, "Study 0 .*truncate_images=True"),
-    "a path": ({"images": [["a.jpg"]]}, TypeError, "image 0 of study 0 .*str"),
+    "a path": ({"images": [["a.jpg"]]}, TypeError, "image 0 of study 0 is the path 'a.jpg'.*image_root"),
     "mixed": ({"images": [[IMAGE], IMAGE]}, TypeError, "list of lists"),
     "zero-size array": ({"images": [np.zeros((0, 5), np.uint8)]}, ValueError, r"\(0, 5\)"),
     "zero-size image": ({"images": [Image.new("L", (0, 5))]}, ValueError, "0 x 5 pixels"),

@@ -23,6 +23,7 @@ from rjua_meddqa.annotation.labelstudio import (
     make_task,
     parse_annotations,
 )
+from rjua_meddqa.corrections import Corrections
 from rjua_meddqa.data_folder import open_folder
 from rjua_meddqa.released import read_annotations, write_annotations
 from rjua_meddqa.restoration.pages import Page, to_json
@@ -258,6 +259,43 @@ def test_from_pages_through_label_studio_and_back(pages, tmp_path, capsys):
     assert run(["meddqa", "preannotate", "--pages", str(pages), "--out", drafts]) == 0
     assert run(["meddqa", "preannotate", "--pages", str(pages), "--out", final]) == 1
     assert "not drafts" in capsys.readouterr().err
+
+
+def test_authors_and_times_survive_label_studio(pages, tmp_path):
+    """Two people correct in the explorer, a third in Label Studio. An unchanged annotation is no edit."""
+    drafts, mine, back = (tmp_path / name for name in ("drafts", "mine", "back"))
+    assert run(["meddqa", "preannotate", "--pages", str(pages), "--out", str(drafts)]) == 0
+    (draft,) = read_annotations(drafts / "annotations.csv")
+    corrections = Corrections(mine, Governance.OPEN)
+    corrections.save(draft.img_path, replace(draft, report_type="CT"), "Ann", 0, time="2024-01-01T00:00:00+00:00")
+    corrections.save(draft.img_path, replace(draft, report_type="MRI"), "Bob", 1, mark="flagged")
+    export = ["meddqa", "labelstudio-export", "--data", str(mine), "--pages", str(pages), "--out"]
+    assert run([*export, str(tmp_path / "tasks")]) == 0
+    (made,) = json.loads((tmp_path / "tasks" / "tasks.json").read_text(encoding="utf-8"))
+    unchanged = annotated(made, completed_by={"id": 4, "email": "eve@example.org"}, updated_at="2030-01-01T00:00:00Z")
+    changed = copy.deepcopy(unchanged)
+    for entry in changed["annotations"][0]["result"]:
+        if entry["from_name"] == "report_type":
+            entry["value"]["choices"] = ["Clinical"]
+    file, after = tmp_path / "export.json", corrections.history(draft.img_path)
+    command = ["meddqa", "labelstudio-import", "--export", str(file), "--out"]
+    for task, out, added in ((unchanged, back, 0), (changed, back, 1), (changed, mine, 1)):
+        file.write_text(json.dumps([task]), encoding="utf-8")
+        for _ in range(2):  # the second time adds nothing
+            assert run([*command, str(out)]) == 0
+            history = Corrections(out, Governance.OPEN).history(draft.img_path)
+            assert history[:2] == after and len(history) == 2 + added
+    edit, annotation = history[2]
+    assert (edit.author, edit.time, edit.change) == (
+        "eve@example.org", "2030-01-01T00:00:00Z", {"report_type": "Clinical"}
+    )  # fmt: skip
+    assert annotation == replace(draft, report_type="Clinical") and annotation.raw == draft.raw
+    for damage in ({"change": {"table": [["a"]]}}, {"change": 5}, {"author": ""}, {"change": {"mark": "x"}}):
+        task = copy.deepcopy(changed)
+        task["data"]["history"][1] |= damage
+        file.write_text(json.dumps([task]), encoding="utf-8")
+        assert run([*command, str(tmp_path / "damaged")]) == 1
+        assert not (tmp_path / "damaged" / "edits.jsonl").exists()
 
 
 def test_questions_of_drafts_are_said_to_be(pages, tmp_path, capsys):

@@ -1,7 +1,6 @@
 """Image-content questions: all forms by hand, draws, users' templates, the released questions."""
 
 import json
-import random
 from collections import Counter
 from dataclasses import replace
 
@@ -368,29 +367,3 @@ def test_a_table_with_a_nameless_row_is_not_asked_what_is_out_of_range():
     broken = replace(BLOOD, table=(replace(BLOOD.table[0], item=" "), *BLOOD.table[1:]))
     generator = QuestionGenerator(TEMPLATES, TERMS, Options(forms="multi_comparison,summary"))
     assert generator.questions(broken) == [] and generator.skipped["table_with_empty_item"] == 2
-
-
-def test_absent_terms_are_checked_one_by_one_when_asked_for():
-    """Checking thousands of items for each image would take minutes."""
-    from rjua_meddqa.generation import absent
-
-    many = tuple(replace(BLOOD.table[0], item=f"项目{number:04}") for number in range(3000))
-    terms = absent.AbsentTerms(TEMPLATES, TERMS, [replace(BLOOD, table=many)])
-    checked = []
-    terms._items = {name: Spy(parts, checked) for name, parts in terms._items.items()}
-    found = terms.items(SCAN, random.Random(0))
-    assert len({next(found) for _ in range(3)}) == 3 and len(checked) == 3
-    assert len(set(found)) == len(terms._items) - 3
-
-
-class Spy(frozenset):
-    """Parts of a term that record their use."""
-
-    def __new__(cls, parts, seen):
-        made = super().__new__(cls, parts)
-        made.seen = seen
-        return made
-
-    def __iter__(self):
-        self.seen.append(self)
-        return super().__iter__()
