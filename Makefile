@@ -24,6 +24,7 @@ lint: $(INSTALLED)
 	$(BIN)/mypy
 
 benchmarks: $(INSTALLED)
+	$(BIN)/python benchmarks/questions.py
 	$(BIN)/python benchmarks/loading.py
 	$(BIN)/python benchmarks/images.py
 	$(BIN)/python benchmarks/generation.py
@@ -36,6 +37,7 @@ benchmarks: $(INSTALLED)
 	$(BIN)/python benchmarks/table_guard.py
 	$(BIN)/python benchmarks/annotation_effort.py
 	$(BIN)/python benchmarks/explore.py
+	$(BIN)/python benchmarks/chat_rows.py
 	$(BIN)/python benchmarks/learning.py
 	$(BIN)/python benchmarks/readme.py
 
@@ -54,7 +56,7 @@ clean:
 	rm -rf .venv build dist *.egg-info out/demo
 
 $(INSTALLED): pyproject.toml constraints.txt
-	$(PYTHON) -c "import sys; assert sys.version_info >= (3, 11), 'Python 3.11 or newer is required. Choose one with: make PYTHON=python3.12'"
+	$(PYTHON) -c "import sys; sys.version_info >= (3, 11) or sys.exit('Python 3.11 or newer is required. Choose one with: make PYTHON=python3.12')"
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet -c constraints.txt -e ".[test]"
 	touch $@

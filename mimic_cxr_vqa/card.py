@@ -1,17 +1,13 @@
 """The dataset card of a release, with the metadata that the Hub and `load_dataset(folder)` use."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import hub_cards
-from hub_cards.dataset_info import describe_dataset_config, size_category
+from hub_cards.dataset_info import CardConfig, describe_configs, size_category
 from medvqa_core.governance import Governance
 from mimic_cxr_vqa.schema import QA_SCHEMA, STUDY_SCHEMA
-
-if TYPE_CHECKING:
-    from datasets import Features
 
 LICENSES = {
     Governance.OPEN: {"license": "apache-2.0"},
@@ -26,23 +22,6 @@ LICENSES = {
 HUB_SPLITS = {"train": "train", "validate": "validation", "test": "test"}  # as `datasets` names them
 SOURCE_TITLES = {"phantom": "synthetic studies", "openi": "Open-i", "physionet": "MIMIC-CXR"}
 CARD = "README.md"
-
-
-@dataclass(frozen=True)
-class CardConfig:
-    """A config of the card: a table of the folder, or some of its columns.
-
-    Attributes:
-        files: Hub split -> its shards.
-        columns: those of `features` to load. Default: all.
-    """
-
-    name: str
-    table: str
-    features: "Features"
-    files: Mapping[str, Sequence[Path]]
-    columns: Sequence[str] | None = None
-    default: bool = False
 
 
 def find_configs(folder: Path) -> list[CardConfig]:
@@ -68,7 +47,7 @@ def write_card(
     """Write `<folder>/README.md` for a release with this manifest.
 
     Args:
-        content: from `hub_cards.dataset_info.content_digest`. `load_dataset(folder)` caches by the folder and the
+        content: from `hub_cards.croissant.content_digest`. `load_dataset(folder)` caches by the folder's name and the
             card's configs. With the content in the configs, every release has its own cache.
         statistics: from `Statistics.to_json`.
         has_images: whether the images are in the rows of the config `studies`.
@@ -85,20 +64,7 @@ def write_card(
         size_categories=[size_category(manifest["counts"]["rows"])],
         tags=["medical", "radiology", "chest-x-ray", f"governance-{manifest['governance']}"]
         + ["synthetic"] * (manifest["source"] == "phantom"),
-        dataset_info=[describe_dataset_config(c.name, c.features, c.files, c.columns) for c in configs],
-        configs=[
-            {
-                "config_name": config.name,
-                "description": f"content {content}",
-                "data_files": [
-                    {"split": split, "path": f"{config.table}/{files[0].name.split('-')[0]}-*.parquet"}
-                    for split, files in config.files.items()
-                ],
-                **({"columns": list(config.columns)} if config.columns else {}),
-                **({"default": True} if config.default else {}),
-            }
-            for config in configs
-        ],
+        **describe_configs(configs, content),
     )
     template = str(hub_cards.template_path("mimic_cxr_vqa"))
     judged = _judged(manifest.get("validation"))

@@ -1,12 +1,14 @@
 """The dataset card of a data folder, with metadata for the Hub and plain `load_dataset(folder)`."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import hub_cards
-from medvqa_core.digests import digest_file
+from hub_cards.dataset_info import CardConfig, describe_configs, describe_json_lines, size_category
+from medvqa_core.digests import digest, digest_file
 from medvqa_core.files import atomic_file
 from medvqa_core.governance import Governance
+from rjua_meddqa.croissant import write_croissant
 from rjua_meddqa.data_folder import ANNOTATIONS, CONTEXTS, IMAGES, QUESTIONS, REASONING, DataFolder
 from rjua_meddqa.schema import Annotation
 from rjua_meddqa.statistics import summarise_folder
@@ -28,11 +30,18 @@ CONFIGURATIONS = {
 }
 
 
-def write_card(folder: DataFolder, annotations: Iterable[Annotation] | None = None) -> Path | None:
-    """Write `README.md` into a data folder.
+def write_card(
+    folder: DataFolder,
+    annotations: Iterable[Annotation] | None = None,
+    url: str | None = None,
+    configs: Sequence[CardConfig] = (),
+) -> Path | None:
+    """Write `README.md` into a data folder, and `croissant.json` if it has no shards with images.
 
     Args:
         annotations: of the images. By default, those in the folder.
+        url: of the dataset. By default, a URN of its content.
+        configs: of shards with images, instead of the text files.
 
     Returns:
         The card, or None if the folder has another `README.md`, which is kept.
@@ -48,21 +57,22 @@ def write_card(folder: DataFolder, annotations: Iterable[Annotation] | None = No
         return None
     parts = [part for part in (QUESTIONS, REASONING) if part in folder.files]  # a loader takes one format: JSON lines
     statistics = summarise_folder(folder, annotations).to_json()
+    questions = sum(row["questions"] for row in statistics["questions"])
+    if configs:
+        shards = sorted({path for config in configs for paths in config.files.values() for path in paths})
+        described = describe_configs(configs, digest("".join(map(digest_file, shards)))[:16])
+    else:
+        described = describe_json_lines({part: folder.files[part] for part in parts}, SPLIT)
     data = DatasetCardData(
         **LICENSES[folder.governance],
-        pretty_name="RJUA-MedDQA",
+        pretty_name=f"RJUA-MedDQA ({folder.source})",
         language="zh",
         task_categories=["visual-question-answering", "document-question-answering"],
-        tags=["medical", "medical reports", "ocr", f"governance-{folder.governance}"],
-        configs=[
-            {
-                "config_name": part,
-                # plain load_dataset(folder) caches by the folder's name and a hash of these lines
-                "description": f"content {digest_file(folder.files[part])[:16]}",
-                "data_files": [{"split": SPLIT, "path": folder.files[part].name}],
-            }
-            for part in parts
-        ],
+        tags=["medical", "medical reports", "ocr", f"governance-{folder.governance}"]
+        + ["synthetic"] * (folder.governance is Governance.OPEN),
+        task_ids=["visual-question-answering", "document-question-answering"],
+        size_categories=[size_category(questions)],
+        **described,
     )
     card = DatasetCard.from_template(
         data,
@@ -72,12 +82,15 @@ def write_card(folder: DataFolder, annotations: Iterable[Annotation] | None = No
         governance=str(folder.governance),
         mark=MARK,
         statistics=statistics,
-        questions_total=sum(row["questions"] for row in statistics["questions"]),
+        questions_total=questions,
         generated=folder.manifest.get(QUESTIONS),
         reasoning=folder.manifest.get(REASONING),
         configurations=[name for part, names in CONFIGURATIONS.items() if part in folder.files for name in names],
         has_images=(folder.root / IMAGES).is_dir(),
+        embedded=bool(configs),
     )
     with atomic_file(path, "w") as file:
         file.write(str(card).rstrip() + "\n")
+    if not configs:
+        write_croissant(folder, url)
     return path

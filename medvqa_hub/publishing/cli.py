@@ -54,7 +54,7 @@ def dataset(
     folder: Annotated[Path, typer.Argument(help="A release, its workspace, or RJUA-MedDQA data.")],
     repo_id: RepoId,
     image_root: Annotated[
-        Path | None, typer.Option(help="Phantom tree of a synthetic release, to embed its images.")
+        Path | None, typer.Option(help="What `cxr phantom` or `meddqa phantom` wrote, to embed its images.")
     ] = None,
     workers: Annotated[int, typer.Option(help="Processes that draw the images.", min=1)] = 1,
     version: Version = None,
@@ -66,3 +66,18 @@ def dataset(
     from medvqa_hub.publishing.sending import Push
 
     push_dataset(Push(folder, repo_id, public, version), dry_run, None, typer.echo, image_root, workers)
+
+
+@app.command("rebuild-spec")
+def rebuild_spec(
+    folder: Annotated[Path, typer.Argument(help="Folder that medvqa-hub cxr rebuild-spec wrote.")],
+    repo_id: RepoId,
+    version: Version = None,
+    public: Public = None,
+    dry_run: DryRun = False,
+) -> None:
+    """Push questions, ids, settings and hashes from which restricted rows can be rebuilt."""
+    from medvqa_hub.publishing.rebuild_spec import push_rebuild_spec
+    from medvqa_hub.publishing.sending import Push
+
+    push_rebuild_spec(Push(folder, repo_id, public, version), dry_run, log=typer.echo)

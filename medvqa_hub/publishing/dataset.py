@@ -1,6 +1,7 @@
 """`medvqa-hub push dataset`: push releases of class `open` or `share-alike`, synthetic ones with their images.
 
-`no-derivatives` and `credentialed` releases are refused, also for private and gated repositories.
+`no-derivatives` and `credentialed` releases are refused, also for private and gated repositories. Their rebuild spec
+can be shared instead (`push rebuild-spec`).
 """
 
 import re
@@ -12,10 +13,12 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from hub_cards.dataset_info import content_digest
+from hub_cards.croissant import FILE as CROISSANT
+from hub_cards.croissant import content_digest
 from medvqa_core.errors import GovernanceError, InputError
 from medvqa_core.files import MANIFEST
 from medvqa_core.governance import Governance, check_publishable
+from medvqa_core.image_shards import EXAMPLES, FOLDER
 from medvqa_core.json_files import read_object
 from medvqa_core.minimum_class import check_minimum_class
 from medvqa_hub.publishing.model_folder import as_json, remove_local_paths
@@ -25,7 +28,6 @@ from medvqa_hub.publishing.staging import CARD, staged
 
 _AGAIN = "Run medvqa-hub cxr release again."
 _SHARD = re.compile(r"(qa|studies)/(train|validate|test)-\d{5}-of-\d{5}\.parquet")
-_EMBEDDED = "data/"  # shards with images, which are made for each push
 _FROM_THE_HUB = """## From the Hub
 
 ```python
@@ -66,13 +68,14 @@ def push_dataset(
 
     Args:
         options: with a release of MIMIC-CXR-VQA, its workspace, or a folder of RJUA-MedDQA data.
-        image_root: phantom tree of a synthetic release. Its images are drawn again and embedded in the rows.
+        image_root: phantom tree of a synthetic release, or folder of synthetic reports. Its images are drawn again and
+            embedded in the rows.
         processes: number of drawing processes.
 
     Raises:
         ConfigError, OutputError: see `send`.
         GovernanceError: the class may not be pushed or is weaker than the content's, or the scan found something.
-        InputError: the folder does not hold a release, or differs from its manifest.
+        InputError: the folder holds no release, or differs from its manifest.
     """
     from rjua_meddqa.data_folder import KIND
 
@@ -80,11 +83,11 @@ def push_dataset(
     manifest = read_object(folder / MANIFEST, _AGAIN) if (folder / MANIFEST).is_file() else {}
     with tempfile.TemporaryDirectory(prefix="medvqa-push-") as made:
         if manifest.get("kind") == KIND:
-            release = _read_meddqa(folder, repo_id)
+            release = _read_meddqa(folder, repo_id, Path(made), image_root)
         else:
             release = _read_cxr(folder, repo_id, Path(made), image_root, processes)
-            if not release.image_tables and release.governance is Governance.OPEN:
-                log("rows name their images but do not include them; --image-root embeds those of a phantom tree")
+        if not release.image_tables and release.governance is Governance.OPEN:
+            log("The rows name their images but do not include them. --image-root embeds synthetic images.")
         plan = PushPlan(repo_id, DATASET, release.governance, public=options.public, version=options.version)
         files = {**release.files, CARD: release.card.encode()}
         return send(files, plan, dry_run, hub, log, image_tables=release.image_tables)
@@ -98,6 +101,7 @@ def _read_cxr(folder: Path, repo_id: str, made: Path, image_root: Path | None, p
     """
     from mimic_cxr_vqa import embedded_images
     from mimic_cxr_vqa.card import find_configs, write_card
+    from mimic_cxr_vqa.croissant import write_croissant
     from mimic_cxr_vqa.minimum_class import describe_files
     from mimic_cxr_vqa.release import open_release
     from mimic_cxr_vqa.schema import QA_SCHEMA, STUDY_SCHEMA
@@ -109,7 +113,7 @@ def _read_cxr(folder: Path, repo_id: str, made: Path, image_root: Path | None, p
         raise InputError(f"{folder} does not hold a release in Parquet. Run medvqa-hub cxr release.")
     manifest, files = remove_local_paths(release.manifest), {}
     for name in manifest["files"]:
-        if name in (CARD, "croissant.json") or name.startswith(_EMBEDDED):
+        if name in (CARD, CROISSANT) or name.startswith(f"{FOLDER}/"):
             continue
         if not _SHARD.fullmatch(name):
             raise GovernanceError(
@@ -124,25 +128,33 @@ def _read_cxr(folder: Path, repo_id: str, made: Path, image_root: Path | None, p
     configs = find_configs(release.folder)
     if image_root is not None:
         parameters = embedded_images.read_parameters(image_root)
-        embedded_images.write_shards(release, parameters, made, processes=processes)
-        embedded_images.draw_examples(made, made / embedded_images.EXAMPLES)
-        configs = embedded_images.list_configs(made, release.files)
+        made_shards = embedded_images.write_shards(release, parameters, made, processes=processes)
+        embedded_images.draw_examples(made, made / EXAMPLES)
+        configs = embedded_images.list_configs(made_shards, release.files)
     with_images = describe_files(made, [path for path in made.rglob("*.p*") if path.is_file()])
     write_card(made, manifest, content_digest(shards | with_images), statistics, configs, bool(with_images))
     card = _with_hub_section(
         (made / CARD).read_text(encoding="utf-8"), repo_id, "", next(iter(release.files)), has_images=bool(with_images)
     )
     (made / CARD).write_text(card, encoding="utf-8")
-    described = describe_files(made, [made / CARD])
+    texts = [CARD]
+    if not with_images:  # the Hub describes Parquet files with images itself
+        write_croissant(made, manifest, shards, _page_url(repo_id))
+        files[CROISSANT], texts = made / CROISSANT, [CARD, CROISSANT]
+    described = describe_files(made, [made / name for name in texts])
     manifest = {**manifest, "files": {**shards, **with_images, **described}}
-    files |= {name: made / name for name in with_images}
-    files[MANIFEST] = as_json(manifest)
+    files |= {name: made / name for name in with_images} | {MANIFEST: as_json(manifest)}
     return _Release(release.governance, files, card, frozenset(with_images))
 
 
-def _read_meddqa(folder: Path, repo_id: str) -> _Release:
-    """The texts of a folder of RJUA-MedDQA data. Only synthetic reports are open."""
+def _read_meddqa(folder: Path, repo_id: str, made: Path, image_root: Path | None) -> _Release:
+    """The texts of a folder of RJUA-MedDQA data, and the images of synthetic reports. Only these are open.
+
+    Args:
+        made: empty folder for the files that are made.
+    """
     from rjua_meddqa import card as cards
+    from rjua_meddqa import embedded_images
     from rjua_meddqa.data_folder import OUR_NAMES, open_folder
 
     found = open_folder(folder)
@@ -155,12 +167,23 @@ def _read_meddqa(folder: Path, repo_id: str) -> _Release:
         raise InputError(f"{folder} holds {', '.join(other) or 'no data'}. Expected {', '.join(OUR_NAMES.values())}.")
     files: dict[str, Path | bytes] = {path.name: path for path in found.files.values()}
     files[MANIFEST] = as_json(remove_local_paths(found.manifest))
+    configs = []
+    if image_root is not None:
+        configs = embedded_images.write_shards(found, embedded_images.read_parameters(image_root), made)
+    tables = {path.relative_to(made).as_posix(): path for path in made.rglob("*.p*")}
     with staged(files, DATASET, governance) as folder_of_texts:
-        cards.write_card(open_folder(folder_of_texts))
+        cards.write_card(open_folder(folder_of_texts), url=_page_url(repo_id), configs=configs)
+        if not configs:
+            files[CROISSANT] = (folder_of_texts / CROISSANT).read_bytes()
         card = (folder_of_texts / CARD).read_text(encoding="utf-8")
-    names = [part for part in (cards.QUESTIONS, cards.REASONING) if part in found.files]
+    names = [part for part in (cards.QUESTIONS, cards.REASONING) if part in found.files and not configs]
     name = f', "{names[0]}"' if names else ""
-    return _Release(governance, files, _with_hub_section(card, repo_id, name, cards.SPLIT, governance))
+    card = _with_hub_section(card, repo_id, name, cards.SPLIT, governance, bool(configs))
+    return _Release(governance, {**files, **tables}, card, frozenset(tables))
+
+
+def _page_url(repo_id: str) -> str:
+    return f"https://huggingface.co/datasets/{repo_id}"
 
 
 def _with_hub_section(

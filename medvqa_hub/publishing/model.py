@@ -11,8 +11,8 @@ from typing import Any
 
 from medvqa_core.errors import ConfigError, GovernanceError
 from medvqa_core.governance import Governance
+from medvqa_core.model_folder import find_model_folder
 from medvqa_core.runs.predictions import FILE
-from medvqa_hub.families.folders import find_model_folder
 from medvqa_hub.families.history import REPORTS
 from medvqa_hub.publishing.check_conditions import check_generation_settings
 from medvqa_hub.publishing.foreign_folder import foreign_files, is_foreign, open_foreign_folder
@@ -77,9 +77,7 @@ def push_model(
     else:
         model = open_model_folder(folder)
         if options.base_model is not None:
-            raise ConfigError(
-                "--base-model only applies to models that are not of this project's own families. Remove it."
-            )
+            raise ConfigError("--base-model only applies to models of other families")
     plan = PushPlan(
         options.repo_id,
         MODEL,

@@ -15,7 +15,7 @@ from medvqa_hub.publishing.licences import Licence, find_base_llama, find_stages
 from medvqa_hub.publishing.memorisation import Memorisation
 from medvqa_hub.publishing.model_folder import RECIPE, ModelFolder, weights_in
 from medvqa_hub.publishing.phrases import PHRASE
-from medvqa_hub.publishing.results import describe_results
+from medvqa_hub.publishing.results import describe_results, model_index
 from medvqa_hub.publishing.staging import CARD
 
 REPOSITORY = "OWNER/NAME"  # placeholder that `publishing_*.py` of the models replaces
@@ -51,7 +51,8 @@ def write_model_card(
         bases = dict.fromkeys(stage["base"] for stage in model.stages if stage.get("base"))
     return hub_cards.render(
         template,
-        _metadata(model, licence, [base for base in bases if "/" in base]),
+        _metadata(model, licence, [base for base in bases if "/" in base])
+        | ({"model-index": model_index(results, repo_id.partition("/")[2])} if results else {}),
         title=f"{title} for medical visual question answering",
         repository=repo_id,
         package=kind,

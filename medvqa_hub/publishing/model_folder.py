@@ -18,8 +18,8 @@ from medvqa_core.folder_class import GOVERNANCE, GOVERNANCE_FORMAT, read_governa
 from medvqa_core.governance import Governance, parse, strictest
 from medvqa_core.json_files import read_object
 from medvqa_core.minimum_class import minimum_class_for_source
+from medvqa_core.model_folder import BEST_FOLDER, find_model_folder
 from medvqa_hub.families.checkpoint import Checkpoint, open_checkpoint
-from medvqa_hub.families.folders import BEST_FOLDER, find_model_folder
 from medvqa_hub.families.history import HISTORY, STAGES, read_stages
 
 ADAPTER, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
@@ -69,7 +69,7 @@ def open_model_folder(path: Path) -> ModelFolder:
     """Open a folder that `save_pretrained` of one of our models wrote, or the best model of a training run.
 
     Raises:
-        InputError: the folder does not hold such a model, or a file is missing.
+        InputError: the folder holds no such model, or a file is missing.
         GovernanceError: it states an unknown class.
     """
     folder = find_model_folder(path)

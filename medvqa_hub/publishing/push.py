@@ -41,6 +41,7 @@ class PushPlan:
         public: True makes the repository public at the end, False private at the start. None keeps the visibility of
             an existing repository, and a new one private.
         version: `X.Y.Z` for the tag. None takes that of the same content, else 1.0.0, then 1.1.0 and so on.
+        content: kind of the content, if it differs from `repo_type`.
     """
 
     repo_id: str
@@ -49,6 +50,12 @@ class PushPlan:
     gated: bool = False
     public: bool | None = None
     version: str | None = None
+    content: str | None = None
+
+    @property
+    def kind(self) -> str:
+        """The kind in the repository's mark."""
+        return self.content or self.repo_type
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"\w[\w.-]*/\w[\w.-]*", self.repo_id):
@@ -170,7 +177,7 @@ class _Remote:
                 "Choose another name."
             )
         mark = self._read_mark(head)
-        if mark.get("kind") != self._plan.repo_type:
+        if mark.get("kind") != self._plan.kind:
             raise ConfigError(f"{self._plan.repo_id} holds a {mark.get('kind')}. Choose another name.")
         before = parse(str(mark.get("governance")), f"{self._plan.repo_id}/{MARK}")
         check_not_lowered(before, governance, self._plan.repo_id)

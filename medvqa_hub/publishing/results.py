@@ -21,7 +21,7 @@ def read_results(folder: Path, fingerprint: str) -> list[dict[str, Any]]:
     """Read the results in a folder of scores, own images first.
 
     Raises:
-        InputError: results are missing, or they belong to another model or to other questions.
+        InputError: there are no results, or they belong to another model or to other questions.
     """
     found = {name: read_object(folder / name, _AGAIN) for name in FILES.values() if (folder / name).is_file()}
     if not found or not (folder / FILES[""]).is_file():
@@ -88,6 +88,30 @@ def describe_results(results: list[dict[str, Any]]) -> dict[str, Any]:
             for category, scores in own["by_category"].items()
         ],
     }
+
+
+def model_index(results: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
+    """The entry `model-index` of the card's metadata, with the scores for own images."""
+    from huggingface_hub import EvalResult
+    from huggingface_hub.repocard_data import eval_results_to_model_index
+
+    own = results[0]
+    scores = {**own["table_4"], "finding_accuracy": own["findings"]["accuracy"]}
+    scores["finding_balanced_accuracy"] = own["findings"]["balanced_accuracy"]
+    entries = [
+        EvalResult(
+            task_type="image-text-to-text",
+            dataset_type="mimic_cxr_vqa",
+            dataset_name=f"MIMIC-CXR-VQA ({own['data']['source']})",
+            dataset_split=own["data"]["split"],
+            metric_type=metric,
+            metric_name=metric_name(metric) if metric in own["table_4"] else metric.replace("_", " "),
+            metric_value=round(value, 4),
+        )
+        for metric, value in scores.items()
+        if value is not None
+    ]
+    return eval_results_to_model_index(name, entries)
 
 
 def _show(value: float | None) -> str:

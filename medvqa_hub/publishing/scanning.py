@@ -27,11 +27,14 @@ _ROWS = (_JSON_LINES, ".csv")  # may contain any number
 _TEXTS = (_JSON, _JSON_LINES, ".md", ".py", ".yaml", ".txt", ".csv", ".jinja")
 
 
-def scan(folder: Path, phrases: Phrases | None = None, image_tables: Collection[str] = ()) -> None:
+def scan(
+    folder: Path, phrases: Phrases | None = None, id_tables: Collection[str] = (), image_tables: Collection[str] = ()
+) -> None:
     """Scan every file of `folder`.
 
     Args:
         phrases: phrases of reports that must not occur in any text.
+        id_tables: tables of a rebuild spec, which may hold ids in MIMIC's range.
         image_tables: tables and pictures that this push has made, with synthetic images.
 
     Raises:
@@ -45,7 +48,7 @@ def scan(folder: Path, phrases: Phrases | None = None, image_tables: Collection[
         if path.suffix == _WEIGHTS:
             _scan_weights(path, name, phrases)
         elif path.suffix == _TABLES:
-            scan_table(path, name, may_hold_images=name in image_tables)
+            scan_table(path, name, may_hold_ids=name in id_tables, may_hold_images=name in image_tables)
         elif path.suffix in _TEXTS:
             _scan_text(path, name, phrases)
         elif not (path.suffix == _PICTURE and name in image_tables):

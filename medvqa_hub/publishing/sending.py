@@ -29,6 +29,7 @@ def send(
     hub: Any = None,
     log: Callable[[str], None] = print,
     phrases: Phrases | None = None,
+    id_tables: Collection[str] = (),
     image_tables: Collection[str] = (),
 ) -> PushResult | None:
     """Stage, scan and push files. `dry_run` only prints what would be pushed.
@@ -36,15 +37,15 @@ def send(
     Args:
         files: name in the repository -> file or content, with CARD.
         hub: HfApi. The default uses the address and token of this machine.
-        phrases, image_tables: see `scan`.
+        phrases, id_tables, image_tables: see `scan`.
 
     Raises:
         ConfigError, OutputError: see `push_folder`.
         GovernanceError: the scan found something.
         InputError: see `staged`.
     """
-    with staged(files, plan.repo_type, plan.governance) as folder:
-        scan(folder, phrases, image_tables)
+    with staged(files, plan.kind, plan.governance) as folder:
+        scan(folder, phrases, id_tables, image_tables)
         if dry_run:
             show_push(folder, plan, (folder / CARD).read_text(encoding="utf-8"), log)
             return None

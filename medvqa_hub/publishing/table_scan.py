@@ -21,10 +21,11 @@ _TEXT = (pa.types.is_string, pa.types.is_large_string)
 _LISTS = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
 
 
-def scan_table(path: Path, name: str, may_hold_images: bool = False) -> None:
+def scan_table(path: Path, name: str, may_hold_ids: bool, may_hold_images: bool = False) -> None:
     """Scan a table.
 
     Args:
+        may_hold_ids: whether it may hold ids in MIMIC's range.
         may_hold_images: whether this push has made the table, with images. Its texts are scanned nevertheless.
 
     Raises:
@@ -36,10 +37,10 @@ def scan_table(path: Path, name: str, may_hold_images: bool = False) -> None:
                 raise scan_error(name, "it has key-value metadata, which no command writes")
             for batch in table.iter_batches(batch_size=65_536):
                 columns = dict(zip(batch.schema.names, batch.columns, strict=True))
-                if minimum_class_for_columns(columns) is Governance.CREDENTIALED:
+                if not may_hold_ids and minimum_class_for_columns(columns) is Governance.CREDENTIALED:
                     raise scan_error(name, "it contains a patient or study id in MIMIC's range")
                 for column, values, listed in _leaves(columns.items()):
-                    _scan_leaf(column, values, listed, name, may_hold_images)
+                    _scan_leaf(column, values, listed, name, may_hold_ids, may_hold_images)
     except (pa.ArrowInvalid, OSError):
         raise scan_error(name, "it is not a readable Parquet file") from None
 
@@ -69,9 +70,11 @@ def _leaves(columns: Iterable[tuple[str, Any]], listed: bool = False) -> Iterato
             yield name, values, listed
 
 
-def _scan_leaf(column: str, values: pa.Array, listed: bool, name: str, may_hold_images: bool) -> None:
+def _scan_leaf(
+    column: str, values: pa.Array, listed: bool, name: str, may_hold_ids: bool, may_hold_images: bool
+) -> None:
     if any(is_kind(values.type) for is_kind in _TEXT):
-        if holds_named_id(values):
+        if not may_hold_ids and holds_named_id(values):
             raise scan_error(name, f"its column {column} contains a patient or study id in MIMIC's range")
         if holds_image_text(values):
             raise scan_error(name, f"its column {column} contains an image as text")

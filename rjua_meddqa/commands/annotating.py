@@ -22,6 +22,7 @@ from rjua_meddqa.annotation.labelstudio import keep_unchanged, labelling_config,
 from rjua_meddqa.annotation.page_check import page_text
 from rjua_meddqa.annotation.table_files import read_tables_file
 from rjua_meddqa.annotation.table_guard import check_tables
+from rjua_meddqa.corrections import EDITS, SOURCES, Corrections, to_state
 from rjua_meddqa.data_folder import ANNOTATIONS, DRAFT, IMAGES, OUR_NAMES, open_folder, record_part
 from rjua_meddqa.inference.drafting import DROPPED, DraftingModel, DraftRequest, draft_from_reply
 from rjua_meddqa.released import read_annotations, read_cells, write_annotations
@@ -30,7 +31,7 @@ from rjua_meddqa.restoration.pages import Page, read_pages
 from rjua_meddqa.restoration.quality import judge_type
 
 TYPE_COLUMNS = ("img_path", "image_type")
-CORRECTED = "label studio"  # source of annotations in the manifest, or DRAFT
+CORRECTED = SOURCES[1]  # source of annotations in the manifest, or DRAFT
 MODEL_DRAFTS = "model_drafts.jsonl"  # a language model's replies
 LABELSTUDIO_KIND, TASKS, CONFIG = "meddqa-labelstudio", "tasks.json", "labelling_config.xml"
 
@@ -213,13 +214,16 @@ def export_tasks(data: Path, pages: Path, out: Path, prefix: str) -> Iterator[st
     governance = strictest((folder.governance, _read_class(pages)))
     by_name = _by_name(read_pages(pages), pages)
     tasks, missing, report_types = [], [], set()
+    corrections = Corrections(data, folder.governance) if (data / EDITS).exists() else None
     skipped: list[str] = []
     for annotation in read_annotations(folder.file(ANNOTATIONS), skipped):
         page = by_name.get(Path(annotation.img_path).name)
         if page is None:
             missing.append(f"{annotation.img_path}: no restored page. Run meddqa esra on its image.")
         else:
-            tasks.append(make_task(page, annotation, prefix + quote(annotation.img_path), governance))
+            edits = [edit for edit, _ in corrections.history(annotation.img_path)] if corrections is not None else []
+            history = [{name: getattr(edit, name) for name in ("author", "time", "change")} for edit in edits]
+            tasks.append(make_task(page, annotation, prefix + quote(annotation.img_path), governance, history))
             report_types.add(annotation.report_type)
     if not tasks:
         raise InputError(
@@ -237,7 +241,7 @@ def export_tasks(data: Path, pages: Path, out: Path, prefix: str) -> Iterator[st
 
 
 def import_tasks(export: Path, out: Path, original: Path | None) -> Iterator[str]:
-    """Convert a Label Studio export to `out/annotations.csv`, and check it.
+    """Convert a Label Studio export to a folder of corrections, with authors and times, and check it.
 
     Args:
         original: folder of the tasks. Its uncorrected cells are written back unchanged.
@@ -253,14 +257,36 @@ def import_tasks(export: Path, out: Path, original: Path | None) -> Iterator[str
         folder = open_folder(original)
         governance = strictest((governance, folder.governance))
         annotations = keep_unchanged(annotations, read_annotations(folder.file(ANNOTATIONS)))
+    corrections = Corrections(out, governance, CORRECTED)
+    corrections.extend(_new_edits(corrections, imported.histories))
+    saved = [row for path in imported.histories if (row := corrections.find(path)) is not None]
+    corrections.extend(
+        (row.img_path, author, time, to_state(row))
+        for row, (author, time) in zip(keep_unchanged(annotations, saved), imported.made, strict=True)
+        if (author, time) not in _made(corrections, row.img_path)
+    )
     counts = {"annotations": len(annotations), "left_out": len(imported.skipped)}
-    record_part(make_folder(out), ANNOTATIONS, governance, {"source": CORRECTED, "counts": counts})
-    write_annotations(annotations, out / OUR_NAMES[ANNOTATIONS])
     yield _counts(counts)
     yield from (f"left out: {reason}" for reason in imported.skipped)
     findings = check_annotations(annotations).counts()
     yield f"quality check: {_counts(findings) if findings else 'no findings'}. Details: medvqa-hub meddqa check"
     yield f"annotations: {out / OUR_NAMES[ANNOTATIONS]} ({governance})"
+
+
+def _made(corrections: Corrections, path: str) -> list[tuple[str, str]]:
+    """The authors and times of a report's edits."""
+    return [(edit.author, edit.time) for edit, _ in corrections.history(path)]
+
+
+def _new_edits(
+    corrections: Corrections, histories: Mapping[str, list[tuple[str, str, dict[str, Any]]]]
+) -> Iterator[tuple[str, str, str, dict[str, Any]]]:
+    """The exported edits that the folder does not have. Raises InputError if it has others in their place."""
+    for path, history in histories.items():
+        known, exported = _made(corrections, path), [edit[:2] for edit in history]
+        if known[: len(exported)] != exported[: len(known)]:
+            raise InputError(f"{corrections.folder} has other edits of {path} than the export. Choose another folder.")
+        yield from ((path, *edit) for edit in history[len(known) :])
 
 
 def _report_lines(report: CheckReport, shown: int) -> Iterator[str]:

@@ -43,7 +43,7 @@ def test_model_lines_run(tmp_path):
     SwinVedForConditionalGeneration(config).save_pretrained(tmp_path / "out")
     SwinVedProcessor.from_config(config, tokenizer).save_pretrained(tmp_path / "out")
     names = {"study": study}
-    block = blocks("python")[1].replace("out/swin_ved", str(tmp_path / "out"))
+    block = blocks("python")[1].replace("out/stage3", str(tmp_path / "out"))
     exec(compile(block, "README.md", "exec"), names)
     assert len(names["answers"]) == len(study["questions"])
 

@@ -45,6 +45,7 @@ SUBSTITUTIONS = (  # pattern in a line -> what is typed instead; the order count
     (r"--studies 120 --size 64", "--studies 24 --size 64"),
     (r"--preset open-10k --workers 8", "--studies 12 --size 64"),
     (r"--workers 8", "--workers 1"),
+    (r"--reports 200", "--reports 2"),
 )
 NOT_TYPED = {  # first words of a line -> why it is left out
     "make demo": "the demo has a test of its own",

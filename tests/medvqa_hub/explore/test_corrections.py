@@ -126,10 +126,9 @@ from medvqa_hub.explore.opening import ExploreOptions, open_folders
 from medvqa_hub.explore.server import make_server
 from medvqa_hub.explore.serving import launch
 from rjua_meddqa.data_folder import SAMPLE_DIR
-import time
 server = make_server(open_folders([SAMPLE_DIR], ExploreOptions(corrections=Path(sys.argv[1]))))
 print(launch(server), flush=True)
-time.sleep(600)
+sys.stdin.read()  # until the test ends
 """
 
 
@@ -141,8 +140,10 @@ def test_four_browsers_and_kills_lose_no_accepted_edit(tmp_path):
     folder, accepted, conflicts, lock = tmp_path / "out", [], [], threading.Lock()
 
     def start():
-        server = subprocess.Popen([sys.executable, "-c", SERVER, str(folder)], stdout=subprocess.PIPE, text=True)
-        return server, f"http://127.0.0.1:{int(server.stdout.readline())}"
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        server = subprocess.Popen([sys.executable, "-c", SERVER, str(folder)], text=True, **pipes)
+        address = f"http://127.0.0.1:{int(server.stdout.readline())}"
+        return server, httpx.Client(base_url=address, timeout=60, trust_env=False, verify=False)
 
     servers = [start(), start()]
 
@@ -151,27 +152,31 @@ def test_four_browsers_and_kills_lose_no_accepted_edit(tmp_path):
         while made < 125:
             path = chance.choice(paths)
             try:
-                with httpx.Client(base_url=servers[person % 2][1], timeout=30) as client:
-                    if path not in seen or chance.random() < 0.3:
-                        seen[path] = client.get("/api/report", params={"path": path}).json()
-                    field = chance.choice(["report_type", "image_quality", "key_values"])
-                    value = {
-                        "report_type": f"by {person}: {made}",
-                        "image_quality": chance.choice(["high", "low"]),
-                        "key_values": [[f"k{person}", f"{made}\t字" * chance.randrange(1, 40)]],
-                    }[field]
-                    annotation = seen[path]["annotation"] | {field: value}
-                    given = {"author": f"person {person}", "base": seen[path]["version"], "annotation": annotation}
-                    answer = client.post("/api/save_report", json={"path": path, "edit": given})
+                client = servers[person % 2][1]
+                if path not in seen or chance.random() < 0.3:
+                    seen[path] = client.get("/api/report", params={"path": path}).json()
+                field = chance.choice(["report_type", "image_quality", "key_values"])
+                value = {
+                    "report_type": f"by {person}: {made}",
+                    "image_quality": chance.choice(["high", "low"]),
+                    "key_values": [[f"k{person}", f"{made}\t字" * chance.randrange(1, 40)]],
+                }[field]
+                annotation = seen[path]["annotation"] | {field: value}
+                if annotation == seen[path]["annotation"]:  # no edit
+                    continue
+                given = {"author": f"person {person}", "base": seen[path]["version"], "annotation": annotation}
+                answer = client.post("/api/save_report", json={"path": path, "edit": given})
             except httpx.HTTPError:  # the server was killed
+                threading.Event().wait(0.2)
                 seen.pop(path, None)
                 continue
             made += 1
             assert answer.status_code in (200, 409), answer.text
             with lock:
                 if answer.status_code == 200:
-                    seen[path] = answer.json()
-                    accepted.append((path, seen[path]["version"], f"person {person}", annotation))
+                    accepted.append((path, given["base"] + 1, given["author"], annotation))
+                    seen[path] = answer.json()  # perhaps with a later edit of someone else
+                    assert seen[path]["version"] > given["base"]
                 else:
                     assert "in the meantime" in answer.json()["error"]
                     seen.pop(path)

@@ -2,14 +2,17 @@
 
 import json
 import shutil
+from dataclasses import replace
 
 import pytest
 
 from medvqa_core.errors import InputError
+from medvqa_core.governance import Governance
 from medvqa_hub.cli import run
 from medvqa_hub.explore.opening import ExploreOptions, open_folders
 from rjua_meddqa import SAMPLE_DIR
 from rjua_meddqa.annotation.drafts import REASONS
+from rjua_meddqa.corrections import Corrections
 from rjua_meddqa.released import read_annotations
 from rjua_meddqa.restoration.pages import PAGES, to_json
 
@@ -163,3 +166,38 @@ def test_marks_and_moved_boxes_are_saved_and_shown_again(opened, tmp_path):
         with pytest.raises(InputError):
             opened.save(REPORT, {"author": "Ann", "base": 2, "boxes": wrong})
     assert opened.report(REPORT)["version"] == 2
+
+
+def test_two_annotators_are_compared_and_decided_between(tmp_path):
+    """Ann and Bob correct alone. They agree on one report, and on another they differ in one verdict and one pair."""
+    sample = {row.img_path: row for row in read_annotations(SAMPLE_DIR / "annotations.csv")}
+    original = sample[REPORT]
+    other = replace(
+        original,
+        table=(replace(original.table[0], is_normal="无法判断"), *original.table[1:]),
+        key_values=(*original.key_values[:-1], ("新", "值")),
+    )
+    for name, row in (("ann", original), ("bob", other)):
+        saved = Corrections(tmp_path / name, Governance.OPEN)
+        saved.save(REPORT, row, name.title(), 0)
+        saved.save("report0003.png", sample["report0003.png"], name.title(), 0)
+    folders = [tmp_path / "ann", tmp_path / "bob"]
+    options = ExploreOptions(corrections=tmp_path / "final", compare=folders)
+    view = open_folders([SAMPLE_DIR], options).reports
+    found = view.describe()["compared"]
+    pairs = len(original.key_values) + len(sample["report0003.png"].key_values)
+    rows = len(original.table) + len(sample["report0003.png"].table)
+    assert (found["reports"], found["equal"]) == (2, 1)
+    assert found["key_values"] == pytest.approx((pairs - 1) / pairs)
+    assert found["table"] == pytest.approx((rows - 1) / rows)
+    assert found["verdicts"]["rows"] == rows and found["verdicts"]["agreement"] == pytest.approx((rows - 1) / rows)
+    assert found["verdicts"]["kappa"] < 1 and found["verdicts"]["ac1"] < 1
+    assert [line["path"] for line in view.page(status="differ")["reports"]] == [REPORT]
+    assert [line["path"] for line in view.page(status="agree")["reports"]] == ["report0003.png"]
+    compared = view.report(REPORT)["compared"]
+    assert [one["name"] for one in compared] == ["ann (Ann)", "bob (Bob)"]
+    save(view, REPORT, compared[1]["annotation"])
+    assert read_annotations(tmp_path / "final" / "annotations.csv")[0].table == other.table
+    for wrong in (folders[:1], [tmp_path / "ann", SAMPLE_DIR]):
+        with pytest.raises(InputError, match="Expected two|edits.jsonl"):
+            open_folders([SAMPLE_DIR], ExploreOptions(compare=wrong))

@@ -74,6 +74,7 @@ def test_images_as_text(image, escaped, tmp_path):
         ("study.jpg", IMAGES["jpeg"]),
         ("config.json", IMAGES["jpeg"]),
         ("reports.zip", archive(b"text")),
+        ("sheet.png", b"words"),
         ("tokenizer.json", archive(archive(b"text"))),
         ("weights.bin", b"\x80\x04\x95pickle"),
         ("notes.pdf", b"%PDF-1.7"),
@@ -188,7 +189,7 @@ def test_notes_beside_the_columns_of_a_table(place, tmp_path):
         if place == "footer":
             file.add_key_value_metadata({"example": REPORT})
     with pytest.raises(GovernanceError, match="rows.parquet .*metadata"):
-        scan(tmp_path)
+        scan(tmp_path, id_tables={"rows.parquet"})
 
 
 @pytest.mark.parametrize("name", ["config.json", "rows.jsonl"])

@@ -1,21 +1,28 @@
 """Runs from the command line: stages one after another, going on, refusals, governance, hard negatives."""
 
 import json
+import os
 import shutil
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from builds import build_release
+from PIL import Image
+from tracking_double import RecordingTracker
 from training_runs import FAST, fast_recipe, weights, without_speed
 
 from medvqa_core.errors import ConfigError, GovernanceError, InputError, OutputError
 from medvqa_core.folder_class import read_governance, write_governance
 from medvqa_core.governance import Governance
+from medvqa_core.model_folder import find_model_folder
 from medvqa_hub.cli import run
+from medvqa_hub.families.checkpoint import open_checkpoint
 from medvqa_hub.publishing.licences import get_model_licence
 from medvqa_hub.publishing.model_card import write_model_card
 from medvqa_hub.publishing.model_folder import open_model_folder
-from medvqa_hub.training import checkpoints, job
+from medvqa_hub.training import checkpoints, job, tracking
 from medvqa_hub.training.recipes import DataSettings
 from medvqa_hub.training.run import train
 from medvqa_hub.training.training_data import load_data
@@ -54,8 +61,10 @@ def stop_in(monkeypatch, owner, name: str, call: int) -> None:
     monkeypatch.setattr(owner, name, counted)
 
 
-def test_three_stages_from_the_command_line(build, stage_1, tmp_path, capsys):
-    common = ["--data", str(build.workspace.root), "--image-root", str(build.tree)]
+def test_three_stages_from_the_command_line(build, stage_1, tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(tracking.TRACKERS, "tensorboard", RecordingTracker)
+    monkeypatch.setattr(job, "check_trackers", lambda names: None)
+    common = ["--report-to", "tensorboard", "--data", str(build.workspace.root), "--image-root", str(build.tree)]
     for key, value in {**FAST, "training.max_steps": 2}.items():
         if key != "training.learning_rates":
             common += ["--set", f"{key}={'null' if value is None else value}"]
@@ -72,6 +81,16 @@ def test_three_stages_from_the_command_line(build, stage_1, tmp_path, capsys):
     assert (tmp_path / "3" / "finished.json").exists()
     assert run([*arguments, "--out", str(tmp_path / "3")]) == 0
     assert "already finished after 2 steps" in capsys.readouterr().out
+    second, third = RecordingTracker.opened
+    assert all({"loss", "eval_loss", "learning_rate_decoder"} <= names(found) for found in (second, third))
+    assert {"sample_reward", "eval_rouge_l"} <= names(third) and "sample_reward" not in names(second)
+    step, samples = third.samples[-1]
+    assert step == 2 and samples[0].question and samples[0].reference
+    assert samples[0].show_images().shape[0] == 320
+
+
+def names(tracker: RecordingTracker) -> set[str]:
+    return {name for _, numbers in tracker.numbers for name in numbers}
 
 
 def test_the_best_model_has_the_card_that_the_command_writes(stage_1):
@@ -79,6 +98,58 @@ def test_the_best_model_has_the_card_that_the_command_writes(stage_1):
     card = write_model_card(model, "OWNER/NAME", get_model_licence(model.governance, None))
     assert (stage_1 / "best" / "README.md").read_text(encoding="utf-8") == card
     assert "1: decoder" in card and "`recipe.yaml`" in card
+
+
+def test_a_training_folder_is_a_model_folder(stage_1, tmp_path):
+    """The folder, a copy with links and a copy with files in their place load the best model, by every way in."""
+    from transformers import AutoModel, AutoModelForImageTextToText, AutoProcessor, pipeline
+
+    followed, linked = tmp_path / "followed", tmp_path / "linked"
+    shutil.copytree(stage_1, followed)
+    shutil.copytree(stage_1, linked, symlinks=True)
+    best = weights(stage_1 / "best")
+    for folder in (stage_1, stage_1 / "best", followed, linked):
+        found = AutoModelForImageTextToText.from_pretrained(folder).state_dict()
+        assert all(torch.equal(found[key], value) for key, value in best.items())
+        assert open_checkpoint(str(folder)).fingerprint == open_checkpoint(str(stage_1 / "best")).fingerprint
+        assert read_governance(folder) is Governance.OPEN
+    model, processor = AutoModel.from_pretrained(stage_1), AutoProcessor.from_pretrained(stage_1)
+    found = model.state_dict()
+    assert found and all(torch.equal(value, best[f"model.{key}"]) for key, value in found.items())
+    size = model.config.encoder.image_size
+    assert processor.image_size == size
+    answer = pipeline("image-text-to-text", str(stage_1), max_new_tokens=3)
+    found = answer(images=[Image.new("L", (size, size))], text="Is there edema?", return_full_text=False)
+    assert isinstance(found[0]["generated_text"], str)
+
+
+def test_the_links_follow_the_best_model(stage_1, tmp_path):
+    out = tmp_path / "out"
+    shutil.copytree(stage_1, out, symlinks=True)
+    assert (out / "recipe.yaml").is_symlink() is False and not (out / "manifest.json").exists()
+    (out / "best" / "README.md").unlink()
+    (out / "best" / "model-00001-of-00002.safetensors").write_bytes(b"new")
+    checkpoints.link_best(out)
+    assert not os.path.lexists(out / "README.md") and (out / "model-00001-of-00002.safetensors").read_bytes() == b"new"
+    checkpoints.restore_best(out, keep=False)
+    assert not any(path.is_symlink() for path in out.iterdir())
+
+
+def test_a_file_system_without_links_gets_a_warning(stage_1, tmp_path, monkeypatch):
+    def refuse(*_: Any) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    shutil.copytree(stage_1 / "best", tmp_path / "out" / "best")
+    monkeypatch.setattr(Path, "symlink_to", refuse)
+    with pytest.warns(UserWarning, match="cannot hold links.*best"):
+        checkpoints.link_best(tmp_path / "out")
+    assert find_model_folder(tmp_path / "out") == tmp_path / "out" / "best"
+
+
+def test_a_model_with_another_in_its_folder_best_stays_the_model(stage_1, tmp_path):
+    shutil.copytree(stage_1 / "best", tmp_path / "model")
+    shutil.copytree(stage_1 / "best", tmp_path / "model" / "best")
+    assert find_model_folder(tmp_path / "model") == tmp_path / "model"
 
 
 @pytest.mark.parametrize(
