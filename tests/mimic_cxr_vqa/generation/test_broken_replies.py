@@ -1,4 +1,4 @@
-"""10,000 replies of every broken kind go the whole way from a server's body to the record: each one accounted for."""
+"""3,000 replies of every broken kind go the whole way from a server's body to the record: each one accounted for."""
 
 import json
 import random
