@@ -94,7 +94,11 @@ FIND = "print(datasets.load.dataset_module_factory('mimic_cxr_vqa').module_path)
 
 @pytest.mark.parametrize(
     "imports",
-    ["import datasets, mimic_cxr_vqa", "import mimic_cxr_vqa, datasets", "import mimic_cxr_vqa; import datasets.load"],
+    [
+        "import datasets, mimic_cxr_vqa",
+        "import mimic_cxr_vqa, datasets",
+        pytest.param("import mimic_cxr_vqa; import datasets.load", marks=pytest.mark.slow),
+    ],
 )
 def test_the_order_of_imports_does_not_matter(tmp_path, imports):
     assert run_python(f"{imports}; {FIND}", tmp_path) == "mimic_cxr_vqa.builder"

@@ -47,7 +47,9 @@ def steps(built: Build, out: Path) -> dict[str, tuple[list[str], Path]]:
     }
 
 
-@pytest.mark.parametrize("step", ["phantom", "questions", "export", "stats"])
+@pytest.mark.parametrize(
+    "step", ["questions", *(pytest.param(step, marks=pytest.mark.slow) for step in ("phantom", "export", "stats"))]
+)
 def test_full_disk(built, tmp_path, step):
     command, result = steps(built, tmp_path / "out")[step]
     assert_one_line(run_limited(600, "cxr", *command))

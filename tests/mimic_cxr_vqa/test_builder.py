@@ -106,7 +106,9 @@ def test_questions_config_does_not_need_answers(own_copy):
             load(folder)
 
 
-@pytest.mark.parametrize("config", ["default", "studies", "questions"])
+@pytest.mark.parametrize(
+    "config", ["studies", *(pytest.param(name, marks=pytest.mark.slow) for name in ("default", "questions"))]
+)
 def test_streaming_and_processes_give_the_same_rows(sharded, config, tmp_path):
     rows = load(sharded, config, split="train").to_list()
     stream = load(sharded, config, split="train", streaming=True)

@@ -62,7 +62,7 @@ def test_a_study_s_questions_in_one_conversation(build):
         assert len(row["images"]) == len(study["images"]) and row["study_id"] == study["study_id"]
 
 
-@pytest.mark.parametrize("turns", ["question", "study"])
+@pytest.mark.parametrize("turns", ["study", pytest.param("question", marks=pytest.mark.slow)])
 def test_streaming_and_two_processes_give_the_same_rows(build, turns, tmp_path):
     one = load(build, turns=turns)
     assert list(load(build, turns=turns, streaming=True)) == list(one)
