@@ -1,7 +1,7 @@
 """Copies of the `evaluate` modules that load without this package, for a Space or any folder.
 
 OUT/NAME.py               the module; its imports name every other file, which makes `evaluate.load` copy them
-OUT/medvqa_core_*.py      the source files that it uses, with relative imports
+OUT/medvqa_core_*.py, …   the source files that it uses, with relative imports and the tables that they read
 OUT/README.md             card with the metadata of a Space
 OUT/app.py                the widget of the Space
 OUT/requirements.txt      third-party packages
@@ -10,6 +10,7 @@ OUT/requirements.txt      third-party packages
 import ast
 import re
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from medvqa_core.errors import ConfigError
@@ -17,7 +18,8 @@ from medvqa_core.files import output_errors
 from medvqa_core.metrics import FOLDER, MODULES
 
 _ROOT = Path(__file__).parents[2]
-_IMPORT = re.compile(r"^( *)from (medvqa_core[\w.]*) import (\(?[^\n]*)", re.MULTILINE)
+_IMPORT = re.compile(r"^( *)from ((?:medvqa_core|mimic_cxr_vqa)[\w.]*) import (\(?[^\n]*)", re.MULTILINE)
+_TABLE = re.compile(r"Path\(__file__\)\.with_name\(\"([\w.]+)\"\)\.read_text\(encoding=\"utf-8\"\)")
 _PIP = {"PIL": "pillow", "yaml": "pyyaml"}
 _SPACE = "sdk: gradio\napp_file: app.py\npinned: false\n"
 _APP = """import evaluate
@@ -27,28 +29,31 @@ launch_gradio_widget(evaluate.load("./{name}.py"))
 """
 
 
-def export_module(name: str, out: Path) -> list[str]:
+def export_module(name: str, out: Path, others: Mapping[str, Path] | None = None) -> list[str]:
     """Write the module `name` with everything that it imports to `out`, and return the file names.
+
+    Args:
+        others: name -> folder of modules outside of this package.
 
     Raises:
         ConfigError: the name is unknown, or `out` is not empty.
         OutputError: a file cannot be written.
     """
-    if name not in MODULES:
-        raise ConfigError(f"metric {name!r} is unknown. Allowed: {', '.join(MODULES)}")
+    folders = {module: FOLDER / module for module in MODULES} | dict(others or {})
+    if name not in folders:
+        raise ConfigError(f"metric {name!r} is unknown. Allowed: {', '.join(folders)}")
     if out.exists() and any(out.iterdir()):
         raise ConfigError(f"{out} is not empty. Choose another folder")
     files: dict[str, str] = {}
-    script = (FOLDER / name / f"{name}.py").read_text(encoding="utf-8")
-    script = script.replace(">>> from medvqa_core import metrics", ">>> import evaluate")
-    script = _rewrite(script.replace(f'metrics.load("{name}")', f'evaluate.load("{name}.py")'), files)
+    script = (folders[name] / f"{name}.py").read_text(encoding="utf-8")
+    script = _rewrite(_load_by_path(script, name, f"{name}.py"), files)
     copied = "".join(f"from .{module} import __name__ as _{n}\n" for n, module in enumerate(files))
     head, _, rest = script.partition("import evaluate\n")
     packages = sorted(set().union(*map(_third_party, [script, *files.values()])))
     files = {
         f"{name}.py": f"{head}import evaluate\n\n{copied}{rest}",
         **{f"{module}.py": text for module, text in files.items()},
-        "README.md": _make_card(name),
+        "README.md": _make_card(name, folders[name]),
         "app.py": _APP.format(name=name),
         "requirements.txt": "".join(f"{package}\n" for package in packages),
     }
@@ -77,7 +82,9 @@ def _add(module: str, files: dict[str, str]) -> str:
     if name not in files:
         files[name] = ""  # against circles
         source = (_ROOT / module.replace(".", "/")).with_suffix(".py")
-        files[name] = _rewrite(source.read_text(encoding="utf-8"), files)
+        text = source.read_text(encoding="utf-8")
+        text = _TABLE.sub(lambda found: repr(source.with_name(found[1]).read_text(encoding="utf-8")), text)
+        files[name] = _rewrite(text, files)
     return name
 
 
@@ -92,10 +99,22 @@ def _third_party(text: str) -> set[str]:
     return {_PIP.get(package, package) for package in found - set(sys.stdlib_module_names)}
 
 
-def _make_card(name: str) -> str:
+def _load_by_path(text: str, name: str, path: str) -> str:
+    """Replace the ways to load a module from this package by `evaluate.load`."""
+    for line in (
+        "from medvqa_core import metrics\n",
+        "import medvqa_core.metrics\n",
+        f"from mimic_cxr_vqa import {name}\n",
+    ):
+        text = text.replace(line, "import evaluate\n")
+    for call in (f'medvqa_core.metrics.load("{name}")', f'metrics.load("{name}")', f"{name}.load()"):
+        text = text.replace(call, f'evaluate.load("{path}")')
+    return text
+
+
+def _make_card(name: str, folder: Path) -> str:
     """The module's card as the README of a Space, with `evaluate.load` in the place of this package."""
-    card = (FOLDER / name / "README.md").read_text(encoding="utf-8")
+    card = (folder / "README.md").read_text(encoding="utf-8")
     _, front, page = card.split("---\n", 2)
-    page = page.replace("import medvqa_core.metrics\n", "import evaluate\n")
-    page = page.replace(f'medvqa_core.metrics.load("{name}")', f'evaluate.load("<this folder>/{name}.py")')
+    page = _load_by_path(page, name, f"<this folder>/{name}.py")
     return f"---\n{front}{_SPACE}---\n{page}\n## Packages\n\n```bash\npip install -r requirements.txt\n```\n"

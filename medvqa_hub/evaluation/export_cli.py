@@ -46,13 +46,15 @@ def vlmevalkit(
 
 @app.command()
 def metric(
-    name: Annotated[str, typer.Argument(help="cxr_vqa, agreement, soft_accuracy or meddqa.")],
+    name: Annotated[str, typer.Argument(help="cxr_vqa, cxr_findings, agreement, soft_accuracy or meddqa.")],
     out: Annotated[Path, typer.Option(help="Empty folder for the module.")],
 ) -> None:
     """Copy an evaluate module with its code, to load it without this package or as a Space."""
+    import mimic_cxr_vqa.cxr_findings
     from medvqa_core.metrics.exporting import export_module
 
-    files = export_module(name, out)
+    folder = Path(mimic_cxr_vqa.cxr_findings.__file__).parent
+    files = export_module(name, out, {folder.name: folder})
     typer.echo(f"{len(files)} files in {out}; load it with evaluate.load({str(out / f'{name}.py')!r})")
 
 
