@@ -99,8 +99,10 @@ class ReportView:
 
     def report(self, path: str) -> dict[str, Any]:
         """A report with its page, annotation and findings. Raises InputError if the path is unknown."""
-        # read first, so that an edit in between makes the next save a conflict and is not overwritten
-        version = self._corrections.version(path) if self._corrections is not None else 0
+        version = 0
+        if self._corrections is not None:
+            self._corrections.refresh()
+            version = self._corrections.version(path)  # first: an edit in between then makes the next save a conflict
         page = self._page(path)
         annotation, source = self._annotation(path, page)
         return {

@@ -23,7 +23,8 @@ from mimic_cxr_vqa.schema import CATEGORIES
 
 PAGE = 20  # studies
 TIME_PER_PAGE = 0.12  # seconds; the page asks again for up to 2 s (`studies.js`)
-BATCH, BATCH_TESTED = 2048, 128  # rows read between two looks at the clock
+BATCH, BATCH_TESTED = 2048, 128  # most rows between two looks at the clock
+BATCH_BYTES = 8 << 20  # most bytes, unless one row has more
 SCANS_KEPT = 6
 SHORTEST_TEXT, LONGEST_TEXT = 2, 200  # characters
 
@@ -138,6 +139,7 @@ class _Scan:
         rows = [self._wanted[group.first : group.first + group.rows] for group in index.groups]
         self._looked = np.array([0 if wanted.is_scan and one.any() else len(one) for one in rows])
         self._batches: Iterator[pa.RecordBatch] = iter(())
+        self._rest: pa.Table | None = None  # of a batch that was read
         self._is_hit = np.logical_or.reduceat(self._wanted, index.starts[:-1])  # for each study
         self._hits = np.flatnonzero(self._is_hit)
 
@@ -179,12 +181,14 @@ class _Scan:
         return int(np.searchsorted(self._index.starts, row, side="right")) - 1
 
     def _look(self, number: int) -> None:
-        """Read the next batch of a row group."""
+        """Search the next rows of a row group."""
         group = self._index.groups[number]
         if not self._looked[number]:
             size = BATCH if self._filter.difference is None and self._filter.verdict is None else BATCH_TESTED
-            self._batches = _read_batches(group, size)
-        table = pa.Table.from_batches([next(self._batches)])
+            self._batches, self._rest = _read_batches(group, size), None
+        read = pa.Table.from_batches([next(self._batches)]) if self._rest is None else self._rest
+        table = read.slice(0, max(1, len(read) * BATCH_BYTES // max(BATCH_BYTES, read.nbytes)))
+        self._rest = read.slice(len(table)) if len(table) < len(read) else None
         first, end = group.first + int(self._looked[number]), group.first + int(self._looked[number]) + len(table)
         self._wanted[first:end] = self._match(table, first, self._candidates[first:end])
         self._looked[number] += len(table)

@@ -63,7 +63,7 @@ export function showHistory(versions) {
 
 function show(title, content, button = null) {
   const dialog = h("dialog", { className: "versions" }, h("form", { method: "dialog" }, h("h2", {}, title), h("div", { className: "versions-list" }, content),
-    h("p", { className: "pager" }, h("button", { type: "submit", value: "" }, "Close"), button)));
+    h("p", { className: "pager" }, button, h("button", { type: "submit", value: "" }, "Close")))); // Enter takes the first
   document.body.append(dialog);
   dialog.showModal();
   return new Promise((resolve) => dialog.addEventListener("close", () => { dialog.remove(); resolve(dialog.returnValue); }));

@@ -10,12 +10,14 @@ from builds import build_release
 from chat_server import ChatServerDouble, completion, connect_to
 from explorer_page import Watched, chromium, serve
 
+from medvqa_core.governance import Governance
 from medvqa_hub.cli import run
 from medvqa_hub.explore.opening import ExploreOptions, open_folders
 from mimic_cxr_vqa.judging.dimensions import DIMENSIONS
 from mimic_cxr_vqa.judging.review import open_review
 from mimic_cxr_vqa.workspace import SAMPLE_DIR
 from rjua_meddqa import SAMPLE_DIR as REPORTS
+from rjua_meddqa.corrections import Corrections
 from rjua_meddqa.released import read_annotations
 
 pytestmark = pytest.mark.slow
@@ -153,6 +155,108 @@ def test_boxes_and_text_point_at_each_other_and_a_correction_is_saved(watched, p
     page.wait_for_selector(".rows tbody tr")
     assert page.locator(".rows tbody tr").first.locator("textarea").nth(1).input_value() == "99.9"
     assert page.locator("[data-report='report0005.jpg'] .state").inner_text() == "saved"
+
+
+def test_two_people_choose_field_by_field_with_the_keys(browser, address, place):
+    """Ann and Bob change one row each way, and Bob another. Only the row that both changed is left to choose."""
+    people = {name: Watched(browser, address, viewport={"width": 1400, "height": 900}) for name in ("Ann", "Bob")}
+    for name, shown in people.items():
+        shown.open("view=reports&report=report0008.png")
+        shown.page.wait_for_selector(".rows tbody tr")
+        shown.page.keyboard.press("e")
+        shown.page.locator(".rows textarea").nth(1).fill(name)
+    bob = people["Bob"].page
+    bob.locator(".rows textarea").nth(4).fill("by Bob")
+    for name, shown in people.items():
+        shown.page.keyboard.press("Control+Enter")
+        shown.page.keyboard.type(name)
+        shown.page.keyboard.press("Control+Enter")
+        shown.page.wait_for_selector("dialog.versions" if name == "Bob" else "text=version 1")
+    assert bob.locator("dialog fieldset").count() == 2 and bob.locator("dialog input:checked").count() == 1
+    assert bob.inner_text("dialog button.primary") == "1 to choose"
+    bob.keyboard.press("ArrowDown")  # in the row that both changed, from his to Ann's
+    bob.keyboard.press("Enter")
+    bob.wait_for_selector("text=version 2")
+    corrections = Corrections(place / "corrected", Governance.OPEN)
+    row = corrections.find("report0008.png")
+    assert (row.table[0].result, row.table[1].result) == ("Ann", "by Bob")
+    assert [edit.author for edit, _ in corrections.history("report0008.png")] == ["Ann", "Bob"]
+    bob.keyboard.press("Escape")
+    bob.keyboard.press("h")
+    bob.wait_for_selector("dialog tbody tr")
+    bob.keyboard.press("Tab")
+    bob.locator("dialog button", has_text="Restore").focus()
+    bob.keyboard.press("Enter")
+    bob.wait_for_selector("text=version 3")
+    assert len(Corrections(place / "corrected", Governance.OPEN).history("report0008.png")) == 3
+    for name, shown in people.items():
+        problems = [problem for problem in shown.problems if name == "Ann" or "409" not in problem]
+        shown.context.close()
+        assert problems == []
+
+
+@pytest.mark.parametrize(("width", "height"), [(1400, 900), (390, 844)])
+def test_the_tools_of_annotators_work_with_the_keys_and_fit(browser, address, place, width, height):
+    shown = Watched(browser, address, viewport={"width": width, "height": height})
+    page, press = shown.page, shown.page.keyboard.press
+    study = page.evaluate("""async () => {
+      for (const { study_id } of (await (await fetch("api/studies")).json()).studies)
+        if ((await (await fetch(`api/study?study=${study_id}`)).json()).images.length > 1) return study_id;
+    }""")
+    shown.open(f"view=studies&study={study}")
+    page.wait_for_selector(".stage:not(.loading) img")
+    press("s")
+    shown.wait(lambda: page.locator(".viewers .viewer:not([hidden])").count() == 2)
+    page.wait_for_timeout(300)
+    press("m")
+    shown.wait(lambda: "px" in page.locator(".measured").first.inner_text())
+    half = int(page.locator(".measured").first.inner_text().split()[0])
+    press("Enter")
+    for _ in range(10):
+        press("ArrowLeft")
+    ratio = page.locator(".measured").first.inner_text()  # ten steps of 1/200 of the width, from half of it
+    assert ratio == f"{round(half * 0.9)} px, 0.90 of the line before"
+    report = "report0009.png" if width > 400 else "report0010.png"
+    shown.open(f"view=reports&report={report}")
+    page.wait_for_selector(".pairs tbody tr")
+    page.evaluate("localStorage.setItem('author', 'Eve')")
+    rows = page.locator(".pairs tbody tr").count()
+    for key in ("e", "Tab", "Tab", "Enter"):  # key, value, remove
+        press(key)
+    assert page.locator(".pairs tbody tr").count() == rows - 1
+    press("z")
+    assert page.locator(".pairs tbody tr").count() == rows
+    press("Control+Enter")
+    press("Escape")
+    corrections = Corrections(place / "corrected", Governance.OPEN)
+    shown.wait(lambda: corrections.paths() and corrections.find(report) is not None)
+    for key in ("f", "b"):
+        page.wait_for_timeout(400)
+        press(key)
+    page.wait_for_selector(".boxes polygon:focus")
+    press("Shift+ArrowRight")
+    press("Control+Enter")
+    shown.wait(lambda: corrections.refresh() or corrections.boxes(report) is not None)
+    assert corrections.mark(report) == "flagged"
+    item = 1 if width > 400 else 2
+    shown.open(f"view=review&rater=rater-1&item={item}")
+    page.wait_for_selector("fieldset.active")
+    for key in "1111":
+        press(key)
+        page.wait_for_timeout(150)
+    if width > 400:  # nothing of the form is below the window
+        lowest = page.locator("fieldset, .marks, .rating .pager").evaluate_all(
+            "parts => Math.max(...parts.map((part) => part.getBoundingClientRect().bottom))"
+        )
+        assert lowest <= height
+    assert page.evaluate("document.querySelector('#bar').offsetHeight") < 60  # one row
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    press("z")
+    shown.wait(lambda: page.locator("fieldset input:checked").count() == 3)
+    press("s")
+    page.wait_for_selector(f"h1:has-text('Item {item + 1}')")
+    assert not shown.problems
+    shown.context.close()
 
 
 def test_a_rater_rates_with_the_keys_and_goes_on_after_a_reload(watched, place):

@@ -94,6 +94,7 @@ WANTED = {
 def test_pages_hold_what_a_plain_look_finds(name, patience, index, rows, monkeypatch):
     monkeypatch.setattr(row_filters, "TIME_PER_PAGE", patience)  # -1: a page is late at once, and says so
     monkeypatch.setattr(row_filters, "BATCH", 7)  # less than a study
+    monkeypatch.setattr(row_filters, "BATCH_BYTES", 300)  # two rows or three
     wanted, holds = WANTED[name]
     expected: dict[int, int] = {}
     for row in rows:
