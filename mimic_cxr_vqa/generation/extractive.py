@@ -9,7 +9,6 @@ text does not support.
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from hashlib import blake2b
 
 from medvqa_core.llm.engines import Reply
@@ -53,19 +52,6 @@ _HEART = {
 }
 
 
-@dataclass(frozen=True)
-class QuestionForm:
-    """The kind of a question.
-
-    Attributes:
-        closed: it asks for yes or no.
-        asks_normal: "yes" means that nothing is wrong ("Is the heart size normal?").
-    """
-
-    closed: bool
-    asks_normal: bool
-
-
 class ExtractiveEngine:
     """Answers by rules, in process and deterministically."""
 
@@ -96,22 +82,25 @@ class ExtractiveEngine:
         return Reply(answer_from(analyse(request.findings), request))
 
 
-def question_form(question: str) -> QuestionForm:
-    """Classify a question by its words."""
-    words = question.lower()
-    closed = not re.match(r"\W*(?:what|which|how|where|describe|list|name)\b", words)
-    return QuestionForm(
-        closed, bool(re.search(r"\bnormal\b|\bexpected range\b|\bunremarkable\b|\bwithin (?:the )?limits\b", words))
+def is_closed(question: str) -> bool:
+    """Whether a question asks for yes or no."""
+    return not re.match(r"\W*(?:what|which|how|where|describe|list|name)\b", question.lower())
+
+
+def asks_normal(question: str) -> bool:
+    """Whether "yes" means that nothing is wrong ("Is the heart size normal?")."""
+    return bool(
+        re.search(r"\bnormal\b|\bexpected range\b|\bunremarkable\b|\bwithin (?:the )?limits\b", question.lower())
     )
 
 
 def answer_from(analysis: Analysis, request: AnswerRequest) -> str:
     """The answer to one request, from the analysis of its report. It passes the lint without a warning."""
-    form, category, qa_id = question_form(request.question), request.category, request.qa_id
+    closed, category, qa_id = is_closed(request.question), request.category, request.qa_id
     if category == NO_FINDING:
-        return _findings_answer(analysis, form, qa_id)
+        return _findings_answer(analysis, closed, qa_id)
     if category == HEART:
-        return _heart_answer(analysis, form, qa_id)
+        return _heart_answer(analysis, request.question, qa_id)
     found = analysis.polarity(category)
     if category == "Pleural Other" and found != POSITIVE:
         # its questions ask for any pleural abnormality, which includes an effusion or a pneumothorax
@@ -119,19 +108,19 @@ def answer_from(analysis: Analysis, request: AnswerRequest) -> str:
         found = next((value for value in (POSITIVE, UNCERTAIN) if value in known), found)
         category = known.get(found, category)
     if found == POSITIVE and (statements := _affirmed(analysis.of(category, POSITIVE), qa_id)):
-        return _join("Yes, " if form.closed else "", statements)
+        return _join("Yes, " if closed else "", statements)
     if found in (POSITIVE, UNCERTAIN):
         mentions = analysis.of(category, UNCERTAIN) or analysis.of(category, POSITIVE)
         return _join("", _doubted(mentions, qa_id))
     if found == NOT_MENTIONED and analyse(request.impression or "").polarity(category) in (POSITIVE, UNCERTAIN):
         name = with_article(CATEGORY_NAMES[category], CATEGORY_NAMES[category])
         return _join("", [_fill(_choose(qa_id, _DOUBTED), name)])
-    return _denied(category, analysis.of(category, NEGATIVE), form, qa_id)
+    return _denied(category, analysis.of(category, NEGATIVE), closed, qa_id)
 
 
-def _findings_answer(analysis: Analysis, form: QuestionForm, qa_id: str) -> str:
+def _findings_answer(analysis: Analysis, closed: bool, qa_id: str) -> str:
     """All abnormal findings. Without any, the support devices."""
-    yes, no = ("Yes, ", "No, ") if form.closed else ("", "")
+    yes, no = ("Yes, ", "No, ") if closed else ("", "")
     certain, doubtful = analysis.abnormal(POSITIVE), analysis.abnormal(UNCERTAIN)
     if any(not mention.elsewhere for mention in certain):
         said = {mention.clause for mention in certain}
@@ -144,7 +133,7 @@ def _findings_answer(analysis: Analysis, form: QuestionForm, qa_id: str) -> str:
     return _join(no, [_choose(qa_id, _NORMAL_CHEST)])
 
 
-def _heart_answer(analysis: Analysis, form: QuestionForm, qa_id: str) -> str:
+def _heart_answer(analysis: Analysis, question: str, qa_id: str) -> str:
     """The size of the heart. If the report does not mention it, the heart is not enlarged."""
     mentions = analysis.mentions.get("Cardiomegaly", ())
     found = analysis.polarity("Cardiomegaly")
@@ -152,11 +141,11 @@ def _heart_answer(analysis: Analysis, form: QuestionForm, qa_id: str) -> str:
         found = UNCERTAIN
     mentions = tuple(m for m in mentions if m.polarity == found)
     statements = _quotes(mentions) or (_affirmed(mentions, qa_id) if found == POSITIVE else []) or [_HEART[found]]
-    if not form.closed:
+    if not is_closed(question):
         return _join("", statements)
     if found == UNCERTAIN:
         return _join("this is uncertain: ", statements)
-    return _join("Yes, " if (found == POSITIVE) != form.asks_normal else "No, ", statements)
+    return _join("Yes, " if (found == POSITIVE) != asks_normal(question) else "No, ", statements)
 
 
 def _affirmed(mentions: Iterable[Mention], qa_id: str) -> list[str]:
@@ -171,8 +160,8 @@ def _doubted(mentions: Sequence[Mention], qa_id: str) -> list[str]:
     return _statements(mentions, _DOUBTED, qa_id)
 
 
-def _denied(category: str, mentions: Sequence[Mention], form: QuestionForm, qa_id: str) -> str:
-    no = "No, " if form.closed else ""
+def _denied(category: str, mentions: Sequence[Mention], closed: bool, qa_id: str) -> str:
+    no = "No, " if closed else ""
     named = [m for m in mentions if m.named and not m.elsewhere]
     if quotes := _quotes(named[:1]):
         return _join(no, quotes)

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mimic_cxr_vqa.generation.extractive import question_form
+from mimic_cxr_vqa.generation.extractive import asks_normal
 from mimic_cxr_vqa.generation.frames import noun_phrase
 from mimic_cxr_vqa.generation.lint import RULES, lint, warnings
 from mimic_cxr_vqa.judging.base import Judgement
@@ -142,7 +142,7 @@ def _read(pair: Pair) -> _Reading:
     category = request.category
     if category == HEART:
         category = "Cardiomegaly"
-        if lead and question_form(request.question).asks_normal:
+        if lead and asks_normal(request.question):
             answer = f"{'No' if lead[1].lower() == 'yes' else 'Yes'}, {rest}"
     return _Reading(pair, category, answer, analyse(rest), analyse(request.findings), analyse(request.impression or ""))
 

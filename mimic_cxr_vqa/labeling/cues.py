@@ -2,7 +2,8 @@
 
 A row has a kind, the direction in which the finding is (a cue `before` a finding applies to the words after it), a
 regular expression, and an example with its expected reading, which is a test. To add a cue, add a row. Where
-several cues match at one place, the first row wins. The kinds are
+several cues match at one place, the first row wins. A row of the kind `macro` names a part of other expressions. The
+other kinds are
 
     denial, doubt    the finding is absent, or uncertain
     change           only a change is denied ("no change in"), so the finding is present
@@ -17,24 +18,11 @@ al. 2019). The expressions are our own.
 """
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-_SIZE = (
-    r"(?:an? )?(?:very )?(?:small|mild|moderate|large|tiny|trace|minimal|stable|unchanged|persistent|subtle|new|"
-    r"residual|slight|severe)"
-)
-_MACROS = {
-    "{seen}": r"(?:(?:clearly|definitely|well|readily|currently|otherwise|convincingly) )?(?:seen|identified|present|"
-    r"visible|visuali[sz]ed|evident|appreciated|discernible|recogni[sz]able|detected|demonstrated|noted|observed|apparent|shown|found|suspected|"
-    r"included)",
-    "{size}": _SIZE,
-    "{modality}": r"(?:cta?|mri|pet(?:/ct)?|ultrasound|sonogra\w+|mammogra\w+|echocardiogra\w+|scans?)",
-    "{prior}": r"(?:prior|previous|earlier|outside|old(?:er)?)",
-}
-SIZED_COMMA = re.compile(rf",\s*(?={_SIZE}\b)")
 POLARITY = ("denial", "doubt", "change", "end")
 STATUS = ("new", "larger", "smaller", "unchanged", "resolved")
 PLACE = ("other", "earlier", "here", "past")
@@ -66,9 +54,16 @@ class Cue:
 
 @cache
 def read_rows() -> tuple[CueRow, ...]:
-    """The rows of `cues.tsv`."""
-    lines = Path(__file__).with_name("cues.tsv").read_text(encoding="utf-8").splitlines()
-    return tuple(CueRow(*line.split("\t")) for line in lines[1:])
+    """The rows of `cues.tsv` with their macros filled in."""
+    rows: list[CueRow] = []
+    for line in Path(__file__).with_name("cues.tsv").read_text(encoding="utf-8").splitlines()[1:]:
+        row = CueRow(*line.split("\t"))
+        rows.append(replace(row, text=re.sub(r"\{([a-z]+)\}", lambda name: _macro(name[1], rows), row.text)))
+    return tuple(rows)
+
+
+def _macro(name: str, rows: Iterable[CueRow]) -> str:
+    return next(row.text for row in rows if (row.kind, row.direction) == ("macro", name))
 
 
 def find_cues(text: str, kinds: tuple[str, ...]) -> Iterator[Cue]:
@@ -83,9 +78,9 @@ def _compile(kinds: tuple[str, ...]) -> tuple[tuple[CueRow, ...], re.Pattern[str
     rows = tuple(row for row in read_rows() if row.kind in kinds)
     parts = []
     for number, row in enumerate(rows):
-        text = row.text
-        for name, macro in _MACROS.items():
-            text = text.replace(name, macro)
-        boundary = "" if text.startswith(("(?<", ",", "^")) else r"\b"
-        parts.append(f"(?P<c{number}>{boundary}(?:{text}))(?!\\w)")
+        boundary = "" if row.text.startswith(("(?<", ",", "^")) else r"\b"
+        parts.append(f"(?P<c{number}>{boundary}(?:{row.text}))(?!\\w)")
     return rows, re.compile("|".join(parts))
+
+
+SIZED_COMMA = re.compile(rf",\s*(?={_macro('size', read_rows())}\b)")

@@ -1,83 +1,35 @@
 """The words for side, site, size, severity and count, and how they are assigned to a finding in a clause.
 
-This is the only vocabulary of these words. Mentions, answers, the rule judge and the metric use it.
+`fields.tsv` is the only vocabulary of these words. Mentions, answers, the rule judge and the metric use it.
 """
 
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 _BOTH = ("left", "right")
-SIDES = {
-    **dict.fromkeys(("left", "left-sided", "leftward", "lingula", "lingular", "lul", "lll"), ("left",)),
-    **dict.fromkeys(("right", "right-sided", "rightward", "rul", "rml", "rll"), ("right",)),
-    **dict.fromkeys(("bilateral", "bilaterally", "both", "bibasilar", "bibasal", "biapical", "either side"), _BOTH),
-}
-_LITTLE = (
-    "small",
-    "tiny",
-    "trace",
-    "minute",
-    "subcentimeter",
-    "little",
-    "mild",
-    "minimal",
-    "slight",
-    "subtle",
-    "minor",
-)
-_LARGE = (
-    "large",
-    "massive",
-    "sizable",
-    "severe",
-    "marked",
-    "extensive",
-    "gross",
-    "huge",
-    "substantial",
-    "considerable",
-)
-# Size or severity -> its level. Words of one level are near synonyms.
-LEVELS = {
-    **dict.fromkeys(_LITTLE, 1),
-    "moderate": 2,
-    **dict.fromkeys(_LARGE, 3),
-}
-# Every form of a size or severity -> its adjective.
+
+
+def _read(field: str) -> dict[str, str]:
+    """The words of a field in `fields.tsv`, each with its value."""
+    lines = Path(__file__).with_name("fields.tsv").read_text(encoding="utf-8").splitlines()
+    rows = (line.split("\t") for line in lines)
+    return {word: value for name, value, words in rows if name == field for word in words.split("|")}
+
+
+# Every form of a detail -> its value. Sizes of one level are near synonyms.
+SIDES = {word: tuple(value.split("|")) for word, value in _read("side").items()}
+SITES = _read("site")
+COUNTS = _read("count") | {number: number for number in _read("count").values() if number.isdigit()}
+LEVELS = {word: int(level) for word, level in _read("level").items()}
 SIZES = {word: word for word in LEVELS if word != "little"} | {"sizeable": "sizable"}
-SIZES |= {f"{word}-{end}": word for word in ("small", "moderate", "large") for end in ("size", "sized")}
 SIZES |= {f"{word}ly": word for word in LEVELS if word not in ("small", "large", "tiny", "trace", "little")}
 SIZES |= {f"{one}-to-{two}": f"{one}-to-{two}" for two in LEVELS for one in LEVELS if LEVELS[one] < LEVELS[two]}
-_NUMBERS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
-COUNTS = {word: str(number) for number, word in enumerate(_NUMBERS, 1) if number > 1}
-COUNTS |= {number: number for number in COUNTS.values()}
-COUNTS |= {word: word for word in ("multiple", "several", "few", "numerous", "many")}
-# Every form of a site -> its name.
-SITES = {
-    **dict.fromkeys(("base", "bases", "basilar", "basal", "bibasilar", "bibasal"), "base"),
-    **dict.fromkeys(("apex", "apices", "apical", "biapical"), "apex"),
-    **{word: word for word in ("upper", "middle", "lower", "perihilar", "retrocardiac", "lingula", "hilar", "mid")},
-    "midlung": "mid",
-    **{"lingular": "lingula", "suprahilar": "hilar", "infrahilar": "hilar", "hilum": "hilar"},
-    **{"behind the heart": "retrocardiac", "rml": "middle"},
-    **dict.fromkeys(("rul", "lul"), "upper"),
-    **dict.fromkeys(("rll", "lll"), "lower"),
-}
-MEASURE = re.compile(r"\d{1,3}(?:\.\d+)?(?: ?x ?\d{1,3}(?:\.\d+)?)?[ -]?(?:mm|cm)\b")
+SIZES |= {f"{word}-{end}": word for word in ("small", "moderate", "large") for end in ("size", "sized")}
 # Words that may be part of a finding's noun phrase besides the ones above.
-_WORDS = """
-central peripheral medial lateral posterior anterior lobe lobes lung zone zones rib ribs clavicular vertebral thoracic
-sternal humeral focal patchy hazy linear streaky subsegmental segmental discoid plate-like platelike interstitial
-alveolar airspace pulmonary pleural diffuse multifocal scattered loculated layering calcified noncalcified
-non-calcified healed healing acute chronic displaced nondisplaced compression nodular confluent cardiac dual-lumen
-single-lead dual-lead implanted internal venous jugular subclavian surgical enteric nasogastric endotracheal feeding
-chest discrete suspicious dense vague spiculated cavitary single old vascular vein proximal distal comminuted clavicle
-humerus scapula sternum spine vertebra third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth first
-second ij mediastinal spinal coronary orogastric tunneled smooth limited mitral aortic hemithorax atrial ventricular
-tip fissure minor major
-"""
-QUALIFIERS = frozenset(_WORDS.split())
+QUALIFIERS = _read("qualifier")
+MEASURE = re.compile(r"\d{1,3}(?:\.\d+)?(?: ?x ?\d{1,3}(?:\.\d+)?)?[ -]?(?:mm|cm)\b")
 _LINK_WORDS = "and to than greater more less larger worse or amount of volume area areas"
 _LINKS = frozenset(_LINK_WORDS.split())
 _TOKEN = re.compile(
