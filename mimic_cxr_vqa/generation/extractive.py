@@ -44,12 +44,8 @@ _NORMAL_CHEST = (
     "the radiograph shows no abnormal findings",
     "no abnormal findings are seen in the radiograph",
 )
-_HEART = {
-    POSITIVE: "the heart is enlarged in the radiograph",
-    UNCERTAIN: "enlargement of the heart is possible in the radiograph",
-    NEGATIVE: "no enlargement of the heart is seen in the radiograph",
-    NOT_MENTIONED: "no enlargement of the heart is seen in the radiograph",
-}
+_HEART = {POSITIVE: "the heart is enlarged in the radiograph", UNCERTAIN: "enlargement of the heart is possible"}
+_NO_HEART = "no enlargement of the heart is seen in the radiograph"
 
 
 class ExtractiveEngine:
@@ -140,7 +136,9 @@ def _heart_answer(analysis: Analysis, question: str, qa_id: str) -> str:
     if found == POSITIVE and all(m.elsewhere for m in mentions if m.polarity == POSITIVE):
         found = UNCERTAIN
     mentions = tuple(m for m in mentions if m.polarity == found)
-    statements = _quotes(mentions) or (_affirmed(mentions, qa_id) if found == POSITIVE else []) or [_HEART[found]]
+    statements = (
+        _quotes(mentions) or (_affirmed(mentions, qa_id) if found == POSITIVE else []) or [_HEART.get(found, _NO_HEART)]
+    )
     if not is_closed(question):
         return _join("", statements)
     if found == UNCERTAIN:

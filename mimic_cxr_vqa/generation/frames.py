@@ -66,7 +66,7 @@ _PLACE = re.compile(
     r"(?:(?:lung )?(?:bases?|apex|apices|zones?)|lobes?|lungs?|lingula|left|right|ribs?|clavicle|spine|hilum))\b"
     r"(?! (?:and|or|than)\b|/|-)"
 )
-_WITHOUT_REGION = (OTHER_ABNORMALITY, "Fracture", "Cardiomegaly", "Enlarged Cardiomediastinum")
+_WITHOUT_REGION = (OTHER_ABNORMALITY, "Edema", "Fracture", "Cardiomegaly", "Enlarged Cardiomediastinum")
 _REGIONS = {
     **{"upper": "upper lung", "lower": "lower lung", "middle": "middle lobe", "mid": "mid lung", "hilar": "hilum"},
     **{name: f"{name} region" for name in ("perihilar", "retrocardiac")},

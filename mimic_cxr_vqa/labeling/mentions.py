@@ -64,6 +64,7 @@ class Mention:
         status: its change over time (`cues.STATUS`), if the clause gives one.
         study: where it was seen: `THIS_STUDY`, `EARLIER_STUDY` or `OTHER_MODALITY`.
         named: whether the finding is named, unlike in "the lungs are clear".
+        is_sign: it is only suggested ("blunting of the costophrenic angle").
         whole: the clause is complete, without an "except for ..." after it.
     """
 
@@ -76,6 +77,7 @@ class Mention:
     status: str | None = None
     study: str = THIS_STUDY
     named: bool = True
+    is_sign: bool = False
     whole: bool = True
 
     @property
@@ -130,14 +132,17 @@ def analyse(findings: str) -> Analysis:
     mentions: dict[str, list[Mention]] = {}
     sentences, before = split_sentences(findings), list[Mention]()
     for number, sentence in enumerate(sentences):
-        whole = not _EXCEPTION.search(sentence)
+        read, whole = list[Mention](), not _EXCEPTION.search(sentence)
         for clause in split_clauses(sentence):
             found = list(_clause_mentions(clause, number, whole))
             if not found and _NONE_LEFT.match(clause.lower()):  # "today none remains"
                 found = [replace(m, polarity=NEGATIVE, status="resolved", study=THIS_STUDY) for m in before]
-            for mention in found:
-                mentions.setdefault(mention.category, []).append(mention)
+            read += found
             before = found
+        denied = {mention.category for mention in read if mention.polarity == NEGATIVE and mention.named}
+        for mention in read:
+            if not (mention.is_sign and mention.category in denied):  # "congestion without edema"
+                mentions.setdefault(mention.category, []).append(mention)
     return Analysis({category: tuple(found) for category, found in mentions.items()}, len(sentences))
 
 
@@ -155,7 +160,7 @@ def _clause_mentions(clause: str, number: int, whole: bool) -> Iterator[Mention]
         polarity = reader.read_polarity(*one.reach)
         if polarity == POSITIVE and (one.is_sign or (reader.study != THIS_STUDY and one.category != DEVICES)):
             polarity = UNCERTAIN
-        new = replace(base, category=one.category, polarity=polarity, span=one.reach)
+        new = replace(base, category=one.category, polarity=polarity, span=one.reach, is_sign=one.is_sign)
         new = replace(new, status=reader.read_status(one, polarity))
         for fields in reader.read_fields(one):
             _merge(found, replace(new, fields=fields))

@@ -149,17 +149,23 @@ def test_a_rate_of_one_has_an_interval():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("studies", "size"), [(100, 1), (10, 10), (1000, 12)])
+@pytest.mark.parametrize(
+    ("studies", "size", "correlation"),
+    [(100, 1, 0), (10, 10, 0), (10, 10, 0.3), (20, 5, 0.3), (1000, 12, 0), (1000, 12, 0.3)],
+)
 @pytest.mark.parametrize("rate", [0.95, 0.99])
-def test_the_judged_rate_is_covered(studies, size, rate, monkeypatch):
+def test_the_judged_rate_is_covered(studies, size, correlation, rate, monkeypatch):
+    """100 and 12,000 items, independent or alike within a study (beta-binomial)."""
     monkeypatch.setattr("medvqa_core.metrics.judge_rates.CLUSTER_DRAWS", 1000)
-    generator, runs = np.random.default_rng(1), 200 if studies == 1000 else 1000
+    generator, runs = np.random.default_rng(7), 300 if studies == 1000 else 3000
+    scale = (1 - correlation) / correlation if correlation else None
     covered = 0
     for run in range(runs):
-        hits = generator.binomial(size, rate, studies)
+        rates = generator.beta(rate * scale, (1 - rate) * scale, studies) if scale else rate
+        hits = generator.binomial(size, rates, studies)
         low, high = judged_interval(np.stack([hits, np.full(studies, size)], 1).astype(float), seed=run)
         covered += low <= rate <= high
-    assert covered / runs >= 0.92
+    assert covered / runs >= 0.93
 
 
 def test_points_by_hand():
