@@ -6,7 +6,7 @@ from meddqa_boxes import box
 from PIL import Image, ImageColor
 
 from medvqa_hub.cli import run
-from rjua_meddqa import fonts, page_picture
+from rjua_meddqa import fonts
 from rjua_meddqa.fonts import find_font
 from rjua_meddqa.page_picture import (
     COLOURS,
@@ -72,13 +72,6 @@ def test_the_picture_stays_small_whatever_the_page(size, tmp_path, font):
     picture = draw_page_picture(make_page(rows, size), white(tmp_path / "page.png", size), font)
     assert picture.width <= WIDEST_PAGE + WIDEST_TEXT + 3 * MARGIN
     assert picture.height <= HEIGHT + 2 * MARGIN
-
-
-def test_wide_letters_are_made_to_fit_their_columns(font):
-    """mmmm is nearly as wide as four Chinese characters, but has two columns."""
-    face = page_picture._fitting_face("mmmmmmmm", 80, font, 20)
-    assert face.getlength("mmmmmmmm") <= 80 and face.size < 20
-    assert page_picture._fitting_face("姓名", 40, font, 20).size == 20
 
 
 def test_missing_characters_are_reported(tmp_path, monkeypatch, capsys):

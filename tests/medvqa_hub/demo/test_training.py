@@ -88,6 +88,7 @@ def test_each_stage_starts_from_the_previous_one_and_is_evaluated(context, encod
     assert any("greedy_reward" in entry for entry in log)
 
 
+@pytest.mark.slow
 def test_without_the_text_encoder_stage_three_is_rewarded_with_rouge(context, monkeypatch):
     shipped = load_recipe("tiny-swin-ved-stage3")
     assert (shipped.reward.name, shipped.selection.metric) == ("bert_score", "bert_score")
@@ -95,8 +96,3 @@ def test_without_the_text_encoder_stage_three_is_rewarded_with_rouge(context, mo
     recipe = stage_recipe(context, 3)
     assert (recipe.reward.name, recipe.selection.metric) == ("rouge_l", "rouge_l")
     assert "bert_score" not in recipe.selection.metrics
-
-
-def test_stages_are_one_model(context):
-    first, second, third = (stage_recipe(context, stage).model for stage in (1, 2, 3))
-    assert first.model_copy(update={"pretrained_encoder": None}) == second == third

@@ -96,6 +96,7 @@ def test_a_supervised_run_carries_the_class_of_its_rows(model, released, tmp_pat
     assert "already finished" in again[0]
 
 
+@pytest.mark.slow
 def test_rewards_are_the_benchmark_s_and_what_cannot_be_scored_is_counted(model, tmp_path):
     lines = train(model, SAMPLE_DIR, tmp_path / "run", vlm_recipe("tiny-vlm-grpo", **GRPO))
     done = json.loads((tmp_path / "run" / "finished.json").read_text())

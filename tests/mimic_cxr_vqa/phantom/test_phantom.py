@@ -134,13 +134,6 @@ def test_two_runs_write_the_same_bytes(tmp_path, reports):
     assert tree(tmp_path / "a") == tree(tmp_path / "b")
 
 
-def test_seed_changes_pictures_and_texts(written, tmp_path):
-    write_phantom(tmp_path, 20, seed=6, size=64)
-    first, second = tree(written[0]), tree(tmp_path)
-    assert first["files/p90/p90000001/s95000001.txt"] != second["files/p90/p90000001/s95000001.txt"]
-    assert not {n for n in first if n.endswith(".jpg")} & {n for n in second if n.endswith(".jpg")}
-
-
 def test_several_processes_write_the_same_bytes(written, tmp_path, monkeypatch):
     monkeypatch.setattr(phantom, "STUDIES_PER_TASK", 3)  # 20 studies: seven tasks, patients in two of them
     assert write_phantom(tmp_path, 20, seed=5, size=64, processes=2) == written[1]
@@ -286,16 +279,6 @@ def test_state_side_and_severity_are_said_as_drawn(healthy, label):
         assert DENIALS.search(write_report(with_finding(base, label, 0)).findings)
 
 
-def test_heart_is_named_in_some_reports_on_its_size_only(specs):
-    words = {1: Counter(), 0: Counter()}
-    for spec in specs[:1500]:
-        findings, state = write_report(spec).findings, spec.labels["Cardiomegaly"]
-        if findings and state in words:
-            words[state]["heart" in findings.lower()] += 1
-    for counts in words.values():
-        assert 0.2 < counts[True] / counts.total() < 0.8
-
-
 def test_sections_are_found_by_the_report_reader(specs):
     for spec in specs[:600]:
         report = write_report(spec)
@@ -361,13 +344,6 @@ def test_enlarged_hearts_are_wider_than_normal_ones():
         hedged, stated = (heart_ratio(Finding(state), anatomy, rng) for state in (-1, 1))
         assert 0.40 <= normal <= 0.48 < hedged < 0.55 < 0.56 <= stated <= 0.68
         assert heart_ratio(Finding(0), anatomy, rng) == normal
-
-
-def test_picture_is_grey_square_and_its_rng_decides_it(healthy):
-    first, again, other = (draw(healthy, "PA", 100, np.random.default_rng(seed)) for seed in (1, 1, 2))
-    assert first.shape == (100, 100) and first.dtype == np.uint8
-    assert np.array_equal(first, again) and not np.array_equal(first, other)
-    assert first.max() - first.min() > 150
 
 
 @pytest.mark.parametrize("view", ["", "AP LLD", "SWIMMERS"])

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from swin_ved.attention_swin_ved import StudyCache, StudyFold
+from swin_ved.attention_swin_ved import StudyCache
 from swin_ved_tiny import exact_model, pad, questions, studies, tiny_model
 from transformers import GenerationConfig
 
@@ -137,13 +137,6 @@ def test_a_cache_follows_another_study_index(model):
     assert (logits[0] - logits[1]).abs().max() > 0.01
 
 
-def test_studies_are_folded_once_for_all_steps(model, monkeypatch):
-    made, build = [], StudyFold.__init__
-    monkeypatch.setattr(StudyFold, "__init__", lambda self, *args: (made.append(1), build(self, *args))[1])
-    model.generate(**grouped(), num_beams=2, min_new_tokens=5, max_new_tokens=5)
-    assert len(made) == 1
-
-
 @pytest.mark.parametrize("answer_position", [None, 64])
 def test_sampled_tokens_come_from_the_distribution_that_forward_gives(answer_position):
     """What self-critical training needs: raw scores while sampling equal those of one pass over the sample."""
@@ -165,11 +158,6 @@ def test_sampled_tokens_come_from_the_distribution_that_forward_gives(answer_pos
     raw = torch.stack(outputs.logits, 1)
     # `generate` keeps its scores in float32.
     torch.testing.assert_close(raw.double(), forward, atol=1e-10, rtol=2**-23)
-
-
-def test_default_length_is_the_paper_s_128_tokens(model):
-    assert model.generation_config.max_new_tokens == 128
-    assert (model.generation_config.pad_token_id, model.generation_config.eos_token_id) == (1, 6)
 
 
 @pytest.mark.parametrize("by_config", [True, False])
