@@ -24,7 +24,6 @@ lint: $(INSTALLED)
 	$(BIN)/mypy
 
 benchmarks: $(INSTALLED)
-	$(BIN)/python benchmarks/questions.py
 	$(BIN)/python benchmarks/loading.py
 	$(BIN)/python benchmarks/images.py
 	$(BIN)/python benchmarks/generation.py
@@ -37,7 +36,6 @@ benchmarks: $(INSTALLED)
 	$(BIN)/python benchmarks/table_guard.py
 	$(BIN)/python benchmarks/annotation_effort.py
 	$(BIN)/python benchmarks/explore.py
-	$(BIN)/python benchmarks/chat_rows.py
 	$(BIN)/python benchmarks/learning.py
 	$(BIN)/python benchmarks/readme.py
 

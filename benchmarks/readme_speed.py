@@ -5,22 +5,18 @@ from typing import Any
 
 from medvqa_core.json_files import read_json
 
-NAMES = ("questions", "loading", "images", "generation_swin_ved", "generation_blip2_multiview")
-LATER_NAMES = ("scst", "reward", "training_input", "esra", "explore", "chat_rows")
+NAMES = ("loading", "images", "generation_swin_ved", "scst", "reward", "training_input", "esra", "explore")
 RESULTS = Path(__file__).parent / "results"
 
 
 def make_speed() -> str:
     """The Markdown table and the sentence under it, from `results/*.json`."""
-    questions, loading, images, swin_ved, blip2 = (_read(name) for name in NAMES)
-    grouped, tower = swin_ved["cpu_float32"], blip2["runs"]["cpu_deep_tower"]
+    loading, images, swin_ved = (_read(name) for name in NAMES[:3])
+    grouped = swin_ved["cpu_float32"]
     average, noisy = images["films"]["average_film"], images["films"]["noisy_film"]
     lines = [
         "| what (`benchmarks/`) | here | baseline | ratio |",
         "|---|---|---|---|",
-        f"| questions of {questions['studies']:,} studies (`questions.py`) | {questions['seconds']} s "
-        f"| scan of the tables per study, scaled up from {questions['baseline_studies']:,}: "
-        f"{questions['baseline_seconds']} s | **{questions['ratio']}x** |",
         f"| {loading['rows']:,} rows of the authors' CSV to a ready dataset (`loading.py`) "
         f"| {loading['load_ours_seconds']} s, peak {loading['load_ours_peak_gib']} GiB "
         f"| the same dataset by pandas and `from_pandas`: {loading['load_by_pandas_seconds']} s, "
@@ -36,12 +32,9 @@ def make_speed() -> str:
         f"{swin_ved['beams']} (`generation.py`) | {grouped['grouped_seconds']} s | one by one, images encoded each "
         f"time, no cache, scaled up from {grouped['one_by_one_questions_timed']}: {grouped['one_by_one_seconds']} s "
         f"| **{grouped['ratio']}x** |",
-        f"| images of {blip2['studies']} studies, deep and narrow vision tower, BLIP-2-MultiView (`generation.py`) "
-        f"| {tower['together_ms']} ms | one call per image: {tower['one_by_one_ms']} ms | **{tower['ratio']}x** |",
         *_training_rows(),
         *_page_rows(),
         *_explorer_rows(),
-        _chat_row(),
         "",
         f"{_machines()} Files of MIMIC-CXR-JPG have 1.5 MB on average. The fast image path differs from the exact one "
         f"by at most {noisy['fast_max_difference']} grey levels (mean {noisy['fast_mean_difference']}); `exact=True` "
@@ -102,20 +95,10 @@ def _explorer_rows() -> list[str]:
     ]
 
 
-def _chat_row() -> str:
-    found = _read("chat_rows")
-    ours, copies = found["chat"], found["map"]
-    return (
-        f"| {ours['rows']:,} chat rows of {ours['studies']:,} studies, loaded (`chat_rows.py`) | {ours['cache_mib']:g} "
-        f"MiB of cache, peak {ours['peak_memory_mib']} MiB | a `map` that embeds the images, cache of "
-        f"{copies['rows']:,} rows: {copies['cache_mib']} MiB | **{found['cache_ratio']}x** a row |"
-    )
-
-
 def _machines() -> str:
     """On what each benchmark was run."""
     places: dict[str, list[str]] = {}
-    for name in (*NAMES, *LATER_NAMES):
+    for name in NAMES:
         machine = _read(name)["machine"]
         place = f"{machine['cores']} cores of {machine['processor']}, {machine['memory_gib']} GiB"
         places.setdefault(place, []).append(f"`{name}`")

@@ -120,7 +120,7 @@ def _train_tokenizer(texts: Iterable[str], vocabulary: int):
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", type=Path, required=True, help="a release; its questions and answers are read")
+    parser.add_argument("--data", type=Path, required=True, help="a release. Its questions and answers are read")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()

@@ -15,16 +15,6 @@ def read(name: str) -> Any:
     return json.loads((REPOSITORY / "benchmarks" / "results" / f"{name}.json").read_text(encoding="utf-8"))
 
 
-def chat_rows() -> list[str]:
-    found = read("chat_rows")
-    ours = found["chat"]
-    return [
-        f"{ours['rows']:,} rows of {ours['studies']:,} studies: {ours['cache_mib']:.0f} MiB of cache and "
-        f"{ours['peak_memory_mib']} MiB of memory at most; a `map` that embeds the images takes "
-        f"{found['cache_ratio']:.0f} times as much cache a row"
-    ]
-
-
 def explore() -> list[str]:
     found = read("explore")
     return [
@@ -36,7 +26,7 @@ def explore() -> list[str]:
     ]
 
 
-PAGES = {"docs/training.md": chat_rows, "docs/explorer.md": explore}
+PAGES = {"docs/explorer.md": explore}
 
 
 def contains(text: str, wanted: str) -> bool:
