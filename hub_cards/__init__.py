@@ -1,4 +1,4 @@
-"""Jinja templates of dataset and model cards, and Croissant metadata."""
+"""Jinja templates of dataset and model cards, and their metadata."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from medvqa_core.digests import digest_file
+from medvqa_core.digests import digest, digest_file
 
 if TYPE_CHECKING:
     from datasets import Features
@@ -98,3 +98,8 @@ def _describe(config: CardConfig) -> dict[str, Any]:
         "download_size": download,
         "dataset_size": sum(split["num_bytes"] for split in splits),
     }
+
+
+def content_digest(files: Mapping[str, Mapping[str, Any]]) -> str:
+    """A digest (16 hex digits) of the names and `sha256` of files."""
+    return digest("\n".join(f"{name} {described['sha256']}" for name, described in sorted(files.items())))[:16]

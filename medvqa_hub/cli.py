@@ -23,7 +23,6 @@ from medvqa_hub.evaluation.cli import app as evaluate_app
 from medvqa_hub.evaluation.export_cli import app as export_app
 from medvqa_hub.launching import QUIET, check_launcher, print_error
 from medvqa_hub.publishing.cli import app as push_app
-from medvqa_hub.publishing.publish_cli import app as publish_app
 from medvqa_hub.training.cli import app as train_app
 from mimic_cxr_vqa.cli import app as cxr_app
 from rjua_meddqa.cli import app as meddqa_app
@@ -46,7 +45,6 @@ app.add_typer(train_app, name="train")
 app.add_typer(evaluate_app, name="evaluate")
 app.add_typer(audit_app, name="audit")
 app.add_typer(push_app, name="push")
-app.add_typer(publish_app, name="publish")
 app.add_typer(export_app, name="export")
 
 
@@ -60,15 +58,8 @@ def doctor(
     engine: EngineOptions,
     mimic_root: Annotated[Path | None, typer.Option(help="Folder of MIMIC-CXR-JPG to check.")] = None,
     reports: Annotated[Path | None, typer.Option(help="Folder of MIMIC-CXR or its reports zip.")] = None,
-    publish: Annotated[Path | None, typer.Option(help="Only check a folder of publish physionet for problems.")] = None,
 ) -> None:
     """Check the installation and the data, with a remedy for each problem."""
-    if publish is not None:
-        from medvqa_hub.publishing.submission import find_problems, show
-
-        if not show(find_problems(publish), typer.echo):
-            raise typer.Exit(1)
-        return
     from medvqa_hub.doctor import examine, print_checks
 
     if engine.engines:
@@ -218,7 +209,7 @@ def purge(
         typer.echo(f"  {count:,} files: {folder} ({evidence})")
     typer.echo(f"{len(files):,} files of class {governance}")
     if files and yes:
-        typer.echo(f"{delete_files(files):,} files deleted (not overwritten; snapshots and backups may keep copies)")
+        typer.echo(f"{delete_files(files):,} files deleted but not overwritten. Snapshots and backups may keep copies")
     elif files:
         typer.echo("Nothing was deleted. Add --yes to delete these files.")
 
@@ -267,7 +258,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except SystemExit as done:
         if (done.code == 130 or isinstance(done, Terminated)) and QUIET not in os.environ:
             print(STOPPED, file=sys.stderr)
-        return done.code or 0
+        return done.code if isinstance(done.code, int) else int(bool(done.code))
     except KeyboardInterrupt:
         print(STOPPED, file=sys.stderr)
         return 130

@@ -35,14 +35,13 @@ KINDS = {
     "questions": ("studies.parquet", "questions.parquet"),
     "release": ("qa/*-?????-of-?????.parquet", "studies/*-?????-of-?????.parquet", "README.md", "croissant.json"),
     "authors-csv": ("train.csv", "val.csv", "test.csv"),
-    "batch": ("batch-????.jsonl", "CREDENTIALED-batch-????.jsonl", "CREDENTIALED.txt"),
     "vlmevalkit-tsv": ("*.tsv",),
-    "meddqa-report": ("tables.md", "tables.csv", "figure5.png", "page.html"),
+    "batch": ("batch-????.jsonl", "CREDENTIALED-batch-????.jsonl", "CREDENTIALED.txt"),
+    "meddqa-report": ("tables.md", "tables.csv"),
     "review": (
         "items.json", "key.json", "ratings.csv", "ratings/*.json", "images/item-*", "for_raters/*/sheet.*",
         "for_raters/*/tasks.json", "for_raters/*/labelling.xml",
     ),
-    "physionet": ("texts*.md", "TODO.md", "files/*.csv.gz", "files/*.parquet", "files/*.txt", "files/statistics.json"),
 }  # fmt: skip
 # kind in the header of a store -> files that the same command writes beside it
 BESIDE_STORE = {

@@ -47,7 +47,7 @@ def write_card(
     """Write `<folder>/README.md` for a release with this manifest.
 
     Args:
-        content: from `hub_cards.croissant.content_digest`. `load_dataset(folder)` caches by the folder's name and the
+        content: from `hub_cards.dataset_info.content_digest`. `load_dataset(folder)` caches by the folder and the
             card's configs. With the content in the configs, every release has its own cache.
         statistics: from `Statistics.to_json`.
         has_images: whether the images are in the rows of the config `studies`.

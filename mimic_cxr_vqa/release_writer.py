@@ -3,7 +3,6 @@
     release/qa/<split>-00000-of-00003.parquet        QA_SCHEMA, the rows of a study together
     release/studies/<split>-00000-of-00003.parquet   STUDY_SCHEMA, the studies of the same qa shard
     release/README.md       card, whose metadata makes `load_dataset(folder)` work without this package
-    release/croissant.json  metadata for data catalogues
     release/manifest.json   governance class, provenance, counts, Table 3, size and sha256 of every file
 
 Images are not copied. The same inputs give the same bytes.
@@ -18,8 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from hub_cards.croissant import FILE as CROISSANT
-from hub_cards.croissant import content_digest
+from hub_cards.dataset_info import content_digest
 from medvqa_core.digests import digest_file
 from medvqa_core.errors import ConfigError, InputError
 from medvqa_core.files import atomic_folder
@@ -29,7 +27,6 @@ from medvqa_core.progress import track
 from medvqa_core.runs.predictions import PredictionStore
 from mimic_cxr_vqa.answer_types import answer_types
 from mimic_cxr_vqa.card import CARD, find_configs, write_card
-from mimic_cxr_vqa.croissant import write_croissant
 from mimic_cxr_vqa.generation.answer_keys import answer_keys, hex_keys, open_answers, read_lint
 from mimic_cxr_vqa.generation.lint import LABEL_CONFLICT, find_flags
 from mimic_cxr_vqa.minimum_class import describe_files
@@ -102,8 +99,7 @@ def write_release(
         rows = (batch for path in sorted(folder.glob("qa/*")) for batch in iterate_parquet(path))
         statistics = summarise(track(rows, "Counting rows"), manifest["label_counts"]).to_json()
         write_card(folder, manifest, content, statistics, find_configs(folder))
-        write_croissant(folder, manifest, shards, f"urn:medvqa-hub:mimic_cxr_vqa:{content}")
-        manifest["files"] = shards | describe_files(folder, [folder / CARD, folder / CROISSANT])
+        manifest["files"] = shards | describe_files(folder, [folder / CARD])
         write_manifest(folder, manifest, sort_keys=True)
     return manifest
 

@@ -8,7 +8,6 @@ from hub_cards.dataset_info import CardConfig, describe_configs, describe_json_l
 from medvqa_core.digests import digest, digest_file
 from medvqa_core.files import atomic_file
 from medvqa_core.governance import Governance
-from rjua_meddqa.croissant import write_croissant
 from rjua_meddqa.data_folder import ANNOTATIONS, CONTEXTS, IMAGES, QUESTIONS, REASONING, DataFolder
 from rjua_meddqa.schema import Annotation
 from rjua_meddqa.statistics import summarise_folder
@@ -31,16 +30,12 @@ CONFIGURATIONS = {
 
 
 def write_card(
-    folder: DataFolder,
-    annotations: Iterable[Annotation] | None = None,
-    url: str | None = None,
-    configs: Sequence[CardConfig] = (),
+    folder: DataFolder, annotations: Iterable[Annotation] | None = None, configs: Sequence[CardConfig] = ()
 ) -> Path | None:
-    """Write `README.md` into a data folder, and `croissant.json` if it has no shards with images.
+    """Write `README.md` into a data folder.
 
     Args:
         annotations: of the images. By default, those in the folder.
-        url: of the dataset. By default, a URN of its content.
         configs: of shards with images, instead of the text files.
 
     Returns:
@@ -91,6 +86,4 @@ def write_card(
     )
     with atomic_file(path, "w") as file:
         file.write(str(card).rstrip() + "\n")
-    if not configs:
-        write_croissant(folder, url)
     return path

@@ -257,9 +257,9 @@ def reasoning(
 @app.command()
 def stats(
     data: Data,
-    out: Annotated[Path | None, typer.Option(help="Folder for statistics.json and figure2.png.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for statistics.json.")] = None,
 ) -> None:
-    """Print Tables 2 and 3 of the paper for a folder. With --out, also write them as JSON and draw Figure 2."""
+    """Print Tables 2 and 3 of the paper for a folder. With --out, also write them as JSON."""
     from rjua_meddqa.data_folder import open_folder
     from rjua_meddqa.statistics import summarise_folder, write_statistics
 
@@ -267,36 +267,7 @@ def stats(
     typer.echo(statistics.format())
     if out is not None:
         write_statistics(statistics, out)
-        typer.echo(f"statistics.json and figure2.png: {out}")
-
-
-@app.command()
-def figures(
-    out: Annotated[Path, typer.Option(help="Folder for the pictures.")],
-    results: Annotated[list[Path] | None, typer.Option(help="results.json of an evaluation. Repeatable.")] = None,
-    data: Annotated[Path | None, typer.Option(help="Folder with annotations and reasoning questions.")] = None,
-    boxes: Annotated[Path | None, typer.Option(help="Boxes of one page as JSON, from meddqa ocr.")] = None,
-) -> None:
-    """Draw the paper's Figures 5 (--results), 6 (--data) and 7 (--boxes)."""
-    from rjua_meddqa.commands.drawing import draw_figures
-
-    _echo_lines(draw_figures(out, results or (), data, boxes))
-
-
-@app.command()
-@with_engine_options("esra-rules (the default)")
-def leave_one_out(
-    data: Data,
-    pages: Pages,
-    engine: EngineOptions,
-    out: Annotated[Path | None, typer.Option(help="Folder for the responses of a model.")] = None,
-) -> None:
-    """Remove each table item from its page and ask for it. Counts how often another item's value is returned."""
-    from rjua_meddqa.commands.drawing import measure_leave_one_out
-
-    if not engine.engines:
-        engine.check_unused("esra-rules", out=out)
-    _echo_lines(measure_leave_one_out(data, pages, _connector(engine, out or Path()), out))
+        typer.echo(f"statistics: {out / 'statistics.json'}")
 
 
 def _connector(engine: EngineOptions, out: Path) -> "Callable[[Governance], ChatModel] | None":

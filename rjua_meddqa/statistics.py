@@ -1,16 +1,15 @@
-"""Counts of a data folder: Tables 2 and 3 of the paper and its Figure 2.
+"""Counts of a data folder: Tables 2 and 3 of the paper, and the numbers of its Figure 2.
 
 Table 2: images, key-value pairs and table rows by image type and quality. Table 3: contexts and their mean length in
 characters by report type and kind. Figure 2: images by report type.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from medvqa_core.files import atomic_file
 from medvqa_core.json_files import write_json
 from rjua_meddqa.data_folder import ANNOTATIONS, CONTEXTS, QUESTIONS, REASONING, DataFolder
 from rjua_meddqa.generation.contexts import KINDS
@@ -22,18 +21,6 @@ UNNAMED = "(none)"  # an empty report type or context kind
 CLINICAL = "Clinical"
 # Kinds that the paper's Table 3 lists for one report type only.
 ONLY_IN = {"检查-状态": LABORATORY, "疾病-建议": LABORATORY, "疾病-检查": CLINICAL, "疾病-治疗": CLINICAL}
-CJK_FONTS = (
-    "Noto Sans CJK SC",
-    "Noto Sans CJK JP",
-    "Noto Sans SC",
-    "Source Han Sans SC",
-    "WenQuanYi Zen Hei",
-    "WenQuanYi Micro Hei",
-    "Microsoft YaHei",
-    "SimHei",
-    "PingFang SC",
-)
-BAR_COLOUR = "#0072B2"
 
 
 @dataclass(frozen=True)
@@ -173,7 +160,7 @@ def summarise_folder(folder: DataFolder, annotations: Iterable[Annotation] | Non
         annotations: by default, those in the folder.
 
     Raises:
-        InputError: there are no annotations, or a file cannot be read.
+        InputError: annotations are missing, or a file cannot be read.
     """
     contexts, questions = [], []
     if CONTEXTS in folder.files:
@@ -191,54 +178,9 @@ def summarise_folder(folder: DataFolder, annotations: Iterable[Annotation] | Non
     return summarise(annotations, contexts, questions, used_in)
 
 
-def find_font(text: str) -> str | None:
-    """The first installed font with every character of `text`, for matplotlib. None without any."""
-    from matplotlib import font_manager
-
-    by_name = {entry.name: entry.fname for entry in font_manager.fontManager.ttflist}
-    for name in ("DejaVu Sans", *CJK_FONTS):
-        if name in by_name:
-            font = font_manager.get_font(by_name[name])
-            if all(font.get_char_index(ord(character)) for character in text):
-                return name
-    return None
-
-
-def label_bars(axes: Any, names: Sequence[str]) -> None:
-    """Label horizontal bars from top to bottom, in ASCII if no font has the characters."""
-    font = find_font("".join(names))
-    labels = [(name if font else _escape(name)).replace("$", r"\$") for name in names]
-    axes.set_yticks(range(len(names)), labels, fontfamily=font or "DejaVu Sans")
-    axes.invert_yaxis()
-
-
-def plot_report_types(stats: Statistics, path: Path) -> None:
-    """Draw Figure 2, images by report type, as a PNG. Raises OutputError."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import MaxNLocator
-
-    counts = list(stats.report_types.values())
-    figure = Figure(figsize=(8, max(2.0, 0.9 + 0.32 * len(counts))), dpi=150, layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.add_subplot()
-    bars = axes.barh(range(len(counts)), counts, 0.7, color=BAR_COLOUR)
-    total = max(sum(counts), 1)
-    axes.bar_label(bars, [f"{count:,} ({count / total:.1%})" for count in counts], padding=3)
-    label_bars(axes, list(stats.report_types))
-    axes.set_xlim(0, max(*counts, 1) * 1.2 if counts else 1)
-    axes.set_xlabel("Images")
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.tick_params(axis="y", length=0)
-    axes.spines[["top", "right"]].set_visible(False)
-    with atomic_file(path) as file:
-        figure.savefig(file, format="png")
-
-
 def write_statistics(stats: Statistics, folder: Path) -> None:
-    """Write `statistics.json` and `figure2.png` to `folder`. Raises OutputError."""
+    """Write `statistics.json` to `folder`. Raises OutputError."""
     write_json(folder / "statistics.json", stats.to_json(), end="")
-    plot_report_types(stats, folder / "figure2.png")
 
 
 def _count_images(annotations: list[Annotation]) -> ImageCounts:

@@ -20,7 +20,7 @@ Predictions = Annotated[
     ),
 ]
 ImageRoot = Annotated[Path | None, typer.Option(help="Folder of the images. Default: images/ of the data.")]
-RetryFailed = Annotated[bool, typer.Option(help="Ask questions again whose answer failed.")]
+RetryFailed = Annotated[bool, typer.Option(help="Retry questions whose answer failed.")]
 Limit = Annotated[int | None, typer.Option(help="Use only the first studies, up to this number.")]
 Layout = Annotated[
     str | None,
@@ -37,7 +37,7 @@ Baseline = Annotated[
     typer.Option(help="Rescale BERTScore: computed (from the split's references), a table LAYER,P,R,F, or none."),
 ]
 MaxNewTokens = Annotated[int | None, typer.Option(help="Longest answer in tokens. Default: the checkpoint's limit.")]
-Batch = Annotated[int, typer.Option(help="Questions per batch of a checkpoint, in whole studies.")]
+Batch = Annotated[int, typer.Option(help="Maximum questions per batch (checkpoints only). Studies are not split.")]
 Missing = Annotated[Literal["error", "skip"], typer.Option(help="Stop at a missing image, or skip its study.")]
 Failed = Annotated[
     Literal["exclude", "empty"], typer.Option(help="Exclude failed answers from the scores, or score them as empty.")
@@ -55,7 +55,10 @@ Indication = Annotated[
 BareQuestion = Annotated[
     bool, typer.Option("--bare-question", help="Prompt --engine as train vlm does: images and question only.")
 ]
-ImageSide = Annotated[int, typer.Option(min=32, help="Most pixels of an image's shorter side for --engine.")]
+ImageSide = Annotated[
+    int,
+    typer.Option(min=32, help="Resize images so that the shorter side has at most this many pixels (--engine only)."),
+]
 
 
 @app.callback()
@@ -65,7 +68,7 @@ def _group() -> None:
 
 @app.command()
 @with_engine_options(
-    model="Checkpoint folder, output folder of train, or Hub repository. With --engine: the model of the server."
+    model="Checkpoint folder, output folder of train, or Hub repository. With --engine: model name on the server."
 )
 def cxr(
     context: typer.Context,
@@ -83,7 +86,7 @@ def cxr(
     encoder: Encoder = None,
     layer: Layer = None,
     baseline: Baseline = None,
-    beams: Annotated[int, typer.Option(help="Beams of a checkpoint. 1 is greedy.")] = 2,
+    beams: Annotated[int, typer.Option(help="Beam search width (checkpoints only). 1 is greedy.")] = 2,
     max_new_tokens: MaxNewTokens = None,
     bf16: Annotated[bool, typer.Option(help="Weights in bfloat16. Needs a GPU.")] = False,
     questions_per_batch: Batch = 96,
@@ -189,17 +192,12 @@ def meddqa(
 @app.command("meddqa-report")
 def meddqa_report(
     runs: Annotated[list[Path], typer.Argument(help="Folders that evaluate meddqa wrote.")],
-    out: Annotated[Path, typer.Option(help="Folder for tables.md, tables.csv, figure5.png and page.html.")],
-    data: Annotated[Path | None, typer.Option(help="The runs' data, for pictures of wrong answers.")] = None,
-    image_root: ImageRoot = None,
-    pages: Annotated[
-        Path | None, typer.Option(help="Restored pages for locating answers. Default: those of each run.")
-    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder for tables.md and tables.csv.")],
 ) -> None:
-    """Write Tables 5 to 8 and Figure 5 of several runs with the paper's rows, and a page with errors by cause."""
-    from medvqa_hub.evaluation.meddqa.page import write_report
+    """Write Tables 5 to 8 of several runs with the paper's rows, and their errors by cause."""
+    from medvqa_hub.evaluation.meddqa.report import write_report
 
-    for line in write_report(runs, out, data, image_root, pages):
+    for line in write_report(runs, out):
         typer.echo(line)
 
 

@@ -13,8 +13,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from hub_cards.croissant import FILE as CROISSANT
-from hub_cards.croissant import content_digest
+from hub_cards.dataset_info import content_digest
 from medvqa_core.errors import GovernanceError, InputError
 from medvqa_core.files import MANIFEST
 from medvqa_core.governance import Governance, check_publishable
@@ -75,7 +74,7 @@ def push_dataset(
     Raises:
         ConfigError, OutputError: see `send`.
         GovernanceError: the class may not be pushed or is weaker than the content's, or the scan found something.
-        InputError: the folder holds no release, or differs from its manifest.
+        InputError: the folder does not hold a release, or differs from its manifest.
     """
     from rjua_meddqa.data_folder import KIND
 
@@ -101,7 +100,6 @@ def _read_cxr(folder: Path, repo_id: str, made: Path, image_root: Path | None, p
     """
     from mimic_cxr_vqa import embedded_images
     from mimic_cxr_vqa.card import find_configs, write_card
-    from mimic_cxr_vqa.croissant import write_croissant
     from mimic_cxr_vqa.minimum_class import describe_files
     from mimic_cxr_vqa.release import open_release
     from mimic_cxr_vqa.schema import QA_SCHEMA, STUDY_SCHEMA
@@ -113,7 +111,7 @@ def _read_cxr(folder: Path, repo_id: str, made: Path, image_root: Path | None, p
         raise InputError(f"{folder} does not hold a release in Parquet. Run medvqa-hub cxr release.")
     manifest, files = remove_local_paths(release.manifest), {}
     for name in manifest["files"]:
-        if name in (CARD, CROISSANT) or name.startswith(f"{FOLDER}/"):
+        if name in (CARD, "croissant.json") or name.startswith(f"{FOLDER}/"):
             continue
         if not _SHARD.fullmatch(name):
             raise GovernanceError(
@@ -137,11 +135,7 @@ def _read_cxr(folder: Path, repo_id: str, made: Path, image_root: Path | None, p
         (made / CARD).read_text(encoding="utf-8"), repo_id, "", next(iter(release.files)), has_images=bool(with_images)
     )
     (made / CARD).write_text(card, encoding="utf-8")
-    texts = [CARD]
-    if not with_images:  # the Hub describes Parquet files with images itself
-        write_croissant(made, manifest, shards, _page_url(repo_id))
-        files[CROISSANT], texts = made / CROISSANT, [CARD, CROISSANT]
-    described = describe_files(made, [made / name for name in texts])
+    described = describe_files(made, [made / CARD])
     manifest = {**manifest, "files": {**shards, **with_images, **described}}
     files |= {name: made / name for name in with_images} | {MANIFEST: as_json(manifest)}
     return _Release(release.governance, files, card, frozenset(with_images))
@@ -172,18 +166,12 @@ def _read_meddqa(folder: Path, repo_id: str, made: Path, image_root: Path | None
         configs = embedded_images.write_shards(found, embedded_images.read_parameters(image_root), made)
     tables = {path.relative_to(made).as_posix(): path for path in made.rglob("*.p*")}
     with staged(files, DATASET, governance) as folder_of_texts:
-        cards.write_card(open_folder(folder_of_texts), url=_page_url(repo_id), configs=configs)
-        if not configs:
-            files[CROISSANT] = (folder_of_texts / CROISSANT).read_bytes()
+        cards.write_card(open_folder(folder_of_texts), configs=configs)
         card = (folder_of_texts / CARD).read_text(encoding="utf-8")
     names = [part for part in (cards.QUESTIONS, cards.REASONING) if part in found.files and not configs]
     name = f', "{names[0]}"' if names else ""
     card = _with_hub_section(card, repo_id, name, cards.SPLIT, governance, bool(configs))
     return _Release(governance, {**files, **tables}, card, frozenset(tables))
-
-
-def _page_url(repo_id: str) -> str:
-    return f"https://huggingface.co/datasets/{repo_id}"
 
 
 def _with_hub_section(

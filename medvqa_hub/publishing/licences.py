@@ -48,7 +48,7 @@ def find_answer_llama(answers: Iterable[tuple[str | None, str | None]]) -> str |
     Args:
         answers: (source, model) of the data of each stage.
     """
-    found = []
+    found: list[str] = []
     for source, model in answers:
         match = _LLAMA.search(model or "")
         found += [match[1]] if match else (["3.1"] if source == AUTHORS else [])
@@ -131,7 +131,7 @@ def get_model_licence(governance: Governance, llama: str | None) -> Licence:
     """
     if governance is Governance.NO_DERIVATIVES:
         check_publishable(governance, "this model", "the Hub")
-    card = dict(LICENSES[governance])
+    card: dict[str, Any] = dict(LICENSES[governance])
     if governance is Governance.OPEN and llama is not None:
         card = {"license": f"llama{llama}"}
     if governance is Governance.CREDENTIALED:

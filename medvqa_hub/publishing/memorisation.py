@@ -72,7 +72,7 @@ def check(answers: Sequence[str], training: Reports, held_out: Reports, seed: in
     """Compare answers with reports.
 
     Raises:
-        InputError: there are no answers with 8 words, or no training or held-out reports.
+        InputError: answers of 8 words, training reports or held-out reports are missing.
     """
     distinct = sorted(set(answers))
     own = Phrases(distinct)

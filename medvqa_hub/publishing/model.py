@@ -77,7 +77,9 @@ def push_model(
     else:
         model = open_model_folder(folder)
         if options.base_model is not None:
-            raise ConfigError("--base-model only applies to models of other families")
+            raise ConfigError(
+                "--base-model only applies to models that are not of this project's own families. Remove it."
+            )
     plan = PushPlan(
         options.repo_id,
         MODEL,

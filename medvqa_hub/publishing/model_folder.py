@@ -69,7 +69,7 @@ def open_model_folder(path: Path) -> ModelFolder:
     """Open a folder that `save_pretrained` of one of our models wrote, or the best model of a training run.
 
     Raises:
-        InputError: the folder holds no such model, or a file is missing.
+        InputError: the folder does not hold such a model, or a file is missing.
         GovernanceError: it states an unknown class.
     """
     folder = find_model_folder(path)

@@ -21,7 +21,7 @@ def read_results(folder: Path, fingerprint: str) -> list[dict[str, Any]]:
     """Read the results in a folder of scores, own images first.
 
     Raises:
-        InputError: there are no results, or they belong to another model or to other questions.
+        InputError: results are missing, or they belong to another model or to other questions.
     """
     found = {name: read_object(folder / name, _AGAIN) for name in FILES.values() if (folder / name).is_file()}
     if not found or not (folder / FILES[""]).is_file():

@@ -80,13 +80,6 @@ def test_a_credentialed_workspace_is_deleted_and_an_open_one_stays(built, creden
     assert run(["purge", "--class", "open", "--yes"]) == 2
 
 
-def test_a_submission_is_deleted(credentialed, tmp_path):
-    from medvqa_hub.publishing.physionet import publish_physionet
-
-    publish_physionet(credentialed.root, tmp_path / "sub", "MIMIC-CXR-Ext-VQA", log=lambda line: None)
-    assert purge(tmp_path / "sub") == len(credentialed.manifest()["questions_per_split"]) * 2 + 6
-
-
 def test_arrow_copies_state_their_class(built, credentialed, cache):
     for folder in (built.workspace.root, credentialed.root):
         rows = load_dataset("mimic_cxr_vqa", data_dir=str(folder), split="test", cache_dir=str(cache))

@@ -1,4 +1,4 @@
-"""What a release says of itself: its card's tables, its judges' results, and croissant.json for catalogues."""
+"""What a release says of itself: its card's tables, and its judges' results."""
 
 import json
 import re
@@ -7,21 +7,9 @@ import pyarrow.parquet as pq
 import pytest
 from builds import build_release
 
-from medvqa_core.digests import digest_file
 from mimic_cxr_vqa.card import find_configs, write_card
-from mimic_cxr_vqa.croissant import write_croissant
 from mimic_cxr_vqa.judging.dimensions import DIMENSIONS
-from mimic_cxr_vqa.schema import QA_SCHEMA
 from mimic_cxr_vqa.statistics import summarise
-from mimic_cxr_vqa.workspace import SAMPLE_DIR
-
-# Croissant 1.0, "Dataset" (required), and RAI 1.0: the fields of its use cases for safety and for participation.
-REQUIRED = {"@context", "@type", "conformsTo", "name", "description", "license", "url", "distribution", "recordSet"}
-RAI = {
-    "dataCollection", "dataCollectionType", "dataPreprocessingProtocol", "dataAnnotationProtocol",
-    "machineAnnotationTools", "dataAnnotationAnalysis", "dataBiases", "dataLimitations", "dataUseCases",
-    "dataSocialImpact", "personalSensitiveInformation", "dataReleaseMaintenancePlan",
-}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -84,45 +72,3 @@ def test_judges_and_people_stand_in_the_card_with_their_intervals(release, tmp_p
     table = card[card.index("| dimension |") :].split("\n\n")[0].splitlines()
     assert len(table) == 2 + sum(len(dimension.categories) for dimension in DIMENSIONS.values())
     assert len({line.count("|") for line in table}) == 1 and "Not yet" not in card
-
-
-@pytest.mark.parametrize("folder", ["release", "sample"])
-def test_croissant_describes_every_shard_and_column(release, folder):
-    place = release if folder == "release" else SAMPLE_DIR
-    found = json.loads((place / "croissant.json").read_text())
-    assert found.keys() >= REQUIRED and found["@type"] == "sc:Dataset"
-    assert found["conformsTo"] == ["http://mlcommons.org/croissant/1.0", "http://mlcommons.org/croissant/RAI/1.0"]
-    assert {name.removeprefix("rai:") for name in found if name.startswith("rai:")} == RAI
-    assert all(found[f"rai:{name}"].strip() for name in RAI)
-    objects = {one["@id"]: one for one in found["distribution"] if one["@type"] == "cr:FileObject"}
-    shards = {str(path.relative_to(place)) for path in place.rglob("*.parquet")}
-    assert objects.keys() == shards
-    assert re.fullmatch(r"1\.0\.0\+[0-9a-f]{16}", found["version"])
-    assert found["version"].partition("+")[2] in (place / "README.md").read_text()  # the content that the card names
-    for name, one in objects.items():
-        assert one["sha256"] == digest_file(place / name)
-        assert one["contentSize"] == f"{(place / name).stat().st_size} B"
-    sets = {one["@id"]: one for one in found["distribution"] if one["@type"] == "cr:FileSet"}
-    assert {str(path.relative_to(place)) for one in sets.values() for path in place.glob(one["includes"])} == shards
-    for record in found["recordSet"]:
-        for field in record["field"]:
-            assert field["source"]["fileSet"]["@id"] in sets
-            assert field["@id"] == f"{record['@id']}/{field['source']['extract']['column']}"
-    qa = {field["name"]: field for field in found["recordSet"][0]["field"]}
-    assert qa.keys() == set(QA_SCHEMA.names) - {"provenance"}
-    assert qa["study_id"]["dataType"] == "sc:Integer" and qa["images"]["repeated"] and "repeated" not in qa["answer"]
-
-
-@pytest.mark.parametrize(
-    ("governance", "license_end", "said"),
-    [
-        ("credentialed", "mimic-cxr/view-license/2.1.0/", "data use agreement"),
-        ("no-derivatives", "by-nc-nd/4.0/", "not shared"),
-        ("open", "LICENSE-2.0", "do not describe a patient"),
-    ],
-)
-def test_croissant_s_licence_and_people_follow_the_class(release, tmp_path, governance, license_end, said):
-    manifest = json.loads((release / "manifest.json").read_text()) | {"governance": governance}
-    write_croissant(tmp_path, manifest, {}, "urn:x")
-    found = json.loads((tmp_path / "croissant.json").read_text())
-    assert found["license"].endswith(license_end) and said in found["rai:personalSensitiveInformation"]

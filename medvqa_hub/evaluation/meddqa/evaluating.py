@@ -83,7 +83,10 @@ def evaluate_meddqa(options: MeddqaOptions) -> dict[str, Any]:
     rules = load_engine(ENGINES, options.model) if options.asking is None and options.predictions is None else None
     questions = load_questions(options.data, options.image_root)
     recorded = options.predictions and _read_predictions(options.predictions, questions)
-    engine = recorded or rules or connect_document_model(options.asking, questions.governance, options.out)
+    engine: DocumentEngine | None = recorded or rules
+    if engine is None:
+        assert options.asking is not None
+        engine = connect_document_model(options.asking, questions.governance, options.out)
     attestation = getattr(engine, "attestation", None)
     check_endpoint_allowed(questions.governance, engine.endpoint, f"engine {engine.name}", attestation)
     asked = _select_questions(engine, questions, options.data)
@@ -211,7 +214,7 @@ def find_causes(
         column = COLUMNS.get(question.task)
         if row["failed"] or row["accuracy"] in (None, 1.0) or annotation is None or column not in counts:
             continue
-        page = images.pages.get(question.image)  # type: ignore[call-overload]
+        page = images.page(question.image)
         text = None if page is None else page.restored.text
         kind = question.answer_type
         row["cause"] = find_cause(

@@ -25,6 +25,7 @@ from rjua_meddqa.restoration.pages import Page
 
 GROUPS_PER_SYNC = 16  # images in flight per image that is synced at once
 NO_IMAGE = "the image is not there"
+NOWHERE = Path()  # of a request without an image, which fails
 
 
 @dataclass(frozen=True)
@@ -41,11 +42,15 @@ class ImageSet:
     unreadable: Mapping[Path, str] = field(default_factory=dict)
     needed: bool = True
 
+    def page(self, image: Path | None) -> Page | None:
+        """The restored page of `image`, if there is one."""
+        return None if image is None else self.pages.get(image)
+
     def problem(self, image: Path | None) -> str | None:
         """The reason why `image` cannot be used, or None."""
         if not self.needed:
             return None
-        return NO_IMAGE if image is None else self.unreadable.get(image)
+        return NO_IMAGE if image in (None, NOWHERE) else self.unreadable.get(image)
 
 
 def answer_questions(
@@ -88,7 +93,7 @@ def answer_questions(
             review=record_details,
             session=engine,
         )
-        return [replace(store.find(keys[row.id]), id=row.id) for row in asked], new
+        return [replace(store.read(keys[row.id]), id=row.id) for row in asked], new
 
 
 def digest_readable(rows: Sequence[DocumentQuestion], images: ImageSet) -> dict[Path, str]:
@@ -120,16 +125,16 @@ def _key(
 
 
 def _content(row: DocumentQuestion, digests: Mapping[Path, str], images: ImageSet) -> dict[str, Any]:
-    page = images.pages.get(row.image)
+    page = images.page(row.image)
     return {
-        "image": digests.get(row.image),
+        "image": None if row.image is None else digests.get(row.image),
         "text": None if page is None else page.restored.text,
         "question": row.question,
         "context": row.context,
     }
 
 
-async def _answer(engine: DocumentEngine, images: ImageSet, requests: Sequence[DocumentRequest]) -> list[Reply]:
+async def _answer(engine: DocumentEngine, images: ImageSet, requests: Sequence[DocumentRequest]) -> Sequence[Reply]:
     """The engine's replies about one image. Raises InputError if the image cannot be used."""
     problem = images.problem(requests[0].image)
     if problem is not None:
@@ -138,6 +143,7 @@ async def _answer(engine: DocumentEngine, images: ImageSet, requests: Sequence[D
 
 
 def _request(row: DocumentQuestion, images: ImageSet, shots: Sequence[DocumentQuestion]) -> DocumentRequest:
-    page = images.pages.get(row.image)
+    page = images.page(row.image)
     examples = tuple(Shot(_request(shot, images, ()), shot.answer) for shot in shots)
-    return DocumentRequest(row.id, row.image, row.question, row.task, row.answer_type, row.context, page, examples)
+    image = row.image or NOWHERE
+    return DocumentRequest(row.id, image, row.question, row.task, row.answer_type, row.context, page, examples)

@@ -1,4 +1,4 @@
-"""Tables 5 to 8 of the paper with the results of several runs, as Markdown, CSV and HTML.
+"""Tables 5 to 8 of the paper with the results of several runs, as Markdown and CSV.
 
 The paper's own rows are marked as other data, because only ten of its 2,000 reports are released.
 """
@@ -11,6 +11,7 @@ from typing import Any
 from medvqa_core.errors import InputError
 from medvqa_core.json_files import read_object
 from medvqa_hub.evaluation.meddqa import paper_rows as paper
+from rjua_meddqa.inference.causes import CAUSES
 
 KIND, RESULTS = "meddqa-evaluation", "results.json"
 OTHER_DATA = "other data"
@@ -68,7 +69,7 @@ def name_runs(runs: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def build_tables(runs: Sequence[Mapping[str, Any]]) -> list[Table]:
-    """Tables 5, 6, 7 and 8, and the hallucination rates of Section 5.4."""
+    """Tables 5, 6, 7 and 8, the hallucination rates of Section 5.4, and errors by cause."""
     shapes = (
         ("Table 5: five tasks", paper.TABLE_5, paper.ROWS_5),
         ("Table 6: image quality", paper.TABLE_6, paper.ROWS_6),
@@ -89,7 +90,7 @@ def build_tables(runs: Sequence[Mapping[str, Any]]) -> list[Table]:
         )
         for title, columns, rows in shapes
     ]
-    return [*tables, _table_8(runs), _hallucination(names, runs)]
+    return [*tables, _table_8(runs), _hallucination(names, runs), _errors(names, runs)]
 
 
 def _table_8(runs: Sequence[Mapping[str, Any]]) -> Table:
@@ -109,8 +110,10 @@ def _table_8(runs: Sequence[Mapping[str, Any]]) -> Table:
             cells: list[tuple[float | None, Sequence[float] | None]] = []
             for path, _, _ in paper.TABLE_8:
                 without, with_context = _cell(pair[False], path), _cell(pair[True], path)
-                both = without[0] is not None and with_context[0] is not None
-                cells += [without, with_context, (with_context[0] - without[0] if both else None, None)]
+                difference = None
+                if without[0] is not None and with_context[0] is not None:
+                    difference = with_context[0] - without[0]
+                cells += [without, with_context, (difference, None)]
             rows.append(Row(pair[True]["model"]["name"], tuple(cells), signed=signed))
     for method, values in paper.ROWS_8.items():
         rows.append(Row(method, tuple((value, None) for triple in values for value in triple), True, signed))
@@ -130,6 +133,16 @@ def _hallucination(names: Sequence[str], runs: Sequence[Mapping[str, Any]]) -> T
         cells = [(value, None) for wrong, asked in both for value in (asked, wrong, wrong / asked)]
         rows.append(Row(method, tuple(cells), True))
     return Table("Hallucination on unanswerable questions (Section 5.4)", heads, tuple(rows))
+
+
+def _errors(names: Sequence[str], runs: Sequence[Mapping[str, Any]]) -> Table:
+    """Wrong answers by cause, a row for each run and task."""
+    rows = [
+        Row(f"{name}, {task}", tuple((found.get(cause, 0), None) for cause in CAUSES))
+        for name, run in zip(names, runs, strict=True)
+        for task, found in run.get("errors", {}).items()
+    ]
+    return Table("Errors by cause", tuple(("", cause) for cause in CAUSES), tuple(rows))
 
 
 def _cell(run: Mapping[str, Any], path: str) -> tuple[float | None, Sequence[float] | None]:

@@ -1,7 +1,6 @@
 """`push dataset`: what loads from the Hub afterwards, and every release that does not go, however it is dressed up."""
 
 import base64
-import hashlib
 import io
 import json
 import re
@@ -74,10 +73,7 @@ def test_a_release_is_complete_and_opens_from_a_download(built, hub, api, tmp_pa
     done = push(hub, api, release)
     files = hub.dataset("me/rows").files
     shards = {name for name in built.manifest["files"] if name.endswith(".parquet")}
-    assert set(files) == shards | {"README.md", "croissant.json", "manifest.json", MARK}
-    croissant = json.loads(files["croissant.json"])
-    assert croissant["url"] == "https://huggingface.co/datasets/me/rows"
-    assert {one["@id"] for one in croissant["distribution"] if "sha256" in one} == shards
+    assert set(files) == shards | {"README.md", "manifest.json", MARK}
     card = files["README.md"].decode()
     assert yaml.safe_load(card.split("---\n")[1])["license"] == "apache-2.0"
     assert 'load_dataset("me/rows", split="train")' in card and "not the older template-based dataset" in card
@@ -213,16 +209,9 @@ def test_drawn_report_data_go_without_their_images(reports, hub, api):
         "contexts.csv",
         "manifest.json",
         "README.md",
-        "croissant.json",
         MARK,
     }
     assert set(files) == names
-    croissant = json.loads(files["croissant.json"])
-    assert croissant["url"] == "https://huggingface.co/datasets/me/rows"
-    described = {one["@id"]: one["sha256"] for one in croissant["distribution"] if "sha256" in one}
-    assert described == {
-        name: hashlib.sha256(files[name]).hexdigest() for name in names if name.endswith((".csv", ".jsonl"))
-    }
     card = files["README.md"].decode()
     assert (
         yaml.safe_load(card.split("---\n")[1])["license"] == "apache-2.0"

@@ -396,7 +396,7 @@ def test_radiology_that_fails_in_the_end_leaves_the_row(build, swin_ved, tmp_pat
     install(monkeypatch, answer=lambda scores: scores if len(scores["radgraph_simple"]) == 1 else {})
     few = ["--limit", "1", "--beams", "1", "--examples", "0", "--radiology"]
     assert run(command(build, swin_ved, tmp_path / "out", *few)) == 1
-    assert "gave no" in capsys.readouterr().err
+    assert "did not return" in capsys.readouterr().err
     result = read(tmp_path / "out" / "results.json")
     assert result["table_4"]["rouge_l"] is not None and "radiology" not in result
     assert (tmp_path / "out" / "chart.png").exists()

@@ -232,7 +232,7 @@ def test_a_folder_of_the_authors_is_share_alike(tmp_path, monkeypatch):
 def test_unknown_models_and_folders_without_questions_are_named(data, tmp_path, capsys):
     out = tmp_path / "out"
     assert run(["evaluate", "meddqa", "--data", str(data), "--out", str(out), "--model", "gpt"]) == 1
-    assert "engine 'gpt' is unknown; available: esra-rules" in capsys.readouterr().err
+    assert "engine 'gpt' is unknown. Available: esra-rules" in capsys.readouterr().err
     (data / "questions.jsonl").unlink()
     (data / "reasoning.jsonl").unlink()
     assert run(["evaluate", "meddqa", "--data", str(data), "--out", str(out)]) == 1

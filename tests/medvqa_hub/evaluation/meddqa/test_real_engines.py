@@ -96,7 +96,7 @@ def test_a_llava_through_transformers_serve_and_in_process(data, served, tmp_pat
     inside = tmp_path / "inside"
     assert run([*common, "--engine", f"transformers:{model}", "--out", str(inside)]) == 0
     check(inside, data, "llava (image)")
-    report = ["evaluate", "meddqa-report", str(out), str(inside), "--data", str(data), "--out", str(tmp_path / "page")]
+    report = ["evaluate", "meddqa-report", str(out), str(inside), "--out", str(tmp_path / "page")]
     assert run(report) == 0
     assert "llava (image)" in capsys.readouterr().out
 

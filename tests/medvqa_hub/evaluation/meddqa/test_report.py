@@ -1,4 +1,4 @@
-"""Runs as one table and one page: the paper's shape, its rows marked, pairs of Table 8, wrong answers pictured."""
+"""Runs as one table: the paper's shape, its rows marked, pairs of Table 8, errors by cause."""
 
 import csv
 import io
@@ -9,13 +9,12 @@ import stat
 import pytest
 from meddqa_server import build_told_apart, evaluate, knowing, question_of, serve
 from paths import REAL_DATA
-from PIL import Image
 
 from medvqa_core.errors import InputError, OutputError
 from medvqa_core.governance import Governance
 from medvqa_hub.cli import run
 from medvqa_hub.evaluation.meddqa import paper_rows as paper
-from medvqa_hub.evaluation.meddqa.page import write_report
+from medvqa_hub.evaluation.meddqa.report import write_report
 from medvqa_hub.evaluation.meddqa.tables import build_tables, read_run, show
 from rjua_meddqa.data_folder import record_part
 
@@ -69,7 +68,7 @@ def test_tables_hold_the_runs_and_the_papers_rows_in_italics(runs, tmp_path):
         "1.00 (1.00–1.00) | 1.00 (1.00–1.00) | 1.00 |" in lines
     )  # one image has the short answer: no interval
     assert any(line.startswith("| *GPT-4v-[API] (other data)* | *0.45* | *0.38* |") for line in lines)
-    assert "page.html" in said
+    assert "tables.md" in said
     cells = list(csv.DictReader(io.StringIO((tmp_path / "out" / "tables.csv").read_text(encoding="utf-8"))))
     assert {cell["source"] for cell in cells} == {"this run", paper.SOURCE}
     mine = [cell for cell in cells if cell["method"] == "perfect (image)" and "Table 5" in cell["table"]]
@@ -88,16 +87,11 @@ def test_table_8_pairs_the_runs_that_differ_in_their_context_alone(runs):
     assert build_tables([results[0], other])[3].rows[0].is_paper
 
 
-def test_the_page_needs_no_other_file_and_runs_no_text_of_a_model(runs, data, tmp_path):
-    write_report(runs, tmp_path / "out", data)
-    page = (tmp_path / "out" / "page.html").read_text(encoding="utf-8")
-    assert not re.search(r"(?:src|href)=['\"](?!data:)", page) and "<script" not in page
-    assert "&lt;script&gt;alert(1)" in page and "data:image/jpeg;base64," in page
-    assert "wrong row: " in page and "perfect (image)" in page
-    causes = json.loads((runs[2] / "results.json").read_text(encoding="utf-8"))["errors"]
-    assert causes["table"]["wrong row"] > 0 and causes["entity"]["hallucinated"] > 0
-    shown = re.findall(r"<h3>([a-z ]+): (\d+) of (\d+)</h3>", page)
-    assert shown and all(int(number) == min(int(total), 10) for _, number, total in shown)
+def test_errors_are_counted_by_cause(runs):
+    table = build_tables([read_run(runs[2])])[-1]
+    heads = [head for _, head in table.heads]
+    rows = {row.method: dict(zip(heads, (value for value, _ in row.cells), strict=True)) for row in table.rows}
+    assert rows["wrong (image), table"]["wrong row"] > 0 and rows["wrong (image), entity"]["hallucinated"] > 0
 
 
 @pytest.mark.parametrize("stated", ["open", "credentialed"])
@@ -108,42 +102,14 @@ def test_a_report_states_its_class_and_its_files_are_as_private_as_it(stated, ru
     for _ in range(2):  # written again in place
         write_report(runs[:2], out)
     assert json.loads((out / "manifest.json").read_text())["governance"] == stated
-    assert f"Governance class: {stated}" in (out / "page.html").read_text(encoding="utf-8")
     paths = [out, *out.iterdir()]
-    assert {path.name for path in paths[1:]} == {"manifest.json", "tables.md", "tables.csv", "figure5.png", "page.html"}
+    assert {path.name for path in paths[1:]} == {"manifest.json", "tables.md", "tables.csv"}
     assert {stat.S_IMODE(path.stat().st_mode) & 0o077 == 0 for path in paths} == {stated == "credentialed"}
     with pytest.raises(OutputError, match="of kind 'meddqa-report'"):
         record_part(out, "questions", Governance.CREDENTIALED, {})
     (out / "manifest.json").write_text(json.dumps({"kind": "meddqa", "format": 1, "governance": stated}))
     with pytest.raises(OutputError, match="another folder"):
         write_report(runs[:2], out)
-
-
-def test_a_case_is_cut_out_around_what_was_asked_for(tmp_path):
-    """The page's box of the key stands at 400 of 1,000 pixels: the crop holds it and not the whole page."""
-    from meddqa_data import BLOOD
-
-    from medvqa_hub.evaluation.meddqa.cases import choose_cases
-    from rjua_meddqa.inference.questions import DocumentQuestion, QuestionSet
-    from rjua_meddqa.restoration.pages import Page
-    from rjua_meddqa.schema import Box, RestoredText
-
-    path = tmp_path / "blood.png"
-    picture = Image.new("RGB", (500, 1000), "white")
-    picture.paste((255, 0, 0), (0, 400, 500, 420))
-    picture.save(path)
-    box = Box(((10, 400), (100, 400), (100, 420), (10, 420)), "年龄：41岁")
-    page = Page("blood.png", 500, 1000, (box,), (box,), 0, 0.0, "high", "", "pdf", RestoredText(((box,),), box.text))
-    row = DocumentQuestion("1", "blood.png", path, "年龄是什么？", "41岁", "entity_qa", "single_entity", "high", True)
-    questions = QuestionSet((row,), Governance.OPEN, "", "", {"blood.png": BLOOD})
-    scored = {"img_path": "blood.png", "cause": "misread", "task": "entity_qa", "answer_type": "single_entity"}
-    scored |= {"question": row.question, "answer": "41岁", "prediction": "47岁"}
-    ((case,),) = choose_cases([scored], questions, {"blood.png": page}).values()
-    crop = Image.open(io.BytesIO(case.picture))
-    assert not case.is_whole_page and crop.width == 500 and 20 < crop.height < 200
-    assert min(crop.getpixel((250, crop.height // 2))[:1]) > 200 > crop.getpixel((250, crop.height // 2))[1]
-    ((whole,),) = choose_cases([scored], questions, {}).values()
-    assert whole.is_whole_page
 
 
 def test_counts_are_whole_and_differences_signed():
