@@ -74,7 +74,7 @@ def read_attestation(path: Path) -> Attestation:
         )
     for name in ("person", "agreement"):
         if not isinstance(values[name], str) or not values[name].strip():
-            raise ConfigError(f"attestation {path}: {name} is {values[name]!r}; expected a non-empty string")
+            raise ConfigError(f"attestation {path}: {name} is {values[name]!r}. Expected a non-empty string")
     return Attestation(
         values["person"].strip(), _parse_hosts(values["hosts"], path), values["agreement"].strip(), digest(content)
     )
@@ -85,7 +85,7 @@ def _parse_hosts(values: Any, path: Path) -> tuple[tuple[str, str, str | None], 
     matches = [_HOST.fullmatch(value.strip().lower()) if isinstance(value, str) else None for value in named]
     if not matches or None in matches:
         raise ConfigError(
-            f"attestation {path}: hosts is {values!r}; expected a list of names or addresses, such as "
+            f"attestation {path}: hosts is {values!r}. Expected a list of names or addresses, such as "
             '[llm.hospital.example, "http://10.1.2.3:8000"]'
         )
     return tuple((match[1] or "https", match[2], match[3]) for match in matches if match is not None)

@@ -21,7 +21,7 @@ from medvqa_core.errors import InputError, show
 
 BLOCK_BYTES = 8 << 20
 CELL_LIMIT = 8 << 20  # characters; the standard library allows 128 KiB
-_NUL_REMEDY = "copy the file again from its source; if it is UTF-16, save it as UTF-8"
+_NUL_REMEDY = "Copy the file again from its source. If it is UTF-16, save it as UTF-8"
 # pyarrow's message for a wrong number of fields. A handler for such rows is not used, because the reader's threads may
 # release that Python function during shutdown, which aborts the process.
 _WRONG_ROW = re.compile(r"Row #(\d+): Expected (\d+) columns, got (\d+)")
@@ -91,17 +91,17 @@ def iterate_cells(
         missing = [name for name in columns if name not in header]
         if missing or len(set(header)) < len(header):
             problem = f"columns {', '.join(missing)} are missing" if missing else "a column occurs twice"
-            raise InputError(f"{path}: {problem}; found: {', '.join(header) or 'none'}")
+            raise InputError(f"{path}: {problem}. Found: {', '.join(header) or 'none'}")
         rows = (cells for cells in reader if cells)
         for number, cells in enumerate(rows, start=first):
             if len(cells) != len(header):
                 raise InputError(
-                    f"{path}, row {number}: {len(cells)} fields where the header has {len(header)}; correct the quotes"
+                    f"{path}, row {number}: {len(cells)} fields where the header has {len(header)}. Correct the quotes"
                 )
             yield number, dict(zip(header, cells, strict=True))
     except rows_of_text.Error as error:
         raise InputError(
-            f"{path}, line {reader.line_num}: not readable as CSV ({error}); is the file cut off?"
+            f"{path}, line {reader.line_num}: not readable as CSV ({error}). Check whether the file is cut off"
         ) from None
 
 
@@ -109,19 +109,19 @@ def _decoded_lines(path: Path) -> Iterator[str]:
     try:
         data = path.read_bytes()
     except FileNotFoundError:
-        raise InputError(f"{path}: no such file; check the path") from None
+        raise InputError(f"{path}: no such file. Check the path") from None
     except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror}); check the path") from None
+        raise InputError(f"{path}: cannot be read ({error.strerror}). Check the path") from None
     # Not str.splitlines, which also splits at other characters.
     for number, line in enumerate(data.splitlines(keepends=True), start=1):
         try:
             text = line.decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError as error:
             raise InputError(
-                f"{path}, line {number}: byte {line[error.start]:#04x} is not UTF-8; save the file as UTF-8"
+                f"{path}, line {number}: byte {line[error.start]:#04x} is not UTF-8. Save the file as UTF-8"
             ) from None
         if "\0" in text:
-            raise InputError(f"{path}, line {number}: contains a NUL byte; {_NUL_REMEDY}")
+            raise InputError(f"{path}, line {number}: contains a NUL byte. {_NUL_REMEDY}")
         yield text
 
 
@@ -133,7 +133,7 @@ def _refuse_nul(path: Path, batch: pa.RecordBatch, first: int) -> None:
             continue
         row = pc.index(pc.match_substring(column, "\0"), True).as_py()
         if row >= 0:  # otherwise it is padding of the buffer
-            raise InputError(f"{path}, row {first + row}: column {name!r} contains a NUL byte; {_NUL_REMEDY}")
+            raise InputError(f"{path}, row {first + row}: column {name!r} contains a NUL byte. {_NUL_REMEDY}")
 
 
 def column_names(path: Path) -> list[str]:
@@ -145,13 +145,13 @@ def column_names(path: Path) -> list[str]:
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
     except UnicodeDecodeError:
-        raise InputError(f"{path}: the header line is not UTF-8 text; save the file as UTF-8") from None
+        raise InputError(f"{path}: the header line is not UTF-8 text. Save the file as UTF-8") from None
     except (OSError, EOFError, zlib.error) as error:
         raise InputError(
-            f"{path}: cannot read the header line ({error}); copy the file again from its source"
+            f"{path}: cannot read the header line ({error}). Copy the file again from its source"
         ) from None
     if "\0" in header:  # such as UTF-16 without a mark
-        raise InputError(f"{path}: the header line is not UTF-8 text (it contains a NUL byte); save the file as UTF-8")
+        raise InputError(f"{path}: the header line is not UTF-8 text (it contains a NUL byte). Save the file as UTF-8")
     return [name.strip('"') for name in header.split(",")]
 
 
@@ -160,20 +160,20 @@ def _explain(path: Path, columns: Mapping[str, pa.DataType], error: Exception) -
     if wrong_row:
         number, expected, found = wrong_row.groups()
         return InputError(
-            f"{path}, row {number}: {found} fields where the header has {expected}; "
-            "repair the row or copy the file again"
+            f"{path}, row {number}: {found} fields where the header has {expected}. "
+            "Repair the row or copy the file again"
         )
     if isinstance(error, pa.ArrowKeyError):
         missing = [name for name in columns if name not in column_names(path)]
-        return InputError(f"{path}: no column {', '.join(map(repr, missing))}; needed are {', '.join(columns)}")
+        return InputError(f"{path}: no column {', '.join(map(repr, missing))}. Needed are {', '.join(columns)}")
     # a shifted row may hold report text in any column
     text = re.sub(r"invalid value '(.*)'", lambda match: f"invalid value {show(match[1])}", str(error), flags=re.DOTALL)
     if "UTF8" in text:
-        text += "; convert the file to UTF-8"
+        text += ". Convert the file to UTF-8"
     elif isinstance(error, OSError):
-        text += "; the file is damaged or cut short: copy it again"
+        text += ". The file is damaged or cut short: copy it again"
     else:
-        text += "; repair the row or copy the file again"
+        text += ". Repair the row or copy the file again"
     if "In CSV column #" in text:
         for number, name in enumerate(column_names(path)):
             text = text.replace(f"In CSV column #{number}: ", f"column {name!r}, ")

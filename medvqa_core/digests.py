@@ -21,7 +21,7 @@ def digest_file(path: Path, algorithm: str | Callable[[], Any] = "sha256") -> st
         with open(path, "rb") as file:
             return hashlib.file_digest(file, algorithm).hexdigest()
     except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror or error}); check the path") from None
+        raise InputError(f"{path}: cannot be read ({error.strerror or error}). Check the path") from None
 
 
 def digest_files(paths: Iterable[Path], what: str) -> dict[Path, str]:

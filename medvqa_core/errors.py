@@ -33,6 +33,6 @@ def show(value: str) -> str:
     return f"a text of {len(value)} characters"
 
 
-def one_line(error: BaseException) -> str:
+def one_line(error: BaseException | str) -> str:
     """The message of `error` on one line."""
     return " ".join(str(error).split()) or type(error).__name__

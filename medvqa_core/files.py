@@ -71,8 +71,8 @@ def resolve_links(path: Path) -> Path:
     """Follow the symbolic links of `path`. Raises OutputError if they form a loop."""
     try:
         return path.resolve()
-    except RuntimeError:  # pathlib's, of such links
-        raise OutputError(f"{path}: its symbolic links form a loop; choose another folder") from None
+    except RuntimeError:  # raised by pathlib for a symlink loop
+        raise OutputError(f"{path}: its symbolic links form a loop. Choose another folder") from None
 
 
 @contextmanager
@@ -221,7 +221,7 @@ def join_under(root: Path, relative: str, where: str, store: Path | None = None)
     parts = Path(relative).parts
     if not parts or Path(relative).is_absolute() or ".." in parts or "\\" in relative or "\0" in relative:
         raise InputError(
-            f"{where}: path {relative!r} leaves its root; allowed are relative paths without '..' below {root}"
+            f"{where}: path {relative!r} leaves its root. Allowed are relative paths without '..' below {root}"
         )
     path = root / relative
     # Not Path.resolve: it raises RuntimeError for loops of links.
@@ -229,8 +229,8 @@ def join_under(root: Path, relative: str, where: str, store: Path | None = None)
     if not any(target.is_relative_to(os.path.realpath(place)) for place in (root, store) if place is not None):
         roots = f"{root} and {store}" if store else str(root)
         raise InputError(
-            f"{where}: path {relative!r} leads out of {roots} through a symbolic link; "
-            "move the file below the root, or mount its disk there"
+            f"{where}: path {relative!r} leads out of {roots} through a symbolic link. "
+            "Move the file below the root, or mount its disk there"
         )
     return path
 

@@ -44,7 +44,7 @@ def parse(value: str, where: str) -> Governance:
         return Governance(value)
     except ValueError:
         allowed = ", ".join(Governance)
-        raise GovernanceError(f"{where}: governance class {value!r} is unknown; allowed: {allowed}") from None
+        raise GovernanceError(f"{where}: governance class {value!r} is unknown. Allowed: {allowed}") from None
 
 
 def strictest(classes: Iterable[Governance]) -> Governance:
@@ -56,8 +56,8 @@ def check_not_lowered(current: Governance, wanted: Governance, what: str) -> Gov
     """Return `wanted` if it is at least as strict as `current`. Raises GovernanceError otherwise."""
     if wanted.level < current.level:
         raise GovernanceError(
-            f"{what} is {current!s} and cannot become {wanted!s}: a governance class can be raised, never lowered; "
-            f"build it again from a source of class {wanted!s}"
+            f"{what} is {current!s} and cannot become {wanted!s}: a governance class can be raised, never lowered. "
+            f"Build it again from a source of class {wanted!s}"
         )
     return wanted
 
@@ -95,5 +95,5 @@ def check_publishable(governance: Governance, what: str, where: str) -> None:
         else "it contains or may contain credentialed rows, which must not be shared"
     )
     raise GovernanceError(
-        f"{what} is of class {governance} and must not go to {where}: {reason}; keep it on this machine"
+        f"{what} is of class {governance} and must not go to {where}: {reason}. Keep it on this machine"
     )

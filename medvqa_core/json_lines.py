@@ -39,13 +39,13 @@ def read_lines(path: Path) -> Iterator[tuple[int, bytes]]:
             for number, line in enumerate(iter(lambda: file.readline(LONGEST_LINE + 1), b""), start=1):
                 if len(line) > LONGEST_LINE:
                     raise InputError(
-                        f"{path}, line {number}: longer than {LONGEST_LINE:,} bytes; remove the line, or check that "
+                        f"{path}, line {number}: longer than {LONGEST_LINE:,} bytes. Remove the line, or check that "
                         "the file contains JSON lines"
                     )
                 if line.strip():
                     yield number, line
     except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror or error}); check the path") from None
+        raise InputError(f"{path}: cannot be read ({error.strerror or error}). Check the path") from None
 
 
 def parse_line(line: str | bytes, where: str) -> Any:
@@ -60,6 +60,6 @@ def parse_line(line: str | bytes, where: str) -> Any:
     try:
         return json.loads(line, object_pairs_hook=reject_repeated_names)
     except RepeatedNameError as error:
-        raise InputError(f"{where}: {error}; keep one") from None
+        raise InputError(f"{where}: {error}. Keep one") from None
     except (ValueError, RecursionError):
         return None

@@ -110,5 +110,5 @@ def check_minimum_class(stated: Governance, minimum: Governance, what: str, reas
         return minimum
     raise GovernanceError(
         f"{what} is declared as {stated}, but {reason} requires at least {minimum}. Editing metadata cannot lower the "
-        "class of the content; restore the manifest or build the folder again"
+        "class of the content. Restore the manifest or build the folder again"
     )

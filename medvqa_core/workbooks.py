@@ -34,7 +34,7 @@ def workbook_rows(path: Path, sheet: str | None = None) -> Iterator[tuple[Any, .
         with zipfile.ZipFile(path) as parts:  # never unpacks more of a part than its stated size
             size = sum(part.file_size for part in parts.infolist())
         if size > LARGEST:
-            raise InputError(f"{path}: {size:,} bytes when unpacked, at most {LARGEST:,} are read; save it as CSV")
+            raise InputError(f"{path}: {size:,} bytes when unpacked, at most {LARGEST:,} are read. Save it as CSV")
         book = openpyxl.load_workbook(path, read_only=True)
         table = book[sheet] if sheet in book.sheetnames else book.active
         table.reset_dimensions()
@@ -53,4 +53,4 @@ def workbook_rows(path: Path, sheet: str | None = None) -> Iterator[tuple[Any, .
         zipfile.BadZipFile,
         openpyxl.utils.exceptions.InvalidFileException,
     ) as error:
-        raise InputError(f"{path}: cannot be read as XLSX ({type(error).__name__}); save the sheet again") from None
+        raise InputError(f"{path}: cannot be read as XLSX ({type(error).__name__}). Save the sheet again") from None

@@ -114,8 +114,9 @@ def _mimic(root: Path, reports: Path | None) -> Iterator[Check]:
     negbio = locate(root, reports, "negbio")["labels"]
     if negbio.path is None:
         yield Check(negbio.name, "not found (only --labeler negbio needs it)", optional=True)
-    if all(pieces[name].path for name in ("metadata", "images")):
-        yield from _images(pieces["metadata"].path, pieces["images"].path)
+    metadata, images = pieces["metadata"].path, pieces["images"].path
+    if metadata and images:
+        yield from _images(metadata, images)
 
 
 def _images(metadata: Path, files: Path) -> Iterator[Check]:

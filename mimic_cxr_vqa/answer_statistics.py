@@ -33,7 +33,7 @@ class AnswerCounts:
         words: of all answers together.
         rules: rule of `generation.lint` -> answers that break it.
         contradicting: answers that contradict their label.
-        reasons: why questions have no answer, with digits as # to group similar failures.
+        reasons: why questions lack an answer, with digits as # to group similar failures.
     """
 
     answers: int = 0

@@ -226,8 +226,8 @@ class MimicCxrVqa(datasets.ArrowBasedBuilder):
     def download_and_prepare(self, *args, **kwargs) -> None:
         if self.config.image_root and self.config.missing_images != "error" and os.path.exists(self._output_dir):
             logger.warning(
-                "these rows come from the cache, which ignores later changes of the images; "
-                "download_mode='force_redownload' checks again"
+                "these rows come from the cache, which ignores later changes of the images. "
+                "Pass download_mode='force_redownload' to check again"
             )
         try:
             with output_errors(self._output_dir):

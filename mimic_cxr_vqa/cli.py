@@ -52,9 +52,9 @@ class ReportStore(StrEnum):
 @app.command()
 def phantom(
     out: Annotated[Path, typer.Option(help="Folder for the tree (the layout of MIMIC-CXR-JPG).")],
-    studies: Annotated[int | None, typer.Option(help="Number of studies; default: 200.")] = None,
+    studies: Annotated[int | None, typer.Option(help="Number of studies. Default: 200.")] = None,
     seed: Annotated[int, typer.Option(help="The same seed gives the same studies.")] = 0,
-    size: Annotated[int | None, typer.Option(help="Side of the square images in pixels; default: 512.")] = None,
+    size: Annotated[int | None, typer.Option(help="Side of the square images in pixels. Default: 512.")] = None,
     reports: Annotated[ReportStore, typer.Option(help="Reports as text files or as one zip.")] = ReportStore.folder,
     preset: Annotated[
         Preset | None, typer.Option(help="open-10k: 10,000 studies at 320 pixels, to push as an open dataset.")
@@ -224,7 +224,7 @@ def agreement(
         list[str] | None, typer.Option(help="dimension=worst,…,best, for dimensions that the paper does not use.")
     ] = None,
     weights: Annotated[
-        Weights, typer.Option(help="Weights of disagreements; identity for nominal categories.")
+        Weights, typer.Option(help="Weights of disagreements. Identity for nominal categories.")
     ] = Weights.quadratic,
     resamples: Annotated[int, typer.Option(help="Bootstrap resamples for the intervals. 0 for none.", min=0)] = 2000,
     json_file: Annotated[Path | None, typer.Option("--json", help="Also write everything as JSON.")] = None,
@@ -236,7 +236,7 @@ def agreement(
     sheet = read_ratings(ratings, dict(map(parse_order, order or [])))
     measured = measure_sheet(sheet, weights.value, resamples)
     typer.echo(format_agreement(measured))
-    typer.echo("AC1, AC2: Gwet's definition; published: with the chance terms of the paper's Table 3")
+    typer.echo("AC1, AC2: Gwet's definition. Published: with the chance terms of the paper's Table 3")
     if sheet.ignored:
         typer.echo(f"ignored (name the order of their categories with --order): {', '.join(sheet.ignored)}")
     if json_file is not None:

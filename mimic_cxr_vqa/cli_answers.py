@@ -24,7 +24,7 @@ class AnswerFrom(StrEnum):
     both = "findings+impression"
 
 
-@with_engine_options("extractive (rules, no model; the default)")
+@with_engine_options("extractive (rules without a model, the default)")
 def answer(
     out: Out,
     engine: EngineOptions,
@@ -40,9 +40,9 @@ def answer(
     probe: Annotated[
         int | None, typer.Option(help="Answer this many studies and estimate the time for the rest.", min=1)
     ] = None,
-    retry_failed: Annotated[bool, typer.Option(help="Ask failed questions again.")] = False,
+    retry_failed: Annotated[bool, typer.Option(help="Retry questions whose answer failed.")] = False,
     answer_from: Annotated[
-        AnswerFrom, typer.Option(help="Report sections to answer from; the paper uses findings.")
+        AnswerFrom, typer.Option(help="Report sections to answer from. The paper uses findings.")
     ] = AnswerFrom.findings,
     shard: Annotated[str, typer.Option(help="i/n: the part of the studies for this machine. See cxr merge.")] = "1/1",
     ray: Annotated[
@@ -107,7 +107,7 @@ def _estimate(workspace: "Workspace", engine: "Engine", answer_from: str, retry_
     from mimic_cxr_vqa.generation.language_model import LanguageModel
 
     if probe and not isinstance(engine, LanguageModel):
-        raise ConfigError(f"--probe only applies to language models; the engine {engine.name!r} does not use one")
+        raise ConfigError(f"--probe only applies to language models. The engine {engine.name!r} does not use one")
     before = estimate_remaining(workspace, engine, answer_from, retry_failed, probe)
     typer.echo(format_remaining(before))
     if not probe or not isinstance(engine, LanguageModel):

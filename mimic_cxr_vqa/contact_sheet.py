@@ -51,7 +51,7 @@ def draw_contact_sheet(studies: Sequence[dict], path: Path, columns: int = 2, qu
         questions: number of questions shown per study, of as many categories as possible.
 
     Raises:
-        ConfigError: there are no studies, or `columns` is below 1.
+        ConfigError: studies are missing, or `columns` is below 1.
         InputError: an image has pixels without a known range of grey.
         OutputError: `path` cannot be written.
     """

@@ -44,7 +44,7 @@ def get_tables_governance(manifest: Mapping[str, Any], tables: Iterable[Path], f
     """Return the class of a folder of Parquet files.
 
     Raises:
-        GovernanceError: the manifest has no class, or one below the minimum.
+        GovernanceError: the manifest lacks a class, or its class is below the minimum.
     """
     columns = ["subject_id", "study_id"]
     batches = (batch for path in tables for batch in iterate_parquet(path, columns=columns))

@@ -73,7 +73,7 @@ class Release:
         """Yield the rows of all splits. Of questions that the authors' files repeat only the first row is kept.
 
         Raises:
-            InputError: there are no answers, a question is repeated, or a patient is in two splits.
+            InputError: answers are missing, a question is repeated, or a patient is in two splits.
         """
         patients: dict = {}
         for split in self.files:

@@ -57,7 +57,7 @@ _ATTESTED = (
 
 
 def _compile_headings() -> re.Pattern[str]:
-    """One pattern for every possible heading. It has no nested quantifiers, so that a search takes linear time."""
+    """One pattern for every possible heading. Without nested quantifiers, a search takes linear time."""
     names = alternatives()
     line_start = r"(?:(?<=\n)|\A)[ \t]{0,40}"
     boundary = rf"(?:{line_start}|(?<=[.!?;_)][ ])[ ]?)"

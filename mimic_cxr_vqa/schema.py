@@ -53,7 +53,7 @@ STUDY_SCHEMA = pa.schema(
         ("subject_id", pa.int64()),
         ("study_id", pa.int64()),
         ("split", pa.string()),
-        ("findings", pa.string()),  # null: no findings section, so the study has no questions
+        ("findings", pa.string()),  # null: no findings section, so the study lacks questions
         ("impression", pa.string()),
         ("indication", pa.string()),
         ("labels", LABELS_TYPE),  # 1 | 0 | -1 | null each

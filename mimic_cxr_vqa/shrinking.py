@@ -49,7 +49,7 @@ def shrink_tree(root: Path, out: Path, size: int = FILM_SIDE, workers: int | Non
     Raises:
         ConfigError: `out` is inside `root`, or holds something else or copies of another size.
         GovernanceError: `out` has a stricter class than `root`.
-        InputError: `root` has no images, or some could not be read. The others are written first.
+        InputError: `root` lacks images, or some could not be read. The others are written first.
         OutputError: `out` cannot be written.
     """
     if size < 1:

@@ -38,7 +38,9 @@ def connect_model(options: EngineOptions, governance: Governance, record: Path |
     slots = options.slots or DEFAULT_SLOTS
     if len(places) == 1 and kinds == (TRANSFORMERS,) and places[0]:
         if options.model:
-            raise ConfigError(f"--model {options.model} applies to servers; transformers:{places[0]} names the model")
+            raise ConfigError(
+                f"--model {options.model} only applies to servers. transformers:{places[0]} names its own"
+            )
         from medvqa_core.llm.in_process import load_in_process
 
         # The replies of a model that was trained on credentialed texts may contain them.
@@ -54,10 +56,10 @@ def connect_model(options: EngineOptions, governance: Governance, record: Path |
     if set(kinds) != {SERVER} or len(set(places)) < len(places):
         spelled = " ".join(f"--engine {name}" for name in options.engines)
         raise ConfigError(
-            f"{spelled}: language models are spelled {' or '.join(SPELLINGS)}; several are servers, each named once"
+            f"{spelled}: language models are spelled {' or '.join(SPELLINGS)}. Several are servers, each named once"
         )
     if options.load_in:
-        raise ConfigError(f"--load-in {options.load_in} applies to {SPELLINGS[1]}; a server loads its model itself")
+        raise ConfigError(f"--load-in {options.load_in} applies to {SPELLINGS[1]}. A server loads its model itself")
     attestation = read_attestation(options.attestation) if options.attestation else None
     servers = [_connect_server(place, governance, options, attestation, kept) for place in places]
     return servers[0] if len(servers) == 1 else ServerPool(servers, options.seconds_to_wait)
@@ -118,7 +120,7 @@ def _connect_server(
 
 def _refuse_forwarded(model: str | None, credentialed: bool) -> None:
     if credentialed and model and model.strip().lower().endswith(CLOUD_SUFFIXES):
-        raise GovernanceError(f"model {model!r} is forwarded to a cloud by its server; choose another")
+        raise GovernanceError(f"model {model!r} is forwarded to a cloud by its server. Choose another")
 
 
 def _ask_for_word(host: str) -> GovernanceError:

@@ -58,7 +58,7 @@ class Engine(Protocol):
     @property
     def in_flight(self) -> int: ...
 
-    async def answer(self, requests: Sequence[Any]) -> list[Reply]:
+    async def answer(self, requests: Sequence[Any]) -> Sequence[Reply]:
         """Return one reply for each of `requests`, in their order. A failure of one request is its reply's error.
 
         Blocking work belongs into a thread: `await asyncio.to_thread(…)`.
@@ -76,5 +76,5 @@ E = TypeVar("E")
 def load_engine(engines: Mapping[str, Callable[[], E]], name: str) -> E:
     """Create the engine `name` of a dataset's registry. Raises ConfigError if it is unknown."""
     if name not in engines:
-        raise ConfigError(f"engine {name!r} is unknown; available: {', '.join(engines)}")
+        raise ConfigError(f"engine {name!r} is unknown. Available: {', '.join(engines)}")
     return engines[name]()

@@ -94,7 +94,7 @@ class InProcessModel:
         """
         images = tuple(image for message in request.messages for image in message.images)
         if images and not self.loaded.takes_images:
-            raise ConfigError(f"model {self.model!r} does not accept images; an image-text model is needed")
+            raise ConfigError(f"model {self.model!r} does not accept images. An image-text model is needed")
         text = self._render(request.messages)
         job = _Job(request, text, self._tokens(text), images, asyncio.get_running_loop().create_future())
         if refusal := self._refuse_long(len(job.ids), request):
@@ -193,7 +193,7 @@ class InProcessModel:
         except torch.OutOfMemoryError:
             if len(batch) == 1:
                 raise ConfigError(
-                    f"model {self.model!r}: the GPU memory is too small for one request; try --load-in 4bit"
+                    f"model {self.model!r}: the GPU memory is too small for one request. Try --load-in 4bit"
                 ) from None
         torch.cuda.empty_cache()
         half = self.batch = len(batch) // 2
@@ -279,7 +279,7 @@ class InProcessModel:
         positions = self.loaded.positions
         if positions is None or tokens + request.max_tokens <= positions:
             return None
-        error = f"{tokens} tokens and {request.max_tokens} for the reply; the model has {positions} positions"
+        error = f"{tokens} tokens and {request.max_tokens} for the reply. The model has {positions} positions"
         return ChatReply(None, error, refused=True)
 
     def _read(self, tokens: Sequence[int], prompt: int, request: ChatRequest) -> ChatReply:

@@ -74,7 +74,7 @@ def _thoughts(text: str) -> list[tuple[int, int]]:
 
 
 def is_storable(value: Any) -> bool:
-    """Whether the texts in a JSON value can be written as UTF-8 and have no control characters."""
+    """Whether the texts in a JSON value can be written as UTF-8 and lack control characters."""
     if isinstance(value, dict):
         return all(is_storable(part) for pair in value.items() for part in pair)
     if isinstance(value, list):

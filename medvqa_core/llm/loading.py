@@ -133,12 +133,12 @@ def _load(auto: Any, base: str, where: str, **options: Any) -> Any:
         reason = " ".join(str(error).split())[:200]
         if "trust_remote_code" in str(error):
             reason = "it needs code of its own, which is not run"
-        hint = "" if local else f"; give a folder, or download it once (hf download {base})"
+        hint = "" if local else f". Give a folder, or download it once (hf download {base})"
         raise ConfigError(f"model {where!r} cannot be loaded: {reason}{hint}") from None
 
 
 def _split_adapter(where: str) -> tuple[str, str | None]:
-    """The model's folder or id, and the adapter's folder if `where` holds an adapter."""
+    """Return (base model, adapter folder). The folder is None if `where` does not hold an adapter."""
     path = Path(where)
     if not path.is_dir():
         if path.is_absolute() or where.startswith((".", "~")) or where.count("/") > 1:
@@ -149,8 +149,10 @@ def _split_adapter(where: str) -> tuple[str, str | None]:
         return str(path), None
     config = read_object(path / ADAPTER, "save the adapter again")
     if config.get("peft_type") != "LORA" or config.get("megatron_config"):
-        # others are no part of the base model, whose answers would pass for theirs, or name code to import
-        raise ConfigError(f"{path / ADAPTER}: an adapter of type {config.get('peft_type')!r}; allowed is plain LORA")
+        # get_base_model() would drop other adapters, so the base model's answers would be reported as the adapter's.
+        # Megatron configs also name code to import.
+        found = f"peft_type {config.get('peft_type')!r}" + " and megatron_config" * bool(config.get("megatron_config"))
+        raise ConfigError(f"{path / ADAPTER}: found {found}. Only LoRA adapters without megatron_config are supported.")
     base = config.get("base_model_name_or_path")
     if not isinstance(base, str) or not base:
         raise ConfigError(f"{path / ADAPTER} does not name its base model (base_model_name_or_path)")
@@ -190,7 +192,7 @@ def _quantised(load_in: str | None, device: str) -> dict[str, Any]:
 
 
 def _load_processor(first: str, base: str, takes_images: bool, where: str) -> Any:
-    """The adapter's own, where it has one; else the base model's. Images by Pillow: torchvision changes nothing."""
+    """Load the adapter's processor if it has one, else the base model's. Images use the Pillow backend."""
     marks = ("processor_config.json", "preprocessor_config.json") if takes_images else ("tokenizer_config.json",)
     place = first if any((Path(first) / mark).exists() for mark in marks) else base
     if takes_images:
@@ -241,5 +243,5 @@ def _try_it(loaded: LoadedModel, load_in: str) -> None:
     except (RuntimeError, NotImplementedError, ValueError, OSError, AttributeError) as error:
         reason = " ".join(str(error).split())[:150]
         raise ConfigError(
-            f"--load-in {load_in} does not work for this model on this machine ({reason}); leave it out, or use a GPU"
+            f"--load-in {load_in} does not work for this model on this machine ({reason}). Leave it out, or use a GPU"
         ) from None

@@ -105,7 +105,7 @@ class ServerPool:
             except TimeoutError:
                 names = ", ".join(parse_host(server.endpoint) for server in self.servers)
                 raise ServerError(
-                    f"none of {names} has answered for {self.wait:.0f} s. Finished answers are kept; start the servers "
+                    f"none of {names} has answered for {self.wait:.0f} s. Finished answers are kept. Start the servers "
                     "and run the same command again to resume"
                 ) from None
             is_first = False

@@ -178,7 +178,7 @@ class ChatServer:
             self.free.report(busy=reply.retry and reply.status != 500)  # 500 is about one request
             if reply.denied and (plain := await self._post_plain()).denied:
                 raise ServerError(
-                    f"{self.endpoint} rejects a plain request too: {plain.error}. Finished answers are kept; check "
+                    f"{self.endpoint} rejects a plain request too: {plain.error}. Finished answers are kept. Check "
                     f"that it serves {self.model!r} and --api-key-env, and run the same command again to resume"
                 )
             if not reply.retry:
@@ -203,8 +203,8 @@ class ChatServer:
         silent = now - max(self._last_answer, first_failure)
         if silent > self.wait:
             raise ServerError(
-                f"{self.endpoint} has not answered for {silent:.0f} s ({self._problem}). Finished answers are kept; "
-                "start the server and run the same command again to resume"
+                f"{self.endpoint} has not answered for {silent:.0f} s ({self._problem}). Finished answers are kept. "
+                "Start the server and run the same command again to resume"
             )
         if silent > SILENCE:
             self._warn_once()
@@ -282,7 +282,7 @@ class ChatServer:
         if fault:
             return None
         raise ServerError(
-            f"{self.endpoint} rejects a plain request: {reply.error}; check --model, --api-key-env and the server's log"
+            f"{self.endpoint} rejects a plain request: {reply.error}. Check --model, --api-key-env and the server's log"
         )
 
     def _check_model(self, name: str | None) -> None:
@@ -290,13 +290,13 @@ class ChatServer:
         if name and not self.any_model and not is_same_model(self.model, name):
             raise ServerError(
                 f"{self.endpoint} replied with model {name[:200]!r} instead of {self.model!r}. Finished answers are "
-                f"kept; name the model with --model, or accept other models with --any-model"
+                f"kept. Name the model with --model, or accept other models with --any-model"
             )
 
     def _warn_once(self) -> None:
         if not self._has_warned:
             self._has_warned = True
-            _log.warning("%s: %s; waiting up to %.0f s for it (--wait)", self.endpoint, self._problem, self.wait)
+            _log.warning("%s: %s. Waiting up to %.0f s for it (--wait)", self.endpoint, self._problem, self.wait)
 
     async def _post(self, path: str, body: Mapping[str, Any], read: Callable[[Any], ChatReply]) -> ChatReply:
         status, content, retry_after = await self._send("POST", path, body)

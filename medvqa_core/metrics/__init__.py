@@ -19,7 +19,7 @@ MODULES = ("cxr_vqa", "agreement", "soft_accuracy", "meddqa")
 def load(name: str) -> "evaluate.EvaluationModule":
     """The `evaluate` module of that name; its inputs stay in memory. Raises ConfigError for an unknown one."""
     if name not in MODULES:
-        raise ConfigError(f"metric {name!r} is unknown; allowed: {', '.join(MODULES)}")
+        raise ConfigError(f"metric {name!r} is unknown. Allowed: {', '.join(MODULES)}")
     import evaluate
 
     # Otherwise `evaluate` writes the inputs, which may be credentialed, to a file in the home folder.

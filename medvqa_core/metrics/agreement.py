@@ -58,7 +58,7 @@ def weight_matrix(categories: int, weights: str = "quadratic") -> np.ndarray:
         ConfigError: unknown name, or fewer than two categories.
     """
     if categories < 2:
-        raise ConfigError(f"{categories} categories; agreement needs at least 2")
+        raise ConfigError(f"{categories} categories. Agreement needs at least 2")
     distance = np.abs(np.subtract.outer(np.arange(categories), np.arange(categories))) / (categories - 1)
     if weights == "quadratic":
         return 1 - distance**2
@@ -66,7 +66,7 @@ def weight_matrix(categories: int, weights: str = "quadratic") -> np.ndarray:
         return 1 - distance
     if weights == "identity":
         return np.eye(categories)
-    raise ConfigError(f"weights {weights!r} are unknown; allowed: {', '.join(WEIGHTS)}")
+    raise ConfigError(f"weights {weights!r} are unknown. Allowed: {', '.join(WEIGHTS)}")
 
 
 def measure_agreement(
@@ -100,15 +100,15 @@ def measure_agreement(
     for (rater, item), category in ratings.items():
         if category not in codes:
             raise InputError(
-                f"{dimension}, rater {rater!r}, item {item!r}: category {category!r} is unknown; "
-                f"allowed: {', '.join(order)}"
+                f"{dimension}, rater {rater!r}, item {item!r}: category {category!r} is unknown. "
+                f"Allowed: {', '.join(order)}"
             )
         cells.append((rows.setdefault(item, len(rows)), codes[category]))
     counts = np.zeros((len(rows), len(order)))
     for row, code in cells:
         counts[row, code] += 1
     if not (counts.sum(1) >= 2).any():
-        raise InputError(f"{dimension}: no item has two ratings; agreement needs at least one that two raters judged")
+        raise InputError(f"{dimension}: no item has two ratings. Agreement needs at least one that two raters judged")
     identity = np.eye(len(order))
     shares = counts / counts.sum(1, keepdims=True)  # (items, categories)
     observed = np.stack([_pair_agreement(counts, identity), _pair_agreement(counts, matrix)], axis=1)

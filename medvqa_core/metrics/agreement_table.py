@@ -28,7 +28,7 @@ def measure_sheet(
 def agreement_record(measured: dict[str, Agreement], sheet: RatingSheet) -> dict[str, Any]:
     """The agreement as JSON."""
     return {
-        "coefficients": "ac1, ac2: Gwet; ac1_published, ac2_published: chance terms of the paper's Table 3",
+        "coefficients": "ac1 and ac2 follow Gwet, ac1_published and ac2_published the paper's Table 3",
         "dimensions": {dimension: asdict(agreement) for dimension, agreement in measured.items()},
         "ignored_columns": sheet.ignored,
     }

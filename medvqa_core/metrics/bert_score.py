@@ -36,7 +36,7 @@ class BertScorer:
         layer: hidden layer to match at; 0 is the embeddings.
         baseline: None (no rescaling), (precision, recall, F1) of random pairs, or a table as bert-score ships them
             (`LAYER,P,R,F`); `compute_baseline` makes one for an encoder that has none.
-        device: of the encoder; None takes the first GPU, or the CPU.
+        device: device that runs the encoder. None takes the first GPU, or the CPU.
         text: normalisation of each text, such as `answer_text.spaced`; None: unchanged.
 
     Raises:
@@ -53,7 +53,7 @@ class BertScorer:
         text: Callable[[str], str] | None = None,
     ) -> None:
         if batch_size < 1:
-            raise ConfigError(f"batch_size is {batch_size}; it must be at least 1")
+            raise ConfigError(f"batch_size is {batch_size}. It must be at least 1")
         self.baseline = _as_baseline(baseline, layer)
         self.encoder = TextEncoder(encoder, layers=layer, device=device)
         self.layer = layer
@@ -123,7 +123,7 @@ def _match(pairs: list[tuple[str, str]], states: dict[str, tuple[Any, Any]]) -> 
         predicted, predicted_weights, predicted_absent = stack([pair[0] for pair in pairs])
         referred, referred_weights, referred_absent = stack([pair[1] for pair in pairs])
         similarity = predicted @ referred.transpose(1, 2)  # (pairs, prediction tokens, reference tokens)
-        # Never below 0, with or without padding beside it: bert-score takes the maximum over the zeros of its padding.
+        # Clamp at 0: bert-score's maximum also covers zero padding, so no match in a padded batch is negative.
         similarity = similarity.clamp(min=0.0)
         best = similarity.masked_fill(referred_absent.unsqueeze(1), 0.0).amax(2)
         precision = (best * predicted_weights).sum(1) / predicted_weights.sum(1)
@@ -131,7 +131,7 @@ def _match(pairs: list[tuple[str, str]], states: dict[str, tuple[Any, Any]]) -> 
         recall = (best * referred_weights).sum(1) / referred_weights.sum(1)
         f1 = 2 * precision * recall / (precision + recall)
         triples = torch.stack([precision, recall, f1], dim=1)
-        # Texts of zero-width characters are not empty but may have no tokens.
+        # Texts of zero-width characters are not empty but may lack tokens.
         triples[predicted_weights.sum(1) == 0] = 0.0
         f1_of_nothing = torch.isnan(triples[:, 2]) & (precision + recall == 0)
         triples[f1_of_nothing, 2] = 0.0
@@ -170,10 +170,10 @@ def compute_baseline(sentences: Sequence[str], scorer: BertScorer, pairs: int = 
         InputError: fewer than two different sentences.
     """
     if scorer.baseline is not None:
-        raise ConfigError("a baseline is made of raw scores; give a scorer with baseline=None")
+        raise ConfigError("a baseline is made of raw scores. Give a scorer with baseline=None")
     texts = sorted({sentence for sentence in sentences if sentence.strip()})
     if len(texts) < 2:
-        raise InputError(f"{len(texts)} different sentences; a baseline needs at least 2, better thousands")
+        raise InputError(f"{len(texts)} different sentences. A baseline needs at least 2, better thousands")
     draw = random.Random(seed)
     drawn = [draw.sample(texts, 2) for _ in range(pairs)]
     triples = scorer.score([first for first, _ in drawn], [second for _, second in drawn])
@@ -194,9 +194,9 @@ def _read_baseline(path: Path, layer: int) -> Triple:
         table = iterate_cells(path, ("LAYER", "P", "R", "F"))
         rows = {int(row["LAYER"]): (float(row["P"]), float(row["R"]), float(row["F"])) for _, row in table}
     except InputError as error:
-        raise ConfigError(f"baseline {error}; give three numbers or a table LAYER,P,R,F") from error
+        raise ConfigError(f"baseline {error}. Give three numbers or a table LAYER,P,R,F") from error
     except ValueError as error:
         raise ConfigError(f"baseline {path}: not a table with the columns LAYER,P,R,F ({error})") from error
     if layer not in rows:
-        raise ConfigError(f"baseline {path}: no row for layer {layer}; it has {sorted(rows)}")
+        raise ConfigError(f"baseline {path}: no row for layer {layer}. It has {sorted(rows)}")
     return rows[layer]

@@ -74,13 +74,13 @@ def score_row(
         InputError: see `check_pairs`.
     """
     if profile not in PROFILES:
-        raise ConfigError(f"profile {profile!r} is unknown; allowed: {', '.join(PROFILES)}")
+        raise ConfigError(f"profile {profile!r} is unknown. Allowed: {', '.join(PROFILES)}")
     lists = check_pairs(predictions, references)
     if scorer is None:
         scorer = load_scorer(profile, encoder, layer, baseline, device)
     elif profile == PAPER and (scorer.layer, scorer.baseline, scorer.text) != _PAPER_SCORER:
         raise ConfigError(
-            f"profile 'paper' fixes layer {PAPER_LAYER}, its baseline and PTB text; use the profile 'default'"
+            f"profile 'paper' fixes layer {PAPER_LAYER}, its baseline and PTB text. Use the profile 'default'"
         )
     notes = _bert_score_notes(scorer)
     found: dict[str, list[str]] = {}
@@ -138,21 +138,21 @@ def load_scorer(
         ConfigError: the encoder cannot be loaded, or differs from the profile's.
     """
     if profile not in PROFILES:
-        raise ConfigError(f"profile {profile!r} is unknown; allowed: {', '.join(PROFILES)}")
+        raise ConfigError(f"profile {profile!r} is unknown. Allowed: {', '.join(PROFILES)}")
     if str(encoder) == NO_ENCODER:
         return None
     if profile == DEFAULT:
         return None if encoder is None else BertScorer(encoder, layer, baseline, device=device, text=spaced)
     if layer != PAPER_LAYER or baseline is not None:
-        raise ConfigError(f"profile 'paper' fixes layer {PAPER_LAYER} and its baseline; use the profile 'default'")
+        raise ConfigError(f"profile 'paper' fixes layer {PAPER_LAYER} and its baseline. Use the profile 'default'")
     if str(encoder) == "minilm":
-        raise ConfigError(f"profile 'paper' scores with {PAPER_ENCODER} or a folder of it; for minilm use 'default'")
+        raise ConfigError(f"profile 'paper' scores with {PAPER_ENCODER} or a folder of it. For minilm use 'default'")
     return BertScorer(encoder or PAPER_ENCODER, PAPER_LAYER, PAPER_BASELINE, device=device, text=ptb_text)
 
 
 def _bert_score_notes(scorer: BertScorer | None) -> list[str]:
     if scorer is None:
-        return ["BERTScore left out: no encoder was asked for; give a folder, a Hub id, or 'minilm'"]
+        return ["BERTScore left out: no encoder was asked for. Give a folder, a Hub id, or 'minilm'"]
     return [] if scorer.baseline is not None else ["BERTScore is not rescaled: no baseline was given"]
 
 

@@ -58,7 +58,7 @@ UNITS: dict[str, Tokenizer] = {"characters": characters, "words": words}
 def find_units(name: str) -> Tokenizer:
     """The tokenizer of that name. Raises ConfigError for an unknown one."""
     if name not in UNITS:
-        raise ConfigError(f"units {name!r} are unknown; allowed: {', '.join(UNITS)}")
+        raise ConfigError(f"units {name!r} are unknown. Allowed: {', '.join(UNITS)}")
     return UNITS[name]
 
 
@@ -67,7 +67,7 @@ def _jieba() -> Any:
     try:
         import jieba
     except ImportError as error:
-        raise ConfigError(f"ROUGE-L on words needs jieba; {install('words')}, or use characters") from error
+        raise ConfigError(f"ROUGE-L on words needs jieba. {install('words')}, or use characters") from error
     import logging
 
     jieba.setLogLevel(logging.WARNING)

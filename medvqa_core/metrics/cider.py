@@ -47,7 +47,7 @@ class DocumentFrequencies:
                     ngrams.update(counted)
             counts.update(ngrams)
         if not documents:
-            raise InputError("no references to count document frequencies of; give at least one")
+            raise InputError("no references to count document frequencies of. Give at least one")
         return cls(counts, documents)
 
     def save(self, path: Path | str, private: bool = False) -> None:
@@ -62,7 +62,7 @@ class DocumentFrequencies:
         content = read_json(Path(path), "make it with DocumentFrequencies.build(…).save(…)")
         if not isinstance(content, dict) or content.get("kind") != _KIND:
             raise InputError(
-                f"{path}: not a file of document frequencies; make it with DocumentFrequencies.build(…).save(…)"
+                f"{path}: not a file of document frequencies. Make it with DocumentFrequencies.build(…).save(…)"
             )
         return cls({tuple(key.split(" ")): count for key, count in content["counts"].items()}, content["documents"])
 

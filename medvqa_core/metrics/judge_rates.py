@@ -96,10 +96,10 @@ def compute_rate(
         InputError: no rated or no judged items.
     """
     if not any(cell.rated for cell in cells):
-        raise InputError("people rated none of the judged items; import their ratings first (cxr review import)")
+        raise InputError("people rated none of the judged items. Import their ratings first (cxr review import)")
     sizes = np.array([cell.judged for cell in cells], float)
     if not sizes.sum():
-        raise InputError("no judged items; at least one is needed")
+        raise InputError("no judged items. At least one is needed")
     generator = np.random.default_rng(seed)
     if clusters is None:
         shares = generator.dirichlet(sizes + 0.5, DRAWS)  # (draws, cells)
@@ -135,5 +135,7 @@ def judged_interval(clusters: np.ndarray, seed: int = 0) -> tuple[float, float]:
 
 def _check(positive: int, judged: int) -> float:
     if not 0 <= positive <= judged or not judged:
-        raise InputError(f"{positive} positive of {judged} judged items; at least one item, and no more positive ones")
+        raise InputError(
+            f"{positive} positive of {judged} judged items. Expected at least one item, and no more positive ones"
+        )
     return positive / judged

@@ -167,7 +167,7 @@ def _check_qualities(qualities: Sequence[str | None]) -> list[str | None]:
     lowered = [quality and quality.strip().lower() for quality in qualities]  # the released files use both cases
     unknown = set(filter(None, lowered)) - set(QUALITIES)
     if unknown:
-        raise InputError(f"image quality {sorted(unknown)[0]!r} is unknown; allowed: {', '.join(QUALITIES)}")
+        raise InputError(f"image quality {sorted(unknown)[0]!r} is unknown. Allowed: {', '.join(QUALITIES)}")
     return lowered
 
 

@@ -39,9 +39,9 @@ def find_jar() -> Path | None:
 def missing() -> str | None:
     """Why METEOR cannot be computed and what to do, or None."""
     if find_jar() is None:
-        return f"METEOR left out: its program is not installed; {install('meteor')}"
+        return f"METEOR left out: its program is not installed. {install('meteor')}"
     if shutil.which("java") is None:
-        return "METEOR left out: METEOR 1.5 is a Java program and no `java` was found; install a Java runtime"
+        return "METEOR left out: METEOR 1.5 is a Java program and no `java` was found. Install a Java runtime"
     return None
 
 

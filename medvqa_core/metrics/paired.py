@@ -48,7 +48,7 @@ def bootstrap(systems: Sequence[np.ndarray], score: Score, resamples: int = 2000
 
 
 def interval(values: np.ndarray, level: float = 0.95) -> tuple[float, float] | None:
-    """The percentile interval of bootstrapped scores; None if most resamples have no score."""
+    """The percentile interval of bootstrapped scores; None if most resamples lack a score."""
     there = values[~np.isnan(values)]
     if len(there) < len(values) / 2:
         return None
@@ -59,7 +59,7 @@ def interval(values: np.ndarray, level: float = 0.95) -> tuple[float, float] | N
 def p_value(
     first: np.ndarray, second: np.ndarray, score: Score, resamples: int = 10_000, seed: int = 0
 ) -> float | None:
-    """Two-sided p value of a paired permutation test; None if a system has no score.
+    """Two-sided p value of a paired permutation test; None if a system lacks a score.
 
     With random exchanges the observed one is counted too, so that p is not 0 (Davison and Hinkley 1997).
     """
@@ -92,10 +92,10 @@ def holm(values: Sequence[float | None]) -> list[float | None]:
 def _check(systems: Sequence[np.ndarray]) -> int:
     shapes = {np.shape(sums) for sums in systems}
     if len(shapes) != 1:
-        raise InputError(f"the systems have sums of shapes {sorted(shapes)}; they must be of the same units")
+        raise InputError(f"the systems have sums of shapes {sorted(shapes)}. They must be of the same units")
     units = shapes.pop()[0]
     if not units:
-        raise InputError("no units to compare on; give at least one study or image")
+        raise InputError("no units to compare on. Give at least one study or image")
     return units
 
 

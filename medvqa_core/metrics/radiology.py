@@ -142,9 +142,9 @@ def _load(evaluator: Any, metric: str, show_progress: bool) -> Any:
     except Exception as error:
         offline = " (HF_HUB_OFFLINE is set)" if os.environ.get("HF_HUB_OFFLINE") else ""
         raise ConfigError(
-            f"RadEval {_version()} cannot load {metric}{offline}: {one_line(error)[:200]}; its weights come from the "
+            f"RadEval {_version()} cannot load {metric}{offline}: {one_line(error)[:200]}. Its weights come from the "
             "Hub (StanfordAIMI/RRG_scorers and the text encoders that these name): load them once with a network, "
-            "they stay in the user's cache folder; or go on without the radiology scores"
+            "they stay in the user's cache folder. Or run without the radiology scores"
         ) from error
 
 
@@ -166,7 +166,9 @@ def _values(found: dict[str, Any], name: str, number: int) -> list[float]:
     except (KeyError, TypeError, ValueError):
         values = []
     if len(values) != number or not all(map(math.isfinite, values)):
-        raise ConfigError(f"RadEval {_version()} gave no {number} values of {name}; versions from 2.2 are known to")
+        raise ConfigError(
+            f"RadEval {_version()} did not return {number} finite values of {name}. Install version 2.2 or later"
+        )
     return values
 
 

@@ -58,7 +58,7 @@ def read_ratings(path: Path | str, orders: Mapping[str, Iterable[str]] | None = 
             return collect_ratings(rows, reader.fieldnames or [], orders, str(path))
     except OSError as error:
         raise InputError(
-            f"{path}: {error.strerror}; give a CSV file with the columns rater,item,<dimension>…"
+            f"{path}: {error.strerror}. Give a CSV file with the columns rater,item,<dimension>…"
         ) from error
     except (UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"{path}: not a CSV file in UTF-8 ({error})") from error
@@ -74,7 +74,7 @@ def collect_ratings(
 
     Raises:
         InputError: a column is missing or repeated, a row has too many cells, a rater judged an item twice, a category
-            is unknown, or there are no ratings.
+            is unknown, or ratings are missing.
         ConfigError: an order of fewer than two categories.
     """
     known = KNOWN_ORDERS | {name: _check_order(name, tuple(order)) for name, order in (orders or {}).items()}
@@ -91,7 +91,7 @@ def collect_ratings(
 
     for place, row in rows:
         if any(row.get(None) or ()):  # the csv module's key for cells beyond the last column
-            raise InputError(f"{place}: more cells than columns; put a cell that contains a comma in double quotes")
+            raise InputError(f"{place}: more cells than columns. Put a cell that contains a comma in double quotes")
         for dimension, cell in read_cells(row).items():
             value = _strip(cell)
             if value and dimension in known:
@@ -100,14 +100,14 @@ def collect_ratings(
             elif value and dimension not in sheet.ignored:
                 sheet.ignored.append(dimension)
     if not sheet.ratings:
-        unknown = f"; without a known order: {', '.join(sheet.ignored)} (name it with --order)" if sheet.ignored else ""
-        raise InputError(f"{where}: no ratings of a dimension whose categories are known{unknown}")
+        unknown = f" Pass --order 'NAME=worst,…,best' for {', '.join(sheet.ignored)}." if sheet.ignored else ""
+        raise InputError(f"{where}: no column is a rating dimension with known categories.{unknown}")
     return sheet
 
 
 def _check_order(name: str, order: tuple[str, ...]) -> tuple[str, ...]:
     if len(order) < 2:
-        raise ConfigError(f"order of {name!r}: {len(order)} categories; at least 2, worst first")
+        raise ConfigError(f"order of {name!r}: {len(order)} categories. Expected at least 2, worst first")
     return order
 
 
@@ -121,11 +121,11 @@ def _index_columns(columns: Iterable[str], where: str) -> dict[str, str]:
     for column in filter(None, columns):
         name = column.strip().lower()
         if name in by_name:
-            raise InputError(f"{where}: two columns are named {name!r}; rename one")
+            raise InputError(f"{where}: two columns are named {name!r}. Rename one")
         by_name[name] = column
     if "rater" not in by_name or not any(name in by_name for name in _ITEM_NAMES):
         found = ", ".join(by_name) or "none"
-        raise InputError(f"{where}: columns rater and item (or number) are needed; it has {found}")
+        raise InputError(f"{where}: columns rater and item (or number) are needed. It has {found}")
     return by_name
 
 
@@ -157,4 +157,4 @@ def find_category(value: str, order: tuple[str, ...], place: str) -> str:
         for category in order:
             if category.lower() == wanted:
                 return category
-    raise InputError(f"{place}: category {value!r} is unknown; allowed: {', '.join(order)}")
+    raise InputError(f"{place}: category {value!r} is unknown. Allowed: {', '.join(order)}")

@@ -29,13 +29,13 @@ def check_pairs(predictions: Sequence[str], references: Sequence[str] | Sequence
     """
     for name, texts in (("predictions", predictions), ("references", references)):
         if isinstance(texts, str):
-            raise InputError(f"{name} is one string; give a list of texts")
+            raise InputError(f"{name} is one string. Give a list of texts")
     if len(predictions) != len(references):
         raise InputError(
-            f"{len(predictions)} predictions but {len(references)} references; they must be aligned, one entry each"
+            f"{len(predictions)} predictions but {len(references)} references. They must be aligned, one entry each"
         )
     if not len(predictions):
-        raise InputError("no predictions to score; give at least one pair of prediction and reference")
+        raise InputError("no predictions to score. Give at least one pair of prediction and reference")
     lists = []
     for row, item in enumerate(references):
         if not isinstance(item, str | Sequence):
@@ -45,12 +45,12 @@ def check_pairs(predictions: Sequence[str], references: Sequence[str] | Sequence
         lists.append([item] if isinstance(item, str) else list(item))
     for row, (prediction, texts) in enumerate(zip(predictions, lists, strict=True)):
         if not texts:
-            raise InputError(f"row {row}: no reference; every prediction needs at least one")
+            raise InputError(f"row {row}: no reference. Every prediction needs at least one")
         for what, text in (("prediction", prediction), *(("reference", text) for text in texts)):
             if not isinstance(text, str):
                 raise InputError(
-                    f"row {row}: the {what} is {type(text).__name__}, allowed are texts; "
-                    "leave failed predictions out, or score them as ''"
+                    f"row {row}: the {what} is {type(text).__name__}, allowed are texts. "
+                    "Leave failed predictions out, or score them as ''"
                 )
     return lists
 

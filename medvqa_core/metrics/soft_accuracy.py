@@ -48,16 +48,16 @@ def soft_accuracy(prediction: str, answer: str, answer_type: str, profile: str =
     """
     check_profile(profile)
     if answer_type not in ANSWER_TYPES:
-        raise InputError(f"answer type {answer_type!r} is unknown; allowed: {', '.join(ANSWER_TYPES)}")
+        raise InputError(f"answer type {answer_type!r} is unknown. Allowed: {', '.join(ANSWER_TYPES)}")
     if not answer.strip():
-        raise InputError("an empty answer cannot be scored, because every prediction contains it; use 无 for nothing")
+        raise InputError("an empty answer cannot be scored, because every prediction contains it. Use 无 for nothing")
     return _released(prediction, answer, answer_type) if profile == RELEASED else _ours(prediction, answer, answer_type)
 
 
 def check_profile(profile: str) -> None:
     """Raise ConfigError for an unknown profile."""
     if profile not in PROFILES:
-        raise ConfigError(f"profile {profile!r} is unknown; allowed: {', '.join(PROFILES)}")
+        raise ConfigError(f"profile {profile!r} is unknown. Allowed: {', '.join(PROFILES)}")
 
 
 def _released(prediction: str, answer: str, answer_type: str) -> float:
@@ -132,6 +132,6 @@ def check_aligned(**columns: Sequence) -> None:
     lengths = {name: len(column) for name, column in columns.items()}
     if len(set(lengths.values())) > 1:
         listed = ", ".join(f"{name} {length}" for name, length in lengths.items())
-        raise InputError(f"the columns differ in length ({listed}); they must be aligned, one entry each")
+        raise InputError(f"the columns differ in length ({listed}). They must be aligned, one entry each")
     if not all(lengths.values()):
-        raise InputError("no predictions to score; give at least one")
+        raise InputError("no predictions to score. Give at least one")

@@ -47,7 +47,7 @@ def ask_all(
     session: object = None,
     note: Callable[[], object] | None = None,
 ) -> int:
-    """Send all requests that have no record in `store` yet, and record the replies.
+    """Send all requests that lack a record in `store` yet, and record the replies.
 
     Args:
         groups: requests by content key, read lazily.

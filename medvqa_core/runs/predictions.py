@@ -98,13 +98,19 @@ class PredictionStore:
         """Content key of a request (JSON values) under this store's settings."""
         return prediction_key(self.settings, **request)
 
+    def read(self, key: str) -> Prediction:
+        """The prediction under `key`, which must exist."""
+        found = self.find(key)
+        assert found is not None, key
+        return found
+
     def find(self, key: str) -> Prediction | None:
         """The outcome of a request, or None."""
         record = self._store.get(key)
         return None if record is None else self._read(record)
 
     def is_open(self, key: str, retry_failed: bool = False) -> bool:
-        """Whether the request has no record, or (with `retry_failed`) only a failure."""
+        """Whether the request lacks a record or, with `retry_failed`, has failed."""
         found = self.find(key) if retry_failed else None
         return key not in self._store or (found is not None and found.error is not None)
 
@@ -130,7 +136,7 @@ class PredictionStore:
             return Prediction(key, id, answer, error, details)
         except (KeyError, ValueError):
             raise InputError(
-                f"{self.path}: the record of key {record.get('key')!r} has neither an answer nor an error; remove its "
+                f"{self.path}: the record of key {record.get('key')!r} has neither an answer nor an error. Remove its "
                 "line and run again"
             ) from None
 

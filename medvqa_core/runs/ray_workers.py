@@ -44,7 +44,7 @@ class Worker:
         engine = await self._made()
         return {"name": engine.name, "settings": dict(engine.settings), "in_flight": engine.in_flight}
 
-    async def answer(self, requests: Sequence[Any]) -> list[Reply]:
+    async def answer(self, requests: Sequence[Any]) -> Sequence[Reply]:
         """See `Engine.answer`."""
         engine = await self._made()
         async with self._lock:
@@ -125,7 +125,7 @@ class RayEngine:
     def __exit__(self, *_: object) -> None:
         self._ray.shutdown()
 
-    async def answer(self, requests: Sequence[Any]) -> list[Reply]:
+    async def answer(self, requests: Sequence[Any]) -> Sequence[Reply]:
         """See `Engine.answer`. The least busy worker answers."""
         number = min(range(self._count), key=self._busy.__getitem__)
         self._busy[number] += 1
@@ -169,7 +169,7 @@ class RayEngine:
         said = str(cause or error).strip().partition("\n")[0]
         return ConfigError(
             f"--ray {self._address}: a worker was lost ({type(cause or error).__name__}: {said}). Finished "
-            "answers are kept; run the same command again to resume"
+            "answers are kept. Run the same command again to resume"
         )
 
 
@@ -181,5 +181,5 @@ def _require_token() -> None:
     if os.environ.get("RAY_AUTH_MODE") == "token" and os.environ.get("RAY_AUTH_TOKEN"):
         return
     if "ray" in sys.modules:
-        raise ConfigError("ray was imported before a token was set; set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN")
+        raise ConfigError("ray was imported before a token was set. Set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN")
     os.environ["RAY_AUTH_MODE"], os.environ["RAY_AUTH_TOKEN"] = "token", secrets.token_hex(32)

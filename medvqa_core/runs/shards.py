@@ -105,7 +105,7 @@ def merge_in_order(
 def read_shard_settings(sources: Sequence[Path], governance: Governance, kind: str = ANSWERS) -> Mapping[str, Any]:
     """The settings of the first of `sources`. Raises InputError if there is none."""
     if not sources:
-        raise InputError("found nothing to merge; answer with --shard i/n first, or name the files of the parts")
+        raise InputError("found nothing to merge. Answer with --shard i/n first, or name the files of the parts")
     with PredictionStore(sources[0], governance, read_only=True, kind=kind) as first:
         return first.settings
 

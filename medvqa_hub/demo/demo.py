@@ -114,7 +114,7 @@ class Demo:
         out = self._out / "learning"
         self._print(f"Building {studies:,} more studies with {training.IMAGE_SIZE}-pixel images in {out}.")
         data, tree = training.make_release(out, studies, seed)
-        encoder = EncoderSettings(epochs=EPOCHS["encoder"])
+        encoder = EncoderSettings(epochs=int(EPOCHS["encoder"]))
         context = training.DemoContext(data, tree, out, encoder, quick_overrides(), STUDIES_EVALUATED)
         if not training.has_text_encoder():
             self._print(f"BERTScore needs {install('encoder')}. Stage 3 uses ROUGE-L as reward instead.")

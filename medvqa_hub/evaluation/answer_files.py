@@ -74,7 +74,9 @@ def read_answer_file(path: Path, references: Mapping[str, str | None]) -> Answer
         ConfigError: openpyxl is missing for XLSX.
         GovernanceError: the file or the results next to it state an unknown class.
     """
-    ids, found, unknown, rows = list(references), {}, [], 0
+    ids, rows = list(references), 0
+    found: dict[str, list[Reply]] = {}
+    unknown: list[str] = []
     stated = _read_run_class(path)
     for row in _rows(path):
         if "store" in row and "governance" in row:  # the header of our predictions
@@ -114,7 +116,7 @@ def _read_run_class(path: Path) -> list[Governance]:
 class RecordedAnswers:
     """An engine that returns the answers of a file, for questions of either dataset."""
 
-    endpoint = None
+    endpoint: str | None = None
     in_flight = 1
     reads_pages = False
 

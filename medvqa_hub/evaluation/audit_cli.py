@@ -18,7 +18,7 @@ def _group() -> None:
 
 @app.command()
 @with_engine_options(
-    model="Checkpoint folder, output folder of train, or Hub repository. With --engine: the model of the server."
+    model="Checkpoint folder, output folder of train, or Hub repository. With --engine: model name on the server."
 )
 def cxr(
     data: Annotated[Path, typer.Option(help="A release, the folder it was built in, or the authors' CSV files.")],
@@ -34,7 +34,7 @@ def cxr(
         ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed that chooses other patients' images.")] = 0,
-    beams: Annotated[int | None, typer.Option(help="Beams of a checkpoint. Default: 1, greedy.")] = None,
+    beams: Annotated[int | None, typer.Option(help="Beam search width (checkpoints only). Default: 1, greedy.")] = None,
     max_new_tokens: MaxNewTokens = None,
     questions_per_batch: Batch = 96,
     retry_failed: RetryFailed = False,

@@ -94,7 +94,9 @@ def compare_runs(folders: Sequence[Path], resamples: int = 2000, seed: int = 0, 
         InputError: a run is not an evaluation, or the runs differ in questions or scoring.
     """
     if len(folders) < 2 or resamples < 1:
-        raise ConfigError(f"{len(folders)} runs and {resamples} resamples are too few. Expected at least 2 and 1.")
+        raise ConfigError(
+            f"compare got {len(folders)} runs and {resamples} resamples. Expected at least 2 runs and 1 resample."
+        )
     runs = make_names_unique([read_run(folder) for folder in folders])
     if common:
         runs = keep_common_questions(runs)
@@ -271,6 +273,6 @@ def _bleu(n: int) -> Score:
     def score(sums: np.ndarray) -> float | None:
         if not sums[-1]:
             return None
-        return combine_counts(sums[:ORDER], sums[ORDER : 2 * ORDER], sums[-2], sums[-1])[n]
+        return combine_counts(sums[:ORDER].tolist(), sums[ORDER : 2 * ORDER].tolist(), sums[-2], sums[-1])[n]
 
     return score

@@ -144,8 +144,8 @@ def meddqa_measure(records: Sequence[dict[str, Any]], name: str) -> float | None
     """A measure of MEDDQA_MEASURES over all records of a run, or None without questions."""
     if name == "failed":
         return float(sum(record["reply"] is None for record in records))
-    columns = [[record["row"][column] for record in records] for column in ("answer", "task", "answer_type")]
-    return score_meddqa([record["reply"] for record in records], *columns).record["table_5"][name]
+    answers, tasks, types = ([record["row"][key] for record in records] for key in ("answer", "task", "answer_type"))
+    return score_meddqa([record["reply"] for record in records], answers, tasks, types).record["table_5"][name]
 
 
 def _messages(system: str, images: Sequence[Image.Image], text: str) -> list[Message]:

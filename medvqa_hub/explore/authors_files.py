@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -56,7 +57,8 @@ def lay_out(release: Release) -> AuthorsFiles:
         InputError: a row is wrong, the rows of a study are not contiguous, or a patient is in two splits.
     """
     folder = tempfile.TemporaryDirectory(prefix="medvqa-explore-")  # mode 0700
-    files, studies, patients = {}, {}, {}
+    files, studies = {}, {}
+    patients: dict[str, Any] = {}
     for split in release.files:
         files[split] = [Path(folder.name) / f"qa-{split}.parquet"]
         studies[split] = [Path(folder.name) / f"studies-{split}.parquet"]

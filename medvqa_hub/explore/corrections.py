@@ -30,15 +30,19 @@ def read_correction(given: Mapping[str, Any], before: Annotation) -> Annotation:
             allowed = ", ".join(IS_NORMAL_VALUES)
             raise InputError(f"table row {number}: is_normal is {show(row.is_normal)}. Expected {allowed}.")
     chosen = {name: _text(given.get(name), name).strip() for name in ("report_type", *CHOICES)}
-    for name, allowed in CHOICES.items():
-        if chosen[name] not in allowed:
-            raise InputError(f"{name} is {show(chosen[name])}. Expected {', '.join(allowed)}.")
+    for name, choices in CHOICES.items():
+        if chosen[name] not in choices:
+            raise InputError(f"{name} is {show(chosen[name])}. Expected {', '.join(choices)}.")
     if not chosen["report_type"]:
         raise InputError("report_type is empty. Enter the kind of report.")
     extra = dict(before.extra)
     if REASONS in extra:
         extra[REASONS] = json.dumps(_reasons(table, before), ensure_ascii=False)
-    return replace(before, key_values=key_values, table=table, extra=extra, **chosen)
+    report_type, image_type, image_quality = chosen.values()
+    return replace(
+        before, key_values=key_values, table=table, extra=extra, report_type=report_type, image_type=image_type,
+        image_quality=image_quality,
+    )  # fmt: skip
 
 
 def read_reasons(annotation: Annotation) -> list[str]:

@@ -185,7 +185,7 @@ class ChatHandler:
 
 
 def _document(file: Path | None, question: Question, page: Page | None = None) -> DocumentRequest:
-    return DocumentRequest("asked", file, question.text, question.kind, TASKS[question.kind], page=page)
+    return DocumentRequest("asked", file or Path(), question.text, question.kind, TASKS[question.kind], page=page)
 
 
 def _check_task(question: Question, others: tuple[str, ...] = ()) -> None:

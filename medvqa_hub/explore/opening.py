@@ -139,7 +139,9 @@ def _open_reports(annotated: Path | None, restored: Path | None, options: Explor
             raise InputError("--corrections and --compare need a folder of annotations or of restored pages")
         return None
     pages: list[PageSource] = [RestoredPages(restored)] if restored is not None else []
-    rows, roots, governance, status = {}, (), Governance.OPEN, ANNOTATED
+    rows: dict[str, Any] = {}
+    roots: tuple[Path, ...] = ()
+    governance, status = Governance.OPEN, ANNOTATED
     if annotated is not None:
         folder = reports.open_folder(annotated)
         governance = folder.governance
@@ -158,5 +160,5 @@ def _open_reports(annotated: Path | None, restored: Path | None, options: Explor
             f"{missing[0]} does not hold corrections ({EDITS}). Pass a folder that --corrections has made."
         )
     compared = tuple(Corrections(folder, governance) for folder in options.compare)
-    name = (annotated or restored).name
+    name = Path(annotated or restored or "").name
     return ReportView(name, governance, rows, pages, roots, corrections, status, compared)

@@ -42,7 +42,7 @@ class ImageRoot:
         file = join_under(self.prefix, path, f"image {path}", self.store)
         problem = check_image(file)
         if problem:
-            raise InputError(f"image {file} {problem}; get the image, or check --image-root")
+            raise InputError(f"image {file} {problem}. Get the image, or check --image-root")
         return file
 
     def digests(self, paths: list[str]) -> list[str] | None:

@@ -97,8 +97,9 @@ def _serve_studies(server: "FastAPI", view: StudyView) -> None:
         difference: str = "",
         verdict: str = "",
     ) -> RowFilter:
-        names = (name or None for name in (split, category, label, flag))
-        return RowFilter(*names, text=q.strip(), difference=difference or None, verdict=verdict or None)
+        return RowFilter(
+            split or None, category or None, label or None, flag or None, q.strip(), difference or None, verdict or None
+        )
 
     @server.get("/api/studies")
     def studies(at: int = 0, wanted: RowFilter = Depends(read_filter)) -> dict[str, Any]:  # noqa: B008 - FastAPI's way
@@ -164,13 +165,14 @@ def _serve_ask(server: Any, handler: ChatHandler) -> None:
             return json.dumps({"answer": None, "error": "the question cannot be read"})
         return json.dumps(await handler.ask(parsed))
 
-    if handler.uploads is None:
+    uploads = handler.uploads
+    if uploads is None:
         return
     from fastapi import Request
 
     @server.post(UPLOAD)
     async def upload(request: Request) -> dict[str, str]:
-        return {"name": await asyncio.to_thread(handler.uploads.add, await request.body())}
+        return {"name": await asyncio.to_thread(uploads.add, await request.body())}
 
 
 def check_side(side: int | None) -> int | None:

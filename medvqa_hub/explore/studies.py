@@ -48,7 +48,8 @@ class StudyView:
     @property
     def governance(self) -> Governance:
         """The strictest class of the release, the runs and the judges."""
-        return strictest([self.index.release.governance, *(part.governance for part in (*self.runs, *self.judges))])
+        parts = [*(run.governance for run in self.runs), *(judge.governance for judge in self.judges)]
+        return strictest([self.index.release.governance, *parts])
 
     def describe(self) -> dict[str, Any]:
         """The choices of the filters, with counts of rows."""

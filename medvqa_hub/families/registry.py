@@ -113,7 +113,7 @@ class ModelFamily(ABC):
 
         Raises:
             ConfigError: the checkpoint is damaged, or its model, tokenizer or size differs from the recipe's.
-            InputError: there is no checkpoint.
+            InputError: the checkpoint is missing.
         """
         import torch
 
@@ -143,7 +143,7 @@ class ModelFamily(ABC):
         """Enable gradients in exactly the groups with a rate above 0.
 
         Raises:
-            ConfigError: a group to be trained has no parameter in this model, or only quantised ones.
+            ConfigError: all parameters of a group to be trained are missing or quantised.
         """
         sizes = dict.fromkeys((group for group, rate in rates.items() if rate), 0)
         for name, parameter in model.named_parameters():
@@ -151,7 +151,7 @@ class ModelFamily(ABC):
             # peft keeps a frozen copy of each module that it trains whole.
             trained = group in sizes and parameter.is_floating_point() and ".original_module." not in name
             parameter.requires_grad_(trained)
-            if trained:
+            if trained and group is not None:
                 sizes[group] += parameter.numel()
         empty = [group for group, size in sizes.items() if not size]
         if empty:

@@ -44,7 +44,7 @@ def count_steps(recipe: Any, items: int) -> int:
     return max(1, -int(-(training.epochs * items) // training.step_size))
 
 
-def count_batches(recipe: BaseRecipe, processes: int) -> int:
+def count_batches(recipe: Any, processes: int) -> int:
     """Batches that each process accumulates for a step. Raises ConfigError if they cannot be divided evenly."""
     batches = recipe.batches_per_step
     if batches % processes:

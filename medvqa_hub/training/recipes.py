@@ -180,7 +180,7 @@ def make_recipe(values: Mapping[str, Any]) -> Recipe:
     if kind not in FAMILIES:
         raise ConfigError(f"model.kind is {kind!r}. Allowed: {', '.join(FAMILIES)}")
     values["model"] = {**(model or {}), "kind": kind}
-    sections = read_sections({"model": find_family(kind).settings, **SECTIONS}, values)
+    sections: dict[str, Any] = read_sections({"model": find_family(kind).settings, **SECTIONS}, values)
     recipe = Recipe(**sections)
     check_length(recipe.training)
     _check_groups(recipe)

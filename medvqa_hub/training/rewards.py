@@ -29,6 +29,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from numbers import Real
+from typing import Any
 
 from medvqa_core.errors import ConfigError, InputError
 from medvqa_core.metrics.answer_text import spaced, words
@@ -46,7 +47,7 @@ from mimic_cxr_vqa.cxr_findings import score_findings
 from mimic_cxr_vqa.labeling.answer_polarity import UNDECIDED, answer_polarity
 from mimic_cxr_vqa.schema import HEART
 
-Values = list[float | None]
+Values = Sequence[float | None]
 Reward = Callable[..., Values]
 PUBLISHED = "published"
 
@@ -83,7 +84,7 @@ def make_reward(
     def reward(completions: Sequence[str], *, answer: Sequence[str], **columns: Sequence) -> Values:
         refuse_missing_columns(settings.name, columns)
         scorable = [row for row, text in enumerate(answer) if any(map(str.isalnum, text))]
-        values: Values = [None] * len(answer)
+        values: list[float | None] = [None] * len(answer)
         if not scorable:
             return values
         texts = [completions[row] for row in scorable]
@@ -126,9 +127,8 @@ def parse_reward_name(name: str) -> dict[str, float]:
 
 def weighted_sum(values: Mapping[str, float | None], weights: Mapping[str, float]) -> float | None:
     """Sum of weight x value, or None if any value is None, since a partial sum would be another reward."""
-    if any(values[name] is None for name in weights):
-        return None
-    return sum(weight * values[name] for name, weight in weights.items())
+    known = [(weight, value) for name, weight in weights.items() if (value := values[name]) is not None]
+    return sum(weight * value for weight, value in known) if len(known) == len(weights) else None
 
 
 def refuse_missing_columns(name: str, columns: Iterable[str]) -> None:
@@ -138,7 +138,7 @@ def refuse_missing_columns(name: str, columns: Iterable[str]) -> None:
         if not set(columns).issuperset(needed):
             raise InputError(
                 f"reward {reward!r} needs the column{'s' * (len(needed) > 1)} {' and '.join(needed)}. finding, "
-                "finding_accuracy and label are for studies, soft_accuracy is for report images"
+                "finding_accuracy and label need radiograph studies, and soft_accuracy needs report images."
             )
 
 
@@ -167,7 +167,7 @@ def check_rewards(values: Sequence[float | None], answers: Sequence[str], name: 
 
 def _bert_score(context: _Context) -> Reward:
     settings = context.settings
-    baseline = settings.baseline
+    baseline: Any = settings.baseline
     if baseline == PUBLISHED:
         if (settings.encoder, settings.layer) != (PAPER_ENCODER, PAPER_LAYER):
             raise ConfigError(

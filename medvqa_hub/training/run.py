@@ -63,7 +63,7 @@ class StudyJob(TrainingJob):
         validation: the same of the validation split, or None.
     """
 
-    rows: TrainingData | None = field(default=None, init=False)
+    rows: TrainingData = field(init=False)
     questions: Any = field(default=None, init=False)
     validation: Any = field(default=None, init=False)
 

@@ -6,7 +6,7 @@ A checkpoint and `best` appear whole, carry the governance class, and contain no
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from transformers import PrinterCallback
 
@@ -20,8 +20,13 @@ from medvqa_hub.families.folders import ANOTHER
 from medvqa_hub.training import checkpoints
 from medvqa_hub.training.arguments import TrainingRun
 
+if TYPE_CHECKING:
+    from transformers import Trainer as _Trainer
+else:
+    _Trainer = object
 
-class CheckpointMixin:
+
+class CheckpointMixin(_Trainer):
     """Precedes `Trainer` among the base classes. A subclass calls `prepare_saving` at the end of its `__init__`."""
 
     recipe: Any
@@ -29,6 +34,7 @@ class CheckpointMixin:
     governance: Governance
     args: Any
     state: Any
+    control: Any
     model: Any
     accelerator: Any
     optimizer: Any

@@ -119,7 +119,7 @@ def self_critical_loss(
     prompts, references = read_prompts(batch, is_decoder_only(inner)), read_references(batch["labels"])
     greedy, sample = roll_out(inner, prompts, encoded, seeds, settings.temperature, settings.max_new_tokens)
     sample_rewards, greedy_rewards = _score(reward, decode(sample.ids()), decode(greedy.ids()), rows)
-    greedy_rewards = greedy_rewards * settings.samples
+    greedy_rewards = list(greedy_rewards) * settings.samples
     advantage = advantages(sample_rewards, greedy_rewards)
 
     answers = join_answers(sample, references)
@@ -137,7 +137,8 @@ def self_critical_loss(
         settings.alpha,
         settings.gamma,
     )
-    pairs = [pair for pair in zip(sample_rewards, greedy_rewards, strict=True) if None not in pair]
+    both = zip(sample_rewards, greedy_rewards, strict=True)
+    pairs = [(ours, base) for ours, base in both if ours is not None and base is not None]
     metrics = StepMetrics(
         samples=len(advantage),
         scored=len(pairs),
@@ -156,7 +157,7 @@ def self_critical_loss(
 
 def _score(
     reward: Reward, samples: list[str], greedy: list[str], rows: Sequence[Mapping[str, Any]]
-) -> tuple[list[float | None], list[float | None]]:
+) -> tuple[Sequence[float | None], Sequence[float | None]]:
     """Rewards of sampled and greedy answers from one call, so that shared texts are encoded once."""
     asked = [*rows] * (len(samples) // len(rows) + 1)
     columns = {name: [row[name] for row in asked] for name in rows[0] if all(name in row for row in rows)}

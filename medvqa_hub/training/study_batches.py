@@ -154,19 +154,19 @@ class StudyCollator:
     def __call__(self, members: Members, seed: int = 0) -> dict[str, Any]:
         images, views, rows, study_index = [], [], [], []
         for number, (study, places) in enumerate(members):
-            pairs = zip(study["images"], study["views"], strict=True)
-            pairs = [(image, view) for image, view in pairs if image is not None]
+            both = zip(study["images"], study["views"], strict=True)
+            pairs = [(image, view) for image, view in both if image is not None]
             images.append([image for image, _ in pairs])
             views.append([view for _, view in pairs])
             rows += [{**study["questions"][int(place)], "study_id": study["study_id"]} for place in places]
             study_index += [number] * len(places)
-        text = {"text": [row["question"] for row in rows], "study_index": study_index}
+        text: dict[str, Any] = {"text": [row["question"] for row in rows], "study_index": study_index}
         if self.answers:
             text["answers"] = [row["answer"] for row in rows]
             if self.targets == "released":
                 text["released_targets"] = True
-        seed = seed if self.augment else None
-        return {**self.family.collate(self.processor, images, views, self.augment, seed, **text), "rows": rows}
+        drawn = seed if self.augment else None
+        return {**self.family.collate(self.processor, images, views, self.augment, drawn, **text), "rows": rows}
 
 
 def derive_seed(*numbers: int) -> int:

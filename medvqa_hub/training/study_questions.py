@@ -67,17 +67,17 @@ class StudyQuestions:
             lengths.append(length[keep])
             counts.append(np.where(seen, count, 0))
             ids.append(table["study_id"].to_numpy())
-        counts = np.concatenate(counts) if counts else np.zeros(0, int)
-        self.skipped["studies_without_questions"] = int((counts == 0).sum()) - self.skipped["studies_without_image"]
-        self.studies = np.flatnonzero(counts)
+        whole = np.concatenate(counts) if counts else np.zeros(0, int)
+        self.skipped["studies_without_questions"] = int((whole == 0).sum()) - self.skipped["studies_without_image"]
+        self.studies = np.flatnonzero(whole)
         if not len(self.studies):
             raise InputError(
-                f"{what}: none of its {len(counts)} studies has both a question with an answer and an image "
+                f"{what}: none of its {len(whole)} studies has both a question with an answer and an image "
                 f"({dict(self.skipped)}). Build the release again, or check image_root"
             )
         self.study_ids = np.concatenate(ids)[self.studies]
         self._positions, self._lengths = np.concatenate(positions), np.concatenate(lengths)
-        self.counts = counts[self.studies]
+        self.counts = whole[self.studies]
         self._starts = np.concatenate([[0], np.cumsum(self.counts)])
 
     def one_by_one(self) -> "StudyQuestions":

@@ -179,6 +179,7 @@ class SupervisedTrainer(CheckpointMixin, Trainer):
 
     def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
         """Validate: `eval_loss`, and scores of generated answers if the recipe asks for them."""
+        assert self.validation is not None
         measured = self.validation.measure(self.model, self.accelerator)
         metrics = {f"eval_{name}": value for name, value in measured.items()}
         if not all(abs(value) < float("inf") for value in metrics.values()):
@@ -249,7 +250,7 @@ class SupervisedTrainer(CheckpointMixin, Trainer):
             options: of `publishing.model.ModelPush`.
 
         Raises:
-            ConfigError: there is no repository name.
+            ConfigError: the repository name is missing.
             GovernanceError: the class of the model or of its training data forbids it.
         """
         from huggingface_hub import HfApi
@@ -302,7 +303,8 @@ class SupervisedTrainer(CheckpointMixin, Trainer):
 def make_arguments(recipe: Recipe, out: Path, studies: int, validates: bool) -> TrainingArguments:
     """transformers' arguments for a run over `studies` usable studies. Raises ConfigError, as `common_arguments`."""
     training, selection = recipe.training, recipe.selection
-    scheduler, arguments = training.scheduler, dict(training.scheduler_arguments)
+    scheduler: str = training.scheduler
+    arguments = dict(training.scheduler_arguments)
     if scheduler == "plateau":
         mode = "min" if (training.plateau_metric or selection.metric) == "loss" else "max"
         scheduler, arguments = "reduce_lr_on_plateau", {"mode": mode, **arguments}

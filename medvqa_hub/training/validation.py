@@ -120,7 +120,7 @@ class Validation:
         gathered = sorted(gather_object(texts), key=lambda item: item[0])
         pairs = [pair for _, batch in gathered for pair in batch]
         self._first_answers = gathered[0][1]
-        scores: list[dict[str, float] | None] = [None]
+        scores: list[dict[str, float]] = [{}]
         if self.arguments.process_index == 0:
             scores = [self._score_pairs([answer for answer, _ in pairs], [reference for _, reference in pairs])]
         broadcast_object_list(scores)
@@ -136,10 +136,11 @@ class Validation:
             found |= cider_scores(predictions, references, words).corpus
         if "bert_score" in self.metrics:
             found["bert_score"] = self._bert_score(predictions, references)
-        missing = [name for name in self.metrics if found.get(name) is None]
+        known = {name: float(value) for name, value in found.items() if value is not None}
+        missing = [name for name in self.metrics if name not in known]
         if missing:
             raise ConfigError(f"validation could not compute {', '.join(missing)}. Choose another selection.metric")
-        return {name: float(found[name]) for name in self.metrics}
+        return {name: known[name] for name in self.metrics}
 
     def _bert_score(self, predictions: list[str], references: list[str]) -> float | None:
         if self._scorer is None:

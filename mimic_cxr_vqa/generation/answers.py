@@ -109,7 +109,7 @@ def merge_answers(workspace: Workspace, parts: Sequence[Path] = ()) -> Counter:
     Raises:
         ConfigError: the parts are from different engines or settings.
         GovernanceError: a part has a stricter class than the questions.
-        InputError: there are no parts, or one of them has a broken line.
+        InputError: parts are missing, or one of them has a broken line.
         OutputError: the answers cannot be written.
     """
     governance = workspace.governance()

@@ -25,13 +25,13 @@ class Protocol(StrEnum):
 SampleReports = Annotated[int, typer.Option(help="Number of random reports whose answers are used.", min=1)]
 
 
-@with_engine_options("rules (no model; the default)")
+@with_engine_options("rules (no model, the default)")
 def judge(
     out: Out,
     engine: EngineOptions,
     judge_protocol: Annotated[
         Protocol | None,
-        typer.Option(help="chat: a JSON reply (the default); systemone: typed decisions with probabilities."),
+        typer.Option(help="chat (the default): a JSON reply. systemone: typed decisions with probabilities."),
     ] = None,
     sample_reports: SampleReports = 1000,
     seed: Annotated[int, typer.Option(help="The same seed draws the same reports.")] = 0,
@@ -42,7 +42,7 @@ def judge(
     max_tokens: Annotated[
         int | None, typer.Option(help="Limit of a reply, including its reasoning. Default: 4096.", min=1)
     ] = None,
-    retry_failed: Annotated[bool, typer.Option(help="Ask again for replies that could not be read.")] = False,
+    retry_failed: Annotated[bool, typer.Option(help="Retry answers whose verdict failed.")] = False,
 ) -> None:
     """Rate answers on the four dimensions of Table 3. Run the same command again to resume."""
     from medvqa_core.llm.connecting import connect_model

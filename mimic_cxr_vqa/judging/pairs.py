@@ -40,7 +40,7 @@ def iterate_pairs(workspace: Workspace, studies: Collection[int] | None = None) 
         studies: ids of the studies to include. Defaults to all.
 
     Raises:
-        InputError: there are no answers, or the files cannot be read.
+        InputError: answers are missing, or the files cannot be read.
     """
     with open_answers(workspace, workspace.governance()) as store:
         knows_impression = store.settings.get(IMPRESSION) == AS_CONTEXT
@@ -76,7 +76,7 @@ def sample_studies(workspace: Workspace, reports: int, seed: int) -> list[int]:
 
 
 def writer_settings(workspace: Workspace) -> dict:
-    """The settings of the engine that wrote the answers. Raises InputError if there are no answers."""
+    """The settings of the engine that wrote the answers. Raises InputError if answers are missing."""
     with open_answers(workspace, workspace.governance()) as store:
         return dict(store.settings)
 

@@ -54,7 +54,7 @@ def run_probe(workspace: Workspace, judge: Judge, sample: Sample, per_kind: int,
     """Inject errors into answers about the sampled reports, judge them and write probe.json. Returns it as text.
 
     Raises:
-        InputError: there are no answers, or no error applies to any of them. Otherwise as `judge_all`.
+        InputError: answers are missing, or no error applies to any of them. Otherwise as `judge_all`.
     """
     governance, folder = workspace.governance(), judge_folder(workspace, judge.name)
     studies = set(sample_studies(workspace, sample.sample_reports, sample.seed))

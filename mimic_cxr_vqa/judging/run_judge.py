@@ -49,7 +49,7 @@ def judge_sample(workspace: Workspace, judge: Judge, sample: Sample, retry_faile
         `judged` and `failed` answers of the sampled reports, and the number `asked` in this run.
 
     Raises:
-        InputError: there are no answers. Otherwise as `judge_all`.
+        InputError: answers are missing. Otherwise as `judge_all`.
     """
     governance, folder = workspace.governance(), judge_folder(workspace, judge.name)
     studies = set(sample_studies(workspace, sample.sample_reports, sample.seed))

@@ -72,7 +72,7 @@ def measure_table3(workspace: Workspace, judge: str | None = None, resamples: in
 
     Raises:
         ConfigError: there are several judges, or the people's sample was stratified by another one.
-        InputError: there are no ratings, or the answers have changed since people rated them.
+        InputError: ratings are missing, or the answers have changed since people rated them.
     """
     judge = judge or _only_judge(workspace)
     large = list(sampled_verdicts(workspace, judge)) if judge else []

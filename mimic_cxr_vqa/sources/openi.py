@@ -2,7 +2,7 @@
 
 One folder holds `indiana_reports.csv` (uid, MeSH, Problems, image, indication, comparison, findings, impression) and
 `indiana_projections.csv` (uid, filename, projection). A uid is one study of one patient and becomes both `subject_id`
-and `study_id`. The collection has no official split, so a hash of the uid assigns 80% of the studies to train and 10%
+and `study_id`. The collection lacks an official split, so a hash of the uid assigns 80% of the studies to train and 10%
 each to validate and test.
 
 Labels come from the text of findings and impression (`text`), from the annotation columns through `openi_labels`

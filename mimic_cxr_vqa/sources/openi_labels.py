@@ -17,7 +17,7 @@ def map_term(term: str) -> tuple[tuple[str, ...], bool]:
     """Return the labels of one annotation term, a heading with or without qualifiers ("Opacity/lung/base/left").
 
     Returns:
-        The labels, and whether the heading is known. An unknown heading has no labels.
+        The labels, and whether the heading is known. An unknown heading lacks labels.
     """
     heading, *qualifiers = (re.sub(r"[\s,]+", " ", part).strip().lower() for part in term.split("/"))
     rows = _read_table().get(heading, {})

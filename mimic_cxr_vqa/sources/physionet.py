@@ -265,7 +265,7 @@ def _read_labels(path: Path, study_ids: pa.ChunkedArray) -> tuple[pa.StructArray
 
 
 def _is_phantom(root: Path, studies: pa.Table) -> bool:
-    """Whether the tree is marked as synthetic and has no ids of MIMIC's range. Otherwise it is credentialed."""
+    """Whether the tree is marked as synthetic and lacks ids of MIMIC's range. Otherwise it is credentialed."""
     try:
         marker = json.loads((root / "phantom.json").read_bytes())
     except (OSError, ValueError):

@@ -3,6 +3,8 @@
 `Blip2MultiViewConfig.base()` is the paper's model, `Blip2MultiViewConfig.tiny()` is for a CPU.
 """
 
+from typing import Any
+
 from transformers.utils.versions import require_version
 
 # Before all other imports, which fail with a less helpful message in older versions.
@@ -44,9 +46,9 @@ class Blip2MultiViewConfig(PreTrainedConfig):
     keys_to_ignore_at_inference = ["past_key_values", "encoder_last_hidden_state"]
     sub_configs = {"vision_config": Blip2VisionConfig, "qformer_config": Blip2QFormerConfig, "text_config": AutoConfig}
 
-    vision_config: dict | PreTrainedConfig | None = None
-    qformer_config: dict | PreTrainedConfig | None = None
-    text_config: dict | PreTrainedConfig | None = None
+    vision_config: Any = None  # a config, or its values
+    qformer_config: Any = None
+    text_config: Any = None
     num_query_tokens: int = 32
     mask_missing_views: bool = False
     max_answer_tokens: int = 256

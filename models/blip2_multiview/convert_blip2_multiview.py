@@ -57,7 +57,7 @@ def convert_blip2_multiview(
 
     Raises:
         ValueError: keys are missing or unknown, a shape is wrong, the embeddings of the language model differ, the file
-            has no state dict, or `prefix_token_ids` do not fit.
+            lacks a state dict, or `prefix_token_ids` do not fit.
         OSError: the file does not exist.
     """
     state = _state_dict(source)
@@ -101,7 +101,8 @@ def rename_key(key: str) -> str:
 def _state_dict(source: str | PathLike | Mapping[str, Any]) -> dict[str, torch.Tensor]:
     """The state dict without wrappers. Tensors of a mapping are copied."""
     held = isinstance(source, Mapping)
-    found, what = (source, "the mapping") if held else (_load(source), str(source))
+    found: Any = source if isinstance(source, Mapping) else _load(source)
+    what = "the mapping" if held else str(source)
     for name in ("state_dict", "model_state_dict"):
         if isinstance(found, Mapping) and isinstance(found.get(name), Mapping):
             found = found[name]

@@ -12,6 +12,7 @@ Differences from the released model:
 
 import copy
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import nn
@@ -48,8 +49,8 @@ class Blip2MultiViewOutput(ModelOutput):
         view_mask: (studies, 3), True if the study has the view.
     """
 
-    view_features: torch.Tensor | None = None
-    view_mask: torch.Tensor | None = None
+    view_features: Any = None
+    view_mask: Any = None
 
 
 class Blip2ViewBranch(nn.Module):

@@ -127,7 +127,7 @@ class Blip2MultiViewProcessor(ProcessorMixin):
             (questions,), as far as their inputs were passed.
 
         Raises:
-            ValueError: numbers do not match, a study has no image of a known view, or a view is unknown.
+            ValueError: numbers do not match, a study lacks an image of a known view, or a view is unknown.
             TypeError: an unknown argument, or an image, view or text of another type.
         """
         unknown = sorted(name for name, value in kwargs.items() if value is not None)  # pipelines pass videos=None
@@ -184,7 +184,7 @@ class Blip2MultiViewProcessor(ProcessorMixin):
         known = VIEW_ALIASES.get(name)
         if known is None and isinstance(self.unknown_views, dict):
             mapping = {clean_view(unknown): target for unknown, target in self.unknown_views.items()}
-            known = VIEW_ALIASES.get(mapping.get(name))
+            known = VIEW_ALIASES.get(mapping.get(name) or "")
         if known is not None:
             return VIEWS.index(known)
         if self.unknown_views == "skip":

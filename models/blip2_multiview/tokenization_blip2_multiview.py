@@ -30,12 +30,12 @@ def make_tokenizer(texts: Iterable[str] = TEXTS, vocab_size: int = 512) -> T5Tok
     Raises:
         ValueError: `vocab_size` is too small for the characters.
     """
-    counts = Counter()
-    characters = set(string.ascii_letters + string.digits + string.punctuation)
+    counts: Counter[str] = Counter()
+    found = set(string.ascii_letters + string.digits + string.punctuation)
     for text in texts:
         counts.update(re.findall(r"\w+", text))
-        characters.update(text)
-    characters = sorted(character for character in characters if not character.isspace())
+        found.update(text)
+    characters = sorted(character for character in found if not character.isspace())
     special = ["<pad>", "</s>", "<unk>", SPACE]
     room = vocab_size - len(special) - len(characters)
     if room < 0:

@@ -101,7 +101,8 @@ def study_fold(study_index: torch.Tensor | None, studies: int, cache: StudyCache
         return None
     if cache is None:
         return StudyFold(study_index, studies)
-    if cache.study_index is not study_index or cache.study_fold.studies != studies:
+    fold = cache.study_fold
+    if fold is None or cache.study_index is not study_index or fold.studies != studies:
         cache.study_fold, cache.study_index = StudyFold(study_index, studies), study_index
     return cache.study_fold
 

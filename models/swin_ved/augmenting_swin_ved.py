@@ -30,7 +30,7 @@ def augment(image: Image.Image, resize_size: int, image_size: int, rng: np.rando
     if rng.random() < PROBABILITY:
         image = shift_scale_rotate(
             image,
-            shift=rng.uniform(-SHIFT, SHIFT, 2),
+            shift=rng.uniform(-SHIFT, SHIFT, 2).tolist(),
             scale=1 + rng.uniform(*SCALE),
             degrees=rng.uniform(-DEGREES, DEGREES),
         )

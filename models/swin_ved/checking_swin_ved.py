@@ -80,7 +80,7 @@ def check_prompts(config: SwinVedConfig, prompts: torch.Tensor, attention_mask: 
 def check_shift(config: SwinVedConfig, shift: torch.Tensor) -> None:
     """Raise ValueError if a question reaches `answer_position`. `shift` (questions, 1) must not be negative."""
     if not torch.compiler.is_compiling() and (shift < 0).any():
-        position = config.answer_position
+        position = config.answer_position or 0
         raise ValueError(
             f"A question has {position - int(shift.min())} tokens with [CLS], but its answer begins at "
             f"config.answer_position, {position}. Use max_question_tokens={position} or less."

@@ -3,7 +3,7 @@
 `SwinVedConfig.base()` is the paper's model (150.6 M parameters with its vocabulary), `SwinVedConfig.tiny()` is for a
 CPU (under 2 M).
 
-In the release every training question was padded to 64 tokens before [BOS]. Here padding has no position.
+In the release every training question was padded to 64 tokens before [BOS]. Here padding does not get a position.
 `answer_position=64` restores the released positions for checkpoints that were trained with them.
 """
 
@@ -38,8 +38,8 @@ class SwinVedConfig(PreTrainedConfig):
     model_type = "swin_ved"
     sub_configs = {"encoder": SwinConfig, "decoder": BertGenerationConfig}
 
-    encoder: dict | PreTrainedConfig | None = None
-    decoder: dict | PreTrainedConfig | None = None
+    encoder: Any = None  # SwinConfig, or its values
+    decoder: Any = None  # BertGenerationConfig, or its values
     max_images: int = 3
     answer_position: int | None = None
     governance: str | None = None

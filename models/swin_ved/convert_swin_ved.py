@@ -64,7 +64,7 @@ def convert_swin_ved(
 
     Raises:
         OSError: the file cannot be opened.
-        ValueError: keys are missing, unused, duplicate or of another shape, or the file has no state dict.
+        ValueError: keys are missing, unused, duplicate or of another shape, or the file lacks a state dict.
     """
     config = SwinVedConfig.base(answer_position=RELEASED_ANSWER_POSITION) if config is None else config
     weights, colliding = _renamed(_state_dict(source))
@@ -117,7 +117,9 @@ def _plain(key: str) -> str:
 
 def _renamed(source: Mapping[str, torch.Tensor]) -> tuple[dict[str, torch.Tensor], list[str]]:
     """The renamed weights, and the names that two keys map to."""
-    weights, origin, colliding = {}, {}, []
+    weights: dict[str, torch.Tensor] = {}
+    origin: dict[str, str] = {}
+    colliding = []
     for key, value in source.items():
         if COMPUTED.search(_plain(key)):
             continue

@@ -5,8 +5,8 @@ A Swin encoder turns each image into tokens (144 of width 1024 at 384 x 384). A 
 
 Differences from the released model:
 - `image_mask` marks absent images, and they are not encoded.
-- Padding has no position and no part in the loss. In the release, [EOS] follows the padding of the answer, and nearly
-  all of the loss is on [PAD].
+- Padding does not get a position or count in the loss. In the release, [EOS] follows the padding of the answer, and
+  nearly all of the loss is on [PAD].
 - A study's images are encoded once for all its questions (`study_index`), and generation uses the key-value cache.
 """
 
@@ -44,7 +44,7 @@ class SwinVedEncoderOutput(ModelOutput):
         feature_mask: (studies, images * tokens) bool, False where an image is absent. None if all are present.
     """
 
-    last_hidden_state: torch.FloatTensor | None = None
+    last_hidden_state: Any = None
     feature_mask: torch.BoolTensor | None = None
 
 
@@ -54,7 +54,7 @@ class SwinVedPreTrainedModel(GuardedPush, PreTrainedModel):
     config_class = SwinVedConfig
     config: SwinVedConfig
     base_model_prefix = "model"
-    input_modalities = ("image", "text")
+    input_modalities: tuple[str, ...] = ("image", "text")
     supports_gradient_checkpointing = True
     _no_split_modules = ["SwinStage", "BertGenerationLayer"]
     _supports_sdpa = True
@@ -121,7 +121,7 @@ class SwinVedModel(SwinVedPreTrainedModel):
             image_mask: (studies, images), nonzero where an image is present. None if all are.
 
         Raises:
-            ValueError: a shape is wrong, a study has no image or more than `config.max_images`.
+            ValueError: a shape is wrong, a study lacks an image or more than `config.max_images`.
         """
         check_pixels(self.config, pixel_values, image_mask)
         # A traced graph needs one shape for every mask, so it encodes the absent images and blanks them afterwards.

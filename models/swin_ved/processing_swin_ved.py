@@ -203,13 +203,16 @@ class SwinVedProcessor(ProcessorMixin):
     def batch_decode(self, sequences: torch.Tensor | np.ndarray | list, **kwargs: Any) -> list[str]:
         """The answers in generated sequences (questions, tokens), which is the text after [BOS]."""
         rows = sequences if isinstance(sequences, list | tuple) else sequences.tolist()
-        return [self.decode(row, **kwargs) for row in rows]
+        return [self._decode_row(_as_ids(row), **kwargs) for row in rows]
 
     def decode(self, sequence: torch.Tensor | np.ndarray | list[int], **kwargs: Any) -> str | list[str]:
         """The answer in one generated sequence (tokens,), or the list of `batch_decode` for (questions, tokens)."""
-        ids = list(sequence) if isinstance(sequence, list | tuple) else sequence.tolist()
+        ids = _as_ids(sequence)
         if ids and not isinstance(ids[0], int):
             return self.batch_decode(ids, **kwargs)
+        return self._decode_row(ids, **kwargs)
+
+    def _decode_row(self, ids: list[int], **kwargs: Any) -> str:
         bos, eos = self.tokenizer.bos_token_id, self.tokenizer.eos_token_id
         if bos in ids:
             ids = ids[ids.index(bos) + 1 :]
@@ -359,3 +362,7 @@ def encode_study_index(study_index: Any, studies: int | None, questions: int) ->
         allowed = "0 and above" if studies is None else f"0 to {studies - 1}"
         raise ValueError(f"study_index has {wrong}. Expected {allowed}.")
     return {"study_index": index.long()}
+
+
+def _as_ids(sequence: Any) -> list[Any]:
+    return list(sequence) if isinstance(sequence, list | tuple) else sequence.tolist()

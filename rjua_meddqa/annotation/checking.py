@@ -153,8 +153,8 @@ def _report(
         ]
         decided += sum(verdict != UNDECIDED for verdict, _ in verdicts)
         agreeing += sum(verdict != UNDECIDED and _agree(verdict, written) for verdict, written in verdicts)
-    pairs, rows = sum(len(part.key_values) for part in parts), sum(len(part.table) for part in parts)
-    return CheckReport(len(parts), pairs, rows, decided, agreeing, tuple(findings))
+    pairs, count = sum(len(part.key_values) for part in parts), sum(len(part.table) for part in parts)
+    return CheckReport(len(parts), pairs, count, decided, agreeing, tuple(findings))
 
 
 def _read(cells: dict[str, str], where: str) -> tuple[_Parts, list[Finding]]:
@@ -186,7 +186,7 @@ def _check_values(part: _Parts) -> list[tuple[str, str, str]]:
     found = []
     for name, allowed in (("image_type", IMAGE_TYPES), ("image_quality", IMAGE_QUALITIES)):
         if part.values[name].strip().lower() not in allowed:
-            found.append(("unknown_value", name, f"{part.values[name]!r}; allowed: {', '.join(allowed)}"))
+            found.append(("unknown_value", name, f"{part.values[name]!r}. Allowed: {', '.join(allowed)}"))
     for name, value in part.values.items():
         if value != value.strip():
             found.append(("unknown_value", name, f"{value!r} has white space around it"))
@@ -202,7 +202,7 @@ def _check_key_values(part: _Parts) -> list[tuple[str, str, str]]:
         if not key.strip():
             found.append(("missing_key", where, "the key is empty"))
         if not value.strip():
-            found.append(("missing_value", where, f"{key!r} has no value; write 无 if nothing is printed"))
+            found.append(("missing_value", where, f"{key!r} has no value. Write 无 if nothing is printed"))
     for key, count in Counter(key.strip() for key, _ in part.key_values).items():
         if count > 1:
             values = {value for name, value in part.key_values if name.strip() == key}
@@ -219,9 +219,9 @@ def _check_table(part: _Parts, patient: Patient) -> list[tuple[str, str, str]]:
     for number, row in enumerate(part.table, start=1):
         where = f"table row {number}"
         if len(row) != FIELDS_OF_A_ROW:
-            found.append(("row_length", where, f"{len(row)} fields; expected item, result, range, is_normal"))
+            found.append(("row_length", where, f"{len(row)} fields. Expected item, result, range, is_normal"))
             continue
-        found += [(kind, where, message) for kind, message in _check_row(*row, patient)]
+        found += [(kind, where, message) for kind, message in _check_row(row, patient)]
     items: dict[str, list[str]] = {}
     for row in part.table:
         if row and row[0].strip():
@@ -233,7 +233,8 @@ def _check_table(part: _Parts, patient: Patient) -> list[tuple[str, str, str]]:
     return found
 
 
-def _check_row(item: str, result: str, reference: str, is_normal: str, patient: Patient) -> list[tuple[str, str]]:
+def _check_row(row: Sequence[str], patient: Patient) -> list[tuple[str, str]]:
+    item, result, reference, is_normal = row
     found = []
     if is_blank(item):
         found.append(("missing_key", "the item has no name"))
@@ -248,7 +249,7 @@ def _check_row(item: str, result: str, reference: str, is_normal: str, patient: 
     if is_normal not in IS_NORMAL_VALUES:
         meant = f"; {written} is meant" if written else ""
         found.append(
-            ("unknown_value", f"{item!r}: is_normal {is_normal!r}{meant}; allowed: {' '.join(IS_NORMAL_VALUES)}")
+            ("unknown_value", f"{item!r}: is_normal {is_normal!r}{meant}. Allowed: {' '.join(IS_NORMAL_VALUES)}")
         )
     if written is not None:
         found += _check_verdict(item, result, reference, written, patient)

@@ -64,8 +64,7 @@ def find_headers(cells: Sequence[Cell]) -> list[Header]:
     for cell in [*cells, *_wrapped_headers(cells)]:
         if cell.text.rstrip().endswith((":", "：")):
             continue  # a key, as 检验项目：
-        roles = words.header_roles(cell.text)
-        for start, end, role in _spans(cell.text, roles or []):
+        for start, end, role in _spans(cell.text, words.header_roles(cell.text) or []):
             heads[part(cell, start, end)] = role
     found = []
     for row in rows(heads):

@@ -140,7 +140,8 @@ def _lines_above(key: Cell, keys: Sequence[Cell], texts: Sequence[Cell]) -> tupl
     line = min(near, key=lambda text: (round(text.left / key.height), abs(text.y - key.y)))
     others = [other for other in keys if other.y < key.y and overlap(other, key) > 0]
     above = [line] if line.y < key.y and not in_row(line, key) else []
-    while (line := _line_above(line, texts)) is not None and line.left > key.right - key.height:
+    while (higher := _line_above(line, texts)) is not None and higher.left > key.right - key.height:
+        line = higher
         if any(abs(line.y - other.y) <= key.y - line.y for other in others):
             break
         if not in_row(line, key):
@@ -289,8 +290,9 @@ def _owner(piece: Cell, fields: list[Field], owners: dict[Cell, Field | None]) -
     owner_over = owners[over] if over is not None else None
     left = _left_in_row(piece, owners)
     if left is not None:
-        is_key_left = owners[left] is not None and owners[left].cell == left
-        if owner_over is not None and not is_key_left and _heads_a_column(over, owner_over):
+        owner_left = owners[left]
+        is_key_left = owner_left is not None and owner_left.cell == left
+        if over is not None and owner_over is not None and not is_key_left and _heads_a_column(over, owner_over):
             return owner_over
         return owners[left] if piece.left - left.right <= FARTHEST_VALUE * piece.height else None
     if owner_over is not None and (

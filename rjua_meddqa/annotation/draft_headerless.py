@@ -53,7 +53,10 @@ def read_headerless(cells: Sequence[Cell]) -> tuple[list[PrintedRow], set[Cell]]
     if sum(bool(entry.texts[2]) for entry in found) < FEWEST_ROWS:
         return [], set()
     order = sorted(range(len(found)), key=places.__getitem__)
-    table = [printed_row(*found[number].texts, found[number].is_one_line) for number in order]
+    table = []
+    for number in order:
+        item, result, reference, unit, flags = found[number].texts
+        table.append(printed_row(item, result, reference, unit, flags, found[number].is_one_line))
     return table, {cell for entry in found for cell in entry.cells}
 
 

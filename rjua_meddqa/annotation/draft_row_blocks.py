@@ -83,7 +83,8 @@ def _cheapest(
         list[tuple[int, int]]
     ] = []  # first and last (exclusive) line of each row, by its number of lines so far
     for anchor in anchors:
-        before, now, chosen = costs[-1], [], []
+        before, chosen = costs[-1], []
+        now: list[float] = []
         for end in range(count + 1):
             best, block = before[end] + empty, (end, end)
             cost = 0.0

@@ -58,8 +58,8 @@ def read_tables(cells: Sequence[Cell], without_header: bool = True) -> Tables:
     if not headers and not without_header:
         return Tables([], [], set())
     if not headers:
-        rows_found, used = read_headerless(cells)
-        return Tables(rows_found, [], used)
+        rows_found, taken = read_headerless(cells)
+        return Tables(rows_found, [], taken)
     found: list[PrintedRow] = []
     places: list[tuple[int, dict[str, list[Cell]]]] = []
     used = {cell for cell in cells for header in headers for _, head in header if holds(cell, head)}

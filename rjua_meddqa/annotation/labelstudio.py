@@ -66,7 +66,7 @@ def make_task(
             result.append(_page_entry(name, "textarea", {"text": lines}))
     result += [_page_entry(name, "choices", {"choices": [getattr(annotation, name)]}) for name in CHOICES]
     scores = [box.score for box in page.original_boxes]
-    prediction = {"model_version": MODEL_VERSION, "result": result}
+    prediction: dict[str, Any] = {"model_version": MODEL_VERSION, "result": result}
     if scores:
         prediction["score"] = round(sum(scores) / len(scores), 4)
     data = {
@@ -90,13 +90,13 @@ def parse_annotations(tasks: object, where: str) -> Imported:
         InputError: `tasks` is not a list of Label Studio tasks, or an annotation is damaged.
     """
     if not isinstance(tasks, list) or not all(isinstance(task, dict) for task in tasks):
-        raise InputError(f"{where}: not a list of tasks; export the project from Label Studio as JSON")
+        raise InputError(f"{where}: not a list of tasks. Export the project from Label Studio as JSON")
     annotations, made, histories, skipped, classes = [], [], {}, [], []
     for number, task in enumerate(tasks, start=1):
         place = f"{where}, task {task.get('id', number)}"
         data = task.get("data")
         if not isinstance(data, dict) or not isinstance(data.get("img_path"), str):
-            raise InputError(f"{place}: no img_path; only tasks of `meddqa labelstudio-export` can be read")
+            raise InputError(f"{place}: no img_path. Only tasks of `meddqa labelstudio-export` can be read")
         classes.append(parse(data.get("governance", Governance.SHARE_ALIKE.value), place))
         histories[data["img_path"]] = _history(data, place)
         chosen = _find_annotation(task, place)
@@ -197,21 +197,21 @@ def _history(data: Mapping[str, Any], where: str) -> list[tuple[str, str, dict[s
 def _entries(made: Mapping[str, Any], where: str) -> list[dict[str, Any]]:
     """Return the entries of an annotation or prediction. Raises InputError for an unexpected format."""
     if not isinstance(made.get("result"), list):
-        raise InputError(f"{where}: the annotation has no result list; export the project again as JSON")
+        raise InputError(f"{where}: the annotation has no result list. Export the project again as JSON")
     entries = _dicts(made["result"], where)
     for entry in entries:
         value = entry.get("value", {})  # relations have none
         lists = [value.get(name, []) for name in ("text", "choices")] if isinstance(value, dict) else [None]
         texts = [[texts] if isinstance(texts, str) else texts for texts in lists]
         if not all(isinstance(part, list) and all(isinstance(text, str) for text in part) for part in texts):
-            raise InputError(f"{where}: entry {entry.get('id')!r} is damaged; export the project again as JSON")
+            raise InputError(f"{where}: entry {entry.get('id')!r} is damaged. Export the project again as JSON")
     return entries
 
 
 def _dicts(values: Any, where: str) -> list[dict[str, Any]]:
     """Return a list of JSON objects, which is empty if the export omits it."""
     if not isinstance(values or [], list) or not all(isinstance(value, dict) for value in values or []):
-        raise InputError(f"{where}: annotations have an unknown format; export the project again as JSON")
+        raise InputError(f"{where}: annotations have an unknown format. Export the project again as JSON")
     return values or []
 
 
@@ -221,17 +221,19 @@ def _annotation(data: Mapping[str, Any], result: Sequence[Mapping[str, Any]], wh
     chosen = {name: _choice(result, name, where) for name in CHOICES}
     for name, allowed in (("image_type", IMAGE_TYPES), ("image_quality", IMAGE_QUALITIES)):
         if chosen[name] not in allowed:
-            raise InputError(f"{where}: {name} {show(chosen[name])} is unknown; allowed: {', '.join(allowed)}")
+            raise InputError(f"{where}: {name} {show(chosen[name])} is unknown. Allowed: {', '.join(allowed)}")
     extra = data.get("extra") or {}
     if not isinstance(extra, dict):
-        raise InputError(f"{where}: extra is not an object; only tasks of `meddqa labelstudio-export` can be read")
+        raise InputError(f"{where}: extra is not an object. Only tasks of `meddqa labelstudio-export` can be read")
     return Annotation(
         idx=str(data.get("idx", "")),
         img_path=data["img_path"],
         key_values=tuple((key, value) for key, value in pairs),
         table=tuple(TableRow(*row) for row in rows),
         extra={str(name): str(value) for name, value in extra.items()},
-        **chosen,
+        report_type=chosen["report_type"],
+        image_type=chosen["image_type"],
+        image_quality=chosen["image_quality"],
     )
 
 
@@ -248,7 +250,7 @@ def _choice(result: Iterable[Mapping[str, Any]], name: str, where: str) -> str:
     for entry in result:
         if entry.get("from_name") == name and entry.get("value", {}).get("choices"):
             return entry["value"]["choices"][0]
-    raise InputError(f"{where}: no {name} was chosen; choose one in Label Studio and export again")
+    raise InputError(f"{where}: no {name} was chosen. Choose one in Label Studio and export again")
 
 
 def _join(fields: Sequence[str]) -> str:
@@ -265,7 +267,7 @@ def _fields(line: str, count: int, name: str, where: str) -> tuple[str, ...]:
             fields[-1] += character[-1]
     if len(fields) != count:
         raise InputError(
-            f"{where}: {name} has a line with {len(fields)} fields, {show(line)}; expected {count}, separated by ' | '"
+            f"{where}: {name} has a line with {len(fields)} fields, {show(line)}. Expected {count}, separated by ' | '"
         )
     return tuple(field.strip() for field in fields)
 

@@ -59,7 +59,7 @@ def judge(result: str, reference: str, flag: str = "", unit: str = "", patient: 
 
     Args:
         flag: the row's text in the flag column (`↑`, `H`, `L`, `偏低`). Other words are ignored.
-        unit: the row's text in the unit column, used for result and range if these have no unit of their own.
+        unit: the row's text in the unit column, used for result and range if these lack a unit of their own.
         patient: the page's patient, for ranges by group. Unknown traits keep all groups.
     """
     result, arrow = split_arrow(result)
@@ -76,7 +76,7 @@ def judge(result: str, reference: str, flag: str = "", unit: str = "", patient: 
     with_points = [_GROUPED.sub(r"\1.", plain(text)) for text in (result, reference)]
     if with_points != [plain(result), plain(reference)] and re.search(r"\d\.\d", result + " " + reference):
         # 1,015 beside 1.005-1.030 is 1015, or 1.015 with a slip
-        other = _judge_text(*with_points, unit, patient)
+        other = _judge_text(with_points[0], with_points[1], unit, patient)
         if other.verdict != judgement.verdict:
             return Judgement(UNDECIDED, "a comma before three digits may be a decimal point")
     direction = arrow or _direction(flag)

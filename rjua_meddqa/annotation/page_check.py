@@ -141,7 +141,7 @@ def _same_range(one: str, other: str) -> bool:
         sorted((e.label, e.interval.low, e.interval.high) for e in parse_range(text).intervals) for text in (one, other)
     ]
     units = [_NOT_UNIT.sub("", letters(text)) for text in (one, other)]
-    return bool(bounds[0]) and bounds[0] == bounds[1] and (not all(units) or not find_differences(*units))
+    return bool(bounds[0]) and bounds[0] == bounds[1] and (not all(units) or not find_differences(units[0], units[1]))
 
 
 def _missing_rows(table: Sequence[TableRow], page: PageText) -> list[Problem]:

@@ -133,8 +133,8 @@ def is_section(key: str) -> bool:
 @lru_cache(maxsize=4096)
 def header_roles(text: str) -> list[tuple[str, str]] | None:
     """Return (word, role) pairs if `text` consists of header words (`NO项目`, `参考区间`, `结果 单位`), else None."""
-    apart = [HEADER_WORDS.get(fold(piece)) for piece in text.split()]
-    if len(apart) > 1 and None not in apart and len(set(apart)) == len(apart):  # 结果 单位 is not 结果单位
+    apart = [HEADER_WORDS.get(fold(piece), "") for piece in text.split()]
+    if len(apart) > 1 and all(apart) and len(set(apart)) == len(apart):  # 结果 单位 is not 结果单位
         return list(zip(map(fold, text.split()), apart, strict=True))
     word = re.sub(r"[()\[\]|·.,:*_]", "", fold(text)) if fold(text) not in HEADER_WORDS else fold(text)
     if word in HEADER_WORDS:

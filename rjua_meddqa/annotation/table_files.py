@@ -104,7 +104,8 @@ class _HtmlTables(HTMLParser):
         super().__init__(convert_charrefs=True)
         self.tables: list[dict[tuple[int, int], str]] = []
         self.taken: set[tuple[int, int]] = set()
-        self.row, self.place = -1, None
+        self.row = -1
+        self.place: tuple[int, int] | None = None
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         if tag == "table" or (tag == "tr" and not self.tables):
@@ -117,13 +118,13 @@ class _HtmlTables(HTMLParser):
             column = 0
             while (self.row, column) in self.taken:
                 column += 1
-            self.place = (self.row, column)
+            place = self.place = (self.row, column)
             self.taken |= {
                 (self.row + down, column + right)
                 for down in range(min(spans.get("rowspan", 1), 1000))
                 for right in range(min(spans.get("colspan", 1), 1000))
             }
-            self.tables[-1][self.place] = ""
+            self.tables[-1][place] = ""
 
     def handle_endtag(self, tag: str) -> None:
         if tag in ("td", "th", "tr", "table"):

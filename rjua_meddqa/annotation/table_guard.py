@@ -88,7 +88,7 @@ def check_tables(grids: Sequence[Grid], boxes: Sequence[Box]) -> list[TableFindi
 def normalise(text: str) -> str:
     """NFKC without white space, in lower case, with one form of dashes and multiplication signs."""
     folded = "".join(unicodedata.normalize("NFKC", text).split()).casefold()
-    return folded.translate(str.maketrans({"—": "-", "–": "-", "−": "-", "~": "-", "～": "-", "×": "x", "*": "x"}))
+    return folded.translate(str.maketrans("—–−~～×*", "-----xx"))
 
 
 class _Printed:

@@ -76,7 +76,8 @@ def read_choice(text: str, question: str) -> Choice:
     options = read_options(question)
     if not options:
         raise ReplyError("the question has no options that can be read")
-    block = question[_OPTIONS.search(question).start() :]  # a repeated list of options is not a choice
+    listed = _OPTIONS.search(question)
+    block = question[listed.start() if listed else 0 :]  # a repeated list of options is not a choice
     said = _plain(text).replace(_plain(question), "").replace(_plain(block), "")
     if _LEFT_OPEN.search(said):
         raise ReplyError("the reply leaves open which of two options it chooses")

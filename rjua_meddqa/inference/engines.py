@@ -55,9 +55,14 @@ class DocumentEngine(Engine, Protocol):
         asking: further settings for the run's results.
     """
 
-    tasks: frozenset[str]
-    reads_pages: bool
-    asking: Mapping[str, Any]
+    @property
+    def tasks(self) -> frozenset[str]: ...
+
+    @property
+    def reads_pages(self) -> bool: ...
+
+    @property
+    def asking(self) -> Mapping[str, Any]: ...
 
     def asked_as(self, request: DocumentRequest) -> Mapping[str, Any]:
         """Return settings that the answer to `request` depends on besides `settings`, such as its prompt."""

@@ -145,7 +145,7 @@ class DocumentModel(ModelEngine):
         self.encodes += 1
         return self.images.encode(path)
 
-    def _read(self, reply: ChatReply, request: DocumentRequest) -> Reply:
+    def _read(self, reply: ChatReply, request: DocumentRequest) -> ModelReply:
         counts = {"prompt": reply.usage.prompt, "cached": reply.usage.cached, "completion": reply.usage.completion}
         details: dict[str, Any] = {name: count for name, count in counts.items() if count is not None}
         if reply.reasoning:

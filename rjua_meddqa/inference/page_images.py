@@ -66,7 +66,7 @@ class ImageRule:
                     return Image(data, MEDIA_TYPES[image.format])
         except OSError as error:
             if not path.is_file():
-                raise InputError(f"{path}: cannot be read ({error.strerror or error}); check the path") from None
+                raise InputError(f"{path}: cannot be read ({error.strerror or error}). Check the path") from None
         except PILLOW_ERRORS:
             pass  # open_report raises with the reason
         return None

@@ -67,7 +67,7 @@ def load_questions(data: Path, image_root: Path | None = None) -> QuestionSet:
     if folders.REASONING in folder.files:
         asked += [(q, q.context, False) for q in read_reasoning(folder.file(folders.REASONING))]
     if not asked:
-        raise InputError(f"{data}: its question files are empty; make questions: medvqa-hub meddqa generate")
+        raise InputError(f"{data}: its question files are empty. Make questions: medvqa-hub meddqa generate")
     roots = folders.image_roots(folder.root, image_root)
     images = {path: folders.find_image(roots, path, f"{data}, image") for path in {q.img_path for q, _, _ in asked}}
     rows = []

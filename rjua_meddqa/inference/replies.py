@@ -182,7 +182,7 @@ def _unwrap(text: str) -> tuple[str, str]:
     if marks:
         body, how = body[marks[-1].end() :].strip(), MARKED
     body = re.sub(r"\A\*\*(.*)\*\*\Z", r"\1", body, flags=re.DOTALL).strip()
-    for opening, closing in _QUOTES:
+    for opening, closing in map(tuple, _QUOTES):
         inner = body[1:-1]
         if len(body) > 1 and body[0] == opening and body[-1] == closing and not {opening, closing} & set(inner):
             body = inner.strip()
@@ -250,7 +250,7 @@ def _bare(value: str) -> str:
     value = value.strip()
     if value.count("。") == 1 and value.endswith("。"):
         value = value[:-1]
-    for opening, closing in _QUOTES:
+    for opening, closing in map(tuple, _QUOTES):
         if len(value) > 1 and value[0] == opening and value[-1] == closing:
             value = value[1:-1]
     return value.strip() or MISSING

@@ -58,7 +58,7 @@ def answer_from_draft(question: str, task: str, answer_type: str, drafted: Draft
         return _summary(drafted.table)
     if task not in CONTENT_TASKS:
         allowed = ", ".join((*CONTENT_TASKS, SUMMARY))
-        raise InputError(f"{NAME}: task {task!r} is not supported; expected one of {allowed}")
+        raise InputError(f"{NAME}: task {task!r} is not supported. Expected one of {allowed}")
     asked = read_cells(question, drafted.table)
     if asked.items:
         return _cells(asked, drafted.table, task, answer_type)

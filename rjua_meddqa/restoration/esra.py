@@ -5,7 +5,7 @@ measures the width of a character, step 4 turns gaps into spaces. The text conta
 
 Two places of the paper are interpreted. Equation 3 prints (y1 - y0) / 2, a height, where it compares positions. We use
 the middle of the box, (y1 + y0) / 2, since with the height no two boxes below the top of a page share a line. H of step
-3 is taken over all lines, as c* in equation 5 has no line index.
+3 is taken over all lines, as c* in equation 5 lacks a line index.
 """
 
 import math
@@ -43,7 +43,7 @@ def restore(
             of a character is that of the line with most characters.
 
     Raises:
-        InputError: a box has no height or width, or a coordinate that is not finite or beyond FARTHEST.
+        InputError: a box lacks height or width, or a coordinate that is not finite or beyond FARTHEST.
         ConfigError: `r`, `l` or `layout` is out of range.
     """
     check_parameters(boxes, r, l, layout)

@@ -22,8 +22,8 @@ MAX_DECODED = 1_300_000_000  # bytes. Only JPEG can be reduced while it is decod
 BAND_ROWS = 512  # rows converted at once
 SUFFIXES = (".bmp", ".gif", ".jfif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
 FOREIGN_KINDS = (  # (position, bytes, format and how to convert it)
-    (0, b"%PDF", "a PDF; make an image of each page first, for example: pdftoppm -r 150 -png FILE page"),
-    (4, b"ftyp", "a HEIC or AVIF photo; convert it first, for example: heif-convert FILE photo.jpg"),
+    (0, b"%PDF", "a PDF. Make an image of each page first, for example: pdftoppm -r 150 -png FILE page"),
+    (4, b"ftyp", "a HEIC or AVIF photo. Convert it first, for example: heif-convert FILE photo.jpg"),
 )
 _TURNS = {  # EXIF orientation -> name of the Pillow transpose that undoes it
     2: "FLIP_LEFT_RIGHT",
@@ -89,7 +89,7 @@ def find_images(folder: Path) -> list[Path]:
     Subfolders are not searched, since pages are identified by file name.
 
     Raises:
-        InputError: the folder is missing or has no image.
+        InputError: the folder is missing or lacks an image.
     """
     if not folder.is_dir():
         raise InputError(f"{folder} is not a folder. Expected the folder of the report images")

@@ -156,7 +156,7 @@ def boxes_from_json(values: Any, where: str) -> list[Box]:
         where: the file, for error messages.
 
     Raises:
-        InputError: it is not such a list, a coordinate is not finite, or a box has no height or width.
+        InputError: it is not such a list, a coordinate is not finite, or a box lacks height or width.
     """
     if not isinstance(values, list):
         raise InputError(f"{where}: expected a list of boxes, found {type(values).__name__}")

@@ -96,10 +96,10 @@ def restore_folder(
         esra: parameters of `page_layout.lay_out`: r, l, layout, join_wraps.
 
     Returns:
-        Counts, and every image that has no text or cannot be read.
+        Counts, and every image that lacks text or cannot be read.
 
     Raises:
-        InputError: there is no image, or no image can be read.
+        InputError: the image is missing, or no image can be read.
         ConfigError: the engine is not installed, a worker was killed, or a parameter is out of range.
     """
     lay_out((), **esra)  # checks the parameters before the work starts

@@ -89,7 +89,7 @@ def fill_cache(
 
     Raises:
         InputError: no image can be read.
-        ConfigError: two images have the same name, `workers` is below 1, there is no engine, or a worker was killed.
+        ConfigError: two images have the same name, `workers` is below 1, the engine is missing, or a worker was killed.
     """
     _check_names(paths)
     keys: dict[Path, str] = {}

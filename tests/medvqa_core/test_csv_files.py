@@ -97,8 +97,8 @@ DAMAGE = {
     "no column at all": (b"a\n1\n", r"no column 'n', 'text'"),
     "empty": (b"", r"copy the file again"),
     "NUL in a text": (b'n,text\n1,"x\ny"\n2,a\0b\n', r"row 3: column 'text' .*NUL"),
-    "UTF-16": ("n,text\n1,x\n".encode("utf-16"), r"save the file as UTF-8"),
-    "UTF-16 without a mark": ("n,text\n1,x\n".encode("utf-16-le"), r"save the file as UTF-8"),
+    "UTF-16": ("n,text\n1,x\n".encode("utf-16"), r"Save the file as UTF-8"),
+    "UTF-16 without a mark": ("n,text\n1,x\n".encode("utf-16-le"), r"Save the file as UTF-8"),
     "a blank line": (b"\n", r"copy the file again"),
     "no line break after the header": (b"n,text", r"copy the file again"),
 }
@@ -144,7 +144,7 @@ def test_a_damaged_gzip_is_an_error(tmp_path):
         with pytest.raises(InputError, match=r"a\.csv\.gz: .*copy it"):
             read_csv(tmp_path / "a.csv.gz", COLUMNS)
     (tmp_path / "a.csv.gz").write_bytes(gzip.compress(b"")[:10] + b"\xff" * 40)
-    with pytest.raises(InputError, match=r"a\.csv\.gz: .*copy the file"):
+    with pytest.raises(InputError, match=r"a\.csv\.gz: .*Copy the file"):
         column_names(tmp_path / "a.csv.gz")
 
 

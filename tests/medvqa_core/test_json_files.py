@@ -88,7 +88,7 @@ def test_an_absent_manifest_is_an_error_or_empty(tmp_path):
 @pytest.mark.parametrize("governance", [{}, {"governance": "free"}, {"governance": None}, {"governance": ["open"]}])
 def test_an_unreadable_class_is_never_an_open_one(tmp_path, governance):
     write_manifest(tmp_path, {"kind": "release"} | governance)
-    with pytest.raises(GovernanceError, match="is unknown; allowed"):
+    with pytest.raises(GovernanceError, match="is unknown. Allowed"):
         find_manifest(tmp_path, "build it")
 
 

@@ -58,7 +58,7 @@ def test_the_class_of_a_file_stays(tmp_path):
             pass
     with pytest.raises(GovernanceError, match="credentialed.*open"):
         open_store(tmp_path / "credentialed", governance=OPEN)
-    with pytest.raises(ConfigError, match="open.*credentialed.*remove the file"):
+    with pytest.raises(ConfigError, match="open.*credentialed.*Remove the file"):
         open_store(tmp_path / "open", governance=CREDENTIALED)
 
 

@@ -1,6 +1,5 @@
 """Sources of the answers of an evaluation: a checkpoint, a model behind `--engine`, or a file of answers."""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import cache
@@ -12,11 +11,10 @@ from medvqa_core.files import make_folder
 from medvqa_core.governance import Governance, strictest
 from medvqa_core.llm.connecting import connect_model, get_engines_governance
 from medvqa_core.llm.record import FILE as RECORD
-from medvqa_core.runs.predictions import Prediction
 from medvqa_hub.evaluation.answer_files import RecordedAnswers, read_answer_file
 from medvqa_hub.evaluation.cxr.engine_inference import ChatReader, StudyEngine, ask_studies
 from medvqa_hub.evaluation.cxr.evaluation_data import EvaluationData
-from medvqa_hub.evaluation.cxr.generating import generate_predictions
+from medvqa_hub.evaluation.cxr.generating import Answers, generate_predictions
 from medvqa_hub.evaluation.cxr.model_inference import StudyAnswerer
 from medvqa_hub.evaluation.cxr.options import AnswerOptions, GenerationSettings
 from medvqa_hub.evaluation.cxr.prompts import BARE, StudyPrompt
@@ -25,7 +23,6 @@ from medvqa_hub.families.checkpoint import open_checkpoint
 from medvqa_hub.launching import ProcessGroup
 
 TOKENS = 256  # default limit of an engine's reply, including reasoning
-Answers = tuple[list[list[Prediction]], Counter]
 
 
 class AnswerSource(Protocol):
@@ -34,9 +31,14 @@ class AnswerSource(Protocol):
     model, generation: description for the results.
     """
 
-    governance: Governance
-    model: Mapping[str, Any]
-    generation: Mapping[str, Any]
+    @property
+    def governance(self) -> Governance: ...
+
+    @property
+    def model(self) -> Mapping[str, Any]: ...
+
+    @property
+    def generation(self) -> Mapping[str, Any]: ...
 
     def predict(
         self, studies: Sequence[Study], path: Path, governance: Governance, digests: Mapping[Path, str]

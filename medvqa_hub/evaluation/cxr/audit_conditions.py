@@ -101,8 +101,9 @@ def make_conditions(
             stated = STATEMENTS[item.label if name == "supporting" else other].format(item.category.lower())
             conditions[name][number] = replace(study, indication=stated)
         regions = [boxes.get((path.stem, item.category), ()) for path in study.images if path is not None]
-        controls = [[_find_control(box, found) for box in found] for found in regions]
-        if item.label == "positive" and any(regions) and not any(None in found for found in controls):
+        fitting = [[_find_control(box, found) for box in found] for found in regions]
+        controls = [[box for box in found if box is not None] for found in fitting]
+        if item.label == "positive" and any(regions) and list(map(len, controls)) == list(map(len, regions)):
             for name, patches in (("covered", regions), ("control", controls)):
                 pairs = zip(study.images, patches, strict=True)
                 images = tuple(writer.write(path, name, found) if found else path for path, found in pairs)
@@ -166,8 +167,9 @@ class _ImageWriter:
         elif name == "low_pass":
             image = image.resize((LOW_PASS, LOW_PASS), Image.Resampling.BOX).resize(image.size)
         for left, top, right, bottom in boxes:
-            edges = (left * image.width, top * image.height, right * image.width, bottom * image.height)
-            image.paste(round(ImageStat.Stat(image).mean[0]), tuple(round(edge) for edge in edges))
+            x, y = image.size
+            edges = (round(left * x), round(top * y), round(right * x), round(bottom * y))
+            image.paste(round(ImageStat.Stat(image).mean[0]), edges)
         with atomic_file(target, private=self.private) as file:
             image.save(file, "PNG")
         return target

@@ -9,7 +9,6 @@ cannot be reached any more the run ends, and recorded answers are kept.
 
 import asyncio
 import time
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,11 +17,11 @@ from typing import Any, Protocol
 from medvqa_core.governance import Governance
 from medvqa_core.llm.chat import ChatReply
 from medvqa_core.llm.chat_model import ChatModel
-from medvqa_core.llm.engines import Reply
+from medvqa_core.llm.engines import Engine, Reply
 from medvqa_core.llm.model_engine import ModelEngine
 from medvqa_core.runs.inference import ask_all
-from medvqa_core.runs.predictions import Prediction, PredictionStore
-from medvqa_hub.evaluation.cxr.generating import digest_images, request_keys
+from medvqa_core.runs.predictions import PredictionStore
+from medvqa_hub.evaluation.cxr.generating import Answers, digest_images, request_keys
 from medvqa_hub.evaluation.cxr.prompts import StudyPrompt
 from medvqa_hub.evaluation.cxr.studies import Study
 
@@ -45,26 +44,18 @@ class StudyReply(Reply):
     details: Mapping[str, Any] = field(default_factory=dict)
 
 
-class StudyEngine(Protocol):
-    """`medvqa_core.llm.engines.Engine` for the requests about one study.
+class StudyEngine(Engine, Protocol):
+    """What the evaluation needs of an engine. `answer` gets StudyRequests about one study. InputError fails them all.
 
     Attributes:
-        settings: what a whole file of predictions depends on, such as the model.
         described: `model` and `generation` of the results.
     """
 
-    name: str
-    settings: Mapping[str, Any]
-    endpoint: str | None
-    in_flight: int
-    described: tuple[Mapping[str, Any], Mapping[str, Any]]
+    @property
+    def described(self) -> tuple[Mapping[str, Any], Mapping[str, Any]]: ...
 
     def content(self, study: Study, row: Mapping[str, Any]) -> Mapping[str, Any]:
         """What an answer depends on besides settings, images, views and question. It is part of the record's key."""
-        ...
-
-    async def answer(self, requests: Sequence[StudyRequest]) -> list[StudyReply]:
-        """Replies in the order of the requests. InputError fails all of them."""
         ...
 
 
@@ -116,8 +107,8 @@ def ask_studies(
     governance: Governance,
     retry_failed: bool = False,
     digests: Mapping[Path, str] | None = None,
-) -> tuple[list[list[Prediction]], Counter]:
-    """Answer every question of `studies` that has no prediction in `path` yet. Returns as `generate_predictions`.
+) -> Answers:
+    """Answer every question of `studies` that lacks a prediction in `path` yet. Returns as `generate_predictions`.
 
     Args:
         path: `predictions.jsonl`.
@@ -153,5 +144,5 @@ def ask_studies(
             review=lambda _request, reply, _attempt: (getattr(reply, "details", {}), None),
             session=engine,
         )
-        found = [[store.find(key) for key in of_study] for of_study in keys]
-    return found, Counter(asked=asked, seconds=round(time.monotonic() - started, 1), processes=1)
+        found = [[store.read(key) for key in of_study] for of_study in keys]
+    return found, {"asked": asked, "seconds": round(time.monotonic() - started, 1), "processes": 1}

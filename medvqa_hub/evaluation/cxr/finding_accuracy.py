@@ -73,10 +73,10 @@ def _score(counts: Counter) -> dict[str, Any]:
     rows = {label: _count_rows(counts, label) for label in SCORED_LABELS}
     total = sum(rows.values())
     recalls = {label: counts[label, label] / rows[label] if rows[label] else None for label in SCORED_LABELS}
-    both = None not in recalls.values()
+    known = [recall for recall in recalls.values() if recall is not None]
     return {
         "accuracy": sum(counts[label, label] for label in SCORED_LABELS) / total if total else None,
-        "balanced_accuracy": fmean(recalls.values()) if both else None,
+        "balanced_accuracy": fmean(known) if len(known) == len(recalls) else None,
         "majority": max(rows.values()) / total if total else None,
         "recall": recalls,
         "rows": total,

@@ -8,7 +8,7 @@ In a `ProcessGroup` of n processes, process r takes batches r, r + n, … and wr
 """
 
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -33,6 +33,7 @@ from medvqa_hub.launching import ProcessGroup
 
 PREFETCHED = 3  # batches whose images are decoded while the model generates
 BLANK = "blank"  # key of a blank image's content
+Answers = tuple[list[list[Prediction]], dict[str, float]]  # by study and row, and `asked`, `seconds`, `processes`
 
 
 @dataclass(frozen=True)
@@ -95,8 +96,8 @@ def generate_predictions(
     retry_failed: bool = False,
     digests: Mapping[Path, str] | None = None,
     group: ProcessGroup | None = None,
-) -> tuple[list[list[Prediction]], Counter]:
-    """Answer every question of `studies` that has no prediction in `path` yet.
+) -> Answers:
+    """Answer every question of `studies` that lacks a prediction in `path` yet.
 
     Args:
         path: `predictions.jsonl`.
@@ -128,9 +129,9 @@ def generate_predictions(
         for key, made in zip(chain(*keys), chain(*found), strict=True)
         if made is None or (retry_failed and made.error is not None)
     }
-    batches = _make_batches(_list_distinct_questions(studies, keys), questions_per_batch)
-    batches = [batch for batch in batches if any(q.key in wanted for one in batch for q in one.questions)]
-    counts = Counter(asked=len(wanted), seconds=0, processes=group.size)
+    made = _make_batches(_list_distinct_questions(studies, keys), questions_per_batch)
+    batches = [batch for batch in made if any(q.key in wanted for one in batch for q in one.questions)]
+    counts: dict[str, float] = {"asked": len(wanted), "seconds": 0, "processes": group.size}
     group.wait()  # all processes read before any process writes
     if mine := batches[group.rank :: group.size]:
         own_path = path if group.size == 1 else part_path(path, group.rank)
@@ -141,7 +142,8 @@ def generate_predictions(
     if group.is_first:
         merge_parts(path, governance, settings)
     group.wait()
-    return _find_records(keys, path, governance, settings), counts
+    with PredictionStore(path, governance, settings, read_only=True) as store:
+        return [[store.read(key) for key in of_study] for of_study in keys], counts
 
 
 def _find_records(
@@ -233,6 +235,7 @@ def _answer(model: StudyAnswerer, prepared: _Prepared) -> list[Prediction]:
     asked = sorted((pair for pair in asked if pair[0].text.strip()), key=lambda pair: len(pair[0].text))
     if not asked:
         return failed
+    assert prepared.images is not None
     answers = model.answer(prepared.images, [q.text for q, _ in asked], [place for _, place in asked])
     return failed + [
         Prediction(q.key, q.id, answer.text, details={"tokens": answer.tokens, "truncated": answer.truncated})

@@ -70,7 +70,7 @@ class StudyAnswerer:
         """Arguments of the model's `encode` for `studies`.
 
         Raises:
-            UnusableStudyError: an image cannot be decoded, or a study has no image that the model supports.
+            UnusableStudyError: an image cannot be decoded, or a study lacks an image that the model supports.
         """
         try:
             most = getattr(self.processor, "max_images", None)

@@ -15,7 +15,7 @@ class GenerationSettings:
     """How a checkpoint decodes: greedily or by beam search. The paper uses 2 beams.
 
     Attributes:
-        max_new_tokens: of an answer. None is the checkpoint's own limit (128, or 63 for converted weights).
+        max_new_tokens: maximum tokens of an answer. None is the checkpoint's limit (128, or 63 for converted weights).
     """
 
     num_beams: int = 2
@@ -64,7 +64,7 @@ class AnswerOptions:
         engine: an image-text model instead of a checkpoint.
         predictions: a file of answers that were generated elsewhere, see `answer_files`.
         retry_failed: ask questions again whose answer failed.
-        questions_per_batch: of a checkpoint, in whole studies.
+        questions_per_batch: maximum questions per batch of a checkpoint. Studies are not split.
         indication, bare_question, image_side: prompt of an engine, see `StudyPrompt`.
     """
 
@@ -84,7 +84,7 @@ class ScoreOptions:
     """Scores of an evaluation, and the files that it writes besides predictions and results.
 
     Attributes:
-        profile, encoder, layer, baseline: of the text scores, see `TextScorer`.
+        profile, encoder, layer, baseline: settings of the text scores, see `TextScorer`.
         failed: "exclude" rows whose answer failed from the scores, or score them as "empty" answers, which are wrong.
         examples: number of studies in examples.png.
         scored: also write every row with its texts and scores.

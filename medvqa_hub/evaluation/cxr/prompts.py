@@ -72,8 +72,8 @@ class StudyPrompt:
             return row["question"]
         names = study.captions or tuple(view_name(view) for view in study.views)
         lines = [f"Image {number}: {name}." for number, name in enumerate(names, start=1)]
-        if self.indication and (study.indication or "").strip():
-            lines.append(f"Indication: {study.indication.strip()}")
+        if self.indication and (stated := (study.indication or "").strip()):
+            lines.append(f"Indication: {stated}")
         lines.append(f"Question: {row['question']}")
         lines += [f"{letter}. {option}" for letter, option in (row.get("options") or {}).items()]
         return "\n".join(lines)

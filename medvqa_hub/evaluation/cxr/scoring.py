@@ -33,14 +33,15 @@ def score(
     # Failed answers are None, or empty texts if they are scored
     answers = [p.answer if p.answer is not None or failed == "exclude" else "" for p in found]
     has_reference = [bool((row["answer"] or "").strip()) for row in rows]
-    scored = [i for i, answer in enumerate(answers) if answer is not None and has_reference[i]]
+    given = {i: answer for i, answer in enumerate(answers) if answer is not None and has_reference[i]}
+    scored = list(given)
     counts = _count(found, has_reference, len(scored))
     if not scored:
         raise InputError(
             f"No answer can be scored: {counts['failed']} of {len(rows)} questions failed and "
             f"{counts['without_reference']} have no reference answer. See {FILE}."
         )
-    texts = scorer.score([_in_words(answers[i], rows[i]) for i in scored], [_reference(rows[i]) for i in scored])
+    texts = scorer.score([_in_words(given[i], rows[i]) for i in scored], [_reference(rows[i]) for i in scored])
     chosen = [rows[i] for i in scored]
     metrics: dict[str, Any] = {
         "table_4": texts.whole.row,
@@ -121,7 +122,7 @@ def _scored_row(study_id: int | str, row: Row, prediction: Prediction) -> Row:
         readable = answer is not None and row["category"] != HEART
         details["polarity"] = answer_polarity(answer, row["category"]) if readable else None
     else:
-        (details,) = score_rows([answer], [row])
+        details = {**score_rows([answer], [row])[0]}
         details["answer_type"] = row["answer_type"]
         if row.get("options"):
             details |= {"right_option": row["answer"], "in_words": None if answer is None else _in_words(answer, row)}

@@ -57,8 +57,8 @@ def load_studies(
     check_limit(limit)
     if split not in release.files:
         raise InputError(f"{release.folder} does not have a split {split!r}. It has {', '.join(release.files)}.")
-    image_root = image_root or os.environ.get(IMAGE_VARIABLE)
-    studies = list(islice(_iterate(release, split, image_root, missing_images), limit and min(limit, sys.maxsize)))
+    root = image_root or os.environ.get(IMAGE_VARIABLE)
+    studies = list(islice(_iterate(release, split, root, missing_images), limit and min(limit, sys.maxsize)))
     if not studies:
         raise InputError(f"The {split} split of {release.folder} has no study that can be used.")
     return studies
@@ -83,7 +83,7 @@ def _iterate(release: Release, split: str, image_root: Path | str | None, missin
     if image_root:
         rows = rows.cast_column("images", List(Image(decode=False)))
     for row in rows:
-        images = [Path(image["path"]) for image in row["images"]] if image_root else [None] * len(row["images"])
+        images = [Path(image["path"]) if image_root else None for image in row["images"]]
         yield Study(
             row["study_id"],
             row["subject_id"],

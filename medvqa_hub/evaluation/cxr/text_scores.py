@@ -49,7 +49,7 @@ class TextScorer:
         baseline: rescales BERTScore: the file of a table (`LAYER,P,R,F`), "computed" (from random pairs of
             `sentences`), or "none". The default is that of the profile.
         sentences: for a computed baseline.
-        device: of the encoder, by default the current GPU or the CPU.
+        device: device that runs the encoder, by default the current GPU or the CPU.
 
     Raises:
         ConfigError: the profile is unknown, the encoder or the baseline cannot be loaded, or options do not fit
@@ -80,7 +80,7 @@ class TextScorer:
         self.baseline_source = f"published: {PAPER_ENCODER}, layer {PAPER_LAYER}" if profile == PAPER else None
         if file is not None:
             self.baseline_source = f"file: {file}"
-        if baseline == COMPUTED:
+        if baseline == COMPUTED and self.bert_scorer is not None:
             different = {text for text in sentences if text.strip()}
             self.bert_scorer.baseline = compute_baseline(sorted(different), self.bert_scorer, PAIRS)
             self.baseline_source = f"computed: {PAIRS:,} random pairs of {len(different):,} reference answers, seed 0"
@@ -104,6 +104,7 @@ class TextScorer:
     def write_baseline(self, path: Path) -> None:
         """Write the baseline as a table for `--baseline` and a recipe's `reward.baseline`. Raises OutputError."""
         with atomic_file(path, "w", private=True) as file:
-            csv.writer(file, lineterminator="\n").writerows(
-                [["LAYER", "P", "R", "F"], [self.bert_scorer.layer, *self.bert_scorer.baseline]]
-            )
+            scorer = self.bert_scorer
+            assert scorer is not None and scorer.baseline is not None
+            rows: list[list[Any]] = [["LAYER", "P", "R", "F"], [scorer.layer, *scorer.baseline]]
+            csv.writer(file, lineterminator="\n").writerows(rows)

@@ -11,7 +11,7 @@ See `medvqa_hub.training.recipe_files` for the files.
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field, NonNegativeInt, PositiveInt
 
@@ -32,6 +32,11 @@ from mimic_cxr_vqa.schema import CATEGORIES, LABEL_VALUES
 FOLDER = Path(__file__).parent / "recipes"
 SFT, GRPO = "sft", "grpo"
 STAGES = (SFT, GRPO)
+if TYPE_CHECKING:  # a type checker needs literals
+    Category: TypeAlias = str
+    LabelValue: TypeAlias = str
+else:
+    Category, LabelValue = Literal[CATEGORIES], Literal[tuple(LABEL_VALUES.values())]
 
 
 class VlmData(Section):
@@ -42,8 +47,8 @@ class VlmData(Section):
     validation_split: str | None = None
     train_studies: PositiveInt | None = None  # the first so many, or null for all
     validation_studies: PositiveInt | None = None
-    categories: list[Literal[CATEGORIES]] | None = None  # only these questions, or null for all
-    label_values: list[Literal[tuple(LABEL_VALUES.values())]] | None = None
+    categories: list[Category] | None = None  # only these questions, or null for all
+    label_values: list[LabelValue] | None = None
     missing_images: Literal["error", "skip"] = "error"
     label_conflicts: Literal["keep", "leave_out"] = "keep"  # answers that contradict their label
     image_side: PositiveInt | None = 512  # shorter side to which radiographs are shrunk
@@ -65,7 +70,7 @@ class LoraSettings(Section):
 class VlmTraining(Section):
     """`training`."""
 
-    stage: Literal["sft", "grpo"] = SFT
+    stage: Literal["sft", "grpo"] = "sft"
     seed: Annotated[int, Field(ge=0, lt=MAX_SEED)] = 0
     epochs: PositiveNumber | None = 1.0
     max_steps: PositiveInt | None = None  # instead of epochs
@@ -135,7 +140,8 @@ def load_vlm_recipe(name_or_path: str, overrides: Iterable[str] = ()) -> VlmReci
 
 def make_vlm_recipe(values: Mapping[str, Any]) -> VlmRecipe:
     """Validate a recipe of nested mappings. Raises ConfigError."""
-    recipe = VlmRecipe(**read_sections(SECTIONS, values))
+    sections: dict[str, Any] = read_sections(SECTIONS, values)
+    recipe = VlmRecipe(**sections)
     check_length(recipe.training)
     _check_stage(recipe)
     if recipe.sequences_per_step % recipe.training.rows_per_batch:

@@ -36,7 +36,7 @@ def load_report_rows(data: Path, image_root: Path | None, settings: VlmData) -> 
 
     Raises:
         ConfigError: `settings` selects by turns, categories, labels or splits, which reports do not have.
-        InputError: a missing image, or no row is left.
+        InputError: an image is missing, or all rows were filtered out.
     """
     from datasets import load_dataset
     from datasets.utils.logging import disable_progress_bar
@@ -60,7 +60,7 @@ def load_report_rows(data: Path, image_root: Path | None, settings: VlmData) -> 
         "other reports": int((answered & ~trained & ~validated).sum()),
     }
     if not trained.any():
-        raise InputError(f"{data}: no row is left of {len(rows):,}. Left out: {left_out}")
+        raise InputError(f"{data}: all {len(rows):,} rows were filtered out. Reasons: {left_out}")
     folder = folders.open_folder(data)
     described = {
         "dataset": REPORTS,

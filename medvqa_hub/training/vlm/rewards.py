@@ -36,7 +36,7 @@ class AnswerReward:
         for counts in gather_object([(len(values) - missing, missing)]):  # TRL calls it in every process at once
             for name, count in zip(COUNTS, counts, strict=True):
                 self.counts[name] += count
-        return values
+        return list(values)
 
 
 def read_completion(completion: Any) -> str:

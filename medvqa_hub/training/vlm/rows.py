@@ -41,7 +41,7 @@ def load_rows(data: Path, image_root: Path | None, settings: VlmData) -> VlmRows
     """The splits that `settings` names.
 
     Raises:
-        InputError: no release, no such split, a missing image, no image root, or no row is left.
+        InputError: no release, no such split, a missing image, no image root, or all rows were filtered out.
     """
     options = {"image_root": str(image_root)} if image_root else {}
     splits = load_splits(data, "chat", missing_images=settings.missing_images, turns=settings.turns, **options)
@@ -50,7 +50,7 @@ def load_rows(data: Path, image_root: Path | None, settings: VlmData) -> VlmRows
         split = choose_split(splits, name, data)
         rows, left_out = _choose_rows(split, settings, studies)
         if not len(rows):
-            raise InputError(f"{data}, split {name}: no row is left of {len(split):,}. Left out: {left_out}")
+            raise InputError(f"{data}, split {name}: all {len(split):,} rows were filtered out. Reasons: {left_out}")
         return with_films(rows, settings.image_side), left_out
 
     train, left_out = choose(settings.train_split, settings.train_studies)

@@ -79,8 +79,8 @@ class VlmJob(TrainingJob):
         reward: of stage grpo.
     """
 
-    model: StartModel | None = field(default=None, init=False)
-    rows: VlmRows | None = field(default=None, init=False)
+    model: StartModel = field(init=False)
+    rows: VlmRows = field(init=False)
     reward: AnswerReward | None = field(default=None, init=False)
 
     def fingerprint_data(self) -> str:
@@ -134,6 +134,7 @@ class VlmJob(TrainingJob):
 
     def _make_reward(self) -> AnswerReward:
         settings = self.recipe.reward
+        assert settings is not None
         reward = AnswerReward(make_reward(settings, self.rows.train.with_format(None)[REFERENCE]), settings.name)
         for _, last in complete_checkpoints(self.out)[-1:]:
             saved = read_object(last / MANIFEST, ANOTHER)

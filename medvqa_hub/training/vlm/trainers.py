@@ -144,6 +144,7 @@ def make_trainer(
     arguments = _vlm_arguments(recipe, run.out, steps)
     if recipe.training.stage == GRPO:
         settings = recipe.grpo
+        assert settings is not None
         arguments = GRPOConfig(
             **arguments,
             num_generations=settings.answers,

@@ -158,7 +158,7 @@ def test_what_learned_of_stricter_texts_writes_nothing_of_a_weaker_class(place, 
 @pytest.mark.parametrize("more", [{"peft_type": "PROMPT_TUNING"}, {"peft_type": "LORA", "megatron_config": {"a": 1}}])
 def test_adapters_that_would_be_left_out_or_import_code_are_refused(more, tmp_path):
     (tmp_path / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": "/nowhere", **more}))
-    with pytest.raises(ConfigError, match="allowed is plain LORA"):
+    with pytest.raises(ConfigError, match="Only LoRA adapters without megatron_config"):
         connect_to(f"transformers:{tmp_path}")
 
 

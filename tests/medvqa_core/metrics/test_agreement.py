@@ -172,8 +172,8 @@ def test_wide_and_long_sheets_say_the_same(tmp_path):
     [
         ("", "columns rater and item"),
         ("rater,correctness\nh,Correct\n", "columns rater and item"),
-        ("rater,item,correctness\n", "no ratings"),
-        ("rater,item,style\nh,1,good\n", "style .name it with --order"),
+        ("rater,item,correctness\n", "no column is a rating dimension"),
+        ("rater,item,style\nh,1,good\n", "--order .* for style"),
         (
             "rater,item,correctness\nh,1,Maybe\n",
             r"line 2, correctness: .*'Maybe'.*Incorrect",
@@ -183,7 +183,7 @@ def test_wide_and_long_sheets_say_the_same(tmp_path):
             "line 3: rater 'h'.*item '1'",
         ),
         ("rater,item,correctness\n,1,Correct\n", "line 2: rater or item is empty"),
-        ("rater,item,correctness\nh,1,\n", "no ratings"),
+        ("rater,item,correctness\nh,1,\n", "no column is a rating dimension"),
         ("rater,item,correctness, Correctness\nh,1,Correct,Incorrect\n", "'correctness'"),
         ("rater,item,comment,correctness\nh,1,fine, I think,Correct\n", "line 2: more cells than columns"),
     ],

@@ -120,7 +120,7 @@ def test_baseline_of_random_pairs(scorer, tmp_path):
         ((0.5, 0.5, float("nan")), "below 1"),
         ("{tmp}/none.tsv", "no such file"),
         ("{tmp}/other.tsv", "LAYER,P,R,F"),
-        ("{tmp}/short.tsv", r"no row for layer 4; it has \[0\]"),
+        ("{tmp}/short.tsv", r"no row for layer 4. It has \[0\]"),
     ],
 )
 def test_bad_baselines(baseline, message, tmp_path):
@@ -138,7 +138,7 @@ def test_encoders_that_cannot_be_loaded_say_what_to_do(tmp_path, capsys):
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(ConfigError, match=f"{tmp_path}"):
         BertScorer(str(tmp_path), 1)
-    with pytest.raises(ConfigError, match="layers 0 to 6; layer 9"):
+    with pytest.raises(ConfigError, match="layers 0 to 6. Layer 9"):
         BertScorer("minilm", 9)
     with pytest.raises(ConfigError, match="cannot be loaded"):
         score_row(["a"], ["a"], "paper")

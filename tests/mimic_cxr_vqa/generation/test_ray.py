@@ -168,7 +168,7 @@ def test_what_ray_itself_raises_is_said_in_a_line(monkeypatch):
     ):
         found = engine._raised(error)
         assert isinstance(found, ConfigError) and str(found).startswith(f"--ray local: a worker was lost ({said}")
-        assert str(found).endswith("run the same command again to resume") and "\n" not in str(found)
+        assert str(found).endswith("Run the same command again to resume") and "\n" not in str(found)
     assert engine._raised(RayTaskError("answer", "", own := InputError("no such study"))) is own
 
 

@@ -141,7 +141,7 @@ def test_missing_files_and_columns_are_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="MeSH, image, indication, findings, impression"):
         read_studies(tmp_path)
     (tmp_path / REPORTS).write_text("", encoding="utf-8")
-    with pytest.raises(InputError, match="found: none"):
+    with pytest.raises(InputError, match="Found: none"):
         read_studies(tmp_path)
 
 

@@ -47,6 +47,6 @@ class Agreement(evaluate.Metric):
         pairs = list(zip(raters, items, strict=True))
         if len(set(pairs)) < len(pairs):
             (rater, item), _ = Counter(pairs).most_common(1)[0]
-            raise InputError(f"rater {rater!r} judged item {item!r} twice; one rating each")
+            raise InputError(f"rater {rater!r} judged item {item!r} twice. Keep one rating")
         given = {pair: rating for pair, rating in zip(pairs, ratings, strict=True) if rating}
         return asdict(measure_agreement(given, order, weights, resamples, seed))

@@ -18,7 +18,7 @@ Args:
     profile: "ours", or "released": equal to the authors' script.
     units: of our ROUGE-L: "characters" or "words" (jieba).
     laboratory: True for laboratory reports, False for clinical ones, for Table 7; may be left out.
-    unanswerable: which questions were made to have no answer; the hallucination rate is also given for these alone.
+    unanswerable: which questions were made to lack an answer; the hallucination rate is also given for these alone.
     samples: also return the values of each question.
 Examples:
     >>> from medvqa_core import metrics

@@ -54,8 +54,8 @@ def _study(name: str, split: str, record: dict[str, Any], root: Path, where: str
     views = [stated] if isinstance(stated, str) else list(stated)
     views = views if len(views) == len(paths) else [None] * len(paths)
     images = tuple(join_under(root, _below(path), where) for path in paths)
-    views = tuple(str(view) if view else None for view in views)
-    return Study(name, str(record.get("PatientID") or name), split, images, views, (), record.get("Indication"))
+    named = tuple(str(view) if view else None for view in views)
+    return Study(name, str(record.get("PatientID") or name), split, images, named, (), record.get("Indication"))
 
 
 def _below(path: str) -> str:
