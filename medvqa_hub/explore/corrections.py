@@ -23,6 +23,8 @@ def read_correction(given: Mapping[str, Any], before: Annotation) -> Annotation:
     Raises:
         InputError: a field is missing, not a text, too long or not an allowed value.
     """
+    if not isinstance(given, Mapping):
+        raise InputError(f"{before.img_path}: expected the fields of an annotation, found {type(given).__name__}")
     key_values = tuple((key, value) for key, value in _rows(given, "key_values", 2))
     table = tuple(TableRow(*row) for row in _rows(given, "table", 4))
     for number, row in enumerate(table, start=1):

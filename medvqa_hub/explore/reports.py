@@ -148,9 +148,9 @@ class ReportView:
         if self._corrections is None:
             raise InputError("corrections cannot be saved. Start the explorer with --corrections FOLDER.")
         page = self._page(path)
-        author, base = given.get("author"), given.get("base")
-        if not isinstance(author, str) or not isinstance(base, int):
-            raise InputError(f"{path}: expected an author and the version (base) that was edited")
+        author, base, mark = (given.get(name) for name in ("author", "base", MARK))
+        if not isinstance(author, str) or not isinstance(base, int) or not isinstance(mark, str | None):
+            raise InputError(f"{path}: expected an author, the version (base) that was edited, and a mark as text")
         annotation, boxes = None, None
         if given.get("annotation") is not None:
             before, _ = self._annotation(path, page)
@@ -164,7 +164,7 @@ class ReportView:
                 raise InputError(f"{path} has no image with boxes, so that none can be moved")
             boxes = _move_boxes(page.original_boxes, given["boxes"], path)
             page_from_boxes(boxes, file)  # raises if the page could not be shown again
-        self._corrections.save(path, annotation, author, base, given.get(MARK), boxes)
+        self._corrections.save(path, annotation, author, base, mark, boxes)
         return self.report(path)
 
     def picture(self, path: str, side: int = LARGEST_SIDE) -> Picture:

@@ -89,7 +89,11 @@ class ReviewView:
         self._order(rater)
         ratings, comment, mark, base = (edit.get(name) for name in ("ratings", "comment", "mark", "base"))
         ratings = {} if ratings is None else ratings
-        texts = [*ratings.values(), comment or "", mark or ""] if isinstance(ratings, dict) else [None]
+        texts = (
+            [*ratings.values(), *(text for text in (comment, mark) if text is not None)]
+            if isinstance(ratings, dict)
+            else [0]
+        )
         if not isinstance(base, int) or not all(isinstance(text, str) for text in texts):
             raise InputError(f"{item}: expected the version (base) that was edited, ratings, comment and mark as texts")
         if comment is not None and len(comment) > LONGEST_COMMENT:

@@ -165,6 +165,9 @@ def test_marks_and_moved_boxes_are_saved_and_shown_again(opened, tmp_path):
     ):
         with pytest.raises(InputError):
             opened.save(REPORT, {"author": "Ann", "base": 2, "boxes": wrong})
+    for wrong in ({"mark": 1}, {"mark": "x"}, {"base": None}, {"author": 5}, {"annotation": []}, {"annotation": 1}):
+        with pytest.raises(InputError):
+            opened.save(REPORT, {"author": "Ann", "base": 2, **wrong})
     assert opened.report(REPORT)["version"] == 2
 
 

@@ -81,6 +81,8 @@ def test_what_is_no_rating_is_refused(workspace, item, ratings, comment):
         {},
         {"base": "0"},
         {"base": 0, "ratings": "x"},
+        {"base": 0, "mark": 0},
+        {"base": 0, "comment": 0},
         {"base": 0, "mark": "bad"},
         {"base": 0, "ratings": {"correctness": 1}},
         {"base": 0, "comment": "\ud83d"},
