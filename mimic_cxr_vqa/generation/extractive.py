@@ -101,7 +101,8 @@ def answer_from(analysis: Analysis, request: AnswerRequest) -> str:
     if category == "Pleural Other" and found != POSITIVE:
         # its questions ask for any pleural abnormality, which includes an effusion or a pneumothorax
         known = {analysis.polarity(name): name for name in ("Pneumothorax", "Pleural Effusion", "Pleural Other")}
-        found = next((value for value in (POSITIVE, UNCERTAIN) if value in known), found)
+        allowed = (POSITIVE, UNCERTAIN) if found != NEGATIVE else (POSITIVE,)
+        found = next((value for value in allowed if value in known), found)
         category = known.get(found, category)
     if found == POSITIVE and (statements := _affirmed(analysis.of(category, POSITIVE), qa_id)):
         return _join("Yes, " if closed else "", statements)
