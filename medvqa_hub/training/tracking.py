@@ -29,9 +29,11 @@ class Sample:
     question: str
     reference: str
     answer: str
+    reward: float | None = None
 
     def describe(self) -> str:
-        return f"question: {self.question}\n\nreference: {self.reference}\n\nanswer: {self.answer}"
+        reward = "" if self.reward is None else f"\n\nreward: {self.reward:.4f}"
+        return f"question: {self.question}\n\nreference: {self.reference}\n\nanswer: {self.answer}{reward}"
 
     def show_images(self, height: int = 320) -> np.ndarray:
         """The images side by side, (height, width, 3) bytes."""

@@ -6,6 +6,7 @@ from typing import Any
 from accelerate.utils import gather_object
 
 from medvqa_hub.training.rewards import Reward, check_rewards
+from medvqa_hub.training.tracking import Sample
 
 COUNTS = ("answers_scored", "answers_without_a_score")
 REFERENCE = "ground_truth"  # the column of the chat rows that our rewards call `answer`
@@ -24,19 +25,28 @@ class AnswerReward:
     def __init__(self, reward: Reward, name: str) -> None:
         self.reward, self.__name__ = reward, name
         self.counts = dict.fromkeys(COUNTS, 0)
+        self._first: list[Sample] = []  # of the last batch
 
     def __call__(self, completions: Sequence[Any], **columns: Any) -> list[float | None]:
         texts = [read_completion(completion) for completion in completions]
         lists = {
             name: values for name, values in columns.items() if isinstance(values, list) and len(values) == len(texts)
         }
-        values = self.reward(texts, answer=lists.pop(REFERENCE), **lists)
+        references = lists.pop(REFERENCE)
+        values = self.reward(texts, answer=references, **lists)
+        if "images" in lists and "question" in lists:
+            question = str(lists["question"][0])
+            self._first = [Sample(lists["images"][0], question, str(references[0]), texts[0], values[0])]
         check_rewards(values, [f"an answer to {name}" for name in lists.get("qa_id", range(len(texts)))], self.__name__)
         missing = sum(value is None for value in values)
         for counts in gather_object([(len(values) - missing, missing)]):  # TRL calls it in every process at once
             for name, count in zip(COUNTS, counts, strict=True):
                 self.counts[name] += count
         return list(values)
+
+    def read_samples(self) -> list[Sample]:
+        """The first answer of the last batch."""
+        return self._first
 
 
 def read_completion(completion: Any) -> str:

@@ -108,10 +108,11 @@ class VlmGrpoTrainer(VlmTrainerMixin, GRPOTrainer):
 
 
 class _LogCallback(ScheduleCallback):
-    """Writes TRL's metrics to the run's log."""
+    """Writes TRL's metrics to the run's log, and an answer with its reward to the trackers."""
 
-    def __init__(self, run: TrainingRun, rows: int) -> None:
+    def __init__(self, run: TrainingRun, rows: int, reward: AnswerReward | None) -> None:
         self._log, self._epochs_per_step = run.log, run.recipe.training.rows_per_step / rows
+        self._reward = reward
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any], **kwargs: Any) -> None:
         if self._log is None or "train_runtime" in logs:
@@ -119,6 +120,10 @@ class _LogCallback(ScheduleCallback):
         numbers = {name: _finite(value) for name, value in logs.items() if name.removeprefix("eval_") not in _IGNORED}
         epoch = round(state.global_step * self._epochs_per_step, 4)
         self._log.append({"step": state.global_step, "epoch": epoch, **numbers}, state.max_steps)
+
+    def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        if self._log is not None and self._log.trackers is not None and self._reward is not None:
+            self._log.trackers.log_samples(self._reward.read_samples, state.global_step)
 
 
 def _finite(value: float | None) -> float | None:
@@ -170,7 +175,7 @@ def make_trainer(
         trainer = VlmSftTrainer(
             model, args=arguments, train_dataset=rows.train, eval_dataset=rows.validation, processing_class=processor
         )
-    trainer.add_callback(_LogCallback(run, len(rows.train)))
+    trainer.add_callback(_LogCallback(run, len(rows.train), reward))
     trainer.prepare_saving(run)
     trainer.reward = reward
     return trainer

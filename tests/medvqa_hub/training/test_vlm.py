@@ -7,12 +7,14 @@ import pytest
 import torch
 from builds import Build, build_release
 from datasets import load_dataset
+from tracking_double import RecordingTracker
 from vlm_runs import run_vlm, vlm_recipe, weights, write_model
 
 from medvqa_core.errors import ConfigError, GovernanceError, InputError
 from medvqa_core.folder_class import read_governance
 from medvqa_core.governance import Governance
 from medvqa_hub.cli import run
+from medvqa_hub.training import job, tracking
 from medvqa_hub.training.arguments import TrainingRun
 from medvqa_hub.training.training_log import read_log
 from medvqa_hub.training.vlm import trainers
@@ -91,10 +93,10 @@ def test_trl_s_grpo_trainer_reads_the_rows_and_hands_a_reward_its_columns(build,
 
 
 @pytest.mark.parametrize("name", ["tiny-vlm-sft", pytest.param("tiny-vlm-grpo", marks=pytest.mark.slow)])
-def test_a_killed_run_goes_on_to_the_same_weights(build, model, tmp_path, monkeypatch, name):
+def test_a_killed_run_goes_on_to_the_same_weights(build, model, tmp_path, monkeypatch, name, trackers):
     changes = {"reward__name": "rouge_l", "lora__dropout": 0.2} if "grpo" in name else {"training__max_steps": 9}
     recipe = vlm_recipe(name, **changes)
-    run_vlm(build, model, tmp_path / "whole", recipe)
+    run_vlm(build, model, tmp_path / "whole", recipe, report_to=["wandb"])
     trainer = trainers.VlmGrpoTrainer if "grpo" in name else trainers.VlmSftTrainer
     step = trainer.training_step
 
@@ -106,12 +108,16 @@ def test_a_killed_run_goes_on_to_the_same_weights(build, model, tmp_path, monkey
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(trainer, "training_step", killed)
         run_vlm(build, model, tmp_path / "parts", recipe)
-    assert run_vlm(build, model, tmp_path / "parts", recipe)[-3 if "grpo" in name else -2] == (
+    assert run_vlm(build, model, tmp_path / "parts", recipe, report_to=["wandb"])[-3 if "grpo" in name else -2] == (
         f"Resuming after step 4 of {recipe.training.max_steps}"
     )
     one, two = weights(tmp_path / "whole"), weights(tmp_path / "parts")
     assert one.keys() == two.keys() and all(torch.equal(one[key], two[key]) for key in one)
     assert read_log(tmp_path / "whole") == read_log(tmp_path / "parts")
+    whole, resumed = trackers
+    assert (whole.after, resumed.after) == (0, 4)
+    assert [found for found in whole.numbers if found[0] > 4] == resumed.numbers
+    assert bool(whole.samples) == ("grpo" in name)
     ends = [json.loads((tmp_path / part / "finished.json").read_text()) for part in ("whole", "parts")]
     assert ends[0] == ends[1]
     assert "already finished" in run_vlm(build, model, tmp_path / "parts", recipe)[0]
@@ -129,10 +135,23 @@ def test_the_order_of_rows_is_the_seed_s_and_every_epoch_has_each_once():
     assert len(trainers.RunOrder(5, 1, 2, seed=0, answers=3, passes=2)) == len(drawn) == 12
 
 
-def test_answers_that_cannot_be_scored_are_counted_and_not_shown(build, model, tmp_path, capfd, caplog):
+@pytest.fixture
+def trackers(monkeypatch):
+    """Trackers that record what they receive."""
+    RecordingTracker.opened.clear()
+    monkeypatch.setitem(tracking.TRACKERS, "wandb", RecordingTracker)
+    monkeypatch.setattr(job, "check_trackers", lambda names: None)
+    return RecordingTracker.opened
+
+
+def test_answers_that_cannot_be_scored_are_counted_and_not_shown(build, model, tmp_path, capfd, caplog, trackers):
     changes = {"data__label_values": ["not_mentioned"], "training__max_steps": 1}
     with caplog.at_level(logging.WARNING):
-        lines = run_vlm(build, model, tmp_path / "run", vlm_recipe("tiny-vlm-grpo", **changes))
+        recipe = vlm_recipe("tiny-vlm-grpo", **changes)
+        lines = run_vlm(build, model, tmp_path / "run", recipe, report_to=["wandb"])
+    ((step, (sample,)),) = trackers[0].samples
+    assert step == 1 and sample.reward is None and sample.show_images().shape[0] == 320
+    assert trackers[0].closed and "completions/mean_length" in trackers[0].numbers[0][1]
     assert "answers scored: 0, answers without a score: 8" in lines
     assert json.loads((tmp_path / "run" / "finished.json").read_text())["answers_without_a_score"] == 8
     assert read_log(tmp_path / "run")[0]["reward"] is None
