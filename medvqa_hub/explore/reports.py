@@ -19,7 +19,7 @@ from rjua_meddqa.annotation.checking import KINDS, check_annotations
 from rjua_meddqa.annotation.drafts import draft_annotation
 from rjua_meddqa.annotation.labelstudio import REPORT_TYPES
 from rjua_meddqa.annotation.page_check import PageText, page_text
-from rjua_meddqa.corrections import MARK, MARKS, Corrections
+from rjua_meddqa.corrections import MARK, MARKS, Corrections, to_state
 from rjua_meddqa.data_folder import DataFolder, find_image
 from rjua_meddqa.restoration.images import open_report
 from rjua_meddqa.restoration.ocr import boxes_from_json, boxes_to_json
@@ -124,10 +124,16 @@ class ReportView:
         """The edits of a report, oldest first, each with the annotation after it."""
         self._check_path(path)
         found = self._corrections.history(path) if self._corrections is not None else []
+        given = self._annotations.get(path)
+        first = to_state(given) if given is not None else {}  # the first edit records all fields
         return [
             {
                 **{name: getattr(edit, name) for name in ("version", "author", "time", "base")},
-                "changed": [name for name in edit.change if name not in ("idx", "extra", "raw")],
+                "changed": [
+                    name
+                    for name, value in edit.change.items()
+                    if name not in ("idx", "extra", "raw") and (edit.base or value != first.get(name))
+                ],
                 "annotation": _annotation_json(annotation) if annotation is not None else None,
             }
             for edit, annotation in found

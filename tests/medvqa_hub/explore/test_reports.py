@@ -47,6 +47,7 @@ def test_a_correction_is_what_check_and_load_read(opened, tmp_path, capsys):
     given["table"][0][3] = "否(偏高)"
     after = save(opened, REPORT, given)
     assert after["status"] == "saved" and after["annotation"]["table"] == given["table"]
+    assert [(edit["author"], edit["changed"]) for edit in opened.history(REPORT)] == [("Ann", ["table"])]
     kinds = {finding["kind"] for finding in after["findings"]}
     assert "not_on_page" in kinds  # the page does not hold 99.9: the check says so at once
 
