@@ -5,8 +5,10 @@ from typing import Annotated
 
 import typer
 
+from medvqa_core.governance import Governance
 from medvqa_core.llm.options import EngineOptions, with_engine_options
 from medvqa_hub.evaluation.cli import Batch, ImageSide, Indication, Limit, MaxNewTokens, RetryFailed
+from medvqa_hub.tracking import ReportTo, Trackers, check_trackers
 
 app = typer.Typer(no_args_is_help=True, help="Measure whether a model's answers depend on the images.")
 
@@ -40,11 +42,12 @@ def cxr(
     retry_failed: RetryFailed = False,
     indication: Indication = False,
     image_side: ImageSide = 512,
+    report_to: ReportTo = None,
 ) -> None:
     """Ask each question with the study's own images, another patient's, covered ones and blank ones. Run it again to
     resume."""
     from medvqa_hub.evaluation.cxr.audit_tables import print_audit
-    from medvqa_hub.evaluation.cxr.auditing import audit_cxr
+    from medvqa_hub.evaluation.cxr.auditing import audit_cxr, name_estimates
     from medvqa_hub.evaluation.cxr.options import AnswerOptions, DataOptions, GenerationSettings
 
     engine, model = engine.split_checkpoint()
@@ -52,4 +55,10 @@ def cxr(
     answers = AnswerOptions(
         model, engine, None, generation, questions_per_batch, retry_failed, indication, image_side=image_side
     )
-    print_audit(audit_cxr(out, DataOptions(data, split, None, image_root, limit), answers, boxes, seed), out)
+    check_trackers(report_to or ())
+    summary = audit_cxr(out, DataOptions(data, split, None, image_root, limit), answers, boxes, seed)
+    print_audit(summary, out)
+    if report_to:
+        trackers = Trackers(report_to, out, Governance(summary["governance"]))
+        trackers.log({"step": 0, **name_estimates(summary)})
+        trackers.close()

@@ -8,6 +8,7 @@ import typer
 
 from medvqa_hub.families.registry import FAMILIES, find_family
 from medvqa_hub.launching import Launch, run_launcher
+from medvqa_hub.tracking import ReportTo
 
 app = typer.Typer(no_args_is_help=True, help="Train a model from a recipe.")
 
@@ -20,10 +21,6 @@ Stage = Annotated[
 ]
 Init = Annotated[Path | None, typer.Option(help="Checkpoint to start from, or the folder of an earlier stage.")]
 Set = Annotated[list[str] | None, typer.Option("--set", help="Override section.key=value of the recipe. Repeatable.")]
-ReportTo = Annotated[
-    list[str] | None,
-    typer.Option(help="Tracker: tensorboard, trackio or wandb, offline by default. Repeatable."),
-]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the resolved recipe, counts and steps without training.")]
 
 

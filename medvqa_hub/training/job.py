@@ -22,11 +22,11 @@ from medvqa_core.json_files import read_object, write_json
 from medvqa_core.model_folder import BEST_FOLDER, RUN
 from medvqa_hub.families import history
 from medvqa_hub.families.folders import ANOTHER
+from medvqa_hub.tracking import Trackers, check_trackers
 from medvqa_hub.training import checkpoints
 from medvqa_hub.training.arguments import TrainingRun, check_precision, uses_cpu
 from medvqa_hub.training.batch_loading import without_worker_traceback
 from medvqa_hub.training.recipe_files import count_batches, find_differences
-from medvqa_hub.training.tracking import Trackers, check_trackers
 from medvqa_hub.training.training_log import TrainingLog
 
 Log = Callable[[str], None]

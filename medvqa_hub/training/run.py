@@ -41,7 +41,7 @@ def train(
         init: checkpoint to start from: a model's folder, or the output folder of an earlier stage.
         dry_run: print what would be done and stop.
         log: receives lines for the user, on the first process only.
-        report_to: experiment trackers that receive the log, see `tracking`.
+        report_to: experiment trackers that receive the log, see `medvqa_hub.tracking`.
 
     Returns:
         `out`. The best model is in `out/best`.

@@ -13,7 +13,7 @@ from filelock import FileLock, Timeout
 
 from medvqa_core.errors import InputError, OutputError
 from medvqa_core.files import output_errors
-from medvqa_hub.training.tracking import Trackers
+from medvqa_hub.tracking import Trackers
 
 LOG = "training_log.jsonl"
 LINE_INTERVAL = 10.0  # seconds between lines of progress

@@ -16,11 +16,11 @@ from medvqa_core.metrics.bleu import bleu_scores
 from medvqa_core.metrics.cider import cider_scores
 from medvqa_core.metrics.rouge import rouge_scores
 from medvqa_hub.families.registry import image_inputs
+from medvqa_hub.tracking import Sample
 from medvqa_hub.training.batch_loading import ShardSampler, load_batches
 from medvqa_hub.training.recipes import Recipe
 from medvqa_hub.training.study_batches import StudiesInOrder, StudyCollator
 from medvqa_hub.training.study_questions import StudyQuestions
-from medvqa_hub.training.tracking import Sample
 
 
 class Validation:

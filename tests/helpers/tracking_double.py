@@ -2,7 +2,7 @@
 
 from typing import Any, ClassVar
 
-from medvqa_hub.training.tracking import Tracker
+from medvqa_hub.tracking import Tracker
 
 
 class RecordingTracker(Tracker):

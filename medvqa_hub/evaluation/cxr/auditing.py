@@ -155,6 +155,16 @@ def summarize(rows: Sequence[Row]) -> dict[str, Any]:
     return {"accuracy": accuracy, "changed": changed, "shares": shares}
 
 
+def name_estimates(summary: Mapping[str, Any]) -> dict[str, float]:
+    """The values of `summarize` for experiment trackers, such as `audit/shares/looking`."""
+    return {
+        f"audit/{kind}/{name}": found["value"]
+        for kind in ("accuracy", "changed", "shares")
+        for name, found in summary[kind].items()
+        if found is not None
+    }
+
+
 def _estimate(rows: Sequence[Row], terms: Sequence[tuple[str, str, int]], constant: float = 0.0) -> Row | None:
     """The mean of a sum of terms over the rows that have all of its conditions, with an interval over studies.
 

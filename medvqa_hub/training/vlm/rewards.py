@@ -5,8 +5,8 @@ from typing import Any
 
 from accelerate.utils import gather_object
 
+from medvqa_hub.tracking import Sample
 from medvqa_hub.training.rewards import Reward, check_rewards
-from medvqa_hub.training.tracking import Sample
 
 COUNTS = ("answers_scored", "answers_without_a_score")
 REFERENCE = "ground_truth"  # the column of the chat rows that our rewards call `answer`

@@ -46,7 +46,7 @@ def train_vlm(
         model: a folder (of a model, an adapter or a run), or a repository on the Hub.
         data: a release, the folder it was built in, the authors' CSV files, or a folder of RJUA-MedDQA.
         model_class: governance class of a `model` whose folder does not declare one.
-        report_to: experiment trackers that receive the log, see `training.tracking`.
+        report_to: experiment trackers that receive the log, see `medvqa_hub.tracking`.
         dry_run: print what would be done and stop. Needs neither GPU nor TRL.
 
     Returns:

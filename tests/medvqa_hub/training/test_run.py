@@ -17,12 +17,13 @@ from medvqa_core.errors import ConfigError, GovernanceError, InputError, OutputE
 from medvqa_core.folder_class import read_governance, write_governance
 from medvqa_core.governance import Governance
 from medvqa_core.model_folder import find_model_folder
+from medvqa_hub import tracking
 from medvqa_hub.cli import run
 from medvqa_hub.families.checkpoint import open_checkpoint
 from medvqa_hub.publishing.licences import get_model_licence
 from medvqa_hub.publishing.model_card import write_model_card
 from medvqa_hub.publishing.model_folder import open_model_folder
-from medvqa_hub.training import checkpoints, job, tracking
+from medvqa_hub.training import checkpoints, job
 from medvqa_hub.training.recipes import DataSettings
 from medvqa_hub.training.run import train
 from medvqa_hub.training.training_data import load_data

@@ -13,8 +13,9 @@ from vlm_runs import run_vlm, vlm_recipe, weights, write_model
 from medvqa_core.errors import ConfigError, GovernanceError, InputError
 from medvqa_core.folder_class import read_governance
 from medvqa_core.governance import Governance
+from medvqa_hub import tracking
 from medvqa_hub.cli import run
-from medvqa_hub.training import job, tracking
+from medvqa_hub.training import job
 from medvqa_hub.training.arguments import TrainingRun
 from medvqa_hub.training.training_log import read_log
 from medvqa_hub.training.vlm import trainers

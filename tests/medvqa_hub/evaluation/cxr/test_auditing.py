@@ -7,14 +7,16 @@ from collections import Counter
 import numpy as np
 import pytest
 from builds import build_release
+from tracking_double import RecordingTracker
 
 from medvqa_core.errors import InputError
 from medvqa_core.governance import Governance
 from medvqa_core.runs.predictions import Prediction
+from medvqa_hub import tracking
 from medvqa_hub.cli import run
 from medvqa_hub.evaluation.cxr import auditing
 from medvqa_hub.evaluation.cxr.audit_conditions import list_items, make_conditions, read_boxes
-from medvqa_hub.evaluation.cxr.auditing import audit_source, find_synthetic_boxes
+from medvqa_hub.evaluation.cxr.auditing import audit_source, find_synthetic_boxes, summarize
 from medvqa_hub.evaluation.cxr.evaluation_data import open_data
 from medvqa_hub.evaluation.cxr.options import DataOptions
 
@@ -141,3 +143,24 @@ def test_an_audit_does_not_take_a_file_of_answers(build, tmp_path, capsys):
     arguments = ["audit", "cxr", "--data", str(build.workspace.root), "--out", str(tmp_path / "out")]
     assert run([*arguments, "--image-root", str(build.tree)]) == 1
     assert "--model" in capsys.readouterr().err
+
+
+def test_the_numbers_of_an_audit_reach_a_tracker(tmp_path, monkeypatch, capsys):
+    rows = [
+        {"study_id": study, "label_value": "positive", "polarity": {"own": "positive", "opposite": opposite}}
+        for study, opposite in enumerate(["positive", "negative", "negative", "negative"])
+    ]
+    summary = {"governance": "credentialed", **summarize(rows), "by_finding": {}}
+    monkeypatch.setattr("medvqa_hub.evaluation.cxr.auditing.audit_cxr", lambda *_: summary)
+    monkeypatch.setattr("medvqa_hub.evaluation.cxr.audit_tables.print_audit", lambda *_: None)
+    monkeypatch.setattr("medvqa_hub.evaluation.audit_cli.check_trackers", lambda _: None)
+    monkeypatch.setitem(tracking.TRACKERS, "wandb", RecordingTracker)
+    arguments = ["audit", "cxr", "--data", str(tmp_path), "--model", str(tmp_path), "--out", str(tmp_path / "out")]
+    assert run([*arguments, "--report-to", "wandb"]) == 0
+    tracker = RecordingTracker.opened[-1]
+    expected = {
+        "audit/accuracy/own": 1.0, "audit/accuracy/opposite": 0.25, "audit/changed/opposite": 0.75,
+        "audit/shares/looking": 0.75, "audit/shares/guessing": 0.25,
+    }  # fmt: skip
+    ((step, numbers),) = tracker.numbers
+    assert step == 0 and numbers == pytest.approx(expected) and tracker.closed and not tracker.samples

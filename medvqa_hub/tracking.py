@@ -1,4 +1,4 @@
-"""Experiment trackers that receive the log of a run: tensorboard, trackio and wandb.
+"""Experiment trackers that receive the log of a run or the numbers of an audit: tensorboard, trackio and wandb.
 
 They are offline unless the environment names a server (WANDB_MODE=online, TRACKIO_SPACE_ID). Samples of restricted data
 go to trackers on this machine only. Others receive numbers.
@@ -10,14 +10,18 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+import typer
 
 from medvqa_core.errors import ConfigError
 from medvqa_core.governance import Governance
 
 PROJECT = "medvqa-hub"
+ReportTo = Annotated[
+    list[str] | None, typer.Option(help="Tracker: tensorboard, trackio or wandb, offline by default. Repeatable.")
+]
 _TRACKIO_SERVERS = ("SPACE_ID", "SERVER_URL", "DATASET_ID", "BUCKET_ID", "WEBHOOK_URL")
 
 
@@ -153,7 +157,7 @@ class Trackers:
         after: last step before the run was resumed, else 0.
     """
 
-    def __init__(self, names: Iterable[str], out: Path, governance: Governance, after: int) -> None:
+    def __init__(self, names: Iterable[str], out: Path, governance: Governance, after: int = 0) -> None:
         self._trackers = [TRACKERS[name](out, after) for name in names]
         self._for_samples = [one for one in self._trackers if one.is_local or governance is Governance.OPEN]
 

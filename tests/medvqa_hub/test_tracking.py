@@ -8,8 +8,8 @@ from PIL import Image
 
 from medvqa_core.errors import ConfigError
 from medvqa_core.governance import Governance
-from medvqa_hub.training import tracking
-from medvqa_hub.training.tracking import Sample, Trackers, check_trackers
+from medvqa_hub import tracking
+from medvqa_hub.tracking import Sample, Trackers, check_trackers
 from medvqa_hub.training.training_log import TrainingLog, read_log
 
 ENTRY = {"step": 3, "epoch": 0.5, "loss": 1.25, "reward": 0.5, "note": "text", "missing": None}
