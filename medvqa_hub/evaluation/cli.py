@@ -88,7 +88,7 @@ def cxr(
     baseline: Baseline = None,
     beams: Annotated[int, typer.Option(help="Beam search width (checkpoints only). 1 is greedy.")] = 2,
     max_new_tokens: MaxNewTokens = None,
-    bf16: Annotated[bool, typer.Option(help="Weights in bfloat16. Needs a GPU.")] = False,
+    bf16: Annotated[bool, typer.Option(help="Weights in bfloat16 instead of float32.")] = False,
     questions_per_batch: Batch = 96,
     retry_failed: RetryFailed = False,
     missing_images: Missing = "error",

@@ -10,7 +10,6 @@ import torch
 from accelerate import PartialState
 from transformers import TrainerCallback, TrainingArguments
 
-from medvqa_core.errors import ConfigError
 from medvqa_core.governance import Governance
 from medvqa_hub.training.recipe_files import count_batches
 from medvqa_hub.training.training_log import TrainingLog
@@ -58,23 +57,23 @@ def uses_cpu() -> bool:
     return not torch.cuda.is_available() or os.environ.get("ACCELERATE_USE_CPU", "").lower() == "true"
 
 
-def check_precision(precision: str) -> None:
-    """Raise a ConfigError if a recipe's `training.precision` needs a GPU and there is none."""
-    if precision == "bfloat16" and uses_cpu():
-        raise ConfigError(
-            "training.precision is bfloat16, which needs a GPU, and none was found. Use "
-            "--set training.precision=float32"
-        )
+def resolve_precision(precision: str) -> str:
+    """`auto` becomes bfloat16 on a processor that computes in it, and float32 elsewhere."""
+    if precision != "auto":
+        return precision
+    if uses_cpu():
+        found = torch.cpu.get_capabilities()
+        return "bfloat16" if found.get("avx512_bf16") or found.get("amx_bf16") else "float32"
+    return "bfloat16" if torch.cuda.is_bf16_supported() else "float32"
 
 
 def common_arguments(recipe: Any, out: Path, steps: int) -> dict[str, Any]:
     """transformers' arguments that follow from any recipe.
 
     Raises:
-        ConfigError: the precision needs a GPU, or the processes cannot share a step.
+        ConfigError: the processes cannot share a step.
     """
     training = recipe.training
-    check_precision(training.precision)
     return {
         "output_dir": str(out),
         "max_steps": steps,
@@ -82,7 +81,7 @@ def common_arguments(recipe: Any, out: Path, steps: int) -> dict[str, Any]:
         "weight_decay": training.weight_decay,
         "warmup_steps": training.warmup_steps,
         "max_grad_norm": training.max_grad_norm,
-        "bf16": training.precision == "bfloat16",
+        "bf16": resolve_precision(training.precision) == "bfloat16",
         "activation_checkpointing": training.gradient_checkpointing,
         "logging_strategy": "steps",
         "logging_steps": training.log_every,

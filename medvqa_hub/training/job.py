@@ -24,7 +24,7 @@ from medvqa_hub.families import history
 from medvqa_hub.families.folders import ANOTHER
 from medvqa_hub.tracking import Trackers, check_trackers
 from medvqa_hub.training import checkpoints
-from medvqa_hub.training.arguments import TrainingRun, check_precision, uses_cpu
+from medvqa_hub.training.arguments import TrainingRun, uses_cpu
 from medvqa_hub.training.batch_loading import without_worker_traceback
 from medvqa_hub.training.recipe_files import count_batches, find_differences
 from medvqa_hub.training.training_log import TrainingLog
@@ -83,8 +83,6 @@ class TrainingJob(ABC):
         """Run the job, or print what it would do. Returns `out`, with the best model in `out/best`."""
         check_trackers(self.report_to)
         disable_progress_bar()  # for each file that is read or written
-        if not dry_run:
-            check_precision(self.recipe.training.precision)
         processes = PartialState(cpu=uses_cpu())
         count_batches(self.recipe, processes.num_processes)
         if not processes.is_main_process:

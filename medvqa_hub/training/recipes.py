@@ -72,7 +72,7 @@ class TrainingSettings(Section):
     warmup_steps: NonNegativeInt = 0
     max_grad_norm: NonNegativeNumber = 1.0  # 0: no clipping
     targets: Literal["answer", "released"] = "answer"  # released: padding counts in the loss too (SwinVED)
-    precision: Literal["float32", "bfloat16"] = "float32"
+    precision: Literal["auto", "float32", "bfloat16"] = "float32"  # auto: bfloat16 if the processor has it
     gradient_checkpointing: bool = False
     log_every: PositiveInt = 10
     save_every: PositiveInt = 500

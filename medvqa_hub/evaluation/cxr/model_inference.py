@@ -35,7 +35,6 @@ class StudyAnswerer:
     """Model and processor of a checkpoint, on the GPU if there is one.
 
     Raises:
-        ConfigError: bfloat16 is requested without a GPU.
         InputError: the checkpoint is incomplete or damaged, or model and processor do not belong together.
     """
 
@@ -47,8 +46,6 @@ class StudyAnswerer:
         self.family, self.settings = find_family(checkpoint.kind), settings
         self.family.register()
         self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-        if settings.dtype == "bfloat16" and self.device.type == "cpu":
-            raise ConfigError("--bf16 needs a GPU, but this run uses the CPU. Leave --bf16 out.")
         try:
             self.model, report = AutoModelForImageTextToText.from_pretrained(
                 checkpoint.folder,

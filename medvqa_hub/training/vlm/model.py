@@ -17,6 +17,7 @@ from medvqa_core.json_files import read_object
 from medvqa_core.model_folder import find_model_folder
 from medvqa_hub.families.checkpoint import fetch_model
 from medvqa_hub.families.folders import ANOTHER, as_config_error, refuse_missing_weights
+from medvqa_hub.training.arguments import resolve_precision
 from medvqa_hub.training.vlm.recipe import LoraSettings, VlmRecipe
 
 ADAPTER = "adapter_config.json"
@@ -82,7 +83,7 @@ def load_model(start: StartModel, recipe: VlmRecipe) -> tuple[Any, Any]:
     import torch
     from transformers import AutoModelForImageTextToText, AutoProcessor, ProcessorMixin
 
-    options: dict[str, Any] = {"dtype": getattr(torch, recipe.training.precision)}
+    options: dict[str, Any] = {"dtype": getattr(torch, resolve_precision(recipe.training.precision))}
     if recipe.lora is not None and recipe.lora.quantize is not None:
         options["quantization_config"] = _quantization(recipe.lora.quantize, options["dtype"])
     torch.manual_seed(recipe.training.seed)

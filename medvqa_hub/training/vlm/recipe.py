@@ -82,7 +82,7 @@ class VlmTraining(Section):
     scheduler: Literal["constant", "constant_with_warmup", "linear", "cosine"] = "cosine"
     warmup_steps: NonNegativeInt = 0
     max_grad_norm: NonNegativeNumber = 1.0
-    precision: Literal["float32", "bfloat16"] = "bfloat16"
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"  # bfloat16 if the processor has it
     gradient_checkpointing: bool = True
     log_every: PositiveInt = 10
     validate_every: PositiveInt = 200

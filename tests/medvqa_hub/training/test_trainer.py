@@ -13,7 +13,7 @@ from medvqa_core.errors import ConfigError, OutputError
 from medvqa_core.folder_class import read_governance
 from medvqa_core.governance import Governance
 from medvqa_hub.families.registry import FAMILIES, find_family
-from medvqa_hub.training import checkpoints
+from medvqa_hub.training import arguments, checkpoints
 from medvqa_hub.training.arguments import TrainingRun
 from medvqa_hub.training.batch_loading import choose_workers
 from medvqa_hub.training.recipe_files import count_batches, count_steps
@@ -270,11 +270,24 @@ def test_the_best_model_is_kept_although_later_ones_are_worse(tmp_path):
     assert all(torch.equal(found[name], saved[2][name]) for name in found)
 
 
-def test_no_gpu_and_bfloat16(tmp_path):
-    if torch.cuda.is_available():
-        pytest.skip("there is a GPU")
-    with pytest.raises(ConfigError, match="bfloat16.*--set training.precision=float32"):
-        make_trainer(tmp_path, training={"precision": "bfloat16"})
+@pytest.mark.parametrize(
+    ("capabilities", "expected"),
+    [({"avx512_bf16": True}, "bfloat16"), ({"amx_bf16": True}, "bfloat16"), ({}, "float32")],
+)
+def test_automatic_precision_follows_the_processor(monkeypatch, capabilities, expected):
+    monkeypatch.setattr(arguments, "uses_cpu", lambda: True)
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities)
+    assert arguments.resolve_precision("auto") == expected
+    assert arguments.resolve_precision("float32") == "float32"
+
+
+def test_bfloat16_gives_nearly_the_same_losses(tmp_path):
+    losses = {
+        precision: run(tmp_path / precision, model=NO_DROPOUT, training={"precision": precision, "max_steps": 3})
+        for precision in ("float32", "bfloat16")
+    }
+    assert losses["bfloat16"] == pytest.approx(losses["float32"], rel=0.02)
+    assert losses["bfloat16"] != losses["float32"]
 
 
 def test_steps_and_shares():

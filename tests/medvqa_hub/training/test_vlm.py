@@ -325,19 +325,12 @@ def test_a_dry_run_needs_neither_trl_nor_a_gpu_and_training_says_what_is_missing
     assert run([*words, "--dry-run"]) == 0
     said = capsys.readouterr().out
     rows = len(chat(build))
-    assert "precision: bfloat16" in said and "rank: 16" in said and "governance class: open" in said
+    assert "precision: auto" in said and "rank: 16" in said and "governance class: open" in said
     kept = int(next(line for line in said.splitlines() if line.startswith("training: ")).split()[1].replace(",", ""))
     assert f"{-(-kept // 32)} steps of 32 questions, in batches of 4 questions" in said and 0 < kept <= rows
     assert not (tmp_path / "out").exists()
     assert run(words) != 0
     assert "[trl]" in capsys.readouterr().err
-
-
-def test_bfloat16_without_a_gpu_is_refused_before_anything_is_read(build, model, tmp_path):
-    if torch.cuda.is_available():
-        pytest.skip("there is a GPU")
-    with pytest.raises(ConfigError, match="training.precision=float32"):
-        run_vlm(build, model, tmp_path / "out", vlm_recipe("vlm-sft", training__epochs=None))
 
 
 def test_a_model_that_reads_no_images_is_refused(build, tmp_path):

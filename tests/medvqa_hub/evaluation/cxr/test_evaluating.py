@@ -305,25 +305,6 @@ def test_rows_are_exported_for_their_owner_alone(build, swin_ved, tmp_path):
     assert {path.stat().st_mode & 0o777 for path in out.iterdir()} == {0o600}, "the checkpoint does not say its class"
 
 
-def test_bfloat16_needs_a_gpu_to_answer_and_none_to_score(build, swin_ved, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    arguments = command(build, swin_ved, tmp_path / "out", "--limit", "1", "--examples", "0", "--bf16")
-    assert run(arguments) == 1
-    assert "error: --bf16 needs a GPU" in capsys.readouterr().err
-    assert not list((tmp_path / "out").iterdir()), "predictions without answers"
-
-    class OnGpu(StudyAnswerer):
-        def __init__(self, checkpoint, settings, device):
-            super().__init__(checkpoint, GenerationSettings(settings.num_beams, settings.max_new_tokens), device)
-
-    monkeypatch.setattr(answer_sources, "StudyAnswerer", OnGpu)
-    assert run(arguments) == 0
-    monkeypatch.undo()
-    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    assert run(arguments) == 0
-    assert "had been answered before" in capsys.readouterr().out
-
-
 def test_radiology_scores_are_added_to_results_and_rows(build, swin_ved, tmp_path, capsys, monkeypatch):
     install(monkeypatch)
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)  # as RadEval needs it for CheXbert

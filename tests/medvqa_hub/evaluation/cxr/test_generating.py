@@ -13,7 +13,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import torch
 from builds import Build, build_release
 from evaluation_models import save_blip2, save_swin_ved, texts_of
 from hypothesis import given
@@ -218,17 +217,6 @@ def test_generation_settings_out_of_range(values, message):
         GenerationSettings(**values)
 
 
-@pytest.mark.parametrize("device", [None, "cpu"])
-def test_bfloat16_without_a_gpu_is_refused(swin_ved, monkeypatch, device):
-    if device is None:
-        monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    settings = GenerationSettings(max_new_tokens=4, dtype="bfloat16")
-    with pytest.raises(ConfigError, match="--bf16"):
-        StudyAnswerer(open_checkpoint(str(swin_ved)), settings, device)
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_bfloat16_answers(studies, swin_ved, tmp_path):
     settings = GenerationSettings(max_new_tokens=4, dtype="bfloat16")
     model = StudyAnswerer(open_checkpoint(str(swin_ved)), settings)
