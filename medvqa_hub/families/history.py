@@ -8,6 +8,7 @@ A run that starts from a trained checkpoint copies its stages. The file contains
 import os
 import platform
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -44,12 +45,15 @@ def describe_stage(recipe: Any, data: dict[str, Any], init: Path | None) -> list
     return [*(read_stages(init) if init is not None else []), stage]
 
 
-def describe_data(release: Any, studies: int, questions: int) -> dict[str, Any]:
+def describe_data(
+    release: Any, studies: int, questions: int, left_out: Mapping[str, int] | None = None
+) -> dict[str, Any]:
     """The data of a stage: where its studies come from, and who wrote the answers.
 
     Args:
         release: a `mimic_cxr_vqa.release.Release`.
         studies, questions: that are trained on.
+        left_out: numbers of studies and questions that cannot be used, by reason.
     """
     answers = release.manifest.get("answers") or {}
     named = ("engine", "model", "revision", "prompt_version")
@@ -59,6 +63,7 @@ def describe_data(release: Any, studies: int, questions: int) -> dict[str, Any]:
         "answers": {name: answers[name] for name in named if name in answers},
         "studies": studies,
         "questions": questions,
+        **({"left_out": dict(left_out)} if left_out else {}),
     }
 
 

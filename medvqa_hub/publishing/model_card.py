@@ -132,10 +132,12 @@ def _describe_stage(stage: dict[str, Any]) -> dict[str, str]:
         name += f", reward `{stage['reward']}`"
     who = f"{answers.get('engine', '-')}, `{answers['model']}`" if answers.get("model") else answers.get("engine", "-")
     seconds = stage.get("seconds")
+    damaged = data.get("left_out", {}).get("studies_with_damaged_image", 0)
     return {
         "name": name,
         "data": f"{data.get('source', '-')} (`{data.get('fingerprint', '-')}`)",
-        "amount": f"{data.get('studies', 0):,}, {data.get('questions', 0):,}",
+        "amount": f"{data.get('studies', 0):,}, {data.get('questions', 0):,}"
+        + (f" ({damaged:,} studies with a damaged image left out)" if damaged else ""),
         "answers": who,
         "steps": f"{stage['steps']:,}" if "steps" in stage else "-",
         "hours": "-" if seconds is None else f"{seconds / 3600:.2f}" if seconds >= 36 else "under 0.01",

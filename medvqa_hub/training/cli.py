@@ -20,6 +20,10 @@ Stage = Annotated[
     int | None, typer.Option(min=1, max=3, help="Recipe of a stage: 1 decoder, 2 all, 3 self-critical (SwinVED).")
 ]
 Init = Annotated[Path | None, typer.Option(help="Checkpoint to start from, or the folder of an earlier stage.")]
+Damaged = Annotated[
+    str | None, typer.Option(help="Studies with a damaged image: error (default), or skip them and count them.")
+]
+CheckImages = Annotated[bool, typer.Option("--check-images", help="Decode every image before the first step.")]
 Set = Annotated[list[str] | None, typer.Option("--set", help="Override section.key=value of the recipe. Repeatable.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the resolved recipe, counts and steps without training.")]
 
@@ -35,6 +39,8 @@ def add_command(name: str) -> None:
         recipe: RecipeName = None,
         image_root: ImageRoot = None,
         init: Init = None,
+        damaged: Damaged = None,
+        check_images: CheckImages = False,
         set_: Set = None,
         launch: Launch = None,
         report_to: ReportTo = None,
@@ -48,13 +54,15 @@ def add_command(name: str) -> None:
         if (stage is None) == (recipe is None):
             raise typer.BadParameter("pass one of --stage (the paper's recipe) and --recipe")
         recipe = recipe or f"{command}-stage{stage}"
-        resolved = load_recipe(recipe, set_ or ())
+        overrides = [f"data.damaged_images={damaged}"] * (damaged is not None)
+        overrides += ["data.check_images=true"] * check_images + (set_ or [])
+        resolved = load_recipe(recipe, overrides)
         if resolved.model.kind != name:
             other = resolved.model.kind.replace("_", "-")
             raise ConfigError(f"recipe {recipe!r} trains {resolved.model.kind!r}. Run medvqa-hub train {other}")
         if launch is not None and not dry_run:
             options = {"data": data, "out": out, "image_root": image_root, "init": init, "report_to": report_to}
-            _launch(launch, command, recipe, set_ or (), **options)
+            _launch(launch, command, recipe, overrides, **options)
             return
         from medvqa_hub.training.run import train
 

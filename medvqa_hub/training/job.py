@@ -45,6 +45,7 @@ class TrainingJob(ABC):
         governance: the strictest class of rows and starting model.
         stages: of training, this one last (`history`).
         validates: whether there is a validation split.
+        dry_run: whether nothing may be written.
     """
 
     recipe: Any
@@ -58,6 +59,7 @@ class TrainingJob(ABC):
     governance: Governance = field(default=Governance.CREDENTIALED, init=False)
     stages: list[dict[str, Any]] = field(default_factory=list, init=False)
     validates: bool = field(default=False, init=False)
+    dry_run: bool = field(default=False, init=False)
 
     @abstractmethod
     def fingerprint_data(self) -> str:
@@ -82,6 +84,7 @@ class TrainingJob(ABC):
     def execute(self, dry_run: bool = False) -> Path:
         """Run the job, or print what it would do. Returns `out`, with the best model in `out/best`."""
         check_trackers(self.report_to)
+        self.dry_run = dry_run
         disable_progress_bar()  # for each file that is read or written
         processes = PartialState(cpu=uses_cpu())
         count_batches(self.recipe, processes.num_processes)

@@ -47,6 +47,8 @@ class DataSettings(Section):
     validation_split: str | None = "validation"
     train_studies: PositiveInt | None = None  # the first so many, or null for all
     missing_images: Literal["error", "skip", "none"] = "error"
+    check_images: bool = False  # decode every image before the first step
+    damaged_images: Literal["error", "skip"] = "error"  # skip: check, and leave out the studies of damaged images
     label_conflicts: Literal["keep", "leave_out"] = "keep"  # answers that contradict their label
     augment: bool = False  # the released augmentation, if the family has one
     image_side: PositiveInt | None = 512  # shorter side to which images are shrunk

@@ -6,11 +6,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from medvqa_core.errors import InputError
 from medvqa_core.files import make_folder
 from medvqa_core.folder_class import read_governance
 from medvqa_core.governance import strictest
+from medvqa_core.json_files import read_object, write_json
 from medvqa_core.model_folder import find_model_folder
 from medvqa_hub.families import history
+from medvqa_hub.families.folders import ANOTHER
 from medvqa_hub.training import checkpoints, hard_negatives
 from medvqa_hub.training.arguments import TrainingRun
 from medvqa_hub.training.job import Log, TrainingJob, open_log
@@ -76,17 +79,36 @@ class StudyJob(TrainingJob):
         known, side = recipe.family.view_is_known(recipe.model), recipe.data.image_side
         split, conflicts = f"split {recipe.data.train_split}", recipe.data.label_conflicts
         self.questions = StudyQuestions(rows.train, split, known, image_side=side, label_conflicts=conflicts)
+        self._check_images(self.questions, "train")
         if recipe.data.one_by_one:
             self.questions = self.questions.one_by_one()
         if rows.validation is not None:
             split = f"split {recipe.data.validation_split}"
             self.validation, self.validates = StudyQuestions(rows.validation, split, known, image_side=side), True
+            self._check_images(self.validation, "validation")
         classes = [rows.governance] + ([read_governance(self.start)] if self.start else [])
         self.governance = strictest(classes)
         studies, questions = self._count()
-        described = history.describe_data(open_release(self.data), studies, questions)
+        left_out = {name: count for name, count in self.questions.skipped.items() if count}
+        described = history.describe_data(open_release(self.data), studies, questions, left_out)
         self.stages = history.describe_stage(recipe, described, self.start)
         self.steps = count_steps(recipe, len(self.questions))
+
+    def _check_images(self, questions: StudyQuestions, name: str) -> None:
+        """Leave out or refuse damaged images. A resumed run leaves out the same studies again."""
+        settings, path = self.recipe.data, self.out / f"damaged_{name}.json"
+        if not settings.check_images and settings.damaged_images == "error":
+            return
+        damaged = read_object(path, ANOTHER) if path.exists() else questions.find_damaged()
+        if damaged and settings.damaged_images == "error":
+            raise InputError(
+                f"{len(damaged)} studies have a damaged image. The first: {next(iter(damaged.values()))}. Or leave "
+                "them out with --damaged skip"
+            )
+        if damaged:
+            questions.leave_out([int(study_id) for study_id in damaged])
+        if not self.dry_run and not path.exists():
+            write_json(make_folder(self.out) / path.name, damaged, private=True)
 
     def _count(self) -> tuple[int, int]:
         return len(set(self.questions.studies.tolist())), int(self.questions.counts.sum())

@@ -5,8 +5,10 @@ model supports. The others are counted in `skipped`.
 """
 
 import copy
+import os
 from collections import Counter
 from collections.abc import Callable, Collection
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +39,8 @@ class StudyQuestions:
         studies: (studies,) row of each usable study.
         study_ids: (studies,) its study_id.
         counts: (studies,) number of its usable questions.
-        skipped: counts of `questions_without_answer`, `studies_without_questions`, `studies_without_image`.
+        skipped: counts of `questions_without_answer`, `studies_without_questions`, `studies_without_image`,
+            `studies_with_damaged_image`.
 
     Raises:
         InputError: no study is left.
@@ -87,6 +90,31 @@ class StudyQuestions:
         single.counts = np.ones(len(single.studies), int)
         single._starts = np.arange(len(single.studies) + 1)
         return single
+
+    def find_damaged(self) -> dict[int, str]:
+        """Decode all images, in one thread per core. Returns study_id -> problem of studies with a damaged image."""
+
+        def check(study: int) -> str | None:
+            try:
+                self.read_row(study)
+            except InputError as error:
+                return str(error)
+            return None
+
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            found = track(pool.map(check, range(len(self))), "checking images", total=len(self))
+            return {int(self.study_ids[study]): problem for study, problem in enumerate(found) if problem}
+
+    def leave_out(self, study_ids: Collection[int]) -> None:
+        """Leave out studies with a damaged image. Raises InputError if none is left."""
+        keep = ~np.isin(self.study_ids, list(study_ids))
+        if not keep.any():
+            raise InputError(f"all {len(self)} studies have a damaged image. Check image_root")
+        questions = np.repeat(keep, self.counts)
+        self._positions, self._lengths = self._positions[questions], self._lengths[questions]
+        self.studies, self.study_ids, self.counts = self.studies[keep], self.study_ids[keep], self.counts[keep]
+        self._starts = np.concatenate([[0], np.cumsum(self.counts)])
+        self.skipped["studies_with_damaged_image"] += int((~keep).sum())
 
     def __len__(self) -> int:
         return len(self.studies)

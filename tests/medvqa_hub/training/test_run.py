@@ -26,6 +26,7 @@ from medvqa_hub.publishing.model_folder import open_model_folder
 from medvqa_hub.training import checkpoints, job
 from medvqa_hub.training.recipes import DataSettings
 from medvqa_hub.training.run import train
+from medvqa_hub.training.study_questions import StudyQuestions
 from medvqa_hub.training.training_data import load_data
 from medvqa_hub.training.training_log import TrainingLog, read_log
 
@@ -92,6 +93,42 @@ def test_three_stages_from_the_command_line(build, stage_1, tmp_path, capsys, mo
 
 def names(tracker: RecordingTracker) -> set[str]:
     return {name for _, numbers in tracker.numbers for name in numbers}
+
+
+def test_studies_with_a_damaged_image_are_left_out_and_counted(build, tmp_path, capsys):
+    tree = shutil.copytree(build.tree, tmp_path / "tree")
+    study = load_data(build.workspace.root, tree, DataSettings()).train[0]
+    (damaged,) = tree.rglob(Path(study["image_paths"][0]).name)
+    whole = damaged.read_bytes()
+    damaged.write_bytes(whole[:150] + b"\xff\xd9")  # header and end marker, without pixels
+
+    def run_it(name, **changes):
+        recipe = fast_recipe(training__max_steps=2, **changes)
+        return train(recipe, build.workspace.root, tmp_path / name, tree)
+
+    with pytest.raises(InputError, match=rf"{study['study_id']}.*--damaged skip"):
+        run_it("checked", data__check_images=True)
+    assert not (tmp_path / "checked").exists()
+    out = run_it("skipped", data__damaged_images="skip")
+    assert list(json.loads((out / "damaged_train.json").read_text())) == [str(study["study_id"])]
+    assert (out / "finished.json").exists()
+    assert "1 studies with a damaged image left out" in (out / "best" / "README.md").read_text()
+    damaged.write_bytes(whole)
+    words = ["train", "swin-ved", "--recipe", "tiny-swin-ved-stage2", "--data", str(build.workspace.root)]
+    words += ["--image-root", str(tree), "--damaged", "skip", "--dry-run", "--out", str(tmp_path / "other")]
+    capsys.readouterr()
+    assert run(words) == 0
+    assert "damaged image" not in capsys.readouterr().out, "the image is whole again"
+    questions = StudyQuestions(load_data(build.workspace.root, tree, DataSettings()).train, "split train")
+    counts = dict(zip(questions.study_ids.tolist(), questions.counts.tolist(), strict=True))
+    last = [questions.places(number).tolist() for number in range(len(questions))][-1]
+    questions.leave_out(list(counts)[:2])
+    assert dict(zip(questions.study_ids.tolist(), questions.counts.tolist(), strict=True)) == dict(
+        list(counts.items())[2:]
+    )
+    assert questions.places(len(questions) - 1).tolist() == last
+    with pytest.raises(InputError, match="image_root"):
+        questions.leave_out(list(counts))
 
 
 def test_the_best_model_has_the_card_that_the_command_writes(stage_1):
