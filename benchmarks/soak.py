@@ -26,10 +26,10 @@ from aiohttp import web
 from medvqa_core.governance import Governance
 from medvqa_core.llm import server as servers
 from medvqa_core.llm.chat import ChatRequest, Message
+from medvqa_core.llm.chat_model import ModelEngine
 from medvqa_core.llm.connecting import connect_model
 from medvqa_core.llm.engines import Reply
 from medvqa_core.llm.json_reply import ReplyError, read_object, read_text
-from medvqa_core.llm.model_engine import ModelEngine
 from medvqa_core.llm.options import EngineOptions
 from medvqa_core.runs.inference import ask_all
 from medvqa_core.runs.predictions import PredictionStore

@@ -1,8 +1,9 @@
-"""The interface of a language model: behind a server, behind several servers, or in this process."""
+"""The interface of a language model (behind a server, behind several servers, or in this process) and of its users."""
 
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Protocol
+from types import TracebackType
+from typing import Any, Protocol, Self
 
 from medvqa_core.attestation import Attestation
 from medvqa_core.llm.chat import ChatReply, ChatRequest
@@ -57,3 +58,38 @@ class ChatModel(Protocol):
     async def __aenter__(self) -> "ChatModel": ...
 
     async def __aexit__(self, *problem: object) -> None: ...
+
+
+class ModelEngine:
+    """The base class of engines that use `model`. See `medvqa_core.llm.engines.Engine` for the attributes."""
+
+    model: ChatModel
+
+    @property
+    def name(self) -> str:
+        """The kind of model."""
+        return self.model.kind
+
+    @property
+    def endpoint(self) -> str | None:
+        """The address that texts and images are sent to."""
+        return self.model.endpoint
+
+    @property
+    def attestation(self) -> Attestation | None:
+        """Allows another machine to receive credentialed texts."""
+        return self.model.attestation
+
+    @property
+    def in_flight(self) -> int:
+        """Number of concurrent groups (studies, images)."""
+        return self.model.in_flight
+
+    async def __aenter__(self) -> Self:
+        await self.model.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.model.__aexit__(kind, problem, trace)

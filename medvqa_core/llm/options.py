@@ -114,36 +114,19 @@ class EngineOptions:
 
 
 NO_ENGINE = EngineOptions()
-_OPTIONS: dict[str, tuple[Any, str, dict[str, Any]]] = {
-    "engines": (list[str], "--engine", {}),
-    "model": (str, "--model", {"help": "Name of the model at the server, if the server has several."}),
-    "slots": (int, "--slots", {"min": 1, "help": f"Maximum concurrent requests per server. Default: {DEFAULT_SLOTS}."}),
-    "wait": (
-        str,
-        "--wait",
-        {"help": f"How long to wait for a server that is down: 90s, 10m, 2h. Default: {DEFAULT_WAIT}."},
-    ),
-    "load_in": (LoadIn, "--load-in", {"help": "transformers: load the weights in 4 or 8 bits (bitsandbytes)."}),
+_OPTIONS: dict[str, tuple[Any, str]] = {  # type and help
+    "engines": (list[str], ""),
+    "model": (str, "Name of the model at the server, if the server has several."),
+    "slots": (int, f"Maximum concurrent requests per server. Default: {DEFAULT_SLOTS}."),
+    "wait": (str, f"How long to wait for a server that is down: 90s, 10m, 2h. Default: {DEFAULT_WAIT}."),
+    "load_in": (LoadIn, "transformers: load the weights in 4 or 8 bits (bitsandbytes)."),
     "i_run_this_server": (
         bool,
-        "--i-run-this-server",
-        {"help": "Confirm that you run the server and its model on this machine. Required for credentialed texts."},
+        "Confirm that you run the server and its model on this machine. Required for credentialed texts.",
     ),
-    "attestation": (
-        Path,
-        "--attestation",
-        {"help": "Credentialed texts: file that names the hosts which may receive them (docs/cxr.md)."},
-    ),
-    "api_key_env": (
-        str,
-        "--api-key-env",
-        {"help": f"Environment variable with the server's API key. Default: {DEFAULT_KEY}, if it is set."},
-    ),
-    "any_model": (
-        bool,
-        "--any-model",
-        {"help": "Accept replies from another model than the requested one, and record its name in each row."},
-    ),
+    "attestation": (Path, "Credentialed texts: file that names the hosts which may receive them (docs/cxr.md)."),
+    "api_key_env": (str, f"Environment variable with the server's API key. Default: {DEFAULT_KEY}, if it is set."),
+    "any_model": (bool, "Accept replies from another model than the requested one, and record its name in each row."),
 }
 
 
@@ -177,8 +160,9 @@ def with_engine_options(own: str = "", without: Collection[str] = (), **help: st
 
 
 def _make_parameter(field: str, help: str | None) -> inspect.Parameter:
-    kind, option, settings = _OPTIONS[field]
-    given = typer.Option(option, **{**settings, **({"help": help} if help else {})})
+    kind, default_help = _OPTIONS[field]
+    name = "--engine" if field == "engines" else f"--{field.replace('_', '-')}"
+    given = typer.Option(name, help=help or default_help, min=1 if kind is int else None)
     default = False if kind is bool else None
     hint: Any = kind if kind is bool else kind | None
     return inspect.Parameter(field, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[hint, given])

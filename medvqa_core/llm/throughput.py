@@ -1,13 +1,10 @@
 """Counts replies and tokens of a run, for the progress line and the estimate of the remaining time."""
 
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
 from medvqa_core.llm.chat import ChatReply, ChatRequest
-from medvqa_core.llm.chat_model import ChatModel, Session
+from medvqa_core.llm.chat_model import Session
 
 
 @dataclass
@@ -28,6 +25,14 @@ class Throughput:
     failed: int = 0
     started: float | None = None
     ended: float = field(default_factory=time.monotonic)
+
+    async def chat(self, session: Session, request: ChatRequest) -> ChatReply:
+        """The session's reply, which is counted."""
+        if self.started is None:
+            self.started = time.monotonic()
+        reply = await session.chat(request)
+        self.add(reply)
+        return reply
 
     def add(self, reply: ChatReply) -> None:
         """Count a reply."""
@@ -53,25 +58,3 @@ class Throughput:
         if self.cached is not None and self.prompt:
             said.append(f"{self.cached / self.prompt:.0%} cached")
         return ", ".join([*said, f"{self.flagged:,} flagged", f"{self.failed:,} failed"])
-
-
-class MeteredSession:
-    """A session whose replies are counted."""
-
-    def __init__(self, session: Session, counts: Throughput) -> None:
-        self._session, self._counts = session, counts
-
-    async def chat(self, request: ChatRequest) -> ChatReply:
-        """The session's reply."""
-        if self._counts.started is None:
-            self._counts.started = time.monotonic()
-        reply = await self._session.chat(request)
-        self._counts.add(reply)
-        return reply
-
-
-@asynccontextmanager
-async def metered_session(model: ChatModel, counts: Throughput) -> AsyncIterator[Any]:
-    """A session at `model` whose replies are added to `counts`."""
-    async with model.session() as session:
-        yield MeteredSession(session, counts)

@@ -8,8 +8,6 @@ Files of `predictions` (of a model under evaluation) name the id `id`, files of 
 Several processes write a file each (`part_path`), which `merge_parts` joins.
 """
 
-import json
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,14 +15,12 @@ from typing import Any
 
 from medvqa_core.errors import InputError
 from medvqa_core.files import output_errors
-from medvqa_core.governance import Governance, check_not_lowered, parse
+from medvqa_core.governance import Governance
 from medvqa_core.llm.engines import Reply
-from medvqa_core.minimum_class import check_minimum_class, minimum_class_for_ids
 from medvqa_core.store import RecordStore, content_key
 
 PREDICTIONS, ANSWERS = "predictions", "answers"  # kinds of file
 FILE = "predictions.jsonl"
-_ID = re.compile(r'"id": ?"([^"]*)"')
 _ID_NAMES = {PREDICTIONS: "id", ANSWERS: "qa_id"}
 
 
@@ -139,39 +135,6 @@ class PredictionStore:
                 f"{self.path}: the record of key {record.get('key')!r} has neither an answer nor an error. Remove its "
                 "line and run again"
             ) from None
-
-
-def stated_class(path: Path) -> Governance | None:
-    """The class in the header of a file of predictions, or None. Raises GovernanceError if it is unknown."""
-    try:
-        with open(path, "rb") as lines:
-            header = json.loads(lines.readline())
-    except (OSError, ValueError):
-        return None
-    return parse(str(header.get("governance", "")), str(path)) if isinstance(header, dict) else None
-
-
-def check_stated(run: Path, stated: object) -> Governance:
-    """The declared class of a run's results, checked against its predictions.
-
-    Raises:
-        GovernanceError: the header or the ids of its predictions require a stricter class.
-    """
-    path = run / FILE
-    governance = check_not_lowered(stated_class(path) or Governance.OPEN, parse(str(stated), str(run)), str(path))
-    return check_minimum_class(
-        governance, minimum_class_for_ids(_ids_in(path)), str(run), f"an id of MIMIC's range in {FILE}"
-    )
-
-
-def _ids_in(path: Path) -> Iterator[str]:
-    """The ids in a file of predictions, if it exists."""
-    try:
-        with open(path, encoding="utf-8", errors="replace") as lines:
-            for line in lines:
-                yield from _ID.findall(line)
-    except FileNotFoundError:
-        return
 
 
 def part_path(path: Path, process: int) -> Path:

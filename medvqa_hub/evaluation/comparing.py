@@ -23,8 +23,8 @@ from medvqa_core.metrics.caption_row import COLUMNS as TEXT_COLUMNS
 from medvqa_core.metrics.meddqa_scores import TABLE_5, find_column
 from medvqa_core.metrics.paired import Score, bootstrap, holm, interval, mean_score, p_value
 from medvqa_core.progress import track
-from medvqa_core.runs.predictions import check_stated
 from medvqa_hub.evaluation.cxr.finding_accuracy import SCORED_LABELS
+from medvqa_hub.evaluation.run_class import check_stated
 from mimic_cxr_vqa.answer_types import CLOSED, OPEN
 from mimic_cxr_vqa.schema import HEART
 

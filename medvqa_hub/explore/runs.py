@@ -10,7 +10,8 @@ from pathlib import Path
 
 from medvqa_core.errors import InputError
 from medvqa_core.governance import Governance
-from medvqa_core.runs.predictions import FILE, Prediction, PredictionStore, stated_class
+from medvqa_core.runs.predictions import FILE, Prediction, PredictionStore
+from medvqa_hub.evaluation.run_class import stated_class
 from mimic_cxr_vqa.labeling.answer_polarity import UNDECIDED, answer_polarity
 from mimic_cxr_vqa.schema import HEART
 

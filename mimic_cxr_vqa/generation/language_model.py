@@ -10,11 +10,10 @@ from typing import Any
 
 from medvqa_core.errors import ConfigError
 from medvqa_core.llm.chat import ChatReply, ChatRequest, Message
-from medvqa_core.llm.chat_model import ChatModel, Session
+from medvqa_core.llm.chat_model import ChatModel, ModelEngine, Session
 from medvqa_core.llm.engines import Reply
 from medvqa_core.llm.json_reply import ReplyError, is_refusal, read_object, read_text
-from medvqa_core.llm.model_engine import ModelEngine
-from medvqa_core.llm.throughput import Throughput, metered_session
+from medvqa_core.llm.throughput import Throughput
 from mimic_cxr_vqa.generation.answer_request import AnswerRequest
 from mimic_cxr_vqa.generation.prompts import MANY_SCHEMA, ONE_SCHEMA, Prompt
 from mimic_cxr_vqa.generation.retries import retry_note
@@ -51,11 +50,11 @@ class LanguageModel(ModelEngine):
         """Reply to the questions of one study, in their order and within one session."""
         replies: dict[str, Reply] = {}
         size = self.questions_per_request or len(requests)
-        async with metered_session(self.model, self.counts) as session:
+        async with self.model.session() as session:
             for start in range(0, len(requests), size):
                 group = requests[start : start + size]
                 if len(group) > 1 and group[0].attempt == 1:
-                    reply = await session.chat(self.compose(group))
+                    reply = await self.counts.chat(session, self.compose(group))
                     found = read_many(reply, [request.qa_id for request in group])
                     replies |= {qa_id: replace(one, model=reply.model) for qa_id, one in found.items()}
                 for request in group:
@@ -64,7 +63,7 @@ class LanguageModel(ModelEngine):
         return [replies[request.qa_id] for request in requests]
 
     async def _ask_one(self, session: Session, request: AnswerRequest) -> Reply:
-        reply = await session.chat(self.compose([request]))
+        reply = await self.counts.chat(session, self.compose([request]))
         return replace(read_one(reply, request.question), model=reply.model)
 
     def compose(self, requests: Sequence[AnswerRequest]) -> ChatRequest:

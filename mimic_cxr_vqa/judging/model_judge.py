@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from medvqa_core.llm.chat import ChatReply, ChatRequest, Message
-from medvqa_core.llm.chat_model import ChatModel
+from medvqa_core.llm.chat_model import ChatModel, ModelEngine
 from medvqa_core.llm.json_reply import ReplyError
-from medvqa_core.llm.model_engine import ModelEngine
 from mimic_cxr_vqa.judging.base import Judgement
 from mimic_cxr_vqa.judging.judge_prompt import prompt_version, read_reply, schema, system_prompt, user_prompt
 from mimic_cxr_vqa.judging.pairs import Pair

@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from medvqa_core.llm.chat import ChatReply, ChatRequest, Image, Message
-from medvqa_core.llm.chat_model import ChatModel
+from medvqa_core.llm.chat_model import ChatModel, ModelEngine
 from medvqa_core.llm.engines import Reply
 from medvqa_core.llm.json_reply import ReplyError
-from medvqa_core.llm.model_engine import ModelEngine
 from rjua_meddqa.inference.engines import DocumentRequest
 from rjua_meddqa.inference.page_images import ImageRule
 from rjua_meddqa.inference.prompts import DocumentPrompt

@@ -16,9 +16,8 @@ from typing import Any, Protocol
 
 from medvqa_core.governance import Governance
 from medvqa_core.llm.chat import ChatReply
-from medvqa_core.llm.chat_model import ChatModel
+from medvqa_core.llm.chat_model import ChatModel, ModelEngine
 from medvqa_core.llm.engines import Engine, Reply
-from medvqa_core.llm.model_engine import ModelEngine
 from medvqa_core.runs.inference import ask_all
 from medvqa_core.runs.predictions import PredictionStore
 from medvqa_hub.evaluation.cxr.generating import Answers, digest_images, request_keys

@@ -13,8 +13,8 @@ from medvqa_core.errors import ConfigError, OutputError
 from medvqa_core.files import atomic_file, make_folder
 from medvqa_core.governance import strictest
 from medvqa_core.json_files import find_manifest, write_manifest
-from medvqa_core.runs.predictions import check_stated
 from medvqa_hub.evaluation.meddqa.tables import build_tables, read_run, to_markdown, to_records
+from medvqa_hub.evaluation.run_class import check_stated
 
 KIND, FORMAT = "meddqa-report", 1
 TABLES_MD, TABLES_CSV = "tables.md", "tables.csv"
