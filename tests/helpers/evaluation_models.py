@@ -4,6 +4,7 @@ from pathlib import Path
 
 import torch
 from blip2_multiview import Blip2MultiViewConfig, Blip2MultiViewForConditionalGeneration, Blip2MultiViewProcessor
+from blip2_multiview_models import make_lively
 from swin_ved import SwinVedConfig, SwinVedForConditionalGeneration, SwinVedProcessor, train_tokenizer
 
 from mimic_cxr_vqa.release import Release
@@ -31,8 +32,8 @@ def save_swin_ved(folder: Path, texts: list[str], seed: int = 0) -> Path:
 
 
 def save_blip2(folder: Path, texts: list[str], seed: int = 0) -> Path:
-    """A tiny random BLIP-2-MultiView."""
+    """A tiny random BLIP-2-MultiView whose answers depend on question and images."""
     torch.manual_seed(seed)
-    Blip2MultiViewForConditionalGeneration(Blip2MultiViewConfig.tiny()).save_pretrained(folder)
+    make_lively(Blip2MultiViewForConditionalGeneration(Blip2MultiViewConfig.tiny())).save_pretrained(folder)
     Blip2MultiViewProcessor.tiny(texts).save_pretrained(folder)
     return folder

@@ -71,7 +71,7 @@ def never_loaded() -> StudyAnswerer:
 
 
 def test_answers_come_aligned_and_do_not_depend_on_batches(studies, model, tmp_path):
-    few = studies[:2]
+    few = studies[:3]
     one_by_one = [replace(study, rows=(row,)) for study in few for row in study.rows]
     together, counts = generate(few, tmp_path / "together.jsonl", model, questions_per_batch=200)
     by_study, _ = generate(few, tmp_path / "by_study.jsonl", model, questions_per_batch=1)
