@@ -179,3 +179,19 @@ def test_a_server_with_a_key_is_used_and_the_key_is_not_recorded(monkeypatch, tm
     with ChatServerDouble(lambda body: completion("{}"), key="sk-default") as double:
         connect_to(double, Governance.OPEN, tmp_path / FILE)
         assert double.requests and "sk-default" not in (tmp_path / FILE).read_text()
+
+
+def test_capabilities_are_remembered_beside_the_answers(tmp_path):
+    """A resumed run does not take a server that has a bad moment for one without schemas."""
+    faults = []
+
+    def reply(body):
+        return faults.pop() if faults and "response_format" in body else completion('{"number": 4}')
+
+    with ChatServerDouble(reply) as double:
+        first = connect_to(double, record=tmp_path / FILE).revision
+        faults = [(500, {})] * 3
+        again = connect_to(double, record=tmp_path / FILE)
+        assert again.revision == first == "double, schema enforced" and not faults
+        faults = [(500, {})] * 3
+        assert connect_to(double).revision == "double, schema enforced by json_object"
