@@ -129,7 +129,7 @@ class Engine(ModelEngine):
 
 
 def ask(endpoint: str, path: Path, requests: int) -> None:
-    """Send the requests that have no record yet."""
+    """Send the requests that lack a record."""
     servers.FIRST_PAUSE, servers.LONGEST_PAUSE = 0.01, 0.05
     engine = Engine(endpoint)
     settings = {"model": engine.model.model, "revision": engine.model.revision}

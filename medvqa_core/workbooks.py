@@ -19,7 +19,7 @@ def workbook_rows(path: Path, sheet: str | None = None) -> Iterator[tuple[Any, .
     Formulas have the `data_type` "f", errors "e".
 
     Args:
-        sheet: its name; the active sheet if there is none of that name.
+        sheet: its name; the active sheet if that name is missing.
 
     Raises:
         ConfigError: openpyxl is missing.

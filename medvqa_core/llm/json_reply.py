@@ -96,7 +96,7 @@ def read_objects(text: str) -> list[dict[str, Any]]:
     """The complete JSON objects of `text`, without thoughts.
 
     Raises:
-        ReplyError: the text is empty, a refusal, truncated within an object, or has no object.
+        ReplyError: the text is empty, a refusal, truncated within an object, or lacks an object.
     """
     _, rest = split_reasoning(text)
     if not rest:

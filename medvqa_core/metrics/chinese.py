@@ -67,7 +67,7 @@ def _jieba() -> Any:
     try:
         import jieba
     except ImportError as error:
-        raise ConfigError(f"ROUGE-L on words needs jieba. {install('words')}, or use characters") from error
+        raise ConfigError(f"ROUGE-L on words needs jieba. Run: {install('words')}, or use characters") from error
     import logging
 
     jieba.setLogLevel(logging.WARNING)

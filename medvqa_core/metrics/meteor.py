@@ -39,7 +39,7 @@ def find_jar() -> Path | None:
 def missing() -> str | None:
     """Why METEOR cannot be computed and what to do, or None."""
     if find_jar() is None:
-        return f"METEOR left out: its program is not installed. {install('meteor')}"
+        return f"METEOR left out: its program is not installed. Run: {install('meteor')}"
     if shutil.which("java") is None:
         return "METEOR left out: METEOR 1.5 is a Java program and no `java` was found. Install a Java runtime"
     return None

@@ -1,6 +1,6 @@
 """Convert the authors' CSV files to Parquet in a temporary folder, so that the page can read any study quickly.
 
-Only the owner can read the folder, and it is deleted when the explorer ends. The files have no findings and impression.
+Only the owner can read the folder, and it is deleted when the explorer ends. The files lack findings and impression.
 """
 
 import tempfile

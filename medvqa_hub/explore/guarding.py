@@ -112,7 +112,7 @@ class Guard:
         return any(hmac.compare_digest(value.encode(), self._key.encode()) for value in found)
 
     async def _let_in(self, scope: dict[str, Any], send: Callable) -> None:
-        """Move the key into a cookie and redirect to the address without it, so that copied links have no key."""
+        """Move the key into a cookie and redirect to the address without it, so that copied links lack the key."""
         rest = re.sub(rf"(^|&){KEY}=[^&]*", "", scope["query_string"].decode("latin-1")).lstrip("&")
         cookie = f"{self._cookie(scope)}={self._key}; HttpOnly; SameSite=Strict; Path=/"
         headers = [(b"location", f"/{'?' if rest else ''}{rest}".encode("latin-1")), (b"set-cookie", cookie.encode())]

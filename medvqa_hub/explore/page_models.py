@@ -61,7 +61,7 @@ class PageModels:
     chat: answers about data on the page.
     own: a checkpoint that answers about radiographs.
     image_class: class of uploaded images.
-    chat_for_images: answers about uploaded images. None if there is no model, or if it may not see them.
+    chat_for_images: answers about uploaded images. None if the model is missing or may not see them.
     refusal: why the model may not see uploaded images.
     """
 

@@ -36,7 +36,7 @@ class RestoredPages:
     """The pages that `meddqa esra --out` wrote.
 
     Raises:
-        InputError: the folder has no pages, or two with the same name.
+        InputError: the folder lacks pages, or has two with the same name.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -148,7 +148,7 @@ class ReportView:
 
         Raises:
             EditConflictError: someone else has saved the report since `base`.
-            InputError: there is no folder of corrections, or `given` is not valid.
+            InputError: the folder of corrections is missing, or `given` is not valid.
             OutputError: the folder cannot be written.
         """
         if self._corrections is None:

@@ -1,6 +1,6 @@
 """Verdicts of judges (`cxr judge`) on the answers of a release.
 
-A verdict belongs to the exact texts that were judged. A rewritten answer has no verdict until it is judged again.
+A verdict belongs to the exact texts that were judged. A rewritten answer lacks a verdict until it is judged again.
 """
 
 from dataclasses import dataclass

@@ -130,7 +130,7 @@ def train_tokenizer(settings: SwinVedSettings, texts: Iterable[str]) -> Any:
     """Read SwinVED's tokenizer from `settings.tokenizer`, or train it on `texts`.
 
     Raises:
-        ConfigError: the folder lacks a tokenizer, or the texts have no words.
+        ConfigError: the folder lacks a tokenizer, or the texts lack words.
     """
     import swin_ved
 

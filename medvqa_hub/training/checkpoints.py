@@ -129,7 +129,7 @@ def load_trained(model: Any, checkpoint: Path, base: str) -> None:
 
 
 def fingerprint_frozen_weights(model: Any) -> str:
-    """32 hex digits that identify the weights of `model` that take no gradient."""
+    """32 hex digits that identify the weights of `model` that do not take a gradient."""
     import torch
 
     digest = hashlib.blake2b(digest_size=16)

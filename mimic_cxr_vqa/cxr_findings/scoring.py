@@ -136,7 +136,7 @@ def _relation(category: str, others: dict[str, Finding]) -> float:
 
 
 def _differ_in_side(one: Fields, other: Fields) -> float:
-    """1 for opposite sides, 0.5 if one text has both sides or gives no side."""
+    """1 for opposite sides, 0.5 if one text has both sides or omits the side."""
     if one.sides == other.sides:
         return 0.0
     return 0.5 if set(one.sides) & set(other.sides) or not one.sides or not other.sides else 1.0

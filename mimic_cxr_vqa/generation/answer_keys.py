@@ -30,7 +30,7 @@ _KEY_VERSION = 1  # raise it when `request_key` changes
 
 
 def open_answers(workspace: Workspace, governance: Governance) -> PredictionStore:
-    """Open the answers for reading. Raises InputError if there are none or if no engine of ours wrote them."""
+    """Open the answers for reading. Raises InputError if they are missing or not by one of our engines."""
     store = PredictionStore(workspace.answers, governance, read_only=True, kind=ANSWERS)
     try:
         check_settings(store.settings, f"{workspace.answers}, line 1")

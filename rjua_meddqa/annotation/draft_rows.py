@@ -35,7 +35,7 @@ def printed_row(
 
 
 def judge_row(row: PrintedRow, patient: Patient) -> DraftRow:
-    """Return `row` with its verdict. There is none if result and range are on different lines."""
+    """Return `row` with its verdict. It is 无法判断 if result and range are on different lines."""
     cells = (row.item, row.result, row.unit, row.range, row.flags, row.is_one_line)
     if not row.is_one_line and row.result and row.range:
         return DraftRow(*cells, UNDECIDED, "result and range are on different lines")

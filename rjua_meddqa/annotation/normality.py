@@ -1,6 +1,6 @@
 """Decides whether a result is normal from the printed result, its reference range and the printed arrow.
 
-The verdict is one of IS_NORMAL_VALUES (paper, Section 4.2.1). A wrong 是 is worse than 无法判断. There is no verdict
+The verdict is one of IS_NORMAL_VALUES (paper, Section 4.2.1). A wrong 是 is worse than 无法判断. A verdict is not given
 without a range, with a doubtful range, or when groups that the page leaves open disagree.
 """
 

@@ -58,7 +58,7 @@ class ParsedRange:
 
 
 def parse_range(text: str, unit: str = "") -> ParsedRange:
-    """Parse every interval of a range cell, in order. There are none in a cell without a range of numbers.
+    """Parse every interval of a range cell, in order. The list is empty for a cell without a range of numbers.
 
     Args:
         unit: the row's text in the unit column.

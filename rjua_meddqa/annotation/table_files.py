@@ -52,7 +52,7 @@ def _parse_json(value: Any) -> list[Grid]:
 
 
 def _parse_object(value: dict[str, Any]) -> list[Grid]:
-    """The grids of an object with tables, rows or cells. Raises ValueError if it has none of them."""
+    """The grids of an object with tables, rows or cells. Raises ValueError if it lacks all of them."""
     value = value.get("data", value) if isinstance(value.get("data"), dict) else value
     if "tables" in value:
         return [grid for table in value["tables"] for grid in _parse_json(table)]

@@ -13,7 +13,7 @@ def is_beside(key: Sequence[Box], value: Sequence[Box]) -> bool:
 
 
 def are_level(one: Sequence[Box], other: Sequence[Box]) -> bool:
-    """Whether some box of each has its middle within the height of the other, or one of them has no box."""
+    """Whether some box of each has its middle within the height of the other, or one of them lacks a box."""
     if not one or not other:
         return True
     return any(a.top < _middle([b]) < a.bottom or b.top < _middle([a]) < b.bottom for a in one for b in other)

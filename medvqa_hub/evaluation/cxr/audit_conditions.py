@@ -101,8 +101,7 @@ def make_conditions(
             stated = STATEMENTS[item.label if name == "supporting" else other].format(item.category.lower())
             conditions[name][number] = replace(study, indication=stated)
         regions = [boxes.get((path.stem, item.category), ()) for path in study.images if path is not None]
-        fitting = [[_find_control(box, found) for box in found] for found in regions]
-        controls = [[box for box in found if box is not None] for found in fitting]
+        controls = [_find_controls(found) for found in regions]
         if item.label == "positive" and any(regions) and list(map(len, controls)) == list(map(len, regions)):
             for name, patches in (("covered", regions), ("control", controls)):
                 pairs = zip(study.images, patches, strict=True)
@@ -120,6 +119,12 @@ def _choose_donor(items: Sequence[AuditItem], item: AuditItem, same: bool, rng: 
         and other.study.subject_id != item.study.subject_id
     ]
     return rng.choice(donors) if donors else None
+
+
+def _find_controls(regions: Sequence[Box]) -> list[Box]:
+    """A control for each of `regions` for which one fits."""
+    found = (_find_control(box, regions) for box in regions)
+    return [box for box in found if box is not None]
 
 
 def _find_control(box: Box, regions: Sequence[Box]) -> Box | None:

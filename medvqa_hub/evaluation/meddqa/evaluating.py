@@ -225,7 +225,7 @@ def find_causes(
 
 
 def _select_questions(engine: DocumentEngine, questions: QuestionSet, data: Path) -> tuple[DocumentQuestion, ...]:
-    """The questions of the engine's tasks. Raises InputError if there are none or one cannot be scored."""
+    """The questions of the engine's tasks. Raises InputError if they are missing or one cannot be scored."""
     shows_context = engine.asking.get("context", True)
     rows = questions.rows if shows_context else tuple(replace(row, context="") for row in questions.rows)
     asked = tuple(row for row in rows if row.task in engine.tasks)
