@@ -6,7 +6,7 @@ The package works on text with boxes (`schema.RestoredText`). From the bottom up
   units, reference ranges, patient groups and words of table cells.
 - `normality.judge`: the verdict for a result and its range: 是, 否(偏高), 否(偏低), 否 or 无法判断.
 - `cells`, `report_words`: boxes as cells in rows, and the vocabulary of headers and keys.
-- `draft_spacing`, `draft_columns`, `draft_row_blocks`, `draft_headerless`, `draft_tables`, `draft_rows`: read
+- `draft_columns`, `draft_row_blocks`, `draft_headerless`, `draft_tables`, `draft_rows`: read
   tables from cells.
 - `draft_fields`: reads key-values from the remaining cells.
 - `drafts.draft`: a page's key-values and table rows with verdicts. Start reading here.

@@ -93,8 +93,8 @@ def overlap(one: Cell, other: Cell) -> float:
     return min(one.right, other.right) - max(one.left, other.left)
 
 
-def in_row(one: Cell, other: Cell, share: float = SAME_ROW) -> bool:
-    return abs(one.y - other.y) <= share * max(one.height, other.height)
+def in_row(one: Cell, other: Cell, times: float = 1.0) -> bool:
+    return abs(one.y - other.y) <= times * SAME_ROW * max(one.height, other.height)
 
 
 def rows(cells: Iterable[Cell]) -> list[list[Cell]]:

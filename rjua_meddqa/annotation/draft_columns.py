@@ -15,6 +15,8 @@ from rjua_meddqa.annotation.draft_headerless import FEWEST_ROWS
 from rjua_meddqa.annotation.ranges import parse_number, parse_range
 from rjua_meddqa.annotation.word_results import polarity
 
+BELOW_HEADER = 0.5  # heights of a header word from its middle to the first cell
+HEADER_LINES = 2  # heights between the lines of one header word
 Header = list[tuple[str, Cell]]  # (role, cell) from left to right
 _UNIT = re.compile(r"[A-Za-zμ%‰]{1,6}|.{0,8}/\s*\w+|[×xX*]?10[\^*]\d+.*|秒")
 
@@ -48,7 +50,7 @@ class Group:
     def is_above(self, cell: Cell) -> bool:
         """Whether `cell` is below the nearest word of the header, which may be crooked."""
         nearest = max((column.header for column in self.columns), key=lambda head: overlap(cell, head))
-        return cell.y > nearest.y + 0.5 * nearest.height
+        return cell.y > nearest.y + BELOW_HEADER * nearest.height
 
     def distance(self, cell: Cell) -> float:
         """Return the horizontal distance of `cell` from the nearest word of the header, or minus their overlap."""
@@ -80,7 +82,7 @@ def _wrapped_headers(cells: Sequence[Cell]) -> list[Cell]:
     found = []
     for upper in parts:
         for lower in parts:
-            is_below = 0 < lower.y - upper.y < 2 * upper.height and overlap(upper, lower) > 0
+            is_below = 0 < lower.y - upper.y < HEADER_LINES * upper.height and overlap(upper, lower) > 0
             if is_below and words.fold(upper.text + lower.text) in words.HEADER_WORDS:
                 left, right = min(upper.left, lower.left), max(upper.right, lower.right)
                 y, height = (upper.y + lower.y) / 2, lower.bottom - upper.top

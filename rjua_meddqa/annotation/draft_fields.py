@@ -17,19 +17,16 @@ from rjua_meddqa.schema import MISSING
 LONGEST_KEY = 12  # characters without white space
 FARTHEST_VALUE = 6  # heights between a key and a value in its row
 FARTHEST_LINE = 1.3  # heights between the lines of one value
+SUBHEADING = 0.6  # of the indent of a paragraph: the smallest indent of its subheadings
+SHORT_LINE = 6  # heights of empty space behind the last line of a paragraph
 TITLE = 1.12  # times the usual width of letters
 CENTRED = 0.06  # of the text's width, the largest distance between the middles of title and text
 ALIGNED = 0.5  # heights by which edges of one column may differ
 _BARE_KEY = re.compile(r"[\u4e00-\u9fff]{2,8}")
-_TITLE_TEXT = re.compile(r"[A-Z\d-]{0,4}[\u4e00-\u9fff]{4,}")  # digits are wider than half a Chinese character
 _COLON = re.compile(r"(?<!\d)[:：]|[:：](?!\d)")  # 12:30 is a time
+_TITLE_TEXT = re.compile(r"[A-Z\d-]{0,4}[\u4e00-\u9fff]{4,}")  # digits are wider than half a Chinese character
 _BRACKETED = re.compile(r"(?:^|(?<=\s))[【〔\[［]([^【】〔〕\[\]［］]{2,12})[】〕\]］]")  # 【检查所见】
 _KEY_AND_SPACE = re.compile(r"(\S{2,8}?)\s+(\S.*)", re.DOTALL)
-_SIGNED_OR_DATED = re.compile(r"[\u4e00-\u9fff]{2}(?:医生|医师|日期|时间)")
-_COLON_MISREAD = re.compile(r"\s*([\u4e00-\u9fff]{2,6})\s*[;；.。·]\s*(\S.{0,29})")
-_COLON_LOST = re.compile(
-    r"\s*([\u4e00-\u9fff]{2,6})((?:[男女]|\d+\s*[岁月天]|[A-Za-z]{0,3}\d[\w-]*|\d{4}[-/.年].{4,18})\s*)"
-)
 _DATE_AND_TIME = re.compile(
     r"(\d{4}([-/.])\d{1,2}\2\d{2}|\d{4}年\d{1,2}月\d{1,2}日)(?=\d{1,2}[:：]\d{2})"
 )  # OCR engines lose the space
@@ -52,18 +49,15 @@ def read_fields(cells: Sequence[Cell]) -> list[tuple[str, str]]:
     """Return (key, value) pairs in reading order. The value of a key with nothing beside or below it is 无."""
     cells = [_with_colons(cell) for cell in cells]
     by_place = _keys_by_place(cells)
-    beside = _lines_above_their_key(cells)
     fields: list[Field] = []
     owners: dict[Cell, Field | None] = {}
     for row in rows(cells):
         for cell in row:
-            if any(cell in lines for lines in beside.values()):
-                continue
             placed = [(_clean_key(cell.text), cell)] if cell in by_place else None
             for key, piece in placed or _split(cell, _open_section(fields)):
                 if key is not None:
-                    fields.append(Field(key, piece, list(beside.get(cell, ()))))
-                    owners.update(dict.fromkeys((piece, *fields[-1].pieces), fields[-1]))
+                    fields.append(Field(key, piece))
+                    owners[piece] = fields[-1]
                 elif piece.text.strip() and not words.BOILERPLATE.search(piece.text):
                     owner = _owner(piece, fields, owners)
                     owners[piece] = owner
@@ -118,46 +112,6 @@ def _next_in_row(cell: Cell, cells: Sequence[Cell]) -> Cell | None:
     return min(right, key=lambda other: other.left, default=None)
 
 
-def _is_key_alone(cell: Cell) -> bool:
-    text = cell.text.rstrip()
-    return text.endswith((":", "：")) and _looks_like_key(text.rstrip(" :：")) and not _COLON.search(text[:-1])
-
-
-def _lines_above_their_key(cells: Sequence[Cell]) -> dict[Cell, tuple[Cell, ...]]:
-    """Return {key: lines of its value above it} for keys that are vertically centred beside a text of several lines."""
-    keys = [cell for cell in cells if _is_key_alone(cell)]
-    texts = [cell for cell in cells if _split(cell, None)[0][0] is None]
-    found = {key: _lines_above(key, keys, texts) for key in keys}
-    return {key: lines for key, lines in found.items() if lines}
-
-
-def _lines_above(key: Cell, keys: Sequence[Cell], texts: Sequence[Cell]) -> tuple[Cell, ...]:
-    """Lines above `key`, upwards from the nearest one, that are close, aligned and not nearer to the key above."""
-    near = [text for text in texts if _is_left_of(key, text)]
-    near = [text for text in near if abs(text.y - key.y) < 0.9 * max(key.height, text.height)]
-    if not near:
-        return ()
-    line = min(near, key=lambda text: (round(text.left / key.height), abs(text.y - key.y)))
-    others = [other for other in keys if other.y < key.y and overlap(other, key) > 0]
-    above = [line] if line.y < key.y and not in_row(line, key) else []
-    while (higher := _line_above(line, texts)) is not None and higher.left > key.right - key.height:
-        line = higher
-        if any(abs(line.y - other.y) <= key.y - line.y for other in others):
-            break
-        if not in_row(line, key):
-            above.append(line)
-    return tuple(reversed(above))
-
-
-def _line_above(line: Cell, texts: Sequence[Cell]) -> Cell | None:
-    """Return the line of the same text above `line`. The first line of a paragraph may be indented."""
-    for text in sorted(texts, key=lambda text: -text.y):
-        is_close = text.y < line.y and not in_row(text, line) and line.top - text.bottom < 0.9 * line.height
-        if is_close and abs(text.left - line.left) < 2.5 * line.height:
-            return text
-    return None
-
-
 def _open_section(fields: list[Field]) -> Field | None:
     """Return the section whose running text continues with cells that are not fields."""
     return fields[-1] if fields and words.is_section(fields[-1].key) else None
@@ -200,8 +154,6 @@ def _key_before(cell: Cell, start: int, end: int, section: Field | None, is_late
     begin = start + len(text) - len(text.lstrip())
     if not candidate:
         return None
-    if (title := _after_title(candidate)) is not None:
-        return begin + title, end
     is_exact = words.fold(candidate) in words.known_keys() or (not is_later and words.is_qualified_key(candidate))
     if is_exact or (words.is_known_key(candidate) and not is_later):
         return None if section is not None and _is_subheading(candidate, cell, section) else (begin, end)
@@ -211,9 +163,7 @@ def _key_before(cell: Cell, start: int, end: int, section: Field | None, is_late
         word = candidate.split()[-1]
         is_separate = len(word) < len(candidate) and len(word) >= 2
         return (begin + candidate.rindex(word), end) if is_separate and _looks_like_key(word) else None
-    if section is not None and not _is_heading(cell, end, section):
-        return None
-    return (begin, end) if _looks_like_key(candidate) else None
+    return (begin, end) if section is None and _looks_like_key(candidate) else None
 
 
 def _known_tail(text: str, is_in_section: bool) -> int | None:
@@ -222,15 +172,6 @@ def _known_tail(text: str, is_in_section: bool) -> int | None:
         if words.fold(text[offset:]) in words.known_keys() and not (is_in_section and not text[offset - 1].isspace()):
             return offset
     return None
-
-
-def _after_title(text: str) -> int | None:
-    """Return the start of a key that follows the page's title (`检验报告单 姓名`). Spaces within a key do not count."""
-    start = text.rfind(" ") + 1
-    is_split = (
-        start > 0 and words.fold(text) not in words.known_keys() and words.fold(text[start:]) in words.known_keys()
-    )
-    return start if is_split else None
 
 
 def _looks_like_key(text: str) -> bool:
@@ -243,19 +184,15 @@ def _looks_like_key(text: str) -> bool:
     )
 
 
-def _is_heading(cell: Cell, end: int, section: Field) -> bool:
-    """Whether an unknown word in running text is a heading: alone, and aligned with the section's heading."""
-    is_alone = not cell.text[end:].strip(" :：")
-    return is_alone and abs(cell.left - section.cell.left) < 0.8 * cell.height
-
-
 def _is_subheading(key: str, cell: Cell, section: Field) -> bool:
     """Whether a known section word is a subheading: aligned with the paragraphs of an indented text."""
     body = [piece for piece in section.pieces if not in_row(piece, section.cell)]
     if not body or not words.is_section(key):
         return False
     edge = min(piece.left for piece in body)
-    return edge - section.cell.left > cell.height and cell.left - section.cell.left > 0.6 * (edge - section.cell.left)
+    return edge - section.cell.left > cell.height and cell.left - section.cell.left > SUBHEADING * (
+        edge - section.cell.left
+    )
 
 
 def _bare_key(cell: Cell, section: Field | None) -> list[tuple[str | None, Cell]] | None:
@@ -273,14 +210,12 @@ def _bare_key(cell: Cell, section: Field | None) -> list[tuple[str | None, Cell]
                 found.append((None, _trim(cell, end, following)))
         return found
     text = cell.text.rstrip(" .;；。·,'，")
-    if len(words.fold(text)) > 1 and words.fold(text) in words.known_keys() or _SIGNED_OR_DATED.fullmatch(text):
+    if len(words.fold(text)) > 1 and words.fold(text) in words.known_keys():
         return [(_clean_key(text), cell)]
-    patterns = (_KEY_AND_SPACE, _COLON_MISREAD, _COLON_LOST)
-    for match in filter(None, (pattern.fullmatch(cell.text) for pattern in patterns)):
-        is_sure = match.re is _KEY_AND_SPACE or section is None or not words.is_section(match[1])
-        if is_sure and words.fold(match[1]) in words.known_keys():
-            key, value = part(cell, *match.span(1)), part(cell, match.start(2), len(cell.text))
-            return [(_clean_key(match[1]), key), (None, value)]
+    match = _KEY_AND_SPACE.fullmatch(cell.text)
+    if match and words.fold(match[1]) in words.known_keys():
+        key, value = part(cell, *match.span(1)), part(cell, match.start(2), len(cell.text))
+        return [(_clean_key(match[1]), key), (None, value)]
     return None
 
 
@@ -320,7 +255,7 @@ def _heads_a_column(over: Cell, owner: Field) -> bool:
 
 def _left_in_row(piece: Cell, owners: dict[Cell, Field | None]) -> Cell | None:
     """Return the nearest cell left of `piece` in its row."""
-    left = [other for other in owners if _is_left_of(other, piece) and in_row(other, piece, 0.7)]
+    left = [other for other in owners if _is_left_of(other, piece) and in_row(other, piece, 1.4)]
     return max(left, key=lambda other: other.right, default=None)
 
 
@@ -348,7 +283,7 @@ def _value(pieces: list[Cell]) -> str:
 
 def _ends_paragraph(line: Cell, following: str, right: float) -> bool:
     """Whether a line ends a paragraph: the next line starts one, or much of the width is empty."""
-    return bool(_STARTS_PARAGRAPH.match(following)) or right - line.right > 6 * line.height
+    return bool(_STARTS_PARAGRAPH.match(following)) or right - line.right > SHORT_LINE * line.height
 
 
 def _clean_key(text: str) -> str:

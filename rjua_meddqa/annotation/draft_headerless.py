@@ -11,11 +11,9 @@ from rjua_meddqa.annotation.word_results import polarity
 from rjua_meddqa.schema import PrintedRow
 
 _RANGE = 2  # place of the range in a row
-FEWEST_ROWS = 3  # with a range each: fewer are more likely measurements in a text
+FEWEST_ROWS = 3  # rows with a range: fewer are more likely measurements in a text
 _NAMED_RANGE = re.compile(r"\s*(?:参考|正常|标准|生物参考)(?:值|范围|区间|值范围)?\s*[:：](.+)", re.DOTALL)
 _NAME = re.compile(r"[\u4e00-\u9fffA-Za-zα-ωΑ-Ω]")
-
-FEWEST_ROWS = 3  # rows with a range: fewer are more likely measurements in a text
 
 
 @dataclass

@@ -20,8 +20,6 @@ from rjua_meddqa.annotation.ranges import parse_range
 from rjua_meddqa.schema import PrintedRow
 
 _NUMBER_AND_UNIT = re.compile(r"([<>≤≥]?\s*\d+(?:\.\d+)?)\s+(\D\S*)")  # read as one box
-
-
 APART = 0.35  # of the usual distance of rows: a range so far from every result has no result
 _OPEN_NUMBER = re.compile(r"(?:[-~—～<>≤≥]\s*\d*|\d)\.?$")
 _REST_OF_NUMBER = re.compile(r"\.?\d+(?:\.\d+)?(?![\d.]*\s*[-~—～])")
@@ -78,7 +76,6 @@ def read_tables(cells: Sequence[Cell], without_header: bool = True) -> Tables:
 def _read_group(group: Group, table: list[_Row]) -> list[PrintedRow]:
     """Return the printed rows of one table."""
     numbering = _numbering([join_cells(row.cells[words.ITEM]) for row in table], group)
-    unit_case = _unit_spelling([join_cells(row.cells.get(words.UNIT, [])) for row in table])
     has_units = any(column.role == words.UNIT for column in group.columns)
     found = []
     for row, numbered in zip(table, numbering, strict=True):
@@ -91,7 +88,6 @@ def _read_group(group: Group, table: list[_Row]) -> list[PrintedRow]:
             result, unit = number.groups()
         ranges = row.cells.get(words.RANGE, [])
         is_one_line = any(in_row(cell, row.anchor) for cell in ranges) or _encloses(ranges, row.anchor)
-        unit = unit_case.get(unit.lower(), unit)
         found.append(printed_row(item, result, reference, unit, flags, is_one_line and not is_cut))
     return found
 
@@ -161,19 +157,3 @@ def _numbering(names: list[str], group: Group) -> list[str]:
     expected = Counter(int(match[1]) - row for row, match in enumerate(numbers) if match).most_common(1)
     offset = expected[0][0] if expected else 0
     return [match[0] if match and int(match[1]) == row + offset else "" for row, match in enumerate(numbers)]
-
-
-def _unit_spelling(units: list[str]) -> dict[str, str]:
-    """Return {lower case: spelling} of units that differ in case. The spelling with more support in the column wins.
-
-    ng/mL and pg/ml support mL and ml. On a draw, the capital L of the SI wins.
-    """
-    endings = Counter(unit.rstrip(".").rpartition("/")[2] for unit in units if "/" in unit)
-    best: dict[str, str] = {}
-    for ending in sorted(endings, key=lambda ending: (endings[ending], sum(map(str.isupper, ending)))):
-        best[ending.lower()] = ending
-    spelled = {}
-    for unit in units:
-        head, slash, ending = unit.rstrip(".").rpartition("/")
-        spelled[unit.rstrip(".").lower()] = head + slash + best.get(ending.lower(), ending)
-    return spelled

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from rjua_meddqa.annotation.cells import make_cells
 from rjua_meddqa.annotation.draft_fields import find_titles, read_fields
 from rjua_meddqa.annotation.draft_rows import judge_row, quadruplet
-from rjua_meddqa.annotation.draft_spacing import merge_spaced_words
 from rjua_meddqa.annotation.draft_tables import read_tables
 from rjua_meddqa.annotation.groups import read_patient
 from rjua_meddqa.schema import LABORATORY, Annotation, DraftRow, Page, RestoredText, TableRow
@@ -46,7 +45,7 @@ class Draft:
 
 def draft(restored: RestoredText) -> Draft:
     """Draft key-values and table rows of a restored page."""
-    cells = merge_spaced_words(make_cells([box for line in restored.body for box in line]))
+    cells = make_cells([box for line in restored.body for box in line])
     tables = read_tables(cells)
     taken = tables.used | find_titles(cells)
     key_values = tuple(read_fields([cell for cell in cells if cell not in taken]))

@@ -10,7 +10,6 @@ from collections.abc import Collection, Iterable, Sequence
 from rjua_meddqa.annotation import report_words as words
 from rjua_meddqa.annotation.cells import Cell, make_cells
 from rjua_meddqa.annotation.cells import rows as cell_rows
-from rjua_meddqa.annotation.draft_spacing import merge_spaced_words
 from rjua_meddqa.annotation.draft_tables import read_tables
 from rjua_meddqa.restoration.esra import (
     LINE_DISCOUNT,
@@ -70,7 +69,7 @@ def join_rows(lines: Sequence[Sequence[Box]]) -> tuple[tuple[Box, ...], ...]:
     line_of = [number for number, line in enumerate(lines) for _ in line]
     rows: dict[int, dict[int, list[list[list[int]]]]] = {}  # line: table: its rows, each a list of boxes per cell
     taken: set[int] = set()
-    for table, columns in read_tables(merge_spaced_words(make_cells(boxes)), without_header=False).places:
+    for table, columns in read_tables(make_cells(boxes), without_header=False).places:
         if words.RESULT in columns:
             own = line_of[columns[words.RESULT][0].box]
             cells = [_unique((cell.box for cell in _in_order(column)), taken) for column in columns.values()]
