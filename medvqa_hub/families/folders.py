@@ -21,8 +21,8 @@ def refuse_other_sizes(folder: Path, wrong: Sequence[str]) -> None:
 def refuse_missing_weights(folder: str | Path, missing: Collection[str]) -> None:
     """Raise a ConfigError if weights are `missing`. transformers would only replace them by random ones."""
     if missing:
-        some = ", ".join(sorted(missing)[:3])
-        raise ConfigError(f"{folder} lacks {len(missing)} weights ({some}, …). It is another model or is incomplete")
+        some = ", ".join(sorted(missing)[:3]) + ", …" * (len(missing) > 3)
+        raise ConfigError(f"{folder} lacks {len(missing)} weights ({some}). It is another model or is incomplete")
 
 
 @contextlib.contextmanager

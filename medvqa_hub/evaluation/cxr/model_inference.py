@@ -59,8 +59,9 @@ class StudyAnswerer:
         except (OSError, ValueError, TypeError, RuntimeError, SafetensorError) as error:
             raise InputError(f"{checkpoint.folder} cannot be loaded: {one_line(error)}") from error
         if report["missing_keys"]:  # transformers would use random weights
-            some = ", ".join(sorted(report["missing_keys"])[:3])
-            raise InputError(f"{checkpoint.folder} lacks {len(report['missing_keys'])} weights ({some}, …).")
+            missing = sorted(report["missing_keys"])
+            some = ", ".join(missing[:3]) + ", …" * (len(missing) > 3)
+            raise InputError(f"{checkpoint.folder} lacks {len(missing)} weights ({some}). Copy or convert it again.")
         self.model.eval().to(self.device)
 
     def prepare_images(self, studies: Sequence[Study]) -> dict[str, Any]:
