@@ -19,6 +19,7 @@ from mimic_cxr_vqa.labeling.mentions import (
     DEVICES,
     NEGATIVE,
     NOT_MENTIONED,
+    OTHER_ABNORMALITY,
     POSITIVE,
     UNCERTAIN,
     Analysis,
@@ -120,8 +121,12 @@ def _findings_answer(analysis: Analysis, closed: bool, qa_id: str) -> str:
     yes, no = ("Yes, ", "No, ") if closed else ("", "")
     certain, doubtful = analysis.abnormal(POSITIVE), analysis.abnormal(UNCERTAIN)
     if any(not mention.elsewhere for mention in certain):
-        said = {mention.clause for mention in certain}
-        more = _statements([m for m in doubtful if not m.elsewhere and m.clause not in said], _DOUBTED, qa_id)
+        said = {m.clause for m in certain} | {m.category for m in certain if m.category != OTHER_ABNORMALITY}
+        said |= {noun_phrase(m) or "" for m in certain}
+        rest = [
+            m for m in doubtful if not m.elsewhere and not {m.clause, m.category, noun_phrase(m) or m.clause} & said
+        ]
+        more = _statements(rest, _DOUBTED, qa_id)
         return _join(yes, [*_affirmed(certain, qa_id), *more] or ["the radiograph shows abnormal findings"])
     if certain or doubtful:
         return _join("", _doubted(doubtful, qa_id) or ["an abnormality is possible in the radiograph"])

@@ -33,6 +33,7 @@ CATEGORY_NAMES = {
 _RENAMED = {
     "granulomata": "granulomas",
     "effusions": "pleural effusions",
+    "granulomatous": "granulomatous disease",
     "degenerative": "degenerative changes",
     "atherosclerotic": "atherosclerotic changes",
 }
@@ -96,7 +97,11 @@ def noun_phrase(mention: Mention, article: bool = True) -> str | None:
     noun = _find_noun(mention.category, text[start:end])
     if noun is None:
         return None
-    words = [word for word in _clean(read_modifiers(text[:start])) if word not in noun.split()]
+    words = [
+        word
+        for word in _clean(read_modifiers(text[:start]))
+        if word not in noun and not (word == "cardiac" and "cardio" in noun)
+    ]
     place = _PLACE.match(text, end) if end else None
     where = f" {'on' if place[2] in ('left', 'right') else 'in'} the {place[2]}" if place else ""
     if article:
@@ -108,7 +113,8 @@ def noun_phrase(mention: Mention, article: bool = True) -> str | None:
 def _clean(words: list[str]) -> list[str]:
     """The modifiers of a noun phrase, without links at either end and with adjectives for adverbs."""
     words = [SIZES.get(word, word) for word in words]
-    words = words[:-2] if words[-2:] in (["amount", "of"], ["volume", "of"]) else words
+    of = [n for n, word in enumerate(words[1:]) if word == "of" and words[n] in ("amount", "volume", "area", "areas")]
+    words = [word for n, word in enumerate(words) if n not in of and n - 1 not in of]
     while words and not is_modifier(words[0]):
         words = words[1:]
     while words and not is_modifier(words[-1]):
@@ -121,6 +127,8 @@ def _add_details(mention: Mention, words: list[str], where: str) -> tuple[list[s
     fields = mention.fields
     if mention.category == DEVICES:
         fields = Fields(fields.sides, (), None, fields.count)
+    if mention.category in ("Cardiomegaly", "Enlarged Cardiomediastinum"):
+        fields = Fields((), (), fields.size)
     words, where, side = _add_sides(fields, words, where)
     known = {SITES.get(word) for word in [*words, *re.findall(r"[a-z-]+", where)]}
     missing = [site for site in fields.sites if site not in known]

@@ -184,7 +184,11 @@ def _read_after(text: str, is_followed: bool) -> list[str]:
     for place, word in enumerate(words):
         following = next((other for other in words[place + 1 :] if not is_modifier(other)), ".")
         is_predicate = not following.isalpha() or following in _PREDICATE_ENDS
-        is_compared = word.endswith("ly") or words[place - 1 : place] in (["more"], ["less"], ["most"])
+        is_compared = (word in SIZES and word.endswith("ly")) or words[place - 1 : place] in (
+            ["more"],
+            ["less"],
+            ["most"],
+        )
         is_compared |= bool(MEASURE.fullmatch(word)) and words[place - 1 : place] == ["by"]
         if is_compared or (word in SIZES or word in COUNTS) and not is_predicate:
             continue

@@ -41,7 +41,7 @@ _NONE_LEFT = re.compile(
 )
 _ASIDE = re.compile(r", (?:however|in fact|of note|in the interval|meanwhile),")
 _LIST = re.compile(r"\b(?:n?or|and)\b")
-_ALTERNATIVE_BEHIND = re.compile(r"\s*,?\s*(?:/|(?:and/or|or|versus|vs\.?)\s)")
+_ALTERNATIVE_BEHIND = re.compile(r"\s*,?\s*(?:/(?!a?icd\b|pace)|(?:and/or|or|versus|vs\.?)\s)")
 _ALTERNATIVE_BEFORE = re.compile(r"\b(?:or|versus|vs\.?)(?: [\w-]+){0,2} $")
 _HEART_WORDS = re.compile(r"\bheart\b|\bcardi(?:ac|omegaly)\b|\bcardio-?mediastin", re.IGNORECASE)
 # Between a temporal status and its finding there is none of these.
