@@ -181,10 +181,14 @@ def _merge(found: list[Mention], new: Mention) -> None:
     """Add a mention, or its details to one of the same finding."""
     for place, old in enumerate(found):
         if (old.category, old.polarity) == (new.category, new.polarity):
-            overlap = old.span[0] < new.span[1] and new.span[0] < old.span[1]
-            if (overlap or new.category != DEVICES) and not old.fields.conflicts(new.fields):
+            first, last = sorted((old, new), key=lambda mention: mention.span)
+            overlap = last.span[0] < first.span[1]
+            touch = overlap or new.clause[first.span[1] : last.span[0]] == " "  # "Hickman catheter"
+            if (touch or new.category != DEVICES) and not old.fields.conflicts(new.fields):
                 longer = max(old, new, key=lambda m: overlap and m.span[1] - m.span[0])
-                found[place] = replace(longer, fields=old.fields | new.fields)
+                union = (first.span[0], max(old.span[1], new.span[1]))
+                span = union if touch and new.category == DEVICES else longer.span
+                found[place] = replace(old, span=span, fields=old.fields | new.fields)
                 return
     found.append(new)
 

@@ -139,6 +139,11 @@ def test_a_clause_is_quoted_whole_or_not_at_all(clause: str, quoted: str | None)
         ("Left pneumonia and effusion.", "Pleural Effusion", "a pleural effusion"),
         ("Unchanged opacity, 3 of 4.", "Lung Opacity", "an opacity"),
         ("Two nodules.", "Lung Lesion", "two nodules"),
+        ("Small areas of patchy opacity.", "Lung Opacity", "a small patchy opacity"),
+        ("Stable mild cardiac enlargement.", "Cardiomegaly", "mild cardiomegaly"),
+        ("Prominent mediastinal contour near the right hilum.", "Enlarged Cardiomediastinum",
+         "cardiomediastinal enlargement"),
+        ("Fractures of four lower lateral left ribs.", "Fracture", "four left fractures"),
         ("Tortuous aorta.", "Other", None),
     ],
 )  # fmt: skip

@@ -131,6 +131,12 @@ def test_clauses_end_at_contrast_and_at_an_organ_with_its_own_verb() -> None:
         ("Left pneumothrax.", "Pneumothorax", "positive"),
         ("Left lower lobe consoldation.", "Consolidation", "positive"),
         ("Fusion of the ribs. Line for infusion.", "Pleural Effusion", "not_mentioned"),
+        # another study, and what is left of the finding now
+        ("On ___ there was a sizable left effusion; today none remains.", "Pleural Effusion", "negative"),
+        ("Pneumonia was treated two months ago; nothing of it is left.", "Pneumonia", "negative"),
+        ("Nodule seen on CT. No nodule is seen.", "Lung Lesion", "negative"),
+        ("Mild congestion without edema.", "Edema", "negative"),
+        ("Hazy density at both bases: layering fluid vs. atelectasis.", "Pleural Effusion", "uncertain"),
         # the whole
         ("Heart size normal. Scoliosis.", "No Finding", "negative"),
         ("Heart size normal. Lungs clear.", "No Finding", "positive"),
@@ -179,3 +185,27 @@ def test_the_lexicon_covers_every_category() -> None:
     assert {category for category in CATEGORIES if analyse(text).polarity(category) == "positive"} == set(
         CATEGORIES
     ) - {"No Finding"}
+
+
+@pytest.mark.parametrize(
+    ("text", "category", "sides", "size"),
+    [
+        (
+            "Small right and moderate left effusions.",
+            "Pleural Effusion",
+            [("left",), ("right",)],
+            ["moderate", "small"],
+        ),
+        ("Patchy opacities in the lower lungs bilaterally.", "Lung Opacity", [("left", "right")], [None]),
+        ("Interstitial edema, L > R.", "Edema", [("left", "right")], [None]),
+        ("Edema has improved but is still severe.", "Edema", [()], ["severe"]),
+        ("Effusions have slightly improved.", "Pleural Effusion", [()], [None]),
+        ("Cardiac defibrillator overlies the right ventricle.", "Support Devices", [()], [None]),
+        ("Hickman catheter from the left.", "Support Devices", [("left",)], [None]),
+        ("LLL pneumonia in the right clinical setting.", "Pneumonia", [("left",)], [None]),
+        ("Pneumothorax measured 18 mm this morning and now measures 9 mm.", "Pneumothorax", [()], ["9 mm"]),
+    ],
+)
+def test_details_belong_to_their_finding(text, category, sides, size) -> None:
+    found = sorted((m.fields.sides, m.fields.size) for m in analyse(text).mentions[category])
+    assert found == list(zip(sides, size, strict=True))
