@@ -10,13 +10,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
 import typer
 
 from medvqa_core.errors import ConfigError
 from medvqa_core.governance import Governance
+
+if TYPE_CHECKING:
+    import numpy as np
 
 PROJECT = "medvqa-hub"
 ReportTo = Annotated[
@@ -39,8 +41,10 @@ class Sample:
         reward = "" if self.reward is None else f"\n\nreward: {self.reward:.4f}"
         return f"question: {self.question}\n\nreference: {self.reference}\n\nanswer: {self.answer}{reward}"
 
-    def show_images(self, height: int = 320) -> np.ndarray:
+    def show_images(self, height: int = 320) -> "np.ndarray":
         """The images side by side, (height, width, 3) bytes."""
+        import numpy as np
+
         resized = [image.resize((round(image.width * height / image.height), height)) for image in self.images]
         return np.concatenate([np.asarray(image.convert("RGB")) for image in resized], axis=1)
 
