@@ -17,7 +17,13 @@ from medvqa_hub.cli import app
 PAGES = [*REPOSITORY.glob("*.md"), *(page for place in ("docs", "models", "examples", "spaces", "harness")
                                      for page in (REPOSITORY / place).rglob("*.md"))]  # fmt: skip
 NAMES = sorted(str(page.relative_to(REPOSITORY)) for page in PAGES)
-OF_OTHERS = {"--help", "--include_path", "--num_processes", "--index-url"}  # of every command, lmms-eval, accelerate
+OF_OTHERS = {
+    "--help",
+    "--include_path",
+    "--num_processes",
+    "--index-url",
+}  # of every command, lmms-eval, accelerate, pip
+OF_OTHERS |= {"--config", "--host", "--api_key", "--model_alias", "--no-log-images"}  # other servers, inspect
 
 
 def prose(path: Path) -> str:
