@@ -1,7 +1,7 @@
 """Errors planted into true annotations, one kind at a time, and how many of them the quality check finds.
 
 A finding counts as found when it is about the place where the error was planted. Every other finding in an altered
-annotation is a false alarm, also findings in the unaltered one.
+annotation is a false alarm, including those that the unaltered annotation also has.
 """
 
 import random
@@ -121,7 +121,7 @@ def neighbours_result(annotation, draw):
 
 
 def wrong_verdict(annotation, draw):
-    """是 for a result out of range, 否 for one within."""
+    """The opposite verdict: a normal result becomes too high or too low, any other becomes normal."""
     return _in_row(
         annotation,
         draw,

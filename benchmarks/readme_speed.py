@@ -25,7 +25,7 @@ def make_speed() -> str:
         f"{loading['load_bare_seconds']} s, peak {loading['load_bare_peak_gib']} GiB | {loading['ratio_bare']}x |",
         *(
             f"| JPEG 2544x3056 of {film['file_mb']} MB to a 384 input, one core (`images.py`) | {film['fast_ms']} ms "
-            f"| open, RGB, resize: {film['plain_ms']} ms | {bold(film['fast_ratio'], images['target'])} |"
+            f"| open, RGB, resize: {film['plain_ms']} ms | {mark_target(film['fast_ratio'], images['target'])} |"
             for film in (average, noisy)
         ),
         f"| {swin_ved['questions']} questions of a study with {swin_ved['images']} images, SwinVED base, beam "
@@ -43,7 +43,7 @@ def make_speed() -> str:
     return "\n".join(lines) + "\n"
 
 
-def bold(ratio: float, target: float) -> str:
+def mark_target(ratio: float, target: float) -> str:
     """A ratio, bold where it reaches its target."""
     return f"**{ratio}x**" if ratio >= target else f"{ratio}x (below the target of {target:g}x)"
 
@@ -53,17 +53,17 @@ def _training_rows() -> list[str]:
     step = scst["cpu_float32"]
     return [
         f"| SCST step per question, Swin-B 384, {scst['images']} images, 1 study x {scst['questions']} questions "
-        f"(`scst.py`) | {step['ours_seconds_per_question']} s | the released loop's shape, timed on "
+        f"(`scst.py`) | {step['ours_seconds_per_question']} s | a loop as in the authors' code, questions timed: "
         f"{step['baseline_questions_timed']}: "
-        f"{step['baseline_seconds_per_question']} s | {bold(step['ratio'], step['target'])} |",
+        f"{step['baseline_seconds_per_question']} s | {mark_target(step['ratio'], step['target'])} |",
         f"| BERTScore reward of greedy and sample, {reward['headline_questions']} questions (`reward.py`) "
         f"| {_run(reward)['reward_ms']} ms | two calls of bert-score: {_run(reward)['bert_score_twice_ms']} ms "
-        f"| {bold(reward['ratio'], reward['target'])} |",
+        f"| {mark_target(reward['ratio'], reward['target'])} |",
         f"| training questions per second, Swin-B 384, {batches['questions_per_study']} questions a study "
         f"(`training_input.py`) | {batches['cpu_float32']['stage_2']['grouped_questions_per_second']}/s | one question "
         f"per row, timed on {batches['rows_timed']}: "
         f"{batches['cpu_float32']['stage_2']['rows_questions_per_second']}/s "
-        f"| {bold(batches['ratio'], batches['target'])} |",
+        f"| {mark_target(batches['ratio'], batches['target'])} |",
     ]
 
 
@@ -87,7 +87,7 @@ def _explorer_rows() -> list[str]:
         f"| first page of {explore['rows']:,} rows in the explorer, from opening the release (`explore.py`) "
         f"| {explore['first_page_seconds']} s, peak {explore['peak_gib']} GiB | the same rows by `load_dataset`: "
         f"{explore['datasets_first_rows_seconds']} s, peak {explore['datasets_peak_gib']} GiB "
-        f"| {bold(explore['ratio'], 1)} |",
+        f"| {mark_target(explore['ratio'], 1)} |",
         f"| … one study, anywhere in the release | {explore['study_ms']['median']} ms, at most "
         f"{explore['study_ms']['most']} ms; with a page of 20 studies {explore['page_and_study_ms']['median']} ms, at "
         f"most {explore['page_and_study_ms']['most']} ms | one study's rows by `Dataset.filter`: "

@@ -66,7 +66,7 @@ def measure_recipe(recipe: Recipe, device: str, tiny: bool) -> dict[str, Any]:
         model.activation_checkpointing_enable()
     groups = recipe.family.optimizer_groups(model, rates, recipe.training.weight_decay)
     optimizer = torch.optim.AdamW(groups, betas=tuple(recipe.training.betas))
-    loss_of = supervised_loss if recipe.scst is None else self_critical(recipe)
+    loss_of = supervised_loss if recipe.scst is None else make_self_critical_loss(recipe)
     if recipe.scst is not None:
         switch_off_dropout(model)
 
@@ -117,7 +117,7 @@ def supervised_loss(model: torch.nn.Module, batch: dict[str, torch.Tensor]) -> t
     return model(**batch).loss
 
 
-def self_critical(recipe: Recipe) -> Callable[[torch.nn.Module, dict[str, torch.Tensor]], torch.Tensor]:
+def make_self_critical_loss(recipe: Recipe) -> Callable[[torch.nn.Module, dict[str, torch.Tensor]], torch.Tensor]:
     """The recipe's self-critical loss with a constant reward."""
 
     def loss(model: torch.nn.Module, batch: dict[str, torch.Tensor]) -> torch.Tensor:
@@ -135,7 +135,7 @@ def make_swin_ved(recipe: Recipe, tiny: bool) -> tuple[torch.nn.Module, dict[str
     model = SwinVedForConditionalGeneration(config)
     with torch.no_grad():
         model.decoder.lm_head.decoder.bias[config.decoder.eos_token_id] = -1e4
-    studies, index = study_index(recipe)
+    studies, index = make_study_index(recipe)
     side = config.encoder.image_size
     ids = torch.randint(7, config.decoder.vocab_size, (len(index), PROMPT_TOKENS + ANSWER_TOKENS))
     ids[:, PROMPT_TOKENS - 1] = config.decoder.bos_token_id
@@ -156,7 +156,7 @@ def make_blip2(recipe: Recipe, tiny: bool, device: str) -> tuple[torch.nn.Module
         model = Blip2MultiViewForConditionalGeneration(config)
     model.model.vision_model.to(frozen_type)
     model.language_model.to(frozen_type)
-    studies, index = study_index(recipe)
+    studies, index = make_study_index(recipe)
     side, vocabulary = config.vision_config.image_size, config.text_config.vocab_size
     return model, {
         "pixel_values": torch.randn(studies * IMAGES, 3, side, side),
@@ -169,7 +169,7 @@ def make_blip2(recipe: Recipe, tiny: bool, device: str) -> tuple[torch.nn.Module
     }
 
 
-def study_index(recipe: Recipe) -> tuple[int, torch.Tensor]:
+def make_study_index(recipe: Recipe) -> tuple[int, torch.Tensor]:
     """Studies of a batch, and the study of each of its questions."""
     studies = recipe.training.studies_per_batch
     return studies, torch.arange(studies).repeat_interleave(recipe.data.questions_per_study)

@@ -29,7 +29,7 @@ from medvqa_core.llm.chat import ChatRequest, Message
 from medvqa_core.llm.chat_model import ModelEngine
 from medvqa_core.llm.connecting import connect_model
 from medvqa_core.llm.engines import Reply
-from medvqa_core.llm.json_reply import ReplyError, read_object, read_text
+from medvqa_core.llm.json_reply import ReplyError, parse_object, read_text
 from medvqa_core.llm.options import EngineOptions
 from medvqa_core.runs.inference import ask_all
 from medvqa_core.runs.predictions import PredictionStore
@@ -122,7 +122,7 @@ class Engine(ModelEngine):
         reply = await session.chat(ChatRequest((Message("user", f"Question {question.id}"),)))
         try:
             return (
-                Reply(None, reply.error) if reply.text is None else Reply(read_text(read_object(reply.text), "answer"))
+                Reply(None, reply.error) if reply.text is None else Reply(read_text(parse_object(reply.text), "answer"))
             )
         except ReplyError as error:
             return Reply(None, str(error))

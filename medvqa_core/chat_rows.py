@@ -20,9 +20,9 @@ _MESSAGES_TYPE = Features({"messages": MESSAGES}).arrow_schema.field("messages")
 _USER, _ASSISTANT = "user", "assistant"
 
 
-def prompts(questions: Iterable[str], images: Iterable[int]) -> pa.ListArray:
-    """A user message for each question, with its number of image parts before the text."""
-    return _single_messages(_USER, [_content(text, count) for text, count in zip(questions, images, strict=True)])
+def prompts(questions: Iterable[str], image_counts: Iterable[int]) -> pa.ListArray:
+    """One user message per question: its image parts, then the text."""
+    return _single_messages(_USER, [_content(text, count) for text, count in zip(questions, image_counts, strict=True)])
 
 
 def completions(answers: Iterable[str]) -> pa.ListArray:
@@ -31,24 +31,24 @@ def completions(answers: Iterable[str]) -> pa.ListArray:
 
 
 def conversations(
-    questions: Sequence[str], answers: Sequence[str], offsets: np.ndarray, images: Sequence[int]
+    questions: Sequence[str], answers: Sequence[str], offsets: np.ndarray, image_counts: Sequence[int]
 ) -> pa.ListArray:
     """A conversation of several questions and answers per row.
 
     Args:
         questions, answers: of all rows, one after the other.
         offsets: (rows + 1,) start of each row's questions, and the end.
-        images: number of images of each row.
+        image_counts: number of images of each row.
     """
     counts = np.zeros(len(questions), int)
-    counts[offsets[:-1]] = images
+    counts[offsets[:-1]] = image_counts
     turns = zip(questions, answers, counts.tolist(), strict=True)
     contents = [part for question, answer, count in turns for part in (_content(question, count), _content(answer))]
     return _messages([_USER, _ASSISTANT] * len(questions), contents, 2 * offsets)
 
 
-def _content(text: str, images: int = 0) -> str:
-    return json.dumps([{"type": "image"}] * images + [{"type": "text", "text": text}], ensure_ascii=False)
+def _content(text: str, image_count: int = 0) -> str:
+    return json.dumps([{"type": "image"}] * image_count + [{"type": "text", "text": text}], ensure_ascii=False)
 
 
 def _single_messages(role: str, contents: list[str]) -> pa.ListArray:

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv
 
-from medvqa_core.errors import InputError, show
+from medvqa_core.errors import InputError, quote_value
 
 BLOCK_BYTES = 8 << 20
 CELL_LIMIT = 8 << 20  # characters; the standard library allows 128 KiB
@@ -167,7 +167,9 @@ def _explain(path: Path, columns: Mapping[str, pa.DataType], error: Exception) -
         missing = [name for name in columns if name not in column_names(path)]
         return InputError(f"{path}: no column {', '.join(map(repr, missing))}. Needed are {', '.join(columns)}")
     # a shifted row may hold report text in any column
-    text = re.sub(r"invalid value '(.*)'", lambda match: f"invalid value {show(match[1])}", str(error), flags=re.DOTALL)
+    text = re.sub(
+        r"invalid value '(.*)'", lambda match: f"invalid value {quote_value(match[1])}", str(error), flags=re.DOTALL
+    )
     if "UTF8" in text:
         text += ". Convert the file to UTF-8"
     elif isinstance(error, OSError):

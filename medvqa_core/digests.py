@@ -24,7 +24,7 @@ def digest_file(path: Path, algorithm: str | Callable[[], Any] = "sha256") -> st
         raise InputError(f"{path}: cannot be read ({error.strerror or error}). Check the path") from None
 
 
-def digest_files(paths: Iterable[Path], what: str) -> dict[Path, str]:
+def blake2b_files(paths: Iterable[Path], what: str) -> dict[Path, str]:
     """BLAKE2b (32 hex digits) of each distinct file, computed in parallel.
 
     Args:

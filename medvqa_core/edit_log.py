@@ -16,7 +16,7 @@ from typing import Any
 
 from filelock import FileLock
 
-from medvqa_core.errors import InputError, show
+from medvqa_core.errors import InputError, quote_value
 from medvqa_core.files import make_folder, output_errors
 from medvqa_core.governance import Governance
 from medvqa_core.store import RecordStore, content_key
@@ -183,7 +183,7 @@ def check_author(author: Any) -> str:
     name = author.strip() if isinstance(author, str) else ""
     if not 1 <= len(name) <= LONGEST_AUTHOR or not name.isprintable():
         raise InputError(
-            f"author {show(str(author))} is not a name. Expected 1 to {LONGEST_AUTHOR} printable characters."
+            f"author {quote_value(str(author))} is not a name. Expected 1 to {LONGEST_AUTHOR} printable characters."
         )
     return name
 

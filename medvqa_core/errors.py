@@ -26,7 +26,7 @@ class GovernanceError(MedvqaError):
     """The step would move data out of the governance class that its licence requires."""
 
 
-def show(value: str) -> str:
+def quote_value(value: str) -> str:
     """Format `value` for an error message. Longer texts may be report text and are described by their length."""
     if len(value) <= SHORT or not any(character.isspace() for character in value):
         return repr(value)

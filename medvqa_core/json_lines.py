@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from medvqa_core.errors import InputError, show
+from medvqa_core.errors import InputError, quote_value
 
 LONGEST_LINE = 64 << 20  # bytes
 
@@ -14,7 +14,7 @@ class RepeatedNameError(ValueError):
     """A name occurs twice in a JSON object, with different values."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"{show(name)} occurs twice in an object, with different values")
+        super().__init__(f"{quote_value(name)} occurs twice in an object, with different values")
 
 
 def reject_repeated_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -105,7 +105,9 @@ def compare(
     common: Annotated[
         bool,
         typer.Option(
-            "--common", help="Only compare questions that all runs have, instead of refusing runs with others."
+            "--common",
+            help="Only compare the questions that all runs have. By default, runs with different "
+            "questions are refused.",
         ),
     ] = False,
 ) -> None:
@@ -123,7 +125,7 @@ def compare(
 @app.command()
 @with_engine_options(
     without=["slots"],
-    model="With --engine, the server's model. Without, the folder of one of our checkpoints.",
+    model="Model name on the server. Without --engine: folder of a SwinVED or BLIP-2-MultiView checkpoint.",
     wait="How long to wait for a server that is down: 90s, 10m, 2h. Default: 10s.",
 )
 def explore(
@@ -145,9 +147,14 @@ def explore(
     ] = None,
     corrections: Annotated[Path | None, typer.Option(help="Folder for corrected annotations.")] = None,
     compare: Annotated[
-        list[Path] | None, typer.Option(help="Corrections of an annotator. Give it twice, to adjudicate two.")
+        list[Path] | None,
+        typer.Option(
+            help="Folder of corrections by one annotator. Pass it twice to adjudicate between two annotators."
+        ),
     ] = None,
-    rater: Annotated[str | None, typer.Option(help="The only rater of a review sample.")] = None,
+    rater: Annotated[
+        str | None, typer.Option(help="Show a review sample for this rater only. Default: all raters.")
+    ] = None,
     engine: EngineOptions = NO_ENGINE,
     image_class: Annotated[
         Governance, typer.Option(help="Class of images that are uploaded to Ask.")
@@ -185,7 +192,10 @@ def explore(
 
 @app.command()
 def purge(
-    governance: Annotated[Governance, typer.Option("--class", help="Class of the rows to remove.")],
+    governance: Annotated[
+        Governance,
+        typer.Option("--class", help="Governance class of the files to remove. Only credentialed is accepted."),
+    ],
     folders: Annotated[
         list[Path] | None,
         typer.Argument(

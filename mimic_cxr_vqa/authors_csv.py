@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 
 from medvqa_core.csv_files import iterate_csv
 from medvqa_core.digests import digest
-from medvqa_core.errors import InputError, show
+from medvqa_core.errors import InputError, quote_value
 from medvqa_core.files import atomic_file
 from mimic_cxr_vqa.answer_types import answer_types
 from mimic_cxr_vqa.question_list import QUESTION_SLUGS, QUESTION_TEXTS, QUESTIONS_PER_CATEGORY, SPELLINGS
@@ -163,7 +163,9 @@ def _refuse(path: Path, first_row: int, wrong: pa.Array, values: pa.Array, remed
     position = pc.index(wrong, True).as_py()
     if position >= 0:
         value = values[position].as_py()
-        raise InputError(f"{path}, row {first_row + position}: {'empty' if value is None else show(value)}: {remedy}")
+        raise InputError(
+            f"{path}, row {first_row + position}: {'empty' if value is None else quote_value(value)}: {remedy}"
+        )
 
 
 def _id(values: pa.Array, letter: str, refuse) -> pa.Array:

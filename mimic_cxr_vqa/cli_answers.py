@@ -31,7 +31,7 @@ def answer(
     prompt_file: Annotated[Path | None, typer.Option(help="Use these prompts instead of the bundled ones.")] = None,
     questions_per_request: Annotated[
         str | None,
-        typer.Option(help="1 (as in the paper, the default), more, or all of a study's questions in one request."),
+        typer.Option(help="Questions of a study per request: a number, or all. Default: 1, as in the paper."),
     ] = None,
     limit: Annotated[int | None, typer.Option(help="Only answer this many studies.", min=1)] = None,
     dry_run: Annotated[

@@ -14,14 +14,16 @@ def batch_export(
     model: Annotated[str, typer.Option(help="Name of the model in the requests.")],
     prompt_file: Annotated[Path | None, typer.Option(help="Use these prompts instead of the bundled ones.")] = None,
     questions_per_request: Annotated[
-        str, typer.Option(help="1 (as in the paper), more, or all of a study's questions in one request.")
+        str, typer.Option(help="Questions of a study per request: a number, or all. The paper uses 1.")
     ] = "1",
     requests_per_file: Annotated[int, typer.Option(help="Requests per file. Hosted services accept 50,000.", min=1)] = (
         50_000
     ),
-    limit: Annotated[int | None, typer.Option(help="Only export this many open studies.", min=1)] = None,
+    limit: Annotated[
+        int | None, typer.Option(help="Only export this many studies with unanswered questions.", min=1)
+    ] = None,
 ) -> None:
-    """Write open questions as batch files for vLLM's run-batch or a hosted batch service."""
+    """Write the questions without an answer as batch files for vLLM's run-batch or a hosted batch service."""
     from medvqa_core.governance import Governance
     from mimic_cxr_vqa.generation.batch_export import BatchOptions, export_batch
     from mimic_cxr_vqa.generation.language_model import parse_question_count
@@ -33,7 +35,7 @@ def batch_export(
     options = BatchOptions(model, prompt, parse_question_count(questions_per_request), requests_per_file)
     counts = export_batch(workspace, to, options, limit)
     if not counts["requests"]:
-        typer.echo("no questions are open")
+        typer.echo("All questions are answered.")
     typer.echo(f"{counts['questions']:,} questions in {counts['requests']:,} requests, {counts['files']:,} files: {to}")
     if workspace.governance() is Governance.CREDENTIALED:
         typer.echo("These files contain credentialed text. Read CREDENTIALED.txt beside them before you copy them.")

@@ -31,7 +31,9 @@ def rebuild(
     sections: Annotated[Path | None, typer.Option(help="mimic_cxr_sectioned.csv, if the spec used it.")] = None,
     studies: Annotated[Path | None, typer.Option(help="List of study ids, if the spec used it.")] = None,
     prompt_file: Annotated[Path | None, typer.Option(help="Prompts, if the spec used its own.")] = None,
-    questions_per_request: Annotated[str | None, typer.Option(help="As in the spec.")] = None,
+    questions_per_request: Annotated[
+        str | None, typer.Option(help="Questions of a study per request: a number, or all. Default: as in the spec.")
+    ] = None,
 ) -> None:
     """Recreate a release from your own copy of its source, and name each file that differs."""
     from medvqa_core.llm.record import FILE

@@ -78,14 +78,16 @@ def esra(
 @app.command()
 def quality(
     images: Images,
-    out: Annotated[Path, typer.Option(help="Folder of the readings. Pass that of ocr or esra to reuse them.")],
+    out: Annotated[
+        Path, typer.Option(help="Output folder. Pass the --out of meddqa ocr or esra to reuse its OCR results.")
+    ],
     annotations: Annotated[
         Path | None, typer.Option(help="Annotation CSV with image types, and with qualities to compare.")
     ] = None,
     workers: Workers = 1,
     governance: Class = Governance.SHARE_ALIKE,
 ) -> None:
-    """Classify photos by high and low quality, with the reason (paper, Appendix B)."""
+    """Classify photos as high or low quality, with the reason (paper, Appendix B)."""
     from rjua_meddqa.commands.reading import judge_images
 
     _echo_lines(judge_images(images, out, workers, governance, annotations))
@@ -126,7 +128,7 @@ def phantom(
 
 
 @app.command()
-@with_engine_options("by rule (the default)")
+@with_engine_options("rules (the default, without a model)")
 def preannotate(
     pages: Pages,
     out: Annotated[Path, typer.Option(help="Folder for annotations.csv with the drafts.")],

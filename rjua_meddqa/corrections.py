@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from medvqa_core.edit_log import Edit, EditLog
-from medvqa_core.errors import InputError, show
+from medvqa_core.errors import InputError, quote_value
 from medvqa_core.files import make_folder
 from medvqa_core.governance import Governance
 from rjua_meddqa.data_folder import ANNOTATIONS, OUR_NAMES, open_folder, record_part
@@ -102,7 +102,9 @@ class Corrections:
             OutputError: the folder cannot be written.
         """
         if mark is not None and mark not in MARKS:
-            raise InputError(f"mark {show(mark)} is unknown. Expected one of {', '.join(MARKS[1:])}, or nothing.")
+            raise InputError(
+                f"mark {quote_value(mark)} is unknown. Expected one of {', '.join(MARKS[1:])}, or nothing."
+            )
         state: dict[str, Any] = {} if mark is None else {MARK: mark}
         if annotation is not None:
             check_readable(annotation)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from medvqa_core.csv_files import iterate_cells
-from medvqa_core.errors import InputError, show
+from medvqa_core.errors import InputError, quote_value
 from medvqa_core.files import atomic_file
 from rjua_meddqa.schema import (
     ANNOTATION_COLUMNS,
@@ -174,7 +174,7 @@ def _annotation(cells: dict[str, str], where: str) -> Annotation:
     values = _separate_values(cells)
     for name, allowed in (("image_type", IMAGE_TYPES), ("image_quality", IMAGE_QUALITIES)):
         if values[name] not in allowed:
-            raise InputError(f"{where}: {name} {show(cells[name])} is unknown. Allowed: {', '.join(allowed)}.")
+            raise InputError(f"{where}: {name} {quote_value(cells[name])} is unknown. Allowed: {', '.join(allowed)}.")
     return Annotation(
         key_values=parse_key_values(cells["kv"], where),
         table=tuple(TableRow(*row) for row in rows),

@@ -74,8 +74,8 @@ def _add(groups: dict[str, tuple[str, ...]], index: dict[str, str], term: str, s
         owner = index.get(fold(word))
         if owner is not None and owner != term:
             raise InputError(
-                f"{where}: {word!r} is a synonym of both {term!r} and {owner!r}. Remove it there, or add its synonyms "
-                f"to {owner!r}."
+                f"{where}: {word!r} of term {term!r} already belongs to {owner!r}. Remove {word!r} from {term!r}, or "
+                f"list the synonyms under {owner!r}."
             )
     known = {fold(word) for word in (term, *groups.get(term, ()))}
     groups[term] = groups.get(term, ()) + tuple(w for w in dict.fromkeys(words) if fold(w) not in known)

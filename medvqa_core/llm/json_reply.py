@@ -87,12 +87,12 @@ def is_refusal(text: str) -> bool:
     return bool(_REFUSAL.search(text) or _REFUSAL_CHINESE.search(text))
 
 
-def read_object(text: str) -> dict[str, Any]:
-    """The last complete JSON object of `text`, without thoughts. Raises ReplyError as `read_objects`."""
-    return read_objects(text)[-1]
+def parse_object(text: str) -> dict[str, Any]:
+    """The last complete JSON object of `text`, without thoughts. Raises ReplyError as `parse_objects`."""
+    return parse_objects(text)[-1]
 
 
-def read_objects(text: str) -> list[dict[str, Any]]:
+def parse_objects(text: str) -> list[dict[str, Any]]:
     """The complete JSON objects of `text`, without thoughts.
 
     Raises:

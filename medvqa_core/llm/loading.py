@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from medvqa_core.digests import digest, digest_files
+from medvqa_core.digests import blake2b_files, digest
 from medvqa_core.errors import ConfigError
 from medvqa_core.hub_fetch import announce_fetch
 from medvqa_core.json_files import read_object
@@ -228,7 +228,7 @@ def identify_weights(place: str | Path, config: Any = None) -> str:
     if not folder.is_dir():
         return f"commit {getattr(config, '_commit_hash', None) or 'unknown'}"
     files = [p for p in sorted(folder.iterdir()) if p.suffix in _CONTENT and p.name not in _NOT_CONTENT]
-    found: Mapping[Path, str] = digest_files(files, "Reading weights")
+    found: Mapping[Path, str] = blake2b_files(files, "Reading weights")
     return f"weights {digest(json.dumps([[path.name, found[path]] for path in files]))[:12]}"
 
 

@@ -26,7 +26,9 @@ from medvqa_core.addresses import is_loopback
 from medvqa_core.errors import ConfigError
 
 DEFAULT_SLOTS, DEFAULT_WAIT, DEFAULT_KEY = 64, "10m", "OPENAI_API_KEY"
-SPELLED = "server:URL (an OpenAI-compatible server, several share the work) or transformers:FOLDER_OR_ID"
+SPELLED = (
+    "server:URL (an OpenAI-compatible server; repeat to share the work between several) or transformers:FOLDER_OR_ID"
+)
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 

@@ -92,7 +92,10 @@ def holm(values: Sequence[float | None]) -> list[float | None]:
 def _check(systems: Sequence[np.ndarray]) -> int:
     shapes = {np.shape(sums) for sums in systems}
     if len(shapes) != 1:
-        raise InputError(f"the systems have sums of shapes {sorted(shapes)}. They must be of the same units")
+        raise InputError(
+            f"The statistics of the systems have the shapes {sorted(shapes)}. Pass the same units "
+            "(studies or images) in the same order for every system."
+        )
     units = shapes.pop()[0]
     if not units:
         raise InputError("no units to compare on. Give at least one study or image")

@@ -1,4 +1,4 @@
-"""RadGraph F1 and CheXbert agreement as RadEval computes them (extra `radiology`), and the challenge's score.
+"""RadGraph F1 and CheXbert agreement as RadEval computes them (extra `radiology`), and the score of CXR-ORACLE.
 
     radgraph_simple, radgraph_partial, radgraph_complete    RadGraph-XL: F1 of entities; of entities and whether they
                                                             take part in a relation; of entities and relations
@@ -6,8 +6,9 @@
     f1chexbert_{5,all}_{micro,macro,weighted}_f1            CheXbert: F1 over the whole set, no value per sample
     challenge_score                                         0.5 x BERTScore F1 + 0.5 x RadGraph F1
 
-The names are RadEval's except the last. The challenge does not define its RadGraph F1. Here it is `partial`, as in most
-results on report generation. RadEval downloads its weights from the Hub and is imported when a scorer is created.
+The names are RadEval's except the last. The challenge CXR-ORACLE does not define its RadGraph F1. Here it is `partial`,
+as in most results on report generation. RadEval downloads its weights from the Hub and is imported when a scorer is
+created.
 """
 
 import contextlib

@@ -32,7 +32,8 @@ def cxr(
     boxes: Annotated[
         Path | None,
         typer.Option(
-            help="CSV with columns dicom_id,finding,left,top,right,bottom (fractions). Default: synthetic ones."
+            help="CSV with the columns dicom_id,finding,left,top,right,bottom (fractions of the "
+            "image). Default: the regions of a synthetic tree."
         ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed that chooses other patients' images.")] = 0,

@@ -34,7 +34,10 @@ Encoder = Annotated[str | None, typer.Option(help="Encoder of BERTScore: a folde
 Layer = Annotated[int | None, typer.Option(min=0, help="Hidden layer of the encoder. Default: 5.")]
 Baseline = Annotated[
     str | None,
-    typer.Option(help="Rescale BERTScore: computed (from the split's references), a table LAYER,P,R,F, or none."),
+    typer.Option(
+        help="Rescale BERTScore: computed (from the references of the split), a CSV file with the "
+        "columns LAYER,P,R,F, or none."
+    ),
 ]
 MaxNewTokens = Annotated[int | None, typer.Option(help="Longest answer in tokens. Default: the checkpoint's limit.")]
 Batch = Annotated[int, typer.Option(help="Maximum questions per batch (checkpoints only). Studies are not split.")]
@@ -47,7 +50,11 @@ Scored = Annotated[
     bool, typer.Option("--scored", help="Also write scored.jsonl: each question, answer, reference and its scores.")
 ]
 Radiology = Annotated[
-    bool, typer.Option("--radiology", help="Also RadGraph, CheXbert and the challenge's score (extra radiology).")
+    bool,
+    typer.Option(
+        "--radiology",
+        help="Also compute RadGraph F1, CheXbert agreement and the score of CXR-ORACLE (extra radiology).",
+    ),
 ]
 Indication = Annotated[
     bool, typer.Option("--indication", help="Include the reason for the examination in the prompt of --engine.")

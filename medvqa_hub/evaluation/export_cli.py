@@ -18,7 +18,9 @@ def vlmevalkit(
     data: Annotated[Path, typer.Option(help="A release, a public set (--layout), or a folder of RJUA-MedDQA data.")],
     out: Annotated[Path, typer.Option(help="Folder for NAME.tsv. Set LMUData to it.")],
     meddqa: Annotated[bool, typer.Option("--meddqa", help="The data are RJUA-MedDQA.")] = False,
-    layout: Annotated[str | None, typer.Option(help="As in evaluate cxr.")] = None,
+    layout: Annotated[
+        str | None, typer.Option(help="Layout of a public dataset, as in evaluate cxr: slake, vqa-rad, …")
+    ] = None,
     split: Annotated[str, typer.Option(help="train, validate or test. Not for RJUA-MedDQA.")] = "test",
     image_root: Annotated[Path | None, typer.Option(help="Folder of the images.")] = None,
     limit: Annotated[int | None, typer.Option(help="Use only the first studies, up to this number.")] = None,

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from medvqa_core.errors import InputError, show
+from medvqa_core.errors import InputError, quote_value
 from rjua_meddqa.annotation.drafts import REASONS
 from rjua_meddqa.schema import IMAGE_QUALITIES, IMAGE_TYPES, IS_NORMAL_VALUES, Annotation, TableRow
 
@@ -30,11 +30,11 @@ def read_correction(given: Mapping[str, Any], before: Annotation) -> Annotation:
     for number, row in enumerate(table, start=1):
         if row.is_normal not in IS_NORMAL_VALUES:
             allowed = ", ".join(IS_NORMAL_VALUES)
-            raise InputError(f"table row {number}: is_normal is {show(row.is_normal)}. Expected {allowed}.")
+            raise InputError(f"table row {number}: is_normal is {quote_value(row.is_normal)}. Expected {allowed}.")
     chosen = {name: _text(given.get(name), name).strip() for name in ("report_type", *CHOICES)}
     for name, choices in CHOICES.items():
         if chosen[name] not in choices:
-            raise InputError(f"{name} is {show(chosen[name])}. Expected {', '.join(choices)}.")
+            raise InputError(f"{name} is {quote_value(chosen[name])}. Expected {', '.join(choices)}.")
     if not chosen["report_type"]:
         raise InputError("report_type is empty. Enter the kind of report.")
     extra = dict(before.extra)

@@ -4,7 +4,7 @@ import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from medvqa_core.digests import digest_files
+from medvqa_core.digests import blake2b_files
 from medvqa_core.errors import InputError, one_line
 from medvqa_core.folder_class import read_governance
 from medvqa_core.governance import Governance
@@ -60,7 +60,7 @@ def open_checkpoint(model: str) -> Checkpoint:
         raise InputError(
             f"{folder} has no tokenizer. Save the processor into the same folder: processor.save_pretrained(folder)"
         )
-    digests = digest_files(files, "Reading the checkpoint")
+    digests = blake2b_files(files, "Reading the checkpoint")
     whole = "\n".join(f"{path.name} {digests[path]}" for path in files)
     fingerprint = hashlib.blake2b(whole.encode(), digest_size=16).hexdigest()
     return Checkpoint(str(model), folder, kind, fingerprint, read_governance(folder))

@@ -101,8 +101,8 @@ class SwinVed(ModelFamily):
             wanted = load_tokenizer(Path(settings.tokenizer))
             if wanted.get_vocab() != processor.tokenizer.get_vocab():
                 raise ConfigError(
-                    f"model.tokenizer {settings.tokenizer} is not the tokenizer of {folder}, which a checkpoint "
-                    "keeps. Set model.tokenizer to null"
+                    f"model.tokenizer {settings.tokenizer} differs from the tokenizer of the checkpoint {folder}, "
+                    "which cannot change. Set model.tokenizer to null."
                 )
         expected = _make_config(settings, config.decoder.vocab_size)
         wrong = []

@@ -56,4 +56,7 @@ def check_generation_settings(model: ModelFolder, generation: Mapping[str, Any])
     if isinstance(ends, list) and len(ends) > MOST_ENDS:
         held_back.append(f"{len(ends)} end-of-answer tokens")
     if held_back:
-        raise InputError(f"{path} can hide memorised text ({', '.join(held_back)}). Remove these settings, {again}.")
+        raise InputError(
+            f"{path} suppresses text ({', '.join(held_back)}), so memorised text may not appear in the answers. Remove "
+            f"these settings, {again}."
+        )

@@ -25,7 +25,10 @@ def model(
     repo_id: RepoId,
     scores: Annotated[Path | None, typer.Option(help="Output of medvqa-hub evaluate cxr for this model.")] = None,
     workspace: Annotated[
-        Path | None, typer.Option(help="Workspace of its training data: no file may quote its reports.")
+        Path | None,
+        typer.Option(
+            help="Folder that the training data were built in. The push is refused if a file quotes their reports."
+        ),
     ] = None,
     acknowledge_credentialed_training: Annotated[
         str | None, typer.Option(help="Why you may push weights trained on credentialed data.")
@@ -54,7 +57,10 @@ def dataset(
     folder: Annotated[Path, typer.Argument(help="A release, its workspace, or RJUA-MedDQA data.")],
     repo_id: RepoId,
     image_root: Annotated[
-        Path | None, typer.Option(help="What `cxr phantom` or `meddqa phantom` wrote, to embed its images.")
+        Path | None,
+        typer.Option(
+            help="Output folder of `cxr phantom` or `meddqa phantom`, to embed its images. Real images are refused."
+        ),
     ] = None,
     workers: Annotated[int, typer.Option(help="Processes that draw the images.", min=1)] = 1,
     version: Version = None,

@@ -36,7 +36,7 @@ _OPTIONAL = (
     "generation_config.json", "preprocessor_config.json", "tokenizer.json", "tokenizer_config.json",
     "special_tokens_map.json", "added_tokens.json", "chat_template.jinja",
 )  # fmt: skip
-_SAVE_AGAIN = "Save model and processor again (save_pretrained), or train the model again."
+_SAVE_AGAIN = "Save model and processor again (save_pretrained), or train the model again"
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -21,7 +21,8 @@ Stage = Annotated[
 ]
 Init = Annotated[Path | None, typer.Option(help="Checkpoint to start from, or the folder of an earlier stage.")]
 Damaged = Annotated[
-    str | None, typer.Option(help="Studies with a damaged image: error (default), or skip them and count them.")
+    Literal["error", "skip"] | None,
+    typer.Option(help="At a damaged image: stop with an error (default), or leave out its study and count it."),
 ]
 CheckImages = Annotated[bool, typer.Option("--check-images", help="Decode every image before the first step.")]
 Set = Annotated[list[str] | None, typer.Option("--set", help="Override section.key=value of the recipe. Repeatable.")]

@@ -155,13 +155,16 @@ def check_rewards(values: Sequence[float | None], answers: Sequence[str], name: 
     """
     if not isinstance(values, list) or len(values) != len(answers):
         found = f"{len(values)} values" if isinstance(values, list) else f"a {type(values).__name__}"
-        raise InputError(f"reward {name!r} returned {found} for {len(answers)} answers. Return a list, one value each")
+        raise InputError(
+            f"reward {name!r} returned {found} for {len(answers)} answers. Expected a list with one value per answer."
+        )
     for value, answer in zip(values, answers, strict=True):
         is_number = isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
         if value is not None and not is_number:
             raise InputError(
                 f"reward {name!r} returned {value!r} for {answer}. Allowed are finite numbers, and None if an answer "
-                "cannot be scored. Nothing was trained with it. Correct the reward, then run the same command again"
+                "cannot be scored. No optimizer step used this value. Correct the reward, then run "
+                "the same command again."
             )
 
 

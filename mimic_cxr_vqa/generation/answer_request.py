@@ -53,11 +53,18 @@ def check_settings(settings: Mapping[str, Any], where: str) -> dict[str, Any]:
     Besides `SETTINGS` they may contain `impression`: whether the engine gets the impression `AS_CONTEXT` or `AS_TEXT`.
 
     Raises:
-        ConfigError: a setting is missing or unknown.
+        ConfigError: a setting is missing, unknown or has another value.
     """
-    if set(settings) - {IMPRESSION} != set(SETTINGS) or settings.get(IMPRESSION, AS_TEXT) not in (AS_CONTEXT, AS_TEXT):
-        found = ", ".join(settings) or "none"
-        raise ConfigError(f"{where}: found the settings {found}. Expected {', '.join(SETTINGS)}.")
+    missing = [name for name in SETTINGS if name not in settings]
+    unknown = [name for name in settings if name not in (*SETTINGS, IMPRESSION)]
+    for names, problem in ((missing, "missing"), (unknown, "unknown")):
+        if names:
+            raise ConfigError(
+                f"{where}: the settings {', '.join(names)} are {problem}. Expected {', '.join(SETTINGS)}."
+            )
+    if settings.get(IMPRESSION, AS_TEXT) not in (AS_CONTEXT, AS_TEXT):
+        value = settings[IMPRESSION]
+        raise ConfigError(f"{where}: {IMPRESSION} is {value!r}. Expected {AS_CONTEXT!r} or {AS_TEXT!r}.")
     return {name: settings[name] for name in (*SETTINGS, IMPRESSION) if name in settings}
 
 

@@ -1,4 +1,4 @@
-"""Export the open questions as batch files, for machines that are not reachable as a server.
+"""Export the unanswered questions as batch files, for machines that are not reachable as a server.
 
 `<out>/batches/requests.jsonl` is the index from each request to its questions and their content keys. An export also
 contains the questions that `retries` asks again, so alternating export and import ends with the answers of a server.
@@ -57,10 +57,10 @@ class BatchOptions:
 
 
 def export_batch(workspace: Workspace, folder: Path, options: BatchOptions, limit: int | None = None) -> Counter:
-    """Write the open questions to `folder` as batch files.
+    """Write the unanswered questions to `folder` as batch files.
 
     Args:
-        limit: only the first `limit` studies with open questions.
+        limit: only the first `limit` studies with unanswered questions.
 
     Returns:
         The number of `requests`, `questions` and `files`.

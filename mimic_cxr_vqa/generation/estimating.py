@@ -19,7 +19,7 @@ COUNTED = 200  # studies whose tokens are counted, to extrapolate from
 
 @dataclass(frozen=True)
 class RemainingWork:
-    """The open questions.
+    """The unanswered questions.
 
     Attributes:
         tokens: estimated prompt tokens. None for a server, whose tokenizer is not in this process.
@@ -78,7 +78,7 @@ def format_time_estimate(engine: LanguageModel, before: RemainingWork, after: Re
     """The results of a probe, from the remaining work before and after it."""
     counts, asked = engine.counts, before.questions - after.questions
     if not asked or not counts.seconds:
-        return ["The probe did not ask anything: no question is open."]
+        return ["The probe did not ask anything: all questions are answered."]
     hours = counts.seconds / asked * after.questions / 3600
     servers = engine.model.description.get("servers", 1)
     per_question = (counts.prompt + counts.completion) / asked

@@ -12,7 +12,7 @@ from medvqa_core.errors import ConfigError
 from medvqa_core.llm.chat import ChatReply, ChatRequest, Message
 from medvqa_core.llm.chat_model import ChatModel, ModelEngine, Session
 from medvqa_core.llm.engines import Reply
-from medvqa_core.llm.json_reply import ReplyError, is_refusal, read_object, read_text
+from medvqa_core.llm.json_reply import ReplyError, is_refusal, parse_object, read_text
 from medvqa_core.llm.throughput import Throughput
 from mimic_cxr_vqa.generation.answer_request import AnswerRequest
 from mimic_cxr_vqa.generation.prompts import MANY_SCHEMA, ONE_SCHEMA, Prompt
@@ -120,7 +120,7 @@ def read_many(reply: ChatReply, qa_ids: Sequence[str]) -> dict[str, Reply]:
     if reply.text is None:
         return {}
     try:
-        found = read_object(reply.text)
+        found = parse_object(reply.text)
     except ReplyError:
         return {}
     return {qa_ids[n - 1]: Reply(text) for n, text in read_answers(found, len(qa_ids)).items()}
@@ -141,7 +141,7 @@ def read_answer(text: str, question: str) -> str:
     Raises:
         ReplyError: the reply does not contain a JSON object with an answer, refuses, or answers another question.
     """
-    found = read_object(text)
+    found = parse_object(text)
     answer = read_text(found, "answer")
     if not answer:
         raise ReplyError("the answer is empty")

@@ -36,7 +36,8 @@ def judge(
     sample_reports: SampleReports = 1000,
     seed: Annotated[int, typer.Option(help="The same seed draws the same reports.")] = 0,
     probe: Annotated[
-        bool, typer.Option("--probe", help="Inject errors and count those that the judge notices.")
+        bool,
+        typer.Option("--probe", help="Measure the judge: inject errors into answers and report how many it notices."),
     ] = False,
     per_kind: Annotated[int, typer.Option(help="With --probe: errors of each kind.", min=1)] = 100,
     max_tokens: Annotated[
@@ -88,7 +89,7 @@ def table3(
     judge: Annotated[str | None, typer.Option(help="Name of the judge, if there are several.")] = None,
     resamples: Annotated[int, typer.Option(help="Bootstrap resamples for the coefficients. 0 for none.", min=0)] = 2000,
 ) -> None:
-    """Print Table 3 with corrected rates, and write it to OUT/table3.json, which releases include."""
+    """Print Table 3 with the judge's rates, corrected by the people's ratings, and write it to OUT/table3.json."""
     from medvqa_core.json_files import write_json
     from mimic_cxr_vqa.judging.table3 import measure_table3
     from mimic_cxr_vqa.judging.table3_text import format_table3

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from medvqa_core.digests import digest
-from medvqa_core.llm.json_reply import ReplyError, read_objects, split_reasoning
+from medvqa_core.llm.json_reply import ReplyError, parse_objects, split_reasoning
 from mimic_cxr_vqa.generation.prompts import NO_INDICATION
 from mimic_cxr_vqa.judging.dimensions import DIMENSIONS, Dimension, Verdict, find_problems
 from mimic_cxr_vqa.judging.pairs import Pair
@@ -94,7 +94,7 @@ def read_reply(text: str) -> Verdict:
     Raises:
         ReplyError: the reply declines to rate, quotes a verdict, or does not contain exactly one valid verdict.
     """
-    *others, last = read_objects(text)
+    *others, last = parse_objects(text)
     verdict = _read_verdict(last)
     for other in others:
         try:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from medvqa_core.edit_log import Edit, EditLog
-from medvqa_core.errors import InputError, show
+from medvqa_core.errors import InputError, quote_value
 from medvqa_core.files import MANIFEST, join_under
 from medvqa_core.governance import Governance, parse
 from medvqa_core.json_files import read_json, read_manifest, read_object
@@ -84,7 +84,8 @@ class Review:
         """Raises InputError for an unknown item."""
         if item not in self._by_id:
             raise InputError(
-                f"{self.folder}: unknown item {show(item)}. Expected {self.items[0].item} to {self.items[-1].item}."
+                f"{self.folder}: unknown item {quote_value(item)}. Expected {self.items[0].item} to "
+                f"{self.items[-1].item}."
             )
         return self._by_id[item]
 
@@ -163,7 +164,7 @@ class Review:
 
     def _check_rater(self, rater: str) -> None:
         if rater not in self.raters:
-            raise InputError(f"{self.folder}: unknown rater {show(rater)}. Expected {', '.join(self.raters)}.")
+            raise InputError(f"{self.folder}: unknown rater {quote_value(rater)}. Expected {', '.join(self.raters)}.")
 
     def _check_rating(self, rater: str, item: str, ratings: Mapping[str, str], mark: str | None = None) -> None:
         self._check_rater(rater)
@@ -171,7 +172,7 @@ class Review:
         chosen = {name: category for name, category in ratings.items() if category or name not in DIMENSIONS}
         problems = [problem for problem in find_problems(chosen) if not problem.endswith(" is missing")]
         if mark is not None and mark not in MARKS:
-            problems.append(f"mark {show(mark)} is unknown. Expected one of {', '.join(MARKS[1:])}, or nothing")
+            problems.append(f"mark {quote_value(mark)} is unknown. Expected one of {', '.join(MARKS[1:])}, or nothing")
         if problems:
             raise InputError(f"rater {rater!r}, item {item!r}: {'; '.join(problems)}")
 
@@ -211,7 +212,7 @@ def open_review(folder: Path) -> Review:
     manifest = read_manifest(folder, _REMEDY, KIND, FORMAT, ("orders", "strata"))
     for rater in manifest["orders"]:
         if not re.fullmatch(_RATER, rater):  # samples may be untrusted, and the name becomes a path
-            raise InputError(f"{folder / MANIFEST}: {show(rater)} is not a valid rater name. {_REMEDY}")
+            raise InputError(f"{folder / MANIFEST}: {quote_value(rater)} is not a valid rater name. {_REMEDY}")
     found = read_json(folder / ITEMS, _REMEDY)
     try:
         items = tuple(ReviewItem(**{**entry, "images": tuple(entry["images"])}) for entry in found)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from medvqa_core.errors import InputError, show
+from medvqa_core.errors import InputError, quote_value
 from medvqa_core.files import atomic_file
 from medvqa_core.metrics.ratings import find_category
 from mimic_cxr_vqa.judging.dimensions import DIMENSIONS, Verdict
@@ -63,9 +63,11 @@ def collect(review: Review, files: Iterable[Path], replace: bool = False) -> Imp
         for place, cells in rows:
             rater, item = cells["rater"], cells["item"]
             if rater not in review.raters:
-                found.problems.append(f"{place}: rater {show(rater)} is unknown. Expected {', '.join(review.raters)}.")
+                found.problems.append(
+                    f"{place}: rater {quote_value(rater)} is unknown. Expected {', '.join(review.raters)}."
+                )
             elif item not in items:
-                found.problems.append(f"{place}: item {show(item)} is unknown in this sample")
+                found.problems.append(f"{place}: item {quote_value(item)} is unknown in this sample")
             else:
                 found.ratings.setdefault(rater, {})  # a rater with an empty sheet counts too
                 verdict = _read_verdict(cells, place, found.problems)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from medvqa_core.csv_files import read_csv
-from medvqa_core.errors import InputError, show
+from medvqa_core.errors import InputError, quote_value
 from mimic_cxr_vqa.sources.study_set import check_unique
 
 _STUDY_ID = re.compile(r"s?(\d{1,18})")
@@ -50,7 +50,7 @@ def read_study_list(path: Path) -> list[int]:
 def _parse_study_id(text: str, where: str) -> int:
     if match := _STUDY_ID.fullmatch(text):
         return int(match[1])
-    raise InputError(f"{where}: {show(text)} is not a study id. Expected s50414267 or 50414267")
+    raise InputError(f"{where}: {quote_value(text)} is not a study id. Expected s50414267 or 50414267")
 
 
 def _fold(text: str | None) -> str | None:

@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from medvqa_core.csv_files import read_csv
-from medvqa_core.errors import ConfigError, InputError, show
+from medvqa_core.errors import ConfigError, InputError, quote_value
 from medvqa_core.governance import Governance
 from medvqa_core.progress import track
 from mimic_cxr_vqa.reports import NO_FINDINGS, Sections, split_sections
@@ -201,7 +201,8 @@ def _read_images(metadata: Path, split: Path) -> pa.Table:
         row = pc.index(wrong, True).as_py()
         value = images["dicom_id"][row].as_py()
         raise InputError(
-            f"{metadata}, row {row + 2}: dicom_id {show(value)} has characters other than letters, digits and '-'"
+            f"{metadata}, row {row + 2}: dicom_id {quote_value(value)} has characters other than "
+            "letters, digits and '-'"
         )
     for path, table in ((metadata, images), (split, splits)):
         check_unique(table["dicom_id"], f"{path}: image")

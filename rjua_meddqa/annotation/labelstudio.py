@@ -13,7 +13,7 @@ from dataclasses import astuple, dataclass, replace
 from typing import Any
 from xml.sax.saxutils import quoteattr
 
-from medvqa_core.errors import InputError, show
+from medvqa_core.errors import InputError, quote_value
 from medvqa_core.governance import Governance, parse
 from medvqa_core.store import content_key
 from rjua_meddqa.schema import IMAGE_QUALITIES, IMAGE_TYPES, IS_NORMAL_VALUES, Annotation, Box, Page, TableRow
@@ -221,7 +221,7 @@ def _annotation(data: Mapping[str, Any], result: Sequence[Mapping[str, Any]], wh
     chosen = {name: _choice(result, name, where) for name in CHOICES}
     for name, allowed in (("image_type", IMAGE_TYPES), ("image_quality", IMAGE_QUALITIES)):
         if chosen[name] not in allowed:
-            raise InputError(f"{where}: {name} {show(chosen[name])} is unknown. Allowed: {', '.join(allowed)}")
+            raise InputError(f"{where}: {name} {quote_value(chosen[name])} is unknown. Allowed: {', '.join(allowed)}")
     extra = data.get("extra") or {}
     if not isinstance(extra, dict):
         raise InputError(f"{where}: extra is not an object. Only tasks of `meddqa labelstudio-export` can be read")
@@ -267,7 +267,8 @@ def _fields(line: str, count: int, name: str, where: str) -> tuple[str, ...]:
             fields[-1] += character[-1]
     if len(fields) != count:
         raise InputError(
-            f"{where}: {name} has a line with {len(fields)} fields, {show(line)}. Expected {count}, separated by ' | '"
+            f"{where}: {name} has a line with {len(fields)} fields, {quote_value(line)}. Expected "
+            f"{count}, separated by ' | '"
         )
     return tuple(field.strip() for field in fields)
 

@@ -123,7 +123,10 @@ def _read_word(name: str, choices: Any, words: Mapping[str, tuple[str, ...]], pa
     where = f"{path}, word {name!r}"
     taken = {placeholder for names in PLACEHOLDERS.values() for placeholder in names}
     if not name.isidentifier() or name in taken:
-        raise InputError(f"{where}: expected a plain name other than {', '.join(sorted(taken))}.")
+        raise InputError(
+            f"{where}: {name!r} is not usable. Expected a Python identifier that is not a placeholder "
+            f"({', '.join(sorted(taken))})."
+        )
     found = read_words(choices, where, allow_empty=True)
     if not found:
         raise InputError(f"{where}: the list is empty. Add a word.")

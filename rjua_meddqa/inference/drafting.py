@@ -17,7 +17,7 @@ from medvqa_core.digests import digest
 from medvqa_core.llm.chat import ChatRequest, Message
 from medvqa_core.llm.chat_model import ChatModel
 from medvqa_core.llm.engines import Reply
-from medvqa_core.llm.json_reply import ReplyError, read_object
+from medvqa_core.llm.json_reply import ReplyError, parse_object
 from rjua_meddqa.annotation.draft_rows import judge_row, printed_row, quadruplet
 from rjua_meddqa.annotation.drafts import Draft
 from rjua_meddqa.annotation.groups import read_patient
@@ -92,7 +92,7 @@ def _check(text: str | None, error: str | None) -> Reply:
     if text is None:
         return Reply(None, error)
     try:
-        _entries(read_object(text))
+        _entries(parse_object(text))
     except ReplyError as problem:
         return Reply(None, str(problem))
     return Reply(text)
@@ -145,7 +145,7 @@ def draft_from_reply(text: str, page: Page) -> tuple[Draft, Counter[str]]:
     Raises:
         ReplyError: the reply is not an object of this shape.
     """
-    fields, rows = _entries(read_object(text))
+    fields, rows = _entries(parse_object(text))
     dropped = Counter(dict.fromkeys(DROPPED, 0))
     key_values: list[tuple[str, str]] = []
     for entry in fields:

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
-from medvqa_core.llm.json_reply import ReplyError, is_refusal, read_object, split_reasoning
+from medvqa_core.llm.json_reply import ReplyError, is_refusal, parse_object, split_reasoning
 from rjua_meddqa.inference.choices import read_choice
 from rjua_meddqa.schema import ANSWER_SEPARATOR, MISSING, MULTIPLE_CHOICE
 
@@ -192,7 +192,7 @@ def _unwrap(text: str) -> tuple[str, str]:
 def _object_value(text: str) -> str | None:
     """Return the answer in a JSON object, or None."""
     try:
-        found: Mapping[str, object] = read_object(text)
+        found: Mapping[str, object] = parse_object(text)
     except ReplyError:
         return None
     value = next((found[name] for name in _NAMES if name in found), None)
@@ -238,7 +238,7 @@ def _named_values(text: str, names: list[str]) -> list[str] | None:
     if "{" not in text:
         return None
     try:
-        found = read_object(text)
+        found = parse_object(text)
     except ReplyError:
         return None
     values = [str(found[name]).strip() for name in names if _is_value(found.get(name))]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from medvqa_core.digests import digest, digest_file, digest_files
+from medvqa_core.digests import blake2b_files, digest, digest_file
 from medvqa_core.errors import InputError
 
 
@@ -20,7 +20,7 @@ def test_digests_tell_contents_apart_not_names(tmp_path):
     for name, content in {"a": b"1", "b": b"2", "c": b"1"}.items():
         (tmp_path / name).write_bytes(content)
     a, b, c = (tmp_path / name for name in "abc")
-    digests = digest_files([a, b, c, a], "Reading")
+    digests = blake2b_files([a, b, c, a], "Reading")
     assert digests[a] == digests[c] != digests[b] and len(digests) == 3
     with pytest.raises(InputError, match="none: cannot be read"):
-        digest_files([a, tmp_path / "none"], "Reading")
+        blake2b_files([a, tmp_path / "none"], "Reading")

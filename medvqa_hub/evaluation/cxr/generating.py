@@ -16,7 +16,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from medvqa_core.digests import digest_files
+from medvqa_core.digests import blake2b_files
 from medvqa_core.errors import ConfigError
 from medvqa_core.governance import Governance
 from medvqa_core.progress import track
@@ -53,7 +53,7 @@ class _StudyQuestions:
 
 def digest_images(studies: Sequence[Study]) -> dict[Path, str]:
     """Digest of each image file's content. Raises InputError if a file cannot be read."""
-    return digest_files([path for study in studies for path in study.images if path is not None], "Reading images")
+    return blake2b_files([path for study in studies for path in study.images if path is not None], "Reading images")
 
 
 def request_keys(

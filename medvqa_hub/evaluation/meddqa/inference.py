@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from medvqa_core.digests import digest_files
+from medvqa_core.digests import blake2b_files
 from medvqa_core.errors import InputError
 from medvqa_core.governance import Governance
 from medvqa_core.llm.engines import Reply
@@ -98,7 +98,7 @@ def answer_questions(
 
 def digest_readable(rows: Sequence[DocumentQuestion], images: ImageSet) -> dict[Path, str]:
     """Digests of the images that can be read. Raises InputError if a file is missing."""
-    return digest_files(
+    return blake2b_files(
         [row.image for row in rows if row.image is not None and images.problem(row.image) is None],
         "Reading images' content",
     )

@@ -79,7 +79,10 @@ def _hold_out(images: list[str], settings: VlmData) -> set[str]:
     if settings.validation_split is None:
         return set()
     if len(images) < 2:
-        raise InputError("one image cannot serve training and validation. Use --set data.validation_split=null")
+        raise InputError(
+            f"The data have {len(images)} images, too few for training and validation. Add images, or train without "
+            "validation: --set data.validation_split=null"
+        )
     most = max(1, len(images) // VALIDATION_SHARE)
     return set(images[-min(settings.validation_studies or most, most) :])
 

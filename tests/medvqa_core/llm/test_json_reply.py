@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medvqa_core.llm import json_reply
-from medvqa_core.llm.json_reply import ReplyError, is_storable, read_object, read_text, split_reasoning
+from medvqa_core.llm.json_reply import ReplyError, is_storable, parse_object, read_text, split_reasoning
 
 ANSWER = {"question": "Is Edema observed?", "answer": "No edema is seen."}
 PLAIN = json.dumps(ANSWER)
@@ -28,7 +28,7 @@ PLAIN = json.dumps(ANSWER)
     ],
 )
 def test_the_last_object_of_a_reply_is_read(text):
-    assert read_object(text) == ANSWER
+    assert parse_object(text) == ANSWER
 
 
 @pytest.mark.parametrize(
@@ -51,12 +51,12 @@ def test_the_last_object_of_a_reply_is_read(text):
 )
 def test_what_cannot_be_read_says_why(text, reason):
     with pytest.raises(ReplyError, match=reason):
-        read_object(text)
+        parse_object(text)
 
 
 def test_errors_quote_nothing_of_a_reply():
     with pytest.raises(ReplyError) as error:
-        read_object("A secret finding of a patient stands here, without braces.")
+        parse_object("A secret finding of a patient stands here, without braces.")
     assert "secret" not in str(error.value)
 
 
@@ -76,24 +76,24 @@ def test_a_cut_reply_never_becomes_an_answer(answer, cut):
     """Wherever the object of a reply is cut, its text is not served."""
     whole = json.dumps({"answer": answer}, ensure_ascii=False)
     if cut >= len(whole) and is_storable(answer):
-        assert read_object(whole) == {"answer": answer}
+        assert parse_object(whole) == {"answer": answer}
         return
     with pytest.raises(ReplyError):
-        read_object(whole[:cut])
+        parse_object(whole[:cut])
 
 
 @pytest.mark.parametrize("text", ["\\ud83d", "\\u0000", "\\u001b[2J", "\\u007f"])
 def test_text_that_cannot_be_stored_is_found_after_decoding(text):
-    assert text.encode().decode("unicode_escape") != text and read_object('{"answer": "a\\tb\\nc"}')
+    assert text.encode().decode("unicode_escape") != text and parse_object('{"answer": "a\\tb\\nc"}')
     for reply in (f'{{"answer": "a {text}"}}', f'{{"answers": [{{"n": {{"{text}": 1}}}}]}}'):
         with pytest.raises(ReplyError, match="control characters"):
-            read_object(reply)
+            parse_object(reply)
 
 
 @given(st.text(max_size=300))
 def test_any_text_is_read_or_refused(text):
     try:
-        assert isinstance(read_object(text), dict)
+        assert isinstance(parse_object(text), dict)
     except ReplyError as error:
         assert str(error)
 
@@ -101,8 +101,8 @@ def test_any_text_is_read_or_refused(text):
 @pytest.mark.parametrize("text", ['{"answer": "yes", "answer": "no"}', '{"a": {"n": 1, "n": 2}, "answer": "yes"}'])
 def test_a_name_with_two_values_is_no_answer(text):
     with pytest.raises(ReplyError, match="stands twice"):
-        read_object(text)
-    assert read_object('{"answer": "yes", "answer": "yes"}') == {"answer": "yes"}
+        parse_object(text)
+    assert parse_object('{"answer": "yes", "answer": "yes"}') == {"answer": "yes"}
 
 
 @pytest.mark.parametrize("unit", ["{", '{"', '{"a":1 ', "<think>", "<thinking><think>"])
@@ -112,7 +112,7 @@ def test_repeated_beginnings_are_given_up_after_one_look_not_after_one_each(unit
     decode = json_reply._DECODER.raw_decode
     monkeypatch.setattr(json_reply._DECODER, "raw_decode", lambda *at: (looks.append(at), decode(*at))[1])
     with pytest.raises(ReplyError):
-        read_object(unit * (190_000 // len(unit)))
+        parse_object(unit * (190_000 // len(unit)))
     assert len(looks) <= json_reply.MOST_BROKEN
 
 

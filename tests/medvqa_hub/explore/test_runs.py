@@ -2,7 +2,7 @@
 
 import pytest
 
-from medvqa_core.digests import digest_files
+from medvqa_core.digests import blake2b_files
 from medvqa_core.errors import InputError
 from medvqa_core.governance import Governance
 from medvqa_core.runs.predictions import FILE, Prediction, PredictionStore
@@ -55,7 +55,7 @@ def test_of_several_answers_the_one_to_the_own_images_is_shown(tmp_path, rows):
     """evaluate --shuffle-images --blank-images writes three answers under one id; the first need not be the own one."""
     row = next(row for row in rows if len(row["images"]) == 2)
     paths = [SAMPLE_DIR / "files" / path for path in row["images"]]
-    digests = list(digest_files(paths, "").values())
+    digests = list(blake2b_files(paths, "").values())
     own = {"images": digests, "views": row["views"], "question": row["question"]}
     blank = {**own, "images": ["blank", "blank"]}
     run = write_run(tmp_path, [(row["qa_id"], "blank says no", blank), (row["qa_id"], "own says yes", own)])
