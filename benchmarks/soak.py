@@ -150,8 +150,9 @@ def soak(folder: Path, requests: int, kills: int, seed: int) -> dict[str, Any]:
             endpoint = f"http://127.0.0.1:{server.stdout.readline().strip()}/v1"
             path, started = folder / f"{name}.jsonl", time.monotonic()
             found[name] = {"kills": _kill(endpoint, path, requests, wanted, len(files[0]) if files else 0, seed)}
-            process = _start("ask", endpoint, str(path), str(requests))
-            assert process.wait() == 0, f"the run {name} failed"
+            process = _start("ask", endpoint, str(path), str(requests), stderr=subprocess.PIPE)
+            said = process.communicate()[1].strip().rpartition("\n")[2]
+            assert process.returncode == 0, f"the run {name} failed: {said}"
             found[name]["seconds"] = round(time.monotonic() - started)
             files.append(path.read_bytes())
             assert not path.with_name(f"{name}.ahead.jsonl").exists()
@@ -177,12 +178,8 @@ def _kill(endpoint: str, path: Path, requests: int, kills: int, size: int, seed:
 
 
 def _start(*arguments: str, **options: Any) -> subprocess.Popen:
-    return subprocess.Popen(
-        [sys.executable, __file__, *arguments],
-        text=True,
-        stderr=subprocess.DEVNULL if "ask" in arguments else None,
-        **options,
-    )
+    options = {"stderr": subprocess.DEVNULL if "ask" in arguments else None, **options}
+    return subprocess.Popen([sys.executable, __file__, *arguments], text=True, **options)
 
 
 def main() -> None:
