@@ -19,6 +19,7 @@ from rjua_meddqa.schema import Box
 
 SEEDS = {"development": 11, "held_out": 12}
 PAGES = 90
+INVENTED_ITEM = "嗜碱性粒细胞绝对值"
 DIGITS = str.maketrans("0123456789", "3456789012")
 
 
@@ -45,57 +46,64 @@ def inject(kind: str, grid: Grid, draw: random.Random) -> set[str]:
     rows = max(row for row, _ in grid) + 1
     first, second = draw.sample(range(1, rows), 2) if rows > 2 else (0, 0)
     columns = sorted({column for _, column in grid})
-    numbers = [c for c in columns if any(ch.isdigit() for ch in grid.get((first, c), ""))]
+    numbers = [column for column in columns if _has_digit(grid.get((first, column), ""))]
     if not second or not numbers:
         return set()
     column = draw.choice(numbers)
-    old = grid[first, column]
-    if kind == "changed digit":
-        grid[first, column] = old.translate(DIGITS)
-        return {grid[first, column], old}
-    if kind == "invented row":
-        row = {column: text for (r, column), text in grid.items() if r == first}
-        added = {
-            c: "嗜碱性粒细胞绝对值" if not any(ch.isdigit() for ch in t) else t.translate(DIGITS) + "7"
-            for c, t in row.items()
-        }
-        grid |= {(rows, c): t for c, t in added.items()}
-        return set(added.values())
-    if kind == "swapped results":
-        other = grid.get((second, column), "")
-        if normalise(other) == normalise(old) or not other:
-            return set()
-        grid[first, column], grid[second, column] = other, old
-        return {old, other}
+    if kind.endswith(" row"):
+        return _inject_row(kind, grid, first, rows)
     if kind == "shifted column":
-        texts = [grid.get((row, column), "") for row in range(1, rows)]
-        if len(set(texts)) < len(texts) or "" in texts or rows < 5:
-            return set()
-        for row, text in enumerate(texts[-1:] + texts[:-1], start=1):
-            grid[row, column] = text
-        return set(texts)
-    if kind == "moved to another column":
-        free = [c for c in columns if c != column and c in numbers]
-        if not free:
-            return set()
-        grid[first, column], grid[first, free[0]] = grid[first, free[0]], old
-        return {old, grid[first, column]}
-    row = {column: text for (r, column), text in grid.items() if r == first}
-    if kind == "doubled row":
-        grid |= {(rows, c): text for c, text in row.items()}
-        return set(row.values())
-    if kind == "doubled cell":
-        if (second, column) not in grid or normalise(grid[second, column]) == normalise(old):
-            return set()
-        lost = grid[second, column]
-        grid[second, column] = old
-        return {old, lost}
+        return _shift_column(grid, column, rows)
+    return _inject_cell(kind, grid, (first, column), second, [other for other in numbers if other != column])
+
+
+def _has_digit(text: str) -> bool:
+    return any(character.isdigit() for character in text)
+
+
+def _inject_row(kind: str, grid: Grid, chosen: int, rows: int) -> set[str]:
+    row = {column: text for (number, column), text in grid.items() if number == chosen}
     if kind == "missing row":
-        for c in row:
-            del grid[first, c]
+        for column in row:
+            del grid[chosen, column]
         return set(row.values())
-    del grid[first, column]
-    return {old}
+    if kind == "invented row":
+        row = {c: text.translate(DIGITS) + "7" if _has_digit(text) else INVENTED_ITEM for c, text in row.items()}
+    grid |= {(rows, column): text for column, text in row.items()}
+    return set(row.values())
+
+
+def _shift_column(grid: Grid, column: int, rows: int) -> set[str]:
+    texts = [grid.get((row, column), "") for row in range(1, rows)]
+    if len(set(texts)) < len(texts) or "" in texts or rows < 5:
+        return set()
+    for row, text in enumerate(texts[-1:] + texts[:-1], start=1):
+        grid[row, column] = text
+    return set(texts)
+
+
+def _inject_cell(kind: str, grid: Grid, place: tuple[int, int], second: int, others: list[int]) -> set[str]:
+    """`place` is the row and column of a number, `second` another row, `others` other columns of numbers."""
+    row, column = place
+    old, below = grid[place], grid.get((second, column), "")
+    if kind == "missing cell":
+        del grid[place]
+        return {old}
+    if kind == "changed digit":
+        grid[place] = old.translate(DIGITS)
+        return {grid[place], old}
+    if kind == "moved to another column":
+        if not others:
+            return set()
+        grid[place], grid[row, others[0]] = grid[row, others[0]], old
+        return {old, grid[place]}
+    is_missing = (second, column) not in grid if kind == "doubled cell" else not below
+    if is_missing or normalise(below) == normalise(old):
+        return set()
+    grid[second, column] = old
+    if kind == "swapped results":
+        grid[place] = below
+    return {old, below}
 
 
 KINDS = {

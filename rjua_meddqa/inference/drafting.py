@@ -8,7 +8,7 @@ Entries that are not are dropped and counted, and ranges that are not are remove
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -24,7 +24,7 @@ from rjua_meddqa.annotation.groups import read_patient
 from rjua_meddqa.annotation.report_words import fold
 from rjua_meddqa.answers import is_missing
 from rjua_meddqa.inference.box_places import are_level, find_misplaced, is_beside
-from rjua_meddqa.schema import MISSING, Box, Page
+from rjua_meddqa.schema import MISSING, Box, Page, PrintedRow
 
 MAX_TOKENS = 4096
 SYSTEM = """\
@@ -147,14 +147,27 @@ def draft_from_reply(text: str, page: Page) -> tuple[Draft, Counter[str]]:
     """
     fields, rows = _entries(parse_object(text))
     dropped = Counter(dict.fromkeys(DROPPED, 0))
-    key_values: list[tuple[str, str]] = []
+    key_values = _keep_fields(fields, page, dropped)
+    patient = read_patient(key_values)
+    judged = tuple(judge_row(row, patient) for row in _keep_rows(rows, page, dropped))
+    return Draft(key_values, tuple(map(quadruplet, judged)), judged), dropped
+
+
+def _keep_fields(fields: Sequence[_Entry], page: Page, dropped: Counter[str]) -> tuple[tuple[str, str], ...]:
+    """The key-values whose boxes contain them side by side, without repetitions."""
+    kept: list[tuple[str, str]] = []
     for entry in fields:
         key, value = entry.texts["key"], entry.texts["value"] or MISSING
         is_there = _is_in_boxes("key", entry, page) and (value == MISSING or _is_in_boxes("value", entry, page))
         if not is_there or (value != MISSING and not is_beside(*(_boxes(name, entry, page) for name in FIELD))):
             dropped["fields_not_on_page"] += 1
-        elif (key, value) not in key_values:
-            key_values.append((key, value))
+        elif (key, value) not in kept:
+            kept.append((key, value))
+    return tuple(kept)
+
+
+def _keep_rows(rows: Sequence[_Entry], page: Page, dropped: Counter[str]) -> Iterator[PrintedRow]:
+    """The rows whose boxes contain item and result in the row and column of their item."""
     kept = []
     for entry in rows:
         if _is_in_boxes("item", entry, page) and (not entry.texts["result"] or _is_in_boxes("result", entry, page)):
@@ -162,7 +175,6 @@ def draft_from_reply(text: str, page: Page) -> tuple[Draft, Counter[str]]:
         else:
             dropped["rows_not_on_page"] += 1
     cells = [{name: boxes for name in ROW if (boxes := _boxes(name, entry, page))} for entry in kept]
-    patient, judged = read_patient(tuple(key_values)), []
     for entry, misplaced in zip(kept, find_misplaced(cells), strict=True):
         if misplaced & {"item", "result"}:
             dropped["rows_misplaced"] += 1
@@ -175,9 +187,7 @@ def draft_from_reply(text: str, page: Page) -> tuple[Draft, Counter[str]]:
                 if name == "range":
                     dropped["ranges_misplaced" if is_there else "ranges_not_on_page"] += 1
         is_one_line = are_level(*(_boxes(name, entry, page) for name in ("result", "range")))
-        printed = printed_row(texts["item"], texts["result"], texts["range"], texts["unit"], is_one_line=is_one_line)
-        judged.append(judge_row(printed, patient))
-    return Draft(tuple(key_values), tuple(map(quadruplet, judged)), tuple(judged)), dropped
+        yield printed_row(texts["item"], texts["result"], texts["range"], texts["unit"], is_one_line=is_one_line)
 
 
 def _boxes(name: str, entry: _Entry, page: Page) -> list[Box]:
