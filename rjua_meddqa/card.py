@@ -50,7 +50,8 @@ def write_card(
     path = folder.root / CARD
     if path.is_file() and MARK.encode() not in path.read_bytes():
         return None
-    parts = [part for part in (QUESTIONS, REASONING) if part in folder.files]  # a loader takes one format: JSON lines
+    # A loader takes one format, JSON lines, and rejects an empty file.
+    parts = [part for part in (QUESTIONS, REASONING) if part in folder.files and folder.files[part].stat().st_size]
     statistics = summarise_folder(folder, annotations).to_json()
     questions = sum(row["questions"] for row in statistics["questions"])
     if configs:

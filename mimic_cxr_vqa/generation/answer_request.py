@@ -57,11 +57,10 @@ def check_settings(settings: Mapping[str, Any], where: str) -> dict[str, Any]:
     """
     missing = [name for name in SETTINGS if name not in settings]
     unknown = [name for name in settings if name not in (*SETTINGS, IMPRESSION)]
-    for names, problem in ((missing, "missing"), (unknown, "unknown")):
-        if names:
-            raise ConfigError(
-                f"{where}: the settings {', '.join(names)} are {problem}. Expected {', '.join(SETTINGS)}."
-            )
+    if missing or unknown:
+        problems = {"missing": missing, "unknown": unknown}
+        found = ", ".join(f"{problem}: {', '.join(names)}" for problem, names in problems.items() if names)
+        raise ConfigError(f"{where}: the settings are wrong ({found}). Expected {', '.join(SETTINGS)}.")
     if settings.get(IMPRESSION, AS_TEXT) not in (AS_CONTEXT, AS_TEXT):
         value = settings[IMPRESSION]
         raise ConfigError(f"{where}: {IMPRESSION} is {value!r}. Expected {AS_CONTEXT!r} or {AS_TEXT!r}.")

@@ -185,5 +185,5 @@ def test_without_ray_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     monkeypatch.setenv("RAY_AUTH_MODE", "token")
     monkeypatch.setenv("RAY_AUTH_TOKEN", "0")
-    with pytest.raises(ConfigError, match=r"medvqa-hub\[ray\]"):
+    with pytest.raises(ConfigError, match=r"pip install -e .*\[ray\]"):
         RayEngine(lambda number: ScriptedEngine(), "local", 2, Governance.OPEN).__enter__()

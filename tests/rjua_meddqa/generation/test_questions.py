@@ -292,8 +292,8 @@ def test_a_wrong_template_is_a_clear_error(change, expected, tmp_path):
         ({"templates": {"mine": []}}, "mapping"),
         ({"templates": ["mine"]}, "'templates'"),
         ({"forms": {}}, "'forms'"),
-        ({"words": {"key": ["a"]}}, "plain name"),
-        ({"words": {"a b": ["a"]}}, "plain name"),
+        ({"words": {"key": ["a"]}}, "identifier"),
+        ({"words": {"a b": ["a"]}}, "identifier"),
         ({"words": {"mine": []}}, "word 'mine'"),
     ],
 )
