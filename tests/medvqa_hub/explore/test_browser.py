@@ -228,8 +228,9 @@ def test_the_tools_of_annotators_work_with_the_keys_and_fit(browser, address, pl
     assert page.locator(".pairs tbody tr").count() == rows
     press("Control+Enter")
     press("Escape")
+    page.wait_for_selector(f"[data-report='{report}'] .state:has-text('saved')")
     corrections = Corrections(place / "corrected", Governance.OPEN)
-    shown.wait(lambda: corrections.paths() and corrections.find(report) is not None)
+    assert corrections.find(report) is not None
     for key in ("f", "b"):
         page.wait_for_timeout(400)
         press(key)
