@@ -40,7 +40,8 @@ class Journal:
     def append(self, predictions: Sequence[Prediction]) -> None:
         """Write records with one sync. Raises OutputError."""
         if predictions:
-            self._file = self._file or self._open()
+            if self._file is None:  # one without records is falsy
+                self._file = self._open()
             self._file.append(predictions)
 
     def _open(self) -> PredictionStore:

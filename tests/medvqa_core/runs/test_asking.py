@@ -272,6 +272,22 @@ def test_a_journal_is_kept_while_it_is_needed_and_its_failures_are_asked_again_o
     assert not (tmp_path / "p.ahead.jsonl").exists() and all(error is None for *_, error in records(tmp_path))
 
 
+def test_a_run_that_was_killed_before_the_first_record_of_its_journal_resumes(tmp_path):
+    def reply(q):
+        if q.group == 0:
+            raise OSError("no server")
+        return "a"
+
+    with pytest.raises(OSError, match="no server"):
+        run(tmp_path, Scripted(reply), groups=4, in_flight=8)
+    ahead = tmp_path / "p.ahead.jsonl"
+    ahead.write_bytes(ahead.read_bytes().splitlines(keepends=True)[0])  # the header alone
+    with pytest.raises(OSError, match="no server"):
+        run(tmp_path, Scripted(reply), groups=4, in_flight=8)
+    assert ahead.read_bytes().count(b"\n") == 1 + 2 * 3
+    assert run(tmp_path, Scripted(), groups=4) == 2
+
+
 def test_slow_groups_do_not_empty_the_slots(tmp_path):
     """Group 0 answers once the others are done, of which 3 run at a time."""
     engine = Scripted()
