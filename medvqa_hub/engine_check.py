@@ -4,9 +4,8 @@ Only harmless texts and a grey square are sent, nothing of a dataset.
 """
 
 import asyncio
-import struct
+import io
 import time
-import zlib
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -104,13 +103,11 @@ def _check_images(plain: ChatReply, small: ChatReply, large: ChatReply) -> Check
 
 def _show_square(compression: int) -> ChatRequest:
     """A request with a grey square of 32 by 32 pixels as PNG."""
-    pixels = zlib.compress(32 * (b"\0" + 32 * b"\x80"), compression)
-    parts = ((b"IHDR", struct.pack(">IIBBBBB", 32, 32, 8, 0, 0, 0, 0)), (b"IDAT", pixels), (b"IEND", b""))
-    chunks = [
-        struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data)) for name, data in parts
-    ]
-    image = Image(b"\x89PNG\r\n\x1a\n" + b"".join(chunks), "image/png")
-    return ChatRequest((Message("user", _TEXT, (image,)),), max_tokens=32)
+    from PIL import Image as Pillow
+
+    file = io.BytesIO()
+    Pillow.new("L", (32, 32), 128).save(file, "PNG", compress_level=compression)
+    return ChatRequest((Message("user", _TEXT, (Image(file.getvalue(), "image/png"),)),), max_tokens=32)
 
 
 def _show(reply: ChatReply) -> str:

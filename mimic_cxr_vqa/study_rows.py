@@ -13,7 +13,7 @@ from medvqa_core.errors import InputError
 from mimic_cxr_vqa.schema import CHEXPERT_LABELS, LABEL_CONFLICT, LABEL_VALUES, LABELS_TYPE, QA_SCHEMA, STUDY_SCHEMA
 
 _COPIED = ("qa_id", "category", "label_value", "question", "answer", "answer_type")
-QUESTION_FIELDS = (*_COPIED, LABEL_CONFLICT)  # the last: whether the answer is known to contradict its label
+# The last field: whether the answer is known to contradict its label.
 QUESTIONS_TYPE = pa.list_(pa.struct([*(QA_SCHEMA.field(name) for name in _COPIED), (LABEL_CONFLICT, pa.bool_())]))
 STUDY_ROW_SCHEMA = pa.schema(
     [

@@ -7,7 +7,18 @@ import typer
 
 from medvqa_core.governance import Governance
 from medvqa_core.llm.options import EngineOptions, with_engine_options
-from medvqa_hub.evaluation.cli import Batch, ImageSide, Indication, Limit, MaxNewTokens, RetryFailed
+from medvqa_hub.evaluation.cli import (
+    MODEL,
+    Batch,
+    Data,
+    ImageSide,
+    Indication,
+    Limit,
+    MaxNewTokens,
+    RetryFailed,
+    Split,
+    StudyImageRoot,
+)
 from medvqa_hub.tracking import ReportTo, Trackers, check_trackers
 
 app = typer.Typer(no_args_is_help=True, help="Measure whether a model's answers depend on the images.")
@@ -19,15 +30,13 @@ def _group() -> None:
 
 
 @app.command()
-@with_engine_options(
-    model="Checkpoint folder, output folder of train, or Hub repository. With --engine: model name on the server."
-)
+@with_engine_options(model=MODEL)
 def cxr(
-    data: Annotated[Path, typer.Option(help="A release, the folder it was built in, or the authors' CSV files.")],
+    data: Data,
     out: Annotated[Path, typer.Option(help="Folder for predictions, changed images and results.")],
     engine: EngineOptions,
-    split: Annotated[str, typer.Option(help="train, validate or test.")] = "test",
-    image_root: Annotated[Path | None, typer.Option(help="Folder of the images. Default: MIMIC_CXR_JPG_ROOT.")] = None,
+    split: Split = "test",
+    image_root: StudyImageRoot = None,
     limit: Limit = None,
     boxes: Annotated[
         Path | None,

@@ -27,6 +27,10 @@ Layout = Annotated[
     typer.Option(help="The data are a public dataset as published: vqa-rad, slake, medical-diff-vqa or rexvqa."),
 ]
 Shuffle = Annotated[bool, typer.Option(help="Also evaluate with the images of another patient for every study.")]
+MODEL = "Checkpoint folder, output folder of train, or Hub repository. With --engine: model name on the server."
+Data = Annotated[Path, typer.Option(help="A release, the folder it was built in, or the authors' CSV files.")]
+Split = Annotated[str, typer.Option(help="train, validate or test.")]
+StudyImageRoot = Annotated[Path | None, typer.Option(help="Folder of the images. Default: MIMIC_CXR_JPG_ROOT.")]
 Profile = Annotated[
     Literal["default", "paper"], typer.Option(help="paper: the paper's metrics, which need Java and an encoder.")
 ]
@@ -74,17 +78,15 @@ def _group() -> None:
 
 
 @app.command()
-@with_engine_options(
-    model="Checkpoint folder, output folder of train, or Hub repository. With --engine: model name on the server."
-)
+@with_engine_options(model=MODEL)
 def cxr(
     context: typer.Context,
-    data: Annotated[Path, typer.Option(help="A release, the folder it was built in, or the authors' CSV files.")],
+    data: Data,
     out: Annotated[Path, typer.Option(help="Folder for predictions, results, chart and examples.")],
     engine: EngineOptions,
     layout: Layout = None,
-    split: Annotated[str, typer.Option(help="train, validate or test.")] = "test",
-    image_root: Annotated[Path | None, typer.Option(help="Folder of the images. Default: MIMIC_CXR_JPG_ROOT.")] = None,
+    split: Split = "test",
+    image_root: StudyImageRoot = None,
     limit: Limit = None,
     shuffle_images: Shuffle = False,
     shuffle_seed: Annotated[int, typer.Option(help="Seed of --shuffle-images.")] = 0,

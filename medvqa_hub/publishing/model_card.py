@@ -18,7 +18,7 @@ from medvqa_hub.publishing.phrases import PHRASE
 from medvqa_hub.publishing.results import describe_results, model_index
 from medvqa_hub.publishing.staging import CARD
 
-REPOSITORY = "OWNER/NAME"  # placeholder that `publishing_*.py` of the models replaces
+REPOSITORY = "OWNER/NAME"  # in the card that training writes, before a repository is chosen
 _STAGES = {
     1: "1: decoder", 2: "2: all", 3: "3: self-critical", "sft": "reference answers (SFT)", "grpo": "rewards (GRPO)",
 }  # fmt: skip

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from rows import FIRST_STUDY, FIRST_SUBJECT, qa_batch, qa_row, study, study_table
 
 from medvqa_core.errors import InputError
-from mimic_cxr_vqa.schema import QA_SCHEMA
-from mimic_cxr_vqa.study_rows import QUESTION_FIELDS, STUDY_ROW_SCHEMA, group_by_study, whole_studies
+from mimic_cxr_vqa.schema import LABEL_CONFLICT, QA_SCHEMA
+from mimic_cxr_vqa.study_rows import STUDY_ROW_SCHEMA, group_by_study, whole_studies
 
 
 def questions_of(sizes: list[int]) -> list[dict]:
@@ -57,7 +57,8 @@ def test_a_study_row_has_everything_of_study_and_questions():
     assert (row["findings"], row["impression"], row["indication"]) == ("F", "I", "cough")
     assert {k: v for k, v in row["labels"].items() if v is not None} == {"Edema": 1, "Fracture": -1, "No Finding": 0}
     assert (row["images"], row["views"], row["split"]) == (["a", "b"], ["PA", None], "train")
-    assert [tuple(q) for q in row["questions"]] == [QUESTION_FIELDS] * 2
+    fields = ["qa_id", "category", "label_value", "question", "answer", "answer_type", LABEL_CONFLICT]
+    assert [list(q) for q in row["questions"]] == [fields] * 2
     assert row["questions"][1]["qa_id"] == f"s{FIRST_STUDY}-edema-2"
 
 
