@@ -5,7 +5,7 @@ INSTALLED := .venv/.installed
 export HF_HUB_OFFLINE := 1
 export HF_HUB_DISABLE_TELEMETRY := 1
 
-.PHONY: demo test test-all lint benchmarks benchmarks-gpu sample clean
+.PHONY: demo docs test test-all lint benchmarks benchmarks-gpu sample clean
 
 demo: $(INSTALLED)
 	$(BIN)/medvqa-hub demo
@@ -16,6 +16,10 @@ test: $(INSTALLED)
 
 test-all: $(INSTALLED)
 	$(BIN)/pytest -n auto --dist worksteal
+
+# The documentation site, in out/site. Links, anchors and references that lead nowhere are errors.
+docs: $(INSTALLED)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .

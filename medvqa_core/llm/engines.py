@@ -61,11 +61,11 @@ class Engine(Protocol):
     async def answer(self, requests: Sequence[Any]) -> Sequence[Reply]:
         """Return one reply for each of `requests`, in their order. A failure of one request is its reply's error.
 
-        Blocking work belongs into a thread: `await asyncio.to_thread(…)`.
+        Blocking work belongs into a thread: `await asyncio.to_thread(…)`. An exception other than InputError stops
+        the run, which keeps its records.
 
         Raises:
             InputError: the shared material cannot be used. All these requests fail and the run continues.
-            Other exceptions stop the run and keep its records.
         """
         ...
 

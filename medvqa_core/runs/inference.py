@@ -66,7 +66,7 @@ def ask_all(
 
     Raises:
         OutputError: the records cannot be written.
-        Exceptions of the engine except InputError.
+        Exception: any exception of the engine but InputError.
     """
     asked = 0
 

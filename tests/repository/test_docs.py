@@ -16,6 +16,7 @@ from medvqa_hub.cli import app
 
 PAGES = [*REPOSITORY.glob("*.md"), *(page for place in ("docs", "models", "examples", "spaces", "harness")
                                      for page in (REPOSITORY / place).rglob("*.md"))]  # fmt: skip
+GENERATED = {REPOSITORY / "docs" / "reference" / name for name in ("commands.md", "columns.md")}  # docs/site_pages.py
 NAMES = sorted(str(page.relative_to(REPOSITORY)) for page in PAGES)
 OF_OTHERS = {
     "--help",
@@ -60,6 +61,8 @@ def test_links_and_anchors_lead_somewhere(name):
             continue
         file, _, anchor = target.partition("#")
         linked = page.parent / file if file else page
+        if linked in GENERATED:
+            continue
         assert linked.exists(), target
         assert not anchor or anchor in anchors(linked), target
 
