@@ -27,7 +27,7 @@ from mimic_cxr_vqa.images import read_film
 from rjua_meddqa.inference.engines import DocumentRequest
 from rjua_meddqa.inference.page_images import ImageRule
 from rjua_meddqa.inference.prompts import DocumentPrompt
-from rjua_meddqa.inference.replies import read_recorded
+from rjua_meddqa.inference.replies import READER, read_recorded
 
 CXR_TEXT_SCORES = ("bleu_1", "bleu_2", "bleu_3", "bleu_4", "rouge_l", "cider")
 CXR_MEASURES = (*CXR_TEXT_SCORES, "finding_accuracy", "failed")
@@ -136,7 +136,7 @@ def meddqa_record(doc: dict[str, Any], replies: Sequence[Any]) -> dict[str, dict
     reply = _parse_reply(doc["id"], replies)
     if reply["reply"] is not None:
         reply["reply"], _ = read_recorded(reply["reply"], doc["question"], doc["answer_type"])
-    record = {**reply, "row": {name: doc[name] for name in names}}
+    record = {**reply, "reader": READER, "row": {name: doc[name] for name in names}}
     return dict.fromkeys(MEDDQA_MEASURES, record)
 
 

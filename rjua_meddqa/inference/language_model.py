@@ -18,19 +18,20 @@ from medvqa_core.llm.json_reply import ReplyError
 from rjua_meddqa.inference.engines import DocumentRequest
 from rjua_meddqa.inference.page_images import ImageRule
 from rjua_meddqa.inference.prompts import DocumentPrompt
-from rjua_meddqa.inference.replies import WHOLE, take_answer
+from rjua_meddqa.inference.replies import READER, take_answer
 from rjua_meddqa.inference.reply_schemas import reply_schema
 from rjua_meddqa.schema import CONTENT_TASKS, REASONING_TASKS
 
 IMAGE, ESRA, BOTH = INPUTS = ("image", "esra", "image+esra")
 MAX_TOKENS = 1024
 ASKING = "schema-1"  # version of the schemas and of the second try. Replies to earlier versions are asked for again.
+WHOLE = "whole"  # replies to bare prompts are not read
 AGAIN = "这个回答不能使用（{}）。请重新作答，只写答案。"
 
 
 @dataclass(frozen=True)
 class ModelReply(Reply):
-    """A reply with details: its full text, its reasoning, the form of the answer, token counts."""
+    """A reply with details: its full text, its reasoning, token counts."""
 
     details: Mapping[str, Any] = field(default_factory=dict)
 
@@ -77,7 +78,7 @@ class DocumentModel(ModelEngine):
             "context": self.with_context,
             "prompt_version": self.prompt.version,
             **({"images": str(self.images)} if self.sees_images else {}),
-            "answers": WHOLE if self.prompt.is_bare else "taken out of sentences",
+            "answers": WHOLE if self.prompt.is_bare else READER,
         }
 
     def asked_as(self, request: DocumentRequest) -> dict[str, Any]:
@@ -152,13 +153,13 @@ class DocumentModel(ModelEngine):
         if reply.text is None:
             return ModelReply(None, reply.error, details, model=reply.model)
         if self.prompt.is_bare:
-            return ModelReply(reply.text, None, details | {"taken": WHOLE}, model=reply.model)
+            return ModelReply(reply.text, None, details, model=reply.model)
         try:
-            taken = take_answer(reply.text, request.question, request.answer_type)
+            answer = take_answer(reply.text, request.question, request.answer_type)
         except ReplyError as error:
             return ModelReply(None, str(error), details | {"said": reply.text}, model=reply.model)
-        whole = {} if taken.answer == reply.text else {"said": reply.text}
-        return ModelReply(taken.answer, None, details | {"taken": taken.how} | whole, model=reply.model)
+        whole = {} if answer == reply.text else {"said": reply.text}
+        return ModelReply(answer, None, details | whole, model=reply.model)
 
 
 def record_details(request: DocumentRequest, reply: Reply, attempt: int) -> tuple[Mapping[str, Any], None]:

@@ -1,256 +1,150 @@
-"""Extracts the answer from a model's reply by rules that add nothing to it.
+"""Reads the answer in a model's reply: the one reader for --engine, --predictions, lmms-eval and VLMEvalKit.
 
-    答案：…                  the text behind the last such mark
-    {"answer": …}           its value, a list joined by ;
-    the question restated    图片里的姓名是张三。 -> 张三; 姓名是张三，年龄是50岁 -> 张三;50岁
-    a verdict in a sentence  该结果在正常范围内，没有异常 -> 正常
-    an option                see `choices.py`
+    wrapping      ```…```, <answer>…</answer>, {"answer": …}, **…**, and text before the last 答案： are removed
+    option        letters behind 选, 答案 or at the beginning of a clause, or the one option whose text is quoted
+    verdict       该结果在正常范围内，没有异常 -> 正常
+    restatement   图片里的姓名是张三。 -> 张三; 姓名是张三，年龄是50岁 -> 张三;50岁
 
-Any other reply is kept as it is, since the scores accept longer answers (paper, Section 5.2). A reply with several
-verdicts and no conclusion is not an answer.
+Other text is returned unchanged, since the scores accept longer answers (paper, Section 5.2). Servers that enforce
+`reply_schemas.py` do not need these rules.
 """
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
-from itertools import pairwise
+import unicodedata
 
 from medvqa_core.llm.json_reply import ReplyError, is_refusal, parse_object, split_reasoning
-from rjua_meddqa.inference.choices import read_choice
-from rjua_meddqa.schema import ANSWER_SEPARATOR, MISSING, MULTIPLE_CHOICE
+from rjua_meddqa.inference.reply_schemas import read_options
+from rjua_meddqa.schema import ANSWER_SEPARATOR, MULTIPLE_CHOICE
 
-READER = "meddqa-reader-3"  # version of these rules, recorded in results
-WHOLE, MARKED, OBJECT, SENTENCE, VERDICT = "whole", "marked", "object", "sentence", "verdict"
-_MARK = re.compile(
-    r"(?:最终|正确|参考)?(?:答案|回答)\s*(?:是|为)?\s*[\*\s]*[:：][\*\s]*|(?:最终|正确)?答案(?:应?是|应?为)\s*"
+READER = "meddqa-reader-4"  # recorded in results
+_WRAPPED = re.compile(r"\A(?:```\w*\n(.*)\n```|<(?:answer|答案)>(.*)</(?:answer|答案)>|\*\*(.*)\*\*)\Z", re.DOTALL)
+_QUOTED = re.compile(r"\A(?:“([^“”]*)”|\"([^\"]*)\"|「([^「」]*)」)\Z")
+_MARK = re.compile(r"(?:最终|正确)?答案(?:[*\s]*[:：]|应?[是为])[*\s:：]*")
+_RETRACTS = re.compile(r"[，,。；;！!\n]\s*(?:更正|纠正|不对\s*[，,。；;！!]|错了|看错|说错|写错)")
+_BLIND = re.compile(r"(?:无法|不能|没法|难以)(?:从|判断|识别|看清|看到|读取|查看)[^，。；;\n]{0,8}(?:图片|图像|照片)")
+_EITHER = re.compile(r"\d[^\s，。；;]{0,8}\s*[，,]?但?(?:或者?|还是|抑或|也可能)(?:可能)?(?:是|为)?\s*\d")
+_HEDGES = re.compile(r"可能|也许|大概|或许|大约|疑似")
+_RANGE = r"(?:正常|参考)(?:参考)?(?:范围|区间|值)(?:上限|下限|之?内|以内)?"
+_VERDICTS = (  # each match is removed before the next search
+    ("", r"是否(?:异常|正常)|(?:不一定|未必|不能说)(?:正常|异常)|(?:没有|不)(?:偏高|偏低)"),
+    ("正常", rf"(?:未|没有?|不)(?:超出|超过|高于|低于)[^，,。；;]*?{_RANGE}"),
+    ("异常", rf"(?:不在|超出|超过|高于|低于)[^，,。；;]*?{_RANGE}|不(?:是|能算)?正常"),
+    ("正常", rf"[在于][^，,。；;]*?{_RANGE}内?"),
+    ("", _RANGE),
+    ("无法判断", r"(?:无法|不能|难以)(?:判断|确定)"),
+    ("正常", r"(?:没有|未见|无|不是|并非|不属于)(?:明显)?异常|正常"),
+    ("异常", r"异常|偏高|偏低|升高|降低"),
 )
-_FENCE = re.compile(r"\A```\w*\n(.*?)\n?```\Z", re.DOTALL)
-_QUOTES = ("“”", '""', "「」", "『』", "''", "‘’", "``")
-_NAMES = ("answer", "答案")
-_LINK = r"\s*(?:(?:对应)?的?(?:具体)?(?:内容|文字|值|数值|结果)?\s*(?:分别)?(?:是|为)[:：]?|[:：])\s*"
-_TAGGED = re.compile(rf"\A<({'|'.join(_NAMES)})>(.*)</\1>\Z", re.DOTALL)
-# a clause that retracts the text before it, so that the value is ambiguous
-_CORRECTS = re.compile(r"[，,。；;！!\n]\s*(?:更正\s*[:：为]|纠正\s*[:：]|不对\s*[，,。；;！!]|错了|看错|说错|写错)")
-# the picture could not be read: never an option or the verdict 无法判断
-_UNREADABLE_PICTURE = re.compile(
-    r"(?:无法|不能|没法|难以)(?:判断|识别|辨认|看清|看到|读取|查看|确定|获取)[^，。；;\n]{0,8}(?:图片|图像|照片|截图)"
-    r"|(?:请|麻烦)(?:您|你)?(?:重新|再次)?(?:上传|提供)[^，。；;\n]{0,8}(?:图片|图像|照片|截图|报告)"
+_STEM_END = re.compile(r"(?:对应的?(?:文字|内容))?(?:分别)?(?:是什么|是多少|是谁|是|为)?[\s?？。]*\Z")
+_PAGE = r"(?:(?:这张|该|此|这份)?(?:图片|图|报告单|报告)(?:[里中上]的?|的))?"
+_BEFORE = rf"(?:\A(?:(?:根据|从)[^，,：:\n]{{0,20}}[，,：:]\s*)?|[，,；;。\n]\s*(?:而|并且)?){_PAGE}[“\"「]?"
+_LINK = r"[”\"」]?\s*(?:(?:对应)?的?(?:文字|内容|值|结果)?(?:分别)?[是为][:：]?|[:：])\s*"
+_DENIES = re.compile(r"[不非错误除未没无吗或✗×]|还是|\b(?:not|wrong|or)\b|n't")  # or leaves open
+_TEXT = 0xE000  # the text of option A is replaced by this character, that of B by the next
+_STATED = re.compile(  # letters with nothing behind them but an option's text or 正确
+    r"(选项|选择?|[为是]|答案\W*|\b(?i:answers?\W+(?:(?:is|are)\b)?|(?:choose|option)\b))?[\s:(\[【“\"*]*"
+    r"(?<![A-Za-z0-9])([A-Z](?:\s*[、和与]\s*[A-Z])*)[\s)\]】”\"*$]*(?:选?项)?[\s.:、]*[\ue000-\ue019]?(?:[\s.✓√*”]|才?正确|对)*\Z"
 )
-_HEDGED = re.compile(
-    r"(?:可能|也许|大概|或许|应该|大约|疑似)?(?:是|为)?[^，。；;\n]*\d[^，。；;\n]*(?:或者?|还是|抑或)(?:是|为)?[^，。；;\n]*\d[^，。；;\n]*。?"
-)
-_OPENING = re.compile(
-    r"\A(?:(?:根据|依据|从)[^，,：:\n]{0,20}(?:图片|图像|报告|报告单|表格|文字|信息|内容)[^，,：:\n]{0,12}[，,：:]\s*)?"
-    r"(?:可以?看出|可知|可得|显示)?[，,：:]?\s*"
-)
-_STEM_END = re.compile(
-    r"(?:对应的?(?:文字|内容|值))?(?:各自|分别)?(?:是什么|是多少|是谁|为多少|是否异常|是|为)?[\s?？。]*\Z"
-)
-_PAGE = r"(?:图片|图像|图|报告单|报告)"
-_STEM_START = re.compile(  # 报告日期 is a key, so 报告 alone is kept
-    rf"\A(?:请问)?(?:在?(?:(?:这张|该|此|这份){_PAGE}(?:里|中|上)?的?|{_PAGE}(?:里|中|上|的)的?))?"
-)
-_AND = re.compile(r"以及|和|与|及|、|,|，")
-
-# patterns of verdicts: each match is removed before the next pattern is searched
-_VERDICTS = (
-    (None, r"是否(?:异常|正常)"),
-    (None, r"(?:正常|参考)(?:参考)?(?:范围|区间|值|上限|下限)"),
-    (None, r"(?:不一定|未必|不见得|不能(?:说|认为)|谈不上)(?:是|属于|为)?(?:正常|异常|偏高|偏低|升高|降低|过高|过低)"),
-    (None, r"(?:不是|不属于|不算|不|并?非|没有|未见|无)(?:明显|太)?(?:偏高|偏低|升高|降低|过高|过低)"),
-    ("无法判断", r"(?:无法|不能|难以|不可)(?:直接)?(?:判断|确定|判定)|未给出参考"),
-    (
-        "正常",
-        r"(?:没有|未见|并?无|不存在|并?不|并?非)(?:是|属于|算|为)?(?:任何|明显)?(?:的)?异常|属?于?正常(?:水平)?",
-    ),
-    ("异常", r"异常|偏高|偏低|升高|降低|过高|过低"),
-)
-_NOT_NORMAL = r"(?:不|非)(?:太|是|算|能算|属于|处于|为)?正常"
-_RANGE = r"(?:正常|参考)(?:参考)?(?:范围|区间|值)?(?:上限|下限|范围|区间|值)"
-_RANGE_SAID = re.compile(
-    rf"(未|没有|没|不)?(超出|超过|高于|低于|在|处于|位于|符合)了?[^，,。；;]{{0,12}}?{_RANGE}(?:之?内|以内|内|外)?"
-)
-_WITHIN = ("在", "处于", "位于", "符合")
-_THEREFORE = re.compile(r"因此|所以|故|综上|总之|结论")
 
 
-@dataclass(frozen=True)
-class ParsedReply:
-    """An answer and its form in the reply: WHOLE, MARKED, …, or a form of `choices.py`."""
+def take_answer(text: str, question: str, answer_type: str) -> str:
+    """Return the answer in `text`, a reply without its reasoning. Several values or options are separated by ";".
 
-    answer: str
-    how: str
-
-
-def take_answer(text: str, question: str, answer_type: str) -> ParsedReply:
-    """Return the answer in `text`, a reply without its reasoning.
-
-    Raises:
-        ReplyError: it contains no answer: only a mark, no option, several verdicts, a refusal, or a retracted value.
+    Raises a ReplyError if it has no answer or several ones, is a refusal, or retracts its answer.
     """
-    body, how = _unwrap(text)
-    if not body:
-        raise ReplyError("the reply ends before its answer")
-    if _UNREADABLE_PICTURE.search(body):
+    if _BLIND.search(text):
         raise ReplyError("the model refused: it could not read the picture")
+    stem = re.sub(rf"\A{_PAGE}", "", _STEM_END.sub("", question.strip()))
+    parts = re.split(r"以及|和|与|及|、|,|，", stem)
+    names = parts if answer_type.startswith("multi") and len(parts) == 2 else [stem]
+    body = _object_value(_inner(_WRAPPED, text.strip()), names)
     if answer_type == MULTIPLE_CHOICE:
-        choice = read_choice(body, question)
-        _check_single_answer(text, question, choice.answer)
-        return ParsedReply(choice.answer, choice.form)
+        return read_choice(body, question)
+    body = _inner(_QUOTED, _inner(_WRAPPED, _MARK.split(body)[-1].strip()))
     if answer_type == "single_nr":
-        verdict = read_verdict(body)
-        return ParsedReply(verdict, VERDICT if verdict != body else how) if verdict else ParsedReply(body, how)
-    if is_refusal(body):
-        raise ReplyError("the model refused")
-    if _CORRECTS.search(body):
-        raise ReplyError("the reply retracts its answer")
-    said = _after_restatement(body, question, is_multi=answer_type.startswith("multi"))
-    if answer_type == "single_span" and _HEDGED.fullmatch(said or body):
+        return read_verdict(body)
+    if is_refusal(body) or _RETRACTS.search(body):
+        raise ReplyError("the model refused" if is_refusal(body) else "the reply retracts its answer")
+    values = _restated_values(body, names)
+    if not all(values):
+        raise ReplyError("the reply ends before its answer")
+    if any(_EITHER.search(value) for value in values) and (answer_type == "single_span" or _HEDGES.search(body)):
         raise ReplyError("the reply names several values")
-    return ParsedReply(said, SENTENCE) if said and said != body else ParsedReply(body, how)
+    return ANSWER_SEPARATOR.join(values)
 
 
 def read_recorded(text: str, question: str, answer_type: str) -> tuple[str | None, str | None]:
     """Read a reply from a file or a harness like one from a server. Returns (answer, None) or (None, reason)."""
     if not text.strip():
         return text, None
-    body = split_reasoning(text)[1]
-    if not body:
-        return None, "nothing but thoughts"
     try:
-        return take_answer(body, question, answer_type).answer, None
+        return take_answer(split_reasoning(text)[1], question, answer_type), None
     except ReplyError as error:
         return None, str(error)
 
 
-def _check_single_answer(text: str, question: str, chosen: str) -> None:
-    """Raise a ReplyError if an earlier 答案： chose another option. 最终答案 overrides earlier marks."""
-    marks = list(_MARK.finditer(text))
-    if len(marks) < 2 or marks[-1][0].startswith("最终"):
-        return
-    for mark, after in pairwise(marks):
-        try:
-            other = read_choice(text[mark.end() : after.start()], question).answer
-        except ReplyError:
-            continue
-        if other != chosen:
-            raise ReplyError("the reply gives two answers")
+def read_verdict(text: str) -> str:
+    """Return the verdict that `text` concludes with. Raises ReplyError if it has none or several."""
+    for part in (text, re.split(r"因此|所以|故|综上|总之|结论", text)[-1]):
+        said = set()
+        for verdict, pattern in _VERDICTS:
+            part, hits = re.subn(pattern, " ", part)
+            said |= {verdict} if hits and verdict else set()
+        if len(said) == 1:
+            return said.pop()
+    raise ReplyError("the reply names several verdicts" if said else "the reply names no verdict")
 
 
-def read_verdict(text: str) -> str | None:
-    """Return the verdict that `text` concludes with, 正常, 异常 or 无法判断, or None.
-
-    Raises:
-        ReplyError: it has several verdicts and no conclusion.
-    """
-    said = _verdicts(text)
-    if len(said) > 1:
-        conclusion = _THEREFORE.split(text)[-1] if _THEREFORE.search(text) else ""
-        said = _verdicts(conclusion)
-        if len(said) != 1:
-            raise ReplyError("the reply names several verdicts and concludes with none")
-    return next(iter(said), None)
-
-
-def _verdicts(text: str) -> set[str]:
-    said = set()
-    for denied, word in _RANGE_SAID.findall(text):
-        said.add("正常" if (word in _WITHIN) != bool(denied) else "异常")
-    rest = _RANGE_SAID.sub(" ", text)
-    rest, hits = re.subn(_NOT_NORMAL, " ", rest)
-    if hits:
-        said.add("异常")
-    for verdict, pattern in _VERDICTS:
-        rest, hits = re.subn(pattern, " ", rest)
-        if hits and verdict:
-            said.add(verdict)
-    return said
+def read_choice(text: str, question: str) -> str:
+    """Return the options that `text` states. Raises ReplyError if it states none, all, or contradictory ones."""
+    asked, said = (unicodedata.normalize("NFKC", part.strip()) for part in (question, text))
+    said = re.split(r"最终答案|[Ff]inal answer", said)[-1]
+    said = said.replace(asked, "").replace(asked[asked.find("选项") :], "")  # a repeated question
+    longest_first = sorted(read_options(asked).items(), key=lambda entry: -len(entry[1]))  # some begin like others
+    for letter, option in longest_first:
+        pattern = r"[\W_]*".join(re.escape(character) for character in option if character.isalnum())
+        said = re.sub(pattern, chr(_TEXT + ord(letter) - ord("A")), said, flags=re.I) if pattern else said
+    said = said.upper() if re.fullmatch(r"[\W_]*[a-z][\W_]*", said) else said
+    said = re.sub(r"\\boxed\s*\{(?:\\\w+\s*\{)?([^{}]*)\}+", r"\n答案:\1\n", said)
+    said = re.sub(r"(?<![A-Za-z])([A-Z])\s*,\s*(?=[A-Z](?![A-Za-z]))", r"\1、", said)
+    clauses = [part.strip() for part in re.split(r"[,;。!\n]|\.\s+(?=[A-Za-z])", said) if not _DENIES.search(part)]
+    texts = {chr(ord(mark) - _TEXT + ord("A")) for mark in re.findall("[\ue000-\ue019]", "".join(clauses))}
+    stated = [found for found in map(_STATED.search, clauses) if found and (found[1] or not found.start())]
+    cued = [set(re.findall("[A-Z]", found[2])) for found in stated if found[1]]
+    leading = set(re.findall("[A-Z]", "".join(found[2] for found in stated if not found[1])))
+    letters = cued[0] if cued else leading
+    if leading - letters or any(other != letters for other in cued) or (texts and letters - texts):
+        raise ReplyError("the reply gives two answers")
+    chosen = letters or texts  # an explanation may quote other options
+    is_prose = not letters and len(texts) > 1 and re.search(r"\w", "".join(clauses))
+    options = read_options(question)
+    if is_prose or not chosen <= set(options) or len(chosen) in (0, max(len(options), 3)):
+        raise ReplyError(f"the reply chooses none of the options {', '.join(options)}")
+    return ANSWER_SEPARATOR.join(f"{letter}.{option}" for letter, option in options.items() if letter in chosen)
 
 
-def _unwrap(text: str) -> tuple[str, str]:
-    """Return the reply without fences, marks, objects, quotes and emphasis, and the form that was removed."""
-    body, how = text.strip(), WHOLE
-    fenced = _FENCE.match(body)
-    body = fenced[1].strip() if fenced else body
-    tagged = _TAGGED.match(body)
-    body = tagged[2].strip() if tagged else body
-    if "{" in body:
-        value = _object_value(body)
-        if value is not None:
-            return value, OBJECT
-    marks = list(_MARK.finditer(body))
-    if marks:
-        body, how = body[marks[-1].end() :].strip(), MARKED
-    body = re.sub(r"\A\*\*(.*)\*\*\Z", r"\1", body, flags=re.DOTALL).strip()
-    for opening, closing in map(tuple, _QUOTES):
-        inner = body[1:-1]
-        if len(body) > 1 and body[0] == opening and body[-1] == closing and not {opening, closing} & set(inner):
-            body = inner.strip()
-    return body, how
+def _inner(wrapping: re.Pattern[str], text: str) -> str:
+    found = wrapping.match(text)
+    return next(part for part in found.groups() if part is not None).strip() if found else text
 
 
-def _object_value(text: str) -> str | None:
-    """Return the answer in a JSON object, or None."""
-    try:
-        found: Mapping[str, object] = parse_object(text)
-    except ReplyError:
-        return None
-    value = next((found[name] for name in _NAMES if name in found), None)
-    if isinstance(value, list) and value and all(isinstance(part, str | int | float) for part in value):
-        return ANSWER_SEPARATOR.join(map(str, value))
-    return str(value).strip() if _is_value(value) else None
+def _object_value(text: str, names: list[str]) -> str:
+    """Return the answer of a JSON object, or `text`. Truncated objects raise a ReplyError."""
+    if re.search(r'\{\s*"', text) is None:
+        return text
+    found = parse_object(text)
+    given = {"answer": [found[name] for name in names]} if set(found) == set(names) else found
+    value = given.get("answer", given.get("答案"))
+    values = value if isinstance(value, list) and value else [value]
+    is_plain = all(type(part) in (str, int, float) for part in values)
+    return ANSWER_SEPARATOR.join(str(part).strip() for part in values) if is_plain else text
 
 
-def _is_value(value: object) -> bool:
-    return isinstance(value, str | int | float) and not isinstance(value, bool)
-
-
-def _after_restatement(text: str, question: str, is_multi: bool) -> str | None:
-    """Return the text behind a restated question, or None."""
-    stem = _STEM_START.sub("", _STEM_END.sub("", question.strip())).strip()
-    if not stem:
-        return None
-    body = _OPENING.sub("", text, count=1)
-    parts = [part.strip() for part in _AND.split(stem) if part.strip()]
-    if is_multi and len(parts) == 2:
-        values = _named_pair(body, parts) or (_named_pair(body, parts[::-1]) or [])[::-1] or _named_values(body, parts)
-        if values is not None:
-            return ANSWER_SEPARATOR.join(values)
-    framed = re.match(
-        rf"(?:{_STEM_START.pattern[2:]})?[“\"「]?{re.escape(stem)}[”\"」]?{_LINK}(?P<said>.+)\Z", body, re.DOTALL
-    )
-    return _bare(framed["said"]) if framed else None
-
-
-def _named_pair(text: str, names: list[str]) -> list[str] | None:
-    """Return the values of two names if the text has each behind its name."""
-    first, second = map(re.escape, names)
-    found = re.match(
-        rf"(?:{_STEM_START.pattern[2:]})?{first}{_LINK}(?P<one>.+?)[，,；;。\n]\s*(?:而|并且)?{second}{_LINK}(?P<two>.+)\Z",
-        text,
-        re.DOTALL,
-    )
-    return [_bare(found["one"]), _bare(found["two"])] if found else None
-
-
-def _named_values(text: str, names: list[str]) -> list[str] | None:
-    """Return the texts under `names` in a JSON object, or None if it has other names or values."""
-    if "{" not in text:
-        return None
-    try:
-        found = parse_object(text)
-    except ReplyError:
-        return None
-    values = [str(found[name]).strip() for name in names if _is_value(found.get(name))]
-    return values if len(values) == len(names) == len(found) else None
-
-
-def _bare(value: str) -> str:
-    """Remove the stop and quotes of a sentence around a value."""
-    value = value.strip()
-    if value.count("。") == 1 and value.endswith("。"):
-        value = value[:-1]
-    for opening, closing in map(tuple, _QUOTES):
-        if len(value) > 1 and value[0] == opening and value[-1] == closing:
-            value = value[1:-1]
-    return value.strip() or MISSING
+def _restated_values(text: str, names: list[str]) -> list[str]:
+    """Return the texts behind `names` if `text` consists of them, in any order, and [text] otherwise."""
+    head, *rest = re.split(rf"{_BEFORE}({'|'.join(map(re.escape, names))}){_LINK}", text)
+    said = dict(zip(rest[::2], rest[1::2], strict=True))
+    if head or set(said) != set(names) or len(rest) != 2 * len(names):
+        return [text]
+    values = [said[name].strip() for name in names]
+    return [_inner(_QUOTED, value[:-1] if value.find("。") == len(value) - 1 else value) for value in values]

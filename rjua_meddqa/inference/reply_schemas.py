@@ -3,12 +3,23 @@
 Replies of other servers are read by `replies.py`.
 """
 
+import re
 from typing import Any
 
-from rjua_meddqa.inference.choices import read_options
 from rjua_meddqa.schema import MULTIPLE_CHOICE
 
+_OPTIONS = re.compile(r"选项\s*[:：]")
+_OPTION = re.compile(r"(?:^|[;；\n])\s*([A-Z])\s*[.．、:：]\s*")
 VERDICTS = ("正常", "异常", "无法判断")
+
+
+def read_options(question: str) -> dict[str, str]:
+    """Return {letter: text} of a question's options, in order, as in the released 选项:A.text;B.text."""
+    found = _OPTIONS.search(question)
+    if found is None:
+        return {}
+    _, *pieces = _OPTION.split(question[found.end() :].strip())
+    return {letter: text.strip() for letter, text in zip(pieces[::2], pieces[1::2], strict=True)}
 
 
 def reply_schema(question: str, answer_type: str) -> dict[str, Any] | None:

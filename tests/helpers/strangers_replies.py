@@ -16,8 +16,8 @@ from medvqa_core.llm.json_reply import ReplyError
 from mimic_cxr_vqa.generation.language_model import read_one
 from mimic_cxr_vqa.judging.dimensions import DIMENSIONS
 from mimic_cxr_vqa.judging.judge_prompt import read_reply
-from rjua_meddqa.inference.choices import read_options
 from rjua_meddqa.inference.replies import take_answer
+from rjua_meddqa.inference.reply_schemas import read_options
 
 UNREADABLE, OR = "!", " || "
 _CODES = {"correctness": "IC", "consistency": "IPF", "completeness": "IPC", "relevance": "MNE"}  # worst first
@@ -55,10 +55,10 @@ def _take(reply: ChatReply, question: str, kind: str) -> tuple[str | None, str]:
     except ReplyError as error:
         return None, str(error)
     if kind != "MC":
-        return taken.answer, taken.how
+        return taken, "read"
     options = read_options(question)
-    chosen = [letter for letter, text in options.items() if f"{letter}.{text}" in taken.answer.split(";")]
-    return "".join(chosen) or taken.answer, taken.how
+    chosen = [letter for letter, text in options.items() if f"{letter}.{text}" in taken.split(";")]
+    return "".join(chosen) or taken, "read"
 
 
 def _said(text: str) -> ChatReply:

@@ -7,14 +7,13 @@ from strangers_replies import REPLIES
 from medvqa_core.llm.chat import ChatReply
 from medvqa_core.llm.engines import Reply
 from mimic_cxr_vqa.judging.dimensions import BEST
-from rjua_meddqa.inference.replies import ParsedReply
 
 
 @pytest.mark.parametrize(
     ("name", "half", "right", "wrong"),
     [
         ("meddqa", "A", 42, 1),
-        ("meddqa", "B", 38, 4),
+        ("meddqa", "B", 42, 0),
         ("judges", "A", 18, 0),
         ("judges", "B", 20, 0),
         ("answers", "A", 14, 1),
@@ -30,7 +29,7 @@ def test_few_replies_are_read_wrongly(name, half, right, wrong):
 
 def test_constant_readers_fail(monkeypatch):
     """Readers with a constant answer are wrong on most replies."""
-    monkeypatch.setattr("strangers_replies.take_answer", lambda *_: ParsedReply("2", "always"))
+    monkeypatch.setattr("strangers_replies.take_answer", lambda *_: "2")
     monkeypatch.setattr("strangers_replies.read_reply", lambda _: BEST)
     monkeypatch.setattr("strangers_replies.read_one", lambda *_: Reply("A pneumothorax."))
     for name, least in (("meddqa", 90), ("judges", 40), ("answers", 38)):

@@ -26,15 +26,15 @@ from medvqa_hub.evaluation.meddqa.inference import ImageSet, answer_questions
 from medvqa_hub.evaluation.meddqa.models import (
     ModelOptions,
     connect_document_model,
-    count_choices,
     describe_shots,
     draw_examples,
     name_run,
 )
 from rjua_meddqa.inference.causes import CAUSES, find_cause
 from rjua_meddqa.inference.engines import ENGINES, DocumentEngine
+from rjua_meddqa.inference.language_model import WHOLE
 from rjua_meddqa.inference.questions import DocumentQuestion, QuestionSet, by_image, load_questions
-from rjua_meddqa.inference.replies import READER, WHOLE, read_recorded
+from rjua_meddqa.inference.replies import READER, read_recorded
 from rjua_meddqa.schema import Annotation
 
 PAGES_FOLDER, RESULTS, SCORED = "pages", "results.json", "scored.jsonl"
@@ -97,7 +97,7 @@ def evaluate_meddqa(options: MeddqaOptions) -> dict[str, Any]:
         engine, asked, images, options.out / FILE, questions.governance, options.retry_failed, shots
     )
     is_read = options.profile == OURS if recorded else engine.asking.get("answers", WHOLE) != WHOLE
-    if recorded and is_read:
+    if is_read:
         predictions = [_read_reply(row, prediction) for row, prediction in zip(asked, predictions, strict=True)]
     figures, scored = score(asked, predictions, options.units, options.profile)
     errors = find_causes(scored, asked, questions.annotations, images)
@@ -115,7 +115,6 @@ def evaluate_meddqa(options: MeddqaOptions) -> dict[str, Any]:
         "reader": READER if is_read else None,
         **figures,
         "errors": errors,
-        **({"choices": count_choices(predictions)} if options.asking is not None else {}),
     }
     write_json_lines(options.out / SCORED, scored, private=questions.governance.private)
     write_json(options.out / RESULTS, results, private=questions.governance.private)
@@ -183,10 +182,11 @@ def score(
 
 
 def _read_reply(row: DocumentQuestion, prediction: Prediction) -> Prediction:
-    """Read a recorded reply by the rules for replies of a server."""
-    if prediction.answer is None:
+    """Read a reply by today's rules, also one that an earlier version has read."""
+    said = prediction.details.get("said", prediction.answer)
+    if said is None:
         return prediction
-    answer, error = read_recorded(prediction.answer, row.question, row.answer_type)
+    answer, error = read_recorded(said, row.question, row.answer_type)
     return replace(prediction, answer=answer, error=error)
 
 

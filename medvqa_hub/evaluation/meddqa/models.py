@@ -12,9 +12,7 @@ from medvqa_core.governance import Governance
 from medvqa_core.llm.connecting import connect_model
 from medvqa_core.llm.options import EngineOptions
 from medvqa_core.llm.record import FILE as RECORD
-from medvqa_core.runs.predictions import Prediction
 from medvqa_hub.evaluation.meddqa.inference import ImageSet, digest_readable
-from rjua_meddqa.inference.choices import FORMS
 from rjua_meddqa.inference.engines import DocumentEngine
 from rjua_meddqa.inference.language_model import IMAGE, INPUTS, MAX_TOKENS, DocumentModel
 from rjua_meddqa.inference.page_images import LONGEST_SIDE, ImageRule
@@ -93,12 +91,6 @@ def describe_shots(shots: Shots, options: ModelOptions | None) -> dict[str, Any]
         "shots_given": {str(count): questions for count, questions in sorted(given.items())},
         "shots_shown": shown,
     }
-
-
-def count_choices(predictions: Sequence[Prediction]) -> dict[str, int]:
-    """How often a multiple-choice reply consisted of the option's letter, its text, or both."""
-    forms = Counter(prediction.details.get("taken") for prediction in predictions)
-    return {form: forms[form] for form in FORMS}
 
 
 def name_run(engine: DocumentEngine) -> str:

@@ -24,6 +24,7 @@ from PIL import Image
 from medvqa_core.errors import ConfigError
 from medvqa_hub.cli import run
 from rjua_meddqa.inference.questions import load_questions
+from rjua_meddqa.inference.replies import READER
 
 
 @pytest.fixture
@@ -87,7 +88,7 @@ def test_without_context_no_question_has_its_passage(data, tmp_path):
     assert len(bare) == len(texts) and not any("背景知识：" in text for text in bare)
 
 
-def test_options_are_chosen_by_letter_text_or_both_and_counted(data, tmp_path):
+def test_options_are_chosen_by_letter_or_letter_and_text(data, tmp_path):
     said = {"低钾血症": "选A", "限水": "B.限水"}
 
     def reply(body):
@@ -97,9 +98,9 @@ def test_options_are_chosen_by_letter_text_or_both_and_counted(data, tmp_path):
     with serve(reply) as server:
         results = evaluate(data, tmp_path / "out", server)
     assert results["scores"]["table_5"]["mc_accuracy"] == 1.0
-    assert results["choices"] == {"letter": 1, "text": 0, "letter and text": 1}
+    assert results["reader"] == READER
     row = next(row for row in lines_of(tmp_path / "out" / "predictions.jsonl")[1:] if row.get("said") == "选A")
-    assert row["answer"] == "A.低钾血症" and row["taken"] == "letter"
+    assert row["answer"] == "A.低钾血症"
 
 
 def test_shots_are_of_the_same_kind_and_never_of_the_same_image(data, tmp_path):
