@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -21,9 +22,14 @@ import typer
 from medvqa_core.errors import ConfigError
 
 Launch = Annotated[
-    str | None, typer.Option(help="Run under `accelerate launch` with these arguments: '--num_processes 8'.")
+    str | None,
+    typer.Option(
+        help="Run under `accelerate launch` with these arguments: '--num_processes 8'. They may begin with a shipped "
+        "configuration: one_gpu, eight_gpus or fsdp ('fsdp --num_processes 4')."
+    ),
 ]
 
+CONFIGS = Path(__file__).parent / "accelerate_configs"
 LONGEST_WAIT = timedelta(days=7)  # for the slowest process; the default is minutes
 
 
@@ -75,15 +81,18 @@ def make_command(launch: str, arguments: Sequence[str]) -> tuple[list[str], dict
     """Return the command that runs `medvqa-hub ARGUMENTS` in every process, and its environment variables.
 
     Args:
-        launch: arguments of `accelerate launch` as typed in a shell.
+        launch: arguments of `accelerate launch` as typed in a shell, after the name of a shipped configuration if any.
 
     Raises:
-        ConfigError: `launch` has an unclosed quote, or an argument that CPU processes do not support.
+        ConfigError: `launch` has an unclosed quote, begins with an unknown name, or has an argument that CPU processes
+            do not support.
     """
     try:
         given = shlex.split(launch)
     except ValueError as error:
         raise ConfigError(f"--launch {launch!r}: {error}. Expected arguments of accelerate launch.") from error
+    if given and not given[0].startswith("-"):
+        given = ["--config_file", str(_find_config(given[0])), *given[1:]]
     module = ["-m", "medvqa_hub.cli", *arguments]
     try:
         known, others = _parser().parse_known_args(given)
@@ -128,6 +137,17 @@ def run_launcher(launch: str, arguments: Sequence[str]) -> int:
         process.wait()
         raise
     return code if code >= 0 else 128 - code
+
+
+def _find_config(name: str) -> Path:
+    """The file of a shipped configuration. Raises ConfigError if there is none of that name."""
+    files = {path.stem: path for path in CONFIGS.glob("*.yaml")}
+    if name not in files:
+        raise ConfigError(
+            f"--launch {name!r}: not a shipped configuration. Expected {', '.join(sorted(files))}, or options of "
+            "accelerate launch, such as '--config_file FILE'."
+        )
+    return files[name]
 
 
 def _parser() -> argparse.ArgumentParser:

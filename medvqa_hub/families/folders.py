@@ -33,5 +33,5 @@ def as_config_error() -> Iterator[None]:
     try:
         yield
     # transformers raises RuntimeError for weights of another size.
-    except (OSError, ValueError, TypeError, RuntimeError, SafetensorError) as error:
+    except (OSError, ValueError, TypeError, RuntimeError, ImportError, SafetensorError) as error:
         raise ConfigError(f"the model cannot be loaded: {one_line(error)}") from error

@@ -186,6 +186,12 @@ def find_family(name: str) -> ModelFamily:
     return _load_family(FAMILIES[name])
 
 
+def unwrap(model: Any) -> Any:
+    """The model inside wrappers of torch.compile and distributed training."""
+    model = getattr(model, "_orig_mod", model)
+    return getattr(model, "module", model)
+
+
 def is_decoder_only(model: Any) -> bool:
     """Whether `model` continues its prompt, instead of writing into a decoder that reads the encoded prompt.
 

@@ -83,6 +83,7 @@ def common_arguments(recipe: Any, out: Path, steps: int) -> dict[str, Any]:
         "max_grad_norm": training.max_grad_norm,
         "bf16": resolve_precision(training.precision) == "bfloat16",
         "activation_checkpointing": training.gradient_checkpointing,
+        "torch_compile": training.compile,
         "logging_strategy": "steps",
         "logging_steps": training.log_every,
         "logging_nan_inf_filter": False,

@@ -21,7 +21,7 @@ import os
 import re
 import shutil
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -98,11 +98,15 @@ def writing_weights(path: Path) -> Iterator[None]:
         ) from error
 
 
-def save_trained(model: Any, folder: Path) -> None:
-    """Write the weights of `model` that take gradients to TRAINED in `folder`."""
+def save_trained(model: Any, folder: Path, weights: Mapping[str, Any] | None = None) -> None:
+    """Write the weights of `model` (or their values in `weights`) that take gradients to TRAINED in `folder`."""
     from safetensors.torch import save_file
 
-    trained = {name: value for name, value in model.named_parameters() if value.requires_grad}
+    trained = {
+        name: value if weights is None else weights[name]
+        for name, value in model.named_parameters()
+        if value.requires_grad
+    }
     save_file({name: value.detach().cpu().contiguous() for name, value in trained.items()}, folder / TRAINED)
 
 

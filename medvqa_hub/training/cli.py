@@ -88,6 +88,13 @@ def vlm(
     out: Out,
     stage: Annotated[str | None, typer.Option(help="Recipe of a stage: sft (supervised) or grpo (by rewards).")] = None,
     recipe: RecipeName = None,
+    reward: Annotated[
+        str | None,
+        typer.Option(
+            help="Reward of stage grpo: a name, your own function (FILE.py:FUNCTION or MODULE:FUNCTION, whose code is "
+            "run), or a sum: 'mine.py:short:0.3+finding_accuracy:0.7'."
+        ),
+    ] = None,
     turns: Annotated[
         str | None, typer.Option(help="One conversation per question, or per study with all of its questions.")
     ] = None,
@@ -107,7 +114,7 @@ def vlm(
     if (stage is None) == (recipe is None) or stage not in (None, *STAGES):
         raise typer.BadParameter(f"pass one of --stage ({' or '.join(STAGES)}) and --recipe")
     name = recipe or f"vlm-{stage}"
-    overrides = [*([f"data.turns={turns}"] if turns else []), *(set_ or ())]
+    overrides = [f"data.turns={turns}"] * bool(turns) + [f"reward.name={reward}"] * bool(reward) + (set_ or [])
     resolved = load_vlm_recipe(name, overrides)
     if launch is not None and not dry_run:
         options = {"model": model, "data": data, "out": out, "image_root": image_root, "model_class": model_class}

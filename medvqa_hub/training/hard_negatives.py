@@ -26,6 +26,7 @@ from medvqa_hub.training.checkpoints import fingerprint_model_folder
 from medvqa_hub.training.recipes import Recipe
 from medvqa_hub.training.scst_loss import answer_log_probability, token_log_probabilities
 from medvqa_hub.training.scst_rollout import answer_logits, encode_images, read_prompts, read_references
+from medvqa_hub.training.sharding import whole_weights
 from medvqa_hub.training.study_batches import StudiesInOrder, StudyCollator
 from medvqa_hub.training.study_questions import StudyQuestions
 
@@ -108,7 +109,8 @@ def measure_losses(trainer: Any, questions: StudyQuestions, folder: Path, checkp
     batches = StudiesInOrder(questions, collate, size)
     processes, settings = accelerator.num_processes, {"checkpoint": fingerprint_model_folder(checkpoint)}
     paths = [folder / f"losses-{number}-of-{processes}.jsonl" for number in range(processes)]
-    with RecordStore(paths[accelerator.process_index], KIND, trainer.governance, settings) as store:
+    own = RecordStore(paths[accelerator.process_index], KIND, trainer.governance, settings)
+    with own as store, whole_weights(model):
         share = ShardSampler(accelerator.process_index, processes, len(batches))
         left = [[number] for (number,) in share if content_key(batch=number, size=size) not in store]
         loader = load_batches(batches, left, choose_workers(recipe.data.workers))

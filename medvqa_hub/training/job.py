@@ -27,6 +27,7 @@ from medvqa_hub.training import checkpoints
 from medvqa_hub.training.arguments import TrainingRun, uses_cpu
 from medvqa_hub.training.batch_loading import without_worker_traceback
 from medvqa_hub.training.recipe_files import count_batches, find_differences
+from medvqa_hub.training.rewards import digest_user_rewards
 from medvqa_hub.training.training_log import TrainingLog
 
 Log = Callable[[str], None]
@@ -92,6 +93,8 @@ class TrainingJob(ABC):
             self.log = log_nothing
         started = None if self.start is None else checkpoints.fingerprint_model_folder(self.start)
         record = {"recipe": self.recipe.to_dict(), "data": self.fingerprint_data(), "init": started}
+        if self.recipe.reward is not None:
+            record["reward"] = digest_user_rewards(self.recipe.reward.name)
         if not dry_run:
             self._check_same_run(record)
             if self._is_finished():
@@ -139,13 +142,13 @@ class TrainingJob(ABC):
         seconds = history.read_seconds(before) if before is not None else 0.0
         run = TrainingRun(self.recipe, self.out, self.governance, log_file, self.stages, seconds, optimizer=optimizer)
         trainer = self.make_trainer(run, last if is_whole else None)
+        if last is not None and not is_whole:
+            trainer.load_weights(last)
         if step < self.steps:
             trainer.train(resume_from_checkpoint=str(last) if last else None)
             assert trainer.state.global_step == self.steps, f"training stopped after {trainer.state.global_step} steps"
         else:  # killed between the last checkpoint and the end
             trainer.state.global_step = self.steps
-            if not is_whole:
-                trainer.load_weights(last)
         if not self.validates:
             trainer.save_best(None, None)
         PartialState().wait_for_everyone()
@@ -163,8 +166,10 @@ class TrainingJob(ABC):
             return
         before = read_object(out / RUN, ANOTHER)
         differing = find_differences(before.get("recipe", {}), record["recipe"])
-        names = {"data": "the content of the data", "init": "the starting checkpoint"}
-        differing += [f"{name} differs" for key, name in names.items() if before.get(key) != record[key]]
+        names = {"data": "the content of the data", "init": "the starting checkpoint", "reward": "the reward's code"}
+        for key, name in names.items():
+            if before.get(key) != record.get(key):
+                differing.append(f"{name} differs")
         if differing:
             raise ConfigError(
                 f"{out} holds a different run: {'; '.join(differing)}. Use the same settings to resume it, or choose "

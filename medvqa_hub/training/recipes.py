@@ -76,6 +76,8 @@ class TrainingSettings(Section):
     targets: Literal["answer", "released"] = "answer"  # released: padding counts in the loss too (SwinVED)
     precision: Literal["auto", "float32", "bfloat16"] = "float32"  # auto: bfloat16 if the processor has it
     gradient_checkpointing: bool = False
+    compile: bool = False  # torch.compile
+    attention: Literal["eager", "sdpa"] | None = None  # null: transformers' choice
     log_every: PositiveInt = 10
     save_every: PositiveInt = 500
     keep_checkpoints: PositiveInt = 1
@@ -146,7 +148,10 @@ class Recipe(BaseRecipe):
         self, init: Path | None, texts: Iterable[str], seed: int = 0, scratch: Path | None = None
     ) -> tuple[Any, Any]:
         """Model and processor to train. See `ModelFamily.open`."""
-        return self.family.open(self.model, init, texts, seed, scratch)
+        model, processor = self.family.open(self.model, init, texts, seed, scratch)
+        if self.training.attention is not None:
+            model.set_attn_implementation(self.training.attention)
+        return model, processor
 
 
 SECTIONS: dict[str, type[Section]] = {

@@ -21,6 +21,9 @@ once per batch with sampled and greedy answers together, so BERTScore encodes ea
 Weighted sums such as "bert_score:0.3+finding:0.7" combine them. BERTScore hardly distinguishes an answer from its
 negation, while finding looks at nothing else.
 
+A user's own function with this signature is a reward too: "my_rewards.py:brevity", "package.module:brevity:0.3+rouge_l"
+(see `user_code`).
+
 A reference without a letter or digit cannot be scored. An empty completion gets the metric's lowest score.
 """  # noqa: E501
 
@@ -43,6 +46,7 @@ from medvqa_core.metrics.soft_accuracy import ANSWER_TYPES, is_failed, soft_accu
 from medvqa_core.progress import track
 from medvqa_hub.evaluation.cxr.finding_accuracy import SCORED_LABELS
 from medvqa_hub.training.recipes import RewardSettings
+from medvqa_hub.training.user_code import digest_module, load_function
 from mimic_cxr_vqa.cxr_findings import score_findings
 from mimic_cxr_vqa.labeling.answer_polarity import UNDECIDED, answer_polarity
 from mimic_cxr_vqa.schema import HEART
@@ -79,7 +83,7 @@ def make_reward(
     settings = RewardSettings(name=settings) if isinstance(settings, str) else settings
     weights = parse_reward_name(settings.name)
     context = _Context(settings, training_references, device)
-    parts = {name: FACTORIES[name](context) for name in weights}
+    parts = {name: FACTORIES[name](context) if name in FACTORIES else _user_reward(name) for name in weights}
 
     def reward(completions: Sequence[str], *, answer: Sequence[str], **columns: Sequence) -> Values:
         refuse_missing_columns(settings.name, columns)
@@ -99,30 +103,42 @@ def make_reward(
 
 
 def parse_reward_name(name: str) -> dict[str, float]:
-    """Weights by reward: "bert_score:0.7+rouge_l" -> {"bert_score": 0.7, "rouge_l": 1.0}.
+    """Weights by reward: "bert_score:0.7+mine.py:short" -> {"bert_score": 0.7, "mine.py:short": 1.0}.
 
     Raises:
         ConfigError: an unknown or repeated reward, or a weight that is not a number other than 0.
     """
     weights: dict[str, float] = {}
     for part in name.split("+"):
-        reward, _, weight = (piece.strip() for piece in part.partition(":"))
-        if reward not in FACTORIES:
+        reward, _, weight = (piece.strip() for piece in part.rpartition(":"))
+        if reward not in FACTORIES and not _is_number(weight):
+            reward, weight = part.strip(), ""
+        if reward not in FACTORIES and ":" not in reward:
             nearest = get_close_matches(reward, FACTORIES, n=1)
             hint = f" (did you mean {nearest[0]!r}?)" if nearest else ""
             raise ConfigError(
-                f"reward {reward!r} is unknown{hint}. Allowed: {', '.join(FACTORIES)}, or a sum such as "
-                "'bert_score:0.7+rouge_l:0.3'"
+                f"reward {reward!r} is unknown{hint}. Allowed: {', '.join(FACTORIES)}, your own (FILE.py:FUNCTION), or "
+                "a sum such as 'bert_score:0.7+rouge_l:0.3'"
             )
         if reward in weights:
             raise ConfigError(f"reward {name!r} names {reward!r} twice. Add up its weights")
-        try:
-            weights[reward] = float(weight) if weight else 1.0
-        except ValueError:
-            weights[reward] = math.nan
+        weights[reward] = float(weight if _is_number(weight) else "nan") if weight else 1.0
         if not weights[reward] or not math.isfinite(weights[reward]):
             raise ConfigError(f"reward {name!r}: the weight {weight!r} is not a number other than 0")
     return weights
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def digest_user_rewards(name: str) -> dict[str, str]:
+    """Digest of the file of each user's own reward in the sum `name`."""
+    return {reward: digest_module(reward) for reward in parse_reward_name(name) if reward not in FACTORIES}
 
 
 def weighted_sum(values: Mapping[str, float | None], weights: Mapping[str, float]) -> float | None:
@@ -166,6 +182,17 @@ def check_rewards(values: Sequence[float | None], answers: Sequence[str], name: 
                 "cannot be scored. No optimizer step used this value. Correct the reward, then run "
                 "the same command again."
             )
+
+
+def _user_reward(name: str) -> Reward:
+    function = load_function(name)
+
+    def reward(completions: Sequence[str], **columns: Sequence) -> Values:
+        values = function(completions, **columns)
+        check_rewards(values, columns.get("qa_id") or [f"answer {i}" for i in range(len(completions))], name)
+        return values
+
+    return reward
 
 
 def _bert_score(context: _Context) -> Reward:

@@ -22,9 +22,6 @@ from medvqa_hub.training.scst_step import StepMetrics, self_critical_loss
 from medvqa_hub.training.study_questions import ROWS_AT_ONCE, StudyQuestions
 from medvqa_hub.training.trainer import SupervisedTrainer
 
-# Images are encoded and answers generated outside of the wrapped forward pass, which these do not support.
-UNSUPPORTED = (DistributedType.FSDP, DistributedType.DEEPSPEED, DistributedType.MEGATRON_LM)
-
 
 class SCSTTrainer(SupervisedTrainer):
     """Trains on alpha * L_reward + gamma * L_nll (paper, Section 5.1).
@@ -55,10 +52,12 @@ class SCSTTrainer(SupervisedTrainer):
         if run.recipe.scst is None:
             raise ConfigError("the recipe has no section scst. Use a recipe of stage 3, or add scst: {alpha: 0.6}")
         super().__init__(model, processor, run, train_rows, validation_rows)
-        if self.accelerator.distributed_type in UNSUPPORTED or self.args.n_gpu > 1:
+        if self.accelerator.distributed_type == DistributedType.FSDP or self.args.n_gpu > 1:
             kind = "DataParallel" if self.args.n_gpu > 1 else self.accelerator.distributed_type.value
             raise ConfigError(
-                f"self-critical training does not support {kind}. Start one process per GPU with --launch '--multi_gpu'"
+                f"self-critical training does not support {kind}. It encodes images and generates answers outside of "
+                f"the model's forward pass, and {kind} makes whole weights, and collects their gradients, in that pass "
+                "only. Start one process per GPU with --launch '--multi_gpu --num_processes N'"
             )
         switch_off_dropout(model)
         if reward is None:

@@ -19,7 +19,7 @@ from torch import nn
 from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList
 from transformers.utils import ModelOutput
 
-from medvqa_hub.families.registry import image_inputs, is_decoder_only, through_first_eos
+from medvqa_hub.families.registry import image_inputs, is_decoder_only, through_first_eos, unwrap
 
 # `generate` would take unset values from the model's own settings. Each of these changes the distribution of answers.
 NEUTRAL = {
@@ -198,7 +198,7 @@ def answer_logits(model: nn.Module, prompts: Prompts, answers: Answers, encoded:
         encoded: from `encode_images`, with its graph if the encoder is trained.
     """
     inputs = {"study_index": prompts.study_index, "encoder_outputs": encoded, "use_cache": False}
-    inner = getattr(model, "module", model)
+    inner = unwrap(model)
     if is_decoder_only(inner):
         # The last token predicts nothing. Logits are kept where they predict a token of an answer.
         inputs["input_ids"] = torch.cat([prompts.input_ids, answers.tokens], 1)[:, :-1]

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from medvqa_hub.families.registry import is_decoder_only
+from medvqa_hub.families.registry import is_decoder_only, unwrap
 from medvqa_hub.training.recipes import ScstSettings
 from medvqa_hub.training.rewards import Reward, check_rewards
 from medvqa_hub.training.scst_loss import (
@@ -101,7 +101,7 @@ def self_critical_loss(
     """The loss of one batch and its metrics.
 
     Args:
-        model: a model, or its DistributedDataParallel wrapper. Only the pass with gradient uses the wrapper.
+        model: a model, compiled or in DistributedDataParallel. Only the pass with gradient uses the wrapper.
         batch: the processor's output for images, questions and answers.
         rows: the dataset's row of each question, with `qa_id` and `answer`.
         reward: see `rewards`.
@@ -114,7 +114,7 @@ def self_critical_loss(
     Raises:
         InputError: the reward returned a value that is not a finite number.
     """
-    inner = getattr(model, "module", model)
+    inner = unwrap(model)
     encoded = encode_images(inner, batch)
     prompts, references = read_prompts(batch, is_decoder_only(inner)), read_references(batch["labels"])
     greedy, sample = roll_out(inner, prompts, encoded, seeds, settings.temperature, settings.max_new_tokens)

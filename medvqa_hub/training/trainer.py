@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch.distributed.fsdp import FSDPModule
 from torch.utils.data import DataLoader
 from transformers import Trainer, TrainingArguments
 
@@ -34,6 +35,7 @@ from medvqa_hub.training.batch_loading import ShardSampler, choose_workers, load
 from medvqa_hub.training.recipe_files import count_steps
 from medvqa_hub.training.recipes import EPOCH, Recipe, count_steps_per_epoch
 from medvqa_hub.training.saving import CheckpointMixin
+from medvqa_hub.training.sharding import load_optimizer, shard
 from medvqa_hub.training.study_batches import StudyBatches, StudyCollator, derive_seed
 from medvqa_hub.training.study_questions import StudyQuestions
 from medvqa_hub.training.validation import Validation
@@ -86,7 +88,7 @@ class SupervisedTrainer(CheckpointMixin, Trainer):
             )
         self.add_callback(ScheduleCallback())
         self.prepare_saving(run)
-        self._base: str | None = None  # fingerprint of the frozen weights
+        self._base = self._fingerprint_base()
         self._noted: dict[str, list[float]] = defaultdict(list)
         self._lines, self._warned = 0, False
         self._start_clock()
@@ -108,23 +110,28 @@ class SupervisedTrainer(CheckpointMixin, Trainer):
         return batches
 
     def create_optimizer(self, model: Any = None) -> torch.optim.Optimizer:
-        """AdamW (Adam if nothing decays) for the parameter groups."""
+        """AdamW (Adam if nothing decays) for the parameter groups. FSDP shards the model first."""
+        if self.is_fsdp_enabled and not isinstance(self.model, FSDPModule):
+            shard(self.model, self.accelerator.state.fsdp_plugin)
         if self.optimizer is None:
             training = self.recipe.training
             groups = self.recipe.family.optimizer_groups(
                 self.model if model is None else model, training.learning_rates, training.weight_decay
             )
             self.optimizer = torch.optim.AdamW(groups, betas=tuple(training.betas), fused=True)
-            if self.run.optimizer is not None:
-                path = self.run.optimizer / "optimizer.pt"
-                self.optimizer.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
-                for group in self.optimizer.param_groups:
-                    group.pop("initial_lr", None)  # the scheduler starts from the last rates
         return self.optimizer
 
     def create_scheduler(self, *args: Any, **kwargs: Any) -> Any:
-        """As in Trainer, with the scheduler `step`. Wrong arguments of a scheduler raise a ConfigError."""
+        """As in Trainer, with the scheduler `step`. Wrong arguments of a scheduler raise a ConfigError.
+
+        Trainer calls this when the optimizer is ready (sharded, if the model is), so `run.optimizer` is loaded here.
+        """
         training = self.recipe.training
+        if self.run.optimizer is not None and self.lr_scheduler is None:
+            path = self.run.optimizer / "optimizer.pt"
+            load_optimizer(self.optimizer, torch.load(path, map_location="cpu", weights_only=True))
+            for group in self.optimizer.param_groups:
+                group.pop("initial_lr", None)  # the scheduler starts from the last rates
         try:
             if training.scheduler == "step" and self.lr_scheduler is None:
                 self.lr_scheduler = self._decay_by_epoch(**training.scheduler_arguments)
@@ -263,39 +270,40 @@ class SupervisedTrainer(CheckpointMixin, Trainer):
         hub = options.pop("hub", None) or HfApi(token=token)
         return push_model(ModelPush(self.out / BEST_FOLDER, name, **options), hub=hub)
 
-    def save_weights(self, folder: Path, kind: str) -> None:
+    def save_weights(self, folder: Path, kind: str, weights: dict[str, Any] | None) -> None:
         """A checkpoint of a mostly frozen model has only its trained weights. The best LoRA model is merged."""
         model = self.accelerator.unwrap_model(self.model)
         quantised = getattr(model, "is_quantized", False)
         if kind == checkpoints.CHECKPOINT and self._keeps_base():
-            checkpoints.save_trained(model, folder)
+            checkpoints.save_trained(model, folder, weights)
             return
         if kind == checkpoints.BEST and hasattr(model, "merge_and_unload") and not quantised:
             model = copy.deepcopy(model).merge_and_unload()
         # transformers cannot convert quantised weights back to their original format.
-        model.save_pretrained(folder, **({"save_original_format": False} if quantised else {}))
+        options = {"save_original_format": False} if quantised else {}
+        model.save_pretrained(folder, state_dict=weights, **options)
 
     def write_card(self, folder: Path, kind: str) -> None:
         if kind == checkpoints.BEST:
             write_folder_card(folder, self.recipe.model.kind, self.governance)
 
     def describe_checkpoint(self) -> dict[str, Any]:
-        return {"base": self._base_fingerprint()} if self._keeps_base() else {}
+        return {"base": self._base} if self._keeps_base() else {}
 
     def _keeps_base(self) -> bool:
         """Whether checkpoints hold the trained weights only. The second pass and quantised bases need whole models."""
         special = hasattr(self.model, "peft_config") or getattr(self.model, "is_quantized", False)
         return self.recipe.family.keeps_its_base and not special and not self.recipe.training.hard_negatives
 
-    def _base_fingerprint(self) -> str:
-        if self._base is None:
-            self._base = checkpoints.fingerprint_frozen_weights(self.accelerator.unwrap_model(self.model))
-        return self._base
+    def _fingerprint_base(self) -> str:
+        """Fingerprint of the frozen weights, or nothing if checkpoints hold them."""
+        return checkpoints.fingerprint_frozen_weights(self.model) if self._keeps_base() else ""
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
         """As in Trainer. Quantised weights are loaded with the model, so they come from the checkpoint already."""
         if (Path(resume_from_checkpoint) / checkpoints.TRAINED).exists():
-            checkpoints.load_trained(self.model, Path(resume_from_checkpoint), self._base_fingerprint())
+            if not isinstance(self.model, FSDPModule):  # loaded before it was sharded
+                checkpoints.load_trained(self.model, Path(resume_from_checkpoint), self._base)
         elif not getattr(self.model, "is_quantized", False) or hasattr(self.model, "peft_config"):
             super()._load_from_checkpoint(resume_from_checkpoint, model)
 

@@ -19,6 +19,7 @@ from medvqa_hub.families.registry import image_inputs
 from medvqa_hub.tracking import Sample
 from medvqa_hub.training.batch_loading import ShardSampler, load_batches
 from medvqa_hub.training.recipes import Recipe
+from medvqa_hub.training.sharding import whole_weights
 from medvqa_hub.training.study_batches import StudiesInOrder, StudyCollator
 from medvqa_hub.training.study_questions import StudyQuestions
 
@@ -63,11 +64,12 @@ class Validation:
         model.eval()
         total, tokens, texts = 0.0, 0, []
         share = ShardSampler(self.arguments.process_index, self.arguments.world_size, len(self.batches))
-        for batch in load_batches(self.batches, share, self.workers):
-            number = batch.pop("number")
-            loss, count, answers = self._measure_batch(model, accelerator, batch)
-            total, tokens = total + loss, tokens + count
-            texts.append((number, answers))
+        with whole_weights(model):
+            for batch in load_batches(self.batches, share, self.workers):
+                number = batch.pop("number")
+                loss, count, answers = self._measure_batch(model, accelerator, batch)
+                total, tokens = total + loss, tokens + count
+                texts.append((number, answers))
         model.train(training)
         sums = torch.tensor([[total, float(tokens)]], dtype=torch.float64, device=accelerator.device)
         sums = accelerator.gather(sums).sum(0)
@@ -111,6 +113,7 @@ class Validation:
                 num_beams=self.selection.beams,
                 do_sample=False,
                 max_new_tokens=self.selection.max_new_tokens,
+                synced_gpus=False,  # each process has the whole weights
             )
         answers = self.processor.batch_decode(sequences, skip_special_tokens=True)
         return loss, count, [(answer, row["answer"]) for answer, row in zip(answers, rows, strict=True)]

@@ -86,6 +86,8 @@ def load_model(start: StartModel, recipe: VlmRecipe) -> tuple[Any, Any]:
     options: dict[str, Any] = {"dtype": getattr(torch, resolve_precision(recipe.training.precision))}
     if recipe.lora is not None and recipe.lora.quantize is not None:
         options["quantization_config"] = _quantization(recipe.lora.quantize, options["dtype"])
+    if recipe.training.attention is not None:
+        options["attn_implementation"] = recipe.training.attention
     torch.manual_seed(recipe.training.seed)
     with as_config_error():
         processor = AutoProcessor.from_pretrained(start.folder, trust_remote_code=False)

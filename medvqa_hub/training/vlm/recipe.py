@@ -84,6 +84,9 @@ class VlmTraining(Section):
     max_grad_norm: NonNegativeNumber = 1.0
     precision: Literal["auto", "float32", "bfloat16"] = "auto"  # bfloat16 if the processor has it
     gradient_checkpointing: bool = True
+    packing: bool = False  # of several conversations into a sequence
+    compile: bool = False  # torch.compile
+    attention: Literal["eager", "sdpa", "flash_attention_2", "flash_attention_3", "flex_attention"] | None = None
     log_every: PositiveInt = 10
     validate_every: PositiveInt = 200
     save_every: PositiveInt = 200
@@ -102,6 +105,8 @@ class GrpoSettings(Section):
     max_new_tokens: PositiveInt = 128
     beta: NonNegativeNumber = 0.0  # weight of the divergence from the starting model
     scale_rewards: Literal["group", "batch", "none"] = "group"
+    vllm: bool = False  # whether vLLM draws the answers, on the GPUs of the training
+    vllm_memory: Annotated[Number, Field(gt=0, lt=1)] = 0.3  # its share of a GPU's memory
 
 
 class VlmRecipe(BaseRecipe):
@@ -163,6 +168,8 @@ def _check_stage(recipe: VlmRecipe) -> None:
                 f"section {section} is {found} and training.stage is {stage}. Stage {GRPO} needs this section and "
                 f"{SFT} does not use it (--set {section}.{example})"
             )
+    if recipe.training.packing:
+        raise ConfigError("training.packing: TRL does not pack conversations with images. Set it to false")
     if stage == GRPO and recipe.data.turns != TURNS[0]:
         raise ConfigError(f"data.turns is {recipe.data.turns!r}. Stage {GRPO} answers one question at a time")
     if stage == GRPO and recipe.data.validation_split is not None:

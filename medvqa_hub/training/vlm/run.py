@@ -57,6 +57,8 @@ def train_vlm(
     """
     if not dry_run and importlib.util.find_spec("trl") is None:
         raise ConfigError(ADD_TRL)
+    if not dry_run and recipe.grpo is not None and recipe.grpo.vllm and importlib.util.find_spec("vllm") is None:
+        raise ConfigError(f"grpo.vllm is true, but vLLM is not installed: {install('vllm')}. Or set it to false")
     job = VlmJob(recipe, data, out, image_root, log, report_to)
     job.model = find_start(model, model_class)
     job.start = job.model.folder

@@ -157,6 +157,9 @@ def make_trainer(
             temperature=settings.temperature,
             beta=settings.beta,
             scale_rewards=settings.scale_rewards,
+            use_vllm=settings.vllm,
+            vllm_mode="colocate",  # a server could be on another machine
+            vllm_gpu_memory_utilization=settings.vllm_memory,
         )
         trainer: Any = VlmGrpoTrainer(
             model, reward_funcs=reward, args=arguments, train_dataset=rows.train, processing_class=processor

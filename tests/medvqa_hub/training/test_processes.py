@@ -2,6 +2,7 @@
 
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,18 +11,20 @@ import time
 
 import pytest
 from builds import build_release
+from paths import REPOSITORY
 from training_runs import FAST, weights, without_speed
 
 from medvqa_core.errors import ConfigError
 from medvqa_hub import launching
-from medvqa_hub.launching import check_launcher, make_command
+from medvqa_hub.launching import CONFIGS, check_launcher, make_command
 from medvqa_hub.training.training_log import read_log
 
 KILLS = 4
+ONE_THREAD = {"OMP_NUM_THREADS": "1"}
 
 
-def command(build, out, *more: str) -> list[str]:
-    arguments = ["train", "swin-ved", "--recipe", "tiny-swin-ved-stage2", "--data", str(build.workspace.root)]
+def command(build, out, *more: str, recipe: str = "tiny-swin-ved-stage2") -> list[str]:
+    arguments = ["train", "swin-ved", "--recipe", recipe, "--data", str(build.workspace.root)]
     arguments += ["--image-root", str(build.tree), "--out", str(out)]
     for key, value in FAST.items():
         arguments += ["--set", f"{key}={'null' if value is None else value}"]
@@ -57,6 +60,66 @@ def test_two_processes_give_the_metrics_of_one(build, one, tmp_path):
     assert max((found[name] - expected[name]).abs().max().item() for name in expected) < 1e-3
 
 
+def sharded(build, out, *more: str, recipe: str = "tiny-swin-ved-stage2") -> subprocess.CompletedProcess:
+    """Two processes that share the weights (FSDP)."""
+    script = str(REPOSITORY / "tests" / "helpers" / "sharded_on_cpu.py")
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", script]
+    arguments = [*launcher, *command(build, out, *more, recipe=recipe)[3:]]
+    return subprocess.run(arguments, capture_output=True, text=True, check=False, env={**os.environ, **ONE_THREAD})
+
+
+def alone(build, out, *more: str) -> subprocess.CompletedProcess:
+    return subprocess.run(command(build, out, *more), capture_output=True, text=True, check=False)
+
+
+@pytest.mark.slow
+def test_a_sharded_run_gives_the_metrics_of_one_process_and_either_resumes_the_other(build, one, tmp_path):
+    """Accumulation included: each process has one of a step's two batches, one process both."""
+    done = sharded(build, tmp_path / "two")
+    assert done.returncode == 0, done.stderr
+    whole, expected = weights(tmp_path / "two" / "best"), weights(one[0] / "best")
+    assert whole.keys() == expected.keys()
+    assert max((whole[name] - expected[name]).abs().max().item() for name in expected) < 1e-3
+    for mine, their in zip(*(without_speed(read_log(out)) for out in (tmp_path / "two", one[0])), strict=True):
+        assert mine == pytest.approx(their, abs=2e-5)
+    assert sorted(path.name for path in (tmp_path / "two" / "best").glob("*.py")) == sorted(
+        path.name for path in (one[0] / "best").glob("*.py")
+    )
+    # A run that one process began: its first checkpoint is continued by two that share the weights, and back again.
+    half = ["--set", "training.keep_checkpoints=9", "--set", "training.save_every=2"]
+    subprocess.run(command(build, tmp_path / "mixed", *half), check=True, capture_output=True)
+    for step, resume in ((2, sharded), (4, alone)):
+        for path in (tmp_path / "mixed").glob("checkpoint-*"):
+            if int(path.name[-6:]) > step:
+                shutil.rmtree(path)
+        (tmp_path / "mixed" / "finished.json").unlink()
+        done = resume(build, tmp_path / "mixed", *half)
+        assert done.returncode == 0, done.stderr
+        assert f"Resuming after step {step} of 8" in done.stdout
+        found = weights(tmp_path / "mixed" / "best")
+        assert max((found[name] - expected[name]).abs().max().item() for name in expected) < 1e-3
+
+
+@pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.yaml")), ids=lambda path: path.stem)
+def test_accelerate_reads_the_shipped_configurations(path):
+    from accelerate.commands.config import load_config_from_file
+    from accelerate.commands.launch import launch_command_parser
+
+    config = load_config_from_file(str(path))
+    options = vars(launch_command_parser().parse_args(["script.py"]))
+    assert str(config.distributed_type).split(".")[-1] == {"one_gpu": "NO", "fsdp": "FSDP"}.get(path.stem, "MULTI_GPU")
+    assert set(getattr(config, "fsdp_config", None) or {}) <= set(options)
+
+
+@pytest.mark.slow
+def test_what_cannot_be_sharded(build, tmp_path, monkeypatch):
+    done = sharded(build, tmp_path / "scst", recipe="tiny-swin-ved-stage3")
+    assert done.returncode and "self-critical training does not support FSDP" in done.stderr
+    monkeypatch.setenv("FSDP_VERSION", "1")
+    done = sharded(build, tmp_path / "old")
+    assert done.returncode and "fsdp_version: 2" in done.stderr
+
+
 @pytest.mark.slow
 def test_a_killed_run_ends_like_one_that_never_was(build, one, tmp_path):
     expected, seconds = one
@@ -90,6 +153,8 @@ def test_accelerate_launches_except_for_several_processes_on_a_cpu():
         "train", "swin-ved",
     ]  # fmt: skip
     assert none == {}
+    shipped, _ = make_command("fsdp --num_processes 4", ["train"])
+    assert shipped[3] == "accelerate.commands.launch" and shipped[6:9] == ["--num_processes", "4", "-m"]
     several, variables = make_command("--cpu --num_processes 2", ["train"])
     assert several[2:6] == ["medvqa_hub.launching", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
     assert several[6:] == ["-m", "medvqa_hub.cli", "train"]
@@ -123,6 +188,7 @@ def test_only_a_lone_process_of_a_group_is_refused():
         ("--cpu --num_processes 2 --mixed_precision bf16", "--mixed_precision bf16"),
         ("--config 'file", "No closing quotation"),
         ("--num_processes two", "invalid int value"),
+        ("deepspeed", "eight_gpus, fsdp, one_gpu"),
     ],
 )
 def test_what_cannot_be_launched(launch, expected):

@@ -10,10 +10,59 @@ from medvqa_core.metrics.bert_score import PAPER_BASELINE, BertScorer
 from medvqa_core.metrics.cider import DocumentFrequencies, cider_scores
 from medvqa_core.text_encoder import TextEncoder
 from medvqa_hub.training.recipes import RewardSettings
-from medvqa_hub.training.rewards import FACTORIES, check_rewards, make_reward
+from medvqa_hub.training.rewards import FACTORIES, check_rewards, digest_user_rewards, make_reward
 
 REFERENCES = ["no pleural effusion is seen", "the heart is enlarged", "there is a small left pneumothorax"]
 MINILM = RewardSettings(name="bert_score", encoder="minilm", layer=6)
+
+
+OWN = """
+def length(completions, answer, **columns):
+    return [float(len(text) - len(truth)) if text else None for text, truth in zip(completions, answer)]
+
+def broken(completions, **columns):
+    return [1.0]
+"""
+
+
+@pytest.fixture
+def own(tmp_path, monkeypatch):
+    (tmp_path / "own_rewards.py").write_text(OWN)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return tmp_path / "own_rewards.py"
+
+
+def test_a_function_of_the_users_file_or_module_is_a_reward(own):
+    texts, truths = ["heart", "", "no"], ["a heart", "no", "--"]
+    for name in (f"{own}:length", "own_rewards:length"):
+        # 5 - 7 characters; None of the function; a reference without a letter is not scored
+        assert make_reward(name)(texts, answer=truths) == [-2.0, None, None]
+        assert make_reward(f"{name}:0.5+rouge_l:2")(["no heart"], answer=["no"]) == pytest.approx(
+            [0.5 * 6 + 2 * make_reward("rouge_l")(["no heart"], answer=["no"])[0]]
+        )
+
+
+def test_the_digest_of_the_users_code_follows_its_content(own):
+    name = f"{own}:length:0.5+rouge_l"
+    before = digest_user_rewards(name)
+    assert set(before) == {f"{own}:length"} and digest_user_rewards("rouge_l+bleu_4") == {}
+    own.write_text(OWN + "# changed")
+    assert digest_user_rewards(name) != before
+
+
+def test_what_is_wrong_with_the_users_reward_is_reported(own, tmp_path):
+    with pytest.raises(InputError, match="1 values for 2 answers"):
+        make_reward(f"{own}:broken")(["a", "b"], answer=["a", "b"])
+    for name, expected in (
+        (f"{own}:missing", "no function 'missing'"),
+        ("no_such_rewards:length", "PYTHONPATH"),
+        (f"{own}:length:0", "not a number other than 0"),
+        (f"{own}:length+{own}:length", "twice"),
+    ):
+        with pytest.raises(ConfigError, match=expected):
+            make_reward(name)
+    with pytest.raises(InputError, match="not a file"):
+        make_reward(f"{tmp_path / 'absent.py'}:length")
 
 
 def test_rouge_and_bleu_of_single_answers():

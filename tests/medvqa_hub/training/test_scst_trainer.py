@@ -12,6 +12,7 @@ from paths import HELPERS
 from scst_runs import ANSWERS, answer_length, make_trainer, studies, weights
 
 from medvqa_core.errors import ConfigError, InputError
+from medvqa_hub.training import trainer as trainer_module
 from medvqa_hub.training.arguments import TrainingRun
 from medvqa_hub.training.checkpoints import checkpoint_folder
 from medvqa_hub.training.scst import training_references
@@ -41,6 +42,20 @@ def test_a_rigged_reward_climbs_within_50_steps(tmp_path, reward, start, end):
     rewards = [line["sample_reward"] for line in read_log(tmp_path)]
     assert rewards[0] < start
     assert sum(rewards[-2:]) / 2 > end
+
+
+@pytest.mark.slow
+def test_a_compiled_model_learns_the_same(tmp_path, monkeypatch):
+    plain = make_trainer(tmp_path / "plain", studies_per_batch=4)
+    plain.train()
+    monkeypatch.setenv("ACCELERATE_DYNAMO_BACKEND", "no")  # transformers sets it, pytest restores it
+    common = trainer_module.common_arguments
+    traced = {"torch_compile_backend": "eager"}
+    monkeypatch.setattr(trainer_module, "common_arguments", lambda *args: common(*args) | traced)
+    compiled = make_trainer(tmp_path / "compiled", studies_per_batch=4, compile=True)
+    compiled.train()
+    assert hasattr(compiled.model_wrapped, "_orig_mod")
+    torch.testing.assert_close(weights(compiled.model), weights(plain.model), atol=2e-6, rtol=1e-4)
 
 
 def test_one_batch_of_eight_studies_equals_eight_batches_of_one(tmp_path):

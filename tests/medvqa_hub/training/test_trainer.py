@@ -13,7 +13,7 @@ from medvqa_core.errors import ConfigError, OutputError
 from medvqa_core.folder_class import read_governance
 from medvqa_core.governance import Governance
 from medvqa_hub.families.registry import FAMILIES, find_family
-from medvqa_hub.training import arguments, checkpoints
+from medvqa_hub.training import arguments, checkpoints, trainer
 from medvqa_hub.training.arguments import TrainingRun
 from medvqa_hub.training.batch_loading import choose_workers
 from medvqa_hub.training.recipe_files import count_batches, count_steps
@@ -62,6 +62,35 @@ def test_loss_is_the_mean_over_all_tokens_of_the_step_however_it_is_split(tmp_pa
     targets = batch["labels"][:, 1:]
     picked = log_probabilities.gather(-1, targets.clamp(min=0)[..., None])[..., 0][targets != -100]
     assert found[4][0] == pytest.approx(-picked.mean().item(), abs=1e-5)
+
+
+def compile_without_compiler(monkeypatch) -> None:
+    """Let torch.compile trace models by its backend `eager`."""
+    monkeypatch.setenv("ACCELERATE_DYNAMO_BACKEND", "no")  # transformers sets it, pytest restores it
+    common = trainer.common_arguments
+    traced = {"torch_compile_backend": "eager"}
+    monkeypatch.setattr(trainer, "common_arguments", lambda *args: common(*args) | traced)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [4, 2], ids=["whole steps", "accumulated"])
+def test_a_compiled_model_and_either_attention_train_alike(tmp_path, monkeypatch, size):
+    split = {"studies_per_batch": size, "max_steps": 3}
+    expected = run(tmp_path / "plain", model=NO_DROPOUT, training={**split, "attention": "eager"})
+    sdpa = make_trainer(tmp_path / "kind", model=NO_DROPOUT, training={"attention": "sdpa"}).model
+    assert {part.config._attn_implementation for part in sdpa.modules() if hasattr(part, "config")} == {"sdpa"}
+    assert run(tmp_path / "sdpa", model=NO_DROPOUT, training={**split, "attention": "sdpa"}) == pytest.approx(
+        expected, abs=1e-4
+    )
+    compile_without_compiler(monkeypatch)
+    compiled = make_trainer(tmp_path / "compiled", model=NO_DROPOUT, training={**split, "compile": True})
+    compiled.train()
+    assert hasattr(compiled.model_wrapped, "_orig_mod") and not hasattr(compiled.model, "_orig_mod")
+    assert run(tmp_path / "log", model=NO_DROPOUT, training={**split, "compile": True}) == pytest.approx(
+        expected, abs=1e-4
+    )
+    names = weights(tmp_path / "compiled" / "checkpoint-000003").keys()
+    assert names == weights(tmp_path / "plain" / "checkpoint-000003").keys()
 
 
 def test_dropout_depends_on_the_batch_alone(tmp_path):

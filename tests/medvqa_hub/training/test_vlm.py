@@ -8,7 +8,7 @@ import torch
 from builds import Build, build_release
 from datasets import load_dataset
 from tracking_double import RecordingTracker
-from vlm_runs import run_vlm, vlm_recipe, weights, write_model
+from vlm_runs import FAST, run_vlm, vlm_recipe, weights, write_model
 
 from medvqa_core.errors import ConfigError, GovernanceError, InputError
 from medvqa_core.folder_class import read_governance
@@ -124,6 +124,23 @@ def test_a_killed_run_goes_on_to_the_same_weights(build, model, tmp_path, monkey
     assert "already finished" in run_vlm(build, model, tmp_path / "parts", recipe)[0]
     with pytest.raises(ConfigError, match="training.seed was 0, now 1"):
         run_vlm(build, model, tmp_path / "parts", vlm_recipe(name, **changes, training__seed=1))
+
+
+@pytest.mark.slow
+def test_a_reward_of_the_users_file_trains_and_its_change_is_noticed(build, model, tmp_path, capsys):
+    code = "def short(completions, answer, **columns):\n    return [-float(len(text)) for text in completions]\n"
+    (tmp_path / "mine.py").write_text(code)
+    command = [
+        "train", "vlm", "--recipe", "tiny-vlm-grpo", "--model", str(model), "--data", str(build.workspace.root),
+        "--image-root", str(build.tree), "--out", str(tmp_path / "out"), "--reward", f"{tmp_path / 'mine.py'}:short",
+    ]  # fmt: skip
+    fast = {**FAST, "training.max_steps": 2, "training.save_every": 1}
+    command += [part for key, value in fast.items() for part in ("--set", f"{key}={value}")]
+    assert run(command) == 0
+    assert "answers scored: 16" in capsys.readouterr().out  # 2 steps of 4 rows with 2 answers
+    assert all(line["reward"] < 0 for line in read_log(tmp_path / "out") if "reward" in line)
+    (tmp_path / "mine.py").write_text(code + "# changed")
+    assert run(command) == 1 and "the reward's code differs" in capsys.readouterr().err
 
 
 def test_the_order_of_rows_is_the_seed_s_and_every_epoch_has_each_once():

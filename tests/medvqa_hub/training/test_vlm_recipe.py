@@ -7,6 +7,7 @@ from medvqa_hub.training.recipe_files import count_steps
 from medvqa_hub.training.rewards import make_reward
 from medvqa_hub.training.vlm.recipe import load_vlm_recipe, make_vlm_recipe, shipped_vlm_recipes
 from medvqa_hub.training.vlm.rewards import AnswerReward, read_completion
+from medvqa_hub.training.vlm.run import train_vlm
 
 
 @pytest.mark.parametrize("name", shipped_vlm_recipes())
@@ -51,6 +52,13 @@ def test_unknown_names():
         load_vlm_recipe("swin-ved-stage1")
     with pytest.raises(ConfigError, match="did you mean 'lora'"):
         make_vlm_recipe({"lorra": {}})
+
+
+def test_packing_is_refused_and_vllm_is_passed_to_trl(tmp_path):
+    with pytest.raises(ConfigError, match="does not pack conversations with images"):
+        load_vlm_recipe("vlm-sft", ["training.packing=true"])
+    with pytest.raises(ConfigError, match=r"\[vllm\]"):
+        train_vlm(load_vlm_recipe("vlm-grpo", ["grpo.vllm=true"]), "model", tmp_path, tmp_path / "out")
 
 
 def completion(text: str) -> list[dict]:
