@@ -32,6 +32,7 @@ class ChatRequest:
         schema: JSON schema of the reply. Not every server enforces it.
         max_tokens: of the reply, including reasoning.
         temperature: 0.0 is greedy.
+        logprobs: ask for the probabilities of the reply's tokens. Not every server states them.
     """
 
     messages: tuple[Message, ...]
@@ -39,6 +40,7 @@ class ChatRequest:
     max_tokens: int = 512
     temperature: float = 0.0
     seed: int = 0
+    logprobs: bool = False
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,7 @@ class ChatReply:
         status: of the HTTP response, if it is not 200.
         retry_after: seconds that a busy server asks to wait; None for other failures.
         model: name in the reply, if replies of any model are accepted.
+        logprob: mean log-probability of the generated tokens, if it was asked for and is known.
     """
 
     text: str | None
@@ -75,6 +78,7 @@ class ChatReply:
     status: int | None = None
     retry_after: float | None = None
     model: str | None = None
+    logprob: float | None = None
 
     def __post_init__(self) -> None:
         if (self.text is None) == (self.error is None):

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -38,6 +39,8 @@ def request_body(request: ChatRequest, model: str, capabilities: ServerCapabilit
         "max_tokens": request.max_tokens,
         "temperature": request.temperature,
     }
+    if request.logprobs:
+        body["logprobs"] = True
     if capabilities.seed:
         body["seed"] = request.seed
     if request.schema is not None and capabilities.schema == OBJECT:
@@ -62,7 +65,8 @@ def read_completion(body: Any) -> ChatReply:
     if failed:
         return ChatReply(None, "the server reports an error beside its reply", finish, usage)
     thoughts = message.get("reasoning_content") or message.get("reasoning")
-    return replace(as_reply(content, finish, usage, thoughts), model=read_model(body))
+    logprob = _mean_logprob(choice.get("logprobs"))
+    return replace(as_reply(content, finish, usage, thoughts), model=read_model(body), logprob=logprob)
 
 
 def read_model(body: Mapping[str, Any]) -> str | None:
@@ -98,6 +102,16 @@ def as_reply(content: Any, finish: str | None, usage: Usage, thoughts: Any = Non
     if not text:
         return ChatReply(None, "nothing but thoughts", finish, usage, thoughts or inner)
     return ChatReply(text, None, finish, usage, thoughts or inner)
+
+
+def _mean_logprob(stated: Any) -> float | None:
+    """The mean log-probability of the tokens in `logprobs` of a choice, or None if they are not all stated."""
+    tokens = stated.get("content") if isinstance(stated, dict) else None
+    values = [token.get("logprob") for token in tokens if isinstance(token, dict)] if isinstance(tokens, list) else []
+    if not values or not all(isinstance(value, int | float) and value <= 0 for value in values):
+        return None
+    mean = sum(values) / len(values)
+    return mean if math.isfinite(mean) else None
 
 
 def _finish(stated: Any) -> str | None:

@@ -10,13 +10,14 @@ import io
 import itertools
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from medvqa_core.attestation import Attestation
 from medvqa_core.errors import ConfigError, MedvqaError, one_line
 from medvqa_core.llm.chat import LENGTH, STOP, ChatReply, ChatRequest, Image, Message, Usage
 from medvqa_core.llm.completions import as_reply
+from medvqa_core.llm.greedy_logprobs import GreedyLogprobs
 from medvqa_core.llm.loading import LoadedModel, load_model
 
 GATHER_SECONDS = 0.005  # that a batch waits for more requests
@@ -220,12 +221,18 @@ class InProcessModel:
             sampling: dict[str, Any] = {"do_sample": False}
             if first.temperature > 0:
                 sampling = {"do_sample": True, "temperature": first.temperature, "top_k": 0, "top_p": 1.0}
+            logprobs = GreedyLogprobs() if first.temperature == 0 and first.logprobs else None
+            if logprobs is not None:
+                sampling["logits_processor"] = [logprobs]
             with torch.inference_mode(), torch.random.fork_rng(_devices(self.loaded.model)):
                 torch.manual_seed(first.seed)
                 made = self.loaded.model.generate(**inputs, max_new_tokens=limit, **sampling)
             rows = made[:, inputs["input_ids"].shape[1] :].tolist()
-            for place, row, length in zip(places, rows, lengths, strict=True):
-                replies[place] = self._read(row, length, batch[place].request)
+            for number, (place, row, length) in enumerate(zip(places, rows, lengths, strict=True)):
+                reply = self._read(row, length, batch[place].request)
+                if logprobs is not None and reply.usage.completion:
+                    reply = replace(reply, logprob=logprobs.mean(number, reply.usage.completion))
+                replies[place] = reply
         return [replies[place] for place in range(len(batch))]
 
     def _read_images(self, batch: Sequence[_Job], replies: dict[int, ChatReply]) -> tuple[list[list[Any]], list[int]]:

@@ -112,6 +112,7 @@ class ChatServer:
     models: list[str] = field(default_factory=list, init=False)
     kind: ClassVar[str] = "server"
     _has_warned: bool = field(default=False, init=False, repr=False)
+    _rejects_logprobs: bool = field(default=False, init=False, repr=False)
     _problem: str = field(default="no answer", init=False, repr=False)  # the latest
 
     @property
@@ -168,7 +169,14 @@ class ChatServer:
             ServerError: the server is down, rejects all requests, or answers with another model.
         """
         assert self.capabilities is not None, "use the server within `async with`"
-        return await self.ask(COMPLETIONS, request_body(request, self.model, self.capabilities), read_completion)
+        if request.logprobs and self._rejects_logprobs:
+            request = replace(request, logprobs=False)
+        reply = await self.ask(COMPLETIONS, request_body(request, self.model, self.capabilities), read_completion)
+        if request.logprobs and reply.refused:
+            plain = replace(request, logprobs=False)
+            reply = await self.ask(COMPLETIONS, request_body(plain, self.model, self.capabilities), read_completion)
+            self._rejects_logprobs = not reply.refused
+        return reply
 
     async def ask(self, path: str, body: Mapping[str, Any], read: Callable[[Any], ChatReply]) -> ChatReply:
         """Send `body` to `path` and parse the answer with `read`. Waits and raises as `chat`."""

@@ -41,8 +41,8 @@ def cxr(
     boxes: Annotated[
         Path | None,
         typer.Option(
-            help="CSV with the columns dicom_id,finding,left,top,right,bottom (fractions of the "
-            "image). Default: the regions of a synthetic tree."
+            help="CSV with the boxes of findings: dicom_id,finding,left,top,right,bottom (fractions of the image), or "
+            "columns of VinDr-CXR, MS-CXR or MIMIC-Ext. Default: the regions of a synthetic tree."
         ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed that chooses other patients' images.")] = 0,
@@ -63,8 +63,9 @@ def cxr(
     engine, model = engine.split_checkpoint()
     generation = GenerationSettings(beams or (1 if model else GenerationSettings.num_beams), max_new_tokens)
     answers = AnswerOptions(
-        model, engine, None, generation, questions_per_batch, retry_failed, indication, image_side=image_side
-    )
+        model, engine, None, generation, questions_per_batch, retry_failed, indication, image_side=image_side,
+        confidence=True,
+    )  # fmt: skip
     check_trackers(report_to or ())
     summary = audit_cxr(out, DataOptions(data, split, None, image_root, limit), answers, boxes, seed)
     print_audit(summary, out)

@@ -29,7 +29,11 @@ class AnswerSource(Protocol):
     """Attributes:
     governance: class of the model's training data. The answers have at least this class.
     model, generation: description for the results.
+    needs_images: whether it cannot be asked without images.
     """
+
+    @property
+    def needs_images(self) -> bool: ...
 
     @property
     def governance(self) -> Governance: ...
@@ -50,6 +54,8 @@ class AnswerSource(Protocol):
 class CheckpointSource:
     """A checkpoint of one of our model families. It is loaded when the first question has to be answered."""
 
+    needs_images = True
+
     def __init__(self, options: AnswerOptions, group: ProcessGroup) -> None:
         checkpoint = open_checkpoint(str(options.model))
         self._options, self._group = options, group
@@ -68,6 +74,8 @@ class CheckpointSource:
 
 class EngineSource:
     """An engine that answers study by study."""
+
+    needs_images = False
 
     def __init__(self, engine: StudyEngine, governance: Governance, retry_failed: bool) -> None:
         self._engine, self._retry_failed = engine, retry_failed
@@ -122,5 +130,6 @@ def open_source(
         options.indication,
         options.image_side,
         options.generation.max_new_tokens or TOKENS,
+        options.confidence,
     )
     return EngineSource(ChatReader(model, prompt), own, options.retry_failed)

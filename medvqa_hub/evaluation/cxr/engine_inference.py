@@ -94,6 +94,8 @@ class ChatReader(ModelEngine):
 
 def _as_record(reply: ChatReply) -> StudyReply:
     details: dict[str, Any] = {"tokens": reply.usage.completion} if reply.usage.completion is not None else {}
+    if reply.logprob is not None:
+        details["logprob"] = round(reply.logprob, 4)  # the batch changes the last digits
     if reply.reasoning:
         details["reasoning"] = reply.reasoning
     return StudyReply(None if reply.text is None else reply.text.strip(), reply.error, details, model=reply.model)

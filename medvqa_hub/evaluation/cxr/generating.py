@@ -238,6 +238,6 @@ def _answer(model: StudyAnswerer, prepared: _Prepared) -> list[Prediction]:
     assert prepared.images is not None
     answers = model.answer(prepared.images, [q.text for q, _ in asked], [place for _, place in asked])
     return failed + [
-        Prediction(q.key, q.id, answer.text, details={"tokens": answer.tokens, "truncated": answer.truncated})
+        Prediction(q.key, q.id, answer.text, details=answer.details)
         for (q, _), answer in zip(asked, answers, strict=True)
     ]

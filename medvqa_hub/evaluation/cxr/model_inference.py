@@ -8,6 +8,7 @@ from typing import Any
 from PIL import Image
 
 from medvqa_core.errors import ConfigError, InputError, one_line
+from medvqa_core.llm.greedy_logprobs import GreedyLogprobs
 from medvqa_hub.evaluation.cxr.options import GenerationSettings
 from medvqa_hub.evaluation.cxr.studies import BLANK_GREY, BLANK_SIZE, Study
 from medvqa_hub.families.checkpoint import Checkpoint
@@ -20,11 +21,19 @@ class Answer:
     """Attributes:
     tokens: number of new tokens with the end token.
     truncated: whether the limit was reached before the end token.
+    logprob: mean log-probability of the tokens. None with several beams.
     """
 
     text: str
     tokens: int
     truncated: bool
+    logprob: float | None = None
+
+    @property
+    def details(self) -> dict[str, Any]:
+        """Further fields of its record."""
+        stated = {} if self.logprob is None else {"logprob": round(self.logprob, 4)}
+        return {"tokens": self.tokens, "truncated": self.truncated, **stated}
 
 
 class UnusableStudyError(Exception):
@@ -88,7 +97,10 @@ class StudyAnswerer:
         import torch
 
         most = self.settings.max_new_tokens
-        limit = {} if most is None else {"max_new_tokens": most}
+        limit: dict[str, Any] = {} if most is None else {"max_new_tokens": most}
+        logprobs = GreedyLogprobs() if self.settings.num_beams == 1 else None
+        if logprobs is not None:
+            limit["logits_processor"] = [logprobs]
         try:
             with torch.inference_mode():
                 encoded = self.model.encode(**{name: value.to(self.device) for name, value in images.items()})
@@ -112,7 +124,8 @@ class StudyAnswerer:
         lengths = through_first_eos(new, ends).sum(1).tolist()
         closed = torch.isin(new, torch.as_tensor(ends, device=new.device)).any(1).tolist()
         return [
-            Answer(text.strip(), length, not done) for text, length, done in zip(texts, lengths, closed, strict=True)
+            Answer(text.strip(), length, not done, logprobs.mean(row, length) if logprobs and length else None)
+            for row, (text, length, done) in enumerate(zip(texts, lengths, closed, strict=True))
         ]
 
 

@@ -65,7 +65,8 @@ class AnswerOptions:
         predictions: a file of answers that were generated elsewhere, see `answer_files`.
         retry_failed: ask questions again whose answer failed.
         questions_per_batch: maximum questions per batch of a checkpoint. Studies are not split.
-        indication, bare_question, image_side: prompt of an engine, see `StudyPrompt`.
+        confidence: ask an engine for the probabilities of its answers.
+    indication, bare_question, image_side: prompt of an engine, see `StudyPrompt`.
     """
 
     model: str | None = None
@@ -77,6 +78,7 @@ class AnswerOptions:
     indication: bool = False
     bare_question: bool = False
     image_side: int = FILM_SIDE
+    confidence: bool = False
 
 
 @dataclass(frozen=True)

@@ -39,12 +39,14 @@ class StudyPrompt:
     style: one of STYLES.
     indication: whether to include the reason for the examination.
     side: most pixels of an image's shorter side.
+    logprobs: ask for the probabilities of the answer, which does not depend on it.
     """
 
     style: str = "sentence"
     indication: bool = False
     side: int = FILM_SIDE
     max_tokens: int = 256
+    logprobs: bool = False
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -64,7 +66,11 @@ class StudyPrompt:
     def request(self, study: Study, images: tuple[Image, ...], row: Mapping[str, Any]) -> ChatRequest:
         """The request for one question of `study` with its encoded images."""
         system = (Message("system", STYLES[self.style]),) if STYLES[self.style] else ()
-        return ChatRequest((*system, Message("user", self.text(study, row), images)), max_tokens=self.max_tokens)
+        return ChatRequest(
+            (*system, Message("user", self.text(study, row), images)),
+            max_tokens=self.max_tokens,
+            logprobs=self.logprobs,
+        )
 
     def text(self, study: Study, row: Mapping[str, Any]) -> str:
         """The text below the images."""

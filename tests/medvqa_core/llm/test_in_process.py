@@ -13,7 +13,7 @@ from medvqa_core.errors import ConfigError
 from medvqa_core.governance import Governance
 from medvqa_core.llm import loading
 from medvqa_core.llm.chat import ChatRequest, Image, Message
-from medvqa_core.llm.in_process import InProcessModel, load_in_process
+from medvqa_core.llm.in_process import InProcessModel, _Job, load_in_process
 from medvqa_core.llm.json_reply import NOT_STORABLE
 
 pytestmark = pytest.mark.slow
@@ -63,6 +63,22 @@ def ask(model, requests, one_at_a_time=False):
             return await asyncio.gather(*(model.chat(request) for request in requests))
 
     return asyncio.run(run())
+
+
+def test_log_probabilities_are_those_that_transformers_computes(image_folder):
+    model = load_in_process(str(image_folder), slots=16)
+    requests = [asking(text, [picture(("red", "blue")[n % 2])], logprobs=True) for n, text in enumerate(TEXTS)]
+    for request, reply in zip(requests, ask(model, requests), strict=True):
+        text = model._render(request.messages)
+        job = _Job(request, text, model._tokens(text), request.messages[-1].images, None)
+        (pictures,), _ = model._read_images([job], {})
+        inputs = model._inputs([job], [pictures])
+        made = model.loaded.model.generate(
+            **inputs, max_new_tokens=60, do_sample=False, output_scores=True, return_dict_in_generate=True
+        )
+        scores = model.loaded.model.compute_transition_scores(made.sequences, made.scores, normalize_logits=True)[0]
+        assert reply.logprob == pytest.approx(scores[: reply.usage.completion].mean().item(), abs=1e-3)
+    assert all(reply.logprob is None for reply in ask(model, [asking("is there edema?")]))
 
 
 def test_text_replies_are_the_same_one_at_a_time_in_batches_and_continuously(text_folder):

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import socket
+from dataclasses import replace
 
 import pytest
 from chat_server import ChatServerDouble, completion, connect_to, is_probe
@@ -445,3 +446,37 @@ def test_capabilities_that_an_earlier_run_found_survive_faults_and_are_given_up_
     with ChatServerDouble(lambda body: (400, {}) if "response_format" in body else obedient(body)) as double:
         server, _ = ask(double, REQUEST, known=known)
     assert server.capabilities == ServerCapabilities("refused", True)
+
+
+def with_logprobs(body, values=(-0.1, -0.3)):
+    made = obedient(body)
+    if body.get("logprobs"):
+        made["choices"][0]["logprobs"] = {"content": [{"token": "a", "logprob": value} for value in values]}
+    return made
+
+
+def test_log_probabilities_are_asked_for_and_averaged_over_the_tokens():
+    with ChatServerDouble(with_logprobs) as double:
+        _, (stated, plain) = ask(double, replace(REQUEST, logprobs=True), REQUEST)
+    assert stated.logprob == pytest.approx(-0.2) and plain.logprob is None
+    assert sum(body.get("logprobs", False) for body in double.requests) == 1
+
+
+@pytest.mark.parametrize("values", [(), (-0.1, None), (0.5,), (float("-inf"),), (float("nan"),)])
+def test_broken_log_probabilities_are_none_instead_of_a_number(values):
+    body = with_logprobs({"messages": [{"content": "u"}], "logprobs": True}, values)
+    assert read_completion(body).text == "fine" and read_completion(body).logprob is None
+
+
+def test_a_server_that_rejects_log_probabilities_is_asked_without():
+    def picky(body):
+        return (400, {"error": {"message": "logprobs not supported"}}) if "logprobs" in body else obedient(body)
+
+    async def run(double):
+        async with ChatServer(double.endpoint, wait=1) as server:
+            return [await server.chat(replace(REQUEST, logprobs=True)) for _ in range(3)]
+
+    with ChatServerDouble(picky) as double:
+        replies = asyncio.run(run(double))
+    assert [(reply.text, reply.logprob) for reply in replies] == [("fine", None)] * 3
+    assert sum("logprobs" in body for body in double.requests) == 1

@@ -53,9 +53,13 @@ def model(swin_ved) -> StudyAnswerer:
 
 
 @pytest.fixture(scope="module")
-def multi_view(build, tmp_path_factory) -> StudyAnswerer:
-    folder = save_blip2(tmp_path_factory.mktemp("blip2"), texts_of(open_release(build.workspace.release)))
-    return StudyAnswerer(open_checkpoint(str(folder)), GENERATION)
+def blip2(build, tmp_path_factory) -> Path:
+    return save_blip2(tmp_path_factory.mktemp("blip2"), texts_of(open_release(build.workspace.release)))
+
+
+@pytest.fixture(scope="module")
+def multi_view(blip2) -> StudyAnswerer:
+    return StudyAnswerer(open_checkpoint(str(blip2)), GENERATION)
 
 
 def generate(studies, path, model, **options):
@@ -222,6 +226,25 @@ def test_bfloat16_answers(studies, swin_ved, tmp_path):
     model = StudyAnswerer(open_checkpoint(str(swin_ved)), settings)
     found, _ = generate(studies[:1], tmp_path / "predictions.jsonl", model)
     assert str(model.model.dtype) == "torch.bfloat16" and all(p.error is None for p in found[0])
+
+
+def test_greedy_answers_have_the_mean_log_probability_of_their_tokens(studies, swin_ved, blip2, tmp_path):
+    import torch
+
+    found = {}
+    for name, folder in (("swin_ved", swin_ved), ("blip2", blip2)):
+        model = StudyAnswerer(open_checkpoint(str(folder)), GenerationSettings(num_beams=1, max_new_tokens=8))
+        found[name] = model, generate(studies[:2], tmp_path / f"{name}.jsonl", model)[0]
+        assert all(-20 < p.details["logprob"] < 0 for answers in found[name][1] for p in answers)
+    model, answers = found["swin_ved"]
+    study, row, prediction = studies[0], studies[0].rows[0], answers[0][0]
+    images, text = model.prepare_images([study]), model.processor(text=[row["question"]], study_index=[0])
+    sequence = model.model.generate(**text, **images, num_beams=1, do_sample=False, max_new_tokens=8)
+    with torch.no_grad():  # one pass over the whole sequence instead of token by token
+        text |= {"input_ids": sequence, "attention_mask": torch.ones_like(sequence)}
+        logits = model.model(**text, **images).logits[0, :-1]
+    chosen = logits.log_softmax(-1).gather(1, sequence[0, 1:, None])[-prediction.details["tokens"] :]
+    assert prediction.details["logprob"] == pytest.approx(chosen.mean().item(), abs=1e-3)
 
 
 RUN = """
