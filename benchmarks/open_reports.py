@@ -1,4 +1,4 @@
-"""The figures of docs/cxr.md on the Indiana collection: positive rows that deny, and labels against MeSH.
+"""The figures on the Indiana collection: positive rows that deny, and labels against MeSH.
 
     python benchmarks/open_reports.py FOLDER [--show N]
 

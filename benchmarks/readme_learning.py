@@ -1,4 +1,4 @@
-"""The README's table of training results: our tiny models on synthetic studies, beside the paper's Table 4.
+"""The table of training results: our tiny models on synthetic studies, beside the paper's Table 4.
 
 The two halves use different data, models and reference answers, so the table states that they must not be compared. The
 paper's figures are copied once from its Table 4.
@@ -24,7 +24,7 @@ def make_learning() -> str:
     result = read_json(RESULT, "run the benchmark that writes it")
     parts, checks = result["parts"], result["checks"]
     lines = [
-        "| model, data | BLEU-1 | BLEU-4 | ROUGE-L | CIDEr | BERTScore | finding accuracy | … other images |",
+        "| model, data | BLEU-1 | BLEU-4 | ROUGE-L | CIDEr | BERTScore | finding accuracy | … other patient's images |",
         "|---|---|---|---|---|---|---|---|",
         *(_measured(stage, parts[f"stage{stage}"]) for stage in (1, 2, 3)),
         *(_published(name, scores) for name, scores in PAPER.items()),
@@ -43,7 +43,7 @@ def _measured(stage: int, part: dict[str, Any]) -> str:
     own, shuffled = part["test"], part["test_shuffled"]
     scores = " | ".join(f"{own[name]:.4f}" for name in SCORES)
     return (
-        f"| here: tiny SwinVED, stage {stage}, phantom test split | {scores} | {own['accuracy']:.4f} "
+        f"| tiny SwinVED, stage {stage}, synthetic test split | {scores} | {own['accuracy']:.4f} "
         f"| {shuffled['accuracy']:.4f} |"
     )
 
@@ -55,9 +55,9 @@ def _published(name: str, scores: tuple[float, ...]) -> str:
 def _remarks(result: dict[str, Any], parts: dict[str, Any]) -> str:
     second = parts["stage2"]["test"]
     return (
-        f"Rows in italics are **another data set and other models**, not to be compared: ours answer about "
-        f"{result['studies_evaluated']} test studies out of {result['studies']:,} synthetic ones (their patients were "
-        "never seen), and BERTScore is of another encoder "
-        f"(all-MiniLM-L6-v2, not rescaled). Always giving the commoner label has a finding accuracy of "
-        f"{second['majority']:.4f}; the balanced accuracy of stage 2 is {second['balanced_accuracy']:.4f}."
+        "Rows in italics have **another dataset and other models** and cannot be compared with ours. Our rows are "
+        f"answers about {result['studies_evaluated']} test studies of {result['studies']:,} synthetic ones, whose "
+        "patients are in no other split, and their BERTScore uses all-MiniLM-L6-v2 without rescaling. The more "
+        f"frequent label of each category has a finding accuracy of {second['majority']:.4f}. The balanced accuracy of "
+        f"stage 2 is {second['balanced_accuracy']:.4f}."
     )

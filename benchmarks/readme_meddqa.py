@@ -1,4 +1,4 @@
-"""The README's table of what reading report images reaches: released samples, drawn reports plain and hard."""
+"""The table of what reading report images reaches: released samples, drawn reports plain and hard."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""The README's table of how fast it is, made from the result files."""
+"""The table of how fast it is, made from the result files."""
 
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,7 @@ def make_speed() -> str:
         "",
         f"{_machines()} Files of MIMIC-CXR-JPG have 1.5 MB on average. The fast image path differs from the exact one "
         f"by at most {noisy['fast_max_difference']} grey levels (mean {noisy['fast_mean_difference']}); `exact=True` "
-        "gives equal pixels. No GPU was at hand: the CUDA branches of these benchmarks have not been run.",
+        "gives equal pixels. The CUDA branches of these benchmarks have not been run.",
     ]
     return "\n".join(lines) + "\n"
 

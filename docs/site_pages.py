@@ -1,6 +1,6 @@
 """Pages of the site that are not written by hand. mkdocs runs this file as a hook (mkdocs.yml).
 
-- Home, Contributing, Model folders, Examples and Changelog are Markdown files outside docs/.
+- Home, Contributing, Model folders, Examples, Changelog and the tables of report images are files outside docs/.
 - Commands comes from the typer application, Columns from the features of the datasets and docs/columns.yaml.
 """
 
@@ -20,6 +20,7 @@ PAGES = {  # file of the repository -> page of the site
     "models/README.md": "models.md",
     "examples/README.md": "examples.md",
     "CHANGELOG.md": "changelog.md",
+    "benchmarks/results/meddqa.md": "performance_reports.md",
 }
 COMMANDS, COLUMNS = "reference/commands.md", "reference/columns.md"
 LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)#\s]*)(#[^)\s]*)?\)")
@@ -96,7 +97,12 @@ def _describe_option(given: Any) -> str:
     is_option = given.param_type_name == "option"
     names = [f"`{name}`" for name in (*given.opts, *given.secondary_opts)] if is_option else [f"`{given.name.upper()}`"]
     remarks = ["required"] if given.required else []
-    if not given.required and given.default not in (None, False, (), []) and not callable(given.default):
+    if (
+        not given.required
+        and given.default not in (None, (), [])
+        and given.default is not False
+        and not callable(given.default)
+    ):
         remarks.append(f"default: `{getattr(given.default, 'value', given.default)}`")
     annotation = given.type_descriptor.annotation
     if isinstance(annotation, EnumMeta):

@@ -126,7 +126,7 @@ _OPTIONS: dict[str, tuple[Any, str]] = {  # type and help
         bool,
         "Confirm that you run the server and its model on this machine. Required for credentialed texts.",
     ),
-    "attestation": (Path, "Credentialed texts: file that names the hosts which may receive them (docs/cxr.md)."),
+    "attestation": (Path, "Credentialed texts: file that names the hosts which may receive them (docs/governance.md)."),
     "api_key_env": (str, f"Environment variable with the server's API key. Default: {DEFAULT_KEY}, if it is set."),
     "any_model": (bool, "Accept replies from another model than the requested one, and record its name in each row."),
 }
