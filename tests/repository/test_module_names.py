@@ -25,7 +25,9 @@ FOLDERS = (
 DOTTED = re.compile(rf"(?<![\w/.-])(?:{'|'.join(PACKAGES)})(?:\.[A-Za-z_]\w*)+")
 FILE = re.compile(r"(?<![\w/.-])(?:[\w-]+/)*[\w-]+\.(?:py|tsv)\b(?!\w)")
 # Files of other programs, of the reader, or of a repository on the Hub.
-OTHERS = re.compile(r"NAME|EXAMPLE|^(modeling|configuration|processing)_<?name|(^|/)app\.py$|^tasks\.py$")
+OTHERS = re.compile(
+    r"NAME|^my_|^mine|^path/to|EXAMPLE|^(modeling|configuration|processing)_<?name|(^|/)app\.py$|^tasks\.py$"
+)
 
 
 def base(package: str) -> Path:

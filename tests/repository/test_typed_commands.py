@@ -47,7 +47,8 @@ SUBSTITUTIONS = (  # pattern in a line -> what is typed instead; the order count
     (r"--workers 8", "--workers 1"),
     (r"--reports 200", "--reports 2"),
 )
-ON_A_BUILD = ("answer", "judge", "review", "table3", "release", "status", "rebuild-spec")  # --out is a build that exists
+# `--out` of these commands is a build that exists.
+ON_A_BUILD = ("answer", "judge", "review", "table3", "release", "status", "rebuild-spec")
 NOT_TYPED = {  # first words of a line -> why it is left out
     "make demo": "the demo has a test of its own",
     "make test": "these are the tests",
