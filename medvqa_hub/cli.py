@@ -21,6 +21,7 @@ from medvqa_core.llm.options import NO_ENGINE, EngineOptions, with_engine_option
 from medvqa_hub.evaluation.audit_cli import app as audit_app
 from medvqa_hub.evaluation.cli import app as evaluate_app
 from medvqa_hub.evaluation.export_cli import app as export_app
+from medvqa_hub.evaluation.predict_cli import predict
 from medvqa_hub.launching import QUIET, check_launcher, print_error
 from medvqa_hub.publishing.cli import app as push_app
 from medvqa_hub.training.cli import app as train_app
@@ -42,6 +43,7 @@ app = typer.Typer(
 app.add_typer(cxr_app, name="cxr")
 app.add_typer(meddqa_app, name="meddqa")
 app.add_typer(train_app, name="train")
+app.command()(predict)
 app.add_typer(evaluate_app, name="evaluate")
 app.add_typer(audit_app, name="audit")
 app.add_typer(push_app, name="push")

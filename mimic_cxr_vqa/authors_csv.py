@@ -8,9 +8,17 @@ aligned)`.
 `index` is the row number and is counted anew on writing. Answers that are empty, "error" (a reply that the authors'
 parser could not read) or "error: …" (an error of their client) are flagged `failed_reply`. The layout does not
 distinguish an empty text from null, and "nan" is read as null.
+
+The files of the challenge CXR-ORACLE (`CXR_ORACLE_2025_Train.csv`, …) are read in the same layout. Their columns are
+not published and the questions of their test split have no answers, so that there
+
+- a missing column is replaced by what follows from the others (`_fill_missing`) and is named in a warning;
+- an empty answer is None, and not a failed reply.
 """
 
 import csv
+import logging
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -21,7 +29,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from medvqa_core.csv_files import iterate_csv
+from medvqa_core.csv_files import column_names, iterate_csv
 from medvqa_core.digests import digest
 from medvqa_core.errors import InputError, quote_value
 from medvqa_core.files import atomic_file
@@ -36,9 +44,14 @@ COLUMNS = (
 FAILED_REPLY = "failed_reply"
 # paper, Section 3.2; revision, seed and attempts are unknown
 AUTHORS_ANSWERS = {"engine": "authors", "model": "LLaMA 3.1 8B Q4_K_M"}
+CHALLENGE_FILE = re.compile(r"cxr_oracle_", re.IGNORECASE)
+OTHER = "Other"  # category of a question that is not among the 90, in a file without question_label
+_log = logging.getLogger(__name__)
 _READ_AS = {name: pa.string() for name in COLUMNS[1:]}
+_IDS_IN_PATH = {"patient_id": r"(?:^|/)(?P<id>p[1-9][0-9]*)/s[1-9]", "study_id": r"/(?P<id>s[1-9][0-9]*)/"}
 
 _LABELS = [HEART.lower() if c == HEART else c for c in CATEGORIES]  # the release spells the 15th label "heart"
+_NAMES = [*CATEGORIES, OTHER]
 _VALUES = {"positive": "1.0", "negative": "0.0", "uncertain": "-1.0", "not_mentioned": ""}
 # the spellings that data-frame libraries write
 _VALUE_SPELLINGS = pa.array(["1.0", "1", "0.0", "0", "-1.0", "-1", "nan", "NaN"])
@@ -50,20 +63,68 @@ _EMPTY_PATH = r"^,|,,|,$"
 _PLAIN_TEXTS = pa.array([text.lower() for text in QUESTION_TEXTS.to_pylist()])
 
 
-def read_authors_csv(path: Path, split: str, answers: Mapping[str, Any] | None = None) -> Iterator[pa.RecordBatch]:
+def read_authors_csv(
+    path: Path, split: str, answers: Mapping[str, Any] | None = None, tolerant: bool | None = None
+) -> Iterator[pa.RecordBatch]:
     """Yield the rows of one file as QA_SCHEMA batches, in file order.
 
     Args:
         split: `train`, `validate` or `test`.
         answers: provenance of the answers (engine, model, …) from a manifest. Default: that of the authors' files.
+        tolerant: whether columns and answers may be missing. Default: only in the challenge's files.
 
     Raises:
         InputError: a column is missing or a row is invalid. The message names the file and the row.
     """
+    tolerant = CHALLENGE_FILE.match(path.name) is not None if tolerant is None else tolerant
+    columns = _find_columns(path) if tolerant else _READ_AS
     row = 2  # row 1 is the header; a row with line breaks counts once
-    for batch in _one_ahead(iterate_csv(path, _READ_AS)):
-        yield _convert(batch, split, answers or AUTHORS_ANSWERS, partial(_refuse, path, row))
+    for batch in _one_ahead(iterate_csv(path, columns)):
+        refuse = partial(_refuse, path, row)
+        yield _convert(_fill_missing(batch, refuse), split, answers or AUTHORS_ANSWERS, refuse, tolerant)
         row += len(batch)
+
+
+def _find_columns(path: Path) -> dict[str, pa.DataType]:
+    """The columns that the file has, with a warning about the others.
+
+    Raises:
+        InputError: the file lacks `question`, or has neither study_id nor image_path.
+    """
+    found = column_names(path)
+    present = {name: type for name, type in _READ_AS.items() if name in found}
+    ids = [name for name in _IDS_IN_PATH if name not in present and "image_path" not in present]
+    if "question" not in present or ids:
+        raise InputError(
+            f"{path}: no column {', '.join(['question'] * ('question' not in present) + ids)}. Needed are question, "
+            "and patient_id and study_id or the image_path that has both"
+        )
+    missing = [name for name in _READ_AS if name not in present]
+    if missing:
+        _log.warning("%s does not have the columns %s", path, ", ".join(missing))
+    return present
+
+
+def _fill_missing(batch: pa.RecordBatch, refuse) -> dict[str, pa.Array]:
+    """The columns of a batch. Ids are found in image_path, and categories from the question. Others are null.
+
+    question_value stays missing, because null means that the report does not mention the finding.
+    """
+    columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+    for name, pattern in _IDS_IN_PATH.items():
+        if name not in columns:
+            ids = pc.struct_field(pc.extract_regex(columns["image_path"], pattern), "id")
+            refuse(pc.is_null(ids), columns["image_path"], f"image_path does not have a {name}, such as in p10/p1/s5/")
+            columns[name] = ids
+    for name in ("answer", "indication", "image_path"):
+        columns.setdefault(name, pa.nulls(len(batch), pa.string()))
+    if "question_label" not in batch.schema.names:
+        number = pc.divide(_question_numbers(columns["question"]), QUESTIONS_PER_CATEGORY)
+        columns["question_label"] = pc.fill_null(pa.array(_LABELS).take(number), OTHER)
+    if "view_position" not in batch.schema.names:
+        commas = pc.count_substring(pc.fill_null(columns["image_path"], ""), ",")
+        columns["view_position"] = pc.binary_repeat(pa.scalar(","), commas)
+    return columns
 
 
 def _one_ahead(items: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -120,18 +181,23 @@ def _has_reply(batch: pa.RecordBatch) -> pa.BooleanArray:
     return pa.array([FAILED_REPLY not in (row["lint"] or ()) for row in batch["provenance"].to_pylist()], pa.bool_())
 
 
-def _convert(batch: pa.RecordBatch, split: str, answers: Mapping[str, Any], refuse) -> pa.RecordBatch:
+def _convert(
+    column: Mapping[str, pa.Array], split: str, answers: Mapping[str, Any], refuse, tolerant: bool
+) -> pa.RecordBatch:
     """A block of the file as QA rows. `refuse(wrong, column, remedy)` raises if any row is wrong."""
-    column = dict(zip(batch.schema.names, batch.columns, strict=True))
+    rows = len(column["question"])
     for name in ("patient_id", "study_id", "question", "question_label"):
         refuse(pc.is_null(column[name]), column[name], f"{name} is empty")
     subject, study = (_id(column[name], letter, refuse) for name, letter in (("patient_id", "p"), ("study_id", "s")))
 
-    category = pc.index_in(column["question_label"], pa.array(_LABELS))
+    category = pc.index_in(column["question_label"], pa.array([*_LABELS, OTHER] if tolerant else _LABELS))
     refuse(pc.is_null(category), column["question_label"], f"question_label is unknown. Allowed: {', '.join(_LABELS)}")
-    value = pc.index_in(column["question_value"], _VALUE_SPELLINGS)
-    wrong = pc.and_(pc.is_null(value), pc.is_valid(column["question_value"]))
-    refuse(wrong, column["question_value"], "question_value is unknown. Allowed: 1.0, 0.0, -1.0 and empty")
+    values = pa.nulls(rows, pa.string())
+    if "question_value" in column:
+        value = pc.index_in(column["question_value"], _VALUE_SPELLINGS)
+        wrong = pc.and_(pc.is_null(value), pc.is_valid(column["question_value"]))
+        refuse(wrong, column["question_value"], "question_value is unknown. Allowed: 1.0, 0.0, -1.0 and empty")
+        values = pc.fill_null(_VALUE_NAMES.take(value), LABEL_VALUES[None])
 
     images, leaves, empty = _split(column["image_path"], _LEAVES_ROOT, _EMPTY_PATH)
     refuse(leaves, column["image_path"], "image_path leaves its root. Allowed: relative paths without '..'")
@@ -140,14 +206,14 @@ def _convert(batch: pa.RecordBatch, split: str, answers: Mapping[str, Any], refu
     wrong = pc.not_equal(pc.list_value_length(images), pc.list_value_length(views))
     refuse(wrong, column["view_position"], "view_position does not have one entry per image_path")
 
-    answer = pc.fill_null(column["answer"], "")
+    answer = column["answer"] if tolerant else pc.fill_null(column["answer"], "")
     columns = {
         "qa_id": _qa_ids(column["study_id"], column["question"], category),
         "subject_id": subject,
         "study_id": study,
-        "split": pa.repeat(split, len(batch)),
-        "category": pa.array(CATEGORIES).take(category),
-        "label_value": pc.fill_null(_VALUE_NAMES.take(value), LABEL_VALUES[None]),
+        "split": pa.repeat(split, rows),
+        "category": pa.array(_NAMES).take(category),
+        "label_value": values,
         "question": column["question"],
         "answer": answer,
         "answer_type": answer_types(answer),
@@ -211,16 +277,20 @@ def _qa_ids(study: pa.Array, question: pa.Array, category: pa.Array) -> pa.Array
 
     Questions are compared without case and repeated blanks, and in the released spelling (`question_list.SPELLINGS`).
     """
-    text = pc.index_in(question, QUESTION_TEXTS)
-    if text.null_count:
-        text = pc.fill_null(text, pc.index_in(_plain(question), _PLAIN_TEXTS))
+    text = _question_numbers(question)
     slug = QUESTION_SLUGS.take(text)
     unknown = pc.or_kleene(pc.is_null(text), pc.not_equal(pc.divide(text, QUESTIONS_PER_CATEGORY), category))
     if pc.any(unknown).as_py():
         rows = np.flatnonzero(unknown.to_numpy(False))
-        names = [f"{category_slug(CATEGORIES[category[i].as_py()])}-x{digest(question[i].as_py())[:8]}" for i in rows]
+        names = [f"{category_slug(_NAMES[category[i].as_py()])}-x{digest(question[i].as_py())[:8]}" for i in rows]
         slug = pc.replace_with_mask(slug, unknown, pa.array(names, pa.string()))
     return pc.binary_join_element_wise(study, slug, "-")
+
+
+def _question_numbers(question: pa.Array) -> pa.Array:
+    """The places of questions among the 90, null for others."""
+    text = pc.index_in(question, QUESTION_TEXTS)
+    return pc.fill_null(text, pc.index_in(_plain(question), _PLAIN_TEXTS)) if text.null_count else text
 
 
 def _plain(question: pa.Array) -> pa.Array:
@@ -233,7 +303,7 @@ def _plain(question: pa.Array) -> pa.Array:
 def _provenance(answer: pa.Array, answers: Mapping[str, Any]) -> pa.StructArray:
     """The provenance of the answers. The layout does not have columns for attempts and lint rules."""
     rows = len(answer)
-    failed = _is_failure(answer).to_numpy(False)
+    failed = pc.fill_null(_is_failure(answer), False).to_numpy(False)
     offsets = pa.array(np.concatenate([[0], np.cumsum(failed)]).astype(np.int32))
     lint = pa.ListArray.from_arrays(offsets, pa.repeat(FAILED_REPLY, int(failed.sum())))
     columns = [

@@ -6,6 +6,7 @@
 import json
 import logging
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,8 +34,12 @@ RELEASE_VARIABLE = "MIMIC_CXR_VQA_DIR"
 IMAGE_VARIABLE = "MIMIC_CXR_JPG_ROOT"
 STORE_VARIABLE = "MIMIC_CXR_JPG_STORE"
 CSV_KIND = "authors-csv"
-_RELEASED_NAME = "generated_questions_answers_"
 _SPLIT_PREFIXES = {"train": "train", "validate": "val", "test": "test"}  # in the authors' file names
+# the names of a release, of the authors' scripts, and of the challenge CXR-ORACLE
+_CSV_NAME = re.compile(
+    r"(?:generated_questions_answers_)?(train|val|test).*\.csv(?:\.gz)?|(?i:cxr_oracle_\d+_)((?i:train|val|test)).*\.csv(?:\.gz)?"
+)
+_CHALLENGE_FOLDERS = "CXR_ORACLE_*"
 
 
 @dataclass(frozen=True)
@@ -110,14 +115,14 @@ def open_release(folder: Path) -> Release:
     for place in (folder, workspace.release):
         if (place / MANIFEST).exists() and _kind(place) == RELEASE_KIND:
             return _open_parquet(place)
-    found = find_csv_files(folder)
-    if found:
-        return _open_csv(folder, found)
+    for place in (folder, *sorted(folder.glob(_CHALLENGE_FOLDERS))):
+        if place.is_dir() and (found := find_csv_files(place)):
+            return _open_csv(place, found)
     if (workspace.questions / MANIFEST).exists():
         return _open_questions(workspace)
     raise InputError(
         f"{folder} does not hold a release (looked for {MANIFEST}, release/{MANIFEST}, questions/{MANIFEST} and "
-        "train*.csv, val*.csv, test*.csv). Build one with medvqa-hub cxr"
+        "train*.csv, val*.csv, test*.csv, CXR_ORACLE_*.csv). Build one with medvqa-hub cxr"
     )
 
 
@@ -274,12 +279,12 @@ def _make_release(
 def find_csv_files(folder: Path) -> dict[str, list[Path]]:
     """Return split -> its CSV files, sorted by name: `train*.csv`, `val*.csv`, `test*.csv`, plain or gzipped.
 
-    The names of the authors' scripts, such as `generated_questions_answers_train_all.csv`, are found too.
+    The names of the authors' scripts, such as `generated_questions_answers_train_all.csv`, are found too, and those of
+    the challenge, such as `CXR_ORACLE_2025_Train.csv`.
     """
-    found = {}
-    for split, prefix in _SPLIT_PREFIXES.items():
-        named = [path for start in ("", _RELEASED_NAME) for path in folder.glob(f"{start}{prefix}*")]
-        paths = sorted(path for path in named if path.name.endswith((".csv", ".csv.gz")))
-        if paths:
-            found[split] = paths
-    return found
+    found: dict[str, list[Path]] = {}
+    splits = {prefix: split for split, prefix in _SPLIT_PREFIXES.items()}
+    named = sorted((path, match) for path in folder.iterdir() if (match := _CSV_NAME.fullmatch(path.name)))
+    for path, match in named:
+        found.setdefault(splits[(match[1] or match[2]).lower()], []).append(path)
+    return {split: found[split] for split in _SPLIT_PREFIXES if split in found}

@@ -1,6 +1,6 @@
 """Answers that were generated elsewhere, by question id: `evaluate … --predictions FILE`.
 
-    predictions.jsonl, scored.jsonl    of this package
+    predictions.jsonl, scored.jsonl, answers.jsonl, answers.csv    of this package
     JSON lines                         an id and an answer per line, under the names in IDS and ANSWERS
     lmms-eval                          the samples of --log_samples
     VLMEvalKit                         its file of predictions (XLSX or TSV) for `export vlmevalkit`
@@ -77,10 +77,11 @@ def read_answer_file(path: Path, references: Mapping[str, str | None]) -> Answer
     ids, rows = list(references), 0
     found: dict[str, list[Reply]] = {}
     unknown: list[str] = []
-    stated = _read_run_class(path)
+    stated, classes = _read_run_class(path), set()
     for row in _rows(path):
-        if "store" in row and "governance" in row:  # the header of our predictions
-            stated.append(parse(str(row["governance"]), str(path)))  # joined files have several headers
+        if row.get("governance"):  # in the header of our JSON lines, or a column
+            classes.add(str(row["governance"]))
+        if "store" in row:  # joined files have several headers
             continue
         rows += 1
         id = _parse_id(row, ids, references, path)
@@ -88,6 +89,7 @@ def read_answer_file(path: Path, references: Mapping[str, str | None]) -> Answer
             unknown.append(id)
         else:
             found.setdefault(id, []).append(_parse_reply(row, path))
+    stated += [parse(name, str(path)) for name in sorted(classes)]
     if not found:
         raise InputError(
             f"{path}: none of its {rows} rows is about these questions. It has ids such as {unknown[:1]}, but the "
