@@ -32,7 +32,11 @@ Data = Annotated[Path, typer.Option(help="A release, the folder it was built in,
 Split = Annotated[str, typer.Option(help="train, validate or test.")]
 StudyImageRoot = Annotated[Path | None, typer.Option(help="Folder of the images. Default: MIMIC_CXR_JPG_ROOT.")]
 Profile = Annotated[
-    Literal["default", "paper"], typer.Option(help="paper: the paper's metrics, which need Java and an encoder.")
+    Literal["default", "paper", "cxr-oracle"],
+    typer.Option(
+        help="paper: the paper's metrics, which need Java and an encoder. cxr-oracle: the challenge's score, which "
+        "needs RadGraph F1 (--clinical-python or --clinical-scores)."
+    ),
 ]
 Encoder = Annotated[str | None, typer.Option(help="Encoder of BERTScore: a folder, a Hub id, minilm or none.")]
 Layer = Annotated[int | None, typer.Option(min=0, help="Hidden layer of the encoder. Default: 5.")]
@@ -53,12 +57,16 @@ Examples = Annotated[int, typer.Option(min=0, help="Studies in the picture of ex
 Scored = Annotated[
     bool, typer.Option("--scored", help="Also write scored.jsonl: each question, answer, reference and its scores.")
 ]
-Radiology = Annotated[
-    bool,
-    typer.Option(
-        "--radiology",
-        help="Also compute RadGraph F1, CheXbert agreement and the score of CXR-ORACLE (extra radiology).",
-    ),
+ClinicalPython = Annotated[
+    Path | None,
+    typer.Option(help="Python of an environment with RadEval, to add RadGraph F1, CheXbert and other clinical scores."),
+]
+ClinicalScoresFile = Annotated[
+    Path | None, typer.Option(help="File of clinical scores that RadEval computed from the same answers.")
+]
+ClinicalMetrics = Annotated[str, typer.Option(help="RadEval's names of the metrics, separated by commas.")]
+RadGraphLevel = Annotated[
+    Literal["simple", "partial", "complete"], typer.Option(help="RadGraph F1 of --profile cxr-oracle.")
 ]
 Indication = Annotated[
     bool, typer.Option("--indication", help="Include the reason for the examination in the prompt of --engine.")
@@ -104,7 +112,10 @@ def cxr(
     failed: Failed = "exclude",
     examples: Examples = 4,
     scored: Scored = False,
-    radiology: Radiology = False,
+    clinical_python: ClinicalPython = None,
+    clinical_scores: ClinicalScoresFile = None,
+    clinical_metrics: ClinicalMetrics = "radgraph,f1chexbert",
+    radgraph_level: RadGraphLevel = "partial",
     predictions: Predictions = None,
     indication: Indication = False,
     bare_question: BareQuestion = False,
@@ -133,7 +144,10 @@ def cxr(
             model, engine, predictions, generation, questions_per_batch, retry_failed, indication, bare_question,
             image_side,
         ),
-        ScoreOptions(profile, encoder, layer, baseline, failed, examples, scored, radiology),
+        ScoreOptions(
+            profile, encoder, layer, baseline, failed, examples, scored, clinical_python, clinical_scores,
+            tuple(clinical_metrics.split(",")), radgraph_level,
+        ),
     )  # fmt: skip
     if results:
         print_results(results, out)

@@ -8,6 +8,7 @@
     OUT/examples.png               some studies with their answers (also examples-shuffled.png, examples-blank.png)
     OUT/scored.jsonl               every question with its texts and scores (--scored, also for the controls)
     OUT/baseline.csv               BERTScore's baseline (--baseline computed)
+    OUT/clinical.jsonl             RadEval's scores by digests of the texts (--clinical-python)
 
 Results contain metrics and counts but no texts. Scores are computed from the predictions on every run.
 """
@@ -22,12 +23,14 @@ from medvqa_core.governance import strictest
 from medvqa_core.json_files import write_json, write_json_lines
 from medvqa_core.runs.predictions import FILE
 from medvqa_hub.evaluation.cxr.answer_sources import open_source
+from medvqa_hub.evaluation.cxr.challenge import PROFILE as CHALLENGE
+from medvqa_hub.evaluation.cxr.challenge import add_challenge
 from medvqa_hub.evaluation.cxr.charts import draw_chart
+from medvqa_hub.evaluation.cxr.clinical import add_clinical, open_clinical
 from medvqa_hub.evaluation.cxr.evaluation_data import open_data
 from medvqa_hub.evaluation.cxr.examples import draw_examples
 from medvqa_hub.evaluation.cxr.generating import digest_images
 from medvqa_hub.evaluation.cxr.options import AnswerOptions, DataOptions, ScoreOptions
-from medvqa_hub.evaluation.cxr.radiology import add_radiology, open_radiology
 from medvqa_hub.evaluation.cxr.scoring import score
 from medvqa_hub.evaluation.cxr.studies import Study, blank_images, shuffle_images
 from medvqa_hub.evaluation.cxr.text_scores import COMPUTED, TextScorer
@@ -55,7 +58,7 @@ def evaluate_cxr(
     conditions = _conditions(data, found.studies)
     references = [row["answer"] or "" for study in found.studies for row in study.rows]
     scorer = TextScorer.from_options(scores, references, group.device) if group.is_first else None
-    radiology = open_radiology() if scores.radiology and group.is_first else None
+    clinical = open_clinical(scores, out) if group.is_first else None
     source = open_source(answers, found, out, group, has_controls=len(conditions) > 1)
     governance = strictest([found.governance, source.governance])
     make_folder(out, governance.private)
@@ -85,9 +88,11 @@ def evaluate_cxr(
         if scores.examples:
             draw_examples(studies, predictions, out / f"examples{_suffix(name)}.png", scores.examples)
     draw_chart(results, out / "chart.png", private=governance.private)
-    if radiology is not None:  # last, because RadGraph takes hours and may fail
+    if clinical is not None:  # last, because RadGraph takes hours and may fail
         for result, rows in zip(results, scored, strict=True):
-            add_radiology(result, rows, radiology, scores.failed)
+            add_clinical(result, rows, clinical, scores.failed)
+            if scores.profile == CHALLENGE:
+                add_challenge(result, rows, scores.radgraph_level)
             _write(out, result, rows if scores.scored else None)
     return results
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from medvqa_core.clinical.clinical_scores import LEVELS, METRICS, SETUP
 from medvqa_core.errors import ConfigError
 from medvqa_core.llm.options import NO_ENGINE, EngineOptions
 from mimic_cxr_vqa.images import FILM_SIDE
@@ -90,7 +91,10 @@ class ScoreOptions:
         failed: "exclude" rows whose answer failed from the scores, or score them as "empty" answers, which are wrong.
         examples: number of studies in examples.png.
         scored: also write every row with its texts and scores.
-        radiology: also score with RadGraph and CheXbert, and the challenge's score.
+        clinical_python: Python of an environment with RadEval, whose metrics are added.
+        clinical_scores: file of scores that RadEval computed before.
+        clinical_metrics: RadEval's names of the metrics.
+        radgraph_level: simple, partial or complete, for the profile cxr-oracle.
     """
 
     profile: str = "default"
@@ -100,9 +104,27 @@ class ScoreOptions:
     failed: str = "exclude"
     examples: int = 4
     scored: bool = False
-    radiology: bool = False
+    clinical_python: Path | None = None
+    clinical_scores: Path | None = None
+    clinical_metrics: tuple[str, ...] = METRICS
+    radgraph_level: str = "partial"
 
     def __post_init__(self) -> None:
+        if self.clinical_python is not None and self.clinical_scores is not None:
+            raise ConfigError("--clinical-python and --clinical-scores cannot be combined: the file has the scores")
+        if self.profile == "cxr-oracle" and self.clinical_python is None and self.clinical_scores is None:
+            raise ConfigError(
+                "--profile cxr-oracle needs RadGraph F1. Add --clinical-python PYTHON (of an environment with RadEval: "
+                f"{SETUP}) or --clinical-scores FILE"
+            )
+        if (
+            self.profile == "cxr-oracle"
+            and self.clinical_python is not None
+            and "radgraph" not in self.clinical_metrics
+        ):
+            raise ConfigError("--profile cxr-oracle needs RadGraph F1. Add radgraph to --clinical-metrics")
+        if self.radgraph_level not in LEVELS:
+            raise ConfigError(f"--radgraph-level {self.radgraph_level!r}: expected one of {', '.join(LEVELS)}")
         if self.failed not in FAILED_POLICIES:
             raise ConfigError(f"failed is {self.failed!r}. Expected one of {', '.join(FAILED_POLICIES)}.")
         if self.examples < 0:

@@ -28,12 +28,13 @@ def print_results(results: Sequence[dict[str, Any]], out: Path) -> None:
         console.print(_findings_table(first["findings"]["by_category"]))
     else:
         console.print(_short_by_category(first["short_answers"]["by_category"]))
-    if "radiology" in first:
-        console.print(_radiology_table(results))
+    if "clinical" in first:
+        console.print(_clinical_table(results))
+    if "challenge" in first:
+        _print_challenge(console, results)
     if first["scored_with"].get("baseline_source"):
         log(console, f"BERTScore rescaled, baseline {first['scored_with']['baseline_source']}")
-    radiology = first.get("radiology", {}).get("scored_with", {"notes": []})
-    for note in [*(first["scored_with"].get("notes") or ()), *radiology["notes"]]:
+    for note in first["scored_with"].get("notes") or ():
         log(console, f"note: {note}")
     log(console, f"predictions, results, chart and examples: {out}")
 
@@ -93,14 +94,27 @@ def _findings_table(by_category: dict[str, dict[str, Any]]) -> Table:
     return table
 
 
-def _radiology_table(results: Sequence[dict[str, Any]]) -> Table:
-    scores = [result["radiology"]["scores"] for result in results]
-    libraries = results[0]["radiology"]["scored_with"]["libraries"]
-    made_by = ", ".join(f"{name} {value}" for name, value in libraries.items())
-    table = make_table(f"Radiology scores ({made_by})", *(result["images"] for result in results))
+def _clinical_table(results: Sequence[dict[str, Any]]) -> Table:
+    scores = [result["clinical"]["scores"] for result in results]
+    version = results[0]["clinical"]["scored_with"]["RadEval"]
+    table = make_table(f"Clinical scores (RadEval {version})", *(result["images"] for result in results))
     for name in scores[0]:
         table.add_row(name, *(number(of.get(name)) for of in scores))
     return table
+
+
+def _print_challenge(console: Console, results: Sequence[dict[str, Any]]) -> None:
+    """The score with its parts, what counted zero, and what the challenge's page leaves open."""
+    found = [result["challenge"] for result in results]
+    table = make_table("CXR-ORACLE: 0.5 BERTScore F1 + 0.5 RadGraph F1", *(result["images"] for result in results))
+    for name in ("score", "bertscore_f1", "radgraph_f1", "pairs"):
+        table.add_row(name.replace("_", " "), *(number(of[name]) for of in found))
+    for name in ("failed", "empty", "unscorable"):
+        table.add_row(f"zero: {name}", *(number(of["zero"].get(name, 0)) for of in found))
+    console.print(table)
+    log(console, "The challenge's page does not define these. Used here:")
+    for name, value in found[0]["chosen_here"].items():
+        log(console, f"  {name}: {value}")
 
 
 def log(console: Console, text: str) -> None:

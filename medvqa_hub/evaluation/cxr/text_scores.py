@@ -15,8 +15,9 @@ from medvqa_core.files import atomic_file
 from medvqa_core.metrics.answer_text import words
 from medvqa_core.metrics.bert_score import PAPER_ENCODER, PAPER_LAYER, BertScorer, compute_baseline
 from medvqa_core.metrics.bleu import bleu_scores
-from medvqa_core.metrics.caption_row import PAPER, CaptionRow, load_scorer, score_row
+from medvqa_core.metrics.caption_row import DEFAULT, PAPER, CaptionRow, load_scorer, score_row
 from medvqa_core.metrics.scores import mean
+from medvqa_hub.evaluation.cxr.challenge import PROFILE as CHALLENGE
 from medvqa_hub.evaluation.cxr.options import ScoreOptions
 
 COMPUTED, NO_BASELINE = "computed", "none"
@@ -69,7 +70,7 @@ class TextScorer:
         if profile == PAPER and baseline is not None:
             raise ConfigError("--baseline cannot be combined with --profile paper, which uses the published baseline")
         file = None if baseline in (None, NO_BASELINE, COMPUTED) else Path(baseline)
-        self.profile = profile
+        self.profile = self.name = profile
         self.bert_scorer: BertScorer | None = load_scorer(
             profile, encoder, PAPER_LAYER if layer is None else layer, file, device
         )
@@ -89,7 +90,17 @@ class TextScorer:
 
     @classmethod
     def from_options(cls, options: ScoreOptions, sentences: Sequence[str], device: str | None) -> "TextScorer":
-        return cls(options.profile, options.encoder, options.layer, options.baseline, sentences, device)
+        """The scorer of an evaluation. Without an encoder, the profile cxr-oracle has the BERTScore of the paper."""
+        profile = options.profile
+        if profile == CHALLENGE:
+            is_own = options.encoder is None and options.layer is None and options.baseline is None
+            profile = PAPER if is_own else DEFAULT
+        encoder = PAPER_ENCODER if options.profile == CHALLENGE and options.encoder is None else options.encoder
+        scorer = cls(profile, encoder, options.layer, options.baseline, sentences, device)
+        scorer.name = options.profile
+        if scorer.bert_scorer is None and options.profile == CHALLENGE:
+            raise ConfigError(f"--profile {CHALLENGE} needs BERTScore, so --encoder none is not supported")
+        return scorer
 
     def score(self, predictions: Sequence[str], references: Sequence[str]) -> TextScores:
         """Score every prediction against its reference. Raises InputError if their numbers differ or are 0."""
@@ -99,7 +110,8 @@ class TextScorer:
 
     def description(self, scores: TextScores) -> dict[str, Any]:
         """Description of the metrics for the results, with the source of the baseline."""
-        return {**scores.whole.description, "baseline_source": self.baseline_source if self.bert_scorer else None}
+        source = self.baseline_source if self.bert_scorer else None
+        return {**scores.whole.description, "profile": self.name, "baseline_source": source}
 
     def write_baseline(self, path: Path) -> None:
         """Write the baseline as a table for `--baseline` and a recipe's `reward.baseline`. Raises OutputError."""

@@ -10,20 +10,19 @@ from types import SimpleNamespace
 import pytest
 from builds import Build, build_release
 from evaluation_models import save_blip2, save_swin_ved, texts_of
-from radeval_fake import install
+from radeval_stand_in import asked, write_stand_in
 
+from medvqa_core.clinical.clinical_scores import digest_pair
 from medvqa_core.errors import ConfigError, InputError
 from medvqa_core.metrics.bert_score import PAPER_BASELINE, PAPER_LAYER, BertScorer
 from medvqa_core.metrics.caption_row import score_row
-from medvqa_core.metrics.radiology import RadiologyScorer
 from medvqa_core.runs.predictions import Prediction
 from medvqa_hub.cli import run
 from medvqa_hub.evaluation.cxr import answer_sources
+from medvqa_hub.evaluation.cxr.clinical import add_clinical, open_clinical
 from medvqa_hub.evaluation.cxr.evaluating import evaluate_cxr
 from medvqa_hub.evaluation.cxr.finding_accuracy import answer_polarity
-from medvqa_hub.evaluation.cxr.model_inference import StudyAnswerer
 from medvqa_hub.evaluation.cxr.options import AnswerOptions, DataOptions, GenerationSettings, ScoreOptions
-from medvqa_hub.evaluation.cxr.radiology import add_radiology
 from medvqa_hub.evaluation.cxr.scoring import score
 from medvqa_hub.evaluation.cxr.studies import load_studies
 from medvqa_hub.evaluation.cxr.text_scores import TextScorer
@@ -305,82 +304,93 @@ def test_rows_are_exported_for_their_owner_alone(build, swin_ved, tmp_path):
     assert {path.stat().st_mode & 0o777 for path in out.iterdir()} == {0o600}, "the checkpoint does not say its class"
 
 
-def test_radiology_scores_are_added_to_results_and_rows(build, swin_ved, tmp_path, capsys, monkeypatch):
-    install(monkeypatch)
-    monkeypatch.setattr("torch.cuda.is_available", lambda: True)  # as RadEval needs it for CheXbert
-    monkeypatch.setattr(answer_sources, "StudyAnswerer", lambda c, s, _: StudyAnswerer(c, s, "cpu"))
+def test_clinical_scores_are_added_to_results_and_rows(build, swin_ved, tmp_path, capsys, monkeypatch):
+    folder = write_stand_in(tmp_path / "radeval", monkeypatch)
     few = ["--limit", "2", "--beams", "1", "--examples", "0", "--blank-images", "--scored"]
     arguments = command(build, swin_ved, tmp_path / "out", *few)
     assert run(arguments) == 0
     plain = read(tmp_path / "out" / "results.json")
-    assert "radiology" not in plain and "RadEval" not in capsys.readouterr().out
-    assert run([*arguments, "--radiology"]) == 0
+    assert "clinical" not in plain and "RadEval" not in capsys.readouterr().out
+    assert run([*arguments, "--clinical-python", sys.executable]) == 0
     printed = capsys.readouterr().out
-    assert "Radiology scores (RadEval" in printed and "radgraph_partial" in printed
-    assert "challenge_score left out, because it needs BERTScore" in printed
+    assert "Clinical scores (RadEval 2.2.1)" in printed and "radgraph_partial" in printed
     for suffix in ("", "-blank"):
         result = read(tmp_path / "out" / f"results{suffix}.json")
-        scores, rows = result["radiology"]["scores"], result["radiology"]["rows"]
-        assert rows == result["counts"]["scored"] and scores["challenge_score"] is None
+        scores, rows = result["clinical"]["scores"], result["clinical"]["rows"]
+        assert rows == result["counts"]["scored"]
         lines = [json.loads(line) for line in (tmp_path / "out" / f"scored{suffix}.jsonl").open()]
         assert sum(line["radgraph_simple"] for line in lines) / rows == pytest.approx(scores["radgraph_simple"])
         assert scores["f1chexbert_all_micro_f1"] == pytest.approx(scores["f1chexbert_sample_acc_all"])
-    with_radiology = read(tmp_path / "out" / "results.json")
-    del with_radiology["radiology"]
-    assert {**with_radiology, "asked_now": 0} == {**plain, "asked_now": 0}, "nothing else changes"
-    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    assert run([*arguments, "--radiology", "--encoder", "minilm", "--layer", "6"]) == 0
-    assert "CheXbert left out" in capsys.readouterr().out
-    result = read(tmp_path / "out" / "results.json")
-    scores = result["radiology"]["scores"]
-    expected = 0.5 * result["table_4"]["bertscore"] + 0.5 * scores["radgraph_partial"]
-    assert scores["challenge_score"] == pytest.approx(expected) and "f1chexbert_all_micro_f1" not in scores
+    assert not (tmp_path / "out" / "clinical-pairs.jsonl").exists()
+    with_clinical = read(tmp_path / "out" / "results.json")
+    del with_clinical["clinical"]
+    assert {**with_clinical, "asked_now": 0} == {**plain, "asked_now": 0}, "nothing else changes"
+    count = len(asked(folder))
+    again = [*command(build, swin_ved, tmp_path / "two", *few), "--clinical-scores"]
+    assert run([*again, str(tmp_path / "out" / "clinical.jsonl")]) == 0
+    assert len(asked(folder)) == count, "nothing is scored again"
+    for name in ("results.json", "scored-blank.jsonl"):
+        one, two = ((tmp_path / place / name).read_text() for place in ("out", "two"))
+        assert one.partition('"asked_now"')[0] == two.partition('"asked_now"')[0]
 
 
-def test_radiology_scores_leave_failures_out_or_score_them_as_empty(monkeypatch):
-    install(monkeypatch)
-    scorer = RadiologyScorer()
+def test_clinical_scores_of_other_answers_are_refused(build, swin_ved, blip2, tmp_path, capsys, monkeypatch):
+    write_stand_in(tmp_path / "radeval", monkeypatch)
+    few = ["--limit", "1", "--beams", "1", "--examples", "0"]
+    assert run(command(build, swin_ved, tmp_path / "a", *few, "--clinical-python", sys.executable)) == 0
+    scores = str(tmp_path / "a" / "clinical.jsonl")
+    assert run(command(build, blip2, tmp_path / "b", *few, "--clinical-scores", scores)) == 1
+    assert "other answers" in capsys.readouterr().err
+    assert "clinical" not in read(tmp_path / "b" / "results.json")
+
+
+def test_clinical_scores_leave_failures_out_or_score_them_as_empty(tmp_path, monkeypatch):
+    write_stand_in(tmp_path / "radeval", monkeypatch)
+    options = ScoreOptions(clinical_python=Path(sys.executable))
+    scorer = open_clinical(options, tmp_path)
     texts = [("no edema", "no edema"), (None, "no edema"), ("no", " "), ("no", None)]
     rows = [{"answer": answer, "reference": reference} for answer, reference in texts]
     result = {}
-    add_radiology(result, rows, scorer)
-    assert result["radiology"]["rows"] == 1
+    add_clinical(result, rows, scorer)
+    assert result["clinical"]["rows"] == 1
     assert [row["radgraph_simple"] for row in rows] == [1.0, None, None, None]
-    add_radiology(result, rows, scorer, "empty")
-    assert result["radiology"]["rows"] == 2 and result["radiology"]["scores"]["radgraph_simple"] == 0.5
-    assert [row["radgraph_simple"] for row in rows] == [1.0, 0.0, None, None]
+    add_clinical(result, [{"answer": row["answer"], "reference": row["reference"]} for row in rows], scorer, "empty")
+    assert result["clinical"]["rows"] == 2 and result["clinical"]["scores"]["radgraph_simple"] == 0.5
+
+
+def test_a_score_does_not_replace_a_text_score_of_the_same_name(tmp_path):
+    pair = {"pair": digest_pair("a", "a"), "scores": {"bleu": 0.25, "bertscore": 0.5}}
+    header = {"kind": "clinical-scores", "metrics": ["bleu"], "RadEval": "2.2.1"}
+    (tmp_path / "s.jsonl").write_text(f"{json.dumps(header)}\n{json.dumps(pair)}\n")
+    rows, result = [{"answer": "a", "reference": "a", "bertscore": 1.0}], {}
+    add_clinical(result, rows, open_clinical(ScoreOptions(clinical_scores=tmp_path / "s.jsonl"), tmp_path))
+    assert rows[0]["bertscore"] == 1.0 and rows[0]["bertscore (RadEval)"] == 0.5 and rows[0]["bleu"] == 0.25
 
 
 @pytest.mark.parametrize(
     ("broken", "expected"),
-    [
-        (None, "[radiology]"),
-        ({"load": {"radgraph": Exception("Cannot download the file")}}, "StanfordAIMI/RRG_scorers"),
-        ({"answer": RuntimeError("out of memory")}, "failed on 1 pairs (RuntimeError)"),
-    ],
+    [(None, "cannot be imported"), ({"load": "radgraph"}, "cannot load radgraph"), ({"score": "radgraph"}, "KeyError")],
     ids=["not installed", "no weights", "broken"],
 )
-def test_radiology_that_cannot_be_had_is_refused_before_any_answer(
+def test_a_radeval_that_does_not_work_is_reported_before_any_answer(
     broken, expected, build, swin_ved, tmp_path, capsys, monkeypatch
 ):
-    if broken is None:
-        monkeypatch.setitem(sys.modules, "radeval", None)
-    else:
-        install(monkeypatch, **broken)
-    assert run(command(build, swin_ved, tmp_path / "out", "--radiology")) == 1
+    if broken is not None:
+        write_stand_in(tmp_path / "radeval", monkeypatch, **broken)
+    assert run(command(build, swin_ved, tmp_path / "out", "--clinical-python", sys.executable)) == 1
     lines = capsys.readouterr().err.strip().splitlines()
     assert lines[-1].startswith("error: ") and expected in lines[-1]
     assert not (tmp_path / "out").exists()
 
 
-def test_radiology_that_fails_in_the_end_leaves_the_row(build, swin_ved, tmp_path, capsys, monkeypatch):
-    install(monkeypatch, answer=lambda scores: scores if len(scores["radgraph_simple"]) == 1 else {})
-    few = ["--limit", "1", "--beams", "1", "--examples", "0", "--radiology"]
+def test_a_radeval_that_fails_in_the_end_leaves_the_row(build, swin_ved, tmp_path, capsys, monkeypatch):
+    write_stand_in(tmp_path / "radeval", monkeypatch, spoil="several")
+    few = ["--limit", "1", "--beams", "1", "--examples", "0", "--clinical-python", sys.executable]
     assert run(command(build, swin_ved, tmp_path / "out", *few)) == 1
     assert "did not return" in capsys.readouterr().err
     result = read(tmp_path / "out" / "results.json")
-    assert result["table_4"]["rouge_l"] is not None and "radiology" not in result
-    assert (tmp_path / "out" / "chart.png").exists()
+    assert result["table_4"]["rouge_l"] is not None and "clinical" not in result
+    assert (tmp_path / "out" / "chart.png").exists() and not (tmp_path / "out" / "clinical-pairs.jsonl").exists()
 
 
 @pytest.mark.slow
