@@ -7,7 +7,7 @@ different ways are not compared.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from medvqa_core.metrics.meddqa_scores import TABLE_5, find_column
 from medvqa_core.metrics.paired import Score, bootstrap, holm, interval, mean_score, p_value
 from medvqa_core.progress import track
 from medvqa_hub.evaluation.cxr.finding_accuracy import SCORED_LABELS
+from medvqa_hub.evaluation.hashes import check_hashes
 from medvqa_hub.evaluation.run_class import check_stated
 from mimic_cxr_vqa.answer_types import CLOSED, OPEN
 from mimic_cxr_vqa.schema import HEART
@@ -37,12 +38,17 @@ NAMED = 3  # ids in a message
 
 @dataclass(frozen=True)
 class Run:
-    """One evaluation: its results and the rows behind them, by question id."""
+    """One evaluation: its results and the rows behind them, by question id.
+
+    Attributes:
+        verified: whether the rows have the hashes in the results. False if these do not state any.
+    """
 
     name: str
     folder: Path
     results: Mapping[str, Any]
     rows: Mapping[str, Mapping[str, Any]]
+    verified: bool = False
 
     @property
     def kind(self) -> str:
@@ -138,17 +144,15 @@ def read_run(place: Path) -> Run:
             raise InputError(f"{scored}, line {number} is broken. {REMEDY}") from None
     if not rows:
         raise InputError(f"{scored} is empty. {REMEDY}")
+    verified = check_hashes(results.get("hashes"), rows.values(), scored)
     name = str(results["model"].get("name"))
-    return Run(name if not suffix else f"{name}, {suffix[1:]} images", scored.parent, results, rows)
+    return Run(name if not suffix else f"{name}, {suffix[1:]} images", scored.parent, results, rows, verified)
 
 
 def make_names_unique(runs: Sequence[Run]) -> list[Run]:
     """Add the folder to names that occur twice."""
     names = [run.name for run in runs]
-    return [
-        run if names.count(run.name) == 1 else Run(f"{run.name} ({run.folder.name})", run.folder, run.results, run.rows)
-        for run in runs
-    ]
+    return [run if names.count(run.name) == 1 else replace(run, name=f"{run.name} ({run.folder.name})") for run in runs]
 
 
 def keep_common_questions(runs: Sequence[Run]) -> list[Run]:
@@ -156,10 +160,7 @@ def keep_common_questions(runs: Sequence[Run]) -> list[Run]:
     shared = set.intersection(*(set(run.rows) for run in runs))
     if not shared:
         raise InputError(f"{', '.join(str(run.folder) for run in runs)} do not have common questions.")
-    return [
-        Run(run.name, run.folder, run.results, {id: row for id, row in run.rows.items() if id in shared})
-        for run in runs
-    ]
+    return [replace(run, rows={id: row for id, row in run.rows.items() if id in shared}) for run in runs]
 
 
 def check_comparable(runs: Sequence[Run]) -> None:
@@ -181,6 +182,9 @@ def check_comparable(runs: Sequence[Run]) -> None:
                     f"{pair} differ in the {name} of {len(changed)} questions ({', '.join(changed[:NAMED])}, …)."
                 )
         settings = [_scored_with(run.results) for run in (first, other)]
+        clinical = [_clinical_settings(run) for run in (first, other)]
+        if all(clinical):
+            settings = [{**one, **more} for one, more in zip(settings, clinical, strict=True)]
         differing = [name for name in settings[0] if settings[0][name] != settings[1].get(name)]
         if differing:
             texts = [f"{name} {settings[0][name]!r} and {settings[1].get(name)!r}" for name in differing]
@@ -217,7 +221,7 @@ def list_metrics(runs: Sequence[Run]) -> list[Metric]:
     rows = [row for run in runs for row in run.rows.values()]
     made = [Metric(f"bleu_{n + 1}", _bleu(n), _bleu_sums) for n in range(ORDER) if _has_values(rows, f"bleu_{n + 1}")]
     values = [name for name in TEXT_COLUMNS if not name.startswith("bleu") and _has_values(rows, name)]
-    made += [Metric(name, mean_score, _sum_text_score(name)) for name in values]
+    made += [Metric(name, mean_score, _sum_text_score(name)) for name in (*values, *_list_clinical(runs))]
     if any(row.get("label_value") in SCORED_LABELS for row in rows):
         made.append(Metric("finding accuracy", mean_score, _finding))
     if any("closed_accuracy" in row for row in rows):
@@ -225,6 +229,24 @@ def list_metrics(runs: Sequence[Run]) -> list[Metric]:
             Metric(name.replace("_", " "), mean_score, _sum_short_answers(name, only)) for name, only in SHORT.items()
         ]
     return made
+
+
+def _list_clinical(runs: Sequence[Run]) -> list[str]:
+    """Clinical scores, and the challenge's, that all runs have."""
+    found = [["challenge_score"] * ("challenge" in run.results) + _clinical(run).get("by_row", []) for run in runs]
+    return [name for name in found[0] if all(name in names for names in found)]
+
+
+def _clinical(run: Run) -> Mapping[str, Any]:
+    return run.results.get("clinical", {})
+
+
+def _clinical_settings(run: Run) -> dict[str, Any]:
+    """How clinical scores were computed. Empty without such scores."""
+    if "clinical" not in run.results:
+        return {}
+    chosen = run.results.get("challenge", {}).get("chosen_here")
+    return {"RadEval": _clinical(run)["scored_with"]["RadEval"], "challenge": chosen}
 
 
 def _has_values(rows: Sequence[Mapping[str, Any]], name: str) -> bool:

@@ -25,7 +25,8 @@ def print_comparison(made: Comparison) -> None:
     )
     for place, run in enumerate(made.runs, start=1):
         failed = sum(row["error"] is not None for row in run.rows.values())
-        log(console, f"{place}: {run.name}, {failed:,} answers failed (they count as wrong)")
+        verified = "verified" if run.verified else "not verified, the results do not state hashes"
+        log(console, f"{place}: {run.name}, {failed:,} answers failed (they count as wrong), {verified}")
     table = make_table("Scores", *(str(place) for place in range(1, len(made.runs) + 1)))
     for name, scores in made.scores.items():
         table.add_row(metric_name(name), *(_with_interval(*score) for score in scores))

@@ -60,6 +60,19 @@ def metric(
     typer.echo(f"{len(files)} files in {out}; load it with evaluate.load({str(out / f'{name}.py')!r})")
 
 
+@app.command()
+def leaderboard(
+    runs: Annotated[list[Path], typer.Argument(help="Folders that evaluate wrote.")],
+    out: Annotated[Path, typer.Option(help="File of the page.")] = Path("leaderboard.html"),
+    title: Annotated[str, typer.Option(help="Heading of the page.")] = "Leaderboard",
+) -> None:
+    """Write a page with the results of evaluations, without their rows. Rows that a folder has are verified."""
+    from medvqa_hub.evaluation.leaderboard import write_leaderboard
+
+    tables = write_leaderboard(runs, out, title)
+    typer.echo(f"{out}: {len(runs)} results in {tables} tables")
+
+
 @app.command("eval-results")
 def eval_results(
     run: Annotated[Path, typer.Argument(help="Folder that evaluate wrote.")],

@@ -18,6 +18,7 @@ from medvqa_core.errors import ConfigError, InputError
 from medvqa_core.files import atomic_file, atomic_folder
 from medvqa_core.governance import Governance
 from medvqa_core.json_files import read_object, write_manifest
+from medvqa_core.metrics.meddqa_scores import TABLE_5
 from medvqa_hub.evaluation.cxr.evaluation_data import EvaluationData
 from medvqa_hub.evaluation.cxr.prompts import StudyPrompt
 from rjua_meddqa.inference.questions import QuestionSet
@@ -26,6 +27,13 @@ KIND, FORMAT = "vlmevalkit-tsv", 1
 FOLDER = ".eval_results"
 CXR_METRICS = ("bleu_1", "bleu_2", "bleu_3", "bleu_4", "meteor", "rouge_l", "cider", "bertscore")
 SHORT_METRICS = ("closed_accuracy", "open_recall", "exact")
+FINDING_METRICS = ("finding_accuracy", "finding_balanced_accuracy")
+CLINICAL_METRICS = (
+    "radgraph_simple", "radgraph_partial", "radgraph_complete", "f1chexbert_5_micro_f1", "f1chexbert_all_micro_f1",
+    "f1chexbert_5_macro_f1", "f1chexbert_all_macro_f1",
+)  # fmt: skip
+CXR_TASKS = (*CXR_METRICS, *FINDING_METRICS, "challenge_score", *CLINICAL_METRICS)
+MEDDQA_TASKS = tuple(f"{column}_{name}" for column, name in TABLE_5)
 
 
 @dataclass(frozen=True)
@@ -108,7 +116,7 @@ def result_entries(results: dict[str, Any], dataset_id: str, revision: str | Non
     """
     from huggingface_hub import EvalResultEntry
 
-    figures, notes = _figures(results)
+    figures, notes = find_figures(results)
     entries = [
         EvalResultEntry(dataset_id, name, value, dataset_revision=revision, notes=notes)
         for name, value in figures.items()
@@ -146,15 +154,19 @@ def export_entries(run: Path, folder: Path, dataset_id: str, revision: str | Non
     return write_entries(result_entries(results, dataset_id, revision), folder, name)
 
 
-def _figures(results: dict[str, Any]) -> tuple[dict[str, float | None], str]:
-    """Figures by task id, and a line about how they were computed."""
+def find_figures(results: dict[str, Any]) -> tuple[dict[str, float | None], str]:
+    """Figures by task id, and a line about how they were computed. Raises InputError for other results."""
     if results.get("kind") == "cxr-evaluation":
         scored = results["scored_with"]
         figures = {name: results["table_4"].get(name) for name in CXR_METRICS}
         if "findings" in results:
-            figures |= {f"finding_{name}": results["findings"][name] for name in ("accuracy", "balanced_accuracy")}
+            figures |= {name: results["findings"][name.removeprefix("finding_")] for name in FINDING_METRICS}
+        clinical = results.get("clinical", {}).get("scores", {})
+        figures |= {name: clinical.get(name) for name in CLINICAL_METRICS}
         figures |= {name: results.get("short_answers", {}).get(name) for name in SHORT_METRICS}
         data, counts = results["data"], results["counts"]
+        if "challenge" in results:
+            figures = {"challenge_score": results["challenge"]["score"], **figures}
         how = f"{data['split']} split, {results['images']} images, profile {scored['profile']}"
         return (
             figures,

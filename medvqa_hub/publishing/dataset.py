@@ -20,6 +20,8 @@ from medvqa_core.governance import Governance, check_publishable
 from medvqa_core.image_shards import EXAMPLES, FOLDER
 from medvqa_core.json_files import read_object
 from medvqa_core.minimum_class import check_minimum_class
+from medvqa_hub.evaluation.benchmark_file import FILE as EVAL
+from medvqa_hub.evaluation.benchmark_file import make_benchmark_file
 from medvqa_hub.publishing.model_folder import as_json, remove_local_paths
 from medvqa_hub.publishing.push import DATASET, PushPlan, PushResult
 from medvqa_hub.publishing.sending import Push, send
@@ -88,7 +90,8 @@ def push_dataset(
         if not release.image_tables and release.governance is Governance.OPEN:
             log("The rows name their images but do not include them. --image-root embeds synthetic images.")
         plan = PushPlan(repo_id, DATASET, release.governance, public=options.public, version=options.version)
-        files = {**release.files, CARD: release.card.encode()}
+        name = "RJUA-MedDQA" if manifest.get("kind") == KIND else "MIMIC-CXR-VQA"
+        files = {**release.files, CARD: release.card.encode(), EVAL: make_benchmark_file(release.card, name)}
         return send(files, plan, dry_run, hub, log, image_tables=release.image_tables)
 
 

@@ -76,6 +76,7 @@ def describe_results(results: list[dict[str, Any]]) -> dict[str, Any]:
             }
             for result in results
         ],
+        **_describe_clinical(results),
         "majority": _show(own["findings"]["majority"]),
         "category_metrics": [metric_name(name) for name in breakdown],
         "categories": [
@@ -88,6 +89,22 @@ def describe_results(results: list[dict[str, Any]]) -> dict[str, Any]:
             for category, scores in own["by_category"].items()
         ],
     }
+
+
+def _describe_clinical(results: list[dict[str, Any]]) -> dict[str, Any]:
+    """Scores of RadEval and of the challenge, if all results have them."""
+    values: dict[str, Any] = {"clinical": [], "clinical_library": "", "challenge": None}
+    if all("clinical" in result for result in results):
+        scores = [result["clinical"]["scores"] for result in results]
+        values["clinical_library"] = f"RadEval {results[0]['clinical']['scored_with']['RadEval']}"
+        values["clinical"] = [{"name": name, "scores": [_show(of.get(name)) for of in scores]} for name in scores[0]]
+    if challenge := results[0].get("challenge"):
+        chosen = ", ".join(f"{name} {value}" for name, value in challenge["chosen_here"].items())
+        zero = sum(challenge["zero"].values())
+        values["challenge"] = {
+            "score": _show(challenge["score"]), "pairs": challenge["pairs"], "zero": zero, "chosen": chosen,
+        }  # fmt: skip
+    return values
 
 
 def model_index(results: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:

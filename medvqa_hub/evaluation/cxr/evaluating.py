@@ -34,6 +34,7 @@ from medvqa_hub.evaluation.cxr.options import AnswerOptions, DataOptions, ScoreO
 from medvqa_hub.evaluation.cxr.scoring import score
 from medvqa_hub.evaluation.cxr.studies import Study, blank_images, shuffle_images
 from medvqa_hub.evaluation.cxr.text_scores import COMPUTED, TextScorer
+from medvqa_hub.evaluation.hashes import hash_rows
 from medvqa_hub.launching import ProcessGroup
 
 FORMAT = 2
@@ -84,7 +85,7 @@ def evaluate_cxr(
         metrics, rows = score(studies, predictions, scorer, scores.failed)
         results.append({**described, **metrics, "asked_now": dict(counts)})
         scored.append(rows)
-        _write(out, results[-1], rows if scores.scored else None)
+        _write(out, results[-1], rows, scores.scored)
         if scores.examples:
             draw_examples(studies, predictions, out / f"examples{_suffix(name)}.png", scores.examples)
     draw_chart(results, out / "chart.png", private=governance.private)
@@ -93,7 +94,7 @@ def evaluate_cxr(
             add_clinical(result, rows, clinical, scores.failed)
             if scores.profile == CHALLENGE:
                 add_challenge(result, rows, scores.radgraph_level)
-            _write(out, result, rows if scores.scored else None)
+            _write(out, result, rows, scores.scored)
     return results
 
 
@@ -117,8 +118,9 @@ def _suffix(images: str) -> str:
     return "" if images == "own" else f"-{images.split()[0]}"
 
 
-def _write(out: Path, result: dict[str, Any], rows: Sequence[dict[str, Any]] | None) -> None:
+def _write(out: Path, result: dict[str, Any], rows: Sequence[dict[str, Any]], with_rows: bool) -> None:
     suffix, private = _suffix(result["images"]), result["governance"] == "credentialed"
+    result["hashes"] = hash_rows(rows)
     write_json(out / f"results{suffix}.json", result, private=private)
-    if rows is not None:
+    if with_rows:
         write_json_lines(out / f"scored{suffix}.jsonl", rows, private=private)

@@ -22,6 +22,7 @@ from medvqa_core.metrics.scores import mean
 from medvqa_core.metrics.soft_accuracy import ANSWER_TYPES, OURS, check_profile
 from medvqa_core.runs.predictions import FILE, Prediction
 from medvqa_hub.evaluation.answer_files import RecordedAnswers, read_answer_file
+from medvqa_hub.evaluation.hashes import hash_rows
 from medvqa_hub.evaluation.meddqa.inference import ImageSet, answer_questions
 from medvqa_hub.evaluation.meddqa.models import (
     ModelOptions,
@@ -115,6 +116,7 @@ def evaluate_meddqa(options: MeddqaOptions) -> dict[str, Any]:
         "reader": READER if is_read else None,
         **figures,
         "errors": errors,
+        "hashes": hash_rows(scored),
     }
     write_json_lines(options.out / SCORED, scored, private=questions.governance.private)
     write_json(options.out / RESULTS, results, private=questions.governance.private)

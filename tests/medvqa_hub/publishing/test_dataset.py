@@ -73,7 +73,7 @@ def test_a_release_is_complete_and_opens_from_a_download(built, hub, api, tmp_pa
     done = push(hub, api, release)
     files = hub.dataset("me/rows").files
     shards = {name for name in built.manifest["files"] if name.endswith(".parquet")}
-    assert set(files) == shards | {"README.md", "manifest.json", MARK}
+    assert set(files) == shards | {"README.md", "manifest.json", "eval.yaml", MARK}
     card = files["README.md"].decode()
     assert yaml.safe_load(card.split("---\n")[1])["license"] == "apache-2.0"
     assert 'load_dataset("me/rows", split="train")' in card and "not the older template-based dataset" in card
@@ -209,6 +209,7 @@ def test_drawn_report_data_go_without_their_images(reports, hub, api):
         "contexts.csv",
         "manifest.json",
         "README.md",
+        "eval.yaml",
         MARK,
     }
     assert set(files) == names
