@@ -85,17 +85,24 @@ class Release:
             yield from self.iterate_split(split, patients)
 
     def iterate_split(self, split: str, patients: dict) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of one split, as `iterate_all`. The splits of one pass share `patients` (see RowChecks)."""
+        """Yield the rows of one split, as `iterate_all`. The splits of one pass share `patients` (see RowChecks).
+
+        Questions without an answer, which the challenge's files have, are left out.
+        """
         if self.kind == "questions":
             raise InputError(f"{self.folder} has questions but no answers. Run: medvqa-hub cxr answer, release")
-        checks = RowChecks(patients, self.duplicates)
+        checks, unanswered = RowChecks(patients, self.duplicates), 0
         for file in self.files[split]:
             for batch in self.iterate(split, file):
-                yield checks.add(batch)
+                rows = checks.add(batch)
+                unanswered += rows["answer"].null_count
+                yield rows.filter(pc.is_valid(rows["answer"])) if rows["answer"].null_count else rows
         where = ", ".join(map(str, self.files[split]))
         checks.finish_split(split, where)
         if checks.left_out:
             _log.warning("%s: %d rows with repeated questions left out", where, checks.left_out)
+        if unanswered:
+            _log.warning("%s: %d questions without an answer left out", where, unanswered)
 
 
 def open_release(folder: Path) -> Release:

@@ -19,6 +19,7 @@ from medvqa_hub.evaluation.cxr.charts import metric_name
 from medvqa_hub.evaluation.exporting import find_figures
 
 FIRST = ("challenge_score", "bertscore", "rouge_l")  # tables are sorted by the first of them that all results have
+COUNTS = ("questions", "failed", "predictions", "rows")
 SHOWN = 12  # digits of a hash
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 76rem; padding: 0 1rem; color: #1b1b1b }
@@ -99,14 +100,8 @@ def _make_section(entries: Sequence[Entry]) -> str:
     names = [first, *(name for name in names if name != first)]
     ordered = sorted(entries, key=lambda entry: entry.figures.get(first, float("-inf")), reverse=True)
     best = {name: max(entry.figures[name] for entry in entries if name in entry.figures) for name in names}
-    heads = [
-        "model",
-        *(metric_name(name).replace("_", " ") for name in names),
-        "questions",
-        "failed",
-        "predictions",
-        "rows",
-    ]
+    figures = (metric_name(name).replace("_", " ") for name in names)
+    head = "".join(f"<th>{html.escape(text)}</th>" for text in ("model", *figures, *COUNTS))
     rows = "\n".join(_make_row(entry, names, best) for entry in ordered)
     return (
         f"<h2>{html.escape(_describe(entries[0].results))}</h2>\n"

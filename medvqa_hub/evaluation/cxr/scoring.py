@@ -39,7 +39,8 @@ def score(
     if not scored:
         raise InputError(
             f"No answer can be scored: {counts['failed']} of {len(rows)} questions failed and "
-            f"{counts['without_reference']} have no reference answer. See {FILE}."
+            f"{counts['without_reference']} have no reference answer. See {FILE}. Questions without references can be "
+            "answered with medvqa-hub predict."
         )
     texts = scorer.score([_in_words(given[i], rows[i]) for i in scored], [_reference(rows[i]) for i in scored])
     chosen = [rows[i] for i in scored]

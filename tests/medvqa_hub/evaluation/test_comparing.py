@@ -14,6 +14,7 @@ from medvqa_core.runs.predictions import FILE
 from medvqa_hub.cli import run
 from medvqa_hub.evaluation.comparing import compare_runs
 from medvqa_hub.evaluation.cxr.studies import load_studies
+from medvqa_hub.evaluation.hashes import hash_rows
 from mimic_cxr_vqa.release import open_release
 from rjua_meddqa import SAMPLE_DIR
 from rjua_meddqa.inference.questions import load_questions
@@ -130,10 +131,45 @@ def test_runs_on_different_questions_are_refused_and_the_difference_is_named(bui
 
 def copy(source: Path, to: Path, change) -> Path:
     to.mkdir()
-    (to / "results.json").write_bytes((source / "results.json").read_bytes())
-    lines = [json.loads(line) for line in (source / "scored.jsonl").read_text().splitlines()]
-    (to / "scored.jsonl").write_text("".join(json.dumps(change(line)) + "\n" for line in lines))
+    lines = [change(json.loads(line)) for line in (source / "scored.jsonl").read_text().splitlines()]
+    results = json.loads((source / "results.json").read_text()) | {"hashes": hash_rows(lines)}
+    (to / "results.json").write_text(json.dumps(results))
+    (to / "scored.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     return to
+
+
+@pytest.mark.parametrize(
+    ("changed", "named"),
+    [("answer", "predictions and scores"), ("reference", "data and scores"), ("rouge_l", "scores")],
+)
+def test_rows_that_were_edited_are_refused(cxr_runs, tmp_path, changed, named):
+    run = Path(shutil.copytree(cxr_runs[0], tmp_path / "run"))
+    first, rest = (run / "scored.jsonl").read_text().split("\n", 1)
+    (run / "scored.jsonl").write_text(f"{rest}{first}\n")
+    assert compare_runs([run, cxr_runs[1]], resamples=2).runs[0].verified, "their order does not matter"
+    (run / "scored.jsonl").write_text(json.dumps(json.loads(first) | {changed: 0.5}) + "\n" + rest)
+    with pytest.raises(InputError, match=f"its {named} do not have the hash"):
+        compare_runs([run, cxr_runs[1]])
+
+
+def test_results_without_hashes_are_not_verified(cxr_runs, tmp_path, capsys):
+    run_folder = Path(shutil.copytree(cxr_runs[0], tmp_path / "run"))
+    results = json.loads((run_folder / "results.json").read_text())
+    del results["hashes"]
+    (run_folder / "results.json").write_text(json.dumps(results))
+    assert run(["compare", str(run_folder), str(cxr_runs[1]), "--resamples", "2"]) == 0
+    printed = capsys.readouterr().out
+    assert printed.count("not verified") == 1 and printed.count(", verified") == 1
+
+
+def test_hashes_of_report_questions_are_verified_too(tmp_path):
+    questions = {row.id: row.answer for row in load_questions(SAMPLE_DIR, None).rows}
+    runs = [evaluate_meddqa(tmp_path, name, questions) for name in ("a", "b")]
+    assert all(one.verified for one in compare_runs(runs, resamples=2).runs)
+    text = (runs[0] / "scored.jsonl").read_text()
+    (runs[0] / "scored.jsonl").write_text(text.replace('"prediction": "', '"prediction": "x', 1))
+    with pytest.raises(InputError, match="predictions and scores"):
+        compare_runs(runs)
 
 
 def test_results_that_say_less_than_their_predictions_are_refused(cxr_runs, tmp_path):

@@ -324,7 +324,10 @@ def test_clinical_scores_are_added_to_results_and_rows(build, swin_ved, tmp_path
     assert not (tmp_path / "out" / "clinical-pairs.jsonl").exists()
     with_clinical = read(tmp_path / "out" / "results.json")
     del with_clinical["clinical"]
-    assert {**with_clinical, "asked_now": 0} == {**plain, "asked_now": 0}, "nothing else changes"
+    assert with_clinical["hashes"]["predictions"] == plain["hashes"]["predictions"]
+    assert with_clinical["hashes"]["scores"] != plain["hashes"]["scores"], "rows have more scores"
+    same = {"asked_now": 0, "hashes": 0}
+    assert {**with_clinical, **same} == {**plain, **same}, "nothing else changes"
     count = len(asked(folder))
     again = [*command(build, swin_ved, tmp_path / "two", *few), "--clinical-scores"]
     assert run([*again, str(tmp_path / "out" / "clinical.jsonl")]) == 0
