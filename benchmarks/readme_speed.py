@@ -37,7 +37,7 @@ def make_speed() -> str:
         *_explorer_rows(),
         "",
         f"{_machines()} Files of MIMIC-CXR-JPG have 1.5 MB on average. The fast image path differs from the exact one "
-        f"by at most {noisy['fast_max_difference']} grey levels (mean {noisy['fast_mean_difference']}); `exact=True` "
+        f"by at most {noisy['fast_max_difference']} grey levels (mean {noisy['fast_mean_difference']}). `exact=True` "
         "gives equal pixels. The CUDA branches of these benchmarks have not been run.",
     ]
     return "\n".join(lines) + "\n"
@@ -89,7 +89,7 @@ def _explorer_rows() -> list[str]:
         f"{explore['datasets_first_rows_seconds']} s, peak {explore['datasets_peak_gib']} GiB "
         f"| {mark_target(explore['ratio'], 1)} |",
         f"| … one study, anywhere in the release | {explore['study_ms']['median']} ms, at most "
-        f"{explore['study_ms']['most']} ms; with a page of 20 studies {explore['page_and_study_ms']['median']} ms, at "
+        f"{explore['study_ms']['most']} ms, with a page of 20 studies {explore['page_and_study_ms']['median']} ms, at "
         f"most {explore['page_and_study_ms']['most']} ms | one study's rows by `Dataset.filter`: "
         f"{explore['datasets_study_ms']} ms | **{explore['ratio_study']}x** |",
     ]
@@ -104,7 +104,7 @@ def _machines() -> str:
         places.setdefault(place, []).append(f"`{name}`")
     if len(places) == 1:
         return f"On {next(iter(places))}."
-    return "; ".join(f"{', '.join(names)}: {place}" for place, names in places.items()) + "."
+    return " ".join(f"{', '.join(names)}: {place}." for place, names in places.items())
 
 
 def _run(reward: dict[str, Any]) -> dict[str, Any]:
