@@ -36,6 +36,7 @@ KINDS = {
     "release": ("qa/*-?????-of-?????.parquet", "studies/*-?????-of-?????.parquet", "README.md", "croissant.json"),
     "authors-csv": ("train.csv", "val.csv", "test.csv"),
     "vlmevalkit-tsv": ("*.tsv",),
+    "image-features": ("*.safetensors",),
     "batch": ("batch-????.jsonl", "CREDENTIALED-batch-????.jsonl", "CREDENTIALED.txt"),
     "meddqa-report": ("tables.md", "tables.csv"),
     "review": (

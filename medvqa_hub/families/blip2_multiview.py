@@ -63,6 +63,32 @@ class Blip2MultiView(ModelFamily):
         """See ModelFamily. Images are not augmented."""
         return processor(images=images, views=views, **text)
 
+    def feature_shape(self, settings: Blip2MultiViewSettings, start: Path | None) -> tuple[int, int] | None:
+        """See ModelFamily."""
+        import blip2_multiview
+
+        if start is None and settings.size is None:
+            return None
+        config = blip2_multiview.Blip2MultiViewConfig
+        vision = (config.from_pretrained(start) if start else config.tiny(**settings.changes)).vision_config
+        return (vision.image_size // vision.patch_size) ** 2 + 1, vision.hidden_size
+
+    def image_encoder(self, model: Any) -> Any:
+        return model.get_encoder("image")
+
+    def arrange_images(self, processor: Any, images: list[list], views: list[list]) -> tuple[list[Any], dict[str, Any]]:
+        """See ModelFamily."""
+        import torch
+
+        kept, numbers, counts = [], [], []
+        for study, names in zip(images, views, strict=True):
+            found = [(image, processor.view_number(name)) for image, name in zip(study, names, strict=True)]
+            known = [(image, number) for image, number in found if number is not None]
+            kept += [image for image, _ in known]
+            numbers += [number for _, number in known]
+            counts.append(len(known))
+        return kept, {"num_images": torch.tensor(counts), "image_view": torch.tensor(numbers)}
+
     def view_is_known(self, settings: Blip2MultiViewSettings) -> Callable[[str | None], bool]:
         """See ModelFamily. A view is known by one of its aliases, or mapped to a known one by `unknown_views`."""
         from mimic_cxr_vqa.schema import canonical_view

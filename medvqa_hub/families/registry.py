@@ -46,6 +46,7 @@ class ModelFamily(ABC):
             frozen: it gets no gradient and runs in evaluation mode, so a frozen encoder gives the features that it was
             trained to give.
         augments: whether its processor can augment images.
+        encoder_group: the group of the image encoder, if it can be trained.
         pads_targets: whether the released code counts padding among the targets (`training.targets: released`).
         keeps_its_base: whether most weights are never trained. Checkpoints then hold the trained weights only.
     """
@@ -57,6 +58,7 @@ class ModelFamily(ABC):
     augments: ClassVar[bool] = False
     keeps_its_base: ClassVar[bool] = False
     pads_targets: ClassVar[bool] = False
+    encoder_group: ClassVar[str | None] = None
 
     def register(self) -> None:
         """Register the model with transformers' Auto classes, which importing its package does."""
@@ -96,6 +98,18 @@ class ModelFamily(ABC):
 
     def use_released_targets(self, model: Any, processor: Any) -> None:
         """Prepare a model to be trained with `training.targets: released` (only if `pads_targets`)."""
+        raise NotImplementedError
+
+    def image_encoder(self, model: Any) -> Any:
+        """The part of `model` that turns pixels (images, 3, H, W) into features, for `data.cache_features`."""
+        raise ConfigError(f"data.cache_features is set, but {self.title} does not support it. Set it to null")
+
+    def feature_shape(self, settings: Any, start: Path | None) -> tuple[int, int] | None:
+        """(tokens, width) of an image's features, if that is known without loading a model."""
+        return None
+
+    def arrange_images(self, processor: Any, images: list[list], views: list[list]) -> tuple[list[Any], dict[str, Any]]:
+        """The images that the processor would keep, in order, and the model's image inputs other than pixels."""
         raise NotImplementedError
 
     def view_is_known(self, settings: Any) -> Callable[[str | None], bool] | None:

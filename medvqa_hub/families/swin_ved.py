@@ -44,6 +44,7 @@ class SwinVed(ModelFamily):
     groups = {"encoder": r"(^|\.)model\.encoder\.", "decoder": r"(^|\.)decoder\."}
     augments = True
     pads_targets = True
+    encoder_group = "encoder"
 
     def collate(
         self, processor: Any, images: list[list], views: list[list], augment: bool = False, seed: int | None = None,
@@ -51,6 +52,26 @@ class SwinVed(ModelFamily):
     ) -> Mapping[str, Any]:  # fmt: skip
         """See ModelFamily. SwinVED ignores views and uses a study's first images, as in the release."""
         return processor(images=images, truncate_images=True, augment=augment, seed=seed, **text)
+
+    def feature_shape(self, settings: SwinVedSettings, start: Path | None) -> tuple[int, int]:
+        """See ModelFamily."""
+        import swin_ved
+
+        config = swin_ved.SwinVedConfig.from_pretrained(start) if start else _make_config(settings, vocab_size=8)
+        encoder = config.encoder
+        side = encoder.image_size // encoder.patch_size // 2 ** (len(encoder.depths) - 1)
+        return side * side, encoder.hidden_size
+
+    def image_encoder(self, model: Any) -> Any:
+        return model.model.encoder
+
+    def arrange_images(self, processor: Any, images: list[list], views: list[list]) -> tuple[list[Any], dict[str, Any]]:
+        """See ModelFamily."""
+        import torch
+
+        studies = [study[: processor.max_images] for study in images]
+        mask = [[place < len(study) for place in range(processor.max_images)] for study in studies]
+        return [image for study in studies for image in study], {"image_mask": torch.tensor(mask)}
 
     def use_released_targets(self, model: Any, processor: Any) -> None:
         """See ModelFamily. Answers begin at the same position and end at [EOS] or [PAD]."""

@@ -27,6 +27,7 @@ class TrainingRun:
         stages: of training, this one last (`history`).
         seconds: training time before the run was resumed.
         base: what the user called the starting model, for the card of `train vlm`.
+        features: folder of cached features (`data.cache_features`). None: OUT/features.
         optimizer: checkpoint whose optimizer and learning rates are continued. None: new ones.
     """
 
@@ -37,6 +38,7 @@ class TrainingRun:
     stages: Sequence[dict[str, Any]] = ()
     seconds: float = 0.0
     base: str = ""
+    features: Path | None = None
     optimizer: Path | None = None
 
 

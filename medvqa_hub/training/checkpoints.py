@@ -9,6 +9,7 @@
                              frozen, the trained weights and a fingerprint of the others
       best/                  weights and processor with the best validation so far
       config.json, …         links to the files in best/, so that from_pretrained(OUT) loads the best model
+      features/              features of a frozen image encoder, if the recipe asks for them (`feature_cache`)
       hard_negatives/        the second pass, if the recipe asks for one, with its losses and the same files
       finished.json          written last
 
@@ -21,7 +22,7 @@ import os
 import re
 import shutil
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -134,13 +135,17 @@ def load_trained(model: Any, checkpoint: Path, base: str) -> None:
 
 def fingerprint_frozen_weights(model: Any) -> str:
     """32 hex digits that identify the weights of `model` that do not take a gradient."""
+    return fingerprint_weights((name, value) for name, value in model.named_parameters() if not value.requires_grad)
+
+
+def fingerprint_weights(weights: Iterable[tuple[str, Any]]) -> str:
+    """32 hex digits that identify tensors and their names."""
     import torch
 
     digest = hashlib.blake2b(digest_size=16)
-    for name, value in sorted(model.named_parameters()):
-        if not value.requires_grad:
-            digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
-            digest.update(value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
+    for name, value in sorted(weights, key=lambda pair: pair[0]):
+        digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
+        digest.update(value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
     return digest.hexdigest()
 
 

@@ -20,6 +20,13 @@ Stage = Annotated[
     int | None, typer.Option(min=1, max=3, help="Recipe of a stage: 1 decoder, 2 all, 3 self-critical (SwinVED).")
 ]
 Init = Annotated[Path | None, typer.Option(help="Checkpoint to start from, or the folder of an earlier stage.")]
+FeatureCache = Annotated[
+    Path | None,
+    typer.Option(
+        help="Folder of the features of a frozen image encoder (--set data.cache_features=bfloat16), which runs may "
+        "share. Default: OUT/features."
+    ),
+]
 Damaged = Annotated[
     Literal["error", "skip"] | None,
     typer.Option(help="At a damaged image: stop with an error (default), or leave out its study and count it."),
@@ -40,6 +47,7 @@ def add_command(name: str) -> None:
         recipe: RecipeName = None,
         image_root: ImageRoot = None,
         init: Init = None,
+        feature_cache: FeatureCache = None,
         damaged: Damaged = None,
         check_images: CheckImages = False,
         set_: Set = None,
@@ -63,11 +71,12 @@ def add_command(name: str) -> None:
             raise ConfigError(f"recipe {recipe!r} trains {resolved.model.kind!r}. Run medvqa-hub train {other}")
         if launch is not None and not dry_run:
             options = {"data": data, "out": out, "image_root": image_root, "init": init, "report_to": report_to}
+            options["feature_cache"] = feature_cache
             _launch(launch, command, recipe, overrides, **options)
             return
         from medvqa_hub.training.run import train
 
-        train(resolved, data, out, image_root, init, dry_run, typer.echo, report_to or ())
+        train(resolved, data, out, image_root, init, dry_run, typer.echo, report_to or (), feature_cache)
 
     app.command(command, help=f"Train {find_family(name).title} with a recipe of the paper or your own.")(train_family)
 

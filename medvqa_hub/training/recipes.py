@@ -51,6 +51,7 @@ class DataSettings(Section):
     damaged_images: Literal["error", "skip"] = "error"  # skip: check, and leave out the studies of damaged images
     label_conflicts: Literal["keep", "leave_out"] = "keep"  # answers that contradict their label
     augment: bool = False  # the released augmentation, if the family has one
+    cache_features: Literal["float32", "float16", "bfloat16"] | None = None  # of a frozen image encoder, on disk
     image_side: PositiveInt | None = 512  # shorter side to which images are shrunk
     workers: NonNegativeInt | None = 0  # processes that read images; null: by the number of cores
 
@@ -242,5 +243,21 @@ def _check_combinations(recipe: Recipe) -> None:
             f"training.targets is released, but that only exists for the supervised stages of SwinVED. This recipe "
             f"trains {recipe.family.name}{' with scst' if recipe.scst else ''}. Set it to answer"
         )
+    if recipe.data.cache_features is not None:
+        _check_frozen_encoder(recipe)
     if recipe.data.augment and not recipe.family.augments:
         raise ConfigError(f"data.augment is true, but {recipe.family.name} has no augmentation. Set it to false")
+
+
+def _check_frozen_encoder(recipe: Recipe) -> None:
+    """Raise a ConfigError unless the features of an image stay the same during the run."""
+    training, group = recipe.training, recipe.family.encoder_group
+    reasons = {
+        "data.augment is true, so the pixels change in every epoch": recipe.data.augment,
+        f"training.learning_rates.{group} trains the image encoder": group is not None
+        and bool(training.learning_rates.get(group)),
+        "training.rest_frozen is false, so the frozen encoder has dropout": not training.rest_frozen,
+    }
+    for reason, holds in reasons.items():
+        if holds:
+            raise ConfigError(f"data.cache_features is set, but {reason}. Set data.cache_features=null")

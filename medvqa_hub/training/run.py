@@ -2,9 +2,11 @@
 
 import copy
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from medvqa_core.errors import InputError
 from medvqa_core.files import make_folder
@@ -21,7 +23,7 @@ from medvqa_hub.training.recipe_files import count_steps
 from medvqa_hub.training.recipes import Recipe
 from medvqa_hub.training.scst import SCSTTrainer
 from medvqa_hub.training.study_questions import StudyQuestions
-from medvqa_hub.training.trainer import SupervisedTrainer
+from medvqa_hub.training.trainer import FEATURES, SupervisedTrainer
 from medvqa_hub.training.training_data import TrainingData, load_data
 from mimic_cxr_vqa.release import open_release
 
@@ -35,6 +37,7 @@ def train(
     dry_run: bool = False,
     log: Log = print,
     report_to: Sequence[str] = (),
+    features: Path | None = None,
 ) -> Path:
     """Train by `recipe` into `out`.
 
@@ -45,6 +48,7 @@ def train(
         dry_run: print what would be done and stop.
         log: receives lines for the user, on the first process only.
         report_to: experiment trackers that receive the log, see `medvqa_hub.tracking`.
+        features: folder of cached features, which runs may share. None: OUT/features. See `data.cache_features`.
 
     Returns:
         `out`. The best model is in `out/best`.
@@ -54,6 +58,7 @@ def train(
     """
     job = StudyJob(recipe, data, out, image_root, log, report_to)
     job.start = None if init is None else find_model_folder(init)
+    job.features = features or out / FEATURES
     return job.execute(dry_run)
 
 
@@ -66,6 +71,7 @@ class StudyJob(TrainingJob):
         validation: the same of the validation split, or None.
     """
 
+    features: Path | None = field(default=None, init=False)
     rows: TrainingData = field(init=False)
     questions: Any = field(default=None, init=False)
     validation: Any = field(default=None, init=False)
@@ -127,9 +133,20 @@ class StudyJob(TrainingJob):
         lines.append(f"{self.steps:,} steps of {step}, in batches of {training.studies_per_batch}{unit}")
         skipped = self.questions.skipped.items()
         lines += [f"left out: {count:,} {name.replace('_', ' ')}" for name, count in skipped if count]
+        if self.recipe.data.cache_features is not None:
+            lines.append(self._describe_cache())
         if short:
             lines.append(f"{short:,} studies have fewer than {wanted} questions and use those they have")
         return [*lines, f"governance class: {self.governance}"]
+
+    def _describe_cache(self) -> str:
+        splits = [self.questions] + ([self.validation] if self.validation is not None else [])
+        images, size = sum(split.grouped.count_images() for split in splits), None
+        shape = self.recipe.family.feature_shape(self.recipe.model, self.start)
+        if shape is not None:
+            size = images * shape[0] * shape[1] * getattr(torch, self.recipe.data.cache_features).itemsize
+        known = "of unknown size" if size is None else f"{size / 1e6:,.1f} MB"
+        return f"cached features: up to {images:,} images, {known} in {self.features}"
 
     def make_trainer(self, run: TrainingRun, checkpoint: Path | None) -> SupervisedTrainer:
         recipe = self.recipe
@@ -137,6 +154,7 @@ class StudyJob(TrainingJob):
             checkpoint or self.start, self.rows.texts(), recipe.training.seed, scratch=self.out
         )
         trainer = SupervisedTrainer if recipe.scst is None else SCSTTrainer
+        run = replace(run, features=self.features)
         return trainer(model, processor, run, self.questions, self.validation)
 
     def finish(self, trainer: SupervisedTrainer) -> dict[str, Any]:

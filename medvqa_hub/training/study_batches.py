@@ -13,10 +13,12 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import torch
 from torch.utils.data import Dataset
 
 from medvqa_core.errors import ConfigError
 from medvqa_hub.families.registry import ModelFamily
+from medvqa_hub.training.feature_cache import CachedImage, pair_images
 from medvqa_hub.training.recipes import Recipe
 from medvqa_hub.training.study_questions import StudyQuestions
 
@@ -154,10 +156,9 @@ class StudyCollator:
     def __call__(self, members: Members, seed: int = 0) -> dict[str, Any]:
         images, views, rows, study_index = [], [], [], []
         for number, (study, places) in enumerate(members):
-            both = zip(study["images"], study["views"], strict=True)
-            pairs = [(image, view) for image, view in both if image is not None]
-            images.append([image for image, _ in pairs])
-            views.append([view for _, view in pairs])
+            seen, named = pair_images(study)
+            images.append(seen)
+            views.append(named)
             rows += [{**study["questions"][int(place)], "study_id": study["study_id"]} for place in places]
             study_index += [number] * len(places)
         text: dict[str, Any] = {"text": [row["question"] for row in rows], "study_index": study_index}
@@ -165,6 +166,10 @@ class StudyCollator:
             text["answers"] = [row["answer"] for row in rows]
             if self.targets == "released":
                 text["released_targets"] = True
+        if isinstance(images[0][0], CachedImage):
+            kept, inputs = self.family.arrange_images(self.processor, images, views)
+            features = torch.stack([image.read() for image in kept])
+            return {**self.processor(**text), **inputs, "image_features": features, "rows": rows}
         drawn = seed if self.augment else None
         return {**self.family.collate(self.processor, images, views, self.augment, drawn, **text), "rows": rows}
 

@@ -57,6 +57,7 @@ class StudyQuestions:
     ) -> None:
         self.rows, self.view_is_known, self.image_side = rows, view_is_known, image_side
         self.grouped = self  # by study, if these are `one_by_one`
+        self.open_image: Callable[[Path | bytes], Any] = self.read_film
         self._leave_out_conflicts = label_conflicts == "leave_out"
         self._stored = rows.with_format("arrow")  # images are not decoded
         self.skipped: Counter[str] = Counter()
@@ -119,22 +120,30 @@ class StudyQuestions:
     def __len__(self) -> int:
         return len(self.studies)
 
-    def read_row(self, study: int) -> dict[str, Any]:
-        """The row of usable study `study`, with its images decoded to grey.
+    def read_film(self, source: Path | bytes) -> Any:
+        """An image decoded to grey. Raises InputError if it is damaged or missing."""
+        return read_film(source, self.image_side)
+
+    def read_row(self, study: int, open_image: Callable[[Path | bytes], Any] | None = None) -> dict[str, Any]:
+        """The row of usable study `study`, with its images as `open_image` (by default the attribute) returns them.
 
         Raises:
             InputError: an image is damaged or missing.
         """
         (row,) = self._stored[int(self.studies[study])].to_pylist()
+        read = open_image or self.open_image
         try:
-            row["images"] = [
-                image and read_film(image["bytes"] or Path(image["path"]), self.image_side) for image in row["images"]
-            ]
+            row["images"] = [image and read(image["bytes"] or Path(image["path"])) for image in row["images"]]
         except InputError as error:
             raise InputError(
                 f"an image of study {self.study_ids[study]} cannot be read ({error}). Run the same command afterwards"
             ) from error
         return row
+
+    def count_images(self) -> int:
+        """Images of all usable studies."""
+        images = self._stored.select_columns(["images"]).data["images"].combine_chunks().take(pa.array(self.studies))
+        return int(pc.sum(pc.is_valid(images.flatten())).as_py() or 0)
 
     def places(self, study: int) -> np.ndarray:
         """Places of the usable questions of usable study `study` in its row's list."""

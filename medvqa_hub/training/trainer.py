@@ -30,8 +30,9 @@ from medvqa_core.model_folder import BEST_FOLDER
 from medvqa_hub.families.registry import frozen_modules
 from medvqa_hub.publishing.model_card import write_folder_card
 from medvqa_hub.training import checkpoints
-from medvqa_hub.training.arguments import ScheduleCallback, TrainingRun, common_arguments
+from medvqa_hub.training.arguments import ScheduleCallback, TrainingRun, common_arguments, resolve_precision
 from medvqa_hub.training.batch_loading import ShardSampler, choose_workers, load_batches
+from medvqa_hub.training.feature_cache import FeatureCache
 from medvqa_hub.training.recipe_files import count_steps
 from medvqa_hub.training.recipes import EPOCH, Recipe, count_steps_per_epoch
 from medvqa_hub.training.saving import CheckpointMixin
@@ -40,6 +41,7 @@ from medvqa_hub.training.study_batches import StudyBatches, StudyCollator, deriv
 from medvqa_hub.training.study_questions import StudyQuestions
 from medvqa_hub.training.validation import Validation
 
+FEATURES = "features"  # folder of a run
 NEVER = 10**12  # steps
 WAIT_THRESHOLD = 0.1  # share of the time spent waiting for batches that causes a warning
 
@@ -89,6 +91,7 @@ class SupervisedTrainer(CheckpointMixin, Trainer):
         self.add_callback(ScheduleCallback())
         self.prepare_saving(run)
         self._base = self._fingerprint_base()
+        self.cache = self._make_cache()
         self._noted: dict[str, list[float]] = defaultdict(list)
         self._lines, self._warned = 0, False
         self._start_clock()
@@ -108,6 +111,29 @@ class SupervisedTrainer(CheckpointMixin, Trainer):
         batches = super().get_batch_samples(*args, **kwargs)
         self._waited += time.monotonic() - start
         return batches
+
+    def _make_cache(self) -> FeatureCache | None:
+        data = self.recipe.data
+        if data.cache_features is None:
+            return None
+        return FeatureCache(
+            self.run.features or self.out / FEATURES,
+            self.recipe.family,
+            self.model,
+            self.processing_class,
+            data.image_side,
+            resolve_precision(self.recipe.training.precision),
+            data.cache_features,
+            self.governance,
+        )
+
+    def train(self, *args: Any, **kwargs: Any) -> Any:
+        """As in Trainer, after the features that are missing in the cache have been computed."""
+        if self.cache is not None:
+            splits = [self.train_questions] + ([self.validation.questions] if self.validation else [])
+            self.cache.fill(splits, self.accelerator, self.workers)
+            self._start_clock()
+        return super().train(*args, **kwargs)
 
     def create_optimizer(self, model: Any = None) -> torch.optim.Optimizer:
         """AdamW (Adam if nothing decays) for the parameter groups. FSDP shards the model first."""

@@ -84,7 +84,8 @@ class Validation:
         for study in self.batches.batches[0][:most]:
             if place >= len(self._first_answers):
                 break  # the recipe asks for no answers
-            row, places = self.questions.read_row(study), self.questions.places(study)
+            row = self.questions.read_row(study, self.questions.read_film)
+            places = self.questions.places(study)
             answer, reference = self._first_answers[place]
             images = [image for image in row["images"] if image is not None]
             samples.append(Sample(images, row["questions"][int(places[0])]["question"], reference, answer))

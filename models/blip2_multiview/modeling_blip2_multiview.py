@@ -178,9 +178,10 @@ class Blip2MultiViewModel(Blip2MultiViewPreTrainedModel):
 
     def forward(
         self,
-        pixel_values: torch.Tensor,
+        pixel_values: torch.Tensor | None,
         num_images: torch.Tensor,
         image_view: torch.Tensor,
+        image_features: torch.Tensor | None = None,
     ) -> Blip2MultiViewOutput:
         """Encode the images of a batch of studies.
 
@@ -188,15 +189,19 @@ class Blip2MultiViewModel(Blip2MultiViewPreTrainedModel):
             pixel_values: (images, 3, H, W), the images of all studies, one study after the other.
             num_images: (studies,) number of images of each study.
             image_view: (images,) 0 AP, 1 PA, 2 LAT.
+            image_features: (images, tokens, hidden), what the vision tower returned, instead of `pixel_values`.
 
         Raises:
             ValueError: a wrong shape, an index out of range, or a study without an image.
         """
-        if not torch.compiler.is_compiling():
-            check_images(pixel_values, num_images, image_view, self.config.vision_config.image_size)
-        image_states = self.vision_model(pixel_values=pixel_values).last_hidden_state
+        if image_features is not None:
+            image_states = image_features.to(self.vision_model.dtype)
+        else:
+            if not torch.compiler.is_compiling():
+                check_images(pixel_values, num_images, image_view, self.config.vision_config.image_size)
+            image_states = self.vision_model(pixel_values=pixel_values).last_hidden_state
         studies = torch.arange(len(num_images), device=num_images.device)
-        image_study = studies.repeat_interleave(num_images, output_size=len(pixel_values)).to(image_states.device)
+        image_study = studies.repeat_interleave(num_images, output_size=len(image_states)).to(image_states.device)
         return self.branches(image_states, image_study, image_view, len(num_images))
 
 
@@ -240,12 +245,13 @@ class Blip2MultiViewForConditionalGeneration(Blip2MultiViewPreTrainedModel, Gene
 
     def encode(
         self,
-        pixel_values: torch.Tensor,
-        num_images: torch.Tensor,
-        image_view: torch.Tensor,
+        pixel_values: torch.Tensor | None = None,
+        num_images: torch.Tensor | None = None,
+        image_view: torch.Tensor | None = None,
+        image_features: torch.Tensor | None = None,
     ) -> Blip2MultiViewOutput:
         """Encode images once. `forward` and `generate` take the result as `encoder_outputs` instead of images."""
-        return self.model(pixel_values, num_images, image_view)
+        return self.model(pixel_values, num_images, image_view, image_features)
 
     def prepare_language_inputs(
         self,
@@ -305,6 +311,7 @@ class Blip2MultiViewForConditionalGeneration(Blip2MultiViewPreTrainedModel, Gene
         decoder_input_ids: torch.Tensor | None = None,
         decoder_attention_mask: torch.Tensor | None = None,
         num_items_in_batch: torch.Tensor | int | None = None,
+        image_features: torch.Tensor | None = None,
         **kwargs,
     ) -> Seq2SeqLMOutput:
         """Return logits, and the loss if there are `labels`.
@@ -322,6 +329,7 @@ class Blip2MultiViewForConditionalGeneration(Blip2MultiViewPreTrainedModel, Gene
             decoder_attention_mask: (questions, tokens).
             num_items_in_batch: number of tokens by which the summed loss is divided, as Trainer passes it. By default
                 the loss is a mean.
+            image_features: features instead of `pixel_values`, see `Blip2MultiViewModel.forward`.
             **kwargs: arguments of every transformers model, such as `past_key_values` and `output_attentions`.
 
         Raises:
@@ -329,6 +337,8 @@ class Blip2MultiViewForConditionalGeneration(Blip2MultiViewPreTrainedModel, Gene
             TypeError: an unknown argument.
         """
         check_names(kwargs)
+        if image_features is not None:
+            encoder_outputs = self.encode(None, num_images, image_view, image_features)
         language_model = self.language_model
         if not torch.compiler.is_compiling():
             vocabulary = language_model.get_input_embeddings().num_embeddings

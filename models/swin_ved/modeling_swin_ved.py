@@ -113,16 +113,27 @@ class SwinVedModel(SwinVedPreTrainedModel):
     def get_input_embeddings(self) -> nn.Module:
         return self.encoder.embeddings.patch_embeddings
 
-    def forward(self, pixel_values: torch.Tensor, image_mask: torch.Tensor | None = None) -> SwinVedEncoderOutput:
+    def forward(
+        self,
+        pixel_values: torch.Tensor | None = None,
+        image_mask: torch.Tensor | None = None,
+        image_features: torch.Tensor | None = None,
+    ) -> SwinVedEncoderOutput:
         """Encode studies. Absent images do not go through the encoder.
 
         Args:
             pixel_values: (studies, images, 3, H, W).
             image_mask: (studies, images), nonzero where an image is present. None if all are.
+            image_features: (present images, tokens, width), what `encoder` returned for them one study after the other,
+                instead of `pixel_values`. Needs `image_mask`.
 
         Raises:
             ValueError: a shape is wrong, a study lacks an image or more than `config.max_images`.
         """
+        if image_features is not None and image_mask is not None:
+            return self._arrange(image_features, image_mask)
+        if pixel_values is None:
+            raise ValueError("Pass pixel_values, or image_features with image_mask.")
         check_pixels(self.config, pixel_values, image_mask)
         # A traced graph needs one shape for every mask, so it encodes the absent images and blanks them afterwards.
         compiling = torch.compiler.is_compiling()
@@ -139,15 +150,25 @@ class SwinVedModel(SwinVedPreTrainedModel):
         if image_mask is None or compiling:
             features = self.encoder(pixel_values.flatten(0, 1)).last_hidden_state
         else:
-            present = self.encoder(pixel_values[image_mask]).last_hidden_state
-            blank = present.new_zeros(studies * images, *present.shape[1:])
-            features = blank.index_copy(0, image_mask.flatten().nonzero().flatten().to(blank.device), present)
+            return self._arrange(self.encoder(pixel_values[image_mask]).last_hidden_state, image_mask)
         tokens, width = features.shape[1:]
         features = features.reshape(studies, images * tokens, width)
         if image_mask is None:
             return SwinVedEncoderOutput(features)
         feature_mask = image_mask.to(features.device).repeat_interleave(tokens, dim=1)
         return SwinVedEncoderOutput(features.masked_fill(~feature_mask[..., None], 0), feature_mask)
+
+    def _arrange(self, present: torch.Tensor, image_mask: torch.Tensor) -> SwinVedEncoderOutput:
+        """Features (present images, tokens, width) by study, with zeros in place of absent images."""
+        weight = self.encoder.embeddings.patch_embeddings.projection.weight
+        present, image_mask = present.to(weight.dtype), image_mask.bool()
+        image_mask = image_mask[:, : int(image_mask.any(0).nonzero().max()) + 1]
+        blank = present.new_zeros(image_mask.numel(), *present.shape[1:])
+        features = blank.index_copy(0, image_mask.flatten().nonzero().flatten().to(blank.device), present)
+        features = features.reshape(len(image_mask), -1, present.shape[-1])
+        if image_mask.all():
+            return SwinVedEncoderOutput(features)
+        return SwinVedEncoderOutput(features, image_mask.to(features.device).repeat_interleave(present.shape[1], dim=1))
 
 
 class SwinVedForConditionalGeneration(SwinVedPreTrainedModel, GenerationMixin):
@@ -179,9 +200,14 @@ class SwinVedForConditionalGeneration(SwinVedPreTrainedModel, GenerationMixin):
         """Freeze the image encoder, as in the paper's stage 1."""
         self.model.encoder.requires_grad_(False)
 
-    def encode(self, pixel_values: torch.Tensor, image_mask: torch.Tensor | None = None) -> SwinVedEncoderOutput:
+    def encode(
+        self,
+        pixel_values: torch.Tensor | None = None,
+        image_mask: torch.Tensor | None = None,
+        image_features: torch.Tensor | None = None,
+    ) -> SwinVedEncoderOutput:
         """Encode studies once for any number of questions. See `SwinVedModel.forward`."""
-        return self.model(pixel_values, image_mask)
+        return self.model(pixel_values, image_mask, image_features)
 
     @can_return_tuple
     def forward(
@@ -197,6 +223,7 @@ class SwinVedForConditionalGeneration(SwinVedPreTrainedModel, GenerationMixin):
         past_key_values: StudyCache | None = None,
         use_cache: bool | None = None,
         logits_to_keep: int | torch.Tensor = 0,
+        image_features: torch.Tensor | None = None,
         **kwargs: Any,
     ) -> CausalLMOutputWithCrossAttentions:
         """Return logits, and the loss if there are `labels`.
@@ -216,6 +243,7 @@ class SwinVedForConditionalGeneration(SwinVedPreTrainedModel, GenerationMixin):
             past_key_values: a StudyCache of earlier tokens, which `attention_mask` covers too.
             use_cache: return a StudyCache. Off by default.
             logits_to_keep: how many of the last tokens to score, 0 for all.
+            image_features: features instead of `pixel_values`, see `SwinVedModel.forward`.
             **kwargs: arguments of every transformers model, such as `output_attentions` and `return_dict`.
 
         Raises:
@@ -223,6 +251,8 @@ class SwinVedForConditionalGeneration(SwinVedPreTrainedModel, GenerationMixin):
             TypeError: an unknown argument, or another cache than a StudyCache.
         """
         check_names(kwargs)
+        if image_features is not None:
+            encoder_outputs = self.encode(None, image_mask, image_features)
         encoder_outputs = self._encoder_outputs(pixel_values, image_mask, encoder_outputs)
         features = encoder_outputs.last_hidden_state
         if use_cache and past_key_values is None:

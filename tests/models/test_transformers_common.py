@@ -1,0 +1,84 @@
+"""transformers' own common tests (ModelTesterMixin, GenerationTesterMixin) on both models.
+
+They are not in transformers' wheel. TRANSFORMERS_TESTS names the folder `tests` of a checkout of the same version, or of
+its source distribution (`pip download --no-binary :all: --no-deps transformers==VERSION`), which lacks the folders
+`generation` and `exporters`: then GenerationTesterMixin is left out. The package `parameterized` must be installed.
+"""
+
+import copy
+import importlib
+import os
+import sys
+import types
+import unittest
+from pathlib import Path
+
+import pytest
+from blip2_multiview import Blip2MultiViewForConditionalGeneration, Blip2MultiViewProcessor
+from blip2_multiview_models import make_model
+from PIL import Image
+from swin_ved import SwinVedForConditionalGeneration
+from swin_ved_tiny import TEXTS, tiny_model, tiny_processor
+
+FOLDER = os.environ.get("TRANSFORMERS_TESTS")
+if FOLDER is None:
+    pytest.skip("TRANSFORMERS_TESTS is not set", allow_module_level=True)
+pytest.importorskip("parameterized")
+
+PACKAGE = "transformers_tests"
+ABSENT = {"exporters.test_export": "ExportTesterMixin", "generation.test_utils": "GenerationTesterMixin"}
+
+
+def load_mixins() -> list[type]:
+    """ModelTesterMixin, and GenerationTesterMixin if it is there."""
+    package = types.ModuleType(PACKAGE)
+    package.__path__ = [FOLDER]
+    sys.modules[PACKAGE] = package
+    for name, mixin in ABSENT.items():
+        if not (Path(FOLDER) / name.replace(".", "/")).with_suffix(".py").exists():
+            folder, _, _ = name.partition(".")
+            sys.modules[f"{PACKAGE}.{folder}"] = types.ModuleType(folder)
+            stub = types.ModuleType(name)
+            setattr(stub, mixin, type(mixin, (), {}))
+            sys.modules[f"{PACKAGE}.{name}"] = stub
+    common = importlib.import_module(f"{PACKAGE}.test_modeling_common")
+    return [common.ModelTesterMixin, common.GenerationTesterMixin]
+
+
+MIXINS = load_mixins()
+STUDIES = [[Image.new("L", (80, 64), 40), Image.new("L", (64, 90), 200)], [Image.new("L", (70, 70), 128)]]
+QUESTIONS, ANSWERS = list(TEXTS[0:4:2]), list(TEXTS[1:4:2])
+
+
+class Tester:
+    """What the mixins ask for a configuration and inputs.
+
+    Args:
+        config: of a tiny model.
+        inputs: of two studies with a question each, as the processor makes them.
+    """
+
+    def __init__(self, config, inputs) -> None:
+        self.config, self.inputs = config, dict(inputs)
+
+    def prepare_config_and_inputs_for_common(self):
+        return copy.deepcopy(self.config), {name: value.clone() for name, value in self.inputs.items()}
+
+
+class TestSwinVed(*MIXINS, unittest.TestCase):
+    all_model_classes = (SwinVedForConditionalGeneration,)
+
+    def setUp(self) -> None:
+        processor, _ = tiny_processor()
+        model = tiny_model()
+        model.resize_token_embeddings(len(processor.tokenizer))
+        self.model_tester = Tester(model.config, processor(images=STUDIES, text=QUESTIONS))
+
+
+class TestBlip2MultiView(*MIXINS, unittest.TestCase):
+    all_model_classes = (Blip2MultiViewForConditionalGeneration,)
+
+    def setUp(self) -> None:
+        processor = Blip2MultiViewProcessor.tiny(TEXTS)
+        inputs = processor(images=STUDIES, views=[["AP", "LL"], ["PA"]], text=QUESTIONS, answers=ANSWERS)
+        self.model_tester = Tester(make_model().config, inputs)
