@@ -1,7 +1,7 @@
 """transformers' own common tests (ModelTesterMixin, GenerationTesterMixin) on both models.
 
-They are not in transformers' wheel. TRANSFORMERS_TESTS names the folder `tests` of a checkout of the same version, or of
-its source distribution (`pip download --no-binary :all: --no-deps transformers==VERSION`), which lacks the folders
+They are not in the wheel of transformers. TRANSFORMERS_TESTS names the folder `tests` of a checkout of that version, or
+of its source distribution (`pip download --no-binary :all: --no-deps transformers==VERSION`), which lacks the folders
 `generation` and `exporters`: then GenerationTesterMixin is left out. The package `parameterized` must be installed.
 """
 
