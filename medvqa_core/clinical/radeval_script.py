@@ -123,6 +123,7 @@ def _open_scores(path: str, metrics: list[str]) -> set[str]:
 def _load(metrics: list[str]) -> dict[str, Any]:
     """A RadEval object for each metric."""
     loaded = {}
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     with contextlib.redirect_stdout(sys.stderr):
         try:
             import radeval

@@ -68,6 +68,7 @@ def _write(rows: list[dict[str, str | None]], out: Path, governance: Governance,
     lines = ({name: row[name] for name in COLUMNS[:-1]} for row in rows)
     write_json_lines(out / JSON_LINES, [header, *lines], private=governance.private)
     with atomic_file(out / CSV, "w", governance.private) as file:
-        table = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+        # Everything is quoted, because the csv module does not quote a carriage return, at which readers end the row.
+        table = csv.DictWriter(file, COLUMNS, lineterminator="\n", quoting=csv.QUOTE_ALL)
         table.writeheader()
         table.writerows(rows)

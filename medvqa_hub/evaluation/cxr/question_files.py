@@ -39,6 +39,7 @@ from mimic_cxr_vqa.row_checks import RowChecks
 IMAGES = ("images", "image", "image_path", "image_paths")
 VIEWS = ("views", "view_position")
 AUTHORS = {"study_id", "question"}
+PLACE = "place"  # number of the row in its source, because studies group rows
 NO_IMAGE = "the question has no image"
 Row = dict[str, Any]
 
@@ -75,11 +76,13 @@ def open_questions(options: DataOptions) -> Questions:
         data = _read_file(options)
     studies = data.studies[: options.limit]
     order: dict[str, tuple[int | str, str]] = {}
-    for study in studies:
-        for row in study.rows:
-            if row["qa_id"] in order:
-                raise InputError(f"{options.data}: question {row['qa_id']} occurs twice. Every question needs an id.")
-            order[row["qa_id"]] = (study.study_id, row["question"])
+    rows = [(study, row) for study in studies for row in study.rows]
+    for study, row in sorted(rows, key=lambda pair: pair[1].get(PLACE, 0)):
+        if row["qa_id"] in order:
+            raise InputError(
+                f"{options.data}: question {row['qa_id']} occurs twice. Every question needs an id of its own."
+            )
+        order[row["qa_id"]] = (study.study_id, row["question"])
     problems = {id(study): _find_problem(study) for study in studies}
     usable = [study for study in studies if problems[id(study)] is None]
     unusable = {
@@ -133,15 +136,16 @@ def _group_authors_rows(
         raise ConfigError(f"No images are given. Pass --image-root (the folder with files/) or set {IMAGE_VARIABLE}.")
     store = os.environ.get(STORE_VARIABLE)
     files = ImageFiles(find_image_prefix(Path(root)), "none", Path(store) if store else None)
-    checks, found = RowChecks({}, duplicates), {}
+    checks, place = RowChecks({}, duplicates), 0
+    found: dict[tuple, tuple[Row, list[Row]]] = {}
     for batch in batches:
         for row in files.resolve(pa.Table.from_batches([checks.add(batch)])).to_pylist():
-            study = found.setdefault(row["study_id"], (row, []))
-            study[1].append({**row, "answer": None, "answer_type": None})
+            study = found.setdefault((row["study_id"], *(row["image_paths"] or [])), (row, []))
+            study[1].append({**row, "answer": None, "answer_type": None, PLACE: (place := place + 1)})
     checks.finish_split(split)
     return [
         Study(
-            study_id,
+            first["study_id"],
             first["subject_id"],
             split,
             tuple(
@@ -152,7 +156,7 @@ def _group_authors_rows(
             tuple(rows),
             first["indication"],
         )
-        for study_id, (first, rows) in found.items()
+        for first, rows in found.values()
     ]
 
 
@@ -206,7 +210,7 @@ def _json_rows(path: Path) -> Iterator[tuple[str, Row]]:
 def _group_rows(rows: list[tuple[str, Row]], root: Path, path: Path, split: str) -> list[Study]:
     """Studies of rows with ids of their own: those with the same study, images and indication."""
     found: dict[tuple, tuple[Study, list[Row]]] = {}
-    for where, row in rows:
+    for place, (where, row) in enumerate(rows):
         question = row.get("question")
         name = next((str(row[name]) for name in IDS if row.get(name) not in (None, "")), None)
         if name is None or not isinstance(question, str):
@@ -232,12 +236,12 @@ def _group_rows(rows: list[tuple[str, Row]], root: Path, path: Path, split: str)
         )
         empty = {"category": None, "label_value": None, "answer": None, "answer_type": None}
         made = found.setdefault((study_id, files, indication), (study, []))
-        made[1].append({"qa_id": name, "question": question, **empty})
+        made[1].append({"qa_id": name, "question": question, PLACE: place, **empty})
     return [replace(study, rows=tuple(made)) for study, made in found.values()]
 
 
 def _read_list(row: Mapping[str, Any], names: tuple[str, ...], where: str) -> list[str]:
-    value = next((row[name] for name in names if row.get(name)), [])
+    value: Any = next((row[name] for name in names if row.get(name)), [])
     parts = [value] if isinstance(value, str) else value
     if not isinstance(parts, list) or not all(isinstance(part, str | None) for part in parts):
         raise InputError(f"{where}: {names[0]} is a {type(value).__name__}. Expected a text or a list of texts.")

@@ -12,6 +12,7 @@ from builds import Build, build_release
 from challenge_files import drop_columns, write_challenge
 from chat_server import ChatServerDouble, completion, is_probe
 from evaluation_models import save_swin_ved, texts_of
+from tiny_language_models import write_image_text_model
 
 from medvqa_core.errors import ConfigError
 from medvqa_core.folder_class import write_governance
@@ -132,6 +133,39 @@ def test_the_class_of_the_answers_reaches_the_results(build, tmp_path):
         assert json.loads((out / "results.json").read_text())["governance"] == "credentialed"
 
 
+def test_the_order_of_the_file_is_kept_and_each_question_has_its_images(build, tmp_path):
+    """Rows of a study need not be adjacent, and may name other images."""
+    files = train_files(build, tmp_path)
+    path = files["file of the authors' columns"]
+    with path.open(encoding="utf-8", newline="") as file:
+        header, *rows = list(csv.reader(file))
+    image = header.index("image_path")
+    several = next(row for row in rows if "," in row[image])
+    several[image], several[header.index("view_position")] = several[image].split(",")[0], "PA"
+    shuffled = rows[::2] + rows[1::2]
+    with path.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([header, *shuffled])
+    with ChatServerDouble(lambda body: completion(f"{len(body['messages'][-1]['content']) - 1} images")) as double:
+        server = ["--i-run-this-server", "--engine", f"server:{double.endpoint}", "--image-root", str(build.tree)]
+        assert predict(path, tmp_path / "out", *server) == 0
+    found = [(row["question"], row["prediction"]) for row in table_of(tmp_path / "out")]
+    place = header.index("question")
+    assert found == [(row[place], f"{len(row[image].split(','))} images") for row in shuffled]
+
+
+@pytest.mark.slow
+def test_a_model_in_this_process_answers_as_it_does_for_evaluate(build, tmp_path):
+    model = write_image_text_model(tmp_path / "llava")
+    given = ["--data", str(build.workspace.root), "--split", "train", "--limit", "1", "--max-new-tokens", "6"]
+    given += ["--image-root", str(build.tree), "--engine", f"transformers:{model}"]
+    assert run(["predict", *given, "--out", str(tmp_path / "p")]) == 0
+    assert run(["evaluate", "cxr", *given, "--scored", "--failed", "empty", "--out", str(tmp_path / "e")]) == 0
+    expected = [
+        (row["qa_id"], row["answer"] or "", row["error"] or "") for row in json_lines(tmp_path / "e/scored.jsonl")
+    ]
+    assert [(row["qa_id"], row["prediction"], row["error"]) for row in table_of(tmp_path / "p")] == expected
+
+
 HARD = [
     ("q1", 'Is "edema", or\nfluid, seen?', "a.png"),
     ("q2", "Ist ein Erguß zu sehen? 胸腔积液?", "a.png"),
@@ -155,7 +189,7 @@ def write_hard(folder: Path, build: Build) -> Path:
 
 def test_bad_rows_are_failures_with_a_reason_and_texts_survive(build, tmp_path, capsys):
     path = write_hard(tmp_path, build)
-    with ChatServerDouble(lambda body: completion('Yes, "small";\nleft.')) as double:
+    with ChatServerDouble(lambda body: completion('Yes, "small";\r\nor\rleft.')) as double:
         server = ["--i-run-this-server", "--engine", f"server:{double.endpoint}"]
         assert predict(path, tmp_path / "out", *server) == 1
         assert "q4: image" in capsys.readouterr().err and not double.requests, "nothing is asked before that is known"
@@ -165,7 +199,7 @@ def test_bad_rows_are_failures_with_a_reason_and_texts_survive(build, tmp_path, 
         q for _, q, _ in HARD
     ]
     assert [id for id, row in rows.items() if row["prediction"]] == ["q1", "q2"]
-    assert rows["q1"]["prediction"] == 'Yes, "small";\nleft.' and not rows["q1"]["error"]
+    assert rows["q1"]["prediction"] == 'Yes, "small";\r\nor\rleft.' and not rows["q1"]["error"]
     reasons = [rows[id]["error"] for id in ("q3", "q4", "q5", "q6")]
     for reason, expected in zip(reasons, ("empty", "is absent", "truncated", "no image"), strict=True):
         assert expected in reason
