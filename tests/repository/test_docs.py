@@ -75,7 +75,7 @@ def test_links_and_anchors_lead_somewhere(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_commands_and_options_in_the_text_exist(name):
-    text = prose(REPOSITORY / name)
+    text = re.sub(r"### Removed.*?(?=\n## |\Z)", "", prose(REPOSITORY / name), flags=re.DOTALL)
     for front, line in re.findall(r"`(medvqa-hub )?([a-z][^`]* [^`]+|(?<=medvqa-hub )[^`]+)`", text):
         if not front and line.split()[0] not in commands():
             continue
