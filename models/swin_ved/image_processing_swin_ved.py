@@ -60,16 +60,16 @@ def to_eight_bit(image: Any, where: str) -> Image.Image:
 
 
 def resize_and_crop(image: Image.Image, resize_size: int, image_size: int) -> Image.Image:
-    """Resize the shorter side to `resize_size` and cut out the central square of `image_size`."""
+    """Resize the shorter side to `resize_size` and cut out the central square of `image_size`.
+
+    The pixels are those of torchvision's Resize and CenterCrop on a PIL image, which the release uses.
+    """
     width, height = image.size
-    if width <= height:
-        new_width, new_height = resize_size, max(1, int(resize_size * height / width))
-    else:
-        new_width, new_height = max(1, int(resize_size * width / height)), resize_size
+    shorter = min(width, height)
+    new_width, new_height = (int(resize_size * side / shorter) for side in (width, height))
     left, top = round((new_width - image_size) / 2), round((new_height - image_size) / 2)
-    x, y = width / new_width, height / new_height
-    box = (left * x, top * y, (left + image_size) * x, (top + image_size) * y)
-    return image.resize((image_size, image_size), Image.Resampling.BILINEAR, box)
+    whole = image.resize((new_width, new_height), Image.Resampling.BILINEAR)
+    return whole.crop((left, top, left + image_size, top + image_size))
 
 
 def normalize(image: Image.Image, mean: list[float], std: list[float]) -> torch.Tensor:
