@@ -23,6 +23,7 @@ TITLE = 1.12  # times the usual width of letters
 CENTRED = 0.06  # of the text's width, the largest distance between the middles of title and text
 ALIGNED = 0.5  # heights by which edges of one column may differ
 _BARE_KEY = re.compile(r"[\u4e00-\u9fff]{2,8}")
+_SENTENCE = re.compile(r"[,，。;；、]")
 _COLON = re.compile(r"(?<!\d)[:：]|[:：](?!\d)")  # 12:30 is a time
 _TITLE_TEXT = re.compile(r"[A-Z\d-]{0,4}[\u4e00-\u9fff]{4,}")  # digits are wider than half a Chinese character
 _BRACKETED = re.compile(r"(?:^|(?<=\s))[【〔\[［]([^【】〔〕\[\]［］]{2,12})[】〕\]］]")  # 【检查所见】
@@ -53,8 +54,9 @@ def read_fields(cells: Sequence[Cell]) -> list[tuple[str, str]]:
     owners: dict[Cell, Field | None] = {}
     for row in rows(cells):
         for cell in row:
-            placed = [(_clean_key(cell.text), cell)] if cell in by_place else None
-            for key, piece in placed or _split(cell, _open_section(fields)):
+            section = _open_section(fields)
+            is_placed = cell in by_place and not (section and _is_near(cell, section))
+            for key, piece in [(_clean_key(cell.text), cell)] if is_placed else _split(cell, section):
                 if key is not None:
                     fields.append(Field(key, piece))
                     owners[piece] = fields[-1]
@@ -87,29 +89,37 @@ def find_titles(cells: Sequence[Cell]) -> set[Cell]:
 
 
 def _keys_by_place(cells: Sequence[Cell]) -> set[Cell]:
-    """Find keys without a colon by their place: in a column with a known key, and with a value in the column of that
-    key's value."""
-    known = {cell for cell in cells if words.fold(cell.text) in words.known_keys() and not _COLON.search(cell.text)}
-    offsets = [
-        value.left - key.left for key in known if (value := _next_in_row(key, cells)) is not None and value not in known
-    ]
-    found: set[Cell] = set()
-    for cell in cells:
-        value = _next_in_row(cell, cells)
-        if (
-            cell not in known
-            and _BARE_KEY.fullmatch(cell.text)
-            and any(abs(cell.left - key.left) < ALIGNED * cell.height for key in known)
-            and value is not None
-            and any(abs(value.left - cell.left - offset) < ALIGNED * cell.height for offset in offsets)
-        ):
-            found.add(cell)
-    return found
+    """Find keys that are in no list and have no colon: words that stand alone in front of a value.
+
+    They end like a key, their left edge is that of a known key, or another such pair is in the same columns.
+    """
+    heads = {cell for cell in cells if words.fold(cell.text) in words.known_keys() or _has_known_key(cell.text)}
+    pairs: dict[Cell, Cell] = {}
+    for row in rows(cells):
+        for cell, value in pairwise(row):
+            is_free = cell in heads or (cell not in pairs.values() and _BARE_KEY.fullmatch(cell.text))
+            if is_free and value not in heads and not _SENTENCE.search(value.text):
+                pairs[cell] = value
+    beside = {head for head in heads if head in pairs or _COLON.search(head.text)}  # not the head of a column
+    return {
+        cell
+        for cell, value in pairs.items()
+        if cell not in heads
+        and (
+            words.is_known_key(cell.text)
+            or any(_is_aligned(cell, head) for head in beside)
+            or any(_is_aligned(cell, key) and _is_aligned(value, pairs[key]) for key in pairs if key != cell)
+        )
+    }
 
 
-def _next_in_row(cell: Cell, cells: Sequence[Cell]) -> Cell | None:
-    right = [other for other in cells if in_row(cell, other) and other.left >= cell.right]
-    return min(right, key=lambda other: other.left, default=None)
+def _has_known_key(text: str) -> bool:
+    key, *rest = _COLON.split(text)
+    return bool(rest) and words.is_known_key(key)
+
+
+def _is_aligned(one: Cell, other: Cell) -> bool:
+    return abs(one.left - other.left) < ALIGNED * one.height
 
 
 def _open_section(fields: list[Field]) -> Field | None:
@@ -237,8 +247,13 @@ def _owner(piece: Cell, fields: list[Field], owners: dict[Cell, Field | None]) -
     section = _open_section(fields)
     if section is None:
         return None
+    return section if _is_near(piece, section) else None
+
+
+def _is_near(piece: Cell, section: Field) -> bool:
+    """Whether `piece` is close enough to the last line of a section to continue it."""
     last = section.pieces[-1] if section.pieces else section.cell
-    return section if piece.top - last.bottom <= 2 * FARTHEST_LINE * piece.height else None
+    return piece.top - last.bottom <= 2 * FARTHEST_LINE * piece.height
 
 
 def _cell_above(piece: Cell, owners: dict[Cell, Field | None]) -> Cell | None:

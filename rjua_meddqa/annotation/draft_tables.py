@@ -77,6 +77,7 @@ def _read_group(group: Group, table: list[_Row]) -> list[PrintedRow]:
     """Return the printed rows of one table."""
     numbering = _numbering([join_cells(row.cells[words.ITEM]) for row in table], group)
     has_units = any(column.role == words.UNIT for column in group.columns)
+    unit_case = _unit_case([join_cells(row.cells.get(words.UNIT, [])) for row in table])
     found = []
     for row, numbered in zip(table, numbering, strict=True):
         item = join_cells(row.cells[words.ITEM])[len(numbered) :].strip(" *★☆▲.、")
@@ -84,12 +85,25 @@ def _read_group(group: Group, table: list[_Row]) -> list[PrintedRow]:
         reference, is_cut = _join_range(row.cells.get(words.RANGE, []))
         flags = "".join(cell.text for cell in row.cells.get(words.FLAG, []))
         unit = join_cells(row.cells.get(words.UNIT, [])).rstrip(".")
+        unit = re.sub(r"[^/]+$", lambda ending: unit_case.get(ending[0].lower(), ending[0]), unit)
         if has_units and not unit and (number := _NUMBER_AND_UNIT.fullmatch(result)):
             result, unit = number.groups()
         ranges = row.cells.get(words.RANGE, [])
         is_one_line = any(in_row(cell, row.anchor) for cell in ranges) or _encloses(ranges, row.anchor)
         found.append(printed_row(item, result, reference, unit, flags, is_one_line and not is_cut))
     return found
+
+
+def _unit_case(units: list[str]) -> dict[str, str]:
+    """Return {lower case: spelling} of what units end with. The usual spelling of a column counts, or capitals.
+
+    OCR engines confuse mL and ml, and annotators copy the page.
+    """
+    endings = Counter(unit.rstrip(".").rpartition("/")[2] for unit in units)
+    return {
+        ending.lower(): ending
+        for ending in sorted(endings, key=lambda ending: (endings[ending], sum(map(str.isupper, ending))))
+    }
 
 
 def _join_range(cells: list[Cell]) -> tuple[str, bool]:

@@ -54,7 +54,12 @@ def share_read(image: "Image.Image", boxes: Sequence[Box]) -> float:
 
 
 def share_washed_out(image: "Image.Image", boxes: Sequence[Box]) -> float:
-    """Return the share of `image` (RGB) in large white areas that fade and have no text, if the other paper is grey."""
+    """Return the share of the text's rectangle in white areas of `image` (RGB) that fade and have no text.
+
+    Only paper that is grey elsewhere is measured. White areas beside or below the text hide nothing.
+    """
+    if not boxes:
+        return 0.0
     cv2 = load_cv2()
     scale = max(1.0, max(image.size) / (SIDE / 4))
     size = max(1, round(image.width / scale)), max(1, round(image.height / scale))
@@ -67,9 +72,11 @@ def share_washed_out(image: "Image.Image", boxes: Sequence[Box]) -> float:
     inside = int(white[y, x].sum())
     if not paper.size or float(np.median(paper)) > NOT_WHITE or inside > 0.1 * len(boxes):
         return 0.0
+    text = np.zeros(white.shape, dtype=bool)
+    text[y.min() : y.max() + 1, x.min() : x.max() + 1] = True
     count, labels = cv2.connectedComponents(white.astype(np.uint8))
     areas = [labels == number for number in range(1, count)]
-    return float(sum(area.mean() for area in areas if _fades(grey, area)))
+    return float(sum((area & text).sum() for area in areas if _fades(grey, area)) / text.sum())
 
 
 def _fades(grey: np.ndarray, area: np.ndarray) -> bool:

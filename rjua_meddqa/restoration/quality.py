@@ -28,7 +28,7 @@ MIN_CORNERS = 3
 MAX_ANGLE = 15.0  # degrees
 LEAST_SCORE = 0.85  # mean score of a character
 LEAST_READ = 0.8  # of the print
-MOST_WASHED_OUT = 0.2  # of the image
+MOST_WASHED_OUT = 0.2  # of the text's rectangle
 UNREADABLE = "unreadable"
 FLAT, LEVEL = 0.5, 0.3  # share of pixels of one grey, and slope in degrees, of an image that is not a photo
 NARROW = 1000  # pixels: the largest width of a telephone's screen
@@ -78,7 +78,7 @@ def judge_readable(image: "Image.Image", boxes: "Sequence[Box]") -> Judgement | 
         return UNREADABLE, f"only {read:.0%} of the print was read (moire, covered text?)"
     washed_out = share_washed_out(image, boxes)
     if washed_out > MOST_WASHED_OUT:
-        return UNREADABLE, f"{washed_out:.0%} of the image is blown out (glare)"
+        return UNREADABLE, f"{washed_out:.0%} of the text is blown out (glare)"
     return None
 
 

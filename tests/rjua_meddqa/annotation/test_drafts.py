@@ -231,6 +231,16 @@ def test_result_and_unit_in_one_box():
     assert table(lines(rows)) == [TableRow("血红蛋白", "98", "130-175g/L", LOW)]
 
 
+def test_units_of_a_column_that_differ_in_capitals():
+    """OCR engines confuse mL and ml."""
+    rows = [[(0, "项目"), (200, "结果"), (400, "参考值"), (560, "单位")]]
+    rows += [
+        [(0, f"指标{n}"), (200, "1.5"), (400, "1.0-2.0"), (560, unit)] for n, unit in enumerate(["ng/mL", "ng/ml"])
+    ]
+    rows += [[(0, "镁"), (200, "0.9"), (400, "0.7-1.1"), (560, "mmol/L")]]
+    assert [row.range for row in table(lines(rows))] == ["1.0-2.0ng/mL", "1.0-2.0ng/mL", "0.7-1.1mmol/L"]
+
+
 def test_a_name_that_ends_in_a_number_is_not_cut():
     rows = [[(0, "项目"), (150, "结果"), (240, "参考值")], [(0, "25羟基维生素总量3"), (200, "9.4"), (300, "30-100")]]
     assert [(row.item, row.result) for row in table(lines(rows))] == [("25羟基维生素总量3", "9.4")]
@@ -502,6 +512,39 @@ def test_an_unknown_word_in_a_column_of_keys_is_a_key():
     assert found == [("性别", "男"), ("年龄", "23岁"), ("检测平台", "AU5800"), ("科别", "无")]
     elsewhere = [rows[0], [(50, "检测平台"), (220, "AU5800")]]
     assert "检测平台" not in dict(fields(lines(elsewhere)))
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        (  # below a key with a colon
+            [[(0, "姓名：张三"), (300, "性别：男")], [(0, "手术医士"), (150, "李明")]],
+            [("姓名", "张三"), ("性别", "男"), ("手术医士", "李明")],
+        ),
+        (  # a grid of which no key is known
+            [
+                [(0, "切口情形"), (150, "甲级"), (400, "护理等级"), (550, "一级")],
+                [(0, "手术医士"), (150, "李明"), (400, "手术体位"), (550, "平卧位")],
+            ],
+            [("切口情形", "甲级"), ("护理等级", "一级"), ("手术医士", "李明"), ("手术体位", "平卧位")],
+        ),
+        (  # with the ending of a key
+            [[(0, "姓名：张三")], [(90, "复查日期"), (250, "2023-01-02")]],
+            [("姓名", "张三"), ("复查日期", "2023-01-02")],
+        ),
+        (  # running text in several boxes
+            [
+                [(0, "检查所见：")],
+                [(0, "肝脏形态"), (150, "大小正常，光滑")],
+                [(0, "胆囊不大"), (150, "壁不厚，无异常")],
+            ],
+            [("检查所见", "肝脏形态大小正常，光滑胆囊不大壁不厚，无异常")],
+        ),
+        ([[(0, "诊断：")], [(0, "前列腺增生"), (150, "膀胱结石")]], [("诊断", "前列腺增生膀胱结石")]),
+    ],
+)
+def test_words_that_stand_alone_in_front_of_a_value(rows, expected):
+    assert fields(lines(rows)) == expected
 
 
 def test_several_keys_with_their_values_in_one_box():

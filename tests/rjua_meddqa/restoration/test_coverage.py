@@ -79,6 +79,24 @@ def test_white_surfaces_of_a_screenshot_and_a_window_are_not_glare(pages, backgr
         assert share_washed_out(image, page.boxes) < 0.05
 
 
+@pytest.mark.parametrize("paper", [225, 240])
+def test_white_areas_without_text_beside_or_below_it_are_not_glare(pages, paper):
+    """A screen whose background fades to white, a bright desk, and an empty lower half in the light."""
+    page = photo_of(pages)
+    text = np.minimum(np.asarray(page.image.convert("L")), paper)
+    height, width = text.shape
+    down = np.concatenate([np.linspace(paper, 255, height // 3), np.full(height - height // 3, 255)])
+    across = np.concatenate([np.linspace(paper, 255, width // 5), np.full(width - width // 5, 255)])
+    below = np.repeat(down[:, None], width, axis=1)
+    falling = np.repeat(np.minimum(255, np.linspace(paper, 290, height))[:, None], width, axis=1)
+    beside = np.repeat(across[None], height, axis=0)
+    for parts, axis in (((text, below), 0), ((text, falling), 0), ((text, beside), 1)):
+        image = Image.fromarray(np.concatenate(parts, axis=axis).astype(np.uint8)).convert("RGB")
+        assert share_washed_out(image, page.boxes) < 0.05
+        assert judge_readable(image, page.boxes) is None
+    assert share_washed_out(image, []) == 0
+
+
 def test_the_type_of_an_image_is_told_by_how_it_looks(pages):
     for page in pages:
         guess = find_type(page.image.convert("RGB"), 0.0)
