@@ -55,7 +55,7 @@ def read_fields(cells: Sequence[Cell]) -> list[tuple[str, str]]:
     for row in rows(cells):
         for cell in row:
             section = _open_section(fields)
-            is_placed = cell in by_place and not (section and _is_near(cell, section))
+            is_placed = cell in by_place and (by_place[cell] or not (section and _is_near(cell, section)))
             for key, piece in [(_clean_key(cell.text), cell)] if is_placed else _split(cell, section):
                 if key is not None:
                     fields.append(Field(key, piece))
@@ -88,10 +88,11 @@ def find_titles(cells: Sequence[Cell]) -> set[Cell]:
     }
 
 
-def _keys_by_place(cells: Sequence[Cell]) -> set[Cell]:
+def _keys_by_place(cells: Sequence[Cell]) -> dict[Cell, bool]:
     """Find keys that are in no list and have no colon: words that stand alone in front of a value.
 
-    They end like a key, their left edge is that of a known key, or another such pair is in the same columns.
+    They end like a key, their left edge is that of a known key, or another such pair is in the same columns. Returns
+    whether they are also as far from their value as a known key, so that they end running text.
     """
     heads = {cell for cell in cells if words.fold(cell.text) in words.known_keys() or _has_known_key(cell.text)}
     pairs: dict[Cell, Cell] = {}
@@ -101,16 +102,15 @@ def _keys_by_place(cells: Sequence[Cell]) -> set[Cell]:
             if is_free and value not in heads and not _SENTENCE.search(value.text):
                 pairs[cell] = value
     beside = {head for head in heads if head in pairs or _COLON.search(head.text)}  # not the head of a column
-    return {
-        cell
-        for cell, value in pairs.items()
-        if cell not in heads
-        and (
-            words.is_known_key(cell.text)
-            or any(_is_aligned(cell, head) for head in beside)
-            or any(_is_aligned(cell, key) and _is_aligned(value, pairs[key]) for key in pairs if key != cell)
-        )
-    }
+    offsets = [value.left - key.left for key, value in pairs.items() if key in heads]
+    found = {}
+    for cell, value in pairs.items():
+        is_below = any(_is_aligned(cell, head) for head in beside)
+        is_certain = is_below and any(abs(value.left - cell.left - by) < ALIGNED * cell.height for by in offsets)
+        in_grid = any(_is_aligned(cell, key) and _is_aligned(value, pairs[key]) for key in pairs if key != cell)
+        if cell not in heads and (is_below or in_grid or words.is_known_key(cell.text)):
+            found[cell] = is_certain
+    return found
 
 
 def _has_known_key(text: str) -> bool:
