@@ -23,7 +23,7 @@ FULL = 0.6  # share of its frame that a picture fills, unlike the outline of a s
 
 
 def boxes_on_pictures(image: "Image.Image", boxes: Sequence[Box]) -> list[int]:
-    """Return the indices of the boxes whose middle is on a picture.
+    """Return the indices of the boxes whose middle is in the frame of a picture, which need not be dark everywhere.
 
     Args:
         image: RGB. boxes: read in it, in its pixels.
@@ -42,16 +42,16 @@ def boxes_on_pictures(image: "Image.Image", boxes: Sequence[Box]) -> list[int]:
     dark = cv2.morphologyEx(dark, cv2.MORPH_OPEN, np.ones((max(3, round(text / 2)),) * 2, np.uint8))
     dark = cv2.morphologyEx(dark, cv2.MORPH_CLOSE, np.ones((max(3, round(CLOSING * text)),) * 2, np.uint8))
     count, labels, stats, _ = cv2.connectedComponentsWithStats(dark)
-    pictures = set()
+    frames = []
     for number in range(1, count):
         left, top, width, height, area = stats[number]
         is_inside = left > 0 and top > 0 and left + width < size[0] and top + height < size[1]
         if is_inside and min(width, height) >= LEAST_HEIGHT * text and area >= FULL * width * height:
-            pictures.add(number)
+            spots = np.argwhere(labels == number)[:, ::-1].astype(np.float32)  # (pixels, x and y)
+            frames.append(cv2.boxPoints(cv2.minAreaRect(spots)))
     found = []
     for number, box in enumerate(boxes):
         x, y = (box.left + box.right) / 2 / scale, (box.top + box.bottom) / 2 / scale
-        at = labels[min(max(int(y), 0), size[1] - 1), min(max(int(x), 0), size[0] - 1)]
-        if at in pictures:
+        if any(cv2.pointPolygonTest(frame, (x, y), False) >= 0 for frame in frames):
             found.append(number)
     return found

@@ -115,6 +115,24 @@ def test_letters_burned_into_a_picture_are_told_from_text(font):
         assert found == expected, page.annotation.img_path
 
 
+def test_letters_in_the_light_corner_of_a_picture_are_told_from_text():
+    """A sector on white paper: the picture is not dark in its upper corners. It may be tilted."""
+    image = Image.new("L", (800, 800), 250)
+    draw = ImageDraw.Draw(image)
+    draw.rectangle((300, 240, 700, 600), fill=60)
+    draw.polygon([(300, 240), (420, 240), (300, 380)], fill=250)
+    boxes = [
+        box("10cm", 310, 260),
+        box("12:30", 500, 400),
+        box("膀胱壁光整，未见占位", 20, 260),
+        box("前列腺增大", 400, 640),
+    ]
+    assert boxes_on_pictures(image.convert("RGB"), boxes) == [0, 1]
+    tilted = image.rotate(-12, center=(0, 0), fillcolor=250).convert("RGB")
+    below = [box("前列腺体积增大", 130, 670), box("12:30", 390, 500)]
+    assert boxes_on_pictures(tilted, below) == [1]
+
+
 def test_pages_without_a_picture_have_no_text_on_one(font):
     """A stamp, the table that a photo lies on, and a dark bar behind a table's heading are no pictures."""
     for number in (1, 2, 3, 7):
