@@ -117,6 +117,8 @@ def result_entries(results: dict[str, Any], dataset_id: str, revision: str | Non
     from huggingface_hub import EvalResultEntry
 
     figures, notes = find_figures(results)
+    if hashes := results.get("hashes"):
+        notes += f", hashes: data {hashes['data']}, predictions {hashes['predictions']}"
     entries = [
         EvalResultEntry(dataset_id, name, value, dataset_revision=revision, notes=notes)
         for name, value in figures.items()

@@ -190,7 +190,7 @@ def _is_authors_layout(path: Path) -> bool:
 
 
 def _csv_rows(path: Path) -> Iterator[tuple[str, Row]]:
-    for number, cells in iterate_cells(path, ["question"], first=2):
+    for number, cells in iterate_cells(path, ["question"], first=2, delimiters=",;\t"):
         row: Row = dict(cells)
         for name in (*IMAGES, *VIEWS):
             if name in row:
@@ -222,7 +222,7 @@ def _group_rows(rows: list[tuple[str, Row]], root: Path, path: Path, split: str)
             raise InputError(
                 f"{where} has {len(views)} views of {len(images)} images. Give each image a view, or none."
             )
-        files = tuple(join_under(root, image, where) for image in images)
+        files = tuple(_locate(root, image, where) for image in images)
         indication = str(row.get("indication") or "") or None
         study_id = row.get("study_id") or (images[0] if images else name)
         study = Study(
@@ -238,6 +238,12 @@ def _group_rows(rows: list[tuple[str, Row]], root: Path, path: Path, split: str)
         made = found.setdefault((study_id, files, indication), (study, []))
         made[1].append({"qa_id": name, "question": question, PLACE: place, **empty})
     return [replace(study, rows=tuple(made)) for study, made in found.values()]
+
+
+def _locate(root: Path, image: str, where: str) -> Path:
+    """The path of an image below `root`, or below its folder files/ as in MIMIC-CXR-JPG."""
+    path = join_under(root, image, where)
+    return path if path.exists() else join_under(find_image_prefix(root), image, where)
 
 
 def _read_list(row: Mapping[str, Any], names: tuple[str, ...], where: str) -> list[str]:

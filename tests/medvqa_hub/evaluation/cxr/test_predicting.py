@@ -237,6 +237,30 @@ def test_files_that_cannot_be_read_are_errors(tmp_path, text, message, capsys):
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "id;question;image\r\na;Is it, or not?;a.png\r\n",
+        "id\tquestion\timages\na\tIs it, or not?\ta.png\n",
+        '"id","question","image_path"\n"a","Is it, or not?","a.png"\n',
+        'id,question,image,study_id\n\na,"Is it, or not?",a.png,s\n\n',
+        '\ufeff{"question_id": "a", "question": "Is it, or not?", "image": "a.png"}\n',
+    ],
+)
+def test_tables_of_other_programs_are_read(build, tmp_path, text):
+    """Also images in files/, the folder of MIMIC-CXR-JPG."""
+    path = tmp_path / f"q.{'jsonl' if '{' in text else 'csv'}"
+    path.write_text(text, encoding="utf-8")
+    (tmp_path / "root" / "files").mkdir(parents=True)
+    write_hard(tmp_path / "root" / "files", build)
+    with ChatServerDouble(lambda body: completion("No.")) as double:
+        server = ["--i-run-this-server", "--engine", f"server:{double.endpoint}"]
+        assert predict(path, tmp_path / "out", *server, "--image-root", str(tmp_path / "root")) == 0
+    assert [(row["qa_id"], row["question"], row["prediction"]) for row in table_of(tmp_path / "out")] == [
+        ("a", "Is it, or not?", "No.")
+    ]
+
+
 def test_windows_1252_is_an_error_that_names_the_line(tmp_path, capsys):
     (tmp_path / "q.csv").write_bytes("id,question,image\na,Œdème?,x.png\n".encode("cp1252"))
     assert predict(tmp_path / "q.csv", tmp_path / "out", "--model", "m") == 1
