@@ -56,11 +56,23 @@ _DEVICE_SIDE = re.compile(
 # After the finding, a size or count belongs to it if one of these follows, and not a noun.
 _END_WORDS = "in on at to and but or with size severity degree than now still"
 _PREDICATE_ENDS = frozenset(_END_WORDS.split())
+_START_WORDS = (
+    "a an the this that these those no not any there is are was were be been being has have had may might could would "
+    "can will in on at from for by as with without within into over under near through since until after before during "
+    "or nor but if when while where which who than both either neither shows show showed demonstrates demonstrate reveals "
+    "seen noted present identified visualized appears appear remains remain represents represent suggests suggest"
+)
+_STARTS = frozenset(_START_WORDS.split())  # words before a noun phrase
 _AWAY = ("above", "below", "from")
 # "Small effusions, larger on the left", "L > R": the other side has one too.
 _COMPARED = re.compile(
     r"\b(?:greater|larger|worse|more|less|smaller)\b(?: \w+)? (?:on|at|in) the (?:left|right)\b|"
     r"\b(?:larger|smaller) of the two\b|\b(?:l|left|r|right) ?(?:>+|<+|=) ?(?:l|left|r|right)\b"
+)
+# The words between an observation and its interpretation, which is at the same place.
+_INTERPRETED = re.compile(
+    r"\b(?:represent|reflect|suggest|indicat|concern|suspicious|worrisome|consistent|compatible|equivocal|likely|due|"
+    r"secondary|related|versus|distinguish|differentiat|attribut|rather than|possib|underlying|favor)\w*|\bvs\b|:"
 )
 _SEVERAL = re.compile(r"(?:[^si]s|ies|ces|atelectasis|edema|disease|scarring|thickening)$")
 
@@ -92,7 +104,7 @@ def read_fields(text: str, start: int, end: int, first: int, last: int, is_devic
     Args:
         first, last: the end of the finding before it and the start of the finding after it, which limit the search.
     """
-    before = read_modifiers(text[first:start])
+    before = _read_before(text[first:start])
     behind = text[end:last]
     if is_device:
         found = _DEVICE_SIDE.match(behind)
@@ -104,15 +116,23 @@ def read_fields(text: str, start: int, end: int, first: int, last: int, is_devic
     sides = find_sides(words)
     if _COMPARED.search(text, first, last) and (_SEVERAL.search(text, start, end) or not sides):
         sides = set(_BOTH)
-    if not sides and not before:
+    if not (sides or is_device or any(is_modifier(word) for word in before)):
         placed = list(_LATERALITY.finditer(text, first, start))
         sides = {side for match in placed[-1:] for side in SIDES[match[1]]}
+    if not (sides or is_device):
+        sides = _inherit_sides(text, start)
     sites = tuple(dict.fromkeys(SITES[word] for word in words if word in SITES))
     count = next((COUNTS[word] for word in words if word in COUNTS), None)
     sizes = _read_sizes(words)
     if len(sizes) == len(sides) == 2:
         return [Fields((side,), sites, size, count) for side, size in _pair_sides(words)]
     return [Fields(tuple(sorted(sides)), sites, sizes[0] if sizes else None, count)]
+
+
+def _inherit_sides(text: str, start: int) -> set[str]:
+    """The sides of what the finding at `start` interprets: "left basal opacity, which may represent pneumonia"."""
+    links = list(_INTERPRETED.finditer(text, 0, start))
+    return find_sides(_TOKEN.findall(text[: links[-1].start()])) if links else set()
 
 
 def split_words(text: str) -> list[str]:
@@ -149,7 +169,7 @@ def _pair_sides(words: list[str]) -> list[tuple[str, str]]:
     size = details[0]
     for word in details:
         if word in SIDES:
-            pairs |= {side: SIZES.get(size, size) for side in SIDES[word]}
+            pairs = {side: SIZES.get(size, size) for side in SIDES[word]} | pairs  # "both" may come after them
         else:
             size = word
     return sorted(pairs.items())
@@ -167,6 +187,19 @@ def read_modifiers(text: str) -> list[str]:
     for word in reversed(_TOKEN.findall(text)):
         if not is_modifier(word) and word not in _LINKS:
             break
+        words.insert(0, word)
+    return words
+
+
+def _read_before(text: str) -> list[str]:
+    """The words of the noun phrase before the finding, up to two unknown adjectives among them ("two rounded nodules")."""
+    words: list[str] = []
+    unknown = 0
+    for word in reversed(_TOKEN.findall(text)):
+        if not is_modifier(word) and word not in _LINKS:
+            unknown += 1
+            if unknown > 2 or not word.isalpha() or word in _STARTS or any(word in _LINKS for word in words):
+                break
         words.insert(0, word)
     return words
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import NamedTuple
 
-from mimic_cxr_vqa.labeling.cues import PLACE, POLARITY, SIZED_COMMA, STATUS, find_cues
+from mimic_cxr_vqa.labeling.cues import PLACE, POLARITY, SIZED_COMMA, STATUS, Cue, find_cues
 from mimic_cxr_vqa.labeling.fields import Fields, read_fields
 from mimic_cxr_vqa.labeling.lexicon import Patterns, read_patterns
 from mimic_cxr_vqa.labeling.sentences import split_clauses, split_sentences
@@ -48,8 +48,14 @@ _HEART_WORDS = re.compile(r"\bheart\b|\bcardi(?:ac|omegaly)\b|\bcardio-?mediasti
 _STATUS_ENDS = re.compile(
     r"\bwith(?:out)?\b|;|\bbut\b|\b(?:and|no) (?:the|an?|there|no)\b|, (?:and|no|with|the|an?|there)\b"
 )
+# A finding that is only referred to: "the right effusion is larger, and that on the left is unchanged".
+_REFERENCE = re.compile(
+    r"\b(?:(?:that|those|the one|the ones) (?:on|at|in) (?:the )?(?:left|right)(?: side)?|"
+    r"(?:the )?(?:left|right)(?: one)?(?=,? (?:which )?(?:has|is|was|remains|appears)\b))(?! (?:lung|heart|hemi))"
+)
+_OPENING = re.compile(r", there (?:is|are)\b")
 _OTHER_SENTENCE = re.compile(r",.*\b(?:is|are|was|were)\b")
-_OF_A_SIDE = re.compile(r"(?: (?:than|that|on|the|of))+ (?:left|right)\b")  # "larger on the left"
+_OF_A_SIDE = re.compile(r" (?:than|on)(?: (?:that|on|the|of))* (?:left|right)\b")  # "larger on the left"
 
 
 @dataclass(frozen=True)
@@ -134,9 +140,10 @@ def analyse(findings: str) -> Analysis:
     for number, sentence in enumerate(sentences):
         read, whole = list[Mention](), not _EXCEPTION.search(sentence)
         for clause in split_clauses(sentence):
-            found = list(_clause_mentions(clause, number, whole))
+            found = list(_clause_mentions(clause, number, whole, before[-1].category if before else None))
             if not found and _NONE_LEFT.match(clause.lower()):  # "today none remains"
-                found = [replace(m, polarity=NEGATIVE, status="resolved", study=THIS_STUDY) for m in before]
+                gone = [replace(m, polarity=NEGATIVE, status="resolved", study=THIS_STUDY) for m in before]
+                found = [replace(m, fields=replace(m.fields, size=None)) for m in gone]
             read += found
             before = found
         denied = {mention.category for mention in read if mention.polarity == NEGATIVE and mention.named}
@@ -146,10 +153,14 @@ def analyse(findings: str) -> Analysis:
     return Analysis({category: tuple(found) for category, found in mentions.items()}, len(sentences))
 
 
-def _clause_mentions(clause: str, number: int, whole: bool) -> Iterator[Mention]:
-    """The mentions of one clause. Those of one category and polarity are one unless their details differ."""
+def _clause_mentions(clause: str, number: int, whole: bool, before: str | None) -> Iterator[Mention]:
+    """The mentions of one clause. Those of one category and polarity are one unless their details differ.
+
+    Args:
+        before: the category of the last mention before the clause, to which "that on the left" refers.
+    """
     text = _hide(clause.lower())
-    reader = _ClauseReader(text)
+    reader = _ClauseReader(text, before)
     base = Mention(HEART, POSITIVE, clause, number, study=reader.study, whole=whole)
     if _HEART_WORDS.search(text):
         yield base
@@ -162,8 +173,13 @@ def _clause_mentions(clause: str, number: int, whole: bool) -> Iterator[Mention]
             polarity = UNCERTAIN
         new = replace(base, category=one.category, polarity=polarity, span=one.reach, is_sign=one.is_sign)
         new = replace(new, status=reader.read_status(one, polarity))
+        both = [new]
+        if polarity == NEGATIVE and reader.study != THIS_STUDY and reader.is_denied_after(one.reach[1]):
+            here = replace(new, study=THIS_STUDY)  # "the nodule on CT is not visible"
+            both = [here] if reader.study == EARLIER_STUDY else [here, replace(new, polarity=UNCERTAIN, status=None)]
         for fields in reader.read_fields(one):
-            _merge(found, replace(new, fields=fields))
+            for mention in both:
+                _merge(found, replace(mention, fields=fields))
     yield from found
     named = {one.category for one in reader.found}
     for category, patterns in read_patterns("normal").items():
@@ -212,12 +228,13 @@ def _find(table: Patterns, is_sign: bool, text: str) -> Iterator[_Found]:
 class _ClauseReader:
     """Finds the findings and cues of one clause in lower case, and reads the findings' details."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, before: str | None) -> None:
         self.text = text
         found = (*_find(read_patterns("finding"), False, text), *_find(read_patterns("sign"), True, text))
         found = tuple(one for one in found if not self._is_foreign(one.category, *one.span))
         has_device = any(one.category == DEVICES and not self._is_tip(one) for one in found)
         self.found = [one for one in found if not (has_device and self._is_tip(one))]
+        self.found += self._read_references(before)
         self.cues = list(find_cues(text, POLARITY)) if self.found else []
         self.status_cues = list(find_cues(text, STATUS)) if self.found else []
         places = list(find_cues(text, PLACE))
@@ -226,6 +243,16 @@ class _ClauseReader:
         elsewhere = next((kind for kind in (OTHER_MODALITY, EARLIER_STUDY) if kind in kinds), THIS_STUDY)
         self.study = THIS_STUDY if "here" in kinds else elsewhere
         self.subjects = [match for match in _SUBJECT.finditer(text) if _HAS_VERB.search(text, 0, match.start())]
+
+    def _read_references(self, before: str | None) -> list[_Found]:
+        """The references to a side of the last finding before them."""
+        found = []
+        for match in _REFERENCE.finditer(self.text):
+            earlier = [one for one in self.found if one.span[1] <= match.start()]
+            category = max(earlier, key=lambda one: one.span).category if earlier else before
+            if category not in (None, OTHER_ABNORMALITY, HEART):
+                found.append(_Found(category, False, match.span(), match.span()))
+        return found
 
     def _is_tip(self, one: _Found) -> bool:
         """Whether only the tip of a device is named."""
@@ -264,12 +291,18 @@ class _ClauseReader:
         start, end = one.reach
         first, last = self._limits((o.reach for o in self.found if o.category != one.category), start, end)
         cues = [cue for cue in self.status_cues if not _OF_A_SIDE.match(self.text, cue.end)]
-        before = [c for c in cues if first <= c.start and c.end <= end and not self._ends_status(c.end, start)]
-        before = [c for c in before if not _OTHER_SENTENCE.search(self.text, c.end, max(c.end, start))]
+        before = [c for c in cues if first <= c.start and c.end <= end]
+        before = [c for c in before if not self._ends_status(self._skip_opening(c), start)]
+        before = [c for c in before if not _OTHER_SENTENCE.search(self.text, self._skip_opening(c), max(c.end, start))]
         after = [c for c in cues if end <= c.start and c.end <= last and not self._ends_status(end, c.start)]
         found = before[-1:] or after[:1]
         status = found[0].row.kind if found else None
         return status if (status == "resolved") == (polarity == NEGATIVE) else None
+
+    def _skip_opening(self, cue: Cue) -> int:
+        """The end of a cue, with "there is" if the cue opens the clause: "as before, there is"."""
+        opening = _OPENING.match(self.text, cue.end) if not cue.start else None
+        return opening.end() if opening else cue.end
 
     def _ends_status(self, start: int, end: int) -> bool:
         return bool(_STATUS_ENDS.search(self.text, start, max(start, end)))
@@ -314,6 +347,10 @@ class _ClauseReader:
         if "," in between and not _LIST.search(between):
             return POSITIVE
         return NEGATIVE if cue.row.kind == "denial" else UNCERTAIN
+
+    def is_denied_after(self, end: int) -> bool:
+        """Whether the words after a finding deny it."""
+        return self._read_after(end) == NEGATIVE
 
     def _is_new_item(self, cue_end: int, start: int) -> bool:
         """A comma and a size begin a new statement ("no pneumothorax, small effusion"), except in a list."""

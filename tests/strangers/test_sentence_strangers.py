@@ -16,7 +16,7 @@ from mimic_cxr_vqa.labeling.mentions import NEGATIVE, OTHER_ABNORMALITY, POSITIV
 from mimic_cxr_vqa.schema import HEART, NO_FINDING
 
 POLARITIES = {"present": POSITIVE, "absent": NEGATIVE, "uncertain": UNCERTAIN}
-STUDIES = {"this": "this", "earlier": "earlier", "other_modality": "other"}
+STUDIES = {"this": "this", "earlier": "earlier", "other_modality": "other", "other": "other"}
 FIELDS = ("sides", "severity", "count", "status", "study")
 
 
@@ -42,7 +42,7 @@ def describe(mention: Mention) -> dict[str, Any]:
 
 
 def describe_expected(mention: dict[str, Any]) -> dict[str, Any]:
-    sides = set(mention["sides"] or ())
+    sides = set([mention["sides"]] if isinstance(mention["sides"], str) else mention["sides"] or ())
     count = mention["count"]
     return {
         "finding": mention["finding"],
@@ -52,6 +52,7 @@ def describe_expected(mention: dict[str, Any]) -> dict[str, Any]:
         "count": None if count is None else str(count),
         "status": mention["status"],
         "study": STUDIES[mention["study"]],
+        "loose": mention.get("loose") or (),
     }
 
 
@@ -88,12 +89,13 @@ def find_differences(case: dict[str, Any]) -> tuple[list[str], list[str]]:
     fields = []
     free = list(found)
     for one in expected:
+        compared = [name for name in FIELDS if name not in one["loose"]]
         same = [other for other in free if all(other[name] == one[name] for name in ("finding", "polarity"))]
-        exact = [other for other in same if all(other[name] == one[name] for name in FIELDS)]
+        exact = [other for other in same if all(other[name] == one[name] for name in compared)]
         if exact:
             free.remove(exact[0])
         else:
-            differing = [{name: other[name] for name in FIELDS if other[name] != one[name]} for other in same]
+            differing = [{name: other[name] for name in compared if other[name] != one[name]} for other in same]
             fields.append(f"{one['finding']} {[one[name] for name in FIELDS]}: {differing}")
     return polarity, fields
 

@@ -134,7 +134,7 @@ def test_a_clause_is_quoted_whole_or_not_at_all(clause: str, quoted: str | None)
         ("4 mm calcified nodule in the right upper lobe.", "Lung Lesion",
          "a 4 mm calcified nodule in the right upper lobe"),
         ("Heart severely enlarged.", "Cardiomegaly", "severe cardiomegaly"),
-        ("Right IJ XXXX catheter.", "Support Devices", "a catheter"),
+        ("Right IJ XXXX catheter.", "Support Devices", "a right catheter"),
         ("Chest XXXX with tip in the SVC.", "Support Devices", "a support device"),
         ("Left pneumonia and effusion.", "Pleural Effusion", "a pleural effusion"),
         ("Unchanged opacity, 3 of 4.", "Lung Opacity", "an opacity"),

@@ -99,7 +99,7 @@ def test_clauses_end_at_contrast_and_at_an_organ_with_its_own_verb() -> None:
         ("The pneumothorax and effusion have resolved.", "Pneumothorax", "negative"),
         ("The nodule is larger, and pneumonia cannot be excluded.", "Lung Lesion", "positive"),
         ("No effusion is seen and pneumothorax is also absent.", "Pneumothorax", "negative"),
-        # what has gone in part is there; what is nearly gone is in doubt
+        # what has gone in part, or nearly, is still present
         ("The edema is gone.", "Edema", "negative"),
         ("The right pneumothorax has not resolved.", "Pneumothorax", "positive"),
         ("The pneumothorax has not yet resolved.", "Pneumothorax", "positive"),
@@ -118,8 +118,8 @@ def test_clauses_end_at_contrast_and_at_an_organ_with_its_own_verb() -> None:
         ("Incompletely resolved edema.", "Edema", "positive"),
         ("Partial resolution of the right effusion.", "Pleural Effusion", "positive"),
         ("The right effusion has partially resolved.", "Pleural Effusion", "positive"),
-        ("Near-complete resolution of the right effusion.", "Pleural Effusion", "uncertain"),
-        ("The pneumothorax has almost completely resolved.", "Pneumothorax", "uncertain"),
+        ("Near-complete resolution of the right effusion.", "Pleural Effusion", "positive"),
+        ("The pneumothorax has almost completely resolved.", "Pneumothorax", "positive"),
         ("Infection is difficult to exclude.", "Pneumonia", "uncertain"),
         ("It is difficult to exclude infection.", "Pneumonia", "uncertain"),
         ("No edema, pneumonia is not excluded.", "Pneumonia", "uncertain"),
