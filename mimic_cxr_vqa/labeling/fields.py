@@ -74,6 +74,9 @@ _INTERPRETED = re.compile(
     r"\b(?:represent|reflect|suggest|indicat|concern|suspicious|worrisome|consistent|compatible|equivocal|likely|due|"
     r"secondary|related|versus|distinguish|differentiat|attribut|rather than|possib|underlying|favor)\w*|\bvs\b|:"
 )
+_NOW = re.compile(
+    rf"\b(?:(?<=ed )to|now|currently) ({'|'.join(sorted(SIZES, key=len, reverse=True))})\b(?! [a-z]+s?\b)"
+)
 _SEVERAL = re.compile(r"(?:[^si]s|ies|ces|atelectasis|edema|disease|scarring|thickening)$")
 
 
@@ -123,7 +126,8 @@ def read_fields(text: str, start: int, end: int, first: int, last: int, is_devic
         sides = _inherit_sides(text, start)
     sites = tuple(dict.fromkeys(SITES[word] for word in words if word in SITES))
     count = next((COUNTS[word] for word in words if word in COUNTS), None)
-    sizes = _read_sizes(words)
+    now = _NOW.search(behind)
+    sizes = [SIZES[now[1]]] if now else _read_sizes(words)
     if len(sizes) == len(sides) == 2:
         return [Fields((side,), sites, size, count) for side, size in _pair_sides(words)]
     return [Fields(tuple(sorted(sides)), sites, sizes[0] if sizes else None, count)]
@@ -223,6 +227,8 @@ def _read_after(text: str, is_followed: bool) -> list[str]:
             ["most"],
         )
         is_compared |= bool(MEASURE.fullmatch(word)) and words[place - 1 : place] == ["by"]
+        if word == "both" and words[place - 1 : place] in (["have"], ["are"], ["were"]):
+            continue
         if is_compared or (word in SIZES or word in COUNTS) and not is_predicate:
             continue
         if not (word.isdigit() or MEASURE.fullmatch(word) and following in _AWAY):

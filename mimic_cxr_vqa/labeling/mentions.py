@@ -15,6 +15,7 @@ from typing import NamedTuple
 from mimic_cxr_vqa.labeling.cues import PLACE, POLARITY, SIZED_COMMA, STATUS, Cue, find_cues
 from mimic_cxr_vqa.labeling.fields import Fields, read_fields
 from mimic_cxr_vqa.labeling.lexicon import Patterns, read_patterns
+from mimic_cxr_vqa.labeling.measures import read_measured_change
 from mimic_cxr_vqa.labeling.sentences import split_clauses, split_sentences
 from mimic_cxr_vqa.schema import HEART, LABEL_VALUES, NO_FINDING
 
@@ -27,7 +28,7 @@ _EXCEPTION = re.compile(r"\b(?:except|aside from|apart from)\b", re.IGNORECASE)
 # A second subject with its own verb: "a is larger, and the b has resolved".
 _VERB = r"(?:is|are|was|were|has|have|can|cannot|could|remains?|appears?|persists?)"
 _HAS_VERB = re.compile(rf"\b(?:{_VERB}|involves?|shows?|demonstrates?|contains?|extends?|ends?|lies|abuts?)\b")
-_SUBJECT = re.compile(rf",? and (?P<known>the |left |right )?(?=(?:(?!(?:and|n?or|{_VERB})\b)[\w-]+ ){{1,4}}{_VERB}\b)")
+_SUBJECT = re.compile(rf",? and (?P<known>the |left |right )?(?=(?:(?!(?:and|n?or|{_VERB})\b)[\w-]+ ){{1,6}}{_VERB}\b)")
 _NOT_EXCLUDED = re.compile(
     r" (?:(?:is|are|can ?not|could not|not|be|to|difficult|hard|\w+ly) )+(?:excluded?|ruled? out)"
 )
@@ -52,6 +53,10 @@ _STATUS_ENDS = re.compile(
 _REFERENCE = re.compile(
     r"\b(?:(?:that|those|the one|the ones) (?:on|at|in) (?:the )?(?:left|right)(?: side)?|"
     r"(?:the )?(?:left|right)(?: one)?(?=,? (?:which )?(?:has|is|was|remains|appears)\b))(?! (?:lung|heart|hemi))"
+)
+# The place of a device, so that what follows is about the next one.
+_PLACED = re.compile(
+    r"\b(?:in|at|within|into|above|below|near|over\w*|project\w*|terminat\w*|ends?|tips?|coiled|is|has)\b"
 )
 _OPENING = re.compile(r", there (?:is|are)\b")
 _OTHER_SENTENCE = re.compile(r",.*\b(?:is|are|was|were)\b")
@@ -146,9 +151,9 @@ def analyse(findings: str) -> Analysis:
                 found = [replace(m, fields=replace(m.fields, size=None)) for m in gone]
             read += found
             before = found
-        denied = {mention.category for mention in read if mention.polarity == NEGATIVE and mention.named}
+        named = {mention.category for mention in read if mention.named and not mention.is_sign}
         for mention in read:
-            if not (mention.is_sign and mention.category in denied):  # "congestion without edema"
+            if not (mention.is_sign and mention.category in named):  # "congestion without edema"
                 mentions.setdefault(mention.category, []).append(mention)
     return Analysis({category: tuple(found) for category, found in mentions.items()}, len(sentences))
 
@@ -159,8 +164,8 @@ def _clause_mentions(clause: str, number: int, whole: bool, before: str | None) 
     Args:
         before: the category of the last mention before the clause, to which "that on the left" refers.
     """
-    text = _hide(clause.lower())
-    reader = _ClauseReader(text, before)
+    reader = _ClauseReader(clause.lower(), before)
+    text = reader.text
     base = Mention(HEART, POSITIVE, clause, number, study=reader.study, whole=whole)
     if _HEART_WORDS.search(text):
         yield base
@@ -228,8 +233,9 @@ def _find(table: Patterns, is_sign: bool, text: str) -> Iterator[_Found]:
 class _ClauseReader:
     """Finds the findings and cues of one clause in lower case, and reads the findings' details."""
 
-    def __init__(self, text: str, before: str | None) -> None:
-        self.text = text
+    def __init__(self, whole: str, before: str | None) -> None:
+        text = _hide(whole)
+        self.text, self.measured_change = text, read_measured_change(whole)
         found = (*_find(read_patterns("finding"), False, text), *_find(read_patterns("sign"), True, text))
         found = tuple(one for one in found if not self._is_foreign(one.category, *one.span))
         has_device = any(one.category == DEVICES and not self._is_tip(one) for one in found)
@@ -291,13 +297,22 @@ class _ClauseReader:
         start, end = one.reach
         first, last = self._limits((o.reach for o in self.found if o.category != one.category), start, end)
         cues = [cue for cue in self.status_cues if not _OF_A_SIDE.match(self.text, cue.end)]
+        if one.category == DEVICES:
+            cues = [cue for cue in cues if self._is_shared(cue, one)]
         before = [c for c in cues if first <= c.start and c.end <= end]
         before = [c for c in before if not self._ends_status(self._skip_opening(c), start)]
         before = [c for c in before if not _OTHER_SENTENCE.search(self.text, self._skip_opening(c), max(c.end, start))]
         after = [c for c in cues if end <= c.start and c.end <= last and not self._ends_status(end, c.start)]
         found = before[-1:] or after[:1]
-        status = found[0].row.kind if found else None
+        status = found[0].row.kind if found else self.measured_change
         return status if (status == "resolved") == (polarity == NEGATIVE) else None
+
+    def _is_shared(self, cue: Cue, device: _Found) -> bool:
+        """Whether only a list of devices is between a status and a device ("unchanged tube and line")."""
+        others = [one.span for one in self.found if one.category == DEVICES and one.span != device.span]
+        start, end = min(cue.end, device.span[1]), max(cue.start, device.span[0])
+        between = [span for span in others if start <= span[0] and span[1] <= end]
+        return not (between and _PLACED.search(self.text, start, end))
 
     def _skip_opening(self, cue: Cue) -> int:
         """The end of a cue, with "there is" if the cue opens the clause: "as before, there is"."""
