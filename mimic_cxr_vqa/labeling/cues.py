@@ -47,6 +47,11 @@ class Cue:
     start: int
     end: int
 
+    @property
+    def is_size(self) -> bool:
+        """Whether the cue compares sizes, of two times or of two sides."""
+        return self.row.kind in ("larger", "smaller")
+
     def is_kind(self, kind: str, direction: str) -> bool:
         """Whether the cue has a kind and a direction."""
         return self.row.kind == kind and self.row.direction in (direction, "both")

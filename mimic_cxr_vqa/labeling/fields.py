@@ -56,12 +56,12 @@ _DEVICE_SIDE = re.compile(
 # After the finding, a size or count belongs to it if one of these follows, and not a noun.
 _END_WORDS = "in on at to and but or with size severity degree than now still"
 _PREDICATE_ENDS = frozenset(_END_WORDS.split())
-_START_WORDS = (
-    "a an the this that these those no not any there is are was were be been being has have had may might could would "
-    "can will in on at from for by as with without within into over under near through since until after before during "
-    "or nor but if when while where which who than both either neither shows show showed demonstrates demonstrate reveals "
-    "seen noted present identified visualized appears appear remains remain represents represent suggests suggest"
-)
+_START_WORDS = """
+    a an the this that these those no not any there is are was were be been being has have had may might could would can
+    will in on at from for by as with without within into over under near through since until after before during or nor
+    but if when while where which who than both either neither shows show showed demonstrates demonstrate reveals seen
+    noted present identified visualized appears appear remains remain represents represent suggests suggest
+"""
 _STARTS = frozenset(_START_WORDS.split())  # words before a noun phrase
 _AWAY = ("above", "below", "from")
 # "Small effusions, larger on the left", "L > R": the other side has one too.
@@ -74,9 +74,13 @@ _INTERPRETED = re.compile(
     r"\b(?:represent|reflect|suggest|indicat|concern|suspicious|worrisome|consistent|compatible|equivocal|likely|due|"
     r"secondary|related|versus|distinguish|differentiat|attribut|rather than|possib|underlying|favor)\w*|\bvs\b|:"
 )
+_LEVEL_WORDS = "|".join(sorted(SIZES, key=len, reverse=True))
 _NOW = re.compile(
-    rf"\b(?:(?<=ed )to|now|currently) ({'|'.join(sorted(SIZES, key=len, reverse=True))})\b(?! [a-z]+s?\b)"
+    rf"\b(?:(?<=ed )to|from (?:{_LEVEL_WORDS}) to|now|currently) ({_LEVEL_WORDS})\b"
+    r"(?! (?!enlarged|dilated|in\b)[a-z]+\b)"
 )
+# "On the right there is a small effusion and adjacent atelectasis."
+_ON_A_SIDE = re.compile(r"\b(?:on|at) the (left|right),? there\b")
 _SEVERAL = re.compile(r"(?:[^si]s|ies|ces|atelectasis|edema|disease|scarring|thickening)$")
 
 
@@ -122,6 +126,8 @@ def read_fields(text: str, start: int, end: int, first: int, last: int, is_devic
     if not (sides or is_device or any(is_modifier(word) for word in before)):
         placed = list(_LATERALITY.finditer(text, first, start))
         sides = {side for match in placed[-1:] for side in SIDES[match[1]]}
+    if not sides and (place := _ON_A_SIDE.search(text, 0, start)):
+        sides = {place[1]}
     if not (sides or is_device):
         sides = _inherit_sides(text, start)
     sites = tuple(dict.fromkeys(SITES[word] for word in words if word in SITES))
@@ -196,7 +202,7 @@ def read_modifiers(text: str) -> list[str]:
 
 
 def _read_before(text: str) -> list[str]:
-    """The words of the noun phrase before the finding, up to two unknown adjectives among them ("two rounded nodules")."""
+    """The words of the noun phrase before the finding, with up to two unknown adjectives ("two rounded nodules")."""
     words: list[str] = []
     unknown = 0
     for word in reversed(_TOKEN.findall(text)):

@@ -51,12 +51,20 @@ _STATUS_ENDS = re.compile(
 )
 # A finding that is only referred to: "the right effusion is larger, and that on the left is unchanged".
 _REFERENCE = re.compile(
-    r"\b(?:(?:that|those|the one|the ones) (?:on|at|in) (?:the )?(?:left|right)(?: side)?|"
+    r"\b(?:(?:that|those|the one|the ones) (?:on|at|in) (?:the )?(?:left|right)"
+    r"(?: (?:side|(?:upper|mid|middle|lower) (?:lobe|lung|zone)|base|apex))?|"
     r"(?:the )?(?:left|right)(?: one)?(?=,? (?:which )?(?:has|is|was|remains|appears)\b))(?! (?:lung|heart|hemi))"
 )
+_LIST_STATUS_END = re.compile(r"\W*$|[.,;]| (?:since|from|compared|and)\b")
+_ADJECTIVES = re.compile(r" (?:(?!(?:in|on|at|with|and|is|are|from|since)\b)[\w-]+ ){0,3}")
 # The place of a device, so that what follows is about the next one.
 _PLACED = re.compile(
     r"\b(?:in|at|within|into|above|below|near|over\w*|project\w*|terminat\w*|ends?|tips?|coiled|is|has)\b"
+)
+# Between a finding and the status of a whole list: ", mild edema and right PICC are all", " and atelectasis, ".
+_SHARED = re.compile(
+    r"(?:(?!\b(?:is|are|has|have|was|were|with(?:out)?|no|there|but|which|that)\b)[^;])*"
+    r"(?:\b(?:are|have|were)\b(?: (?:all|both|each|also|been|again))* )|[^,;]*\band\b[^,;]*, "
 )
 _OPENING = re.compile(r", there (?:is|are)\b")
 _OTHER_SENTENCE = re.compile(r",.*\b(?:is|are|was|were)\b")
@@ -145,7 +153,8 @@ def analyse(findings: str) -> Analysis:
     for number, sentence in enumerate(sentences):
         read, whole = list[Mention](), not _EXCEPTION.search(sentence)
         for clause in split_clauses(sentence):
-            found = list(_clause_mentions(clause, number, whole, before[-1].category if before else None))
+            last = max((mention.span for mention in before), default=None)
+            found = list(_clause_mentions(clause, number, whole, {m.category for m in before if m.span == last}))
             if not found and _NONE_LEFT.match(clause.lower()):  # "today none remains"
                 gone = [replace(m, polarity=NEGATIVE, status="resolved", study=THIS_STUDY) for m in before]
                 found = [replace(m, fields=replace(m.fields, size=None)) for m in gone]
@@ -158,11 +167,11 @@ def analyse(findings: str) -> Analysis:
     return Analysis({category: tuple(found) for category, found in mentions.items()}, len(sentences))
 
 
-def _clause_mentions(clause: str, number: int, whole: bool, before: str | None) -> Iterator[Mention]:
+def _clause_mentions(clause: str, number: int, whole: bool, before: set[str]) -> Iterator[Mention]:
     """The mentions of one clause. Those of one category and polarity are one unless their details differ.
 
     Args:
-        before: the category of the last mention before the clause, to which "that on the left" refers.
+        before: the categories of the last mention before the clause, to which "that on the left" refers.
     """
     reader = _ClauseReader(clause.lower(), before)
     text = reader.text
@@ -233,7 +242,7 @@ def _find(table: Patterns, is_sign: bool, text: str) -> Iterator[_Found]:
 class _ClauseReader:
     """Finds the findings and cues of one clause in lower case, and reads the findings' details."""
 
-    def __init__(self, whole: str, before: str | None) -> None:
+    def __init__(self, whole: str, before: set[str]) -> None:
         text = _hide(whole)
         self.text, self.measured_change = text, read_measured_change(whole)
         found = (*_find(read_patterns("finding"), False, text), *_find(read_patterns("sign"), True, text))
@@ -250,13 +259,13 @@ class _ClauseReader:
         self.study = THIS_STUDY if "here" in kinds else elsewhere
         self.subjects = [match for match in _SUBJECT.finditer(text) if _HAS_VERB.search(text, 0, match.start())]
 
-    def _read_references(self, before: str | None) -> list[_Found]:
+    def _read_references(self, before: set[str]) -> list[_Found]:
         """The references to a side of the last finding before them."""
         found = []
         for match in _REFERENCE.finditer(self.text):
-            earlier = [one for one in self.found if one.span[1] <= match.start()]
-            category = max(earlier, key=lambda one: one.span).category if earlier else before
-            if category not in (None, OTHER_ABNORMALITY, HEART):
+            last = max((one.span for one in self.found if one.span[1] <= match.start()), default=None)
+            categories = {one.category for one in self.found if one.span == last} or before
+            for category in sorted(categories - {OTHER_ABNORMALITY, HEART}):
                 found.append(_Found(category, False, match.span(), match.span()))
         return found
 
@@ -296,16 +305,27 @@ class _ClauseReader:
         """The temporal status of a finding."""
         start, end = one.reach
         first, last = self._limits((o.reach for o in self.found if o.category != one.category), start, end)
-        cues = [cue for cue in self.status_cues if not _OF_A_SIDE.match(self.text, cue.end)]
+        cues = [cue for cue in self.status_cues if not (cue.is_size and _OF_A_SIDE.match(self.text, cue.end))]
         if one.category == DEVICES:
-            cues = [cue for cue in cues if self._is_shared(cue, one)]
+            cues = [cue for cue in cues if not cue.is_size and self._is_shared(cue, one)]
         before = [c for c in cues if first <= c.start and c.end <= end]
         before = [c for c in before if not self._ends_status(self._skip_opening(c), start)]
         before = [c for c in before if not _OTHER_SENTENCE.search(self.text, self._skip_opening(c), max(c.end, start))]
         after = [c for c in cues if end <= c.start and c.end <= last and not self._ends_status(end, c.start)]
-        found = before[-1:] or after[:1]
+        after = [c for c in after if last == len(self.text) or not self._is_of_next(c, last)]
+        shared = [c for c in cues if end <= c.start and self._is_of_list(end, c)]
+        found = before[-1:] or after[:1] or shared[:1]
         status = found[0].row.kind if found else self.measured_change
         return status if (status == "resolved") == (polarity == NEGATIVE) else None
+
+    def _is_of_next(self, cue: Cue, start: int) -> bool:
+        """Whether a status begins the noun phrase of the finding at `start`: ", stable cardiomegaly"."""
+        is_start = self.text[: cue.start].endswith((", ", "and "))
+        return is_start and bool(_ADJECTIVES.fullmatch(self.text, cue.end, start))
+
+    def _is_of_list(self, end: int, cue: Cue) -> bool:
+        """Whether a status is about all findings of the list before it."""
+        return bool(_SHARED.fullmatch(self.text, end, cue.start) and _LIST_STATUS_END.match(self.text, cue.end))
 
     def _is_shared(self, cue: Cue, device: _Found) -> bool:
         """Whether only a list of devices is between a status and a device ("unchanged tube and line")."""
