@@ -80,7 +80,7 @@ _NOW = re.compile(
     r"(?! (?!enlarged|dilated|in\b)[a-z]+\b)"
 )
 # "On the right there is a small effusion and adjacent atelectasis."
-_ON_A_SIDE = re.compile(r"\b(?:on|at) the (left|right),? there\b")
+_ON_A_SIDE = re.compile(r"\b(?:on|at) the (left|right),? (?:there|is|remains?|has|appears?)\b")
 _SEVERAL = re.compile(r"(?:[^si]s|ies|ces|atelectasis|edema|disease|scarring|thickening)$")
 
 
@@ -173,13 +173,14 @@ def _read_sizes(words: list[str]) -> list[str]:
 def _pair_sides(words: list[str]) -> list[tuple[str, str]]:
     """Each side with its size: "small right and moderate left", "the left is small, the right moderate"."""
     details = [word for word in words if word in SIDES or word in SIZES or MEASURE.fullmatch(word)]
+    details = [word for word in details if word != "both"]
     if details[0] in SIDES:
         details.reverse()
     pairs: dict[str, str] = {}
     size = details[0]
     for word in details:
         if word in SIDES:
-            pairs = {side: SIZES.get(size, size) for side in SIDES[word]} | pairs  # "both" may come after them
+            pairs |= {side: SIZES.get(size, size) for side in SIDES[word]}
         else:
             size = word
     return sorted(pairs.items())

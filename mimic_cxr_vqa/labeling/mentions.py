@@ -38,7 +38,8 @@ _HAD_BEEN = re.compile(
     r"\b(?:measured|had been|was|were) [^,;]*?(?:\band|\bbut|,)(?= (?:now|today|currently)\b)"
 )
 _NONE_LEFT = re.compile(
-    r"\W*(?:(?:today|now|currently),? )?(?:none|nothing|it (?:has|is) (?:\w+ )?(?:resolved|gone))\b"
+    r"\W*(?:(?:today|now|currently),? )?(?:none|nothing|"
+    r"(?:it|this|that|they|these|both) (?:has|have|is|are) (?:\w+ )?(?:resolved|cleared|gone|disappeared))\b"
 )
 _ASIDE = re.compile(r", (?:however|in fact|of note|in the interval|meanwhile),")
 _LIST = re.compile(r"\b(?:n?or|and)\b")
@@ -64,7 +65,7 @@ _PLACED = re.compile(
 # Between a finding and the status of a whole list: ", mild edema and right PICC are all", " and atelectasis, ".
 _SHARED = re.compile(
     r"(?:(?!\b(?:is|are|has|have|was|were|with(?:out)?|no|there|but|which|that)\b)[^;])*"
-    r"(?:\b(?:are|have|were)\b(?: (?:all|both|each|also|been|again))* )|[^,;]*\band\b[^,;]*, "
+    r"(?:\b(?:are|have|were)\b(?: (?:all|both|each|also|been|again))* )|[^,;]*\band\b[^,;]*, |[^;]*\b(?:all|both|each) "
 )
 _OPENING = re.compile(r", there (?:is|are)\b")
 _OTHER_SENTENCE = re.compile(r",.*\b(?:is|are|was|were)\b")
@@ -315,7 +316,8 @@ class _ClauseReader:
         after = [c for c in after if last == len(self.text) or not self._is_of_next(c, last)]
         shared = [c for c in cues if end <= c.start and self._is_of_list(end, c)]
         found = before[-1:] or after[:1] or shared[:1]
-        status = found[0].row.kind if found else self.measured_change
+        measured = self.measured_change if one.category != DEVICES else None
+        status = found[0].row.kind if found else measured
         return status if (status == "resolved") == (polarity == NEGATIVE) else None
 
     def _is_of_next(self, cue: Cue, start: int) -> bool:
@@ -379,6 +381,8 @@ class _ClauseReader:
         if any(end <= subject.start() < cue.start for subject in self.subjects):
             return POSITIVE
         between = _ASIDE.sub("", self.text[end : cue.start])
+        if self.text[cue.start : cue.end] == "removal" and between.strip():
+            return POSITIVE  # "pneumothorax after chest tube removal"
         if "," in between and not _LIST.search(between):
             return POSITIVE
         return NEGATIVE if cue.row.kind == "denial" else UNCERTAIN
