@@ -134,8 +134,8 @@ def read_fields(text: str, start: int, end: int, first: int, last: int, is_devic
     count = next((COUNTS[word] for word in words if word in COUNTS), None)
     now = _NOW.search(behind)
     sizes = [SIZES[now[1]]] if now else _read_sizes(words)
-    if len(sizes) == len(sides) == 2:
-        return [Fields((side,), sites, size, count) for side, size in _pair_sides(words)]
+    if len(sizes) == len(sides) == 2 and (pairs := _pair_sides(words)):
+        return [Fields((side,), sites, size, count) for side, size in pairs]
     return [Fields(tuple(sorted(sides)), sites, sizes[0] if sizes else None, count)]
 
 
@@ -173,7 +173,7 @@ def _read_sizes(words: list[str]) -> list[str]:
 def _pair_sides(words: list[str]) -> list[tuple[str, str]]:
     """Each side with its size: "small right and moderate left", "the left is small, the right moderate"."""
     details = [word for word in words if word in SIDES or word in SIZES or MEASURE.fullmatch(word)]
-    details = [word for word in details if word != "both"]
+    details = [word for word in details if len(SIDES.get(word, "1")) == 1]  # not "bilateral"
     if details[0] in SIDES:
         details.reverse()
     pairs: dict[str, str] = {}

@@ -314,6 +314,7 @@ class _ClauseReader:
         before = [c for c in before if not _OTHER_SENTENCE.search(self.text, self._skip_opening(c), max(c.end, start))]
         after = [c for c in cues if end <= c.start and c.end <= last and not self._ends_status(end, c.start)]
         after = [c for c in after if last == len(self.text) or not self._is_of_next(c, last)]
+        after = [c for c in after if not self.text.endswith(" of", 0, c.end)]  # "after removal of the tube"
         shared = [c for c in cues if end <= c.start and self._is_of_list(end, c)]
         found = before[-1:] or after[:1] or shared[:1]
         measured = self.measured_change if one.category != DEVICES else None
