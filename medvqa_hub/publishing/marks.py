@@ -28,7 +28,10 @@ _NAMED_ID = r"(?:^|[^0-9A-Za-z])(?:[pP]1[0-9]{7}|[sS]5[0-9]{7})(?:$|[^0-9])"
 _BARE_ID = re.compile(  # not a part of a number or UUID
     r"(?<![0-9A-Za-z.])(?<![0-9a-f]{4}-)(?:1[0-9]{7}|5[0-9]{7})(?![0-9A-Za-z]|\.[0-9]|-[0-9a-f]{4}-)"
 )
-_SIZES = re.compile(r'"(?:total_size|total_parameters)": [0-9]+')  # in a weights index
+_SIZES = re.compile(  # in a weights index, and in the `dataset_info` of a card
+    r'"(?:total_size|total_parameters)": [0-9]+|^ *(?:num_bytes|num_examples|download_size|dataset_size): [0-9]+$',
+    re.MULTILINE,
+)
 
 
 def scan_error(name: str, what: str) -> GovernanceError:

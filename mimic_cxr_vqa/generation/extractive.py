@@ -79,6 +79,9 @@ class ExtractiveEngine:
         return Reply(answer_from(analyse(request.findings), request))
 
 
+_NO_NEW = re.compile(r"\b(?:no|without) new\b", re.IGNORECASE)  # denies a change, not the finding
+
+
 def is_closed(question: str) -> bool:
     """Whether a question asks for yes or no."""
     return not re.match(r"\W*(?:what|which|how|where|describe|list|name)\b", question.lower())
@@ -109,7 +112,9 @@ def answer_from(analysis: Analysis, request: AnswerRequest) -> str:
         return _join("Yes, " if closed else "", statements)
     if found in (POSITIVE, UNCERTAIN):
         mentions = analysis.of(category, UNCERTAIN) or analysis.of(category, POSITIVE)
-        return _join("", _doubted(mentions, qa_id))
+        # "no pneumothorax is seen, although a small one may be missed"
+        denied = [m for m in analysis.of(category, NEGATIVE) if m.named and m.sentence == mentions[0].sentence]
+        return _join("", [*_doubted(mentions, qa_id), *_quotes(denied)])
     if found == NOT_MENTIONED and analyse(request.impression or "").polarity(category) in (POSITIVE, UNCERTAIN):
         name = with_article(CATEGORY_NAMES[category], CATEGORY_NAMES[category])
         return _join("", [_fill(_choose(qa_id, _DOUBTED), name)])
@@ -170,6 +175,8 @@ def _denied(category: str, mentions: Sequence[Mention], closed: bool, qa_id: str
     if quotes := _quotes(named[:1]):
         return _join(no, quotes)
     name = noun_phrase(named[0], article=False) if named else None
+    if name and _NO_NEW.search(named[0].clause[: named[0].span[0]]):
+        name = f"new {name}"
     if name is None:
         name = CATEGORY_NAMES[category] + ("s" if category == DEVICES else "")
     return _join(no, [_fill(_choose(qa_id, _DENIED), name), *([] if named else _quotes(mentions[:1]))])

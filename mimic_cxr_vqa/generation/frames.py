@@ -64,7 +64,8 @@ _NEAR = "|".join([*SIDES, *SITES, *_ORDINALS.split(), "lateral", "medial", "post
 _PLACE = re.compile(
     r" (?:(?:is|are) )?(?:(?:seen|noted|present|identified|visuali[sz]ed) )?(in|at|within|of|on|involving) "
     rf"(?:the |both )?((?:(?:{_NEAR}) (?:and (?=(?:{_NEAR}) ))?){{0,5}}"
-    r"(?:(?:lung )?(?:bases?|apex|apices|zones?)|lobes?|lungs?|lingula|left|right|ribs?|clavicle|spine|hilum))\b"
+    r"(?:(?:lung )?(?:bases?|apex|apices|zones?)|lobes?|lungs?|lingula|left|right|ribs?|clavicle|spine|hilum)|"
+    r"[tlc]\d{1,2}(?:-[tlc]?\d{1,2})?)\b"
     r"(?! (?:and|or|than)\b|/|-)"
 )
 _WITHOUT_REGION = (OTHER_ABNORMALITY, "Edema", "Fracture", "Cardiomegaly", "Enlarged Cardiomediastinum")
@@ -104,6 +105,8 @@ def noun_phrase(mention: Mention, article: bool = True) -> str | None:
     ]
     place = _PLACE.match(text, end) if end else None
     where = f" {'on' if place[2] in ('left', 'right') else 'in'} the {place[2]}" if place else ""
+    if place and place[2][-1].isdigit():
+        where = f" at {place[2].upper()}"  # a vertebra
     if article:
         words, where = _add_details(mention, words, where)
     phrase = " ".join(_SPELT.get(word, word) for word in [*words, *noun.split()]) + where

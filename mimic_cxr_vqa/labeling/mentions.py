@@ -52,7 +52,7 @@ _STATUS_ENDS = re.compile(
 )
 # A finding that is only referred to: "the right effusion is larger, and that on the left is unchanged".
 _REFERENCE = re.compile(
-    r"\b(?:(?:that|those|the one|the ones) (?:on|at|in) (?:the )?(?:left|right)"
+    r"\b(?:(?:that|those|the ones?|(?:an? )?[\w-]+ one) (?:on|at|in) (?:the )?(?:left|right)"
     r"(?: (?:side|(?:upper|mid|middle|lower) (?:lobe|lung|zone)|base|apex))?|"
     r"(?:the )?(?:left|right)(?: one)?(?=,? (?:which )?(?:has|is|was|remains|appears)\b))(?! (?:lung|heart|hemi))"
 )
@@ -67,6 +67,7 @@ _SHARED = re.compile(
     r"(?:(?!\b(?:is|are|has|have|was|were|with(?:out)?|no|there|but|which|that)\b)[^;])*"
     r"(?:\b(?:are|have|were)\b(?: (?:all|both|each|also|been|again))* )|[^,;]*\band\b[^,;]*, |[^;]*\b(?:all|both|each) "
 )
+_CHANGED_SIDE = re.compile(r" (?:(?:on|in|at) the )?(left|right)(?:-sided)?\b(?! than)")
 _OPENING = re.compile(r", there (?:is|are)\b")
 _OTHER_SENTENCE = re.compile(r",.*\b(?:is|are|was|were)\b")
 _OF_A_SIDE = re.compile(r" (?:than|on)(?: (?:that|on|the|of))* (?:left|right)\b")  # "larger on the left"
@@ -192,9 +193,15 @@ def _clause_mentions(clause: str, number: int, whole: bool, before: set[str]) ->
         if polarity == NEGATIVE and reader.study != THIS_STUDY and reader.is_denied_after(one.reach[1]):
             here = replace(new, study=THIS_STUDY)  # "the nodule on CT is not visible"
             both = [here] if reader.study == EARLIER_STUDY else [here, replace(new, polarity=UNCERTAIN, status=None)]
+        changes = reader.read_side_changes()
         for fields in reader.read_fields(one):
-            for mention in both:
-                _merge(found, replace(mention, fields=fields))
+            if changes and set(changes) == set(fields.sides) and polarity == POSITIVE:
+                both = [replace(new, status=kind) for kind in changes.values()]
+                sided = [replace(fields, sides=(side,)) for side in changes]
+            else:
+                sided = [fields] * len(both)
+            for mention, details in zip(both, sided, strict=True):
+                _merge(found, replace(mention, fields=details))
     yield from found
     named = {one.category for one in reader.found}
     for category, patterns in read_patterns("normal").items():
@@ -329,6 +336,12 @@ class _ClauseReader:
     def _is_of_list(self, end: int, cue: Cue) -> bool:
         """Whether a status is about all findings of the list before it."""
         return bool(_SHARED.fullmatch(self.text, end, cue.start) and _LIST_STATUS_END.match(self.text, cue.end))
+
+    def read_side_changes(self) -> dict[str, str]:
+        """Side -> change if both sides have one of their own: "increasing left and stable right effusions"."""
+        found = ((_CHANGED_SIDE.match(self.text, cue.end), cue.row.kind) for cue in self.status_cues)
+        changes = {match[1]: kind for match, kind in found if match}
+        return changes if len(changes) == 2 else {}
 
     def _is_shared(self, cue: Cue, device: _Found) -> bool:
         """Whether only a list of devices is between a status and a device ("unchanged tube and line")."""

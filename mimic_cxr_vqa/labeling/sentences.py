@@ -16,7 +16,8 @@ LONGEST = 1000  # characters of a clause, which keeps the time linear
 
 _CONTRAST = re.compile(
     r"\s*;\s*|,?\s+(?:but|however(?!,\s+(?:is|are|was|were|has|have|remains?|appears?)\b)|whereas|although|though|yet|"
-    r"while|except(?: for| that)?|aside from|apart from)\b,?\s+(?!(?:is|are|has|have|still|now|remains?)\b)",
+    r"while|except(?: for| that)?|aside from|apart from)\b,?\s+(?!(?:is|are|has|have|still|now|remains?)\b|"
+    r"(?:unchanged|stable|similar|improved|resolved)(?= (?:since|from|compared|as|to)\b|[,.]|$))",
     re.IGNORECASE,
 )
 _ORGAN_CLAUSE = re.compile(  # ", the lungs are": begins a clause if there is a verb before it

@@ -209,6 +209,16 @@ def test_a_sentence_and_an_id_in_a_very_long_line(tmp_path):
             scan(tmp_path, Phrases([REPORT]))
 
 
+def test_sizes_in_a_card_are_not_ids_and_ids_beside_them_are(tmp_path):
+    card = "---\ndataset_info:\n  splits:\n  - name: train\n    num_bytes: 15345678\n  download_size: 51234567\n---\n"
+    (tmp_path / "README.md").write_text(card)
+    scan(tmp_path, Phrases([REPORT]))
+    for line in ("subject: 15345678", "num_bytes: 15345678, 15345679", "see num_bytes: 15345678"):
+        (tmp_path / "README.md").write_text(f"{card}{line}\n")
+        with pytest.raises(GovernanceError, match="README.md"):
+            scan(tmp_path, Phrases([REPORT]))
+
+
 def test_good_files_pass(tmp_path):
     (tmp_path / "README.md").write_text(
         "12,345,678 parameters, p95000001, s95000012, 3.10000032, 20260101, 50,414,267, "
