@@ -141,13 +141,16 @@ def preannotate(
     compare: Annotated[
         Path | None, typer.Option(help="Folder with annotations of these images, to measure the drafts.")
     ] = None,
+    images: Annotated[
+        Path | None, typer.Option(help="Folder of the images: send each to an --engine that sees images.")
+    ] = None,
 ) -> None:
     """Draft key-values and table rows from restored pages for annotators (paper, Section 4.2)."""
     from rjua_meddqa.commands.annotating import preannotate as write
 
     if not engine.engines:
-        engine.check_unused("rules", retry_failed=retry_failed)
-    _echo_lines(write(pages, out, image_type, image_types, _connector(engine, out), compare, retry_failed))
+        engine.check_unused("rules", retry_failed=retry_failed, images=images)
+    _echo_lines(write(pages, out, image_type, image_types, _connector(engine, out), compare, retry_failed, images))
 
 
 @app.command()

@@ -1,12 +1,13 @@
 """The commands preannotate, check, labelstudio-export and labelstudio-import. They yield the lines to print."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from medvqa_core.digests import digest_file
 from medvqa_core.errors import InputError, OutputError
 from medvqa_core.files import atomic_folder, make_folder
 from medvqa_core.governance import Governance, strictest
@@ -23,8 +24,18 @@ from rjua_meddqa.annotation.page_check import page_text
 from rjua_meddqa.annotation.table_files import read_tables_file
 from rjua_meddqa.annotation.table_guard import check_tables
 from rjua_meddqa.corrections import EDITS, SOURCES, Corrections, to_state
-from rjua_meddqa.data_folder import ANNOTATIONS, DRAFT, IMAGES, OUR_NAMES, open_folder, record_part
+from rjua_meddqa.data_folder import (
+    ANNOTATIONS,
+    DRAFT,
+    IMAGES,
+    OUR_NAMES,
+    find_image,
+    image_roots,
+    open_folder,
+    record_part,
+)
 from rjua_meddqa.inference.drafting import DROPPED, DraftingModel, DraftRequest, draft_from_reply
+from rjua_meddqa.inference.page_images import ImageRule
 from rjua_meddqa.released import read_annotations, read_cells, write_annotations
 from rjua_meddqa.restoration.ocr import read_boxes
 from rjua_meddqa.restoration.pages import Page, read_pages
@@ -44,6 +55,7 @@ def preannotate(
     connect: Callable[[Governance], ChatModel] | None = None,
     compare: Path | None = None,
     retry_failed: bool = False,
+    images: Path | None = None,
 ) -> Iterator[str]:
     """Draft the annotation of every restored page into `out/annotations.csv`.
 
@@ -52,6 +64,7 @@ def preannotate(
         types: CSV with img_path and image_type of some images.
         connect: takes the class of the pages and connects a language model that drafts instead of the rules.
         compare: folder with annotations of these images, to measure the drafts.
+        images: folder of the images, for language models that see them. None: they get the text alone.
 
     Raises:
         ConfigError: an image type is unknown.
@@ -67,7 +80,9 @@ def preannotate(
     drafts: dict[str, Draft] | None = None
     details: dict[str, Any] = {}
     if connect is not None:
-        drafts, details = draft_by_model(connect(governance), list(read_pages(pages)), out, governance, retry_failed)
+        drafts, details = draft_by_model(
+            connect(governance), list(read_pages(pages)), out, governance, retry_failed, images
+        )
     annotations = [
         draft_annotation(
             page,
@@ -97,17 +112,29 @@ def preannotate(
 
 
 def draft_by_model(
-    model: ChatModel, pages: list[Page], out: Path, governance: Governance, retry_failed: bool
+    model: ChatModel,
+    pages: list[Page],
+    out: Path,
+    governance: Governance,
+    retry_failed: bool,
+    images: Path | None = None,
 ) -> tuple[dict[str, Draft], dict[str, Any]]:
-    """Draft pages by a model, resuming earlier runs. Returns drafts by image, and counts, failures and settings."""
-    drafter = DraftingModel(model)
+    """Draft pages by a model, resuming earlier runs. Returns drafts by image, and counts, failures and settings.
+
+    Raises:
+        ConfigError: the earlier run had another model or prompt, or no images.
+        InputError: `images` lacks the image of a page.
+    """
+    drafter = DraftingModel(model, ImageRule() if images else None)
+    files = _find_images(pages, images)
     drafts: dict[str, Draft] = {}
     dropped: Counter[str] = Counter(dict.fromkeys(DROPPED, 0))
     failures = []
     with PredictionStore(make_folder(out) / MODEL_DRAFTS, governance, drafter.settings) as store:
-        keys = {page.image: store.key(text=page.restored.text) for page in pages}
+        seen = {name: {"image": digest_file(path)} for name, path in files.items()}
+        keys = {page.image: store.key(text=page.restored.text, **seen.get(page.image, {})) for page in pages}
         ask_all(
-            ({keys[page.image]: DraftRequest(page.image, page)} for page in pages),
+            ({keys[page.image]: DraftRequest(page.image, page, files.get(page.image))} for page in pages),
             drafter.answer,
             store,
             in_flight=model.in_flight,
@@ -125,6 +152,21 @@ def draft_by_model(
             dropped += lost
     counts = {"failed_pages": len(failures), **{name: dropped[name] for name in DROPPED}}
     return drafts, {"counts": counts, "failures": failures, "model": drafter.settings}
+
+
+def _find_images(pages: Sequence[Page], folder: Path | None) -> dict[str, Path]:
+    """The files of the pages' images by name. Empty without a folder. Raises InputError if one is missing."""
+    if folder is None:
+        return {}
+    found = {}
+    for page in pages:
+        path = find_image(image_roots(folder, folder), page.image, str(folder))
+        if path is None:
+            raise InputError(
+                f"{folder}: the image {page.image!r} is missing. Pass the folder that meddqa esra has read."
+            )
+        found[page.image] = path
+    return found
 
 
 def compare_drafts(pages: Path, data: Path, drafts: Mapping[str, Draft] | None) -> Iterator[str]:

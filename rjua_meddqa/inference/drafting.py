@@ -1,19 +1,24 @@
 """Pre-annotation by a language model, which copies key-values and rows from a page's numbered boxes.
 
+Models that see images get the page's image before its text. Boxes are named by number in both cases.
+
 A text counts only if the boxes that the model names for it contain it, and if these boxes are in its place: a value
 beside or below its key, the cells of a row nearest to its item and in the columns of the other rows (`box_places.py`).
 Entries that are not are dropped and counted, and ranges that are not are removed. The model's verdicts are not used:
 `judge_row` computes them from result and range, unless the two are on different lines of the page.
 """
 
+import asyncio
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from medvqa_core.digests import digest
+from medvqa_core.errors import InputError
 from medvqa_core.llm.chat import ChatRequest, Message
 from medvqa_core.llm.chat_model import ChatModel
 from medvqa_core.llm.engines import Reply
@@ -24,6 +29,7 @@ from rjua_meddqa.annotation.groups import read_patient
 from rjua_meddqa.annotation.report_words import fold
 from rjua_meddqa.answers import is_missing
 from rjua_meddqa.inference.box_places import are_level, find_misplaced, is_beside
+from rjua_meddqa.inference.page_images import ImageRule
 from rjua_meddqa.schema import MISSING, Box, Page, PrintedRow
 
 MAX_TOKENS = 4096
@@ -38,6 +44,7 @@ rows：检验表格的每一行，依次是项目、结果、参考范围、单�
 …_boxes：这段文字所在的各块的编号，按阅读顺序。
 所有文字照抄原文，不改写，不补充，不判断正常与否。"""
 USER = "报告文字（按版面还原）：\n{}"
+SEES = "图片是这份报告的原图，用来辨认版面和文字所属的行列；编号和文字以下文为准。\n"
 FIELD, ROW = ("key", "value"), ("item", "result", "range", "unit")
 _TEXT, _NUMBERS = {"type": "string"}, {"type": "array", "items": {"type": "integer"}}
 
@@ -54,38 +61,55 @@ SCHEMA = {
     "required": ["fields", "rows"],
     "additionalProperties": False,
 }
-PROMPT_VERSION = f"draft-{digest(SYSTEM + USER)[:12]}"
+PROMPT_VERSION, SEEING_VERSION = (f"draft-{digest(SYSTEM + user)[:12]}" for user in (USER, SEES + USER))
 DROPPED = ("fields_not_on_page", "rows_not_on_page", "ranges_not_on_page", "rows_misplaced", "ranges_misplaced")
 
 
 @dataclass(frozen=True)
 class DraftRequest:
-    """A page to draft. `id` is the name of its image."""
+    """A page to draft. `id` is the name of its image, and `image` its file for models that see images."""
 
     id: str
     page: Page
+    image: Path | None = None
 
 
 @dataclass
 class DraftingModel:
-    """Requests drafts from `model`. For the attributes see `medvqa_core.llm.engines.Engine`."""
+    """Requests drafts from `model`. For the attributes see `medvqa_core.llm.engines.Engine`.
+
+    Args:
+        images: how images are encoded, for models that see them. None: requests have the text alone.
+    """
 
     model: ChatModel
+    images: ImageRule | None = None
     settings: dict[str, Any] = field(init=False)
 
     def __post_init__(self) -> None:
         model = {"model": self.model.model, "revision": self.model.revision}
-        self.settings = {"engine": self.model.kind, **model, "prompt": PROMPT_VERSION, "max_tokens": MAX_TOKENS}
+        seen = {"images": str(self.images), "prompt": SEEING_VERSION} if self.images else {"prompt": PROMPT_VERSION}
+        self.settings = {"engine": self.model.kind, **model, **seen, "max_tokens": MAX_TOKENS}
 
     async def answer(self, requests: Sequence[DraftRequest]) -> list[Reply]:
-        """Return the model's objects as text. An unreadable object is a failure."""
+        """Return the model's objects as text. An unreadable object or image is a failure."""
         replies = []
         async with self.model.session() as session:
             for request in requests:
-                messages = (Message("system", SYSTEM), Message("user", USER.format(number_boxes(request.page))))
-                reply = await session.chat(ChatRequest(messages, SCHEMA, MAX_TOKENS))
+                try:
+                    message = await asyncio.to_thread(self._message, request)
+                except InputError as error:
+                    replies.append(Reply(None, str(error)))
+                    continue
+                reply = await session.chat(ChatRequest((Message("system", SYSTEM), message), SCHEMA, MAX_TOKENS))
                 replies.append(_check(reply.text, reply.error))
         return replies
+
+    def _message(self, request: DraftRequest) -> Message:
+        text = USER.format(number_boxes(request.page))
+        if self.images is None or request.image is None:
+            return Message("user", text)
+        return Message("user", SEES + text, (self.images.encode(request.image),))
 
 
 def _check(text: str | None, error: str | None) -> Reply:

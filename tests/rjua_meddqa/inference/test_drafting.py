@@ -1,14 +1,16 @@
 """Drafts by a model: what the page does not say is dropped and counted, verdicts are the rules', failures are named."""
 
+import io
 import json
 
 import pytest
 from meddqa_boxes import box, page
-from meddqa_server import asked, serve
+from meddqa_server import asked, parts_of, serve
+from PIL import Image
 
 from medvqa_hub.cli import run
 from rjua_meddqa.fonts import BUNDLED
-from rjua_meddqa.inference.drafting import draft_from_reply, is_printed
+from rjua_meddqa.inference.drafting import SEES, draft_from_reply, is_printed
 from rjua_meddqa.phantom.varied import draw_varied_page
 from rjua_meddqa.released import read_annotations, write_annotations
 from rjua_meddqa.restoration.pages import Page, to_json
@@ -178,3 +180,47 @@ def test_the_command_drafts_names_failures_and_measures_both(pages, tmp_path, ca
         assert run([*command, *model, "--retry-failed"]) == 0 and len(asked(server)) == 1
     assert run([*command, "--model", "x"]) == 1
     assert "--model" in capsys.readouterr().err
+
+
+def test_models_that_see_images_get_the_page_before_its_text(pages, tmp_path, capsys):
+    """A large image is reduced, a damaged one fails its page, and earlier runs are resumed or refused."""
+    images, out = tmp_path / "images", tmp_path / "drafts"
+    images.mkdir()
+    command = ["meddqa", "preannotate", "--pages", str(pages), "--out", str(out)]
+    with serve(lambda body: json.dumps(TRUE, ensure_ascii=False)) as server:
+        engine = ["--engine", f"server:{server.endpoint}"]
+        seeing = [*command, *engine, "--images", str(images)]
+        assert run(seeing) == 1 and "a.png" in capsys.readouterr().err and asked(server) == []
+        Image.new("L", (2000, 3072), 200).save(images / "a.png")
+        (images / "b.png").write_bytes(b"not an image")
+        assert run(seeing) == 0
+        assert "left out: b.png: " in capsys.readouterr().out
+        (body,) = asked(server)
+        (data,), text = parts_of(body["messages"][-1])
+        assert Image.open(io.BytesIO(data)).size == (1000, 1536)
+        assert text.startswith(SEES) and "[5]尿酸" in text
+        assert run(seeing) == 0 and len(asked(server)) == 1  # resumed
+        Image.new("L", (200, 300), 200).save(images / "a.png")
+        assert run(seeing) == 0 and len(asked(server)) == 2  # another image
+        assert run([*command, *engine]) == 1  # the earlier run had images
+        assert "images" in capsys.readouterr().err
+    assert run([*command, "--images", str(images)]) == 1 and "--images" in capsys.readouterr().err
+
+
+def test_an_earlier_run_of_the_same_prompt_is_resumed_and_another_is_refused(pages, tmp_path, capsys):
+    out = tmp_path / "drafts"
+    with serve(lambda body: json.dumps(TRUE, ensure_ascii=False)) as server:
+        command = ["meddqa", "preannotate", "--pages", str(pages), "--out", str(out)]
+        command += ["--engine", f"server:{server.endpoint}"]
+        assert run(command) == 0
+        path = out / "model_drafts.jsonl"
+        header, *records = path.read_text(encoding="utf-8").splitlines()
+        settings = json.loads(header)["settings"]
+        assert settings["prompt"] == "draft-bd345cb35a53" and "images" not in settings  # as before models saw images
+        server.requests.clear()
+        assert run(command) == 0 and asked(server) == []
+        old = header.replace(settings["prompt"], "draft-000000000000")
+        path.write_text("\n".join([old, *records]) + "\n", encoding="utf-8")
+        capsys.readouterr()
+        assert run(command) == 1 and asked(server) == []
+        assert "draft-000000000000" in capsys.readouterr().err
