@@ -15,16 +15,8 @@ from rjua_meddqa.annotation.draft_rows import judge_row, quadruplet
 from rjua_meddqa.annotation.draft_tables import read_tables
 from rjua_meddqa.annotation.groups import read_patient
 from rjua_meddqa.schema import LABORATORY, Annotation, DraftRow, Page, RestoredText, TableRow
+from rjua_meddqa.vocabulary import VOCABULARY
 
-# Types of clinical reports, by words on their pages. The first match wins.
-_REPORT_TYPES = (
-    ("Pathology", r"病理|免疫组化|肉眼所见|镜下"),
-    ("MRI", r"磁共振|核磁|\bMRI?\b|T[12]WI"),
-    ("CT", r"CT"),
-    ("Ultrasound", r"超声|彩超|B超|回声"),
-    ("Endoscopy", r"内镜|膀胱镜|胃镜|肠镜"),
-    ("X-ray", r"X线|DR|平片|造影"),
-)
 OTHER_REPORT = "Clinical"
 REASONS = "is_normal_reason"  # column of a drafted file: the reasons of the verdicts of its table, a JSON list
 
@@ -80,4 +72,6 @@ def draft_annotation(
 
 def _report_type(texts: Sequence[str]) -> str:
     text = " ".join(texts)
-    return next((name for name, pattern in _REPORT_TYPES if re.search(pattern, text)), OTHER_REPORT)
+    return next(
+        (name for name, pattern in VOCABULARY["report_types"].items() if re.search(pattern, text)), OTHER_REPORT
+    )

@@ -12,38 +12,19 @@ from difflib import SequenceMatcher
 
 from rjua_meddqa.annotation.report_words import fold, similarity
 from rjua_meddqa.schema import TableRow
+from rjua_meddqa.vocabulary import VOCABULARY
 
 MARGIN = 0.05  # smallest lead over the second-best row
 ALIKE_NAMES = 0.5  # similarity of two items with the same abbreviation
 MISREAD_FROM = 5  # characters: in shorter names another character may mean another analyte
 # Characters that are often confused, mapped to one of them.
-LOOK_ALIKE = str.maketrans(
-    {
-        **dict.fromkeys("脂酯", "脂"),
-        **dict.fromkeys("末未", "未"),
-        **dict.fromkeys("已己巳", "已"),
-        **dict.fromkeys("日曰", "日"),
-        **dict.fromkeys("o0", "0"),
-        **dict.fromkeys("1li|", "1"),
-        **dict.fromkeys("-‐‑–—−－_ー~～", "-"),
-        **dict.fromkeys(",，;；、·.。", ","),
-        **dict.fromkeys("/:∶：", ":"),
-        **dict.fromkeys("[{【", "("),
-        **dict.fromkeys("]}】", ")"),
-        **dict.fromkeys("μµu", "u"),
-        **dict.fromkeys("βß", "β"),
-    }
-)
+LOOK_ALIKE = str.maketrans({other: group[-1] for group in VOCABULARY["look_alike"] for other in group})
 _MARKS = re.compile(r"^[*★☆▲△#√\s]+|[*★☆▲△#\s]+$")
 _BRACKETS = re.compile(r"[()]")
 _DOUBLED = re.compile(r"([Ⅰ-Ⅻ])\1+")  # a Roman numeral that was read twice
 _IGNORED = re.compile(r"测定|定量|检测|[,'\"*★☆▲ ]")  # without influence on the meaning
 # Characters that distinguish analytes.
-_TELLING = frozenset(
-    "总直接间结合游离高低极超小大红白中性淋巴单核嗜酸碱粒细比率分绝对值计数度浓含量平均体积宽压原前非部纤维凝酶活溶糖化脂蛋氨天门冬丙谷"
-    "草肌钾钠氯钙镁磷铁铜锌铅钴锰碘硒尿血便痰液脑脊浆清管型上皮晶菌酵母霉黏抗体抗原表核心面核甲乙丙丁戊己庚左右内外正反阴阳性一二三四五"
-    "六七八九十"
-)
+_TELLING = frozenset("".join(VOCABULARY["analyte_characters"].split()))
 
 
 def find_row(asked: str, table: Sequence[TableRow]) -> TableRow | None:

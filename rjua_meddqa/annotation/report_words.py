@@ -1,6 +1,6 @@
 """Vocabulary of printed reports: words for columns, keys and sections.
 
-The lists are not taken from any one hospital's form. `terms.yaml`, which users can extend, adds keys.
+The lists are those of `vocabulary.yaml`, not taken from any one hospital's form. `terms.yaml` adds keys.
 """
 
 import re
@@ -9,65 +9,18 @@ from collections import Counter
 from difflib import SequenceMatcher
 from functools import cache, lru_cache
 
+from rjua_meddqa.vocabulary import VOCABULARY
+
 INDEX, ITEM, CODE, RESULT = "index", "item", "code", "result"
 FLAG, RANGE, UNIT, OTHER = "flag", "range", "unit", "other"
 
 HEADER_WORDS: dict[str, str] = {
-    word: role
-    for role, words in (
-        (INDEX, "序号 编号 序 行号 no no. #"),
-        (
-            ITEM,
-            "项目 名称 项目名称 检验项目 检验项目名称 检测项目 检测项目名称 检查项目 检查项目名称 化验项目"
-            " 分析项目 测定项目 试验项目 实验项目 中文名称 中文名 项目中文名称 指标 指标名称 检测指标 检验指标"
-            " 检查指标 检验名称 检测名称 检测内容 item items test tests testitem",
-        ),
-        (
-            CODE,
-            "代号 代码 缩写 简称 英文 英文名 英文名称 英文缩写 项目代号 项目代码 英文代码 英文对照 code abbr abbr.",
-        ),
-        (
-            RESULT,
-            "结果 检验结果 检测结果 检查结果 测定结果 测试结果 化验结果 测定值 检测值 测量值 结果值 实测值"
-            " 数值 本次结果 定量结果 定性结果 result results value",
-        ),
-        (FLAG, "提示 结果提示 状态 标志 标识 异常 异常提示 异常标志 高低 升降 判断 判定 结论 flag"),
-        (
-            RANGE,
-            "参考范围 参考区间 参考值 参考值范围 参考值区间 正常值 正常范围 正常区间 正常参考值 正常值范围"
-            " 标准值 标准范围 生物参考区间 生物参考值 参考标准 参考 参考区间/单位 参考值/单位 referencerange"
-            " reference range referenceinterval",
-        ),
-        (UNIT, "单位 计量单位 结果单位 unit units"),
-        (
-            OTHER,
-            "检测方法 方法 检验方法 测定方法 方法学 实验方法 仪器 检测仪器 备注 上次结果 历史结果 前次结果 method",
-        ),
-    )
-    for word in words.split()
+    word: role for role, words in VOCABULARY["header_words"].items() for word in words.split()
 }
 _LONGEST_HEADER = max(map(len, HEADER_WORDS))
 SIMILAR = 0.74  # one of four characters misread
 
 _TRADITIONAL = str.maketrans("別齡號診門區時間檢報", "别龄号诊门区时间检报")
-_MORE_KEYS = """
-    申请 诊断 采样 收样 报告 打印 采集 接收 核对 科别 病员号 病区名称 备注 检验者 核对者 审核者 报告者 操作者 批准者
-    签发者 取材者 接收者 采集者 检验人 审核人 送检人 打印时间 打印日期 送检日期 送检时间 检验时间 临床症状 主诉
-    现病史 检查结果 检验结果 结果 描述 提示 建议 意见 印象 所见 结论 病史 诊疗建议 附注 民族 职业 婚姻 籍贯 电话
-    联系电话 住址 地址 费别 身份证号 体重 身高 检查设备 仪器型号 检查仪器 设备 造影剂 对比剂 检查项目 检验项目
-    检查名称 医嘱项目 送检材料 送检部位 手术名称 标本 样本 标本状态 样本状态 标本性状 ID ID号 初诊医生 主诊医生
-    复诊医生 审核医生 检查医生 执行科室 开单医生 患者 病人 门诊/住院号 报告单号 流水号 检验单号 申请单号 体检号
-    主治医师 主管医师 入院诊断 出院诊断 术前诊断 术后诊断 诊疗经过 治疗经过 手术经过 入院情况 出院情况 出院医嘱 体格检查
-    辅助检查 既往史 个人史 家族史 过敏史 治疗方案 处理意见 麻醉方式 手术方式 手术日期 术者 手术者
-    送检 检验 审核 复核 签发 批准 录入 签收 医保号 住院/门诊号 登记号 就诊号
-    超声号 放射号 CT号 MR号 MRI号 B超号 X线号 内镜号 蜡块号
-"""
-# CT所见, 超声诊断, 镜检意见: an examination and a word for its findings or conclusions
-_LOOKED_WITH = """
-    CT MR MRI DR X线 X光 PET-CT 磁共振 核磁 超声 彩超 B超 影像 影像学 放射 放射学 造影 病理 内镜 内窥镜 镜检 膀胱镜
-    胃镜 肠镜
-"""
-_SEEN = "所见 表现 描述 征象 诊断 诊断意见 印象 提示 意见 结论"
 # Prefixes of known words in longer keys: 送检标本, 临床印象.
 _QUALIFIER = re.compile(
     r"(?:送检|检查|检验|申请|病理|临床|患者|病人|报告|审核|执行|采集|接收|就诊|入院|出院|术前|术后|初步|最后|补充)(.+)"
@@ -105,8 +58,10 @@ def known_keys() -> frozenset[str]:
     from rjua_meddqa.terms import KEYS, load_terms
 
     terms = load_terms()
-    looked = {fold(tool + seen) for tool in _LOOKED_WITH.split() for seen in _SEEN.split()}
-    return frozenset(terms.index[KEYS]) | {fold(word) for word in _MORE_KEYS.split()} | looked
+    looked = {
+        fold(tool + seen) for tool in VOCABULARY["examinations"].split() for seen in VOCABULARY["findings"].split()
+    }
+    return frozenset(terms.index[KEYS]) | {fold(word) for word in VOCABULARY["keys"].split()} | looked
 
 
 def is_known_key(text: str) -> bool:

@@ -15,6 +15,7 @@ from typing import Literal
 import numpy as np
 
 from rjua_meddqa.annotation.items import LOOK_ALIKE
+from rjua_meddqa.vocabulary import VOCABULARY
 
 FEWEST_REPLACED, FEWEST_LOST = 2, 3  # other characters: the smallest difference that matters
 SHORT = 4  # times its length: a text in which a difference matters whatever its length
@@ -26,17 +27,8 @@ _NUMBERING = re.compile(r"(?:^|(?<=[\n。；;，,：:]))\s*[(（]?\d{1,2}(?:[、
 _STAMP = re.compile(r"(?:检验|诊断|报告|病理|影像|放射|超声)科?专用章?|专?用章")
 _SIGNS = frozenset("0123456789.<>≤≥=+-±%‰↑↓^")
 _LATIN = re.compile(r"[a-zα-ωμµ]")
-_TELLING = frozenset(
-    "左右双单两上下前后内外侧高低大小增减多少升降轻中重早晚深浅长短厚薄快慢"  # sides and amounts
-    "未无不否非没勿免除有男女"  # negation and sex
-    "阴阳正异良恶强弱"  # polarity
-    "一二三四五六七八九十百半年月日周天时分秒岁"
-)
-_DRUG = re.compile(
-    r"沙星|西林|头孢|培南|霉素|环素|康唑|硝唑|鲁胺|他胺|瑞林|瑞克|替尼|单抗|[顺卡奈]铂|沙利铂|他赛|比星|滨|昔芬|洛尔|地平|普利|沙坦|他汀"
-    r"|列净|列汀|格列|双胍|唑嗪|洛辛|雄胺|那非|环磷酰|嘧啶|膦酸|特龙|尼松|米松|可的松|胰岛素|肝素|卡因|索罗新|芬太尼|洛芬|拉唑|替丁|洛韦"
-    r"|他林|司琼|莫司|蝶呤|曲塞|呋塞|螺内酯|噻嗪|法林|格雷|匹林|地黄|戈舍|亮丙|胆碱|葡萄糖|造影剂|碘[海帕佛普克]"
-)
+_TELLING = frozenset("".join(VOCABULARY["telling_characters"].split()))
+_DRUG = re.compile("|".join(VOCABULARY["drugs"].split()))
 _ALIKE = LOOK_ALIKE | str.maketrans("bszgq", "65299")  # letters that OCR reads for digits
 Part = Literal["", "start", "inside"]
 Step = tuple[int, int, int, int, bool]  # start and end in both texts, and whether their characters are equal

@@ -4,13 +4,9 @@ import re
 
 from rjua_meddqa.annotation.number_text import plain
 from rjua_meddqa.schema import ABNORMAL, NORMAL, UNDECIDED
+from rjua_meddqa.vocabulary import VOCABULARY
 
-_WORDS = {
-    "negative": "阴性 - neg negative 未检出 未见 未发现 阴 n 无反应 nonreactive non-reactive",
-    "positive": "阳性 弱阳性 强阳性 + ++ +++ ++++ 1+ 2+ 3+ 4+ +1 +2 +3 +4 pos positive 检出 阳 有反应 reactive",
-    "undecided": "± +- +/- -/+ 可疑 弱反应 trace",
-}
-_POLARITIES = {word: polarity for polarity, words in _WORDS.items() for word in words.split()}
+_POLARITIES = {word: polarity for polarity, words in VOCABULARY["results"].items() for word in words.split()}
 
 
 def judge_words(result: str, reference: str) -> tuple[str, str]:
