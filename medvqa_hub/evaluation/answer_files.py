@@ -46,6 +46,17 @@ _RUN_FILE = re.compile(r"predictions\.jsonl|scored(-[a-z]+)?\.jsonl")
 
 
 @dataclass(frozen=True)
+class FileReply(Reply):
+    """A reply with the mean log-probability of its tokens, if the file has a column `logprob`."""
+
+    logprob: float | None = None
+
+    @property
+    def details(self) -> dict[str, float]:
+        return {} if self.logprob is None else {"logprob": self.logprob}
+
+
+@dataclass(frozen=True)
 class AnswerFile:
     """Attributes:
     replies: one for every question, by id.
@@ -190,7 +201,20 @@ def _parse_reply(row: Mapping[str, Any], path: Path) -> Reply:
     text = str(value).strip()
     if not is_storable(text):
         return Reply(None, "half characters: no text")
-    return Reply(None, FAILED) if is_failure(text) else Reply(text)
+    return Reply(None, FAILED) if is_failure(text) else FileReply(text, logprob=_parse_logprob(row, path))
+
+
+def _parse_logprob(row: Mapping[str, Any], path: Path) -> float | None:
+    value = row.get("logprob")
+    if value in (None, ""):
+        return None
+    try:
+        logprob = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        logprob = 1.0
+    if not (isfinite(logprob) and logprob <= 0):
+        raise InputError(f"{path}: the logprob {value!r} is not a number of at most 0.")
+    return logprob
 
 
 def is_failure(text: str) -> bool:

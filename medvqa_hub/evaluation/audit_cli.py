@@ -5,10 +5,12 @@ from typing import Annotated
 
 import typer
 
+from medvqa_core.errors import ConfigError
 from medvqa_core.governance import Governance
 from medvqa_core.llm.options import EngineOptions, with_engine_options
 from medvqa_hub.evaluation.cli import (
     MODEL,
+    BareQuestion,
     Batch,
     Data,
     ImageSide,
@@ -50,24 +52,37 @@ def cxr(
     max_new_tokens: MaxNewTokens = None,
     questions_per_batch: Batch = 96,
     retry_failed: RetryFailed = False,
+    predictions: Annotated[
+        Path | None, typer.Option(help="Answers to the questions that --export wrote, in a file as evaluate reads it.")
+    ] = None,
+    export: Annotated[
+        bool, typer.Option("--export", help="Write the questions and images to OUT, and ask no model.")
+    ] = False,
     indication: Indication = False,
+    bare_question: BareQuestion = False,
     image_side: ImageSide = 512,
     report_to: ReportTo = None,
 ) -> None:
     """Ask each question with the study's own images, another patient's, covered ones and blank ones. Run it again to
     resume."""
     from medvqa_hub.evaluation.cxr.audit_tables import print_audit
-    from medvqa_hub.evaluation.cxr.auditing import audit_cxr, name_estimates
+    from medvqa_hub.evaluation.cxr.auditing import audit_cxr, export_audit, name_estimates
     from medvqa_hub.evaluation.cxr.options import AnswerOptions, DataOptions, GenerationSettings
 
     engine, model = engine.split_checkpoint()
     generation = GenerationSettings(beams or (1 if model else GenerationSettings.num_beams), max_new_tokens)
     answers = AnswerOptions(
-        model, engine, None, generation, questions_per_batch, retry_failed, indication, image_side=image_side,
-        confidence=True,
+        model, engine, predictions, generation, questions_per_batch, retry_failed, indication, bare_question,
+        image_side, confidence=True,
     )  # fmt: skip
+    options = DataOptions(data, split, None, image_root, limit)
+    if export:
+        if model or engine.engines or predictions:
+            raise ConfigError("--export does not ask a model. Remove --model, --engine and --predictions.")
+        typer.echo(f"questions in all conditions: {export_audit(out, options, boxes, seed)}")
+        return
     check_trackers(report_to or ())
-    summary = audit_cxr(out, DataOptions(data, split, None, image_root, limit), answers, boxes, seed)
+    summary = audit_cxr(out, options, answers, boxes, seed)
     print_audit(summary, out)
     if report_to:
         trackers = Trackers(report_to, out, Governance(summary["governance"]))

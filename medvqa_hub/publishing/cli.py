@@ -40,6 +40,9 @@ def model(
         str | None,
         typer.Option(help="OWNER/NAME of an adapter's base model, if its folder names a local path."),
     ] = None,
+    audit: Annotated[
+        Path | None, typer.Option(help="Output of medvqa-hub audit cxr for this model, shown in the card.")
+    ] = None,
     version: Version = None,
     public: Public = None,
     dry_run: DryRun = False,
@@ -48,7 +51,7 @@ def model(
     from medvqa_hub.publishing.model import ModelPush, push_model
 
     reason = acknowledge_credentialed_training
-    options = ModelPush(folder, repo_id, public, version, scores, workspace, reason, dataset_id, base_model)
+    options = ModelPush(folder, repo_id, public, version, scores, workspace, reason, dataset_id, base_model, audit)
     push_model(options, dry_run, log=typer.echo)
 
 

@@ -14,6 +14,7 @@ from medvqa_core.governance import Governance
 from medvqa_core.model_folder import find_model_folder
 from medvqa_core.runs.predictions import FILE
 from medvqa_hub.families.history import REPORTS
+from medvqa_hub.publishing.audit_block import read_audit
 from medvqa_hub.publishing.check_conditions import check_generation_settings
 from medvqa_hub.publishing.foreign_folder import foreign_files, is_foreign, open_foreign_folder
 from medvqa_hub.publishing.licences import (
@@ -51,6 +52,7 @@ class ModelPush(Push):
         acknowledgement: reason for pushing weights that were trained on credentialed data.
         dataset_id: repository of the evaluated dataset, for `.eval_results`.
         base_model: repository of an adapter's base model, if its folder names a local path.
+        audit: output of `medvqa-hub audit cxr` for this model.
     """
 
     scores: Path | None = None
@@ -58,6 +60,7 @@ class ModelPush(Push):
     acknowledgement: str | None = None
     dataset_id: str | None = None
     base_model: str | None = None
+    audit: Path | None = None
 
 
 def push_model(
@@ -101,7 +104,9 @@ def push_model(
         if options.scores is not None and results is not None:
             memorisation = _check_memory(options.scores, options.workspace, model, results)
     files = foreign_files(model) if model.foreign else list_files(model)
-    card = write_model_card(model, options.repo_id, licence, results, memorisation, options.acknowledgement)
+    audit = read_audit(options.audit, model.checkpoint.fingerprint) if options.audit is not None else None
+    reason = options.acknowledgement
+    card = write_model_card(model, options.repo_id, licence, results, memorisation, reason, audit=audit)
     files[CARD] = card.encode()
     if llamas:
         files[NOTICE_FILE] = "".join(NOTICE.format(version=version) for version in llamas).encode()

@@ -11,6 +11,7 @@ from medvqa_core.governance import Governance
 from medvqa_hub.families.checkpoint import Checkpoint
 from medvqa_hub.families.history import read_stages
 from medvqa_hub.families.registry import find_family
+from medvqa_hub.publishing.audit_block import describe_audit
 from medvqa_hub.publishing.licences import Licence, find_base_llama, find_stages_llama, get_model_licence
 from medvqa_hub.publishing.memorisation import Memorisation
 from medvqa_hub.publishing.model_folder import RECIPE, ModelFolder, weights_in
@@ -32,6 +33,7 @@ def write_model_card(
     memorisation: Memorisation | None = None,
     acknowledgement: str | None = None,
     has_recipe: bool | None = None,
+    audit: dict[str, Any] | None = None,
 ) -> str:
     """The text of the card. It is deterministic.
 
@@ -39,6 +41,7 @@ def write_model_card(
         results: from `read_results`. None if the model was not evaluated.
         acknowledgement: see `ModelPush`.
         has_recipe: whether the recipe is pushed. By default, if it is in the folder.
+        audit: from `read_audit`.
     """
     kind = model.checkpoint.kind
     if model.foreign:
@@ -60,6 +63,7 @@ def write_model_card(
         base_models=list(bases),
         llama=licence.llama,
         results=describe_results(results) if results else None,
+        audit=describe_audit(audit) if audit else None,
         stages=[_describe_stage(stage) for stage in model.stages],
         has_recipe=(model.checkpoint.folder / RECIPE).is_file() if has_recipe is None else has_recipe,
         governance=str(model.governance),

@@ -67,7 +67,6 @@ def make_conditions(
     digests: Mapping[Path, str],
     seed: int = 0,
     private: bool = False,
-    left_out: Sequence[str] = (),
 ) -> dict[str, dict[int, Study]]:
     """The study of each item (by its number) in each condition. Items without a donor or a region are left out.
 
@@ -75,7 +74,6 @@ def make_conditions(
         folder: changed images are written there.
         digests: of the images, from `digest_images`.
         private: write them for their owner alone.
-        left_out: conditions that the model does not support.
     """
     make_folder(folder, private)
     writer = ImageWriter(folder, digests, private)
@@ -100,8 +98,7 @@ def make_conditions(
                 stated = item.label if name.endswith("supporting") else OPPOSITE[item.label]
                 found[name] = replace(shown, indication=STATEMENTS[stated].format(item.category.lower()))
         for name, changed in found.items():
-            if name not in left_out:
-                conditions[name][number] = changed if name == "own" else _rename(changed, name)
+            conditions[name][number] = changed if name == "own" else _rename(changed, name)
     return dict(conditions)
 
 

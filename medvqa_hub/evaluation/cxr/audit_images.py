@@ -15,7 +15,7 @@ from medvqa_hub.evaluation.cxr.audit_boxes import Box
 from medvqa_hub.evaluation.cxr.model_inference import read_image
 
 LOW_PASS = 16  # pixels that a low-pass image is reduced to
-NOISE, LOW_PASSED, PATCHED = "noise", "low_pass", "patched"
+NOISE, LOW_PASSED, PATCHED, UNCHANGED = "noise", "low_pass", "patched", "own"
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,13 @@ class ImageWriter:
         mean = round(ImageStat.Stat(image).mean[0])
         for box in boxes:
             image.paste(mean, _find_pixels(box, image.size))
+        return self._save(image, target)
+
+    def write_blank(self) -> Path:
+        """Write the image that stands for None."""
+        return self._save(read_image(None), self.folder / "blank.png")
+
+    def _save(self, image: Image.Image, target: Path) -> Path:
         with atomic_file(target, private=self.private, synced=False) as file:
             image.save(file, "PNG")
         return target

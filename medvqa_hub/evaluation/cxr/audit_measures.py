@@ -67,7 +67,7 @@ class Measures:
 
     def summarize(self, rows: Sequence[Row]) -> dict[str, Any]:
         """The measures of the module for `rows`. A measure is None if no row has all of its conditions."""
-        names = sorted({name for row in rows for name in row["polarity"]})
+        names = list(dict.fromkeys(name for row in rows for name in row["polarity"]))
         right = {name: self._mean(rows, [name], lambda row, name=name: _right(row, name)) for name in names}
         changed = {name: self._mean(rows, [name, "own"], _changed(name)) for name in names if name != "own"}
         parts = {"images": self._find_parts(rows, ("own", "opposite")), "stated": self._find_parts(rows, TEXTS)}
@@ -106,7 +106,7 @@ class Measures:
         shown = np.unique(np.linspace(0, len(risk) - 1, POINTS).astype(int))
         mean = {
             name: self._mean([row for row in rows if row["confidence"].get(name) is not None], [], _confidence(name))
-            for name in sorted({name for row in rows for name in row["confidence"]})
+            for name in dict.fromkeys(name for row in rows for name in row["confidence"])
         }
         return {
             **_describe(found),

@@ -6,7 +6,7 @@ OUT/audit.png            chart
 OUT/audit-examples.png   questions with own, covered and other images, and the answers
 OUT/predictions.jsonl    every answer
 OUT/images/              the changed images
-OUT/questions.jsonl      without a model: every question in every condition, to be answered elsewhere
+OUT/questions.jsonl      --export: every question in every condition, to be answered elsewhere
 """
 
 from collections import defaultdict
@@ -16,13 +16,18 @@ from math import exp
 from pathlib import Path
 from typing import Any
 
+from medvqa_core.errors import ConfigError
 from medvqa_core.files import make_folder
 from medvqa_core.governance import Governance, strictest
 from medvqa_core.json_files import write_json, write_json_lines
 from medvqa_core.runs.predictions import FILE, Prediction
-from medvqa_hub.evaluation.cxr.answer_sources import AnswerSource, open_source
+from medvqa_hub.evaluation.cxr.answer_sources import AnswerSource, EngineSource, open_source
 from medvqa_hub.evaluation.cxr.audit_boxes import BoxTable, open_boxes
-from medvqa_hub.evaluation.cxr.audit_conditions import NO_IMAGES, TEXTS, list_items, make_conditions
+from medvqa_hub.evaluation.cxr.audit_chart import draw_audit
+from medvqa_hub.evaluation.cxr.audit_conditions import NO_IMAGES, TEXTS, AuditItem, list_items, make_conditions
+from medvqa_hub.evaluation.cxr.audit_examples import draw_audit_examples
+from medvqa_hub.evaluation.cxr.audit_export import Conditions, open_answers, write_questions
+from medvqa_hub.evaluation.cxr.audit_images import ImageWriter
 from medvqa_hub.evaluation.cxr.audit_measures import Measures
 from medvqa_hub.evaluation.cxr.evaluation_data import EvaluationData, open_data
 from medvqa_hub.evaluation.cxr.generating import digest_images
@@ -31,8 +36,7 @@ from medvqa_hub.evaluation.cxr.studies import Study
 from medvqa_hub.launching import ProcessGroup
 from mimic_cxr_vqa.labeling.answer_polarity import answer_polarity
 
-Conditions = Mapping[str, Mapping[int, Study]]
-RESULTS = "audit.json"
+RESULTS, IMAGES = "audit.json", "images"
 
 
 def audit_cxr(
@@ -48,20 +52,54 @@ def audit_cxr(
     """
     found = open_data(data)
     table = open_boxes(boxes, data.image_root, found.studies)
-    source = open_source(answers, found, out, ProcessGroup())
-    return audit_source(source, found, out, table, with_text=answers.indication, seed=seed)
+    if answers.predictions is None:
+        source = open_source(answers, found, out, ProcessGroup())
+        return audit_source(source, found, out, table, with_text=answers.indication, seed=seed)
+    if answers.engine.engines or answers.model:
+        raise ConfigError("--predictions cannot be combined with --engine or --model")
+    _, conditions = _prepare(found, out, table, seed)
+    engine, answered, stated = open_answers(answers.predictions, conditions)
+    source = EngineSource(engine, stated or Governance.OPEN, answers.retry_failed)
+    return audit_source(source, found, out, table, with_text=True, seed=seed, only=tuple(answered))
+
+
+def export_audit(out: Path, data: DataOptions, boxes: Path | None = None, seed: int = 0) -> Path:
+    """Write the questions of all conditions, to be answered elsewhere. Returns the file. Raises as `audit_cxr`."""
+    found = open_data(data)
+    _, conditions = _prepare(found, out, open_boxes(boxes, data.image_root, found.studies), seed)
+    writer = ImageWriter(out / IMAGES, digest_images(found.studies), found.governance.private)
+    return write_questions(conditions, out, writer, found.governance)
+
+
+def _prepare(data: EvaluationData, out: Path, boxes: BoxTable, seed: int) -> tuple[list[AuditItem], Conditions]:
+    """The items and all conditions, with their images in `out`."""
+    private = data.governance.private
+    make_folder(out, private)
+    items = list_items(data.studies)
+    return items, make_conditions(items, boxes.boxes, out / IMAGES, digest_images(data.studies), seed, private)
 
 
 def audit_source(
-    source: AnswerSource, data: EvaluationData, out: Path, boxes: BoxTable, with_text: bool, seed: int = 0
+    source: AnswerSource,
+    data: EvaluationData,
+    out: Path,
+    boxes: BoxTable,
+    with_text: bool,
+    seed: int = 0,
+    only: Sequence[str] | None = None,
 ) -> dict[str, Any]:
-    """Ask an open source, write the files and return the summary."""
+    """Ask an open source, write the files and return the summary.
+
+    Args:
+        with_text: whether the source is shown the indication.
+        only: the conditions that it is asked in. By default all that it supports.
+    """
     governance = strictest([data.governance, source.governance])
     make_folder(out, governance.private)
-    items = list_items(data.studies)
-    left_out = [*(() if with_text else TEXTS), *([NO_IMAGES] if source.needs_images else ())]
-    digests = digest_images(data.studies)
-    conditions = make_conditions(items, boxes.boxes, out / "images", digests, seed, governance.private, left_out)
+    items, conditions = _prepare(data, out, boxes, seed)
+    left_out = {*(() if with_text else TEXTS), *([NO_IMAGES] if source.needs_images else ())}
+    asked = set(conditions if only is None else only) - left_out
+    conditions = {name: studies for name, studies in conditions.items() if name in asked}
     rows = _list_rows(conditions["own"], [(item.category, item.label) for item in items])
     _ask(source, conditions, rows, out / FILE, governance)
     found = list(rows.values())
@@ -85,6 +123,8 @@ def audit_source(
     }  # fmt: skip
     write_json(out / RESULTS, summary, private=governance.private)
     write_json_lines(out / "audit.jsonl", found, private=governance.private)
+    draw_audit(summary, out / "audit.png", private=governance.private)
+    draw_audit_examples(items, conditions, rows, out / "audit-examples.png", seed=seed)
     return summary
 
 

@@ -45,7 +45,7 @@ def _card(study: Study, predictions: Sequence[Prediction], rng: random.Random) -
     order += sorted({row["category"] for row in study.rows} - set(CATEGORIES))  # of public datasets
     pairs = sorted(zip(study.rows, predictions, strict=True), key=lambda pair: order.index(pair[0]["category"]))
     shown = list(zip(study.images, study.views, strict=True))[:IMAGES_SHOWN]
-    readable = [(image, view) for path, view in shown if (image := _read(path)) is not None]
+    readable = [(image, view) for path, view in shown if (image := read_or_none(path)) is not None]
     return {
         "study_id": study.study_id,
         "split": study.split,
@@ -55,7 +55,7 @@ def _card(study: Study, predictions: Sequence[Prediction], rng: random.Random) -
     }
 
 
-def _read(path: Path | None) -> Image.Image | None:
+def read_or_none(path: Path | None) -> Image.Image | None:
     """The image, or None if it cannot be decoded."""
     try:
         return read_image(path)
