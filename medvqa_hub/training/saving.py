@@ -21,7 +21,7 @@ from medvqa_hub.families import history
 from medvqa_hub.families.folders import ANOTHER
 from medvqa_hub.training import checkpoints
 from medvqa_hub.training.arguments import TrainingRun
-from medvqa_hub.training.sharding import check_distribution, gather, gather_weights, load_optimizer
+from medvqa_hub.training.sharding import check_distribution, gather_optimizer, gather_weights, load_optimizer
 
 if TYPE_CHECKING:
     from transformers import Trainer as _Trainer
@@ -106,7 +106,9 @@ class CheckpointMixin(_Trainer):
     def _write(self, path: Path, kind: str, details: dict[str, Any]) -> None:
         sharded = isinstance(self.model, FSDPModule)
         weights = gather_weights(self.model) if sharded else None
-        optimizer = gather(self.optimizer.state_dict()) if kind == checkpoints.CHECKPOINT else None
+        optimizer: dict[str, Any] = {}
+        if kind == checkpoints.CHECKPOINT:
+            optimizer = gather_optimizer(self.optimizer) if sharded else self.optimizer.state_dict()
         if not self.args.should_save:
             return
         with checkpoints.writing_folder(path, kind, self.governance, self.recipe.to_yaml(), details) as folder:

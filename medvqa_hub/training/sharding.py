@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from accelerate.utils import DistributedType
+from accelerate.utils import DistributedType, broadcast_object_list
 from torch import nn
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 
@@ -56,14 +56,10 @@ def shard(model: nn.Module, plugin: Any) -> None:
 
 
 def gather(value: Any) -> Any:
-    """`value` with every sharded tensor in it replaced by the whole tensor in the CPU's memory."""
+    """A sharded tensor as a whole one in the CPU's memory. Anything else is returned as it is."""
     from torch.distributed.tensor import DTensor
 
-    if isinstance(value, DTensor):
-        return value.full_tensor().cpu()
-    if isinstance(value, Mapping):
-        return {name: gather(one) for name, one in value.items()}
-    return [gather(one) for one in value] if isinstance(value, list) else value
+    return value.full_tensor().cpu() if isinstance(value, DTensor) else value
 
 
 def gather_weights(model: nn.Module) -> dict[str, torch.Tensor]:
@@ -76,6 +72,23 @@ def gather_weights(model: nn.Module) -> dict[str, torch.Tensor]:
     return {name: found[id(value)] for name, value in weights.items()}
 
 
+def gather_optimizer(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+    """The whole state of the AdamW of a sharded model, as `state_dict` returns it for a model that is not sharded.
+
+    A process without a row of a small parameter has no moments of it, and gathers those of the others.
+    """
+    state = optimizer.state_dict()
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    known = [sorted(state["state"])]
+    broadcast_object_list(known)  # the first process has a row of every parameter
+    whole = {}
+    for number in known[0]:
+        blank = dict.fromkeys(("exp_avg", "exp_avg_sq"), torch.zeros_like(parameters[number]))
+        moments = state["state"].get(number, blank)
+        whole[number] = {name: gather(moments[name]) for name in sorted(moments)}
+    return {"state": whole, "param_groups": state["param_groups"]}
+
+
 def shard_like(value: Any, parameter: torch.Tensor) -> Any:
     """The shard of a whole `value` that belongs to `parameter`. Scalars and unsharded parameters keep the value."""
     from torch.distributed.tensor import DTensor, distribute_tensor
@@ -86,7 +99,7 @@ def shard_like(value: Any, parameter: torch.Tensor) -> Any:
 
 
 def load_optimizer(optimizer: torch.optim.Optimizer, state: Mapping[str, Any]) -> None:
-    """Load a whole optimizer state, as `gather` returned it, into the optimizer of a sharded model."""
+    """Load a whole optimizer state into the optimizer of a model that may be sharded."""
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     shards = {
         number: {name: shard_like(value, parameters[number]) for name, value in moments.items()}

@@ -10,6 +10,7 @@ import threading
 import time
 
 import pytest
+import torch
 from builds import build_release
 from paths import REPOSITORY
 from training_runs import FAST, weights, without_speed
@@ -23,8 +24,8 @@ KILLS = 4
 ONE_THREAD = {"OMP_NUM_THREADS": "1"}
 
 
-def command(build, out, *more: str, recipe: str = "tiny-swin-ved-stage2") -> list[str]:
-    arguments = ["train", "swin-ved", "--recipe", recipe, "--data", str(build.workspace.root)]
+def command(build, out, *more: str, recipe: str = "tiny-swin-ved-stage2", model: str = "swin-ved") -> list[str]:
+    arguments = ["train", model, "--recipe", recipe, "--data", str(build.workspace.root)]
     arguments += ["--image-root", str(build.tree), "--out", str(out)]
     for key, value in FAST.items():
         arguments += ["--set", f"{key}={'null' if value is None else value}"]
@@ -60,11 +61,11 @@ def test_two_processes_give_the_metrics_of_one(build, one, tmp_path):
     assert max((found[name] - expected[name]).abs().max().item() for name in expected) < 1e-3
 
 
-def sharded(build, out, *more: str, recipe: str = "tiny-swin-ved-stage2") -> subprocess.CompletedProcess:
+def sharded(build, out, *more: str, **options: str) -> subprocess.CompletedProcess:
     """Two processes that share the weights (FSDP)."""
     script = str(REPOSITORY / "tests" / "helpers" / "sharded_on_cpu.py")
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", script]
-    arguments = [*launcher, *command(build, out, *more, recipe=recipe)[3:]]
+    arguments = [*launcher, *command(build, out, *more, **options)[3:]]
     return subprocess.run(arguments, capture_output=True, text=True, check=False, env={**os.environ, **ONE_THREAD})
 
 
@@ -98,6 +99,23 @@ def test_a_sharded_run_gives_the_metrics_of_one_process_and_either_resumes_the_o
         assert f"Resuming after step {step} of 8" in done.stdout
         found = weights(tmp_path / "mixed" / "best")
         assert max((found[name] - expected[name]).abs().max().item() for name in expected) < 1e-3
+
+
+@pytest.mark.slow
+def test_a_sharded_blip2_gives_the_metrics_of_one_process(build, tmp_path):
+    """One process has no row of its query tokens, (1, queries, width), and no moments of them."""
+    rates = ["--set", "training.learning_rates={q_formers: 1e-3, projections: 1e-3, prefix: 1e-3}"]
+    rates += ["--set", "training.max_steps=4", "--set", "training.save_every=2"]
+    blip2 = {"recipe": "tiny-blip2-multiview", "model": "blip2-multiview"}
+    done = sharded(build, tmp_path / "two", *rates, **blip2)
+    assert done.returncode == 0, done.stderr
+    subprocess.run(command(build, tmp_path / "one", *rates, **blip2), check=True, capture_output=True)
+    for mine, their in zip(*(without_speed(read_log(tmp_path / name)) for name in ("two", "one")), strict=True):
+        assert mine == pytest.approx(their, rel=1e-4)
+    states = [torch.load(tmp_path / name / "checkpoint-000004" / "optimizer.pt") for name in ("two", "one")]
+    assert states[0]["state"].keys() == states[1]["state"].keys()
+    for number, moments in states[1]["state"].items():
+        torch.testing.assert_close(states[0]["state"][number]["exp_avg"], moments["exp_avg"], atol=1e-4, rtol=1e-2)
 
 
 @pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.yaml")), ids=lambda path: path.stem)
