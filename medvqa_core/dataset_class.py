@@ -31,6 +31,11 @@ def get_dataset_governance(dataset: Any) -> Governance:
     """The class of a `Dataset` or `IterableDataset`: the declared one, or the one that its ids require if stricter.
 
     A dataset without a declared class is `credentialed`.
+
+    Examples:
+        >>> from datasets import Dataset
+        >>> get_dataset_governance(Dataset.from_dict({"text": ["not declared"]})).value
+        'credentialed'
     """
     stated = stated_class(dataset.info.description)
     if stated in (None, Governance.CREDENTIALED):  # nothing is stricter
@@ -58,6 +63,12 @@ def declare(dataset: Any, governance: Governance | str) -> Any:
 
     Raises:
         GovernanceError: it already declares a stricter class, or its ids require one.
+
+    Examples:
+        >>> from datasets import Dataset
+        >>> rows = declare(Dataset.from_dict({"text": ["a drawing"]}), "open")
+        >>> get_dataset_governance(rows).value
+        'open'
     """
     governance = parse(governance, "declare")
     stated = stated_class(dataset.info.description) or Governance.OPEN

@@ -39,7 +39,12 @@ class Governance(StrEnum):
 
 
 def parse(value: str, where: str) -> Governance:
-    """Parse a class name found at `where`. Raises GovernanceError if it is unknown."""
+    """Parse a class name found at `where`. Raises GovernanceError if it is unknown.
+
+    Examples:
+        >>> parse("open", "manifest.json").value
+        'open'
+    """
     try:
         return Governance(value)
     except ValueError:
@@ -48,12 +53,22 @@ def parse(value: str, where: str) -> Governance:
 
 
 def strictest(classes: Iterable[Governance]) -> Governance:
-    """The class of data derived from all of `classes`; `credentialed` for none."""
+    """The class of data derived from all of `classes`; `credentialed` for none.
+
+    Examples:
+        >>> strictest([Governance.OPEN, Governance.SHARE_ALIKE]).value
+        'share-alike'
+    """
     return max(classes, key=lambda c: c.level, default=Governance.CREDENTIALED)
 
 
 def check_not_lowered(current: Governance, wanted: Governance, what: str) -> Governance:
-    """Return `wanted` if it is at least as strict as `current`. Raises GovernanceError otherwise."""
+    """Return `wanted` if it is at least as strict as `current`. Raises GovernanceError otherwise.
+
+    Examples:
+        >>> check_not_lowered(Governance.OPEN, Governance.CREDENTIALED, "the answers").value
+        'credentialed'
+    """
     if wanted.level < current.level:
         raise GovernanceError(
             f"{what} is {current!s} and cannot become {wanted!s}: a governance class can be raised, never lowered. "

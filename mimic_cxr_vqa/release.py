@@ -110,6 +110,11 @@ def open_release(folder: Path) -> Release:
 
     Raises:
         InputError: the folder is missing, does not hold a dataset, or its files differ from the manifest.
+
+    Examples:
+        >>> from mimic_cxr_vqa import SAMPLE_DIR
+        >>> open_release(SAMPLE_DIR).governance.value
+        'open'
     """
     folder = Path(folder).expanduser().absolute()
     if not folder.is_dir():

@@ -126,7 +126,13 @@ RULES = (
 
 
 def split_sections(text: str) -> Sections:
-    """Split a report by the rules in the module's docstring, in time linear in its length."""
+    """Split a report by the rules in the module's docstring, in time linear in its length.
+
+    Examples:
+        >>> sections = split_sections("FINDINGS: No effusion. IMPRESSION: Normal chest.")
+        >>> sections.findings, sections.impression
+        ('No effusion.', 'Normal chest.')
+    """
     rules: set[str] = set()
     sections = list(_cut(_one_line_ends(text), rules))
     kinds = {section.kind for section in sections}

@@ -17,7 +17,13 @@ MODULES = ("cxr_vqa", "agreement", "soft_accuracy", "meddqa")
 
 
 def load(name: str) -> "evaluate.EvaluationModule":
-    """The `evaluate` module of that name; its inputs stay in memory. Raises ConfigError for an unknown one."""
+    """The `evaluate` module of that name; its inputs stay in memory. Raises ConfigError for an unknown one.
+
+    Examples:
+        >>> metric = load("soft_accuracy")
+        >>> metric.compute(predictions=["1.10"], references=["1.10"], answer_types=["SA"])["soft_accuracy"]
+        1.0
+    """
     if name not in MODULES:
         raise ConfigError(f"metric {name!r} is unknown. Allowed: {', '.join(MODULES)}")
     import evaluate

@@ -90,6 +90,11 @@ def measure_agreement(
     Raises:
         InputError: a category that is not in `order`, or no item with two ratings.
         ConfigError: see `weight_matrix`.
+
+    Examples:
+        >>> ratings = {("a", 1): "good", ("b", 1): "good", ("a", 2): "bad", ("b", 2): "bad"}
+        >>> measure_agreement(ratings, ["bad", "good"], resamples=0).ac1
+        1.0
     """
     codes = {category: code for code, category in enumerate(order)}
     if len(codes) != len(order):

@@ -39,6 +39,11 @@ def bleu_scores(
 
     Raises:
         InputError: see `check_pairs`.
+
+    Examples:
+        >>> scores = bleu_scores(["no effusion"], ["no effusion is seen"])
+        >>> round(scores.corpus["bleu_1"], 4)
+        0.3679
     """
     samples: list[list[float]] = [[] for _ in range(ORDER)]
     matched_sum, guessed_sum = [0] * ORDER, [0] * ORDER

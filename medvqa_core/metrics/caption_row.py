@@ -72,6 +72,11 @@ def score_row(
     Raises:
         ConfigError: the profile is unknown, the encoder cannot be loaded, or `scorer` is not the profile's.
         InputError: see `check_pairs`.
+
+    Examples:
+        >>> row = score_row(["no effusion"], ["no effusion is seen"], encoder="none")
+        >>> round(row.row["bleu_1"], 4)
+        0.3679
     """
     if profile not in PROFILES:
         raise ConfigError(f"profile {profile!r} is unknown. Allowed: {', '.join(PROFILES)}")

@@ -86,6 +86,11 @@ def cider_scores(
 
     Raises:
         InputError: see `check_pairs`.
+
+    Examples:
+        >>> scores = cider_scores(["no effusion", "clear lungs"], ["no effusion", "normal heart"])
+        >>> [round(value, 4) for value in scores.samples["cider"]]
+        [5.0, 0.0]
     """
     lists = check_pairs(predictions, references)
     words: dict[str, list[str]] = {}

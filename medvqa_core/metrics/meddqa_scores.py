@@ -109,6 +109,11 @@ def score_meddqa(
     Raises:
         InputError: no rows, columns of different length, an unknown answer type or quality.
         ConfigError: an unknown profile, unknown units, or jieba is missing.
+
+    Examples:
+        >>> scores = score_meddqa(["正常"], ["正常"], ["table_nr_qa"], ["single_nr"])
+        >>> scores.samples["accuracy"]
+        [1.0]
     """
     check_profile(profile)
     reports = [None] * len(predictions) if laboratory is None else laboratory

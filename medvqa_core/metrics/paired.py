@@ -34,6 +34,12 @@ def bootstrap(systems: Sequence[np.ndarray], score: Score, resamples: int = 2000
 
     Raises:
         InputError: no units, or the systems have different ones.
+
+    Examples:
+        >>> sums = np.array([[1.0, 1.0], [0.0, 1.0]])  # (units, sum and number)
+        >>> draws = bootstrap([sums], mean_score, resamples=1000)
+        >>> bool(0.4 < draws[0].mean() < 0.6)
+        True
     """
     units = _check(systems)
     rng = np.random.default_rng(seed)
@@ -48,7 +54,13 @@ def bootstrap(systems: Sequence[np.ndarray], score: Score, resamples: int = 2000
 
 
 def interval(values: np.ndarray, level: float = 0.95) -> tuple[float, float] | None:
-    """The percentile interval of bootstrapped scores; None if most resamples lack a score."""
+    """The percentile interval of bootstrapped scores; None if most resamples lack a score.
+
+    Examples:
+        >>> low, high = interval(np.linspace(0, 1, 1001))
+        >>> round(low, 3), round(high, 3)
+        (0.025, 0.975)
+    """
     there = values[~np.isnan(values)]
     if len(there) < len(values) / 2:
         return None
@@ -62,6 +74,11 @@ def p_value(
     """Two-sided p value of a paired permutation test; None if a system lacks a score.
 
     With random exchanges the observed one is counted too, so that p is not 0 (Davison and Hinkley 1997).
+
+    Examples:
+        >>> ones, zeros = np.ones((8, 2)), np.array([[0.0, 1.0]] * 8)
+        >>> p_value(ones, zeros, mean_score) < 0.05
+        True
     """
     units = _check([first, second])
     observed = _difference(first.sum(0), second.sum(0), score)
@@ -79,7 +96,12 @@ def p_value(
 
 
 def holm(values: Sequence[float | None]) -> list[float | None]:
-    """Holm-adjusted p values. None stays None and is not counted."""
+    """Holm-adjusted p values. None stays None and is not counted.
+
+    Examples:
+        >>> holm([0.01, 0.04, None])
+        [0.02, 0.04, None]
+    """
     order = sorted((value, place) for place, value in enumerate(values) if value is not None)
     adjusted: list[float | None] = [None] * len(values)
     largest = 0.0

@@ -53,6 +53,10 @@ def rouge_scores(
 
     Raises:
         InputError: see `check_pairs`.
+
+    Examples:
+        >>> round(rouge_scores(["no effusion"], ["no effusion is seen"], beta=1).corpus["rouge_l"], 4)
+        0.6667
     """
     samples = [
         rouge_l(tokenizer(prediction), [tokenizer(text) for text in texts], beta)

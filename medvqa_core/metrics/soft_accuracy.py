@@ -45,6 +45,10 @@ def soft_accuracy(prediction: str, answer: str, answer_type: str, profile: str =
     Raises:
         InputError: the answer type is unknown, or the answer is empty.
         ConfigError: the profile is unknown.
+
+    Examples:
+        >>> soft_accuracy("结果为1.10", "1.10;0.75-1.2", "multi_span")
+        0.5
     """
     check_profile(profile)
     if answer_type not in ANSWER_TYPES:
@@ -105,6 +109,10 @@ def soft_accuracy_scores(
     Raises:
         InputError: no pairs, lists of different length, or an unknown answer type.
         ConfigError: the profile is unknown.
+
+    Examples:
+        >>> soft_accuracy_scores(["1.10", None], ["1.10", "女"], ["single_span", "single_entity"]).samples
+        {'soft_accuracy': [1.0, 0.0]}
     """
     check_aligned(predictions=predictions, answers=answers, answer_types=answer_types)
     samples: list[float | None] = []

@@ -172,6 +172,11 @@ def load_recipe(name_or_path: str, overrides: Iterable[str] = ()) -> Recipe:
     Raises:
         InputError: the recipe does not exist or is not valid YAML.
         ConfigError: an unknown key, a value out of range, or an override that is not `section.key=value`.
+
+    Examples:
+        >>> recipe = load_recipe("swin-ved-stage1", ["training.epochs=2"])
+        >>> recipe.training.epochs, recipe.data.questions_per_study
+        (2.0, 8)
     """
     return make_recipe(read_recipe_file(name_or_path, overrides, FOLDER))
 

@@ -79,6 +79,11 @@ def make_reward(
     Raises:
         ConfigError: an unknown reward, a wrong weight, an encoder that cannot be loaded, a baseline of another encoder,
             or missing training references.
+
+    Examples:
+        >>> reward = make_reward("rouge_l")
+        >>> reward(["no effusion"], answer=["no effusion"])
+        [1.0]
     """
     settings = RewardSettings(name=settings) if isinstance(settings, str) else settings
     weights = parse_reward_name(settings.name)
@@ -142,7 +147,12 @@ def digest_user_rewards(name: str) -> dict[str, str]:
 
 
 def weighted_sum(values: Mapping[str, float | None], weights: Mapping[str, float]) -> float | None:
-    """Sum of weight x value, or None if any value is None, since a partial sum would be another reward."""
+    """Sum of weight x value, or None if any value is None, since a partial sum would be another reward.
+
+    Examples:
+        >>> weighted_sum({"rouge_l": 0.5, "finding": 1.0}, {"rouge_l": 0.5, "finding": 0.5})
+        0.75
+    """
     known = [(weight, value) for name, weight in weights.items() if (value := values[name]) is not None]
     return sum(weight * value for weight, value in known) if len(known) == len(weights) else None
 

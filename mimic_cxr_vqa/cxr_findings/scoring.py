@@ -61,7 +61,14 @@ class Errors:
 
 
 def score_findings(prediction: str, reference: str) -> float:
-    """The score of one pair, from 0 to 1."""
+    """The score of one pair, from 0 to 1.
+
+    Examples:
+        >>> score_findings("Small left effusion.", "Small left effusion.")
+        1.0
+        >>> round(score_findings("Small right effusion.", "Small left effusion."), 4)
+        0.6667
+    """
     return compare_findings(prediction, reference).score
 
 
@@ -73,7 +80,13 @@ def compare_findings(prediction: str, reference: str) -> Errors:
 
 
 def cxr_findings_scores(predictions: Sequence[str], references: Sequence[str]) -> tuple[Scores, list[Errors | None]]:
-    """The mean and the value of each pair, and its errors. Pairs with an empty reference are not scored."""
+    """The mean and the value of each pair, and its errors. Pairs with an empty reference are not scored.
+
+    Examples:
+        >>> scores, errors = cxr_findings_scores(["No effusion."], ["Small left effusion."])
+        >>> scores.samples
+        {'cxr_findings': [0.0]}
+    """
     pairs = zip(predictions, check_pairs(predictions, references), strict=True)
     errors = [
         compare_findings(text, reference) if any(map(str.isalnum, reference)) else None for text, (reference,) in pairs

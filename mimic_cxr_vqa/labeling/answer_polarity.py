@@ -36,6 +36,10 @@ def answer_polarity(answer: str, category: str) -> str:
 
     Raises:
         ConfigError: `category` is unknown, or Heart, whose label is not about a finding.
+
+    Examples:
+        >>> answer_polarity("There is no effusion.", "Pleural Effusion")
+        'negative'
     """
     if category not in CATEGORIES or category == HEART:
         allowed = ", ".join(name for name in CATEGORIES if name != HEART)
@@ -60,6 +64,10 @@ def contradicts(answer: str, category: str, label_value: str) -> bool:
     """Whether `answer` denies a positive label or affirms a negative one.
 
     Heart is never contradicted, because its label only means that the report has the word "heart".
+
+    Examples:
+        >>> contradicts("There is no effusion.", "Pleural Effusion", "positive")
+        True
     """
     if category == HEART or label_value not in _OPPOSITE:
         return False

@@ -22,7 +22,13 @@ _NAMES = {1: "positive", 0: "negative", -1: "uncertain", None: "silent"}
 
 
 def label_text(findings: str | None, impression: str | None) -> Labels:
-    """The labels of one report."""
+    """The labels of one report.
+
+    Examples:
+        >>> labels = label_text("Small left effusion. No pneumothorax.", None)
+        >>> labels["Pleural Effusion"], labels["Pneumothorax"], labels["Fracture"]
+        (1, 0, None)
+    """
     texts = [text for text in (findings, impression) if text and text.strip()]
     labels: Labels = dict.fromkeys(CHEXPERT_LABELS)
     for label in CHEXPERT_LABELS:

@@ -35,6 +35,11 @@ def train_tokenizer(
     Raises:
         TypeError: `texts` is a string.
         ValueError: no word is left.
+
+    Examples:
+        >>> tokenizer = train_tokenizer(["Is there an effusion?", "There is no effusion."])
+        >>> tokenizer.decode(tokenizer("Is there no effusion?", add_special_tokens=False)["input_ids"])
+        'is there no effusion ?'
     """
     if isinstance(texts, str):
         raise TypeError("texts is a string. Expected a list of questions and answers.")

@@ -61,6 +61,14 @@ def judge(result: str, reference: str, flag: str = "", unit: str = "", patient: 
         flag: the row's text in the flag column (`↑`, `H`, `L`, `偏低`). Other words are ignored.
         unit: the row's text in the unit column, used for result and range if these lack a unit of their own.
         patient: the page's patient, for ranges by group. Unknown traits keep all groups.
+
+    Examples:
+        >>> judge("5.2", "3.5-9.5").verdict
+        '是'
+        >>> judge("9.9", "3.5-9.5").verdict
+        '否(偏高)'
+        >>> judge("5.2", "").verdict
+        '无法判断'
     """
     result, arrow = split_arrow(result)
     stray = _ARROW_SIGN.search(reference)

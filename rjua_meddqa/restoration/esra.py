@@ -45,6 +45,12 @@ def restore(
     Raises:
         InputError: a box lacks height or width, or a coordinate that is not finite or beyond FARTHEST.
         ConfigError: `r`, `l` or `layout` is out of range.
+
+    Examples:
+        >>> left = Box(((0, 0), (40, 0), (40, 20), (0, 20)), "WBC")
+        >>> right = Box(((100, 2), (140, 2), (140, 22), (100, 22)), "5.2")
+        >>> restore([right, left]).text
+        'WBC   5.2'
     """
     check_parameters(boxes, r, l, layout)
     lines = split_lines(boxes, r)
