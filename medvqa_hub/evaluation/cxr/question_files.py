@@ -15,20 +15,19 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
-from medvqa_core.csv_files import column_names, iterate_cells
+from medvqa_core.csv_files import column_names
 from medvqa_core.digests import digest_file
 from medvqa_core.errors import ConfigError, InputError
-from medvqa_core.files import MANIFEST, join_under
+from medvqa_core.files import MANIFEST
 from medvqa_core.governance import Governance, parse
-from medvqa_core.json_lines import parse_line, read_lines
 from medvqa_core.minimum_class import check_minimum_class, minimum_class_for_ids
 from medvqa_hub.evaluation.answer_files import IDS
 from medvqa_hub.evaluation.cxr.evaluation_data import SPLIT_ALIASES, EvaluationData, open_data
 from medvqa_hub.evaluation.cxr.options import DataOptions
+from medvqa_hub.evaluation.cxr.question_rows import PLACE, Row, group_rows, read_csv_rows, read_json_rows
 from medvqa_hub.evaluation.cxr.studies import Study, check_limit
 from mimic_cxr_vqa.authors_csv import read_authors_csv
 from mimic_cxr_vqa.image_files import ImageFiles
@@ -36,12 +35,8 @@ from mimic_cxr_vqa.images import check_image
 from mimic_cxr_vqa.release import IMAGE_VARIABLE, STORE_VARIABLE, Release, find_image_prefix, open_release
 from mimic_cxr_vqa.row_checks import RowChecks
 
-IMAGES = ("images", "image", "image_path", "image_paths")
-VIEWS = ("views", "view_position")
 AUTHORS = {"study_id", "question"}
-PLACE = "place"  # number of the row in its source, because studies group rows
 NO_IMAGE = "the question has no image"
-Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -167,11 +162,11 @@ def _read_file(options: DataOptions) -> EvaluationData:
         batches = read_authors_csv(path, options.split, tolerant=True)
         studies = _group_authors_rows(batches, "first", options.split, options.image_root)
     elif path.suffix in (".csv", ".jsonl"):
-        rows = list(_csv_rows(path) if path.suffix == ".csv" else _json_rows(path))
+        rows = list(read_csv_rows(path) if path.suffix == ".csv" else read_json_rows(path))
         stated = [parse(str(row["governance"]), str(path)) for _, row in rows if set(row) == {"governance"}]
         governance = stated[0] if stated else None
         root = options.image_root or path.parent
-        studies = _group_rows([pair for pair in rows if set(pair[1]) != {"governance"}], root, path, options.split)
+        studies = group_rows([pair for pair in rows if set(pair[1]) != {"governance"}], root, options.split)
         if governance is not None:
             ids = (row["qa_id"] for study in studies for row in study.rows)
             check_minimum_class(governance, minimum_class_for_ids(ids), str(path), "a question id of MIMIC's range")
@@ -187,68 +182,3 @@ def _is_authors_layout(path: Path) -> bool:
     """Whether the CSV file has the authors' columns and no id of its own."""
     names = set(column_names(path))
     return names.issuperset(AUTHORS) and names.isdisjoint(IDS)
-
-
-def _csv_rows(path: Path) -> Iterator[tuple[str, Row]]:
-    for number, cells in iterate_cells(path, ["question"], first=2, delimiters=",;\t"):
-        row: Row = dict(cells)
-        for name in (*IMAGES, *VIEWS):
-            if name in row:
-                row[name] = [part.strip() for part in row[name].split(",")] if row[name].strip() else []
-        yield f"{path}, row {number}", row
-
-
-def _json_rows(path: Path) -> Iterator[tuple[str, Row]]:
-    for number, line in read_lines(path):
-        where = f"{path}, line {number}"
-        row = parse_line(line, where)
-        if not isinstance(row, dict):
-            raise InputError(f"{where} is not a JSON object. Expected one question per line.")
-        yield where, row
-
-
-def _group_rows(rows: list[tuple[str, Row]], root: Path, path: Path, split: str) -> list[Study]:
-    """Studies of rows with ids of their own: those with the same study, images and indication."""
-    found: dict[tuple, tuple[Study, list[Row]]] = {}
-    for place, (where, row) in enumerate(rows):
-        question = row.get("question")
-        name = next((str(row[name]) for name in IDS if row.get(name) not in (None, "")), None)
-        if name is None or not isinstance(question, str):
-            raise InputError(
-                f"{where} lacks {'a question' if name else 'an id'}. Needed are {' or '.join(IDS)}, and question."
-            )
-        images, views = _read_list(row, IMAGES, where), _read_list(row, VIEWS, where)
-        if views and len(views) != len(images):
-            raise InputError(
-                f"{where} has {len(views)} views of {len(images)} images. Give each image a view, or none."
-            )
-        files = tuple(_locate(root, image, where) for image in images)
-        indication = str(row.get("indication") or "") or None
-        study_id = row.get("study_id") or (images[0] if images else name)
-        study = Study(
-            str(study_id),
-            "",
-            split,
-            files,
-            tuple(view or None for view in views) or (None,) * len(files),
-            (),
-            indication,
-        )
-        empty = {"category": None, "label_value": None, "answer": None, "answer_type": None}
-        made = found.setdefault((study_id, files, indication), (study, []))
-        made[1].append({"qa_id": name, "question": question, PLACE: place, **empty})
-    return [replace(study, rows=tuple(made)) for study, made in found.values()]
-
-
-def _locate(root: Path, image: str, where: str) -> Path:
-    """The path of an image below `root`, or below its folder files/ as in MIMIC-CXR-JPG."""
-    path = join_under(root, image, where)
-    return path if path.exists() else join_under(find_image_prefix(root), image, where)
-
-
-def _read_list(row: Mapping[str, Any], names: tuple[str, ...], where: str) -> list[str]:
-    value: Any = next((row[name] for name in names if row.get(name)), [])
-    parts = [value] if isinstance(value, str) else value
-    if not isinstance(parts, list) or not all(isinstance(part, str | None) for part in parts):
-        raise InputError(f"{where}: {names[0]} is a {type(value).__name__}. Expected a text or a list of texts.")
-    return [part or "" for part in parts]
