@@ -24,7 +24,13 @@ Data = Annotated[Path, typer.Option(help="Folder with annotations, contexts and 
 Pages = Annotated[Path, typer.Option(help="Folder of restored pages, from meddqa esra --out.")]
 Images = Annotated[Path, typer.Option(help="Folder of report images, or one image.")]
 Workers = Annotated[int, typer.Option(help="Number of processes, one core each.")]
-Class = Annotated[Governance, typer.Option(help="Governance class of the images.")]
+Class = Annotated[
+    Governance | None,
+    typer.Option(
+        help="Governance class of the images. Default: that of their data folder (synthetic or released reports), "
+        "else credentialed."
+    ),
+]
 
 
 @app.callback()
@@ -37,12 +43,13 @@ def ocr(
     images: Images,
     out: Annotated[Path, typer.Option(help="Folder for the readings and boxes/IMAGE.json.")],
     workers: Workers = 1,
-    governance: Class = Governance.SHARE_ALIKE,
+    governance: Class = None,
 ) -> None:
     """Run OCR on report images and write boxes in pixels of the originals. Run it again to resume."""
     from rjua_meddqa.commands.reading import read_images
+    from rjua_meddqa.data_folder import find_class
 
-    _echo_lines(read_images(images, out, workers, governance))
+    _echo_lines(read_images(images, out, workers, governance or find_class(images)))
 
 
 @app.command()
@@ -58,10 +65,11 @@ def esra(
         typer.Option(help="Join wrapped cells and move margin text to the end. Default: only with --layout paper."),
     ] = None,
     workers: Workers = 1,
-    governance: Class = Governance.SHARE_ALIKE,
+    governance: Class = None,
 ) -> None:
     """Restore report images to structured text (paper, Section 4.1)."""
     from rjua_meddqa.commands.reading import print_boxes, print_image, restore_images
+    from rjua_meddqa.data_folder import find_class
 
     if (images is None) == (boxes is None):
         raise ConfigError("Pass either --images or --boxes.")
@@ -69,7 +77,7 @@ def esra(
     if boxes is not None:
         typer.echo(print_boxes(boxes, parameters))
     elif out is not None and images is not None:
-        _echo_lines(restore_images(images, out, workers, governance, parameters))
+        _echo_lines(restore_images(images, out, workers, governance or find_class(images), parameters))
     else:
         assert images is not None  # checked above
         typer.echo(print_image(images, parameters))
@@ -85,12 +93,13 @@ def quality(
         Path | None, typer.Option(help="Annotation CSV with image types, and with qualities to compare.")
     ] = None,
     workers: Workers = 1,
-    governance: Class = Governance.SHARE_ALIKE,
+    governance: Class = None,
 ) -> None:
     """Classify photos as high or low quality, with the reason (paper, Appendix B)."""
     from rjua_meddqa.commands.reading import judge_images
+    from rjua_meddqa.data_folder import find_class
 
-    _echo_lines(judge_images(images, out, workers, governance, annotations))
+    _echo_lines(judge_images(images, out, workers, governance or find_class(images), annotations))
 
 
 @app.command()

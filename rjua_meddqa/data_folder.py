@@ -104,6 +104,21 @@ def open_folder(root: Path) -> DataFolder:
     return DataFolder(root, files, governance, manifest)
 
 
+def find_class(images: Path) -> Governance:
+    """The class of a folder of images, or of one image: that of its data folder.
+
+    Images outside of a data folder are `credentialed`, since they may be photographs of real patients.
+    """
+    folder = images if images.is_dir() else images.parent
+    for root in (folder, folder.parent):
+        if (root == folder or folder.name == IMAGES) and root.is_dir():
+            found = open_folder(root)
+            is_release = any(path.name not in OUR_NAMES.values() for path in found.files.values())
+            if found.manifest or is_release:
+                return found.governance
+    return Governance.CREDENTIALED
+
+
 def find_image(roots: tuple[Path, ...], relative: str, where: str) -> Path | None:
     """Find an `img_path` below the first of `roots` that has it. Raises InputError if the path leaves its root."""
     paths = [join_under(root, relative, where) for root in roots]
