@@ -79,9 +79,12 @@ _COUNTED = re.compile(
     r"\b(?:fracture|deformity|nodule|mass|lesion|granuloma|tumou?r|cavity|opacity|infiltrate|scar|effusion|abnormality|"
     r"pneumothorax|\w*pneumothorax|hydrothorax|hemothorax|hernia|aneurysm|bleb|osteophyte|plaque|calcification|device|"
     r"pacemaker|pacer|aicd|icd|defibrillator|picc|mediport|port|catheter|tube|line|drain|stent|stimulator|prosthesis|"
-    r"lead|wire|electrode|generator|clip|staple|coil|suture|screw|rod|valve|pump|filter|recorder|anchor|metastasis|"
+    r"lead|wire|electrode|generator|clip|staple|coil|suture|screw|rod|valve|pump|filter|recorder|anchor|metastasis|sheath|"
     r"port-?a-?cath|eventration)$"
 )
+
+
+_NEARLY_GONE = re.compile(r"\b(?:nearly|almost|near-?) ?(?:complete(?:ly)?|total(?:ly)?)? (?:resol|clear)\w+")
 
 
 def noun_phrase(mention: Mention, article: bool = True) -> str | None:
@@ -103,6 +106,10 @@ def noun_phrase(mention: Mention, article: bool = True) -> str | None:
         for word in _clean(read_modifiers(text[:start]))
         if word not in noun and not (word == "cardiac" and "cardio" in noun)
     ]
+    if len(mention.fields.sides) == 1:  # "bilateral effusions, new on the right"
+        words = [word for word in words if len(SIDES.get(word, ())) < 2]
+    if _NEARLY_GONE.search(text):
+        words = ["minimal", "residual", *(word for word in words if word not in SIZES)]
     place = _PLACE.match(text, end) if end else None
     where = f" {'on' if place[2] in ('left', 'right') else 'in'} the {place[2]}" if place else ""
     if place and place[2][-1].isdigit():

@@ -234,6 +234,8 @@ def _read_after(text: str, is_followed: bool) -> list[str]:
             ["most"],
         )
         is_compared |= bool(MEASURE.fullmatch(word)) and words[place - 1 : place] == ["by"]
+        if word in COUNTS and words[max(place - 2, 0) : place] == ["of", "the"]:
+            continue  # "the larger of the two"
         if word == "both" and words[place - 1 : place] in (["have"], ["are"], ["were"]):
             continue
         if is_compared or (word in SIZES or word in COUNTS) and not is_predicate:

@@ -112,7 +112,7 @@ def count_right(name: str) -> tuple[int, int, int]:
 @pytest.mark.parametrize(
     ("name", "polarity", "fields"),
     [
-        ("hard", 94, 81),
+        ("hard", 95, 82),
         ("a", 100, 100),
         ("b", 99, 99),
         ("d", 100, 100),
