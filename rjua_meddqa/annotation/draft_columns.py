@@ -7,7 +7,6 @@ of boxes with white space between them. A band gets the role of its header word,
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
 
 from rjua_meddqa.annotation import report_words as words
 from rjua_meddqa.annotation.cells import Cell, is_arrow, overlap, part, rows, tokens
@@ -123,7 +122,7 @@ def share_cells(cells: Sequence[Cell], groups: Sequence[Group]) -> list[list[Cel
     heads = [column.header for group in groups for column in group.columns]
     shares: list[list[Cell]] = [[] for _ in groups]
     for cell in cells:
-        if any(holds(cell, head) or _is_part(cell, head) for head in heads):
+        if any(holds(cell, head) for head in heads):
             continue
         above = [number for number, group in enumerate(groups) if group.is_above(cell)]
         above = [n for n in above if not any(_covers(groups[m], groups[n]) for m in above)]
@@ -133,11 +132,6 @@ def share_cells(cells: Sequence[Cell], groups: Sequence[Group]) -> list[list[Cel
         ends = [cell.top for cell in share if _is_footer(cell.text)]
         share[:] = [cell for cell in share if not ends or cell.y < min(ends)]
     return shares
-
-
-def _is_part(cell: Cell, head: Cell) -> bool:
-    """Whether `cell` is one of the two lines of a header word."""
-    return cell.text in head.text and overlap(cell, head) > 0 and abs(cell.y - head.y) < head.height
 
 
 def _covers(lower: Group, upper: Group) -> bool:
@@ -238,19 +232,4 @@ def _place(cell: Cell, columns: Sequence[Column]) -> list[tuple[Column, Cell]]:
         is_number = piece.text.strip(".、)").isdigit()
         fitting = [column for column in columns if is_number or column.role != words.INDEX] or columns
         placed.append((max(fitting, key=lambda column: overlap(piece, column.header)), piece))
-    return _join_neighbours(cell, placed)
-
-
-def _join_neighbours(cell: Cell, placed: list[tuple[Column, Cell]]) -> list[tuple[Column, Cell]]:
-    """Join the words of a cell that are in one column again, with the spaces between them."""
-    joined = []
-    for (_, is_mark), found in groupby(placed, key=lambda entry: (id(entry[0]), is_arrow(entry[1].text))):
-        run = list(found)
-        first, last = run[0][1], run[-1][1]
-        if is_mark or len(run) == 1:
-            joined += run
-            continue
-        start = cell.text.index(first.text)
-        end = cell.text.index(last.text, start + len(first.text)) + len(last.text)
-        joined.append((run[0][0], Cell(cell.text[start:end], first.left, last.right, cell.y, cell.height, cell.box)))
-    return joined
+    return placed
