@@ -20,6 +20,7 @@ LICENSES = {
     },
 }
 HUB_SPLITS = {"train": "train", "validate": "validation", "test": "test"}  # as `datasets` names them
+OTHER_LICENSE = {"license": "other"}  # of a source without a title below: only its maintainers know it
 SOURCE_TITLES = {"phantom": "synthetic studies", "openi": "Open-i", "physionet": "MIMIC-CXR"}
 CARD = "README.md"
 
@@ -55,8 +56,9 @@ def write_card(
     from huggingface_hub import DatasetCard, DatasetCardData
 
     title = SOURCE_TITLES.get(manifest["source"], manifest["source"])
+    known_source = manifest["source"] in SOURCE_TITLES
     data = DatasetCardData(
-        **LICENSES[Governance(manifest["governance"])],
+        **(LICENSES[Governance(manifest["governance"])] if known_source else OTHER_LICENSE),
         pretty_name=f"MIMIC-CXR-VQA ({title})",
         language="en",
         task_categories=["visual-question-answering"],
@@ -68,7 +70,8 @@ def write_card(
     )
     template = str(hub_cards.template_path("mimic_cxr_vqa"))
     judged = _judged(manifest.get("validation"))
-    texts = {"statistics": statistics, "judged": judged, "source_title": title, "has_images": has_images}
+    texts = {"statistics": statistics, "judged": judged, "source_title": title, "known_source": known_source}
+    texts["has_images"] = has_images
     card = DatasetCard.from_template(data, template_path=template, **texts, **manifest)
     (folder / CARD).write_text(str(card).rstrip() + "\n", encoding="utf-8")
 

@@ -72,3 +72,14 @@ def test_judges_and_people_stand_in_the_card_with_their_intervals(release, tmp_p
     table = card[card.index("| dimension |") :].split("\n\n")[0].splitlines()
     assert len(table) == 2 + sum(len(dimension.categories) for dimension in DIMENSIONS.values())
     assert len({line.count("|") for line in table}) == 1 and "Not yet" not in card
+
+
+@pytest.mark.parametrize("governance", ["open", "share-alike", "no-derivatives", "credentialed"])
+def test_a_source_of_ones_own_does_not_get_the_licence_of_another(release, tmp_path, governance):
+    manifest = json.loads((release / "manifest.json").read_text()) | {"source": "padchest", "governance": governance}
+    tables = (pq.read_table(path) for path in release.glob("qa/*"))
+    write_card(tmp_path, manifest, "0" * 16, summarise(tables).to_json(), find_configs(release))
+    card = (tmp_path / "README.md").read_text()
+    head, text = card.split("\n---\n", 1)
+    assert "license: other" in head and "physionet" not in head
+    assert "padchest" in text and not re.search("Synthetic radiographs|PhysioNet|Open-i", text)
