@@ -16,8 +16,13 @@ from transformers import AutoProcessor
 
 from medvqa_core.governance import Governance
 from medvqa_core.upload_guards import declare_part
+from medvqa_hub.families.registry import FAMILIES
 
 MODELS: dict[str, Callable[[], Any]] = {"swin_ved": tiny_model, "blip2_multiview": make_model}
+
+
+def test_every_family_is_tried_here():
+    assert MODELS.keys() == FAMILIES.keys()
 
 
 @pytest.fixture(params=MODELS)
