@@ -173,6 +173,8 @@ def _judge_number(result: str, reference: str, unit: str, parsed: ParsedRange, p
     if not entries:
         groups = ", ".join(entry.label for entry in parsed.intervals)
         return Judgement(UNDECIDED, f"the patient is in none of the groups: {groups}")
+    if len(entries) < len(parsed.intervals) and not all(entry.label for entry in entries):
+        return Judgement(UNDECIDED, "a range without a name beside those of other groups")
     missing = unknown_trait(entries[0].label, patient) if len(entries) == 1 else ""
     judgement = _judge_by_numbers(result, reference, unit, parsed.unit, entries)
     # A result outside the only age group of a cell is abnormal. A result inside is normal for that age alone.

@@ -5,7 +5,7 @@ from verdict_cells import draw_cells
 
 from rjua_meddqa.annotation.groups import read_patient
 from rjua_meddqa.annotation.normality import judge
-from rjua_meddqa.schema import ABNORMAL, HIGH, LOW, UNDECIDED
+from rjua_meddqa.schema import ABNORMAL, HIGH, LOW, NORMAL, UNDECIDED
 
 NOT_NORMAL = {ABNORMAL, HIGH, LOW}
 
@@ -41,3 +41,12 @@ def test_verdicts_are_right_or_silent(count, seed):
 )
 def test_cells_that_were_judged_wrongly(result, reference):
     assert judge(result, reference).verdict in (UNDECIDED, HIGH)
+
+
+def test_a_range_that_lost_its_group_is_not_judged_by():
+    """卵泡期: was read as part of another row. The other groups are not this patient's."""
+    man = read_patient([("性别", "男")])
+    cell = "3.50-5.30 排卵期:5.95-9.01 黄体期:2.10-3.18"
+    assert judge("4.56", cell, unit="mmol/L", patient=man).verdict == UNDECIDED
+    assert judge("9.56", cell, unit="mmol/L", patient=man).verdict == UNDECIDED
+    assert judge("4.56", "男:3.50-5.30 女:5.95-9.01", patient=man).verdict == NORMAL
