@@ -26,6 +26,7 @@ _BARE_KEY = re.compile(r"[\u4e00-\u9fff]{2,8}")
 _SENTENCE = re.compile(r"[,，。;；、]")
 _COLON = re.compile(r"(?<!\d)[:：]|[:：](?!\d)")  # 12:30 is a time
 _TITLE_TEXT = re.compile(r"[A-Z\d-]{0,4}[\u4e00-\u9fff]{4,}")  # digits are wider than half a Chinese character
+_NAMES_FORM = re.compile(r"[^见附\s:：]{0,12}(?:报告单|化验单|检验单|检查单)")
 _BRACKETED = re.compile(r"(?:^|(?<=\s))[【〔\[［]([^【】〔〕\[\]［］]{2,12})[】〕\]］]")  # 【检查所见】
 _KEY_AND_SPACE = re.compile(r"(\S{2,8}?)\s+(\S.*)", re.DOTALL)
 _DATE_AND_TIME = re.compile(
@@ -69,7 +70,7 @@ def read_fields(cells: Sequence[Cell]) -> list[tuple[str, str]]:
 
 
 def find_titles(cells: Sequence[Cell]) -> set[Cell]:
-    """Return the titles of a page: centred cells with larger letters than most of the page that are not keys.
+    """Return the titles of a page: names of forms, and centred cells with larger letters than most that are not keys.
 
     Letters are compared by their width, since the height of a box is less reliable.
     """
@@ -80,7 +81,8 @@ def find_titles(cells: Sequence[Cell]) -> set[Cell]:
     return {
         cell
         for cell in cells
-        if letter_width(cell) > TITLE * usual
+        if _NAMES_FORM.fullmatch(cell.text)
+        or letter_width(cell) > TITLE * usual
         and abs(cell.left + cell.right - left - right) < 2 * CENTRED * (right - left)
         and _TITLE_TEXT.fullmatch(cell.text)
         and not _COLON.search(cell.text)

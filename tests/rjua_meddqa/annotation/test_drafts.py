@@ -504,6 +504,9 @@ def test_a_pages_title_is_no_patients_name():
     assert fields(rows) == [("姓名", "无"), ("性别", "男"), ("年龄", "23岁"), ("科别", "急诊科")]
     named = [box("姓名：", 160, 40), box("王小明", 230, 40), *rows[1:]]
     assert ("姓名", "王小明") in fields([named[0], named[1], *rows[3:]])
+    small = [rows[0], box("病理检查报告单", 250, 40), *rows[3:]]  # in letters of the text
+    assert ("姓名", "无") in fields(small)
+    assert ("诊断", "见病理报告单") in fields([box("诊断：", 0, 0), box("见病理报告单", 80, 0)])
 
 
 def test_an_unknown_word_in_a_column_of_keys_is_a_key():
