@@ -6,7 +6,6 @@ capabilities, because a row's provenance must not depend on which server was fre
 
 import asyncio
 import time
-from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
@@ -77,7 +76,7 @@ class ServerPool:
     async def __aenter__(self) -> "ServerPool":
         self.down.clear()
         self._checks: list[asyncio.Task[None]] = []
-        self._turns: deque[asyncio.Future[None]] = deque()
+        self._changed = asyncio.Condition()  # a slot is free, or a server is down or back
         self._open = AsyncExitStack()
         for server in self.servers:
             await self._open.enter_async_context(server)
@@ -89,43 +88,39 @@ class ServerPool:
         await asyncio.gather(*self._checks, return_exceptions=True)
         await self._open.aclose()
 
-    async def free_server(self) -> ChatServer:
-        """Wait for a free slot and return the least busy server. Raises ServerError if all are down for `wait` s."""
-        is_first = True
-        while True:
-            there = [server for server in self.servers if server not in self.down]
-            free = [server for server in there if server.free.held < server.free.limit]
-            if free and not (is_first and self._turns):  # waiters come first
-                return min(free, key=lambda server: server.free.held / server.free.limit)
-            turn = asyncio.get_running_loop().create_future()
-            self._turns.append(turn)
-            try:
-                left = None if there else self._all_gone_since + self.wait - time.monotonic()
-                await asyncio.wait_for(turn, left if left is None else max(left, 0.0))
-            except TimeoutError:
-                names = ", ".join(parse_host(server.endpoint) for server in self.servers)
-                raise ServerError(
-                    f"none of {names} has answered for {self.wait:.0f} s. Finished answers are kept. Start the servers "
-                    "and run the same command again to resume"
-                ) from None
-            is_first = False
+    async def take(self) -> ChatServer:
+        """Wait for a slot of the least busy server and hold it. Raises ServerError if all are down for `wait` s."""
+        async with self._changed:
+            while not (free := [one for one in self.servers if one not in self.down and one.held < one.slots]):
+                all_gone = len(self.down) == len(self.servers)
+                left = max(0.0, self._all_gone_since + self.wait - time.monotonic()) if all_gone else None
+                try:
+                    async with asyncio.timeout(left):
+                        await self._changed.wait()
+                except TimeoutError:
+                    names = ", ".join(parse_host(server.endpoint) for server in self.servers)
+                    raise ServerError(
+                        f"none of {names} has answered for {self.wait:.0f} s. Finished answers are kept. Start the "
+                        "servers and run the same command again to resume"
+                    ) from None
+            server = min(free, key=lambda one: one.held / one.slots)
+            server.held += 1
+            return server
 
-    def wake(self, how_many: int = 1) -> None:
-        """Wake the longest waiters."""
-        while how_many and self._turns:
-            turn = self._turns.popleft()
-            if not turn.done():
-                turn.set_result(None)
-                how_many -= 1
+    async def release(self, server: ChatServer) -> None:
+        """Release a slot of a server."""
+        server.held -= 1
+        async with self._changed:
+            self._changed.notify()
 
-    def mark_down(self, server: ChatServer) -> None:
+    async def mark_down(self, server: ChatServer) -> None:
         """Stop using a server until it is healthy again."""
-        if server in self.down:
-            return
-        self.down.add(server)
-        self._all_gone_since = time.monotonic()
-        self._checks.append(asyncio.ensure_future(self._check_health(server)))
-        self.wake(len(self._turns))
+        if server not in self.down:
+            self.down.add(server)
+            self._all_gone_since = time.monotonic()
+            self._checks.append(asyncio.ensure_future(self._check_health(server)))
+            async with self._changed:
+                self._changed.notify_all()
 
     async def _check_health(self, server: ChatServer) -> None:
         pause = FIRST_LOOK
@@ -133,29 +128,27 @@ class ServerPool:
             await asyncio.sleep(pause)
             pause = min(2 * pause, LONGEST_LOOK)
         self.down.discard(server)
-        self.wake(len(self._turns))
+        async with self._changed:
+            self._changed.notify_all()
 
 
 class PooledSession:
     """A slot of one server at a time."""
 
     def __init__(self, pool: ServerPool) -> None:
-        self._pool, self._held = pool, AsyncExitStack()
+        self._pool = pool
         self._server: ChatServer | None = None
 
     async def take(self) -> None:
         """Release the slot and take one of the least busy server."""
         await self.leave()
-        server = await self._pool.free_server()
-        await self._held.enter_async_context(server.session())
-        self._server = server
+        self._server = await self._pool.take()
 
     async def leave(self) -> None:
         """Release the slot."""
-        if self._server is not None:
-            self._server = None
-            await self._held.aclose()
-        self._pool.wake()
+        server, self._server = self._server, None
+        if server is not None:
+            await self._pool.release(server)
 
     async def chat(self, request: ChatRequest) -> ChatReply:
         """Return a reply, from another server if this one is down. Raises ServerError if all are."""
@@ -164,7 +157,7 @@ class PooledSession:
             try:
                 return await self._server.chat(request)
             except ServerError:
-                self._pool.mark_down(self._server)
+                await self._pool.mark_down(self._server)
                 await self.take()
 
 

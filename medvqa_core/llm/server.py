@@ -3,7 +3,8 @@
 The server's capabilities (a JSON schema, a seed) are probed with a harmless request. A failing request is handled as
 in this table. Logs and errors contain statuses and lengths, never texts or keys.
 
-    429, 503, 529: busy               repeated for `wait` seconds, after `Retry-After` or growing pauses
+    429, 503, 529: busy               repeated for `wait` seconds, and while the server answers others,
+                                      after `Retry-After` or growing pauses
     408, 409, 425, 500, 502, 504,
     no or a broken answer: a fault    repeated TRIES times, with growing pauses
     401, 403, 404                     a failure of the request, unless a plain request is rejected too: the run stops
@@ -41,7 +42,6 @@ from medvqa_core.llm.completions import (
     read_completion,
     request_body,
 )
-from medvqa_core.llm.slots import Slots
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
@@ -49,8 +49,8 @@ BUSY = {429, 503, 529}
 FAULTS = {408, 409, 425, 500, 502, 504}
 NO_ANSWER = 0  # in place of a status
 DENIED = {401, 403, 404}  # usually apply to all requests
-FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0  # seconds
-SILENCE = 5.0  # seconds without any answer before a warning
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 5.0  # seconds
+SILENCE = 5.0  # seconds without any answer before a warning, or before a busy server is considered idle
 TRIES = 6  # of a request that gets faults
 LIST_TRIES = 3  # of the list of models, if it gets faults
 CONNECT_SECONDS, READ_SECONDS = 10.0, 600.0
@@ -81,7 +81,7 @@ class ChatServer:
 
     Args:
         model: its name at the server; may be empty if the server lists only one.
-        slots: most concurrent requests; adapts below that.
+        slots: most concurrent requests.
         wait: seconds to wait for a server that stopped answering.
         loopback_only: refuse to connect to other machines, whatever a name resolves to.
         attestation: allows another machine to receive credentialed texts.
@@ -128,8 +128,12 @@ class ChatServer:
     @asynccontextmanager
     async def session(self) -> AsyncIterator["ChatServer"]:
         """A slot of the server."""
-        async with self.free.hold():
-            yield self
+        async with self._free:
+            self.held += 1
+            try:
+                yield self
+            finally:
+                self.held -= 1
 
     async def __aenter__(self) -> "ChatServer":
         if not self.endpoint.startswith(("http://", "https://")):
@@ -139,7 +143,7 @@ class ChatServer:
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=READ_SECONDS)
         headers = {"Authorization": f"Bearer {self.api_key}"} if self.api_key else None
         self._http = aiohttp.ClientSession(connector=connector, timeout=timeout, headers=headers, trust_env=False)
-        self.free = Slots(self.slots)
+        self._free, self.held = asyncio.Semaphore(self.slots), 0
         self._last_answer = time.monotonic()
         self._check: asyncio.Task[ChatReply] | None = None
         try:
@@ -183,7 +187,6 @@ class ChatServer:
         pause, tries, first_failure = FIRST_PAUSE, 0, None
         while True:
             reply = await self._post(path, body, read)
-            self.free.report(busy=reply.retry and reply.status != 500)  # 500 is about one request
             if reply.denied and (plain := await self._post_plain()).denied:
                 raise ServerError(
                     f"{self.endpoint} rejects a plain request too: {plain.error}. Finished answers are kept. Check "
@@ -194,7 +197,11 @@ class ChatServer:
                 return reply if self.any_model else replace(reply, model=None)
             tries, now = tries + 1, time.monotonic()
             first_failure = first_failure or now
-            is_last = now - first_failure > self.wait or (tries >= TRIES and reply.retry_after is None)
+            is_last = now - first_failure > self.wait
+            if reply.retry_after is None:
+                is_last |= tries >= TRIES
+            else:  # other requests may take the places of a busy server
+                is_last &= now - self._last_answer > min(SILENCE, self.wait)
             if is_last and await self.is_healthy():
                 error = f"{reply.error}, {tries} times while a plain request was answered"
                 return replace(reply, error=error, retry=False)

@@ -14,7 +14,6 @@ from medvqa_core.llm import server as servers
 from medvqa_core.llm.chat import ChatRequest, Image, Message, Usage
 from medvqa_core.llm.completions import ServerCapabilities, parse_error_reason, read_completion
 from medvqa_core.llm.server import ChatServer, ServerError
-from medvqa_core.llm.slots import Slots
 
 REQUEST = ChatRequest((Message("system", "s"), Message("user", "u")), schema={"type": "object"}, seed=3)
 
@@ -364,34 +363,6 @@ def test_thoughts_that_are_no_text_are_not_kept(content, thoughts):
 def test_of_a_refusal_only_what_can_be_shown_is_said(message, said):
     for body in ({"error": {"message": message}}, {"error": message}, {"detail": message}):
         assert parse_error_reason(body) == said
-
-
-def test_slots_halve_when_busy_recover_slowly_and_are_served_in_order():
-    async def run():
-        slots, order = Slots(8), []
-        for _ in range(4):
-            slots.report(busy=True)
-        assert slots.limit == 4
-        for _ in range(4):
-            slots.report(busy=False)
-        assert slots.limit == 5
-
-        async def hold(number):
-            async with slots.hold():
-                assert slots.held <= slots.limit
-                order.append(number)
-                await asyncio.sleep(0)
-
-        await asyncio.gather(*(hold(n) for n in range(40)))
-        assert order == sorted(order) and slots.held == 0
-        waiting = [asyncio.create_task(hold(n)) for n in range(40, 60)]
-        await asyncio.sleep(0)
-        for task in waiting[:10]:
-            task.cancel()
-        await asyncio.gather(*waiting, return_exceptions=True)
-        assert slots.held == 0
-
-    asyncio.run(run())
 
 
 def test_a_server_that_fails_to_list_its_models_is_used_all_the_same(monkeypatch):
