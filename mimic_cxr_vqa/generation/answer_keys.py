@@ -6,7 +6,7 @@ so the keys are cached in `<out>/answer_keys.parquet` with the digests of the fi
 
 import json
 from collections.abc import Iterator, Mapping
-from itertools import chain, groupby
+from itertools import chain, groupby, islice
 from typing import Any
 
 import pyarrow as pa
@@ -24,7 +24,8 @@ from mimic_cxr_vqa.generation.answer_request import AS_CONTEXT, AS_TEXT, IMPRESS
 from mimic_cxr_vqa.parquet_files import iterate_parquet
 from mimic_cxr_vqa.workspace import Workspace
 
-_SCHEMA = pa.schema([("qa_id", pa.string()), ("key", pa.binary(16))])
+ROWS_AT_ONCE = 8192  # read from a file
+KEYS_PER_CHUNK = 1 << 18
 _MADE_FROM = b"made_from"  # name in the file's metadata
 _KEY_VERSION = 1  # raise it when `request_key` changes
 
@@ -58,13 +59,20 @@ def iterate_requests(workspace: Workspace, impression: str | None = None) -> Ite
 
     Args:
         impression: `AS_TEXT` appends the impression to the findings. Otherwise it goes into the request's own field.
+
+    Raises:
+        InputError: a file cannot be read, or the files do not fit together.
     """
-    texts: dict[int, tuple[str, str | None]] = {}
-    for study_id, findings, concluded in _iterate_rows(workspace, "studies", "study_id", "findings", "impression"):
-        texts[study_id] = select_answer_text(findings, concluded, impression)
+    studies = _iterate_rows(workspace, "studies", "study_id", "findings", "impression")
     rows = _iterate_rows(workspace, "questions", "study_id", "qa_id", "category", "question", "indication")
     for study_id, group in groupby(rows, key=lambda row: row[0]):
-        text, context = texts[study_id]
+        texts = next((row[1:] for row in studies if row[0] == study_id), None)  # both files have the same order
+        if texts is None:
+            raise InputError(
+                f"{workspace.questions}: study {study_id} of questions.parquet is not in studies.parquet, or in another "
+                "place. Run: medvqa-hub cxr questions"
+            )
+        text, context = select_answer_text(*texts, impression)
         yield [
             AnswerRequest(qa_id, study_id, category, question, indication, text, impression=context)
             for _, qa_id, category, question, indication in group
@@ -72,7 +80,7 @@ def iterate_requests(workspace: Workspace, impression: str | None = None) -> Ite
 
 
 def _iterate_rows(workspace: Workspace, name: str, *columns: str) -> Iterator[tuple]:
-    batches = iterate_parquet(workspace.questions / f"{name}.parquet", columns=list(columns))
+    batches = iterate_parquet(workspace.questions / f"{name}.parquet", ROWS_AT_ONCE, list(columns))
     return chain.from_iterable(zip(*(batch[c].to_pylist() for c in columns), strict=True) for batch in batches)
 
 
@@ -85,7 +93,7 @@ def select_answer_text(findings: str, concluded: str | None, impression: str | N
 
 
 def answer_keys(workspace: Workspace, settings: Mapping[str, Any], save: bool = True) -> pa.Table:
-    """`qa_id` and `key` (16 bytes) of every question in their order, from the cache if it is current.
+    """The `key` (16 bytes) of every question in their order, from the cache if it is current.
 
     Args:
         save: write newly computed keys to the cache.
@@ -99,12 +107,11 @@ def answer_keys(workspace: Workspace, settings: Mapping[str, Any], save: bool = 
     cached = _read_cache(workspace, made_from)
     if cached is not None:
         return cached
-    columns: list[pa.RecordBatch] = []
     studies = iterate_requests(workspace, settings.get(IMPRESSION))
-    for study in track(studies, "Finding keys", total=workspace.studies_with_questions()):
-        ids, keys = [r.qa_id for r in study], [bytes.fromhex(request_key(r, settings)) for r in study]
-        columns.append(pa.record_batch([pa.array(ids, pa.string()), pa.array(keys, pa.binary(16))], schema=_SCHEMA))
-    table = pa.Table.from_batches(columns, _SCHEMA).combine_chunks()
+    tracked = track(studies, "Finding keys", total=workspace.studies_with_questions())
+    keys = (bytes.fromhex(request_key(request, settings)) for study in tracked for request in study)
+    chunks = (pa.array(chunk, pa.binary(16)) for chunk in iter(lambda: list(islice(keys, KEYS_PER_CHUNK)), []))
+    table = pa.table({"key": pa.chunked_array(chunks, pa.binary(16))})
     if save:
         with atomic_file(workspace.answer_keys, private=True) as file:
             pq.write_table(table.replace_schema_metadata({_MADE_FROM: json.dumps(made_from)}), file)
@@ -130,10 +137,10 @@ def _read_cache(workspace: Workspace, made_from: Mapping[str, Any]) -> pa.Table 
     if not workspace.answer_keys.exists():
         return None
     try:
-        table = pq.read_table(workspace.answer_keys)
+        table = pq.read_table(workspace.answer_keys, columns=["key"])
     except (OSError, pa.ArrowInvalid):  # the cache is computed again
         return None
     found = (table.schema.metadata or {}).get(_MADE_FROM)
     if found is None or json.loads(found) != made_from:
         return None
-    return table.replace_schema_metadata(None).combine_chunks()
+    return table.replace_schema_metadata(None)

@@ -119,7 +119,7 @@ def test_keys_of_other_settings_are_not_used(workspace):
     settings = {**ExtractiveEngine().settings, "seed": 1}
     other, kept = answer_keys(workspace, settings), workspace.answer_keys.read_bytes()
     first = answer_keys(workspace, ExtractiveEngine().settings, save=False)
-    assert not set(hex_keys(first)) & set(hex_keys(other)) and first["qa_id"] == other["qa_id"]
+    assert not set(hex_keys(first)) & set(hex_keys(other)) and len(first) == len(other)
     assert workspace.answer_keys.read_bytes() == kept
 
 
