@@ -6,10 +6,10 @@ The format is that of vLLM's `run-batch` and of hosted batch services. A request
 """
 
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from itertools import chain, islice
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from medvqa_core.files import output_errors
 from medvqa_core.json_lines import parse_line, read_lines
@@ -20,21 +20,14 @@ from medvqa_core.llm.server import BUSY, DENIED
 PLAIN = ServerCapabilities("enforced", True)  # replies are validated anyway
 
 
-@dataclass(frozen=True)
-class Result:
-    """A line of results.
-
-    Attributes:
-        custom_id: of the request; None if the line cannot be read.
-        reply: None if the request must be sent again.
-    """
-
-    custom_id: str | None
-    reply: ChatReply | None
+# `custom_id` of a request (None if the line cannot be read) and its reply (None if it must be sent again)
+Result = tuple[str | None, ChatReply | None]
 
 
-class BatchWriter:
-    """Writes batch files into a folder. Use it as a context manager.
+def write_batches(
+    folder: Path, requests: Iterable[tuple[str, ChatRequest]], model: str, private: bool, most: int
+) -> int:
+    """Write requests with their `custom_id` into batch files and return the number of files.
 
     Args:
         private: give the files mode 0600 and names that start with CREDENTIALED.
@@ -43,33 +36,16 @@ class BatchWriter:
     Raises:
         OutputError: a file cannot be written.
     """
-
-    def __init__(self, folder: Path, private: bool, most: int) -> None:
-        self._folder, self._private, self._most = folder, private, most
-        self._file: IO[bytes] | None = None
-        self._lines = self.files = 0
-
-    def __enter__(self) -> "BatchWriter":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._file is not None:
-            with output_errors(self._folder):
-                self._file.close()
-
-    def write(self, custom_id: str, request: ChatRequest, model: str) -> None:
-        """Append a request."""
-        if self._file is None or self._lines == self._most:
-            self.__exit__()
-            self.files, self._lines = self.files + 1, 0
-            path = self._folder / f"{'CREDENTIALED-' if self._private else ''}batch-{self.files:04d}.jsonl"
-            with output_errors(path):
-                self._file = open(path, "wb")  # noqa: SIM115 - closed by __exit__ or the next file
-                if self._private:
-                    path.chmod(0o600)
-        with output_errors(self._folder):
-            self._file.write(request_line(custom_id, request, model))
-        self._lines += 1
+    requests, files = iter(requests), 0
+    for first in requests:
+        files += 1
+        path = folder / f"{'CREDENTIALED-' if private else ''}batch-{files:04d}.jsonl"
+        with output_errors(path), open(path, "wb") as file:
+            if private:
+                path.chmod(0o600)
+            for custom_id, request in chain([first], islice(requests, most - 1)):
+                file.write(request_line(custom_id, request, model))
+    return files
 
 
 def request_line(custom_id: str, request: ChatRequest, model: str) -> bytes:
@@ -80,7 +56,7 @@ def request_line(custom_id: str, request: ChatRequest, model: str) -> bytes:
 
 
 def read_results(path: Path) -> Iterator[Result]:
-    """Yield the results in a file. Broken lines have the `custom_id` None. Raises InputError as `json_lines`."""
+    """Yield the results in a file. Raises InputError as `json_lines`."""
     for number, line in read_lines(path):
         yield _read(parse_line(line, f"{path}, line {number}"))
 
@@ -88,8 +64,8 @@ def read_results(path: Path) -> Iterator[Result]:
 def _read(found: Any) -> Result:
     custom_id = found.get("custom_id") if isinstance(found, dict) else None
     if not isinstance(custom_id, str):
-        return Result(None, None)
-    return Result(custom_id, _reply(found.get("response"), found.get("error")))
+        return None, None
+    return custom_id, _reply(found.get("response"), found.get("error"))
 
 
 def _reply(response: Any, error: Any) -> ChatReply | None:

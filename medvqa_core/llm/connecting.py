@@ -10,14 +10,13 @@ from medvqa_core.folder_class import GOVERNANCE, read_governance
 from medvqa_core.governance import Governance, check_endpoint_allowed, check_not_lowered, strictest
 from medvqa_core.json_files import read_object
 from medvqa_core.llm.chat_model import ChatModel
-from medvqa_core.llm.loading import ADAPTER
-from medvqa_core.llm.options import DEFAULT_SLOTS, EngineOptions
+from medvqa_core.llm.loading import ADAPTER, load_model
+from medvqa_core.llm.options import DEFAULT_SLOTS, SPELLED, EngineOptions
 from medvqa_core.llm.pool import ServerPool
 from medvqa_core.llm.record import ModelRecord
 from medvqa_core.llm.server import ChatServer
 
 SERVER, TRANSFORMERS = "server", "transformers"
-SPELLINGS = ("server:URL", "transformers:FOLDER_OR_ID")
 CLOUD_SUFFIXES = ("-cloud", ":cloud")  # models that Ollama forwards
 
 
@@ -41,7 +40,7 @@ def connect_model(options: EngineOptions, governance: Governance, record: Path |
             raise ConfigError(
                 f"--model {options.model} only applies to servers. transformers:{places[0]} names its own"
             )
-        from medvqa_core.llm.in_process import load_in_process
+        from medvqa_core.llm.in_process import InProcessModel
 
         # The replies of a model that was trained on credentialed texts may contain them.
         check_not_lowered(
@@ -49,17 +48,17 @@ def connect_model(options: EngineOptions, governance: Governance, record: Path |
             governance,
             f"the model of {kinds[0]}:{places[0]}, and what it writes,",
         )
-        here = load_in_process(places[0], slots, options.load_in)
+        here = InProcessModel(load_model(places[0], options.load_in), slots)
         if kept:
             kept.add(None, governance, False, None, {"kind": here.kind, **here.description})
         return here
     if set(kinds) != {SERVER} or len(set(places)) < len(places):
         spelled = " ".join(f"--engine {name}" for name in options.engines)
-        raise ConfigError(
-            f"{spelled}: language models are spelled {' or '.join(SPELLINGS)}. Several are servers, each named once"
-        )
+        raise ConfigError(f"{spelled}: language models are spelled {SPELLED}. Name each once")
     if options.load_in:
-        raise ConfigError(f"--load-in {options.load_in} applies to {SPELLINGS[1]}. A server loads its model itself")
+        raise ConfigError(
+            f"--load-in {options.load_in} applies to transformers:FOLDER_OR_ID. A server loads its model itself"
+        )
     attestation = read_attestation(options.attestation) if options.attestation else None
     servers = [_connect_server(place, governance, options, attestation, kept) for place in places]
     return servers[0] if len(servers) == 1 else ServerPool(servers, options.seconds_to_wait)
@@ -93,9 +92,17 @@ def _connect_server(
     host, model = parse_host(endpoint), options.model
     attested = credentialed and attestation is not None and attestation.covers(endpoint)
     needs_word = credentialed and not attested
-    _refuse_forwarded(model, credentialed)
-    if needs_word and not (options.i_run_this_server or (kept and kept.is_own(host, model))):
-        raise _ask_for_word(host)
+
+    def check(model: str | None) -> None:
+        if credentialed and model and model.strip().lower().endswith(CLOUD_SUFFIXES):
+            raise GovernanceError(f"model {model!r} is forwarded to a cloud by its server. Choose another")
+        if needs_word and not (options.i_run_this_server or (kept and kept.is_own(host, model))):
+            raise GovernanceError(
+                f"these texts are credentialed, and a server at {host} could forward them. If it is yours and runs the "
+                "model on this machine, add --i-run-this-server (needed once per server and model)"
+            )
+
+    check(model)
     server = ChatServer(
         endpoint,
         model or "",
@@ -108,23 +115,8 @@ def _connect_server(
         known=kept.find_capabilities(host, model) if kept else None,
     )
     server.connect()
-    _refuse_forwarded(server.model, credentialed)
-    said = needs_word and (options.i_run_this_server or (kept is not None and kept.is_own(host, server.model)))
-    if needs_word and not said:
-        raise _ask_for_word(host)
+    check(server.model)
     if kept:
         digest = attestation.digest if attestation and attested else None
-        kept.add(host, governance, said, digest, {"kind": server.kind, **server.description})
+        kept.add(host, governance, needs_word, digest, {"kind": server.kind, **server.description})
     return server
-
-
-def _refuse_forwarded(model: str | None, credentialed: bool) -> None:
-    if credentialed and model and model.strip().lower().endswith(CLOUD_SUFFIXES):
-        raise GovernanceError(f"model {model!r} is forwarded to a cloud by its server. Choose another")
-
-
-def _ask_for_word(host: str) -> GovernanceError:
-    return GovernanceError(
-        f"these texts are credentialed, and a server at {host} could forward them. If it is yours and runs the model "
-        "on this machine, add --i-run-this-server (needed once per server and model)"
-    )

@@ -5,10 +5,9 @@ material once. Several calls run concurrently. Each dataset has its own requests
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar, runtime_checkable
-
-from medvqa_core.errors import ConfigError
+from typing import Any, Protocol, runtime_checkable
 
 
 @dataclass(frozen=True)
@@ -23,6 +22,11 @@ class Reply:
         if (self.answer is None) == (self.error is None):
             given = "neither" if self.answer is None else "both"
             raise ValueError(f"{type(self).__name__} takes either an answer or an error, got {given}")
+
+
+# Called by an engine that answers the requests of a call one after another, with a request and its reply, so that a
+# killed run keeps the reply before the others are there. `medvqa_core.runs.inference` sets it for each call.
+reply_listener: ContextVar[Callable[[Any, Reply], None]] = ContextVar("reply_listener", default=lambda *_: None)
 
 
 class Request(Protocol):
@@ -68,13 +72,3 @@ class Engine(Protocol):
             InputError: the shared material cannot be used. All these requests fail and the run continues.
         """
         ...
-
-
-E = TypeVar("E")
-
-
-def load_engine(engines: Mapping[str, Callable[[], E]], name: str) -> E:
-    """Create the engine `name` of a dataset's registry. Raises ConfigError if it is unknown."""
-    if name not in engines:
-        raise ConfigError(f"engine {name!r} is unknown. Available: {', '.join(engines)}")
-    return engines[name]()

@@ -18,7 +18,8 @@ from medvqa_core.errors import ConfigError, MedvqaError, one_line
 from medvqa_core.llm.chat import LENGTH, STOP, ChatReply, ChatRequest, Image, Message, Usage
 from medvqa_core.llm.completions import as_reply
 from medvqa_core.llm.greedy_logprobs import GreedyLogprobs
-from medvqa_core.llm.loading import LoadedModel, load_model
+from medvqa_core.llm.loading import LoadedModel
+from medvqa_core.pillow_errors import PILLOW_ERRORS
 
 GATHER_SECONDS = 0.005  # that a batch waits for more requests
 _STOPPED = "the model stopped{}; finished answers are kept. Run the same command again to resume."
@@ -32,7 +33,7 @@ class _Job:
     request: ChatRequest
     text: str
     ids: list[int]  # of the text, without images
-    images: tuple[Image, ...]
+    images: list[Any]  # of Pillow
     reply: asyncio.Future[ChatReply]
 
 
@@ -93,9 +94,13 @@ class InProcessModel:
             ConfigError: the request has images and the model takes none.
             MedvqaError: the model stopped working.
         """
-        images = tuple(image for message in request.messages for image in message.images)
-        if images and not self.loaded.takes_images:
+        files = [image for message in request.messages for image in message.images]
+        if files and not self.loaded.takes_images:
             raise ConfigError(f"model {self.model!r} does not accept images. An image-text model is needed")
+        try:
+            images = await asyncio.to_thread(_read_images, files) if files else []
+        except PILLOW_ERRORS as error:
+            return ChatReply(None, f"an image cannot be read ({type(error).__name__})", refused=True)
         text = self._render(request.messages)
         job = _Job(request, text, self._tokens(text), images, asyncio.get_running_loop().create_future())
         if refusal := self._refuse_long(len(job.ids), request):
@@ -203,61 +208,41 @@ class InProcessModel:
     def _generate(self, batch: Sequence[_Job]) -> list[ChatReply]:
         import torch
 
-        replies: dict[int, ChatReply] = {}
-        read, places = self._read_images(batch, replies)
-        if read:
-            inputs = self._inputs([batch[place] for place in places], read)
-            lengths = inputs["attention_mask"].sum(1).tolist()
-            refused = {p: self._refuse_long(n, batch[p].request) for p, n in zip(places, lengths, strict=True)}
-            if any(refused.values()):  # images that do not fit: continue with the others
-                replies |= {place: reply for place, reply in refused.items() if reply}
-                kept = [n for n, place in enumerate(places) if not refused[place]]
-                places, read = [places[n] for n in kept], [read[n] for n in kept]
-                lengths = [lengths[n] for n in kept]
-                inputs = self._inputs([batch[place] for place in places], read) if places else {}
-        if places:
-            first = batch[places[0]].request
-            limit = max(batch[place].request.max_tokens for place in places)
-            sampling: dict[str, Any] = {"do_sample": False}
-            if first.temperature > 0:
-                sampling = {"do_sample": True, "temperature": first.temperature, "top_k": 0, "top_p": 1.0}
-            logprobs = GreedyLogprobs() if first.temperature == 0 and first.logprobs else None
-            if logprobs is not None:
-                sampling["logits_processor"] = [logprobs]
-            with torch.inference_mode(), torch.random.fork_rng(_devices(self.loaded.model)):
-                torch.manual_seed(first.seed)
-                made = self.loaded.model.generate(**inputs, max_new_tokens=limit, **sampling)
-            rows = made[:, inputs["input_ids"].shape[1] :].tolist()
-            for number, (place, row, length) in enumerate(zip(places, rows, lengths, strict=True)):
-                reply = self._read(row, length, batch[place].request)
-                if logprobs is not None and reply.usage.completion:
-                    reply = replace(reply, logprob=logprobs.mean(number, reply.usage.completion))
-                replies[place] = reply
-        return [replies[place] for place in range(len(batch))]
+        inputs = self._inputs(batch)
+        lengths = inputs["attention_mask"].sum(1).tolist()  # with images
+        refused = [self._refuse_long(length, job.request) for length, job in zip(lengths, batch, strict=True)]
+        if any(refused):
+            kept = [job for job, refusal in zip(batch, refused, strict=True) if refusal is None]
+            made = iter(self._generate(kept) if kept else ())
+            return [refusal or next(made) for refusal in refused]
+        first = batch[0].request
+        limit = max(job.request.max_tokens for job in batch)
+        sampling: dict[str, Any] = {"do_sample": False}
+        if first.temperature > 0:
+            sampling = {"do_sample": True, "temperature": first.temperature, "top_k": 0, "top_p": 1.0}
+        logprobs = GreedyLogprobs() if first.temperature == 0 and first.logprobs else None
+        if logprobs is not None:
+            sampling["logits_processor"] = [logprobs]
+        with torch.inference_mode(), torch.random.fork_rng(_devices(self.loaded.model)):
+            torch.manual_seed(first.seed)
+            tokens = self.loaded.model.generate(**inputs, max_new_tokens=limit, **sampling)
+        rows = tokens[:, inputs["input_ids"].shape[1] :].tolist()
+        replies = []
+        for number, (row, length, job) in enumerate(zip(rows, lengths, batch, strict=True)):
+            reply = self._read(row, length, job.request)
+            if logprobs is not None and reply.usage.completion:
+                reply = replace(reply, logprob=logprobs.mean(number, reply.usage.completion))
+            replies.append(reply)
+        return replies
 
-    def _read_images(self, batch: Sequence[_Job], replies: dict[int, ChatReply]) -> tuple[list[list[Any]], list[int]]:
-        """The pictures of each request and its place in the batch. A broken image becomes an error."""
-        from PIL import Image as Pictures
-
-        from medvqa_core.pillow_errors import PILLOW_ERRORS
-
-        read, places = [], []
-        for place, job in enumerate(batch):
-            try:
-                read.append([Pictures.open(io.BytesIO(image.data)).convert("RGB") for image in job.images])
-                places.append(place)
-            except PILLOW_ERRORS as error:
-                replies[place] = ChatReply(None, f"an image cannot be read ({type(error).__name__})", refused=True)
-        return read, places
-
-    def _inputs(self, jobs: Sequence[_Job], pictures: Sequence[list[Any]]) -> dict[str, Any]:
+    def _inputs(self, jobs: Sequence[_Job]) -> dict[str, Any]:
         """Inputs padded on the left, on the model's device."""
-        if any(pictures):
+        if jobs[0].images:
             texts = [job.text for job in jobs]
             special = not texts[0].startswith(self.loaded.tokenizer.bos_token or "\0")
             made = self.loaded.processor(
                 text=texts,
-                images=list(pictures),
+                images=[job.images for job in jobs],
                 padding=True,
                 padding_side="left",
                 add_special_tokens=special,
@@ -298,9 +283,10 @@ class InProcessModel:
         return as_reply(text, LENGTH if end is None else STOP, Usage(prompt, None, len(written)))
 
 
-def load_in_process(where: str, slots: int = 64, load_in: str | None = None) -> InProcessModel:
-    """Load the model at `where`. Raises ConfigError as `load_model`."""
-    return InProcessModel(load_model(where, load_in), slots)
+def _read_images(files: Sequence[Image]) -> list[Any]:
+    from PIL import Image as Pictures
+
+    return [Pictures.open(io.BytesIO(file.data)).convert("RGB") for file in files]
 
 
 def _devices(model: Any) -> list[int]:

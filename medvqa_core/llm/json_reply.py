@@ -11,9 +11,7 @@ from typing import Any
 from medvqa_core.errors import MedvqaError
 from medvqa_core.json_lines import RepeatedNameError, reject_repeated_names
 
-_OPENS = re.compile(r"<(think|thinking)>", re.IGNORECASE)
-_ENDS = {name: re.compile(rf"</{name}>", re.IGNORECASE) for name in ("think", "thinking")}
-_OPEN_THOUGHT = re.compile(r"<(?:think|thinking)>.*\Z", re.DOTALL | re.IGNORECASE)
+_TAG = re.compile(r"<(/?)(think|thinking)>", re.IGNORECASE)
 _REFUSAL = re.compile(
     r"\b(?:i(?:['’]m| am) (?:sorry|unable|not able)|i (?:can(?:no|['’])t|won['’]t|must decline)|as an ai\b)",
     re.IGNORECASE,
@@ -42,35 +40,21 @@ _DECODER = json.JSONDecoder(parse_constant=lambda name: None, object_pairs_hook=
 
 def split_reasoning(text: str) -> tuple[str | None, str]:
     """The thoughts of a reply (`<think>…</think>`, possibly unclosed) and the rest."""
-    spans = _thoughts(text)
-    thoughts = [text[start:end] for start, end in spans]
-    rest = "".join(
-        text[end:start] for end, start in zip([0, *(e for _, e in spans)], [*(s for s, _ in spans), None], strict=True)
-    )
-    still_open = _OPEN_THOUGHT.search(rest)
-    if still_open:
-        thoughts.append(still_open.group(0))
-        rest = rest[: still_open.start()]
-    if not thoughts and re.search(
-        r"</think(?:ing)?>", rest, re.IGNORECASE
-    ):  # templates that open the thought themselves
-        thought, _, rest = re.split(r"(</think(?:ing)?>)", rest, maxsplit=1, flags=re.IGNORECASE)
-        thoughts.append(thought)
-    return "\n".join(thoughts) or None, rest.strip()
-
-
-def _thoughts(text: str) -> list[tuple[int, int]]:
-    """Start and end of each thought, in linear time."""
-    spans, position, endless = [], 0, set()
-    while begin := _OPENS.search(text, position):
-        position, name = begin.end(), begin[1].lower()
-        end = _ENDS[name].search(text, position) if name not in endless else None
-        if end is None:
-            endless.add(name)
-        else:
-            position = end.end()
-            spans.append((begin.start(), position))
-    return spans
+    thoughts, rest = [], []
+    opened, end = None, 0  # the tag of an open thought, and where the latest thought ended
+    for tag in _TAG.finditer(text):
+        is_end, name = bool(tag[1]), tag[2].lower()
+        if opened is None and not is_end:
+            rest.append(text[end : tag.start()])
+            opened = tag
+        elif opened is not None and is_end and name == opened[2].lower():
+            end, start, opened = tag.end(), opened.start(), None
+            thoughts.append(text[start:end])
+        elif is_end and opened is None and not thoughts:  # templates that open the thought themselves
+            end = tag.end()
+            thoughts.append(text[:end])
+    (thoughts if opened else rest).append(text[opened.start() if opened else end :])
+    return "\n".join(thoughts) or None, "".join(rest).strip()
 
 
 def is_storable(value: Any) -> bool:
@@ -125,7 +109,7 @@ def _find_objects(text: str) -> tuple[list[dict[str, Any]], bool]:
         try:
             value, position = _DECODER.raw_decode(text, start)
         except json.JSONDecodeError as error:
-            is_cut = is_cut or (_looks_like_object(text, start) and _reaches_end(last, error))
+            is_cut = is_cut or (begin[0][-1] != "}" and _reaches_end(last, error))
             position, failed = start + 1, failed + 1
             if failed == MOST_BROKEN:
                 raise ReplyError(f"broken JSON objects, {failed} of them") from None
@@ -137,10 +121,6 @@ def _find_objects(text: str) -> tuple[list[dict[str, Any]], bool]:
             objects.append(value)
             is_cut = False
     return objects, is_cut
-
-
-def _looks_like_object(text: str, start: int) -> bool:
-    return re.match(r'\{\s*(?:"|\Z)', text[start : start + 64]) is not None
 
 
 def _reaches_end(last: int, error: json.JSONDecodeError) -> bool:

@@ -69,12 +69,12 @@ def load_model(where: str, load_in: str | None = None) -> LoadedModel:
     base, adapter = _split_adapter(where)
     announce_fetch(base, f"base model of the adapter {adapter}" if adapter else "model")
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    config = _load(_auto("AutoConfig"), base, where)
+    config = _load("AutoConfig", base, where)
     takes_images = _takes_images(config, where)
     options = _quantised(load_in, device) | ({"device_map": "auto"} if device == "cuda" else {})
     options |= {"dtype": "auto" if device == "cuda" else torch.float32, "use_safetensors": True}
     auto = "AutoModelForImageTextToText" if takes_images else "AutoModelForCausalLM"
-    model = _load(_auto(auto), base, where, **options)
+    model = _load(auto, base, where, **options)
     keep_unpacked(model)
     if adapter:
         model = _with_adapter(model, adapter)
@@ -117,18 +117,15 @@ def keep_unpacked(model: Any) -> None:
             module.support_avx512bf16_for_cpu = False
 
 
-def _auto(name: str) -> Any:
+def _load(auto: str, base: str, where: str, **options: Any) -> Any:
     import transformers
-
-    return getattr(transformers, name)
-
-
-def _load(auto: Any, base: str, where: str, **options: Any) -> Any:
     from safetensors import SafetensorError
 
     local = Path(base).is_dir()
     try:
-        return auto.from_pretrained(base, local_files_only=local, trust_remote_code=False, **options)
+        return getattr(transformers, auto).from_pretrained(
+            base, local_files_only=local, trust_remote_code=False, **options
+        )
     except (OSError, ValueError, KeyError, ImportError, RuntimeError, SafetensorError) as error:
         reason = " ".join(str(error).split())[:200]
         if "trust_remote_code" in str(error):
@@ -196,9 +193,9 @@ def _load_processor(first: str, base: str, takes_images: bool, where: str) -> An
     marks = ("processor_config.json", "preprocessor_config.json") if takes_images else ("tokenizer_config.json",)
     place = first if any((Path(first) / mark).exists() for mark in marks) else base
     if takes_images:
-        processor = _load(_auto("AutoProcessor"), place, where, backend="pil")
+        processor = _load("AutoProcessor", place, where, backend="pil")
     else:
-        processor = _load(_auto("AutoTokenizer"), place, where)
+        processor = _load("AutoTokenizer", place, where)
     if not getattr(processor, "chat_template", None) and not getattr(processor, "tokenizer", processor).chat_template:
         raise ConfigError(f"model {where!r} has no chat template: a model that was tuned to follow requests is needed")
     getattr(processor, "tokenizer", processor).padding_side = "left"

@@ -6,6 +6,7 @@ capabilities, because a row's provenance must not depend on which server was fre
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
@@ -76,6 +77,7 @@ class ServerPool:
     async def __aenter__(self) -> "ServerPool":
         self.down.clear()
         self._checks: list[asyncio.Task[None]] = []
+        self._held: Counter[ChatServer] = Counter()
         self._changed = asyncio.Condition()  # a slot is free, or a server is down or back
         self._open = AsyncExitStack()
         for server in self.servers:
@@ -91,7 +93,7 @@ class ServerPool:
     async def take(self) -> ChatServer:
         """Wait for a slot of the least busy server and hold it. Raises ServerError if all are down for `wait` s."""
         async with self._changed:
-            while not (free := [one for one in self.servers if one not in self.down and one.held < one.slots]):
+            while not (free := [one for one in self.servers if one not in self.down and self._held[one] < one.slots]):
                 all_gone = len(self.down) == len(self.servers)
                 left = max(0.0, self._all_gone_since + self.wait - time.monotonic()) if all_gone else None
                 try:
@@ -103,13 +105,13 @@ class ServerPool:
                         f"none of {names} has answered for {self.wait:.0f} s. Finished answers are kept. Start the "
                         "servers and run the same command again to resume"
                     ) from None
-            server = min(free, key=lambda one: one.held / one.slots)
-            server.held += 1
+            server = min(free, key=lambda one: self._held[one] / one.slots)
+            self._held[server] += 1
             return server
 
     async def release(self, server: ChatServer) -> None:
         """Release a slot of a server."""
-        server.held -= 1
+        self._held[server] -= 1
         async with self._changed:
             self._changed.notify()
 

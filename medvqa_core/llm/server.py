@@ -129,11 +129,7 @@ class ChatServer:
     async def session(self) -> AsyncIterator["ChatServer"]:
         """A slot of the server."""
         async with self._free:
-            self.held += 1
-            try:
-                yield self
-            finally:
-                self.held -= 1
+            yield self
 
     async def __aenter__(self) -> "ChatServer":
         if not self.endpoint.startswith(("http://", "https://")):
@@ -143,7 +139,7 @@ class ChatServer:
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=READ_SECONDS)
         headers = {"Authorization": f"Bearer {self.api_key}"} if self.api_key else None
         self._http = aiohttp.ClientSession(connector=connector, timeout=timeout, headers=headers, trust_env=False)
-        self._free, self.held = asyncio.Semaphore(self.slots), 0
+        self._free = asyncio.Semaphore(self.slots)
         self._last_answer = time.monotonic()
         self._check: asyncio.Task[ChatReply] | None = None
         try:
@@ -184,7 +180,7 @@ class ChatServer:
 
     async def ask(self, path: str, body: Mapping[str, Any], read: Callable[[Any], ChatReply]) -> ChatReply:
         """Send `body` to `path` and parse the answer with `read`. Waits and raises as `chat`."""
-        pause, tries, first_failure = FIRST_PAUSE, 0, None
+        tries, first_failure = 0, None
         while True:
             reply = await self._post(path, body, read)
             if reply.denied and (plain := await self._post_plain()).denied:
@@ -205,34 +201,34 @@ class ChatServer:
             if is_last and await self.is_healthy():
                 error = f"{reply.error}, {tries} times while a plain request was answered"
                 return replace(reply, error=error, retry=False)
-            self._check_silence(now, first_failure)
-            await asyncio.sleep(max(pause * random.uniform(0.5, 1.0), min(reply.retry_after or 0.0, self.wait)))
-            pause = min(2 * pause, LONGEST_PAUSE)
+            await self._pause(tries, first_failure, reply.retry_after or 0.0)
 
     async def is_healthy(self) -> bool:
         """Whether the server answers a plain request."""
         reply = await self._post_plain()
         return not reply.retry and not reply.refused
 
-    def _check_silence(self, now: float, first_failure: float) -> None:
-        silent = now - max(self._last_answer, first_failure)
+    async def _pause(self, tries: int, first_failure: float, retry_after: float = 0.0) -> None:
+        """Pause before the next try. Raises ServerError if the server has been silent for `wait` seconds."""
+        silent = time.monotonic() - max(self._last_answer, first_failure)
         if silent > self.wait:
             raise ServerError(
                 f"{self.endpoint} has not answered for {silent:.0f} s ({self._problem}). Finished answers are kept. "
                 "Start the server and run the same command again to resume"
             )
-        if silent > SILENCE:
-            self._warn_once()
+        if silent > SILENCE and not self._has_warned:
+            self._has_warned = True
+            _log.warning("%s: %s. Waiting up to %.0f s for it (--wait)", self.endpoint, self._problem, self.wait)
+        pause = min(FIRST_PAUSE * 2 ** min(tries - 1, 16), LONGEST_PAUSE) * random.uniform(0.5, 1.0)
+        await asyncio.sleep(max(pause, min(retry_after, self.wait)))
 
     async def _post_plain(self) -> ChatReply:
         """The reply to a harmless request. Concurrent callers share one request."""
         if self._check is None or self._check.done():
-            self._check = asyncio.ensure_future(self._post(COMPLETIONS, self._plain_body(), read_completion))
+            assert self.capabilities is not None, "connect to the server first"
+            body = request_body(_PROBE, self.model, self.capabilities)
+            self._check = asyncio.ensure_future(self._post(COMPLETIONS, body, read_completion))
         return await asyncio.shield(self._check)
-
-    def _plain_body(self) -> dict[str, Any]:
-        assert self.capabilities is not None, "connect to the server first"
-        return request_body(_PROBE, self.model, self.capabilities)
 
     async def _probe(self) -> None:
         """Find the model and the capabilities. Waits for a server that is still loading."""
@@ -252,11 +248,10 @@ class ChatServer:
 
     async def _repeat(self, attempt: Callable[[], Awaitable[T | None]]) -> T:
         """Repeat `attempt` with growing pauses until it returns something. Raises ServerError after `wait` seconds."""
-        pause, first_failure = FIRST_PAUSE, time.monotonic()
+        tries, started = 0, time.monotonic()
         while (found := await attempt()) is None:
-            self._check_silence(time.monotonic(), first_failure)
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, LONGEST_PAUSE)
+            tries += 1
+            await self._pause(tries, started)
         return found
 
     async def _list_models(self) -> list[dict[str, Any]] | None:
@@ -285,7 +280,7 @@ class ChatServer:
         candidates = [self.known, *_CANDIDATES] if self.known else _CANDIDATES
         for self.capabilities in candidates:
             for _ in range(TRIES if self.capabilities == self.known else 2):  # a fault may be a coincidence
-                reply = await self._post(COMPLETIONS, self._plain_body(), read_completion)
+                reply = await self._post_plain()
                 if not reply.retry:
                     break
             if reply.retry and reply.status not in FAULTS:
@@ -307,11 +302,6 @@ class ChatServer:
                 f"{self.endpoint} replied with model {name[:200]!r} instead of {self.model!r}. Finished answers are "
                 f"kept. Name the model with --model, or accept other models with --any-model"
             )
-
-    def _warn_once(self) -> None:
-        if not self._has_warned:
-            self._has_warned = True
-            _log.warning("%s: %s. Waiting up to %.0f s for it (--wait)", self.endpoint, self._problem, self.wait)
 
     async def _post(self, path: str, body: Mapping[str, Any], read: Callable[[Any], ChatReply]) -> ChatReply:
         status, content, retry_after = await self._send("POST", path, body)

@@ -31,17 +31,13 @@ class Throughput:
         if self.started is None:
             self.started = time.monotonic()
         reply = await session.chat(request)
-        self.add(reply)
-        return reply
-
-    def add(self, reply: ChatReply) -> None:
-        """Count a reply."""
         self.requests += 1
         self.prompt += reply.usage.prompt or 0
         self.completion += reply.usage.completion or 0
         if reply.usage.cached is not None:
             self.cached = (self.cached or 0) + reply.usage.cached
         self.ended = time.monotonic()
+        return reply
 
     @property
     def seconds(self) -> float:

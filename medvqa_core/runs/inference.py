@@ -1,8 +1,8 @@
 """Sends many requests to an engine, with many groups in flight, and records every reply.
 
 The requests of a group share their material (a study, an image). Groups are recorded in their order, so an interrupted
-and resumed run writes the same bytes. Groups that finish before an earlier one wait in a journal, which a resumed run
-uses. A killed run loses at most the requests in flight and the last SYNC_SECONDS.
+and resumed run writes the same bytes. Replies whose group is not complete, or has to wait for an earlier one, are kept
+in a journal, which a resumed run uses. A killed run loses at most the requests in flight and the last SYNC_SECONDS.
 
     the request has a record                      it is skipped (with `retry_failed`: only if that is an answer)
     the reply has an error                        the request fails with that reason
@@ -20,7 +20,7 @@ from itertools import chain
 from typing import Any, TypeVar
 
 from medvqa_core.errors import InputError, one_line
-from medvqa_core.llm.engines import Reply, Request
+from medvqa_core.llm.engines import Reply, Request, reply_listener
 from medvqa_core.progress import track
 from medvqa_core.runs.journal import Journal
 from medvqa_core.runs.predictions import Prediction, PredictionStore
@@ -78,10 +78,9 @@ def ask_all(
 
     async def ask(group: dict[str, R], journal: Journal) -> list[Prediction]:
         nonlocal asked
-        if (found := journal.find(group, retry_failed)) is not None:
-            return found
-        asked += len(group)
-        return await _ask_group(group, answer, review, attempts)
+        made = {key: found for key in group if (found := journal.find(key, retry_failed)) is not None}
+        asked += len(group) - len(made)
+        return await _ask_group(group, made, answer, review, attempts, journal)
 
     async def run() -> None:
         async with session if isinstance(session, AbstractAsyncContextManager) else nullcontext():
@@ -100,9 +99,8 @@ async def _keep_in_flight(
     in_flight: int,
     groups_per_sync: int,
 ) -> None:
-    """Run `in_flight` groups concurrently and append finished ones in order, or those that wait to the journal."""
+    """Run `in_flight` groups concurrently and append finished ones in order, and other new records to the journal."""
     under_way: deque[asyncio.Task[list[Prediction]]] = deque()
-    in_journal: set[asyncio.Task[list[Prediction]]] = set()
     finished: list[list[Prediction]] = []
     running, changed, synced = 0, asyncio.Event(), time.monotonic()
 
@@ -112,17 +110,15 @@ async def _keep_in_flight(
         changed.set()
 
     def collect() -> None:
-        while under_way and _has_result(under_way[0]):
-            in_journal.discard(under_way[0])
-            finished.append(under_way.popleft().result())
+        while under_way and (task := under_way[0]).done() and not task.cancelled() and not task.exception():
+            finished.append(task.result())
+            under_way.popleft()
 
     def sync() -> None:
         nonlocal synced
         store.append(chain.from_iterable(finished))
         finished.clear()
-        waiting = [task for task in under_way if _has_result(task) and task not in in_journal]
-        journal.append(list(chain.from_iterable(task.result() for task in waiting)))
-        in_journal.update(waiting)
+        journal.write()
         synced = time.monotonic()
 
     async def wait() -> None:
@@ -152,30 +148,37 @@ async def _keep_in_flight(
         sync()
 
 
-def _has_result(task: asyncio.Task[Any]) -> bool:
-    return task.done() and not task.cancelled() and task.exception() is None
-
-
 async def _ask_group(
     group: Mapping[str, R],
+    made: dict[str, Prediction],
     answer: Callable[[Sequence[R]], Awaitable[Sequence[Reply]]],
     review: Review[R] | None,
     attempts: int,
+    journal: Journal,
 ) -> list[Prediction]:
-    """Predictions for the requests of a group, in their order, after all attempts."""
-    made: dict[str, Prediction] = {}
-    todo = dict(group)
+    """Predictions for the requests of a group, in their order, after all attempts. `made` are those that exist."""
+    todo = {key: request for key, request in group.items() if key not in made}
     for attempt in range(1, attempts + 1):
-        replies = await _replies(answer, list(todo.values()))
-        again = {}
-        for (key, request), reply in zip(todo.items(), replies, strict=True):
+        again: dict[str, R] = {}
+        keys = {id(request): key for key, request in todo.items()}
+
+        def take(request: R, reply: Reply, attempt: int = attempt, again: dict = again, keys: dict = keys) -> None:
+            key = keys.pop(id(request))
             details, next_request = review(request, reply, attempt) if review is not None else ({}, None)
             if reply.model is not None:
                 details = {**details, "reply_model": reply.model}
             made[key] = Prediction(key, request.id, reply.answer, reply.error, details)
             if next_request is not None:
                 again[key] = next_request
-        todo = again
+            else:
+                journal.add(made[key])
+
+        reply_listener.set(take)
+        replies = await _replies(answer, list(todo.values())) if todo else []
+        for request, reply in zip(todo.values(), replies, strict=True):
+            if id(request) in keys:
+                take(request, reply)
+        todo = {key: again[key] for key in todo if key in again}
         if not todo:
             break
     return [made[key] for key in group]

@@ -37,7 +37,6 @@ class Worker:
         self._make, self._number = make_engine, number
         self._lock = asyncio.Lock()
         self._engine: Engine | None = None
-        self._open = False
 
     async def describe(self) -> dict[str, Any]:
         """Describe the engine for the driver."""
@@ -46,17 +45,15 @@ class Worker:
 
     async def answer(self, requests: Sequence[Any]) -> Sequence[Reply]:
         """See `Engine.answer`."""
-        engine = await self._made()
-        async with self._lock:
-            if not self._open and isinstance(engine, AbstractAsyncContextManager):
-                await engine.__aenter__()  # closed with the process
-            self._open = True
-        return await engine.answer(requests)
+        return await (await self._made()).answer(requests)
 
     async def _made(self) -> Engine:
         async with self._lock:
             if self._engine is None:  # in a thread: connecting needs its own event loop
-                self._engine = await asyncio.to_thread(self._make, self._number)
+                engine = await asyncio.to_thread(self._make, self._number)
+                if isinstance(engine, AbstractAsyncContextManager):
+                    await engine.__aenter__()  # closed with the process
+                self._engine = engine
             return self._engine
 
 
@@ -110,16 +107,15 @@ class RayEngine:
         self._busy: Counter[int] = Counter()
         try:
             described = [self._get(worker.describe.remote()) for worker in self._workers]
+            self.name: str = described[0]["name"]
+            self.settings: Mapping[str, Any] = described[0]["settings"]
+            self.in_flight: int = sum(one["in_flight"] for one in described)
+            for other in described:
+                if (other["name"], other["settings"]) != (self.name, self.settings):
+                    raise ConfigError(f"the workers' engines differ: {self.settings} and {other['settings']}")
         except BaseException:
             ray.shutdown()
             raise
-        for other in described[1:]:
-            if (other["name"], other["settings"]) != (described[0]["name"], described[0]["settings"]):
-                ray.shutdown()
-                raise ConfigError(f"the workers' engines differ: {described[0]['settings']} and {other['settings']}")
-        self.name: str = described[0]["name"]
-        self.settings: Mapping[str, Any] = described[0]["settings"]
-        self.in_flight: int = sum(one["in_flight"] for one in described)
         return self
 
     def __exit__(self, *_: object) -> None:

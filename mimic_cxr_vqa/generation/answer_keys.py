@@ -66,13 +66,13 @@ def iterate_requests(workspace: Workspace, impression: str | None = None) -> Ite
     studies = _iterate_rows(workspace, "studies", "study_id", "findings", "impression")
     rows = _iterate_rows(workspace, "questions", "study_id", "qa_id", "category", "question", "indication")
     for study_id, group in groupby(rows, key=lambda row: row[0]):
-        texts = next((row[1:] for row in studies if row[0] == study_id), None)  # both files have the same order
-        if texts is None:
+        study = next((row for row in studies if row[0] == study_id), None)  # both files have the same order
+        if study is None:
             raise InputError(
-                f"{workspace.questions}: study {study_id} of questions.parquet is not in studies.parquet, or in another "
-                "place. Run: medvqa-hub cxr questions"
+                f"{workspace.questions}: study {study_id} of questions.parquet is not in studies.parquet, or in "
+                "another place. Run: medvqa-hub cxr questions"
             )
-        text, context = select_answer_text(*texts, impression)
+        text, context = select_answer_text(study[1], study[2], impression)
         yield [
             AnswerRequest(qa_id, study_id, category, question, indication, text, impression=context)
             for _, qa_id, category, question, indication in group

@@ -13,7 +13,8 @@ from typing import Any
 
 from medvqa_core.files import atomic_folder, output_errors
 from medvqa_core.json_files import write_manifest
-from medvqa_core.llm.batch_files import BatchWriter
+from medvqa_core.llm.batch_files import write_batches
+from medvqa_core.llm.chat import ChatRequest
 from medvqa_core.progress import track
 from medvqa_core.runs.predictions import ANSWERS, PredictionStore
 from medvqa_core.store import RecordStore, content_key
@@ -76,22 +77,24 @@ def export_batch(workspace: Workspace, folder: Path, options: BatchOptions, limi
         store = stack.enter_context(PredictionStore(workspace.answers, governance, settings, kind=ANSWERS))
         index = stack.enter_context(RecordStore(index_path(workspace), REQUESTS, governance, settings))
         out = stack.enter_context(atomic_folder(folder, KIND, governance.private))
-        writer = stack.enter_context(BatchWriter(out, governance.private, options.requests_per_file))
-        pending: list[dict[str, Any]] = []
-        for group, attempt in _iterate_open(workspace, store, options, limit):
-            keys, requests = [key for key, _ in group], [request for _, request in group]
-            custom_id = content_key(keys=keys, attempt=attempt)
-            asked = compose(options.prompt, requests)
-            writer.write(custom_id, asked, options.model)
-            counts += Counter(requests=1, questions=len(group))
-            if custom_id not in index:
-                questions = [[key, request.qa_id, request.question] for key, request in group]
-                pending.append({"key": custom_id, "attempt": attempt, "asked": questions})
-            if len(pending) >= AT_ONCE:
-                index.append(pending)
-                pending.clear()
-        index.append(pending)  # before the files, which cannot be imported without it
-        counts["files"] = writer.files
+
+        def index_requests() -> Iterator[tuple[str, ChatRequest]]:
+            pending: list[dict[str, Any]] = []
+            for group, attempt in _iterate_open(workspace, store, options, limit):
+                custom_id = content_key(keys=[key for key, _ in group], attempt=attempt)
+                counts.update(requests=1, questions=len(group))
+                if custom_id not in index:
+                    questions = [[key, request.qa_id, request.question] for key, request in group]
+                    pending.append({"key": custom_id, "attempt": attempt, "asked": questions})
+                if len(pending) >= AT_ONCE:
+                    index.append(pending)
+                    pending.clear()
+                yield custom_id, compose(options.prompt, [request for _, request in group])
+            index.append(pending)  # before the folder appears, which cannot be imported without it
+
+        counts["files"] = write_batches(
+            out, index_requests(), options.model, governance.private, options.requests_per_file
+        )
         if governance.private:
             with output_errors(out):
                 (out / "CREDENTIALED.txt").write_text(_WARNING, encoding="utf-8")

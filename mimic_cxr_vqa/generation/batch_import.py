@@ -13,6 +13,7 @@ from medvqa_core.digests import digest_file
 from medvqa_core.errors import ConfigError, GovernanceError
 from medvqa_core.governance import Governance
 from medvqa_core.llm.batch_files import Result, read_results
+from medvqa_core.llm.chat import ChatReply
 from medvqa_core.llm.engines import Reply
 from medvqa_core.progress import track
 from medvqa_core.runs.predictions import ANSWERS, Prediction, PredictionStore
@@ -74,39 +75,39 @@ def _import_result(
     result: Result, index: RecordStore, store: PredictionStore, pending: dict[str, Prediction], counts: Counter
 ) -> Iterable[Prediction]:
     """The new records that a result makes."""
-    if result.custom_id is None:
+    custom_id, reply = result
+    if custom_id is None:
         counts["unreadable"] += 1
         return []
-    asked = index.get(result.custom_id) if _is_key(result.custom_id) else None
+    asked = index.get(custom_id) if _is_key(custom_id) else None
     if asked is None:
         counts["unknown"] += 1
         return []
-    if result.reply is None:
+    if reply is None:
         counts["unanswered"] += 1
         return []
     attempt = asked["attempt"]
-    replies = _read_replies(result, asked["asked"])
+    replies = _read_replies(reply, asked["asked"])
     new = []
     for key, qa_id, _ in asked["asked"]:
         known = pending.get(key) or store.find(key)
         if known is None or known.details["attempts"] < attempt:
-            reply = replies[qa_id]
-            broken = lint(reply.answer) if reply.answer is not None else []
-            new.append(Prediction(key, qa_id, reply.answer, reply.error, {"attempts": attempt, "lint": broken}))
+            read = replies[qa_id]
+            broken = lint(read.answer) if read.answer is not None else []
+            new.append(Prediction(key, qa_id, read.answer, read.error, {"attempts": attempt, "lint": broken}))
     counts["taken" if new else "doubled"] += 1
     return new
 
 
-def _read_replies(result: Result, asked: Sequence[Sequence[str]]) -> dict[str, Reply]:
+def _read_replies(reply: ChatReply, asked: Sequence[Sequence[str]]) -> dict[str, Reply]:
     """The reply to each question, by qa_id."""
-    assert result.reply is not None
     ids = [qa_id for _, qa_id, _ in asked]
     if len(ids) == 1:
-        return {ids[0]: read_one(result.reply, asked[0][2])}
+        return {ids[0]: read_one(reply, asked[0][2])}
     why = f"no single answer to it in a reply to {len(ids)} questions"
-    if result.reply.error is not None:
-        why += f": {result.reply.error}"
-    return {qa_id: Reply(None, why) for qa_id in ids} | read_many(result.reply, ids)
+    if reply.error is not None:
+        why += f": {reply.error}"
+    return {qa_id: Reply(None, why) for qa_id in ids} | read_many(reply, ids)
 
 
 def _is_key(text: str) -> bool:

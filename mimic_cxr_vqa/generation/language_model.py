@@ -11,7 +11,7 @@ from typing import Any
 from medvqa_core.errors import ConfigError
 from medvqa_core.llm.chat import ChatReply, ChatRequest, Message
 from medvqa_core.llm.chat_model import ChatModel, ModelEngine, Session
-from medvqa_core.llm.engines import Reply
+from medvqa_core.llm.engines import Reply, reply_listener
 from medvqa_core.llm.json_reply import ReplyError, is_refusal, parse_object, read_text
 from medvqa_core.llm.throughput import Throughput
 from mimic_cxr_vqa.generation.answer_request import AnswerRequest
@@ -60,6 +60,7 @@ class LanguageModel(ModelEngine):
                 for request in group:
                     if request.qa_id not in replies:
                         replies[request.qa_id] = await self._ask_one(session, request)
+                    reply_listener.get()(request, replies[request.qa_id])
         return [replies[request.qa_id] for request in requests]
 
     async def _ask_one(self, session: Session, request: AnswerRequest) -> Reply:

@@ -21,7 +21,7 @@ from medvqa_core.digests import digest
 from medvqa_core.errors import InputError
 from medvqa_core.llm.chat import ChatRequest, Message
 from medvqa_core.llm.chat_model import ChatModel
-from medvqa_core.llm.engines import Reply
+from medvqa_core.llm.engines import Reply, reply_listener
 from medvqa_core.llm.json_reply import ReplyError, parse_object
 from rjua_meddqa.annotation.draft_rows import judge_row, printed_row, quadruplet
 from rjua_meddqa.annotation.drafts import Draft
@@ -103,6 +103,7 @@ class DraftingModel:
                     continue
                 reply = await session.chat(ChatRequest((Message("system", SYSTEM), message), SCHEMA, MAX_TOKENS))
                 replies.append(_check(reply.text, reply.error))
+                reply_listener.get()(request, replies[-1])
         return replies
 
     def _message(self, request: DraftRequest) -> Message:

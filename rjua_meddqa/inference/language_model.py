@@ -13,7 +13,7 @@ from typing import Any
 
 from medvqa_core.llm.chat import ChatReply, ChatRequest, Image, Message
 from medvqa_core.llm.chat_model import ChatModel, ModelEngine
-from medvqa_core.llm.engines import Reply
+from medvqa_core.llm.engines import Reply, reply_listener
 from medvqa_core.llm.json_reply import ReplyError
 from rjua_meddqa.inference.engines import DocumentRequest
 from rjua_meddqa.inference.page_images import ImageRule
@@ -122,6 +122,7 @@ class DocumentModel(ModelEngine):
                     second = self._read(await session.chat(chat), request)
                     read = replace(second, details={**second.details, "first": reply.text})
                 replies[place] = read
+                reply_listener.get()(request, read)
         return [replies[place] for place in range(len(requests))]
 
     def _chat_request(self, request: DocumentRequest, own: tuple[Image, ...]) -> ChatRequest:

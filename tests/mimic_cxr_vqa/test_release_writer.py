@@ -209,3 +209,10 @@ def test_options_are_checked(workspace):
         write_release(workspace, flagged="hide")
     with pytest.raises(ConfigError, match="rows_per_shard=0"):
         write_release(workspace, rows_per_shard=0)
+
+
+def test_questions_of_studies_that_are_not_there_or_in_another_order_are_an_error(workspace):
+    path = workspace.questions / "studies.parquet"
+    pq.write_table(pq.read_table(path).take([1, 0]), path)
+    with pytest.raises(InputError, match="is not in studies.parquet, or in another place"):
+        list(iterate_requests(workspace))

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from medvqa_core.governance import Governance
 from medvqa_core.llm.chat import ChatReply
 from medvqa_core.llm.chat_model import ChatModel, ModelEngine
-from medvqa_core.llm.engines import Engine, Reply
+from medvqa_core.llm.engines import Engine, Reply, reply_listener
 from medvqa_core.runs.inference import ask_all
 from medvqa_core.runs.predictions import PredictionStore
 from medvqa_hub.evaluation.cxr.generating import Answers, digest_images, request_keys
@@ -89,6 +89,7 @@ class ChatReader(ModelEngine):
                     continue
                 reply = await session.chat(self.prompt.request(study, images, request.row))
                 replies.append(_as_record(reply))
+                reply_listener.get()(request, replies[-1])
         return replies
 
 

@@ -16,7 +16,6 @@ from medvqa_core.errors import ConfigError, InputError
 from medvqa_core.files import make_folder
 from medvqa_core.governance import Governance, check_endpoint_allowed, check_not_lowered
 from medvqa_core.json_files import write_json, write_json_lines
-from medvqa_core.llm.engines import load_engine
 from medvqa_core.metrics.meddqa_scores import COLUMNS, score_meddqa
 from medvqa_core.metrics.scores import mean
 from medvqa_core.metrics.soft_accuracy import ANSWER_TYPES, OURS, check_profile
@@ -81,10 +80,12 @@ def evaluate_meddqa(options: MeddqaOptions) -> dict[str, Any]:
     if options.workers < 1:
         raise ConfigError(f"--workers is {options.workers}. It must be at least 1.")
     check_profile(options.profile)
-    rules = load_engine(ENGINES, options.model) if options.asking is None and options.predictions is None else None
+    by_rules = options.asking is None and options.predictions is None
+    if by_rules and options.model not in ENGINES:
+        raise ConfigError(f"engine {options.model!r} is unknown. Available: {', '.join(ENGINES)}")
     questions = load_questions(options.data, options.image_root)
     recorded = options.predictions and _read_predictions(options.predictions, questions)
-    engine: DocumentEngine | None = recorded or rules
+    engine: DocumentEngine | None = recorded or (ENGINES[options.model]() if by_rules else None)
     if engine is None:
         assert options.asking is not None
         engine = connect_document_model(options.asking, questions.governance, options.out)

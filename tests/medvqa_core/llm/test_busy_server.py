@@ -1,4 +1,4 @@
-"""A server that is busy, with a simulated clock: its places stay in use, and no request fails because others use them."""
+"""A busy server, with a simulated clock: its places stay in use, and no request fails because others use them."""
 
 import asyncio
 import random
@@ -63,7 +63,7 @@ def ask(texts, monkeypatch, capacity, retry_after=0.0, wait=600.0):
         errors.append(reply.error) if reply.error else answered.append(clock.time())
 
     async def run():
-        server._free, server.held = asyncio.Semaphore(CLIENTS), 0
+        server._free = asyncio.Semaphore(CLIENTS)
         await asyncio.gather(*map(one, texts))
 
     try:

@@ -1,9 +1,8 @@
-"""The engine interface: a reply is an answer or a failure, and engines are found by name."""
+"""The engine interface: a reply is an answer or a failure, and which objects are engines."""
 
 import pytest
 
-from medvqa_core.errors import ConfigError
-from medvqa_core.llm.engines import Engine, Reply, load_engine
+from medvqa_core.llm.engines import Engine, Reply
 
 
 @pytest.mark.parametrize(("answer", "error", "given"), [(None, None, "neither"), ("yes", "no", "both")])
@@ -23,8 +22,5 @@ class Parrot:
         return [Reply(request.question) for request in requests]
 
 
-def test_engines_are_made_by_name():
-    made = load_engine({"parrot": Parrot}, "parrot")
-    assert isinstance(made, Parrot) and isinstance(made, Engine) and not isinstance("text", Engine)
-    with pytest.raises(ConfigError, match="'crow'.*parrot, owl"):
-        load_engine({"parrot": Parrot, "owl": Parrot}, "crow")
+def test_an_engine_is_told_by_its_attributes():
+    assert isinstance(Parrot(), Engine) and not isinstance("text", Engine)

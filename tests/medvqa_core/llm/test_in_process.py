@@ -13,11 +13,15 @@ from medvqa_core.errors import ConfigError
 from medvqa_core.governance import Governance
 from medvqa_core.llm import loading
 from medvqa_core.llm.chat import ChatRequest, Image, Message
-from medvqa_core.llm.in_process import InProcessModel, _Job, load_in_process
+from medvqa_core.llm.in_process import InProcessModel, _Job, _read_images
 from medvqa_core.llm.json_reply import NOT_STORABLE
 
 pytestmark = pytest.mark.slow
 TEXTS = [f"is there edema? {'in the lungs ' * (n % 5)}{n}" for n in range(12)]
+
+
+def load_in_process(where, slots=64, load_in=None):
+    return InProcessModel(loading.load_model(where, load_in), slots)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -70,9 +74,8 @@ def test_log_probabilities_are_those_that_transformers_computes(image_folder):
     requests = [asking(text, [picture(("red", "blue")[n % 2])], logprobs=True) for n, text in enumerate(TEXTS)]
     for request, reply in zip(requests, ask(model, requests), strict=True):
         text = model._render(request.messages)
-        job = _Job(request, text, model._tokens(text), request.messages[-1].images, None)
-        (pictures,), _ = model._read_images([job], {})
-        inputs = model._inputs([job], [pictures])
+        job = _Job(request, text, model._tokens(text), _read_images(request.messages[-1].images), None)
+        inputs = model._inputs([job])
         made = model.loaded.model.generate(
             **inputs, max_new_tokens=60, do_sample=False, output_scores=True, return_dict_in_generate=True
         )

@@ -120,4 +120,4 @@ def test_thoughts_are_told_apart_whatever_their_names():
     assert split_reasoning("<think>a<thinking>b</think>c<THINKING>d</thinking>e") == (
         "<think>a<thinking>b</think>\n<THINKING>d</thinking>", "ce",
     )  # fmt: skip
-    assert split_reasoning("x<think>a<thinking>b</thinking>c") == ("<thinking>b</thinking>\n<think>ac", "x")
+    assert split_reasoning("x<think>a<thinking>b</thinking>c") == ("<think>a<thinking>b</thinking>c", "x")

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from medvqa_core.errors import InputError
 from medvqa_core.governance import Governance
-from medvqa_core.llm.engines import Reply
-from medvqa_core.runs import inference
+from medvqa_core.llm.engines import Reply, reply_listener
+from medvqa_core.runs import inference, journal
 from medvqa_core.runs.inference import ask_all
 from medvqa_core.runs.predictions import PredictionStore
 
@@ -301,3 +301,54 @@ def test_slow_groups_do_not_empty_the_slots(tmp_path):
     engine.answer = lambda requests: asyncio.wait_for(answer(requests), 30)
     assert run(tmp_path, engine, groups=30, in_flight=3) == 60
     assert [id for id, *_ in records(tmp_path)] == [f"{g}-{n}" for g in range(30) for n in range(2)]
+
+
+class OneByOne(Scripted):
+    """Answers a group's requests one after another, and stops the run at `stop`."""
+
+    def __init__(self, stop=None):
+        super().__init__()
+        self.stop, self.asked = stop, []
+
+    async def answer(self, requests):
+        replies = []
+        for request in requests:
+            if request.id == self.stop:
+                raise OSError("no server")
+            self.asked.append(request.id)
+            replies.append(Reply(f"to {request.id}"))
+            reply_listener.get()(request, replies[-1])
+            await asyncio.sleep(0)
+        return replies
+
+
+@pytest.mark.parametrize("most", [1, 100])
+def test_replies_of_a_group_that_is_not_complete_are_kept(tmp_path, most, monkeypatch):
+    monkeypatch.setattr(journal, "MOST", most)
+    (tmp_path / "stopped").mkdir(), (tmp_path / "whole").mkdir()
+    folder, asked = tmp_path / "stopped", []
+    for stop in ("0-2", "0-4", "2-1", "3-3"):
+        engine = OneByOne(stop)
+        with pytest.raises(OSError, match="no server"):
+            run(folder, engine, size=5, in_flight=1)
+        asked += engine.asked
+    last = OneByOne()
+    run(folder, last, size=5, in_flight=1)
+    assert asked + last.asked == [f"{g}-{n}" for g in range(4) for n in range(5)], "each was asked once"
+    run(tmp_path / "whole", Scripted(), size=5)
+    assert (folder / "p.jsonl").read_bytes() == (tmp_path / "whole/p.jsonl").read_bytes()
+    assert [path.name for path in folder.iterdir()] == ["p.jsonl"]
+
+
+def test_a_reply_that_is_asked_again_is_not_kept_before_it_is_final(tmp_path):
+    def review(request, reply, attempt):
+        again = replace(request, text="again") if request.text == "?" and request.id == "0-0" else None
+        return {"attempt": attempt}, again
+
+    with pytest.raises(OSError, match="no server"):
+        run(tmp_path, OneByOne("0-2"), size=3, review=review, attempts=2)
+    engine = OneByOne()
+    run(tmp_path, engine, size=3, groups=1, review=review, attempts=2)
+    assert engine.asked == ["0-0", "0-2", "0-0"]
+    with PredictionStore(tmp_path / "p.jsonl", Governance.OPEN, read_only=True) as store:
+        assert [dict(p.details) for p in store.predictions()] == [{"attempt": 2}, {"attempt": 1}, {"attempt": 1}]

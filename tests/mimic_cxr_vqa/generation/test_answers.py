@@ -8,10 +8,11 @@ from scripted_engine import STUDIES, ScriptedEngine, all_ids, build, records_of
 
 from medvqa_core.errors import ConfigError, GovernanceError
 from medvqa_core.governance import Governance
-from medvqa_core.llm.engines import Reply, load_engine
+from medvqa_core.llm.engines import Reply
+from medvqa_core.llm.options import EngineOptions
 from mimic_cxr_vqa.generation.answer_request import AnswerRequest
 from mimic_cxr_vqa.generation.answers import answer_questions, count_answers
-from mimic_cxr_vqa.generation.engines import ENGINES
+from mimic_cxr_vqa.generation.chosen_engine import ChosenEngine
 
 BAD, BROKEN = "As the report says, new edema.", ["prohibited:new", "report_reference:report"]
 
@@ -130,5 +131,5 @@ def test_other_engines_are_asked_and_the_answers_carry_the_class(tmp_path, gover
 def test_counts_before_the_first_answer_and_unknown_engines(tmp_path):
     assert count_answers(build(tmp_path)) == {"answered": 0, "flagged": 0, "failed": 0, "open": 36}
     with pytest.raises(ConfigError, match="'gpt'.*extractive"):
-        load_engine(ENGINES, "gpt")
-    assert load_engine(ENGINES, "extractive").name == "extractive"
+        ChosenEngine.choose(EngineOptions(("gpt",)))
+    assert ChosenEngine.choose(EngineOptions(("extractive",))).make(Governance.OPEN).name == "extractive"

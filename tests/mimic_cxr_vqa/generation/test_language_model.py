@@ -297,12 +297,22 @@ def test_throughput_counts_what_models_say_and_invents_nothing():
     from medvqa_core.llm.chat import ChatReply, Usage
     from medvqa_core.llm.throughput import Throughput
 
+    class Session:
+        def __init__(self, reply):
+            self.reply = reply
+
+        async def chat(self, request):
+            return self.reply
+
+    def count(counts, reply):
+        asyncio.run(counts.chat(Session(reply), None))
+
     counts = Throughput(started=10.0)
     assert str(Throughput()) == ""
-    counts.add(ChatReply("a", usage=Usage(100, None, 20)))
+    count(counts, ChatReply("a", usage=Usage(100, None, 20)))
     counts.answered, counts.ended = 1, 14.0
     assert str(counts) == "0.2 answers/s, 30 tokens/s, 0 flagged, 0 failed"
-    counts.add(ChatReply(None, "no", usage=Usage(100, 50, None)))
+    count(counts, ChatReply(None, "no", usage=Usage(100, 50, None)))
     counts.failed, counts.ended = 1, 14.0
     assert str(counts) == "0.5 answers/s, 55 tokens/s, 25% cached, 0 flagged, 1 failed"
 
