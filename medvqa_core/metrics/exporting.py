@@ -22,10 +22,32 @@ _IMPORT = re.compile(r"^( *)from ((?:medvqa_core|mimic_cxr_vqa)[\w.]*) import (\
 _TABLE = re.compile(r"Path\(__file__\)\.with_name\(\"([\w.]+)\"\)\.read_text\(encoding=\"utf-8\"\)")
 _PIP = {"PIL": "pillow", "yaml": "pyyaml"}
 _SPACE = "sdk: gradio\napp_file: app.py\npinned: false\n"
-_APP = """import evaluate
-from evaluate.utils import launch_gradio_widget
+# The widget of `evaluate` needs gradio 3.
+_APP = """import json
 
-launch_gradio_widget(evaluate.load("./{name}.py"))
+import evaluate
+import gradio
+
+metric = evaluate.load("./{name}.py")
+features = metric.features if isinstance(metric.features, dict) else metric.features[0]
+
+
+def compute(rows, options):
+    rows = [row for row in rows if any(str(value).strip() for value in row)]
+    columns = dict(zip(features, map(list, zip(*rows))))
+    return metric.compute(**columns, **json.loads(options or "{{}}"))
+
+
+gradio.Interface(
+    compute,
+    [
+        gradio.Dataframe(headers=list(features), datatype="str", type="array", label="Rows"),
+        gradio.Textbox(value="{{}}", label="Other arguments of compute, as a JSON object"),
+    ],
+    gradio.JSON(),
+    title="{name}",
+    description=metric.info.description,
+).launch(show_error=True)
 """
 
 
