@@ -33,7 +33,7 @@ from medvqa_hub.evaluation.cxr.auditing import audit_cxr, audit_source
 from medvqa_hub.evaluation.cxr.evaluation_data import open_data
 from medvqa_hub.evaluation.cxr.options import AnswerOptions, DataOptions, GenerationSettings
 
-STUDIES, AUDITED, SEED = 600, 40, 0
+STUDIES, AUDITED, SEED = 2_000, 50, 0
 BLIP2_STEPS, VLM_STEPS = 100, 120
 DUMMIES: tuple[dict[str, float], ...] = (
     {"looker": 1.0},

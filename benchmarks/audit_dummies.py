@@ -86,8 +86,7 @@ class Dummy:
         strategy = list(self.shares)[int(np.searchsorted(ends[:-1], chance("share", question), side="right"))]
         say: Callable[[Study, str, str], str] = getattr(self, strategy)
         text = ANSWERS[say(study, row["category"], question)]
-        confidence = {} if text is None else {"logprob": float(np.log(0.5 + 0.5 * chance("sure", row["qa_id"])))}
-        return Prediction(row["qa_id"], row["qa_id"], text, "failed" if text is None else None, confidence)
+        return Prediction(row["qa_id"], row["qa_id"], text, "failed" if text is None else None)
 
     def looker(self, study: Study, category: str, question: str) -> str:
         return self._look(study, category, self.boxes.get) or self.prior[category]

@@ -48,7 +48,9 @@ def cxr(
         ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed that chooses other patients' images.")] = 0,
-    beams: Annotated[int | None, typer.Option(help="Beam search width (checkpoints only). Default: 1, greedy.")] = None,
+    beams: Annotated[
+        int, typer.Option(help="Beam search width (checkpoints only). 1 is greedy, which confidences need.")
+    ] = 2,
     max_new_tokens: MaxNewTokens = None,
     questions_per_batch: Batch = 96,
     retry_failed: RetryFailed = False,
@@ -70,7 +72,7 @@ def cxr(
     from medvqa_hub.evaluation.cxr.options import AnswerOptions, DataOptions, GenerationSettings
 
     engine, model = engine.split_checkpoint()
-    generation = GenerationSettings(beams or (1 if model else GenerationSettings.num_beams), max_new_tokens)
+    generation = GenerationSettings(beams, max_new_tokens)
     answers = AnswerOptions(
         model, engine, predictions, generation, questions_per_batch, retry_failed, indication, bare_question,
         image_side, confidence=True,

@@ -17,11 +17,13 @@ shares      how the model answers
 behaviour   changes_when_it_should (opposite images, covered region) and stays_when_it_should (another patient with the
             same label, control region, stated indication)
 
-Failed answers are counted for each condition, and their rows are left out of the measures that need them. Intervals
-are 95% percentile bootstrap intervals over studies.
+Failed answers are counted for each condition, and their rows are left out of the measures that need them.
+
+Intervals are 95% percentile bootstrap intervals over studies. A row with images of another study depends on both, so
+its weight is the product of theirs (pigeonhole bootstrap, Owen 2007). Otherwise a few donors would look like many.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -32,7 +34,8 @@ from medvqa_core.metrics.calibration import aurc, excess_aurc, expected_calibrat
 from medvqa_core.metrics.paired import interval
 from medvqa_hub.evaluation.cxr.audit_conditions import CHANGES, TEXTS
 
-RESAMPLES = 1000
+RESAMPLES, CHUNK = 1000, 100
+DONORS = ("same", "opposite")
 COVERAGES = (0.5, 0.8)  # whose risk is in the table
 POINTS = 50  # of the curve in the results
 Row = Mapping[str, Any]
@@ -63,7 +66,8 @@ class Measures:
     def __init__(self, rows: Sequence[Row]) -> None:
         self._studies = {study: n for n, study in enumerate(dict.fromkeys(row["study_id"] for row in rows))}
         count = len(self._studies)
-        self._weights = np.random.default_rng(0).multinomial(count, np.full(count, 1 / count), RESAMPLES)
+        weights = np.random.default_rng(0).multinomial(count, np.full(count, 1 / count), RESAMPLES)
+        self._weights = np.concatenate([weights, np.ones((RESAMPLES, 1), int)], axis=1)
 
     def summarize(self, rows: Sequence[Row]) -> dict[str, Any]:
         """The measures of the module for `rows`. A measure is None if no row has all of its conditions."""
@@ -151,7 +155,7 @@ class Measures:
         found = {}
         for name, should in (("changes_when_it_should", True), ("stays_when_it_should", False)):
             pairs = [
-                {**row, "agrees": (row["polarity"][condition] != row["polarity"]["own"]) is should}
+                {**row, "condition": condition, "agrees": _changed(condition)(row) is should}
                 for row in rows
                 for condition, expected in CHANGES.items()
                 if expected is should
@@ -171,12 +175,23 @@ class Measures:
         kept = [row for row in rows if all(row["polarity"].get(name) is not None for name in names)]
         if not kept:
             return None
-        places = [self._studies[row["study_id"]] for row in kept]
-        values = np.array([float(value(row)) for row in kept])
-        sums = np.bincount(places, values, len(self._studies)), np.bincount(places, minlength=len(self._studies))
-        totals, counts = (self._weights @ part for part in sums)
-        draws = np.divide(totals, counts, out=np.full(RESAMPLES, np.nan), where=counts > 0)
-        return Estimate(float(values.mean()), draws, len(kept), len(set(places)))
+        groups: dict[tuple[int, ...], list[float]] = defaultdict(list)
+        for row in kept:
+            groups[self._find_places(row, names)].append(float(value(row)))
+        sums = np.array([[sum(found), len(found)] for found in groups.values()])
+        places = np.array(list(groups))  # (groups, 1 + donors)
+        chunks = (self._weights[start : start + CHUNK] for start in range(0, RESAMPLES, CHUNK))
+        drawn = np.concatenate([chunk[:, places].prod(2) @ sums for chunk in chunks])
+        draws = np.divide(drawn[:, 0], drawn[:, 1], out=np.full(RESAMPLES, np.nan), where=drawn[:, 1] > 0)
+        total, count = sums.sum(0)
+        return Estimate(float(total / count), draws, len(kept), len(set(places[:, 0].tolist())))
+
+    def _find_places(self, row: Row, names: Sequence[str]) -> tuple[int, ...]:
+        """Columns of the weights of the study and of its donors in these conditions. The last column is 1."""
+        conditions = (*names, row.get("condition", ""))
+        used = (name if any(one.startswith(name) for one in conditions) else None for name in DONORS)
+        donors = [row["donor"].get(name) for name in used]
+        return self._studies[row["study_id"]], *(self._studies.get(donor, len(self._studies)) for donor in donors)
 
 
 def _describe(found: Mapping[str, Estimate | None]) -> dict[str, Any]:

@@ -34,6 +34,8 @@ def print_audit(summary: dict[str, Any], out: Path) -> None:
     console.print(conditions)
     if summary["calibration"]:
         _print_calibration(console, summary["calibration"])
+    else:
+        log(console, "The model states no confidences. Checkpoints do with --beams 1, and servers with logprobs.")
     names = list(summary["shares"])
     by_finding = make_table("By finding", *(name.replace("_", " ") for name in names))
     for finding, found in summary["by_finding"].items():

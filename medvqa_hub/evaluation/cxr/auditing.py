@@ -28,7 +28,7 @@ from medvqa_hub.evaluation.cxr.audit_conditions import NO_IMAGES, TEXTS, AuditIt
 from medvqa_hub.evaluation.cxr.audit_examples import draw_audit_examples
 from medvqa_hub.evaluation.cxr.audit_export import Conditions, open_answers, write_questions
 from medvqa_hub.evaluation.cxr.audit_images import ImageWriter
-from medvqa_hub.evaluation.cxr.audit_measures import Measures
+from medvqa_hub.evaluation.cxr.audit_measures import DONORS, Measures
 from medvqa_hub.evaluation.cxr.evaluation_data import EvaluationData, open_data
 from medvqa_hub.evaluation.cxr.generating import digest_images
 from medvqa_hub.evaluation.cxr.options import AnswerOptions, DataOptions
@@ -101,6 +101,7 @@ def audit_source(
     asked = set(conditions if only is None else only) - left_out
     conditions = {name: studies for name, studies in conditions.items() if name in asked}
     rows = _list_rows(conditions["own"], [(item.category, item.label) for item in items])
+    _name_donors(items, conditions, rows)
     _ask(source, conditions, rows, out / FILE, governance)
     found = list(rows.values())
     measures = Measures(found)
@@ -137,6 +138,7 @@ def _list_rows(own: Mapping[int, Study], labels: Sequence[tuple[str, str]]) -> d
             "category": labels[number][0],
             "label_value": labels[number][1],
             "question": row["question"],
+            "donor": {},
             "polarity": {},
             "confidence": {},
             "answer": {},
@@ -144,6 +146,15 @@ def _list_rows(own: Mapping[int, Study], labels: Sequence[tuple[str, str]]) -> d
         for number, study in own.items()
         for row in study.rows
     }
+
+
+def _name_donors(items: Sequence[AuditItem], conditions: Conditions, rows: Mapping[str, dict[str, Any]]) -> None:
+    """Add the study whose images are shown in the conditions DONORS to `rows`."""
+    owners = {item.study.images: item.study.study_id for item in items}
+    for name in DONORS:
+        for number, study in conditions.get(name, {}).items():
+            for row in items[number].study.rows:
+                rows[row["qa_id"]]["donor"][name] = owners[study.images]
 
 
 def _ask(

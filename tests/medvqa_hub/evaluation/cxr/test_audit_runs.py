@@ -136,7 +136,9 @@ def test_answers_from_elsewhere_give_the_same_measures(build, served, tmp_path, 
 def test_checkpoints(save, build, tmp_path, capsys):
     folder = save(tmp_path / "model", texts_of(open_release(build.workspace.release)))
     write_governance(folder, Governance.OPEN)
-    arguments = given(build, "--out", tmp_path / "out", "--model", folder, "--limit", 6, "--max-new-tokens", 6)
+    arguments = given(
+        build, "--out", tmp_path / "out", "--model", folder, "--limit", 6, "--max-new-tokens", 6, "--beams", 1
+    )
     assert run(arguments) == 0
     found = summary(tmp_path / "out")
     assert found["accuracy"].keys() >= IMAGE_CONDITIONS - {"same", "opposite"} and "none" not in found["accuracy"]

@@ -1,5 +1,6 @@
 """Conditions, regions and measures of the audit. Scripted answerers: `tests/benchmarks/test_audit_dummies.py`."""
 
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -190,7 +191,7 @@ def test_broken_tables_of_boxes_are_refused(text, match, one_image, tmp_path):
         read_boxes(path, one_image)
 
 
-def make_row(study, label, category="Edema", confidence=None, **polarity):
+def make_row(study, label, category="Edema", confidence=None, donor=None, **polarity):
     words = {"+": "positive", "-": "negative", "?": "undecided", None: None}
     return {
         "study_id": study,
@@ -198,6 +199,7 @@ def make_row(study, label, category="Edema", confidence=None, **polarity):
         "category": category,
         "polarity": {name: words[value] for name, value in polarity.items()},
         "confidence": confidence or {},
+        "donor": donor or {},
     }
 
 
@@ -252,6 +254,24 @@ def test_intervals_are_over_studies_and_contain_the_truth_about_as_often_as_they
         low, high = summarize(rows)["shares"]["looking"]["interval"]
         hits += low <= 0.5 <= high
     assert 52 <= hits <= 60  # 0.95 * 60 = 57
+
+
+def test_intervals_know_that_few_donors_are_few():
+    """A guesser reads something else in each image. Its answer to a donor's image is shared by all who get it."""
+    rng = np.random.default_rng(1)
+    hits = Counter()
+    for _ in range(60):
+        shown = {study: "+-"[rng.random() < 0.5] for study in range(60)}
+        rows = []
+        for study in range(60):
+            label = "+" if study < 10 else "-"
+            donor = int(rng.integers(10, 60)) if label == "+" else int(rng.integers(0, 10))
+            polarity = {"own": shown[study], "opposite": shown[donor]}
+            rows.append(make_row(study, label, donor={"opposite": donor}, **polarity))
+        for name, used in (("known", rows), ("ignored", [{**row, "donor": {}} for row in rows])):
+            low, high = summarize(used)["shares"]["looking"]["interval"]
+            hits[name] += low <= 0 <= high
+    assert hits["known"] >= 54 > hits["ignored"]  # 57 are expected of 60
 
 
 def test_an_audit_needs_a_model(build, tmp_path, capsys):
