@@ -79,7 +79,7 @@ class ExtractiveEngine:
         return Reply(answer_from(analyse(request.findings), request))
 
 
-_NO_NEW = re.compile(r"\b(?:no|without) new\b", re.IGNORECASE)  # denies a change, not the finding
+_NO_NEW = re.compile(r"\b(?:no|without) new(?:ly)?\b", re.IGNORECASE)  # denies a change, not the finding
 
 
 def is_closed(question: str) -> bool:

@@ -80,7 +80,7 @@ _NOW = re.compile(
     r"(?! (?!enlarged|dilated|in\b)[a-z]+\b)"
 )
 # "On the right there is a small effusion and adjacent atelectasis."
-_ON_A_SIDE = re.compile(r"\b(?:on|at) the (left|right),? (?:there|is|remains?|has|appears?)\b")
+_ON_A_SIDE = re.compile(r"\b(?:on|at) the (left|right)(?:,? (?:there|is|remains?|has|appears?)\b|, (?=an? |the ))")
 _SEVERAL = re.compile(r"(?:[^si]s|ies|ces|atelectasis|edema|disease|scarring|thickening)$")
 
 

@@ -13,7 +13,7 @@ from mimic_cxr_vqa.labeling.terms import DEVICES, NEGATIVE, FoundTerm, find_limi
 
 # Between a temporal status and its finding there is none of these.
 _STATUS_ENDS = re.compile(
-    r"\bwith(?:out)?\b|;|\bbut\b|\b(?:and|no) (?:the|an?|there|no)\b|, (?:and|no|with|the|an?|there)\b"
+    r"\bwith(?:out)?\b|;|\bbut\b(?! $)|\b(?:and|no) (?:the|an?|there|no)\b|, (?:and|no|with|the|an?|there)\b"
 )
 _LIST_STATUS_END = re.compile(r"\W*$|[.,;]| (?:since|from|compared|and)\b")
 _ADJECTIVES = re.compile(r" (?:(?!(?:in|on|at|with|and|is|are|from|since)\b)[\w-]+ ){0,3}")
