@@ -73,6 +73,11 @@ def test_a_refusal_and_a_value_taken_back_are_no_answers(text, why):
         ("结果为5.0，正常范围3.5-5.5，所以正常", "正常"),
         ("有可能异常，也有可能正常，因此无法判断", "无法判断"),
         ("不是异常", "正常"),
+        ("并不异常", "正常"),
+        ("不存在任何异常", "正常"),
+        ("异常：否", "正常"),
+        ("不太正常", "异常"),
+        ("过高", "异常"),
         ("并非异常，而是正常", "正常"),
         ("不属于异常", "正常"),
         ("不是正常", "异常"),
@@ -86,7 +91,16 @@ def test_a_verdict_is_read_with_its_denials(text, verdict):
 
 @pytest.mark.parametrize(
     "text",
-    ["正常或异常", "正常;异常;无法判断", "可能正常，可能异常", "41岁", "不偏高，也不偏低", "不一定正常", "不能说异常"],
+    [
+        "正常或异常",
+        "正常;异常;无法判断",
+        "可能正常，可能异常",
+        "41岁",
+        "不偏高，也不偏低",
+        "不一定正常",
+        "不能说异常",
+        "未见升高",
+    ],
 )
 def test_several_verdicts_or_none_are_not_an_answer(text):
     """Soft accuracy would find the right one in it."""
