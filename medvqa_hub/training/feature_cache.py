@@ -33,6 +33,12 @@ from medvqa_hub.training.study_questions import StudyQuestions
 KIND = "image-features"
 IMAGES_AT_ONCE = 32  # in a forward pass
 IMAGES_PER_FILE = 256
+UNRELATED = (
+    "dtype",
+    "architectures",
+    "transformers_version",
+    "_name_or_path",
+)  # of a config, set by saving and loading
 REMEDY = "delete it, and run the same command again"
 
 
@@ -65,7 +71,9 @@ class FeatureCache:
         settings = plain(
             {
                 "weights": fingerprint_weights(encoder.state_dict().items()),
-                "config": encoder.config.to_diff_dict(),
+                "config": {
+                    name: value for name, value in encoder.config.to_diff_dict().items() if name not in UNRELATED
+                },
                 "pixels": pixels,
                 "image_side": image_side,
                 "precision": precision,

@@ -3,7 +3,8 @@
 import pytest
 import torch
 from builds import build_release
-from training_runs import fast_recipe, recipe, study_rows
+from safetensors.torch import load_file
+from training_runs import fast_recipe, recipe, study_rows, without_speed
 
 from medvqa_core.errors import ConfigError, InputError
 from medvqa_core.governance import Governance
@@ -157,3 +158,20 @@ def test_a_dry_run_counts_the_cache(tmp_path):
     sizes = [path.stat().st_size for path in folder.glob("*.safetensors")]
     assert count * bytes_each <= sum(sizes) < count * (bytes_each + 200)  # with their names
     assert digest_image(b"") == "cae66941d9efbd404e4d88758ea67670"
+
+
+@pytest.mark.slow
+def test_the_second_pass_reads_the_same_cache(tmp_path, monkeypatch):
+    build = build_release(tmp_path, studies=8)
+    logs = []
+    for dtype in (None, "float32"):
+        out = tmp_path / str(dtype)
+        passes = count_encoded(monkeypatch)
+        rates = "{encoder: 0, decoder: 1e-3}"
+        changes = {"data__cache_features": dtype, "training__learning_rates": rates, "training__max_steps": 4}
+        second = {"training__hard_negatives": "true", "training__scheduler": "constant"}
+        train(fast_recipe("tiny-swin-ved-stage1", **changes, **second), build.workspace.root, out, build.tree)
+        logs.append(without_speed(read_log(out / "hard_negatives")))
+    assert logs[0] == logs[1]
+    (folder,) = (tmp_path / "float32" / "features").iterdir()
+    assert sum(passes) == len({name for path in folder.glob("*.safetensors") for name in load_file(path)})
