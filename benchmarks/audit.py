@@ -44,7 +44,6 @@ DUMMIES: tuple[dict[str, float], ...] = (
     {"looker_80": 1.0},
     *({"looker": share, "prior_answer": 1 - share} for share in (0.25, 0.5, 0.75)),
 )
-SHARES = ("looking", "following_text", "guessing", "responding", "region")
 
 
 def main() -> None:
@@ -54,7 +53,7 @@ def main() -> None:
         "--model", action="append", default=[], help="NAME=FOLDER of a trained model, instead of training"
     )
     args = parser.parse_args()
-    start, cpu = time.monotonic(), _cpu_seconds()
+    start, cpu = time.monotonic(), time.process_time()
     release, tree = make_release(args.out, STUDIES, SEED)
     data = DataOptions(release, "test", image_root=tree, limit=AUDITED)
     models = dict(name.split("=", 1) for name in args.model) or train_models(release, tree, args.out)
@@ -62,17 +61,17 @@ def main() -> None:
     for name, folder in models.items():
         audits[name] = audit_model(folder, data, args.out / "audits" / name.replace(" ", "-"))
     print("\n".join(make_markdown(audits)))
-    seconds = {"wall": round(time.monotonic() - start), "cpu": round(_cpu_seconds() - cpu)}
+    seconds = {"wall": round(time.monotonic() - start), "cpu": round(time.process_time() - cpu)}
     print(f"{seconds['wall']} s, {seconds['cpu']} s of CPU time in this process")
-    kept = {name: {part: found[part] for part in _KEPT} for name, found in audits.items()}
-    write_result("audit", {"studies": STUDIES, "audited": AUDITED, "seconds": seconds, "audits": kept})
+    figures = {name: collect_figures(audit) for name, audit in audits.items()}
+    write_result("audit", {"studies": STUDIES, "audited": AUDITED, "seconds": seconds, "audits": figures})
 
 
-_KEPT = ("accuracy", "parts", "shares", "behaviour", "calibration")
-
-
-def _cpu_seconds() -> float:
-    return time.process_time()
+def collect_figures(audit: Mapping[str, Any]) -> dict[str, Any]:
+    """The measures of a row of the table, with value, interval and numbers of rows and studies."""
+    calibration = audit["calibration"] or {}
+    found = {"accuracy": audit["accuracy"]["own"], **audit["shares"], **audit["behaviour"]}
+    return {**found, **{name: calibration.get(name) for name in ("aurc", "ece")}}
 
 
 def train_models(release: Path, tree: Path, out: Path) -> dict[str, str]:
@@ -129,15 +128,11 @@ def audit_model(folder: str, data: DataOptions, out: Path) -> dict[str, Any]:
 
 def make_markdown(audits: Mapping[str, Mapping[str, Any]]) -> Sequence[str]:
     """A row for each audited answerer."""
-    heads = ["accuracy", *SHARES, "changes when it should", "stays when it should", "AURC", "ECE"]
-    titles = [head.replace("_", " ") for head in heads]
+    heads = list(collect_figures(next(iter(audits.values()))))
+    titles = [{"aurc": "AURC", "ece": "ECE"}.get(head, head.replace("_", " ")) for head in heads]
     lines = [f"| | {' | '.join(titles)} |", f"|---|{'---|' * len(heads)}"]
     for name, audit in audits.items():
-        values = [audit["accuracy"]["own"], *(audit["shares"][share] for share in SHARES)]
-        values += [audit["behaviour"][part] for part in ("changes_when_it_should", "stays_when_it_should")]
-        calibration = audit["calibration"] or {}
-        values += [calibration.get(part) for part in ("aurc", "ece")]
-        cells = ["-" if value is None else f"{value['value']:.2f}" for value in values]
+        cells = ["-" if value is None else f"{value['value']:.2f}" for value in collect_figures(audit).values()]
         lines.append(f"| {name} | {' | '.join(cells)} |")
     return lines
 

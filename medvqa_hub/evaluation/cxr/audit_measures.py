@@ -72,7 +72,7 @@ class Measures:
     def summarize(self, rows: Sequence[Row]) -> dict[str, Any]:
         """The measures of the module for `rows`. A measure is None if no row has all of its conditions."""
         names = list(dict.fromkeys(name for row in rows for name in row["polarity"]))
-        right = {name: self._mean(rows, [name], lambda row, name=name: _right(row, name)) for name in names}
+        right = {name: self._mean(rows, [name], _agrees(name)) for name in names}
         changed = {name: self._mean(rows, [name, "own"], _changed(name)) for name in names if name != "own"}
         parts = {"images": self._find_parts(rows, ("own", "opposite")), "stated": self._find_parts(rows, TEXTS)}
         return {
@@ -122,9 +122,10 @@ class Measures:
 
     def _find_parts(self, rows: Sequence[Row], names: Sequence[str]) -> dict[str, Estimate] | None:
         """The parts of the accuracy, from two or four conditions. The last one opposes the label in all inputs."""
-        rates = [self._mean(rows, names, lambda row, name=name: _right(row, name)) for name in names]
+        rates = [self._mean(rows, names, _agrees(name)) for name in names]
         if None in rates:
             return None
+        weights: dict[str, Sequence[float]]
         if len(names) == 2:
             weights = {"accuracy": (1, 0), "looking": (1, -1), "guessing": (0, 1)}
         else:
@@ -209,6 +210,10 @@ def _weighted(weights: Sequence[float]) -> Callable[..., Any]:
 
 def _right(row: Row, condition: str) -> bool:
     return row["polarity"][condition] == row["label_value"]
+
+
+def _agrees(condition: str) -> Callable[[Row], bool]:
+    return lambda row: _right(row, condition)
 
 
 def _changed(condition: str) -> Callable[[Row], bool]:

@@ -285,3 +285,14 @@ def test_results_are_never_of_a_weaker_class_than_the_data(stated, build, tmp_pa
         pass
     others = stat.S_IMODE((tmp_path / "out" / "results.json").stat().st_mode) & 0o077
     assert (others == 0) == (found == "credentialed")
+
+
+@pytest.mark.parametrize("value", ["0.5", "nan", "-inf", "sure"])
+def test_a_log_probability_is_a_number_of_at_most_zero(value, tmp_path):
+    path = tmp_path / "answers.csv"
+    path.write_text(f"id,answer,logprob\na,yes,-0.25\nb,no,\nc,no,{value}\n")
+    with pytest.raises(InputError, match="logprob"):
+        read_answer_file(path, dict.fromkeys("abc"))
+    path.write_text("id,answer,logprob\na,yes,-0.25\nb,no,\n")
+    replies = read_answer_file(path, dict.fromkeys("ab")).replies
+    assert [replies[id].details for id in "ab"] == [{"logprob": -0.25}, {}]
