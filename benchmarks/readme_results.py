@@ -21,8 +21,9 @@ def make_results() -> str:
         f"| tiny SwinVED on synthetic X-rays, finding accuracy after stage 2 | {second['test']['accuracy']:.4f} "
         f"| {second['test_shuffled']['accuracy']:.4f} with another patient's images, "
         f"{second['test']['majority']:.4f} for the more frequent label |",
-        f"| BERTScore after self-critical training (stage 3) | {third['test']['bertscore']:.4f} "
-        f"| {second['test']['bertscore']:.4f} after stage 2 |",
+        f"| BERTScore and finding accuracy after self-critical training (stage 3) | {third['test']['bertscore']:.4f}, "
+        f"{third['test']['accuracy']:.4f} | {second['test']['bertscore']:.4f}, {second['test']['accuracy']:.4f} "
+        "after stage 2 |",
         f"| {hard['reports']} hard synthetic report pages, held out: table rows restored to one line "
         f"| {hard['rows_on_one_line']} of {hard['rows']} | |",
         f"| … characters wrong, in reading order | {hard['character_error_rate']:.1%} | |",

@@ -1,5 +1,7 @@
 """Pages of the site that are not written by hand. mkdocs runs this file as a hook (mkdocs.yml).
 
+`python docs/site_pages.py` writes docs/reference/columns.md, which readers of the repository need too.
+
 - Home, Contributing, Model folders, Examples, Changelog and the tables of report images are files outside docs/.
 - Commands comes from the typer application, Columns from the features of the datasets and docs/columns.yaml.
 """
@@ -39,7 +41,7 @@ def on_files(files: Any, config: Any) -> Any:
 def make_pages() -> dict[str, str]:
     """The text of each page by its path in the site."""
     pages = {uri: copy_page(source) for source, uri in PAGES.items()}
-    return pages | {COMMANDS: make_commands(), COLUMNS: make_columns()}
+    return pages | {COMMANDS: make_commands()}
 
 
 def copy_page(source: str) -> str:
@@ -116,7 +118,7 @@ def _cell(text: str) -> str:
 
 
 def make_columns() -> str:
-    """The page of all columns: types from the datasets, descriptions from docs/columns.yaml."""
+    """The page of all columns: types from the datasets, descriptions from docs/columns.yaml. It is a file of docs/."""
     described = yaml.safe_load((REPOSITORY / "docs" / "columns.yaml").read_text(encoding="utf-8"))
     parts = ["# Columns\n\nTypes as `datasets` shows them. A list has its element type in brackets."]
     for dataset, configs in list_columns().items():
@@ -156,3 +158,7 @@ def _type(feature: Any) -> str:
             return f"struct of {len(feature)} × {_type(next(iter(feature.values())))}"
         return "struct(" + ", ".join(f"{name}: {_type(part)}" for name, part in feature.items()) + ")"
     return getattr(feature, "dtype", None) if type(feature).__name__ == "Value" else type(feature).__name__
+
+
+if __name__ == "__main__":
+    (REPOSITORY / "docs" / COLUMNS).write_text(make_columns(), encoding="utf-8")

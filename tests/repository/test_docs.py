@@ -16,12 +16,6 @@ from medvqa_hub.cli import app
 
 PAGES = [*REPOSITORY.glob("*.md"), *(page for place in ("docs", "models", "examples", "spaces", "harness")
                                      for page in (REPOSITORY / place).rglob("*.md"))]  # fmt: skip
-# Pages of the site that docs/site_pages.py makes -> the file that they copy, None for others.
-GENERATED = {REPOSITORY / "docs" / "reference" / name: None for name in ("commands.md", "columns.md")}
-GENERATED |= {
-    REPOSITORY / "docs" / "contributing.md": REPOSITORY / "CONTRIBUTING.md",
-    REPOSITORY / "docs" / "performance_reports.md": REPOSITORY / "benchmarks" / "results" / "meddqa.md",
-}
 NAMES = sorted(str(page.relative_to(REPOSITORY)) for page in PAGES)
 OF_OTHERS = {
     "--help",
@@ -66,9 +60,6 @@ def test_links_and_anchors_lead_somewhere(name):
             continue
         file, _, anchor = target.partition("#")
         linked = page.parent / file if file else page
-        linked = GENERATED.get(linked, linked)
-        if linked is None:
-            continue
         assert linked.exists(), target
         assert not anchor or anchor in anchors(linked), target
 

@@ -26,7 +26,7 @@ DOTTED = re.compile(rf"(?<![\w/.-])(?:{'|'.join(PACKAGES)})(?:\.[A-Za-z_]\w*)+")
 FILE = re.compile(r"(?<![\w/.-])(?:[\w-]+/)*[\w-]+\.(?:py|tsv)\b(?!\w)")
 # Files of other programs, of the reader, or of a repository on the Hub.
 OTHERS = re.compile(
-    r"NAME|^my_|^mine|^path/to|EXAMPLE|^(modeling|configuration|processing)_<?name|(^|/)app\.py$|^tasks\.py$"
+    r"NAME|^FILE|^my_|^mine|^path/to|EXAMPLE|^(modeling|configuration|processing)_<?name|(^|/)app\.py$|^tasks\.py$"
 )
 
 
@@ -97,6 +97,14 @@ PAGES = [*REPOSITORY.glob("*.md"), *(page for place in ("docs", "models", "examp
 @pytest.mark.parametrize("page", sorted(str(page.relative_to(REPOSITORY)) for page in PAGES))
 def test_pages_name_existing_modules(page):
     assert stale((REPOSITORY / page).read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "models/README.md"])
+def test_names_are_in_the_files_that_a_page_gives(page):
+    """`NAME` in `path/file.py`."""
+    named = re.findall(r"`(\w+)` in\s+`([\w/]+\.py)`", (REPOSITORY / page).read_text(encoding="utf-8"))
+    assert named
+    assert [(name, file) for name, file in named if name not in names_of(REPOSITORY / file)] == []
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
