@@ -35,7 +35,7 @@ from rjua_meddqa.schema import (
     TableRow,
 )
 
-NAME, VERSION = "esra-rules", "4"
+NAME, VERSION = "esra-rules", "5"
 SUMMARY = "summary_qa"
 PAGES_KEPT = 64  # questions are grouped by image
 
