@@ -20,7 +20,10 @@ def print_audit(summary: dict[str, Any], out: Path) -> None:
     for name, head in LINES.items():
         if found := summary["parts"][name]:
             parts.add_row(head, *(_format(found.get(part), with_interval=False) for part in PARTS))
-    console.print(parts)
+    if parts.row_count:
+        console.print(parts)
+    else:
+        log(console, "No other patient has the opposite label of a finding in the same views. Audit more studies.")
     shares = make_table("Answers, 95% intervals over studies", "value", "rows")
     for name, found in {**summary["shares"], **summary["behaviour"]}.items():
         shares.add_row(name.replace("_", " "), _format(found), f"{found['rows']:,}" if found else "-")
