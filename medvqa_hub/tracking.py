@@ -93,7 +93,7 @@ class TensorBoard(Tracker):
 
 
 class Wandb(Tracker):
-    """A run in OUT/wandb, which `wandb sync` may upload later."""
+    """A run in OUT/wandb, which `wandb sync` may upload later. A resumed run continues it (`wandb sync --append`)."""
 
     def __init__(self, out: Path, after: int) -> None:
         import wandb
@@ -102,7 +102,16 @@ class Wandb(Tracker):
         self.is_local = mode in ("offline", "disabled")
         settings = wandb.Settings(console="off", disable_code=True, disable_git=True, disable_job_creation=True)
         settings.x_disable_machine_info = True  # its metadata holds paths and the command
-        self._run = wandb.init(project=PROJECT, name=out.name, dir=str(out), mode=mode, settings=settings)
+        earlier = sorted((out / "wandb").glob("*run-*-*")) if after else []  # offline-run-DATE_TIME-ID
+        self._run = wandb.init(
+            project=PROJECT,
+            name=out.name,
+            dir=str(out),
+            mode=mode,
+            settings=settings,
+            id=earlier[0].name.rpartition("-")[2] if earlier else None,
+            resume="allow" if earlier and mode == "online" else None,
+        )
         self._make_image = wandb.Image
 
     def log(self, numbers: Mapping[str, float], step: int) -> None:

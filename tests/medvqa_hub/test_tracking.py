@@ -64,6 +64,14 @@ def test_restricted_samples_stay_on_the_machine(name, governance, online, calls,
         assert calls.init[0]["mode"] == ("online" if online else "offline")
 
 
+def test_a_resumed_run_continues_its_offline_wandb_run(calls, tmp_path):
+    (tmp_path / "run/wandb/offline-run-20260102_030405-1a2b3c4d").mkdir(parents=True)
+    (tmp_path / "run/wandb/offline-run-20260102_030506-1a2b3c4d").mkdir()
+    for after, expected in ((0, None), (4, "1a2b3c4d")):
+        Trackers(["wandb"], tmp_path / "run", Governance.CREDENTIALED, after).close()
+        assert (calls.init[-1]["id"], calls.init[-1]["mode"]) == (expected, "offline")
+
+
 def test_tensorboard_files_hold_numbers_and_images(tmp_path):
     pytest.importorskip("tensorboard")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator

@@ -20,6 +20,7 @@ from torch.utils.data import Sampler
 from trl import GRPOConfig, GRPOTrainer, SFTConfig, SFTTrainer
 
 from medvqa_hub.families import history
+from medvqa_hub.tracking import Sample
 from medvqa_hub.training.arguments import ScheduleCallback, TrainingRun, common_arguments
 from medvqa_hub.training.saving import CheckpointMixin
 from medvqa_hub.training.study_batches import derive_seed
@@ -27,6 +28,7 @@ from medvqa_hub.training.vlm.card import write_card
 from medvqa_hub.training.vlm.recipe import GRPO, VlmRecipe
 from medvqa_hub.training.vlm.rewards import AnswerReward
 from medvqa_hub.training.vlm.rows import VlmRows
+from medvqa_hub.training.vlm.samples import answer_first_rows
 
 _RANDOM, _ORDER = 11, 12  # distinguish uses of the recipe's seed
 _IGNORED = ("epoch", "num_tokens", "step_time", "total_flos")  # values of one process, or of TRL's own epochs
@@ -108,11 +110,12 @@ class VlmGrpoTrainer(VlmTrainerMixin, GRPOTrainer):
 
 
 class _LogCallback(ScheduleCallback):
-    """Writes TRL's metrics to the run's log, and an answer with its reward to the trackers."""
+    """Writes TRL's metrics to the run's log, and sample answers to the trackers, with rewards if there are any."""
 
-    def __init__(self, run: TrainingRun, rows: int, reward: AnswerReward | None) -> None:
-        self._log, self._epochs_per_step = run.log, run.recipe.training.rows_per_step / rows
-        self._reward = reward
+    def __init__(self, run: TrainingRun, rows: VlmRows, reward: AnswerReward | None, trainer: Any) -> None:
+        self._log, self._epochs_per_step = run.log, run.recipe.training.rows_per_step / len(rows.train)
+        self._reward, self._trainer = reward, trainer
+        self._rows = rows.train if rows.validation is None else rows.validation
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any], **kwargs: Any) -> None:
         if self._log is None or "train_runtime" in logs:
@@ -122,8 +125,17 @@ class _LogCallback(ScheduleCallback):
         self._log.append({"step": state.global_step, "epoch": epoch, **numbers}, state.max_steps)
 
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        if self._log is not None and self._log.trackers is not None and self._reward is not None:
-            self._log.trackers.log_samples(self._reward.read_samples, state.global_step)
+        if self._log is not None and self._log.trackers is not None:
+            self._log.trackers.log_samples(self._read_samples, state.global_step)
+
+    def _read_samples(self) -> list[Sample]:
+        trainer = self._trainer
+        if self._reward is not None:
+            return self._reward.read_samples()
+        if trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled:
+            return []  # sharded weights cannot generate in one process
+        with trainer.accelerator.autocast():
+            return answer_first_rows(trainer.model, trainer.processing_class, self._rows)
 
 
 def _finite(value: float | None) -> float | None:
@@ -178,7 +190,7 @@ def make_trainer(
         trainer = VlmSftTrainer(
             model, args=arguments, train_dataset=rows.train, eval_dataset=rows.validation, processing_class=processor
         )
-    trainer.add_callback(_LogCallback(run, len(rows.train), reward))
+    trainer.add_callback(_LogCallback(run, rows, reward, trainer))
     trainer.prepare_saving(run)
     trainer.reward = reward
     return trainer
