@@ -93,7 +93,7 @@ class TensorBoard(Tracker):
 
 
 class Wandb(Tracker):
-    """A run in OUT/wandb, which `wandb sync` may upload later. A resumed run continues it (`wandb sync --append`)."""
+    """A run in OUT/wandb, which `wandb sync` may upload later. A resumed run adds a part to it."""
 
     def __init__(self, out: Path, after: int) -> None:
         import wandb

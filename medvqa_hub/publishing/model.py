@@ -7,12 +7,14 @@ acknowledgement and a memorisation check, and are pushed to a gated repository t
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from medvqa_core.errors import ConfigError, GovernanceError
 from medvqa_core.governance import Governance
 from medvqa_core.model_folder import find_model_folder
 from medvqa_core.runs.predictions import FILE
+from medvqa_hub.evaluation.cxr.charts import draw_chart
 from medvqa_hub.families.history import REPORTS
 from medvqa_hub.publishing.audit_block import read_audit
 from medvqa_hub.publishing.check_conditions import check_generation_settings
@@ -36,6 +38,7 @@ from medvqa_hub.publishing.sending import Push, send
 from medvqa_hub.publishing.staging import CARD
 
 NOTICE_FILE, EVAL_RESULTS = "NOTICE.txt", ".eval_results/mimic_cxr_vqa.yaml"
+CHART = "chart.png"
 SHORTEST = 20  # characters of an acknowledgement
 
 
@@ -112,7 +115,16 @@ def push_model(
         files[NOTICE_FILE] = "".join(NOTICE.format(version=version) for version in llamas).encode()
     if results is not None and options.dataset_id is not None:
         files[EVAL_RESULTS] = eval_results(results, options.dataset_id)
-    return send(files, plan, dry_run, hub, log, phrases)
+    if results is not None:
+        files[CHART] = _draw_chart(results)
+    return send(files, plan, dry_run, hub, log, phrases, image_tables=[CHART])
+
+
+def _draw_chart(results: list[dict[str, Any]]) -> bytes:
+    """The picture of the card, drawn again from the numbers, so that no other image can be pushed."""
+    with TemporaryDirectory() as folder:
+        draw_chart(results, Path(folder) / CHART)
+        return (Path(folder) / CHART).read_bytes()
 
 
 def _refuse_reports(model: ModelFolder) -> None:

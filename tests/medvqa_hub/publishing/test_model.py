@@ -1,5 +1,6 @@
 """`push model`: what goes, with which card and licence; what does not; what people do with it afterwards."""
 
+import io
 import json
 import re
 import shutil
@@ -309,6 +310,8 @@ def signed(built, tmp_path_factory):
 
 def test_weights_of_credentialed_training_go_behind_a_gate_with_their_check(signed, hub, api, tmp_path):
     options = {**signed, "acknowledgement": WORDS, "dataset_id": "me/cxr"}
+    for folder in (signed["folder"], signed["scores"]):
+        (folder / "chart.png").write_bytes(b"a radiograph")
     push(hub, api, options.pop("folder"), **options)
     repository = hub.model("me/model")
     assert (repository.visibility, repository.gated) == ("private", "manual")
@@ -322,8 +325,11 @@ def test_weights_of_credentialed_training_go_behind_a_gate_with_their_check(sign
         "**Source.**",
         f'"{WORDS}"',
         "| none (blank) |",
+        "](chart.png)",
     ):
         assert part in card
+    with Image.open(io.BytesIO(repository.files["chart.png"])) as chart:  # drawn again from the numbers
+        assert chart.format == "PNG" and chart.width == 1560
     entries = yaml.safe_load(repository.files[".eval_results/mimic_cxr_vqa.yaml"])
     own = json.loads((signed["scores"] / "results.json").read_text())
     found = {entry["dataset"]["task_id"]: entry["value"] for entry in entries}
