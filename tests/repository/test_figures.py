@@ -39,7 +39,24 @@ def reports() -> list[str]:
     ]
 
 
-PAGES = {"docs/performance.md": explore, "docs/meddqa.md": reports}
+def audit() -> list[str]:
+    """The table of docs/audit.md."""
+    rows = {
+        "reads the finding in the image": "looker",
+        "the same, with one error in five": "looker_80",
+        "always the more frequent label": "prior_answer",
+        "reads another place of the image": "wrong_region",
+        "tiny SwinVED, a short stage 2": "SwinVED stage 2",
+    }
+    audits = read("audit")["audits"]
+    measures = ("accuracy", "looking", "guessing", "region")
+    return [
+        f"| {text} | " + " | ".join(f"{audits[name][measure]['value']:.2f}" for measure in measures) + " |"
+        for text, name in rows.items()
+    ]
+
+
+PAGES = {"docs/performance.md": explore, "docs/meddqa.md": reports, "docs/audit.md": audit}
 
 
 def contains(text: str, wanted: str) -> bool:
