@@ -17,7 +17,7 @@ import csv
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -49,7 +49,7 @@ _RUN_FILE = re.compile(r"predictions\.jsonl|scored(-[a-z]+)?\.jsonl")
 class FileReply(Reply):
     """A reply with the mean log-probability of its tokens, if the file has a column `logprob`."""
 
-    logprob: float | None = None
+    logprob: float | None = field(default=None, compare=False)
 
     @property
     def details(self) -> dict[str, float]:

@@ -293,6 +293,6 @@ def test_a_log_probability_is_a_number_of_at_most_zero(value, tmp_path):
     path.write_text(f"id,answer,logprob\na,yes,-0.25\nb,no,\nc,no,{value}\n")
     with pytest.raises(InputError, match="logprob"):
         read_answer_file(path, dict.fromkeys("abc"))
-    path.write_text("id,answer,logprob\na,yes,-0.25\nb,no,\n")
+    path.write_text("id,answer,logprob\na,yes,-0.25\nb,no,\na,yes,-0.26\n")  # the same answer twice
     replies = read_answer_file(path, dict.fromkeys("ab")).replies
     assert [replies[id].details for id in "ab"] == [{"logprob": -0.25}, {}]
