@@ -107,7 +107,9 @@ def as_reply(content: Any, finish: str | None, usage: Usage, thoughts: Any = Non
 def _mean_logprob(stated: Any) -> float | None:
     """The mean log-probability of the tokens in `logprobs` of a choice, or None if they are not all stated."""
     tokens = stated.get("content") if isinstance(stated, dict) else None
-    values = [token.get("logprob") for token in tokens if isinstance(token, dict)] if isinstance(tokens, list) else []
+    values: list[Any] = (
+        [token.get("logprob") for token in tokens if isinstance(token, dict)] if isinstance(tokens, list) else []
+    )
     if not values or not all(isinstance(value, int | float) and value <= 0 for value in values):
         return None
     mean = sum(values) / len(values)

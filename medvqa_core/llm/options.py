@@ -13,7 +13,7 @@ medvqa-hub … --engine transformers:FOLDER_OR_ID --load-in 4bit
 import inspect
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import wraps
@@ -132,17 +132,18 @@ _OPTIONS: dict[str, tuple[Any, str]] = {  # type and help
 }
 
 
-def with_engine_options(own: str = "", **help: str) -> Callable[[Callable], Callable]:
+def with_engine_options(own: str = "", without: Collection[str] = (), **help: str) -> Callable[[Callable], Callable]:
     """Decorator that gives a command the `--engine` options, in place of its parameter `engine: EngineOptions`.
 
     Args:
         own: names the engines of the command that are not language models.
+        without: fields of EngineOptions that are not options of this command.
         help: help texts that differ from the shared ones, by field.
     """
     help = {"engines": f"{own}{', or ' if own else ''}{SPELLED}.", **help}
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        added = [_make_parameter(name, help.get(name)) for name in _OPTIONS]
+        added = [_make_parameter(name, help.get(name)) for name in _OPTIONS if name not in without]
         parameters = []
         for parameter in inspect.signature(command, eval_str=True).parameters.values():
             own_parameter = [parameter.replace(kind=parameter.KEYWORD_ONLY)]
