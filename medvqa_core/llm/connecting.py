@@ -11,7 +11,7 @@ from medvqa_core.governance import Governance, check_endpoint_allowed, check_not
 from medvqa_core.json_files import read_object
 from medvqa_core.llm.chat_model import ChatModel
 from medvqa_core.llm.loading import ADAPTER, load_model
-from medvqa_core.llm.options import DEFAULT_SLOTS, SPELLED, EngineOptions
+from medvqa_core.llm.options import DEFAULT_SLOTS, EngineOptions
 from medvqa_core.llm.pool import ServerPool
 from medvqa_core.llm.record import ModelRecord
 from medvqa_core.llm.server import ChatServer
@@ -54,7 +54,9 @@ def connect_model(options: EngineOptions, governance: Governance, record: Path |
         return here
     if set(kinds) != {SERVER} or len(set(places)) < len(places):
         spelled = " ".join(f"--engine {name}" for name in options.engines)
-        raise ConfigError(f"{spelled}: language models are spelled {SPELLED}. Name each once")
+        raise ConfigError(
+            f"{spelled}: language models are spelled server:URL or transformers:FOLDER_OR_ID. Name each once"
+        )
     if options.load_in:
         raise ConfigError(
             f"--load-in {options.load_in} applies to transformers:FOLDER_OR_ID. A server loads its model itself"
