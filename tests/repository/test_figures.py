@@ -45,14 +45,27 @@ def audit() -> list[str]:
         "reads the finding in the image": "looker",
         "the same, with one error in five": "looker_80",
         "always the more frequent label": "prior_answer",
+        "repeats the indication": "text",
         "reads another place of the image": "wrong_region",
-        "tiny SwinVED, a short stage 2": "SwinVED stage 2",
+        "states the opposite of the image": "reversed",
+        "25% reads, 75% more frequent label": "25% looker + 75% prior_answer",
+        "50% of each": "50% looker + 50% prior_answer",
+        "75% reads, 25% more frequent label": "75% looker + 25% prior_answer",
+        "tiny SwinVED, stage 1": "SwinVED stage 1",
+        "tiny SwinVED, stage 2": "SwinVED stage 2",
+        "tiny SwinVED, stage 3": "SwinVED stage 3",
+        "tiny BLIP-2-MultiView": "BLIP-2-MultiView",
+        "tiny image-text model (`train vlm`)": "image-text model",
     }
     audits = read("audit")["audits"]
-    measures = ("accuracy", "looking", "guessing", "region")
+    measures = ("accuracy", "looking", "guessing", "following_text", "region")
+
+    def value(name: str, measure: str) -> str:
+        found = audits[name][measure]
+        return f"{found['value']:.2f}" if found else ""
+
     return [
-        f"| {text} | " + " | ".join(f"{audits[name][measure]['value']:.2f}" for measure in measures) + " |"
-        for text, name in rows.items()
+        f"| {text} | " + " | ".join(value(name, measure) for measure in measures) + " |" for text, name in rows.items()
     ]
 
 
