@@ -10,7 +10,7 @@ parser could not read) or "error: …" (an error of their client) are flagged `f
 distinguish an empty text from null, and "nan" is read as null.
 
 The files of the challenge CXR-ORACLE (`CXR_ORACLE_2025_Train.csv`, …) are read in the same layout. Their columns are
-not published and the questions of their test split have no answers, so that there
+not published and the questions of their test split lack answers, so that there
 
 - a missing column is replaced by what follows from the others (`_fill_missing`) and is named in a warning;
 - an empty answer is None, and not a failed reply.

@@ -51,7 +51,7 @@ def predict(
     bare_question: BareQuestion = False,
     image_side: ImageSide = 512,
 ) -> None:
-    """Answer questions that have no answers. evaluate cxr --predictions scores the result. Run it again to resume."""
+    """Answer unanswered questions. evaluate cxr --predictions scores the result. Run it again to resume."""
     from medvqa_hub.evaluation.cxr.options import AnswerOptions, DataOptions, GenerationSettings
     from medvqa_hub.evaluation.cxr.predicting import predict_cxr
 

@@ -11,7 +11,7 @@ from mimic_cxr_vqa.labeling.cues import STATUS, Cue, find_cues
 from mimic_cxr_vqa.labeling.measures import read_measured_change
 from mimic_cxr_vqa.labeling.terms import DEVICES, NEGATIVE, FoundTerm, find_limits
 
-# Between a temporal status and its finding there is none of these.
+# These words end the reach of a temporal status.
 _STATUS_ENDS = re.compile(
     r"\bwith(?:out)?\b|;|\bbut\b(?! $)|\b(?:and|no) (?:the|an?|there|no)\b|, (?:and|no|with|the|an?|there)\b"
 )

@@ -233,7 +233,7 @@ class SwinVedForConditionalGeneration(SwinVedPreTrainedModel, GenerationMixin):
 
         Args:
             input_ids: (questions, tokens), `[CLS] question [BOS]` and, in training, `answer [EOS]`, padded on any side.
-            attention_mask: (questions, tokens), 0 on padding. None if there is no padding.
+            attention_mask: (questions, tokens), 0 on padding. None without padding.
             pixel_values: (studies, images, 3, H, W).
             image_mask: (studies, images), nonzero where an image is present. None if all are.
             study_index: (questions,) the study of each question. None if question i is about study i.

@@ -91,7 +91,7 @@ def find_titles(cells: Sequence[Cell]) -> set[Cell]:
 
 
 def _keys_by_place(cells: Sequence[Cell]) -> dict[Cell, bool]:
-    """Find keys that are in no list and have no colon: words that stand alone in front of a value.
+    """Find keys that no list contains and that lack a colon: words that stand alone in front of a value.
 
     They end like a key, their left edge is that of a known key, or another such pair is in the same columns. Returns
     whether they are also as far from their value as a known key, so that they end running text.

@@ -54,7 +54,7 @@ def judge(result: str, reference: str, flag: str = "", unit: str = "", patient: 
     """Judge `result` by `reference`, the printed range with or without a unit.
 
     Both may contain full-width signs, any dash, units and the slips that `ranges.py` repairs. An arrow printed in the
-    result or flag column decides where the numbers do not, but never without a range. There is no verdict if numbers
+    result or flag column decides where the numbers do not, but never without a range. The verdict is open if numbers
     and arrow contradict each other, since one of them was misread. An arrow in the range cell decides nothing.
 
     Args:

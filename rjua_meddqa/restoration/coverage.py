@@ -54,7 +54,7 @@ def share_read(image: "Image.Image", boxes: Sequence[Box]) -> float:
 
 
 def share_washed_out(image: "Image.Image", boxes: Sequence[Box]) -> float:
-    """Return the share of the text's rectangle in white areas of `image` (RGB) that fade and have no text.
+    """Return the share of the text's rectangle in white areas of `image` (RGB) that fade and lack text.
 
     Only paper that is grey elsewhere is measured. White areas beside or below the text hide nothing.
     """

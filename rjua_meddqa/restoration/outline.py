@@ -2,7 +2,7 @@
 
 Paper is the brightest large area in most photos of reports. The area above Otsu's threshold is closed over the print,
 and the hull of its largest piece is simplified to a polygon. Edges along the border of the image do not belong to the
-paper. Brightness drops sharply at an edge of paper, but slowly at a shadow. There is no outline if paper fills the
+paper. Brightness drops sharply at an edge of paper, but slowly at a shadow. The outline is missing if paper fills the
 image (scans, screenshots, photos cropped to the page).
 """
 

@@ -1,4 +1,4 @@
-"""`medvqa-hub predict`: answers to questions that have none yet.
+"""`medvqa-hub predict`: answers to unanswered questions.
 
     OUT/predictions.jsonl    every answer as it is generated, from which an interrupted run resumes
     OUT/answers.jsonl        a line per question, in the order of the questions, below a line with the governance class
