@@ -108,7 +108,7 @@ class EditLog:
             InputError: the author or a text cannot be saved.
             OutputError: the file cannot be written. Nothing was saved.
         """
-        with self._writing():
+        with self.writing():
             known = self.history(item)
             if base is not None and base != len(known):
                 raise EditConflictError(
@@ -119,11 +119,12 @@ class EditLog:
 
     def extend(self, edits: Iterable[tuple[str, str, str, Mapping[str, Any]]]) -> None:
         """Record edits that were made elsewhere: (item, author, time, state) each. Raises as `append`."""
-        with self._writing():
+        with self.writing():
             self._extend(edits)
 
     @contextmanager
-    def _writing(self) -> Iterator[None]:
+    def writing(self) -> Iterator[None]:
+        """Hold the lock of the log, for which other processes wait, also for files made from the log."""
         make_folder(self.path.parent, self._governance.private)
         with self._lock, output_errors(self.path), FileLock(self.path.with_name(f".{self.path.name}.lock")):
             self.refresh()

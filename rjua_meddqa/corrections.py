@@ -155,13 +155,14 @@ class Corrections:
 
     def _write(self, moved: str | None = None) -> None:
         """Write the files that other commands read. `moved` is the report whose boxes were moved."""
-        rows = self._rows()
-        details = {"source": self._source, "counts": {"annotations": len(rows)}}
-        if open_folder(self.folder).manifest.get(ANNOTATIONS) != details:
-            record_part(self.folder, ANNOTATIONS, self._governance, details)
-        write_annotations(rows, self.folder / OUR_NAMES[ANNOTATIONS])
-        if moved is not None and (boxes := self.boxes(moved)) is not None:
-            write_boxes(self.folder / BOXES / f"{Path(moved).stem}.json", boxes)
+        with self._log.writing():  # another explorer may write the same files
+            rows = self._rows()
+            details = {"source": self._source, "counts": {"annotations": len(rows)}}
+            if open_folder(self.folder).manifest.get(ANNOTATIONS) != details:
+                record_part(self.folder, ANNOTATIONS, self._governance, details)
+            write_annotations(rows, self.folder / OUR_NAMES[ANNOTATIONS])
+            if moved is not None and (boxes := self.boxes(moved)) is not None:
+                write_boxes(self.folder / BOXES / f"{Path(moved).stem}.json", boxes)
 
 
 def to_state(annotation: Annotation) -> dict[str, Any]:

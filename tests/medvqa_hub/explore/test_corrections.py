@@ -185,14 +185,15 @@ def test_four_browsers_and_kills_lose_no_accepted_edit(tmp_path):
     def kill():
         for _ in range(4):
             reached = len(accepted) + len(conflicts) + 90
-            while len(accepted) + len(conflicts) < min(reached, 480):
+            while len(accepted) + len(conflicts) < min(reached, 480) and not all(one.done() for one in editors):
                 threading.Event().wait(0.05)
             servers[1][0].kill()
             servers[1][0].wait()
             servers[1] = start()
 
     with ThreadPoolExecutor(5) as pool:
-        for done in [pool.submit(kill), *(pool.submit(edit, person) for person in range(4))]:
+        editors = [pool.submit(edit, person) for person in range(4)]
+        for done in [*editors, pool.submit(kill)]:
             done.result()
     for server, _ in servers:
         server.kill()
