@@ -8,6 +8,7 @@ do not depend on the batch, up to rounding. Requests with a temperature are gene
 import asyncio
 import io
 import itertools
+import threading
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -52,6 +53,8 @@ class InProcessModel:
     kind: ClassVar[str] = "transformers"
     endpoint: ClassVar[None] = None
     attestation: ClassVar[Attestation | None] = None
+    # A call of a fast tokenizer sets its padding, so two threads must not call it at once.
+    _tokenizing: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
     _waiting: list[_Job] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -208,7 +211,8 @@ class InProcessModel:
     def _generate(self, batch: Sequence[_Job]) -> list[ChatReply]:
         import torch
 
-        inputs = self._inputs(batch)
+        with self._tokenizing:
+            inputs = self._inputs(batch)
         lengths = inputs["attention_mask"].sum(1).tolist()  # with images
         refused = [self._refuse_long(length, job.request) for length, job in zip(lengths, batch, strict=True)]
         if any(refused):
@@ -265,7 +269,8 @@ class InProcessModel:
         return self.loaded.processor.apply_chat_template(listed, tokenize=False, add_generation_prompt=True)
 
     def _tokens(self, text: str) -> list[int]:
-        return self.loaded.tokenizer(text, add_special_tokens=False)["input_ids"]
+        with self._tokenizing:
+            return self.loaded.tokenizer(text, add_special_tokens=False)["input_ids"]
 
     def _refuse_long(self, tokens: int, request: ChatRequest) -> ChatReply | None:
         positions = self.loaded.positions
