@@ -70,8 +70,8 @@ def write_card(
     )
     template = str(hub_cards.template_path("mimic_cxr_vqa"))
     judged = _judged(manifest.get("validation"))
-    texts = {"statistics": statistics, "judged": judged, "source_title": title, "known_source": known_source}
-    texts["has_images"] = has_images
+    texts = {"statistics": statistics, "judged": judged, "source_title": title}
+    texts |= {"known_source": known_source, "has_images": has_images}
     card = DatasetCard.from_template(data, template_path=template, **texts, **manifest)
     (folder / CARD).write_text(str(card).rstrip() + "\n", encoding="utf-8")
 

@@ -98,7 +98,7 @@ class ModelFamily(ABC):
 
     def use_released_targets(self, model: Any, processor: Any) -> None:
         """Prepare a model to be trained with `training.targets: released` (only if `pads_targets`)."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{self.title} has pads_targets, but does not implement use_released_targets")
 
     def image_encoder(self, model: Any) -> Any:
         """The part of `model` that turns pixels (images, 3, H, W) into features, for `data.cache_features`."""
@@ -109,8 +109,11 @@ class ModelFamily(ABC):
         return None
 
     def arrange_images(self, processor: Any, images: list[list], views: list[list]) -> tuple[list[Any], dict[str, Any]]:
-        """The images that the processor would keep, in order, and the model's image inputs other than pixels."""
-        raise NotImplementedError
+        """The images that the processor would keep, in order, and the model's image inputs other than pixels.
+
+        Only called with `data.cache_features`, by families that implement `image_encoder`.
+        """
+        raise NotImplementedError(f"{self.title} has an image_encoder, but does not implement arrange_images")
 
     def view_is_known(self, settings: Any) -> Callable[[str | None], bool] | None:
         """A function that tells whether the model can use an image of a view. None: all views."""

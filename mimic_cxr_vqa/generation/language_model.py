@@ -161,7 +161,7 @@ def _find_problem(answer: str) -> str | None:
     if is_refusal(answer):
         return "the model refused"
     is_placeholder = answer.startswith("<") and answer.endswith(">")  # copied from the prompt
-    return "the answer is empty: it says nothing" if is_placeholder or "".join(_words(answer)) in _EMPTY else None
+    return "the answer is empty" if is_placeholder or "".join(_words(answer)) in _EMPTY else None
 
 
 def read_answers(found: dict[str, Any], questions: int) -> dict[int, str]:

@@ -15,7 +15,7 @@ from mimic_cxr_vqa.schema import CATEGORIES, HEART, NO_FINDING
 
 UNDECIDED = "undecided"
 
-_OPPOSITE = {POSITIVE: NEGATIVE, NEGATIVE: POSITIVE}
+OPPOSITE = {POSITIVE: NEGATIVE, NEGATIVE: POSITIVE}
 LEAD = re.compile(r"\W*(yes|no)\W*?(?:[,.;:!]\s*|$)", re.IGNORECASE)  # "No," but not "No effusion is seen"
 # A model with a vocabulary of words writes "and / or", where a reference has "and/or".
 _SLASH = re.compile(r" ?/ ?")
@@ -55,7 +55,7 @@ def answer_polarity(answer: str, category: str) -> str:
         return UNCERTAIN
     if found == NOT_MENTIONED:
         return leading or (NEGATIVE if category != NO_FINDING and _DENIED.search(rest) else UNDECIDED)
-    if leading and found == _OPPOSITE[leading]:
+    if leading and found == OPPOSITE[leading]:
         return UNDECIDED
     return found
 
@@ -69,9 +69,9 @@ def contradicts(answer: str, category: str, label_value: str) -> bool:
         >>> contradicts("There is no effusion.", "Pleural Effusion", "positive")
         True
     """
-    if category == HEART or label_value not in _OPPOSITE:
+    if category == HEART or label_value not in OPPOSITE:
         return False
-    return answer_polarity(answer, category) == _OPPOSITE[label_value]
+    return answer_polarity(answer, category) == OPPOSITE[label_value]
 
 
 def _read_leading_word(word: str, category: str) -> str:

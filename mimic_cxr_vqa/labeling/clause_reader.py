@@ -145,7 +145,7 @@ class ClauseReader:
         if any(end <= subject.start() < cue.start for subject in self.subjects):
             return POSITIVE
         between = _ASIDE.sub("", self.text[end : cue.start])
-        if self.text[cue.start : cue.end] == "removal" and between.strip():
+        if cue.row.direction == "next" and between.strip():
             return POSITIVE  # "pneumothorax after chest tube removal"
         if "," in between and not _LIST.search(between):
             return POSITIVE

@@ -1,9 +1,9 @@
 """The cues around a finding, from `cues.tsv`: negation, doubt, change over time, and the study where it was seen.
 
-A row has a kind, the direction in which the finding is (a cue `before` a finding applies to the words after it), a
-regular expression, and an example with its expected reading, which is a test. To add a cue, add a row. Where
-several cues match at one place, the first row wins. A row of the kind `macro` names a part of other expressions. The
-other kinds are
+A row has a kind, the direction in which the finding is (a cue `before` a finding applies to the words after it, one
+`after` it to the words before it, and one `next` to it to the word directly before it), a regular expression, and an
+example with its expected reading, which is a test. To add a cue, add a row. Where several cues match at one place, the
+first row wins. A row of the kind `macro` names a part of other expressions. The other kinds are
 
     denial, doubt    the finding is absent, or uncertain
     change           only a change is denied ("no change in"), so the finding is present

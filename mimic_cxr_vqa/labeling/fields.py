@@ -111,7 +111,7 @@ def read_fields(text: str, start: int, end: int, first: int, last: int, is_devic
     Args:
         first, last: the end of the finding before it and the start of the finding after it, which limit the search.
     """
-    before = _read_before(text[first:start])
+    before = read_modifiers(text[first:start], unknown=2)
     behind = text[end:last]
     if is_device:
         found = _DEVICE_SIDE.match(behind)
@@ -192,24 +192,17 @@ def is_modifier(word: str) -> bool:
     return any(word in words for words in known) or bool(MEASURE.fullmatch(word))
 
 
-def read_modifiers(text: str) -> list[str]:
-    """The modifiers directly before the finding, with the words that link them."""
+def read_modifiers(text: str, unknown: int = 0) -> list[str]:
+    """The modifiers directly before the finding, with the words that link them.
+
+    Args:
+        unknown: number of other adjectives that may be among them ("two rounded nodules").
+    """
     words: list[str] = []
     for word in reversed(_TOKEN.findall(text)):
         if not is_modifier(word) and word not in _LINKS:
-            break
-        words.insert(0, word)
-    return words
-
-
-def _read_before(text: str) -> list[str]:
-    """The words of the noun phrase before the finding, with up to two unknown adjectives ("two rounded nodules")."""
-    words: list[str] = []
-    unknown = 0
-    for word in reversed(_TOKEN.findall(text)):
-        if not is_modifier(word) and word not in _LINKS:
-            unknown += 1
-            if unknown > 2 or not word.isalpha() or word in _STARTS or any(word in _LINKS for word in words):
+            unknown -= 1
+            if unknown < 0 or not word.isalpha() or word in _STARTS or not _LINKS.isdisjoint(words):
                 break
         words.insert(0, word)
     return words

@@ -149,19 +149,18 @@ def _clause_mentions(clause: str, number: int, whole: bool, before: set[str]) ->
             polarity = UNCERTAIN
         new = replace(base, category=one.category, polarity=polarity, span=one.reach, is_sign=one.is_sign)
         new = replace(new, status=reader.status.read(one, polarity))
-        both = [new]
+        stated = [new]
         if polarity == NEGATIVE and reader.study != THIS_STUDY and reader.is_denied_after(one.reach[1]):
             here = replace(new, study=THIS_STUDY)  # "the nodule on CT is not visible"
-            both = [here] if reader.study == EARLIER_STUDY else [here, replace(new, polarity=UNCERTAIN, status=None)]
-        changes = reader.status.read_side_changes()
+            stated = [here] if reader.study == EARLIER_STUDY else [here, replace(new, polarity=UNCERTAIN, status=None)]
+        changes = reader.status.read_side_changes() if polarity == POSITIVE else {}
         for fields in reader.read_fields(one):
-            if changes and set(changes) == set(fields.sides) and polarity == POSITIVE:
-                both = [replace(new, status=kind) for kind in changes.values()]
-                sided = [replace(fields, sides=(side,)) for side in changes]
+            if changes and set(changes) == set(fields.sides):
+                for side, kind in changes.items():
+                    _merge(found, replace(new, status=kind, fields=replace(fields, sides=(side,))))
             else:
-                sided = [fields] * len(both)
-            for mention, details in zip(both, sided, strict=True):
-                _merge(found, replace(mention, fields=details))
+                for mention in stated:
+                    _merge(found, replace(mention, fields=fields))
     yield from found
     named = {one.category for one in reader.found}
     for category, patterns in read_patterns("normal").items():

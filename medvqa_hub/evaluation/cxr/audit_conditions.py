@@ -26,10 +26,10 @@ from medvqa_hub.evaluation.cxr.audit_boxes import Boxes, find_controls, merge_bo
 from medvqa_hub.evaluation.cxr.audit_images import LOW_PASSED, NOISE, PATCHED, ImageWriter
 from medvqa_hub.evaluation.cxr.finding_accuracy import SCORED_LABELS
 from medvqa_hub.evaluation.cxr.studies import Study
+from mimic_cxr_vqa.labeling.answer_polarity import OPPOSITE
 from mimic_cxr_vqa.schema import HEART, NO_FINDING
 
 STATEMENTS = {"positive": "Known {}.", "negative": "No {} on a recent examination."}
-OPPOSITE = {"positive": "negative", "negative": "positive"}
 NO_IMAGES = "none"
 TEXTS = ("supporting", "contradicting", "opposite_supporting", "opposite_contradicting")
 CHANGES = {"opposite": True, "covered": True, "same": False, "control": False, **dict.fromkeys(TEXTS[:2], False)}

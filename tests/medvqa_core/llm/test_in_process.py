@@ -4,6 +4,7 @@ import asyncio
 import io
 import json
 import shutil
+from dataclasses import replace
 
 import pytest
 from chat_server import connect_to
@@ -82,6 +83,31 @@ def test_log_probabilities_are_those_that_transformers_computes(image_folder):
         scores = model.loaded.model.compute_transition_scores(made.sequences, made.scores, normalize_logits=True)[0]
         assert reply.logprob == pytest.approx(scores[: reply.usage.completion].mean().item(), abs=1e-3)
     assert all(reply.logprob is None for reply in ask(model, [asking("is there edema?")]))
+
+
+class Watched:
+    """A tokenizer or processor that records for each call whether a lock is held."""
+
+    def __init__(self, wrapped, held):
+        self.wrapped, self.held, self.lock = wrapped, held, None
+
+    def __getattr__(self, name):
+        return getattr(self.wrapped, name)
+
+    def __call__(self, *texts, **options):
+        self.held.append(self.lock.locked())
+        return self.wrapped(*texts, **options)
+
+
+def test_a_request_is_not_tokenized_while_a_batch_is(image_folder):
+    """A call of a fast tokenizer sets its padding, so a call in another thread would take the padding from a batch."""
+    loaded, held = loading.load_model(str(image_folder)), []
+    processor, tokenizer = Watched(loaded.processor, held), Watched(loaded.tokenizer, held)
+    processor.tokenizer = tokenizer
+    model = InProcessModel(replace(loaded, processor=processor), slots=16)
+    processor.lock = tokenizer.lock = model._tokenizing
+    ask(model, [asking(text, [picture("red")], max_tokens=2) for text in TEXTS])
+    assert len(held) > len(TEXTS) and all(held)
 
 
 def test_text_replies_are_the_same_one_at_a_time_in_batches_and_continuously(text_folder):

@@ -112,7 +112,8 @@ def test_a_sharded_blip2_gives_the_metrics_of_one_process(build, tmp_path):
     subprocess.run(command(build, tmp_path / "one", *rates, **blip2), check=True, capture_output=True)
     for mine, their in zip(*(without_speed(read_log(tmp_path / name)) for name in ("two", "one")), strict=True):
         assert mine == pytest.approx(their, rel=1e-4)
-    states = [torch.load(tmp_path / name / "checkpoint-000004" / "optimizer.pt") for name in ("two", "one")]
+    files = [tmp_path / name / "checkpoint-000004" / "optimizer.pt" for name in ("two", "one")]
+    states = [torch.load(file, weights_only=True) for file in files]
     assert states[0]["state"].keys() == states[1]["state"].keys()
     for number, moments in states[1]["state"].items():
         torch.testing.assert_close(states[0]["state"][number]["exp_avg"], moments["exp_avg"], atol=1e-4, rtol=1e-2)
