@@ -8,6 +8,7 @@ from medvqa_core.json_files import read_object
 from medvqa_hub.publishing.results import names_model
 
 FILE, KIND = "audit.json", "cxr-audit"
+TITLES = {"aurc": "area under the risk-coverage curve", "ece": "expected calibration error"}
 MEANINGS = {
     "looking": "answers that follow the finding in the images",
     "following_text": "answers that follow a stated indication",
@@ -46,7 +47,7 @@ def describe_audit(summary: dict[str, Any]) -> dict[str, Any]:
         "parts": {name: f"{found['value']:.2f}" for name, found in parts.items()},
         "rows": [
             {
-                "name": _TITLES.get(name, name.replace("_", " ")),
+                "name": TITLES.get(name, name.replace("_", " ")),
                 "meaning": MEANINGS.get(name, ""),
                 "value": _show(found),
             }
@@ -59,9 +60,6 @@ def describe_audit(summary: dict[str, Any]) -> dict[str, Any]:
             if found["shares"]["looking"] is not None
         },
     }
-
-
-_TITLES = {"aurc": "area under the risk-coverage curve", "ece": "expected calibration error"}
 
 
 def _show(found: dict[str, Any]) -> str:

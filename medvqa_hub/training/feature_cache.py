@@ -33,12 +33,8 @@ from medvqa_hub.training.study_questions import StudyQuestions
 KIND = "image-features"
 IMAGES_AT_ONCE = 32  # in a forward pass
 IMAGES_PER_FILE = 256
-UNRELATED = (
-    "dtype",
-    "architectures",
-    "transformers_version",
-    "_name_or_path",
-)  # of a config, set by saving and loading
+# Names in a config that saving and loading set.
+UNRELATED = ("dtype", "architectures", "transformers_version", "_name_or_path")
 REMEDY = "delete it, and run the same command again"
 
 
