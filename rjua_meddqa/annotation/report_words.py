@@ -5,8 +5,7 @@ The lists are those of `vocabulary.yaml`, not taken from any one hospital's form
 
 import re
 import unicodedata
-from collections import Counter
-from difflib import SequenceMatcher
+from difflib import SequenceMatcher, get_close_matches
 from functools import cache, lru_cache
 
 from rjua_meddqa.vocabulary import VOCABULARY
@@ -100,27 +99,8 @@ def header_roles(text: str) -> list[tuple[str, str]] | None:
     if parts is not None:
         return [(part, HEADER_WORDS[part]) for part in parts]
     if 4 <= len(word) <= 8:
-        alike = [(similarity(word, known), known) for known in _can_be_alike(word)]
-        best = max(alike, key=lambda entry: entry[0], default=(0.0, ""))
-        if best[0] >= SIMILAR:
-            return [(best[1], HEADER_WORDS[best[1]])]
+        return [(known, HEADER_WORDS[known]) for known in get_close_matches(word, HEADER_WORDS, 1, SIMILAR)] or None
     return None
-
-
-def _can_be_alike(word: str) -> list[str]:
-    """Return header words that share enough characters with `word` to reach SIMILAR."""
-    letters = Counter(word)
-    sharing = dict.fromkeys(known for letter in letters for known in _words_by_letter().get(letter, ()))
-    return [known for known in sharing if 2 * (letters & Counter(known)).total() >= SIMILAR * (len(word) + len(known))]
-
-
-@cache
-def _words_by_letter() -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    for word in HEADER_WORDS:
-        for letter in set(word):
-            found.setdefault(letter, []).append(word)
-    return found
 
 
 def similarity(one: str, other: str) -> float:

@@ -36,7 +36,6 @@ from rjua_meddqa.schema import (
 )
 
 NAME, VERSION = "esra-rules", "5"
-SUMMARY = "summary_qa"
 PAGES_KEPT = 64  # questions are grouped by image
 
 
@@ -54,11 +53,8 @@ def answer_from_draft(question: str, task: str, answer_type: str, drafted: Draft
     if task == ENTITY:
         keys = read_keys(question, [key for key, _ in drafted.key_values], is_multi=answer_type.startswith("multi"))
         return join_parts(find_key(key, drafted.key_values) for key in keys)
-    if task == SUMMARY:
-        return _summary(drafted.table)
     if task not in CONTENT_TASKS:
-        allowed = ", ".join((*CONTENT_TASKS, SUMMARY))
-        raise InputError(f"{NAME}: task {task!r} is not supported. Expected one of {allowed}")
+        raise InputError(f"{NAME}: task {task!r} is not supported. Expected one of {', '.join(CONTENT_TASKS)}")
     asked = read_cells(question, drafted.table)
     if asked.items:
         return _cells(asked, drafted.table, task, answer_type)
@@ -95,8 +91,3 @@ def _which(question: str, table: tuple[TableRow, ...]) -> str:
     if "不在" not in question and "异常" not in question and "不正常" not in question and "正常" in question:
         return join_parts(row.item for row in table if row.is_normal == NORMAL) or MISSING
     return write_abnormal(table)
-
-
-def _summary(table: tuple[TableRow, ...]) -> str:
-    abnormal = [row for row in table if write_status(row) == STATUS_WORDS[HIGH]]
-    return f"该报告共有{len(table)}项检查结果，其中{len(abnormal)}项不在参考范围内：{write_abnormal(table)}。"
