@@ -26,7 +26,7 @@ from medvqa_hub.evaluation.cxr.text_scores import TextScorer
 from mimic_cxr_vqa.images import read_film
 from rjua_meddqa.inference.engines import DocumentRequest
 from rjua_meddqa.inference.page_images import ImageRule
-from rjua_meddqa.inference.prompts import DocumentPrompt
+from rjua_meddqa.inference.prompts import OUR_PROMPT
 from rjua_meddqa.inference.replies import READER, read_recorded
 
 CXR_TEXT_SCORES = ("bleu_1", "bleu_2", "bleu_3", "bleu_4", "rouge_l", "cider")
@@ -122,12 +122,12 @@ def meddqa_text(doc: dict[str, Any]) -> str:
     request = DocumentRequest(
         doc["id"], Path(doc["img_path"]), doc["question"], doc["task"], doc["answer_type"], doc.get("context") or ""
     )
-    return DocumentPrompt().user_text(request)
+    return OUR_PROMPT.user_text(request)
 
 
 def meddqa_messages(doc: dict[str, Any]) -> list[Message]:
     """System text, and the page before the question."""
-    return _messages(DocumentPrompt().system, meddqa_images(doc), meddqa_text(doc))
+    return _messages(OUR_PROMPT.system, meddqa_images(doc), meddqa_text(doc))
 
 
 def meddqa_record(doc: dict[str, Any], replies: Sequence[Any]) -> dict[str, dict[str, Any]]:

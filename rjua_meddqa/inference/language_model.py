@@ -17,7 +17,7 @@ from medvqa_core.llm.engines import Reply, reply_listener
 from medvqa_core.llm.json_reply import ReplyError
 from rjua_meddqa.inference.engines import DocumentRequest
 from rjua_meddqa.inference.page_images import ImageRule
-from rjua_meddqa.inference.prompts import DocumentPrompt
+from rjua_meddqa.inference.prompts import OUR_PROMPT, DocumentPrompt
 from rjua_meddqa.inference.replies import READER, take_answer
 from rjua_meddqa.inference.reply_schemas import reply_schema
 from rjua_meddqa.schema import CONTENT_TASKS, REASONING_TASKS
@@ -47,7 +47,7 @@ class DocumentModel(ModelEngine):
     """
 
     model: ChatModel
-    prompt: DocumentPrompt = field(default_factory=DocumentPrompt)
+    prompt: DocumentPrompt = OUR_PROMPT
     input: str = IMAGE
     with_context: bool = True
     images: ImageRule = field(default_factory=ImageRule)

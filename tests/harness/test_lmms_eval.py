@@ -78,7 +78,7 @@ def test_prompts_are_those_of_evaluate(rows, utils):
     from medvqa_hub.evaluation.cxr.studies import load_studies
     from mimic_cxr_vqa.release import open_release
     from rjua_meddqa.inference.engines import DocumentRequest
-    from rjua_meddqa.inference.prompts import DocumentPrompt
+    from rjua_meddqa.inference.prompts import OUR_PROMPT
 
     cxr, meddqa = rows
     studies = {study.study_id: study for study in load_studies(open_release(CXR_SAMPLE), "test", CXR_SAMPLE)}
@@ -91,7 +91,7 @@ def test_prompts_are_those_of_evaluate(rows, utils):
     doc = meddqa[0]
     row = load_questions(MEDDQA_SAMPLE).rows[0]
     request = DocumentRequest(row.id, row.image, row.question, row.task, row.answer_type, row.context)
-    assert utils.meddqa_doc_to_text(doc) == DocumentPrompt().user_text(request)
+    assert utils.meddqa_doc_to_text(doc) == OUR_PROMPT.user_text(request)
     assert utils.meddqa_doc_to_messages(doc)[1]["content"][0]["url"].mode == "RGB"
 
 

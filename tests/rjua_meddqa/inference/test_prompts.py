@@ -10,6 +10,7 @@ from paths import GOLDEN
 from medvqa_core.errors import ConfigError
 from rjua_meddqa.inference.engines import DocumentRequest
 from rjua_meddqa.inference.prompts import (
+    OUR_PROMPT,
     PAPER_PROMPT,
     QUESTION_KINDS,
     DocumentPrompt,
@@ -50,7 +51,7 @@ def test_every_kind_of_question_is_asked_as_the_snapshot_says():
 
 
 def test_braces_of_a_report_mean_nothing_and_the_question_comes_last():
-    text = DocumentPrompt().user_text(request(page=_Page, context="{}"))
+    text = OUR_PROMPT.user_text(request(page=_Page, context="{}"))
     assert "姓名：{question} 张三" in text and "背景知识：\n{}" in text and text.endswith("问题：姓名是什么？")
 
 
@@ -59,7 +60,7 @@ def test_the_papers_prompt_says_nothing_of_its_own():
 
 
 def test_a_changed_instruction_changes_the_version_of_its_own_questions_only():
-    ours = DocumentPrompt()
+    ours = OUR_PROMPT
     kind, other = QUESTION_KINDS[:2]
     changed = replace(ours, instructions={**ours.instructions, kind: "换一种说法"})
     assert changed.version_of(*kind) != ours.version_of(*kind) and changed.version != ours.version
