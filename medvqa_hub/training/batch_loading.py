@@ -1,12 +1,12 @@
 """Loads batches in a fixed order, with worker processes that decode their images."""
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import BatchSampler, DataLoader, Dataset
 
 from medvqa_core.errors import MedvqaError
 
@@ -22,11 +22,11 @@ def choose_workers(wanted: int | None) -> int:
     return max(1, min(cores // processes - 1, MAX_WORKERS))
 
 
-def load_batches(batches: Dataset, numbers: Iterable[list[int]], workers: int) -> DataLoader:
-    """Load the batches of `numbers`, each in a list of its own, in this order."""
+def load_batches(batches: Dataset, numbers: Sequence[int], workers: int) -> DataLoader:
+    """Load the batches of `numbers` in this order. n processes share a run: process r takes r, r + n, …"""
     return DataLoader(
         batches,
-        batch_sampler=numbers,
+        batch_sampler=BatchSampler(numbers, 1, drop_last=False),  # skipped by accelerate when a run is resumed
         collate_fn=take_only,
         num_workers=workers,
         pin_memory=torch.cuda.is_available(),
@@ -43,19 +43,6 @@ def without_worker_traceback() -> Iterator[None]:
         if "in DataLoader worker process" not in str(error) or name not in str(error):
             raise
         raise type(error)(str(error).rpartition(name)[2].strip()) from error
-
-
-class ShardSampler:
-    """Batch sampler of one process: batches `first`, `first + every`, … of `total`, each in a list of its own."""
-
-    def __init__(self, first: int, every: int, total: int) -> None:
-        self.numbers = range(first, total, every)
-
-    def __len__(self) -> int:
-        return len(self.numbers)
-
-    def __iter__(self) -> Iterator[list[int]]:
-        return ([number] for number in self.numbers)
 
 
 def take_only(items: list[dict[str, Any]]) -> dict[str, Any]:

@@ -17,12 +17,11 @@ Checkpoints and `best` appear by rename, with manifest.json as their last file. 
 leaves a folder whose name starts with a dot and ends in `.partial`, which is ignored.
 """
 
-import hashlib
 import os
 import re
 import shutil
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -35,6 +34,7 @@ from medvqa_core.governance import Governance
 from medvqa_core.json_files import read_object, write_manifest
 from medvqa_core.model_folder import BEST_FOLDER
 from medvqa_core.store import content_key
+from medvqa_hub.families.feature_cache import fingerprint_weights
 from medvqa_hub.families.folders import ANOTHER
 from medvqa_hub.families.history import HISTORY
 
@@ -136,17 +136,6 @@ def load_trained(model: Any, checkpoint: Path, base: str) -> None:
 def fingerprint_frozen_weights(model: Any) -> str:
     """32 hex digits that identify the weights of `model` that do not take a gradient."""
     return fingerprint_weights((name, value) for name, value in model.named_parameters() if not value.requires_grad)
-
-
-def fingerprint_weights(weights: Iterable[tuple[str, Any]]) -> str:
-    """32 hex digits that identify tensors and their names."""
-    import torch
-
-    digest = hashlib.blake2b(digest_size=16)
-    for name, value in sorted(weights, key=lambda pair: pair[0]):
-        digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
-        digest.update(value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
-    return digest.hexdigest()
 
 
 def save_state(state: dict[str, Any], path: Path) -> None:

@@ -21,7 +21,7 @@ from medvqa_core.errors import ConfigError
 from medvqa_core.progress import track
 from medvqa_core.store import RecordStore, content_key
 from medvqa_hub.families.registry import is_decoder_only
-from medvqa_hub.training.batch_loading import ShardSampler, choose_workers, load_batches
+from medvqa_hub.training.batch_loading import choose_workers, load_batches
 from medvqa_hub.training.checkpoints import fingerprint_model_folder
 from medvqa_hub.training.recipes import Recipe
 from medvqa_hub.training.scst_loss import answer_log_probability, token_log_probabilities
@@ -111,8 +111,8 @@ def measure_losses(trainer: Any, questions: StudyQuestions, folder: Path, checkp
     paths = [folder / f"losses-{number}-of-{processes}.jsonl" for number in range(processes)]
     own = RecordStore(paths[accelerator.process_index], KIND, trainer.governance, settings)
     with own as store, whole_weights(model):
-        share = ShardSampler(accelerator.process_index, processes, len(batches))
-        left = [[number] for (number,) in share if content_key(batch=number, size=size) not in store]
+        share = range(accelerator.process_index, len(batches), processes)
+        left = [number for number in share if content_key(batch=number, size=size) not in store]
         loader = load_batches(batches, left, choose_workers(recipe.data.workers))
         for batch in track(loader, "measuring losses", total=len(left)):
             rows, number = batch.pop("rows"), batch.pop("number")

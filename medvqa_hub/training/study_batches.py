@@ -18,7 +18,7 @@ from torch.utils.data import Dataset
 
 from medvqa_core.errors import ConfigError
 from medvqa_hub.families.registry import ModelFamily
-from medvqa_hub.training.feature_cache import CachedImage, pair_images
+from medvqa_hub.training.cached_images import CachedImage, pair_images
 from medvqa_hub.training.recipes import Recipe
 from medvqa_hub.training.study_questions import StudyQuestions
 

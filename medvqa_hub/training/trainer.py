@@ -15,8 +15,7 @@ import copy
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +26,13 @@ from transformers import Trainer, TrainingArguments
 
 from medvqa_core.errors import ConfigError, MedvqaError
 from medvqa_core.model_folder import BEST_FOLDER
+from medvqa_hub.families.feature_cache import FeatureCache, ImageEncoder
 from medvqa_hub.families.registry import frozen_modules
 from medvqa_hub.publishing.model_card import write_folder_card
 from medvqa_hub.training import checkpoints
 from medvqa_hub.training.arguments import ScheduleCallback, TrainingRun, common_arguments, resolve_precision
-from medvqa_hub.training.batch_loading import ShardSampler, choose_workers, load_batches
-from medvqa_hub.training.feature_cache import FeatureCache
+from medvqa_hub.training.batch_loading import choose_workers, load_batches
+from medvqa_hub.training.cached_images import fill_cache
 from medvqa_hub.training.recipe_files import count_steps
 from medvqa_hub.training.recipes import EPOCH, Recipe, count_steps_per_epoch
 from medvqa_hub.training.saving import CheckpointMixin
@@ -84,10 +84,12 @@ class SupervisedTrainer(CheckpointMixin, Trainer):
         if validation_rows is not None:
             questions = as_questions(validation_rows, f"split {data.validation_split}", recipe)
             self.validation = Validation(questions, processor, recipe, arguments, self.workers)
-        with _allowing_quantised(model):
-            super().__init__(
-                model, arguments, train_dataset=self.batches, eval_dataset=self.validation, processing_class=processor
-            )
+        # Trainer would refuse a quantised model without adapter, of which the groups in float are trained.
+        quantised, model.is_quantized = getattr(model, "is_quantized", False), False
+        super().__init__(
+            model, arguments, train_dataset=self.batches, eval_dataset=self.validation, processing_class=processor
+        )
+        model.is_quantized = quantised
         self.add_callback(ScheduleCallback())
         self.prepare_saving(run)
         self._base = self._fingerprint_base()
@@ -102,7 +104,7 @@ class SupervisedTrainer(CheckpointMixin, Trainer):
 
     def get_train_dataloader(self) -> DataLoader:
         """This process's share of the batches, in order."""
-        share = ShardSampler(self.args.process_index, self.args.world_size, len(self.batches))
+        share = range(self.args.process_index, len(self.batches), self.args.world_size)
         return load_batches(self.batches, share, self.workers)
 
     def get_batch_samples(self, *args: Any, **kwargs: Any) -> tuple[list, Any]:
@@ -116,22 +118,15 @@ class SupervisedTrainer(CheckpointMixin, Trainer):
         data = self.recipe.data
         if data.cache_features is None:
             return None
-        return FeatureCache(
-            self.run.features or self.out / FEATURES,
-            self.recipe.family,
-            self.model,
-            self.processing_class,
-            data.image_side,
-            resolve_precision(self.recipe.training.precision),
-            data.cache_features,
-            self.governance,
-        )
+        precision = resolve_precision(self.recipe.training.precision)
+        encoder = ImageEncoder(self.recipe.family, self.model, self.processing_class, data.image_side, precision)
+        return FeatureCache(self.run.features or self.out / FEATURES, encoder, data.cache_features, self.governance)
 
     def train(self, *args: Any, **kwargs: Any) -> Any:
         """As in Trainer, after the features that are missing in the cache have been computed."""
         if self.cache is not None:
             splits = [self.train_questions] + ([self.validation.questions] if self.validation else [])
-            self.cache.fill(splits, self.accelerator, self.workers)
+            fill_cache(self.cache, splits, self.accelerator, self.workers)
             self._start_clock()
         return super().train(*args, **kwargs)
 
@@ -367,22 +362,6 @@ def as_questions(rows: Any, what: str, recipe: Recipe, one_by_one: bool = False)
     known = recipe.family.view_is_known(recipe.model)
     questions = StudyQuestions(rows, what, known, image_side=recipe.data.image_side)
     return questions.one_by_one() if one_by_one else questions
-
-
-@contextmanager
-def _allowing_quantised(model: Any) -> Iterator[None]:
-    """Let Trainer accept a quantised model without adapter, of which the groups in float are trained.
-
-    transformers 5.23 accepts adapters and quantisation-aware training only, and offers no public switch.
-    """
-    toggled = getattr(model, "is_quantized", False) and not getattr(model, "_hf_peft_config_loaded", False)
-    if toggled:
-        model._hf_peft_config_loaded = True
-    try:
-        yield
-    finally:
-        if toggled:
-            model._hf_peft_config_loaded = False
 
 
 def _name(group: Mapping[str, Any]) -> str:

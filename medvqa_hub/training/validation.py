@@ -17,7 +17,7 @@ from medvqa_core.metrics.cider import cider_scores
 from medvqa_core.metrics.rouge import rouge_scores
 from medvqa_hub.families.registry import image_inputs
 from medvqa_hub.tracking import Sample
-from medvqa_hub.training.batch_loading import ShardSampler, load_batches
+from medvqa_hub.training.batch_loading import load_batches
 from medvqa_hub.training.recipes import Recipe
 from medvqa_hub.training.sharding import whole_weights
 from medvqa_hub.training.study_batches import StudiesInOrder, StudyCollator
@@ -63,7 +63,7 @@ class Validation:
         training = model.training
         model.eval()
         total, tokens, texts = 0.0, 0, []
-        share = ShardSampler(self.arguments.process_index, self.arguments.world_size, len(self.batches))
+        share = range(self.arguments.process_index, len(self.batches), self.arguments.world_size)
         with whole_weights(model):
             for batch in load_batches(self.batches, share, self.workers):
                 number = batch.pop("number")

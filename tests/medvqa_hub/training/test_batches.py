@@ -13,7 +13,7 @@ from training_runs import FIRST_STUDY, recipe, study_rows
 
 from medvqa_core.errors import ConfigError, InputError
 from medvqa_hub.families.registry import find_family
-from medvqa_hub.training.batch_loading import ShardSampler, load_batches
+from medvqa_hub.training.batch_loading import load_batches
 from medvqa_hub.training.study_batches import StudiesInOrder, StudyBatches, StudyCollator
 from medvqa_hub.training.study_questions import StudyQuestions
 
@@ -79,15 +79,6 @@ def test_batches_of_a_step_are_sorted_by_length_and_hold_the_same_studies_as_uns
     chosen = small.plan(0)
     longest = [int(ten.lengths(study)[places].max()) for study, places in chosen]
     assert len({len(places) for _, places in chosen}) > 1 or longest == sorted(longest)
-
-
-def test_two_processes_share_out_the_batches_of_one(ten):
-    total = len(make_batches(ten))
-    first, second = (list(ShardSampler(rank, 2, total)) for rank in (0, 1))
-    assert sorted(first + second) == [[number] for number in range(total)]
-    assert len(ShardSampler(0, 2, total)) == len(ShardSampler(1, 2, total)) == total // 2
-    # Step s is batches 2s and 2s + 1: each process has one of them.
-    assert [first[3], second[3]] == [[6], [7]]
 
 
 def test_a_study_with_fewer_questions_gives_what_it_has_or_is_refused(ten):
@@ -165,7 +156,7 @@ def test_augmentation_and_batches_are_the_same_with_workers(processor, workers):
     questions = make_questions([2] * 4)
     collate = StudyCollator(processor, find_family("swin_ved"), augment=True)
     batches = make_batches(questions, collate, 2, 4, 2, 1, seed=5)
-    for number, batch in enumerate(load_batches(batches, ShardSampler(0, 1, 4), workers)):
+    for number, batch in enumerate(load_batches(batches, range(4), workers)):
         assert batch["number"] == number
         again = batches[number]
         assert np.array_equal(batch["pixel_values"], again["pixel_values"])

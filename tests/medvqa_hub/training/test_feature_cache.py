@@ -9,10 +9,11 @@ from training_runs import fast_recipe, recipe, study_rows, without_speed
 from medvqa_core.errors import ConfigError, InputError
 from medvqa_core.governance import Governance
 from medvqa_core.json_files import read_manifest
+from medvqa_hub.families import feature_cache
+from medvqa_hub.families.feature_cache import FeatureCache, digest_image
 from medvqa_hub.purge import find_files
-from medvqa_hub.training import feature_cache
 from medvqa_hub.training.arguments import TrainingRun
-from medvqa_hub.training.feature_cache import FeatureCache, digest_image
+from medvqa_hub.training.cached_images import fill_cache
 from medvqa_hub.training.recipes import load_recipe
 from medvqa_hub.training.run import train
 from medvqa_hub.training.trainer import SupervisedTrainer
@@ -63,7 +64,7 @@ def test_cached_features_give_the_losses_of_none(tmp_path, kind):
 
 def test_the_encoder_does_not_run_after_the_cache_is_filled(tmp_path, monkeypatch):
     trainer = make_trainer(tmp_path / "out")
-    trainer.cache.fill([trainer.train_questions, trainer.validation.questions], trainer.accelerator, 0)
+    fill_cache(trainer.cache, [trainer.train_questions, trainer.validation.questions], trainer.accelerator, 0)
     monkeypatch.setattr(trainer.model.model.encoder, "forward", lambda *a, **k: pytest.fail("the encoder ran"))
     assert len(trainer.cache) == 12
     trainer.train()
