@@ -25,7 +25,7 @@ from timing import write_result
 
 from medvqa_hub.training.recipes import ScstSettings
 from medvqa_hub.training.scst_rollout import switch_off_dropout
-from medvqa_hub.training.scst_step import self_critical_loss
+from medvqa_hub.training.scst_step import SelfCriticalLoss
 
 QUESTIONS, IMAGES = 8, 3
 PROMPT_TOKENS, NEW_TOKENS = 12, 40
@@ -73,9 +73,8 @@ def step_of_ours(model: SwinVedForConditionalGeneration, batch: dict[str, torch.
     """Run forward and backward for all questions and return the NLL."""
     questions = len(batch["input_ids"])
     rows = [{"qa_id": str(number), "answer": "reference"} for number in range(questions)]
-    loss, metrics = self_critical_loss(
-        model, batch, rows, constant_reward, as_texts, SETTINGS, seeds=list(range(questions))
-    )
+    self_critical = SelfCriticalLoss(constant_reward, as_texts, SETTINGS)
+    loss, metrics = self_critical(model, batch, rows, seeds=list(range(questions)))
     loss.backward()
     model.zero_grad(set_to_none=True)
     return metrics.nll / metrics.reference_tokens

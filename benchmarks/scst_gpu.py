@@ -26,7 +26,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from medvqa_hub.families.registry import frozen_modules
 from medvqa_hub.training.recipes import Recipe, load_recipe
 from medvqa_hub.training.scst_rollout import switch_off_dropout
-from medvqa_hub.training.scst_step import self_critical_loss
+from medvqa_hub.training.scst_step import SelfCriticalLoss
 
 RECIPES = {
     "swin-ved-stage1": [],
@@ -123,7 +123,7 @@ def make_self_critical_loss(recipe: Recipe) -> Callable[[torch.nn.Module, dict[s
     def loss(model: torch.nn.Module, batch: dict[str, torch.Tensor]) -> torch.Tensor:
         questions = len(batch["input_ids"])
         rows = [{"qa_id": str(number), "answer": "reference"} for number in range(questions)]
-        return self_critical_loss(model, batch, rows, constant_reward, as_texts, recipe.scst, list(range(questions)))[0]
+        return SelfCriticalLoss(constant_reward, as_texts, recipe.scst)(model, batch, rows, list(range(questions)))[0]
 
     return loss
 

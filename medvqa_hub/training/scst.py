@@ -18,7 +18,7 @@ from medvqa_core.errors import ConfigError
 from medvqa_hub.training.arguments import TrainingRun
 from medvqa_hub.training.rewards import Reward, make_reward
 from medvqa_hub.training.scst_rollout import row_seed, switch_off_dropout
-from medvqa_hub.training.scst_step import StepMetrics, self_critical_loss
+from medvqa_hub.training.scst_step import SelfCriticalLoss, StepMetrics
 from medvqa_hub.training.study_questions import ROWS_AT_ONCE, StudyQuestions
 from medvqa_hub.training.trainer import SupervisedTrainer
 
@@ -63,7 +63,7 @@ class SCSTTrainer(SupervisedTrainer):
         if reward is None:
             references = training_references(self.train_questions)
             reward = make_reward(self.recipe.reward, references, str(self.args.device))
-        self.reward = reward
+        self.self_critical_loss = SelfCriticalLoss(reward, self._decode, self.recipe.scst)
         self._metrics = StepMetrics()
         self._questions_in_step: torch.Tensor | None = None
 
@@ -92,10 +92,9 @@ class SCSTTrainer(SupervisedTrainer):
             for row in rows
         ]
         with self.accelerator.autocast():
-            loss, metrics = self_critical_loss(
-                model, batch, rows, self.reward, self._decode, self.recipe.scst, seeds,
-                num_items_in_batch, self._questions_in_step,
-            )  # fmt: skip
+            loss, metrics = self.self_critical_loss(
+                model, batch, rows, seeds, num_items_in_batch, self._questions_in_step
+            )
         self.check_finite(loss, rows)
         self._metrics += metrics
         # The counts include all processes, but DistributedDataParallel averages their gradients.

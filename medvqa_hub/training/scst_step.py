@@ -87,72 +87,82 @@ class StepMetrics:
         return {**logs, "unscorable": self.samples - self.scored} if self.samples else logs
 
 
-def self_critical_loss(
-    model: nn.Module,
-    batch: Mapping[str, Any],
-    rows: Sequence[Mapping[str, Any]],
-    reward: Reward,
-    decode: Callable[[list[list[int]]], list[str]],
-    settings: ScstSettings,
-    seeds: Sequence[int],
-    num_tokens: torch.Tensor | int | None = None,
-    num_questions: torch.Tensor | int | None = None,
-) -> tuple[torch.Tensor, StepMetrics]:
-    """The loss of one batch and its metrics.
+@dataclass(frozen=True)
+class SelfCriticalLoss:
+    """Computes the loss of a batch.
 
-    Args:
-        model: a model, compiled or in DistributedDataParallel. Only the pass with gradient uses the wrapper.
-        batch: the processor's output for images, questions and answers.
-        rows: the dataset's row of each question, with `qa_id` and `answer`.
+    Attributes:
         reward: see `rewards`.
         decode: turns token ids of answers into texts.
         settings: weights, samples per question, temperature and length.
-        seeds: of the samples, as in `roll_out`.
-        num_tokens: reference tokens by which L_nll is divided. None: of this batch.
-        num_questions: questions by which L_reward is divided. None: of this batch.
-
-    Raises:
-        InputError: the reward returned a value that is not a finite number.
     """
-    inner = unwrap(model)
-    encoded = encode_images(inner, batch)
-    prompts, references = read_prompts(batch, is_decoder_only(inner)), read_references(batch["labels"])
-    greedy, sample = roll_out(inner, prompts, encoded, seeds, settings.temperature, settings.max_new_tokens)
-    sample_rewards, greedy_rewards = _score(reward, decode(sample.ids()), decode(greedy.ids()), rows)
-    greedy_rewards = list(greedy_rewards) * settings.samples
-    advantage = advantages(sample_rewards, greedy_rewards)
 
-    answers = join_answers(sample, references)
-    logits = answer_logits(model, prompts.repeat(settings.samples + 1), answers, encoded)
-    sampled, referred = logits.split([len(advantage), len(rows)])
-    sampled, referred = sampled[:, : sample.tokens.shape[1]], referred[:, : references.tokens.shape[1]]
-    log_probs = answer_log_probability(
-        token_log_probabilities(sampled, sample.tokens, settings.temperature), sample.mask, settings.normalize
-    )
-    reference_log_probs = token_log_probabilities(referred, references.tokens)
-    num_samples = None if num_questions is None else num_questions * settings.samples
-    loss = scst_loss(
-        reward_loss(log_probs, advantage, num_samples),
-        nll_loss(reference_log_probs, references.mask, num_tokens),
-        settings.alpha,
-        settings.gamma,
-    )
-    both = zip(sample_rewards, greedy_rewards, strict=True)
-    pairs = [(ours, base) for ours, base in both if ours is not None and base is not None]
-    metrics = StepMetrics(
-        samples=len(advantage),
-        scored=len(pairs),
-        zero_advantage=(advantage == 0).sum().item(),
-        sample_reward=sum(pair[0] for pair in pairs),
-        greedy_reward=sum(pair[1] for pair in pairs),
-        sample_tokens=sample.mask.sum().item(),
-        greedy_tokens=greedy.mask.sum().item() * settings.samples,
-        reference_tokens=references.mask.sum().item(),
-        entropy=token_entropy(sampled, sample.mask, settings.temperature).sum().item(),
-        reward_loss=reward_loss(log_probs.detach(), advantage, 1).item(),
-        nll=nll_loss(reference_log_probs.detach(), references.mask, 1).item(),
-    )
-    return loss, metrics
+    reward: Reward
+    decode: Callable[[list[list[int]]], list[str]]
+    settings: ScstSettings
+
+    def __call__(
+        self,
+        model: nn.Module,
+        batch: Mapping[str, Any],
+        rows: Sequence[Mapping[str, Any]],
+        seeds: Sequence[int],
+        num_tokens: torch.Tensor | int | None = None,
+        num_questions: torch.Tensor | int | None = None,
+    ) -> tuple[torch.Tensor, StepMetrics]:
+        """The loss of one batch and its metrics.
+
+        Args:
+            model: a model, compiled or in DistributedDataParallel. Only the pass with gradient uses the wrapper.
+            batch: the processor's output for images, questions and answers.
+            rows: the dataset's row of each question, with `qa_id` and `answer`.
+            seeds: of the samples, as in `roll_out`.
+            num_tokens: reference tokens by which L_nll is divided. None: of this batch.
+            num_questions: questions by which L_reward is divided. None: of this batch.
+
+        Raises:
+            InputError: the reward returned a value that is not a finite number.
+        """
+        settings = self.settings
+        inner = unwrap(model)
+        encoded = encode_images(inner, batch)
+        prompts, references = read_prompts(batch, is_decoder_only(inner)), read_references(batch["labels"])
+        greedy, sample = roll_out(inner, prompts, encoded, seeds, settings.temperature, settings.max_new_tokens)
+        sample_rewards, greedy_rewards = _score(self.reward, self.decode(sample.ids()), self.decode(greedy.ids()), rows)
+        greedy_rewards = list(greedy_rewards) * settings.samples
+        advantage = advantages(sample_rewards, greedy_rewards)
+
+        answers = join_answers(sample, references)
+        logits = answer_logits(model, prompts.repeat(settings.samples + 1), answers, encoded)
+        sampled, referred = logits.split([len(advantage), len(rows)])
+        sampled, referred = sampled[:, : sample.tokens.shape[1]], referred[:, : references.tokens.shape[1]]
+        log_probs = answer_log_probability(
+            token_log_probabilities(sampled, sample.tokens, settings.temperature), sample.mask, settings.normalize
+        )
+        reference_log_probs = token_log_probabilities(referred, references.tokens)
+        num_samples = None if num_questions is None else num_questions * settings.samples
+        loss = scst_loss(
+            reward_loss(log_probs, advantage, num_samples),
+            nll_loss(reference_log_probs, references.mask, num_tokens),
+            settings.alpha,
+            settings.gamma,
+        )
+        both = zip(sample_rewards, greedy_rewards, strict=True)
+        pairs = [(ours, base) for ours, base in both if ours is not None and base is not None]
+        metrics = StepMetrics(
+            samples=len(advantage),
+            scored=len(pairs),
+            zero_advantage=(advantage == 0).sum().item(),
+            sample_reward=sum(pair[0] for pair in pairs),
+            greedy_reward=sum(pair[1] for pair in pairs),
+            sample_tokens=sample.mask.sum().item(),
+            greedy_tokens=greedy.mask.sum().item() * settings.samples,
+            reference_tokens=references.mask.sum().item(),
+            entropy=token_entropy(sampled, sample.mask, settings.temperature).sum().item(),
+            reward_loss=reward_loss(log_probs.detach(), advantage, 1).item(),
+            nll=nll_loss(reference_log_probs.detach(), references.mask, 1).item(),
+        )
+        return loss, metrics
 
 
 def _score(

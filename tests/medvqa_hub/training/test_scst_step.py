@@ -17,7 +17,7 @@ from medvqa_hub.training.scst_rollout import (
     roll_out,
     switch_off_dropout,
 )
-from medvqa_hub.training.scst_step import StepMetrics, self_critical_loss
+from medvqa_hub.training.scst_step import SelfCriticalLoss, StepMetrics
 
 SEEDS = [21, 22, 23]
 SETTINGS = ScstSettings(max_new_tokens=6)
@@ -59,7 +59,7 @@ def test_a_better_sample_becomes_more_probable_and_a_worse_one_less(parts, bette
     model, decode, batch, rows = parts
     before = log_probabilities(model, batch)
     optimizer = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=1e-6)
-    loss, _ = self_critical_loss(model, batch, rows, values([0, better, 0], [0, 0, 0]), decode, ONLY_REWARD, SEEDS)
+    loss, _ = SelfCriticalLoss(values([0, better, 0], [0, 0, 0]), decode, ONLY_REWARD)(model, batch, rows, SEEDS)
     assert loss.item() == pytest.approx(-better * before[1].item() / 3, rel=1e-4)
     loss.backward()
     optimizer.step()
@@ -74,11 +74,11 @@ def test_per_token_a_sample_weighs_less_by_its_length(parts):
     lengths = model.sampled_before.mask.sum(1)
     per_token = ONLY_REWARD.model_copy(update={"normalize": "token"})
     reward = values([0.5, 1.0, -0.25], [0, 0, 0])
-    loss, metrics = self_critical_loss(model, batch, rows, reward, decode, per_token, SEEDS)
+    loss, metrics = SelfCriticalLoss(reward, decode, per_token)(model, batch, rows, SEEDS)
     advantage = torch.tensor([0.5, 1.0, -0.25])
     assert loss.item() == pytest.approx(-(advantage * before / lengths).mean().item(), rel=1e-4)
     assert metrics.logs()["reward_loss"] == pytest.approx(loss.item(), rel=1e-4)
-    whole, _ = self_critical_loss(model, batch, rows, reward, decode, ONLY_REWARD, SEEDS)
+    whole, _ = SelfCriticalLoss(reward, decode, ONLY_REWARD)(model, batch, rows, SEEDS)
     assert abs(loss.item() - whole.item()) > 1e-3  # not the paper's
 
 
@@ -87,11 +87,11 @@ def test_more_samples_of_a_question_are_the_mean_of_single_ones(parts):
     more_seeds = [31, 32, 33]
     two = SETTINGS.model_copy(update={"samples": 2})
     first, second, greedy = [1, 0, 0.2], [0.4, None, 0.7], [0, 0.5, 0]
-    loss, metrics = self_critical_loss(
-        model, batch, rows, values(first + second, greedy), decode, two, SEEDS + more_seeds, num_questions=3
+    loss, metrics = SelfCriticalLoss(values(first + second, greedy), decode, two)(
+        model, batch, rows, SEEDS + more_seeds, num_questions=3
     )
     single = [
-        self_critical_loss(model, batch, rows, values(sample, greedy), decode, SETTINGS, seeds)[0].item()
+        SelfCriticalLoss(values(sample, greedy), decode, SETTINGS)(model, batch, rows, seeds)[0].item()
         for sample, seeds in ((first, SEEDS), (second, more_seeds))
     ]
     assert loss.item() == pytest.approx(sum(single) / 2, rel=1e-4)
@@ -104,7 +104,7 @@ def test_more_samples_of_a_question_are_the_mean_of_single_ones(parts):
 def test_equal_or_unscorable_rewards_leave_the_supervised_loss_alone(parts):
     model, decode, batch, rows = parts
     reward = values([0.3, None, 0.5], [0.3, 0.9, None])
-    loss, metrics = self_critical_loss(model, batch, rows, reward, decode, SETTINGS, SEEDS)
+    loss, metrics = SelfCriticalLoss(reward, decode, SETTINGS)(model, batch, rows, SEEDS)
     assert loss.item() == pytest.approx(0.4 * model(**batch).loss.item(), rel=1e-4)
     logs = metrics.logs()
     assert (logs["unscorable"], logs["zero_advantage_share"], logs["reward_loss"]) == (2, 1.0, 0.0)
@@ -125,11 +125,11 @@ def test_only_unscorable_rewards_have_no_mean():
 def test_a_broken_reward_names_itself_and_the_question(parts, broken):
     model, decode, batch, rows = parts
     with pytest.raises(InputError, match="'fixed' .*(nan|inf).*sampled answer to qa-1"):
-        self_critical_loss(model, batch, rows, values([0, broken, 0], [0, 0, 0]), decode, SETTINGS, SEEDS)
+        SelfCriticalLoss(values([0, broken, 0], [0, 0, 0]), decode, SETTINGS)(model, batch, rows, SEEDS)
     with pytest.raises(InputError, match="greedy answer to qa-2"):
-        self_critical_loss(model, batch, rows, values([0, 0, 0], [0, 0, broken]), decode, SETTINGS, SEEDS)
+        SelfCriticalLoss(values([0, 0, 0], [0, 0, broken]), decode, SETTINGS)(model, batch, rows, SEEDS)
     with pytest.raises(InputError, match="4 values for 6"):
-        self_critical_loss(model, batch, rows, values([0, 0], [0, 0]), decode, SETTINGS, SEEDS)
+        SelfCriticalLoss(values([0, 0], [0, 0]), decode, SETTINGS)(model, batch, rows, SEEDS)
 
 
 def test_images_are_encoded_once_and_one_pass_has_a_gradient(parts):
@@ -142,7 +142,7 @@ def test_images_are_encoded_once_and_one_pass_has_a_gradient(parts):
             lambda module, args, output: passes.append((output.requires_grad, len(output)))
         ),
     ]
-    self_critical_loss(model, batch, rows, values([1, 0, 0], [0, 0, 0]), decode, SETTINGS, SEEDS)
+    SelfCriticalLoss(values([1, 0, 0], [0, 0, 0]), decode, SETTINGS)(model, batch, rows, SEEDS)
     for hook in hooks:
         hook.remove()
     assert encoded == [True]
@@ -158,7 +158,7 @@ def test_the_reward_sees_the_answers_and_the_dataset_s_columns(parts):
         seen.update(columns, completions=completions)
         return [0.0] * len(completions)
 
-    self_critical_loss(model, batch, rows, reward, decode, SETTINGS, SEEDS)
+    SelfCriticalLoss(reward, decode, SETTINGS)(model, batch, rows, SEEDS)
     assert seen["qa_id"] == ["qa-0", "qa-1", "qa-2"] * 2
     assert seen["answer"] == [row["answer"] for row in rows] * 2
     assert set(seen) == {"completions", "answer", "qa_id", "question", "category"}
@@ -181,8 +181,8 @@ def test_a_wrapped_model_generates_inside_and_learns_through_the_wrapper(parts):
             return self.module(**inputs)
 
     reward = values([1, 0, 0], [0, 0, 0.5])
-    alone, _ = self_critical_loss(model, batch, rows, reward, decode, SETTINGS, SEEDS)
-    wrapped, _ = self_critical_loss(Wrapper(), batch, rows, reward, decode, SETTINGS, SEEDS)
+    alone, _ = SelfCriticalLoss(reward, decode, SETTINGS)(model, batch, rows, SEEDS)
+    wrapped, _ = SelfCriticalLoss(reward, decode, SETTINGS)(Wrapper(), batch, rows, SEEDS)
     assert wrapped.item() == alone.item()
     assert Wrapper.calls == 1
 
@@ -190,7 +190,7 @@ def test_a_wrapped_model_generates_inside_and_learns_through_the_wrapper(parts):
 def gradients(model, decode, batch, rows) -> dict[str, torch.Tensor]:
     model.zero_grad()
     reward = values([1, 0, 0.2], [0, 0.5, 0])
-    self_critical_loss(model, batch, rows, reward, decode, SETTINGS, SEEDS)[0].backward()
+    SelfCriticalLoss(reward, decode, SETTINGS)(model, batch, rows, SEEDS)[0].backward()
     return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
 
 

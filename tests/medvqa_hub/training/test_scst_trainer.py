@@ -112,7 +112,7 @@ def test_questions_that_cannot_be_scored_are_counted_and_learnt_from_by_nll_alon
 
 def test_the_recipe_s_reward_is_made_and_its_stage_is_needed(tmp_path):
     trainer = make_trainer(tmp_path, None)
-    assert trainer.reward(["no effusion is seen"], answer=["no effusion is seen"]) == [1.0]
+    assert trainer.self_critical_loss.reward(["no effusion is seen"], answer=["no effusion is seen"]) == [1.0]
     assert not any(module.p for module in trainer.model.modules() if isinstance(module, torch.nn.Dropout))
     with pytest.raises(ConfigError, match="scst"):
         run = TrainingRun(trainer.recipe.model_copy(update={"scst": None}), tmp_path)
