@@ -35,14 +35,9 @@ class CheckpointMixin(_Trainer):
     recipe: Any
     out: Path
     governance: Governance
-    args: Any
-    state: Any
     control: Any
-    model: Any
-    accelerator: Any
     optimizer: Any
     lr_scheduler: Any
-    processing_class: Any
 
     def prepare_saving(self, run: TrainingRun) -> None:
         """Set the run's recipe, folder and class, and start its clock. Raises ConfigError, as `check_distribution`."""
