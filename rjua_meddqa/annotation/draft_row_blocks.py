@@ -55,8 +55,11 @@ def _joint_cost(above: Line, below: Line, lines: Sequence[Line], role: str) -> f
 
 
 def is_wrapped(above: Line, below: Line, lines: Sequence[Line]) -> bool:
-    """Whether a name continues in the next line: its line is full and does not end with a closing bracket."""
-    if _text(above).endswith((")", "）")) and not _text(below).startswith(("(", "（")):
+    """Whether a name continues in the next line: within brackets, or behind a full line without a closing bracket."""
+    upper = _text(above).replace("（", "(").replace("）", ")")
+    if upper.count("(") > upper.count(")"):
+        return True
+    if upper.endswith(")") and not _text(below).startswith(("(", "（")):
         return False
     column = max(line[-1].right for line in lines)
     character = 2 * max(letter_width(above[-1]), letter_width(below[0]))

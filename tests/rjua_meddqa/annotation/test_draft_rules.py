@@ -113,3 +113,12 @@ def test_a_wrapped_range_beside_its_result_gets_a_verdict():
     boxes = lines([HEADER, WBC])
     boxes += [box("睾酮", 0, 84), box("3.2", 300, 84), box("男:2.1-4.4", 450, 72), box("女:2.2-4.5", 450, 96)]
     assert [row.is_normal for row in draft(page(boxes)).table] == [NORMAL, NORMAL] != [NORMAL, UNDECIDED]
+
+
+def test_a_name_that_wraps_within_brackets_is_one_name():
+    """Hard page 13 of the development seed (41): the first line is shorter than the column."""
+    boxes = lines([HEADER, WBC])
+    boxes += [box("血小板计数(", 0, 64), box("PLT)", 0, 88), box("261", 300, 64), box("125-350", 450, 64)]
+    boxes += [box("中性粒细胞绝对值百分比", 0, 112), box("55.6", 300, 112), box("40.0-75.0", 450, 112)]
+    boxes += [box("红细胞(RBC)", 0, 136), box("4.90", 300, 136), box("4.3-5.8", 450, 136)]
+    assert names(boxes)[1:] == ["血小板计数(PLT)", "中性粒细胞绝对值百分比", "红细胞(RBC)"]
