@@ -5,6 +5,7 @@ anything behind a link. A file is only listed if one of these shows that this pa
 
 - `manifest.json` of a known kind that states the class, for the file names of that kind
 - the header of a JSONL store that states the class, for the store and files that the same command writes beside it
+- a JSON file of a known kind that states the class
 - `dataset_info.json` with a description that states the class, for the tables beside it
 - our columns with ids in MIMIC's range, for tables of killed runs and of plain `load_dataset(folder)`
 """
@@ -30,6 +31,7 @@ from medvqa_core.governance import Governance
 from medvqa_core.minimum_class import OUR_COLUMNS, minimum_class_for_columns
 
 INFO, SHRUNK = "dataset_info.json", "shrunk.json"
+AUDIT_QUESTIONS = "audit-questions"  # kind in the header of `audit --export`
 # kind in a manifest -> file names below its folder
 KINDS = {
     "questions": ("studies.parquet", "questions.parquet"),
@@ -38,6 +40,10 @@ KINDS = {
     "vlmevalkit-tsv": ("*.tsv",),
     "image-features": ("*.safetensors",),
     "batch": ("batch-????.jsonl", "CREDENTIALED-batch-????.jsonl", "CREDENTIALED.txt"),
+    "meddqa": ("annotations.csv", "questions.jsonl", "reasoning.jsonl", "contexts.csv", "README.md"),
+    "meddqa-boxes": ("*.json",),
+    "meddqa-labelstudio": ("tasks.json", "labelling_config.xml"),
+    "meddqa-pages": ("pages.jsonl",),
     "meddqa-report": ("tables.md", "tables.csv"),
     "review": (
         "items.json", "key.json", "ratings.csv", "ratings/*.json", "images/item-*", "for_raters/*/sheet.*",
@@ -46,11 +52,14 @@ KINDS = {
 }  # fmt: skip
 # kind in the header of a store -> files that the same command writes beside it
 BESIDE_STORE = {
-    "answers": ("answer_keys.parquet", "table3.json", "language_model.json"),
+    "answers": ("answer_keys.parquet", "table3.json", "language_model.json", "answers.csv"),
     "predictions": (
         "scored*.jsonl", "results*.json", "baseline.csv", "chart.png", "examples*.png", "sample.json", "probe.json",
+        "audit.json", "audit.jsonl", "audit.png", "audit-examples.png", "images/*.png", "clinical*.jsonl",
     ),
+    AUDIT_QUESTIONS: ("images/*.png",),
 }  # fmt: skip
+SINGLE_FILES = ("meddqa-check",)  # kind in a JSON file of any name
 _MIMIC_IMAGE = re.compile(r"(^|/)p1\d{7}/s5\d{7}/[^/]+\.(jpe?g|png)$", re.IGNORECASE)
 _MIMIC_TABLE = re.compile(
     r"mimic-cxr-[0-9.]+-(chexpert|negbio|metadata|split)\.csv(\.gz)?|mimic-cxr-reports\.zip|cxr-(record|study)-list\.csv(\.gz)?"
@@ -89,11 +98,16 @@ def _identify(folder: Path, names: list[str], governance: Governance) -> dict[st
     """Names below `folder` of files of the class, with the evidence."""
     found = _identify_tables(folder, names, governance)
     for name in names:
-        if not name.removesuffix(PARTIAL_SUFFIX).endswith(".jsonl"):
+        ending = Path(name.removesuffix(PARTIAL_SUFFIX)).suffix
+        if ending not in (".json", ".jsonl"):
             continue
-        header = _read_json(folder / name, first_line=True)
-        if header.get("store") == 1 and header.get("governance") == str(governance):
-            kind = str(header.get("kind"))
+        header = _read_json(folder / name, first_line=ending == ".jsonl")
+        kind = str(header.get("kind"))
+        if header.get("governance") != str(governance):
+            continue
+        if ending == ".json" and kind in SINGLE_FILES:
+            found[name] = kind
+        elif ending == ".jsonl" and (header.get("store") == 1 or kind == AUDIT_QUESTIONS):
             found |= dict.fromkeys([name, *_match(folder, BESIDE_STORE.get(kind, ()))], f"store of {kind}")
     marker = _read_json(folder / SHRUNK) if SHRUNK in names else {}
     if marker.get("governance") == str(governance) and marker.get("kind") == "shrunk-images":

@@ -44,6 +44,7 @@ from rjua_meddqa.restoration.quality import judge_type
 TYPE_COLUMNS = ("img_path", "image_type")
 CORRECTED = SOURCES[1]  # source of annotations in the manifest, or DRAFT
 MODEL_DRAFTS = "model_drafts.jsonl"  # a language model's replies
+CHECK_KIND = "meddqa-check"  # in the file of findings
 LABELSTUDIO_KIND, TASKS, CONFIG = "meddqa-labelstudio", "tasks.json", "labelling_config.xml"
 
 
@@ -219,7 +220,8 @@ def check(data: Path, pages: Path | None, out: Path | None, shown: int) -> tuple
     make_page = (lambda image: texts.get(Path(image).name)) if texts is not None else None
     report = check_file(path, images, make_page)
     if out is not None:
-        write_json(out, {"governance": str(governance), "file": path.name, **report.to_json()}, end="")
+        stated = {"kind": CHECK_KIND, "governance": str(governance), "file": path.name}
+        write_json(out, {**stated, **report.to_json()}, end="")
     return _report_lines(report, shown), len(report.findings)
 
 
@@ -240,7 +242,10 @@ def check_table(table: Path, boxes: Path, out: Path | None) -> tuple[Iterator[st
     grids = read_tables_file(table)
     findings = check_tables(grids, read_boxes(boxes))
     if out is not None:
-        write_json(out, {"table": table.name, "findings": [asdict(finding) for finding in findings]}, end="")
+        stated = find_manifest(boxes.parent, "choose boxes of meddqa ocr")
+        governance = stated.get("governance", str(Governance.CREDENTIALED))
+        found = [asdict(finding) for finding in findings]
+        write_json(out, {"kind": CHECK_KIND, "governance": governance, "table": table.name, "findings": found}, end="")
     counts = _counts(Counter(finding.kind for finding in findings)) or "none"
     lines = [f"tables: {len(grids)}, cells: {sum(map(len, grids)):,}, findings: {counts}", *map(str, findings)]
     return iter(lines), len(findings)

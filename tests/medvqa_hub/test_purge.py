@@ -250,3 +250,50 @@ def test_a_failure_is_reported_and_the_other_files_are_deleted(credentialed, mon
     with pytest.raises(OutputError, match="questions.parquet: Permission denied"):
         purge(credentialed.root)
     assert files_below(credentialed.root) == {"questions/questions.parquet"}
+
+
+@pytest.mark.slow
+def test_everything_made_of_report_images_is_deleted_and_the_images_stay(tmp_path, capsys):
+    """The commands of docs/meddqa.md on credentialed images."""
+    pytest.importorskip("rapidocr")
+    assert run(["meddqa", "phantom", "--out", str(tmp_path / "drawn"), "--reports", "2"]) == 0
+    photos, made, cells = tmp_path / "photos", tmp_path / "made", tmp_path / "table.json"
+    shutil.copytree(tmp_path / "drawn" / "images", photos)
+    pages, drafts, questions = made / "pages", made / "drafts", made / "questions"
+    cells.write_text(json.dumps([["项目", "结果"], ["钾", "4.1"]]), encoding="utf-8")
+    ocr = f"meddqa ocr --images {photos} --out {made}/read"
+    for command in (
+        f"meddqa esra --images {photos} --out {pages}",
+        f"meddqa preannotate --pages {pages} --out {drafts}",
+        f"meddqa check --data {drafts} --pages {pages} --out {made}/checked.json",
+        f"meddqa labelstudio-export --data {drafts} --pages {pages} --out {made}/tasks",
+        f"meddqa generate --data {drafts} --out {questions}",
+        f"evaluate meddqa --data {questions} --image-root {photos} --out {made}/scores",
+        f"evaluate meddqa-report {made}/scores --out {made}/report",
+        ocr,
+    ):
+        assert run(command.split()) == 0, capsys.readouterr().err
+    boxes = next((made / "read" / "boxes").glob("*.jpg.json"), None) or next(
+        (made / "read" / "boxes").glob("*.png.json")
+    )
+    run(["meddqa", "check", "--table", str(cells), "--boxes", str(boxes), "--out", str(made / "table_findings.json")])
+    before = files_below(made)
+    assert len(before) > 15 and "table_findings.json" in before
+    assert run(["purge", str(tmp_path), "--class", "credentialed", "--yes"]) == 0
+    assert files_below(made) == set()
+    assert len(files_below(photos)) == 2 and (tmp_path / "drawn" / "annotations.csv").is_file()
+    assert cells.is_file()
+
+
+def test_files_of_the_audit_are_deleted(tmp_path):
+    write_store(tmp_path / "audit" / "predictions.jsonl", governance=CREDENTIALED, kind="predictions")
+    for name in ("audit.json", "audit.jsonl", "audit.png", "audit-examples.png", "images/0a.png", "mine.png"):
+        path = tmp_path / "audit" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(b"{}")
+    exported = tmp_path / "exported" / "questions.jsonl"
+    (exported.parent / "images").mkdir(parents=True)
+    (exported.parent / "images" / "0b.png").write_bytes(b"")
+    exported.write_text('{"kind": "audit-questions", "governance": "credentialed"}\n{"id": "s1"}\n')
+    purge(tmp_path)
+    assert files_below(tmp_path) == {"audit/mine.png"}

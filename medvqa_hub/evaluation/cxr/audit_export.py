@@ -15,7 +15,7 @@ from medvqa_hub.evaluation.cxr.audit_conditions import NO_IMAGES
 from medvqa_hub.evaluation.cxr.audit_images import UNCHANGED, ImageWriter
 from medvqa_hub.evaluation.cxr.studies import Study
 
-FILE = "questions.jsonl"
+FILE, KIND = "questions.jsonl", "audit-questions"
 Conditions = Mapping[str, Mapping[int, Study]]
 
 
@@ -23,7 +23,7 @@ def write_questions(conditions: Conditions, out: Path, writer: ImageWriter, gove
     """Write all questions and the images that they need into `out`. Returns the file."""
 
     def rows() -> Iterator[dict[str, Any]]:
-        yield {"governance": str(governance)}
+        yield {"kind": KIND, "governance": str(governance)}
         for name, studies in conditions.items():
             for study in studies.values() if name != NO_IMAGES else ():
                 images = [_name_image(path, out, writer) for path in study.images]
