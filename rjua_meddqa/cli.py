@@ -55,7 +55,13 @@ def ocr(
 @app.command()
 def esra(
     images: Annotated[Path | None, typer.Option(help="Folder of report images, or one image.")] = None,
-    boxes: Annotated[Path | None, typer.Option(help="Boxes of one page as JSON, instead of images.")] = None,
+    boxes: Annotated[
+        Path | None,
+        typer.Option(
+            help="Boxes of one upright page as JSON, instead of images: a list of {points, text, score} or "
+            "[points, text, score]."
+        ),
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for pages.jsonl. Default: print one page.")] = None,
     r: Annotated[float, typer.Option(help="Line discount r*, 0 to 1.")] = 0.15,
     spacing: Annotated[float, typer.Option("--l", help="Space factor l*, 0 to 1.")] = 0.7,
@@ -73,6 +79,8 @@ def esra(
 
     if (images is None) == (boxes is None):
         raise ConfigError("Pass either --images or --boxes.")
+    if boxes is not None and out is not None:
+        raise ConfigError("--boxes only prints the text. For pages of your own OCR, see examples/own_ocr.py.")
     parameters = {"r": r, "l": spacing, "layout": layout, "join_wraps": join_wraps}
     if boxes is not None:
         typer.echo(print_boxes(boxes, parameters))
@@ -304,5 +312,6 @@ def _echo_counts(counts: dict[str, int], problems: list[str]) -> None:
 
 
 def _echo_next(data: Path, out: Path, config: str) -> None:
-    images = "" if out.resolve() == data.resolve() else f", image_root={str(data)!r}"
+    beside = data if (data / "images").is_dir() else "the folder of the images"
+    images = "" if out.resolve() == data.resolve() else f", image_root={str(beside)!r}"
     typer.echo(f"next: load_dataset('rjua_meddqa', {config!r}, data_dir={str(out)!r}{images})")

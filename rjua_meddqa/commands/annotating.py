@@ -109,7 +109,8 @@ def preannotate(
     yield from (f"left out: {reason}" for reason in details.get("failures", ()))
     if compare is not None:
         yield from compare_drafts(pages, compare, drafts)
-    yield f"drafts: {out / OUR_NAMES[ANNOTATIONS]} ({governance}). To correct them: meddqa labelstudio-export"
+    yield f"drafts: {out / OUR_NAMES[ANNOTATIONS]} ({governance})"
+    yield f"next: medvqa-hub explore {out} {pages} --report-images PHOTOS --corrections CORRECTED"
 
 
 def draft_by_model(

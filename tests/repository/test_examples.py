@@ -16,6 +16,7 @@ SAYS = {
     "train.py": "the best model:",
     "evaluate.py": "'cider'",
     "own_metric.py": "'same_first_word'",
+    "own_ocr.py": "report.png -> 钾",
 }
 
 
