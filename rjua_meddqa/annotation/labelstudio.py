@@ -98,13 +98,16 @@ def parse_annotations(tasks: object, where: str) -> Imported:
         if not isinstance(data, dict) or not isinstance(data.get("img_path"), str):
             raise InputError(f"{place}: no img_path. Only tasks of `meddqa labelstudio-export` can be read")
         classes.append(parse(data.get("governance", Governance.SHARE_ALIKE.value), place))
-        histories[data["img_path"]] = _history(data, place)
-        chosen = _find_annotation(task, place)
-        if chosen is None:
-            skipped.append(f"{place} ({data['img_path']}): not annotated")
-        else:
-            annotations.append(_annotation(data, _entries(chosen, place), place))
-            made.append((_author(chosen), _time(chosen)))
+        try:
+            histories[data["img_path"]] = _history(data)
+            chosen = _find_annotation(task)
+            if chosen is None:
+                skipped.append(f"{place} ({data['img_path']}): not annotated")
+                continue
+            annotations.append(_annotation(data, chosen["result"], place))
+        except (AttributeError, KeyError, TypeError) as error:
+            raise InputError(f"{place}: damaged ({error!r}). Export the project again as JSON") from None
+        made.append((_author(chosen), _time(chosen)))
     governance = max(classes, key=lambda c: c.level, default=Governance.OPEN)
     return Imported(tuple(annotations), tuple(made), histories, tuple(skipped), governance)
 
@@ -170,9 +173,9 @@ def _page_entry(name: str, kind: str, value: dict[str, Any]) -> dict[str, Any]:
     return {"id": f"{name}-1"[:10], "from_name": name, "to_name": IMAGE, "type": kind, "value": value}
 
 
-def _find_annotation(task: Mapping[str, Any], where: str) -> dict[str, Any] | None:
+def _find_annotation(task: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the annotation that counts, or None."""
-    made = [entry for entry in _dicts(task.get("annotations"), where) if not entry.get("was_cancelled")]
+    made = [entry for entry in task.get("annotations") or [] if not entry.get("was_cancelled")]
     return max(made, key=_time) if made else None
 
 
@@ -187,32 +190,11 @@ def _author(annotation: Mapping[str, Any]) -> str:
     return user if isinstance(user, str) and user else f"Label Studio user {user}" if user else "Label Studio"
 
 
-def _history(data: Mapping[str, Any], where: str) -> list[tuple[str, str, dict[str, Any]]]:
-    edits = _dicts(data.get(HISTORY), where)
-    if not all(isinstance(edit.get("change"), dict) and isinstance(edit.get("author"), str) for edit in edits):
-        raise InputError(f"{where}: the history is damaged. Export the tasks again.")
+def _history(data: Mapping[str, Any]) -> list[tuple[str, str, dict[str, Any]]]:
+    edits = data.get(HISTORY) or []
+    if not all(isinstance(edit["change"], dict) and isinstance(edit["author"], str) for edit in edits):
+        raise TypeError("history")
     return [(edit["author"], str(edit.get("time", "")), edit["change"]) for edit in edits]
-
-
-def _entries(made: Mapping[str, Any], where: str) -> list[dict[str, Any]]:
-    """Return the entries of an annotation or prediction. Raises InputError for an unexpected format."""
-    if not isinstance(made.get("result"), list):
-        raise InputError(f"{where}: the annotation has no result list. Export the project again as JSON")
-    entries = _dicts(made["result"], where)
-    for entry in entries:
-        value = entry.get("value", {})  # relations have none
-        lists = [value.get(name, []) for name in ("text", "choices")] if isinstance(value, dict) else [None]
-        texts = [[texts] if isinstance(texts, str) else texts for texts in lists]
-        if not all(isinstance(part, list) and all(isinstance(text, str) for text in part) for part in texts):
-            raise InputError(f"{where}: entry {entry.get('id')!r} is damaged. Export the project again as JSON")
-    return entries
-
-
-def _dicts(values: Any, where: str) -> list[dict[str, Any]]:
-    """Return a list of JSON objects, which is empty if the export omits it."""
-    if not isinstance(values or [], list) or not all(isinstance(value, dict) for value in values or []):
-        raise InputError(f"{where}: annotations have an unknown format. Export the project again as JSON")
-    return values or []
 
 
 def _annotation(data: Mapping[str, Any], result: Sequence[Mapping[str, Any]], where: str) -> Annotation:
@@ -222,15 +204,12 @@ def _annotation(data: Mapping[str, Any], result: Sequence[Mapping[str, Any]], wh
     for name, allowed in (("image_type", IMAGE_TYPES), ("image_quality", IMAGE_QUALITIES)):
         if chosen[name] not in allowed:
             raise InputError(f"{where}: {name} {quote_value(chosen[name])} is unknown. Allowed: {', '.join(allowed)}")
-    extra = data.get("extra") or {}
-    if not isinstance(extra, dict):
-        raise InputError(f"{where}: extra is not an object. Only tasks of `meddqa labelstudio-export` can be read")
     return Annotation(
         idx=str(data.get("idx", "")),
         img_path=data["img_path"],
         key_values=tuple((key, value) for key, value in pairs),
         table=tuple(TableRow(*row) for row in rows),
-        extra={str(name): str(value) for name, value in extra.items()},
+        extra={str(name): str(value) for name, value in (data.get("extra") or {}).items()},
         report_type=chosen["report_type"],
         image_type=chosen["image_type"],
         image_quality=chosen["image_quality"],

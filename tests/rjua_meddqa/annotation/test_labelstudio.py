@@ -156,7 +156,7 @@ def damaged(name, value):
         (damaged("table", {"text": ["尿酸 | 470"]}), "2 fields"),
         (damaged("report_type", {}), "no report_type was chosen"),
         (damaged("image_quality", {"choices": ["medium"]}), "'medium' is unknown"),
-        ([annotated(task(), result=None)], "no result list"),
+        ([annotated(task(), result=None)], "damaged"),
     ],
 )
 def test_exports_that_cannot_be_read(tasks, problem):
