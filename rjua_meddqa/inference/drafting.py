@@ -19,7 +19,7 @@ from typing import Any
 
 from medvqa_core.digests import digest
 from medvqa_core.errors import InputError
-from medvqa_core.llm.chat import ChatRequest, Message
+from medvqa_core.llm.chat import ChatReply, ChatRequest, Message
 from medvqa_core.llm.chat_model import ChatModel
 from medvqa_core.llm.engines import Reply, reply_listener
 from medvqa_core.llm.json_reply import ReplyError, parse_object
@@ -102,7 +102,7 @@ class DraftingModel:
                     replies.append(Reply(None, str(error)))
                     continue
                 reply = await session.chat(ChatRequest((Message("system", SYSTEM), message), SCHEMA, MAX_TOKENS))
-                replies.append(_check(reply.text, reply.error))
+                replies.append(_check(reply, request.page))
                 reply_listener.get()(request, replies[-1])
         return replies
 
@@ -113,16 +113,6 @@ class DraftingModel:
         return Message("user", SEES + text, (self.images.encode(request.image),))
 
 
-def _check(text: str | None, error: str | None) -> Reply:
-    if text is None:
-        return Reply(None, error)
-    try:
-        _entries(parse_object(text))
-    except ReplyError as problem:
-        return Reply(None, str(problem))
-    return Reply(text)
-
-
 def number_boxes(page: Page) -> str:
     """Return the lines of a page with the number of each box before its text."""
     numbers = {id(box): number for number, box in enumerate(page.boxes)}
@@ -130,15 +120,29 @@ def number_boxes(page: Page) -> str:
     return "\n".join(lines)
 
 
+def _check(reply: ChatReply, page: Page) -> Reply:
+    if reply.text is None:
+        return Reply(None, reply.error)
+    try:
+        _entries(parse_object(reply.text), page)
+    except ReplyError as problem:
+        return Reply(None, str(problem))
+    return Reply(reply.text)
+
+
 @dataclass(frozen=True)
 class _Entry:
-    """The texts of an entry by name, and the numbers of their boxes."""
+    """The texts of an entry by name, and the boxes that the model names for them."""
 
     texts: dict[str, str]
-    boxes: dict[str, tuple[int, ...]]
+    boxes: dict[str, list[Box]]
+
+    def is_in_boxes(self, name: str) -> bool:
+        """Whether the boxes that are named for a text contain it."""
+        return is_printed(self.texts[name], "\n".join(box.text for box in self.boxes[name]))
 
 
-def _entries(found: dict[str, Any]) -> tuple[list[_Entry], list[_Entry]]:
+def _entries(found: dict[str, Any], page: Page) -> tuple[list[_Entry], list[_Entry]]:
     """Return the fields and rows of a reply. Raises ReplyError if it has another shape."""
     lists = []
     for name, keys in (("fields", FIELD), ("rows", ROW)):
@@ -148,7 +152,7 @@ def _entries(found: dict[str, Any]) -> tuple[list[_Entry], list[_Entry]]:
         for entry in entries:
             if not all(isinstance(entry.get(key), str) for key in keys[:2]):
                 raise ReplyError(f"an entry of {name!r} lacks a text under {' or '.join(keys[:2])}")
-        lists.append([_Entry(_texts(entry, keys), {key: _numbers(entry, key) for key in keys}) for entry in entries])
+        lists.append([_Entry(_texts(e, keys), {key: _boxes(e, key, page) for key in keys}) for e in entries])
     return lists[0], lists[1]
 
 
@@ -157,11 +161,11 @@ def _texts(entry: dict[str, Any], keys: Sequence[str]) -> dict[str, str]:
     return {key: "" if key not in ("key", "item") and is_missing(text) else text for key, text in texts.items()}
 
 
-def _numbers(entry: dict[str, Any], key: str) -> tuple[int, ...]:
+def _boxes(entry: dict[str, Any], key: str, page: Page) -> list[Box]:
     numbers = entry.get(f"{key}_boxes") or []
     if not isinstance(numbers, list) or not all(type(number) is int for number in numbers):
         raise ReplyError(f"{key}_boxes is not a list of box numbers")
-    return tuple(numbers)
+    return [page.boxes[number] for number in numbers if 0 <= number < len(page.boxes)]
 
 
 def draft_from_reply(text: str, page: Page) -> tuple[Draft, Counter[str]]:
@@ -170,58 +174,49 @@ def draft_from_reply(text: str, page: Page) -> tuple[Draft, Counter[str]]:
     Raises:
         ReplyError: the reply is not an object of this shape.
     """
-    fields, rows = _entries(parse_object(text))
+    fields, rows = _entries(parse_object(text), page)
     dropped = Counter(dict.fromkeys(DROPPED, 0))
-    key_values = _keep_fields(fields, page, dropped)
+    key_values = _keep_fields(fields, dropped)
     patient = read_patient(key_values)
-    judged = tuple(judge_row(row, patient) for row in _keep_rows(rows, page, dropped))
+    judged = tuple(judge_row(row, patient) for row in _keep_rows(rows, dropped))
     return Draft(key_values, tuple(map(quadruplet, judged)), judged), dropped
 
 
-def _keep_fields(fields: Sequence[_Entry], page: Page, dropped: Counter[str]) -> tuple[tuple[str, str], ...]:
+def _keep_fields(fields: Sequence[_Entry], dropped: Counter[str]) -> tuple[tuple[str, str], ...]:
     """The key-values whose boxes contain them side by side, without repetitions."""
     kept: list[tuple[str, str]] = []
     for entry in fields:
         key, value = entry.texts["key"], entry.texts["value"] or MISSING
-        is_there = _is_in_boxes("key", entry, page) and (value == MISSING or _is_in_boxes("value", entry, page))
-        if not is_there or (value != MISSING and not is_beside(*(_boxes(name, entry, page) for name in FIELD))):
+        is_there = entry.is_in_boxes("key") and (value == MISSING or entry.is_in_boxes("value"))
+        if not is_there or (value != MISSING and not is_beside(entry.boxes["key"], entry.boxes["value"])):
             dropped["fields_not_on_page"] += 1
         elif (key, value) not in kept:
             kept.append((key, value))
     return tuple(kept)
 
 
-def _keep_rows(rows: Sequence[_Entry], page: Page, dropped: Counter[str]) -> Iterator[PrintedRow]:
+def _keep_rows(rows: Sequence[_Entry], dropped: Counter[str]) -> Iterator[PrintedRow]:
     """The rows whose boxes contain item and result in the row and column of their item."""
     kept = []
     for entry in rows:
-        if _is_in_boxes("item", entry, page) and (not entry.texts["result"] or _is_in_boxes("result", entry, page)):
+        if entry.is_in_boxes("item") and (not entry.texts["result"] or entry.is_in_boxes("result")):
             kept.append(entry)
         else:
             dropped["rows_not_on_page"] += 1
-    cells = [{name: boxes for name in ROW if (boxes := _boxes(name, entry, page))} for entry in kept]
+    cells = [{name: boxes for name, boxes in entry.boxes.items() if boxes} for entry in kept]
     for entry, misplaced in zip(kept, find_misplaced(cells), strict=True):
         if misplaced & {"item", "result"}:
             dropped["rows_misplaced"] += 1
             continue
         texts = dict(entry.texts)
         for name in ("range", "unit"):
-            is_there = _is_in_boxes(name, entry, page)
+            is_there = entry.is_in_boxes(name)
             if texts[name] and (not is_there or name in misplaced):
                 texts[name] = ""
                 if name == "range":
                     dropped["ranges_misplaced" if is_there else "ranges_not_on_page"] += 1
-        is_one_line = are_level(*(_boxes(name, entry, page) for name in ("result", "range")))
+        is_one_line = are_level(entry.boxes["result"], entry.boxes["range"])
         yield printed_row(texts["item"], texts["result"], texts["range"], texts["unit"], is_one_line=is_one_line)
-
-
-def _boxes(name: str, entry: _Entry, page: Page) -> list[Box]:
-    return [page.boxes[number] for number in entry.boxes[name] if 0 <= number < len(page.boxes)]
-
-
-def _is_in_boxes(name: str, entry: _Entry, page: Page) -> bool:
-    """Whether the boxes that an entry names for a text contain it."""
-    return is_printed(entry.texts[name], "\n".join(box.text for box in _boxes(name, entry, page)))
 
 
 def is_printed(text: str, page: str) -> bool:
