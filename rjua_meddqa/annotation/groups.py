@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from rjua_meddqa.annotation.report_words import fold
+from rjua_meddqa.vocabulary import VOCABULARY
 
 Span = tuple[float, float]  # from, to (exclusive)
 
@@ -25,21 +26,8 @@ AGE = re.compile(  # 18-60岁, <40岁, 60岁以上, 5岁; signs as `ranges.plain
 )
 WEEKS = re.compile(r"(?:怀孕|妊娠|孕)\s*第?\s*(?P<low>\d+)(?:\s*周?\s*(?:-|~|至)\s*(?P<high>\d+))?\s*周")
 _TRIMESTERS = (("早", (0.0, 14.0)), ("中", (13.0, 28.0)), ("晚", (27.0, 43.0)))
-_STAGES = (  # ages that a word can mean
-    ("新生儿", (0.0, 0.25)),
-    ("婴幼儿", (0.0, 4.0)),
-    ("婴儿", (0.0, 2.0)),
-    ("幼儿", (0.0, 7.0)),
-    ("青少年", (9.0, 20.0)),
-    ("儿童", (0.0, 18.0)),
-    ("小儿", (0.0, 18.0)),
-    ("未成年", (0.0, 18.0)),
-    ("成人", (14.0, math.inf)),
-    ("成年", (14.0, math.inf)),
-    ("老年", (55.0, math.inf)),
-    ("老人", (55.0, math.inf)),
-)
-_PHASES = (("卵泡", "卵泡"), ("滤泡", "卵泡"), ("排卵", "排卵"), ("黄体", "黄体"), ("绝经", "绝经"))
+_STAGES: dict[str, Span] = {word: (low, high) for word, (low, high) in VOCABULARY["stages"].items()}
+_PHASES: dict[str, str] = VOCABULARY["phases"]
 _PREGNANT = re.compile(r"孕|妊娠")
 _NOT_PREGNANT = re.compile(r"非孕|未孕|非妊娠|未妊娠|未怀孕")
 _EXPECTING = re.compile(r"宫内孕|早孕|中孕|晚孕|孕妇|孕期|孕检|妊娠期|(?:孕|妊娠)\s*\d+\s*\+?\s*\d*\s*周")
@@ -47,7 +35,7 @@ _IN_DOUBT = re.compile(r"[?？]|待查|待排|可能|终止|产后|流产|不孕
 
 
 _KNOWN = re.compile(  # words that name a group of healthy people
-    "|".join(word for word, _ in _STAGES)
+    "|".join(_STAGES)
     + r"|年龄|[男女]性?|卵泡|滤泡|排卵|黄体|绝经|[非未]?(?:怀?孕|妊娠)|妇女?|[早中晚]期?|期|[前后]|高峰"
     r"|空腹|正常|健康|充足|充分|理想|合适|适宜|可接受|阴性|人群|人|者|组|水平|值|参考|范围|区间|年龄|及|或|和|以[上下内]"
     r"|血清|血浆|全血|[静动]脉血|末梢血|尿液?|\b(?:male|female|adult|normal|negative|neg|age|years?|[mfy])\b",
@@ -176,7 +164,7 @@ def _reaches(label: str) -> list[Span]:
     """Age spans of the words and numbers of a label. A patient outside one of them is not meant."""
     text = WEEKS.sub("", label)
     found = [_reach(match) for match in AGE.finditer(text)]
-    stage = next((reach for word, reach in _STAGES if word in text), None)
+    stage = next((reach for word, reach in _STAGES.items() if word in text), None)
     return [*found, stage] if stage else found
 
 
@@ -205,7 +193,7 @@ def _differ(one: str, other: str) -> bool:
 def _phase(text: str) -> str:
     if re.search("未绝经|绝经[之以]?前", text):
         return "未绝经"
-    return next((phase for word, phase in _PHASES if word in text), "")
+    return next((phase for word, phase in _PHASES.items() if word in text), "")
 
 
 def _weeks(text: str) -> Span | None:

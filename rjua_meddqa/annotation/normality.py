@@ -15,21 +15,20 @@ from rjua_meddqa.annotation.ranges import ParsedRange, parse_number, parse_range
 from rjua_meddqa.annotation.result_units import is_unit, same_scale
 from rjua_meddqa.annotation.word_results import judge_words, polarity
 from rjua_meddqa.schema import ABNORMAL, HIGH, LOW, MISSING, NORMAL, UNDECIDED
+from rjua_meddqa.vocabulary import VOCABULARY
 
 _ARROWS = {"↑": HIGH, "⬆": HIGH, "▲": HIGH, "△": HIGH, "↓": LOW, "⬇": LOW, "▼": LOW, "▽": LOW}
 _ARROW = re.compile("[" + "".join(_ARROWS) + r"]+|(?<=[\d\s])[(（]?(?:HH|LL|H|偏高|升高|高|偏低|降低|低)[)）]?$")
 _ARROW_SIGN = re.compile("[" + "".join(_ARROWS) + "]+")
 _SHARES = {"%": 0.01, "‰": 0.001}
 _LARGEST_FRACTION = 1.5  # activities such as 120% are written as 1.2
-_FLAG_WORDS = {"H": HIGH, "HH": HIGH, "偏高": HIGH, "升高": HIGH, "高": HIGH}
-_FLAG_WORDS |= {"L": LOW, "LL": LOW, "偏低": LOW, "降低": LOW, "低": LOW}
 
 # Labels that name a state: "缺乏: <20" contains results that are too low.
-_LOW_STATES = ("缺乏", "不足", "缺陷", "低下", "偏低", "降低", "减低", "减少")
-_NORMAL_STATES = ("正常", "充足", "充分", "理想", "合适", "适宜", "健康成人", "可接受", "阴性")
-_HIGH_STATES = ("边缘升高", "升高", "偏高", "增高", "过量", "过高", "中毒", "增多")
-
-_STATE_MARKS = {"高": HIGH, "H": HIGH, "HH": HIGH, "低": LOW, "L": LOW, "LL": LOW}
+_STATES = {
+    verdict: VOCABULARY["states"][name].split() for name, verdict in (("low", LOW), ("high", HIGH), ("normal", NORMAL))
+}
+_STATE_MARKS = {mark: verdict for verdict, marks in {HIGH: "高 H HH", LOW: "低 L LL"}.items() for mark in marks.split()}
+_FLAG_WORDS = _STATE_MARKS | {"偏高": HIGH, "升高": HIGH, "偏低": LOW, "降低": LOW}
 
 _IN_DOUBT = re.compile("可疑|临界|灰区")  # 0.9-1.1可疑
 _STRAY_STROKE = re.compile(r"\s*[lI|｜丨](?=[\d.])")  # a border of the table or a 1: 2.5 or 12.5
@@ -299,7 +298,6 @@ def _state(label: str) -> str:
     """Return LOW, NORMAL or HIGH for a label that names a state, "" for a group of people or no label."""
     if label in _STATE_MARKS:
         return _STATE_MARKS[label]
-    for states, verdict in ((_LOW_STATES, LOW), (_HIGH_STATES, HIGH), (_NORMAL_STATES, NORMAL)):
-        if any(label.startswith(state) or label.endswith(state) for state in states):
-            return verdict
-    return ""
+    return next(
+        (v for v, states in _STATES.items() if any(label.startswith(s) or label.endswith(s) for s in states)), ""
+    )

@@ -3,12 +3,9 @@
 import re
 import unicodedata
 
-_WORDS = (  # longest first, so that 不小于 is not read as 小于
-    *((word, "≥") for word in ("大于或等于", "大于等于", "不小于", "不低于", "不少于", ">=", "=>", "≧", "⩾")),
-    *((word, "≤") for word in ("小于或等于", "小于等于", "不大于", "不高于", "不超过", "不多于", "<=", "=<", "≦", "⩽")),
-    *((word, "<") for word in ("小于", "低于", "少于", "﹤", "〈", "‹")),
-    *((word, ">") for word in ("大于", "高于", "超过", "﹥", "〉", "›")),
-)
+from rjua_meddqa.vocabulary import VOCABULARY
+
+_SIGNS = {word: sign for sign, words in VOCABULARY["comparisons"].items() for word in words.split()}
 _DASHES = dict.fromkeys(map(ord, "‐‑‒–—―−─－﹣ー"), "-") | dict.fromkeys(map(ord, "～∼〜˜"), "~")
 # All spellings of 10^9/L, including a lost raised digit: 10*9/L, 10E9/L, 10~9/L, 10⁹/L, 109/L. It is a unit of its own
 # only after a blank, after × or at the beginning. Directly behind a digit, the end of the number is unknown.
@@ -50,7 +47,7 @@ _SLIPS = (
 def plain(text: str) -> str:
     """Return `text` with one spelling of full-width forms, dashes, comparison words and white space."""
     text = unicodedata.normalize("NFKC", text.translate(_DASHES)).translate(_DASHES)
-    for word, sign in _WORDS:
+    for word, sign in _SIGNS.items():
         text = text.replace(word, sign)
     return " ".join(text.split())
 
