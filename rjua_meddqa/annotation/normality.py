@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 from rjua_meddqa.annotation.groups import ANYONE, Patient, excludes, is_understood, unknown_trait
 from rjua_meddqa.annotation.intervals import LabelledInterval
-from rjua_meddqa.annotation.number_text import is_dilution
-from rjua_meddqa.annotation.ranges import ParsedRange, parse_number, parse_range, plain, read_unit
-from rjua_meddqa.annotation.result_units import is_unit, same_scale
+from rjua_meddqa.annotation.number_text import is_dilution, plain
+from rjua_meddqa.annotation.ranges import ParsedRange, parse_number, parse_range
+from rjua_meddqa.annotation.result_units import is_unit, read_unit, same_scale
 from rjua_meddqa.annotation.word_results import judge_words, polarity
 from rjua_meddqa.schema import ABNORMAL, HIGH, LOW, MISSING, NORMAL, UNDECIDED
 from rjua_meddqa.vocabulary import VOCABULARY

@@ -105,8 +105,3 @@ def mask(text: str, is_name: bool = False) -> str:
 
 def unmask(text: str) -> str:
     return text.translate(_UNMASKED)
-
-
-def strip_unit(text: str) -> str:
-    """Return a unit without surrounding punctuation."""
-    return "".join(unmask(text).split()).strip(",;:()[]→*").replace("µ", "μ")

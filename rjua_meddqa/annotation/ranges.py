@@ -8,6 +8,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import permutations
 
 from rjua_meddqa.annotation.groups import AGE, WEEKS
 from rjua_meddqa.annotation.intervals import Interval, LabelledInterval
@@ -18,11 +19,11 @@ from rjua_meddqa.annotation.number_text import (
     mask,
     plain,
     repair_number_slips,
-    strip_unit,
     unmask,
     write_out,
 )
 from rjua_meddqa.annotation.range_labels import LOST_RANGE, Piece, assign_labels
+from rjua_meddqa.annotation.result_units import fold_unit, read_unit, strip_unit
 
 _SIGNED = rf"[+-]?{NUMBER}"
 _END = r"(?![\d])"
@@ -107,7 +108,8 @@ def _number_doubts(text: str, masked: str) -> list[str]:
 
 def _unit_doubts(written: Sequence[str]) -> list[str]:
     known = {read_unit(unit) for unit in written if unit}
-    if len(known) > 1 and not any(_continues(one, other) for one in known for other in known if one != other):
+    # One may continue another: mg/L, μg/mlFEUmg/L
+    if len(known) > 1 and not any(fold_unit(b).startswith(fold_unit(a)) for a, b in permutations(known, 2)):
         return [f"several units: {', '.join(sorted(known))}"]
     return []
 
@@ -119,11 +121,6 @@ def parse_number(text: str) -> tuple[str, float, str, tuple[str, ...]] | None:
     if not match or re.search(r"[<>≤≥~+±]|^\s*\.|-$", match["unit"]) or is_followed_by_exponent(text):
         return None
     return match["sign"], float(match["number"]), strip_unit(match["unit"]), slips
-
-
-def read_unit(text: str) -> str:
-    """Return a unit in one spelling: 10*9/L, 10E9/L and 109/L are ×10^9/L."""
-    return strip_unit(write_out(plain(unmask(text))))
 
 
 def _interval(match: re.Match[str]) -> Interval | None:
@@ -195,9 +192,3 @@ def _lost_points(intervals: tuple[LabelledInterval, ...]) -> list[str]:
         if match and entry.interval.high / 10 > entry.interval.low > entry.interval.high / 30:
             return [f"{entry.text}: the bound may have lost its point"]
     return []
-
-
-def _continues(one: str, other: str) -> bool:
-    """Whether two spellings mean one unit: equal without case, or one begins with the other (mg/L, μg/mlFEUmg/L)."""
-    one, other = (unit.lower().replace("μ", "u").replace("秒", "s") for unit in (one, other))
-    return one.startswith(other) or other.startswith(one)

@@ -55,7 +55,6 @@ class DocumentModel(ModelEngine):
     temperature: float = 0.0
     seed: int = 0
     tasks: frozenset[str] = frozenset((*CONTENT_TASKS, *REASONING_TASKS))
-    encodes: int = field(default=0, init=False)
     _kept: dict[Path, Image] = field(default_factory=dict, init=False)  # images of examples
 
     @property
@@ -143,7 +142,6 @@ class DocumentModel(ModelEngine):
     def _encode(self, path: Path) -> Image:
         if path in self._kept:
             return self._kept[path]
-        self.encodes += 1
         return self.images.encode(path)
 
     def _read(self, reply: ChatReply, request: DocumentRequest) -> ModelReply:
