@@ -13,6 +13,7 @@ from medvqa_hub.evaluation.cli import (
     BareQuestion,
     Batch,
     Data,
+    FeatureCache,
     ImageSide,
     Indication,
     Limit,
@@ -63,6 +64,7 @@ def cxr(
     indication: Indication = False,
     bare_question: BareQuestion = False,
     image_side: ImageSide = 512,
+    feature_cache: FeatureCache = None,
     report_to: ReportTo = None,
 ) -> None:
     """Ask each question with the study's own images, another patient's, covered ones and blank ones. Run it again to
@@ -75,7 +77,7 @@ def cxr(
     generation = GenerationSettings(beams, max_new_tokens)
     answers = AnswerOptions(
         model, engine, predictions, generation, questions_per_batch, retry_failed, indication, bare_question,
-        image_side, confidence=True,
+        image_side, confidence=True, feature_cache=feature_cache,
     )  # fmt: skip
     options = DataOptions(data, split, None, image_root, limit)
     if export:

@@ -78,6 +78,13 @@ ImageSide = Annotated[
     int,
     typer.Option(min=32, help="Resize images so that the shorter side has at most this many pixels (--engine only)."),
 ]
+FeatureCache = Annotated[
+    Path | None,
+    typer.Option(
+        help="Folder of image features. Checkpoints with the same image encoder, and training, share them (checkpoints "
+        "only)."
+    ),
+]
 
 
 @app.callback()
@@ -120,6 +127,7 @@ def cxr(
     indication: Indication = False,
     bare_question: BareQuestion = False,
     image_side: ImageSide = 512,
+    feature_cache: FeatureCache = None,
     launch: Launch = None,
 ) -> None:
     """Answer the questions of a split and print the paper's Table 4 row. Run it again to resume."""
@@ -142,7 +150,7 @@ def cxr(
         ),
         AnswerOptions(
             model, engine, predictions, generation, questions_per_batch, retry_failed, indication, bare_question,
-            image_side,
+            image_side, feature_cache=feature_cache,
         ),
         ScoreOptions(
             profile, encoder, layer, baseline, failed, examples, scored, clinical_python, clinical_scores,

@@ -10,6 +10,7 @@ from medvqa_hub.evaluation.cli import (
     MODEL,
     BareQuestion,
     Batch,
+    FeatureCache,
     ImageSide,
     Indication,
     Layout,
@@ -50,6 +51,7 @@ def predict(
     indication: Indication = False,
     bare_question: BareQuestion = False,
     image_side: ImageSide = 512,
+    feature_cache: FeatureCache = None,
 ) -> None:
     """Answer unanswered questions. evaluate cxr --predictions scores the result. Run it again to resume."""
     from medvqa_hub.evaluation.cxr.options import AnswerOptions, DataOptions, GenerationSettings
@@ -61,7 +63,16 @@ def predict(
         out,
         DataOptions(data, split, layout, image_root, limit, missing_images),
         AnswerOptions(
-            model, engine, None, generation, questions_per_batch, retry_failed, indication, bare_question, image_side
+            model,
+            engine,
+            None,
+            generation,
+            questions_per_batch,
+            retry_failed,
+            indication,
+            bare_question,
+            image_side,
+            feature_cache=feature_cache,
         ),
     )
     typer.echo(", ".join(f"{name}: {count:,.0f}" for name, count in counts.items()))

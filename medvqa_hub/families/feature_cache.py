@@ -40,7 +40,7 @@ class ImageEncoder:
         family, model, processor: see `ModelFamily`. The family's `image_encoder` takes `pixel_values`
             (images, 3, H, W) and returns `last_hidden_state` (images, tokens, width).
         image_side: shorter side to which images are shrunk while they are decoded.
-        precision: in which the encoder computes, "float32" or "bfloat16".
+        precision: "bfloat16" computes in autocast, "float32" in the type of the weights.
     """
 
     family: ModelFamily
@@ -68,9 +68,9 @@ class ImageEncoder:
     @torch.no_grad()
     def encode(self, pixels: torch.Tensor) -> torch.Tensor:
         """Features (images, tokens, width) of pixels (images, 3, H, W), on the encoder's device."""
-        device = next(self.module.parameters()).device
-        with torch.autocast(device.type, torch.bfloat16, enabled=self.precision == "bfloat16"):
-            return self.module(pixel_values=pixels.to(device)).last_hidden_state
+        module = self.module
+        with torch.autocast(module.device.type, torch.bfloat16, enabled=self.precision == "bfloat16"):
+            return module(pixel_values=pixels.to(module.device, module.dtype)).last_hidden_state
 
 
 class FeatureCache:
@@ -139,8 +139,8 @@ class FeatureCache:
         """Write the features that are only in memory."""
         if self._unwritten:
             self.write(self._unwritten)
-            self._unwritten = {}
             self.find()
+            self._unwritten = {}
 
     def write(self, features: dict[str, torch.Tensor]) -> None:
         """Write a file of features by digest."""

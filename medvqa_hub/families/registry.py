@@ -101,8 +101,11 @@ class ModelFamily(ABC):
         raise NotImplementedError(f"{self.title} has pads_targets, but does not implement use_released_targets")
 
     def image_encoder(self, model: Any) -> Any:
-        """The part of `model` that turns pixels (images, 3, H, W) into features, for `data.cache_features`."""
-        raise ConfigError(f"data.cache_features is set, but {self.title} does not support it. Set it to null")
+        """The part of `model` that turns pixels (images, 3, H, W) into features, for cached features."""
+        raise ConfigError(
+            f"{self.title} does not support cached features. Set data.cache_features to null, or leave out "
+            "--feature-cache"
+        )
 
     def feature_shape(self, settings: Any, start: Path | None) -> tuple[int, int] | None:
         """(tokens, width) of an image's features, if that is known without loading a model."""
@@ -111,7 +114,7 @@ class ModelFamily(ABC):
     def arrange_images(self, processor: Any, images: list[list], views: list[list]) -> tuple[list[Any], dict[str, Any]]:
         """The images that the processor would keep, in order, and the model's image inputs other than pixels.
 
-        Only called with `data.cache_features`, by families that implement `image_encoder`.
+        Only called for cached features, by families that implement `image_encoder`.
         """
         raise NotImplementedError(f"{self.title} has an image_encoder, but does not implement arrange_images")
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -59,7 +59,7 @@ class CheckpointSource:
     def __init__(self, options: AnswerOptions, group: ProcessGroup) -> None:
         checkpoint = open_checkpoint(str(options.model))
         self._options, self._group = options, group
-        self._open = cache(lambda: StudyAnswerer(checkpoint, options.generation, group.device))
+        self._open = cache(partial(StudyAnswerer, checkpoint, options.generation, group.device, options.feature_cache))
         self.governance = checkpoint.governance
         self.model = {"name": checkpoint.name, "kind": checkpoint.kind, "fingerprint": checkpoint.fingerprint}
         self.generation = asdict(options.generation)
@@ -69,7 +69,8 @@ class CheckpointSource:
     ) -> Answers:
         settings = {"model": self.model["fingerprint"], **self.generation}
         batch, retry = self._options.questions_per_batch, self._options.retry_failed
-        return generate_predictions(studies, path, governance, settings, self._open, batch, retry, digests, self._group)
+        open_model = partial(self._open, governance)
+        return generate_predictions(studies, path, governance, settings, open_model, batch, retry, digests, self._group)
 
 
 class EngineSource:
@@ -103,6 +104,8 @@ def open_source(
         GovernanceError, InputError, ServerError: the source cannot be used.
     """
     engine = options.engine
+    if options.feature_cache is not None and not options.model:
+        raise ConfigError("--feature-cache only works with a checkpoint (--model FOLDER)")
     if options.predictions is not None:
         if engine.engines or options.model or has_controls:
             raise ConfigError(

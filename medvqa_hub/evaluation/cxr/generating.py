@@ -204,6 +204,7 @@ def _answer_batches(
     total = sum(question.key in wanted for batch in batches for one in batch for question in one.questions)
     for _ in track(answered(), "Answering questions", total=total):
         pass
+    model.flush()
     return time.monotonic() - start
 
 

@@ -3,17 +3,21 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from PIL import Image
 
 from medvqa_core.errors import ConfigError, InputError, one_line
+from medvqa_core.governance import Governance
 from medvqa_core.llm.greedy_logprobs import GreedyLogprobs
 from medvqa_hub.evaluation.cxr.options import GenerationSettings
 from medvqa_hub.evaluation.cxr.studies import BLANK_GREY, BLANK_SIZE, Study
 from medvqa_hub.families.checkpoint import Checkpoint
 from medvqa_hub.families.registry import find_family, is_decoder_only, through_first_eos
 from mimic_cxr_vqa.images import FILM_SIDE, read_film
+
+if TYPE_CHECKING:
+    from medvqa_hub.families.feature_cache import FeatureCache
 
 
 @dataclass(frozen=True)
@@ -43,11 +47,23 @@ class UnusableStudyError(Exception):
 class StudyAnswerer:
     """Model and processor of a checkpoint, on the GPU if there is one.
 
+    Args:
+        device: a GPU or "cpu".
+        features: folder of cached features, which checkpoints with the same image encoder share. None: no cache.
+        governance: the strictest class of the images and the checkpoint, for the cache.
+
     Raises:
         InputError: the checkpoint is incomplete or damaged, or model and processor do not belong together.
     """
 
-    def __init__(self, checkpoint: Checkpoint, settings: GenerationSettings, device: str | None = None) -> None:
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        settings: GenerationSettings,
+        device: str | None = None,
+        features: Path | None = None,
+        governance: Governance = Governance.CREDENTIALED,
+    ) -> None:
         import torch
         from safetensors import SafetensorError
         from transformers import AutoModelForImageTextToText, AutoProcessor
@@ -72,6 +88,17 @@ class StudyAnswerer:
             some = ", ".join(missing[:3]) + ", …" * (len(missing) > 3)
             raise InputError(f"{checkpoint.folder} lacks {len(missing)} weights ({some}). Copy or convert it again.")
         self.model.eval().to(self.device)
+        # The size that the released models' files were shrunk to, but at least the size of the processor.
+        self.side = max(FILM_SIDE, *(getattr(self.processor, name, 0) for name in ("resize_size", "image_size")))
+        self.cache = None if features is None else self._open_cache(features, governance)
+
+    def _open_cache(self, folder: Path, governance: Governance) -> "FeatureCache":
+        from medvqa_hub.families.feature_cache import FeatureCache, ImageEncoder
+
+        encoder = ImageEncoder(self.family, self.model, self.processor, self.side, "float32")
+        cache = FeatureCache(folder, encoder, self.settings.dtype, governance)  # as computed, so that answers are equal
+        cache.open()
+        return cache
 
     def prepare_images(self, studies: Sequence[Study]) -> dict[str, Any]:
         """Arguments of the model's `encode` for `studies`.
@@ -81,12 +108,50 @@ class StudyAnswerer:
         """
         try:
             most = getattr(self.processor, "max_images", None)
-            # The size that the released models' files were shrunk to, but at least the size of the processor.
-            side = max(FILM_SIDE, *(getattr(self.processor, name, 0) for name in ("resize_size", "image_size")))
-            images = [[read_image(path, side) for path in study.images[:most]] for study in studies]
-            return dict(self.family.collate(self.processor, images, [list(study.views[:most]) for study in studies]))
+            paths = [list(study.images[:most]) for study in studies]
+            views = [list(study.views[:most]) for study in studies]
+            if self.cache is not None and (cached := self._read_cached(paths, views)) is not None:
+                return cached
+            images = [[read_image(path, self.side) for path in study] for study in paths]
+            return dict(self.family.collate(self.processor, images, views))
         except (ValueError, OSError, InputError) as error:
             raise UnusableStudyError(one_line(error)) from error
+
+    def _read_cached(self, paths: list[list[Path | None]], views: list[list[Any]]) -> dict[str, Any] | None:
+        """Image inputs without pixels, `digests` of the images, and pixels of the `missing` ones by digest.
+
+        None if the model supports no image of a study, which the processor refuses.
+        """
+        from medvqa_hub.families.feature_cache import digest_image, make_pixels
+
+        assert self.cache is not None
+        pairs = zip(paths, views, strict=True)
+        if not all(self.family.arrange_images(self.processor, [study], [names])[0] for study, names in pairs):
+            return None
+        kept, inputs = self.family.arrange_images(self.processor, paths, views)
+        digests = [digest_image(read_image(None).tobytes() if path is None else path) for path in kept]
+        wanted = {digest: path for digest, path in zip(digests, kept, strict=True) if digest not in self.cache}
+        missing = {
+            digest: make_pixels(self.family, self.processor, read_image(path, self.side))
+            for digest, path in wanted.items()
+        }
+        return {**inputs, "digests": digests, "missing": missing}
+
+    def _encode(self, images: dict[str, Any]) -> Any:
+        """Features of studies. Images that are not in the cache are encoded and added to it."""
+        import torch
+
+        if self.cache is not None and "digests" in images:
+            images = dict(images)
+            digests, missing = images.pop("digests"), images.pop("missing")
+            self.cache.add({digest: pixels for digest, pixels in missing.items() if digest not in self.cache})
+            images["image_features"] = torch.stack([self.cache.read(digest) for digest in digests])
+        return self.model.encode(**{name: value.to(self.device) for name, value in images.items()})
+
+    def flush(self) -> None:
+        """Write the features that are only in memory, if there is a cache."""
+        if self.cache is not None:
+            self.cache.flush()
 
     def answer(self, images: dict[str, Any], questions: Sequence[str], study_index: Sequence[int]) -> list[Answer]:
         """Answers to `questions`. `images` is the result of `prepare_images`, and `study_index` refers to it.
@@ -103,7 +168,7 @@ class StudyAnswerer:
             limit["logits_processor"] = [logprobs]
         try:
             with torch.inference_mode():
-                encoded = self.model.encode(**{name: value.to(self.device) for name, value in images.items()})
+                encoded = self._encode(images)
                 text = self.processor(text=list(questions), study_index=list(study_index)).to(self.device)
                 sequences = self.model.generate(
                     **text,

@@ -67,6 +67,7 @@ class AnswerOptions:
         retry_failed: ask questions again whose answer failed.
         questions_per_batch: maximum questions per batch of a checkpoint. Studies are not split.
         confidence: ask an engine for the probabilities of its answers.
+        feature_cache: folder of image features, which checkpoints with the same image encoder share.
     indication, bare_question, image_side: prompt of an engine, see `StudyPrompt`.
     """
 
@@ -80,6 +81,7 @@ class AnswerOptions:
     bare_question: bool = False
     image_side: int = FILM_SIDE
     confidence: bool = False
+    feature_cache: Path | None = None
 
 
 @dataclass(frozen=True)
