@@ -63,15 +63,22 @@ class Blip2MultiView(ModelFamily):
         """See ModelFamily. Images are not augmented."""
         return processor(images=images, views=views, **text)
 
-    def feature_shape(self, settings: Blip2MultiViewSettings, start: Path | None) -> tuple[int, int] | None:
-        """See ModelFamily."""
-        import blip2_multiview
+    def make_encoder(self, settings: Blip2MultiViewSettings, start: Path | None) -> Any:
+        """See ModelFamily. Of a BLIP-2 on the Hub, only the configuration in the cache is read."""
+        import torch
+        from blip2_multiview import Blip2MultiViewConfig
+        from transformers import Blip2Config, Blip2VisionModel
 
-        if start is None and settings.size is None:
-            return None
-        config = blip2_multiview.Blip2MultiViewConfig
-        vision = (config.from_pretrained(start) if start else config.tiny(**settings.changes)).vision_config
-        return (vision.image_size // vision.patch_size) ** 2 + 1, vision.hidden_size
+        if start is not None:
+            config = Blip2MultiViewConfig.from_pretrained(start)
+        elif settings.from_blip2 is None:
+            config = Blip2MultiViewConfig.tiny(**settings.changes)
+        else:
+            try:
+                config = Blip2Config.from_pretrained(settings.from_blip2, local_files_only=True)
+            except OSError:
+                return None
+        return Blip2VisionModel(config.vision_config).to(getattr(torch, settings.dtype))
 
     def image_encoder(self, model: Any) -> Any:
         return model.get_encoder("image")

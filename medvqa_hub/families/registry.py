@@ -107,8 +107,9 @@ class ModelFamily(ABC):
             "--feature-cache"
         )
 
-    def feature_shape(self, settings: Any, start: Path | None) -> tuple[int, int] | None:
-        """(tokens, width) of an image's features, if that is known without loading a model."""
+    def make_encoder(self, settings: Any, start: Path | None) -> Any:
+        """An image encoder like that of the recipe's model, with random weights, to estimate the cost of cached
+        features. None: its sizes are not known without a download."""
         return None
 
     def arrange_images(self, processor: Any, images: list[list], views: list[list]) -> tuple[list[Any], dict[str, Any]]:

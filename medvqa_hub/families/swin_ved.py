@@ -53,14 +53,13 @@ class SwinVed(ModelFamily):
         """See ModelFamily. SwinVED ignores views and uses a study's first images, as in the release."""
         return processor(images=images, truncate_images=True, augment=augment, seed=seed, **text)
 
-    def feature_shape(self, settings: SwinVedSettings, start: Path | None) -> tuple[int, int]:
+    def make_encoder(self, settings: SwinVedSettings, start: Path | None) -> Any:
         """See ModelFamily."""
         import swin_ved
+        from transformers import SwinModel
 
         config = swin_ved.SwinVedConfig.from_pretrained(start) if start else _make_config(settings, vocab_size=8)
-        encoder = config.encoder
-        side = encoder.image_size // encoder.patch_size // 2 ** (len(encoder.depths) - 1)
-        return side * side, encoder.hidden_size
+        return SwinModel(config.encoder, add_pooling_layer=False)
 
     def image_encoder(self, model: Any) -> Any:
         return model.model.encoder

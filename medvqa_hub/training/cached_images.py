@@ -1,5 +1,6 @@
 """Images of studies whose features are read from a cache (`families.feature_cache`) instead of encoded at each step."""
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -14,6 +15,8 @@ from medvqa_core.progress import track
 from medvqa_hub.families.feature_cache import IMAGES_AT_ONCE, FeatureCache, digest_image, make_pixels
 from medvqa_hub.training.batch_loading import load_batches
 from medvqa_hub.training.study_questions import StudyQuestions
+
+MEASURED = 2  # images
 
 
 @dataclass(frozen=True)
@@ -95,6 +98,58 @@ def fill_cache(cache: FeatureCache, questions: Sequence[StudyQuestions], acceler
         cache.find()
         split.open_image = partial(CachedImage, cache)
     encoder.train(training)
+
+
+@dataclass(frozen=True)
+class CacheCost:
+    """What the features of an image cost, measured on this machine with an encoder of random weights.
+
+    Attributes:
+        values: numbers in the features.
+        decoding: seconds to read and decode the image's file, in one process.
+        encoding: seconds of the encoder's pass.
+        device: that encoded, such as "cpu".
+    """
+
+    values: int
+    decoding: float
+    encoding: float
+    device: str
+
+    def estimate_seconds(self, images: int, workers: int) -> float:
+        """Seconds to fill a cache in one process, whose workers decode while it encodes."""
+        per_image = max(self.decoding / workers, self.encoding) if workers else self.decoding + self.encoding
+        return images * per_image
+
+
+@torch.no_grad()
+def measure_cost(encoder: torch.nn.Module, questions: StudyQuestions, device: torch.device, bf16: bool) -> CacheCost:
+    """Decode and encode MEASURED images.
+
+    Args:
+        encoder: its weights do not matter. It may be on the device "meta".
+        questions: whose first images are decoded.
+        bf16: encode in autocast to bfloat16.
+
+    Raises:
+        InputError: an image is damaged or missing.
+    """
+    encoder = encoder.to_empty(device=device).eval()
+    for value in [*encoder.parameters(), *encoder.buffers()]:
+        value.normal_(std=0.02) if value.is_floating_point() else value.zero_()
+    start, decoded = time.perf_counter(), 0
+    for study in range(len(questions)):
+        if decoded < MEASURED:
+            decoded += len(pair_images(questions.read_row(study))[0])
+    decoding = (time.perf_counter() - start) / decoded
+    side = encoder.config.image_size
+    for count in (1, MEASURED):  # the first pass is slower
+        pixels = torch.randn(count, 3, side, side, dtype=encoder.dtype, device=device)
+        start = time.perf_counter()
+        with torch.autocast(device.type, torch.bfloat16, enabled=bf16):
+            features = encoder(pixel_values=pixels).last_hidden_state
+        values = features[0].cpu().numel()  # waits for the device
+    return CacheCost(values, decoding, (time.perf_counter() - start) / MEASURED, str(device))
 
 
 def pair_images(row: dict[str, Any]) -> tuple[list[Any], list[Any]]:

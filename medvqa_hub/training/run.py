@@ -17,7 +17,9 @@ from medvqa_core.model_folder import find_model_folder
 from medvqa_hub.families import history
 from medvqa_hub.families.folders import ANOTHER
 from medvqa_hub.training import checkpoints, hard_negatives
-from medvqa_hub.training.arguments import TrainingRun
+from medvqa_hub.training.arguments import TrainingRun, resolve_precision, uses_cpu
+from medvqa_hub.training.batch_loading import choose_workers
+from medvqa_hub.training.cached_images import MEASURED, measure_cost
 from medvqa_hub.training.job import Log, TrainingJob, open_log
 from medvqa_hub.training.recipe_files import count_steps
 from medvqa_hub.training.recipes import Recipe
@@ -140,13 +142,26 @@ class StudyJob(TrainingJob):
         return [*lines, f"governance class: {self.governance}"]
 
     def _describe_cache(self) -> str:
-        splits = [self.questions] + ([self.validation] if self.validation is not None else [])
-        images, size = sum(split.grouped.count_images() for split in splits), None
-        shape = self.recipe.family.feature_shape(self.recipe.model, self.start)
-        if shape is not None:
-            size = images * shape[0] * shape[1] * getattr(torch, self.recipe.data.cache_features).itemsize
-        known = "of unknown size" if size is None else f"{size / 1e6:,.1f} MB"
-        return f"cached features: up to {images:,} images, {known} in {self.features}"
+        """Images, bytes and time of the cache. A dry run measures the time on a few images."""
+        recipe, splits = self.recipe, [self.questions] + ([self.validation] if self.validation is not None else [])
+        images = sum(split.grouped.count_images() for split in splits)
+        line = f"cached features: up to {images:,} images in {self.features}"
+        if not self.dry_run:
+            return line
+        with torch.device("meta"):
+            encoder = recipe.family.make_encoder(recipe.model, self.start)
+        if encoder is None:
+            return f"{line}. Size and time are not known before the model is downloaded"
+        device = torch.device("cpu" if uses_cpu() else "cuda")
+        bf16 = resolve_precision(recipe.training.precision) == "bfloat16"
+        cost = measure_cost(encoder, self.questions.grouped, device, bf16)
+        size = images * cost.values * getattr(torch, recipe.data.cache_features).itemsize
+        seconds = cost.estimate_seconds(images, choose_workers(recipe.data.workers))
+        measured = f"{cost.decoding:.3f} s to decode and {cost.encoding:.3f} s to encode each of {MEASURED} images"
+        return (
+            f"{line}, {size / 1e6:,.1f} MB and about {seconds / 60:,.1f} minutes of one process with this machine's "
+            f"{cost.device} (measured: {measured})"
+        )
 
     def make_trainer(self, run: TrainingRun, checkpoint: Path | None) -> SupervisedTrainer:
         recipe = self.recipe

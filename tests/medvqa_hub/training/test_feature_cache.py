@@ -1,7 +1,10 @@
 """Cached features: the losses of training without them, nothing stale, kills, class, and what is refused."""
 
+import re
+
 import pytest
 import torch
+from blip2_multiview_models import make_plain_blip2
 from builds import build_release
 from safetensors.torch import load_file
 from training_runs import fast_recipe, recipe, study_rows, without_speed
@@ -13,7 +16,7 @@ from medvqa_hub.families import feature_cache
 from medvqa_hub.families.feature_cache import FeatureCache, digest_image
 from medvqa_hub.purge import find_files
 from medvqa_hub.training.arguments import TrainingRun
-from medvqa_hub.training.cached_images import fill_cache
+from medvqa_hub.training.cached_images import CacheCost, fill_cache
 from medvqa_hub.training.recipes import load_recipe
 from medvqa_hub.training.run import train
 from medvqa_hub.training.trainer import SupervisedTrainer
@@ -156,9 +159,29 @@ def test_a_dry_run_counts_the_cache(tmp_path):
     count = int(line.split("up to ")[1].split()[0])
     bytes_each = 16 * 128 * 2  # 64 x 64 pixels in patches of 4, merged twice; width 128, float16
     assert f"{count * bytes_each / 1e6:,.1f} MB" in line
+    assert re.search(
+        r"minutes of one process with this machine's cpu .*\d\.\d{3} s to decode and \d+\.\d{3} s to", line
+    )
     sizes = [path.stat().st_size for path in folder.glob("*.safetensors")]
     assert count * bytes_each <= sum(sizes) < count * (bytes_each + 200)  # with their names
     assert digest_image(b"") == "cae66941d9efbd404e4d88758ea67670"
+
+
+def test_the_time_of_a_cache_is_that_of_its_slower_half():
+    cost = CacheCost(values=8, decoding=0.3, encoding=0.2, device="cpu")
+    assert cost.estimate_seconds(10, workers=0) == pytest.approx(5.0)  # one after the other
+    assert cost.estimate_seconds(10, workers=1) == pytest.approx(3.0)
+    assert cost.estimate_seconds(10, workers=2) == pytest.approx(2.0)
+
+
+def test_the_cost_of_a_model_that_is_not_here_is_not_known(tmp_path):
+    changes = {"model.size": "null", "model.from_blip2": "owner/not-in-the-cache", "data.cache_features": "bfloat16"}
+    chosen = load_recipe("tiny-blip2-multiview", [f"{key}={value}" for key, value in changes.items()])
+    assert chosen.family.make_encoder(chosen.model, None) is None
+    plain = make_plain_blip2()
+    plain.save_pretrained(tmp_path)
+    local = chosen.model.model_copy(update={"from_blip2": str(tmp_path)})
+    assert chosen.family.make_encoder(local, None).config.image_size == plain.config.vision_config.image_size
 
 
 @pytest.mark.slow
