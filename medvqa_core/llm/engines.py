@@ -12,10 +12,15 @@ from typing import Any, Protocol, runtime_checkable
 
 @dataclass(frozen=True)
 class Reply:
-    """The reply to a request: an answer, or the reason why there is none. Exactly one of the two is set."""
+    """The reply to a request: an answer, or the reason why there is none. Exactly one of the two is set.
+
+    Attributes:
+        details: further fields of its record, such as its reasoning and token counts.
+    """
 
     answer: str | None
     error: str | None = None
+    details: Mapping[str, Any] = field(default_factory=dict, compare=False)
     model: str | None = field(default=None, kw_only=True)  # that replied, if any model is accepted
 
     def __post_init__(self) -> None:

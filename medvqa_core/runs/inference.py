@@ -56,7 +56,7 @@ def ask_all(
         description, total: of the progress bar, in groups.
         groups_per_sync: most groups that are written together.
         retry_failed: send requests again whose record is a failure.
-        review: checks each reply; its details become part of the record.
+        review: checks each reply and returns the details for its record. None: those of the reply.
         attempts: how often a request is sent at most.
         note: shown on the progress line.
         session: entered on the run's event loop if it is an async context manager, such as an engine.
@@ -164,7 +164,7 @@ async def _ask_group(
 
         def take(request: R, reply: Reply, attempt: int = attempt, again: dict = again, keys: dict = keys) -> None:
             key = keys.pop(id(request))
-            details, next_request = review(request, reply, attempt) if review is not None else ({}, None)
+            details, next_request = review(request, reply, attempt) if review is not None else (reply.details, None)
             if reply.model is not None:
                 details = {**details, "reply_model": reply.model}
             made[key] = Prediction(key, request.id, reply.answer, reply.error, details)

@@ -17,7 +17,7 @@ import csv
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -43,17 +43,6 @@ NAMED = 5
 KIND = "predictions"
 RESULTS = "results.json"
 _RUN_FILE = re.compile(r"predictions\.jsonl|scored(-[a-z]+)?\.jsonl")
-
-
-@dataclass(frozen=True)
-class FileReply(Reply):
-    """A reply with the mean log-probability of its tokens, if the file has a column `logprob`."""
-
-    logprob: float | None = field(default=None, compare=False)
-
-    @property
-    def details(self) -> dict[str, float]:
-        return {} if self.logprob is None else {"logprob": self.logprob}
 
 
 @dataclass(frozen=True)
@@ -201,20 +190,21 @@ def _parse_reply(row: Mapping[str, Any], path: Path) -> Reply:
     text = str(value).strip()
     if not is_storable(text):
         return Reply(None, "half characters: no text")
-    return Reply(None, FAILED) if is_failure(text) else FileReply(text, logprob=_parse_logprob(row, path))
+    return Reply(None, FAILED) if is_failure(text) else Reply(text, details=_parse_details(row, path))
 
 
-def _parse_logprob(row: Mapping[str, Any], path: Path) -> float | None:
+def _parse_details(row: Mapping[str, Any], path: Path) -> dict[str, float]:
+    """The mean log-probability of the answer's tokens, if the file has a column `logprob`."""
     value = row.get("logprob")
     if value in (None, ""):
-        return None
+        return {}
     try:
         logprob = float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):
         logprob = 1.0
     if not (isfinite(logprob) and logprob <= 0):
         raise InputError(f"{path}: the logprob {value!r} is not a number of at most 0.")
-    return logprob
+    return {"logprob": logprob}
 
 
 def is_failure(text: str) -> bool:

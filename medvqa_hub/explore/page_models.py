@@ -13,7 +13,8 @@ from pathlib import Path
 from medvqa_core.errors import GovernanceError, InputError, one_line
 from medvqa_core.governance import Governance, strictest
 from medvqa_core.llm.chat_model import ChatModel
-from medvqa_hub.evaluation.cxr.engine_inference import StudyReply, StudyRequest
+from medvqa_core.llm.engines import Reply
+from medvqa_hub.evaluation.cxr.engine_inference import StudyRequest
 from medvqa_hub.evaluation.cxr.model_inference import StudyAnswerer, UnusableStudyError
 from medvqa_hub.evaluation.cxr.options import GenerationSettings
 from medvqa_hub.families.checkpoint import open_checkpoint
@@ -41,18 +42,18 @@ class CheckpointReader:
         self.governance = checkpoint.governance
         self._answerer = StudyAnswerer(checkpoint, GenerationSettings())
 
-    async def answer(self, requests: Sequence[StudyRequest]) -> list[StudyReply]:
+    async def answer(self, requests: Sequence[StudyRequest]) -> list[Reply]:
         """Reply to questions about one study. An unusable image fails all of them."""
         return await asyncio.to_thread(self._answer, requests)
 
-    def _answer(self, requests: Sequence[StudyRequest]) -> list[StudyReply]:
+    def _answer(self, requests: Sequence[StudyRequest]) -> list[Reply]:
         try:
             images = self._answerer.prepare_images([requests[0].study])
         except UnusableStudyError as error:
-            return [StudyReply(None, str(error)) for _ in requests]
+            return [Reply(None, str(error)) for _ in requests]
         questions = [request.row["question"] for request in requests]
         answers = self._answerer.answer(images, questions, [0] * len(questions))
-        return [StudyReply(answer.text, None, {"truncated": answer.truncated}) for answer in answers]
+        return [Reply(answer.text, None, {"truncated": answer.truncated}) for answer in answers]
 
 
 @dataclass(frozen=True)

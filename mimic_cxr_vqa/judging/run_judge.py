@@ -5,11 +5,10 @@ A reply that cannot be read is recorded as a failure and never becomes a categor
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 from medvqa_core.files import MANIFEST, make_folder
 from medvqa_core.governance import Governance, check_endpoint_allowed
@@ -35,11 +34,6 @@ from mimic_cxr_vqa.judging.verdicts import (
 from mimic_cxr_vqa.workspace import Workspace
 
 STUDIES_PER_SYNC = 16
-
-
-@dataclass(frozen=True)
-class _VerdictReply(Reply):
-    details: Mapping[str, Any] = field(default_factory=dict)
 
 
 def judge_sample(workspace: Workspace, judge: Judge, sample: Sample, retry_failed: bool = False) -> Counter:
@@ -114,13 +108,12 @@ def judge_all(
             total=total,
             groups_per_sync=STUDIES_PER_SYNC,
             retry_failed=retry_failed,
-            review=lambda request, reply, attempt: (getattr(reply, "details", {}), None),
             session=judge,
         )
 
 
-def _as_reply(found: Judgement) -> _VerdictReply:
+def _as_reply(found: Judgement) -> Reply:
     if found.verdict is None:
-        return _VerdictReply(None, found.error, found.details)
+        return Reply(None, found.error, found.details)
     ordered = {name: found.verdict[name] for name in DIMENSIONS}
-    return _VerdictReply(json.dumps(ordered), None, found.details)
+    return Reply(json.dumps(ordered), None, found.details)

@@ -6,7 +6,7 @@ the reason.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -27,13 +27,6 @@ MAX_TOKENS = 1024
 ASKING = "schema-1"  # version of the schemas and of the second try. Replies to earlier versions are asked for again.
 WHOLE = "whole"  # replies to bare prompts are not read
 AGAIN = "这个回答不能使用（{}）。请重新作答，只写答案。"
-
-
-@dataclass(frozen=True)
-class ModelReply(Reply):
-    """A reply with details: its full text, its reasoning, token counts."""
-
-    details: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass
@@ -144,23 +137,18 @@ class DocumentModel(ModelEngine):
             return self._kept[path]
         return self.images.encode(path)
 
-    def _read(self, reply: ChatReply, request: DocumentRequest) -> ModelReply:
+    def _read(self, reply: ChatReply, request: DocumentRequest) -> Reply:
         counts = {"prompt": reply.usage.prompt, "cached": reply.usage.cached, "completion": reply.usage.completion}
         details: dict[str, Any] = {name: count for name, count in counts.items() if count is not None}
         if reply.reasoning:
             details["reasoning"] = reply.reasoning
         if reply.text is None:
-            return ModelReply(None, reply.error, details, model=reply.model)
+            return Reply(None, reply.error, details, model=reply.model)
         if self.prompt.is_bare:
-            return ModelReply(reply.text, None, details, model=reply.model)
+            return Reply(reply.text, None, details, model=reply.model)
         try:
             answer = take_answer(reply.text, request.question, request.answer_type)
         except ReplyError as error:
-            return ModelReply(None, str(error), details | {"said": reply.text}, model=reply.model)
+            return Reply(None, str(error), details | {"said": reply.text}, model=reply.model)
         whole = {} if answer == reply.text else {"said": reply.text}
-        return ModelReply(answer, None, details | whole, model=reply.model)
-
-
-def record_details(request: DocumentRequest, reply: Reply, attempt: int) -> tuple[Mapping[str, Any], None]:
-    """Return the details to record with a reply. The reply is final (`runs.asking.Review`)."""
-    return getattr(reply, "details", {}), None
+        return Reply(answer, None, details | whole, model=reply.model)

@@ -10,7 +10,7 @@ cannot be reached any more the run ends, and recorded answers are kept.
 import asyncio
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -34,13 +34,6 @@ class StudyRequest:
     id: str
     study: Study
     row: Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class StudyReply(Reply):
-    """A reply with further fields for its record, such as tokens and reasoning."""
-
-    details: Mapping[str, Any] = field(default_factory=dict)
 
 
 class StudyEngine(Engine, Protocol):
@@ -78,14 +71,14 @@ class ChatReader(ModelEngine):
         """The text and all other settings of the prompt."""
         return {**self.prompt.settings, "text": self.prompt.text(study, row)}
 
-    async def answer(self, requests: Sequence[StudyRequest]) -> list[StudyReply]:
+    async def answer(self, requests: Sequence[StudyRequest]) -> list[Reply]:
         """Replies to a study's questions in one session. Raises InputError for its images."""
         study, replies = requests[0].study, []
         async with self.model.session() as session:
             images = await asyncio.to_thread(self.prompt.encode, study)
             for request in requests:
                 if not request.row["question"].strip():
-                    replies.append(StudyReply(None, EMPTY_QUESTION))
+                    replies.append(Reply(None, EMPTY_QUESTION))
                     continue
                 reply = await session.chat(self.prompt.request(study, images, request.row))
                 replies.append(_as_record(reply))
@@ -93,13 +86,13 @@ class ChatReader(ModelEngine):
         return replies
 
 
-def _as_record(reply: ChatReply) -> StudyReply:
+def _as_record(reply: ChatReply) -> Reply:
     details: dict[str, Any] = {"tokens": reply.usage.completion} if reply.usage.completion is not None else {}
     if reply.logprob is not None:
         details["logprob"] = round(reply.logprob, 4)  # the batch changes the last digits
     if reply.reasoning:
         details["reasoning"] = reply.reasoning
-    return StudyReply(None if reply.text is None else reply.text.strip(), reply.error, details, model=reply.model)
+    return Reply(None if reply.text is None else reply.text.strip(), reply.error, details, model=reply.model)
 
 
 def ask_studies(
@@ -143,7 +136,6 @@ def ask_studies(
             description="Answering, study by study",
             total=len(studies),
             retry_failed=retry_failed,
-            review=lambda _request, reply, _attempt: (getattr(reply, "details", {}), None),
             session=engine,
         )
         found = [[store.read(key) for key in of_study] for of_study in keys]

@@ -19,7 +19,6 @@ from medvqa_core.llm.engines import Reply
 from medvqa_core.runs.inference import ask_all
 from medvqa_core.runs.predictions import Prediction, PredictionStore
 from rjua_meddqa.inference.engines import DocumentEngine, DocumentRequest, Shot
-from rjua_meddqa.inference.language_model import record_details
 from rjua_meddqa.inference.questions import DocumentQuestion, by_image
 from rjua_meddqa.restoration.pages import Page
 
@@ -90,7 +89,6 @@ def answer_questions(
             total=len(groups),
             groups_per_sync=max(1, engine.in_flight // GROUPS_PER_SYNC),
             retry_failed=retry_failed,
-            review=record_details,
             session=engine,
         )
         return [replace(store.read(keys[row.id]), id=row.id) for row in asked], new
