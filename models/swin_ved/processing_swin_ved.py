@@ -213,14 +213,17 @@ class SwinVedProcessor(ProcessorMixin):
         return self._decode_row(ids, **kwargs)
 
     def _decode_row(self, ids: list[int], **kwargs: Any) -> str:
-        bos, eos = self.tokenizer.bos_token_id, self.tokenizer.eos_token_id
+        tokenizer = self.tokenizer
+        bos, eos, blank = tokenizer.bos_token_id, tokenizer.eos_token_id, tokenizer.pad_token_id
         if bos in ids:
             ids = ids[ids.index(bos) + 1 :]
+            if blank in ids:  # beams of converted weights write on behind the [PAD] that ends an answer
+                ids = ids[: ids.index(blank)]
         if eos in ids:
             ids = ids[: ids.index(eos)]
         # Labels have -100 in front of the answer.
         ids = [token for token in ids if token >= 0]
-        return self.tokenizer.decode(ids, **{"skip_special_tokens": True, **kwargs})
+        return tokenizer.decode(ids, **{"skip_special_tokens": True, **kwargs})
 
     def _images(
         self, studies: list[list[Any]], rng: np.random.Generator | None, truncate: bool

@@ -18,11 +18,11 @@ from swin_ved.modeling_swin_ved import SwinVedEncoderOutput
 from swin_ved_released import (
     ANSWER,
     BOS,
-    EOS,
     PAD,
     QUESTION,
     SPECIALS,
     ReleasedSwinVed,
+    cut,
     released_names,
     write_vocabulary,
 )
@@ -103,7 +103,7 @@ def test_evaluation_gives_the_release_s_own_answers(released):
     beams = StudyAnswerer(open_checkpoint(str(released.folder)), GenerationSettings())
     answers = beams.answer(images, [text for text, _ in questions], [number for _, number in questions])
     expected = [
-        released.model.answer_by_beams(text, released.features[number : number + 1]) for text, number in questions
+        released.model.answer(text, released.features[number : number + 1], beams=2) for text, number in questions
     ]
     assert [answer.text for answer in answers] == [released.model.text(ids) for ids in expected]
     assert not any(answer.truncated for answer in answers)
@@ -119,20 +119,42 @@ def test_beams_are_compared_without_normalising_by_length(build):
     features = torch.randn(1, 4, released.config.decoder.hidden_size)
     released.learn(pairs, features.expand(len(pairs), -1, -1), 40)
     converted = convert_swin_ved(released_names(released.state_dict()), released.config)
-    found = {penalty: [] for penalty in (0.0, 1.0)}
+    ways = {"as released": {}, "ended and normalised": {"eos_token_id": PAD, "length_penalty": 1.0}}
+    found = {name: [] for name in ways}
     config = converted.generation_config
     assert (config.num_beams, config.length_penalty) == (2, 0.0)
     for question, _ in pairs[:20]:
         prompt = torch.tensor([[*[id for id in released.prompt(question)[:-1] if id != PAD], BOS]])
-        for penalty, answers in found.items():
+        for name, settings in ways.items():
             ids = converted.generate(
-                input_ids=prompt, attention_mask=torch.ones_like(prompt), num_beams=2, length_penalty=penalty,
-                encoder_outputs=SwinVedEncoderOutput(features), do_sample=False,
+                input_ids=prompt, attention_mask=torch.ones_like(prompt), num_beams=2, do_sample=False,
+                encoder_outputs=SwinVedEncoderOutput(features), **settings,
             )[0, prompt.shape[1] :].tolist()  # fmt: skip
-            answers.append(ids[: next((n for n, token in enumerate(ids) if token in (PAD, EOS)), len(ids))])
-    expected = [released.answer_by_beams(question, features) for question, _ in pairs[:20]]
-    assert found[0.0] == expected
-    assert found[1.0] != expected
+            found[name].append(cut(ids))
+    expected = [released.answer(question, features, beams=2) for question, _ in pairs[:20]]
+    assert found["as released"] == expected
+    assert found["ended and normalised"] != expected
+
+
+def test_a_beam_that_wrote_padding_keeps_its_place():
+    """Random weights that write [PAD] early. Ended there, it would make room for a beam that the release drops."""
+    words = [f"w{number}" for number in range(30)]
+    released = ReleasedSwinVed([*SPECIALS, "[BOS]", "[EOS]", *words])
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for weight in released.decoder.parameters():
+            if weight.ndim > 1:
+                weight.normal_(std=0.2, generator=generator)
+        released.decoder.lm_head.bias[PAD] += 3
+    converted = convert_swin_ved(released_names(released.state_dict()), released.config)
+    features = torch.randn(1, 4, released.config.decoder.hidden_size, generator=generator)
+    questions = [f"w{number} w{number + 1} w{number + 2}" for number in range(25)]
+    prompts = torch.tensor([[token for token in released.prompt(question) if token != PAD] for question in questions])
+    expected = released.decode(questions, features, beams=2)
+    assert sum(len(ids) > 1 for ids in expected) > 5 and sum(len(ids) < 20 for ids in expected) > 5
+    settings = {"encoder_outputs": SwinVedEncoderOutput(features), "study_index": torch.zeros(25, dtype=torch.long)}
+    sequences = converted.generate(input_ids=prompts, **settings)
+    assert [cut(ids) for ids in sequences[:, prompts.shape[1] :].tolist()] == expected
 
 
 def test_released_targets_give_the_released_loss_and_gradient(released):
@@ -150,9 +172,7 @@ def test_released_targets_give_the_released_loss_and_gradient(released):
     ids = torch.tensor([model.prompt(question) + model.target(answer) for question, answer in pairs])
     assert torch.equal(batch["input_ids"], ids)
     assert int((batch["labels"] != -100).sum()) == len(pairs) * ANSWER
-    expected = torch.nn.functional.cross_entropy(
-        model.logits(ids[:, :-1], features)[:, QUESTION:].flatten(0, 1), ids[:, QUESTION + 1 :].flatten()
-    )
+    expected = model.loss(pairs, features)
     loss = converted(**batch).loss
     expected.backward()
     loss.backward()

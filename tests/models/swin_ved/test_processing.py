@@ -121,6 +121,7 @@ def test_answers_are_decoded_without_prompt_and_special_tokens(processor):
     no = words(processor, "no , the lungs are clear .")
     prompt = [PAD, CLS, *words(processor, "is there edema ?"), BOS]
     rows = [[*prompt, *no, EOS, PAD, PAD], [*prompt, *no[:2], EOS, no[0], PAD, PAD], no, [-100, -100, *no, EOS]]
+    assert processor.decode([*prompt, *no[:2], PAD, no[0], PAD]) == "no ,"  # a beam of converted weights
     texts = processor.batch_decode([torch.tensor(row) for row in rows])
     assert texts == ["no , the lungs are clear .", "no ,", "no , the lungs are clear .", "no , the lungs are clear ."]
 
