@@ -1,9 +1,9 @@
 """Do converted weights answer as in the authors' code? Ours against independent copies of the released modules.
 
-The copies (tests/helpers/*_released.py) are made of transformers' parts. They share configurations and names of weights
-with our models, but no code of models, decoding, pixels or losses. They learn by the released objective on half of 40
-synthetic studies. Then both sides answer 360 questions, half of them about studies that were not trained on. Ours are
-loaded from a saved checkpoint as `evaluate cxr` loads it.
+The copies (`swin_ved_released.py` and `blip2_multiview_released.py` in tests/helpers) are made of transformers' parts.
+They share configurations and names of weights with our models, but no code of models, decoding, pixels or losses. They
+learn by the released objective on half of 40 synthetic studies. Then both sides answer 360 questions, half of them on
+other studies. Ours are loaded from a saved checkpoint as `evaluate cxr` loads it.
 
 Pixels are "released" (both sides get the same tensors, made from copies of 512 pixels as the authors had them) or
 "default" (ours reads the original files as `evaluate cxr` does). Controls are known differences, which must lower
