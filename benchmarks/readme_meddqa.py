@@ -30,7 +30,7 @@ def make_meddqa() -> str:
         f"| {targets['is_normal_agreement']:.0%} | | {hard['wrong_verdicts']} wrong of {hard['rows_with_verdict']} |",
         f"| released questions that the generator also asks | {covered['covered']} of {covered['total']} | all | | |",
         f"| characters of the page wrong, in reading order | | | | {hard['character_error_rate']:.1%} |",
-        "| errors that its authors planted, found by an earlier `check`: recall, precision | | 90%, 90% | "
+        "| errors that its authors planted, found by `check`: recall, precision | | 90%, 90% | "
         f"| {recall:.1%}, {precision:.1%} |",
         *(
             f"| `esra-rules`, soft accuracy, {name} | {_share(released['accuracy'][task])} "
