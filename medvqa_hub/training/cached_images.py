@@ -16,7 +16,7 @@ from medvqa_hub.families.feature_cache import IMAGES_AT_ONCE, FeatureCache, dige
 from medvqa_hub.training.batch_loading import load_batches
 from medvqa_hub.training.study_questions import StudyQuestions
 
-MEASURED = 2  # images
+MEASURED = 4  # images
 
 
 @dataclass(frozen=True)
