@@ -1,10 +1,10 @@
 """The default engine: answers made from the report's own sentences, without a model.
 
-`mentions` reads the polarity of the category. The clauses that decide it are quoted if they work as answers
-(`quoting`), or turned into a short sentence (`frames`). A category that the report does not mention is answered as
-absent (paper, Section 3.1), or as possible if the impression affirms or doubts it. Statements about another image
-("seen on CT") are answered as possible. The engine does not read labels, so an answer may contradict a label that the
-text does not support.
+`mentions` reads the polarity of the category. A short sentence (`frames`) states a finding if it loses no word of the
+clause. Else the clause or its sentence is quoted (`quoting`), with its change, measures, tips and alternatives, but
+without the words of Appendix B. A category that the report does not mention is answered as absent (paper, Section 3.1),
+or as possible if the impression affirms or doubts it. Statements about another image ("seen on CT") are answered as
+possible. The engine does not read labels, so an answer may contradict a label that the text does not support.
 """
 
 import re
@@ -13,8 +13,8 @@ from hashlib import blake2b
 
 from medvqa_core.llm.engines import Reply
 from mimic_cxr_vqa.generation.answer_request import AS_CONTEXT, AnswerRequest
-from mimic_cxr_vqa.generation.frames import CATEGORY_NAMES, be, noun_phrase, with_article
-from mimic_cxr_vqa.generation.quoting import capitalise, quote, uncapitalise
+from mimic_cxr_vqa.generation.frames import CATEGORY_NAMES, be, is_lossless, noun_phrase, with_article
+from mimic_cxr_vqa.generation.quoting import capitalise, is_sentence, leave_out_changes, quote, uncapitalise
 from mimic_cxr_vqa.labeling.mentions import (
     DEVICES,
     NEGATIVE,
@@ -28,7 +28,7 @@ from mimic_cxr_vqa.labeling.mentions import (
 )
 from mimic_cxr_vqa.schema import CATEGORIES, HEART, NO_FINDING
 
-PROMPT_VERSION = "extractive-4"
+PROMPT_VERSION = "extractive-5"
 
 # {0} is the finding and {be} its verb.
 _SHOWN = ("{0} {be} seen in the radiograph", "the radiograph shows {0}", "the image shows {0}")
@@ -40,6 +40,10 @@ _DENIED = (
 )
 _DOUBTED = ("{0} {be} possible but cannot be confirmed in the radiograph", "{0} {be} possible in the radiograph")
 _DOUBTED_QUOTE = ("it is uncertain: {0}", "possibly; {0}")
+_LIKELY = re.compile(
+    r"(?<!less )(?<!more )\b(?:likely|probabl[ey]|presum\w+|favor\w*|suggest\w*|most (?:consistent|compatible))\b"
+)
+_HEDGED = re.compile(r"(?:an? )?(?:possibl[ey]|probabl[ey]|questionable|suspected|equivocal)\b")
 _NORMAL_CHEST = (
     "no abnormality is seen in the radiograph",
     "the radiograph shows no abnormal findings",
@@ -95,7 +99,7 @@ def asks_normal(question: str) -> bool:
 
 
 def answer_from(analysis: Analysis, request: AnswerRequest) -> str:
-    """The answer to one request, from the analysis of its report. It passes the lint without a warning."""
+    """The answer to one request, from the analysis of its report. A quote may have words that the lint warns of."""
     closed, category, qa_id = is_closed(request.question), request.category, request.qa_id
     if category == NO_FINDING:
         return _findings_answer(analysis, closed, qa_id)
@@ -163,10 +167,14 @@ def _affirmed(mentions: Iterable[Mention], qa_id: str) -> list[str]:
 
 
 def _doubted(mentions: Sequence[Mention], qa_id: str) -> list[str]:
-    quotes = _quotes(mentions)
-    if quotes:
-        return [_choose(qa_id, _DOUBTED_QUOTE).format(quotes[0]), *quotes[1:]]
-    return _statements(mentions, _DOUBTED, qa_id)
+    quoted = {text: mention for mention in mentions if (text := _quote(mention))}
+    if not quoted:
+        return _statements(mentions, _DOUBTED, qa_id)
+    first, *rest = quoted
+    if _HEDGED.match(first):
+        return [*quoted]
+    lead = "probably: {0}" if _LIKELY.search(quoted[first].clause.lower()) else _choose(qa_id, _DOUBTED_QUOTE)
+    return [lead.format(first), *rest]
 
 
 def _denied(category: str, mentions: Sequence[Mention], closed: bool, qa_id: str) -> str:
@@ -183,31 +191,39 @@ def _denied(category: str, mentions: Sequence[Mention], closed: bool, qa_id: str
 
 
 def _quotes(mentions: Iterable[Mention]) -> list[str]:
-    """The clauses that work as answers, without duplicates."""
-    clauses = (m.clause for m in mentions if m.whole and not m.elsewhere)
-    return list(dict.fromkeys(uncapitalise(quoted) for clause in clauses if (quoted := quote(clause))))
+    """The quotes that are whole sentences, without duplicates."""
+    quotes = (text for mention in mentions if (text := _quote(mention)) and is_sentence(text))
+    return list(dict.fromkeys(quotes))
+
+
+def _quote(mention: Mention) -> str | None:
+    """The clause or the sentence of a mention, whichever works as an answer."""
+    passages = () if mention.elsewhere else mention.passages
+    quoted = next((text for passage in passages if (text := quote(passage))), None)
+    return quoted and uncapitalise(quoted)
 
 
 def _statements(mentions: Sequence[Mention], wordings: tuple[str, ...], qa_id: str) -> list[str]:
-    """A quote or a framed noun phrase for each mention."""
-    statements: dict[str, None] = {}
-    framed: dict[str, str] = {}  # noun phrase -> its category
+    """A statement for each mention: a sentence of the report, or a short one if it loses no detail, or a quote."""
+    quoted: dict[str, str] = {}  # text -> its category
+    framed: dict[str, str] = {}
     for mention in mentions:
-        if quotes := _quotes([mention]):
-            statements[quotes[0]] = None
-        elif phrase := noun_phrase(mention):
+        phrase, text = noun_phrase(mention), _quote(mention)
+        is_whole = text and is_sentence(text) and leave_out_changes(mention.clause) == mention.clause
+        if text and not (phrase and not is_whole and is_lossless(phrase, mention)):
+            quoted.setdefault(text, mention.category)
+        elif phrase:
             framed[phrase] = mention.category
     bare = {with_article(CATEGORY_NAMES[c], CATEGORY_NAMES[c]) for c in framed.values() if c in CATEGORY_NAMES}
-    several = len(statements) + len(framed) > 1
-    frames = [p for p, category in framed.items() if not (several and p in bare and _has_details(p, category, framed))]
-    frames = [p for p in frames if not any(re.sub("^an? ", "", p) in quoted for quoted in statements)]
+    frames = [p for p, category in framed.items() if not (p in bare and _has_details(p, category, quoted | framed))]
+    frames = [p for p in frames if not any(re.sub("^an? ", "", p) in text for text in quoted)]
     shown = [_fill(_choose(f"{qa_id}/{n}", wordings), phrase) for n, phrase in enumerate(frames)]
-    return [*statements, *shown]
+    return [*quoted, *shown]
 
 
-def _has_details(phrase: str, category: str, framed: dict[str, str]) -> bool:
-    """Whether another phrase of the same category has more details."""
-    return any(other != phrase and kind == category for other, kind in framed.items())
+def _has_details(phrase: str, category: str, statements: dict[str, str]) -> bool:
+    """Whether another statement of the same category has more details."""
+    return any(other != phrase and kind == category for other, kind in statements.items())
 
 
 def _choose(qa_id: str, wordings: tuple[str, ...]) -> str:

@@ -2,15 +2,24 @@
 
     "Stable XXXX small left basilar effusion"  ->  "a small left basilar pleural effusion"
 
-The phrase takes the modifiers that directly precede the finding and its place ("in the left lower lobe"), and adds the
-fields of the mention that these lack. The result is a complete phrase for any clause.
+The phrase takes the modifiers that directly precede the finding, and its place ("in the left lower lobe"). Details
+elsewhere in the clause are left out, which `is_lossless` tells.
 """
 
 import re
 
-from mimic_cxr_vqa.labeling.fields import COUNTS, MEASURE, SIDES, SITES, SIZES, Fields, is_modifier, read_modifiers
+from mimic_cxr_vqa.generation.quoting import leave_out_changes
+from mimic_cxr_vqa.labeling.fields import (
+    COUNTS,
+    SIDES,
+    SITES,
+    SIZES,
+    is_modifier,
+    read_modifiers,
+    split_words,
+)
 from mimic_cxr_vqa.labeling.lexicon import read_patterns
-from mimic_cxr_vqa.labeling.mentions import DEVICES, OTHER_ABNORMALITY, Mention
+from mimic_cxr_vqa.labeling.mentions import OTHER_ABNORMALITY, Mention
 
 # The category as a noun phrase that fits after "no" or "evidence of".
 CATEGORY_NAMES = {
@@ -68,11 +77,7 @@ _PLACE = re.compile(
     r"[tlc]\d{1,2}(?:-[tlc]?\d{1,2})?)\b"
     r"(?! (?:and|or|than)\b|/|-)"
 )
-_WITHOUT_REGION = (OTHER_ABNORMALITY, "Edema", "Fracture", "Cardiomegaly", "Enlarged Cardiomediastinum")
-_REGIONS = {
-    **{"upper": "upper lung", "lower": "lower lung", "middle": "middle lobe", "mid": "mid lung", "hilar": "hilum"},
-    **{name: f"{name} region" for name in ("perihilar", "retrocardiac")},
-}
+_HEARTS = ("Cardiomegaly", "Enlarged Cardiomediastinum")
 _MANY = "|".join(word for word in COUNTS if word.isalpha())
 _PLURAL = re.compile(r"(?:[^s]s|ces|thoraces|opacities|densities|masses)$")
 _COUNTED = re.compile(
@@ -82,9 +87,6 @@ _COUNTED = re.compile(
     r"lead|wire|electrode|generator|clip|staple|coil|suture|screw|rod|valve|pump|filter|recorder|anchor|metastasis|sheath|"
     r"port-?a-?cath|eventration)$"
 )
-
-
-_NEARLY_GONE = re.compile(r"\b(?:nearly|almost|near-?) ?(?:complete(?:ly)?|total(?:ly)?)? (?:resol|clear)\w+")
 
 
 def noun_phrase(mention: Mention, article: bool = True) -> str | None:
@@ -106,18 +108,31 @@ def noun_phrase(mention: Mention, article: bool = True) -> str | None:
         for word in _clean(read_modifiers(text[:start]))
         if word not in noun and not (word == "cardiac" and "cardio" in noun)
     ]
-    if len(mention.fields.sides) == 1:  # "bilateral effusions, new on the right"
-        words = [word for word in words if len(SIDES.get(word, ())) < 2]
-    if _NEARLY_GONE.search(text):
-        words = ["minimal", "residual", *(word for word in words if word not in SIZES)]
     place = _PLACE.match(text, end) if end else None
     where = f" {'on' if place[2] in ('left', 'right') else 'in'} the {place[2]}" if place else ""
     if place and place[2][-1].isdigit():
         where = f" at {place[2].upper()}"  # a vertebra
-    if article:
-        words, where = _add_details(mention, words, where)
     phrase = " ".join(_SPELT.get(word, word) for word in [*words, *noun.split()]) + where
     return with_article(phrase, noun) if article else phrase
+
+
+# Words of a clause that carry no detail of a finding.
+_EMPTY_WORDS = """there is are a an the of in at on with and seen noted present identified visualized demonstrated
+evident shows show demonstrates demonstrate radiograph image chest this area areas has side lung lungs"""
+_EMPTY = frozenset(_EMPTY_WORDS.split())
+_NAMES_OF_HEART = frozenset(split_words("heart cardiac silhouette size mediastinum mediastinal contour"))
+
+
+def is_lossless(phrase: str, mention: Mention) -> bool:
+    """Whether `phrase` says all that the clause of `mention` says, and nothing else."""
+    text = leave_out_changes(mention.clause).lower()
+    start, end = mention.span
+    name = set(split_words(f"{CATEGORY_NAMES.get(mention.category, '')} {mention.clause.lower()[start:end]}"))
+    name |= _EMPTY | (_NAMES_OF_HEART if mention.category in _HEARTS else frozenset())
+    clause, said = (
+        {SIZES.get(word, word) for word in split_words(words) if word[0].isalnum()} for words in (text, phrase)
+    )
+    return clause - name == said - name
 
 
 def _clean(words: list[str]) -> list[str]:
@@ -130,51 +145,6 @@ def _clean(words: list[str]) -> list[str]:
     while words and not is_modifier(words[-1]):
         words = words[:-1]
     return words
-
-
-def _add_details(mention: Mention, words: list[str], where: str) -> tuple[list[str], str]:
-    """Add the count, size, sides and site that the clause gives elsewhere."""
-    fields = mention.fields
-    if mention.category == DEVICES:
-        fields = Fields(fields.sides, (), None, fields.count)
-    if mention.category in ("Cardiomegaly", "Enlarged Cardiomediastinum"):
-        fields = Fields((), (), fields.size)
-    words, where, side = _add_sides(fields, words, where)
-    known = {SITES.get(word) for word in [*words, *re.findall(r"[a-z-]+", where)]}
-    missing = [site for site in fields.sites if site not in known]
-    if missing and not where and mention.category not in _WITHOUT_REGION:
-        name = _REGIONS.get(missing[0], missing[0]) + ("s" if len(fields.sides) == 2 and missing[0] == "base" else "")
-        where, side = f" in the {side or ''}{' ' if side else ''}{name}", None
-    if side:
-        words = _insert(side, words)
-    return _add_amount(fields, words), where
-
-
-def _add_amount(fields: Fields, words: list[str]) -> list[str]:
-    words = [word for word in words if word not in SIZES or word in (fields.size or word).split()]
-    if fields.size and not any(word in SIZES or MEASURE.fullmatch(word) for word in words):
-        words = [fields.size, *words]
-    if fields.count and not any(word in COUNTS for word in words):
-        words = [next(word for word, value in COUNTS.items() if value == fields.count), *words]
-    return words
-
-
-def _add_sides(fields: Fields, words: list[str], where: str) -> tuple[list[str], str, str | None]:
-    """Let words and place give the sides of `fields`. Also returns a side that still has to be added."""
-    sides = {side for word in [*words, *re.findall(r"[a-z-]+", where)] for side in SIDES.get(word, ())}
-    if sides == set(fields.sides) or "and" in words or "than" in words:
-        return words, where, None
-    words = [word for word in words if word not in SIDES or word.startswith("bi")]
-    where = "" if sides else where
-    if len(fields.sides) == 2 and not any(word in SIDES for word in words):
-        return _insert("bilateral", words), where, None
-    return words, where, fields.sides[0] if len(fields.sides) == 1 and not where else None
-
-
-def _insert(side: str, words: list[str]) -> list[str]:
-    """Insert a side after the count and the size."""
-    place = next((n for n, word in enumerate(words) if word not in SIZES and word not in COUNTS), len(words))
-    return [*words[:place], side, *words[place:]]
 
 
 def with_article(phrase: str, noun: str) -> str:

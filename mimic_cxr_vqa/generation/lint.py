@@ -5,7 +5,8 @@ A rule is named `family:word`. The families are `prohibited` (the 17 words that 
 empty answer breaks `empty`. An answer that breaks a rule is asked for again.
 
 The rules are rows of `wording.tsv`: a level (rule or warning), a name, and a pattern of whole words in any case, so
-that "newborn" passes. The first 17 rows are the words of Appendix B in its order, with their inflections.
+that "newborn" passes. The first 17 rows are the words of Appendix B in its order, with their inflections. Rows of the
+level `omission` rewrite a quote without such words: the name is the replacement, and `macro` rows are their parts.
 
 `find_flags` returns notes that do not cause a retry: `relative:...` for words of comparison beyond the 17 (warnings,
 because "increased interstitial markings" is fine), and `label_conflict` if the answer contradicts its label.
@@ -28,6 +29,12 @@ def _read(level: str) -> tuple[tuple[str, str], ...]:
 
 
 RULES = _read("rule")
+_MACROS = dict(_read("macro"))
+# Replacement -> what it replaces, in their order, to write a sentence without the words of Appendix B.
+OMISSIONS = tuple(
+    (text, re.compile(re.sub(r"\{([a-z]+)\}", lambda name: _MACROS[name[1]], pattern), re.IGNORECASE))
+    for text, pattern in _read("omission")
+)
 WARNINGS = _read("warning")
 _COMPILED_WARNINGS = tuple((rule, re.compile(rf"\b(?:{pattern})\b", re.IGNORECASE)) for rule, pattern in WARNINGS)
 _COMPILED = tuple((rule, re.compile(rf"\b(?:{pattern})\b", re.IGNORECASE)) for rule, pattern in RULES)

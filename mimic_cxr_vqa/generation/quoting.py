@@ -1,27 +1,27 @@
-"""Quote a clause of a report as an answer, unchanged, if it works on its own.
+"""Quote a report as an answer, if the text works on its own.
 
-The clause must be a complete sentence with a subject and a finite verb, and without a "this" or "it" that refers to
-another sentence. It must pass the lint without a warning and must not contain blanked words (`XXXX`, `___`), advice or
-history.
+The text may be a sentence or a noun phrase ("Right PICC with its tip in the SVC"). Words of Appendix B are left out
+("unchanged moderate effusion since the prior study"). A text is not quoted if such a word cannot be left out, if it
+refers to another sentence ("this", "it"), or if it contains blanked words (`XXXX`, `___`), advice or history.
 """
 
 import re
 from functools import lru_cache
 
-from mimic_cxr_vqa.generation.lint import lint, warnings
+from mimic_cxr_vqa.generation.lint import OMISSIONS, lint
 
-LONGEST_QUOTE = 45  # words
+LONGEST_QUOTE = 70  # words
 
 _SUB_HEADING = re.compile(r"^[A-Z][A-Z ,/&()-]{2,60}:\s*")  # "LUNGS: The lungs are clear"
 _UNKNOWN = re.compile(r"x{3,}|_{2,}", re.IGNORECASE)
 _PROPER_NAMES = frozenset(
     {"Kerley", "Harrington", "Dobbhoff", "Hickman", "Bochdalek", "Morgagni", "Foley", "Swan-Ganz"}
 )
-_FIRST_WORDS = """this these those adjacent associated additional it its they their which that who with without and or
-but nor as than of to from by due secondary including also otherwise such except following given likely possibly
-probably cannot can may might could would should is are was were has have had be been being not again where when while
-although though however other another same consistent compatible suggesting suggestive representing reflecting
-concerning measuring then so if"""
+_PRONOUNS = frozenset(["This", "These", "Those", "It", "Its", "They", "Their", "Which", "That"])
+# A clause of a sentence, in lower case, does not begin with these.
+_FIRST_WORDS = """this these those it its they their which that who with without and or but nor as than of to from by
+due secondary including also such given can may might could would should is are was were has have had be been being
+where same consistent compatible suggesting suggestive representing reflecting concerning measuring then so"""
 _LAST_WORDS = """of the a an with in to on at by from is are for and or as than appear appears be been has have which
 that may no not nor near over into likely most possibly since compatible consistent versus vs within without both
 either this these its their suggesting representing measuring
@@ -36,19 +36,19 @@ _FINITE = re.compile(
 )
 _BAD_WORDS = re.compile(
     # advice, history and other studies
-    r"\brecommend\w*|\bcorrelat\w+|\bfurther (?:evaluation|characteri[sz]ation|imaging)\b|\bdiscussed\b|\bnotified\b|"
-    r"\btelephone|\bDr\b|\bplease\b|\bconsider\b|\bstatus[- ]post\b|\bhistory\b|\bclinical\w*|\bpatient\b|"
-    r"\b(?:was|were|had)\b|"
+    r"\brecommend\w*|\bcorrelat(?:ion|e (?:clinically|with))\b|\bfurther (?:evaluation|characteri[sz]ation|imaging)\b|"
+    r"\bdiscussed\b|\bnotified\b|\btelephone|\bDr\b|\bplease\b|\bconsider\b|\bhistory\b|"
+    r"\bclinical (?:concern|correlation)|"
     r"\b(?:CTA?|MRI|PET|ultrasound|sonogra\w+|mammogra\w+|echocardiogra\w+|scans?)\b|\b(?:I|we|our|his|her)\b|"
-    r"\b(?:helpful|useful|warranted|advised)\b|\bnot as (?:well|\w+ly)\b|"
-    r"\bas (?:above|below|seen|noted)\b|\b(?:above|below)[.,]?$|\bviews? of\b|"
-    r"\b(?:exam|examination|study) is\b|\btechnique\b",
+    r"\b(?:helpful|useful|warranted|advised)\b|"
+    r"\bas (?:above|below|seen|noted)\b|\b(?:above|below)[.,]?$|"
+    r"\b(?:exam|examination|study) is\b",
     re.IGNORECASE,
 )
-_BAD_SIGNS = re.compile(r"[:?!\[\]{}<>=*#\"]|^\W|^\d|[a-z] [A-Z][a-z]+ (?:is|are|size)\b|\b(\w+) \1\b|\.\S*[a-z]{2}")
+_BAD_SIGNS = re.compile(r"[?!\[\]{}=*#\"]|^\W|[a-z] [A-Z][a-z]+ (?:is|are|size)\b|\b(\w+) \1\b|\.\S*[a-z]{2}")
 _SUBJECT_LOST = re.compile(
     r"\b(?:is|are|appears?) normal limits\b|"
-    r"\b(?:no|the|an?|of|with|in|and|or|to) (?:of|is|are|has|have|and|or|appears?)\b|\b(?:is|are) (?:is|are|of|the)\b|"
+    r"\b(?:no|the|an?|of|with|in|or|to) (?:of|is|are|has|have|and|or|appears?)\b|\b(?:is|are) (?:is|are|of|the)\b|"
     r"\bthere (?:is|are) (?:of|in|and|with|not|seen)\b|"
     r"\b(?:there|their)\b(?! (?:is|are|appears?|may|has|have|does|can))",
     re.IGNORECASE,
@@ -56,11 +56,20 @@ _SUBJECT_LOST = re.compile(
 
 
 @lru_cache(maxsize=4096)  # clauses repeat, within a study and between studies
-def quote(clause: str) -> str | None:
-    """`clause` without its sub-heading and full stop, or None if it does not work as an answer."""
-    text = _SUB_HEADING.sub("", " ".join(clause.split())).rstrip(".,; ")
+def leave_out_changes(text: str) -> str:
+    """`text` without the words of Appendix B and other studies, where it can do without them."""
+    for replacement, pattern in OMISSIONS:
+        text = pattern.sub(replacement, text)
+    return " ".join(text.split())
+
+
+@lru_cache(maxsize=4096)
+def quote(passage: str) -> str | None:
+    """`passage` without its sub-heading and words of Appendix B, or None if it does not work as an answer."""
+    text = _SUB_HEADING.sub("", " ".join(passage.split())).rstrip(".,; ")
+    text = leave_out_changes(text)
     words = re.findall(r"[\w'-]+", text)
-    if not 3 <= len(words) <= LONGEST_QUOTE or words[0].lower() in _FIRST or words[-1].lower() in _LAST:
+    if not 2 <= len(words) <= LONGEST_QUOTE or words[0] in _FIRST | _PRONOUNS or words[-1].lower() in _LAST:
         return None
     if _UNKNOWN.search(text) or _BAD_SIGNS.search(text) or text.count("(") != text.count(")"):
         return None
@@ -68,10 +77,12 @@ def quote(clause: str) -> str | None:
         text = text.lower()
     if len(words) > 3 and all(word.istitle() for word in words if word.isalpha()):
         return None  # A Clause Typed Like This
-    main = _RELATIVE.sub("", text)
-    if _BAD_WORDS.search(text) or _SUBJECT_LOST.search(text) or not _FINITE.search(main.lower()):
-        return None
-    return None if lint(text) or warnings(text) else text
+    return None if _BAD_WORDS.search(text) or _SUBJECT_LOST.search(text) or lint(text) else text
+
+
+def is_sentence(text: str) -> bool:
+    """Whether a text has a finite verb, so that it is not just a noun phrase."""
+    return bool(_FINITE.search(_RELATIVE.sub("", text).lower()))
 
 
 def uncapitalise(text: str) -> str:

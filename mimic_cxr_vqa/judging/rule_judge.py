@@ -15,6 +15,7 @@ answer without an objection may still be wrong. `cxr judge --probe` measures how
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -32,6 +33,7 @@ from mimic_cxr_vqa.labeling.fields import (
     SITES,
     find_levels,
     find_sides,
+    is_modifier,
     read_modifiers,
     split_words,
 )
@@ -106,7 +108,7 @@ def judge_by_rules(pair: Pair) -> tuple[Verdict, list[str]]:
     reasons = [*_judge_polarity(reading), *_judge_statements(reading), *_find_missing(reading)]
     if POLARITY in reasons:  # a denied finding is not also missing
         reasons = [reason for reason in reasons if reason != MISSING]
-    if has_change_words(pair.answer):
+    if has_change_words(pair.answer, pair.request.findings):
         reasons.append(CHANGE)
     verdict = dict(BEST)
     for reason in dict.fromkeys(reasons):
@@ -115,10 +117,10 @@ def judge_by_rules(pair: Pair) -> tuple[Verdict, list[str]]:
     return verdict, list(dict.fromkeys(reasons))
 
 
-def has_change_words(answer: str) -> bool:
-    """Whether an answer has a word of comparison."""
+def has_change_words(answer: str, findings: str = "") -> bool:
+    """Whether an answer has a word of Appendix B, or another word of comparison that `findings` lack."""
     prohibited = {rule for rule, _ in RULES if rule.startswith("prohibited:")}
-    return bool(prohibited & set(lint(answer)) or warnings(answer))
+    return bool(prohibited & set(lint(answer)) or set(warnings(answer)) - set(warnings(findings)))
 
 
 def _worse(dimension: str, one: str, other: str) -> str:
@@ -174,6 +176,8 @@ def _judge_statements(reading: _Reading) -> Iterable[str]:
     for clause in _split(LEAD.sub("", reading.answer)):
         if _fold(clause) in quotes:
             continue
+        if any(_is_shortened(_fold(clause), quoted) for quoted in quotes):
+            yield MISSING
         if _numbers(clause) - _numbers(findings):
             yield NUMBER
         if _STATED_KINDS & set(split_words(clause)) - set(split_words(findings)):
@@ -181,6 +185,12 @@ def _judge_statements(reading: _Reading) -> Iterable[str]:
         analysis = analyse(clause)
         yield from _judge_fields(analysis, reading)
         yield from _judge_mentions(analysis, reading)
+
+
+def _is_shortened(clause: str, quoted: str) -> bool:
+    """Whether `clause` is `quoted` without some of its details, such as a side."""
+    words, whole = Counter(clause.split()), Counter(quoted.split())
+    return words < whole and all(is_modifier(word) for word in whole - words)
 
 
 def _judge_fields(clause: Analysis, reading: _Reading) -> Iterable[str]:

@@ -46,7 +46,8 @@ class Mention:
         study: where it was seen: `THIS_STUDY`, `EARLIER_STUDY` or `OTHER_MODALITY`.
         named: whether the finding is named, unlike in "the lungs are clear".
         is_sign: it is only suggested ("blunting of the costophrenic angle").
-        whole: the clause is complete, without an "except for ..." after it.
+        passages: the texts that may be quoted for it, the best first: its clause, and the sentence. The sentence comes
+            first if its other clauses only say more about this finding ("..., although a skin fold is more likely").
     """
 
     category: str
@@ -59,7 +60,7 @@ class Mention:
     study: str = THIS_STUDY
     named: bool = True
     is_sign: bool = False
-    whole: bool = True
+    passages: tuple[str, ...] = ()
 
     @property
     def elsewhere(self) -> bool:
@@ -113,23 +114,26 @@ def analyse(findings: str) -> Analysis:
     mentions: dict[str, list[Mention]] = {}
     sentences, before = split_sentences(findings), list[Mention]()
     for number, sentence in enumerate(sentences):
-        read, whole = list[Mention](), not _EXCEPTION.search(sentence)
+        read = list[Mention]()
         for clause in split_clauses(sentence):
             last = max((mention.span for mention in before), default=None)
-            found = list(_clause_mentions(clause, number, whole, {m.category for m in before if m.span == last}))
+            found = list(_clause_mentions(clause, number, {m.category for m in before if m.span == last}))
             if not found and _NONE_LEFT.match(clause.lower()):  # "today none remains"
                 gone = [replace(m, polarity=NEGATIVE, status="resolved", study=THIS_STUDY) for m in before]
                 found = [replace(m, fields=replace(m.fields, size=None)) for m in gone]
             read += found
             before = found
         named = {mention.category for mention in read if mention.named and not mention.is_sign}
+        is_one = len({mention.clause for mention in read}) == 1
         for mention in read:
+            passages = (sentence, mention.clause) if is_one and mention.named else (mention.clause, sentence)
+            mention = replace(mention, passages=(sentence,) if _EXCEPTION.search(sentence) else passages)
             if not (mention.is_sign and mention.category in named):  # "congestion without edema"
                 mentions.setdefault(mention.category, []).append(mention)
     return Analysis({category: tuple(found) for category, found in mentions.items()}, len(sentences))
 
 
-def _clause_mentions(clause: str, number: int, whole: bool, before: set[str]) -> Iterator[Mention]:
+def _clause_mentions(clause: str, number: int, before: set[str]) -> Iterator[Mention]:
     """The mentions of one clause. Those of one category and polarity are one unless their details differ.
 
     Args:
@@ -137,7 +141,7 @@ def _clause_mentions(clause: str, number: int, whole: bool, before: set[str]) ->
     """
     reader = ClauseReader(clause.lower(), before)
     text = reader.text
-    base = Mention(HEART, POSITIVE, clause, number, study=reader.study, whole=whole)
+    base = Mention(HEART, POSITIVE, clause, number, study=reader.study)
     if _HEART_WORDS.search(text):
         yield base
     found: list[Mention] = []

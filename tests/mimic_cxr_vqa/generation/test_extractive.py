@@ -13,8 +13,8 @@ from paths import REAL_DATA
 from medvqa_core.llm.engines import Reply
 from mimic_cxr_vqa.generation.answer_request import AnswerRequest
 from mimic_cxr_vqa.generation.extractive import ExtractiveEngine, asks_normal, is_closed
-from mimic_cxr_vqa.generation.frames import noun_phrase
-from mimic_cxr_vqa.generation.lint import lint, warnings
+from mimic_cxr_vqa.generation.frames import is_lossless, noun_phrase
+from mimic_cxr_vqa.generation.lint import lint
 from mimic_cxr_vqa.generation.quoting import quote
 from mimic_cxr_vqa.labeling.mentions import analyse
 from mimic_cxr_vqa.question_list import QUESTIONS
@@ -92,26 +92,27 @@ def test_answers_state_what_the_report_states() -> None:
         ("THE LUNGS ARE CLEAR.", "the lungs are clear"),
         ("There is a 4 mm nodule in the right upper lobe.", "There is a 4 mm nodule in the right upper lobe"),
         ("Cardiac Contours Are Unremarkable.", None),
-        # not a sentence of its own
-        ("Small left effusion.", None),
-        ("Cardiac silhouette at the upper limits of normal in size.", None),
-        ("Nodule which is calcified.", None),
+        # a noun phrase
+        ("Small left effusion.", "Small left effusion"),
+        ("Right PICC, tip in the low SVC.", "Right PICC, tip in the low SVC"),
+        # not a text of its own
         ("is seen in the left base", None),
         ("This may represent atelectasis.", None),
         ("It is calcified.", None),
         ("There is a nodule in the", None),
         ("There is a nodule of.", None),
-        # it compares, speaks of another image, advises or tells a history
-        ("The heart is unchanged.", None),
-        ("The heart remains enlarged.", None),
-        ("The effusion has increased.", None),
-        ("The effusion appears increased.", None),
-        ("There is no change in the effusion.", None),
+        # words of Appendix B are left out, with what they refer to
+        ("The small effusion is unchanged since ___.", "The small effusion is seen"),
+        ("The heart remains enlarged.", "The heart is enlarged"),
+        ("A new opacity is seen at the left base.", "an opacity is seen at the left base"),
+        ("Slightly worse moderate edema, now with effusions.", "moderate edema, now with effusions"),
+        ("Compared to the prior study, the effusion has increased.", "the effusion has increased"),
+        ("The mass measures 4.0 cm, previously 3.2 cm.", "The mass measures 4.0 cm"),
+        ("The edema has nearly resolved.", "The edema is minimal"),
+        ("Opacities, worse on the left.", "Opacities, greater on the left"),
+        ("There is no new consolidation.", None),  # without the word, it would deny an old one too
+        # it speaks of another image or advises
         ("The nodule is seen on CT.", None),
-        ("The nodule is again noted.", None),
-        ("There is a known nodule.", None),
-        ("There was a nodule.", None),
-        ("The patient is status post surgery.", None),
         ("Follow-up CT is recommended for the nodule.", None),
         ("There is an opacity as described in the report.", None),
         # a hidden word
@@ -127,14 +128,12 @@ def test_a_clause_is_quoted_whole_or_not_at_all(clause: str, quoted: str | None)
     ("text", "category", "phrase"),
     [
         ("Stable XXXX small left basilar effusion.", "Pleural Effusion", "a small left basilar pleural effusion"),
-        ("Small effusions, larger on the left.", "Pleural Effusion", "small bilateral pleural effusions"),
         ("Moderate-sized effusion in the left base.", "Pleural Effusion",
          "a moderate pleural effusion in the left base"),
         ("Old healed left rib fractures.", "Fracture", "old healed left rib fractures"),
         ("4 mm calcified nodule in the right upper lobe.", "Lung Lesion",
          "a 4 mm calcified nodule in the right upper lobe"),
         ("Heart severely enlarged.", "Cardiomegaly", "severe cardiomegaly"),
-        ("Right IJ XXXX catheter.", "Support Devices", "a right catheter"),
         ("Chest XXXX with tip in the SVC.", "Support Devices", "a support device"),
         ("Left pneumonia and effusion.", "Pleural Effusion", "a pleural effusion"),
         ("Unchanged opacity, 3 of 4.", "Lung Opacity", "an opacity"),
@@ -143,7 +142,6 @@ def test_a_clause_is_quoted_whole_or_not_at_all(clause: str, quoted: str | None)
         ("Stable mild cardiac enlargement.", "Cardiomegaly", "mild cardiomegaly"),
         ("Prominent mediastinal contour near the right hilum.", "Enlarged Cardiomediastinum",
          "cardiomediastinal enlargement"),
-        ("Fractures of four lower lateral left ribs.", "Fracture", "four left fractures"),
         ("Tortuous aorta.", "Other", None),
     ],
 )  # fmt: skip
@@ -174,9 +172,43 @@ def test_what_the_impression_affirms_is_not_denied_because_the_findings_are_sile
     assert said("There is no pneumonia.") == "No, there is no pneumonia."
 
 
-def test_a_part_of_a_sentence_with_an_exception_is_not_quoted() -> None:
+@pytest.mark.parametrize(
+    ("text", "category", "kept"),
+    [
+        # (sentence, asked finding, a detail that no short form has)
+        ("Left effusion, increased from 1.1 cm.", "Pleural Effusion", "increased from 1.1 cm"),
+        ("The tip of the NG tube has been pushed into the right lower lobe bronchus.", "Support Devices", "bronchus"),
+        ("Right IJ line, tip in the low SVC.", "Support Devices", "tip in the low SVC"),
+        ("Moderate right and trace left effusions.", "Pleural Effusion", "moderate right and trace left"),
+        ("Ground-glass opacities, left greater than right.", "Lung Opacity", "left greater than right"),
+        ("Large left pneumothorax with tension.", "Pneumothorax", "with tension"),
+        ("Nodule at the right apex, though it may be a rib end.", "Lung Lesion", "may be a rib end"),
+    ],
+)
+def test_an_answer_keeps_every_detail_of_the_clause(text: str, category: str, kept: str) -> None:
+    for number, question in enumerate(QUESTIONS[category]):
+        assert kept in answer(category, question, text, number).lower().replace("svc", "SVC")
+
+
+@pytest.mark.parametrize(
+    ("text", "phrase", "is_kept"),
+    [
+        ("There is a small left effusion.", "a small left pleural effusion", True),
+        ("Stable small left effusion.", "a small left pleural effusion", True),
+        ("Small left effusion with tension.", "a small left pleural effusion", False),
+        ("Small left effusion.", "a left pleural effusion", False),
+        ("Left effusion.", "a small left pleural effusion", False),
+    ],
+)
+def test_a_short_form_is_lossless_if_the_words_are_the_same(text: str, phrase: str, is_kept: bool) -> None:
+    (mention,) = analyse(text).mentions["Pleural Effusion"]
+    assert is_lossless(phrase, mention) == is_kept
+
+
+def test_a_sentence_with_an_exception_is_quoted_with_it() -> None:
     text = "The lungs are clear except for a small opacity in the left base."
-    assert "clear" not in answer("Consolidation", "Is Consolidation observed?", text)
+    said = answer("Consolidation", "Is Consolidation observed?", text)
+    assert ("clear" in said) == ("except for a small opacity" in said)
     assert "small opacity in the left base" in answer("Lung Opacity", "Is Lung Opacity present?", text)
 
 
@@ -220,7 +252,7 @@ def test_every_answer_passes_the_lint_over_generated_texts() -> None:
         requests = all_requests(text, number)
         for asked, reply in zip(requests, replies(requests), strict=True):
             assert reply.error is None
-            assert lint(reply.answer) == warnings(reply.answer) == [], (asked, reply)
+            assert lint(reply.answer) == [], (asked, reply)
 
 
 @given(st.text(max_size=300))
@@ -246,7 +278,7 @@ def test_every_answer_over_the_real_collection_passes_the_lint(real_findings: li
         requests = all_requests(text, number)
         for asked, reply in zip(requests, replies(requests), strict=True):
             assert reply.error is None, asked
-            assert lint(reply.answer) == warnings(reply.answer) == [], (asked, reply)
+            assert lint(reply.answer) == [], (asked, reply)
             assert reply.answer[0].isupper()
             assert reply.answer.endswith(".")
             assert "XXXX" not in reply.answer
