@@ -20,7 +20,13 @@ LICENSES = {
     },
 }
 HUB_SPLITS = {"train": "train", "validate": "validation", "test": "test"}  # as `datasets` names them
-OTHER_LICENSE = {"license": "other"}  # of a source without a title below: only its maintainers know it
+# Sources whose licence LICENSES has, by their class. Only its maintainers know the licence of any other source.
+LICENSED_SOURCES = {
+    "phantom": Governance.OPEN,
+    "openi": Governance.NO_DERIVATIVES,
+    "physionet": Governance.CREDENTIALED,
+}
+OTHER_LICENSE = {"license": "other", "license_name": "that-of-the-source"}  # the Hub requires a name
 SOURCE_TITLES = {"phantom": "synthetic studies", "openi": "Open-i", "physionet": "MIMIC-CXR"}
 CARD = "README.md"
 
@@ -56,9 +62,10 @@ def write_card(
     from huggingface_hub import DatasetCard, DatasetCardData
 
     title = SOURCE_TITLES.get(manifest["source"], manifest["source"])
-    known_source = manifest["source"] in SOURCE_TITLES
+    governance = Governance(manifest["governance"])
+    is_licensed = LICENSED_SOURCES.get(manifest["source"]) is governance
     data = DatasetCardData(
-        **(LICENSES[Governance(manifest["governance"])] if known_source else OTHER_LICENSE),
+        **(LICENSES[governance] if is_licensed else OTHER_LICENSE),
         pretty_name=f"MIMIC-CXR-VQA ({title})",
         language="en",
         task_categories=["visual-question-answering"],
@@ -71,7 +78,7 @@ def write_card(
     template = str(hub_cards.template_path("mimic_cxr_vqa"))
     judged = _judged(manifest.get("validation"))
     texts = {"statistics": statistics, "judged": judged, "source_title": title}
-    texts |= {"known_source": known_source, "has_images": has_images}
+    texts |= {"is_licensed": is_licensed, "has_images": has_images}
     card = DatasetCard.from_template(data, template_path=template, **texts, **manifest)
     (folder / CARD).write_text(str(card).rstrip() + "\n", encoding="utf-8")
 

@@ -7,7 +7,8 @@ from typing import Any
 
 from medvqa_core.errors import ConfigError, GovernanceError
 from medvqa_core.governance import Governance, check_publishable
-from mimic_cxr_vqa.card import LICENSES
+from medvqa_hub.families.history import REPORTS
+from mimic_cxr_vqa.card import LICENSED_SOURCES, LICENSES, OTHER_LICENSE
 
 AUTHORS = "the authors' release"  # Llama 3.1 wrote its answers (paper, Section 3.2)
 LLAMA_LICENCES = ("3.1", "3.2", "3.3")  # their outputs may train other models that are named after them
@@ -59,6 +60,27 @@ def find_stages_llama(stages: Iterable[Mapping[str, Any]]) -> str | None:
     """`find_answer_llama` the stages of a training history."""
     data = [stage.get("data", {}) for stage in stages]
     return find_answer_llama((found.get("source"), found.get("answers", {}).get("model")) for found in data)
+
+
+def find_own_source(stages: Iterable[Mapping[str, Any]]) -> str | None:
+    """The first source of studies in a training history whose licence the cards do not know, or None."""
+    data = [stage.get("data", {}) for stage in stages]
+    names = [found.get("source") for found in data if found.get("dataset") != REPORTS]
+    return next((name for name in names if name not in (None, AUTHORS, *LICENSED_SOURCES)), None)
+
+
+def get_own_licence(source: str, governance: Governance, llama: str | None) -> Licence:
+    """The licence of weights that were trained on a source of one's own, which its maintainers state in the card.
+
+    Raises:
+        GovernanceError: the weights are not open, and the terms of their gate are not known.
+    """
+    if governance is not Governance.OPEN:
+        raise GovernanceError(
+            f"these weights are {governance} and were trained on the source {source!r}. push model only knows the "
+            f"terms of {', '.join(LICENSED_SOURCES)}. Share the weights as the owners of that source allow"
+        )
+    return Licence(OTHER_LICENSE, llama)
 
 
 def check_llama(version: str | None, repo_id: str) -> None:

@@ -26,8 +26,10 @@ from medvqa_hub.publishing.licences import (
     check_llama_base,
     find_answer_llama,
     find_base_llama,
+    find_own_source,
     get_foreign_licence,
     get_model_licence,
+    get_own_licence,
 )
 from medvqa_hub.publishing.memorisation import Memorisation, check_predictions, report_phrases
 from medvqa_hub.publishing.model_card import write_model_card
@@ -141,7 +143,9 @@ def _license(model: ModelFolder, repo_id: str) -> tuple[Licence, list[str]]:
     data = [stage.get("data", {}) for stage in model.stages]
     llama = find_answer_llama((found.get("source"), found.get("answers", {}).get("model")) for found in data)
     base = find_base_llama(model.base, model.config) if model.foreign else None
-    if model.foreign:
+    if own := find_own_source(model.stages):
+        licence = get_own_licence(own, model.governance, llama)
+    elif model.foreign:
         licence = get_foreign_licence(model.governance, model.base, llama, base)
     else:
         licence = get_model_licence(model.governance, llama)

@@ -12,7 +12,13 @@ from medvqa_hub.families.checkpoint import Checkpoint
 from medvqa_hub.families.history import read_stages
 from medvqa_hub.families.registry import find_family
 from medvqa_hub.publishing.audit_block import describe_audit
-from medvqa_hub.publishing.licences import Licence, find_base_llama, find_stages_llama, get_model_licence
+from medvqa_hub.publishing.licences import (
+    Licence,
+    find_base_llama,
+    find_own_source,
+    find_stages_llama,
+    get_model_licence,
+)
 from medvqa_hub.publishing.memorisation import Memorisation
 from medvqa_hub.publishing.model_folder import RECIPE, ModelFolder, weights_in
 from medvqa_hub.publishing.phrases import PHRASE
@@ -67,6 +73,7 @@ def write_model_card(
         stages=[_describe_stage(stage) for stage in model.stages],
         has_recipe=(model.checkpoint.folder / RECIPE).is_file() if has_recipe is None else has_recipe,
         governance=str(model.governance),
+        own_source=find_own_source(model.stages),
         acknowledgement=acknowledgement,
         memorisation=memorisation,
         longest_runs=None if memorisation is None else _show_runs(memorisation),
@@ -101,11 +108,12 @@ def _foreign_values(model: ModelFolder) -> dict[str, Any]:
 def write_folder_card(folder: Path, kind: str, governance: Governance) -> None:
     """Write the card of a trained model, for `model.push_to_hub` and `Trainer.push_to_hub`.
 
-    Writes nothing if only `medvqa-hub push model` can push the model (acknowledgement, name or notice needed).
+    Writes nothing if only `medvqa-hub push model` can push the model (it needs an acknowledgement, a name, a notice
+    or another licence).
     """
     stages = read_stages(folder)
     adapter = (folder / "adapter_config.json").exists()
-    if adapter or not governance.publishable or find_stages_llama(stages) is not None:
+    if adapter or not governance.publishable or find_stages_llama(stages) or find_own_source(stages):
         return
     model = ModelFolder(Checkpoint(str(folder), folder, kind, "", governance), governance, stages, {})
     card = write_model_card(model, REPOSITORY, get_model_licence(governance, None), has_recipe=True)

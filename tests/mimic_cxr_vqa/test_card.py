@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 from builds import build_release
 
-from mimic_cxr_vqa.card import find_configs, write_card
+from mimic_cxr_vqa.card import SOURCE_TITLES, find_configs, write_card
 from mimic_cxr_vqa.judging.dimensions import DIMENSIONS
 from mimic_cxr_vqa.statistics import summarise
 
@@ -74,12 +74,34 @@ def test_judges_and_people_stand_in_the_card_with_their_intervals(release, tmp_p
     assert len({line.count("|") for line in table}) == 1 and "Not yet" not in card
 
 
+@pytest.mark.parametrize("title", [None, "PadChest"])
 @pytest.mark.parametrize("governance", ["open", "share-alike", "no-derivatives", "credentialed"])
-def test_a_source_of_ones_own_does_not_get_the_licence_of_another(release, tmp_path, governance):
+def test_a_source_of_ones_own_does_not_get_the_licence_of_another(release, tmp_path, monkeypatch, governance, title):
+    if title:
+        monkeypatch.setitem(SOURCE_TITLES, "padchest", title)
     manifest = json.loads((release / "manifest.json").read_text()) | {"source": "padchest", "governance": governance}
     tables = (pq.read_table(path) for path in release.glob("qa/*"))
     write_card(tmp_path, manifest, "0" * 16, summarise(tables).to_json(), find_configs(release))
     card = (tmp_path / "README.md").read_text()
     head, text = card.split("\n---\n", 1)
     assert "license: other" in head and "physionet" not in head
-    assert "padchest" in text and not re.search("Synthetic radiographs|PhysioNet|Open-i", text)
+    assert "`padchest`" in text and (title is None or f"built from {title}\n" in text)
+    assert "licence of that source applies" in text and not re.search("Synthetic radiographs|PhysioNet|Open-i", text)
+
+
+@pytest.mark.parametrize(
+    ("source", "governance", "licence"),
+    [
+        ("phantom", "open", "apache-2.0"),
+        ("openi", "no-derivatives", "cc-by-nc-nd-4.0"),
+        ("physionet", "credentialed", "other"),
+        ("phantom", "credentialed", "other"),
+    ],
+)
+def test_only_the_source_in_its_own_class_has_its_licence(release, tmp_path, source, governance, licence):
+    manifest = json.loads((release / "manifest.json").read_text()) | {"source": source, "governance": governance}
+    tables = (pq.read_table(path) for path in release.glob("qa/*"))
+    write_card(tmp_path, manifest, "0" * 16, summarise(tables).to_json(), find_configs(release))
+    card = (tmp_path / "README.md").read_text()
+    assert f"license: {licence}\n" in card
+    assert ("PhysioNet" in card) is (source == "physionet")

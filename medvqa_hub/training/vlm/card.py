@@ -1,21 +1,28 @@
 """The model card beside the output of `train vlm`."""
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from huggingface_hub import ModelCard, ModelCardData
 
 import hub_cards
 from medvqa_core.governance import Governance
+from medvqa_hub.families.history import REPORTS
+from medvqa_hub.publishing.licences import find_own_source
 from medvqa_hub.training.vlm.recipe import VlmRecipe
 
 
-def write_card(folder: Path, recipe: VlmRecipe, governance: Governance, base: str, step: int, reports: bool) -> None:
+def write_card(
+    folder: Path, recipe: VlmRecipe, governance: Governance, base: str, step: int, stages: Sequence[dict[str, Any]]
+) -> None:
     """Write README.md, which replaces the one that peft leaves beside an adapter.
 
     Args:
         base: what the user called the starting model.
-        reports: whether it was trained on report images instead of chest X-rays.
+        stages: the training history. The last stage is this run.
     """
+    reports = bool(stages) and stages[-1]["data"].get("dataset") == REPORTS
     # Only a repository's name is published, since a folder's path may reveal names.
     repository = base if base.count("/") == 1 and not Path(base).exists() else None
     data = ModelCardData(
@@ -34,5 +41,6 @@ def write_card(folder: Path, recipe: VlmRecipe, governance: Governance, base: st
         reward=recipe.reward and recipe.reward.name,
         step=step,
         reports=reports,
+        own_source=find_own_source(stages),
     )
     (folder / "README.md").write_text(str(card).rstrip() + "\n", encoding="utf-8")

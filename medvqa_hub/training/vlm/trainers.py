@@ -19,7 +19,6 @@ import torch
 from torch.utils.data import Sampler
 from trl import GRPOConfig, GRPOTrainer, SFTConfig, SFTTrainer
 
-from medvqa_hub.families import history
 from medvqa_hub.tracking import Sample
 from medvqa_hub.training.arguments import ScheduleCallback, TrainingRun, common_arguments
 from medvqa_hub.training.saving import CheckpointMixin
@@ -84,9 +83,7 @@ class VlmTrainerMixin(CheckpointMixin):
         return self.reward.counts if self.reward else {}
 
     def write_card(self, folder: Path, kind: str) -> None:
-        stages = self.run.stages
-        reports = bool(stages) and stages[-1]["data"].get("dataset") == history.REPORTS
-        write_card(folder, self.recipe, self.governance, self.run.base, self.state.global_step, reports)
+        write_card(folder, self.recipe, self.governance, self.run.base, self.state.global_step, self.run.stages)
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
         """Load an adapter as in Trainer. A whole model was already loaded from the checkpoint.

@@ -17,7 +17,9 @@ from PIL import Image
 from pushing import run_stranger, save_model
 from transformers import AutoModelForImageTextToText
 
+from medvqa_core import minimum_class
 from medvqa_core.errors import ConfigError, GovernanceError, InputError
+from medvqa_core.governance import Governance
 from medvqa_hub.cli import run
 from medvqa_hub.families.checkpoint import open_checkpoint
 from medvqa_hub.publishing.check_conditions import check_generation_settings
@@ -211,6 +213,22 @@ def test_llama_s_outputs_ask_for_its_name_and_notice(hub, api, tmp_path):
     authors = save_model(tmp_path / "c", source="the authors' release", answers={})
     with pytest.raises(ConfigError, match="outputs of Llama 3.1"):
         push(hub, api, authors, "me/swin-ved")
+
+
+@pytest.mark.parametrize("governance", ["open", "credentialed"])
+def test_a_model_of_another_source_does_not_get_the_licence_of_mimic(governance, hub, api, tmp_path, monkeypatch):
+    monkeypatch.setitem(minimum_class.SOURCES, "hospital", Governance(governance))
+    folder = save_model(tmp_path, governance=governance, source="hospital")
+    assert not (folder / "README.md").exists()  # push_to_hub would upload it
+    if governance == "credentialed":
+        with pytest.raises(GovernanceError, match="'hospital'"):
+            push(hub, api, folder, acknowledgement=WORDS, scores=tmp_path, workspace=tmp_path)
+        assert not hub.requests
+        return
+    push(hub, api, folder)
+    card = hub.model("me/model").files["README.md"]
+    assert metadata_of(card)["license"] == "other" and metadata_of(card)["license_name"] == "that-of-the-source"
+    assert b"source `hospital`" in card and not re.search(b"PhysioNet|synthetic data only", card)
 
 
 def test_share_alike_weights_keep_their_licence(folders, hub, api, tmp_path):
