@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from medvqa_core.csv_files import read_csv
 from medvqa_core.errors import InputError, quote_value
@@ -45,6 +46,24 @@ def read_study_list(path: Path) -> list[int]:
     if not ids:
         raise InputError(f"{path} has no study id. Write one per line (s50414267 or 50414267)")
     return list(dict.fromkeys(ids))
+
+
+def choose_studies(rows: pa.Table, chosen: Path, where: str) -> pa.Table:
+    """Return the rows whose `study_id` is in the list `chosen`, in their own order.
+
+    Args:
+        where: the origin of the rows, for the message.
+
+    Raises:
+        InputError: as `read_study_list`, or a study of the list is not in the rows.
+    """
+    wanted = pa.array(read_study_list(chosen), pa.int64())
+    missing = wanted.filter(pc.invert(pc.is_in(wanted, rows["study_id"].combine_chunks())))
+    if len(missing):
+        raise InputError(
+            f"{chosen}: study {missing[0]} is not in {where} ({len(missing)} such studies). Remove its line"
+        )
+    return rows.filter(pc.is_in(rows["study_id"], wanted))
 
 
 def _parse_study_id(text: str, where: str) -> int:

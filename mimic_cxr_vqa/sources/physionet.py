@@ -29,8 +29,8 @@ from medvqa_core.governance import Governance
 from medvqa_core.progress import track
 from mimic_cxr_vqa.reports import NO_FINDINGS, Sections, split_sections
 from mimic_cxr_vqa.schema import CHEXPERT_LABELS, LABELS_TYPE, STUDY_SCHEMA
-from mimic_cxr_vqa.sources.chosen import read_sections, read_study_list
-from mimic_cxr_vqa.sources.pieces import Piece, locate, need
+from mimic_cxr_vqa.sources.chosen import choose_studies, read_sections
+from mimic_cxr_vqa.sources.pieces import locate, need
 from mimic_cxr_vqa.sources.registry import SourceOptions
 from mimic_cxr_vqa.sources.study_set import StudySet, check_splits, check_unique
 
@@ -71,7 +71,7 @@ def read_studies(
     _check_encoding(encoding)
     images = _read_images(need(pieces["metadata"]), need(pieces["split"]))
     if chosen is not None:
-        images = _choose(images, chosen, pieces["metadata"])
+        images = choose_studies(images, chosen, str(pieces["metadata"].path))  # before any report is read
     official = None if sections is None else read_sections(sections)
     _, starts, sizes = np.unique(images["study_id"].to_numpy(), return_index=True, return_counts=True)
     first = images.take(pa.array(starts))
@@ -106,16 +106,6 @@ def _get_sections(study_id: int, report: str, official: dict[int, tuple[str | No
     findings, impression = official.get(study_id, (None, None))
     rules = frozenset({"official sections" if findings else NO_FINDINGS})
     return Sections(findings, impression, ours.indication, rules)
-
-
-def _choose(images: pa.Table, chosen: Path, metadata: Piece) -> pa.Table:
-    wanted = pa.array(read_study_list(chosen))
-    missing = wanted.filter(pc.invert(pc.is_in(wanted, images["study_id"].combine_chunks())))
-    if len(missing):
-        raise InputError(
-            f"{chosen}: study {missing[0]} is not in {metadata.path} ({len(missing)} such studies). Remove its line"
-        )
-    return images.filter(pc.is_in(images["study_id"], wanted))
 
 
 def study_folder(subject_id: int, study_id: int) -> str:

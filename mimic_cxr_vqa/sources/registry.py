@@ -1,15 +1,16 @@
-"""The registry of sources that `cxr questions --source NAME` reads studies from. A new one is a file and a line here.
+"""The registry of sources that `cxr questions --source NAME` reads studies from.
 
-Its governance class is in `medvqa_core/minimum_class.py`. A source without an entry there is credentialed.
+To add a source, write its reader in its own file (`openi.py` is an example) and add a line to SOURCES. Every source
+needs an entry in `medvqa_core/minimum_class.py`. At runtime, a missing one counts as credentialed.
 """
 
-import importlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from medvqa_core.digests import digest_file
 from medvqa_core.errors import ConfigError
+from medvqa_core.registry import load_entry
 
 if TYPE_CHECKING:  # pyarrow is not imported for `--help`
     from mimic_cxr_vqa.sources.study_set import StudySet
@@ -32,7 +33,7 @@ class SourceOptions:
         labels: where Open-i's labels come from.
         encoding: of the report texts.
         sections: MIMIC's file of sections.
-        studies: file with the ids of the studies that take part.
+        studies: file with the ids of the studies that take part. `read_source` applies it to every source.
     """
 
     reports: Path | None = None
@@ -50,8 +51,17 @@ class SourceOptions:
 
 
 def read_source(name: str, root: Path, options: SourceOptions) -> "StudySet":
-    """Return the studies of the source `name` below `root`. Raises ConfigError if the name is unknown."""
+    """Return the studies of the source `name` below `root`, restricted to those in `options.studies`.
+
+    Raises:
+        ConfigError: the name is unknown.
+        InputError: the file of studies cannot be read, or has a study that the source lacks.
+    """
     if name not in SOURCES:
         raise ConfigError(f"source {name!r} is unknown. Allowed: {', '.join(SOURCES)}")
-    module, _, function = SOURCES[name].partition(":")
-    return getattr(importlib.import_module(module), function)(root, options)
+    found = load_entry(SOURCES[name])(root, options)
+    if options.studies is None:
+        return found
+    from mimic_cxr_vqa.sources.chosen import choose_studies
+
+    return replace(found, studies=choose_studies(found.studies, options.studies, f"the source {name!r}"))

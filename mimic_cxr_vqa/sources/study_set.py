@@ -19,7 +19,7 @@ class StudySet:
 
     Attributes:
         studies: rows of STUDY_SCHEMA.
-        notes: counts of the source, such as unmapped terms and missing labels.
+        notes: counts of the studies that the source read, such as unmapped terms and missing labels.
         section_rules: section rule (`reports.RULES`) -> reports that it applied to.
 
     Raises:

@@ -9,6 +9,7 @@ from medvqa_core.errors import ConfigError, InputError, one_line
 from medvqa_core.governance import Governance
 from mimic_cxr_vqa.schema import CHEXPERT_LABELS, SPLITS
 from mimic_cxr_vqa.sources.openi import PROJECTIONS, REPORTS, assign_split, labels_from, read_studies
+from mimic_cxr_vqa.sources.registry import SourceOptions, read_source
 
 REPORT_HEADER = "uid,MeSH,Problems,image,indication,comparison,findings,impression\n"
 PROJECTION_HEADER = "uid,filename,projection\n"
@@ -23,6 +24,18 @@ def write(folder: Path, reports: str, projections: str = "") -> Path:
 
 def positives(problems: str, mesh: str = "") -> set[str]:
     return {label for label, value in labels_from(problems, mesh)[0].items() if value == 1}
+
+
+def test_a_list_of_studies_leaves_the_others_out(tmp_path: Path) -> None:
+    root = write(tmp_path, "7,,,,,,Clear lungs.,\n8,,,,,,Big heart.,\n", "7,a.png,Frontal\n8,b.png,Frontal\n")
+    chosen = tmp_path / "ids.txt"
+    chosen.write_text("8\n")
+    assert read_source("openi", root, SourceOptions()).studies["study_id"].to_pylist() == [7, 8]
+    (row,) = read_source("openi", root, SourceOptions(studies=chosen)).studies.to_pylist()
+    assert (row["study_id"], row["findings"], row["images"][0]["path"]) == (8, "Big heart.", "b.png")
+    chosen.write_text("8\n9\n")
+    with pytest.raises(InputError, match="ids.txt: study 9 is not in the source 'openi'"):
+        read_source("openi", root, SourceOptions(studies=chosen))
 
 
 def test_a_study_becomes_one_row(tmp_path: Path) -> None:

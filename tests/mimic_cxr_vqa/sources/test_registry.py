@@ -7,8 +7,9 @@ import pyarrow as pa
 import pytest
 
 from medvqa_core import minimum_class
-from medvqa_core.errors import ConfigError
+from medvqa_core.errors import ConfigError, InputError
 from medvqa_core.governance import Governance
+from medvqa_core.registry import load_entry
 from medvqa_hub.cli import run
 from mimic_cxr_vqa.schema import STUDY_SCHEMA
 from mimic_cxr_vqa.sources import registry
@@ -54,10 +55,20 @@ def test_a_new_source_is_a_file_and_a_line(tmp_path, monkeypatch, toy, stated, f
     assert answer_questions(workspace, ExtractiveEngine())["failed"] == 0
 
 
+def test_a_list_of_studies_restricts_a_source_of_ones_own(tmp_path, toy):
+    (tmp_path / "reports.txt").write_text("Mild edema.\nNo edema.\nA normal heart.\n")
+    chosen = tmp_path / "ids.txt"
+    chosen.write_text("95000002\ns95000000\n")
+    found = read_source("toy", tmp_path, SourceOptions(studies=chosen))
+    assert found.studies["study_id"].to_pylist() == [95_000_000, 95_000_002]
+    chosen.write_text("95000000\n95000003\n")
+    with pytest.raises(InputError, match="ids.txt: study 95000003 is not in the source 'toy'"):
+        read_source("toy", tmp_path, SourceOptions(studies=chosen))
+
+
 def test_every_source_of_the_table_has_its_class_and_its_reader():
     for name, place in SOURCES.items():
-        module, _, function = place.partition(":")
-        assert callable(getattr(__import__(module, fromlist=[function]), function))
+        assert callable(load_entry(place))
         assert name in minimum_class.SOURCES
 
 
