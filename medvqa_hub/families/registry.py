@@ -24,6 +24,7 @@ from typing import Any, ClassVar
 from medvqa_core.errors import ConfigError
 from medvqa_core.json_files import read_object
 from medvqa_core.model_folder import find_model_folder
+from medvqa_core.registry import load_entry
 from medvqa_hub.families.folders import ANOTHER, as_config_error
 
 FAMILIES = {  # name -> module and class
@@ -195,9 +196,8 @@ class ModelFamily(ABC):
 
 
 @cache
-def _load_family(path: str) -> ModelFamily:
-    module, _, name = path.partition(":")
-    return getattr(importlib.import_module(module), name)()
+def _load_family(place: str) -> ModelFamily:
+    return load_entry(place)()
 
 
 def find_family(name: str) -> ModelFamily:

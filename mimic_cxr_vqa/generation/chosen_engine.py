@@ -12,6 +12,7 @@ from medvqa_core.governance import Governance
 from medvqa_core.llm.connecting import SERVER, connect_model
 from medvqa_core.llm.engines import Engine
 from medvqa_core.llm.options import SPELLED, EngineOptions
+from medvqa_core.registry import load_entry
 from medvqa_core.runs.ray_workers import RayEngine
 from mimic_cxr_vqa.generation.engines import ENGINES
 from mimic_cxr_vqa.generation.language_model import LanguageModel, parse_question_count
@@ -63,7 +64,7 @@ class ChosenEngine:
     def make(self, governance: Governance) -> Engine:
         """The engine, ready for texts of a class. Raises as `connect_model`."""
         if not self.options.is_language_model:
-            return ENGINES[self.options.engines[0]]()
+            return load_entry(ENGINES[self.options.engines[0]])()
         model = connect_model(self.options, governance, self.record)
         return LanguageModel(model, self.prompt, self.questions_per_request)
 

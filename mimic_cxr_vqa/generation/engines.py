@@ -1,8 +1,4 @@
 """The registry of bundled engines that do not need a language model."""
 
-from collections.abc import Callable
-
-from medvqa_core.llm.engines import Engine
-from mimic_cxr_vqa.generation.extractive import ExtractiveEngine
-
-ENGINES: dict[str, Callable[[], Engine]] = {"extractive": ExtractiveEngine}
+# Name -> module and class, an `Engine` that is made without arguments.
+ENGINES = {"extractive": "mimic_cxr_vqa.generation.extractive:ExtractiveEngine"}

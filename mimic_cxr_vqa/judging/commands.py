@@ -48,6 +48,7 @@ def judge(
     """Rate answers on the four dimensions of Table 3. Run the same command again to resume."""
     from medvqa_core.llm.connecting import connect_model
     from medvqa_core.llm.record import FILE
+    from medvqa_core.registry import load_entry
     from mimic_cxr_vqa.judging.base import Judge
     from mimic_cxr_vqa.judging.decision_judge import DecisionJudge
     from mimic_cxr_vqa.judging.independence import find_dependence
@@ -68,7 +69,7 @@ def judge(
         chosen: Judge = ModelJudge(connected, max_tokens or MAX_TOKENS) if is_chat else DecisionJudge(connected)
     elif (name := engine.get_single_engine() if engine.engines else "rules") in JUDGES:
         engine.check_unused(name, judge_protocol=judge_protocol, max_tokens=max_tokens)
-        chosen = JUDGES[name]()
+        chosen = load_entry(JUDGES[name])()
     else:
         raise ConfigError(f"--engine {name!r} is unknown. Expected {', '.join(JUDGES)}, {SPELLED}.")
     if problem := find_dependence(writer_settings(workspace), chosen.settings):

@@ -49,6 +49,8 @@ class Shot:
 class DocumentEngine(Engine, Protocol):
     """What the evaluation needs of an engine. `answer` gets DocumentRequests about one image.
 
+    The class of an entry of ENGINES is called without arguments.
+
     Attributes:
         tasks: supported tasks. Questions of other tasks are not sent.
         reads_pages: whether requests carry the restored page.
@@ -93,4 +95,4 @@ class EsraRules:
         return [Reply(esra_rules.answer(r.question, r.task, r.answer_type, page)) for r, page in pages]
 
 
-ENGINES = {EsraRules.name: EsraRules}
+ENGINES = {esra_rules.NAME: "rjua_meddqa.inference.engines:EsraRules"}  # name -> module and class

@@ -1,6 +1,7 @@
 """Questions about a few invented reports, and an engine that answers as a test says. No image is read."""
 
 import asyncio
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -81,5 +82,6 @@ class ScriptedEngine:
 
 def install(monkeypatch, engine: ScriptedEngine) -> ScriptedEngine:
     """Make `engine` what `--model scripted` means."""
-    monkeypatch.setitem(meddqa_engines.ENGINES, engine.name, lambda: engine)
+    monkeypatch.setitem(meddqa_engines.ENGINES, engine.name, f"{__name__}:installed")
+    monkeypatch.setattr(sys.modules[__name__], "installed", lambda: engine, raising=False)
     return engine

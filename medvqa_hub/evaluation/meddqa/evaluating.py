@@ -19,6 +19,7 @@ from medvqa_core.json_files import write_json, write_json_lines
 from medvqa_core.metrics.meddqa_scores import COLUMNS, score_meddqa
 from medvqa_core.metrics.scores import mean
 from medvqa_core.metrics.soft_accuracy import ANSWER_TYPES, OURS, check_profile
+from medvqa_core.registry import load_entry
 from medvqa_core.runs.predictions import FILE, Prediction
 from medvqa_hub.evaluation.answer_files import RecordedAnswers, read_answer_file
 from medvqa_hub.evaluation.hashes import hash_rows
@@ -85,7 +86,7 @@ def evaluate_meddqa(options: MeddqaOptions) -> dict[str, Any]:
         raise ConfigError(f"engine {options.model!r} is unknown. Available: {', '.join(ENGINES)}")
     questions = load_questions(options.data, options.image_root)
     recorded = options.predictions and _read_predictions(options.predictions, questions)
-    engine: DocumentEngine | None = recorded or (ENGINES[options.model]() if by_rules else None)
+    engine: DocumentEngine | None = recorded or (load_entry(ENGINES[options.model])() if by_rules else None)
     if engine is None:
         assert options.asking is not None
         engine = connect_document_model(options.asking, questions.governance, options.out)

@@ -4,16 +4,16 @@ from dataclasses import dataclass
 
 from medvqa_core.digests import digest, digest_file
 from medvqa_core.errors import ConfigError, InputError
-from medvqa_hub.evaluation.cxr.layouts import medical_diff_vqa, rexvqa, slake, vqa_rad
+from medvqa_core.registry import load_entry
 from medvqa_hub.evaluation.cxr.layouts.layout import Layout
 from medvqa_hub.evaluation.cxr.options import DataOptions
 from medvqa_hub.evaluation.cxr.studies import Study, check_limit
 
-LAYOUTS = {
-    "vqa-rad": vqa_rad.LAYOUT,
-    "slake": slake.LAYOUT,
-    "medical-diff-vqa": medical_diff_vqa.LAYOUT,
-    "rexvqa": rexvqa.LAYOUT,
+LAYOUTS = {  # name -> module and Layout
+    "vqa-rad": "medvqa_hub.evaluation.cxr.layouts.vqa_rad:LAYOUT",
+    "slake": "medvqa_hub.evaluation.cxr.layouts.slake:LAYOUT",
+    "medical-diff-vqa": "medvqa_hub.evaluation.cxr.layouts.medical_diff_vqa:LAYOUT",
+    "rexvqa": "medvqa_hub.evaluation.cxr.layouts.rexvqa:LAYOUT",
 }
 
 
@@ -36,7 +36,7 @@ def open_layout(options: DataOptions, split: str, needs_images: bool = True) -> 
     name, folder = options.layout, options.data
     if name not in LAYOUTS:
         raise ConfigError(f"--layout {name!r} is unknown. Expected one of {', '.join(LAYOUTS)}.")
-    layout = LAYOUTS[name]
+    layout: Layout = load_entry(LAYOUTS[name])
     check_limit(options.limit)
     if not folder.is_dir():
         raise InputError(f"{folder} is not a folder. Name the one that {layout.title} was unpacked to.")

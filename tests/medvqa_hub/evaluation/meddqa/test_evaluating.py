@@ -120,14 +120,15 @@ KILLED = """
 import sys, time
 sys.path.insert(0, sys.argv[1])
 from pathlib import Path
-from meddqa_engine import ScriptedEngine
+import meddqa_engine
 from rjua_meddqa.inference import engines as meddqa_engines
 from medvqa_hub.evaluation.meddqa.evaluating import MeddqaOptions, evaluate_meddqa
 def reply(request):
     if request.image.name == "scan.png":
         time.sleep(60)
     return f"{request.id} 正常"
-meddqa_engines.ENGINES["scripted"] = lambda: ScriptedEngine(reply)
+meddqa_engine.installed = lambda: meddqa_engine.ScriptedEngine(reply)
+meddqa_engines.ENGINES["scripted"] = "meddqa_engine:installed"
 evaluate_meddqa(MeddqaOptions("scripted", Path(sys.argv[2]), Path(sys.argv[3])))
 """
 
