@@ -43,6 +43,7 @@ _DOUBTED_QUOTE = ("it is uncertain: {0}", "possibly; {0}")
 _LIKELY = re.compile(
     r"(?<!less )(?<!more )\b(?:likely|probabl[ey]|presum\w+|favor\w*|suggest\w*|most (?:consistent|compatible))\b"
 )
+_LIKELY_BEHIND = re.compile(r" (?:is|are) (?:likely|probabl[ey])\b")
 _HEDGED = re.compile(r"(?:an? )?(?:possibl[ey]|probabl[ey]|questionable|suspected|equivocal)\b")
 _NORMAL_CHEST = (
     "no abnormality is seen in the radiograph",
@@ -118,7 +119,8 @@ def answer_from(analysis: Analysis, request: AnswerRequest) -> str:
         mentions = analysis.of(category, UNCERTAIN) or analysis.of(category, POSITIVE)
         # "no pneumothorax is seen, although a small one may be missed"
         denied = [m for m in analysis.of(category, NEGATIVE) if m.named and m.sentence == mentions[0].sentence]
-        return _join("", [*_doubted(mentions, qa_id), *_quotes(denied)])
+        doubted = _doubted(mentions, qa_id)
+        return _join("", [*doubted, *(text for text in _quotes(denied) if text not in doubted[0])])
     if found == NOT_MENTIONED and analyse(request.impression or "").polarity(category) in (POSITIVE, UNCERTAIN):
         name = with_article(CATEGORY_NAMES[category], CATEGORY_NAMES[category])
         return _join("", [_fill(_choose(qa_id, _DOUBTED), name)])
@@ -173,7 +175,9 @@ def _doubted(mentions: Sequence[Mention], qa_id: str) -> list[str]:
     first, *rest = quoted
     if _HEDGED.match(first):
         return [*quoted]
-    lead = "probably: {0}" if _LIKELY.search(quoted[first].clause.lower()) else _choose(qa_id, _DOUBTED_QUOTE)
+    clause, (start, end) = quoted[first].clause.lower(), quoted[first].span
+    is_likely = _LIKELY.search(clause, 0, start) or _LIKELY_BEHIND.match(clause, end)
+    lead = "probably: {0}" if is_likely else _choose(qa_id, _DOUBTED_QUOTE)
     return [lead.format(first), *rest]
 
 

@@ -28,7 +28,7 @@ from mimic_cxr_vqa.labeling.terms import (
 from mimic_cxr_vqa.schema import HEART
 
 # A second subject with its own verb: "a is larger, and the b has resolved".
-_VERB = r"(?:is|are|was|were|has|have|can|cannot|could|remains?|appears?|persists?)"
+_VERB = r"(?:is|are|was|were|has|have|can|cannot|could|should|may|might|would|remains?|appears?|persists?)"
 _HAS_VERB = re.compile(rf"\b(?:{_VERB}|involves?|shows?|demonstrates?|contains?|extends?|ends?|lies|abuts?)\b")
 _SUBJECT = re.compile(rf",? and (?P<known>the |left |right )?(?=(?:(?!(?:and|n?or|{_VERB})\b)[\w-]+ ){{1,6}}{_VERB}\b)")
 _NOT_EXCLUDED = re.compile(

@@ -47,7 +47,7 @@ class Mention:
         named: whether the finding is named, unlike in "the lungs are clear".
         is_sign: it is only suggested ("blunting of the costophrenic angle").
         passages: the texts that may be quoted for it, the best first: its clause, and the sentence. The sentence comes
-            first if its other clauses only say more about this finding ("..., although a skin fold is more likely").
+            first if its other clauses may be about this finding too ("..., although a skin fold is more likely").
     """
 
     category: str
@@ -126,7 +126,9 @@ def analyse(findings: str) -> Analysis:
         named = {mention.category for mention in read if mention.named and not mention.is_sign}
         is_one = len({mention.clause for mention in read}) == 1
         for mention in read:
-            passages = (sentence, mention.clause) if is_one and mention.named else (mention.clause, sentence)
+            is_placed = mention.fields.sides or mention.fields.sites or mention.polarity != UNCERTAIN
+            is_part = not mention.named or is_placed and not is_one
+            passages = (mention.clause, sentence) if is_part else (sentence, mention.clause)
             mention = replace(mention, passages=(sentence,) if _EXCEPTION.search(sentence) else passages)
             if not (mention.is_sign and mention.category in named):  # "congestion without edema"
                 mentions.setdefault(mention.category, []).append(mention)
