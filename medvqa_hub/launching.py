@@ -126,6 +126,28 @@ def check_launcher(variables: Mapping[str, str]) -> None:
         )
 
 
+def launch_command(launch: str, command: Sequence[str], context: typer.Context) -> None:
+    """Run `command` with the options of `context` in several processes. Raises typer.Exit if it fails."""
+    if code := run_launcher(launch, [*command, *_repeat_options(context)]):
+        raise typer.Exit(code)
+
+
+def _repeat_options(context: typer.Context) -> list[str]:
+    """The options of this command line without --launch."""
+    arguments = []
+    for option in context.command.params:
+        value = context.params.get(option.name)
+        if option.name == "launch" or value is None:
+            continue
+        if isinstance(value, bool):
+            arguments += option.opts[:1] if value else option.secondary_opts[:1]
+        elif isinstance(value, list | tuple):
+            arguments += [part for item in value for part in (option.opts[0], str(item))]
+        else:
+            arguments += [option.opts[0], str(value)]
+    return arguments
+
+
 def run_launcher(launch: str, arguments: Sequence[str]) -> int:
     """Run `medvqa-hub ARGUMENTS` in every process and return the exit code."""
     command, variables = make_command(launch, arguments)

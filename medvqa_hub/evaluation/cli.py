@@ -7,7 +7,7 @@ import typer
 
 from medvqa_core.errors import ConfigError
 from medvqa_core.llm.options import EngineOptions, with_engine_options
-from medvqa_hub.launching import Launch
+from medvqa_hub.launching import Launch, launch_command
 
 LONGEST_SIDE = 1536  # equal to rjua_meddqa.inference.page_images.LONGEST_SIDE, whose import is slow
 app = typer.Typer(no_args_is_help=True, help="Evaluate a model: predictions first, then tables from them.")
@@ -132,10 +132,7 @@ def cxr(
 ) -> None:
     """Answer the questions of a split and print the paper's Table 4 row. Run it again to resume."""
     if launch is not None:
-        from medvqa_hub.launching import run_launcher
-
-        if code := run_launcher(launch, ["evaluate", "cxr", *_repeat_arguments(context)]):
-            raise typer.Exit(code)
+        launch_command(launch, ["evaluate", "cxr"], context)
         return
     from medvqa_hub.evaluation.cxr.evaluating import evaluate_cxr
     from medvqa_hub.evaluation.cxr.options import AnswerOptions, DataOptions, GenerationSettings, ScoreOptions
@@ -230,19 +227,3 @@ def meddqa_report(
 
     for line in write_report(runs, out):
         typer.echo(line)
-
-
-def _repeat_arguments(context: typer.Context) -> list[str]:
-    """The options of this command line without --launch."""
-    arguments = []
-    for option in context.command.params:
-        value = context.params.get(option.name)
-        if option.name == "launch" or value is None:
-            continue
-        if isinstance(value, bool):
-            arguments += option.opts[:1] if value else option.secondary_opts[:1]
-        elif isinstance(value, list | tuple):
-            arguments += [part for item in value for part in (option.opts[0], str(item))]
-        else:
-            arguments += [option.opts[0], str(value)]
-    return arguments

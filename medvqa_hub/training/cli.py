@@ -1,13 +1,12 @@
 """`medvqa-hub train …`. Heavy imports wait until a command runs."""
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
 from medvqa_hub.families.registry import FAMILIES, find_family
-from medvqa_hub.launching import Launch, run_launcher
+from medvqa_hub.launching import Launch, launch_command
 from medvqa_hub.tracking import ReportTo
 
 app = typer.Typer(no_args_is_help=True, help="Train a model from a recipe.")
@@ -41,6 +40,7 @@ def add_command(name: str) -> None:
     command = name.replace("_", "-")
 
     def train_family(
+        context: typer.Context,
         data: Data,
         out: Out,
         stage: Stage = None,
@@ -70,9 +70,7 @@ def add_command(name: str) -> None:
             other = resolved.model.kind.replace("_", "-")
             raise ConfigError(f"recipe {recipe!r} trains {resolved.model.kind!r}. Run medvqa-hub train {other}")
         if launch is not None and not dry_run:
-            options = {"data": data, "out": out, "image_root": image_root, "init": init, "report_to": report_to}
-            options["feature_cache"] = feature_cache
-            _launch(launch, command, recipe, overrides, **options)
+            launch_command(launch, ["train", command], context)
             return
         from medvqa_hub.training.run import train
 
@@ -87,6 +85,7 @@ for family in FAMILIES:
 
 @app.command()
 def vlm(
+    context: typer.Context,
     model: Annotated[str, typer.Option(help="Any image-text model: a folder, a run's folder, or a Hub repository.")],
     data: Annotated[
         Path,
@@ -126,9 +125,7 @@ def vlm(
     overrides = [f"data.turns={turns}"] * bool(turns) + [f"reward.name={reward}"] * bool(reward) + (set_ or [])
     resolved = load_vlm_recipe(name, overrides)
     if launch is not None and not dry_run:
-        options = {"model": model, "data": data, "out": out, "image_root": image_root, "model_class": model_class}
-        options["report_to"] = report_to
-        _launch(launch, "vlm", name, overrides, **options)
+        launch_command(launch, ["train", "vlm"], context)
         return
     from medvqa_hub.training.vlm.run import train_vlm
 
@@ -148,16 +145,3 @@ def tokenizer(
 
     size, governance = write_tokenizer(data, out, vocab_size, min_frequency, split)
     typer.echo(f"{size:,} tokens in {out}, governance class {governance}. Use it with --set model.tokenizer={out}")
-
-
-def _launch(launch: str, command: str, recipe: str, overrides: Sequence[str], **options: Any) -> None:
-    """Run `train COMMAND` in several processes."""
-    arguments = ["train", command, "--recipe", recipe]
-    for option, value in options.items():
-        for one in value if isinstance(value, list) else [value] if value is not None else []:
-            arguments += [f"--{option.replace('_', '-')}", str(one)]
-    for override in overrides:
-        arguments += ["--set", override]
-    code = run_launcher(launch, arguments)
-    if code:
-        raise typer.Exit(code)

@@ -88,7 +88,10 @@ def make_reward(
     settings = RewardSettings(name=settings) if isinstance(settings, str) else settings
     weights = parse_reward_name(settings.name)
     context = _Context(settings, training_references, device)
-    parts = {name: FACTORIES[name](context) if name in FACTORIES else _user_reward(name) for name in weights}
+    parts = {
+        name: _FACTORIES[name](context) if name in _FACTORIES else REWARDS.get(name) or _user_reward(name)
+        for name in weights
+    }
 
     def reward(completions: Sequence[str], *, answer: Sequence[str], **columns: Sequence) -> Values:
         refuse_missing_columns(settings.name, columns)
@@ -114,15 +117,16 @@ def parse_reward_name(name: str) -> dict[str, float]:
         ConfigError: an unknown or repeated reward, or a weight that is not a number other than 0.
     """
     weights: dict[str, float] = {}
+    known = [*_FACTORIES, *REWARDS]
     for part in name.split("+"):
         reward, _, weight = (piece.strip() for piece in part.rpartition(":"))
-        if reward not in FACTORIES and not _is_number(weight):
+        if reward not in known and not _is_number(weight):
             reward, weight = part.strip(), ""
-        if reward not in FACTORIES and ":" not in reward:
-            nearest = get_close_matches(reward, FACTORIES, n=1)
+        if reward not in known and ":" not in reward:
+            nearest = get_close_matches(reward, known, n=1)
             hint = f" (did you mean {nearest[0]!r}?)" if nearest else ""
             raise ConfigError(
-                f"reward {reward!r} is unknown{hint}. Allowed: {', '.join(FACTORIES)}, your own (FILE.py:FUNCTION), or "
+                f"reward {reward!r} is unknown{hint}. Allowed: {', '.join(known)}, your own (FILE.py:FUNCTION), or "
                 "a sum such as 'bert_score:0.7+rouge_l:0.3'"
             )
         if reward in weights:
@@ -143,7 +147,9 @@ def _is_number(text: str) -> bool:
 
 def digest_user_rewards(name: str) -> dict[str, str]:
     """Digest of the file of each user's own reward in the sum `name`."""
-    return {reward: digest_module(reward) for reward in parse_reward_name(name) if reward not in FACTORIES}
+    return {
+        reward: digest_module(reward) for reward in parse_reward_name(name) if reward not in (*_FACTORIES, *REWARDS)
+    }
 
 
 def weighted_sum(values: Mapping[str, float | None], weights: Mapping[str, float]) -> float | None:
@@ -228,53 +234,16 @@ def _cider(context: _Context) -> Reward:
     return lambda completions, answer, **columns: cider_scores(completions, answer, words, frequencies).samples["cider"]
 
 
-def _rouge_l(context: _Context) -> Reward:
-    return lambda completions, answer, **columns: rouge_scores(completions, answer, words).samples["rouge_l"]
+def _rouge_l(completions: Sequence[str], answer: Sequence[str], **columns: Sequence) -> Values:
+    return rouge_scores(completions, answer, words).samples["rouge_l"]
 
 
-def _bleu_4(context: _Context) -> Reward:
-    return lambda completions, answer, **columns: bleu_scores(completions, answer, words).samples["bleu_4"]
+def _bleu_4(completions: Sequence[str], answer: Sequence[str], **columns: Sequence) -> Values:
+    return bleu_scores(completions, answer, words).samples["bleu_4"]
 
 
-def _finding(context: _Context) -> Reward:
-    return lambda completions, answer, category, **columns: list(map(_agreement, completions, answer, category))
-
-
-def _cxr_findings(context: _Context) -> Reward:
-    return lambda completions, answer, **columns: list(map(score_findings, completions, answer))
-
-
-def _finding_accuracy(context: _Context, unscorable: float | None = None) -> Reward:
-    def reward(completions: Sequence[str], category: Sequence[str], label_value: Sequence[str], **columns) -> Values:
-        return [
-            float(answer_polarity(completion, name) == label)
-            if name != HEART and label in SCORED_LABELS
-            else unscorable
-            for completion, name, label in zip(completions, category, label_value, strict=True)
-        ]
-
-    return reward
-
-
-def _label(context: _Context) -> Reward:
-    return _finding_accuracy(context, unscorable=0.5)
-
-
-def _soft_accuracy(context: _Context) -> Reward:
-    def reward(completions: Sequence[str], answer: Sequence[str], answer_type: Sequence[str], **columns) -> Values:
-        return [
-            (0.0 if is_failed(text) else soft_accuracy(text, truth, kind)) if kind in ANSWER_TYPES else None
-            for text, truth, kind in zip(completions, answer, answer_type, strict=True)
-        ]
-
-    return reward
-
-
-def _character_rouge_l(context: _Context) -> Reward:
-    units = find_units("characters")
-    return lambda completions, answer, **columns: [
-        rouge_l(units(text), [units(truth)], ROUGE_BETA) for text, truth in zip(completions, answer, strict=True)
-    ]
+def _finding(completions: Sequence[str], answer: Sequence[str], category: Sequence[str], **columns: Sequence) -> Values:
+    return list(map(_agreement, completions, answer, category))
 
 
 def _agreement(completion: str, reference: str, category: str) -> float:
@@ -282,11 +251,41 @@ def _agreement(completion: str, reference: str, category: str) -> float:
     return 0.5 if wanted == UNDECIDED else float(answer_polarity(completion, category) == wanted)
 
 
-FACTORIES: dict[str, Callable[[_Context], Reward]] = {
-    "bert_score": _bert_score,
+def _cxr_findings(completions: Sequence[str], answer: Sequence[str], **columns: Sequence) -> Values:
+    return list(map(score_findings, completions, answer))
+
+
+def _finding_accuracy(
+    completions: Sequence[str], category: Sequence[str], label_value: Sequence[str], **columns: Sequence
+) -> Values:
+    return [
+        float(answer_polarity(completion, name) == label) if name != HEART and label in SCORED_LABELS else None
+        for completion, name, label in zip(completions, category, label_value, strict=True)
+    ]
+
+
+def _label(completions: Sequence[str], **columns: Sequence) -> Values:
+    return [0.5 if value is None else value for value in _finding_accuracy(completions, **columns)]
+
+
+def _soft_accuracy(
+    completions: Sequence[str], answer: Sequence[str], answer_type: Sequence[str], **columns: Sequence
+) -> Values:
+    return [
+        (0.0 if is_failed(text) else soft_accuracy(text, truth, kind)) if kind in ANSWER_TYPES else None
+        for text, truth, kind in zip(completions, answer, answer_type, strict=True)
+    ]
+
+
+def _character_rouge_l(completions: Sequence[str], answer: Sequence[str], **columns: Sequence) -> Values:
+    units = find_units("characters")
+    return [rouge_l(units(text), [units(truth)], ROUGE_BETA) for text, truth in zip(completions, answer, strict=True)]
+
+
+_FACTORIES: dict[str, Callable[[_Context], Reward]] = {"bert_score": _bert_score, "cider": _cider}
+REWARDS: dict[str, Reward] = {
     "rouge_l": _rouge_l,
     "bleu_4": _bleu_4,
-    "cider": _cider,
     "finding": _finding,
     "cxr_findings": _cxr_findings,
     "finding_accuracy": _finding_accuracy,

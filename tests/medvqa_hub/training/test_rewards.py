@@ -10,7 +10,7 @@ from medvqa_core.metrics.bert_score import PAPER_BASELINE, BertScorer
 from medvqa_core.metrics.cider import DocumentFrequencies, cider_scores
 from medvqa_core.text_encoder import TextEncoder
 from medvqa_hub.training.recipes import RewardSettings
-from medvqa_hub.training.rewards import FACTORIES, check_rewards, digest_user_rewards, make_reward
+from medvqa_hub.training.rewards import REWARDS, check_rewards, digest_user_rewards, make_reward
 
 REFERENCES = ["no pleural effusion is seen", "the heart is enlarged", "there is a small left pneumothorax"]
 MINILM = RewardSettings(name="bert_score", encoder="minilm", layer=6)
@@ -104,8 +104,8 @@ def test_an_empty_reference_cannot_be_scored_and_an_empty_answer_scores_least(na
 
 
 def test_a_sum_weighs_its_parts_and_needs_all_of_them(monkeypatch):
-    monkeypatch.setitem(FACTORIES, "length", lambda context: lambda p, **c: [float(len(text)) for text in p])
-    monkeypatch.setitem(FACTORIES, "picky", lambda context: lambda p, **c: [None if "x" in text else 1.0 for text in p])
+    monkeypatch.setitem(REWARDS, "length", lambda p, **c: [float(len(text)) for text in p])
+    monkeypatch.setitem(REWARDS, "picky", lambda p, **c: [None if "x" in text else 1.0 for text in p])
     reward = make_reward("length:0.5 + picky:-2")
     assert reward(["abcd", "x"], answer=["a", "b"]) == [0.0, None]
     assert reward.__name__ == "length:0.5 + picky:-2"
@@ -118,7 +118,7 @@ def test_a_reward_gets_the_rows_columns_without_those_that_cannot_be_scored(monk
         seen.update(columns, completions=completions)
         return [0.5] * len(completions)
 
-    monkeypatch.setitem(FACTORIES, "curious", lambda context: curious)
+    monkeypatch.setitem(REWARDS, "curious", curious)
     make_reward("curious:2")(
         ["a", "b", "c"], answer=["x", "", "z"], category=["Edema", "Fracture", "Heart"], qa_id=[1, 2, 3]
     )
