@@ -117,12 +117,17 @@ def holds(cell: Cell, head: Cell) -> bool:
     return cell == head or (cell.y == head.y and cell.left <= head.left and head.right <= cell.right)
 
 
+def _is_part(cell: Cell, head: Cell) -> bool:
+    """Whether `cell` is one of the two lines of a header word."""
+    return cell.text in head.text and overlap(cell, head) > 0 and abs(cell.y - head.y) < head.height
+
+
 def share_cells(cells: Sequence[Cell], groups: Sequence[Group]) -> list[list[Cell]]:
     """Return the cells of each table, from its header to a lower header or to a field such as 检验者：."""
     heads = [column.header for group in groups for column in group.columns]
     shares: list[list[Cell]] = [[] for _ in groups]
     for cell in cells:
-        if any(holds(cell, head) for head in heads):
+        if any(holds(cell, head) or _is_part(cell, head) for head in heads):
             continue
         above = [number for number, group in enumerate(groups) if group.is_above(cell)]
         above = [n for n in above if not any(_covers(groups[m], groups[n]) for m in above)]

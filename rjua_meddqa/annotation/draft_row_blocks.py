@@ -5,6 +5,7 @@ so that blocks are level with their anchors: all at their top, their middle or t
 is cheaper, such as titles of panels.
 """
 
+import re
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from statistics import median
@@ -18,6 +19,7 @@ FREE_GAP = 2.0  # heights between the middles of two lines of one block, without
 NEAR = 0.1  # of their distance: cost of two lines of one block, so that near lines are preferred
 FULL = 1.2  # characters that a full line may lack
 MOST_LINES = 10  # of one block
+_CONTINUATION = re.compile(r"[\d.,)）]+[^\d~～至到—–－-]{0,12}|[A-Za-zμ%/]{1,8}")  # what cannot begin a range
 Line = list[Cell]
 References = tuple[Callable[[float, float], float], ...]
 _REFERENCES: References = (lambda top, bottom: top, lambda top, bottom: (top + bottom) / 2, lambda top, bottom: bottom)
@@ -38,7 +40,9 @@ def assign_lines(lines: Sequence[Line], anchors: Sequence[Cell], role: str) -> l
     joints = [_joint_cost(one, other, lines, role) for one, other in pairwise(lines)]
     tops = [min(cell.y for cell in line) for line in lines]
     empty = EMPTY * pitch * (2 if role == words.ITEM else 1)
-    found = [_cheapest(tops, joints, anchors, ref, LEFT_OUT * pitch, empty) for ref in _REFERENCES]
+    is_range = role == words.RANGE
+    starts = [pitch if is_range and _CONTINUATION.fullmatch(_text(line)) else 0.0 for line in lines]
+    found = [_cheapest(tops, starts, joints, anchors, ref, LEFT_OUT * pitch, empty) for ref in _REFERENCES]
     return min(found, key=lambda entry: entry[0])[1]
 
 
@@ -68,6 +72,7 @@ def is_wrapped(above: Line, below: Line, lines: Sequence[Line]) -> bool:
 
 def _cheapest(
     ys: Sequence[float],
+    starts: Sequence[float],
     joints: Sequence[float],
     anchors: Sequence[Cell],
     reference: Callable[[float, float], float],
@@ -88,7 +93,7 @@ def _cheapest(
             cost = 0.0
             for start in range(end - 1, max(-1, end - 1 - MOST_LINES), -1):
                 cost += joints[start] if start < end - 1 else 0.0
-                total = before[start] + cost + abs(reference(ys[start], ys[end - 1]) - anchor.y)
+                total = before[start] + starts[start] + cost + abs(reference(ys[start], ys[end - 1]) - anchor.y)
                 if total < best:
                     best, block = total, (start, end)
             if end and now[end - 1] + left_out < best:

@@ -3,6 +3,7 @@
 Several tables may be side by side (the header repeats) or below each other. Cells may wrap.
 """
 
+import math
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -14,13 +15,12 @@ from rjua_meddqa.annotation import report_words as words
 from rjua_meddqa.annotation.cells import Cell, in_row, join_cells, join_wrapped, rows
 from rjua_meddqa.annotation.draft_columns import Group, fill, find_headers, holds, share_cells, split_groups
 from rjua_meddqa.annotation.draft_headerless import read_headerless
-from rjua_meddqa.annotation.draft_row_blocks import assign_lines, is_wrapped, usual_pitch
+from rjua_meddqa.annotation.draft_row_blocks import assign_lines, is_wrapped
 from rjua_meddqa.annotation.draft_rows import printed_row
 from rjua_meddqa.annotation.ranges import parse_range
 from rjua_meddqa.schema import PrintedRow
 
 _NUMBER_AND_UNIT = re.compile(r"([<>≤≥]?\s*\d+(?:\.\d+)?)\s+(\D\S*)")  # read as one box
-APART = 0.35  # of the usual distance of rows: a range so far from every result has no result
 _OPEN_NUMBER = re.compile(r"(?:[-~—～<>≤≥]\s*\d*|\d)\.?$")
 _REST_OF_NUMBER = re.compile(r"\.?\d+(?:\.\d+)?(?![\d.]*\s*[-~—～])")
 
@@ -144,9 +144,11 @@ def _find_anchors(group: Group, printed: list[Cell]) -> list[Cell]:
     if not printed:
         return [_merge(line) for line in ranges]
     names = items[:1] + [below for above, below in pairwise(items) if not is_wrapped(above, below, items)]
-    missing = [line[0] for line in ranges if any(in_row(name[0], line[0]) for name in names)]
-    far = APART * usual_pitch(printed)
-    missing = [cell for cell in missing if all(abs(cell.y - anchor.y) > far for anchor in printed)]
+    missing = []
+    ends = [*(name[0].top for name in names[1:]), math.inf]
+    for name, end in zip(names, ends, strict=False):
+        if not any(name[0].top <= result.y < end for result in printed):
+            missing += [line[0] for line in ranges if in_row(name[0], line[0])]
     return sorted([*printed, *(c for c in missing if parse_range(c.text).intervals)], key=lambda anchor: anchor.y)
 
 
