@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from rjua_meddqa.annotation import cells, draft_columns, draft_fields, draft_row_blocks, draft_tables
+from rjua_meddqa.annotation import cells, draft_columns, draft_fields, draft_row_blocks
 from rjua_meddqa.annotation.draft_check import DraftCheck, check_draft
 from rjua_meddqa.annotation.drafts import draft
 from rjua_meddqa.fonts import BUNDLED
@@ -29,7 +29,6 @@ CONSTANTS = {
     cells: ("LONG_BOX", "SAME_ROW"),
     draft_columns: ("BELOW_HEADER", "HEADER_LINES"),
     draft_row_blocks: ("LEFT_OUT", "EMPTY", "FREE_GAP", "NEAR", "FULL"),
-    draft_tables: ("APART",),
     draft_fields: ("FARTHEST_VALUE", "FARTHEST_LINE", "TITLE", "CENTRED", "ALIGNED", "SUBHEADING", "SHORT_LINE"),
     page_layout: ("UPRIGHT",),
 }

@@ -122,3 +122,20 @@ def test_a_name_that_wraps_within_brackets_is_one_name():
     boxes += [box("中性粒细胞绝对值百分比", 0, 112), box("55.6", 300, 112), box("40.0-75.0", 450, 112)]
     boxes += [box("红细胞(RBC)", 0, 136), box("4.90", 300, 136), box("4.3-5.8", 450, 136)]
     assert names(boxes)[1:] == ["血小板计数(PLT)", "中性粒细胞绝对值百分比", "红细胞(RBC)"]
+
+
+def test_a_result_beside_the_end_of_a_wrapped_name_is_its_result():
+    """Varied pages (303, 38): cells are aligned at their bottom. The range beside the first line is no row of its own."""
+    boxes = lines([HEADER, WBC])
+    boxes += [box("国际标准化比率(I", 0, 84), box("NR)", 0, 108), box("1.41", 300, 108)]
+    boxes += [box("0.80-1.2", 450, 84), box("0", 450, 108)]
+    boxes += [box("红细胞(RBC)", 0, 144), box("4.90", 300, 144), box("4.3-5.8", 450, 144)]
+    assert rows(boxes)[1:] == [("国际标准化比率(INR)", "1.41", "0.80-1.20"), ("红细胞(RBC)", "4.90", "4.3-5.8")]
+
+
+def test_the_lines_of_a_header_word_are_no_cells_of_the_table_above():
+    """Varied pages (303, 233)."""
+    boxes = lines([HEADER, WBC])
+    boxes += [box("项目", 0, 84), box("结果", 300, 84), box("参考范", 450, 72), box("围", 450, 96)]
+    boxes += [box("红细胞(RBC)", 0, 132), box("4.90", 300, 132), box("4.3-5.8", 450, 132)]
+    assert rows(boxes) == [("白细胞(WBC)", "5.60", "3.5-9.5"), ("红细胞(RBC)", "4.90", "4.3-5.8")]
