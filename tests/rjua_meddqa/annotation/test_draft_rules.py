@@ -125,7 +125,7 @@ def test_a_name_that_wraps_within_brackets_is_one_name():
 
 
 def test_a_result_beside_the_end_of_a_wrapped_name_is_its_result():
-    """Varied pages (303, 38): cells are aligned at their bottom. The range beside the first line is no row of its own."""
+    """Varied pages (303, 38): cells are aligned at their bottom. The range beside the first line is no row."""
     boxes = lines([HEADER, WBC])
     boxes += [box("国际标准化比率(I", 0, 84), box("NR)", 0, 108), box("1.41", 300, 108)]
     boxes += [box("0.80-1.2", 450, 84), box("0", 450, 108)]
