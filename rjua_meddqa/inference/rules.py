@@ -35,7 +35,7 @@ from rjua_meddqa.schema import (
     TableRow,
 )
 
-NAME, VERSION = "esra-rules", "5"
+NAME, VERSION = "esra-rules", "6"
 PAGES_KEPT = 64  # questions are grouped by image
 
 
