@@ -219,15 +219,12 @@ def _statements(mentions: Sequence[Mention], wordings: tuple[str, ...], qa_id: s
         elif phrase:
             framed[phrase] = mention.category
     bare = {with_article(CATEGORY_NAMES[c], CATEGORY_NAMES[c]) for c in framed.values() if c in CATEGORY_NAMES}
-    frames = [p for p, category in framed.items() if not (p in bare and _has_details(p, category, quoted | framed))]
+    kinds = [*(quoted | framed).values()]
+    frames = [p for p, kind in framed.items() if p not in bare or kinds.count(kind) == 1]
     frames = [p for p in frames if not any(re.sub("^an? ", "", p) in text for text in quoted)]
     shown = [_fill(_choose(f"{qa_id}/{n}", wordings), phrase) for n, phrase in enumerate(frames)]
-    return [*quoted, *shown]
-
-
-def _has_details(phrase: str, category: str, statements: dict[str, str]) -> bool:
-    """Whether another statement of the same category has more details."""
-    return any(other != phrase and kind == category for other, kind in statements.items())
+    whole = [text for text in quoted if not any(text != other and text in other for other in quoted)]
+    return [*whole, *shown]
 
 
 def _choose(qa_id: str, wordings: tuple[str, ...]) -> str:

@@ -120,15 +120,16 @@ def noun_phrase(mention: Mention, article: bool = True) -> str | None:
 _EMPTY_WORDS = """there is are a an the of in at on with and seen noted present identified visualized demonstrated
 evident shows show demonstrates demonstrate radiograph image chest this area areas has side lung lungs"""
 _EMPTY = frozenset(_EMPTY_WORDS.split())
-_NAMES_OF_HEART = frozenset(split_words("heart cardiac silhouette size mediastinum mediastinal contour"))
+_NAMES_OF_HEART = frozenset(
+    split_words("heart cardiac silhouette size mediastinum mediastinal contour enlarged enlargement")
+)
 
 
 def is_lossless(phrase: str, mention: Mention) -> bool:
     """Whether `phrase` says all that the clause of `mention` says, and nothing else."""
     text = leave_out_changes(mention.clause).lower()
-    start, end = mention.span
-    name = set(split_words(f"{CATEGORY_NAMES.get(mention.category, '')} {mention.clause.lower()[start:end]}"))
-    name |= _EMPTY | (_NAMES_OF_HEART if mention.category in _HEARTS else frozenset())
+    name = _EMPTY | set(CATEGORY_NAMES.get(mention.category, "").split())
+    name |= _NAMES_OF_HEART if mention.category in _HEARTS else frozenset()
     clause, said = (
         {SIZES.get(word, word) for word in split_words(words) if word[0].isalnum()} for words in (text, phrase)
     )

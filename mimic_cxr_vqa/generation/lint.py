@@ -6,7 +6,8 @@ empty answer breaks `empty`. An answer that breaks a rule is asked for again.
 
 The rules are rows of `wording.tsv`: a level (rule or warning), a name, and a pattern of whole words in any case, so
 that "newborn" passes. The first 17 rows are the words of Appendix B in its order, with their inflections. Rows of the
-level `omission` rewrite a quote without such words: the name is the replacement, and `macro` rows are their parts.
+level `omission` rewrite a quote without such words: the name is the replacement (`#` if it cannot be quoted), and
+`macro` rows are their parts.
 
 `find_flags` returns notes that do not cause a retry: `relative:...` for words of comparison beyond the 17 (warnings,
 because "increased interstitial markings" is fine), and `label_conflict` if the answer contradicts its label.

@@ -44,7 +44,7 @@ _LIST = re.compile(r"\b(?:n?or|and)\b")
 _ALTERNATIVE_BEHIND = re.compile(r"\s*,?\s*(?:/(?!a?icd\b|pace)|(?:and/or|or|versus|vs\.?)\s)")
 _ALTERNATIVE_BEFORE = re.compile(r"\b(?:or|versus|vs\.?)(?: [\w-]+){0,2} $")
 # A finding that is only referred to: "the right effusion is larger, and that on the left is unchanged".
-_REFERENCE = re.compile(
+REFERENCE = re.compile(
     r"\b(?:(?:that|those|the ones?|(?:an? )?[\w-]+ one) (?:on|at|in) (?:the )?(?:left|right)"
     r"(?: (?:side|(?:upper|mid|middle|lower) (?:lobe|lung|zone)|base|apex))?|"
     r"(?:the )?(?:left|right)(?: one)?(?=,? (?:which )?(?:has|is|was|remains|appears)\b))"
@@ -75,7 +75,7 @@ class ClauseReader:
     def _read_references(self, before: set[str]) -> list[FoundTerm]:
         """The references to a side of the last finding before them."""
         found = []
-        for match in _REFERENCE.finditer(self.text):
+        for match in REFERENCE.finditer(self.text):
             last = max((one.span for one in self.found if one.span[1] <= match.start()), default=None)
             categories = {one.category for one in self.found if one.span == last} or before
             for category in sorted(categories - {OTHER_ABNORMALITY, HEART}):

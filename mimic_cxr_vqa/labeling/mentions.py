@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from mimic_cxr_vqa.labeling.clause_reader import ClauseReader
+from mimic_cxr_vqa.labeling.clause_reader import REFERENCE, ClauseReader
 from mimic_cxr_vqa.labeling.fields import Fields
 from mimic_cxr_vqa.labeling.lexicon import read_patterns
 from mimic_cxr_vqa.labeling.sentences import split_clauses, split_sentences
@@ -30,6 +30,8 @@ _NONE_LEFT = re.compile(
     r"\W*(?:(?:today|now|currently),? )?(?:none|nothing|"
     r"(?:it|this|that|they|these|both) (?:has|have|is|are) (?:\w+ )?(?:resolved|cleared|gone|disappeared))\b"
 )
+_AIRSPACE = ("Lung Opacity", "Consolidation", "Pneumonia", "Atelectasis")
+_REST = re.compile(r"\b(?:remain(?:der|ing)|rest|otherwise|elsewhere)\b", re.IGNORECASE)
 _HEART_WORDS = re.compile(r"\bheart\b|\bcardi(?:ac|omegaly)\b|\bcardio-?mediastin", re.IGNORECASE)
 
 
@@ -127,11 +129,16 @@ def analyse(findings: str) -> Analysis:
         is_one = len({mention.clause for mention in read}) == 1
         for mention in read:
             is_placed = mention.fields.sides or mention.fields.sites or mention.polarity != UNCERTAIN
-            is_part = not mention.named or is_placed and not is_one
+            is_reference = REFERENCE.fullmatch(mention.clause.lower(), *mention.span)
+            is_part = not mention.named or is_placed and not (is_one or is_reference)
             passages = (mention.clause, sentence) if is_part else (sentence, mention.clause)
             mention = replace(mention, passages=(sentence,) if _EXCEPTION.search(sentence) else passages)
             if not (mention.is_sign and mention.category in named):  # "congestion without edema"
                 mentions.setdefault(mention.category, []).append(mention)
+    if any(m.polarity == POSITIVE for category in _AIRSPACE for m in mentions.get(category, ())):
+        for category in _AIRSPACE:  # "the rest of the lungs is clear" does not tell what a named opacity is
+            kept = [m for m in mentions.get(category, ()) if m.named or not _REST.search(m.clause)]
+            mentions[category] = kept
     return Analysis({category: tuple(found) for category, found in mentions.items()}, len(sentences))
 
 
