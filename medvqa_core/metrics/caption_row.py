@@ -6,10 +6,13 @@ Profiles:
     default  the same without Java, and BERTScore with the encoder asked for on wordpunct text, or none.
 
 Predictions and references are normalised alike (answer_text.py). Missing values are None, with a note on the reason.
+
+To add a metric of texts, add it to METRICS and compute it in `score_row`. The value of a subset of rows is the mean of
+their samples. Metrics that also need the question, label or category belong in `medvqa_hub/evaluation/cxr/scoring.py`.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -31,7 +34,11 @@ from medvqa_core.metrics.rouge import rouge_scores
 from medvqa_core.metrics.scores import Scores, check_pairs
 
 PAPER, DEFAULT = PROFILES = ("paper", "default")
-COLUMNS = ("bleu_1", "bleu_2", "bleu_3", "bleu_4", "meteor", "rouge_l", "cider", "bertscore")
+# The metrics of the row with their titles. Tables, charts, cards, exports and comparisons show each of them.
+METRICS = {
+    "bleu_1": "BLEU-1", "bleu_2": "BLEU-2", "bleu_3": "BLEU-3", "bleu_4": "BLEU-4", "meteor": "METEOR",
+    "rouge_l": "ROUGE-L", "cider": "CIDEr", "bertscore": "BERTScore",
+}  # fmt: skip
 NO_ENCODER = "none"
 _PAPER_SCORER = (PAPER_LAYER, PAPER_BASELINE, ptb_text)
 
@@ -39,8 +46,8 @@ _PAPER_SCORER = (PAPER_LAYER, PAPER_BASELINE, ptb_text)
 @dataclass(frozen=True)
 class CaptionRow:
     """Attributes:
-    row: COLUMNS -> value of the whole set, or None.
-    samples: the columns that were computed -> value of each pair, None for a pair that cannot be scored.
+    row: METRICS -> value of the whole set, or None.
+    samples: the metrics that were computed -> value of each pair, None for a pair that cannot be scored.
     description: profile, tokenizer, libraries and versions, notes, numbers of pairs and of unscorable ones.
     """
 
@@ -88,12 +95,12 @@ def score_row(
             f"profile 'paper' fixes layer {PAPER_LAYER}, its baseline and PTB text. Use the profile 'default'"
         )
     notes = _bert_score_notes(scorer)
-    found: dict[str, list[str]] = {}
+    split: dict[str, list[str]] = {}
 
     def words_of(text: str) -> list[str]:
-        if text not in found:
-            found[text] = words(text)
-        return found[text]
+        if text not in split:
+            split[text] = words(text)
+        return split[text]
 
     parts = [
         bleu_scores(predictions, lists, words_of),
@@ -111,11 +118,12 @@ def score_row(
     else:
         notes.append("METEOR left out: the profile 'paper' has it, and needs Java")
     if scorer:
-        parts.append(bert_scores(predictions, lists, scorer))
+        found = bert_scores(predictions, lists, scorer)
+        parts.append(replace(found, corpus={"bertscore": found.corpus["bertscore"]}))  # without precision and recall
     values, samples, unscorable = _merge(parts)
     return CaptionRow(
-        row={name: values.get(name) for name in COLUMNS},
-        samples={name: samples[name] for name in COLUMNS if name in samples},
+        row={name: values.get(name) for name in METRICS},
+        samples={name: samples[name] for name in METRICS if name in samples},
         description={
             "profile": profile,
             "tokenizer": TOKENIZER,
@@ -169,6 +177,7 @@ def _merge(parts: list[Scores]) -> tuple[dict, dict, dict]:
         values |= part.corpus
         samples |= part.samples
         unscorable |= part.unscorable
+    assert values.keys() <= METRICS.keys(), f"{values.keys() - METRICS.keys()} must be in METRICS"
     return values, samples, unscorable
 
 

@@ -19,7 +19,7 @@ from medvqa_core.governance import Governance, strictest
 from medvqa_core.json_files import read_object
 from medvqa_core.metrics.answer_text import words
 from medvqa_core.metrics.bleu import ORDER, combine_counts, count_pair
-from medvqa_core.metrics.caption_row import COLUMNS as TEXT_COLUMNS
+from medvqa_core.metrics.caption_row import METRICS
 from medvqa_core.metrics.meddqa_scores import TABLE_5, find_column
 from medvqa_core.metrics.paired import Score, bootstrap, holm, interval, mean_score, p_value
 from medvqa_core.progress import track
@@ -220,7 +220,7 @@ def list_metrics(runs: Sequence[Run]) -> list[Metric]:
         return [Metric(f"{column} {name}", mean_score, _sum_column(column, name)) for column, name in TABLE_5]
     rows = [row for run in runs for row in run.rows.values()]
     made = [Metric(f"bleu_{n + 1}", _bleu(n), _bleu_sums) for n in range(ORDER) if _has_values(rows, f"bleu_{n + 1}")]
-    values = [name for name in TEXT_COLUMNS if not name.startswith("bleu") and _has_values(rows, name)]
+    values = [name for name in METRICS if not name.startswith("bleu") and _has_values(rows, name)]
     made += [Metric(name, mean_score, _sum_text_score(name)) for name in (*values, *_list_clinical(runs))]
     if any(row.get("label_value") in SCORED_LABELS for row in rows):
         made.append(Metric("finding accuracy", mean_score, _finding))

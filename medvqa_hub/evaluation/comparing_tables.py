@@ -6,10 +6,9 @@ from pathlib import Path
 from rich.console import Console
 
 from medvqa_core.files import atomic_file, make_folder
-from medvqa_core.metrics.caption_row import COLUMNS as TEXT_COLUMNS
+from medvqa_core.metrics.caption_row import METRICS
 from medvqa_hub.evaluation.comparing import Comparison
 from medvqa_hub.evaluation.cxr.charts import COLOURS
-from medvqa_hub.evaluation.cxr.charts import metric_name as written
 from medvqa_hub.evaluation.cxr.printing import log, make_table, number
 
 CSV_FILE, PICTURE = "comparison.csv", "comparison.png"
@@ -29,12 +28,12 @@ def print_comparison(made: Comparison) -> None:
         log(console, f"{place}: {run.name}, {failed:,} answers failed (they count as wrong), {verified}")
     table = make_table("Scores", *(str(place) for place in range(1, len(made.runs) + 1)))
     for name, scores in made.scores.items():
-        table.add_row(metric_name(name), *(_with_interval(*score) for score in scores))
+        table.add_row(METRICS.get(name, name), *(_with_interval(*score) for score in scores))
     console.print(table)
     tests = make_table("Paired tests", "difference", "p", "p (Holm)")
     for (name, one, other), (difference, p, among) in made.tests.items():
         signed = "-" if difference is None else f"{difference:+.4f}"
-        tests.add_row(f"{metric_name(name)}, {other + 1} against {one + 1}", signed, number(p), number(among))
+        tests.add_row(f"{METRICS.get(name, name)}, {other + 1} against {one + 1}", signed, number(p), number(among))
     console.print(tests)
 
 
@@ -78,7 +77,7 @@ def draw_comparison(made: Comparison, path: Path) -> None:
             axes.annotate(f"{value:.3f}", (value, place), (0, 6), textcoords="offset points", ha="center", fontsize=7)
         axes.set_yticks(range(len(made.runs)), [_short(run.name) for run in made.runs], fontsize=8)
         axes.set_ylim(len(made.runs) - 0.4, -0.7)
-        axes.set_title(metric_name(name), fontsize=10)
+        axes.set_title(METRICS.get(name, name), fontsize=10)
         axes.margins(x=0.15)
         axes.locator_params(axis="x", nbins=4)
         axes.spines[["top", "right"]].set_visible(False)
@@ -91,11 +90,6 @@ def draw_comparison(made: Comparison, path: Path) -> None:
     figure.supxlabel(note, fontsize=8)
     with atomic_file(path, private=made.governance.private) as file:
         figure.savefig(file, format="png")
-
-
-def metric_name(name: str) -> str:
-    """Display name of a text score. Other names are returned unchanged."""
-    return written(name) if name in TEXT_COLUMNS else name
 
 
 def _units(made: Comparison) -> str:

@@ -18,6 +18,7 @@ from medvqa_core.errors import ConfigError, InputError
 from medvqa_core.files import atomic_file, atomic_folder
 from medvqa_core.governance import Governance
 from medvqa_core.json_files import read_object, write_manifest
+from medvqa_core.metrics.caption_row import METRICS
 from medvqa_core.metrics.meddqa_scores import TABLE_5
 from medvqa_hub.evaluation.cxr.evaluation_data import EvaluationData
 from medvqa_hub.evaluation.cxr.prompts import StudyPrompt
@@ -25,14 +26,13 @@ from rjua_meddqa.inference.questions import QuestionSet
 
 KIND, FORMAT = "vlmevalkit-tsv", 1
 FOLDER = ".eval_results"
-CXR_METRICS = ("bleu_1", "bleu_2", "bleu_3", "bleu_4", "meteor", "rouge_l", "cider", "bertscore")
 SHORT_METRICS = ("closed_accuracy", "open_recall", "exact")
 FINDING_METRICS = ("finding_accuracy", "finding_balanced_accuracy")
 CLINICAL_METRICS = (
     "radgraph_simple", "radgraph_partial", "radgraph_complete", "f1chexbert_5_micro_f1", "f1chexbert_all_micro_f1",
     "f1chexbert_5_macro_f1", "f1chexbert_all_macro_f1",
 )  # fmt: skip
-CXR_TASKS = (*CXR_METRICS, *FINDING_METRICS, "challenge_score", *CLINICAL_METRICS)
+CXR_TASKS = (*METRICS, *FINDING_METRICS, "challenge_score", *CLINICAL_METRICS)
 MEDDQA_TASKS = tuple(f"{column}_{name}" for column, name in TABLE_5)
 
 
@@ -160,7 +160,7 @@ def find_figures(results: dict[str, Any]) -> tuple[dict[str, float | None], str]
     """Figures by task id, and a line about how they were computed. Raises InputError for other results."""
     if results.get("kind") == "cxr-evaluation":
         scored = results["scored_with"]
-        figures = {name: results["table_4"].get(name) for name in CXR_METRICS}
+        figures = {name: results["table_4"].get(name) for name in METRICS}
         if "findings" in results:
             figures |= {name: results["findings"][name.removeprefix("finding_")] for name in FINDING_METRICS}
         clinical = results.get("clinical", {}).get("scores", {})

@@ -14,9 +14,9 @@ from typing import Any
 from medvqa_core.errors import ConfigError, InputError
 from medvqa_core.files import atomic_file
 from medvqa_core.json_files import read_object
+from medvqa_core.metrics.caption_row import METRICS
 from medvqa_hub.evaluation.comparing import CXR, MEDDQA, read_run
-from medvqa_hub.evaluation.cxr.charts import metric_name
-from medvqa_hub.evaluation.exporting import CXR_METRICS, find_figures
+from medvqa_hub.evaluation.exporting import find_figures
 
 FIRST = ("challenge_score", "bertscore", "rouge_l")  # tables are sorted by the first of them that all results have
 COUNTS = ("questions", "failed", "predictions", "rows")
@@ -100,7 +100,7 @@ def _make_section(entries: Sequence[Entry]) -> str:
     names = [first, *(name for name in names if name != first)]
     ordered = sorted(entries, key=lambda entry: entry.figures.get(first, float("-inf")), reverse=True)
     best = {name: max(entry.figures[name] for entry in entries if name in entry.figures) for name in names}
-    figures = (metric_name(name) if name in CXR_METRICS else name.replace("_", " ") for name in names)
+    figures = (METRICS.get(name, name.replace("_", " ")) for name in names)
     head = "".join(f"<th>{html.escape(text)}</th>" for text in ("model", *figures, *COUNTS))
     rows = "\n".join(_make_row(entry, names, best) for entry in ordered)
     return (

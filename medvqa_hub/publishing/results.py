@@ -7,7 +7,7 @@ import yaml
 
 from medvqa_core.errors import InputError
 from medvqa_core.json_files import read_object
-from medvqa_hub.evaluation.cxr.charts import metric_name
+from medvqa_core.metrics.caption_row import METRICS
 from medvqa_hub.evaluation.exporting import result_entries
 
 FILES = {"": "results.json", "-shuffled": "results-shuffled.json", "-blank": "results-blank.json"}
@@ -66,7 +66,7 @@ def describe_results(results: list[dict[str, Any]]) -> dict[str, Any]:
         else "scored as empty answers",
         "profile": with_.get("profile", "default"),
         "versions": ", ".join(f"{name} {version}" for name, version in sorted(libraries.items())),
-        "metrics": [metric_name(name) for name in names],
+        "metrics": [METRICS.get(name, name) for name in names],
         "conditions": [
             {
                 "images": IMAGES.get(result["images"].split()[0], result["images"]),
@@ -78,7 +78,7 @@ def describe_results(results: list[dict[str, Any]]) -> dict[str, Any]:
         ],
         **_describe_clinical(results),
         "majority": _show(own["findings"]["majority"]),
-        "category_metrics": [metric_name(name) for name in breakdown],
+        "category_metrics": [METRICS.get(name, name) for name in breakdown],
         "categories": [
             {
                 "name": category,
@@ -122,7 +122,7 @@ def model_index(results: list[dict[str, Any]], name: str) -> list[dict[str, Any]
             dataset_name=f"MIMIC-CXR-VQA ({own['data']['source']})",
             dataset_split=own["data"]["split"],
             metric_type=metric,
-            metric_name=metric_name(metric) if metric in own["table_4"] else metric.replace("_", " "),
+            metric_name=METRICS.get(metric, metric.replace("_", " ")),
             metric_value=round(value, 4),
         )
         for metric, value in scores.items()

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from medvqa_core.files import atomic_file
+from medvqa_core.metrics.caption_row import METRICS
 
 # Okabe and Ito's palette, which is safe for colour blindness
 COLOURS = ("#0072B2", "#E69F00", "#BBBBBB", "#009E73")
@@ -33,7 +34,7 @@ def draw_chart(results: Sequence[dict[str, Any]], path: Path, private: bool = Fa
     FigureCanvasAgg(figure)
     left, right = figure.subplots(1, 2, width_ratios=(1, 1.5))
 
-    names = {name: metric_name(name) for name, value in first["table_4"].items() if value is not None}
+    names = {name: METRICS.get(name, name) for name, value in first["table_4"].items() if value is not None}
     _bars(left, list(names.values()), [[r["table_4"].get(name) for name in names] for r in results], results)
     left.set_title("Answers against the references", fontsize=11)
     left.set_xlabel("Score (scales differ between metrics)")
@@ -76,8 +77,3 @@ def _bars(axes: Any, names: Sequence[str], rows: Sequence[Sequence[float | None]
     axes.spines[["top", "right"]].set_visible(False)
     axes.set_axisbelow(True)
     axes.grid(axis="x", color="#DDDDDD", linewidth=0.8)
-
-
-def metric_name(name: str) -> str:
-    written = {"meteor": "METEOR", "rouge_l": "ROUGE-L", "cider": "CIDEr", "bertscore": "BERTScore"}
-    return written.get(name, name.upper().replace("_", "-"))

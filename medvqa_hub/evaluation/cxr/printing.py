@@ -7,9 +7,9 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from medvqa_hub.evaluation.cxr.charts import metric_name
+from medvqa_core.metrics.caption_row import METRICS
 
-BREAKDOWN = ("bleu_1", "bleu_4", "meteor", "rouge_l", "cider", "bertscore")
+NOT_IN_BREAKDOWN = ("bleu_2", "bleu_3")  # for 80 columns
 
 
 def print_results(results: Sequence[dict[str, Any]], out: Path) -> None:
@@ -21,7 +21,7 @@ def print_results(results: Sequence[dict[str, Any]], out: Path) -> None:
     console.print(_text_table("Table 4 row", {r["images"]: r["table_4"] for r in results}, first["table_4"]))
     labelled = "findings" in first
     console.print(_conditions_table(results) if labelled else _short_table(results))
-    names = [name for name in BREAKDOWN if first["table_4"].get(name) is not None]
+    names = [name for name, value in first["table_4"].items() if value is not None and name not in NOT_IN_BREAKDOWN]
     for part in ("by_label" if labelled else "by_answer_type", "by_category"):
         console.print(_text_table(f"{part.replace('_', ' ').capitalize()}, own images", first[part], ["rows", *names]))
     if labelled:
@@ -52,7 +52,7 @@ def _summarize(results: Sequence[dict[str, Any]]) -> str:
 
 def _text_table(title: str, rows: dict[str, dict[str, Any]], names: Iterable[str]) -> Table:
     names = list(names)
-    table = make_table(title, *(name if name == "rows" else metric_name(name) for name in names))
+    table = make_table(title, *(METRICS.get(name, name) for name in names))
     for head, values in rows.items():
         table.add_row(head.replace("_", " "), *(number(values.get(name)) for name in names))
     return table

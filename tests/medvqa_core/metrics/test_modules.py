@@ -9,7 +9,7 @@ import pytest
 
 from medvqa_core.errors import ConfigError, InputError
 from medvqa_core.metrics import FOLDER, MODULES, load
-from medvqa_core.metrics.caption_row import COLUMNS
+from medvqa_core.metrics.caption_row import METRICS
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +43,7 @@ def test_no_argument_disappears_in_a_catch_all(modules, name):
 def test_cxr_vqa_takes_one_or_several_references_and_returns_samples(modules):
     metric = modules["cxr_vqa"]
     one = metric.compute(predictions=["a b", ""], references=["a b", "c"], samples=True)
-    assert [name for name in one if name in COLUMNS] == list(COLUMNS)
+    assert [name for name in one if name in METRICS] == list(METRICS)
     assert one["samples"]["rouge_l"] == [1, 0] and one["rouge_l"] == 0.5
     assert one["profile"] == "default" and "PTB" in one["tokenizer"] and one["libraries"]["medvqa-hub"]
     several = metric.compute(predictions=["a b"], references=[["c", "a b"]])

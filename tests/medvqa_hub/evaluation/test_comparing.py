@@ -10,10 +10,13 @@ import pytest
 from builds import Build, build_release
 
 from medvqa_core.errors import ConfigError, GovernanceError, InputError
+from medvqa_core.metrics import caption_row
+from medvqa_core.metrics.scores import Scores, mean
 from medvqa_core.runs.predictions import FILE
 from medvqa_hub.cli import run
 from medvqa_hub.evaluation.comparing import compare_runs
 from medvqa_hub.evaluation.cxr.studies import load_studies
+from medvqa_hub.evaluation.exporting import find_figures
 from medvqa_hub.evaluation.hashes import hash_rows
 from mimic_cxr_vqa.release import open_release
 from rjua_meddqa import SAMPLE_DIR
@@ -70,6 +73,38 @@ def test_scores_are_the_runs_own_where_nothing_failed(cxr_runs):
     assert made.scores["finding accuracy"][0][1] == (1.0, 1.0)
     difference, p, among = made.tests["rouge_l", 0, 1]
     assert difference < 0 and p < 0.01 and among == p  # one pair: nothing to correct
+
+
+def test_a_metric_in_the_row_is_printed_exported_and_compared(build, rows, tmp_path, monkeypatch, capsys):
+    """A metric is a function and an entry of METRICS: 1 if an answer begins as its reference."""
+
+    def begins_alike(answers, references):
+        samples = [float(a.split()[:1] == of[0].split()[:1]) for a, of in zip(answers, references, strict=True)]
+        return Scores({"first_word": mean(samples)}, {"first_word": samples})
+
+    rouge = caption_row.rouge_scores
+    monkeypatch.setattr(caption_row, "rouge_scores", lambda a, r, w: merge_scores(begins_alike(a, r), rouge(a, r, w)))
+    with pytest.raises(AssertionError, match="first_word.*METRICS"):
+        caption_row.score_row(["a"], ["a"])
+    monkeypatch.setitem(caption_row.METRICS, "first_word", "FirstWord")
+    expected = sum(answer.split()[0] == "No" for answer in rows.values()) / len(rows)
+    assert 0 < expected < 1
+    arguments = ["--data", str(build.workspace.root), "--split", "train", "--scored", "--out", str(tmp_path / "run")]
+    file = say_to(tmp_path, "answers", dict.fromkeys(rows, "No evidence of it is seen."))
+    assert run(["evaluate", "cxr", *arguments, "--predictions", str(file)]) == 0
+    printed = capsys.readouterr().out
+    assert printed.count("FirstWord") == printed.count("ROUGE-L") == 3  # Table 4, by label, by category
+    results = json.loads((tmp_path / "run" / "results.json").read_text())
+    assert find_figures(results)[0]["first_word"] == results["table_4"]["first_word"] == pytest.approx(expected)
+    positive = results["by_label"]["positive"]
+    assert positive["first_word"] < expected < results["by_label"]["negative"]["first_word"]
+    again = shutil.copytree(tmp_path / "run", tmp_path / "again")
+    made = compare_runs([tmp_path / "run", again], resamples=20)
+    assert made.scores["first_word"][0][0] == pytest.approx(expected)
+
+
+def merge_scores(first, second):
+    return Scores({**first.corpus, **second.corpus}, {**first.samples, **second.samples})
 
 
 def test_a_failed_answer_is_a_wrong_one(cxr_runs):
