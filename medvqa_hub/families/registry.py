@@ -134,28 +134,32 @@ class ModelFamily(ABC):
         """Model and processor to train: from the checkpoint `init`, or new with weights drawn from `seed`.
 
         Raises:
-            ConfigError: the checkpoint is damaged, or its model, tokenizer or size differs from the recipe's.
+            ConfigError: the checkpoint is damaged, its model, tokenizer or size differs from the recipe's, or the model
+                can generate its image placeholder.
             InputError: the checkpoint is missing.
         """
         import torch
 
         torch.manual_seed(seed)
         with as_config_error():
-            if init is None:
-                return self.new(settings, texts, scratch)
-            folder = find_model_folder(init)
-            if (folder / "adapter_config.json").exists():
-                raise ConfigError(
-                    f"{folder} holds a LoRA adapter, not a whole model. Merge it into its base first (peft: "
-                    "merge_and_unload), or resume its run in the same output folder"
-                )
-            found = str(read_object(folder / "config.json", ANOTHER).get("model_type"))
-            if found != self.name:
-                raise ConfigError(
-                    f"{folder} is a checkpoint of {found!r}, and this recipe trains {self.name!r}. Choose another "
-                    "checkpoint or another recipe"
-                )
-            return self.load(settings, folder)
+            model, processor = self.new(settings, texts, scratch) if init is None else self._load(settings, init)
+        check_placeholder(model)
+        return model, processor
+
+    def _load(self, settings: Any, init: Path) -> tuple[Any, Any]:
+        folder = find_model_folder(init)
+        if (folder / "adapter_config.json").exists():
+            raise ConfigError(
+                f"{folder} holds a LoRA adapter, not a whole model. Merge it into its base first (peft: "
+                "merge_and_unload), or resume its run in the same output folder"
+            )
+        found = str(read_object(folder / "config.json", ANOTHER).get("model_type"))
+        if found != self.name:
+            raise ConfigError(
+                f"{folder} is a checkpoint of {found!r}, and this recipe trains {self.name!r}. Choose another "
+                "checkpoint or another recipe"
+            )
+        return self.load(settings, folder)
 
     def find_group(self, name: str) -> str | None:
         """The group of a parameter. None: always frozen."""
@@ -220,6 +224,20 @@ def is_decoder_only(model: Any) -> bool:
     predict the next token.
     """
     return not model.config.is_encoder_decoder
+
+
+def check_placeholder(model: Any) -> None:
+    """Raise a ConfigError if a decoder-only model can generate the placeholder of its image features.
+
+    Answers are read again as `input_ids`, where a placeholder in an answer would ask for features that do not exist.
+    """
+    token = getattr(model.config, "image_token_id", None)
+    if token is None or not is_decoder_only(model) or token in (model.generation_config.suppress_tokens or ()):
+        return
+    raise ConfigError(
+        f"this model can generate its image placeholder (config.image_token_id {token}). Set "
+        f"model.generation_config.suppress_tokens = [{token}] before it is saved"
+    )
 
 
 def through_first_eos(tokens: Any, eos_token_id: int | Sequence[int]) -> Any:

@@ -50,6 +50,8 @@ def check_generation_settings(model: ModelFolder, generation: Mapping[str, Any])
         return
     settings = read_object(path, again)
     ends, most = settings.pop("eos_token_id", None), settings.pop("max_new_tokens", None)
+    if settings.get("suppress_tokens") == [model.config.get("image_token_id")]:
+        del settings["suppress_tokens"]  # a placeholder is not text
     held_back = sorted(key for key, value in settings.items() if key not in _HARMLESS and not _is_off(key, value))
     if most is not None and most < LEAST_TOKENS:
         held_back.append(f"max_new_tokens {most}")

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,8 @@ from medvqa_core.governance import Governance
 from medvqa_hub.families.history import write_stages
 from medvqa_hub.publishing.model_card import write_folder_card
 
-SAVE = {"swin_ved": save_swin_ved, "blip2_multiview": save_blip2}
+# Family -> function (folder, texts, seed) that saves a tiny random model and its processor. Every family needs one.
+SAVE: dict[str, Callable[[Path, list[str], int], Any]] = {"swin_ved": save_swin_ved, "blip2_multiview": save_blip2}
 TEXTS = ["Is there evidence of edema?", "Which support devices are present?", "no edema is seen .", "a tube ."]
 STAGE = {
     "kind": "swin_ved", "stage": 2, "reward": None, "base": None,

@@ -3,31 +3,32 @@
 import importlib
 import inspect
 import json
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
-from blip2_multiview_models import make_model
-from pushing import save_model
-from swin_ved_tiny import tiny_model
-from transformers import AutoProcessor
+from pushing import SAVE, TEXTS, save_model
+from transformers import AutoModelForImageTextToText, AutoProcessor, PreTrainedModel
 
 from medvqa_core.governance import Governance
 from medvqa_core.upload_guards import declare_part
-from medvqa_hub.families.registry import FAMILIES
-
-MODELS: dict[str, Callable[[], Any]] = {"swin_ved": tiny_model, "blip2_multiview": make_model}
+from medvqa_hub.families.registry import FAMILIES, find_family
 
 
 def test_every_family_is_tried_here():
-    assert MODELS.keys() == FAMILIES.keys()
+    assert SAVE.keys() == FAMILIES.keys()
 
 
-@pytest.fixture(params=MODELS)
+@pytest.fixture(params=SAVE)
 def kind(request) -> str:
     return request.param
+
+
+@pytest.fixture
+def model(kind, tmp_path) -> PreTrainedModel:
+    SAVE[kind](tmp_path / "tiny", TEXTS, 0)
+    find_family(kind).register()
+    return AutoModelForImageTextToText.from_pretrained(tmp_path / "tiny")
 
 
 @pytest.fixture(autouse=True)
@@ -41,8 +42,7 @@ def no_hub(monkeypatch):
 
 
 @pytest.mark.parametrize("governance", [None, "share-alike", "no-derivatives", "credentialed"])
-def test_restricted_weights_are_not_uploaded(kind, governance, tmp_path):
-    model = MODELS[kind]()
+def test_restricted_weights_are_not_uploaded(model, governance, tmp_path):
     model.config.governance = governance
     for part in (model, model.model):
         part.config.governance = governance
@@ -58,8 +58,8 @@ def guard_of(kind: str) -> type:
 
 def test_the_guards_are_the_same_file():
     """Each goes to the Hub with its own model's folder, and none may be behind the others."""
-    files = {kind: Path(inspect.getfile(guard_of(kind))) for kind in MODELS}
-    assert len(set(files.values())) == len(MODELS)
+    files = {kind: Path(inspect.getfile(guard_of(kind))) for kind in SAVE}
+    assert len(set(files.values())) == len(SAVE)
     (content,) = {path.read_bytes() for path in files.values()}
     assert content.count(b"\n") <= 40
 
@@ -85,8 +85,7 @@ def test_the_models_own_guard_needs_nothing_else(kind):
     assert Model().push_to_hub("me/model") == "pushed to me/model"
 
 
-def test_the_class_and_the_guard_travel_with_the_weights(kind, tmp_path):
-    model = MODELS[kind]()
+def test_the_class_and_the_guard_travel_with_the_weights(kind, model, tmp_path):
     model.config.governance = "credentialed"
     model.save_pretrained(tmp_path)
     assert json.loads((tmp_path / "config.json").read_text())["governance"] == "credentialed"

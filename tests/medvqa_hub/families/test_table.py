@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from medvqa_core.errors import ConfigError, InputError
 from medvqa_hub.evaluation.cxr.evaluating import evaluate_cxr
 from medvqa_hub.evaluation.cxr.options import AnswerOptions, DataOptions, GenerationSettings, ScoreOptions
-from medvqa_hub.families.registry import FAMILIES, find_family
+from medvqa_hub.families.registry import FAMILIES, check_placeholder, find_family
 from medvqa_hub.training import cli
 from medvqa_hub.training.recipes import make_recipe
 from medvqa_hub.training.run import train
@@ -44,6 +44,20 @@ def settings(rates=None, **sections) -> dict:
         "selection": {"every": 1, "studies": 2, "questions_per_study": 2, "metrics": ["bleu_1"], "max_new_tokens": 4},
         **sections,
     }
+
+
+def test_a_model_must_not_generate_its_image_placeholder(toy):
+    """The tokens of a sampled answer are read again, and a placeholder among them would lack its features."""
+    model, _ = toy.open(toy_family.ToySettings(), None, ["no edema"])
+    model.config.image_token_id = 4
+    for tokens in (None, [3]):
+        model.generation_config.suppress_tokens = tokens
+        with pytest.raises(ConfigError, match=r"image_token_id 4\).*suppress_tokens = \[4\]"):
+            check_placeholder(model)
+    model.generation_config.suppress_tokens = [3, 4]
+    check_placeholder(model)
+    model.config.is_encoder_decoder, model.generation_config.suppress_tokens = True, None
+    check_placeholder(model)
 
 
 def test_a_third_family_trains_two_steps_goes_on_to_the_next_stage_and_is_evaluated(toy, build, tmp_path):

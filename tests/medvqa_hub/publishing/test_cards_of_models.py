@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from huggingface_hub import HfApi, constants
-from pushing import save_model
+from pushing import SAVE, save_model
 from transformers import AutoModelForImageTextToText, Trainer, TrainingArguments
 
 import mimic_cxr_vqa  # noqa: F401 - registers the builder, and with it the guards
@@ -14,8 +14,6 @@ from medvqa_core.errors import ConfigError, GovernanceError
 from medvqa_hub.families.registry import find_family
 from medvqa_hub.publishing.model import ModelPush, push_model
 from medvqa_hub.training.trainer import SupervisedTrainer
-
-KINDS = ("swin_ved", "blip2_multiview")
 
 
 @pytest.fixture(autouse=True)
@@ -29,11 +27,11 @@ def their_client(hub, monkeypatch):
         constants, "HUGGINGFACE_CO_URL_TEMPLATE", hub.endpoint + "/{repo_id}/resolve/{revision}/{filename}"
     )
     monkeypatch.setenv("HF_TOKEN", hub.token)
-    for kind in KINDS:
+    for kind in SAVE:
         find_family(kind).register()
 
 
-@pytest.fixture(scope="module", params=KINDS)
+@pytest.fixture(scope="module", params=SAVE)
 def folder(request, tmp_path_factory):
     return save_model(tmp_path_factory.mktemp(request.param), request.param)
 
@@ -78,7 +76,7 @@ def test_a_bare_push_of_open_weights_makes_no_claims(folder, hub, tmp_path):
             push()
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", SAVE)
 @pytest.mark.parametrize("answers", ["meta-llama/Llama-3.1-70B-Instruct", "llama2:70b"])
 def test_what_the_command_refuses_for_its_licence_is_refused_here(kind, answers, hub, api, tmp_path):
     folder = save_model(tmp_path / "model", kind, answers={"engine": "server", "model": answers})

@@ -14,7 +14,7 @@ from evaluation_models import texts_of
 from huggingface_hub import HfApi, constants
 from huggingface_hub.errors import GatedRepoError
 from PIL import Image
-from pushing import run_stranger, save_model
+from pushing import SAVE, run_stranger, save_model
 from transformers import AutoModelForImageTextToText
 
 from medvqa_core import minimum_class
@@ -29,7 +29,6 @@ from medvqa_hub.training.trainer import SupervisedTrainer
 from mimic_cxr_vqa.parquet_files import read_table
 from mimic_cxr_vqa.release import open_release
 
-KINDS = ("swin_ved", "blip2_multiview")
 WORDS = "I hold the agreement, and my institution agreed to a gated release."
 
 
@@ -43,10 +42,10 @@ def metadata_of(card: bytes) -> dict:
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
-    return {kind: save_model(tmp_path_factory.mktemp(kind), kind) for kind in KINDS}
+    return {kind: save_model(tmp_path_factory.mktemp(kind), kind) for kind in SAVE}
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", SAVE)
 def test_a_pushed_model_is_complete_and_its_own(kind, folders, hub, api):
     push(hub, api, folders[kind])
     files = hub.model("me/model").files
@@ -272,7 +271,7 @@ processor.save_pretrained("again")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", SAVE)
 def test_a_stranger_uses_the_card_trains_on_and_pushes_again(kind, folders, hub, api, tmp_path):
     """The card's snippets as they stand, without our package, in another process; one more step; the old one by its
     tag."""
@@ -297,7 +296,7 @@ def test_the_snippet_for_people_with_this_package(folders, hub, api, monkeypatch
     monkeypatch.setattr(constants, "ENDPOINT", hub.endpoint)
     template = hub.endpoint + "/{repo_id}/resolve/{revision}/{filename}"
     monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
-    for kind in KINDS:
+    for kind in SAVE:
         push(hub, api, folders[kind], f"me/{kind}", public=True)
         names = {}
         exec(snippets_of(hub.model(f"me/{kind}"))[1], names)
@@ -364,8 +363,14 @@ def test_settings_that_do_nothing_hold_nothing_back(tmp_path):
     path.write_text(
         json.dumps({"repetition_penalty": 1.0, "no_repeat_ngram_size": 0, "bad_words_ids": None, "top_k": 9})
     )
-    model = SimpleNamespace(foreign=False, checkpoint=SimpleNamespace(folder=tmp_path))
+    model = SimpleNamespace(foreign=False, checkpoint=SimpleNamespace(folder=tmp_path), config={"image_token_id": 4})
     check_generation_settings(model, {"max_new_tokens": None})
+    path.write_text(json.dumps({"suppress_tokens": [4]}))
+    check_generation_settings(model, {})
+    for tokens in ([5], [4, 5]):
+        path.write_text(json.dumps({"suppress_tokens": tokens}))
+        with pytest.raises(InputError, match="suppress_tokens"):
+            check_generation_settings(model, {})
     path.write_text(json.dumps({"repetition_penalty": 1.2}))
     with pytest.raises(InputError, match="repetition_penalty"):
         check_generation_settings(model, {"max_new_tokens": 32})
