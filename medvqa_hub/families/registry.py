@@ -4,13 +4,27 @@ To add a family, write a subclass of `ModelFamily` in its own file and add a lin
 `model_type` of its configuration, its import package, and `model.kind` of its recipes. Commands and shipped recipes
 spell it with hyphens.
 
-All models also share this interface:
+All models also share this interface. Q questions are about S studies.
 
-    processor(text=questions), .batch_decode(sequences), .tokenizer      prompts, answers as text
-                                     optional: max_images, image_size, resize_size, which limit what is decoded
-    model.encode(**image inputs)                                         features of studies, once for all questions
+    processor(images=None, text=None, answers=None, study_index=None)    a batch
+        images: S lists of PIL images. Alone, they give the image inputs only.
+        text: Q questions. Evaluation, validation and feature caches call the processor with text but without images,
+            so a prompt with placeholders has a fixed number of them.
+        answers: Q texts. They add `labels`, which are -100 outside of the answer and its [EOS].
+        study_index: Q integers, the study of each question, which the batch has as a tensor. Without it, question i is
+            about study i.
+        The batch has `input_ids` and `attention_mask` (Q, tokens). A decoder-only model's prompts end with a token that
+        the answer follows and are padded on the left. With answers, padding is on the right. Everything that is not in
+        TEXT_KEYS is an image input.
+    processor.batch_decode(sequences, skip_special_tokens=True)          answers as text, without the prompts
+    processor.tokenizer              optional: max_images, image_size, resize_size, which limit what is decoded
+    model.encode(**image inputs)                                         ModelOutput of tensors, once for all questions
     model(**prompts, study_index, encoder_outputs or image inputs, labels, num_items_in_batch)    .logits, .loss
+        num_items_in_batch: divides the sum of the losses of all label tokens. None: their number.
+        logits_to_keep: of a decoder-only model, as in transformers.
     model.generate(**prompts, study_index, encoder_outputs, …)           answers as token ids
+    model.config.image_token_id      of a decoder-only model with placeholders: generation_config.suppress_tokens
+                                     must contain it (`check_placeholder`)
 """
 
 import importlib
