@@ -74,10 +74,10 @@ def step_of_ours(model: SwinVedForConditionalGeneration, batch: dict[str, torch.
     questions = len(batch["input_ids"])
     rows = [{"qa_id": str(number), "answer": "reference"} for number in range(questions)]
     self_critical = SelfCriticalLoss(constant_reward, as_texts, SETTINGS)
-    loss, metrics = self_critical(model, batch, rows, seeds=list(range(questions)))
+    loss, sums = self_critical(model, batch, rows, seeds=list(range(questions)))
     loss.backward()
     model.zero_grad(set_to_none=True)
-    return metrics.nll / metrics.reference_tokens
+    return sums["nll"] / sums["reference_tokens"]
 
 
 def step_of_baseline(model: SwinVedForConditionalGeneration, batch: dict[str, torch.Tensor], questions: int) -> float:

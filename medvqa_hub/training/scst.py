@@ -8,6 +8,7 @@ sample_length and greedy_length (tokens), sample_entropy (nats per token), rewar
 the number of unscorable samples.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,7 +19,7 @@ from medvqa_core.errors import ConfigError
 from medvqa_hub.training.arguments import TrainingRun
 from medvqa_hub.training.rewards import Reward, make_reward
 from medvqa_hub.training.scst_rollout import row_seed, switch_off_dropout
-from medvqa_hub.training.scst_step import SelfCriticalLoss, StepMetrics
+from medvqa_hub.training.scst_step import SUMS, SelfCriticalLoss, mean_metrics
 from medvqa_hub.training.study_questions import ROWS_AT_ONCE, StudyQuestions
 from medvqa_hub.training.trainer import SupervisedTrainer
 
@@ -64,7 +65,7 @@ class SCSTTrainer(SupervisedTrainer):
             references = training_references(self.train_questions)
             reward = make_reward(self.recipe.reward, references, str(self.args.device))
         self.self_critical_loss = SelfCriticalLoss(reward, self._decode, self.recipe.scst)
-        self._metrics = StepMetrics()
+        self._sums: Counter[str] = Counter()
         self._questions_in_step: torch.Tensor | None = None
 
     def get_batch_samples(self, *args: Any, **kwargs: Any) -> tuple[list, Any]:
@@ -92,11 +93,9 @@ class SCSTTrainer(SupervisedTrainer):
             for row in rows
         ]
         with self.accelerator.autocast():
-            loss, metrics = self.self_critical_loss(
-                model, batch, rows, seeds, num_items_in_batch, self._questions_in_step
-            )
+            loss, sums = self.self_critical_loss(model, batch, rows, seeds, num_items_in_batch, self._questions_in_step)
         self.check_finite(loss, rows)
-        self._metrics += metrics
+        self._sums.update(sums)
         # The counts include all processes, but DistributedDataParallel averages their gradients.
         loss = loss * self.accelerator.num_processes
         return (loss, {"loss": loss}) if return_outputs else loss
@@ -104,9 +103,9 @@ class SCSTTrainer(SupervisedTrainer):
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """As in SupervisedTrainer, with the step's metrics over all processes."""
         if "loss" in logs:
-            sums = torch.tensor([self._metrics.values()], device=self.args.device)
-            logs |= StepMetrics(*self.accelerator.gather(sums).sum(0).tolist()).logs()
-            self._metrics = StepMetrics()
+            sums = torch.tensor([[float(self._sums[name]) for name in SUMS]], device=self.args.device)
+            logs |= mean_metrics(dict(zip(SUMS, self.accelerator.gather(sums).sum(0).tolist(), strict=True)))
+            self._sums.clear()
         super().log(logs, start_time)
 
     def _decode(self, answers: list[list[int]]) -> list[str]:

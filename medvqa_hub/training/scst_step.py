@@ -8,7 +8,7 @@ among processes, and a resumed run draws the same samples.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -35,56 +35,29 @@ from medvqa_hub.training.scst_rollout import (
     roll_out,
 )
 
+# Sums over the samples (or tokens) of a batch. Rewards are summed over the `scored` samples, which have a reward and a
+# greedy answer with one. `zero_advantage` are samples without effect: unscorable, or as good as the greedy answer.
+# Lengths include [EOS]. A greedy answer counts once for every sample of its question.
+SUMS = (
+    "samples", "scored", "zero_advantage", "sample_reward", "greedy_reward", "sample_tokens", "greedy_tokens",
+    "reference_tokens", "entropy", "reward_loss", "nll",
+)  # fmt: skip
+MEANS = {  # in the log -> of SUMS, and their number
+    "sample_reward": ("sample_reward", "scored"),
+    "greedy_reward": ("greedy_reward", "scored"),
+    "zero_advantage_share": ("zero_advantage", "samples"),
+    "sample_length": ("sample_tokens", "samples"),
+    "greedy_length": ("greedy_tokens", "samples"),
+    "sample_entropy": ("entropy", "sample_tokens"),
+    "reward_loss": ("reward_loss", "samples"),
+    "nll_loss": ("nll", "reference_tokens"),
+}
 
-@dataclass
-class StepMetrics:
-    """Sums over the samples (or tokens) of any number of batches.
 
-    A greedy answer counts once for every sample of its question.
-
-    Attributes:
-        samples: number of samples.
-        scored: samples with a reward whose greedy answer has one too.
-        zero_advantage: samples without effect: unscorable, or with the reward of the greedy answer.
-        sample_reward, greedy_reward: of the scored samples.
-        sample_tokens, greedy_tokens, reference_tokens: lengths of the answers, [EOS] included.
-        entropy: in nats, of the distribution of each sampled token.
-        reward_loss: -(r(sample) - r(greedy)) * log P(sample), as `scst.normalize` defines it.
-        nll: -log P(reference).
-    """
-
-    samples: float = 0.0
-    scored: float = 0.0
-    zero_advantage: float = 0.0
-    sample_reward: float = 0.0
-    greedy_reward: float = 0.0
-    sample_tokens: float = 0.0
-    greedy_tokens: float = 0.0
-    reference_tokens: float = 0.0
-    entropy: float = 0.0
-    reward_loss: float = 0.0
-    nll: float = 0.0
-
-    def values(self) -> list[float]:
-        return [getattr(self, field.name) for field in fields(self)]
-
-    def __add__(self, other: "StepMetrics") -> "StepMetrics":
-        return StepMetrics(*map(sum, zip(self.values(), other.values(), strict=True)))
-
-    def logs(self) -> dict[str, float]:
-        """Means over samples or tokens, and the number of unscorable samples. Means over nothing are left out."""
-        means = {
-            "sample_reward": (self.sample_reward, self.scored),
-            "greedy_reward": (self.greedy_reward, self.scored),
-            "zero_advantage_share": (self.zero_advantage, self.samples),
-            "sample_length": (self.sample_tokens, self.samples),
-            "greedy_length": (self.greedy_tokens, self.samples),
-            "sample_entropy": (self.entropy, self.sample_tokens),
-            "reward_loss": (self.reward_loss, self.samples),
-            "nll_loss": (self.nll, self.reference_tokens),
-        }
-        logs = {name: total / count for name, (total, count) in means.items() if count}
-        return {**logs, "unscorable": self.samples - self.scored} if self.samples else logs
+def mean_metrics(sums: Mapping[str, float]) -> dict[str, float]:
+    """Means of SUMS, and the number of unscorable samples. Means over nothing are left out."""
+    logs = {name: sums[total] / sums[count] for name, (total, count) in MEANS.items() if sums.get(count)}
+    return {**logs, "unscorable": sums["samples"] - sums["scored"]} if sums.get("samples") else logs
 
 
 @dataclass(frozen=True)
@@ -109,8 +82,8 @@ class SelfCriticalLoss:
         seeds: Sequence[int],
         num_tokens: torch.Tensor | int | None = None,
         num_questions: torch.Tensor | int | None = None,
-    ) -> tuple[torch.Tensor, StepMetrics]:
-        """The loss of one batch and its metrics.
+    ) -> tuple[torch.Tensor, dict[str, float]]:
+        """The loss of one batch and its SUMS.
 
         Args:
             model: a model, compiled or in DistributedDataParallel. Only the pass with gradient uses the wrapper.
@@ -149,20 +122,20 @@ class SelfCriticalLoss:
         )
         both = zip(sample_rewards, greedy_rewards, strict=True)
         pairs = [(ours, base) for ours, base in both if ours is not None and base is not None]
-        metrics = StepMetrics(
-            samples=len(advantage),
-            scored=len(pairs),
-            zero_advantage=(advantage == 0).sum().item(),
-            sample_reward=sum(pair[0] for pair in pairs),
-            greedy_reward=sum(pair[1] for pair in pairs),
-            sample_tokens=sample.mask.sum().item(),
-            greedy_tokens=greedy.mask.sum().item() * settings.samples,
-            reference_tokens=references.mask.sum().item(),
-            entropy=token_entropy(sampled, sample.mask, settings.temperature).sum().item(),
-            reward_loss=reward_loss(log_probs.detach(), advantage, 1).item(),
-            nll=nll_loss(reference_log_probs.detach(), references.mask, 1).item(),
-        )
-        return loss, metrics
+        sums = {
+            "samples": len(advantage),
+            "scored": len(pairs),
+            "zero_advantage": (advantage == 0).sum().item(),
+            "sample_reward": sum(pair[0] for pair in pairs),
+            "greedy_reward": sum(pair[1] for pair in pairs),
+            "sample_tokens": sample.mask.sum().item(),
+            "greedy_tokens": greedy.mask.sum().item() * settings.samples,
+            "reference_tokens": references.mask.sum().item(),
+            "entropy": token_entropy(sampled, sample.mask, settings.temperature).sum().item(),
+            "reward_loss": reward_loss(log_probs.detach(), advantage, 1).item(),
+            "nll": nll_loss(reference_log_probs.detach(), references.mask, 1).item(),
+        }
+        return loss, sums
 
 
 def _score(

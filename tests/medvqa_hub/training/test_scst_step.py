@@ -17,7 +17,7 @@ from medvqa_hub.training.scst_rollout import (
     roll_out,
     switch_off_dropout,
 )
-from medvqa_hub.training.scst_step import SelfCriticalLoss, StepMetrics
+from medvqa_hub.training.scst_step import SUMS, SelfCriticalLoss, mean_metrics
 
 SEEDS = [21, 22, 23]
 SETTINGS = ScstSettings(max_new_tokens=6)
@@ -77,7 +77,7 @@ def test_per_token_a_sample_weighs_less_by_its_length(parts):
     loss, metrics = SelfCriticalLoss(reward, decode, per_token)(model, batch, rows, SEEDS)
     advantage = torch.tensor([0.5, 1.0, -0.25])
     assert loss.item() == pytest.approx(-(advantage * before / lengths).mean().item(), rel=1e-4)
-    assert metrics.logs()["reward_loss"] == pytest.approx(loss.item(), rel=1e-4)
+    assert mean_metrics(metrics)["reward_loss"] == pytest.approx(loss.item(), rel=1e-4)
     whole, _ = SelfCriticalLoss(reward, decode, ONLY_REWARD)(model, batch, rows, SEEDS)
     assert abs(loss.item() - whole.item()) > 1e-3  # not the paper's
 
@@ -95,8 +95,8 @@ def test_more_samples_of_a_question_are_the_mean_of_single_ones(parts):
         for sample, seeds in ((first, SEEDS), (second, more_seeds))
     ]
     assert loss.item() == pytest.approx(sum(single) / 2, rel=1e-4)
-    logs = metrics.logs()
-    assert metrics.samples == 6 and logs["unscorable"] == 1
+    logs = mean_metrics(metrics)
+    assert metrics["samples"] == 6 and logs["unscorable"] == 1
     assert logs["sample_reward"] == pytest.approx((1 + 0 + 0.2 + 0.4 + 0.7) / 5)
     assert logs["greedy_reward"] == pytest.approx((0 + 0.5 + 0 + 0 + 0) / 5)
 
@@ -106,7 +106,7 @@ def test_equal_or_unscorable_rewards_leave_the_supervised_loss_alone(parts):
     reward = values([0.3, None, 0.5], [0.3, 0.9, None])
     loss, metrics = SelfCriticalLoss(reward, decode, SETTINGS)(model, batch, rows, SEEDS)
     assert loss.item() == pytest.approx(0.4 * model(**batch).loss.item(), rel=1e-4)
-    logs = metrics.logs()
+    logs = mean_metrics(metrics)
     assert (logs["unscorable"], logs["zero_advantage_share"], logs["reward_loss"]) == (2, 1.0, 0.0)
     assert (logs["sample_reward"], logs["greedy_reward"]) == (0.3, 0.3)  # of the one that could be scored
     assert logs["nll_loss"] == pytest.approx(model(**batch).loss.item(), rel=1e-4)
@@ -115,10 +115,10 @@ def test_equal_or_unscorable_rewards_leave_the_supervised_loss_alone(parts):
 
 
 def test_only_unscorable_rewards_have_no_mean():
-    logs = StepMetrics(samples=3, zero_advantage=3, sample_tokens=9).logs()
+    logs = mean_metrics(dict.fromkeys(SUMS, 0) | {"samples": 3, "zero_advantage": 3, "sample_tokens": 9})
     assert logs["unscorable"] == 3
     assert "sample_reward" not in logs and "nll_loss" not in logs
-    assert StepMetrics().logs() == {}
+    assert mean_metrics({}) == {}
 
 
 @pytest.mark.parametrize("broken", [math.nan, math.inf])
