@@ -12,12 +12,12 @@ import pyarrow as pa
 
 from medvqa_core.governance import Governance
 from medvqa_core.progress import track
+from medvqa_core.text_tables import align
 from mimic_cxr_vqa.answer_types import CLOSED, answer_type
 from mimic_cxr_vqa.generation.answer_keys import answer_keys, hex_keys, open_answers, read_lint
 from mimic_cxr_vqa.generation.lint import find_flags
 from mimic_cxr_vqa.parquet_files import iterate_parquet
 from mimic_cxr_vqa.schema import CATEGORIES, LABEL_CONFLICT
-from mimic_cxr_vqa.statistics import align
 from mimic_cxr_vqa.workspace import Workspace
 
 WARNING = "relative:"  # a warning about words of comparison, not a broken rule
@@ -127,14 +127,14 @@ def format_statistics(found: AnswerStatistics) -> str:
         failed = sum(counts.reasons.values())
         rows.append([name, f"{counts.answers:,}", mean, str(counts.longest), *(f"{n:,}" for n in (*shown, failed))])
     whole = found.categories[ALL]
-    text = [f"Answers by category\n\n{align(rows, left=(0,))}\n\ndistinct words: {len(found.vocabulary):,}"]
+    text = [f"Answers by category\n\n{align(rows, line=True)}\n\ndistinct words: {len(found.vocabulary):,}"]
     for title, counted, by in (("Rule", whole.rules, "rules"), ("No answer because", whole.reasons, "reasons")):
         listed = [[title, "Questions", "Mostly in"]]
         for name, count in counted.most_common(12):
             most = max(CATEGORIES, key=lambda category: getattr(found.categories[category], by)[name])
             listed.append([name, f"{count:,}", most])
         if len(listed) > 1:
-            text.append(align(listed, left=(0, 2)))
+            text.append(align(listed, (0, 2), line=True))
     return "\n\n".join(text) + "\n"
 
 

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from medvqa_core.errors import InputError
 from medvqa_core.files import atomic_file
 from medvqa_core.json_files import write_json
+from medvqa_core.text_tables import align
 from mimic_cxr_vqa.reports import RULES
 from mimic_cxr_vqa.schema import CATEGORIES, CHEXPERT_LABELS, LABEL_VALUES, SPLITS
 
@@ -137,8 +138,8 @@ def format_tables(stats: Statistics) -> str:
         labels = f"{stats.labels[value]:,}" if stats.labels else "-"
         table_2.append([number, labels, meaning, f"{stats.questions[value]:,}"])
     return (
-        f"Table 1: images and question-answer pairs\n\n{align(table_1, left=(0,))}\n\n"
-        f"Table 2: CheXpert label values and generated questions\n\n{align(table_2, left=(2,))}\n"
+        f"Table 1: images and question-answer pairs\n\n{align(table_1, line=True)}\n\n"
+        f"Table 2: CheXpert label values and generated questions\n\n{align(table_2, (2,), line=True)}\n"
     )
 
 
@@ -148,7 +149,7 @@ def format_section_rules(counts: Mapping[str, int]) -> str:
     It is empty for sources that do not use the section splitter (Open-i, the authors' files).
     """
     rows = [["Section rule", "Reports"], *([rule, f"{counts[rule]:,}"] for rule in RULES if rule in counts)]
-    return f"Reports by the rules that found their sections\n\n{align(rows, left=(0,))}\n" if counts else ""
+    return f"Reports by the rules that found their sections\n\n{align(rows, line=True)}\n" if counts else ""
 
 
 def plot_distribution(stats: Statistics, path: Path) -> None:
@@ -232,17 +233,3 @@ def _total_labels(label_counts: LabelCounts) -> dict[str, int]:
         for value, count in counts.items():
             totals[value] += count
     return totals
-
-
-def align(rows: list[list[str]], left: tuple[int, ...]) -> str:
-    """Return rows of cells as a plain table with a line below its head. Columns in `left` are left-aligned."""
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = []
-    for row in rows:
-        cells = [
-            cell.ljust(width) if column in left else cell.rjust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        lines.append("  ".join(cells).rstrip())
-    lines.insert(1, "-" * max(map(len, lines)))
-    return "\n".join(lines)

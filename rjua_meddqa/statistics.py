@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from medvqa_core.json_files import write_json
+from medvqa_core.text_tables import align
 from rjua_meddqa.data_folder import ANNOTATIONS, CONTEXTS, QUESTIONS, REASONING, DataFolder
 from rjua_meddqa.generation.contexts import KINDS
 from rjua_meddqa.released import read_annotations, read_cells, read_questions, read_reasoning
@@ -80,7 +81,7 @@ class Statistics:
             for (kind, quality), c in images
         ]
         names = ["Image Type", "Quality", "# Images", "# Key-value pairs", "# Table rows"]
-        text = f"Table 2: images by type\n\n{_align([names, *rows])}\n"
+        text = f"Table 2: images by type\n\n{align([names, *rows], (0, 1), line=True)}\n"
         if self.contexts:
             rows = [
                 [
@@ -92,13 +93,13 @@ class Statistics:
                 for (report, kind), c in contexts
             ]
             names = ["Report Type", "Context Type", "# Contexts", "Average Context Length"]
-            text += f"\nTable 3: contexts\n\n{_align([names, *rows])}\n"
+            text += f"\nTable 3: contexts\n\n{align([names, *rows], (0, 1), line=True)}\n"
         if self.untitled_contexts:
             text += f"\ncontexts without a title, left out: {self.untitled_contexts:,}\n"
         if self.questions:
             rows = [[task, kind, f"{count:,}"] for (task, kind), count in self.questions.items()]
             rows.append(["Overall", "", f"{sum(self.questions.values()):,}"])
-            text += f"\nQuestions\n\n{_align([['Task', 'Answer Type', '# Questions'], *rows])}\n"
+            text += f"\nQuestions\n\n{align([['Task', 'Answer Type', '# Questions'], *rows], (0, 1), line=True)}\n"
         return text
 
     def _with_totals(self) -> tuple[list, list]:
@@ -197,15 +198,3 @@ def _place(entry: tuple[tuple[str, str], Any]) -> tuple:
 
 def _escape(text: str) -> str:
     return text.encode("ascii", "backslashreplace").decode("ascii")
-
-
-def _align(rows: list[list[str]]) -> str:
-    """Format rows as columns, the first two left-aligned."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = []
-    for row in rows:
-        cells = zip(row, widths, strict=True)
-        line = "  ".join(f"{cell:<{width}}" if n < 2 else f"{cell:>{width}}" for n, (cell, width) in enumerate(cells))
-        lines.append(line.rstrip())
-    lines.insert(1, "-" * max(map(len, lines)))
-    return "\n".join(lines)

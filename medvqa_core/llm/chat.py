@@ -43,6 +43,12 @@ class ChatRequest:
     logprobs: bool = False
 
 
+def object_schema(**properties: Mapping[str, Any]) -> dict[str, Any]:
+    """The JSON schema of an object with exactly these properties."""
+    required = list(properties)
+    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+
+
 @dataclass(frozen=True)
 class Usage:
     """Token counts as the server reports them, or None."""

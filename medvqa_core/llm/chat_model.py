@@ -61,7 +61,7 @@ class ChatModel(Protocol):
 
 
 class ModelEngine:
-    """The base class of engines that use `model`. See `medvqa_core.llm.engines.Engine` for the attributes."""
+    """The base class of engines that use `model`. See `medvqa_core.llm.engines.Backend` for the attributes."""
 
     model: ChatModel
 

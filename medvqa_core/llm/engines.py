@@ -43,16 +43,15 @@ class Request(Protocol):
         ...
 
 
-@runtime_checkable
-class Engine(Protocol):
-    """The engine interface. An engine that keeps connections open is also an async context manager.
+class Backend(Protocol):
+    """The attributes of engines and judges. One that keeps connections open is also an async context manager.
 
     Attributes:
-        name: the kind of engine, as on the command line.
-        settings: all that answers depend on besides the request: model, revision, prompt, sampling. They are part of
+        name: the kind of engine, as on the command line, or a judge's folder: letters, digits, dots and dashes.
+        settings: all that replies depend on besides the request: model, revision, prompt, sampling. They are part of
             every content key, of the header of answer files and of the rows' provenance.
         endpoint: address that texts are sent to; None for this process.
-        in_flight: number of concurrent calls of `answer`, on one event loop.
+        in_flight: number of concurrent calls, on one event loop.
     """
 
     @property
@@ -66,6 +65,11 @@ class Engine(Protocol):
 
     @property
     def in_flight(self) -> int: ...
+
+
+@runtime_checkable
+class Engine(Backend, Protocol):
+    """The engine interface."""
 
     async def answer(self, requests: Sequence[Any]) -> Sequence[Reply]:
         """Return one reply for each of `requests`, in their order. A failure of one request is its reply's error.

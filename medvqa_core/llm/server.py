@@ -30,7 +30,7 @@ import aiohttp
 from medvqa_core.addresses import loopback_socket
 from medvqa_core.attestation import Attestation
 from medvqa_core.errors import ConfigError, MedvqaError
-from medvqa_core.llm.chat import ChatReply, ChatRequest, Message
+from medvqa_core.llm.chat import ChatReply, ChatRequest, Message, object_schema
 from medvqa_core.llm.completions import (
     ENFORCED,
     IGNORED,
@@ -56,13 +56,7 @@ LIST_TRIES = 3  # of the list of models, if it gets faults
 CONNECT_SECONDS, READ_SECONDS = 10.0, 600.0
 LONGEST_BODY = 64 << 20  # bytes of an answer, unpacked
 COMPLETIONS = "/chat/completions"
-_PROBE_SCHEMA = {
-    "type": "object",
-    "properties": {"number": {"type": "integer"}},
-    "required": ["number"],
-    "additionalProperties": False,
-}
-_PROBE = ChatRequest((Message("user", "Say hello."),), schema=_PROBE_SCHEMA, max_tokens=24)
+_PROBE = ChatRequest((Message("user", "Say hello."),), schema=object_schema(number={"type": "integer"}), max_tokens=24)
 _CANDIDATES = [  # capabilities, in the order in which they are tried
     ServerCapabilities(ENFORCED, True),
     ServerCapabilities(OBJECT, True),

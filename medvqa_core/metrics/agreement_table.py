@@ -5,6 +5,7 @@ from typing import Any
 
 from medvqa_core.metrics.agreement import COEFFICIENTS, RESAMPLES, Agreement, measure_agreement
 from medvqa_core.metrics.ratings import RatingSheet
+from medvqa_core.text_tables import align
 
 _TITLES = {
     "fleiss_kappa": "Fleiss kappa",
@@ -46,5 +47,4 @@ def format_agreement(measured: dict[str, Agreement]) -> str:
             text = "undefined" if value is None else f"{value:.4f}"
             cells.append(f"{text} [{interval[0]:.2f}, {interval[1]:.2f}]" if with_interval and interval else text)
         lines.append(cells)
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return "\n".join("  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]) for line in lines)
+    return align(lines)

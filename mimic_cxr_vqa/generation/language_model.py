@@ -25,7 +25,7 @@ _EMPTY = ("", "na", "null", "error")  # compared without punctuation: "...", "N/
 
 @dataclass
 class LanguageModel(ModelEngine):
-    """Asks `model`. See `medvqa_core.llm.engines.Engine` for the attributes.
+    """Asks `model`. See `medvqa_core.llm.engines.Backend` for the attributes.
 
     Args:
         questions_per_request: a number, or ALL.

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from medvqa_core.digests import digest
 from medvqa_core.errors import ConfigError
+from medvqa_core.llm.chat import object_schema
 from mimic_cxr_vqa.generation.retries import TEXTS
 
 PARTS = ("indication", "findings", "question")
@@ -44,28 +45,9 @@ SYSTEM_MANY = SYSTEM.replace(
     "entry for every question, each answer complete in itself, and nothing else.",
 )
 
-ONE_SCHEMA = {
-    "type": "object",
-    "properties": {"question": {"type": "string"}, "answer": {"type": "string"}},
-    "required": ["question", "answer"],
-    "additionalProperties": False,
-}
-MANY_SCHEMA = {
-    "type": "object",
-    "properties": {
-        "answers": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "properties": {"number": {"type": "integer"}, "answer": {"type": "string"}},
-                "required": ["number", "answer"],
-                "additionalProperties": False,
-            },
-        }
-    },
-    "required": ["answers"],
-    "additionalProperties": False,
-}
+_TEXT, _NUMBER = {"type": "string"}, {"type": "integer"}
+ONE_SCHEMA = object_schema(question=_TEXT, answer=_TEXT)
+MANY_SCHEMA = object_schema(answers={"type": "array", "items": object_schema(number=_NUMBER, answer=_TEXT)})
 
 
 @dataclass(frozen=True)

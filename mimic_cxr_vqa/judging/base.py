@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from medvqa_core.llm.engines import Backend
 from mimic_cxr_vqa.judging.dimensions import Verdict
 from mimic_cxr_vqa.judging.pairs import Pair
 
@@ -25,27 +26,8 @@ class Judgement:
             raise ValueError("Judgement takes either a verdict or an error")
 
 
-class Judge(Protocol):
-    """A judge. One that holds connections open is also an async context manager.
-
-    Attributes:
-        name: name of its folder, made of letters, digits, dots and dashes.
-        settings: everything that its verdicts depend on besides the pair.
-        endpoint: address that the texts are sent to, or None for a judge in this process.
-        in_flight: how many studies may be judged concurrently.
-    """
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def settings(self) -> Mapping[str, Any]: ...
-
-    @property
-    def endpoint(self) -> str | None: ...
-
-    @property
-    def in_flight(self) -> int: ...
+class Judge(Backend, Protocol):
+    """A judge."""
 
     async def judge(self, pairs: Sequence[Pair], reverse: bool = False) -> list[Judgement]:
         """Judge the pairs of one study, in their order. A failure with one pair becomes its `error`.

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from medvqa_core.digests import digest
+from medvqa_core.llm.chat import object_schema
 from medvqa_core.llm.json_reply import ReplyError, parse_objects, split_reasoning
 from mimic_cxr_vqa.generation.prompts import NO_INDICATION
 from mimic_cxr_vqa.judging.dimensions import DIMENSIONS, Dimension, Verdict, find_problems
@@ -73,10 +74,7 @@ def user_prompt(pair: Pair) -> str:
 
 def schema(reverse: bool = False) -> dict[str, Any]:
     """The JSON schema of the reply."""
-    properties = {
-        name: {"type": "string", "enum": list(_ordered(dimension, reverse))} for name, dimension in DIMENSIONS.items()
-    }
-    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
+    return object_schema(**{n: {"type": "string", "enum": list(_ordered(d, reverse))} for n, d in DIMENSIONS.items()})
 
 
 def prompt_version() -> str:

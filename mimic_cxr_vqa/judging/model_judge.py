@@ -17,7 +17,7 @@ MAX_TOKENS = 4096  # of a reply, with its reasoning; a reply that is cut off fai
 
 @dataclass
 class ModelJudge(ModelEngine):
-    """Asks `model`. See `base.Judge` for the attributes."""
+    """Asks `model`. See `medvqa_core.llm.engines.Backend` for the attributes."""
 
     model: ChatModel
     max_tokens: int = MAX_TOKENS

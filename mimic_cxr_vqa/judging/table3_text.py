@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from medvqa_core.text_tables import align
 from mimic_cxr_vqa.judging.dimensions import DIMENSIONS
 
 _COEFFICIENTS = {"fleiss_kappa": "kappa", "ac1": "AC1", "ac2": "AC2"}
@@ -20,16 +21,8 @@ def format_table3(found: Mapping[str, Any]) -> str:
         part = found["dimensions"][name]
         rows.append([dimension.title])
         rows += [_line(category, part, raters, found) for category in reversed(dimension.categories)]
-    widths = [max(len(row[place]) for row in rows if len(row) > place) for place in range(len(head))]
-    lines = [
-        "  ".join(
-            cell.ljust(width) if not place else cell.rjust(width)
-            for place, (cell, width) in enumerate(zip(row, widths, strict=False))
-        )
-        for row in rows
-    ]
-    parts = ([line.rstrip() for line in lines], _agreement(found), _notes(found))
-    return "\n\n".join("\n".join(part) for part in parts if part)
+    parts = (align(rows), *("\n".join(lines) for lines in (_agreement(found), _notes(found))))
+    return "\n\n".join(filter(None, parts))
 
 
 def _judged(found: Mapping[str, Any]) -> bool:

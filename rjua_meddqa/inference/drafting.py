@@ -19,7 +19,7 @@ from typing import Any
 
 from medvqa_core.digests import digest
 from medvqa_core.errors import InputError
-from medvqa_core.llm.chat import ChatReply, ChatRequest, Message
+from medvqa_core.llm.chat import ChatReply, ChatRequest, Message, object_schema
 from medvqa_core.llm.chat_model import ChatModel
 from medvqa_core.llm.engines import Reply, reply_listener
 from medvqa_core.llm.json_reply import ReplyError, parse_object
@@ -51,16 +51,10 @@ _TEXT, _NUMBERS = {"type": "string"}, {"type": "array", "items": {"type": "integ
 
 def _entry_schema(names: Sequence[str]) -> dict[str, Any]:
     properties = {key: kind for name in names for key, kind in ((name, _TEXT), (f"{name}_boxes", _NUMBERS))}
-    entry = {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
-    return {"type": "array", "items": entry}
+    return {"type": "array", "items": object_schema(**properties)}
 
 
-SCHEMA = {
-    "type": "object",
-    "properties": {"fields": _entry_schema(FIELD), "rows": _entry_schema(ROW)},
-    "required": ["fields", "rows"],
-    "additionalProperties": False,
-}
+SCHEMA = object_schema(fields=_entry_schema(FIELD), rows=_entry_schema(ROW))
 PROMPT_VERSION, SEEING_VERSION = (f"draft-{digest(SYSTEM + user)[:12]}" for user in (USER, SEES + USER))
 DROPPED = ("fields_not_on_page", "rows_not_on_page", "ranges_not_on_page", "rows_misplaced", "ranges_misplaced")
 

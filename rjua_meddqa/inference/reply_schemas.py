@@ -6,6 +6,7 @@ Replies of other servers are read by `replies.py`.
 import re
 from typing import Any
 
+from medvqa_core.llm.chat import object_schema
 from rjua_meddqa.schema import MULTIPLE_CHOICE
 
 _OPTIONS = re.compile(r"选项\s*[:：]")
@@ -26,13 +27,9 @@ def reply_schema(question: str, answer_type: str) -> dict[str, Any] | None:
     """Return the schema of a reply to `question`, or None where the answer is one free text."""
     if answer_type == MULTIPLE_CHOICE:
         options = [f"{letter}.{text}" for letter, text in read_options(question).items()]
-        return _object({"type": "string", "enum": options}) if options else None
+        return object_schema(answer={"type": "string", "enum": options}) if options else None
     if answer_type == "single_nr":
-        return _object({"type": "string", "enum": list(VERDICTS)})
+        return object_schema(answer={"type": "string", "enum": list(VERDICTS)})
     if answer_type.startswith("multi"):
-        return _object({"type": "array", "items": {"type": "string"}})
+        return object_schema(answer={"type": "array", "items": {"type": "string"}})
     return None
-
-
-def _object(answer: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "object", "properties": {"answer": answer}, "required": ["answer"], "additionalProperties": False}
