@@ -79,6 +79,16 @@ def iterate_requests(workspace: Workspace, impression: str | None = None) -> Ite
         ]
 
 
+def iterate_keyed(
+    workspace: Workspace, settings: Mapping[str, Any], keys: pa.Table
+) -> Iterator[dict[str, AnswerRequest]]:
+    """Yield {content key: request} of one study after another, under an engine's settings. `keys`: `answer_keys`."""
+    start = 0
+    for study in iterate_requests(workspace, settings.get(IMPRESSION)):
+        yield dict(zip(hex_keys(keys, start, len(study)), study, strict=True))
+        start += len(study)
+
+
 def _iterate_rows(workspace: Workspace, name: str, *columns: str) -> Iterator[tuple]:
     batches = iterate_parquet(workspace.questions / f"{name}.parquet", ROWS_AT_ONCE, list(columns))
     return chain.from_iterable(zip(*(batch[c].to_pylist() for c in columns), strict=True) for batch in batches)

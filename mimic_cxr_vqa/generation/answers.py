@@ -6,7 +6,7 @@ rule or cannot be read are asked for again (`retries`). `medvqa_core.runs.infere
 
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -21,14 +21,8 @@ from medvqa_core.progress import track
 from medvqa_core.runs.inference import ask_all
 from medvqa_core.runs.predictions import ANSWERS, PredictionStore
 from medvqa_core.runs.shards import WHOLE, Shard, merge_in_order, read_shard_settings, shard_files
-from mimic_cxr_vqa.generation.answer_keys import answer_keys, hex_keys, iterate_requests, open_answers, read_lint
-from mimic_cxr_vqa.generation.answer_request import (
-    ANSWER_FROM,
-    IMPRESSION,
-    AnswerRequest,
-    answer_from_settings,
-    check_settings,
-)
+from mimic_cxr_vqa.generation.answer_keys import answer_keys, hex_keys, iterate_keyed, open_answers, read_lint
+from mimic_cxr_vqa.generation.answer_request import ANSWER_FROM, AnswerRequest, answer_from_settings, check_settings
 from mimic_cxr_vqa.generation.lint import lint
 from mimic_cxr_vqa.generation.retries import MAX_ATTEMPTS, make_retry
 from mimic_cxr_vqa.workspace import Workspace
@@ -69,9 +63,9 @@ def answer_questions(
     counts: Throughput | None = getattr(engine, "counts", None)
     with PredictionStore(shard.path(workspace.answers), governance, settings, kind=ANSWERS) as store:
         keys = answer_keys(workspace, settings, save=shard == WHOLE)  # concurrent shards must not write the same file
-        studies = islice(iterate_requests(workspace, settings.get(IMPRESSION)), limit and min(limit, sys.maxsize))
+        studies = islice(iterate_keyed(workspace, settings, keys), limit and min(limit, sys.maxsize))
         asked = ask_all(
-            shard.select_groups(_by_key(studies, keys)),
+            shard.select_groups(studies),
             engine.answer,
             store,
             in_flight=in_flight or engine.in_flight,
@@ -119,13 +113,6 @@ def merge_answers(workspace: Workspace, parts: Sequence[Path] = ()) -> Counter:
     chunks = (hex_keys(keys, start, ROWS_AT_ONCE) for start in range(0, len(keys), ROWS_AT_ONCE))
     total = -(-len(keys) // ROWS_AT_ONCE)
     return merge_in_order(workspace.answers, sources, track(chunks, "Merging answers", total=total), governance)
-
-
-def _by_key(studies: Iterable[list[AnswerRequest]], keys: pa.Table) -> Iterator[dict[str, AnswerRequest]]:
-    start = 0
-    for study in studies:
-        yield dict(zip(hex_keys(keys, start, len(study)), study, strict=True))
-        start += len(study)
 
 
 def _review(

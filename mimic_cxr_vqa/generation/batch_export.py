@@ -18,7 +18,7 @@ from medvqa_core.llm.chat import ChatRequest
 from medvqa_core.progress import track
 from medvqa_core.runs.predictions import ANSWERS, PredictionStore
 from medvqa_core.store import RecordStore, content_key
-from mimic_cxr_vqa.generation.answer_keys import answer_keys, hex_keys, iterate_requests, read_lint
+from mimic_cxr_vqa.generation.answer_keys import answer_keys, iterate_keyed, read_lint
 from mimic_cxr_vqa.generation.answer_request import AnswerRequest, check_settings
 from mimic_cxr_vqa.generation.language_model import answer_settings, compose
 from mimic_cxr_vqa.generation.prompts import Prompt
@@ -109,10 +109,8 @@ def _iterate_open(
 
     New questions are grouped by `questions_per_request`. A question that is asked again is alone in its request.
     """
-    keys, start, studies = answer_keys(workspace, store.settings), 0, 0
-    for study in track(iterate_requests(workspace), "Exporting", total=workspace.studies_with_questions()):
-        by_key = dict(zip(hex_keys(keys, start, len(study)), study, strict=True))
-        start += len(study)
+    studies, keyed = 0, iterate_keyed(workspace, store.settings, answer_keys(workspace, store.settings))
+    for by_key in track(keyed, "Exporting", total=workspace.studies_with_questions()):
         new, again = [], []
         for key, request in by_key.items():
             found = store.find(key)

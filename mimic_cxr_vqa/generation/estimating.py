@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from medvqa_core.llm.engines import Engine
 from medvqa_core.progress import track
 from medvqa_core.runs.predictions import ANSWERS, PredictionStore
-from mimic_cxr_vqa.generation.answer_keys import answer_keys, hex_keys, iterate_requests
-from mimic_cxr_vqa.generation.answer_request import IMPRESSION, answer_from_settings, check_settings
+from mimic_cxr_vqa.generation.answer_keys import answer_keys, iterate_keyed
+from mimic_cxr_vqa.generation.answer_request import answer_from_settings, check_settings
 from mimic_cxr_vqa.generation.language_model import LanguageModel
 from mimic_cxr_vqa.workspace import Workspace
 
@@ -45,14 +45,10 @@ def estimate_remaining(
     model = engine if isinstance(engine, LanguageModel) else None
     size = (model.questions_per_request if model else 1) or 10**9
     count = getattr(model.model, "count_tokens", None) if model else None
-    studies = questions = requests = tokens = counted = start = last_probed = 0
+    studies = questions = requests = tokens = counted = last_probed = 0
     every = max(1, workspace.studies_with_questions() // COUNTED)
-    for place, study in enumerate(track(iterate_requests(workspace, settings.get(IMPRESSION)), "Counting"), start=1):
-        found = hex_keys(keys, start, len(study))
-        start += len(study)
-        todo = [
-            request for key, request in zip(found, study, strict=True) if not store or store.is_open(key, retry_failed)
-        ]
+    for place, study in enumerate(track(iterate_keyed(workspace, settings, keys), "Counting"), start=1):
+        todo = [request for key, request in study.items() if store is None or store.is_open(key, retry_failed)]
         if not todo:
             continue
         studies, questions, requests = studies + 1, questions + len(todo), requests + -(-len(todo) // size)

@@ -41,9 +41,10 @@ class LanguageModel(ModelEngine):
     @property
     def settings(self) -> dict[str, Any]:
         """The settings that the answers depend on, for the rows' provenance. Connect to a server first."""
+        sampling = {"temperature": self.temperature, "seed": self.seed}
         model = self.model
         return answer_settings(
-            self.name, model.model, model.revision, self.prompt, self.questions_per_request, self.temperature, self.seed
+            self.name, model.model, model.revision, self.prompt, self.questions_per_request, **sampling
         )
 
     async def answer(self, requests: Sequence[AnswerRequest]) -> list[Reply]:
@@ -73,23 +74,12 @@ class LanguageModel(ModelEngine):
 
 
 def answer_settings(
-    engine: str,
-    model: str,
-    revision: str,
-    prompt: Prompt,
-    questions_per_request: int = 1,
-    temperature: float = 0.0,
-    seed: int = 0,
+    engine: str, model: str, revision: str, prompt: Prompt, questions_per_request: int = 1, **sampling: float
 ) -> dict[str, Any]:
     """The settings that a language model's answers depend on (`answer_request.SETTINGS`)."""
-    return {
-        "engine": engine,
-        "model": model,
-        "revision": revision,
-        "prompt_version": f"{prompt.version}, questions per request: {questions_per_request or 'all'}",
-        "temperature": temperature,
-        "seed": seed,
-    }
+    version = f"{prompt.version}, questions per request: {questions_per_request or 'all'}"
+    settings = {"engine": engine, "model": model, "revision": revision, "prompt_version": version}
+    return {**settings, "temperature": 0.0, "seed": 0, **sampling}
 
 
 def compose(prompt: Prompt, requests: Sequence[AnswerRequest], temperature: float = 0.0, seed: int = 0) -> ChatRequest:

@@ -6,7 +6,7 @@ from itertools import chain
 
 from medvqa_core.digests import digest
 from medvqa_core.errors import InputError
-from mimic_cxr_vqa.generation.answer_keys import answer_keys, hex_keys, iterate_requests, open_answers
+from mimic_cxr_vqa.generation.answer_keys import answer_keys, iterate_keyed, open_answers
 from mimic_cxr_vqa.generation.answer_request import AS_CONTEXT, IMPRESSION, AnswerRequest
 from mimic_cxr_vqa.parquet_files import iterate_parquet
 from mimic_cxr_vqa.workspace import Workspace
@@ -46,16 +46,12 @@ def iterate_pairs(workspace: Workspace, studies: Collection[int] | None = None) 
         knows_impression = store.settings.get(IMPRESSION) == AS_CONTEXT
         keys = answer_keys(workspace, store.settings, save=False)
         columns = _label_and_images(workspace)
-        start = 0
-        for requests in iterate_requests(workspace, store.settings.get(IMPRESSION)):
-            first, start = start, start + len(requests)
+        for requests in iterate_keyed(workspace, store.settings, keys):
             rows = [next(columns) for _ in requests]
-            if studies is not None and requests[0].study_id not in studies:
+            if studies is not None and next(iter(requests.values())).study_id not in studies:
                 continue
             study = []
-            for key, request, (label_value, images) in zip(
-                hex_keys(keys, first, len(requests)), requests, rows, strict=True
-            ):
+            for (key, request), (label_value, images) in zip(requests.items(), rows, strict=True):
                 found = store.find(key)
                 if found is not None and found.answer is not None:
                     study.append(Pair(_as_known(request, knows_impression), found.answer, label_value, tuple(images)))

@@ -32,7 +32,7 @@ from mimic_cxr_vqa.schema import CHEXPERT_LABELS, LABELS_TYPE, STUDY_SCHEMA
 from mimic_cxr_vqa.sources.chosen import choose_studies, read_sections
 from mimic_cxr_vqa.sources.pieces import locate, need
 from mimic_cxr_vqa.sources.registry import SourceOptions
-from mimic_cxr_vqa.sources.study_set import StudySet, check_splits, check_unique
+from mimic_cxr_vqa.sources.study_set import StudySet, check_splits, check_unique, find_mixed
 
 LARGEST_REPORT = 1 << 20  # bytes
 PHANTOM_FIRST_ID = 90_000_000  # MIMIC's subject ids are 1xxxxxxx, its study ids 5xxxxxxx
@@ -183,17 +183,9 @@ def _read_images(metadata: Path, split: Path) -> pa.Table:
     images = read_csv(metadata, {"dicom_id": text, "subject_id": integer, "study_id": integer, "ViewPosition": text})
     splits = read_csv(split, {"dicom_id": text, "split": text})
     for name in ("dicom_id", "subject_id", "study_id"):
-        if images[name].null_count:
-            row = pc.index(pc.is_null(images[name]), True).as_py() + 2
-            raise InputError(f"{metadata}, row {row}: {name} is empty. Copy the file again")
+        _refuse(metadata, images, name, pc.is_null(images[name]), "Copy the file again")
     wrong = pc.invert(pc.match_substring_regex(images["dicom_id"], "^[A-Za-z0-9][A-Za-z0-9-]*$"))
-    if pc.any(wrong).as_py():
-        row = pc.index(wrong, True).as_py()
-        value = images["dicom_id"][row].as_py()
-        raise InputError(
-            f"{metadata}, row {row + 2}: dicom_id {quote_value(value)} has characters other than "
-            "letters, digits and '-'"
-        )
+    _refuse(metadata, images, "dicom_id", wrong, "Allowed are letters, digits and '-'")
     for path, table in ((metadata, images), (split, splits)):
         check_unique(table["dicom_id"], f"{path}: image")
     row = pc.index_in(images["dicom_id"], splits["dicom_id"].combine_chunks())
@@ -204,36 +196,28 @@ def _read_images(metadata: Path, split: Path) -> pa.Table:
         )
     images = images.append_column("split", splits["split"].take(row))
     check_splits(images, str(split))  # per image; a study gets the split of its first image
-    _check_one_patient(images, metadata)
+    if mixed := find_mixed(images, "study_id", "subject_id"):
+        study, patients, _ = mixed
+        names = " and ".join(map(str, patients))
+        raise InputError(f"{metadata}: study {study} belongs to the patients {names}. Copy the file again")
     return images.take(pa.array(np.argsort(images["study_id"].to_numpy(), kind="stable")))
 
 
-def _check_one_patient(images: pa.Table, metadata: Path) -> None:
-    """Raise InputError where the images of a study belong to two patients."""
-    pairs = images.select(["study_id", "subject_id"]).group_by(["study_id", "subject_id"]).aggregate([])
-    study, patients = np.unique(pairs["study_id"].to_numpy(), return_counts=True)
-    if (patients > 1).any():
-        mixed = study[patients > 1][0]
-        names = sorted(pairs.filter(pc.equal(pairs["study_id"], mixed))["subject_id"].to_pylist())
+def _refuse(path: Path, table: pa.Table, name: str, wrong: pa.ChunkedArray, remedy: str) -> None:
+    """Raise InputError for the first row where `wrong` is true, with its value in the column `name`."""
+    row = pc.index(wrong, True).as_py()
+    if row >= 0:
+        value = table[name][row].as_py()
         raise InputError(
-            f"{metadata}: study {mixed} belongs to the patients {' and '.join(map(str, names))}. Copy the file again"
+            f"{path}, row {row + 2}: {name} is {'empty' if value is None else quote_value(str(value))}. {remedy}"
         )
 
 
 def _group_images(images: pa.Table, sizes: np.ndarray) -> pa.ListArray:
     subject, study = (pc.cast(images[name], pa.string()) for name in ("subject_id", "study_id"))
-    group = pc.utf8_slice_codeunits(subject, 0, 2)
-    folder = pc.binary_join_element_wise(
-        pc.binary_join_element_wise("p", group, ""),
-        pc.binary_join_element_wise("p", subject, ""),
-        pc.binary_join_element_wise("s", study, ""),
-        pc.binary_join_element_wise(images["dicom_id"], ".jpg", ""),
-        "/",
-    )
-    rows = pa.StructArray.from_arrays(
-        [folder.combine_chunks(), images["dicom_id"].combine_chunks(), images["ViewPosition"].combine_chunks()],
-        names=["path", "dicom_id", "view"],
-    )
+    parts = ("p", pc.utf8_slice_codeunits(subject, 0, 2), "/p", subject, "/s", study, "/", images["dicom_id"], ".jpg")
+    columns = [pc.binary_join_element_wise(*parts, ""), images["dicom_id"], images["ViewPosition"]]
+    rows = pa.StructArray.from_arrays([c.combine_chunks() for c in columns], names=["path", "dicom_id", "view"])
     offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
     return pa.ListArray.from_arrays(pa.array(offsets), rows)
 
@@ -244,12 +228,8 @@ def _read_labels(path: Path, study_ids: pa.ChunkedArray) -> tuple[pa.StructArray
     table = read_csv(path, columns)
     check_unique(table["study_id"], f"{path}: study")
     for label in CHEXPERT_LABELS:
-        known = pc.is_in(table[label], pa.array([1, 0, -1, None], pa.float32()))
-        if not pc.all(known, min_count=0).as_py():
-            row = pc.index(known, False).as_py()
-            raise InputError(
-                f"{path}, row {row + 2}: {label} is {table[label][row]}. Allowed are 1.0, 0.0, -1.0 and empty"
-            )
+        unknown = pc.invert(pc.is_in(table[label], pa.array([1, 0, -1, None], pa.float32())))
+        _refuse(path, table, label, unknown, "Allowed are 1.0, 0.0, -1.0 and empty")
     row = pc.index_in(study_ids, table["study_id"].combine_chunks())
     arrays = [pc.cast(table[label].take(row), pa.int8()).combine_chunks() for label in CHEXPERT_LABELS]
     return pa.StructArray.from_arrays(arrays, fields=list(LABELS_TYPE)), row.null_count

@@ -57,9 +57,15 @@ def check_splits(rows: pa.Table, where: str) -> None:
     unknown = [s for s in pc.unique(rows["split"]).to_pylist() if s not in SPLITS]
     if unknown:
         raise InputError(f"{where}: split {unknown[0]!r} is unknown. Allowed: {', '.join(SPLITS)}")
-    pairs = rows.select(["subject_id", "split"]).group_by(["subject_id", "split"]).aggregate([])
-    subjects, counts = np.unique(pairs["subject_id"].to_numpy(), return_counts=True)
-    if (counts > 1).any():
-        subject = subjects[counts > 1][0]
-        names = pairs.filter(pc.equal(pairs["subject_id"], subject))["split"].to_pylist()
-        raise make_leakage_error(subject, sorted(names), int((counts > 1).sum()), where)
+    if mixed := find_mixed(rows, "subject_id", "split"):
+        raise make_leakage_error(*mixed, where)
+
+
+def find_mixed(rows: pa.Table, key: str, value: str) -> tuple[int, list, int] | None:
+    """The first `key` with several values of `value`, its values in order, and the number of such keys, or None."""
+    pairs = rows.select([key, value]).group_by([key, value]).aggregate([])
+    keys, counts = np.unique(pairs[key].to_numpy(), return_counts=True)
+    mixed = keys[counts > 1]
+    if not len(mixed):
+        return None
+    return mixed[0], sorted(pairs.filter(pc.equal(pairs[key], mixed[0]))[value].to_pylist()), len(mixed)

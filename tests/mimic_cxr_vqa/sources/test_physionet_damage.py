@@ -82,9 +82,9 @@ TABLES = {  # what is wrong: (arguments of write_tree, (file, old text, new text
     "label 2": (
         {"labels": {FIRST: {}, SECOND: {"Pleural Other": "2.0"}}},
         None,
-        f"{LABELS}, row 3: Pleural Other is 2",
+        f"{LABELS}, row 3: Pleural Other is '2.0'",
     ),
-    "label 0.5": ({"labels": {FIRST: {"Edema": "0.5"}}}, None, f"{LABELS}, row 2: Edema is 0.5"),
+    "label 0.5": ({"labels": {FIRST: {"Edema": "0.5"}}}, None, f"{LABELS}, row 2: Edema is '0.5'"),
     "label text": ({"labels": {FIRST: {"Edema": "yes"}}}, None, f"{LABELS}: column 'Edema', row 2: .*'yes'"),
     "study twice": ({}, (LABELS, f",{SECOND},", f",{FIRST},"), f"{LABELS}: study {FIRST} occurs 2 times"),
     "no column in metadata": ({}, (METADATA, "study_id", "other"), f"{METADATA}: no column 'study_id'"),
@@ -98,7 +98,7 @@ TABLES = {  # what is wrong: (arguments of write_tree, (file, old text, new text
     "no image": ({}, (METADATA, "d1,90000001,95000001", ",90000001,95000001"), f"{METADATA}, row 5: dicom_id is empty"),
     "no patient": ({}, (METADATA, "d1,90000001,95000001", "d1,,95000001"), f"{METADATA}, row 5: subject_id is empty"),
     "no study": ({}, (METADATA, "d1,90000001,95000001", "d1,90000001,"), f"{METADATA}, row 5: study_id is empty"),
-    "path as image": ({}, (METADATA, "d2,", "../../../x,"), r"row \d+: dicom_id '../../../x'"),
+    "path as image": ({}, (METADATA, "d2,", "../../../x,"), r"row \d+: dicom_id is '../../../x'"),
     "study in two splits": (
         {"images": [*IMAGES, ("d5", 90_000_001, FIRST, "AP", "test")]},
         None,
