@@ -50,18 +50,22 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--show", type=int, default=0)
     arguments = parser.parse_args()
-    sets = {labels: read_studies(arguments.folder, labels) for labels in ("text", "both")}
-    rows = {labels: found.studies.to_pylist() for labels, found in sets.items()}
-    for name, labels, with_impression in (
-        ("positive rows that deny", "text", False),
-        ("... --answer-from findings+impression", "text", True),
-        ("... --labels both", "both", False),
+    rows = {labels: read_studies(arguments.folder, labels).studies.to_pylist() for labels in ("text", "mesh")}
+    for name, with_impression in (
+        ("positive rows that deny", False),
+        ("... --answer-from findings+impression", True),
     ):
-        parts = [[s for s in rows[labels] if is_held_out(s) == held] for held in (False, True)]
+        parts = [[s for s in rows["text"] if is_held_out(s) == held] for held in (False, True)]
         print(f"{name}: development {count_denied(parts[0], with_impression)}, "
               f"held out {count_denied(parts[1], with_impression)}")  # fmt: skip
-    for note, count in sets["text"].notes.items():
-        print(f"{note}: {count}")
+    pairs = Counter(
+        (text["labels"][label], mesh["labels"][label])
+        for text, mesh in zip(rows["text"], rows["mesh"], strict=True)
+        for label in text["labels"]
+        if label != NO_FINDING
+    )
+    for (text, mesh), count in pairs.most_common():
+        print(f"label {text} from the text, {mesh} from MeSH: {count}")
     values = Counter((label, value) for s in rows["text"] for label, value in s["labels"].items() if value is not None)
     for label in QUESTIONS:
         print(f"{label}: {values[label, 1]} positive, {values[label, 0]} negative, {values[label, -1]} uncertain")

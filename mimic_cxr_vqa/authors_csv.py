@@ -35,7 +35,7 @@ from medvqa_core.errors import InputError, quote_value
 from medvqa_core.files import atomic_file
 from mimic_cxr_vqa.answer_types import answer_types
 from mimic_cxr_vqa.question_list import QUESTION_SLUGS, QUESTION_TEXTS, QUESTIONS_PER_CATEGORY, SPELLINGS
-from mimic_cxr_vqa.schema import CATEGORIES, HEART, LABEL_VALUES, PROVENANCE_TYPE, QA_SCHEMA, category_slug
+from mimic_cxr_vqa.schema import CATEGORIES, HEART, LABEL_VALUES, PROVENANCE_TYPE, QA_SCHEMA, category_slug, has_flag
 
 COLUMNS = (
     "index", "patient_id", "study_id", "question", "answer", "question_label", "question_value", "indication",
@@ -168,17 +168,10 @@ class ReplyFilter:
         """Yield the batches without those rows. Batches without provenance are not changed."""
         for batch in batches:
             if "provenance" in batch.schema.names:
-                replied = _has_reply(batch)
-                self.left_out += len(batch) - pc.sum(replied, min_count=0).as_py()
-                batch = batch.filter(replied)
+                rows = len(batch)
+                batch = batch.filter(pc.invert(has_flag(batch["provenance"], FAILED_REPLY)))
+                self.left_out += rows - len(batch)
             yield batch
-
-
-def _has_reply(batch: pa.RecordBatch) -> pa.BooleanArray:
-    flagged = pc.greater(pc.list_value_length(pc.struct_field(batch["provenance"], "lint")), 0)
-    if not pc.any(flagged).as_py():
-        return pa.repeat(True, len(batch))
-    return pa.array([FAILED_REPLY not in (row["lint"] or ()) for row in batch["provenance"].to_pylist()], pa.bool_())
 
 
 def _convert(

@@ -2,21 +2,20 @@
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from medvqa_core.errors import ConfigError, OutputError
 from mimic_cxr_vqa.cli_answers import answer, merge
 from mimic_cxr_vqa.cli_batches import batch_export, batch_import
-from mimic_cxr_vqa.cli_output import echo_counts, quote
+from mimic_cxr_vqa.cli_output import Out, echo_counts, quote
 from mimic_cxr_vqa.cli_rebuild import rebuild, rebuild_spec
 from mimic_cxr_vqa.judging import commands as judging
 from mimic_cxr_vqa.sources.registry import SOURCES, SourceOptions, read_source
 
 app = typer.Typer(no_args_is_help=True, help="MIMIC-CXR-VQA: build a dataset from radiology reports.")
 
-Out = Annotated[Path, typer.Option(help="Folder that the dataset is built in.")]
 Data = Annotated[
     Path, typer.Option(help="A release, the folder it was built in, or a folder with the authors' CSV files.")
 ]
@@ -26,27 +25,7 @@ SourceName = StrEnum("SourceName", list(SOURCES))  # type: ignore[misc]  # membe
 PHYSIONET = SourceName("physionet")
 
 
-class Preset(StrEnum):
-    open_10k = "open-10k"
-
-
-PRESETS = {Preset.open_10k: (10_000, 320)}  # studies, and side of the images
-
-
-class Flagged(StrEnum):
-    keep = "keep"
-    drop = "drop"
-
-
-class Labels(StrEnum):
-    text = "text"
-    mesh = "mesh"
-    both = "both"
-
-
-class ReportStore(StrEnum):
-    folder = "folder"
-    zip = "zip"
+PRESETS = {"open-10k": (10_000, 320)}  # studies, and side of the images
 
 
 @app.command()
@@ -55,9 +34,10 @@ def phantom(
     studies: Annotated[int | None, typer.Option(help="Number of studies. Default: 200.")] = None,
     seed: Annotated[int, typer.Option(help="The same seed gives the same studies.")] = 0,
     size: Annotated[int | None, typer.Option(help="Side of the square images in pixels. Default: 512.")] = None,
-    reports: Annotated[ReportStore, typer.Option(help="Reports as text files or as one zip.")] = ReportStore.folder,
+    reports: Annotated[Literal["folder", "zip"], typer.Option(help="Reports as text files or as one zip.")] = "folder",
     preset: Annotated[
-        Preset | None, typer.Option(help="open-10k: 10,000 studies at 320 pixels, to push as an open dataset.")
+        Literal["open-10k"] | None,
+        typer.Option(help="open-10k: 10,000 studies at 320 pixels, to push as an open dataset."),
     ] = None,
     workers: Annotated[int, typer.Option(help="Processes that draw.", min=1)] = 1,
 ) -> None:
@@ -65,9 +45,9 @@ def phantom(
     from mimic_cxr_vqa.phantom.tree import write_phantom
 
     if preset and (studies is not None or size is not None):
-        raise ConfigError(f"--preset {preset.value} sets --studies and --size. Leave them out")
+        raise ConfigError(f"--preset {preset} sets --studies and --size. Leave them out")
     studies, size = PRESETS[preset] if preset else (200 if studies is None else studies, 512 if size is None else size)
-    write_phantom(out, studies, seed=seed, size=size, reports=reports.value, processes=workers)
+    write_phantom(out, studies, seed=seed, size=size, reports=reports, processes=workers)
     typer.echo(
         f"{studies} studies in {out}. Next: medvqa-hub cxr questions --source phantom --root {quote(out)} --out …"
     )
@@ -96,8 +76,8 @@ def questions(
     reports: Annotated[Path | None, typer.Option(help="Folder of MIMIC-CXR or its reports zip. Default: root.")] = None,
     labeler: Annotated[str, typer.Option(help="Label table: chexpert or negbio.")] = "chexpert",
     labels: Annotated[
-        Labels, typer.Option(help="Open-i: labels from the text, from the MeSH annotation, or from both.")
-    ] = Labels.text,
+        Literal["text", "mesh"], typer.Option(help="Open-i: labels from the text, or from the MeSH annotation.")
+    ] = "text",
     seed: Annotated[int, typer.Option(help="Seed for drawing the questions.")] = 0,
     encoding: Annotated[str, typer.Option(help="Encoding of the report texts.")] = "utf-8",
     sections: Annotated[Path | None, typer.Option(help="MIMIC's mimic_cxr_sectioned.csv, to use its findings.")] = None,
@@ -109,7 +89,7 @@ def questions(
     from mimic_cxr_vqa.generation.question_writer import write_questions
     from mimic_cxr_vqa.workspace import Workspace
 
-    options = SourceOptions(reports, labeler, labels.value, encoding, sections, studies)
+    options = SourceOptions(reports, labeler, labels, encoding, sections, studies)
     studies_read = read_source(source.value, root, options)
     manifest = write_questions(studies_read, Workspace(out), seed, options.described())
     echo_counts(manifest["counts"])
@@ -148,7 +128,9 @@ def status(out: Out) -> None:
 @app.command()
 def release(
     out: Out,
-    flagged: Annotated[Flagged, typer.Option(help="Keep or drop answers that break a wording rule.")] = Flagged.keep,
+    flagged: Annotated[
+        Literal["keep", "drop"], typer.Option(help="Keep or drop answers that break a wording rule.")
+    ] = "keep",
     allow_missing: Annotated[bool, typer.Option(help="Release even if questions are unanswered.")] = False,
     rows_per_shard: Annotated[int, typer.Option(help="Rows per Parquet file.")] = 250_000,
 ) -> None:
@@ -158,7 +140,7 @@ def release(
     from mimic_cxr_vqa.workspace import Workspace
 
     workspace = Workspace(out)
-    manifest = write_release(workspace, flagged.value, allow_missing, rows_per_shard)
+    manifest = write_release(workspace, flagged, allow_missing, rows_per_shard)
     echo_counts(manifest["counts"])
     typer.echo(f"release: {workspace.release} ({manifest['governance']})")
     try:
@@ -211,12 +193,6 @@ def stats(
         typer.echo(f"statistics.json and figure1.png: {out}")
 
 
-class Weights(StrEnum):
-    quadratic = "quadratic"
-    linear = "linear"
-    identity = "identity"
-
-
 @app.command()
 def agreement(
     ratings: Annotated[Path, typer.Argument(help="CSV: rater,item,<dimension>… or rater,item,dimension,rating.")],
@@ -224,8 +200,9 @@ def agreement(
         list[str] | None, typer.Option(help="dimension=worst,…,best, for dimensions that the paper does not use.")
     ] = None,
     weights: Annotated[
-        Weights, typer.Option(help="Weights of disagreements. Identity for nominal categories.")
-    ] = Weights.quadratic,
+        Literal["quadratic", "linear", "identity"],
+        typer.Option(help="Weights of disagreements. Identity for nominal categories."),
+    ] = "quadratic",
     resamples: Annotated[int, typer.Option(help="Bootstrap resamples for the intervals. 0 for none.", min=0)] = 2000,
     json_file: Annotated[Path | None, typer.Option("--json", help="Also write everything as JSON.")] = None,
 ) -> None:
@@ -234,7 +211,7 @@ def agreement(
     from medvqa_core.metrics.ratings import parse_order, read_ratings
 
     sheet = read_ratings(ratings, dict(map(parse_order, order or [])))
-    measured = measure_sheet(sheet, weights.value, resamples)
+    measured = measure_sheet(sheet, weights, resamples)
     typer.echo(format_agreement(measured))
     typer.echo("AC1, AC2: Gwet's definition. Published: with the chance terms of the paper's Table 3")
     if sheet.ignored:

@@ -2,26 +2,18 @@
 
 from contextlib import nullcontext
 from dataclasses import replace
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from medvqa_core.errors import ConfigError
 from medvqa_core.llm.options import EngineOptions, with_engine_options
-from mimic_cxr_vqa.cli_output import echo_counts, quote
+from mimic_cxr_vqa.cli_output import Out, echo_counts, quote
 
 if TYPE_CHECKING:
     from medvqa_core.llm.engines import Engine
     from mimic_cxr_vqa.workspace import Workspace
-
-Out = Annotated[Path, typer.Option(help="Folder that the dataset is built in.")]
-
-
-class AnswerFrom(StrEnum):
-    findings = "findings"
-    both = "findings+impression"
 
 
 @with_engine_options("extractive (rules without a model, the default)")
@@ -42,8 +34,9 @@ def answer(
     ] = None,
     retry_failed: Annotated[bool, typer.Option(help="Retry questions whose answer failed.")] = False,
     answer_from: Annotated[
-        AnswerFrom, typer.Option(help="Report sections to answer from. The paper uses findings.")
-    ] = AnswerFrom.findings,
+        Literal["findings", "findings+impression"],
+        typer.Option(help="Report sections to answer from. The paper uses findings."),
+    ] = "findings",
     shard: Annotated[str, typer.Option(help="i/n: the part of the studies for this machine. See cxr merge.")] = "1/1",
     ray: Annotated[
         str | None, typer.Option(help="Spread studies over a Ray cluster: local, auto or ray://HOST:PORT (extra ray).")
@@ -71,13 +64,11 @@ def answer(
     )
     governance = workspace.governance()
     if dry_run or probe:
-        _estimate(workspace, chosen.make(governance), answer_from.value, retry_failed, probe or 0)
+        _estimate(workspace, chosen.make(governance), answer_from, retry_failed, probe or 0)
         return
     made = chosen.on_ray(governance, ray, ray_workers, ray_gpus) if ray else nullcontext(chosen.make(governance))
     with made as ready:
-        counts = answer_questions(
-            workspace, ready, retry_failed, limit=limit, answer_from=answer_from.value, shard=part
-        )
+        counts = answer_questions(workspace, ready, retry_failed, limit=limit, answer_from=answer_from, shard=part)
     if not counts["asked"]:
         typer.echo("every question is answered already")
     echo_counts(counts)

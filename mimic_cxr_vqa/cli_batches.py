@@ -5,11 +5,11 @@ from typing import Annotated
 
 import typer
 
-from mimic_cxr_vqa.cli_output import echo_counts
+from mimic_cxr_vqa.cli_output import Out, echo_counts
 
 
 def batch_export(
-    out: Annotated[Path, typer.Option(help="Folder that the dataset is built in.")],
+    out: Out,
     to: Annotated[Path, typer.Option(help="Folder for the batch files.")],
     model: Annotated[str, typer.Option(help="Name of the model in the requests.")],
     prompt_file: Annotated[Path | None, typer.Option(help="Use these prompts instead of the bundled ones.")] = None,
@@ -42,7 +42,7 @@ def batch_export(
 
 
 def batch_import(
-    out: Annotated[Path, typer.Option(help="Folder that the dataset is built in.")],
+    out: Out,
     results: Annotated[list[Path], typer.Argument(help="Result files in any order, complete or partial.")],
     answered_by: Annotated[
         str,

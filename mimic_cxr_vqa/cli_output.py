@@ -1,10 +1,13 @@
-"""Printing of counts and shell-quoted paths."""
+"""The option --out, and printing of counts and shell-quoted paths."""
 
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Annotated
 
 import typer
+
+Out = Annotated[Path, typer.Option(help="Folder that the dataset is built in.")]
 
 
 def quote(path: Path) -> str:

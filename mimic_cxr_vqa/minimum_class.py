@@ -1,7 +1,7 @@
 """The governance class of a dataset folder: the class in its manifest, checked against a minimum from its content.
 
 The minimum is the strictest of the class of the source that the manifest names, `credentialed` if a row has an id of
-MIMIC's range, and `credentialed` if a file differs from the manifest's description (name, sha256, rows). A lower class
+MIMIC's range, and `credentialed` if a file differs from the manifest's description (name, sha256). A lower class
 is an error (`medvqa_core.minimum_class`). Folders that are already credentialed are not searched.
 """
 
@@ -90,18 +90,11 @@ def _check_class(manifest: Mapping[str, Any], batches: Iterable[pa.RecordBatch],
 
 
 def _find_foreign(manifest: Mapping[str, Any], found: Mapping[str, list[Path]], folder: Path) -> list[Path]:
-    """The CSV files that differ from the manifest, by sha256 or, in manifests of earlier versions, by rows."""
-    described = manifest.get("files")
-    if isinstance(described, dict):
-        missing = [name for name in described if not (folder / name).exists()]
-        if missing:
-            raise InputError(f"{folder / missing[0]} is in the manifest but missing. Copy the folder again")
-        paths = [path for files in found.values() for path in files]
-        stated = {path: described[path.name]["sha256"] for path in paths if path.name in described}
-        return [path for path in paths if path not in stated] + changed_files(stated)
-    rows = manifest.get("rows", {})
-    return [files[0] for split, files in found.items() if _count_rows(files) != rows.get(split)]
-
-
-def _count_rows(files: list[Path]) -> int:
-    return sum(len(batch) for path in files for batch in iterate_csv(path, {"study_id": pa.string()}))
+    """The CSV files whose sha256 the manifest does not describe."""
+    described = manifest.get("files", {})
+    missing = [name for name in described if not (folder / name).exists()]
+    if missing:
+        raise InputError(f"{folder / missing[0]} is in the manifest but missing. Copy the folder again")
+    paths = [path for files in found.values() for path in files]
+    stated = {path: described[path.name]["sha256"] for path in paths if path.name in described}
+    return [path for path in paths if path not in stated] + changed_files(stated)

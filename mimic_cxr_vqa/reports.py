@@ -182,17 +182,10 @@ def _kind(text: str, match: re.Match[str], current: str, rules: set[str]) -> str
     """The kind of section that `match` opens within a section `current`, or None."""
     if match["attested"]:
         return "closing"
-    if (
-        name := match["known"]
-        or match["dashed"]
-        or match["inline"]
-        or match["alone"]
-        or match["centred"]
-        or match["bare"]
-    ):
+    name = match[match.lastgroup or 0]
+    if match.lastgroup not in ("typed", "typo", "unknown"):
         kind = find_kind(name)
         return None if kind == "other findings" and current in (*_FINDINGS, "view") else kind
-    name = str(match["typed"] or match["typo"] or match["unknown"])
     if misspelt := find_misspelt_kind(name):
         rules.add("misspelt heading")
         return misspelt

@@ -4,7 +4,9 @@ A *study* is a row with report sections, 14 CheXpert labels and images. A *quest
 question number). A *QA* row is a question with its answer and the answer's provenance.
 """
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 CHEXPERT_LABELS = (
     "Atelectasis",
@@ -77,6 +79,16 @@ QUESTION_SCHEMA = pa.schema(
 )
 
 LABEL_CONFLICT = "label_conflict"  # in a row's `provenance.lint`: the answer contradicts its label
+
+
+def has_flag(provenance: pa.StructArray, flag: str) -> pa.BooleanArray:
+    """Return which rows have `flag` in the lint rules of their provenance."""
+    lint = pc.struct_field(provenance, "lint")
+    found = np.zeros(len(lint), bool)
+    hits = pc.fill_null(pc.equal(pc.list_flatten(lint), flag), False)
+    found[pc.list_parent_indices(lint).filter(hits).to_numpy()] = True
+    return pa.array(found)
+
 
 PROVENANCE_TYPE = pa.struct(
     [

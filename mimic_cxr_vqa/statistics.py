@@ -6,7 +6,7 @@ CheXpert label and only counts among the questions. Figure 1 has the questions p
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from mimic_cxr_vqa.schema import CATEGORIES, CHEXPERT_LABELS, LABEL_VALUES, SPLI
 VALUE_NAMES = tuple(LABEL_VALUES.values())
 ANSWER_TYPES = ("open", "closed")
 COLUMNS = ("subject_id", "study_id", "split", "category", "label_value", "answer_type", "images")
+_DISTINCT = {"images": "images", "studies": "study_id", "patients": "subject_id"}  # count -> column
 _KEYS = {"split": SPLITS, "category": CATEGORIES, "label_value": VALUE_NAMES, "answer_type": ANSWER_TYPES}
 
 # Label values and their meaning as in the paper's Table 2, in the order of its rows.
@@ -91,28 +92,21 @@ def summarise(qa_batches: Iterable[pa.Table | pa.RecordBatch], label_counts: Lab
         InputError: a column is missing, or a value is not in the schema.
     """
     rows: Counter[tuple[str, ...]] = Counter()
-    images: dict[str, set[Any]] = {split: set() for split in SPLITS}
-    studies: dict[str, set[Any]] = {split: set() for split in SPLITS}
-    patients: dict[str, set[Any]] = {split: set() for split in SPLITS}
+    distinct: dict[str, dict[str, set[Any]]] = {name: {split: set() for split in SPLITS} for name in _DISTINCT}
     for batch in qa_batches:
         table = _select(batch)
         rows.update(_count_rows(table))
         for split in pc.unique(table["split"]).to_pylist():
             part = table.filter(pc.equal(table["split"], split))
-            images[split].update(pc.unique(pc.list_flatten(part["images"])).to_pylist())
-            studies[split].update(pc.unique(part["study_id"]).to_pylist())
-            patients[split].update(pc.unique(part["subject_id"]).to_pylist())
+            for name, column in _DISTINCT.items():
+                values = pc.list_flatten(part[column]) if column == "images" else part[column]
+                distinct[name][split].update(pc.unique(values).to_pylist())
 
     splits = {}
     for name, members in {**{split: (split,) for split in SPLITS}, "all": SPLITS}.items():
         by_type = {kind: _sum(rows, split=members, answer_type=(kind,)) for kind in ANSWER_TYPES}
-        splits[name] = SplitCounts(
-            images=_count_distinct(images, members),
-            studies=_count_distinct(studies, members),
-            patients=_count_distinct(patients, members),
-            qa_pairs=sum(by_type.values()),
-            **by_type,
-        )
+        counts = {what: len(set().union(*(found[split] for split in members))) for what, found in distinct.items()}
+        splits[name] = SplitCounts(**counts, qa_pairs=sum(by_type.values()), **by_type)
     return Statistics(
         splits=splits,
         labels=_total_labels(label_counts) if label_counts is not None else None,
@@ -210,10 +204,6 @@ def _count_rows(table: pa.Table) -> dict[tuple[str, ...], int]:
                 raise InputError(f"QA rows have {name} {row[name]!r}. Allowed: {', '.join(allowed)}")
         counts[tuple(row[name] for name in _KEYS)] = row["count_all"]
     return counts
-
-
-def _count_distinct(found: Mapping[str, set[Any]], splits: Sequence[str]) -> int:
-    return len(set().union(*(found[split] for split in splits)))
 
 
 def _sum(rows: Counter[tuple[str, ...]], **wanted: tuple[str, ...]) -> int:

@@ -10,7 +10,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from medvqa_core.errors import InputError
-from mimic_cxr_vqa.schema import CHEXPERT_LABELS, LABEL_CONFLICT, LABEL_VALUES, LABELS_TYPE, QA_SCHEMA, STUDY_SCHEMA
+from mimic_cxr_vqa.schema import (
+    CHEXPERT_LABELS,
+    LABEL_CONFLICT,
+    LABEL_VALUES,
+    LABELS_TYPE,
+    QA_SCHEMA,
+    STUDY_SCHEMA,
+    has_flag,
+)
 
 _COPIED = ("qa_id", "category", "label_value", "question", "answer", "answer_type")
 # The last field: whether the answer is known to contradict its label.
@@ -75,7 +83,7 @@ def group_by_study(rows: pa.Table, studies: pa.Table | None) -> pa.Table:
     offsets = pa.array(np.concatenate([starts, [len(ids)]]).astype(np.int32))
     first = rows.take(pa.array(starts))
     fields = [rows[name].combine_chunks() for name in _COPIED]
-    fields.append(has_conflict(rows["provenance"].combine_chunks()))
+    fields.append(has_flag(rows["provenance"].combine_chunks(), LABEL_CONFLICT))
     questions = pa.StructArray.from_arrays(fields, fields=list(QUESTIONS_TYPE.value_type))
     columns = {name: first[name] for name in ("subject_id", "study_id", "split", "indication", "images", "views")}
     columns["questions"] = pa.ListArray.from_arrays(offsets, questions)
@@ -89,15 +97,6 @@ def group_by_study(rows: pa.Table, studies: pa.Table | None) -> pa.Table:
             raise InputError(f"study {missing} is not in the studies table. Build the release again")
         columns.update({name: studies[name].take(found) for name in ("findings", "impression", "labels")})
     return pa.table([columns[name] for name in STUDY_ROW_SCHEMA.names], schema=STUDY_ROW_SCHEMA)
-
-
-def has_conflict(provenance: pa.StructArray) -> pa.BooleanArray:
-    """Return which rows have the flag `label_conflict` in their `provenance`."""
-    lint = pc.struct_field(provenance, "lint")
-    found = np.zeros(len(provenance), bool)
-    hits = pc.fill_null(pc.equal(pc.list_flatten(lint), LABEL_CONFLICT), False)
-    found[pc.list_parent_indices(lint).filter(hits).to_numpy()] = True
-    return pa.array(found)
 
 
 def _first_rows(ids: np.ndarray) -> np.ndarray:

@@ -5,7 +5,7 @@ its manifest.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -67,7 +67,7 @@ def write_questions(
                 **study_set.notes,
             },
             "questions_per_split": {split: per_split[split] for split in SPLITS if per_split[split]},
-            "label_counts": count_labels([studies]),
+            "label_counts": count_labels(studies),
             "section_rules": dict(study_set.section_rules),
             **({"read_with": dict(read_with)} if read_with is not None else {}),
         }
@@ -76,21 +76,16 @@ def write_questions(
     return manifest
 
 
-def count_labels(study_batches: Iterable[pa.Table | pa.RecordBatch]) -> dict[str, dict[str, int]]:
-    """{CheXpert label: {label value: studies}} from rows of `schema.STUDY_SCHEMA`.
+def count_labels(studies: pa.Table) -> dict[str, dict[str, int]]:
+    """{CheXpert label: {label value: studies}} of `studies` (`schema.STUDY_SCHEMA`).
 
     Raises:
-        InputError: the `labels` column is missing, or a label is not 1, 0, -1 or null.
+        InputError: a label is not 1, 0, -1 or null.
     """
     counts = {label: dict.fromkeys(LABEL_VALUES.values(), 0) for label in CHEXPERT_LABELS}
-    for batch in study_batches:
-        if "labels" not in batch.schema.names:
-            raise InputError(
-                f"studies lack the column 'labels' (found {', '.join(batch.schema.names)}). Build them again."
-            )
-        for label in CHEXPERT_LABELS:
-            for entry in pc.value_counts(pc.struct_field(batch["labels"], label)).to_pylist():
-                if entry["values"] not in LABEL_VALUES:
-                    raise InputError(f"label {label!r} is {entry['values']}. Expected 1, 0, -1 or null.")
-                counts[label][LABEL_VALUES[entry["values"]]] += entry["counts"]
+    for label in CHEXPERT_LABELS:
+        for entry in pc.value_counts(pc.struct_field(studies["labels"], label)).to_pylist():
+            if entry["values"] not in LABEL_VALUES:
+                raise InputError(f"label {label!r} is {entry['values']}. Expected 1, 0, -1 or null.")
+            counts[label][LABEL_VALUES[entry["values"]]] = entry["counts"]
     return counts

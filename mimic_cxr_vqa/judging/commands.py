@@ -1,26 +1,17 @@
 """`medvqa-hub cxr judge|review|table3`: rate answers by a judge and by people. Imports are lazy to start quickly."""
 
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from medvqa_core.errors import ConfigError, InputError
 from medvqa_core.llm.options import SPELLED, EngineOptions, with_engine_options
-from mimic_cxr_vqa.cli_output import list_counts, quote
+from mimic_cxr_vqa.cli_output import Out, list_counts, quote
 
 review_app = typer.Typer(
     no_args_is_help=True, help="Export a sample of answers for people to rate, and import the ratings."
 )
-
-Out = Annotated[Path, typer.Option(help="Folder of the dataset build.")]
-
-
-class Protocol(StrEnum):
-    chat = "chat"
-    systemone = "systemone"
-
 
 SampleReports = Annotated[int, typer.Option(help="Number of random reports whose answers are used.", min=1)]
 
@@ -30,7 +21,7 @@ def judge(
     out: Out,
     engine: EngineOptions,
     judge_protocol: Annotated[
-        Protocol | None,
+        Literal["chat", "systemone"] | None,
         typer.Option(help="chat (the default): a JSON reply. systemone: typed decisions with probabilities."),
     ] = None,
     sample_reports: SampleReports = 1000,
@@ -62,10 +53,10 @@ def judge(
 
     workspace = Workspace(out)
     if engine.is_language_model:
-        if judge_protocol is Protocol.systemone and max_tokens:
+        if judge_protocol == "systemone" and max_tokens:
             raise ConfigError("--max-tokens only applies to --judge-protocol chat: systemone does not generate text")
         connected = connect_model(engine, workspace.governance(), workspace.judge / FILE)
-        is_chat = judge_protocol is not Protocol.systemone
+        is_chat = judge_protocol != "systemone"
         chosen: Judge = ModelJudge(connected, max_tokens or MAX_TOKENS) if is_chat else DecisionJudge(connected)
     elif (name := engine.get_single_engine() if engine.engines else "rules") in JUDGES:
         engine.check_unused(name, judge_protocol=judge_protocol, max_tokens=max_tokens)

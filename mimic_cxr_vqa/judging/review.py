@@ -184,22 +184,9 @@ class Review:
         """The rater's edits, with those that others have appended since the last call."""
         self._check_rater(rater)
         if rater not in self._logs:
-            earlier = self._read_earlier(self.folder / RATINGS / f"{rater}.json")
-            self._logs[rater] = EditLog(self.folder / RATINGS / f"{rater}.jsonl", RATINGS, self.governance, earlier)
+            self._logs[rater] = EditLog(self.folder / RATINGS / f"{rater}.jsonl", RATINGS, self.governance)
         self._logs[rater].refresh()
         return self._logs[rater]
-
-    def _read_earlier(self, path: Path) -> dict[str, dict[str, Any]]:
-        """Ratings from a file without a log: {"ratings": {item: {dimension: category}}, "comments": {item: text}}."""
-        if not path.exists():
-            return {}
-        found = read_object(path, "restore the file, or delete it and import the ratings again")
-        parts: dict[str, Any] = {name: found.get(name) for name in ("ratings", "comments")}
-        if not all(isinstance(part, dict) for part in parts.values()) or not set(parts["ratings"]) <= set(self._by_id):
-            raise InputError(f"{path} does not have ratings of this sample. Delete it and import the ratings again.")
-        return {
-            item: {**verdict, COMMENT: parts["comments"].get(item, "")} for item, verdict in parts["ratings"].items()
-        }
 
 
 def open_review(folder: Path) -> Review:

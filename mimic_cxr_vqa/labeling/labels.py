@@ -18,7 +18,6 @@ _CONSOLIDATION = re.compile(r"\bconsol\w*", re.IGNORECASE)
 _VALUES = {name: value for value, name in LABEL_VALUES.items()}
 _STRONGEST_FIRST = (POSITIVE, UNCERTAIN, NEGATIVE)
 _PATHOLOGIES = tuple(label for label in CHEXPERT_LABELS if label not in (NO_FINDING, "Support Devices"))
-_NAMES = {1: "positive", 0: "negative", -1: "uncertain", None: "silent"}
 
 
 def label_text(findings: str | None, impression: str | None) -> Labels:
@@ -46,32 +45,6 @@ def _polarity(text: str, label: str) -> str:
         other = analyse(_CONSOLIDATION.sub("thing", text)).polarity(label)
         return NEGATIVE if other == NEGATIVE else NOT_MENTIONED
     return found
-
-
-def combine(text: Labels, annotated: Mapping[str, int | None]) -> tuple[Labels, dict[str, list[str]]]:
-    """Add the positive labels of an annotation to the labels of the text, where these are None.
-
-    Args:
-        annotated: labels of an annotation that only lists findings (MeSH headings): 1 or None each.
-
-    Returns:
-        The labels, and those on which the two disagree by kind ("mesh positive, text negative"). No Finding is not
-        compared, as it follows from the others.
-    """
-    disagreements: dict[str, list[str]] = {}
-    labels = dict(text)
-    for label in CHEXPERT_LABELS:
-        if label == NO_FINDING or annotated[label] == text[label] or (annotated[label] != 1 and text[label] == 0):
-            continue  # not listed and denied agree
-        mesh = "positive" if annotated[label] == 1 else "silent"
-        in_text = _NAMES[text[label]]
-        kind = f"mesh positive, text {in_text}" if mesh == "positive" else f"text {in_text}, mesh silent"
-        disagreements.setdefault(kind, []).append(label)
-        if text[label] is None:
-            labels[label] = annotated[label]
-    if text[NO_FINDING] is not None or annotated[NO_FINDING] is not None:
-        labels[NO_FINDING] = _no_finding(labels)
-    return labels, disagreements
 
 
 def _no_finding(labels: Mapping[str, int | None]) -> int | None:

@@ -5,10 +5,9 @@ One folder holds `indiana_reports.csv` (uid, MeSH, Problems, image, indication, 
 and `study_id`. The collection lacks an official split, so a hash of the uid assigns 80% of the studies to train and 10%
 each to validate and test.
 
-Labels come from the text of findings and impression (`text`), from the annotation columns through `openi_labels`
-(`mesh`: positives only), or from the text and then the annotation (`both`). The number of labels on which the two
-disagree is reported in either case. Images are not opened. Findings that consist of a title ("AP and lateral view of
-the chest.") count as missing. The licence is CC BY-NC-ND, so rows have the class `no-derivatives`.
+Labels come from the text of findings and impression (`text`), or from the annotation columns through `openi_labels`
+(`mesh`: positives only). Images are not opened. Findings that consist of a title ("AP and lateral view of the chest.")
+count as missing. The licence is CC BY-NC-ND, so rows have the class `no-derivatives`.
 """
 
 import logging
@@ -25,7 +24,7 @@ from medvqa_core.csv_files import iterate_cells
 from medvqa_core.errors import ConfigError, InputError
 from medvqa_core.governance import Governance
 from medvqa_core.progress import track
-from mimic_cxr_vqa.labeling.labels import combine, label_text
+from mimic_cxr_vqa.labeling.labels import label_text
 from mimic_cxr_vqa.reports import is_title
 from mimic_cxr_vqa.schema import CHEXPERT_LABELS, NO_FINDING, STUDY_SCHEMA
 from mimic_cxr_vqa.sources.openi_labels import map_term
@@ -33,7 +32,7 @@ from mimic_cxr_vqa.sources.registry import SourceOptions
 from mimic_cxr_vqa.sources.study_set import StudySet
 
 GOVERNANCE = Governance.NO_DERIVATIVES
-LABEL_SOURCES = ("text", "mesh", "both")
+LABEL_SOURCES = ("text", "mesh")
 REPORTS = "indiana_reports.csv"
 PROJECTIONS = "indiana_projections.csv"
 _REPORT_COLUMNS = ("uid", "MeSH", "Problems", "image", "indication", "findings", "impression")
@@ -54,7 +53,7 @@ def read_studies(root: Path, labels: str = "text") -> StudySet:
     """Read the collection below `root`, in the order of its reports file.
 
     Args:
-        labels: where labels come from: `text`, `mesh` or `both`.
+        labels: where labels come from: `text` or `mesh`.
 
     Raises:
         ConfigError: `labels` has another value.
@@ -73,17 +72,12 @@ def read_studies(root: Path, labels: str = "text") -> StudySet:
         "studies_without_images": sum(not row["images"] for row in rows),
         "unmapped_headings": len(unmapped),
     }
-    disagreements: dict[str, int] = {}
-    for row in track(rows, "Labelling reports", total=len(rows)):
-        text, mesh = label_text(row["findings"], row["impression"]), row["labels"]
-        both, kinds = combine(text, mesh)
-        for kind, names in kinds.items():
-            disagreements[kind] = disagreements.get(kind, 0) + len(names)
-        row["labels"] = {"text": text, "mesh": mesh, "both": both}[labels]
+    if labels == "text":
+        for row in track(rows, "Labelling reports", total=len(rows)):
+            row["labels"] = label_text(row["findings"], row["impression"])
     if unmapped:
         terms = ", ".join(f"{term} ({count})" for term, count in sorted(unmapped.items()))
         _log.warning("%s: %d annotation headings are not mapped to a label: %s", root / REPORTS, len(unmapped), terms)
-    notes |= {f"labels with {kind}": count for kind, count in sorted(disagreements.items())}
     return StudySet("openi", GOVERNANCE, pa.Table.from_pylist(rows, schema=STUDY_SCHEMA), notes)
 
 

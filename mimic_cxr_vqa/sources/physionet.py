@@ -16,8 +16,8 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import IO
 
 import numpy as np
 import pyarrow as pa
@@ -125,49 +125,40 @@ def open_reports(source: Path, encoding: str) -> Iterator[Callable[[str], str]]:
     Raises:
         InputError: the zip is damaged, or a report is missing, too large, not in `encoding` or has a NUL byte.
     """
-    remedy = "copy the reports again (PhysioNet's MIMIC-CXR, mimic-cxr-reports.zip)"
-
-    def read(file: IO[bytes], where: str) -> str:
-        data = file.read(LARGEST_REPORT + 1)
-        if len(data) > LARGEST_REPORT:
-            raise InputError(f"{where} is larger than {LARGEST_REPORT >> 20} MiB, the limit of a report; {remedy}")
-        try:
-            text = data.decode(encoding)
-        except UnicodeDecodeError as error:
-            raise InputError(
-                f"{where}: byte {error.start} is not {encoding}. Convert the report, or pass --encoding latin-1"
-            ) from None
-        if "\0" in text:
-            raise InputError(f"{where} has a NUL byte; {remedy}, or save it as {encoding}")
-        return text
-
-    def read_file(path: str) -> str:
-        try:
-            with open(source / path, "rb") as file:
-                return read(file, str(source / path))
-        except FileNotFoundError:
-            raise InputError(f"{source / path}: no such report; {remedy}") from None
-        except OSError as error:
-            raise InputError(f"{source / path} cannot be read ({error.strerror}); {remedy}") from None
-
     if source.is_dir():
-        yield read_file
+        yield partial(_read_report, source, None, encoding)
         return
     try:
         with zipfile.ZipFile(source) as archive:
-
-            def read_member(path: str) -> str:
-                try:
-                    with archive.open(path) as member:
-                        return read(member, f"{source}, member {path}")
-                except KeyError:
-                    raise InputError(f"{source}, member {path}: no such report; {remedy}") from None
-
-            yield read_member
+            yield partial(_read_report, source, archive, encoding)
     except (zipfile.BadZipFile, zlib.error, EOFError) as error:
         raise InputError(f"{source} is damaged or truncated ({error}). Download it again") from None
     except (RuntimeError, NotImplementedError) as error:  # passwords and other compression methods
         raise InputError(f"{source} cannot be read ({error}). Download PhysioNet's own zip") from None
+
+
+def _read_report(source: Path, archive: zipfile.ZipFile | None, encoding: str, path: str) -> str:
+    """The report at `path` below the folder `source`, or in the zip."""
+    remedy = "copy the reports again (PhysioNet's MIMIC-CXR, mimic-cxr-reports.zip)"
+    where = f"{source}, member {path}" if archive else str(source / path)
+    try:
+        with archive.open(path) if archive else open(source / path, "rb") as file:
+            data = file.read(LARGEST_REPORT + 1)
+    except (FileNotFoundError, KeyError):
+        raise InputError(f"{where}: no such report; {remedy}") from None
+    except OSError as error:
+        raise InputError(f"{where} cannot be read ({error.strerror}); {remedy}") from None
+    if len(data) > LARGEST_REPORT:
+        raise InputError(f"{where} is larger than {LARGEST_REPORT >> 20} MiB, the limit of a report; {remedy}")
+    try:
+        text = data.decode(encoding)
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{where}: byte {error.start} is not {encoding}. Convert the report, or pass --encoding latin-1"
+        ) from None
+    if "\0" in text:
+        raise InputError(f"{where} has a NUL byte; {remedy}, or save it as {encoding}")
+    return text
 
 
 def _check_encoding(encoding: str) -> None:

@@ -123,8 +123,7 @@ def studies(*labels: dict) -> pa.Table:
 
 
 def test_labels_are_counted_over_all_studies():
-    batches = [studies({"Edema": 1, "Fracture": -1}, {"Edema": 1}), studies({"Edema": 0}, {})]
-    counts = count_labels(batches)
+    counts = count_labels(studies({"Edema": 1, "Fracture": -1}, {"Edema": 1}, {"Edema": 0}, {}))
     assert set(counts) == set(CHEXPERT_LABELS)
     assert counts["Edema"] == {"positive": 2, "negative": 1, "uncertain": 0, "not_mentioned": 1}
     assert counts["Fracture"] == {"positive": 0, "negative": 0, "uncertain": 1, "not_mentioned": 3}
@@ -133,7 +132,7 @@ def test_labels_are_counted_over_all_studies():
 
 def test_a_label_outside_the_schema_is_named():
     with pytest.raises(InputError, match="label 'Edema' is 2"):
-        count_labels([studies({"Edema": 2})])
+        count_labels(studies({"Edema": 2}))
 
 
 def test_json_holds_every_number():

@@ -109,14 +109,6 @@ def test_items_are_skipped_flagged_and_undone(tmp_path):
     view.save("rater-1", first, {"base": 1, "ratings": {"correctness": BEST["correctness"]}, "mark": "flagged"})
     undone = view.save("rater-1", first, {"base": 2, "ratings": {"correctness": ""}, "mark": "skipped"})
     assert undone["ratings"] == {} and [edit["version"] for edit in undone["history"]] == [1, 2, 3]
-    # ratings of the commit before, without a log
-    old = {"ratings": {first: BEST}, "comments": {first: "old"}}
-    (folder / "ratings" / "rater-1.jsonl").unlink()
-    (folder / "ratings" / "rater-1.json").write_text(json.dumps(old))
-    again = open_folders([folder]).review
-    assert again.item("rater-1", 1)["ratings"] == BEST and again.item("rater-1", 1)["version"] == 1
-    again.save("rater-1", first, {"base": 1, "comment": "new"})
-    assert [edit["state"]["comment"] for edit in again.item("rater-1", 1)["history"]] == ["old", "new"]
 
 
 @pytest.mark.parametrize("number", [0, 6, -1])

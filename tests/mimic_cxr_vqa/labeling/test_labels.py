@@ -2,7 +2,7 @@
 
 import pytest
 
-from mimic_cxr_vqa.labeling.labels import combine, label_text
+from mimic_cxr_vqa.labeling.labels import label_text
 from mimic_cxr_vqa.labeling.mentions import analyse
 from mimic_cxr_vqa.schema import CHEXPERT_LABELS
 
@@ -77,28 +77,6 @@ def test_no_finding_is_chexperts() -> None:
     assert "No Finding" not in stated("Possible effusion.")
     assert "No Finding" not in stated("Small effusion.")
     assert "No Finding" not in stated("   ")
-
-
-def test_both_takes_the_text_and_fills_it_from_the_annotation() -> None:
-    text = label_text("No effusion. Possible edema. Nodule. No pneumothorax.", None)
-    mesh = dict.fromkeys(CHEXPERT_LABELS) | {"Pleural Effusion": 1, "Edema": 1, "Fracture": 1, "No Finding": None}
-    both, disagreements = combine(text, mesh)
-    stated = {label: value for label, value in both.items() if value is not None}
-    assert stated == {"Pleural Effusion": 0, "Edema": -1, "Lung Lesion": 1, "Fracture": 1, "Pneumothorax": 0}
-    assert disagreements == {
-        "mesh positive, text negative": ["Pleural Effusion"],
-        "mesh positive, text uncertain": ["Edema"],
-        "mesh positive, text silent": ["Fracture"],
-        "text positive, mesh silent": ["Lung Lesion"],
-    }
-
-
-def test_both_has_no_finding_only_where_nothing_was_found() -> None:
-    normal = dict.fromkeys(CHEXPERT_LABELS) | {"No Finding": 1}
-    assert combine(label_text("Small effusion.", None), normal)[0]["No Finding"] is None
-    assert combine(label_text("No effusion.", None), normal)[0]["No Finding"] == 1
-    fracture = dict.fromkeys(CHEXPERT_LABELS) | {"Fracture": 1}
-    assert combine(label_text("No effusion.", None), fracture)[0]["No Finding"] is None
 
 
 @pytest.mark.parametrize(

@@ -178,23 +178,16 @@ def test_the_real_collection() -> None:
     assert all(any(row["labels"][label] == 1 for row in rows) for label in CHEXPERT_LABELS)
 
 
-def test_labels_of_text_of_annotation_and_of_both(tmp_path: Path) -> None:
+def test_labels_of_text_and_of_annotation(tmp_path: Path) -> None:
     root = write(tmp_path, "1,Nodule,Nodule,,,,No effusion. Possible edema.,Cardiomegaly.\n")
 
     def stated(labels: str) -> dict[str, int]:
         (row,) = read_studies(root, labels).studies.to_pylist()
         return {label: value for label, value in row["labels"].items() if value is not None}
 
-    text = {"Cardiomegaly": 1, "Edema": -1, "Pleural Effusion": 0}
-    assert stated("text") == text
+    assert stated("text") == {"Cardiomegaly": 1, "Edema": -1, "Pleural Effusion": 0}
     assert stated("mesh") == {"Lung Lesion": 1}
-    assert stated("both") == text | {"Lung Lesion": 1}
-    kinds = ("mesh positive, text silent", "text positive, mesh silent", "text uncertain, mesh silent")
-    notes = read_studies(root).notes
-    assert {name: count for name, count in notes.items() if name.startswith("labels with")} == {
-        f"labels with {kind}": 1 for kind in kinds
-    }
-    with pytest.raises(ConfigError, match="labels='chexpert'.*text, mesh, both"):
+    with pytest.raises(ConfigError, match="labels='chexpert'.*text, mesh"):
         read_studies(root, "chexpert")
 
 
