@@ -20,6 +20,7 @@ from mimic_cxr_vqa.generation.extractive import ExtractiveEngine
 from mimic_cxr_vqa.question_list import QUESTIONS
 from mimic_cxr_vqa.schema import NO_FINDING
 from mimic_cxr_vqa.sources.openi import read_studies
+from mimic_cxr_vqa.sources.registry import SourceOptions
 
 DENIES = re.compile(r"^No\b|\bno (?:[\w-]+ ){0,4}(?:is|are) seen|\b(?:shows?|is|are) no\b|\bnot seen")
 
@@ -50,7 +51,8 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--show", type=int, default=0)
     arguments = parser.parse_args()
-    rows = {labels: read_studies(arguments.folder, labels).studies.to_pylist() for labels in ("text", "mesh")}
+    sets = {labels: read_studies(arguments.folder, SourceOptions(labels=labels)) for labels in ("text", "mesh")}
+    rows = {labels: found.studies.to_pylist() for labels, found in sets.items()}
     for name, with_impression in (
         ("positive rows that deny", False),
         ("... --answer-from findings+impression", True),

@@ -139,12 +139,12 @@ def _collect_answers(keys: pa.Table, store: PredictionStore, flagged: str) -> tu
     batches = []
     for start in track(range(0, len(keys), ROWS_PER_BATCH), "Collecting answers"):
         rows = [_get_answer(store, key, flagged, counts) for key in hex_keys(keys, start, ROWS_PER_BATCH)]
-        batches.append(_as_batch(rows, schema))
+        batches.append(pa.RecordBatch.from_pylist(rows, schema))
     return pa.Table.from_batches(batches, schema), counts
 
 
-def _get_answer(store: PredictionStore, key: str, flagged: str, counts: Counter) -> tuple:
-    """Answer, attempts and lint rules of one question. The first two are null without an answer to release."""
+def _get_answer(store: PredictionStore, key: str, flagged: str, counts: Counter) -> dict[str, Any]:
+    """Answer, attempts and lint rules of one question. Empty without an answer to release."""
     found = store.find(key)
     if found is None:
         counts["missing"] += 1
@@ -156,15 +156,8 @@ def _get_answer(store: PredictionStore, key: str, flagged: str, counts: Counter)
         rules = read_lint(found, store)
         counts["flagged"] += bool(rules)
         counts["rows"] += 1
-        return found.answer, found.details["attempts"], rules
-    return None, None, []
-
-
-def _as_batch(rows: list[tuple], schema: pa.Schema) -> pa.RecordBatch:
-    columns = list(zip(*rows, strict=True)) or [()] * len(schema)
-    return pa.RecordBatch.from_arrays(
-        [pa.array(c, t) for c, t in zip(columns, schema.types, strict=True)], schema=schema
-    )
+        return {"answer": found.answer, "attempts": found.details["attempts"], "lint": rules}
+    return {}
 
 
 def _write_shards(

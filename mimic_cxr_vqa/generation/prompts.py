@@ -1,7 +1,8 @@
 """The prompts for answering questions about a study (after Appendices B and C of the paper, in our own words).
 
-The shared parts come first and the question last, so that a server's prefix cache holds the instructions and the
-report. The prompt version is a digest of the texts, so answers of two prompts are never mixed.
+The bundled prompt is `prompt.txt`, in the format of `--prompt-file`. The shared parts come first and the question last,
+so that a server's prefix cache holds the instructions and the report. The prompt version is a digest of the texts, so
+answers of two prompts are never mixed.
 """
 
 from collections.abc import Sequence
@@ -17,28 +18,19 @@ PARTS = ("indication", "findings", "question")
 _MARK = "=== user ==="  # separates the system prompt from the user prompt in a prompt file
 NO_INDICATION = "not given"
 
-SYSTEM = """\
-You answer questions about a chest radiograph for a visual question answering dataset. You are given the indication \
-of the study, the findings that a radiologist saw in its images, and a question. You reply with one JSON object.
 
-Format. Reply with {"question": "<the question>", "answer": "<your answer>"} and nothing else.
+def _split(text: str, where: str) -> tuple[str, str]:
+    """The system prompt and the user prompt of a prompt file."""
+    system, mark, user = text.partition(f"\n{_MARK}\n")
+    if not mark:
+        raise ConfigError(f"{where} lacks the line {_MARK!r} between the system prompt and the user prompt.")
+    places = [user.find("{" + part + "}") for part in PARTS]
+    if -1 in places or places != sorted(places) or any(user.count("{" + part + "}") > 1 for part in PARTS):
+        raise ConfigError(f"{where}: expected {{indication}}, {{findings}} and {{question}} once each, in this order.")
+    return system.strip(), user.strip()
 
-Evidence. Use only what the findings state. Give every detail that bears on the question: side, site, size, number, \
-severity, certainty. Add no inference, no diagnosis and no assumption of your own. Where the findings say nothing \
-about what is asked, say that it is not seen. Answer the question completely, in full sentences.
 
-Words that are not allowed. Nothing may suggest a comparison with another study or a change over time. Never use these \
-words or forms of them: unchanged, new, previous, compared, remains, alteration, progressive, stable, worsening, \
-improving, evolving, resolving, persistent, ongoing, recurrent, interval, follow-up.
-
-Wording. Speak of the image or the radiograph, never of a report, a text or a radiologist. Do not write "mentioned" or \
-"described"; write what is seen, shown, observed, identified or demonstrated.
-
-Neutrality. Be objective. Write as somebody who sees this radiograph for the first time and knows no other. Where the \
-findings compare, state what is there now: for "increased opacity" write that an opacity is seen."""
-
-USER = "indication: {indication}\nradiograph: {findings}\nquestion: {question}"
-
+SYSTEM, USER = _split(Path(__file__).with_name("prompt.txt").read_text(encoding="utf-8"), "the bundled prompt")
 SYSTEM_MANY = SYSTEM.replace(
     'Format. Reply with {"question": "<the question>", "answer": "<your answer>"} and nothing else.',
     'Format. The questions are numbered. Reply with {"answers": [{"number": 1, "answer": "<your answer>"}, …]}, one '
@@ -89,12 +81,5 @@ def read_prompt(path: Path) -> Prompt:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"Prompt file {path} cannot be read ({error}).") from None
-    system, mark, user = text.partition(f"\n{_MARK}\n")
-    if not mark:
-        raise ConfigError(f"Prompt file {path} lacks the line {_MARK!r} between the system prompt and the user prompt.")
-    places = [user.find("{" + part + "}") for part in PARTS]
-    if -1 in places or places != sorted(places) or any(user.count("{" + part + "}") > 1 for part in PARTS):
-        raise ConfigError(
-            f"Prompt file {path}: expected {{indication}}, {{findings}} and {{question}} once each, in this order."
-        )
-    return Prompt(system.strip(), user.strip(), system.strip())
+    system, user = _split(text, f"Prompt file {path}")
+    return Prompt(system, user, system)

@@ -14,7 +14,7 @@ from mimic_cxr_vqa.judging.pairs import Pair
 from mimic_cxr_vqa.judging.review import FOR_RATERS, FORMAT, ITEMS, KEY, KIND, RATINGS, KeyEntry, ReviewItem
 from mimic_cxr_vqa.judging.review_sheets import write_csv_sheet, write_xlsx_sheet
 from mimic_cxr_vqa.judging.review_tasks import labelling_config, make_tasks
-from mimic_cxr_vqa.judging.sampling import SampledPair, draw_sample, shuffle
+from mimic_cxr_vqa.judging.sampling import draw_sample, shuffle
 
 
 def export_review(
@@ -51,18 +51,13 @@ def export_review(
     names = [f"rater-{number}" for number in range(1, raters + 1)]
     orders = {name: shuffle(ids, seed, name) for name in names}
     with atomic_folder(folder, KIND, private=True) as new:
-        shown = [
-            _make_item(
-                item,
-                one,
-                _copy_images(new, item, one.pair.images, image_prefix, governance.private) if image_prefix else (),
-            )
-            for item, one in zip(ids, drawn, strict=True)
-        ]
-        entries = [
-            KeyEntry(item, one.pair.id, one.pair.request.study_id, one.stratum, one.inclusion_probability)
-            for item, one in zip(ids, drawn, strict=True)
-        ]
+        shown, entries = [], []
+        for item, one in zip(ids, drawn, strict=True):
+            asked, paths = one.pair.request, one.pair.images
+            images = _copy_images(new, item, paths, image_prefix, governance.private) if image_prefix else ()
+            texts = (asked.indication, asked.findings, asked.question, one.pair.answer)
+            shown.append(ReviewItem(item, *texts, images))
+            entries.append(KeyEntry(item, one.pair.id, asked.study_id, one.stratum, one.inclusion_probability))
         write_json(new / ITEMS, [asdict(item) for item in shown], private=governance.private)
         write_json(new / KEY, {"items": [asdict(entry) for entry in entries]}, private=True)
         by_id = {item.item: item for item in shown}
@@ -80,11 +75,6 @@ def export_review(
         }
         write_manifest(new, manifest)
     return strata
-
-
-def _make_item(item: str, one: SampledPair, images: tuple[str, ...]) -> ReviewItem:
-    request = one.pair.request
-    return ReviewItem(item, request.indication, request.findings, request.question, one.pair.answer, images)
 
 
 def _copy_images(folder: Path, item: str, paths: Sequence[str], prefix: Path, private: bool) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ from typing import Any
 
 from mimic_cxr_vqa.generation.extractive import asks_normal
 from mimic_cxr_vqa.generation.frames import noun_phrase
-from mimic_cxr_vqa.generation.lint import RULES, lint, warnings
+from mimic_cxr_vqa.generation.lint import lint, warnings
 from mimic_cxr_vqa.judging.base import Judgement
 from mimic_cxr_vqa.judging.dimensions import BEST, DIMENSIONS, Verdict
 from mimic_cxr_vqa.judging.pairs import Pair
@@ -108,19 +108,14 @@ def judge_by_rules(pair: Pair) -> tuple[Verdict, list[str]]:
     reasons = [*_judge_polarity(reading), *_judge_statements(reading), *_find_missing(reading)]
     if POLARITY in reasons:  # a denied finding is not also missing
         reasons = [reason for reason in reasons if reason != MISSING]
-    if has_change_words(pair.answer, pair.request.findings):
+    changed = set(warnings(pair.answer)) - set(warnings(pair.request.findings))
+    if changed or any(rule.startswith("prohibited:") for rule in lint(pair.answer)):
         reasons.append(CHANGE)
     verdict = dict(BEST)
     for reason in dict.fromkeys(reasons):
         for name, category in COSTS[reason].items():
             verdict[name] = _worse(name, verdict[name], category)
     return verdict, list(dict.fromkeys(reasons))
-
-
-def has_change_words(answer: str, findings: str = "") -> bool:
-    """Whether an answer has a word of Appendix B, or another word of comparison that `findings` lack."""
-    prohibited = {rule for rule, _ in RULES if rule.startswith("prohibited:")}
-    return bool(prohibited & set(lint(answer)) or set(warnings(answer)) - set(warnings(findings)))
 
 
 def _worse(dimension: str, one: str, other: str) -> str:

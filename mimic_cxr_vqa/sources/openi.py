@@ -28,7 +28,7 @@ from mimic_cxr_vqa.labeling.labels import label_text
 from mimic_cxr_vqa.reports import is_title
 from mimic_cxr_vqa.schema import CHEXPERT_LABELS, NO_FINDING, STUDY_SCHEMA
 from mimic_cxr_vqa.sources.openi_labels import map_term
-from mimic_cxr_vqa.sources.registry import SourceOptions
+from mimic_cxr_vqa.sources.registry import DEFAULTS, SourceOptions
 from mimic_cxr_vqa.sources.study_set import StudySet
 
 GOVERNANCE = Governance.NO_DERIVATIVES
@@ -44,24 +44,16 @@ _PA, _AP = re.compile(r"\bPA\b"), re.compile(r"\bAP\b")  # in capitals, as radio
 _log = logging.getLogger(__name__)
 
 
-def read(root: Path, options: SourceOptions) -> StudySet:
-    """See `sources/registry.py`."""
-    return read_studies(root, options.labels)
-
-
-def read_studies(root: Path, labels: str = "text") -> StudySet:
-    """Read the collection below `root`, in the order of its reports file.
-
-    Args:
-        labels: where labels come from: `text` or `mesh`.
+def read_studies(root: Path, options: SourceOptions = DEFAULTS) -> StudySet:
+    """Read the collection below `root`, in the order of its reports file, with labels from `options.labels`.
 
     Raises:
-        ConfigError: `labels` has another value.
+        ConfigError: `options.labels` is neither `text` nor `mesh`.
         InputError: a file or column is missing, a row is malformed, a uid is invalid or repeated, or a projection names
             an unknown uid. The message names file and row, where row 1 is the header.
     """
-    if labels not in LABEL_SOURCES:
-        raise ConfigError(f"labels={labels!r}: allowed are {', '.join(LABEL_SOURCES)}")
+    if options.labels not in LABEL_SOURCES:
+        raise ConfigError(f"labels={options.labels!r}: allowed are {', '.join(LABEL_SOURCES)}")
     root = Path(root)
     reports = dict(_read_reports(root / REPORTS))
     images = _read_images(root / PROJECTIONS, reports)
@@ -72,7 +64,7 @@ def read_studies(root: Path, labels: str = "text") -> StudySet:
         "studies_without_images": sum(not row["images"] for row in rows),
         "unmapped_headings": len(unmapped),
     }
-    if labels == "text":
+    if options.labels == "text":
         for row in track(rows, "Labelling reports", total=len(rows)):
             row["labels"] = label_text(row["findings"], row["impression"])
     if unmapped:

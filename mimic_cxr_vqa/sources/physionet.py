@@ -31,52 +31,36 @@ from mimic_cxr_vqa.reports import NO_FINDINGS, Sections, split_sections
 from mimic_cxr_vqa.schema import CHEXPERT_LABELS, LABELS_TYPE, STUDY_SCHEMA
 from mimic_cxr_vqa.sources.chosen import choose_studies, read_sections
 from mimic_cxr_vqa.sources.pieces import locate, need
-from mimic_cxr_vqa.sources.registry import SourceOptions
+from mimic_cxr_vqa.sources.registry import DEFAULTS, SourceOptions
 from mimic_cxr_vqa.sources.study_set import StudySet, check_splits, check_unique, find_mixed
 
 LARGEST_REPORT = 1 << 20  # bytes
 PHANTOM_FIRST_ID = 90_000_000  # MIMIC's subject ids are 1xxxxxxx, its study ids 5xxxxxxx
 
 
-def read(root: Path, options: SourceOptions) -> StudySet:
-    """See `sources/registry.py`."""
-    return read_studies(root, options.reports, options.labeler, options.encoding, options.sections, options.studies)
+def read_studies(root: Path, options: SourceOptions = DEFAULTS) -> StudySet:
+    """Read every study of the metadata table, or those of a list (`options.studies`).
 
-
-def read_studies(
-    root: Path,
-    reports: Path | None = None,
-    labeler: str = "chexpert",
-    encoding: str = "utf-8",
-    sections: Path | None = None,
-    chosen: Path | None = None,
-) -> StudySet:
-    """Read every study of the metadata table.
+    With `options.sections`, findings and impression come from that file. Studies that it does not list have neither.
 
     Args:
         root: folder of MIMIC-CXR-JPG.
-        reports: folder of MIMIC-CXR, or its mimic-cxr-reports.zip. Default: `root`.
-        labeler: the label table to read, `chexpert` or `negbio`.
-        encoding: of the report texts.
-        sections: MIMIC's `mimic_cxr_sectioned.csv`. Findings and impression come from it, and studies that it does not
-            list have neither.
-        chosen: file with a list of study ids (`chosen.read_study_list`), to which the studies are restricted.
 
     Raises:
         ConfigError: `labeler` or `encoding` is unknown.
         InputError: a piece is missing, a row, a report or the zip cannot be read, or a chosen study is not in the
             metadata table.
     """
-    pieces = locate(root, reports, labeler)
-    _check_encoding(encoding)
+    pieces = locate(root, options.reports, options.labeler)
+    _check_encoding(options.encoding)
     images = _read_images(need(pieces["metadata"]), need(pieces["split"]))
-    if chosen is not None:
-        images = choose_studies(images, chosen, str(pieces["metadata"].path))  # before any report is read
-    official = None if sections is None else read_sections(sections)
+    if options.studies is not None:  # before any report is read
+        images = choose_studies(images, options.studies, str(pieces["metadata"].path))
+    official = None if options.sections is None else read_sections(options.sections)
     _, starts, sizes = np.unique(images["study_id"].to_numpy(), return_index=True, return_counts=True)
     first = images.take(pa.array(starts))
     studies = first.select(["subject_id", "study_id", "split"])
-    with open_reports(need(pieces["reports"]), encoding) as read_report:
+    with open_reports(need(pieces["reports"]), options.encoding) as read_report:
         ids = zip(first["subject_id"].to_pylist(), first["study_id"].to_pylist(), strict=True)
         found = [
             _get_sections(study, read_report(report_path(subject, study)), official)

@@ -17,9 +17,9 @@ if TYPE_CHECKING:  # pyarrow is not imported for `--help`
 
 # Name -> module and function (root, SourceOptions) -> StudySet. Synthetic studies have PhysioNet's layout.
 SOURCES = {
-    "physionet": "mimic_cxr_vqa.sources.physionet:read",
-    "phantom": "mimic_cxr_vqa.sources.physionet:read",
-    "openi": "mimic_cxr_vqa.sources.openi:read",
+    "physionet": "mimic_cxr_vqa.sources.physionet:read_studies",
+    "phantom": "mimic_cxr_vqa.sources.physionet:read_studies",
+    "openi": "mimic_cxr_vqa.sources.openi:read_studies",
 }
 
 
@@ -28,11 +28,11 @@ class SourceOptions:
     """Options of all sources. Each source uses those that apply to it.
 
     Attributes:
-        reports: folder or zip of MIMIC-CXR's reports. Default: the root.
-        labeler: label table of MIMIC-CXR-JPG.
-        labels: where Open-i's labels come from.
+        reports: folder of MIMIC-CXR, or its mimic-cxr-reports.zip. Default: the root.
+        labeler: label table of MIMIC-CXR-JPG, `chexpert` or `negbio`.
+        labels: where Open-i's labels come from, `text` or `mesh`.
         encoding: of the report texts.
-        sections: MIMIC's file of sections.
+        sections: MIMIC's `mimic_cxr_sectioned.csv`.
         studies: file with the ids of the studies that take part. `read_source` applies it to every source.
     """
 
@@ -48,6 +48,9 @@ class SourceOptions:
         files = {name: getattr(self, name) for name in ("sections", "studies")}
         digests = {name: None if path is None else digest_file(path) for name, path in files.items()}
         return {"labeler": self.labeler, "labels": self.labels, "encoding": self.encoding, **digests}
+
+
+DEFAULTS = SourceOptions()
 
 
 def read_source(name: str, root: Path, options: SourceOptions) -> "StudySet":

@@ -12,6 +12,7 @@ from mimic_cxr_vqa.release import open_release
 from mimic_cxr_vqa.release_writer import write_release
 from mimic_cxr_vqa.schema import LABEL_CONFLICT
 from mimic_cxr_vqa.sources.openi import PROJECTIONS, REPORTS, read_studies
+from mimic_cxr_vqa.sources.registry import SourceOptions
 from mimic_cxr_vqa.study_rows import group_by_study
 from mimic_cxr_vqa.workspace import Workspace
 
@@ -39,7 +40,7 @@ def build(folder, findings, impression, mesh, labels="text", **how):
     (folder / REPORTS).write_text("uid,MeSH,Problems,image,indication,comparison,findings,impression\n" + row)
     (folder / PROJECTIONS).write_text("uid,filename,projection\n1,a.png,Frontal\n")
     workspace = Workspace(folder / "out")
-    write_questions(read_studies(folder, labels), workspace, 0)
+    write_questions(read_studies(folder, SourceOptions(labels=labels)), workspace, 0)
     answer_questions(workspace, ExtractiveEngine(), **how)
     manifest = write_release(workspace)
     return manifest, pa.Table.from_batches(open_release(workspace.root).iterate_all())

@@ -8,6 +8,7 @@ from mimic_cxr_vqa.labeling.sentences import split_clauses, split_sentences
 from mimic_cxr_vqa.question_list import QUESTIONS
 from mimic_cxr_vqa.schema import CATEGORIES, CHEXPERT_LABELS
 from mimic_cxr_vqa.sources.openi import read_studies
+from mimic_cxr_vqa.sources.registry import SourceOptions
 
 REAL = REAL_DATA / "iu_cxr"
 needs_real_data = pytest.mark.skipif(not REAL.is_dir(), reason=f"the real collection is not at {REAL}")
@@ -160,7 +161,7 @@ def test_a_long_text_is_analysed() -> None:
 def test_polarity_finds_what_the_annotators_found() -> None:
     rows = [
         row | {"analysis": analyse(row["findings"])}
-        for row in read_studies(REAL, "mesh").studies.to_pylist()
+        for row in read_studies(REAL, SourceOptions(labels="mesh")).studies.to_pylist()
         if row["findings"]
     ]
     # Positive or uncertain, among studies annotated with the label. What is missed is in the impression alone, mostly.

@@ -9,6 +9,7 @@ from medvqa_core.errors import InputError
 from medvqa_hub.cli import run
 from mimic_cxr_vqa.sources.chosen import read_sections, read_study_list
 from mimic_cxr_vqa.sources.physionet import read_studies
+from mimic_cxr_vqa.sources.registry import SourceOptions
 from mimic_cxr_vqa.workspace import Workspace
 
 HEADER = "study,impression,findings,last_paragraph,comparison\n"
@@ -22,7 +23,7 @@ def write(path: Path, text: str) -> Path:
 def test_the_official_sections_are_taken_and_a_study_without_a_row_has_none(tmp_path):
     tree = write_tree(tmp_path / "tree")
     file = write(tmp_path / "sectioned.csv", f'{HEADER}s{SECOND},,"Theirs,\n as it is.",,none\n')
-    study_set = read_studies(tree, sections=file)
+    study_set = read_studies(tree, SourceOptions(sections=file))
     first, second = study_set.studies.to_pylist()
     assert (first["findings"], first["impression"], first["indication"]) == (None, None, "Cough.")
     assert (second["findings"], second["impression"]) == ("Theirs, as it is.", None)
@@ -31,10 +32,10 @@ def test_the_official_sections_are_taken_and_a_study_without_a_row_has_none(tmp_
 
 def test_a_list_of_studies_leaves_the_others_out(tmp_path):
     tree = write_tree(tmp_path / "tree")
-    studies = read_studies(tree, chosen=write(tmp_path / "ids.txt", f"\ns{FIRST}\n{FIRST}\n")).studies
+    studies = read_studies(tree, SourceOptions(studies=write(tmp_path / "ids.txt", f"\ns{FIRST}\n{FIRST}\n"))).studies
     assert studies["study_id"].to_pylist() == [FIRST]
     with pytest.raises(InputError, match="ids.txt: study 5 .*metadata.csv.gz"):
-        read_studies(tree, chosen=write(tmp_path / "ids.txt", f"s{FIRST}\ns5\n"))
+        read_studies(tree, SourceOptions(studies=write(tmp_path / "ids.txt", f"s{FIRST}\ns5\n")))
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ def test_a_study_becomes_one_row(tmp_path: Path) -> None:
         '7,Cardiomegaly/mild,Cardiomegaly,Xray Chest PA and Lateral,"Cough,\n fever",None.,Big heart.,\n',
         "7,7_IM-2263-1001.dcm.png,Frontal\n7,7_IM-2263-2001.dcm.png,Lateral\n",
     )
-    studies = read_studies(root, "mesh")
+    studies = read_studies(root, SourceOptions(labels="mesh"))
     assert studies.governance is Governance.NO_DERIVATIVES
     (row,) = studies.studies.to_pylist()
     assert (row["subject_id"], row["study_id"], row["split"]) == (7, 7, assign_split(7))
@@ -167,7 +167,7 @@ def test_bytes_that_are_not_utf8_are_named_with_their_line(tmp_path: Path) -> No
 
 @pytest.mark.skipif(not REAL.is_dir(), reason=f"the real collection is not at {REAL}")
 def test_the_real_collection() -> None:
-    studies = read_studies(REAL, "mesh")
+    studies = read_studies(REAL, SourceOptions(labels="mesh"))
     rows = studies.studies.to_pylist()
     assert len(rows) == 1000
     titles = studies.notes["studies_with_a_title_for_findings"]
@@ -182,13 +182,13 @@ def test_labels_of_text_and_of_annotation(tmp_path: Path) -> None:
     root = write(tmp_path, "1,Nodule,Nodule,,,,No effusion. Possible edema.,Cardiomegaly.\n")
 
     def stated(labels: str) -> dict[str, int]:
-        (row,) = read_studies(root, labels).studies.to_pylist()
+        (row,) = read_studies(root, SourceOptions(labels=labels)).studies.to_pylist()
         return {label: value for label, value in row["labels"].items() if value is not None}
 
     assert stated("text") == {"Cardiomegaly": 1, "Edema": -1, "Pleural Effusion": 0}
     assert stated("mesh") == {"Lung Lesion": 1}
     with pytest.raises(ConfigError, match="labels='chexpert'.*text, mesh"):
-        read_studies(root, "chexpert")
+        read_studies(root, SourceOptions(labels="chexpert"))
 
 
 def test_a_title_in_the_place_of_findings_is_none(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from medvqa_core.governance import Governance
 from mimic_cxr_vqa.schema import STUDY_SCHEMA
 from mimic_cxr_vqa.sources.physionet import read_studies, report_path
 from mimic_cxr_vqa.sources.pieces import locate, need
+from mimic_cxr_vqa.sources.registry import SourceOptions
 
 # --- what it reads
 
@@ -58,16 +59,16 @@ def test_reports_are_found_where_people_have_them(tmp_path, place):
         folder = tree / "files" / f"p90/p{subject}/s{study}"
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"{dicom}.jpg").touch()
-    assert read_studies(tree, place(tree)).studies.equals(expected)
+    assert read_studies(tree, SourceOptions(place(tree))).studies.equals(expected)
 
 
 def test_the_label_table_is_chosen(tmp_path):
     write_tree(tmp_path)
     other = tables(labels={FIRST: {"Edema": "0"}, SECOND: {}})["chexpert"]
     (tmp_path / "mimic-cxr-2.0.0-negbio.csv").write_text(other)
-    assert read_studies(tmp_path, labeler="negbio").studies["labels"][0].as_py()["Edema"] == 0
+    assert read_studies(tmp_path, SourceOptions(labeler="negbio")).studies["labels"][0].as_py()["Edema"] == 0
     with pytest.raises(ConfigError, match="labeler 'chexbert' is unknown"):
-        read_studies(tmp_path, labeler="chexbert")
+        read_studies(tmp_path, SourceOptions(labeler="chexbert"))
 
 
 def test_a_study_without_a_row_of_labels_has_none(tmp_path):
@@ -139,10 +140,10 @@ def test_missing_reports_are_named_with_the_places_looked_at(tmp_path):
     tree = write_tree(tmp_path / "tree", reports={})
     for reports, place in ((None, tree), (tmp_path / "nowhere", tmp_path / "nowhere")):
         with pytest.raises(InputError, match="https://physionet.org") as caught:
-            read_studies(tree, reports)
+            read_studies(tree, SourceOptions(reports))
         assert f"{place}/mimic-cxr-reports.zip, {place}/mimic-cxr-reports/files" in str(caught.value)
     with pytest.raises(InputError, match=f"{tmp_path}/x.zip"):
-        read_studies(tree, tmp_path / "x.zip")
+        read_studies(tree, SourceOptions(tmp_path / "x.zip"))
 
 
 @pytest.mark.parametrize("in_zip", [False, True])

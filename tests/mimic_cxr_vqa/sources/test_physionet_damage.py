@@ -5,6 +5,7 @@ from physionet_tree import FIRST, IMAGES, REPORTS, SECOND, replace_in, write_tre
 
 from medvqa_core.errors import ConfigError, InputError
 from mimic_cxr_vqa.sources.physionet import read_studies, report_path
+from mimic_cxr_vqa.sources.registry import SourceOptions
 
 METADATA, SPLIT, LABELS = (f"mimic-cxr-2.0.0-{name}.csv.gz" for name in ("metadata", "split", "chexpert"))
 LONG_REPORTS = {study: text + "FINDINGS: " + " ".join(map(str, range(500))) for study, text in REPORTS.items()}
@@ -59,9 +60,9 @@ def test_a_report_in_another_encoding(tree, in_zip):
         write_tree(tree, reports=reports)
     with pytest.raises(InputError, match=r"s95000001\.txt: byte 16 .*--encoding latin-1"):
         read_studies(tree)
-    assert read_studies(tree, encoding="latin-1").studies["findings"][0].as_py() == "Opacité à droite."
+    assert read_studies(tree, SourceOptions(encoding="latin-1")).studies["findings"][0].as_py() == "Opacité à droite."
     with pytest.raises(ConfigError, match="'latin-one'"):
-        read_studies(tree, encoding="latin-one")
+        read_studies(tree, SourceOptions(encoding="latin-one"))
 
 
 def test_a_report_with_a_nul_byte_or_in_place_of_a_file(tmp_path):
