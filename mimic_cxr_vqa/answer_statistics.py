@@ -4,7 +4,7 @@
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,9 +14,8 @@ from medvqa_core.governance import Governance
 from medvqa_core.progress import track
 from medvqa_core.text_tables import align
 from mimic_cxr_vqa.answer_types import CLOSED, answer_type
-from mimic_cxr_vqa.generation.answer_keys import answer_keys, hex_keys, open_answers, read_lint
+from mimic_cxr_vqa.generation.answer_keys import answer_keys, hex_keys, iterate_rows, open_answers, read_lint
 from mimic_cxr_vqa.generation.lint import find_flags
-from mimic_cxr_vqa.parquet_files import iterate_parquet
 from mimic_cxr_vqa.schema import CATEGORIES, LABEL_CONFLICT
 from mimic_cxr_vqa.workspace import Workspace
 
@@ -107,7 +106,8 @@ def count_workspace(workspace: Workspace, governance: Governance) -> AnswerStati
     found = AnswerStatistics()
     with open_answers(workspace, governance) as store:
         keys = hex_keys(answer_keys(workspace, store.settings, save=False))
-        for key, (category, label) in track(zip(keys, _labels(workspace), strict=True), "Counting", total=len(keys)):
+        labels = iterate_rows(workspace, "questions", "category", "label_value")
+        for key, (category, label) in track(zip(keys, labels, strict=True), "Counting", total=len(keys)):
             record = store.find(key)
             if record is not None and record.answer is not None:
                 noted = [*read_lint(record, store), *find_flags(record.answer, category, label)]
@@ -136,8 +136,3 @@ def format_statistics(found: AnswerStatistics) -> str:
         if len(listed) > 1:
             text.append(align(listed, (0, 2), line=True))
     return "\n\n".join(text) + "\n"
-
-
-def _labels(workspace: Workspace) -> Iterator[tuple[str, str]]:
-    for batch in iterate_parquet(workspace.questions / "questions.parquet", columns=["category", "label_value"]):
-        yield from zip(batch["category"].to_pylist(), batch["label_value"].to_pylist(), strict=True)

@@ -154,16 +154,8 @@ def export_authors_csv(release: Release, out: Path) -> dict[str, int]:
         for split in release.files:
             batches = track(release.iterate_split(split, patients), f"Writing the {split} split")
             rows[split] = write_authors_csv(folder / f"{_SPLIT_PREFIXES[split]}.csv", batches, private)
-        kept: dict[str, Any] = {
-            name: release.manifest[name] for name in ("source", "answers") if name in release.manifest
-        }
-        manifest: dict[str, Any] = {
-            "kind": CSV_KIND,
-            "format": FORMAT,
-            "governance": str(release.governance),
-            "rows": rows,
-            **kept,
-        }
+        manifest = {name: release.manifest[name] for name in ("source", "answers") if name in release.manifest}
+        manifest |= {"kind": CSV_KIND, "format": FORMAT, "governance": str(release.governance), "rows": rows}
         manifest["files"] = describe_files(folder, folder.glob("*.csv"))
         write_manifest(folder, manifest, sort_keys=True)
     return rows

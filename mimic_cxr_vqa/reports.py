@@ -223,7 +223,7 @@ def _joined(sections: list[Section], wanted: tuple[str, ...], rules: set[str]) -
     restarted = False
     for section in sections:
         restarted = restarted or section.kind in _RESTART
-        if section.kind in wanted and (folded := _fold(section.text)):
+        if section.kind in wanted and (folded := fold(section.text)):
             if restarted and section.heading:
                 found, started, restarted = [], 0, False
             found.append(folded)
@@ -239,14 +239,14 @@ def _last_with_text(sections: list[Section], wanted: str) -> str | None:
     for section in sections:
         if section.kind == wanted and section.text.strip():
             texts = [section.text] if section.heading else [*texts, section.text]
-    return _fold(" ".join(texts))
+    return fold(" ".join(texts))
 
 
 def _indication(sections: list[Section]) -> str | None:
     """The text of the first heading of `INDICATION_ORDER` that has text, up to a blank line."""
     for wanted in INDICATION_ORDER:
         for section in sections:
-            if section.kind == wanted and (folded := _fold(_BLANK_LINE.split(section.text, maxsplit=1)[0])):
+            if section.kind == wanted and (folded := fold(_BLANK_LINE.split(section.text, maxsplit=1)[0])):
                 return folded
     return None
 
@@ -263,7 +263,7 @@ def _unclaimed_text(sections: list[Section], rules: set[str]) -> str | None:
     kept = [paragraph for paragraph in paragraphs if not is_title(paragraph)]
     if any(map(is_title, paragraphs)):
         rules.add("title left out")
-    return _fold(" ".join(kept))
+    return fold(" ".join(kept))
 
 
 def is_title(paragraph: str) -> bool:
@@ -272,5 +272,6 @@ def is_title(paragraph: str) -> bool:
     return bool(words) and _TITLE_WORDS.issuperset(words) and bool(_VIEW.search(paragraph.upper()))
 
 
-def _fold(text: str) -> str | None:
+def fold(text: str) -> str | None:
+    """`text` with single blanks, or None if it is blank."""
     return " ".join(text.split()) or None

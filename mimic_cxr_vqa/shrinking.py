@@ -26,8 +26,9 @@ from medvqa_core.json_files import read_object, write_json
 from medvqa_core.progress import track
 from mimic_cxr_vqa.images import FILM_SIDE, read_film
 from mimic_cxr_vqa.sources import openi
+from mimic_cxr_vqa.sources.pieces import is_marked_synthetic
 
-KIND, MARKER, PHANTOM = "shrunk-images", "shrunk.json", "phantom.json"
+KIND, MARKER = "shrunk-images", "shrunk.json"
 FORMATS = {".jpg": "JPEG", ".jpeg": "JPEG", ".png": "PNG"}
 QUALITY = 95
 PER_TASK = 64  # images
@@ -96,7 +97,7 @@ def get_tree_governance(root: Path, paths: list[str]) -> Governance:
     if (root / MARKER).exists():
         found = read_object(root / MARKER, REMEDY)
         return parse(str(found.get("governance")), str(root / MARKER))
-    if (root / PHANTOM).exists() and read_object(root / PHANTOM, REMEDY).get("source") == "phantom":
+    if is_marked_synthetic(root):
         return Governance.OPEN
     return openi.GOVERNANCE if (root / openi.PROJECTIONS).exists() else Governance.CREDENTIALED
 

@@ -63,8 +63,8 @@ def iterate_requests(workspace: Workspace, impression: str | None = None) -> Ite
     Raises:
         InputError: a file cannot be read, or the files do not fit together.
     """
-    studies = _iterate_rows(workspace, "studies", "study_id", "findings", "impression")
-    rows = _iterate_rows(workspace, "questions", "study_id", "qa_id", "category", "question", "indication")
+    studies = iterate_rows(workspace, "studies", "study_id", "findings", "impression")
+    rows = iterate_rows(workspace, "questions", "study_id", "qa_id", "category", "question", "indication")
     for study_id, group in groupby(rows, key=lambda row: row[0]):
         study = next((row for row in studies if row[0] == study_id), None)  # both files have the same order
         if study is None:
@@ -89,7 +89,8 @@ def iterate_keyed(
         start += len(study)
 
 
-def _iterate_rows(workspace: Workspace, name: str, *columns: str) -> Iterator[tuple]:
+def iterate_rows(workspace: Workspace, name: str, *columns: str) -> Iterator[tuple]:
+    """Yield these columns of `questions` or `studies` row by row. Raises InputError if the file cannot be read."""
     batches = iterate_parquet(workspace.questions / f"{name}.parquet", ROWS_AT_ONCE, list(columns))
     return chain.from_iterable(zip(*(batch[c].to_pylist() for c in columns), strict=True) for batch in batches)
 

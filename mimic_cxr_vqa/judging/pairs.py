@@ -2,13 +2,11 @@
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
-from itertools import chain
 
 from medvqa_core.digests import digest
 from medvqa_core.errors import InputError
-from mimic_cxr_vqa.generation.answer_keys import answer_keys, iterate_keyed, open_answers
+from mimic_cxr_vqa.generation.answer_keys import answer_keys, iterate_keyed, iterate_rows, open_answers
 from mimic_cxr_vqa.generation.answer_request import AS_CONTEXT, IMPRESSION, AnswerRequest
-from mimic_cxr_vqa.parquet_files import iterate_parquet
 from mimic_cxr_vqa.workspace import Workspace
 
 
@@ -45,7 +43,7 @@ def iterate_pairs(workspace: Workspace, studies: Collection[int] | None = None) 
     with open_answers(workspace, workspace.governance()) as store:
         knows_impression = store.settings.get(IMPRESSION) == AS_CONTEXT
         keys = answer_keys(workspace, store.settings, save=False)
-        columns = _label_and_images(workspace)
+        columns = iterate_rows(workspace, "questions", "label_value", "images")
         for requests in iterate_keyed(workspace, store.settings, keys):
             rows = [next(columns) for _ in requests]
             if studies is not None and next(iter(requests.values())).study_id not in studies:
@@ -64,9 +62,7 @@ def sample_studies(workspace: Workspace, reports: int, seed: int) -> list[int]:
 
     A larger sample with the same seed contains the smaller one, so that existing verdicts are reused.
     """
-    ids: dict[int, None] = {}
-    for batch in iterate_parquet(workspace.questions / "questions.parquet", columns=["study_id"]):
-        ids |= dict.fromkeys(batch["study_id"].to_pylist())
+    ids = {study_id for (study_id,) in iterate_rows(workspace, "questions", "study_id")}
     drawn = sorted(ids, key=lambda study_id: digest(f"{seed}/{study_id}"))[:reports]
     return sorted(drawn)
 
@@ -89,9 +85,3 @@ def require_pairs(pairs: list[Pair], workspace: Workspace) -> list[Pair]:
 
 def _as_known(request: AnswerRequest, knows_impression: bool) -> AnswerRequest:
     return request if knows_impression or request.impression is None else replace(request, impression=None)
-
-
-def _label_and_images(workspace: Workspace) -> Iterator[tuple[str, list[str]]]:
-    names = ["label_value", "images"]
-    batches = iterate_parquet(workspace.questions / "questions.parquet", columns=names)
-    return chain.from_iterable(zip(*(batch[name].to_pylist() for name in names), strict=True) for batch in batches)

@@ -13,8 +13,8 @@ from medvqa_core.errors import InputError, quote_value
 from medvqa_core.files import atomic_file
 from medvqa_core.metrics.ratings import find_category
 from mimic_cxr_vqa.judging.dimensions import DIMENSIONS, Verdict
-from mimic_cxr_vqa.judging.review import RATINGS_CSV, Review
-from mimic_cxr_vqa.judging.review_sheets import COMMENT, read_sheet
+from mimic_cxr_vqa.judging.review import COMMENT, RATINGS_CSV, Review
+from mimic_cxr_vqa.judging.review_sheets import read_sheet
 from mimic_cxr_vqa.judging.review_tasks import read_export
 
 

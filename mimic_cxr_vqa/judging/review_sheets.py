@@ -13,9 +13,8 @@ from medvqa_core.errors import InputError
 from medvqa_core.files import atomic_file
 from medvqa_core.workbooks import workbook_rows
 from mimic_cxr_vqa.judging.dimensions import DIMENSIONS
-from mimic_cxr_vqa.judging.review import ReviewItem
+from mimic_cxr_vqa.judging.review import COMMENT, ReviewItem
 
-COMMENT = "comment"
 COLUMNS = ("rater", "item", "indication", "findings", "question", "answer", *DIMENSIONS, COMMENT)
 READ = ("rater", "item", *DIMENSIONS)
 _WIDTHS = {"indication": 24, "findings": 60, "question": 24, "answer": 44, "comment": 30}

@@ -14,10 +14,9 @@ from medvqa_core.errors import InputError
 from medvqa_core.governance import Governance
 from medvqa_core.json_files import read_json
 from mimic_cxr_vqa.judging.dimensions import DIMENSIONS
-from mimic_cxr_vqa.judging.review import ReviewItem
+from mimic_cxr_vqa.judging.review import COMMENT, ReviewItem
 
 IMAGE_URL = "/data/local-files/?d="
-_COMMENT = "comment"
 _REMEDY = "Export the project from Label Studio as JSON"
 
 
@@ -64,7 +63,7 @@ def labelling_config(with_images: bool) -> str:
     <Header value="Answer"/>
     <Text name="answer" value="$answer"/>
 {chr(10).join(blocks)}
-    <TextArea name="{_COMMENT}" toName="answer" placeholder="comment"/>
+    <TextArea name="{COMMENT}" toName="answer" placeholder="comment"/>
   </View>
 </View>
 """
@@ -99,8 +98,8 @@ def _choices(annotation: Any, place: str) -> dict[str, str]:
     cells: dict[str, Any] = {}
     for entry in result:
         name, value = entry.get("from_name"), entry.get("value")
-        kind = "text" if name == _COMMENT else "choices"
-        if name not in DIMENSIONS and name != _COMMENT:
+        kind = "text" if name == COMMENT else "choices"
+        if name not in DIMENSIONS and name != COMMENT:
             continue
         texts = value.get(kind) if isinstance(value, dict) else None
         texts = [texts] if isinstance(texts, str) else texts

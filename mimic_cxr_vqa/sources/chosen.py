@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from medvqa_core.csv_files import read_csv
 from medvqa_core.errors import InputError, quote_value
+from mimic_cxr_vqa.reports import fold
 from mimic_cxr_vqa.sources.study_set import check_unique
 
 _STUDY_ID = re.compile(r"s?(\d{1,18})")
@@ -27,7 +28,7 @@ def read_sections(path: Path) -> dict[int, tuple[str | None, str | None]]:
     check_unique(table["study"], f"{path}: study")
     columns = [table[name].to_pylist() for name in ("study", "findings", "impression")]
     return {
-        _parse_study_id(study or "", f"{path}, row {row}"): (_fold(findings), _fold(impression))
+        _parse_study_id(study or "", f"{path}, row {row}"): (fold(findings or ""), fold(impression or ""))
         for row, (study, findings, impression) in enumerate(zip(*columns, strict=True), start=2)
     }
 
@@ -70,7 +71,3 @@ def _parse_study_id(text: str, where: str) -> int:
     if match := _STUDY_ID.fullmatch(text):
         return int(match[1])
     raise InputError(f"{where}: {quote_value(text)} is not a study id. Expected s50414267 or 50414267")
-
-
-def _fold(text: str | None) -> str | None:
-    return " ".join((text or "").split()) or None

@@ -9,8 +9,6 @@
 authors' release.
 """
 
-import codecs
-import json
 import zipfile
 import zlib
 from collections import Counter
@@ -30,7 +28,7 @@ from medvqa_core.progress import track
 from mimic_cxr_vqa.reports import NO_FINDINGS, Sections, split_sections
 from mimic_cxr_vqa.schema import CHEXPERT_LABELS, LABELS_TYPE, STUDY_SCHEMA
 from mimic_cxr_vqa.sources.chosen import choose_studies, read_sections
-from mimic_cxr_vqa.sources.pieces import locate, need
+from mimic_cxr_vqa.sources.pieces import is_marked_synthetic, locate, need
 from mimic_cxr_vqa.sources.registry import DEFAULTS, SourceOptions
 from mimic_cxr_vqa.sources.study_set import StudySet, check_splits, check_unique, find_mixed
 
@@ -52,7 +50,6 @@ def read_studies(root: Path, options: SourceOptions = DEFAULTS) -> StudySet:
             metadata table.
     """
     pieces = locate(root, options.reports, options.labeler)
-    _check_encoding(options.encoding)
     images = _read_images(need(pieces["metadata"]), need(pieces["split"]))
     if options.studies is not None:  # before any report is read
         images = choose_studies(images, options.studies, str(pieces["metadata"].path))
@@ -136,6 +133,8 @@ def _read_report(source: Path, archive: zipfile.ZipFile | None, encoding: str, p
         raise InputError(f"{where} is larger than {LARGEST_REPORT >> 20} MiB, the limit of a report; {remedy}")
     try:
         text = data.decode(encoding)
+    except LookupError:
+        raise ConfigError(f"encoding {encoding!r} is unknown. Examples: utf-8, latin-1") from None
     except UnicodeDecodeError as error:
         raise InputError(
             f"{where}: byte {error.start} is not {encoding}. Convert the report, or pass --encoding latin-1"
@@ -143,13 +142,6 @@ def _read_report(source: Path, archive: zipfile.ZipFile | None, encoding: str, p
     if "\0" in text:
         raise InputError(f"{where} has a NUL byte; {remedy}, or save it as {encoding}")
     return text
-
-
-def _check_encoding(encoding: str) -> None:
-    try:
-        codecs.lookup(encoding)
-    except LookupError:
-        raise ConfigError(f"encoding {encoding!r} is unknown. Examples: utf-8, latin-1") from None
 
 
 def _read_images(metadata: Path, split: Path) -> pa.Table:
@@ -212,10 +204,5 @@ def _read_labels(path: Path, study_ids: pa.ChunkedArray) -> tuple[pa.StructArray
 
 def _is_phantom(root: Path, studies: pa.Table) -> bool:
     """Whether the tree is marked as synthetic and lacks ids of MIMIC's range. Otherwise it is credentialed."""
-    try:
-        marker = json.loads((root / "phantom.json").read_bytes())
-    except (OSError, ValueError):
-        return False
-    marked = isinstance(marker, dict) and marker.get("source") == "phantom"
     ids = [pc.min(studies[name]).as_py() for name in ("subject_id", "study_id")]
-    return marked and len(studies) > 0 and min(ids) >= PHANTOM_FIRST_ID
+    return is_marked_synthetic(root) and len(studies) > 0 and min(ids) >= PHANTOM_FIRST_ID

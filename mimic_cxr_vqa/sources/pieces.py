@@ -3,6 +3,7 @@
 `medvqa-hub doctor` prints this list, and the source `physionet` reads from it.
 """
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -58,6 +59,15 @@ def need(piece: Piece) -> Path:
             "synthetic studies: medvqa-hub cxr phantom --out FOLDER"
         )
     return piece.path
+
+
+def is_marked_synthetic(root: Path) -> bool:
+    """Whether the tree has the file that `cxr phantom` writes last."""
+    try:
+        marker = json.loads((root / "phantom.json").read_bytes())
+    except (OSError, ValueError):
+        return False
+    return isinstance(marker, dict) and marker.get("source") == "phantom"
 
 
 def _report_places(folder: Path) -> tuple[Path, ...]:
