@@ -259,10 +259,8 @@ def _align_lone_view(views: pa.ListArray, images: pa.ListArray) -> pa.ListArray:
 
 def _null_empty_views(views: pa.ListArray) -> pa.ListArray:
     flat = views.flatten()
-    empty = pc.equal(flat, "")
-    if not pc.any(empty).as_py():
-        return views
-    return pa.ListArray.from_arrays(views.offsets, pc.if_else(empty, pa.scalar(None, pa.string()), flat))
+    names = pc.if_else(pc.equal(flat, ""), pa.scalar(None, pa.string()), flat)
+    return pa.ListArray.from_arrays(views.offsets, names)
 
 
 def _qa_ids(study: pa.Array, question: pa.Array, category: pa.Array) -> pa.Array:

@@ -181,18 +181,14 @@ class MimicCxrVqa(datasets.ArrowBasedBuilder):
             raise
         except MedvqaError as error:
             raise LoadingError(one_line(error)) from None
-        if replies.left_out:
-            logger.warning(
-                f"{HUB_SPLITS[split]}: left out {replies.left_out} rows whose reply could not be parsed "
-                "(failed_answers='keep' keeps them)"
-            )
-        if checks.left_out:
-            logger.warning(
-                f"{HUB_SPLITS[split]}: left out {checks.left_out} rows with repeated questions "
-                "(duplicates='error' raises instead)"
-            )
-        if unanswered:
-            logger.warning(f"{HUB_SPLITS[split]}: left out {unanswered} rows without an answer")
+        left_out = {
+            "whose reply could not be parsed (failed_answers='keep' keeps them)": replies.left_out,
+            "with repeated questions (duplicates='error' raises instead)": checks.left_out,
+            "without an answer": unanswered,
+        }
+        for what, count in left_out.items():
+            if count:
+                logger.warning(f"{HUB_SPLITS[split]}: left out {count} rows {what}")
         if self.images:
             if self.images.counts["missing"]:
                 logger.warning(f"{HUB_SPLITS[split]}: missing images: {dict(self.images.counts)}")

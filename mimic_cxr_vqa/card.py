@@ -59,28 +59,32 @@ def write_card(
         statistics: from `Statistics.to_json`.
         has_images: whether the images are in the rows of the config `studies`.
     """
-    from huggingface_hub import DatasetCard, DatasetCardData
-
     title = SOURCE_TITLES.get(manifest["source"], manifest["source"])
     governance = Governance(manifest["governance"])
     is_licensed = LICENSED_SOURCES.get(manifest["source"]) is governance
-    data = DatasetCardData(
+    metadata: dict[str, Any] = dict(
         **(LICENSES[governance] if is_licensed else OTHER_LICENSE),
         pretty_name=f"MIMIC-CXR-VQA ({title})",
-        language="en",
-        task_categories=["visual-question-answering"],
         task_ids=["visual-question-answering"],
         size_categories=[size_category(manifest["counts"]["rows"])],
         tags=["medical", "radiology", "chest-x-ray", f"governance-{manifest['governance']}"]
         + ["synthetic"] * (manifest["source"] == "phantom"),
         **describe_configs(configs, content),
     )
-    template = str(hub_cards.template_path("mimic_cxr_vqa"))
     judged = _judged(manifest.get("validation"))
     texts = {"statistics": statistics, "judged": judged, "source_title": title}
     texts |= {"is_licensed": is_licensed, "has_images": has_images}
-    card = DatasetCard.from_template(data, template_path=template, **texts, **manifest)
-    (folder / CARD).write_text(str(card).rstrip() + "\n", encoding="utf-8")
+    text = render_card("mimic_cxr_vqa", metadata, **texts, **manifest)
+    (folder / CARD).write_text(text, encoding="utf-8")
+
+
+def render_card(template: str, metadata: Mapping[str, Any], **texts: Any) -> str:
+    """Return a card with `metadata` above the template of `hub_cards`."""
+    from huggingface_hub import DatasetCard, DatasetCardData
+
+    data = DatasetCardData(language="en", task_categories=["visual-question-answering"], **metadata)
+    card = DatasetCard.from_template(data, template_path=str(hub_cards.template_path(template)), **texts)
+    return str(card).rstrip() + "\n"
 
 
 def _judged(found: Mapping[str, Any] | None) -> dict[str, Any] | None:

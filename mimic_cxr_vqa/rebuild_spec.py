@@ -18,14 +18,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-import hub_cards
 from medvqa_core.digests import digest_file
 from medvqa_core.errors import ConfigError, InputError
 from medvqa_core.files import atomic_folder
 from medvqa_core.governance import Governance
 from medvqa_core.json_files import plain, write_json, write_manifest
 from medvqa_core.llm.engines import Engine
-from mimic_cxr_vqa.card import CARD, LICENSES
+from mimic_cxr_vqa.card import CARD, LICENSES, render_card
 from mimic_cxr_vqa.generation.answer_request import ANSWER_FROM, AS_TEXT, IMPRESSION, answer_from_settings
 from mimic_cxr_vqa.generation.answers import answer_questions
 from mimic_cxr_vqa.generation.question_writer import write_questions
@@ -78,7 +77,7 @@ def write_rebuild_spec(workspace: Workspace, folder: Path) -> dict[str, Any]:
             "tables": {name: digest_file(workspace.questions / name) for name in TABLES},
             "shards": _shard_digests(release.manifest),
         }
-        _write_card(out, manifest)
+        (out / CARD).write_text(_render_card(out, manifest), encoding="utf-8")
         manifest["files"] = describe_files(out, [path for path in out.rglob("*") if path.is_file()])
         write_manifest(out, manifest, sort_keys=True)
     return manifest
@@ -184,27 +183,13 @@ def _describe_differences(spec: Path, workspace: Workspace) -> list[str]:
     return lines or ["the questions are the same; texts, labels or views of their studies differ"]
 
 
-def _write_card(folder: Path, manifest: Mapping[str, Any]) -> None:
-    (folder / CARD).write_text(_render_card(folder, manifest), encoding="utf-8")
-
-
 def _render_card(folder: Path, manifest: Mapping[str, Any]) -> str:
-    from huggingface_hub import DatasetCard, DatasetCardData
-
     files = sorted((folder / "questions").glob("*.parquet"))
-    data = DatasetCardData(
+    data_files = [{"split": path.stem, "path": f"questions/{path.name}"} for path in files]
+    metadata = {
         **LICENSES[Governance.OPEN],
-        pretty_name=f"MIMIC-CXR-VQA rebuild spec ({manifest['source']})",
-        language="en",
-        task_categories=["visual-question-answering"],
-        tags=["medical", "radiology", "chest-x-ray", "rebuild-spec"],
-        configs=[
-            {
-                "config_name": "questions",
-                "data_files": [{"split": path.stem, "path": f"questions/{path.name}"} for path in files],
-            }
-        ],
-    )
-    template = str(hub_cards.template_path("mimic_cxr_vqa_rebuild_spec"))
-    card = DatasetCard.from_template(data, template_path=template, **manifest)
-    return str(card).rstrip() + "\n"
+        "pretty_name": f"MIMIC-CXR-VQA rebuild spec ({manifest['source']})",
+        "tags": ["medical", "radiology", "chest-x-ray", "rebuild-spec"],
+        "configs": [{"config_name": "questions", "data_files": data_files}],
+    }
+    return render_card("mimic_cxr_vqa_rebuild_spec", metadata, **manifest)

@@ -121,9 +121,7 @@ def open_release(folder: Path) -> Release:
         raise InputError(f"{folder}: no such folder. Name a release, or build a dataset with medvqa-hub cxr")
     workspace = Workspace(folder)
     if folder.name == workspace.questions.name and (folder / MANIFEST).exists() and _kind(folder) == QUESTIONS_KIND:
-        return _open_questions(
-            Workspace(folder.parent)
-        )  # the questions themselves are named, not a release beside them
+        return _open_questions(Workspace(folder.parent))  # named itself, so not the release beside it
     for place in (folder, workspace.release):
         if (place / MANIFEST).exists() and _kind(place) == RELEASE_KIND:
             return _open_parquet(place)

@@ -16,14 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mimic_cxr_vqa.question_list import QUESTION_SLUGS, QUESTION_TEXTS, QUESTIONS_PER_CATEGORY
-from mimic_cxr_vqa.schema import (
-    CATEGORIES,
-    CHEXPERT_LABELS,
-    HEART,
-    LABEL_VALUES,
-    NO_FINDING,
-    QUESTION_SCHEMA,
-)
+from mimic_cxr_vqa.schema import CATEGORIES, CHEXPERT_LABELS, HEART, LABEL_VALUES, NO_FINDING, QUESTION_SCHEMA
 
 NOT_MENTIONED = 2  # a missing label in the int8 label matrix
 DRAWS_PER_POSITIVE = 4

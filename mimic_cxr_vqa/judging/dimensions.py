@@ -1,10 +1,13 @@
 """The four dimensions that answers are rated on, with their categories (paper, Section 4 and Table 3).
 
-Rating sheets and judge prompts use the same texts. The names and categories are the paper's, the texts are ours.
+Rating sheets and judge prompts use the same texts (`dimensions.tsv`, worst category first). The names and categories
+are the paper's, the texts are ours.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
 from typing import Any
 
 from medvqa_core.metrics.ratings import KNOWN_ORDERS
@@ -37,54 +40,13 @@ class Dimension:
         return self.categories[-1]
 
 
-DIMENSIONS = {
-    dimension.name: dimension
-    for dimension in (
-        Dimension(
-            "correctness",
-            "Correctness",
-            "Is what the answer says about the question right?",
-            {
-                "Incorrect": "it affirms what the findings deny or do not hold, denies what they affirm, or gives "
-                "a wrong side, place, size or number",
-                "Correct": "nothing in it is wrong; what the findings are silent about counts as absent",
-            },
-        ),
-        Dimension(
-            "consistency",
-            "Consistency with Report",
-            "Does everything in the answer agree with the findings?",
-            {
-                "Inconsistent": "a statement contradicts the findings, or has no ground in them",
-                "Partially Consistent": "it agrees in the main, but a detail or its certainty differs, or it "
-                "speaks of a change that one image cannot show",
-                "Fully Consistent": "every statement follows from the findings, as certain or doubtful as there",
-            },
-        ),
-        Dimension(
-            "completeness",
-            "Answer Completeness",
-            "Does the answer give all that the findings hold about the question?",
-            {
-                "Incomplete": "the question is not answered, or the main finding is left out",
-                "Partially Complete": "the question is answered, but a detail that bears on it (side, site, size, "
-                "number, severity) is left out",
-                "Complete": "the question is answered with every detail that bears on it",
-            },
-        ),
-        Dimension(
-            "relevance",
-            "Clinical Relevance",
-            "What is the answer worth to a clinician who asks this question?",
-            {
-                "Incorrect and Misleading": "it is wrong in a way that could mislead",
-                "Non-essential but Correct": "it is right, but says something else than what was asked, or nothing "
-                "of use",
-                "Essential": "it is right and is what the question asks for",
-            },
-        ),
-    )
-}
+def _read() -> dict[str, Dimension]:
+    lines = Path(__file__).with_name("dimensions.tsv").read_text(encoding="utf-8").splitlines()[1:]
+    groups = groupby((line.split("\t") for line in lines), key=lambda row: row[:3])
+    return {first[0]: Dimension(*first, {row[3]: row[4] for row in rows}) for first, rows in groups}
+
+
+DIMENSIONS = _read()
 assert all(dimension.categories == KNOWN_ORDERS[name] for name, dimension in DIMENSIONS.items())
 BEST: Verdict = {name: dimension.best for name, dimension in DIMENSIONS.items()}
 

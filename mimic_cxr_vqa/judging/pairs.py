@@ -52,7 +52,8 @@ def iterate_pairs(workspace: Workspace, studies: Collection[int] | None = None) 
             for (key, request), (label_value, images) in zip(requests.items(), rows, strict=True):
                 found = store.find(key)
                 if found is not None and found.answer is not None:
-                    study.append(Pair(_as_known(request, knows_impression), found.answer, label_value, tuple(images)))
+                    known = request if knows_impression else replace(request, impression=None)
+                    study.append(Pair(known, found.answer, label_value, tuple(images)))
             if study:
                 yield study
 
@@ -81,7 +82,3 @@ def require_pairs(pairs: list[Pair], workspace: Workspace) -> list[Pair]:
             f"{workspace.root}"
         )
     return pairs
-
-
-def _as_known(request: AnswerRequest, knows_impression: bool) -> AnswerRequest:
-    return request if knows_impression or request.impression is None else replace(request, impression=None)

@@ -114,6 +114,5 @@ def judge_all(
 
 def _as_reply(found: Judgement) -> Reply:
     if found.verdict is None:
-        return Reply(None, found.error, found.details)
-    ordered = {name: found.verdict[name] for name in DIMENSIONS}
-    return Reply(json.dumps(ordered), None, found.details)
+        return Reply(None, found.error, details=found.details)
+    return Reply(json.dumps({name: found.verdict[name] for name in DIMENSIONS}), details=found.details)
