@@ -13,7 +13,7 @@ from medvqa_core.digests import digest, digest_file
 from medvqa_core.errors import InputError
 from medvqa_core.json_files import read_object, write_json
 from medvqa_hub.cli import run
-from mimic_cxr_vqa.rebuild_spec import _write_card
+from mimic_cxr_vqa.rebuild_spec import _render_card
 from mimic_cxr_vqa.rebuild_spec_check import SCHEMA, read_rebuild_spec
 from mimic_cxr_vqa.workspace import Workspace
 
@@ -163,7 +163,8 @@ def test_batch_answers_are_not_rebuilt_by_an_engine(made, tmp_path, spec, capsys
 @pytest.mark.parametrize("engine", ["extractive", "server", "batch"])
 def test_card_gives_the_command_that_rebuilds_the_rows(spec, engine):
     manifest = read_object(spec / "manifest.json", "")
-    _write_card(spec, manifest | {"answers": manifest["answers"] | {"engine": engine}})
+    card = _render_card(spec, manifest | {"answers": manifest["answers"] | {"engine": engine}})
+    (spec / "README.md").write_text(card, encoding="utf-8")
     card = (spec / "README.md").read_text()
     assert ("cxr rebuild SPEC" in card) == (engine != "batch") and "\n\n| split |" in card
     assert ("--out out/cxr --engine ENGINE\n```\n\n`SPEC` is" in card) == (engine == "server")
