@@ -152,7 +152,7 @@ def export_authors_csv(release: Release, out: Path) -> dict[str, int]:
         for split in release.files:
             batches = track(release.iterate_split(split, patients), f"Writing the {split} split")
             rows[split] = write_authors_csv(folder / f"{_SPLIT_PREFIXES[split]}.csv", batches, private)
-        manifest = {name: release.manifest[name] for name in ("source", "answers") if name in release.manifest}
+        manifest: dict[str, Any] = {k: v for k, v in release.manifest.items() if k in ("source", "answers")}
         manifest |= {"kind": CSV_KIND, "format": FORMAT, "governance": str(release.governance), "rows": rows}
         manifest["files"] = describe_files(folder, folder.glob("*.csv"))
         write_manifest(folder, manifest, sort_keys=True)

@@ -42,8 +42,9 @@ class Dimension:
 
 def _read() -> dict[str, Dimension]:
     lines = Path(__file__).with_name("dimensions.tsv").read_text(encoding="utf-8").splitlines()[1:]
-    groups = groupby((line.split("\t") for line in lines), key=lambda row: row[:3])
-    return {first[0]: Dimension(*first, {row[3]: row[4] for row in rows}) for first, rows in groups}
+    groups = groupby((line.split("\t") for line in lines), key=lambda row: tuple(row[:3]))
+    found = (Dimension(name, title, asks, {row[3]: row[4] for row in rows}) for (name, title, asks), rows in groups)
+    return {dimension.name: dimension for dimension in found}
 
 
 DIMENSIONS = _read()
