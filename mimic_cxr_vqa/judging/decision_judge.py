@@ -13,8 +13,9 @@ from medvqa_core.errors import ConfigError
 from medvqa_core.llm.chat import ChatReply
 from medvqa_core.llm.chat_model import ChatModel
 from medvqa_core.llm.completions import read_model
+from medvqa_core.llm.engines import Reply
 from medvqa_core.llm.server import ChatServer
-from mimic_cxr_vqa.judging.base import Judgement
+from mimic_cxr_vqa.judging.base import verdict_reply
 from mimic_cxr_vqa.judging.dimensions import DIMENSIONS, Verdict
 from mimic_cxr_vqa.judging.judge_prompt import PREAMBLE, prompt_version, user_prompt
 from mimic_cxr_vqa.judging.model_judge import ModelJudge
@@ -48,12 +49,12 @@ class DecisionJudge(ModelJudge):
         kept = {name: value for name, value in super().settings.items() if name in ("judge", "model", "revision")}
         return {**kept, "protocol": "systemone", "prompt_version": prompt_version()}
 
-    async def judge(self, pairs: Sequence[Pair], reverse: bool = False) -> list[Judgement]:
+    async def judge(self, pairs: Sequence[Pair], reverse: bool = False) -> list[Reply]:
         """Judge the pairs of one study, with one request per pair."""
         async with self._server.session():
             return [await self._decide(pair, reverse) for pair in pairs]
 
-    async def _decide(self, pair: Pair, reverse: bool) -> Judgement:
+    async def _decide(self, pair: Pair, reverse: bool) -> Reply:
         body = {
             "model": self._server.model,
             "state": f"{PREAMBLE}\n\n{user_prompt(pair)}",
@@ -61,7 +62,7 @@ class DecisionJudge(ModelJudge):
         }
         reply = await self._server.ask(PATH, body, _as_reply)
         if reply.text is None:
-            return Judgement(None, reply.error)
+            return Reply(None, reply.error)
         found = read_decisions(json.loads(reply.text))
         return replace(found, details={**found.details, "reply_model": reply.model}) if reply.model else found
 
@@ -76,7 +77,7 @@ def questions(reverse: bool = False) -> dict[str, dict[str, Any]]:
     return asked
 
 
-def read_decisions(answers: Mapping[str, Any]) -> Judgement:
+def read_decisions(answers: Mapping[str, Any]) -> Reply:
     """The verdict and its probabilities. An answer that is missing or malformed is a failure."""
     verdict: Verdict = {}
     probabilities: dict[str, dict[str, float]] = {}
@@ -85,16 +86,16 @@ def read_decisions(answers: Mapping[str, Any]) -> Judgement:
         answer = answer if isinstance(answer, dict) else {}
         shares = answer.get("probabilities")
         if not isinstance(shares, dict) or set(shares) != set(dimension.categories):
-            return Judgement(None, f"{name}: the probabilities of its categories are missing")
+            return Reply(None, f"{name}: the probabilities of its categories are missing")
         values = list(shares.values())
         numbers = all(type(value) in (float, int) and value >= 0 for value in values)
         if not numbers or not abs(sum(values) - 1) <= _TOLERANCE:
-            return Judgement(None, f"{name}: its probabilities do not add up to 1")
+            return Reply(None, f"{name}: its probabilities do not add up to 1")
         if answer.get("choice") not in dimension.categories:
-            return Judgement(None, f"{name}: the choice is not one of its categories")
+            return Reply(None, f"{name}: the choice is not one of its categories")
         verdict[name] = answer["choice"]
         probabilities[name] = {category: float(shares[category]) for category in dimension.categories}
-    return Judgement(verdict, None, {"probabilities": probabilities})
+    return verdict_reply(verdict, {"probabilities": probabilities})
 
 
 def _as_reply(body: Any) -> ChatReply:

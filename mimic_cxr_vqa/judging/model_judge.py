@@ -7,8 +7,9 @@ from typing import Any
 
 from medvqa_core.llm.chat import ChatReply, ChatRequest, Message
 from medvqa_core.llm.chat_model import ChatModel, ModelEngine
+from medvqa_core.llm.engines import Reply
 from medvqa_core.llm.json_reply import ReplyError
-from mimic_cxr_vqa.judging.base import Judgement
+from mimic_cxr_vqa.judging.base import verdict_reply
 from mimic_cxr_vqa.judging.judge_prompt import prompt_version, read_reply, schema, system_prompt, user_prompt
 from mimic_cxr_vqa.judging.pairs import Pair
 
@@ -41,7 +42,7 @@ class ModelJudge(ModelEngine):
             "seed": self.seed,
         }
 
-    async def judge(self, pairs: Sequence[Pair], reverse: bool = False) -> list[Judgement]:
+    async def judge(self, pairs: Sequence[Pair], reverse: bool = False) -> list[Reply]:
         """Judge the pairs of one study within one session, so that a server reads the report once."""
         async with self.model.session() as session:
             return [_read(await session.chat(compose(pair, reverse, self.max_tokens, self.seed))) for pair in pairs]
@@ -58,12 +59,12 @@ def folder_name(model: str) -> str:
     return re.sub(r"[^a-z0-9.]+", "-", model.rstrip("/").rpartition("/")[2].lower()).strip("-.") or "model"
 
 
-def _read(reply: ChatReply) -> Judgement:
+def _read(reply: ChatReply) -> Reply:
     found = {"reasoning": reply.reasoning, "reply_model": reply.model}
     details = {name: value for name, value in found.items() if value}
     if reply.text is None:
-        return Judgement(None, reply.error, details)
+        return Reply(None, reply.error, details)
     try:
-        return Judgement(read_reply(reply.text), None, details)
+        return verdict_reply(read_reply(reply.text), details)
     except ReplyError as error:
-        return Judgement(None, str(error), details)
+        return Reply(None, str(error), details)

@@ -20,10 +20,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from medvqa_core.llm.engines import Reply
 from mimic_cxr_vqa.generation.extractive import asks_normal
 from mimic_cxr_vqa.generation.frames import noun_phrase
 from mimic_cxr_vqa.generation.lint import lint, warnings
-from mimic_cxr_vqa.judging.base import Judgement
+from mimic_cxr_vqa.judging.base import verdict_reply
 from mimic_cxr_vqa.judging.dimensions import BEST, DIMENSIONS, Verdict
 from mimic_cxr_vqa.judging.pairs import Pair
 from mimic_cxr_vqa.labeling.answer_polarity import LEAD, UNDECIDED, answer_polarity
@@ -97,9 +98,9 @@ class RuleJudge:
     def __init__(self) -> None:
         self.settings: dict[str, Any] = {"judge": self.name, "model": self.name, "prompt_version": VERSION}
 
-    async def judge(self, pairs: Sequence[Pair], reverse: bool = False) -> list[Judgement]:
+    async def judge(self, pairs: Sequence[Pair], reverse: bool = False) -> list[Reply]:
         """Judge each pair. `reverse` does not have an effect."""
-        return [Judgement(verdict, details={"reasons": reasons}) for verdict, reasons in map(judge_by_rules, pairs)]
+        return [verdict_reply(verdict, {"reasons": reasons}) for verdict, reasons in map(judge_by_rules, pairs)]
 
 
 def judge_by_rules(pair: Pair) -> tuple[Verdict, list[str]]:

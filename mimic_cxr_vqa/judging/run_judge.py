@@ -3,7 +3,6 @@
 A reply that cannot be read is recorded as a failure and never becomes a category.
 """
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
@@ -16,8 +15,7 @@ from medvqa_core.json_files import write_json
 from medvqa_core.llm.engines import Reply
 from medvqa_core.runs.inference import ask_all
 from medvqa_core.runs.predictions import PredictionStore
-from mimic_cxr_vqa.judging.base import Judge, Judgement
-from mimic_cxr_vqa.judging.dimensions import DIMENSIONS
+from mimic_cxr_vqa.judging.base import Judge
 from mimic_cxr_vqa.judging.pairs import Pair, iterate_pairs, sample_studies
 from mimic_cxr_vqa.judging.review import KeyEntry, open_review
 from mimic_cxr_vqa.judging.verdicts import (
@@ -95,7 +93,7 @@ def judge_all(
             places = [place for place, request in enumerate(requests) if request.reverse is reverse]
             if places:
                 found = await judge.judge([requests[place].pair for place in places], reverse)
-                replies |= {place: _as_reply(one) for place, one in zip(places, found, strict=True)}
+                replies |= dict(zip(places, found, strict=True))
         return [replies[place] for place in range(len(requests))]
 
     with PredictionStore(path, governance, judge.settings) as store:
@@ -110,9 +108,3 @@ def judge_all(
             retry_failed=retry_failed,
             session=judge,
         )
-
-
-def _as_reply(found: Judgement) -> Reply:
-    if found.verdict is None:
-        return Reply(None, found.error, details=found.details)
-    return Reply(json.dumps({name: found.verdict[name] for name in DIMENSIONS}), details=found.details)

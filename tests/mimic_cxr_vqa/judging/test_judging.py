@@ -117,7 +117,7 @@ def test_another_model_s_name_is_recorded_with_its_verdict():
     pairs = [pair("Yes.", EFFUSION)]
     with ChatServerDouble(lambda body: good(body) | {"model": "other"}) as double:
         (found,) = judge_pairs(double, pairs, model="tiny", any_model=True)
-        assert found.verdict == BEST and found.details["reply_model"] == "other"
+        assert json.loads(found.answer) == BEST and found.details["reply_model"] == "other"
         with pytest.raises(ServerError, match="--any-model"):
             judge_pairs(double, pairs, model="tiny")
 
@@ -152,7 +152,7 @@ def test_a_model_s_verdicts_with_its_thoughts_apart():
     pairs = [pair("No.", EFFUSION), pair("Yes.", EFFUSION, question=2)]
     with ChatServerDouble(good) as double:
         wrong, right = judge_pairs(double, pairs)
-    assert wrong.verdict["correctness"] == "Incorrect" and right.verdict == BEST
+    assert json.loads(wrong.answer)["correctness"] == "Incorrect" and json.loads(right.answer) == BEST
     assert wrong.details == {"reasoning": "Let me compare."}
     body = double.requests[-1]
     assert body["temperature"] == 0.0 and body["response_format"]["json_schema"]["schema"] == schema()
@@ -326,7 +326,7 @@ def give_and_take(shares, much):
 )
 def test_a_decision_that_is_not_whole_is_a_failure(spoil, reason):
     answers = decisions(BEST)["answers"]
-    assert read_decisions(answers).verdict == BEST
+    assert json.loads(read_decisions(answers).answer) == BEST
     spoil(answers)
     assert reason in read_decisions(answers).error
 

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from pairs import pair
 
 from medvqa_core.governance import Governance
-from mimic_cxr_vqa.judging.base import Judgement
+from medvqa_core.llm.engines import Reply
+from mimic_cxr_vqa.judging.base import verdict_reply
 from mimic_cxr_vqa.judging.dimensions import BEST, DIMENSIONS
 from mimic_cxr_vqa.judging.independence import find_dependence
 from mimic_cxr_vqa.judging.injected_errors import ANOTHER, DROPPED, KINDS, NEGATED, NUMBER, SIDE, inject_error
@@ -68,7 +69,7 @@ class ScriptedJudge:
 
     async def judge(self, pairs, reverse=False):
         verdicts = [self.verdict_of(pair, reverse) for pair in pairs]
-        return [Judgement(v, None if v else "unreadable") for v in verdicts]
+        return [verdict_reply(v, {}) if v else Reply(None, "unreadable") for v in verdicts]
 
 
 def material(studies=30):
