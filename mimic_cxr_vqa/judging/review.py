@@ -184,6 +184,8 @@ class Review:
         """The rater's edits, with those that others have appended since the last call."""
         self._check_rater(rater)
         if rater not in self._logs:
+            if (earlier := self.folder / RATINGS / f"{rater}.json").exists():
+                raise InputError(f"{earlier} has ratings of an earlier version. Enter them in a sheet and import it.")
             self._logs[rater] = EditLog(self.folder / RATINGS / f"{rater}.jsonl", RATINGS, self.governance)
         self._logs[rater].refresh()
         return self._logs[rater]

@@ -109,6 +109,9 @@ def test_items_are_skipped_flagged_and_undone(tmp_path):
     view.save("rater-1", first, {"base": 1, "ratings": {"correctness": BEST["correctness"]}, "mark": "flagged"})
     undone = view.save("rater-1", first, {"base": 2, "ratings": {"correctness": ""}, "mark": "skipped"})
     assert undone["ratings"] == {} and [edit["version"] for edit in undone["history"]] == [1, 2, 3]
+    (folder / "ratings" / "rater-1.json").write_text(json.dumps({"ratings": {first: BEST}, "comments": {}}))
+    with pytest.raises(InputError, match="rater-1.json has ratings of an earlier version"):
+        open_folders([folder]).review.item("rater-1", 1)
 
 
 @pytest.mark.parametrize("number", [0, 6, -1])
