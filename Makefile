@@ -34,6 +34,7 @@ benchmarks: $(INSTALLED)
 	$(BIN)/python benchmarks/reward.py
 	$(BIN)/python benchmarks/training_input.py
 	$(BIN)/python benchmarks/scst.py
+	$(BIN)/python benchmarks/parity.py
 	$(BIN)/python benchmarks/esra.py
 	$(BIN)/python benchmarks/meddqa.py
 	$(BIN)/python benchmarks/meddqa_varied.py 270

@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from blip2_multiview import Blip2MultiViewConfig, Blip2MultiViewProcessor, convert_blip2_multiview
 from blip2_multiview_released import EOS, ReleasedBlip2, cut, released_pixels
-from parity_cases import Case, Way
+from parity_cases import Case, Pairs, Way
 
 from medvqa_hub.evaluation.cxr.model_inference import StudyAnswerer
 from medvqa_hub.evaluation.cxr.options import GenerationSettings
@@ -32,7 +32,7 @@ class Blip2Pair:
     END = EOS
     cut = staticmethod(cut)
 
-    def __init__(self, cases: Sequence[Case], pairs: Sequence[Sequence[tuple[str, str]]], out: Path) -> None:
+    def __init__(self, cases: Sequence[Case], pairs: Pairs, out: Path) -> None:
         texts = [text for study in pairs[::2] for pair in study for text in pair]
         processor = Blip2MultiViewProcessor.tiny(texts)
         config = Blip2MultiViewConfig.tiny()
@@ -51,10 +51,12 @@ class Blip2Pair:
         return [self.released.answer(prefix, question, beams) for question in case.questions]
 
     def released_images(self, case: Case) -> Mapping[str, torch.Tensor]:
+        pairs = zip(case.images, case.study.views, strict=True)
+        shown = [(image, VIEW_NUMBERS[view]) for image, view in pairs if view in VIEW_NUMBERS]
         return {
-            "pixel_values": torch.stack([released_pixels(image, SIDE) for image in case.images]),
-            "num_images": torch.tensor([len(case.images)]),
-            "image_view": torch.tensor([VIEW_NUMBERS[view] for view in case.study.views]),
+            "pixel_values": torch.stack([released_pixels(image, SIDE) for image, _ in shown]),
+            "num_images": torch.tensor([len(shown)]),
+            "image_view": torch.tensor([number for _, number in shown]),
         }
 
     def log_probabilities(self, case: Case, question: str, ids: list[int]) -> torch.Tensor:
@@ -74,7 +76,7 @@ class Blip2Pair:
         return self.released.prefix(images, list(case.study.views))
 
 
-def _train(released: ReleasedBlip2, cases: Sequence[Case], pairs: Sequence[Sequence[tuple[str, str]]]) -> None:
+def _train(released: ReleasedBlip2, cases: Sequence[Case], pairs: Pairs) -> None:
     images = [[released_pixels(image, SIDE) for image in case.images] for case in cases]
     optimizer = torch.optim.Adam(released.parameters(), RATE)
     generator = torch.Generator().manual_seed(0)

@@ -1,7 +1,7 @@
 """Studies, questions and ways of answering for `parity.py`."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ sys.path.append(str(Path(__file__).parent.parent / "tests" / "helpers"))
 
 DRAWN_STUDIES, STUDIES, QUESTIONS = 56, 40, 9
 FILE_SIDE = 512
+Pairs = Sequence[Sequence[tuple[str, str]]]  # all (question, answer) of each study
 
 
 @dataclass(frozen=True)

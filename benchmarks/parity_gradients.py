@@ -17,7 +17,7 @@ from swin_ved import SwinVedConfig, SwinVedProcessor, convert_swin_ved, load_voc
 from swin_ved_released import EOS, QUESTION, ReleasedSwinVed, released_names, write_vocabulary
 
 from medvqa_hub.training.recipes import ScstSettings
-from medvqa_hub.training.scst_step import self_critical_loss
+from medvqa_hub.training.scst_step import SelfCriticalLoss
 
 ALPHA, GAMMA = 0.6, 0.4
 ANSWER_PLACES = 256
@@ -104,7 +104,7 @@ class Rollout:
         rows = [{"qa_id": str(number), "answer": ""} for number in range(len(self.batch["input_ids"]))]
         settings = ScstSettings(alpha=ALPHA, gamma=GAMMA, normalize=normalize, max_new_tokens=NEW_TOKENS)
         seeds = list(range(len(rows)))
-        return self_critical_loss(self.model, self.batch, rows, self._reward, self._decode, settings, seeds)[0]
+        return SelfCriticalLoss(self._reward, self._decode, settings)(self.model, self.batch, rows, seeds)[0]
 
     def released_loss(
         self, released: ReleasedSwinVed, features: torch.Tensor, pairs: Sequence[tuple[str, str]]

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
-from parity_cases import Case, Way
+from parity_cases import Case, Pairs, Way
 from parity_gradients import make_full_size
 from swin_ved import SwinVedProcessor, convert_swin_ved, load_vocabulary
 from swin_ved_released import PAD, ReleasedSwinVed, cut, released_names, released_pixels, write_vocabulary
@@ -100,9 +100,7 @@ def study_images(case: Case) -> dict[str, torch.Tensor]:
     return {"pixel_values": torch.stack(images + blank)[None], "image_mask": present[None]}
 
 
-def train_swin_ved(
-    cases: Sequence[Case], pairs: Sequence[Sequence[tuple[str, str]]], out: Path
-) -> Iterator[tuple[str, ReleasedSwinVed]]:
+def train_swin_ved(cases: Sequence[Case], pairs: Pairs, out: Path) -> Iterator[tuple[str, ReleasedSwinVed]]:
     """Train encoder and decoder on every second study. Yields the module after a third of the steps and at the end."""
     learned = range(0, len(cases), 2)
     texts = [text for study in learned for pair in pairs[study] for text in pair]

@@ -1,8 +1,8 @@
 """Write the tables of figures in README.md and docs/performance.md from the result files.
 
 `python benchmarks/readme.py` replaces the text between the markers, and a test compares it. The tables are built in
-`readme_results.py` (the README's), `readme_speed.py`, `readme_learning.py` (training) and `readme_meddqa.py` (report
-images).
+`readme_results.py` (the README's), `readme_speed.py`, `readme_learning.py` (training), `readme_parity.py` and
+`readme_meddqa.py` (report images).
 """
 
 from collections.abc import Callable
@@ -10,13 +10,19 @@ from pathlib import Path
 
 from readme_learning import make_learning
 from readme_meddqa import make_meddqa
+from readme_parity import make_parity
 from readme_results import make_results
 from readme_speed import make_speed
 
 REPOSITORY = Path(__file__).parent.parent
 PAGES: dict[str, dict[str, Callable[[], str]]] = {
     "README.md": {"results": make_results},
-    "docs/performance.md": {"figures": make_speed, "learning": make_learning, "meddqa": make_meddqa},
+    "docs/performance.md": {
+        "figures": make_speed,
+        "learning": make_learning,
+        "parity": make_parity,
+        "meddqa": make_meddqa,
+    },
 }
 START, END = "<!-- {}: python benchmarks/readme.py -->\n", "<!-- end of {} -->"
 
