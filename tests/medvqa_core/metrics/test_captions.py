@@ -148,7 +148,8 @@ def test_the_default_row_needs_neither_java_nor_an_encoder(monkeypatch):
     monkeypatch.setattr("shutil.which", lambda name: None)
     row = score_row(["no effusion", ""], ["no effusion", "an effusion"])
     assert row.row["meteor"] is None and row.row["bertscore"] is None
-    assert set(row.samples) == {"bleu_1", "bleu_2", "bleu_3", "bleu_4", "rouge_l", "cider"}
+    assert {"bleu_1", "bleu_2", "bleu_3", "bleu_4", "rouge_l", "cider"} <= row.samples.keys()
+    assert not {"meteor", "bertscore"} & row.samples.keys()
     assert len(row.description["notes"]) == 2 and row.description["profile"] == "default"
 
 
