@@ -126,8 +126,8 @@ _NAMES_OF_HEART = frozenset(
 
 
 def is_lossless(phrase: str, mention: Mention) -> bool:
-    """Whether `phrase` says all that the clause of `mention` says, and nothing else."""
-    text = leave_out_changes(mention.clause).lower()
+    """Whether `phrase` says all that the best passage of `mention` says, and nothing else."""
+    text = leave_out_changes(mention.passages[0]).lower()
     name = _EMPTY | set(CATEGORY_NAMES.get(mention.category, "").split())
     name |= _NAMES_OF_HEART if mention.category in _HEARTS else frozenset()
     clause, said = (

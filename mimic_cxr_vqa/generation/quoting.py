@@ -24,7 +24,7 @@ due secondary including also such given can may might could would should is are 
 where same consistent compatible suggesting suggestive representing reflecting concerning measuring then so"""
 _LAST_WORDS = """of the a an with in to on at by from is are for and or as than appear appears be been has have which
 that may no not nor near over into likely most possibly since compatible consistent versus vs within without both
-either this these its their suggesting representing measuring
+either but although this these its their suggesting representing measuring
 approximately about between under through"""
 _FIRST, _LAST = frozenset(_FIRST_WORDS.split()), frozenset(_LAST_WORDS.split())
 _RELATIVE = re.compile(r"\b(?:which|that|who|where)\b.*|\([^()]*\)")
