@@ -28,7 +28,7 @@ from mimic_cxr_vqa.labeling.mentions import (
 )
 from mimic_cxr_vqa.schema import CATEGORIES, HEART, NO_FINDING
 
-PROMPT_VERSION = "extractive-5"
+PROMPT_VERSION = "extractive-6"
 
 # {0} is the finding and {be} its verb.
 _SHOWN = ("{0} {be} seen in the radiograph", "the radiograph shows {0}", "the image shows {0}")
@@ -39,6 +39,7 @@ _DENIED = (
     "the image shows no {0}",
 )
 _DOUBTED = ("{0} {be} possible but cannot be confirmed in the radiograph", "{0} {be} possible in the radiograph")
+_EXPECTED = ("{0} {be} likely in the radiograph",)
 _DOUBTED_QUOTE = ("it is uncertain: {0}", "possibly; {0}")
 _LIKELY = re.compile(
     r"(?<!less )(?<!more )\b(?:likely|probabl[ey]|presum\w+|favor\w*|suggest\w*|most (?:consistent|compatible))\b"
@@ -84,7 +85,7 @@ class ExtractiveEngine:
         return Reply(answer_from(analyse(request.findings), request))
 
 
-_NO_NEW = re.compile(r"\b(?:no|without) new(?:ly)?\b", re.IGNORECASE)  # denies a change, not the finding
+_NO_NEW = re.compile(r"\b(?:no|without) (new|larger)(?:ly)?\b", re.IGNORECASE)  # denies a change, not the finding
 
 
 def is_closed(question: str) -> bool:
@@ -171,14 +172,19 @@ def _affirmed(mentions: Iterable[Mention], qa_id: str) -> list[str]:
 def _doubted(mentions: Sequence[Mention], qa_id: str) -> list[str]:
     quoted = {text: mention for mention in mentions if (text := _quote(mention))}
     if not quoted:
-        return _statements(mentions, _DOUBTED, qa_id)
+        return _statements(mentions, _EXPECTED if _is_likely(mentions[0]) else _DOUBTED, qa_id)
     first, *rest = quoted
     if _HEDGED.match(first):
         return [*quoted]
-    clause, (start, end) = quoted[first].clause.lower(), quoted[first].span
-    is_likely = _LIKELY.search(clause, 0, start) or _LIKELY_BEHIND.match(clause, end)
-    lead = "probably: {0}" if is_likely else _choose(qa_id, _DOUBTED_QUOTE)
+    lead = "probably: {0}" if _is_likely(quoted[first]) else _choose(qa_id, _DOUBTED_QUOTE)
     return [lead.format(first), *rest]
+
+
+def _is_likely(mention: Mention) -> bool:
+    clause, (start, end) = mention.clause.lower(), mention.span
+    if "less likely" in clause[:start]:
+        return False
+    return bool(_LIKELY.search(clause, 0, start) or _LIKELY_BEHIND.match(clause, end))
 
 
 def _denied(category: str, mentions: Sequence[Mention], closed: bool, qa_id: str) -> str:
@@ -187,8 +193,8 @@ def _denied(category: str, mentions: Sequence[Mention], closed: bool, qa_id: str
     if quotes := _quotes(named[:1]):
         return _join(no, quotes)
     name = noun_phrase(named[0], article=False) if named else None
-    if name and _NO_NEW.search(named[0].clause[: named[0].span[0]]):
-        name = f"new {name}"
+    if name and (change := _NO_NEW.search(named[0].clause[: named[0].span[0]])):
+        name = f"{change[1].lower()} {name}"
     if name is None:
         name = CATEGORY_NAMES[category] + ("s" if category == DEVICES else "")
     return _join(no, [_fill(_choose(qa_id, _DENIED), name), *([] if named else _quotes(mentions[:1]))])

@@ -77,6 +77,7 @@ _PLACE = re.compile(
     r"[tlc]\d{1,2}(?:-[tlc]?\d{1,2})?)\b"
     r"(?! (?:and|or|than)\b|/|-)"
 )
+_NOW = re.compile(rf"(?:(?!,| and | as ).)*, (?:and )?(?:is |are )?now ({'|'.join(SIZES)})\b")  # "improved, now mild"
 _HEARTS = ("Cardiomegaly", "Enlarged Cardiomediastinum")
 _MANY = "|".join(word for word in COUNTS if word.isalpha())
 _PLURAL = re.compile(r"(?:[^s]s|ces|thoraces|opacities|densities|masses)$")
@@ -103,11 +104,16 @@ def noun_phrase(mention: Mention, article: bool = True) -> str | None:
     noun = _find_noun(mention.category, text[start:end])
     if noun is None:
         return None
+    now = _NOW.match(text, end)
+    is_former = now or "previously" in text[:start]
     words = [
         word
         for word in _clean(read_modifiers(text[:start]))
-        if word not in noun and not (word == "cardiac" and "cardio" in noun)
+        if word not in noun
+        and not (word == "cardiac" and "cardio" in noun)
+        and not (is_former and word in SIZES.values())
     ]
+    words[:0] = [now[1]] if now else []
     place = _PLACE.match(text, end) if end else None
     where = f" {'on' if place[2] in ('left', 'right') else 'in'} the {place[2]}" if place else ""
     if place and place[2][-1].isdigit():

@@ -25,7 +25,7 @@ where same consistent compatible suggesting suggestive representing reflecting c
 _LAST_WORDS = """of the a an with in to on at by from is are for and or as than appear appears be been has have which
 that may no not nor near over into likely most possibly since compatible consistent versus vs within without both
 either but although this these its their suggesting representing measuring
-approximately about between under through"""
+approximately about between under through also then"""
 _FIRST, _LAST = frozenset(_FIRST_WORDS.split()), frozenset(_LAST_WORDS.split())
 _RELATIVE = re.compile(r"\b(?:which|that|who|where)\b.*|\([^()]*\)")
 _FINITE = re.compile(
@@ -40,15 +40,16 @@ _BAD_WORDS = re.compile(
     r"\bdiscussed\b|\bnotified\b|\btelephone|\bDr\b|\bplease\b|\bconsider\b|\bhistory\b|"
     r"\bclinical (?:concern|correlation)|"
     r"\b(?:CTA?|MRI|PET|ultrasound|sonogra\w+|mammogra\w+|echocardiogra\w+|scans?)\b|\b(?:I|we|our|his|her)\b|"
-    r"\b(?:helpful|useful|warranted|advised)\b|"
-    r"\bas (?:above|below|seen|noted)\b|\b(?:above|below)[.,]?$|"
+    r"\b(?:helpful|useful|warranted|advised)\b|\bas (?:above|below|seen|noted)\b|\b(?:above|below)[.,]?$|"
     r"\b(?:exam|examination|study) is\b",
     re.IGNORECASE,
 )
 _BAD_SIGNS = re.compile(r"[?!\[\]{}=*#\"]|^\W|[a-z] [A-Z][a-z]+ (?:is|are|size)\b|\b(\w+) \1\b|\.\S*[a-z]{2}")
 _SUBJECT_LOST = re.compile(
-    r"\b(?:is|are|appears?) normal limits\b|"
-    r"\b(?:no|the|an?|of|with|in|or|to) (?:of|is|are|has|have|and|or|appears?)\b|\b(?:is|are) (?:is|are|of|the)\b|"
+    r"\b(?:is|are|appears?) normal limits\b|\bseen(?:, (?:now|then)\b(?! with\b)| as has\b)|"
+    r"\b(?:no|the|an?|of|with|in|or|to) (?:of|is|are|has|have|and|or|appears?|but|appeared)\b|"
+    r"\b(?:is|are) (?:is|are|of|the|and|or|may)\b|\b(?:but|and) (?:in|than)\b|"
+    r"\b(?:radiograph|study|examination|which) (?:is|are) seen\b|^(?!.*(?:er|less|more)\b.* than\b).* than\b|"
     r"\bthere (?:is|are) (?:of|in|and|with|not|seen)\b|"
     r"\b(?:there|their)\b(?! (?:is|are|appears?|may|has|have|does|can))",
     re.IGNORECASE,
