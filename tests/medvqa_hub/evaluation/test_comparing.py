@@ -78,29 +78,29 @@ def test_scores_are_the_runs_own_where_nothing_failed(cxr_runs):
 def test_a_metric_in_the_row_is_printed_exported_and_compared(build, rows, tmp_path, monkeypatch, capsys):
     """A metric is a function and an entry of METRICS: 1 if an answer begins as its reference."""
 
-    def begins_alike(answers, references):
+    def score(answers, references):
         samples = [float(a.split()[:1] == of[0].split()[:1]) for a, of in zip(answers, references, strict=True)]
-        return Scores({"first_word": mean(samples)}, {"first_word": samples})
+        return Scores({"begins_alike": mean(samples)}, {"begins_alike": samples})
 
     rouge = caption_row.rouge_scores
-    monkeypatch.setattr(caption_row, "rouge_scores", lambda a, r, w: merge_scores(begins_alike(a, r), rouge(a, r, w)))
-    with pytest.raises(AssertionError, match="first_word.*METRICS"):
+    monkeypatch.setattr(caption_row, "rouge_scores", lambda a, r, w: merge_scores(score(a, r), rouge(a, r, w)))
+    with pytest.raises(AssertionError, match="begins_alike.*METRICS"):
         caption_row.score_row(["a"], ["a"])
-    monkeypatch.setitem(caption_row.METRICS, "first_word", "FirstWord")
+    monkeypatch.setitem(caption_row.METRICS, "begins_alike", "BeginsAlike")
     expected = sum(answer.split()[0] == "No" for answer in rows.values()) / len(rows)
     assert 0 < expected < 1
     arguments = ["--data", str(build.workspace.root), "--split", "train", "--scored", "--out", str(tmp_path / "run")]
     file = say_to(tmp_path, "answers", dict.fromkeys(rows, "No evidence of it is seen."))
     assert run(["evaluate", "cxr", *arguments, "--predictions", str(file)]) == 0
     printed = capsys.readouterr().out
-    assert printed.count("FirstWord") == printed.count("ROUGE-L") == 3  # Table 4, by label, by category
+    assert printed.count("BeginsAlike") == printed.count("ROUGE-L") == 3  # Table 4, by label, by category
     results = json.loads((tmp_path / "run" / "results.json").read_text())
-    assert find_figures(results)[0]["first_word"] == results["table_4"]["first_word"] == pytest.approx(expected)
+    assert find_figures(results)[0]["begins_alike"] == results["table_4"]["begins_alike"] == pytest.approx(expected)
     positive = results["by_label"]["positive"]
-    assert positive["first_word"] < expected < results["by_label"]["negative"]["first_word"]
+    assert positive["begins_alike"] < expected < results["by_label"]["negative"]["begins_alike"]
     again = shutil.copytree(tmp_path / "run", tmp_path / "again")
     made = compare_runs([tmp_path / "run", again], resamples=20)
-    assert made.scores["first_word"][0][0] == pytest.approx(expected)
+    assert made.scores["begins_alike"][0][0] == pytest.approx(expected)
 
 
 def merge_scores(first, second):
