@@ -15,7 +15,7 @@ from medvqa_hub.evaluation.cxr.model_inference import StudyAnswerer
 from medvqa_hub.evaluation.cxr.options import GenerationSettings
 from medvqa_hub.families.checkpoint import open_checkpoint
 
-STEPS = {"swin_ved_half_trained": 80, "swin_ved_trained": 240}
+STEPS = {"swin_ved_half_trained": 80, "swin_ved_trained": 400}
 STUDIES_A_STEP, QUESTIONS_A_STUDY, RATE = 8, 6, 1e-3
 ANSWER_PLACES = 72  # more than the 63 new tokens, so that [EOS] is not reached, as with the release's 256
 IMAGES, SIDE, RESIZED = 3, 64, 69
@@ -101,7 +101,7 @@ def study_images(case: Case) -> dict[str, torch.Tensor]:
 
 
 def train_swin_ved(cases: Sequence[Case], pairs: Pairs, out: Path) -> Iterator[tuple[str, ReleasedSwinVed]]:
-    """Train encoder and decoder on every second study. Yields the module after a third of the steps and at the end."""
+    """Train encoder and decoder on every second study. Yields the module after each number of STEPS."""
     learned = range(0, len(cases), 2)
     texts = [text for study in learned for pair in pairs[study] for text in pair]
     torch.manual_seed(0)

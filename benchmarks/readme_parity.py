@@ -8,7 +8,7 @@ from medvqa_core.json_files import read_json
 RESULT = Path(__file__).parent / "results" / "parity.json"
 MODELS = {
     "swin_ved_half_trained": "tiny SwinVED, 80 steps",
-    "swin_ved_trained": "tiny SwinVED, 240 steps",
+    "swin_ved_trained": "tiny SwinVED, 400 steps",
     "blip2_multiview": "tiny BLIP-2-MultiView",
     "full_size": "SwinVED at full size, random weights",
 }
