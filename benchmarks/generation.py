@@ -93,8 +93,10 @@ def main() -> None:
     figures = {"questions": QUESTIONS, "images": IMAGES, "beams": BEAMS, "new_tokens": NEW_TOKENS}
     figures["torch_threads"] = torch.get_num_threads()
     figures["cpu_float32"] = compare(model, inputs, BASELINE_STEP)
+    model.to(torch.bfloat16)
+    figures["cpu_bfloat16"] = compare(model, (inputs[0].bfloat16(), *inputs[1:]), BASELINE_STEP)
     if torch.cuda.is_available():
-        model.to("cuda", torch.bfloat16)
+        model.to("cuda")
         figures["cuda_bfloat16"] = compare(model, tuple(value.to("cuda") for value in inputs), 1)
         figures["cuda_device"] = torch.cuda.get_device_name()
     cpu = figures["cpu_float32"]

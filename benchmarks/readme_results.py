@@ -12,18 +12,21 @@ def make_results() -> str:
     """The Markdown table."""
     learning, reports = _read("learning"), _read("meddqa")
     loading, answering, explore = _read("loading"), _read("generation_swin_ved"), _read("explore")
-    second, third = (learning["parts"][f"stage{stage}"] for stage in (2, 3))
+    second, third = (learning["stages"][f"stage{stage}"] for stage in (2, 3))
     hard = reports["hard"]["held_out"]["all"]
     grouped = answering["cpu_float32"]
+
+    def mean(stage: dict[str, Any], figure: str, condition: str = "test") -> str:
+        return f"{stage[condition][figure]['mean']:.4f}"
+
     lines = [
         "| what was measured | result | compared with |",
         "|---|---|---|",
-        f"| tiny SwinVED on synthetic X-rays, finding accuracy after stage 2 | {second['test']['accuracy']:.4f} "
-        f"| {second['test_shuffled']['accuracy']:.4f} with another patient's images, "
-        f"{second['test']['majority']:.4f} for the more frequent label |",
-        f"| BERTScore and finding accuracy after self-critical training (stage 3) | {third['test']['bertscore']:.4f}, "
-        f"{third['test']['accuracy']:.4f} | {second['test']['bertscore']:.4f}, {second['test']['accuracy']:.4f} "
-        "after stage 2 |",
+        f"| tiny SwinVED on synthetic X-rays, finding accuracy after stage 2 (mean of "
+        f"{len(learning['seeds'])} seeds) | {mean(second, 'accuracy')} | {mean(second, 'accuracy', 'test_shuffled')} "
+        f"with another patient's images, {mean(second, 'majority')} for the more frequent label |",
+        f"| BERTScore and finding accuracy after self-critical training (stage 3) | {mean(third, 'bertscore')}, "
+        f"{mean(third, 'accuracy')} | {mean(second, 'bertscore')}, {mean(second, 'accuracy')} after stage 2 |",
         f"| {hard['reports']} hard synthetic report pages, held out: table rows restored to one line "
         f"| {hard['rows_on_one_line']} of {hard['rows']} | |",
         f"| … characters wrong, in reading order | {hard['character_error_rate']:.1%} | |",

@@ -178,7 +178,7 @@ def make_study_index(recipe: Recipe) -> tuple[int, torch.Tensor]:
 def main() -> None:
     if not torch.cuda.is_available():
         sys.exit("no CUDA device: nothing was measured")
-    run = measure("cuda", rounds=3, timed=QUESTIONS)
+    run = measure("cuda", rounds=3, timed=QUESTIONS, bfloat16=True)
     log("cuda_bfloat16", run)
     figures = {**SIZES, "device": torch.cuda.get_device_name(), "cuda_bfloat16": run, "recipes": {}}
     for name, found in measure_recipes().items():

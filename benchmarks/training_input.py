@@ -7,6 +7,7 @@ pass is timed, and forward with backward as in stage 1 (frozen encoder) and stag
 stage 2 on the CPU.
 
 On a CPU one study is timed. The baseline runs BASELINE_ROWS rows and is scaled up, because every row costs the same.
+Both are timed in float32 and under bfloat16 autocast.
 The fastest round counts, since other work on the machine only adds time. With a CUDA device both also run there in
 bfloat16, with several studies per batch and rows in batches of as many questions.
 
@@ -51,10 +52,12 @@ def as_rows(batch: dict[str, torch.Tensor], rows: list[int]) -> dict[str, torch.
     return {**texts, "pixel_values": batch["pixel_values"][batch["study_index"][rows]]}
 
 
-def step(model: SwinVedForConditionalGeneration, batch: dict[str, torch.Tensor], backward: bool) -> float:
-    """Run one pass and return the loss."""
+def step(
+    model: SwinVedForConditionalGeneration, batch: dict[str, torch.Tensor], backward: bool, bfloat16: bool = False
+) -> float:
+    """Run one pass, under autocast if `bfloat16`, and return the loss."""
     device = batch["input_ids"].device.type
-    with torch.set_grad_enabled(backward), torch.autocast(device, torch.bfloat16, enabled=device == "cuda"):
+    with torch.set_grad_enabled(backward), torch.autocast(device, torch.bfloat16, enabled=bfloat16):
         loss = model(**batch).loss
     if backward:
         loss.backward()
@@ -73,7 +76,11 @@ def seconds(function: Callable[[], object]) -> float:
 
 
 def compare(
-    model: SwinVedForConditionalGeneration, batch: dict[str, torch.Tensor], row_batches: list[list[int]], rounds: int
+    model: SwinVedForConditionalGeneration,
+    batch: dict[str, torch.Tensor],
+    row_batches: list[list[int]],
+    rounds: int,
+    bfloat16: bool,
 ) -> dict[str, dict[str, float]]:
     """Questions per second of both ways, in the forward pass and in training of stages 1 and 2."""
     questions, timed_rows = len(batch["input_ids"]), sum(map(len, row_batches))
@@ -83,8 +90,10 @@ def compare(
         if frozen:
             model.freeze_encoder()
         ways = {
-            "grouped": lambda backward=backward: step(model, batch, backward),
-            "rows": lambda backward=backward: [step(model, as_rows(batch, rows), backward) for rows in row_batches],
+            "grouped": lambda backward=backward: step(model, batch, backward, bfloat16),
+            "rows": lambda backward=backward: [
+                step(model, as_rows(batch, rows), backward, bfloat16) for rows in row_batches
+            ],
         }
         times = {way: [] for way in ways}
         for _ in range(rounds):  # in turn, so that a slow spell of the machine hits both
@@ -114,7 +123,8 @@ def main() -> None:
         "questions_per_study": QUESTIONS, "images": IMAGES, "question_tokens": QUESTION_TOKENS,
         "answer_tokens": ANSWER_TOKENS, "rows_timed": BASELINE_ROWS, "rounds": rounds, "target": TARGET,
         "torch_threads": torch.get_num_threads(), "loss_difference": difference,
-        "cpu_float32": compare(model, batch, [chosen], rounds),
+        "cpu_float32": compare(model, batch, [chosen], rounds, bfloat16=False),
+        "cpu_bfloat16": compare(model, batch, [chosen], rounds, bfloat16=True),
     }  # fmt: skip
     if torch.cuda.is_available():
         model.to("cuda")
@@ -122,9 +132,9 @@ def main() -> None:
         rows = list(range(len(batch["input_ids"])))
         parts = [rows[start : start + QUESTIONS] for start in range(0, len(rows), QUESTIONS)]
         for _ in range(2):
-            step(model, batch, True)  # chooses its kernels
+            step(model, batch, True, True)  # chooses its kernels
         torch.cuda.reset_peak_memory_stats()
-        figures["cuda_bfloat16"] = compare(model, batch, parts, max(rounds, 5))
+        figures["cuda_bfloat16"] = compare(model, batch, parts, max(rounds, 5), bfloat16=True)
         figures["cuda_studies"] = GPU_STUDIES
         figures["cuda_device"] = torch.cuda.get_device_name()
         figures["cuda_peak_gib"] = round(torch.cuda.max_memory_allocated() / 2**30, 2)

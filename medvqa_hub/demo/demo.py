@@ -188,7 +188,7 @@ class Demo:
         self._console.print(line, markup=False)
 
 
-def quick_overrides() -> dict[int, list[str]]:
+def quick_overrides() -> dict[int | str, list[str]]:
     """Settings that make the tiny recipes short enough for the demo."""
     third = [f"training.max_steps={STEPS_OF_STAGE_3}", f"selection.every={STEPS_OF_STAGE_3 // 2}"]
     third += [f"selection.studies={STUDIES_VALIDATED}", "training.log_every=4", "training.save_every=10", *SMALL_STEPS]

