@@ -91,8 +91,9 @@ def test_each_stage_starts_from_the_previous_one_and_is_evaluated(context, encod
 @pytest.mark.slow
 def test_without_the_text_encoder_stage_three_is_rewarded_with_rouge(context, monkeypatch):
     shipped = load_recipe("tiny-swin-ved-stage3")
-    assert (shipped.reward.name, shipped.selection.metric) == ("bert_score", "bert_score")
+    assert (shipped.reward.name, shipped.selection.metric) == ("bert_score:0.6+label:0.4", "bert_score")
     monkeypatch.setattr(demo_training, "ENCODER_PACKAGE", "no_such_package")
     recipe = stage_recipe(context, 3)
-    assert (recipe.reward.name, recipe.selection.metric) == ("rouge_l", "rouge_l")
+    assert (recipe.reward.name, recipe.selection.metric) == ("rouge_l:0.6+label:0.4", "rouge_l")
+    assert stage_recipe(context, "3-paper").reward.name == "rouge_l"
     assert "bert_score" not in recipe.selection.metrics
