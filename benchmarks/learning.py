@@ -30,6 +30,7 @@ from timing import write_result
 from medvqa_core.json_files import read_json, write_json
 from medvqa_hub.demo.encoder import EncoderSettings
 from medvqa_hub.demo.training import START, DemoContext, evaluate_stage, make_release, train_encoder, train_stage
+from mimic_cxr_vqa.generation.extractive import PROMPT_VERSION
 
 STUDIES, SEEDS = 6_000, (0, 1, 2)
 STUDIES_EVALUATED = 300  # the first ones of each split, some 6,500 questions
@@ -66,6 +67,7 @@ def main() -> None:
             "studies": STUDIES,
             "studies_evaluated": STUDIES_EVALUATED,
             "seeds": SEEDS,
+            "answers": PROMPT_VERSION,
             "encoder": encoder,
             "stages": {name: _summarise(runs) for name, runs in stages.items()},
             "blip2": blip2,

@@ -65,8 +65,9 @@ def _remarks(result: dict[str, Any]) -> str:
     return (
         "Rows in italics have **another dataset and other models** and cannot be compared with ours. Our rows are "
         f"mean and standard deviation of {len(result['seeds'])} seeds of training, with answers about "
-        f"{result['studies_evaluated']} test studies of {result['studies']:,} synthetic ones, whose "
-        "patients are in no other split. Their BERTScore uses all-MiniLM-L6-v2 without rescaling. The more "
-        f"frequent label of each category has a finding accuracy of {second['majority']['mean']:.4f}. The balanced "
-        f"accuracy of stage 2 is {mean_and_deviation(second['balanced_accuracy'])}. Below are the values of each seed."
+        f"{result['studies_evaluated']} test studies of {result['studies']:,} synthetic ones, whose patients are in no "
+        f"other split. The rules {result['answers']} wrote the answers. BERTScore uses all-MiniLM-L6-v2 without "
+        f"rescaling. The more frequent label of each category has a finding accuracy of "
+        f"{second['majority']['mean']:.4f}. The balanced accuracy of stage 2 is "
+        f"{mean_and_deviation(second['balanced_accuracy'])}. Below are the values of each seed."
     )
