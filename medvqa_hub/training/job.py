@@ -155,14 +155,14 @@ class TrainingJob(ABC):
         return trainer
 
     def _check_same_run(self, record: dict[str, Any]) -> None:
-        """Raise a ConfigError if `out` holds another run that has ended or has a checkpoint."""
+        """Raise a ConfigError if `out` holds another run that has ended, or has a checkpoint or a best model."""
         out = self.out
         if self.start is not None and self.start.resolve().is_relative_to(out.resolve()):
             raise ConfigError(
                 f"the checkpoint {self.start} is inside --out {out}, which will be replaced. Choose another --out"
             )
-        began = (out / checkpoints.FINISHED).exists() or checkpoints.complete_checkpoints(out)
-        if not began or not (out / RUN).exists():
+        kept = (out / checkpoints.FINISHED).exists() or (out / BEST_FOLDER).exists()
+        if not (kept or checkpoints.complete_checkpoints(out)) or not (out / RUN).exists():
             return
         before = read_object(out / RUN, ANOTHER)
         differing = find_differences(before.get("recipe", {}), record["recipe"])

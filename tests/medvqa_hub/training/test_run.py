@@ -307,6 +307,15 @@ def test_another_recipe_in_the_same_folder_lists_what_differs(build, whole):
         go(build, whole, PLATEAU, init=other)
 
 
+def test_a_best_model_before_the_first_checkpoint_is_not_replaced_by_another_recipe(build, whole, tmp_path):
+    out = tmp_path / "out"
+    shutil.copytree(whole, out, ignore=shutil.ignore_patterns("checkpoint-*", checkpoints.FINISHED))
+    before = (out / "best" / "model.safetensors").read_bytes()
+    with pytest.raises(ConfigError, match="different run"):
+        go(build, out, fast_recipe(training__seed=3))
+    assert (out / "best" / "model.safetensors").read_bytes() == before
+
+
 def test_a_checkpoint_in_the_folder_that_is_written_is_refused(build, whole):
     with pytest.raises(ConfigError, match="(?i)choose another --out"):
         go(build, whole, fast_recipe(), init=whole)

@@ -108,7 +108,7 @@ def test_answers_from_elsewhere_give_the_same_measures(build, served, tmp_path, 
     out, _ = served
     assert run(given(build, "--out", tmp_path, "--export")) == 0
     header, *questions = [json.loads(line) for line in (tmp_path / "questions.jsonl").read_text().splitlines()]
-    assert header == {"governance": "open"}
+    assert header == {"kind": "audit-questions", "governance": "open"}
     assert all((tmp_path / image).is_file() for row in questions for image in row["images"])
     with (tmp_path / "answers.csv").open("w", newline="") as file:
         table = csv.writer(file)
